@@ -1,4 +1,4 @@
-# The one task runner: `make help` says what there is. Everything is kept inside this folder (.venv/, target/).
+# The only task runner; `make help` lists the targets. All built files are inside this folder (.venv/, target/).
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -9,7 +9,7 @@ PYTHON ?= python3
 ARCH ?= x86_64
 BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
-# A virtual environment or a find-links of the caller must not leak into ours.
+# The caller's virtual environment and Python path must not affect the one in .venv/.
 unexport VIRTUAL_ENV CONDA_PREFIX PYTHONPATH PYTHONHOME
 
 RUST := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name '*.c' -o -name '*.h' -o -name Cargo.toml -o -name '*.csv')
@@ -17,10 +17,10 @@ say = @printf '\n==> %s\n' "$(1)"
 
 .PHONY: help demo build docs test test-long lab-test package-test web test-page lint lint-rust lint-python lint-web compile-tests test-rust test-python hostd-tools bench bench-ns3 wheel deb readme lock clean
 
-help:  ## Say what there is
+help:  ## List the targets
 	@sed -n 's/^\([a-z][a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
 
-demo: .venv/.simulator  ## Build the simulator, compare four schemes on a small FatTree as README.md does, and say where the report is (seconds once it is built)
+demo: .venv/.simulator  ## Build the simulator, compare four schemes on a small FatTree as README.md does, and print where the report is (seconds after the first build)
 	$(call say,Comparing single path$(comma) ECMP$(comma) Hedera and OFPT: every host sends to the host half a fabric away)
 	pathloom compare --fabric fat-tree:k=4,rate=10Mbps,buffer=150 --traffic long-lived:pattern=stride --schemes spt,ecmp,hedera,ofpt --duration 60s --runs 3 --seed 1 --out results/stride
 
@@ -32,13 +32,13 @@ docs: build  ## Build the documentation site into site/; executes the tutorials,
 	echo 'c.IPKernelApp.log_level = 40' > .venv/ipython/profile_default/ipython_kernel_config.py
 	IPYTHONDIR='$(CURDIR)/.venv/ipython' NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet
 
-# The last crates of a release build keep one core busy. Meanwhile the other one compiles what lint and tests need.
-test: .venv/.deps hostd-tools  ## Lint, and every test but the lab's; CI runs both (about 25 minutes the first time, on two cores)
+# The last crates of a release build use one core. Meanwhile the other core compiles for lint and tests.
+test: .venv/.deps hostd-tools  ## Lint, and every test except the lab's; CI runs both (about 25 minutes the first time, on two cores)
 	$(MAKE) --jobs=2 --output-sync=line --no-print-directory build compile-tests
 	$(MAKE) --jobs=2 --output-sync=line --no-print-directory lint-python lint-web docs
 	$(MAKE) --no-print-directory test-rust test-python
 
-test-long: build bench-ns3  ## The tests that take long: large fabrics, ns-3 itself, and as root the lab's (an hour of them)
+test-long: build bench-ns3  ## The long tests: large fabrics, ns-3 itself, and as root those of the lab (these take an hour)
 	$(call say,Large fabrics and long runs)
 	cargo test --release --package pathloom-sim -- --ignored
 	PROPTEST_CASES=3000 cargo test --release --package pathloom-sim --test all any_number_of_threads
@@ -84,8 +84,8 @@ lint-python: build  ## Check Python: ruff, mypy, stubs; and the prose of the doc
 	cd benches/openflow && mypy --config-file ../../pyproject.toml *.py
 	python -m mypy.stubtest pathloom._core --mypy-config-file pyproject.toml
 
-lint-web:  ## Check that the page that is checked in is what web/ gives
-	$(call say,The page that is checked in is what web/ gives)
+lint-web:  ## Check that the committed page is the one that web/ builds
+	$(call say,The committed page is the one that web/ builds)
 	scripts/web.sh check
 
 compile-tests: lint-rust  ## Compile the tests of Rust
@@ -97,22 +97,22 @@ test-rust: build .venv/judges/.deps  ## Run the tests of Rust
 	cargo test --workspace --exclude pathloom-python --quiet --lib --bins --tests
 	cargo test --workspace --exclude pathloom-python --quiet --doc
 
-test-python: build .venv/judges/.deps  ## Run the tests of Python, and the simulator against what was recorded from ns-3
+test-python: build .venv/judges/.deps  ## Run the tests of Python, and compare the simulator with recorded figures of ns-3
 	scripts/prepare.sh judges
-	$(call say,Python tests$(comma) and the simulator against what was recorded from ns-3)
+	$(call say,Python tests$(comma) and the simulator compared with recorded figures of ns-3)
 	pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 	python benches/ns3/compare.py --recorded
 
-bench: build .venv/judges/.deps  ## Measure the simulator (packet-hops, instructions, memory) and the controller, beside others
+bench: build .venv/judges/.deps  ## Measure the simulator (packet-hops, instructions, memory), and the controller compared with others
 	scripts/prepare.sh bench
 	$(call say,k=8: 128 hosts)
 	pathloom bench sim --instructions
 	$(call say,k=16: 1024 hosts)
 	pathloom bench sim --fabric fat-tree:k=16$(comma)rate=1Gbps$(comma)delay=1us$(comma)buffer=100 --duration 300ms
-	$(call say,The controller: answers and path set-ups a second$(comma) beside ovs-testcontroller and os-ken)
+	$(call say,The controller: answers and path set-ups a second$(comma) compared with ovs-testcontroller and os-ken)
 	pathloom bench controller --schemes spt$(comma)ecmp$(comma)hedera$(comma)ofpt
 
-bench-ns3: build  ## Run ns-3 beside it: goodput and queues of TCP, and speed (installs libns3-dev; about 5 minutes)
+bench-ns3: build  ## Compare the simulator with ns-3: goodput and queues of TCP, and speed (installs libns3-dev; about 5 minutes)
 	scripts/prepare.sh ns3
 	$(MAKE) -C benches/ns3
 	python benches/ns3/compare.py
@@ -129,7 +129,7 @@ package-test: .venv/.deps wheel deb  ## Install the wheel in an empty environmen
 	$(call say,The packages$(comma) installed and tried)
 	pytest tests/packages
 
-readme: build  ## Renew what the commands in README.md print, and its picture
+readme: build  ## Renew the output of the commands in README.md, and its picture
 	python scripts/readme.py
 
 COMPILE := --quiet --upgrade --generate-hashes --strip-extras --no-header --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
@@ -140,20 +140,20 @@ lock: .venv/.deps  ## Renew requirements.lock from pyproject.toml, and the lock 
 	.venv/lock/bin/pip-compile $(COMPILE) --extra cluster --extra dev --output-file requirements.lock pyproject.toml
 	.venv/lock/bin/pip-compile $(COMPILE) --output-file packaging/requirements.lock packaging/requirements.in
 
-clean:  ## Remove all that was built
+clean:  ## Remove all built files
 	rm -rf .venv target dist site
 
 comma := ,
 
 .venv/.deps: requirements.lock
-	$(call say,Checking the machine$(comma) and fetching what Python needs into .venv/)
+	$(call say,Checking the machine$(comma) and fetching Python packages into .venv/)
 	PYTHON='$(PYTHON)' scripts/prepare.sh build
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
 	touch $@
 
 .venv/package/.deps: packaging/requirements.lock .venv/.deps
-	$(call say,Fetching zig and what builds packages with it into .venv/package/)
+	$(call say,Fetching zig and the packaging tools into .venv/package/)
 	test -x .venv/package/bin/python || $(BIN)/python -m venv .venv/package
 	.venv/package/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes --requirement packaging/requirements.lock
 	touch $@
@@ -161,14 +161,14 @@ comma := ,
 JUDGES := benches/openflow/requirements.lock benches/api/requirements.lock
 
 .venv/judges/.deps: .venv/.deps $(JUDGES)
-	$(call say,Fetching the judges of our OpenFlow messages and of the API into .venv/judges/)
+	$(call say,Fetching independent checkers of OpenFlow messages and of the API into .venv/judges/)
 	test -x .venv/judges/bin/python || $(BIN)/python -m venv .venv/judges
 	for lock in $(JUDGES); do .venv/judges/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes --requirement $$lock; done
 	touch $@
 
-# Not twice at once: it may install a Debian package.
+# This is a separate target, so that it never runs twice at the same time: it may install a Debian package.
 hostd-tools: .venv/.deps  ## Install clang, for the BPF programs of the host agent and of the live switch
-	@scripts/prepare.sh hostd || echo 'pathloom: going on without pathloom-hostd and pathloom-switch' >&2
+	@scripts/prepare.sh hostd || echo 'pathloom: continuing without pathloom-hostd and pathloom-switch' >&2
 
 .venv/.simulator: .venv/.deps $(RUST) pyproject.toml
 	$(call say,Building the simulator (about 4 minutes the first time))

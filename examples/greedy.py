@@ -1,4 +1,4 @@
-"""Every long flow gets the shortest path whose most loaded link carries the fewest long flows.
+"""Gives every long flow the shortest path whose most loaded link carries the fewest long flows.
 
 pathloom compare --fabric fat-tree:k=4,rate=10Mbps --traffic long-lived:pattern=stride --schemes ecmp,examples/greedy.py
 """
@@ -24,7 +24,7 @@ from pathloom.scheme import (
 
 
 class Greedy(Scheme):
-    """Places flows one by one, and again those that lose a link."""
+    """Places flows one by one, and places a flow again if a link of its path fails."""
 
     def __init__(self, paths: int = 16) -> None:
         self.most_paths = paths

@@ -1,13 +1,13 @@
-"""Any fabric of Pathloom in Mininet, with the names, ports, addresses and datapath ids that its controller expects.
+"""Builds any fabric of Pathloom in Mininet, with the names, ports, addresses and datapath ids of its controller.
 
     mn --custom examples/mininet_topo.py --topo pathloom,fat-tree:k=4 --switch ovs,protocols=OpenFlow13 \
        --controller remote
 
 The fabric's keys follow the name as on Pathloom's own command line: `--topo pathloom,fat-tree:k=4,rate=10Mbps`. Rates
-and buffers are kept with `--link tc`. Where the kernel has no module for Open vSwitch, switches run in user space, and
-hosts leave no checksums to their interfaces, which would then be wrong. Mininet runs under the system's Python, which
-need not know Pathloom: the plan comes from the command `pathloom lab plan`, which is looked for in the variable
-PATHLOOM, beside this file's checkout, and on the PATH.
+and buffers are kept with `--link tc`. If the kernel has no module for Open vSwitch, switches run in user space. Then
+hosts compute checksums themselves, because those of their interfaces would be wrong. Mininet runs under the system's
+Python, which need not have Pathloom: the plan comes from the command `pathloom lab plan`. The command is searched in
+the variable PATHLOOM, in the checkout of this file, and on the PATH.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ value = array.array("B", struct.pack("II", 0x17, 0))
 door = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 fcntl.ioctl(door, 0x8946, struct.pack("16sP", sys.argv[1].encode(), value.buffer_info()[0]))
 """
-"""Turns checksum offload of an interface off (linux/ethtool.h: ETHTOOL_STXCSUM), for there may be no `ethtool`."""
+"""Turns checksum offload of an interface off (linux/ethtool.h: ETHTOOL_STXCSUM), since `ethtool` may be missing."""
 
 
 def has_kernel_datapath() -> bool:
-    """Whether this kernel has Open vSwitch's module, loaded or to be loaded."""
+    """Returns whether this kernel has Open vSwitch's module, loaded or not."""
     if Path("/sys/module/openvswitch").exists():
         return True
     modinfo = shutil.which("modinfo") or "/sbin/modinfo"
@@ -43,7 +43,7 @@ def has_kernel_datapath() -> bool:
 
 
 class HostOfUserSpace(Host):  # type: ignore[misc]
-    """A host whose frames go through switches in user space."""
+    """A host whose frames pass switches in user space."""
 
     def config(self, **keys: Any) -> Any:
         """Sets the host up, and turns checksum offload off."""
@@ -54,8 +54,8 @@ class HostOfUserSpace(Host):  # type: ignore[misc]
 
 
 def pathloom_command() -> str:
-    """Where the command `pathloom` is. Raises `SystemExit`."""
-    # Mininet runs this file without telling it its name; its code knows.
+    """Returns the path of the command `pathloom`. Raises `SystemExit`."""
+    # Mininet runs this file without `__file__`, but its code has the name.
     here = Path(pathloom_command.__code__.co_filename).resolve()
     checkouts = [parent / ".venv" / "bin" / "pathloom" for parent in here.parents]
     near = next((str(path) for path in checkouts if path.exists()), None)
@@ -66,7 +66,7 @@ def pathloom_command() -> str:
 
 
 def plan_of(spec: str) -> dict[str, Any]:
-    """The plan of a fabric. Raises `SystemExit` with one line."""
+    """Returns the plan of a fabric. Raises `SystemExit` with one line."""
     command = [pathloom_command(), "lab", "plan", spec, "--json", "-"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
@@ -79,7 +79,7 @@ class Fabric(Topo):  # type: ignore[misc]
     """A fabric as a topology of Mininet."""
 
     def build(self, *words: object, **keys: object) -> None:
-        """Takes what Mininet made of the specification: at its commas it was split, and `key=value` apart."""
+        """Builds the fabric. Mininet splits the specification at commas, and passes `key=value` as keys."""
         spec = ",".join([*map(str, words), *(f"{key}={value}" for key, value in keys.items())])
         plan = plan_of(spec or "fat-tree:k=4")
         names: dict[int, str] = {}

@@ -1,6 +1,7 @@
 """Makes the picture of the page in the documentation, `docs/images/page.png`, with Chromium.
 
-`python scripts/page.py` runs a comparison in which a switch fails, shows it, and takes the picture while it is down.
+`python scripts/page.py` runs a comparison in which a switch fails, opens its page, and takes a screenshot at a time
+when the switch is down.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ COMPARISON = (
     "--duration 20s --runs 1 --seed 1 --series 200ms --fault 8s:down:a0_0 --fault 14s:up:a0_0 --out web"
 )
 STEP = "49"
-"""10 s: the switch is down."""
+"""Step of the time slider: at 10 s, the switch is down."""
 
 
 def main() -> int:
@@ -40,7 +41,7 @@ def main() -> int:
 
 
 def take(url: str) -> None:
-    """Opens the page, chooses a time and a flow, and takes the picture."""
+    """Opens the page, selects a time and a flow, and takes the picture."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1200, "height": 760}, color_scheme="light")

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Makes sure that what a target needs is on the machine: `prepare.sh build`, and `hostd`, `package`, `web`, `bench`, `ns3`,
-# `lab`, `page` or `judges`.
-# Debian packages are installed only when they are missing, and only as root; otherwise the command to type is printed.
-# Rust is never downloaded from here.
+# Installs the tools that a target needs: `prepare.sh build`, and `hostd`, `package`, `web`, `bench`, `ns3`, `lab`,
+# `page` or `judges`.
+# Debian packages are installed only if they are missing, and only as root; otherwise the command to type is printed.
+# This script never downloads Rust.
 set -euo pipefail
 
 say() { printf 'pathloom: %s\n' "$*" >&2; }
@@ -60,13 +60,13 @@ build)
     ;;
 hostd)
     at_least 1.87 "$(cargo --version | cut -d' ' -f2)" || give_up "the host agent and the live switch need cargo 1.87 or later"
-    # Without it the agent is built all the same, but reads the kernel's socket list and neither paces nor holds.
+    # Without clang, the agent is built too, but it reads the kernel's socket list and neither paces nor holds.
     compgen -c | grep -Ex 'clang(-[0-9]+)?' >/dev/null || (need_packages "clang, for BPF programs of the host agent and the live switch" clang) ||
-        say "going on without clang: the host agent neither paces nor holds, and the live switch does not start"
+        say "continuing without clang: the host agent neither paces nor holds, and the live switch does not start"
     ;;
 package)
     compgen -c | grep -Ex 'clang(-[0-9]+)?' >/dev/null || need_packages "clang, for BPF programs of the host agent and the live switch" clang
-    command -v systemd-analyze >/dev/null || need_packages "systemd-analyze, which judges the units" systemd
+    command -v systemd-analyze >/dev/null || need_packages "systemd-analyze, which checks the units" systemd
     ;;
 web)
     command -v curl >/dev/null || need_packages "curl, which fetches files" curl
@@ -75,24 +75,24 @@ web)
 bench)
     command -v valgrind >/dev/null || need_packages "valgrind, which counts instructions" valgrind
     command -v ovs-testcontroller >/dev/null ||
-        need_packages "ovs-testcontroller, which is measured beside our controller" openvswitch-testcontroller
+        need_packages "ovs-testcontroller, which is compared with Pathloom's controller" openvswitch-testcontroller
     ;;
 ns3)
     command -v make >/dev/null || need_packages "make" make
     command -v g++ >/dev/null || need_packages "a C++ compiler, for ns-3" g++
-    compgen -G '/usr/include/ns3*/ns3/core-module.h' >/dev/null || need_packages "ns-3, the judge" libns3-dev
+    compgen -G '/usr/include/ns3*/ns3/core-module.h' >/dev/null || need_packages "ns-3, which is compared with Pathloom" libns3-dev
     ;;
 lab)
     [ "$(id -u)" = 0 ] || give_up "the lab needs root, for namespaces and Open vSwitch: run this as root"
     command -v ip >/dev/null && command -v tc >/dev/null || need_packages "iproute2, for namespaces and links" iproute2
-    # Only the programs are used: the machine's own instance of Open vSwitch, if it runs, is left alone.
+    # Only the programs are used. The machine's own instance of Open vSwitch, if it runs, is not touched.
     command -v ovs-vswitchd >/dev/null || need_packages "Open vSwitch" openvswitch-switch
-    # What forwards for the switches is faster with another allocator than glibc's.
+    # The daemons that forward for the switches are faster with another allocator than glibc's.
     /sbin/ldconfig -p | grep 'libtcmalloc_minimal\.so\.4' >/dev/null ||
-        (need_packages "tcmalloc, which the lab's switches take memory from" libtcmalloc-minimal4) ||
-        say "going on without tcmalloc: the lab's switches forward less"
-    command -v mn >/dev/null || need_packages "Mininet, whose users are served as well" mininet
-    command -v mptcpize >/dev/null || need_packages "mptcpize, by which ordinary programs use MPTCP" mptcpize
+        (need_packages "tcmalloc, the memory allocator of the lab's switches" libtcmalloc-minimal4) ||
+        say "continuing without tcmalloc: the lab's switches forward less"
+    command -v mn >/dev/null || need_packages "Mininet, which is tested with the controller" mininet
+    command -v mptcpize >/dev/null || need_packages "mptcpize, which makes ordinary programs use MPTCP" mptcpize
     command -v iperf3 >/dev/null || need_packages "iperf3, which checks rates" iperf3
     command -v globus-gridftp-server >/dev/null && command -v globus-url-copy >/dev/null ||
         need_packages "GridFTP, whose streams get paths" globus-gridftp-server-progs globus-gass-copy-progs
@@ -102,9 +102,9 @@ page)
     command -v npm >/dev/null || need_packages "npm, which fetches axe" npm
     ;;
 judges)
-    command -v tshark >/dev/null || need_packages "tshark, which judges our OpenFlow messages" tshark
-    command -v promtool >/dev/null || need_packages "promtool, which judges the alarms for Prometheus" prometheus
-    command -v chromium >/dev/null || need_packages "Chromium, which judges how reports are laid out" chromium fonts-dejavu-core
+    command -v tshark >/dev/null || need_packages "tshark, which checks OpenFlow messages" tshark
+    command -v promtool >/dev/null || need_packages "promtool, which checks the alarms for Prometheus" prometheus
+    command -v chromium >/dev/null || need_packages "Chromium, which checks the layout of reports" chromium fonts-dejavu-core
     ;;
 *)
     give_up "usage: prepare.sh build|hostd|package|web|bench|ns3|lab|page|judges"

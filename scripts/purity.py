@@ -1,7 +1,8 @@
-"""Proves that the pure crates are pure, that the arrows between crates run one way, and that every test is run.
+"""Checks that pure crates are pure, that crates depend only on allowed crates, and that every test is run.
 
-A pure crate has no socket, file, thread or clock, draws only from a generator that is passed in, and iterates over
-nothing whose order depends on a hash. Run by `make lint`; exits 1 with one line per finding.
+A pure crate has no socket, file, thread or clock. It draws random numbers only from a generator that is passed in, and
+does not iterate over collections whose order depends on a hash. `make lint` runs this script; it exits with 1 and one
+line per finding.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 IMPURE_CRATES = {"sim", "controller", "daemon", "hostd", "switchd", "python", "testkit", "preload", "delay"}
-"""`sim` drives and writes files through wrappers; `testkit` is used by tests alone."""
+"""Crates that need not be pure. `sim` writes files through wrappers; only tests use `testkit`."""
 
 ARROWS = {
     "model": set[str](),
@@ -40,8 +41,8 @@ ARROWS = {
     "python": {"model", "workload", "mcf", "transport", "scheme", "schemes", "control", "sim", "faults"},
     "testkit": {"model", "scheme", "schemes", "control", "openflow", "switching"},
 }
-"""What each crate may depend on; tests may use `testkit` and `schemes` besides. `control` knows the contract of a
-scheme, not the schemes; `openflow` and whatever speaks it never meet the simulator."""
+"""Crates on which each crate may depend; tests may also use those of `TEST_ONLY`. `control` knows the contract of a
+scheme, not the schemes. `openflow`, and crates that use it, do not depend on the simulator."""
 
 TEST_ONLY = {"testkit", "schemes", "workload"}
 
@@ -58,11 +59,11 @@ FORBIDDEN = [
 ]
 
 COMMENTS_AND_TEXTS = re.compile(r"//.*|\"(?:[^\"\\]|\\.)*\"")
-"""Comments and texts, which may speak of anything. Braces in texts would mislead the search for test modules too."""
+"""Comments and texts, which may contain any word. Braces in texts would also disturb the search for test modules."""
 
 
 def without_tests(lines: list[str]) -> Iterator[tuple[int, str]]:
-    """Numbered lines of a file, without comments, texts and modules or functions marked `#[cfg(test)]`."""
+    """Yields the numbered lines of a file, without comments, texts, and items marked `#[cfg(test)]`."""
     depth, skip_from = 0, None
     waiting = False
     for number, line in enumerate(lines, start=1):
@@ -85,7 +86,7 @@ def without_tests(lines: list[str]) -> Iterator[tuple[int, str]]:
 
 
 def impurities(crate: Path) -> Iterator[str]:
-    """Forbidden words in the sources of a crate, tests left out."""
+    """Yields forbidden words in the sources of a crate, without its tests."""
     for path in sorted((crate / "src").rglob("*.rs")):
         if path.stem.endswith("tests") or "tests" in path.relative_to(crate).parts:
             continue
@@ -99,7 +100,7 @@ def impurities(crate: Path) -> Iterator[str]:
 
 
 def wrong_arrows() -> Iterator[str]:
-    """Dependencies between crates that the design does not know."""
+    """Yields dependencies between crates that `ARROWS` does not allow."""
     command = ["cargo", "metadata", "--no-deps", "--format-version", "1", "--offline"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode != 0:
@@ -116,11 +117,11 @@ def wrong_arrows() -> Iterator[str]:
                 continue
             allowed = ARROWS[crate] | (TEST_ONLY if dependency["kind"] == "dev" else set())
             if target.removeprefix("pathloom-") not in allowed:
-                yield f"crates/{crate}/Cargo.toml: must not depend on {target}: arrows run the other way"
+                yield f"crates/{crate}/Cargo.toml: must not depend on {target}; see ARROWS in purity.py"
 
 
 def unlisted_tests() -> Iterator[str]:
-    """Files of tests that no program of tests includes."""
+    """Yields files of tests that no test program includes."""
     for listing in sorted((ROOT / "crates").glob("*/tests/all.rs")):
         crate = listing.parent.parent
         listed = set(re.findall(r"^mod (\w+);", listing.read_text(encoding="utf-8"), re.MULTILINE))
@@ -131,13 +132,13 @@ def unlisted_tests() -> Iterator[str]:
 
 
 def main() -> int:
-    """Prints what is wrong; returns the exit code."""
+    """Prints all findings; returns the exit code."""
     crates = [path for path in sorted((ROOT / "crates").iterdir()) if path.name not in IMPURE_CRATES]
     findings = [*(line for crate in crates for line in impurities(crate)), *wrong_arrows(), *unlisted_tests()]
     for line in findings:
         print(line, file=sys.stderr)
     if not findings:
-        print(f"purity: {len(crates)} pure crates, and every arrow runs one way")
+        print(f"purity: {len(crates)} pure crates, and all dependencies are allowed")
     return 1 if findings else 0
 
 

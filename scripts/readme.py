@@ -1,7 +1,7 @@
-"""Fills in what the commands of README.md print, and the picture that one of them makes.
+"""Fills in the output of the commands in README.md, and the picture that one of them makes.
 
-A block that begins with ```console holds commands after `$ `, each followed by what it prints. `make readme` renews
-them; the tests prove that they are up to date (`--check`).
+A block that begins with ```console has commands after `$ `, each followed by its output. `make readme` renews the
+outputs; the tests check that they are up to date (`--check`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BLOCK = re.compile(r"(?<=^```console\n).*?(?=^```$)", re.MULTILINE | re.DOTALL)
 
 
 def renewed(text: str, folder: Path) -> str:
-    """The text with the output of every command as it is now; commands run in `folder`."""
+    """Returns the text with the present output of every command. The commands run in `folder`."""
 
     def renew(block: re.Match[str]) -> str:
         commands = [line for line in block.group().splitlines() if line.startswith("$ ")]
@@ -30,23 +30,23 @@ def renewed(text: str, folder: Path) -> str:
 
 
 def output(command: str, folder: Path) -> str:
-    """What a command of ours prints."""
+    """Returns the output of a `pathloom` command."""
     words = shlex.split(command)
     if words[0] != "pathloom":
-        raise SystemExit(f"README.md: `{words[0]}`: only commands of pathloom can stand in a console block")
+        raise SystemExit(f"README.md: `{words[0]}`: only commands of pathloom can be in a console block")
     call = [sys.executable, "-m", "pathloom", *words[1:]]
     return subprocess.run(call, cwd=folder, capture_output=True, text=True, check=True, timeout=600).stdout
 
 
 def main() -> int:
-    """Renews README.md, or with `--check` only tells whether it is up to date."""
+    """Renews README.md, or with `--check` only checks whether it is up to date."""
     readme = ROOT / "README.md"
     before = readme.read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory() as folder:
         after = renewed(before, Path(folder))
         if "--check" in sys.argv:
             if after != before:
-                print("README.md: what its commands print has changed; `make readme` renews it", file=sys.stderr)
+                print("README.md: the output of its commands has changed; `make readme` renews it", file=sys.stderr)
             return int(after != before)
         readme.write_text(after, encoding="utf-8")
         (ROOT / PICTURE[1]).parent.mkdir(exist_ok=True)

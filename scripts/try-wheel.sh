@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Tries the wheel as a new user does, in the root of another system: `try-wheel.sh ROOT [ARCHITECTURE]`, as root.
+# Tries the wheel like a new user, in the root folder of another system: `try-wheel.sh ROOT [ARCHITECTURE]`, as root.
 # ROOT is a folder with Python 3.11 or later and its venv module, such as `debootstrap --variant=minbase
-# --include=python3,python3-venv,ca-certificates SUITE ROOT` makes. Nothing of the checkout is seen but the wheel.
+# --include=python3,python3-venv,ca-certificates SUITE ROOT` makes. Only the wheel of the checkout is visible there.
 # Prints how long the installation and the first result of README.md take.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -14,7 +14,7 @@ root=${1:-} architecture=${2:-$(uname -m)}
 wheels=(dist/pathloom-*_"$architecture".whl)
 [ -f "${wheels[0]}" ] && [ ${#wheels[@]} = 1 ] || give_up "dist has no wheel, or several, for $architecture; run: make wheel"
 
-# pip reaches the same index as outside, by the same names and certificates.
+# pip uses the same index as outside, with the same names and certificates.
 for file in /etc/resolv.conf /etc/pip.conf /etc/ssl/certs/ca-certificates.crt; do
     [ ! -f "$file" ] || install -D -m 644 "$file" "$root$file"
 done

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The page of `pathloom show` and of the controller: `web.sh build` builds it from web/ into python/pathloom/web/, where it
-# is checked in; `web.sh check` fails if what is checked in is not what web/ gives, and does nothing without Node.
+# The page of `pathloom show` and of the controller. `web.sh build` builds it from web/ into python/pathloom/web/, where
+# it is committed. `web.sh check` fails if the committed page is not the one that web/ builds; it does nothing without
+# npm.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 built=python/pathloom/web
@@ -24,12 +25,12 @@ build)
     build "$PWD/$built"
     ;;
 check)
-    command -v npm >/dev/null || { say "without npm, it is not checked whether the page is what web/ gives"; exit 0; }
+    command -v npm >/dev/null || { say "npm is missing, so the committed page is not compared with web/"; exit 0; }
     fresh=$(mktemp -d)
     trap 'rm -rf "$fresh"' EXIT
     build "$fresh"
     for file in index.html app.js app.css; do
-        cmp -s "$fresh/$file" "$built/$file" || { say "$built/$file is not what web/ gives; run \`make web\`"; exit 1; }
+        cmp -s "$fresh/$file" "$built/$file" || { say "$built/$file is not the file that web/ builds; run \`make web\`"; exit 1; }
     done
     ;;
 *)

@@ -1,11 +1,12 @@
-"""What the host agent costs a fast link: paired runs of iperf3 with and without it, in turn.
+"""Measures the cost of the host agent on a fast link: paired runs of iperf3 with and without the agent.
 
-Usage, as root: python benches/hostd/cost.py [PAIRS [SECONDS]]; 40 pairs of 1 s each if nothing else is said.
+Usage, as root: python benches/hostd/cost.py [PAIRS [SECONDS]]; 40 pairs of 1 s each by default.
 
-Two namespaces on a veth link; the agent runs all the time, and iperf3 runs in its cgroup or outside of it. Each pair
-is one run of each kind, in an order that changes from pair to pair, so that slow changes of the machine cancel out. The
-result is the median of the pairs' ratios of throughput, with a confidence interval that assumes no distribution
-(binomial, of order statistics). Prints one line of JSON; `loss_percent` is positive where the agent costs throughput.
+Two namespaces are joined by a veth link. The agent always runs, and iperf3 runs in its cgroup or outside of it. Each
+pair has one run of each kind, in an order that changes from pair to pair, so that slow changes of the machine cancel
+out. The result is the median of the pairs' ratios of throughput, with a confidence interval that assumes no
+distribution (binomial, of order statistics). Prints one line of JSON; `loss_percent` is positive if the agent costs
+throughput.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ PORT = "5209"
 
 
 def run(*words: str | Path) -> str:
-    """Runs a tool; returns what it printed."""
+    """Runs a tool. Returns its output."""
     return subprocess.run([str(word) for word in words], check=True, capture_output=True, text=True).stdout
 
 
 def interval(values: list[float], confidence: float = 0.95) -> tuple[float, float]:
-    """The narrowest symmetric pair of order statistics that holds the median with this confidence."""
+    """Returns the narrowest symmetric pair of order statistics that contains the median with this confidence."""
     ordered, count = sorted(values), len(values)
     covered, rank = 0.0, count // 2
     while rank > 0:
@@ -67,7 +68,7 @@ def link() -> Iterator[tuple[str, str]]:
 
 @contextmanager
 def agent(near: str, place: Path) -> Iterator[Path]:
-    """The agent, for the near namespace; yields the cgroup that it looks at."""
+    """Runs the agent for the near namespace. Yields the cgroup that it watches."""
     mounts = {"cgroup2": place / "cgroup", "bpf": place / "bpf"}
     for kind, folder in mounts.items():
         folder.mkdir()
@@ -99,7 +100,7 @@ def agent(near: str, place: Path) -> Iterator[Path]:
 
 
 def throughput_bps(near: str, group: Path | None, seconds: float) -> float:
-    """Payload that iperf3 gets through, in the agent's cgroup or outside of every such."""
+    """Returns the payload rate of iperf3, in the agent's cgroup or, if `group` is None, outside of it."""
     join = f"echo $$ > {group}/cgroup.procs && " if group is not None else ""
     command = f"{join}exec ip netns exec {near} iperf3 -c {FAR} -p {PORT} -t {seconds} --json"
     done = json.loads(run("sh", "-c", command))
@@ -107,7 +108,7 @@ def throughput_bps(near: str, group: Path | None, seconds: float) -> float:
 
 
 def measure(pairs: int, seconds: float) -> dict[str, object]:
-    """Runs so many pairs of so many seconds."""
+    """Runs `pairs` pairs of runs of `seconds` each. Returns the figures."""
     with tempfile.TemporaryDirectory() as folder, link() as (near, far), agent(near, Path(folder)) as group:
         server = subprocess.Popen(
             ["ip", "netns", "exec", far, "iperf3", "-s", "-p", PORT],

@@ -1,12 +1,13 @@
-"""Files of web-search sizes, fetched by curl from nginx in the lab, beside the same transfers in the simulator.
+"""Compares files of web-search sizes, fetched by curl from nginx in the lab, with the same simulated transfers.
 
 Usage, as root: python benches/hostd/web.py [LOAD [SECONDS [SEED]]]; 0.5, 30 s and 1 by default. Needs nginx
 and curl (scripts/prepare.sh web).
 
 The simulator draws the transfers and runs them under each scheme with CUBIC. Then a lab of the same fabric runs under
-our own controller: every host has an nginx, and the receiver of each transfer fetches a file of its size by curl when
-the simulated transfer began. The time is curl's own, from the start of the connection to the last byte. Neither program
-knows of Pathloom; the host agent labels, announces and paces them. Prints a line of JSON for each scheme.
+Pathloom's own controller. Every host has an nginx, and the receiver of each transfer fetches a file of its size by curl
+at the start time of the simulated transfer. The time is measured by curl, from the start of the connection to the last
+byte. Neither program knows Pathloom; the host agent labels, announces and paces their connections. Prints a line of
+JSON for each scheme.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ LONGEST_S = 300
 
 
 def simulated(load: float, seconds: float, seed: int, out: Path) -> pl.DataFrame:
-    """The transfers of the simulator, under each scheme."""
+    """Returns the transfers of the simulator, under each scheme."""
     traffic = f"web-search:load={load},pattern=random"
     command = ["compare", "--fabric", FABRIC, "--traffic", traffic, "--schemes", ",".join(SCHEMES)]
     command += ["--transport", "cubic", "--duration", f"{seconds}s", "--until", "finished", "--runs", "1"]
@@ -46,7 +47,7 @@ def simulated(load: float, seconds: float, seed: int, out: Path) -> pl.DataFrame
 
 
 def on_host(lab: Lab, host: Host, *words: str) -> subprocess.Popen[bytes]:
-    """Starts a program on a host, where the agent sees its connections."""
+    """Starts a program on a host, in the cgroup whose connections the agent sees."""
     join = f'echo $$ > {lab.directory}/cgroup/pathloom-{lab.directory.name}/cgroup.procs; exec "$@"'
     command = ["sh", "-c", join, "sh", "ip", "netns", "exec", host.namespace, *words]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
@@ -75,7 +76,7 @@ def servers(lab: Lab, hosts: list[Host], files: Path) -> Iterator[None]:
 
 
 def fetched_s(lab: Lab, hosts: dict[str, Host], transfers: list[tuple[str, str, int, float]]) -> list[float | None]:
-    """Fetches each transfer (source, receiver, bytes, start in s) at its time; the times that they took."""
+    """Fetches each transfer (source, receiver, bytes, start in s) at its start. Returns the times that they took."""
     times: list[float | None] = [None] * len(transfers)
     began = time.monotonic() + 1
 
@@ -96,7 +97,7 @@ def fetched_s(lab: Lab, hosts: dict[str, Host], transfers: list[tuple[str, str, 
 
 
 def live(scheme: str, transfers: list[tuple[str, str, int, float]], folder: Path) -> list[float | None]:
-    """The times of the transfers in a lab under a scheme."""
+    """Returns the times of the transfers in a lab under a scheme."""
     files = folder / "files"
     files.mkdir(exist_ok=True)
     for _, _, size_bytes, _ in transfers:

@@ -10,9 +10,9 @@ namespace pathloom
 
 /// ns-3's NewReno with the window growing by a segment per window of bytes acknowledged, as RFC 5681 §3.1 recommends.
 ///
-/// ns3::TcpNewReno grows by the acknowledgement, half as fast when every other segment is acknowledged. ns3::TcpLinuxReno
-/// counts segments, but counts those of the acknowledgement that ends a recovery too, and so leaves it two segments above
-/// the threshold where RFC 6582 §3.2 (3) says at it.
+/// ns3::TcpNewReno grows per acknowledgement, so half as fast if every other segment is acknowledged. ns3::TcpLinuxReno
+/// counts segments, also those of the acknowledgement that ends a recovery. So it leaves recovery two segments above
+/// the threshold; RFC 6582 §3.2 (3) requires the threshold.
 class TcpByteCounting : public ns3::TcpNewReno
 {
   public:

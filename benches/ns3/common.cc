@@ -7,7 +7,7 @@ using namespace ns3;
 namespace pathloom
 {
 
-/// The 14 bytes of Ethernet's header less the 2 of PPP's, which is what ns-3's point-to-point links put before a packet.
+/// The 14 bytes of Ethernet's header minus the 2 bytes of PPP's header on ns-3's point-to-point links.
 static constexpr uint64_t MISSING_HEADER_BYTES = 12;
 
 static TimeValue
@@ -61,16 +61,16 @@ Tcp::Apply() const
     Config::SetDefault("ns3::RttEstimator::InitialEstimation", Milliseconds(initialRtoMs));
     Config::SetDefault("ns3::TcpSocket::ConnTimeout", Milliseconds(initialRtoMs));
     Config::SetDefault("ns3::TcpSocket::SegmentSize", UintegerValue(MSS_BYTES));
-    // Whole segments, as many as fit the window.
+    // The number of full segments that fit the window.
     Config::SetDefault("ns3::TcpSocket::InitialCwnd", UintegerValue(std::max(1U, initialWindowBytes / MSS_BYTES)));
     Config::SetDefault("ns3::TcpSocket::InitialSlowStartThreshold", UintegerValue(initialSsthreshBytes));
     Config::SetDefault("ns3::TcpSocket::DelAckCount", UintegerValue(acks));
     Config::SetDefault("ns3::TcpSocket::DelAckTimeout", Milliseconds(delayedAckMs));
-    // What a sender may have outstanding is limited by its buffer, and the window offered to it is never reached: ns-3 3.37
-    // crashes when a sender in recovery has exactly that outstanding (TcpTxBuffer::NextSeg then gives an empty segment).
+    // The buffer limits the outstanding bytes of a sender, so that it never reaches the receive window: ns-3 3.37
+    // crashes if a sender in recovery has exactly that outstanding (TcpTxBuffer::NextSeg then returns an empty one).
     Config::SetDefault("ns3::TcpSocket::SndBufSize", UintegerValue(windowBytes));
     Config::SetDefault("ns3::TcpSocket::RcvBufSize", UintegerValue(2 * windowBytes));
-    // A sender in trouble never gives up.
+    // A sender never gives up, even after many time-outs.
     Config::SetDefault("ns3::TcpSocket::DataRetries", UintegerValue(1000));
     Config::SetDefault("ns3::TcpSocket::ConnCount", UintegerValue(1000));
 }
@@ -78,8 +78,8 @@ Tcp::Apply() const
 NetDeviceContainer
 Join(Ptr<Node> a, Ptr<Node> b, const Cable& cable)
 {
-    // The time that the missing bytes of the header take: the gap keeps the sender busy for that long, and the longer
-    // delay makes the last bit arrive when it would.
+    // The time that the missing bytes of the header would take. The gap keeps the sender busy for this time, and the
+    // longer delay makes the last bit arrive at the right time.
     const Time missing = NanoSeconds(static_cast<int64_t>(MISSING_HEADER_BYTES * 8'000'000'000ULL / cable.rateBps));
     PointToPointHelper helper;
     helper.SetDeviceAttribute("DataRate", DataRateValue(DataRate(cable.rateBps)));
@@ -90,7 +90,7 @@ Join(Ptr<Node> a, Ptr<Node> b, const Cable& cable)
                     QueueSizeValue(QueueSize(QueueSizeUnit::PACKETS, cable.bufferPackets)));
     if (!cable.disciplined)
     {
-        // The device's queue is to be the only one: with flow control ns-3 puts a queueing discipline before it.
+        // The device's queue must be the only one: with flow control, ns-3 puts a queueing discipline before it.
         helper.DisableFlowControl();
     }
     return helper.Install(a, b);

@@ -1,4 +1,4 @@
-// What both programs share: links whose frames are as long as Pathloom's, the settings of TCP, senders and receivers.
+// Code of both ns-3 programs: links whose frames are as long as Pathloom's, the settings of TCP, senders and receivers.
 
 #ifndef PATHLOOM_NS3_COMMON_H
 #define PATHLOOM_NS3_COMMON_H
@@ -31,7 +31,7 @@ struct Cable
     int64_t delayNs;
     /// Packets that may wait, not counting the one being sent.
     uint32_t bufferPackets;
-    /// Whether a queueing discipline stands before the device, which then tells it when there is room.
+    /// Whether there is a queueing discipline before the device, which then reports free space to it.
     bool disciplined = false;
 };
 
@@ -59,22 +59,22 @@ struct Tcp
 /// Joins two nodes. Frames take the time on the wire that they take in Pathloom: data 1514 bytes, an acknowledgement 66.
 ns3::NetDeviceContainer Join(ns3::Ptr<ns3::Node> a, ns3::Ptr<ns3::Node> b, const Cable& cable);
 
-/// Puts a queue that marks packets before a device that [Join] made: RED whose thresholds are one, and whose average is
-/// the present length (RFC 8257 §3.1). The device's own queue then holds one packet.
+/// Puts a queue that marks packets before a device that [Join] made: RED with both thresholds equal and with the
+/// present length as the average (RFC 8257 §3.1). The device's own queue then holds one packet.
 ns3::Ptr<ns3::QueueDisc> MarkAbove(ns3::Ptr<ns3::NetDevice> device, uint32_t packets, uint32_t bufferPackets, uint64_t rateBps);
 
 /// The queue of a device that [Join] made.
 ns3::Ptr<ns3::Queue<ns3::Packet>> QueueOf(ns3::Ptr<ns3::NetDevice> device);
 
-/// Sends without end over one TCP connection from its start on, and counts.
+/// Sends without end over one TCP connection from its start on, and counts retransmissions and time-outs.
 class Source : public ns3::Application
 {
   public:
     explicit Source(ns3::Address to);
 
-    /// Segments sent again.
+    /// Retransmitted segments.
     uint64_t retransmits = 0;
-    /// Expiries of the retransmission timer; those in a row count once.
+    /// Expiries of the retransmission timer; consecutive ones count once.
     uint64_t timeouts = 0;
 
   private:

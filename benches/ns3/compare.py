@@ -1,4 +1,4 @@
-"""Pathloom and ns-3 (and for speed htsim) side by side: `.venv/bin/python benches/ns3/compare.py --help` says how.
+"""Compares Pathloom with ns-3, and its speed also with htsim; see `.venv/bin/python benches/ns3/compare.py --help`.
 
 Exits with 1 if Pathloom misses a bar, 2 if the comparison cannot be made.
 """
@@ -28,7 +28,7 @@ Judge = Callable[[Dumbbell, int], dict[str, Any]]
 
 
 def main() -> int:
-    """Reads the command line, runs what it asks for, says how it went."""
+    """Reads the command line, runs the comparisons, and prints the verdict. Returns the exit code."""
     arguments = read_arguments()
     table = sys.stderr if arguments.json == "-" else sys.stdout
     try:
@@ -44,9 +44,9 @@ def main() -> int:
 
 
 def read_arguments() -> argparse.Namespace:
-    """The command line; `what` is then what to compare."""
+    """Reads the command line; `what` lists the comparisons."""
     parser = argparse.ArgumentParser(description="Compare Pathloom's packet simulator with ns-3.")
-    parser.add_argument("what", nargs="*", help="dumbbell, speed; both if nothing is said")
+    parser.add_argument("what", nargs="*", help="dumbbell, speed; both by default")
     parser.add_argument("--instructions", action="store_true", help="count instructions per hop too; takes minutes")
     parser.add_argument(
         "--htsim", metavar="DIR", type=Path, help="compare the speed with htsim too: a checkout of its sources"
@@ -76,7 +76,7 @@ def read_arguments() -> argparse.Namespace:
 
 
 def compare(arguments: argparse.Namespace, table: TextIO) -> dict[str, Any]:
-    """Runs the comparisons, prints them as tables, and gives their figures."""
+    """Runs the comparisons, prints them as tables, and returns their figures."""
     judge = ns3_dumbbell if arguments.recorded is None else recorded_dumbbell(Path(arguments.recorded))
     if arguments.htsim is not None:
         htsim.require(arguments.htsim)
@@ -93,7 +93,7 @@ def compare(arguments: argparse.Namespace, table: TextIO) -> dict[str, Any]:
 
 
 def verdict(figures: dict[str, Any], table: TextIO) -> int:
-    """Says whether all bars are met; gives the exit code."""
+    """Prints whether all bars are met. Returns the exit code."""
     failed = [row for row in figures.get("dumbbell", []) if row["problems"]]
     failed += [figures["speed"]] if figures.get("speed", {}).get("problems") else []
     print(f"\n{'FAILED: ' + str(len(failed)) + ' of the comparisons' if failed else 'All bars are met.'}", file=table)
@@ -113,7 +113,7 @@ def ns3_dumbbell(setup: Dumbbell, seed: int) -> dict[str, Any]:
         "duration-s": setup.duration_s,
         "acks": setup.acks,
         "min-rto-ms": setup.min_rto_ms,
-        # With an acknowledgement per segment ns-3's own NewReno grows as RFC 5681 says; with fewer it does not.
+        # With an acknowledgement per segment, ns-3's own NewReno grows as RFC 5681 requires; with fewer it does not.
         "byte-counting": int(setup.acks > 1 and setup.tcp == "newreno"),
         "congestion": setup.tcp,
         "sack": int(setup.sack),
@@ -133,7 +133,7 @@ def ns3_dumbbell(setup: Dumbbell, seed: int) -> dict[str, Any]:
 
 
 def recorded_dumbbell(path: Path) -> Judge:
-    """Gives the figures that `--record` wrote."""
+    """Returns a judge with the figures that `--record` wrote."""
     try:
         listed = json.loads(path.read_text(encoding="utf-8"))
         rows: dict[str, dict[str, Any]] = {row.pop("setup"): row for row in listed}
@@ -142,17 +142,17 @@ def recorded_dumbbell(path: Path) -> Judge:
 
     def figures(setup: Dumbbell, _seed: int) -> dict[str, Any]:
         if setup.name not in rows:
-            raise CannotCompareError(f"{path}: no figures for `{setup.name}`; record them anew with --record")
+            raise CannotCompareError(f"{path}: no figures for `{setup.name}`; record them again with --record")
         return rows[setup.name]
 
     return figures
 
 
 def problems_of(ours: dict[str, Any], theirs: dict[str, Any]) -> list[str]:
-    """Which bars a set-up misses; empty if none."""
+    """Returns the bars that a set-up misses; empty if none."""
     found = []
     if theirs["timeouts"]:
-        found.append(f"no judge: ns-3 had {theirs['timeouts']} time-outs, choose another set-up")
+        found.append(f"not comparable: ns-3 had {theirs['timeouts']} time-outs, choose another set-up")
     goodput_error = ours["goodput_bps"] / theirs["goodput_bps"] - 1
     if abs(goodput_error) > MOST_GOODPUT_ERROR:
         found.append(f"goodput differs by {goodput_error:+.1%}")
@@ -192,7 +192,7 @@ def compare_dumbbells(table: TextIO, judge: Judge, jobs: int) -> list[dict[str, 
 
 
 def record_of(rows: list[dict[str, Any]]) -> str:
-    """What ns-3 gave, as the text of a file that tests read where there is no ns-3."""
+    """Returns ns-3's figures as the text of a file that tests read without ns-3."""
     record = [{"setup": row["setup"], **row["ns3"]} for row in rows]
     return "[\n" + ",\n".join(json.dumps(row, ensure_ascii=False) for row in record) + "\n]\n"
 

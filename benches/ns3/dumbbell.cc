@@ -1,6 +1,6 @@
-// Long-lived TCP flows from the hosts of one switch to those of another, over one cable that they share.
+// Runs long-lived TCP flows from the hosts of one switch to those of another, over one shared cable.
 //
-// Prints one line of JSON: what each flow delivered, goodput, and mean queue and drops of the shared cable, from 0 s on.
+// Prints one line of JSON: the bytes of each flow, goodput, and mean queue and drops of the shared cable, from 0 s on.
 
 #include "common.h"
 
@@ -10,7 +10,7 @@ using namespace pathloom;
 namespace
 {
 
-/// What a cable did in one direction.
+/// Measures the queue and drops of a cable in one direction.
 class Meter
 {
   public:
@@ -21,7 +21,7 @@ class Meter
         device->TraceConnectWithoutContext("PhyTxBegin", MakeCallback(&Meter::Begun, this));
     }
 
-    /// Packets in a queue before the device wait as well.
+    /// Counts the packets in a queue before the device too.
     void Add(Ptr<QueueDisc> disc)
     {
         disc->TraceConnectWithoutContext("PacketsInQueue", MakeCallback(&Meter::DiscChanged, this));
@@ -81,7 +81,7 @@ class Meter
     double m_packetSeconds = 0;
 };
 
-/// What the command line says.
+/// Options of the command line.
 struct Options
 {
     uint64_t rateBps = 10'000'000;
@@ -90,7 +90,7 @@ struct Options
     int64_t accessDelayNs = 1'000;
     uint32_t buffer = 100;
     uint32_t accessBuffer = 1000;
-    /// Packets that may wait for the shared cable before those that come are marked; 0 if none are.
+    /// Packets that may wait for the shared cable before arriving packets are marked; 0 for no marks.
     uint32_t mark = 0;
     double durationS = 60;
     std::string starts = "0";
@@ -132,7 +132,7 @@ struct Dumbbell
     NodeContainer switches;
     std::vector<Ipv4Address> rightAddresses;
     Ptr<NetDevice> bottleneck;
-    /// What marks packets before the bottleneck, if anything does.
+    /// Queueing discipline that marks packets before the bottleneck, if marks are used.
     Ptr<QueueDisc> marker;
 
     Dumbbell(const Options& options, uint32_t flows)

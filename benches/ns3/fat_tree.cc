@@ -1,7 +1,7 @@
-// Long-lived TCP flows over a FatTree, host x to host x + N/2, each on the one shortest path that a hash of its addresses and
-// ports picks: the work of `pathloom bench sim`, to see how fast ns-3 is.
+// Runs long-lived TCP flows over a FatTree, from host x to host x + N/2. A hash of addresses and ports selects the
+// shortest path of each flow. This is the work of `pathloom bench sim`, to measure the speed of ns-3.
 //
-// Prints one line of JSON: packet-hops (links crossed), CPU time of the simulation proper, goodput, peak memory.
+// Prints one line of JSON: packet-hops (links crossed), CPU time of the simulation alone, goodput, peak memory.
 
 #include "common.h"
 #include "used.h"
@@ -13,8 +13,8 @@ using namespace pathloom;
 namespace
 {
 
-/// Routes by position in the tree, with no table to search: the least work that forwarding can be in ns-3. Hosts have the
-/// addresses 10.pod.edge.(host + 1).
+/// Routes by position in the tree, without a table look-up, which is the lowest cost of forwarding in ns-3. Hosts have
+/// the addresses 10.pod.edge.(host + 1).
 class FatTreeRouting : public Ipv4RoutingProtocol
 {
   public:
@@ -30,10 +30,10 @@ class FatTreeRouting : public Ipv4RoutingProtocol
     uint8_t pod = 0;
     /// Number of an edge switch in its pod.
     uint8_t edge = 0;
-    /// Sets different switches' choices apart.
+    /// Makes different switches choose differently.
     uint64_t salt = 0;
     Ipv4Address address;
-    /// One per cable towards the cores, and one per cable towards the hosts, by the number of what is at its other end.
+    /// Routes by cable towards the cores, and by cable towards the hosts, in order of the nodes at their other ends.
     std::vector<Ptr<Ipv4Route>> up;
     std::vector<Ptr<Ipv4Route>> down;
 
@@ -103,7 +103,7 @@ class FatTreeRouting : public Ipv4RoutingProtocol
 
     Ptr<Ipv4Route> Choose(const Packet& packet, const Ipv4Header& header) const
     {
-        // TCP's header comes first, and its ports first in it.
+        // The TCP header comes first, and begins with the ports.
         std::array<uint8_t, 4> ports;
         packet.CopyData(ports.data(), ports.size());
         uint64_t hash = salt;
@@ -124,7 +124,7 @@ class FatTreeRouting : public Ipv4RoutingProtocol
     }
 };
 
-/// Gives each node a [FatTreeRouting] of its own.
+/// Gives each node its own [FatTreeRouting].
 class FatTreeRoutingHelper : public Ipv4RoutingHelper
 {
   public:
@@ -166,7 +166,7 @@ struct Options
     }
 };
 
-/// The tree: `hosts` in order of pod, edge switch and port.
+/// The FatTree; `hosts` are in order of pod, edge switch and port.
 class FatTree
 {
   public:
@@ -191,7 +191,7 @@ class FatTree
         }
     }
 
-    /// Packets that were handed to a link and have left it.
+    /// Packets that have left a link.
     uint64_t Hops() const
     {
         uint64_t hops = 0;

@@ -1,4 +1,4 @@
-"""htsim (https://github.com/Broadcom/csg-htsim): our own program on its sources, which are not part of Pathloom."""
+"""htsim (https://github.com/Broadcom/csg-htsim): a program of Pathloom, built with htsim's separate sources."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ SOURCES: Final = [
     "tcp",
     "tcppacket",
 ]
-"""What our program needs of htsim."""
+"""Source files of htsim that the program needs."""
 
 
 def require(checkout: Path) -> None:
-    """Raises `CannotCompareError` where there are no sources of htsim, or nothing to build them with."""
+    """Raises `CannotCompareError` if the sources of htsim or a compiler are missing."""
     if not (checkout / "sim" / "tcp.h").exists():
         raise CannotCompareError(
             f"--htsim {checkout}: no sim/tcp.h; give a clone of https://github.com/Broadcom/csg-htsim"
@@ -41,10 +41,10 @@ def require(checkout: Path) -> None:
 
 
 def build(checkout: Path) -> None:
-    """Builds our program with the sources of htsim that it needs; writes nothing into the checkout."""
+    """Builds the program with the sources of htsim that it needs. Writes nothing into the checkout."""
     sources = checkout / "sim"
     BUILD.mkdir(parents=True, exist_ok=True)
-    # As htsim itself is built.
+    # The options are those of htsim's own build.
     command = ["g++", "-O3", "-std=c++17", f"-I{sources}", "-o", str(BUILD / PROGRAM), str(HERE / f"{PROGRAM}.cc")]
     command += [str(sources / f"{name}.cpp") for name in SOURCES]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

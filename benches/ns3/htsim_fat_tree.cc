@@ -1,7 +1,7 @@
-// Stride(N/2) over a FatTree on htsim, for its speed: our own program, built against the sources of htsim.
+// Runs stride(N/2) over a FatTree on htsim to measure its speed. The program is built with the sources of htsim.
 //
-// The ports are htsim's plain drop-tail queues, the cables its pipes, the flows its TCP. A flow's data and acknowledgements
-// each take one path, drawn at random, as with ECMP. Prints its figures as JSON.
+// The ports are htsim's plain drop-tail queues, the cables its pipes, the flows its TCP. A flow's data and
+// acknowledgements each take one path, drawn at random, as with ECMP. Prints its figures as JSON.
 
 #include "eventlist.h"
 #include "network.h"
@@ -111,7 +111,8 @@ struct Link
     std::unique_ptr<Pipe> pipe;
 };
 
-/// The tree. Switches and hosts are numbered pod by pod; aggregation switch `a` of a pod is joined to cores `a * k/2` and on.
+/// The tree. Switches and hosts are numbered pod by pod; aggregation switch `a` of a pod is joined to cores `a * k/2`
+/// and on.
 class FatTree
 {
   public:
@@ -123,7 +124,7 @@ class FatTree
         {
             for (uint32_t i = 0; i < each; ++i)
             {
-                // Its queue counts the packet that is being sent.
+                // The queue of htsim also counts the packet that is being sent.
                 const mem_b bytes = (mem_b{options.buffer} + 1) * FRAME_BYTES;
                 Link link;
                 link.port = std::make_unique<Port>(speedFromMbps(options.rateMbps), bytes, events);
@@ -139,7 +140,7 @@ class FatTree
         return 2 * m_half * m_half * m_half;
     }
 
-    /// The way from one host to another in another pod, through this aggregation switch of each pod and this core of its.
+    /// Adds the path between hosts of different pods, through this aggregation switch of each pod and this core of it.
     void AddWay(Route& route, uint32_t from, uint32_t to, uint32_t aggregation, uint32_t core) const
     {
         const uint32_t pod = m_half * m_half;
@@ -198,7 +199,7 @@ int
 main(int argc, char** argv)
 {
     const Options options = Read(argc, argv);
-    // What htsim says of itself goes to stderr, the figures to stdout.
+    // htsim's own output goes to stderr, the figures go to stdout.
     std::streambuf* out = std::cout.rdbuf(std::cerr.rdbuf());
     Packet::set_packet_size(FRAME_BYTES);
     EventList& events = EventList::getTheEventList();

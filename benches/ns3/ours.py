@@ -13,7 +13,7 @@ from pathloom import _core
 
 
 def run_dumbbell(setup: Dumbbell, seed: int) -> dict[str, Any]:
-    """Goodput, mean queue of the shared cable, retransmissions and time-outs."""
+    """Returns goodput, mean queue of the shared cable, retransmissions and time-outs."""
     fabric = (
         f"dumbbell:hosts={setup.flows},host_rate=1Gbps,host_delay={ACCESS_DELAY_NS}ns,host_buffer={ACCESS_BUFFER},"
         f"switch_rate={setup.rate_bps}bps,switch_delay={setup.delay_ms}ms,switch_buffer={setup.buffer}"

@@ -13,7 +13,7 @@ ROOT: Final = HERE.parent.parent
 BUILD: Final = ROOT / "target" / "ns3"
 
 LONGEST_S: Final = 300
-"""No run takes as long as this, even on a busy machine."""
+"""Time limit of a run in seconds, long enough for a busy machine."""
 
 
 class CannotCompareError(Exception):
@@ -33,7 +33,7 @@ def build_ns3() -> None:
 
 
 def run(program: str, *options: str, under: list[str] | None = None) -> tuple[dict[str, Any], str]:
-    """Runs one of the programs; gives its figures and what it wrote to stderr."""
+    """Runs one of the programs. Returns its figures and its output on stderr."""
     command = [*(under or []), str(BUILD / program), *options]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LONGEST_S)

@@ -1,4 +1,4 @@
-"""What Pathloom and ns-3 are both given: dumbbells of many shapes, so that nothing is tuned to one of them."""
+"""Set-ups for Pathloom and ns-3: dumbbells with different properties, so that nothing is tuned to one of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FRAME_BYTES: Final = 1514
 ACCESS_BPS: Final = 1_000_000_000
 ACCESS_DELAY_NS: Final = 1_000
 ACCESS_BUFFER: Final = 1_000
-"""Cables of hosts: faster than the shared one, with room for any window, so that all queueing is at the shared one."""
+"""Delay and buffer of host cables. These are faster than the shared cable, so that queues form only there."""
 START_SPREAD_S: Final = 0.1
 
 
@@ -22,7 +22,7 @@ class Dumbbell:
     flows: int
     rate_bps: int
     delay_ms: int
-    """Of the shared cable, one way."""
+    """One-way delay of the shared cable."""
     buffer: int
     """Packets that may wait for the shared cable."""
     duration_s: int
@@ -30,20 +30,20 @@ class Dumbbell:
     """Full segments per acknowledgement."""
     min_rto_ms: int = 200
     slow_start: bool = False
-    """Whether slow start goes on to the first loss, or only to half of what the path and the buffer hold.
+    """Whether slow start continues to the first loss, or only to half of what the path and the buffer hold.
 
-    Only where few segments are lost at its end: after a time-out ns-3 is no judge (see the note beside this file).
+    It is used only if few segments are lost at its end: after a time-out, ns-3 is not comparable (see README.md).
     """
     tcp: str = "newreno"
     """Congestion control: newreno, cubic or dctcp."""
     sack: bool = False
-    """Whether losses are mended by selective acknowledgements."""
+    """Whether selective acknowledgements are used."""
     mark: int | None = None
-    """Packets that may wait for the shared cable before those that come are marked (K of RFC 8257)."""
+    """Packets that may wait for the shared cable before arriving packets are marked (K of RFC 8257)."""
 
     @property
     def name(self) -> str:
-        """In a few words."""
+        """Short description of the set-up."""
         rtt, rate = 2 * self.delay_ms, self.rate_bps // 1_000_000
         more = [
             f"{self.acks} segments/ack" if self.acks > 1 else "",
@@ -58,13 +58,13 @@ class Dumbbell:
 
     @property
     def packets_on_the_way(self) -> float:
-        """Bandwidth times delay, there and back, in packets."""
+        """Bandwidth times round-trip time, in packets."""
         round_trip_s = 2 * (self.delay_ms * 1e-3 + 2 * ACCESS_DELAY_NS * 1e-9)
         return self.rate_bps * round_trip_s / 8 / FRAME_BYTES
 
     @property
     def ssthresh_bytes(self) -> int | None:
-        """Slow-start threshold at the start: half of what a flow's share will be at most."""
+        """Slow-start threshold at the start: half of the largest share of a flow."""
         if self.slow_start:
             return None
         return max(4, int((self.packets_on_the_way + self.buffer) / 2 / self.flows)) * MSS_BYTES
@@ -81,20 +81,20 @@ class Dumbbell:
 
 
 DUMBBELLS: Final = [
-    # Buffer larger than the path: the cable never idles, and all that counts is the queue.
+    # Buffer larger than the path: the cable is never idle, and only the queue counts.
     Dumbbell(1, 10_000_000, 1, 100, 60),
     Dumbbell(1, 100_000_000, 5, 150, 15),
     Dumbbell(2, 10_000_000, 10, 20, 60),
     Dumbbell(2, 100_000_000, 2, 50, 15),
     Dumbbell(2, 10_000_000, 1, 100, 60),
     Dumbbell(8, 100_000_000, 5, 100, 15),
-    # Buffer smaller than the path: the cable idles after each loss, so goodput counts.
+    # Buffer smaller than the path: the cable is idle after each loss, so goodput counts.
     Dumbbell(1, 10_000_000, 10, 10, 60),
     Dumbbell(1, 100_000_000, 10, 40, 15),
     Dumbbell(2, 100_000_000, 10, 60, 15),
     Dumbbell(8, 100_000_000, 10, 150, 15),
     Dumbbell(8, 100_000_000, 10, 60, 15),
-    # A slow start that ends in some ten losses of one window.
+    # A slow start that ends with about ten losses of one window.
     Dumbbell(1, 100_000_000, 1, 20, 15, slow_start=True),
     Dumbbell(1, 10_000_000, 1, 30, 60, slow_start=True, min_rto_ms=1000),
     # Delayed acknowledgements.
@@ -108,9 +108,9 @@ DUMBBELLS: Final = [
     Dumbbell(2, 100_000_000, 2, 50, 15, sack=True),
     Dumbbell(8, 100_000_000, 10, 150, 15, sack=True),
     Dumbbell(2, 10_000_000, 5, 50, 60, sack=True, acks=2),
-    # CUBIC where the cubic function decides. Two more miss the bar for the queue (see the note beside this file).
+    # CUBIC where the cubic function decides. Two more set-ups miss the bar for the queue (see README.md).
     Dumbbell(1, 100_000_000, 50, 200, 60, tcp="cubic", sack=True),
-    # DCTCP: thresholds below, around and above what is on the way.
+    # DCTCP: thresholds below, around and above the packets in flight.
     Dumbbell(1, 100_000_000, 1, 200, 15, tcp="dctcp", sack=True, mark=20),
     Dumbbell(2, 100_000_000, 1, 200, 15, tcp="dctcp", sack=True, mark=40),
     Dumbbell(8, 100_000_000, 1, 200, 15, tcp="dctcp", sack=True, mark=40),
@@ -120,21 +120,21 @@ DUMBBELLS: Final = [
 
 @dataclass(frozen=True)
 class FatTree:
-    """The work whose speed is compared: stride(N/2) over a FatTree with 1 Gbit/s and 1 µs on every cable."""
+    """The work of the speed comparison: stride(N/2) over a FatTree with 1 Gbit/s and 1 µs on every cable."""
 
     k: int = 8
     duration_ms: int = 15
     buffer: int = 100
     receive_window_bytes: int = 176 * MSS_BYTES
-    """Enough to fill any path. With more, a sender in recovery runs so far ahead that ns-3, which searches all that is
-    outstanding at each acknowledgement, is slower still."""
+    """Enough to fill any path. With more, a sender in recovery has so many segments outstanding that ns-3, which
+    searches all of them at each acknowledgement, is even slower."""
 
     @property
     def fabric(self) -> str:
-        """As `--fabric`."""
+        """The fabric as a value of `--fabric`."""
         return f"fat-tree:k={self.k},rate=1Gbps,delay=1us,buffer={self.buffer}"
 
     @property
     def transport(self) -> str:
-        """As `--transport`."""
+        """The transport as a value of `--transport`."""
         return f"newreno:small_queues=off,acks=1,rwnd={self.receive_window_bytes}B"

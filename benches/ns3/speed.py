@@ -1,4 +1,4 @@
-"""The speed of Pathloom, ns-3 and, where its sources are given, htsim: the same FatTree, one after the other."""
+"""The speed of Pathloom, ns-3 and, if its sources are given, htsim: the same FatTree, one after the other."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from running import CannotCompareError, run
 from setups import FatTree
 
 MOST_WORK_ERROR: Final = 0.2
-"""How far apart goodput on the FatTree may be for the same work; each side draws paths and starts of its own."""
+"""Largest difference of goodput for the same work on the FatTree; each side draws its own paths and starts."""
 
 FIRST_MS, LAST_MS = 2.0, 3.0
-"""The two run lengths whose difference is counted in instructions."""
+"""The two lengths of runs whose difference in instructions is counted."""
 
 Simulator = Callable[[FatTree, float, list[str] | None], tuple[dict[str, Any], str]]
-"""Runs the FatTree for so many simulated milliseconds, under valgrind if told so: figures as `pathloom bench sim`
-names them, and what it wrote to stderr."""
+"""Runs the FatTree for a number of simulated milliseconds, under valgrind if asked. Returns figures with the names of
+`pathloom bench sim`, and the output on stderr."""
 
 
 def compare_speed(table: TextIO, instructions: bool, sources: Path | None) -> dict[str, Any]:
-    """The FatTree on all simulators, one after the other. `sources` are those of htsim, if it is wanted."""
+    """Runs the FatTree on all simulators, one after the other. `sources`: sources of htsim, if it is wanted."""
     work = FatTree()
     judges: dict[str, Simulator] = {"ns-3": ns3_fat_tree}
     if sources is not None:
@@ -55,13 +55,13 @@ def compare_speed(table: TextIO, instructions: bool, sources: Path | None) -> di
 
 
 def problems_of(name: str, ours: dict[str, Any], theirs: dict[str, Any]) -> list[str]:
-    """Whether the work was not the same; empty if it was."""
+    """Returns a message if the work was not the same; otherwise an empty list."""
     off = ours["goodput_bps"] / theirs["goodput_bps"] - 1
     return [f"{name}: goodput differs by {off:+.0%}: not the same work"] if abs(off) > MOST_WORK_ERROR else []
 
 
 def lines_of(figures: dict[str, dict[str, Any]], instructions: bool) -> list[list[str]]:
-    """The lines of the table: a label, and a cell for each simulator."""
+    """Returns the lines of the table: a label, and a cell for each simulator."""
     rows: list[tuple[str, Callable[[dict[str, Any]], str]]] = [
         ("packet-hops", lambda of: f"{of['hops']:,}"),
         ("goodput, Gbit/s", lambda of: f"{of['goodput_bps'] / 1e9:.1f}"),
@@ -75,7 +75,7 @@ def lines_of(figures: dict[str, dict[str, Any]], instructions: bool) -> list[lis
 
 
 def pathloom_fat_tree(work: FatTree, instructions: bool) -> dict[str, Any]:
-    """Figures of Pathloom, by `pathloom bench sim`."""
+    """Returns the figures of Pathloom, from `pathloom bench sim`."""
     command = [sys.executable, "-m", "pathloom", "bench", "sim", "--json", "-", "--fabric", work.fabric]
     command += ["--transport", work.transport, "--duration", f"{work.duration_ms}ms"]
     command += ["--instructions"] if instructions else []
@@ -93,7 +93,7 @@ def ns3_fat_tree(work: FatTree, duration_ms: float, under: list[str] | None) -> 
 
 
 def instructions_per_hop(work: FatTree, simulate: Simulator) -> float:
-    """Instructions of a longer run less those of a shorter one, over the difference of their packet-hops."""
+    """Returns the difference in instructions of a longer and a shorter run, per packet-hop of their difference."""
     if shutil.which("valgrind") is None:
         raise CannotCompareError("--instructions needs valgrind; install it with `apt-get install valgrind`")
     counts = []

@@ -1,4 +1,4 @@
-// What a process has used of the machine, of which the programs here print the same figures.
+// Processor time and memory of a process, which all programs here print.
 
 #ifndef PATHLOOM_USED_H
 #define PATHLOOM_USED_H

@@ -1,7 +1,7 @@
-"""os-ken and c65of as judges of our OpenFlow messages: they read what we wrote, and write alike what they only write.
+"""os-ken and c65of check Pathloom's OpenFlow messages: they read them, and write the same bytes for requests.
 
-Runs in `.venv/judges` (`make .venv/judges/.deps`), from the root of the project, with the name of the judge, or with
-`both` to hold what one reads against what the other does.
+Runs in `.venv/judges` (`make .venv/judges/.deps`), from the root of the project, with the name of a judge, or with
+`both` to compare what the two judges read.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ SEEN: dict[str, dict[str, Any]] = {
     "flow_add": {"cookie": 0xA000_0000_0000_0001, "table_id": 1, "command": 0, "priority": 1000, "idle_timeout": 10},
     "flow_delete": {"command": 4, "out_group": 0xFFFF_FFFF},
 }
-"""Attributes by message, as both judges name them."""
+"""Expected attributes by message; both judges have the same names."""
 EXPERIMENTER = 4
-"""Number of the messages of extensions."""
+"""Type of messages of extensions."""
 
 
 class Judge(NamedTuple):
-    """A library that speaks OpenFlow 1.3: its numbers, its messages, and what it takes for a switch."""
+    """A library for OpenFlow 1.3: its constants, its messages, and its object for a switch."""
 
     words: Any
     parts: Any
     protocol: Any
 
     def read(self, message: bytes) -> Any:
-        """The message, read by this library."""
+        """Returns the message, read by this library."""
         version, kind, length, xid = message[0], message[1], int.from_bytes(message[2:4]), int.from_bytes(message[4:8])
         if hasattr(self.parts, "msg_parser"):
             return self.parts.msg_parser(self.protocol, version, kind, length, xid, message)
@@ -50,7 +50,7 @@ class Judge(NamedTuple):
 
 
 def judge_of(name: str) -> Judge:
-    """os-ken or c65of."""
+    """Returns os-ken or c65of."""
     if name == "os-ken":
         protocol = importlib.import_module("os_ken.ofproto.ofproto_protocol").ProtocolDesc(version=4)
         words = importlib.import_module("os_ken.ofproto.ofproto_v1_3")
@@ -60,7 +60,7 @@ def judge_of(name: str) -> Judge:
 
 
 def check_reading(judge: Judge) -> None:
-    """It reads what we wrote."""
+    """Checks that the judge reads Pathloom's messages."""
     for name, message in SAMPLES.items():
         if name in requests(judge):
             continue
@@ -72,7 +72,7 @@ def check_reading(judge: Judge) -> None:
 
 
 def check_a_rule(judge: Judge) -> None:
-    """It finds every part of a rule."""
+    """Checks that the judge finds every part of a rule."""
     reply = judge.read(SAMPLES["flow_stats_reply"])
     assert len(reply.body) == 2
     rule = reply.body[0]
@@ -94,7 +94,7 @@ def check_a_rule(judge: Judge) -> None:
 
 
 def requests(judge: Judge) -> dict[str, Any]:
-    """What the libraries write and do not read, as this one writes it."""
+    """Returns the messages that the libraries write but do not read, made by this library."""
     words, parts, protocol = judge
     ours, mask = 0xA000_0000_0000_0000, 0xFC00_0000_0000_0000
     everything = (protocol, 0, words.OFPTT_ALL, words.OFPP_ANY, words.OFPG_ANY, ours, mask, parts.OFPMatch())
@@ -118,7 +118,7 @@ def requests(judge: Judge) -> dict[str, Any]:
 
 
 def changes(judge: Judge) -> dict[str, Any]:
-    """Groups, meters and packets out, of which the same holds."""
+    """Returns groups, meters and packet-outs, which the libraries do not read either."""
     words, parts, protocol = judge
     group = 0x5000_0000
 
@@ -129,7 +129,7 @@ def changes(judge: Judge) -> dict[str, Any]:
         return [parts.OFPBucket(weight, port, words.OFPG_ANY, out(port)) for port in (1, 2)]
 
     def packet_out(name: str) -> Any:
-        # The packet stands behind the header, the fixed part and the one action.
+        # The packet follows the header, the fixed part and the one action.
         data = SAMPLES[name][8 + 16 + 16 :]
         return parts.OFPPacketOut(protocol, words.OFP_NO_BUFFER, words.OFPP_CONTROLLER, out(3), data)
 
@@ -148,7 +148,7 @@ def changes(judge: Judge) -> dict[str, Any]:
 
 
 def check_writing(judge: Judge) -> None:
-    """It writes what we write."""
+    """Checks that the judge writes the same bytes as Pathloom."""
     for name, request in requests(judge).items():
         request.set_xid(1)
         request.serialize()
@@ -156,10 +156,10 @@ def check_writing(judge: Judge) -> None:
 
 
 def check_alike(one: Judge, other: Judge) -> int:
-    """Both find the same in every message that both read. Returns the number of messages."""
+    """Checks that both judges find the same in every message that both read. Returns the number of messages."""
     found = 0
     for name, message in SAMPLES.items():
-        # Extensions of OpenFlow are known to one of them alone.
+        # Only one of the judges knows extensions of OpenFlow.
         if name in requests(one) or message[1] == EXPERIMENTER:
             continue
         seen = [json.dumps(judge.read(message).to_jsondict(), sort_keys=True) for judge in (one, other)]

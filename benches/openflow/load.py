@@ -1,12 +1,12 @@
-"""A load generator that shares no code with the controller: what `pathloom-controller bench` measures, measured again.
+"""A load generator without code of the controller, which repeats the measurements of `pathloom-controller bench`.
 
-It speaks OpenFlow 1.3 with `struct` alone, over non-blocking sockets in one thread, and starts the controllers that
-`pathloom-controller bench serve` offers. Times are its own, from the moment a packet is due to the moment its answer is
-read, so they include the time that this program takes; where it takes as much as there is, it says so.
+It implements OpenFlow 1.3 with `struct` only, over non-blocking sockets in one thread, and starts the controllers of
+`pathloom-controller bench serve`. It measures times from when a packet is due until its answer is read. So they include
+the time that this program takes. It also prints how busy it was itself.
 
     python benches/openflow/load.py answers --switches 16 --outstanding 128
-    python benches/openflow/load.py paths --scheme ofpt --outstanding 128     as many under way at a time, for each ToR
-    python benches/openflow/load.py paths --scheme ofpt --rate 10000          flows a second, whatever is answered
+    python benches/openflow/load.py paths --scheme ofpt --outstanding 128   open requests at a time, for each ToR
+    python benches/openflow/load.py paths --scheme ofpt --rate 10000        flows a second, without waiting for answers
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ PATIENCE_S = 60.0
 
 
 def message(kind: int, body: bytes = b"", xid: int = 0) -> bytes:
-    """A message of OpenFlow 1.3."""
+    """Makes a message of OpenFlow 1.3."""
     return HEADER.pack(4, kind, 8 + len(body), xid) + body
 
 
 def packet_in(port: int, frame: bytes) -> bytes:
-    """The message that hands a frame to the controller."""
+    """Makes the message that sends a frame to the controller."""
     match = struct.pack(">HHII", 1, 12, 0x80000004, port) + bytes(4)
     return message(PACKET_IN, struct.pack(">IHBBQ", 0xFFFFFFFF, len(frame), 1, 0, 0) + match + bytes(2) + frame)
 
 
 class Switch:
-    """A session of a switch that does as it is told."""
+    """A session of a switch that answers all requests."""
 
     def __init__(self, port: int, dpid: int, ports: int) -> None:
         """Connects to the controller on a port of this machine."""
@@ -61,7 +61,7 @@ class Switch:
         self.stands = False
 
     def messages(self) -> Iterator[tuple[int, memoryview, int]]:
-        """Whole messages that have come: kind, bytes, number. Those that are the same for all switches are answered."""
+        """Yields received complete messages: kind, bytes, number. Answers those that all switches answer alike."""
         try:
             data = self.left + self.socket.recv(1 << 20)
         except BlockingIOError:
@@ -81,7 +81,7 @@ class Switch:
         self.left = data[at:]
 
     def answer(self, kind: int, body: bytes, xid: int) -> None:
-        """What any switch answers."""
+        """Answers a request like any switch."""
         if kind == FEATURES:
             self.out += message(FEATURES_ARE, struct.pack(">QIBB2xI4x", self.dpid, 0, 254, 0, 0x4F), xid)
             self.stands = True
@@ -98,46 +98,46 @@ class Switch:
             self.out += message(MULTIPART_IS, struct.pack(">HH4x", what, 0) + rows, xid)
 
     def port(self, number: int) -> bytes:
-        """A port that is up."""
+        """Makes the description of a port that is up."""
         name, mac = f"p{number}".encode(), bytes([2, 0, 0, 0, 0, number])
         return struct.pack(">I4x6s2x16sIIIIIIII", number, mac, name, 0, 4, 0, 0, 0, 0, 0, 0)
 
     def flush(self) -> None:
-        """Sends what there is room for."""
+        """Sends as many bytes as the socket accepts."""
         if self.out:
             with suppress(BlockingIOError):
                 del self.out[: self.socket.send(self.out)]
 
 
 class Learner:
-    """A switch whose two hosts send each other numbered packets by the controller."""
+    """A switch whose two hosts send each other numbered packets through the controller."""
 
     def __init__(self, switch: Switch, outstanding: int) -> None:
-        """Its controller learns where both are."""
+        """`outstanding`: packets without an answer at a time. The controller learns where both hosts are."""
         self.switch, self.outstanding, self.next = switch, outstanding, 0
         self.sent: deque[float] = deque()
         self.frames = [self.frame(2, 1), self.frame(1, 2)]
 
     def frame(self, dst: int, src: int) -> bytes:
-        """UDP from one to the other; the number comes last."""
+        """Makes a UDP frame from one host to the other, without the number at its end."""
         ip = struct.pack(">BBHHHBBH4B4B", 0x45, 0, 46, 0, 0, 64, 17, 0, 10, 0, 0, src, 10, 0, 0, dst)
         mac = [bytes([2, 0, 0, 0, 1, last]) for last in (dst, src)]
         return mac[0] + mac[1] + b"\x08\x00" + ip + struct.pack(">HHHH", 7, 7, 26, 0) + bytes(10)
 
     def begin(self) -> None:
-        """Shows both hosts, and sends as many packets as may be under way."""
+        """Sends a packet of each host, so that the controller learns both, and then `outstanding` packets."""
         self.switch.out += packet_in(2, self.frames[1] + bytes(8)) + packet_in(1, self.frames[0] + bytes(8))
         self.ask(self.outstanding, time.monotonic())
 
     def ask(self, count: int, now: float) -> None:
-        """Sends so many more."""
+        """Sends `count` more packets."""
         for _ in range(count):
             self.next += 1
             self.switch.out += packet_in(1, self.frames[0] + self.next.to_bytes(8))
             self.sent.append(now)
 
     def work(self, times: list[float]) -> None:
-        """Takes answers, which come in order, and sends as many packets."""
+        """Reads answers, which arrive in order, and sends the same number of packets."""
         answers = 0
         for kind, view, _ in self.switch.messages():
             if kind == PACKET_OUT and int.from_bytes(view[-8:]) > 0:
@@ -148,16 +148,16 @@ class Learner:
 
 
 class Tor:
-    """A ToR whose hosts open labelled connections to hosts of others."""
+    """A ToR whose hosts open labelled connections to hosts of other ToRs."""
 
     def __init__(self, switch: Switch, hosts: list[tuple[int, bytes]], others: list[bytes]) -> None:
-        """`hosts` are ports and addresses here, `others` addresses elsewhere."""
+        """`hosts`: ports and addresses of hosts at this ToR. `others`: addresses of hosts at other ToRs."""
         self.switch, self.hosts, self.others = switch, hosts, others
         self.next = 0
         self.sent: dict[bytes, float] = {}
 
     def open(self, due: float) -> None:
-        """The first packet of another connection, which was due at a time."""
+        """Sends the first packet of another connection, which was due at this time."""
         port, src = self.hosts[self.next % len(self.hosts)]
         dst = self.others[self.next % len(self.others)]
         ports = struct.pack(">HH", 1024 + self.next % 60_000, 80 + self.next // 60_000)
@@ -168,7 +168,7 @@ class Tor:
         self.sent[src + ports] = due
 
     def work(self, times: list[float]) -> int:
-        """Notes the paths whose last rule, which is the one at the source's ToR, has come."""
+        """Records the paths whose last rule, the one at the source's ToR, has arrived. Returns how many."""
         finished, now = 0, time.monotonic()
         for kind, view, _ in self.switch.messages():
             if kind != FLOW_MOD or view[24] != FLOW_TABLE or view[25] != 0:
@@ -187,7 +187,7 @@ class Tor:
 
 
 def serve(what: str) -> tuple[subprocess.Popen[str], int]:
-    """Starts a controller; returns it, and its port."""
+    """Starts a controller. Returns its process and its port."""
     command = [program(), "bench", "serve", what]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -196,14 +196,14 @@ def serve(what: str) -> tuple[subprocess.Popen[str], int]:
 
 
 def turn(selector: selectors.BaseSelector, switches: list[Switch]) -> list[Switch]:
-    """Sends what is to be sent; returns whose sockets have something, after a millisecond at most."""
+    """Sends waiting messages. Returns the switches whose sockets have data, after at most a millisecond."""
     for switch in switches:
         switch.flush()
     return [key.data for key, _ in selector.select(0.001)]
 
 
 def connect(port: int, sizes: list[int]) -> tuple[selectors.BaseSelector, list[Switch]]:
-    """Sessions of switches with so many ports, once nothing more has come for half a second."""
+    """Opens sessions of switches with these numbers of ports. Returns when no more messages come for half a second."""
     selector, switches = selectors.DefaultSelector(), [Switch(port, dpid + 1, size) for dpid, size in enumerate(sizes)]
     for switch in switches:
         selector.register(switch.socket, selectors.EVENT_READ, switch)
@@ -216,7 +216,7 @@ def connect(port: int, sizes: list[int]) -> tuple[selectors.BaseSelector, list[S
 
 
 def told(what: str, times: list[float], seconds: float, busy_s: float) -> None:
-    """Prints a line: per second, median, 99th percentile, and how busy this program was."""
+    """Prints a line: rate per second, median, 99th percentile, and how busy this program was."""
     times.sort()
     p50, p99 = (times[int(len(times) * part)] * 1e3 for part in (0.5, 0.99))
     rate = len(times) / seconds
@@ -238,7 +238,7 @@ def answers(port: int, switches: int, outstanding: int, seconds: float) -> None:
 
 
 def tors(port: int, fabric: Fabric) -> tuple[selectors.BaseSelector, list[Switch], dict[int, Tor]]:
-    """Sessions of the switches of a fabric, and those of its ToRs by `id`."""
+    """Opens sessions of the switches of a fabric. Returns them, and the ToRs by `id` of their session."""
     blueprint = Blueprint.of("load", fabric)
     links = fabric.links
     size = {switch.node: 0 for switch in blueprint.switches}
@@ -260,7 +260,7 @@ def tors(port: int, fabric: Fabric) -> tuple[selectors.BaseSelector, list[Switch
 
 
 def paths(port: int, fabric: Fabric, standing: int, flows: int, more: Callable[[list[Tor], int], int]) -> None:
-    """Measures paths with `standing` flows before; `more` opens what is due, at most as many as are left."""
+    """Measures paths after `standing` flows have paths. `more` opens the flows that are due, at most those left."""
     selector, sessions, by_session = tors(port, fabric)
     every = list(by_session.values())
 
@@ -283,7 +283,7 @@ def paths(port: int, fabric: Fabric, standing: int, flows: int, more: Callable[[
 
 
 def closed(outstanding: int) -> Callable[[list[Tor], int], int]:
-    """Keeps so many under way at each ToR."""
+    """Returns a function that keeps `outstanding` requests open at each ToR."""
 
     def more(every: list[Tor], left: int) -> int:
         opened, now = 0, time.monotonic()
@@ -298,7 +298,7 @@ def closed(outstanding: int) -> Callable[[list[Tor], int], int]:
 
 
 def at_rate(rate_hz: float) -> Callable[[list[Tor], int], int]:
-    """Opens so many a second, in turn at all ToRs, whatever is answered."""
+    """Returns a function that opens `rate_hz` flows a second, in turn at all ToRs, without waiting for answers."""
     begun: float | None = None
     total = 0
 
@@ -316,7 +316,7 @@ def at_rate(rate_hz: float) -> Callable[[list[Tor], int], int]:
 
 
 def main() -> None:
-    """Measures what the command line says."""
+    """Runs the measurement of the command line."""
     parser = argparse.ArgumentParser(description="Load a controller and measure it.")
     parser.add_argument("work", choices=["answers", "paths"])
     parser.add_argument("--switches", type=int, default=16)

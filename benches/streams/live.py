@@ -1,19 +1,19 @@
-"""Table 1, Fig. 7 and Fig. 8 of the paper on parallel TCP streams, live: GridFTP in the lab, at a tenth of the rates.
+"""Table 1, Fig. 7 and Fig. 8 of the paper on parallel TCP streams: GridFTP in the lab, at a tenth of the rates.
 
 Usage, as root: python benches/streams/live.py table1|fig8 [--seconds S] [--streams 3,6,…] [--buffer N] [--json FILE].
 Needs globus-gridftp-server and globus-url-copy (scripts/prepare.sh lab).
 
-Neither program knows of Pathloom: the server, which sends, runs under `pathloom with-paths`. Times and bytes are those
-of the counters of switches, from the first hundredth of the file to the last, without the start of the programs.
+Neither program knows Pathloom: the server, which sends, runs under `pathloom with-paths`. Times and bytes come from the
+counters of switches, from the first hundredth of the file to the last, without the start of the programs.
 
 table1: topology A, four paths of 10 Mbit/s. Four streams, on one path and on four. Prints the time of each, and the
 rate of each stream by second (Fig. 7).
 
 fig8: topology B (traces/topology-b-tenth.json of the published figures). At a tenth of the rate, a path holds a tenth
 of the bytes. So a stream has a tenth of the window, 6 segments, and `a` is ten times the published one: the numbers of
-streams stay 2, 2 and 18. Buffers keep their 100 packets unless told otherwise, for a busy machine holds packets up
-longer than ten of them last. The controller measures rates and round trips itself. Each transfer takes about S seconds
-with the optimal policy.
+streams are still 2, 2 and 18. Buffers keep their 100 packets by default, since a busy machine delays packets for longer
+than ten packets last. The controller measures rates and round trips itself. Each transfer takes about S seconds with
+the optimal policy.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ MSS_BYTES = 1448
 WINDOW_SEGMENTS = 6
 """A tenth of 83.6 KB, in whole segments."""
 STREAM_BPS = 530_000
-"""About the rate of a stream of such a window, which says how large a file takes so many seconds."""
+"""Approximate rate of a stream with this window. It determines the size of a file that takes S seconds."""
 BLOCK_BYTES = 26_214
-"""A tenth of GridFTP's default, so that the last block of a stream takes as long as at the whole rate."""
+"""A tenth of GridFTP's default, so that the last block of a stream takes as long as at the full rate."""
 PATHS_B = (("SW1", "SW5"), ("SW2", "SW3"), ("SW2", "SW4"))
-"""A link of each path that no other has."""
+"""A link of each path that no other path uses."""
 STREAMS = (3, 6, 9, 12, 15, 18, 21, 22, 24, 27, 30, 33, 36, 39)
 SIZE_A_BYTES = 2**30 // TENTH
 PORT = 2811
@@ -62,7 +62,7 @@ _RULE = re.compile(r"n_bytes=(\d+),.*\btcp,.*tp_src=(\d+),tp_dst=(\d+)")
 
 
 class Site:
-    """A lab with a sender and a receiver, and what its switches count."""
+    """A lab with a sender and a receiver, and the counters of its switches."""
 
     def __init__(self, lab: Lab, blueprint: Blueprint, fabric: Fabric, folder: Path) -> None:
         self.lab, self.blueprint, self.links, self.folder = lab, blueprint, fabric.links, folder
@@ -76,16 +76,16 @@ class Site:
         return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def carried_bytes(self) -> dict[int, int]:
-        """By link: bytes that the port of a switch has sent over it."""
+        """Returns, by link, the bytes that the port of a switch has sent over it."""
         counters = link_counters(self.blueprint)
         return {port.link: counters[port.interface][0] for port in self.blueprint.switch_ports}
 
     def received_bytes(self) -> int:
-        """Bytes on the link to the receiver."""
+        """Returns the bytes on the link to the receiver."""
         return self.carried_bytes()[self.receiver.ports[0].link ^ 1]
 
     def stream_bytes(self) -> dict[int, int]:
-        """By source port: bytes of the data connections that the sender's switch has counted."""
+        """Returns, by source port, the bytes of data connections that the sender's switch has counted."""
         node = self.links["target"][self.sender.ports[0].link]
         bridge = next(switch.bridge for switch in self.blueprint.switches if switch.node == node)
         found: dict[int, int] = {}
@@ -96,7 +96,7 @@ class Site:
 
     @contextmanager
     def server(self, paths: Sequence[str]) -> Iterator[None]:
-        """A GridFTP server on the sender, whose connections take paths by these options of `with-paths`."""
+        """Runs a GridFTP server on the sender. Its connections take paths by these options of `with-paths`."""
         address = self.sender.ports[0].address
         words = ["env", f"GLOBUS_HOSTNAME={address}", "globus-gridftp-server", "-aa", "-anonymous-user", "root"]
         words += ["-allow-root", "-home-dir", str(self.folder), "-no-detach", "-p", str(PORT)]
@@ -116,7 +116,7 @@ class Site:
             raise SystemExit(f"a connection had no path: {said}")
 
     def fetch(self, streams: int, size: int, look: Callable[[float], None] = lambda _now: None) -> float:
-        """Seconds that the middle 98 hundredths of a file take on their way to the receiver."""
+        """Fetches a file. Returns the seconds that its middle 98 hundredths take to the receiver."""
         source = f"ftp://{self.sender.ports[0].address}:{PORT}{self.folder}/data"
         words = ["env", f"GLOBUS_HOSTNAME={self.receiver.ports[0].address}", "globus-url-copy", "-p", str(streams)]
         words += ["-nodcau", "-bs", str(BLOCK_BYTES), "-len", str(size), source, f"file://{self.folder}/got"]
@@ -131,13 +131,13 @@ class Site:
         if client.returncode != 0 or (self.folder / "got").stat().st_size != size:
             raise SystemExit(f"globus-url-copy: {client.returncode}: {said}")
         (self.folder / "got").unlink()
-        # Headers are on the wire as well: the hundredths are of what was carried.
+        # The bytes include headers, so the hundredths are those of all carried bytes.
         carried = samples[-1][1]
         return _when(samples, carried * 0.99) - _when(samples, carried * 0.01)
 
 
 def _when(samples: Sequence[tuple[float, int]], level: float) -> float:
-    """When so many bytes were carried, on the straight line between two samples."""
+    """Returns when `level` bytes were carried, by linear interpolation between two samples."""
     after = next(index for index, (_, done) in enumerate(samples) if done >= level)
     (early, first), (late, second) = samples[max(after - 1, 0)], samples[after]
     return late if second == first else early + (late - early) * (level - first) / (second - first)
@@ -160,7 +160,7 @@ def site(fabric: Fabric, stack: HostStack | None) -> Iterator[Site]:
 
 
 def table1() -> Iterator[dict[str, Any]]:
-    """The time over one path and over four, and the rate of each stream by second."""
+    """Yields the time over one path and over four, and the rate of each stream by second."""
     with site(Fabric(TOPOLOGY_A), None) as own:
         took = {}
         samples: list[tuple[float, dict[int, int]]] = []
@@ -173,7 +173,7 @@ def table1() -> Iterator[dict[str, Any]]:
 
 
 def by_second(samples: Sequence[tuple[float, dict[int, int]]]) -> dict[str, list[float]]:
-    """By source port: Mbit/s in each second, by the counters of its rule."""
+    """Returns, by source port, the Mbit/s in each second, from the counters of its rule."""
     ports = sorted({port for _, counted in samples for port in counted})
     rates: dict[str, list[float]] = {str(port): [] for port in ports}
     last = samples[0]
@@ -188,7 +188,7 @@ def by_second(samples: Sequence[tuple[float, dict[int, int]]]) -> dict[str, list
 
 
 def topology_b(folder: Path, buffer_packets: int) -> Fabric:
-    """Topology B at a tenth of its rates, with such buffers in its switches."""
+    """Returns topology B at a tenth of its rates, with these buffers in its switches."""
     content = json.loads(TOPOLOGY_B.read_text(encoding="utf-8"))
     for link in content["edges"]:
         if not {link["source"], link["target"]} & {"A", "B"}:
@@ -198,9 +198,9 @@ def topology_b(folder: Path, buffer_packets: int) -> Fabric:
 
 
 def fig8(counts: Sequence[int], seconds: float, buffer_packets: int) -> Iterator[dict[str, Any]]:
-    """The speed of each policy by number of streams."""
+    """Yields the speed of each policy by number of streams."""
     plain = host_stack("linux/reno", None)
-    # Half of a buffer is what the kernel reckons for its own. Linux resets the window of a route by its buffer.
+    # The kernel counts half of a buffer for itself. Linux overrides the window of a route by the buffer.
     receive = 2 * WINDOW_SEGMENTS * MSS_BYTES
     buffers = {"net.ipv4.tcp_moderate_rcvbuf": "0", "net.ipv4.tcp_rmem": f"4096 {receive} {receive}"}
     stack = replace(plain, sysctls={**plain.sysctls, **buffers})
@@ -221,7 +221,7 @@ def fig8(counts: Sequence[int], seconds: float, buffer_packets: int) -> Iterator
                     "seconds": round(took, 2),
                     "megabytes_by_path": {name: round(share / 1e6, 2) for name, share in shares.items()},
                 }
-                # The controller reads its counters every 2 s: nothing of this transfer is to count for the next.
+                # The controller reads its counters every 2 s. This transfer must not count for the next.
                 time.sleep(4)
 
 

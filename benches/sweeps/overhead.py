@@ -1,7 +1,7 @@
-"""Measures what a sweep costs beside its simulations: python benches/sweeps/overhead.py [FILE.toml].
+"""Measures the cost of a sweep in addition to its simulations: python benches/sweeps/overhead.py [FILE.toml].
 
 The same runs are carried out twice on two threads: alone, and by `pathloom sweep`, which also stores them and makes
-tables, plots and the report. Other work on the machine changes processor time little; wall-clock time stands beside it.
+tables, plots and the report. Other work on the machine changes processor time little. Wall-clock time is printed too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ THREADS = 2
 
 
 def bare(path: Path) -> None:
-    """The simulations alone."""
+    """Carries out the simulations alone."""
     plan = SweepPlan.read(path)
     todo = iter([(point.settings, job) for point in plan.points for job in point.settings.jobs("sim")])
     lock = threading.Lock()
@@ -44,7 +44,7 @@ def bare(path: Path) -> None:
 
 
 def measured(*command: str) -> tuple[float, float]:
-    """Processor time and wall-clock time of a command, in seconds."""
+    """Returns the processor time and wall-clock time of a command, in seconds."""
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     subprocess.run([sys.executable, *command], check=True, stdout=subprocess.DEVNULL)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

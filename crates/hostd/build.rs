@@ -1,4 +1,4 @@
-//! Compiles the BPF programs. Without them the agent reads the kernel's socket list, and neither paces nor holds.
+//! Compiles the BPF programs. Without them, the agent reads the kernel's socket list, and cannot pace or hold flows.
 
 fn main() {
     pathloom_daemon::compile::compile("pathloom-hostd", "bpf/hostd.bpf.c");

@@ -11,10 +11,10 @@
 >>> sorted(result.flows["scheme"].unique())
 ['ecmp', 'hedera']
 
-`result.flows` and `result.links` are polars frames, `result.summary` is what `result.json` holds, and
-`result.save("results/")` writes all of it, with a report.
+`result.flows` and `result.links` are polars frames. `result.summary` is the content of `result.json`.
+`result.save("results/")` writes all of them and a report.
 
-Names are loaded when they are first used, so that the command line starts quickly.
+A public name is imported when it is first used, so that the command line starts quickly.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Loads the home of a public name when it is first asked for."""
+    """Imports the module that defines a public name, when the name is first used."""
     if name not in _HOME_OF:
         raise AttributeError(f"module 'pathloom' has no attribute '{name}'")
     return getattr(importlib.import_module(_HOME_OF[name]), name)

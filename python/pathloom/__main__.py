@@ -1,4 +1,4 @@
-"""`python -m pathloom` is the command line."""
+"""Runs the command line for `python -m pathloom`."""
 
 from pathloom.cli import main
 

@@ -39,19 +39,19 @@ class Fabric:
 
     @staticmethod
     def from_spec(spec: str) -> Fabric:
-        """Builds `fat-tree:k=4,rate=10Mbps`, or reads `FILE.graphml` or `FILE.json`."""
+        """Builds `fat-tree:k=4,rate=10Mbps`, or reads a file: `FILE.graphml`, `.json`, `.csv` or `.topo`."""
 
     @staticmethod
     def from_node_link(text: str, spec: str) -> Fabric:
-        """Builds what node-link JSON text describes; `spec` is its name, with keys if any."""
+        """Builds a fabric from node-link JSON text. `spec` is its name, which may have keys."""
 
     @property
     def spec(self) -> str:
-        """The specification it was built from."""
+        """The specification that the fabric was built from."""
 
     @property
     def notes(self) -> list[str]:
-        """What was left out, renamed or guessed when it was read from a file."""
+        """What was left out, renamed or guessed when the fabric was read from a file."""
 
     def nodes(self) -> list[dict[str, Any]]:
         """One dict per node, in order: name, tier, pod, position."""
@@ -64,7 +64,7 @@ class Fabric:
         """
 
     def simulated_keys(self) -> list[str]:
-        """Keys of the specification that only a simulated network can follow: loss, queues, red."""
+        """Keys of the specification that only the simulator can apply: loss, queues, red."""
 
     def addresses(self) -> list[tuple[str, int, int]]:
         """Every address, its host (a node number) and the link from that host, in ascending order of address."""
@@ -96,19 +96,19 @@ class Simulation:
     ) -> Simulation:
         """Prepares a run from settings as JSON text; see `pathloom.experiments.execution`.
 
-        `scheme`, an object with a method `handle`, stands in for the scheme that the settings name; `make` makes
-        another for each controller that a fault starts.
+        `scheme`, an object with a method `handle`, replaces the scheme that the settings name. `make` makes a new one
+        for each controller that a fault starts.
         """
 
     def advance(self, until_s: float) -> float:
-        """Simulates up to a time, without holding the interpreter; returns the simulated seconds reached."""
+        """Simulates up to a time without holding the interpreter lock. Returns the simulated seconds reached."""
 
     @property
     def one_thread(self) -> str | None:
-        """Why the run stays on one thread, however many it is given; None if it does not."""
+        """Why the run uses one thread, however many it is given; None if it can use several."""
 
     def finish(self) -> None:
-        """Completes the files that are written beside the run (pcap, event log); without it they are removed."""
+        """Completes the files that the run writes (pcap, event log); without this call they are removed."""
 
     @property
     def done(self) -> bool:
@@ -116,50 +116,50 @@ class Simulation:
 
     @property
     def end_s(self) -> float:
-        """When the run ends at the latest, drain included, in simulated seconds."""
+        """The latest end of the run, drain included, in simulated seconds."""
 
     @property
     def description(self) -> str:
-        """What was generated: parameters, sources of tables, load achieved."""
+        """The generated traffic: parameters, sources of tables, load achieved."""
 
     @property
     def notes(self) -> list[str]:
-        """What a reader of the results should know of the workload."""
+        """What a reader of the results should know about the workload."""
 
     def offered(self) -> list[dict[str, Any]]:
-        """The flows as the run will offer them, so that another world can carry the same.
+        """The flows that the run will offer, so that another world can carry the same flows.
 
-        One dict per flow: `start_ns`, which counts from the end of the flows `after` where there are such; src, dst,
+        One dict per flow: `start_ns`, counted from the end of the flows in `after` if there are any; src, dst,
         src_address, dst_address, src_port, dst_port, size_bytes, coflow, dscp, optimum_bps, ideal_fct_ns; `ways`, the
-        links that data and acknowledgements cross by the rules as they stand.
+        links that data and acknowledgements cross under the present rules.
         """
 
     def cable_faults(self) -> list[tuple[int, bool, list[int]]]:
-        """Cables that go down or come back, in order of time: nanoseconds, whether they come back, one link of each.
+        """The faults of cables, in order of time: nanoseconds, whether the cables come up, and one link of each cable.
 
-        Raises `PathloomError` when a fault is of something else.
+        Raises `PathloomError` if a fault concerns anything but cables.
         """
     def keep_ways(self) -> None:
-        """Notes from now on which way each subflow takes when it closes, for `take_ways`."""
+        """Records from now on the path of each subflow when it closes, for `take_ways`."""
     def take_ways(self) -> list[tuple[int, int, list[int], str | None]]:
-        """The ways of the subflows that closed since the last call, then those of the open ones.
+        """The paths of the subflows that closed since the last call, then those of the open subflows.
 
-        Each is the number of its flow, its source port, the links that its data would cross, and why it is there, where
-        the controller has placed it. Nothing in the run changes.
+        Each item has the number of the flow, the source port, the links that its data would cross, and the reason for
+        this path if the controller has chosen it. The call does not change the run.
         """
     def switch_tables(self) -> str:
-        """What every switch has been told so far: JSON rows of node number, rules and groups."""
+        """The rules and groups that every switch has received so far: JSON rows of node number, rules and groups."""
 
     @property
     def troubles(self) -> tuple[int, str, str] | None:
-        """How often a scheme in Python failed, the first failure in one line, and its traceback; None if it did not."""
+        """How often a scheme in Python failed, the first failure in one line, and its traceback; None if never."""
 
     def outcome(self) -> dict[str, Any]:
-        """What the run gave so far: `flows`, `subflows`, `links` (columns), `packets`, `control`, `programs`, `end_ns`.
+        """Results so far: `flows`, `subflows`, `links` (columns), `packets`, `control`, `programs`, `end_ns`.
 
-        `subflows` has the subflows of transfers that have several, with the numbers of the links that each crosses.
+        `subflows` has the subflows of transfers with several subflows, and the numbers of the links that each crosses.
 
-        A whole number that is not there is -1, a real one NaN.
+        A missing whole number is -1, a missing real number NaN.
         """
 
 @final
@@ -168,19 +168,19 @@ class Node:
 
     @property
     def id(self) -> int:
-        """Its number, the place in `View.nodes`."""
+        """Number of the node: its index in `View.nodes`."""
 
     @property
     def name(self) -> str:
-        """Its name, such as `e0_1`."""
+        """Name of the node, such as `e0_1`."""
 
     @property
     def tier(self) -> Literal["host", "tor", "aggregation", "core"]:
-        """Where it stands in the fabric."""
+        """Tier of the node in the fabric."""
 
     @property
     def pod(self) -> int | None:
-        """Its pod, where the fabric has any."""
+        """Pod of the node, if the fabric has pods."""
 
 @final
 class Link:
@@ -188,23 +188,23 @@ class Link:
 
     @property
     def id(self) -> int:
-        """Its number, the place in `View.links`."""
+        """Number of the link: its index in `View.links`."""
 
     @property
     def source(self) -> int:
-        """The node that sends into it."""
+        """Number of the node that sends on the link."""
 
     @property
     def target(self) -> int:
-        """The node that receives from it."""
+        """Number of the node that receives from the link."""
 
     @property
     def reverse(self) -> int:
-        """The other direction of the cable."""
+        """Number of the link in the other direction of the cable."""
 
     @property
     def rate_bps(self) -> int:
-        """Bits per second."""
+        """Rate in bits per second."""
 
     @property
     def delay_ps(self) -> int:
@@ -212,19 +212,19 @@ class Link:
 
     @property
     def buffer_packets(self) -> int:
-        """Packets that may wait, not counting the one being sent."""
+        """Maximum number of queued packets, without the one that is being sent."""
 
     @property
     def between_switches(self) -> bool:
-        """Whether no end of it is a host."""
+        """Whether both ends of the link are switches."""
 
 @final
 class Flow:
-    """What a controller knows of one flow, at the moment of the view it was taken from."""
+    """What a controller knows about one flow, at the time of the view that it was read from."""
 
     @property
     def id(self) -> int:
-        """Its number; never given twice."""
+        """Number of the flow; no number is used twice."""
 
     @property
     def src_host(self) -> int:
@@ -236,11 +236,11 @@ class Flow:
 
     @property
     def src_tor(self) -> int:
-        """Switch that the sender is attached to: where its paths begin."""
+        """Switch that the sender is attached to; paths begin there."""
 
     @property
     def dst_tor(self) -> int:
-        """Switch that the receiver is attached to: where its paths end."""
+        """Switch that the receiver is attached to; paths end there."""
 
     @property
     def five_tuple(self) -> tuple[str, int, str, int, int]:
@@ -248,39 +248,39 @@ class Flow:
 
     @property
     def arrived_ns(self) -> int:
-        """When the controller first heard of it."""
+        """Time when the controller first learned of the flow."""
 
     @property
     def size_bytes(self) -> int | None:
-        """Payload bytes in all, if the application announced them."""
+        """Total payload bytes, if the application announced them."""
 
     @property
     def mptcp_token(self) -> int | None:
-        """Token of the MPTCP connection it belongs to."""
+        """Token of the MPTCP connection that the flow belongs to."""
 
     @property
     def long(self) -> bool:
-        """Whether the scheme was told of it."""
+        """Whether the flow was reported to the scheme as a long flow."""
 
     @property
     def route(self) -> tuple[int, ...] | None:
-        """Links of the path it is on; None on the default routes."""
+        """Links of the path that the flow is on; None on the default routes."""
 
     @property
     def pending(self) -> tuple[int, ...] | None:
-        """Links of a path that was asked for and is not confirmed yet."""
+        """Links of a path that was requested and is not confirmed yet."""
 
     @property
     def intended_route(self) -> tuple[int, ...] | None:
-        """The path it is on, or is about to be on."""
+        """Links of the requested path if there is one, else of the present path."""
 
     @property
     def allocated_bps(self) -> int | None:
-        """The bandwidth the scheme counts on for it."""
+        """The bandwidth that the scheme plans for the flow."""
 
     @property
     def counted_bytes(self) -> int:
-        """Bytes counted at its source ToR, headers included, at the last reading."""
+        """Bytes that the source ToR had counted at the last reading, headers included."""
 
     @property
     def rate_bps(self) -> int | None:
@@ -288,7 +288,7 @@ class Flow:
 
 @final
 class View:
-    """A snapshot of what the controller knows. It may be kept; what is not looked at costs nothing."""
+    """A snapshot of what the controller knows. It may be kept. Parts that are not read cost nothing."""
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -300,21 +300,21 @@ class View:
 
     @property
     def hosts(self) -> list[int]:
-        """The hosts."""
+        """Node numbers of the hosts."""
 
     @property
     def switches(self) -> list[int]:
-        """The switches."""
+        """Node numbers of the switches."""
 
     @property
     def tors(self) -> list[int]:
-        """The switches with hosts."""
+        """Node numbers of the switches with hosts."""
 
     def find(self, name: str) -> int | None:
-        """The node of that name."""
+        """Number of the node with that name; None if there is none."""
 
     def link_between(self, source: int, target: int) -> int | None:
-        """The link from one node to another."""
+        """Number of the link from one node to another; None if there is none."""
 
     def is_up(self, link: int) -> bool:
         """Whether packets can cross a link."""
@@ -325,13 +325,13 @@ class View:
 
     @property
     def flows(self) -> Mapping[int, Flow]:
-        """All flows that are known, in order of arrival; those that are not long too, if the switches count them."""
+        """All known flows, in order of arrival. Short flows are included if the switches count them."""
 
     def flow(self, flow: int) -> Flow:
         """One flow, without making an object of every other. Raises `KeyError` when it is not known."""
 
     def long_flows(self) -> list[Flow]:
-        """The flows that the scheme was told of."""
+        """The flows that were reported to the scheme as long flows."""
 
     def paths(self, source: int, target: int, how: str = "shortest", limit: int = 64) -> list[tuple[int, ...]]:
         """Paths between two ToRs over links that are up, as tuples of links.
@@ -340,45 +340,45 @@ class View:
         """
 
     def link_load_bps(self, link: int) -> int | None:
-        """What a link carried between the last two readings of its port's counters (`Needs.link_loads_every_ns`)."""
+        """Mean rate of a link between the last two readings of its port counters (`Needs.link_loads_every_ns`)."""
 
     def allocated_bps(self) -> list[int]:
-        """By link: the bandwidth that the scheme counts on there, summed over routes and pending routes."""
+        """The bandwidth that the scheme plans on each link, summed over routes and pending routes."""
 
     @property
     def defaults(self) -> Literal["single_path", "spanning_tree", "ecmp", "per_host"]:
-        """How flows without a path of their own are routed."""
+        """How flows that have no path from `Route` are routed."""
 
     @property
     def busy_share(self) -> float:
         """Share of the last second or so that the controller was busy, 0 to 1."""
 
     def switch_rtt_ns(self, switch: int) -> int | None:
-        """Round-trip time to a switch, where one was measured."""
+        """Round-trip time to a switch; None if none was measured."""
 
 def fault_schedule(
     seed: int, everything: bool = False, smallest: bool = False, sabotage: bool = False
 ) -> tuple[list[str], str]:
-    """Runs the fault schedule of a seed: the promises that it breaks, a line each, and the schedule in words.
+    """Runs the fault schedule of a seed. Returns the promises that it breaks, one line each, and the schedule in words.
 
-    `everything` draws what is known to break promises as well; `smallest` leaves out what does not matter to the first
-    promise broken; `sabotage` has switches confirm what they have not done, which must be found.
+    `everything` also draws cases that are known to break promises. `smallest` leaves out what does not matter to the
+    first broken promise. `sabotage` makes switches confirm what they have not done; the checks must find this.
     """
 
 def hand_over(old: object, new: object) -> None:
-    """Gives what one scheme remembers to another, by way of JSON text, as a restart of the controller does.
+    """Passes the state of one scheme to another as JSON text, as a restart of the controller does.
 
-    Raises `PathloomError` when JSON cannot hold it or `new` cannot read it.
+    Raises `PathloomError` if JSON cannot represent the state or `new` cannot read it.
     """
 
 def parse_time_s(text: str) -> float:
     """Reads `300ms` as seconds."""
 
 def nearest(word: str, known: list[str]) -> str | None:
-    """The name of `known` that was probably meant by `word`."""
+    """The name in `known` that `word` probably stands for; None if there is none."""
 
 def scheme_name(spec: str) -> str:
-    """Checks the specification of a scheme and gives its name."""
+    """Checks the specification of a scheme and returns its name."""
 
 def schemes() -> list[dict[str, Any]]:
     """Every scheme: name, about, paper, transport of its hosts, keys (each a dict of name, default and about)."""
@@ -393,40 +393,40 @@ def fabrics() -> list[dict[str, Any]]:
     """Every fabric that has a name: name, example, about, common_keys."""
 
 def transport_settings(spec: str | None = None) -> dict[str, Any]:
-    """What a `--transport` says of each connection, or the default: sizes in bytes, times in ns; and its name."""
+    """Settings of each connection by a `--transport` or by default (sizes in bytes, times in ns), and its name."""
 
 def max_concurrent_flow(
     fabric: Fabric, flows: list[tuple[int, int, float]], epsilon: float
 ) -> tuple[float, float, int, int]:
     """The maximum concurrent flow of (sending host, receiving host, b/s): λ, its bound, rounds, operations.
 
-    Hosts are node numbers. What is down from the start carries nothing; links of hosts are no limit.
+    Hosts are node numbers. Links that are down from the start carry nothing. Links of hosts are no limit.
     """
 
 @final
 class Placer:
-    """Flows on one path each, on the links of a fabric that are up from the start. Hosts are node numbers."""
+    """Places each flow on one path, over the links of a fabric that are up from the start. Hosts are node numbers."""
 
     def __new__(cls, fabric: Fabric) -> Placer:
-        """No flows."""
+        """Makes a placer without flows."""
 
     def wait(self, flow_id: int, src: int, dst: int) -> None:
-        """Takes a flow in; the next round places it."""
+        """Adds a flow; the next round places it."""
 
     def arrive(self, flow_id: int, src: int, dst: int) -> list[int] | None:
-        """Takes a flow in and places it at once; the links of its path between its ToRs."""
+        """Adds a flow and places it at once. Returns the links of its path between its ToRs; None without a path."""
 
     def path(self, flow_id: int) -> list[int] | None:
-        """The links of a flow's path between its ToRs; None without one."""
+        """The links of a flow's path between its ToRs; None without a path."""
 
     def depart(self, flow_id: int) -> bool:
-        """Takes a flow out; whether it was there."""
+        """Removes a flow. Returns whether it was there."""
 
     def lift_all(self) -> None:
         """Takes all flows off their paths."""
 
     def round(self, most_moves: int) -> tuple[int, int, int, int]:
-        """One round: flows placed, moved, left without a path; operations."""
+        """Carries out a round. Returns how many flows were placed, moved and left without a path; operations."""
 
     def max_min_bps(self) -> npt.NDArray[Any]:
-        """Max-min rates, by ascending name of the flow."""
+        """Max-min rates in b/s, in ascending order of flow numbers."""

@@ -1,4 +1,4 @@
-"""How fast the simulator is: one run in a process of its own, timed by its CPU time and, if wanted, by valgrind."""
+"""Speed of the simulator: the CPU time of one run in a separate process and, on request, its instruction count."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ FABRIC: Final = "fat-tree:k=8,rate=1Gbps,delay=1us,buffer=100"
 TRAFFIC: Final = "long-lived:pattern=stride"
 SCHEME: Final = "ecmp"
 TRANSPORT: Final = "newreno:small_queues=off,acks=1"
-"""The same work for as long as there are figures to compare with: with small queues more flows get through."""
+"""Fixed, so that new figures stay comparable with older ones: with small queues, more flows make progress."""
 DURATION: Final = "1s"
 
 SHORT_SHARE, LONG_SHARE = 0.1, 0.2
-"""The two run lengths, as shares of the duration, whose difference is counted in instructions."""
+"""Lengths of the two runs whose instruction counts are subtracted, as shares of the duration."""
 ADVANCE: Final = "pathloom_sim::simulation::Simulation<T>::advance"
-"""What callgrind calls the simulator's main loop. It is never inlined, and no function that it calls has this name."""
+"""Name of the simulator's main loop in callgrind. It is never inlined, and no function that it calls has this name."""
 START_UP_SHARE: Final = 0.2
-"""The part of a run in which flows find their rates; its goodput is told apart from that of the rest."""
+"""First part of a run, in which flows find their rates. Its goodput is reported apart from that of the rest."""
 
 
 def settings(fabric: str, traffic: str, scheme: str, transport: str, duration: str, seed: int) -> dict[str, Any]:
-    """The settings of a run, checked. Raises `PathloomError`."""
+    """Makes the settings of a run and checks them. Raises `PathloomError`."""
     made: dict[str, Any] = {
         "fabric": fabric,
         "fabric_text": None,
@@ -70,8 +70,9 @@ def measure(run: dict[str, Any]) -> dict[str, Any]:
 def instructions_per_hop(run: dict[str, Any], duration: str) -> float:
     """Instructions per packet-hop inside the simulator's main loop, in the installed module.
 
-    Counted are a longer run and a shorter one; what starting up costs cancels out in their difference. Neither the
-    interpreter nor the load on the machine matters. Raises `PathloomError` when valgrind is missing or fails.
+    The instructions of a longer and of a shorter run are counted. The cost of starting up cancels out in their
+    difference. Neither the interpreter nor the load on the machine matters. Raises `PathloomError` when valgrind is
+    missing or fails.
     """
     full_ns = round(_core.parse_time_s(duration) * 1e9)
     counts = []
@@ -84,7 +85,7 @@ def instructions_per_hop(run: dict[str, Any], duration: str) -> float:
 
 
 def count_instructions(command: list[str]) -> tuple[int, str]:
-    """Instructions that a command takes inside the simulator's main loop, and what it printed.
+    """Instructions that a command executes inside the simulator's main loop, and the text that it printed.
 
     Raises `PathloomError` when valgrind is missing or fails, or does not find the main loop.
     """
@@ -104,7 +105,7 @@ def count_instructions(command: list[str]) -> tuple[int, str]:
 
 
 def _worker(run: dict[str, Any]) -> dict[str, Any]:
-    """Carries out a run in a process of its own; gives its figures."""
+    """Carries out a run in a separate process and returns its figures."""
     figures: dict[str, Any] = json.loads(_measured([sys.executable, *_worker_arguments(run)]).stdout)
     return figures
 

@@ -1,4 +1,4 @@
-"""One run in a process that does nothing else; prints its figures as JSON. Started by `pathloom.benchmark`."""
+"""Carries out one run in a separate process and prints its figures as JSON. Started by `pathloom.benchmark`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pathloom import _core
 
 
 def resident_mb(field: str) -> float:
-    """Memory of this process: `VmRSS` now, `VmHWM` at its peak. 1 MB is 10⁶ bytes."""
+    """Memory of this process in MB (10⁶ bytes): `VmRSS` is the present value, `VmHWM` the peak."""
     lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(f"{field}:")) * 1024 / 1e6
 
 
 def main() -> None:
     """Carries out the run that the first argument describes."""
-    # Arrays are first made at the end of the run; what that loads is not the simulator's.
+    # Makes arrays before the run: the memory that the array library takes when it loads is not the simulator's.
     _core.Fabric.from_spec("dumbbell").links()
     interpreter_rss_mb = resident_mb("VmRSS")
     simulation = _core.Simulation(sys.argv[1])

@@ -1,4 +1,4 @@
-"""What is raised on bad input and when the machine will not do what it should, and what is warned of."""
+"""Errors about bad input, failed tools and failed schemes, and the warning about failed schemes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathloom._core import PathloomError
 
 
 def bad_input(text: str) -> PathloomError:
-    """An error about input, in one line whatever the input was.
+    """Makes an error about input. Line breaks and repeated spaces in the text become single spaces.
 
     >>> bad_input("schemes `a  b`: expected one line")
     PathloomError('schemes `a b`: expected one line')
@@ -15,14 +15,14 @@ def bad_input(text: str) -> PathloomError:
 
 
 class ToolError(Exception):
-    """A tool of the system failed where it should not have; the text is one line."""
+    """A tool of the system or a remote service failed; the text is one line."""
 
 
 class SchemeError(Exception):
     """A scheme written in Python failed, and its runs were stopped; the text is one line."""
 
     def __init__(self, line: str, traceback: str = "") -> None:
-        """`traceback` is that of the scheme's own exception."""
+        """`traceback` is the traceback of the exception that the scheme raised."""
         super().__init__(line)
         self.traceback = traceback
         if traceback:
@@ -30,4 +30,4 @@ class SchemeError(Exception):
 
 
 class SchemeWarning(UserWarning):
-    """A scheme written in Python failed in a run that was told to keep going; its flows stayed where they were."""
+    """A scheme written in Python failed in a run with `keep_going`; its flows kept their routes."""

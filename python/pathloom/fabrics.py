@@ -1,4 +1,4 @@
-"""Fabrics: by name, from a file, from networkx; and what can be asked of them."""
+"""Fabrics: built by name, from a file or from networkx, and queries on them."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ class Fabric:
         """Builds a specification, `fat-tree:k=4`, or reads a file: `FILE.graphml`, `.json`, `.csv` or `.topo`."""
         if not isinstance(spec, str):
             raise bad_input(
-                f"fabric: expected a specification such as `fat-tree:k=4`, found a {type(spec).__name__}; a graph of "
-                "networkx goes to Fabric.from_networkx"
+                f"fabric: expected a specification such as `fat-tree:k=4`, found a {type(spec).__name__}; for a "
+                "networkx graph use Fabric.from_networkx"
             )
         self._core = _core.Fabric.from_spec(spec)
         self.text: str | None = None
-        """Node-link JSON, where the fabric does not come from a specification or a file."""
+        """Node-link JSON that the fabric was built from; None if it was built from a specification or a file."""
 
     @classmethod
     def from_node_link(cls, text: str, name: str = "fabric.json") -> Fabric:
-        """Builds a fabric from node-link JSON text. `name` may carry keys: `mine.json:hosts=2,rate=1Gbps`."""
+        """Builds a fabric from node-link JSON text. `name` may have keys: `mine.json:hosts=2,rate=1Gbps`."""
         fabric = cls.__new__(cls)
         fabric._core = _core.Fabric.from_node_link(text, name)
         fabric.text = text
@@ -51,8 +51,8 @@ class Fabric:
 
         Nodes may have `tier` (host, tor, aggregation, core), `pod`, `x` and `y`; edges `rate_bps` or `rate`
         (`10Mbps`), `delay_ps` or `delay` (`1us`) and `buffer_packets`. Numbers under `capacity`, `bandwidth`, `bw` or
-        `speed` are Mbit/s. Each direction of a directed graph keeps its own settings. A graph without hosts gets one at
-        each node. What had to be guessed stands in `notes`.
+        `speed` are Mbit/s. Each direction of a directed graph keeps its own settings. If a graph has no hosts, each
+        node gets one. `notes` lists what was guessed.
 
         >>> import networkx as nx
         >>> Fabric.from_networkx(nx.cycle_graph(5), "ring.json:rate=100Mbps")
@@ -67,7 +67,7 @@ class Fabric:
         return cls.from_node_link(text, name)
 
     def to_networkx(self) -> nx.MultiGraph[Any]:
-        """The fabric as an undirected multigraph, which `from_networkx` turns back into an equal fabric.
+        """The fabric as an undirected multigraph. `from_networkx` converts it back to an equal fabric.
 
         >>> fabric = fat_tree(k=4)
         >>> Fabric.from_networkx(fabric.to_networkx()).to_networkx().edges == fabric.to_networkx().edges
@@ -88,17 +88,17 @@ class Fabric:
 
     @property
     def core(self) -> _core.Fabric:
-        """What the core makes of it."""
+        """The fabric as an object of the native module `pathloom._core`."""
         return self._core
 
     @property
     def spec(self) -> str:
-        """The specification it was built from."""
+        """The specification that the fabric was built from."""
         return self._core.spec
 
     @property
     def from_file(self) -> bool:
-        """Whether it was read from a file or a networkx graph, and not built from a name such as `fat-tree`."""
+        """Whether the fabric was read from a file or a networkx graph, and not built from a name such as `fat-tree`."""
         return re.search(r"\.(graphml|json|csv|topo)(:|$)", self.spec, re.IGNORECASE) is not None
 
     @cached_property
@@ -120,7 +120,7 @@ class Fabric:
         return [node["name"] for node in self.nodes]
 
     def _repr_svg_(self) -> str:
-        """For notebooks: a drawing with the sizes and the key of its colours."""
+        """Drawing for notebooks, with the sizes of the fabric and the meaning of the colours."""
         from pathloom.report.drawing import fabric_svg
 
         return fabric_svg(self)
@@ -138,8 +138,8 @@ class Fabric:
     def paths(self, source: str, target: str, how: str = "shortest", limit: int = 16) -> list[list[str]]:
         """Up to `limit` paths between two switches, or the ToRs of two hosts, as names of switches.
 
-        `how` is `shortest` (all of them), `k-shortest`, `k-edge-disjoint`, or `simple:N` for all simple paths of at
-        most N hops.
+        `how` is `shortest` (all shortest paths), `k-shortest`, `k-edge-disjoint`, or `simple:N` for all simple paths of
+        at most N hops.
         """
         return self._core.paths(source, target, how, limit)
 
@@ -154,7 +154,7 @@ class Fabric:
     def round_trip_ps(self) -> tuple[int, int] | None:
         """Longest round trip between hosts on different ToRs over shortest paths: with empty and with full queues.
 
-        None where no two ToRs reach each other. Takes less time than `summary()`, which has it too.
+        None if no two ToRs reach each other. This takes less time than `summary()`, which has the same numbers.
 
         >>> fat_tree(k=4, rate="1Gbps", delay="1us", buffer=10).round_trip_ps()
         (157344000, 1610784000)
@@ -183,12 +183,12 @@ def fat_tree(k: int = 4, **keys: object) -> Fabric:
 
 
 def vl2(d0: int = 2, d1: int = 4, d2: int = 4, hosts: int = 20, **keys: object) -> Fabric:
-    """A VL2 fabric of ToRs with d0, aggregation switches with d1 and core switches with d2 switch-to-switch ports."""
+    """A VL2 fabric. ToRs have d0, aggregation switches d1 and core switches d2 ports to other switches."""
     return Fabric(spec_text("vl2", d0=d0, d1=d1, d2=d2, hosts=hosts, **keys))
 
 
 def leaf_spine(spines: int = 4, leaves: int = 4, hosts: int = 20, **keys: object) -> Fabric:
-    """Every leaf cabled to every spine; `hosts` per leaf."""
+    """A cable from every leaf to every spine, and `hosts` hosts per leaf."""
     return Fabric(spec_text("leaf-spine", spines=spines, leaves=leaves, hosts=hosts, **keys))
 
 
@@ -198,22 +198,22 @@ def three_layer(**keys: object) -> Fabric:
 
 
 def jellyfish(switches: int = 60, ports: int = 8, hosts: int = 120, **keys: object) -> Fabric:
-    """A random regular graph; homes=2 cables every host to two switches, seed= draws another graph."""
+    """A random regular graph. homes=2 connects every host to two switches; seed= draws another graph."""
     return Fabric(spec_text("jellyfish", switches=switches, ports=ports, hosts=hosts, **keys))
 
 
 def dumbbell(hosts: int = 2, **keys: object) -> Fabric:
-    """Two ToRs with one cable between them; `hosts` per side."""
+    """Two ToRs with one cable between them, and `hosts` hosts per side."""
     return Fabric(spec_text("dumbbell", hosts=hosts, **keys))
 
 
 def diamond(hosts: int = 1, **keys: object) -> Fabric:
-    """Two ToRs with two switches between them; `hosts` per side."""
+    """Two ToRs with two switches between them, and `hosts` hosts per side."""
     return Fabric(spec_text("diamond", hosts=hosts, **keys))
 
 
 def parallel_paths(rates: list[str] | None = None, delays: list[str] | None = None, **keys: object) -> Fabric:
-    """Two ToRs with one switch per path between them; each path has a rate and a one-way delay of its own.
+    """Two ToRs with one switch per path between them; each path has its own rate and one-way delay.
 
     >>> parallel_paths(["100Mbps", "50Mbps"], ["1ms", "20ms"]).spec
     'parallel-paths:rates=100Mbps/50Mbps,delays=1ms/20ms'

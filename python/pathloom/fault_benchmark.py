@@ -15,21 +15,21 @@ from pathloom import _core
 
 @dataclass
 class Findings:
-    """What the schedules came to."""
+    """Results of the schedules."""
 
     seed: int
     everything: bool = False
     schedules: int = 0
     wall_s: float = 0.0
     broken: dict[int, list[str]] = field(default_factory=dict)
-    """By seed: the promises that its schedule broke."""
+    """Promises that a schedule broke, by its seed."""
 
     def command(self, seed: int) -> str:
-        """What repeats a schedule."""
+        """The command that repeats a schedule."""
         return f"pathloom bench faults --seed {seed} --schedules 1{' --everything' if self.everything else ''}"
 
     def as_json(self) -> dict[str, Any]:
-        """The figures, and what was found."""
+        """The figures, and the broken promises of each schedule."""
         return {
             "schedules": self.schedules,
             "violations": len(self.broken),
@@ -57,8 +57,8 @@ def measure(
 ) -> Findings:
     """Runs the schedules of `seed`, `seed + 1` and so on, on `jobs` threads.
 
-    It ends after `duration_s` of wall-clock time, or after so many `schedules` if that is given. `report` hears of each
-    that broke a promise.
+    It ends after `duration_s` of wall-clock time or, if `schedules` is given, after that many schedules. `report` is
+    called for each schedule that broke a promise.
     """
     findings = Findings(seed, everything)
     seeds = itertools.count(seed) if schedules is None else iter(range(seed, seed + schedules))

@@ -1,4 +1,4 @@
-"""The native programs: where they are."""
+"""Finds the native programs."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from pathloom.errors import bad_input
 
 PROGRAM = "pathloom-controller"
 BENCH = "pathloom-controller-bench"
-"""What loads a controller and measures it."""
+"""Program that puts load on a controller and measures it."""
 
 
 def program(name: str = PROGRAM) -> str:
-    """A native program: beside the Python that runs, or on the PATH. Raises `PathloomError` if it is neither."""
+    """Path of a native program: beside the Python interpreter, or on the PATH. Raises `PathloomError` if not found."""
     found = find(name)
     if found is None:
         raise bad_input(
-            f"{name} is neither in {_beside(name).parent} nor on the PATH; wheels have it, and `make build` builds it"
+            f"{name} is neither in {_beside(name).parent} nor on the PATH; install a wheel, or run `make build`"
         )
     return found
 
 
 def find(name: str = PROGRAM) -> str | None:
-    """A native program; None where there is none."""
+    """Path of a native program; None if it is not found."""
     return str(_beside(name)) if _beside(name).is_file() else shutil.which(name)
 
 

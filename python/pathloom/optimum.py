@@ -1,8 +1,8 @@
-"""The exact optimum of a fabric for given demands, as a linear program solved by HiGHS: the yardstick.
+"""The exact optimum of a fabric for given demands (the yardstick), as a linear program that HiGHS solves.
 
 Traffic may be split over any paths in any shares, so no routing does better. Flows to one ToR are one commodity, with
-one variable per link: a k=16 FatTree takes half a million of them instead of one per path. What fails or is down from
-the start carries nothing.
+one variable per link: a k=16 FatTree needs half a million variables instead of one per path. Links that are down from
+the start carry nothing.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ from pathloom import _core
 from pathloom.errors import bad_input
 
 Flow = tuple[int, int, float]
-"""Sending and receiving host (node numbers, as in `_core.Fabric.nodes()`), demand in b/s; infinite if it takes all."""
+"""Sending and receiving host (node numbers, as in `_core.Fabric.nodes()`), demand in b/s, which may be infinite."""
 
 Method = Literal["choose", "simplex", "ipm", "pdlp", "paths"]
-"""How a program is solved; `paths` (`pathloom.optimum_paths`) is for `max_concurrent` without links of hosts alone."""
+"""Method that solves a program. `paths` (`pathloom.optimum_paths`) needs `max_concurrent` without links of hosts."""
 
 TOLERANCE: Final = 1e-6
-"""To which constraints hold and the optimum is known, for PDLP and interior points."""
+"""Tolerance of the constraints and of the optimum, for PDLP and interior points."""
 
 LARGE: Final = 5_000
-"""Variables from which another method is chosen: `paths` where it can be, and else the first-order method (PDLP)."""
+"""Number of variables from which another method is chosen: `paths` if possible, else the first-order PDLP."""
 
 
 @dataclass(frozen=True, slots=True)
 class Optimum:
-    """An optimum, or how far the solver came."""
+    """An optimum, or the best solution that the solver found."""
 
     value: float
-    """λ (`max_concurrent`), or b/s in all (`max_throughput`); NaN when the solver found nothing in its time."""
+    """λ (`max_concurrent`), or the sum of rates in b/s (`max_throughput`); NaN if no solution was found in time."""
     rates_bps: npt.NDArray[np.float64]
     """Rate of each flow in the solution that was found."""
     exact: bool
-    """Whether the solver proved it, to its tolerance; false when it ran out of time."""
+    """Whether the solver proved the optimum, to its tolerance; false if it ran out of time."""
     time_s: float
-    """Time to build and to solve."""
+    """Time to build and solve the program."""
     variables: int
-    """Size of the program."""
+    """Number of variables of the program."""
     method: str
-    """How it was solved."""
+    """Method that solved the program."""
 
 
 def max_concurrent(
@@ -62,9 +62,9 @@ def max_concurrent(
 ) -> Optimum:
     """The greatest λ such that every flow can send λ times its demand at once (maximum concurrent flow).
 
-    Links of hosts are no limit unless `access_links` is set, so λ is a matter of the demands between ToRs alone. Flows
-    within a ToR are then left out. Infinite when nothing limits λ. Raises `PathloomError` for unknown hosts, demands
-    that are not positive and finite, and no flows at all.
+    Unless `access_links` is set, the links of hosts do not limit λ. It then depends only on the demands between ToRs,
+    and flows within a ToR are left out. λ is infinite if nothing limits it. Raises `PathloomError` for unknown hosts,
+    for demands that are not positive and finite, and if there are no flows.
     """
     for index, (_, _, demand_bps) in enumerate(flows):
         if not 0 < demand_bps < math.inf:
@@ -75,7 +75,7 @@ def max_concurrent(
         from pathloom.optimum_paths import max_concurrent_by_paths
 
         if access_links:
-            raise bad_input("optimum: the method `paths` has no links of hosts; expected another one, such as `choose`")
+            raise bad_input("optimum: the method `paths` ignores links of hosts; use another method, such as `choose`")
         return max_concurrent_by_paths(fabric, flows, time_limit_s=time_limit_s, tolerance=tolerance)
     level = program.variable(1.0)
     for index, (_, _, demand_bps) in enumerate(flows):
@@ -95,11 +95,11 @@ def max_throughput(
     time_limit_s: float = math.inf,
     tolerance: float = TOLERANCE,
 ) -> Optimum:
-    """The greatest sum of rates, no flow above its demand, no link (those of hosts included) above its rate.
+    """The greatest sum of rates with no flow above its demand and no link, links of hosts included, above its rate.
 
-    With `weights`, one per flow, it is the weighted sum that is greatest; `value` stays the plain sum of those rates.
-    It bounds the throughput of any routing, with one path per flow or many. Raises as `max_concurrent` does, but a
-    demand may be infinite.
+    With `weights`, one per flow, the weighted sum is maximised; `value` is still the plain sum of the rates. The result
+    is an upper bound of the throughput of any routing, with one path per flow or many. Raises `PathloomError` as
+    `max_concurrent` does, but a demand may be infinite.
     """
     for index, (_, _, demand_bps) in enumerate(flows):
         if not demand_bps > 0:
@@ -118,14 +118,14 @@ def max_throughput(
 
 
 def two_hosts(is_host: npt.NDArray[np.bool_], index: int, src: int, dst: int) -> None:
-    """Sees to it that a flow is between two hosts."""
+    """Checks that a flow is between two hosts. Raises `PathloomError` if it is not."""
     for host in (src, dst):
         if not (0 <= host < len(is_host) and is_host[host]):
             raise bad_input(f"flow {index}: node {host} is no host of the fabric")
 
 
 _Value = Callable[[npt.NDArray[np.float64]], float]
-"""What is wanted of a solution."""
+"""Computes the value of the optimum from a solution."""
 
 
 class _Program:
@@ -157,24 +157,24 @@ class _Program:
         self._add_commodities(supplies)
 
     def variable(self, objective: float = 0.0) -> int:
-        """A variable of at least 0."""
+        """Adds a variable of at least 0. Returns its number."""
         self.objective.append(objective)
         return len(self.objective) - 1
 
     def row(self, lower: float, upper: float) -> int:
-        """A constraint."""
+        """Adds a constraint. Returns its number."""
         self.lower.append(lower)
         self.upper.append(upper)
         return len(self.lower) - 1
 
     def put(self, row: int, column: int, value: float) -> None:
-        """An entry of the matrix."""
+        """Adds an entry to the matrix."""
         self.rows.append(row)
         self.columns.append(column)
         self.values.append(value)
 
     def _add_ways(self, flows: Sequence[Flow], access_links: bool) -> dict[int, dict[int, list[int]]]:
-        """A variable for every flow and every pair of links of its two hosts. Returns them by last and first ToR."""
+        """Adds a variable for every flow and pair of links of its two hosts. Returns them by last and first ToR."""
         uplinks: dict[int, list[int]] = defaultdict(list)
         downlinks: dict[int, list[int]] = defaultdict(list)
         for link in np.flatnonzero(self.is_host[self.source] & (self.rate > 0)).tolist():
@@ -202,7 +202,7 @@ class _Program:
         return supplies
 
     def _add_commodities(self, supplies: dict[int, dict[int, list[int]]]) -> None:
-        """A variable per destination ToR and link between switches, conservation at switches, capacity of links."""
+        """Adds variables per destination ToR and link between switches, conservation at switches, capacity of links."""
         between = np.flatnonzero(~self.is_host[self.source] & ~self.is_host[self.target] & (self.rate > 0))
         switches = np.flatnonzero(~self.is_host)
         first_capacity = len(self.lower)
@@ -211,7 +211,7 @@ class _Program:
         self.lower += [-math.inf] * len(between)
         self.upper += self.rate[between].tolist()
         for last, firsts in supplies.items():
-            # Nothing is gained by leaving the ToR that everything is for.
+            # Links out of the destination ToR are left out: traffic that has arrived gains nothing by leaving it again.
             used = between[self.source[between] != last]
             columns = len(self.objective) + np.arange(len(used))
             self.objective += [0.0] * len(used)
@@ -230,7 +230,7 @@ class _Program:
                     self.put(int(node_row[first]), way, -1.0)
 
     def _matrix(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
-        """Starts, row indices and values by column."""
+        """The matrix by columns: start of each column, row indices and values."""
         parts = [*self.blocks, (np.array(self.rows), np.array(self.columns), np.array(self.values))]
         rows, columns, values = (np.concatenate([part[index] for part in parts]) for index in range(3))
         order = np.lexsort((rows, columns))
@@ -238,14 +238,15 @@ class _Program:
         return starts.astype(np.int32), rows[order].astype(np.int32), values[order].astype(np.float64)
 
     def solve(self, method: Method, time_limit_s: float, tolerance: float, value: _Value) -> Optimum:
-        """Hands the program to HiGHS."""
+        """Solves the program with HiGHS."""
         import highspy
 
         starts, rows, values = self._matrix()
         size = len(self.objective)
         program = highspy.HighsLp()
         program.num_col_, program.num_row_ = size, len(self.lower)
-        # Minimised: where it maximises, PDLP's dual values come with the wrong sign, and HiGHS doubts its answer.
+        # Minimises the negated objective: when PDLP maximises, its dual values have the wrong sign, and HiGHS doubts
+        # the result.
         program.col_cost_ = -np.array(self.objective)
         program.col_lower_, program.col_upper_ = np.zeros(size), np.full(size, highspy.kHighsInf)
         program.row_lower_ = np.maximum(np.array(self.lower), -highspy.kHighsInf)
@@ -254,7 +255,7 @@ class _Program:
         program.a_matrix_.start_, program.a_matrix_.index_, program.a_matrix_.value_ = starts, rows, values
         solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
         if method == "paths":
-            raise bad_input("optimum: the method `paths` finds no throughput; expected another one, such as `choose`")
+            raise bad_input("optimum: the method `paths` cannot maximise throughput; use another, such as `choose`")
         chosen = ("pdlp" if size >= LARGE else "simplex") if method == "choose" else method
         solver.setOptionValue("output_flag", False)
         solver.setOptionValue("solver", chosen)
@@ -273,7 +274,7 @@ class _Program:
         solution = np.array(solver.getSolution().col_value)
         found, rates = math.nan, np.full(self.flow_count, math.nan)
         if status in (highspy.HighsModelStatus.kUnbounded, highspy.HighsModelStatus.kUnboundedOrInfeasible):
-            # Nothing is infeasible here: no flow at all is a solution.
+            # A program is never infeasible here: all rates 0 is a solution.
             found = math.inf
         elif len(solution) == len(self.objective):
             found = value(solution)

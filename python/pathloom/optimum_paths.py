@@ -1,11 +1,12 @@
-"""The maximum concurrent flow by columns: a program over some paths of each ToR pair, to which better ones are added.
+"""The maximum concurrent flow by column generation: a program over some paths of each ToR pair that gains better ones.
 
-`pathloom.optimum` has a variable per destination and link: half a million at k=16, which no method of HiGHS finishes
-within minutes. Here a variable is a path. Some sixteen of a pair's shortest paths are drawn, HiGHS solves that with
-interior points in a second, and its prices of links tell for every pair the best path of all (longer ones included).
-Σ capacity·price / Σ demand·distance bounds λ for all routings, so the optimum is known once λ comes near enough to it;
-else those paths become columns and HiGHS solves again (Dantzig and Wolfe 1960). Interior points end amid all optimal
-prices, which makes them good ones to look for paths with.
+`pathloom.optimum` has a variable per destination and link: half a million at k=16, which no method of HiGHS solves
+within minutes. Here a variable is a path. About sixteen shortest paths of each pair are drawn at first. HiGHS solves
+that program with interior points in a second. Its dual values are prices of links, which give the cheapest of all paths
+for every pair, longer paths included. Σ capacity·price / Σ demand·distance is an upper bound of λ for all routings, so
+the optimum is known once λ is close enough to it. Otherwise the cheapest paths become columns, and HiGHS solves the
+program again (Dantzig and Wolfe 1960). Interior points end in the middle of all optimal prices, and such prices find
+good paths.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from pathloom.errors import bad_input
 from pathloom.optimum import Flow, Optimum, two_hosts
 
 DRAWS: Final = 24
-"""Shortest paths drawn per pair of ToRs at first; of equal ones one is kept."""
+"""Number of shortest paths that are drawn at first per pair of ToRs; duplicates are dropped."""
 
 FLOOR: Final = 1e-7
-"""Price of a link that costs nothing, as a share of the mean: it keeps paths short and free of loops."""
+"""Amount that is added to the price of every link, as a share of the mean: it keeps paths short and free of loops."""
 
 ROUNDS: Final = 100
-"""Programs solved at most."""
+"""Maximum number of programs that are solved."""
 
 _Floats = npt.NDArray[np.float64]
 _Pair = tuple[int, int]
@@ -40,10 +41,10 @@ _Pair = tuple[int, int]
 def max_concurrent_by_paths(
     fabric: _core.Fabric, flows: Sequence[Flow], *, time_limit_s: float = math.inf, tolerance: float = 1e-6
 ) -> Optimum:
-    """As `pathloom.optimum.max_concurrent` without `access_links`, for hosts of one port each.
+    """Does the same as `pathloom.optimum.max_concurrent` without `access_links`, for hosts with one port each.
 
-    It is exact when λ is within a share of `tolerance` of what the prices prove. Raises `PathloomError` as that does,
-    and for a host that has several ports.
+    The result is exact if λ is within a share of `tolerance` of the bound that the prices prove. Raises `PathloomError`
+    for unknown hosts and for hosts with several ports. The caller checks the demands.
     """
     started = time.perf_counter()
     network = _Network(fabric)
@@ -80,7 +81,7 @@ def _found(value: float, flows: Sequence[Flow], exact: bool, started: float, var
 
 
 class _Network:
-    """The switches and the links between them that are up, in order of their first node."""
+    """The links between switches that are up, in order of their source node, and the ToRs of hosts."""
 
     def __init__(self, fabric: _core.Fabric) -> None:
         links = fabric.links()
@@ -103,12 +104,12 @@ class _Network:
         tors = self.tors[host]
         if len(tors) != 1:
             raise bad_input(
-                f"node {host} has {len(tors)} ToRs; expected one, as the way by paths takes hosts of one port"
+                f"node {host} has {len(tors)} ToRs; expected one, because the method `paths` needs hosts with one port"
             )
         return next(iter(tors))
 
     def distances(self, lengths: _Floats, ends: Sequence[int]) -> _Floats:
-        """Distances from every node (rows) to these (columns)."""
+        """Distances from every node (rows) to the nodes `ends` (columns)."""
         distance = np.full((self.nodes, len(ends)), np.inf)
         distance[np.asarray(ends), np.arange(len(ends))] = 0.0
         if len(self.source) == 0:
@@ -129,7 +130,7 @@ class _Network:
 
 
 class _Program:
-    """Maximise λ such that the paths of each pair carry λ times its demand and no link carries more than it can."""
+    """Maximises λ such that the paths of each pair carry λ times its demand and no link exceeds its capacity."""
 
     def __init__(self, network: _Network, demands: dict[_Pair, float]) -> None:
         self.network = network
@@ -144,7 +145,7 @@ class _Program:
         self._draw()
 
     def _draw(self) -> None:
-        """Some shortest paths of every pair, at random and the same each time."""
+        """Draws some shortest paths of every pair, at random but with a fixed seed."""
         draw = random.Random(1)
         hops = self.network.distances(np.ones(len(self.network.source)), self.ends)
         nearer: dict[_Pair, list[int]] = {}
@@ -160,7 +161,7 @@ class _Program:
                 self.add([(index, tuple(path))])
 
     def _nearer(self, hops: _Floats, node: int) -> list[int]:
-        """Links that lead a hop nearer."""
+        """Links out of a node that lead one hop nearer to the destination."""
         out = range(int(self.network.starts_of[node]), int(self.network.starts_of[node + 1]))
         return [link for link in out if hops[self.network.target[link]] == hops[node] - 1]
 
@@ -172,7 +173,7 @@ class _Program:
         return len(new)
 
     def solve(self, time_limit_s: float, tolerance: float) -> tuple[float, _Floats] | None:
-        """λ and the prices of the links, or nothing when time runs out."""
+        """Solves the program. Returns λ and the prices of the links, or None if no optimum is found in time."""
         import highspy
 
         links, pairs, size = len(self.network.source), len(self.pairs), len(self.paths) + 1
@@ -207,7 +208,7 @@ class _Program:
         return float(solution.col_value[0]), np.maximum(-np.array(solution.row_dual)[:links], 0.0)
 
     def price(self, prices: _Floats) -> tuple[float, list[tuple[int, tuple[int, ...]]]]:
-        """The bound on λ that prices prove over all paths there are, and the cheapest path of every pair."""
+        """Returns the bound on λ over all possible paths that the prices prove, and the cheapest path of every pair."""
         lengths = prices + FLOOR * (float(prices.mean()) or 1.0)
         distance = self.network.distances(lengths, self.ends)
         cost = float(self.demand @ distance[self.firsts, self.column])

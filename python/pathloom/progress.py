@@ -1,4 +1,4 @@
-"""How far a list of runs has come: as a bar in a notebook, and as a line a minute where there is no terminal."""
+"""Progress of a list of runs: a bar in a notebook, and one line per minute where there is no terminal."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from pathloom.experiments.settings import Job
 LINE_EVERY_S = 60.0
 BAR_EVERY_S = 0.3
 BAR_AFTER_S = 1.0
-"""Runs that are over before that leave no trace in a notebook."""
+"""A notebook shows no bar if the runs end before this time."""
 
 Clock = Callable[[], float]
 
 
 class Shares:
-    """What is done of each run. Threads may report at the same time."""
+    """The finished share of each run. Several threads may report at the same time."""
 
     def __init__(self, what: str, runs: int, clock: Clock = time.monotonic) -> None:
         self.what, self.runs = what, runs
@@ -31,7 +31,7 @@ class Shares:
         self._lock = threading.Lock()
 
     def note(self, job: Job, share: float) -> tuple[float, int]:
-        """Takes a report in; how many runs are done, in parts and in whole."""
+        """Records the share of a run. Returns the sum of all shares and the number of finished runs."""
         with self._lock:
             self._shares[job] = share
             return sum(self._shares.values()), sum(one >= 1.0 for one in self._shares.values())
@@ -41,7 +41,7 @@ class Shares:
         return self._clock() - self._begin
 
     def text(self, done: float, finished: int) -> str:
-        """How far it is, in a line.
+        """The progress in one line.
 
         >>> shares = Shares("compare", 12, clock=iter([0.0, 90.0]).__next__)
         >>> shares.text(4.5, 4)
@@ -54,7 +54,7 @@ class Shares:
 
 
 def minutes(time_s: float) -> str:
-    """A time as people say it.
+    """A time in hours, minutes and seconds.
 
     >>> minutes(42.3), minutes(150.0), minutes(7300.0)
     ('42 s', '2 min 30 s', '2 h 1 min')
@@ -68,7 +68,7 @@ def minutes(time_s: float) -> str:
 
 
 def lines(shares: Shares, say: Callable[[str], None]) -> Progress:
-    """Says a line a minute: for logs."""
+    """Reports progress in one line per minute, for logs."""
     last_s, lock = 0.0, threading.Lock()
 
     def report(job: Job, share: float) -> None:
@@ -85,7 +85,7 @@ def lines(shares: Shares, say: Callable[[str], None]) -> Progress:
 
 @contextmanager
 def watched(what: str, runs: int) -> Iterator[Progress]:
-    """What `compare` and `run` tell of their progress: a bar in a notebook, nothing elsewhere."""
+    """Shows the progress of `compare` and `run`: a bar in a notebook, nothing elsewhere."""
     display = _display()
     if display is None:
         yield lambda _job, _share: None
@@ -107,7 +107,7 @@ class _Bar:
         self._lock = threading.Lock()
 
     def report(self, job: Job, share: float) -> None:
-        """Moves the bar, not more often than an eye can follow."""
+        """Moves the bar at most once every `BAR_EVERY_S`."""
         done, finished = self._shares.note(job, share)
         with self._lock:
             elapsed_s = self._shares.elapsed_s()
@@ -124,7 +124,7 @@ class _Bar:
             self._handle.update(content, raw=True)
 
     def remove(self) -> None:
-        """Leaves the cell as if there had been no bar."""
+        """Removes the bar from the cell."""
         with self._lock:
             if self._handle is not None:
                 self._show("")
@@ -135,7 +135,7 @@ def _html(text: str, share: float) -> str:
 
 
 def _display() -> Any:
-    """IPython's function that shows something, in the kernel of a notebook; None elsewhere."""
+    """IPython's function `display` if this process is the kernel of a notebook; None elsewhere."""
     if "IPython" not in sys.modules:
         return None
     from IPython import get_ipython  # type: ignore[attr-defined,unused-ignore]

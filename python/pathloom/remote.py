@@ -1,4 +1,4 @@
-"""Asks a live controller, by its HTTP API. Nothing but the standard library is needed."""
+"""Client of a live controller's HTTP API. It needs only the standard library."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ PAGE_ITEMS = 1000
 
 
 def find_token(token_file: Path | None) -> str:
-    """The token of the environment, or the last one of a file: a token alone, or lines `ROLE NAME TOKEN`."""
+    """Reads a token from the environment, or from a file with one token or with lines `ROLE NAME TOKEN`.
+
+    Of several tokens, it takes the first with the role `operate`, or else the last one.
+    """
     if token_file is None:
         token = os.environ.get(TOKEN_VARIABLE, "").strip()
         if not token:
@@ -39,13 +42,13 @@ def find_token(token_file: Path | None) -> str:
     words = [line.split() for line in lines if line.strip() and not line.lstrip().startswith("#")]
     if not words or len(words[-1]) not in (1, 3):
         raise bad_input(f"--token-file {token_file}: expected a token, or lines ROLE NAME TOKEN")
-    # One that may do more is of use wherever one that may look is.
+    # A token with the role `operate` may also read.
     best = next((line for line in words if line[0] == "operate"), words[-1])
     return best[-1]
 
 
 def make_token(name: str, role: str, file: Path | None) -> str:
-    """Makes a token; adds it to a file that nobody else can read. Returns the line."""
+    """Makes a token and adds it to `file`, which no other user may read. Returns the line."""
     if role not in ROLES:
         raise bad_input(f"--role `{role}`: expected {' or '.join(ROLES)}")
     if not name or name.split() != [name] or name.startswith("#"):
@@ -57,7 +60,7 @@ def make_token(name: str, role: str, file: Path | None) -> str:
         descriptor = os.open(file, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
         with os.fdopen(descriptor, "a+") as tokens:
             if stat.S_IMODE(os.fstat(tokens.fileno()).st_mode) & 0o077:
-                raise bad_input(f"{file}: others can use it; `chmod 600 {file}` first")
+                raise bad_input(f"{file}: other users have access to it; run `chmod 600 {file}` first")
             tokens.seek(0)
             text = tokens.read()
             if any(len(words := old.split()) == 3 and words[1] == name for old in text.splitlines()):
@@ -69,7 +72,7 @@ def make_token(name: str, role: str, file: Path | None) -> str:
 
 
 class Controller:
-    """A controller that runs somewhere."""
+    """A running controller, reached at its URL."""
 
     def __init__(self, url: str, token: str, ca: Path | None = None) -> None:
         parts = urllib.parse.urlsplit(url)
@@ -81,14 +84,18 @@ class Controller:
             raise bad_input(f"--ca {ca}: {error}") from None
         self.url = url.rstrip("/")
         self._token = token
-        # Proxies are for what is far away.
+        # Ignores the proxies of the environment: a controller is reached directly.
         handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
         if context is not None:
             handlers.append(urllib.request.HTTPSHandler(context=context))
         self._opener = urllib.request.build_opener(*handlers)
 
     def ask(self, method: str, path: str, body: object = None) -> Any:
-        """Asks for something. Raises `PathloomError` with what the controller says, `ToolError` if it is mute."""
+        """Sends a request and returns the answer.
+
+        Raises `PathloomError` with the error message of the controller, and `ToolError` if it does not answer with
+        JSON.
+        """
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data, method=method)
         request.add_header("Authorization", f"Bearer {self._token}")
@@ -102,7 +109,7 @@ class Controller:
         except (OSError, json.JSONDecodeError) as error:
             reason = getattr(error, "reason", error)
             raise ToolError(
-                f"{self.url}: {reason}; does the controller run, and has its configuration an [api] address?"
+                f"{self.url}: {reason}; check that the controller runs and that its configuration has an [api] address"
             ) from None
 
     def pages(self, path: str) -> Iterator[dict[str, Any]]:
@@ -129,5 +136,5 @@ def _told(error: urllib.error.HTTPError) -> str:
 
 
 def quote(name: str) -> str:
-    """A name as a part of a path."""
+    """Quotes a name for the path of a URL."""
     return urllib.parse.quote(name, safe=":,")

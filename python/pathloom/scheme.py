@@ -1,18 +1,18 @@
-"""What a scheme written in Python speaks of: events in, actions out.
+"""The interface of schemes written in Python: events, actions and the base class.
 
-A scheme is a class with a method `handle`. It is given the simulated time, one event and a `View` of what a controller
-can know, and answers with actions, as a list or by `yield`:
+A scheme is a class with a method `handle`. Its arguments are the simulated time, one event and a `View` of what a
+controller can know. It returns actions, as a list or by `yield`:
 
 >>> class Ecmp(Scheme):
 ...     def handle(self, now_ns: int, event: Event, view: View) -> Actions:
 ...         if isinstance(event, Started):
 ...             yield SetDefaults("ecmp")
 
-`pathloom.compare(..., schemes=["hedera", Ecmp])` runs it beside the others; on the command line it is
-`FILE.py:Ecmp`, with keys for its constructor behind a colon: `FILE.py:Greedy:least=1000`.
+`pathloom.compare(..., schemes=["hedera", Ecmp])` compares it with other schemes. On the command line its name is
+`FILE.py:Ecmp`. Keys for its constructor follow a second colon: `FILE.py:Greedy:least=1000`.
 
-Nodes, links and flows go by their numbers; a path is the tuple of the links between two ToRs, empty when both are the
-same. Times are whole nanoseconds.
+Nodes, links and flows are identified by numbers. A path is the tuple of the links between two ToRs; it is empty if both
+are the same switch. Times are whole nanoseconds.
 """
 
 from __future__ import annotations
@@ -68,47 +68,47 @@ class Needs:
     """What a scheme needs from its controller."""
 
     detection: Literal["nothing", "label", "announced", "measured", "any"] = "label"
-    """How long flows are found: not at all, by the DSCP that hosts give them, by announcement, by their rate."""
+    """How long flows are detected: not at all, by the DSCP from hosts, by announcement, by rate, or by any of these."""
     nic_share: float = 0.1
-    """`measured`: a flow at this share of its access rate or more is long."""
+    """For `measured` and `any`: a flow whose rate is this share of its access rate or more is long."""
     poll_period_ns: int | None = None
     """How often the flow counters of the ToRs are read; None for never."""
     subflows: bool = False
     """Whether the SYN of each MPTCP subflow is copied to the controller."""
     migration: Literal["tagged", "sfmm"] = "tagged"
-    """How a flow is moved: by a tag of each version of its route, or by seamless flow migration (OFPT §5.3)."""
+    """How a flow is moved: with a tag for each version of its route, or by seamless flow migration (OFPT §5.3)."""
     rules: Literal["per_flow", "per_path"] = "per_flow"
-    """Whether flows on one path share rules (OFPT §5.2)."""
+    """Whether each flow has its own rules, or flows on one path share rules (OFPT §5.2)."""
     paces: bool = False
-    """Whether long flows are told how fast to send, by `Pace`; until then hosts pace them to their cards' rates."""
+    """Whether the scheme limits long flows by `Pace`. Until then hosts may pace them at the rate of their card."""
     both_directions: bool = False
-    """Whether the other direction of a connection takes the path of its flow, reversed."""
+    """Whether the reverse direction of a connection takes the path of its flow backwards."""
     idle_timeout_s: int | None = None
-    """Seconds after which rules of a path that nothing uses go by themselves; None for the controller's setting."""
+    """Seconds after which switches remove the rules of an unused path; None for the controller's setting."""
     link_loads_every_ns: int | None = None
     """How often the port counters of all switches are read, for `View.link_load_bps`; None for never."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened. The view already shows it."""
+    """Something that happened. The view already includes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Started(Event):
-    """The controller runs: the place for `SetDefaults`."""
+    """The controller has started. A scheme can set the default routes now, by `SetDefaults`."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlowArrived(Event):
-    """A long flow was found, in the way that `Needs.detection` says."""
+    """A long flow was detected by the method in `Needs.detection`."""
 
     flow: int
 
 
 @dataclass(frozen=True, slots=True)
 class SubflowArrived(Event):
-    """A further subflow of an MPTCP connection asked to be opened; all share the token, None if it is not known."""
+    """A further subflow of an MPTCP connection is being opened. All subflows share the token; None if unknown."""
 
     flow: int
     token: int | None
@@ -116,28 +116,28 @@ class SubflowArrived(Event):
 
 @dataclass(frozen=True, slots=True)
 class FlowAdopted(Event):
-    """A flow was found standing on a path: after a restart, or when the scheme took over."""
+    """A flow that already has a path was found, after a restart or when the scheme took over."""
 
     flow: int
 
 
 @dataclass(frozen=True, slots=True)
 class FlowFinished(Event):
-    """A flow ended; the view shows it for the last time."""
+    """A flow ended. The view includes it for the last time."""
 
     flow: int
 
 
 @dataclass(frozen=True, slots=True)
 class RatesMeasured(Event):
-    """A round of measurements is in the view; the round before was so long ago."""
+    """A round of measurements is in the view. `period_ns` is the time since the previous round."""
 
     period_ns: int
 
 
 @dataclass(frozen=True, slots=True)
 class LinkChanged(Event):
-    """A link between two switches came up or went down; both directions are told."""
+    """A link between two switches came up or went down. Both directions of a cable are reported."""
 
     link: int
     up: bool
@@ -145,14 +145,14 @@ class LinkChanged(Event):
 
 @dataclass(frozen=True, slots=True)
 class RouteConfirmed(Event):
-    """Every switch has confirmed the path last asked for this flow."""
+    """Every switch has confirmed the path that was last requested for this flow."""
 
     flow: int
 
 
 @dataclass(frozen=True, slots=True)
 class RouteRejected(Event):
-    """The path last asked for this flow could not be set up; the flow stays where it was."""
+    """The path that was last requested for this flow could not be set up. The flow keeps its previous route."""
 
     flow: int
     why: str
@@ -160,7 +160,7 @@ class RouteRejected(Event):
 
 @dataclass(frozen=True, slots=True)
 class Solved(Event):
-    """The modelled time of a `Solve` is over."""
+    """The modelled time of a `Solve` action has passed."""
 
     ticket: int
     answer: Any
@@ -168,19 +168,20 @@ class Solved(Event):
 
 @dataclass(frozen=True, slots=True)
 class Timeout(Event):
-    """The time that `poll_timeout` asked for has come."""
+    """The time that `poll_timeout` returned has been reached."""
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """Something a scheme wants done. The actions of one `handle` are carried out in their order."""
+    """A request of a scheme to the controller. The actions of one call of `handle` are carried out in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class SetDefaults(Action):
-    """How flows without a path of their own go.
+    """Sets the default routes, for flows that have no path from `Route`.
 
-    One shortest path per ToR, one spanning tree for all, hashed over all shortest paths, or a shortest path per host.
+    They are one shortest path per ToR, one spanning tree for all, all shortest paths by hashing, or one shortest path
+    per host, in this order.
     """
 
     routes: Literal["single_path", "spanning_tree", "ecmp", "per_host"]
@@ -188,9 +189,9 @@ class SetDefaults(Action):
 
 @dataclass(frozen=True, slots=True)
 class Route(Action):
-    """Puts a flow on a path of its own, or on another one if it has one; no packet is lost over it.
+    """Puts a flow on an individual path, or moves it to another one. No packet is lost by this.
 
-    `rate_bps` is what the scheme counts on for it (`View.allocated_bps`); only `Pace` enforces a rate.
+    `rate_bps` is the bandwidth that the scheme plans for the flow (`View.allocated_bps`); only `Pace` enforces a rate.
     """
 
     flow: int
@@ -207,7 +208,7 @@ class Unroute(Action):
 
 @dataclass(frozen=True, slots=True)
 class Hold(Action):
-    """Keeps a flow from sending, for the lease at most."""
+    """Stops a flow from sending, for at most the time of the lease."""
 
     flow: int
     lease_ns: int
@@ -222,7 +223,7 @@ class Release(Action):
 
 @dataclass(frozen=True, slots=True)
 class Pace(Action):
-    """Lets a flow send at most at this rate; None lifts the limit."""
+    """Limits the rate at which a flow sends; None removes the limit."""
 
     flow: int
     rate_bps: int | None
@@ -230,19 +231,20 @@ class Pace(Action):
 
 @dataclass(frozen=True, slots=True)
 class Measure(Action):
-    """Reads the flow counters of the ToRs now, besides the periodic rounds. It counts as a round."""
+    """Reads the flow counters of the ToRs now, in addition to the periodic rounds. This counts as a round."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeasureAgain(Action):
-    """Reads them once more within the round under way. It counts as no round."""
+    """Reads the flow counters once more within the present round. This does not count as a round."""
 
 
 @dataclass(frozen=True, slots=True)
 class Solve(Action):
-    """Charges the time that working out an answer takes: it comes back as `Solved` when that time is over.
+    """Models the time that a computation takes: its answer is delivered by `Solved` when `modelled_ns` have passed.
 
-    The answer, of which JSON must hold all, is worked out in place; what Python took for it never shows in a result.
+    The scheme computes the answer before it returns this action. JSON must be able to represent the answer. The time
+    that Python takes for the computation never affects a result.
     """
 
     ticket: int
@@ -251,33 +253,33 @@ class Solve(Action):
 
 
 Actions: TypeAlias = Iterable[Action]
-"""What `handle` gives, unless it gives None: a list, or what a generator yields."""
+"""What `handle` returns unless it returns None: a list, or a generator of actions."""
 
 
 class Scheme(ABC):
-    """The base of a scheme. Any class with `handle` will do; this one states the other methods and their defaults.
+    """The base class of schemes. Any class with `handle` is a scheme; this one adds the other methods with defaults.
 
-    Every run makes an instance of its own; one whose constructor takes a `seed` is given the seed of the run, the only
-    source of chance that keeps runs repeatable. When a method raises, or gives an invalid action, all runs stop with
-    a `SchemeError`. With `keep_going` the actions for that event are dropped, the flows stay where they are, the
-    run goes on, and the result is marked.
+    Every run makes a new instance. If the constructor has a parameter `seed`, it gets the seed of the run. Draw random
+    numbers from this seed only, so that runs are repeatable. If a method raises an exception or returns an invalid
+    action, all runs stop with a `SchemeError`. With `keep_going`, the actions for that event are dropped, flows keep
+    their routes, the run continues, and the result is marked.
     """
 
     def needs(self) -> Needs:
-        """What the controller must do for it. Asked once, before any event."""
+        """Returns what the scheme needs from the controller. Called once, before any event."""
         return Needs()
 
     @abstractmethod
     def handle(self, now_ns: int, event: Event, view: View) -> Actions | None:
-        """Takes one event and gives the actions it leads to."""
+        """Handles one event and returns the resulting actions."""
 
     def poll_timeout(self) -> int | None:
-        """When it wants a `Timeout`, in the time of `now_ns`; asked after every event."""
+        """Returns the time of the next `Timeout`, on the clock of `now_ns`, or None. Called after every event."""
         return None
 
     def save(self) -> Any:
-        """What it remembers, as JSON can hold it; for a restart of the controller."""
+        """Returns the state of the scheme as a value that JSON can represent, for a restart of the controller."""
         return None
 
     def restore(self, state: Any) -> None:  # noqa: B027
-        """Takes back what `save` gave; called before any event."""
+        """Restores the state that `save` returned. Called before any event."""

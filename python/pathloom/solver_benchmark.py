@@ -1,20 +1,20 @@
-"""How good and how fast allocation is: `pathloom bench solver`. Every measurement is a process of its own.
+"""Quality and speed of allocation: `pathloom bench solver`. Every measurement is a separate process.
 
-Learned on the way to these times (k=16, 1024 hosts, ε = 0.05):
+Methods that led to these times (k=16, 1024 hosts, ε = 0.05):
 
-- Asking for the certificate before doing anything settles healthy fabrics: an even split, and the links of the tightest
-  cut as its proof.
-- Moving flow between the paths of one ToR pair until they are equally long needs a handful of sweeps, where
-  adding flow along shortest paths and averaging needs hundreds. Powers of the load by repeated squaring stand in for
-  exponentials.
-- Commodities of one destination share one search for distances; the bound is looked at only where sweeps gain little.
-- For placement, what lies between two pods of a FatTree is summed up by plane and core for all flows of the pair of
-  pods: 12 million looks at links for 100,000 flows at k=48, where a search per flow took 95 million. In other graphs
-  the unbranching ends of paths are kept from flow to flow.
-- Colours of edges place equal flows on a healthy FatTree exactly, quicker than anything that tries. With links failed,
-  it is settled at ToRs and pods who gives way before any flow is moved: negotiation does not find that out by itself.
-- For HiGHS, a variable per path and columns added where prices ask for them: interior points solve that in seconds at
-  k=16, where a variable per destination and link took minutes or did not end.
+- Computing the certificate first solves healthy fabrics: the solution is an even split, and the links of the tightest
+  cut prove it.
+- Moving flow between the paths of one ToR pair until they are equally long needs a handful of sweeps. Adding flow along
+  shortest paths and averaging needs hundreds. Powers of the load by repeated squaring replace exponentials.
+- Commodities of one destination share one search for distances. The bound is computed only when sweeps gain little.
+- For placement, the state between two pods of a FatTree is summed up by plane and core, for all flows of the pair of
+  pods. That takes 12 million look-ups of links for 100,000 flows at k=48; a search per flow took 95 million. In other
+  graphs, the ends of paths that do not branch are kept from flow to flow.
+- Edge colouring places equal flows on a healthy FatTree exactly, and faster than any method of trial. With failed
+  links, it is decided at ToRs and pods which flows yield, before any flow is moved: negotiation alone does not find
+  this out.
+- For HiGHS, the program has a variable per path, and columns are added where prices require them. Interior points solve
+  it in seconds at k=16; a program with a variable per destination and link took minutes or did not end.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from pathloom.errors import bad_input
 
 EPSILON: Final = 0.05
 SEEDS: Final = range(1, 11)
-"""Draws over which placement quality is averaged."""
+"""Seeds over which placement quality is averaged."""
 OTHER_SEEDS: Final = range(101, 111)
-"""Draws that nothing was tried on."""
+"""Seeds that were not used while the solver was developed."""
 FAILED_16: Final = "fat-tree:k=16,rate=1Gbps,fail=0.05,fail_seed=1"
 
 
 def cases(sizes: list[int]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Names and tasks of the maximum concurrent flows."""
+    """Names and tasks of the measurements of maximum concurrent flows."""
     for k in sizes:
         for pattern in ("permutation", "random-4"):
             for health, more in (("healthy", ""), ("5% failed", ",fail=0.05,fail_seed=1")):
@@ -47,7 +47,7 @@ def cases(sizes: list[int]) -> Iterator[tuple[str, dict[str, Any]]]:
 def measure(
     sizes: list[int], exact: bool, time_limit_s: float, said: Callable[[str], None] = lambda _: None
 ) -> list[dict[str, Any]]:
-    """All rows. `said` is told what is measured; without `exact`, HiGHS is left out."""
+    """Measures all rows. `said` is called with the name of each measurement; without `exact`, HiGHS is left out."""
     rows = []
     for name, task in cases(sizes):
         said(name)

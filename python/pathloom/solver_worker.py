@@ -1,4 +1,4 @@
-"""One measurement of a solver in a process of its own; prints it as JSON. Started by `pathloom.solver_benchmark`."""
+"""Measures a solver in a separate process and prints the result as JSON. Started by `pathloom.solver_benchmark`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathloom.benchmark_worker import resident_mb
 from pathloom.optimum import Flow, max_concurrent, max_throughput
 
 REPEATS: Final = 5
-"""Runs of which the fastest counts: what else the machine does is not the solver's."""
+"""Number of runs. The fastest one counts, because other work on the machine only makes runs slower."""
 
 
 def hosts_of(fabric: _core.Fabric) -> list[int]:
@@ -24,9 +24,9 @@ def hosts_of(fabric: _core.Fabric) -> list[int]:
 
 
 def demands(fabric: _core.Fabric, pattern: str, seed: int) -> list[Flow]:
-    """One flow per host to a host of its own (`permutation`), or four each to random others (`random-4`).
+    """One flow per host, each to another destination (`permutation`), or four per host to random hosts (`random-4`).
 
-    Each host sends as much as its link carries.
+    The flows of a host together demand the rate of its link. Flows from a host to itself are left out.
     """
     draw, hosts = random.Random(seed), hosts_of(fabric)
     rate_bps = float(fabric.links()["rate_bps"][0])
@@ -38,7 +38,7 @@ def demands(fabric: _core.Fabric, pattern: str, seed: int) -> list[Flow]:
 
 
 def fastest(work: Callable[[], Any]) -> tuple[float, Any]:
-    """CPU seconds of the fastest of some runs, and what the last one gave."""
+    """CPU seconds of the fastest of `REPEATS` runs, and the result of the last one."""
     times, found = [], None
     for _ in range(REPEATS):
         started = time.thread_time()
@@ -48,7 +48,7 @@ def fastest(work: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def ours(task: dict[str, Any]) -> dict[str, Any]:
-    """`fractional` on one case."""
+    """Measures Pathloom's own solver on one case (`fractional`)."""
     fabric = _core.Fabric.from_spec(task["fabric"])
     flows = demands(fabric, task["pattern"], task["seed"])
     time_s, (level, bound, rounds, _) = fastest(lambda: _core.max_concurrent_flow(fabric, flows, task["epsilon"]))
@@ -57,9 +57,9 @@ def ours(task: dict[str, Any]) -> dict[str, Any]:
 
 
 def lambda_place(fabric: _core.Fabric, flows: list[Flow]) -> float | None:
-    """The same λ, the least part of what any pair of ToRs demands, where one round has put each flow on one path.
+    """λ, the smallest share of its demand that a pair of ToRs gets, after one round has put each flow on one path.
 
-    None where nothing leaves its ToR, and 0 where a flow is left without a path.
+    None if no flow leaves its ToR; 0 if a flow is left without a path.
     """
     placer = _core.Placer(fabric)
     for index, (src, dst, _) in enumerate(flows):
@@ -75,7 +75,7 @@ def lambda_place(fabric: _core.Fabric, flows: list[Flow]) -> float | None:
 
 
 def optimum(task: dict[str, Any]) -> dict[str, Any]:
-    """HiGHS on the same case. It is not stopped and not helped; times are its own CPU seconds."""
+    """Measures HiGHS on the same case, without a starting solution and up to a time limit; times are CPU seconds."""
     fabric = _core.Fabric.from_spec(task["fabric"])
     flows = demands(fabric, task["pattern"], task["seed"])
     started = time.process_time()
@@ -91,7 +91,7 @@ def optimum(task: dict[str, Any]) -> dict[str, Any]:
 
 
 def quality(task: dict[str, Any]) -> dict[str, Any]:
-    """Max-min rates of a permutation that one round has placed, as a share of the demand."""
+    """Mean max-min rate of a permutation that one round has placed, as a share of the demand."""
     fabric = _core.Fabric.from_spec(task["fabric"])
     flows = demands(fabric, "permutation", task["seed"])
     placer = _core.Placer(fabric)
@@ -104,7 +104,7 @@ def quality(task: dict[str, Any]) -> dict[str, Any]:
 
 
 def arrival(task: dict[str, Any]) -> dict[str, Any]:
-    """The median of a thousand arrivals where many flows stand already."""
+    """The median time of a thousand arrivals when many flows already have paths."""
     fabric = _core.Fabric.from_spec(task["fabric"])
     draw, hosts = random.Random(task["seed"]), hosts_of(fabric)
     placer, standing = _core.Placer(fabric), task["flows"]
@@ -122,7 +122,7 @@ def arrival(task: dict[str, Any]) -> dict[str, Any]:
 
 
 def rounds(task: dict[str, Any]) -> dict[str, Any]:
-    """A round that places all flows from nothing, on a placer that knows its fabric."""
+    """The time of a round that places all flows anew, after a first round on the same placer."""
     fabric = _core.Fabric.from_spec(task["fabric"])
     draw, hosts = random.Random(task["seed"]), hosts_of(fabric)
     placer, flows = _core.Placer(fabric), task["flows"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathloom.errors import bad_input
 
 SIM, LAB = "sim", "lab"
-"""Where runs take place: the packet simulator, or network namespaces and Open vSwitch on this machine."""
+"""Worlds in which runs take place: the packet simulator, or network namespaces and Open vSwitch on this machine."""
 
 
 def spec_text(name: str, **keys: object) -> str:

@@ -1,4 +1,4 @@
-"""What the nodes of a fabric are called, tier by tier: leaves and spines, ToRs and cores, or routers."""
+"""Names for the nodes of a fabric, tier by tier: leaves and spines, ToRs and cores, or routers."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ if TYPE_CHECKING:
 
 
 class Words(NamedTuple):
-    """The singular and the plural."""
+    """The singular and the plural of a noun."""
 
     one: str
     many: str
 
     def counted(self, number: int) -> str:
-        """A number of them.
+        """A number with the noun.
 
         >>> Words("leaf", "leaves").counted(1), Words("leaf", "leaves").counted(4)
         ('1 leaf', '4 leaves')
@@ -24,7 +24,7 @@ class Words(NamedTuple):
 
 
 TOR = Words("ToR", "ToRs")
-"""A switch with hosts, where nothing else is known of it."""
+"""A switch with hosts, if nothing else is known about it."""
 _CLOS = {
     "host": Words("host", "hosts"),
     "tor": TOR,
@@ -42,10 +42,10 @@ _ROUTER, _SWITCH = Words("router", "routers"), Words("switch", "switches")
 
 
 def tier_words(fabric: Fabric) -> dict[str, Words]:
-    """What the nodes of each tier (host, tor, aggregation, core) are called, from the hosts up.
+    """Names for the nodes of each tier (host, tor, aggregation, core), from the hosts up.
 
-    The switches of a file that tells no tiers apart are routers where it has coordinates, as files of wide-area
-    networks have, and plain switches where it has none.
+    If a file does not distinguish tiers, its switches are called routers if it has coordinates, as files of wide-area
+    networks do. Without coordinates they are called switches.
 
     >>> from pathloom.fabrics import leaf_spine
     >>> [words.many for words in tier_words(leaf_spine()).values()]

@@ -1,4 +1,4 @@
-"""Traffic by name. Each function gives the text that `--traffic` takes; `pathloom traffic list` explains the keys."""
+"""Traffic by name. Each function returns the text for `--traffic`; `pathloom traffic list` explains the keys."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def long_lived(pattern: str = "stride", **keys: object) -> str:
 
 
 def incast(senders: int | None = None, size: str = "256KB", **keys: object) -> str:
-    """Many hosts answer one at once."""
+    """Many hosts answer one host at the same time."""
     return spec_text("incast", senders=senders, size=size, **keys)
 
 

@@ -1,4 +1,4 @@
-"""Quantities as people write them."""
+"""Quantities as text: rates, sizes, times, counts and figures of tables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def rate_text(rate_bps: float) -> str:
 
 
 def size_text(size_bytes: float) -> str:
-    """A size with its unit, in three digits that count.
+    """A size with its unit, in three significant digits.
 
     >>> size_text(1_606_320), size_text(950), size_text(0)
     ('1.61 MB', '950 B', '0 B')
@@ -31,7 +31,7 @@ def size_text(size_bytes: float) -> str:
 
 
 def time_text(seconds: float) -> str:
-    """A time with its unit, in three digits that count.
+    """A time with its unit, in three significant digits.
 
     >>> time_text(0.002), time_text(30.0), time_text(1e-5), time_text(0.0)
     ('2 ms', '30 s', '10 µs', '0 s')
@@ -47,7 +47,7 @@ def time_text(seconds: float) -> str:
 
 
 def time_spec(ns: int) -> str:
-    """A time as specifications have it.
+    """A time in the form that specifications use.
 
     >>> time_spec(200_000_000), time_spec(1_500), time_spec(5), time_spec(0)
     ('200ms', '1.5us', '5ns', '0s')
@@ -61,7 +61,7 @@ def time_spec(ns: int) -> str:
 
 
 def share_text(value: float) -> str:
-    """A throughput, 0 to 1.
+    """A throughput between 0 and 1, as text.
 
     >>> share_text(0.9816), share_text(0.00042)
     ('0.982', '0.00042')
@@ -70,7 +70,7 @@ def share_text(value: float) -> str:
 
 
 def percent_text(value: float) -> str:
-    """A share in per cent, with two digits that count.
+    """A share in per cent, with two significant digits.
 
     >>> percent_text(0.1234), percent_text(0.00051), percent_text(0.0)
     ('12 %', '0.051 %', '0 %')
@@ -88,7 +88,7 @@ def count_text(value: float) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """A count and what is counted.
+    """A count with its noun.
 
     >>> counted(1, "run"), counted(3, "run")
     ('1 run', '3 runs')
@@ -97,7 +97,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def listed(names: list[str] | tuple[str, ...]) -> str:
-    """Names in a sentence.
+    """A list of names for a sentence.
 
     >>> listed(["a"]), listed(["a", "b", "c"])
     ('a', 'a, b and c')
@@ -106,7 +106,7 @@ def listed(names: list[str] | tuple[str, ...]) -> str:
 
 
 def seeds_text(seeds: Sequence[int]) -> str:
-    """Seeds in words.
+    """A list of seeds for a sentence.
 
     >>> seeds_text([]), seeds_text([4]), seeds_text(range(1, 4)), seeds_text([1, 2, 5])
     ('no run', 'seed 4', 'seeds 1 to 3', 'seeds 1, 2 and 5')
@@ -119,7 +119,7 @@ def seeds_text(seeds: Sequence[int]) -> str:
 
 
 def is_zero(digits: str) -> bool:
-    """Whether nothing is left of a number after rounding, so that it has no sign.
+    """Whether a rounded number is zero, so that it is written without a sign.
 
     >>> is_zero("0.00 %"), is_zero("0.01 %")
     (True, False)
@@ -129,12 +129,12 @@ def is_zero(digits: str) -> bool:
 
 @dataclass(frozen=True)
 class FigureText:
-    """How tables write a figure: with all digits that count, and its interval in the same unit and decimals."""
+    """Format of a figure in tables: with its significant digits, and its interval in the same unit and decimals."""
 
     shape: Callable[[float], tuple[float, int, str]]
-    """For a figure so large: the size of its unit, the decimals, and the unit with the space before it."""
+    """For the size of a figure: the size of its unit, the number of decimals, and the unit with the space before it."""
     thousands: str = ""
-    """What stands between thousands."""
+    """Separator between thousands."""
 
     def __call__(self, value: float, half: float | None = None) -> str:
         """A figure, with the half width of its confidence interval if there is one.
@@ -151,7 +151,7 @@ class FigureText:
         return f"{sign}{digits}{after}{unit}".replace(",", self.thousands)
 
     def signed(self, value: float, half: float | None = None, among: float = 0.0) -> str:
-        """A difference with its sign; it is nothing where figures that are so large, `among`, show no such digit.
+        """A difference with its sign. It is zero if it is too small for the decimals of a figure as large as `among`.
 
         >>> time_figure.signed(-0.0005, 0.0183), time_figure.signed(-2.84e-14, None, 0.1), share_figure.signed(0.02)
         ('−0.5 ± 18.3 ms', '0 s', '+0.020')
@@ -163,7 +163,7 @@ class FigureText:
         return f"+{text}" if value > 0 and not is_zero(text.partition(" ± ")[0]) else text
 
     def like(self, value: float) -> FigureText:
-        """The same with the unit and the decimals of one figure, whatever is written.
+        """The same format, but with the unit and the decimals of `value` for every figure.
 
         >>> time_figure.like(22.5).signed(-0.927), time_figure.like(2.09)(2.0)
         ('−0.9 s', '2.00 s')
@@ -173,12 +173,12 @@ class FigureText:
 
 
 def _larger(value: float, half: float | None) -> float:
-    """What decides the decimals: the figure itself, unless its interval is far larger."""
+    """The value that decides the decimals: the figure itself, unless its interval is more than ten times larger."""
     return max(abs(value), half or 0.0) if abs(value) < (half or 0.0) / 10 else abs(value)
 
 
 def _decimals(value: float, digits: int) -> int:
-    """How many decimals a value has that is written in so many digits.
+    """Number of decimals of a value that is written with `digits` significant digits.
 
     >>> [_decimals(value, 3) for value in (0.5, 2.0, 9.996, 30.4, 178.0, 2500.0)]
     [3, 2, 1, 1, 0, 0]
@@ -194,7 +194,7 @@ def _time_shape(seconds: float) -> tuple[float, int, str]:
 
 
 LEAST_TIME_S = 5e-12
-"""Shorter times are none: they are what rounding leaves of a difference."""
+"""Shorter times are written as 0 s: they are rounding errors of a difference."""
 time_figure = FigureText(_time_shape)
 share_figure = FigureText(lambda share: (1.0, 3 if share >= 0.01 or share == 0 else _decimals(share, 2), ""))
 percent_figure = FigureText(lambda _: (1.0, 1, " %"))
@@ -204,7 +204,7 @@ count_figure = FigureText(lambda _: (1.0, 0, ""), thousands="\u202f")
 
 
 def figure_in(unit: str) -> FigureText:
-    """How tables write figures of a unit: `%`, `s`, none for counts, or any other in three digits.
+    """Format of the figures of a unit: `%`, `s`, an empty text for counts, or any other unit in three digits.
 
     >>> figure_in("Mbit/s")(751.2, 3.46e-13), figure_in("")(3.0), figure_in("%")(98.7, 0.04)
     ('751 ± 0 Mbit/s', '3', '98.7 ± 0.0 %')
@@ -215,7 +215,7 @@ def figure_in(unit: str) -> FigureText:
 
 
 def measured(text: Callable[[float], str], value: float, half: float | None = None) -> str:
-    """A figure with its interval, in the words of `text`."""
+    """A figure with its interval, formatted by `text`."""
     if half is None:
         return text(value)
     return text(value, half) if isinstance(text, FigureText) else f"{text(value)} ± {text(half)}"

@@ -11,7 +11,7 @@ BLOCK = re.compile(r"(?:^>>> .*\n?(?:.+\n?)*)", re.MULTILINE)
 
 
 def fenced(text: str) -> str:
-    r"""A docstring whose doctests stand in fences.
+    r"""Returns a docstring with its doctests in fences.
 
     >>> fenced("Adds.\n\n>>> 1 + 1\n2\n\nMore.")
     'Adds.\n\n```pycon\n>>> 1 + 1\n2\n```\n\nMore.'
@@ -20,7 +20,7 @@ def fenced(text: str) -> str:
 
 
 class Doctests(griffe.Extension):
-    """What mkdocstrings calls for each object that it reads."""
+    """Extension that mkdocstrings calls for each object that it reads."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         """Puts doctests into fences."""

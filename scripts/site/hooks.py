@@ -1,4 +1,4 @@
-"""What mkdocs calls while it builds the site: pages made from the code, and links to files outside `docs/`."""
+"""Hooks of mkdocs for the build of the site: pages made from the code, and links to files outside `docs/`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FABRICS = {
     "three-layer": "three-layer:hosts=4",
     "parallel-paths": "parallel-paths:rates=100Mbps/50Mbps/20Mbps",
 }
-"""What the gallery draws."""
+"""Fabrics that the gallery draws."""
 
 log = logging.getLogger("mkdocs.hooks.pathloom")
 

@@ -1,7 +1,7 @@
 """Checks the prose of the documentation: short sentences, explained abbreviations, the words of the field.
 
-`python scripts/site/prose.py` reads every page of `docs/`, the tutorials and the project files, and prints one line for
-each finding: file, line, what is wrong and how to mend it. The exit code is 1 if there is one. `prose.toml` has the
+`python scripts/site/prose.py` reads every page of `docs/`, the tutorials and the project files. It prints one line for
+each finding: file, line, what is wrong and how to correct it. The exit code is 1 if there is one. `prose.toml` has the
 limits, the words to avoid, and the pages that are made from other files.
 
 A sentence ends at a full stop, a question or exclamation mark, or a colon before a capital. Code is left out.
@@ -30,7 +30,7 @@ ABBREVIATION = re.compile(r"(?<!§)\b[A-Z][A-Z0-9]+s?\b")
 
 @dataclass(frozen=True)
 class Rules:
-    """What `prose.toml` says."""
+    """The rules in `prose.toml`."""
 
     files: list[str]
     made: list[str]
@@ -54,7 +54,7 @@ class Block:
 
 
 def blocks(text: str) -> Iterator[Block]:
-    """The prose of a page in Markdown, without code, HTML and front matter."""
+    """Yields the prose of a page in Markdown, without code, HTML and front matter."""
     gathered: list[str] = []
     start, fenced = 0, False
     lines = text.splitlines()
@@ -77,7 +77,7 @@ def blocks(text: str) -> Iterator[Block]:
 
 
 def plain(text: str) -> str:
-    """Text without code, targets of links, addresses and emphasis. Code becomes one word."""
+    """Returns text without code, targets of links, addresses and emphasis. Code becomes one word."""
     text = re.sub(r"`[^`]*`", "Code", text)
     text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)(\{[^}]*\})?", r"\1", text)
     text = re.sub(r"<?https?://\S+", "Address", text)
@@ -85,18 +85,18 @@ def plain(text: str) -> str:
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a block. A full stop within a number or an abbreviation such as «e.g.» ends none."""
+    """Splits a block into sentences. A full stop in a number or an abbreviation such as «e.g.» does not end one."""
     text = re.sub(r"\b(e\.g|i\.e|Fig|vs|et al|cf)\.", r"\1", text)
     return [part.strip() for part in END.split(text) if part.strip()]
 
 
 def words(sentence: str) -> int:
-    """How many words a sentence has; numbers count, signs alone do not."""
+    """Returns how many words a sentence has; numbers count, single signs do not."""
     return sum(bool(re.search(r"\w", word)) for word in sentence.split())
 
 
 def findings(text: str, rules: Rules, known: frozenset[str]) -> Iterator[tuple[int, str]]:
-    """What is wrong with a page: line and message."""
+    """Yields the errors of a page: line and message."""
     for block in blocks(text):
         for sentence in sentences(block.text):
             if (count := words(sentence)) > rules.most_words:
@@ -111,13 +111,13 @@ def findings(text: str, rules: Rules, known: frozenset[str]) -> Iterator[tuple[i
 
 
 def terms(glossary: str) -> frozenset[str]:
-    """The abbreviations that the first columns of the glossary's tables explain."""
+    """Returns the abbreviations that the first columns of the glossary's tables explain."""
     rows = re.findall(r"^\| ([^|]+) \|", glossary, re.MULTILINE)
     return frozenset(word.removesuffix("s") for row in rows for word in ABBREVIATION.findall(row))
 
 
 def read(file: Path) -> str:
-    """The Markdown of a page, or of the cells of a notebook."""
+    """Returns the Markdown of a page, or of the cells of a notebook."""
     text = file.read_text(encoding="utf-8")
     if file.suffix != ".ipynb":
         return text

@@ -22,18 +22,18 @@ UNITS = {"nanos": "ns", "micros": "us", "millis": "ms", "secs": "s"}
 
 
 def cell(text: str) -> str:
-    """A text for a cell of a table in Markdown."""
+    """Returns a text for a cell of a table in Markdown."""
     return " ".join(text.split()).replace("|", r"\|").replace("<", "&lt;")
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown."""
+    """Returns a table in Markdown."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
 def commands_page() -> str:
-    """Every command, with its arguments and options, as `--help` has them."""
+    """Returns the page of all commands, with the arguments and options of `--help`."""
     root: Any = typer.main.get_command(app)
     asked: Any = typer.main.get_command(remote.app)
     parts = [
@@ -77,7 +77,7 @@ def _option(option: Any) -> str:
 
 
 def keys_page() -> str:
-    """Every key of `--scheme`, `--transport`, `--control`, `--lab`, `--fabric` and `--traffic`."""
+    """Returns the page of all keys of `--scheme`, `--transport`, `--control`, `--lab`, `--fabric` and `--traffic`."""
     parts = [
         "# Keys of specifications\n\nThis page is made from the code. A specification has the form "
         "`name:key=value,key=value`. Rates, sizes and times have units: `10Mbps`, `12KB`, `1us`. "
@@ -113,7 +113,7 @@ def keys_page() -> str:
 
 
 def control_rows(source: str) -> list[list[str]]:
-    """The keys of `--control`, from the Rust source that reads them: its fields, their comments and their defaults.
+    """Returns the keys of `--control`, from the Rust source that reads them: its fields with comments and defaults.
 
     Raises `ValueError` if a key has no field, so that a change of the source cannot leave the page incomplete.
     """
@@ -136,7 +136,7 @@ def control_rows(source: str) -> list[list[str]]:
 
 
 def _default(value: str) -> str:
-    """A default of the Rust source as a user writes it: `Nanos::from_micros(500)` is 500us.
+    """Returns a default of the Rust source as a user writes it: `Nanos::from_micros(500)` is 500us.
 
     >>> _default("Nanos::from_micros(500)"), _default("Enforcement::Host"), _default("100_000"), _default("None")
     ('500us', 'host', '100000', 'none')

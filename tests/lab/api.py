@@ -15,7 +15,7 @@ PERIOD_S = 1
 
 
 def with_api(folder: Path) -> str:
-    """Configuration of an API, and of port counters that are read every second."""
+    """Returns the configuration of an API, and of port counters that are read every second."""
     tokens = folder / "tokens"
     tokens.write_text(f"read test {TOKEN}\n", encoding="ascii")
     tokens.chmod(0o600)
@@ -23,7 +23,7 @@ def with_api(folder: Path) -> str:
 
 
 def ask(live: Live, path: str) -> Any:
-    """What the API answers."""
+    """Returns the answer of the API."""
 
     def act() -> Any:
         url = f"http://127.0.0.1:6680{path}"

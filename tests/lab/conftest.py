@@ -1,7 +1,7 @@
-"""Labs for tests. Their names carry a token of this session; should it be killed, a reaper takes them down.
+"""Labs for tests. Their names contain a token of this session. If the session is killed, a reaper takes them down.
 
-A promise of time (`with timing():`) is tried again where the machine did not run (machine.py, judging.py). A test says
-by `@pytest.mark.bears(pause_s=…, share=…)` how much of that its promises bear, where that is not what most bear.
+A promise of time (`with timing():`) is tried again if the machine did not run (machine.py, judging.py). A test with
+other limits than most sets by `@pytest.mark.bears(pause_s=…, share=…)` how much of that its promises tolerate.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ for name in known_labs():
 def pytest_configure(config: pytest.Config) -> None:
     if os.geteuid() != 0:
         pytest.exit("lab tests need root, for namespaces and Open vSwitch", returncode=1)
-    config.addinivalue_line("markers", "bears(pause_s, share): what promises of time bear of the machine (machine.py)")
+    config.addinivalue_line("markers", "bears(pause_s, share): what promises of time tolerate (machine.py)")
     config.pluginmanager.register(Judging(take_down, lambda what, why: figures(what, why=why)), "judging")
     os.environ[MARK] = TOKEN
-    # The scheme `move` is for these tests alone.
+    # The scheme `move` is for tests only.
     os.environ["PATHLOOM_TEST_SCHEMES"] = "1"
 
 
 def take_down(given: dict[str, Any]) -> None:
-    """Takes down the lab of a test that is about to be tried again. That it leaves nothing is an invariant."""
+    """Takes down the lab of a test that is about to be tried again. As an invariant, the lab must leave nothing."""
     if "name" in given:
         Lab(given["name"]).down()
         assert left_of(given["name"]) == []
@@ -60,7 +60,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def reaper() -> Iterator[None]:
-    """Waits for this session's end, whatever it is, and takes down the labs that are left."""
+    """Waits for the end of this session, even by a kill, and takes down the labs that are left."""
     process = subprocess.Popen([sys.executable, "-c", REAPER, TOKEN], stdin=subprocess.PIPE, start_new_session=True)
     yield
     assert process.stdin is not None
@@ -77,7 +77,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
 
 @pytest.fixture
 def name() -> Iterator[str]:
-    """A name for a lab, which is taken down in the end and must leave nothing."""
+    """A name for a lab, which is taken down at the end and must leave nothing."""
     chosen = f"{TOKEN}-{next(_numbers)}"
     yield chosen
     Lab(chosen).down()
@@ -89,7 +89,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture
 def lab(name: str) -> Callable[..., Outcome]:
-    """Runs a `pathloom lab` command on a lab of this test's own."""
+    """Runs a `pathloom lab` command on a lab for this test."""
 
     def run(command: str, *arguments: str | Path) -> Outcome:
         own = [*map(str, arguments)]
@@ -100,4 +100,4 @@ def lab(name: str) -> Callable[..., Outcome]:
 
 
 collect_ignore = ["mininet_driver.py", "listener.py", "rogue.py"]
-"""Programs for other Pythons and places."""
+"""Programs that run under other Pythons, or in other namespaces."""

@@ -1,4 +1,4 @@
-"""Frames as hosts send them, good ones and others, and what arrives of them."""
+"""Good and bad frames of hosts, and counts of those that arrive."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ while True:
     seen += mark in frame and address[2] != 4
 print(seen)
 """
-"""Counts frames with a mark in them until it is told to end (SIGTERM)."""
+"""Counts frames with a mark in them until SIGTERM."""
 SEND = """
 import socket, sys, time
 door = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
@@ -45,7 +45,7 @@ IPV4, IPV6, ARP, MPLS, VLAN, SERVICE_VLAN = 0x0800, 0x86DD, 0x0806, 0x8847, 0x81
 UDP, GRE, ESP, OSPF, SCTP = 17, 47, 50, 89, 132
 SENT = 20
 SETTLE_S = 0.8
-"""After this time, what was sent has come or never will."""
+"""After this time, sent frames have arrived or never will."""
 
 
 def mac_of(live: Live, host: str) -> bytes:
@@ -55,12 +55,12 @@ def mac_of(live: Live, host: str) -> bytes:
 
 
 def udp(source: int, target: int, payload: bytes) -> bytes:
-    """A UDP datagram without checksum."""
+    """Makes a UDP datagram without checksum."""
     return struct.pack(">HHHH", source, target, 8 + len(payload), 0) + payload
 
 
 def ipv4(source: str, target: str, protocol: int, payload: bytes, fragment: int = 0) -> bytes:
-    """An IPv4 packet."""
+    """Makes an IPv4 packet."""
     ends = socket.inet_aton(source) + socket.inet_aton(target)
     head = struct.pack(">BBHHHBBH", 0x45, 0, 20 + len(payload), 1, fragment, 64, protocol, 0) + ends
     total = sum(struct.unpack(">10H", head))
@@ -70,13 +70,13 @@ def ipv4(source: str, target: str, protocol: int, payload: bytes, fragment: int 
 
 
 def frame(target: bytes, source: bytes, kind: int, payload: bytes, *tags: tuple[int, int]) -> bytes:
-    """An Ethernet frame with tags, each of a kind and an identifier."""
+    """Makes an Ethernet frame with tags; each has a kind and an identifier."""
     marks = b"".join(struct.pack(">HH", *tag) for tag in tags)
     return target + source + marks + struct.pack(">H", kind) + payload
 
 
 def arrivals(live: Live, source: str, sent: bytes, target: str, mark: bytes, count: int = SENT) -> int:
-    """Sends a frame so many times from one host, and counts what comes to another with the mark in it."""
+    """Sends a frame `count` times from one host, and counts the frames with the mark that arrive at another."""
     with sniffing(live, target, mark) as counted:
         finish(run_on(live, source, SEND, sent.hex(), str(count)))
         return counted()
@@ -84,7 +84,7 @@ def arrivals(live: Live, source: str, sent: bytes, target: str, mark: bytes, cou
 
 @contextmanager
 def sniffing(live: Live, host: str, mark: bytes) -> Iterator[Callable[[], int]]:
-    """Looks at what comes to a host; yields what tells how many frames have had the mark in them."""
+    """Captures the frames that arrive at a host. Yields a function that returns how many had the mark in them."""
     sniffer = run_on(live, host, SNIFF, mark.decode())
 
     def counted() -> int:

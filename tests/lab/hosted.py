@@ -1,4 +1,4 @@
-"""A lab of two pairs of hosts with the host agent, and a controller of the test's own."""
+"""A lab of two pairs of hosts with the host agent, and a controller that the test plays."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from support import PATHLOOM
 FABRIC = "dumbbell:hosts=2,rate=20Mbps,buffer=100"
 PACED_BPS = 4_000_000
 PACES_KEPT_S = 15.0
-"""No pace lasts longer once the controller is lost."""
+"""Longest time for which a pace lasts after the controller is lost."""
 LEASE_MS = 1500
 PROBE_S = 0.5
-"""TCP tries again so soon where its own host has dropped a packet (TCP_RESOURCE_PROBE_INTERVAL of Linux)."""
+"""Time after which TCP tries again if its own host dropped a packet (TCP_RESOURCE_PROBE_INTERVAL of Linux)."""
 
 
 class Fake:
-    """A controller that tells the agent of a lab what a test wants."""
+    """A controller that sends the orders of a test to the agent of a lab."""
 
     def __init__(self, path: Path) -> None:
         path.unlink(missing_ok=True)
@@ -54,7 +54,7 @@ class Fake:
         self._peer.sendall(json.dumps(what).encode() + b"\n")
 
     def wait(self, verb: str, patience_s: float = 20.0) -> dict[str, Any]:
-        """The body of the next line with this verb."""
+        """Returns the body of the next line with this verb."""
         deadline = time.monotonic() + patience_s
         while time.monotonic() < deadline:
             for number, line in enumerate(self.said):
@@ -68,7 +68,7 @@ class Fake:
         raise AssertionError(f"the agent said no `{verb}`, but {self.said}")
 
     def hang_up(self) -> None:
-        """Ends as a killed controller does: nobody answers until `accept`."""
+        """Closes the connection, like a killed controller: nothing answers until `accept`."""
         with suppress(AttributeError):
             self._peer.close()
 
@@ -79,7 +79,7 @@ class Fake:
 
 @contextmanager
 def lab_with_agent(name: str) -> Iterator[tuple[Lab, Fake]]:
-    """A lab of two pairs of hosts with an agent, and a controller of the test's own."""
+    """A lab of two pairs of hosts with an agent, and a controller that the test plays."""
     lab = Lab(name)
     blueprint = lab.up(Fabric(FABRIC), None, "ecmp", host_stack("linux", None))
     lab.release()
@@ -94,7 +94,7 @@ def lab_with_agent(name: str) -> Iterator[tuple[Lab, Fake]]:
 
 @contextmanager
 def iperf(name: str, lab: Lab, seconds: int = 60, *more: str) -> Iterator[Callable[[float], float]]:
-    """A plain iperf3 from h0 to h2; yields what measures the rate of its payload over some seconds."""
+    """Runs a plain iperf3 from h0 to h2. Yields a function that measures its payload rate over some seconds."""
     addresses = {host.name: host.ports[0].address for host in lab.blueprint().hosts}
     mine = [*PATHLOOM, "lab", "exec"]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
@@ -113,7 +113,7 @@ def iperf(name: str, lab: Lab, seconds: int = 60, *more: str) -> Iterator[Callab
 def until(true: Callable[[], bool], patience_s: float = 60.0) -> None:
     deadline = time.monotonic() + patience_s
     while not true():
-        assert time.monotonic() < deadline, "it did not come true in time"
+        assert time.monotonic() < deadline, "the condition was not true in time"
         time.sleep(0.05)
 
 
@@ -123,7 +123,7 @@ def sockets(lab: Lab, host: str, *options: str) -> str:
 
 
 def acked(lab: Lab, host: str) -> int:
-    """Bytes of the connection that has sent most."""
+    """Returns the acknowledged bytes of the connection that has sent most."""
     found = re.findall(r"bytes_acked:(\d+)", sockets(lab, host, "-tinH", "dport = 5201"))
     return max(map(int, found), default=0)
 
@@ -135,20 +135,20 @@ def rate_of(lab: Lab, host: str, span_s: float) -> float:
 
 
 def label(lab: Lab, host: str) -> int:
-    """DSCP of the connection that has sent most."""
+    """Returns the largest DSCP of the connections."""
     text = sockets(lab, host, "-tnHi", "--tos", "dport = 5201")
     return max((int(tos, 16) >> 2 for tos in re.findall(r"tos:0x([0-9a-f]+)", text)), default=0)
 
 
 def pace_limit_bps(lab: Lab, host: str) -> float | None:
-    """Maximum pacing rate of the connection to iperf3, in payload; None if it has none."""
+    """Returns the maximum pacing rate of the connection to iperf3, in payload; None if it has none."""
     text = sockets(lab, host, "-tinH", "dport = 5201")
     found = re.search(r"pacing_rate [\d.]+\w*bps/([\d.]+)([KMG]?)bps", text)
     return None if found is None else float(found[1]) * {"": 1, "K": 1e3, "M": 1e6, "G": 1e9}[found[2]]
 
 
 def kill_agent(lab: Lab) -> None:
-    """Ends the agent of a lab as a crash does."""
+    """Kills the agent of a lab, as a crash would."""
     process = hostd.running(lab.directory)
     assert process is not None
     os.kill(process, signal.SIGKILL)

@@ -1,7 +1,8 @@
-"""The pytest plugin that runs each test of the lab: which failures are tried again, and whether enough was judged.
+"""The pytest plugin that runs each test of the lab. It decides which failed tests are tried again.
 
-Only broken promises of time (`machine.timing`) are tried again. At the end of a run it says how many tests were tried
-again and how many were not judged; where those are more than `MOST_NOT_JUDGED` of all, the run fails.
+Only tests with a broken promise of time (`machine.timing`) are tried again. At the end of a run, the plugin reports how
+many tests were tried again, and how many were not judged. If these are more than `MOST_NOT_JUDGED` of all, the run
+fails.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ import pytest
 from machine import Bears, Machine, NotJudgedError
 
 MOST_NOT_JUDGED = 0.1
-"""Share of the tests of a run that may go without a judgement."""
+"""Largest share of the tests of a run that may be not judged."""
 
 
 class Judging:
-    """Counts what it does over a session. Needs a session fixture `machine`."""
+    """The plugin, with its counts of a session. It needs a session fixture `machine`."""
 
     def __init__(self, clean_up: Callable[[dict[str, Any]], None], tell: Callable[[str, str], None]) -> None:
-        """`clean_up` gets a test's fixtures before each further try; `tell` hears of a test what happened, and why."""
+        """`clean_up` gets a test's fixtures before each further try; `tell` gets what happened to a test, and why."""
         self._clean_up = clean_up
         self._tell = tell
         self.ran: list[str] = []
@@ -32,12 +33,12 @@ class Judging:
 
     @property
     def is_judged(self) -> bool:
-        """Whether enough tests came to a judgement."""
+        """Whether enough tests were judged."""
         return len(self.not_judged) <= MOST_NOT_JUDGED * len(self.ran)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> bool:
-        """Calls a test; again, with a folder of its own, where it was late and the machine did not run."""
+        """Calls a test. Calls it again, with a new folder, if it was late and the machine did not run."""
         names = inspect.signature(pyfuncitem.obj).parameters
         given: dict[str, Any] = pyfuncitem.funcargs
         values: dict[str, Any] = {one: given[one] for one in names}
@@ -64,12 +65,12 @@ class Judging:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """A run that judged too little has not passed."""
+        """Fails a run in which too few tests were judged."""
         if not self.is_judged and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """How much of what was said stands."""
+        """Prints how many tests were tried again, and how many were not judged."""
         count, most = len(self.ran), int(MOST_NOT_JUDGED * len(self.ran))
         terminalreporter.section("judged")
         terminalreporter.write_line(f"tried again: {len(self.tried_again)} of {count} tests")

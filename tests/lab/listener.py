@@ -1,4 +1,4 @@
-"""Listens as an OpenFlow 1.3 controller until so many switches have said who they are and which ports they have.
+"""Listens as an OpenFlow 1.3 controller until a number of switches have sent their datapath ids and ports.
 
 Usage: listener.py PORT SWITCHES FILE; the file gets JSON: ports by datapath id.
 """
@@ -27,7 +27,7 @@ def read(session: socket.socket) -> tuple[int, int, int, bytes]:
 
 
 def ask(session: socket.socket) -> tuple[str, dict[int, str]]:
-    """Datapath id, and name by number of each port."""
+    """Returns the datapath id of a switch, and the name of each port by its number."""
     session.settimeout(10)
     version, kind, _, _ = read(session)
     assert (version >= VERSION, kind) == (True, HELLO)
@@ -55,7 +55,7 @@ def main() -> None:
     with socket.create_server(("127.0.0.1", port)) as server:
         server.settimeout(20)
         while len(found) < wanted:
-            # Who only looks whether somebody listens says nothing.
+            # A client that only checks whether somebody listens sends nothing.
             with server.accept()[0] as session, suppress(struct.error, OSError):
                 dpid, ports = ask(session)
                 found[dpid] = ports

@@ -1,4 +1,4 @@
-"""A lab under our controller, for tests that hurt it: kill and start it, read rules, cut cables, follow flows."""
+"""A lab under Pathloom's controller, for tests that kill and start it, read rules, cut cables and follow flows."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from pathloom.lab.probes import Probes, Track
 from pathloom.lab.switches import OpenVSwitch
 
 CABLE = "rate=10Mbps,buffer=600"
-"""Queues hold what 0.3 s of two flows of probes bring: a processor that stands still is no loss of the network's."""
+"""Queues hold the packets of 0.3 s of two flows of probes, so that a paused processor causes no loss."""
 K4 = f"fat-tree:k=4,{CABLE}"
 SHALLOW = "fat-tree:k=4,rate=10Mbps,buffer=150"
-"""For what waits until queues are empty, as moves do."""
+"""Fabric for tests that wait until queues are empty, as moves do."""
 NOBODY = "tcp:127.0.0.1:9"
 QUIET = "move:period=1h"
-"""Every labelled flow gets a path of its own and stays on it."""
+"""Scheme in which every labelled flow gets its own path and stays on it."""
 
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
-"""Of Linux (linux/sockios.h, linux/if.h)."""
+"""Constants of Linux (linux/sockios.h, linux/if.h)."""
 _RULE = re.compile(r"table=1,.*priority=(\d+),(?:udp|tcp).*nw_src=([\d.]+),nw_dst=([\d.]+),tp_src=(\d+),tp_dst=(\d+)")
 _OUTPUT = re.compile(r"output:(\d+)")
 
 
 class Switch:
-    """What turns an interface of the calling thread's namespace on and off."""
+    """Turns an interface of the calling thread's namespace on and off."""
 
     def __init__(self, interface: str) -> None:
         self._name = interface.encode()
@@ -53,7 +53,7 @@ class Switch:
         self._door.close()
 
     def set(self, up: bool) -> int:
-        """Returns when, in nanoseconds of the real-time clock."""
+        """Sets the interface up or down. Returns when, in nanoseconds of the real-time clock."""
         flags = self._flags | _IFF_UP if up else self._flags & ~_IFF_UP
         now_ns = time.time_ns()
         fcntl.ioctl(self._door, _SIOCSIFFLAGS, struct.pack("16sH14x", self._name, flags))
@@ -61,12 +61,12 @@ class Switch:
 
 
 class Live:
-    """A lab whose switches call our controller."""
+    """A lab whose switches connect to Pathloom's controller."""
 
     def __init__(
         self, name: str, spec: str, scheme: str, arp: str = "static", more: str = "", address: bool = False
     ) -> None:
-        """`address`: whether switches call the controller by TCP, from the one daemon that can."""
+        """`address`: whether the switches connect by TCP, from the one daemon that can."""
         self.lab = Lab(name)
         self.target = f"tcp:{controller.ADDRESS}" if address else controller.target(self.lab.directory)
         self.fabric = Fabric(spec)
@@ -81,7 +81,7 @@ class Live:
     # --- the controller
 
     def configure(self, scheme: str, arp: str = "static", more: str = "") -> None:
-        """What the controller does when it is started next."""
+        """Writes the configuration for the next start of the controller."""
         controller.write_config(self.lab.directory, self.fabric, scheme, 1, arp, more)
 
     def launch(self) -> None:
@@ -90,30 +90,30 @@ class Live:
         self.process = controller.launch(self.blueprint, self.lab.directory)
         rules = {node: len(own) for node, own, _ in default_tables(self.fabric, self.scheme)}
         controller.await_routes(self.process, self.switches, self.lab.directory, rules)
-        self.await_log("a session stands", len(self.blueprint.switches), seen)
+        self.await_log("a session is up", len(self.blueprint.switches), seen)
 
     def kill(self) -> None:
-        """Ends the controller as a crash does."""
+        """Kills the controller, as a crash would."""
         assert self.process is not None
         # `ip netns exec` became the controller.
         self.process.kill()
         self.process.wait()
 
     def end(self) -> None:
-        """Ends what was started."""
+        """Ends the controller if it runs."""
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(signal.SIGKILL)
             self.process.wait()
 
     def log(self) -> str:
-        """What the controllers have said."""
+        """Returns the log of all controllers of this lab."""
         try:
             return (self.lab.directory / "controller.log").read_text(encoding="utf-8", errors="replace")
         except FileNotFoundError:
             return ""
 
     def await_log(self, text: str, times: int = 1, since: int = 0, patience_s: float = 60.0) -> str:
-        """Waits until the controller has said something so many times; returns the lines."""
+        """Waits until the controller has logged a text `times` times. Returns the lines."""
         deadline = time.monotonic() + patience_s
         while True:
             found = [line for line in self.log()[since:].splitlines() if text in line]
@@ -123,10 +123,10 @@ class Live:
             assert self.process is None or self.process.poll() is None, self.log()[-3000:]
             time.sleep(0.05)
 
-    # --- what stands in the switches
+    # --- tables of the switches
 
     def state(self) -> dict[str, dict[int, list[str]]]:
-        """All rules, groups and meters, but for the rules that stand for a quarter of a second in each sweep."""
+        """Returns all rules, groups and meters, except the rules that exist for a quarter of a second in each sweep."""
         found = {verb: self.switches.dump(verb) for verb in ("dump-flows", "dump-groups", "dump-meters")}
         rules = {
             node: [line for line in lines if "hard_timeout=" not in line] for node, lines in found["dump-flows"].items()
@@ -134,7 +134,7 @@ class Live:
         return {**found, "dump-flows": rules}
 
     def flow_rules(self, protocol: str = "udp") -> dict[tuple[str, int], dict[int, list[str]]]:
-        """Rules of single flows of a protocol, by source address and port and by switch."""
+        """Returns rules of single flows of a protocol, by source address and port and by switch."""
         found: dict[tuple[str, int], dict[int, list[str]]] = {}
         for node, lines in self.switches.dump("dump-flows").items():
             for line in lines:
@@ -143,12 +143,12 @@ class Live:
         return found
 
     def rules_of(self, protocol: str) -> list[str]:
-        """Rules of single flows of a protocol."""
+        """Returns rules of single flows of a protocol."""
         own = re.compile(rf"table=1,.*\b{protocol},.*tp_src=")
         return [line for lines in self.switches.dump("dump-flows").values() for line in lines if own.search(line)]
 
     def path(self, rules: dict[int, list[str]], source: str) -> list[int]:
-        """The links that the rules of a flow lead along, from its source's switch to a host."""
+        """Returns the links along which the rules of a flow lead, from its source's switch to a host."""
         host = next(host for host in self.blueprint.hosts if host.name == source)
         at = self.links["target"][host.ports[0].link]
         links: list[int] = []
@@ -168,7 +168,7 @@ class Live:
         return links
 
     def check_rules(self, pairs: Sequence[tuple[str, str]], first_port: int = 20_000) -> list[list[int]]:
-        """Asserts that each flow has one rule at each switch of a whole path and nowhere else; returns the paths."""
+        """Asserts that each flow has one rule at each switch of a complete path, and no others. Returns the paths."""
         found = self.flow_rules()
         paths = []
         addresses = {host.name: host.ports[0].address for host in self.blueprint.hosts}
@@ -188,7 +188,7 @@ class Live:
         return paths
 
     def connect(self, bridge: str, target: str | None = None) -> None:
-        """Lets a bridge call a controller, ours if no other is named."""
+        """Makes a bridge connect to a controller, which is that of this lab if no other is named."""
         self.switches.daemon_of(bridge).set_controller(bridge, target or self.target)
 
     def disconnect(self, bridge: str) -> None:
@@ -198,13 +198,13 @@ class Live:
     # --- cables
 
     def place_of(self, link: int) -> str:
-        """The namespace of the switch that a link leaves."""
+        """Returns the namespace of the switch that a link leaves."""
         return next(port.namespace for port in self.blueprint.switch_ports if port.link == link)
 
     def set_cable(self, link: int, up: bool) -> int:
         """Sets one end of a cable up or down; returns when, in nanoseconds of the real-time clock.
 
-        Not by `ip`: on a busy machine, a program may take longer to start than flows take to move.
+        It does not use `ip`: on a busy machine, a program may take longer to start than flows take to move.
         """
 
         def act() -> int:
@@ -214,13 +214,13 @@ class Live:
         return system.inside(self.place_of(link), act)
 
     def flap(self, link: int, per_s: float, seconds: float) -> int:
-        """Takes one end of a cable down and up again so many times a second; returns how often."""
+        """Takes one end of a cable down and up again `per_s` times per second. Returns how often."""
 
         def act() -> int:
             with Switch(f"l{link}") as switch:
                 start, count = time.monotonic(), 0
                 while (passed := time.monotonic() - start) < seconds:
-                    # As many as are due by now: where the machine stood still, those that it missed follow at once.
+                    # After a pause of the machine, the missed changes follow at once.
                     if count >= passed * per_s:
                         time.sleep(0.25 / per_s)
                         continue
@@ -237,7 +237,7 @@ class Live:
         return Probes(self.blueprint, self.lab.directory, pairs, **more)  # type: ignore[arg-type]
 
     def await_paths(self, pairs: Sequence[tuple[str, str]], patience_s: float = 60.0) -> list[list[int]]:
-        """Waits until every flow has a path of its own and nothing besides."""
+        """Waits until every flow has its own path and no other rules exist."""
         deadline = time.monotonic() + patience_s
         while True:
             try:
@@ -255,14 +255,14 @@ def _rule_of(line: str) -> re.Match[str]:
 
 
 def permutation(live: Live, flows: int) -> list[tuple[str, str]]:
-    """Pairs of hosts of different pods: the i-th host sends to the one half the fabric away."""
+    """Returns pairs of hosts of different pods: the i-th host sends to the host half the fabric away."""
     names = [host.name for host in live.blueprint.hosts]
     return [(names[index], names[(index + len(names) // 2) % len(names)]) for index in range(flows)]
 
 
 @contextmanager
 def alive(name: str, spec: str, scheme: str, arp: str = "static", more: str = "") -> Iterator[Live]:
-    """A lab with its controller running; the lab itself is taken down by the fixture that gave its name."""
+    """A lab with a running controller. The fixture `name` takes the lab down."""
     live = Live(name, spec, scheme, arp, more)
     try:
         live.launch()
@@ -272,7 +272,7 @@ def alive(name: str, spec: str, scheme: str, arp: str = "static", more: str = ""
 
 
 def spoil(tracks: Sequence[Track]) -> list[str]:
-    """The flows that lost something, in words."""
+    """Returns a text for each flow that lost probes."""
     return [f"{track.source}->{track.target}: {track.lost} of {track.sent} lost" for track in tracks if track.lost]
 
 
@@ -285,14 +285,14 @@ def run_on(live: Live, host: str, code: str, *arguments: str) -> subprocess.Pope
 
 
 def finish(process: subprocess.Popen[bytes], patience_s: float = 60.0) -> str:
-    """Waits for a program that ends by itself; returns what it said."""
+    """Waits for a program that ends by itself. Returns its output."""
     said, _ = process.communicate(timeout=patience_s)
     assert process.returncode == 0, said
     return said.decode()
 
 
 def until(condition: Callable[[], bool], what: str, patience_s: float = 60.0) -> None:
-    """Waits for something."""
+    """Waits until a condition is true."""
     deadline = time.monotonic() + patience_s
     while not condition():
         assert time.monotonic() < deadline, f"not within {patience_s:g} s: {what}"

@@ -1,19 +1,19 @@
-"""Whether the machine itself ran while a test measured: virtual processors stand still, or others use them.
+"""Checks whether the machine itself ran during a test: virtual processors may stand still, or others may use them.
 
 Some tests promise a time or a rate (up in 5 s, 95 % of a link, no time-out of TCP). Only a machine that runs can keep
-such a promise. So one watcher per processor sleeps a few milliseconds at a time, with the priority that the lab's
-switches have, and notes when it woke up late. The processor time that the host and other people's processes took is
-counted too. A test marks each promise of time by itself:
+such a promise. So one watcher per processor sleeps a few milliseconds at a time, with the priority of the lab's
+switches, and records when it woke up late. The processor time that the host and processes of others took is counted
+too. A test marks each promise of time:
 
     with timing():
         assert up.took_s < 5
 
-A promise of time that is broken while the machine stood still for longer than the test bears is tried again. It fails
-when it is broken on a machine that ran, or in every try. Where the host kept a large part of the machine in each try,
-the promise was not judged, and the test says so. Everything else that a test asserts is an invariant (no lost probe, no
-rule left behind, no crash): it fails the first time it is broken, whatever the machine did.
+If a promise of time is broken while the machine stood still for longer than the test tolerates, the test is tried
+again. It fails if the promise is broken on a machine that ran, or in every try. If the host took a large part of the
+machine in each try, the promise was not judged, and the test reports that. All other assertions of a test are
+invariants (no lost probe, no rule left, no crash). They fail the first time they are broken, whatever the machine did.
 
-Usage as a program, of the watchers: machine.py PROCESSOR FILE.
+Usage as a program, for the watchers: machine.py PROCESSOR FILE.
 """
 
 from __future__ import annotations
@@ -34,37 +34,37 @@ TRIES = 4
 MARK = "PATHLOOM_TESTS"
 """Environment variable of every process that these tests start."""
 HOPELESS_SHARE = 0.3
-"""A host that takes so much of the processors in every try leaves nothing to judge by."""
+"""If the host takes more than this share of the processors in every try, a test cannot be judged."""
 _NAP_S = 0.003
 _NOTED_S = 0.01
-"""Pauses from this long on are noted."""
+"""Pauses from this length on are recorded."""
 _CALM_S, _PATIENCE_S = 0.3, 15.0
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
 class Bears:
-    """What a promise bears of the machine."""
+    """What a promise tolerates of the machine."""
 
     pause_s: float = 0.05
-    """A processor that stands still for so long. After a few tens of milliseconds, queues of the lab overflow."""
+    """Longest pause of a processor. After a few tens of milliseconds, queues of the lab overflow."""
     share: float = 0.15
-    """What the host and other processes take of the processors."""
+    """Largest share of the processors that the host and other processes take."""
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """What the machine did for a while."""
+    """The behaviour of the machine during a time."""
 
     pauses_s: Sequence[float]
-    """How long processors stood still, each time."""
+    """Length of each pause of a processor."""
     share: float
-    """Of the processors' time, what the host (steal) and processes took that these tests have not started."""
+    """Share of processor time of the host (steal) and of processes that these tests have not started."""
     stolen_share: float
-    """What of it the host took."""
+    """Share of processor time of the host."""
 
     def excuses(self, bears: Bears) -> bool:
-        """Whether a promise can be broken though nothing is wrong."""
+        """Returns whether a promise may be broken although the tested program is right."""
         return max(self.pauses_s, default=0.0) > bears.pause_s or self.share > bears.share
 
     def __str__(self) -> str:
@@ -78,10 +78,10 @@ class LateError(AssertionError):
 
 @contextmanager
 def timing() -> Iterator[None]:
-    """What is asserted inside is a promise of time, which a machine that stands still cannot keep.
+    """Marks the assertions inside as promises of time, which a machine that stands still cannot keep.
 
-    Only what times, rates or timers decide belongs inside. Put it after the invariants of a test, so that a try that is
-    late still has them checked.
+    Only assertions about times, rates or timers belong inside. Put them after the invariants of a test, so that a late
+    try still checks these.
     """
     try:
         yield
@@ -90,7 +90,7 @@ def timing() -> Iterator[None]:
 
 
 class NotJudgedError(Exception):
-    """The host kept a large part of the machine in each of the tries."""
+    """The host took a large part of the machine in each of the tries."""
 
 
 class Machine:
@@ -118,14 +118,14 @@ class Machine:
             watcher.wait()
 
     def pauses_s(self, since_s: float) -> list[float]:
-        """How long processors stood still from a time on, of the monotonic clock."""
-        # Who stands still notes it afterwards.
+        """Returns the lengths of pauses of processors after a time of the monotonic clock."""
+        # A watcher records a pause after its end.
         time.sleep(10 * _NAP_S)
         lines = [line.split() for file in self._files for line in file.read_text(encoding="ascii").splitlines()]
         return [float(length_s) for end_s, length_s in lines if float(end_s) > since_s]
 
     def await_calm(self, bears: Bears) -> None:
-        """Waits until the machine has run for a moment, though not for long."""
+        """Waits until the machine has run for a short time, up to a limit."""
         deadline = time.monotonic() + _PATIENCE_S
         while time.monotonic() < deadline:
             started = time.monotonic()
@@ -134,7 +134,7 @@ class Machine:
                 return
 
     def measure(self) -> Callable[[], Stretch]:
-        """Begins a stretch; what it returns ends it."""
+        """Begins a measurement. Returns the function that ends it."""
         started, stolen, others = time.monotonic(), system.stolen_s(), others_s()
 
         def end() -> Stretch:
@@ -146,10 +146,10 @@ class Machine:
         return end
 
     def hold(self, promise: Callable[[], object], bears: Bears, again: Callable[[int, str], None]) -> None:
-        """Runs `promise`; again, up to `TRIES` times, when it was late (`LateError`) while the machine did not run.
+        """Runs `promise`, up to `TRIES` times if it was late (`LateError`) while the machine did not run.
 
-        Before each further try, `again` is called with its number and the reason. Raises what the last try raised, or
-        `NotJudgedError`. Any other exception is raised at once.
+        Before each further try, `again` is called with its number and the reason. Raises the exception of the last try,
+        or `NotJudgedError`. Any other exception is raised at once.
         """
         stolen_shares = []
         for number in range(1, TRIES + 1):
@@ -173,7 +173,7 @@ class Machine:
 
 
 def others_s() -> dict[tuple[int, str], float]:
-    """Seconds that processes have used which these tests have not started, by process and time of its start."""
+    """Returns the processor time of processes that these tests have not started, by number and start of the process."""
     mark, found = f"{MARK}=".encode(), {}
     for entry in os.scandir("/proc"):
         if not entry.name.isdecimal() or int(entry.name) == os.getpid():
@@ -184,14 +184,14 @@ def others_s() -> dict[tuple[int, str], float]:
         except OSError:
             continue
         words = fields.rpartition(")")[2].split()
-        # What has no environment is the kernel's own, working for whoever asked, or about to go.
+        # A process without an environment is a thread of the kernel, or is about to end.
         if environment and not any(one.startswith(mark) for one in environment.split(b"\0")):
             found[int(entry.name), words[19]] = (int(words[11]) + int(words[12])) * _TICK_S
     return found
 
 
 def watch(processor: int, file: Path) -> None:
-    """Notes when this processor stood still, line by line: when that ended, and how long it was."""
+    """Records pauses of this processor in lines with the end and the length of each."""
     os.sched_setaffinity(0, {processor})
     system.run_at_once(os.getpid())
     parent = os.getppid()

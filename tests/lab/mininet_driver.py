@@ -1,4 +1,4 @@
-"""Runs Mininet's `mn`, but for what it would do to the whole machine: raising limits, and its clean-up after an error.
+"""Runs Mininet's `mn` without its changes to the whole machine: higher limits, and the clean-up after an error.
 
 Usage, under the system's Python: mininet_driver.py ARGUMENTS-OF-MN...
 """

@@ -1,4 +1,4 @@
-"""What the tests of program switches share: a lab of them, frames made by hand, a connection that always speaks."""
+"""Tools for the tests of program switches: a lab of them, frames made by hand, a connection that always sends."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Value = TypeVar("Value")
 K4 = "fat-tree:k=4,rate=50Mbps,buffer=150"
 PORT = 7000
 WARM_UP_BYTES = 400_000
-"""Opens the window, so that a short outage does not stop the sender."""
+"""Bytes that open the window, so that a short outage does not stop the sender."""
 _ICMP = struct.Struct("!BBHHH")
 
 
@@ -43,20 +43,20 @@ class Programs:
         self.hosts = self.blueprint.hosts
 
     def rows(self) -> dict[int, dict[str, Any]]:
-        """What each switch shows, by node."""
+        """Returns the output of `show` of each switch, by node."""
         return {int(row["name"].rpartition("-")[2]): row for row in self.switches.show()}
 
     def switch(self, node: int) -> Any:
-        """A switch by node."""
+        """Returns a switch by its node."""
         return next(one for one in self.blueprint.switches if one.node == node)
 
     def path(self, source: str) -> list[tuple[int, dict[str, Any]]]:
-        """Switches and rows of a connection, named by address and port of its source, in no order."""
+        """Returns switches and rows of a connection, named by its source's address and port, in no order."""
         rows = self.rows().items()
         return [(node, one) for node, row in rows for one in row["connections"] if one["source"] == source]
 
     def cables(self, source: str) -> list[int]:
-        """Links between switches by which a connection leaves switches towards its destination."""
+        """Returns the links between switches that a connection uses towards its destination."""
         of_port = {(port.switch, port.number): port.link for port in self.blueprint.switch_ports}
         tiers, targets = [node["tier"] for node in self.fabric.nodes], self.fabric.links["target"]
         links = [of_port[node, one["to_destination"]] for node, one in self.path(source)]
@@ -64,7 +64,7 @@ class Programs:
 
     @contextmanager
     def cut(self, link: int) -> Iterator[None]:
-        """Takes a cable away meanwhile."""
+        """Takes a cable down inside the block."""
         toggle = system.inside(self.blueprint.namespace, lambda: Toggle(f"l{link}"))
         toggle.set(False)
         try:
@@ -75,7 +75,7 @@ class Programs:
 
     @contextmanager
     def muted(self, link: int) -> Iterator[None]:
-        """Lets a link carry nothing meanwhile, though its ports stay up. The other direction goes on."""
+        """Makes a link drop all packets inside the block. Its ports stay up, and the other direction works."""
         packets = next(port.shape.buffer_packets for port in self.blueprint.switch_ports if port.link == link)
 
         def limit(most: int) -> None:
@@ -90,7 +90,7 @@ class Programs:
             limit(packets)
 
     def neighbours(self, link: int) -> bool:
-        """Whether the switch that sends by a link has a neighbour there."""
+        """Returns whether the switch that sends by a link has a neighbour there."""
         port = next(port for port in self.blueprint.switch_ports if port.link == link)
         return any(one["port"] == port.number for one in self.rows()[port.switch]["neighbours"])
 
@@ -107,7 +107,7 @@ def address(host: Host) -> str:
 
 
 def raw(host: Host) -> socket.socket:
-    """A socket that sends frames as they are by a host's first port."""
+    """Returns a socket that sends raw frames by a host's first port."""
 
     def make() -> socket.socket:
         door = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
@@ -139,7 +139,7 @@ def checksum(data: bytes) -> int:
 
 
 def unanswered(source: Host, targets: list[Host], patience_s: float = 10.0) -> list[str]:
-    """Pings hosts, each once; returns those that do not answer."""
+    """Pings each host once. Returns those that do not answer."""
 
     def ping() -> list[str]:
         missing = []
@@ -223,7 +223,7 @@ while True:
 
 
 class Talk:
-    """A connection on which the source says something every millisecond, and its peer says it back."""
+    """A connection on which the source sends a message every millisecond, and its peer returns it."""
 
     def __init__(self, lab: Programs, source: Host, target: Host, warm_up: int = 0) -> None:
         words = [address(source), address(target), str(PORT), str(warm_up), "1000000"]
@@ -232,8 +232,8 @@ class Talk:
         self.source = f"{address(source)}:{int(self.process.stdout.readline())}"
 
     def tell(self, word: str = "again") -> tuple[int, int, int, int, int]:
-        """Messages sent and returned, the longest time without a return since last asked in nanoseconds, segments sent
-        again, and how late the source itself was at most."""
+        """Returns the counts of sent and returned messages, the longest time without a return since the last call,
+        the retransmitted segments, and how late the source itself was at most. Times are in nanoseconds."""
         assert self.process.stdin is not None and self.process.stdout is not None
         self.process.stdin.write(f"{word}\n")
         self.process.stdin.flush()
@@ -241,13 +241,13 @@ class Talk:
         return sent, back, longest, retransmits, late
 
     def end(self) -> None:
-        """Ends it."""
+        """Ends the connection."""
         _end(self.process)
 
 
 @contextmanager
 def echo(lab: Programs, host: Host) -> Iterator[None]:
-    """A server that says back what it hears."""
+    """Runs a server that returns what it receives."""
     process = _program(lab, host, ECHO, [address(host), str(PORT)])
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
@@ -259,7 +259,7 @@ def echo(lab: Programs, host: Host) -> Iterator[None]:
 
 @contextmanager
 def talk(lab: Programs, source: Host, target: Host, warm_up: int = 0) -> Iterator[Talk]:
-    """A `Talk` for as long as it is needed."""
+    """Yields a `Talk`, and ends it afterwards."""
     one = Talk(lab, source, target, warm_up)
     try:
         yield one
@@ -285,7 +285,7 @@ def _program(lab: Programs, host: Host, text: str, words: list[str]) -> subproce
 
 
 def wait_for(what: Callable[[], Value], patience_s: float = 60.0) -> Value:
-    """Waits until something holds, and returns it."""
+    """Waits until a function returns a true value, and returns it. Returns the last value after `patience_s`."""
     deadline = time.monotonic() + patience_s
     while True:
         found = what()
@@ -295,5 +295,5 @@ def wait_for(what: Callable[[], Value], patience_s: float = 60.0) -> Value:
 
 
 def suspend(process: int, stopped: bool) -> None:
-    """Stops a process, or lets it go on."""
+    """Stops a process, or lets it continue."""
     os.kill(process, signal.SIGSTOP if stopped else signal.SIGCONT)

@@ -1,15 +1,15 @@
-"""An OpenFlow 1.3 switch that means no good.
+"""A malicious OpenFlow 1.3 switch.
 
 Usage: rogue.py PORT HOW SECONDS [DPID [FROM_PORT]]; HOW is one of
 
-- duplicate: connects as switch DPID, as a real one would, again and again;
-- random: connections full of random bytes;
-- mutated: a proper handshake as DPID 0xbad0001, and messages with bytes changed, cut and doubled;
-- lengths: the same, with headers and counts that lie about what follows;
+- duplicate: connects as switch DPID again and again, like a real one;
+- random: connections with random bytes;
+- mutated: a proper handshake as DPID 0xbad0001, then messages with changed, removed and inserted bytes;
+- lengths: the same, but messages with wrong lengths in headers and counts;
 - flap: switch DPID, whose port FROM_PORT goes down and up again 100 times a second;
-- flood: switch DPID, which hands up 100,000 packets a second from FROM_PORT, each of a new flow.
+- flood: switch DPID, which sends 100,000 packet-ins a second from FROM_PORT, each of a new flow.
 
-Prints one line of JSON: connections made, messages or chunks sent, and how often it was sent away.
+Prints one line of JSON: connections made, messages or chunks sent, and how often it was disconnected.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def answer(kind: int, xid: int, body: bytes, dpid: int) -> bytes:
 
 
 class Session:
-    """One connection that answers what it is asked."""
+    """One connection that answers requests."""
 
     def __init__(self, place: int, dpid: int) -> None:
         self.door = socket.create_connection(("127.0.0.1", place), 5)
@@ -72,7 +72,7 @@ class Session:
         self.door.setblocking(False)
 
     def serve(self, seconds: float) -> bool:
-        """Answers for a while; says whether the connection still stands."""
+        """Answers requests for a time. Returns whether the connection is still open."""
         end = time.monotonic() + seconds
         while True:
             try:
@@ -99,7 +99,7 @@ class Session:
 
 
 def sample(chance: random.Random, dpid: int) -> bytes:
-    """A message that a switch might send."""
+    """Returns a message that a switch might send."""
     frame = chance.randbytes(12) + b"\x08\x00" + chance.randbytes(chance.randrange(120))
     match = struct.pack(">HHI I4x", 1, 12, 0x80000004, chance.randrange(1, 5))
     bodies = {
@@ -137,14 +137,14 @@ def mutate(chance: random.Random, data: bytes) -> bytes:
 def lie(chance: random.Random, data: bytes) -> bytes:
     length = chance.choice([0, 1, 7, 8, len(data) - 1, len(data) + 1, 2 * len(data), 65535, chance.randrange(65536)])
     changed = bytearray(data)
-    # The header's length, or some count further in.
+    # The length in the header, or a number after the header.
     at = 2 if chance.random() < 0.5 or len(data) < 12 else chance.randrange(8, len(data) - 2)
     struct.pack_into(">H", changed, at, length & 0xFFFF)
     return bytes(changed)
 
 
 def spoiled(chance: random.Random, how: str, dpid: int) -> bytes:
-    """Something to send."""
+    """Returns bytes to send."""
     if how == "random":
         return chance.randbytes(chance.randrange(1, 400))
     made = sample(chance, dpid)

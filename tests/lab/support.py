@@ -1,4 +1,4 @@
-"""What the lab's tests share: command lines, and what is left of a lab."""
+"""Tools for the lab's tests: command lines, and the remains of a lab."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ import pathloom.cli.app, pathloom.cli.lab, pathloom.fabrics, pathloom.lab.hosts,
 os.setuid(65534)
 sys.exit(pathloom.cli.run(sys.argv[1:]))
 """
-"""What is in a folder that only root may read has to be loaded before the rights are given up."""
+"""Runs without root. Modules in a folder that only root may read are loaded before the rights are given up."""
 K4 = "fat-tree:k=4,rate=10Mbps,buffer=150"
 
 
 FIGURES: list[str] = []
-"""What tests have measured; told when all are done."""
+"""Measurements of tests, printed after the last test."""
 
 
 def figures(what: str, **values: object) -> None:
-    """Tells what a test has measured."""
+    """Records measurements of a test."""
     FIGURES.append(f"{what}: {json.dumps(values)}")
 
 
 class Outcome(NamedTuple):
-    """What a command line did."""
+    """Exit code, output and time of a command line."""
 
     code: int
     out: str
@@ -51,7 +51,7 @@ def call(*arguments: str, command: Sequence[str] = PATHLOOM) -> Outcome:
 
 
 def left_of(name: str) -> list[str]:
-    """Whatever this machine still has of a lab: namespaces, files, processes."""
+    """Returns the remains of a lab on this machine: namespaces, files, processes."""
     prefix, directory = f"pathloom.{name}.", RUN_DIRECTORY / name
     found = [f"namespace {one}" for one in system.namespaces_of(prefix)]
     found += [f"process {one}: {_command(one)}" for one in system.processes_of(directory, prefix)]
@@ -65,7 +65,7 @@ def machine_links() -> set[str]:
 
 
 def compared(*arguments: str, verb: str = "compare") -> dict[str, Any]:
-    """The JSON of a `pathloom compare`, or `run`."""
+    """Returns the JSON of a `pathloom compare` or `run`."""
     command = [*PATHLOOM, verb, *arguments, "--json", "-"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

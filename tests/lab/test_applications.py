@@ -1,4 +1,4 @@
-"""Real applications, which label nothing, send both ways, fall silent and stand before anybody looks."""
+"""Real applications: unlabelled flows, both directions, silent times, and connections from before the scheme."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from support import figures
 
 K4 = "fat-tree:k=4,rate=10Mbps,buffer=150"
 PAYLOAD_MBPS = 10 * 1448 / 1514
-"""What TCP carries over a link of 10 Mbit/s."""
+"""Payload rate of TCP over a link of 10 Mbit/s."""
 SINK = """
 import socket, sys
 door = socket.create_server(("", int(sys.argv[1])))
@@ -38,7 +38,7 @@ for seconds, send in ((1, True), (float(sys.argv[3]), False), (8, True)):
 
 
 def iperf3(live: Live, host: str, *arguments: str) -> subprocess.Popen[bytes]:
-    """Starts it on a host."""
+    """Starts iperf3 on a host."""
     chosen = next(one for one in live.blueprint.hosts if one.name == host)
     command = ["ip", "netns", "exec", chosen.namespace, "iperf3", "--json", *arguments]
     environment = {**os.environ, system.MARK: str(live.lab.directory)}
@@ -46,12 +46,12 @@ def iperf3(live: Live, host: str, *arguments: str) -> subprocess.Popen[bytes]:
 
 
 def address_of(live: Live, host: str) -> str:
-    """Its address."""
+    """Returns the address of a host."""
     return next(one.ports[0].address for one in live.blueprint.hosts if one.name == host)
 
 
 def carried_mbps(live: Live, seconds: int, after_s: int, reverse: bool) -> float:
-    """What eight connections across the fabric carry together from so many seconds on."""
+    """Returns the total rate of eight connections across the fabric from `after_s` on."""
     pairs = permutation(live, 8)
     servers = [iperf3(live, target, "-s", "-1") for _, target in pairs]
     for _, target in pairs:
@@ -90,19 +90,19 @@ def test_unlabelled_connections_get_paths_of_their_own(name: str, scheme: str, r
         figures(
             f"8 x iperf3{' -R' if reverse else ''} under {scheme}", mbps=round(carried, 1), optimum=round(optimum, 1)
         )
-        # A machine that is busy with other work does not carry 80 Mbit/s through these switches at all times.
+        # A machine with other work does not always carry 80 Mbit/s through these switches.
         with timing():
             assert carried > 0.8 * optimum
 
 
-def test_a_connection_that_was_silent_is_found_again(name: str) -> None:
+def test_a_connection_is_found_again_after_a_silence(name: str) -> None:
     with alive(name, K4, "hedera:period=1s", more="[control]\nidle_timeout_s = 3\n[flows]\nsweep = '2s'\n") as live:
         (source, target), *_ = permutation(live, 1)
         sink = run_on(live, target, SINK, "7000")
         listens(live.blueprint, target, 7000)
         talker = run_on(live, source, TALKER, address_of(live, target), "7000", "7")
         own = "tp_dst=7000"
-        # It sends for a second, is silent for seven, and sends for eight: a rule that comes later is not found.
+        # The program sends for 1 s, is silent for 7 s, and sends for 8 s. A rule that comes later is not found.
         with timing():
             until(lambda: any(own in line for line in live.rules_of("tcp")), "its rule")
             until(lambda: not any(own in line for line in live.rules_of("tcp")), "its rule gone")
@@ -112,7 +112,7 @@ def test_a_connection_that_was_silent_is_found_again(name: str) -> None:
             process.communicate()
 
 
-def test_connections_that_stand_are_found_when_a_scheme_is_put_in_charge(name: str) -> None:
+def test_existing_connections_are_found_after_a_change_of_scheme(name: str) -> None:
     with alive(name, K4, "ecmp") as live:
         pairs = permutation(live, 4)
         servers = [iperf3(live, target, "-s", "-1") for _, target in pairs]
@@ -120,7 +120,7 @@ def test_connections_that_stand_are_found_when_a_scheme_is_put_in_charge(name: s
             listens(live.blueprint, target, 5201)
         clients = [iperf3(live, source, "-c", address_of(live, target), "-t", "60") for source, target in pairs]
         time.sleep(3)
-        assert live.rules_of("tcp") == [], "nobody looks for flows"
+        assert live.rules_of("tcp") == [], "ecmp does not look for flows"
         live.configure("hedera:period=1s")
         assert live.process is not None
         live.process.send_signal(signal.SIGHUP)

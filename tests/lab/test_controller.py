@@ -1,4 +1,4 @@
-"""Runs under the live controller: what it did is counted, written down, and done again by a pure one."""
+"""Runs under the live controller: its actions are counted, logged, and replayed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LIVE = ["--worlds", "lab", "--lab", "controller=pathloom", "--runs", "1"]
 
 
 @pytest.mark.parametrize("scheme", ["ofpt", pytest.param("ecmp", marks=pytest.mark.long)])
-def test_a_cable_fails_under_traffic_and_the_log_of_it_replays(tmp_path: Path, scheme: str) -> None:
+def test_a_cable_fails_under_traffic_and_the_event_log_can_be_replayed(tmp_path: Path, scheme: str) -> None:
     log = tmp_path / "events.jsonl"
     traffic = ["--fabric", FABRIC, "--traffic", "long-lived:pattern=stride", "--duration", "6s"]
     faults = ["--fault", "1s:down:e0_0-a0_0", "--fault", "4s:up:e0_0-a0_0"]
@@ -41,14 +41,14 @@ def test_a_cable_fails_under_traffic_and_the_log_of_it_replays(tmp_path: Path, s
     )
     (live,) = content["schemes"]
     assert live["control"]["rules_max"] > 5
-    # The switches at both ends tell of each change, if nothing else; OFPT hears of all flows, and polls.
+    # At least the switches at both ends report each change. OFPT also gets reports of all flows, and polls.
     assert live["control"]["messages"] >= (4 if scheme == "ecmp" else 100)
     assert 0 < live["control"]["busy_share"] < 1
     flows = pl.read_parquet(tmp_path / "out" / "flows.parquet")
     events = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
     assert events[0]["start"]["epoch"] >= 0
     changes = [one["input"]["port_status"] for one in events[1:] if "port_status" in one.get("input", "")]
-    # A switch may tell more often than need be what a port is.
+    # A switch may report the state of a port more often than necessary.
     ended = {(one["switch"], one["port"]): one["up"] for one in changes}
     assert len({(one["switch"], one["port"]) for one in changes if not one["up"]}) == 2
     assert all(ended.values())
@@ -58,24 +58,24 @@ def test_a_cable_fails_under_traffic_and_the_log_of_it_replays(tmp_path: Path, s
     config.write_text(f'[fabric]\nspec = "{FABRIC}"\n[scheme]\nspec = "{scheme}"\nseed = 1\n{paths}', encoding="ascii")
     replayed = subprocess.run([program(), "replay", config, log], capture_output=True, text=True, check=False)
     assert replayed.returncode == 0, replayed.stderr
-    assert "the controller wants the same again" in replayed.stdout
-    # Another scheme does something else.
+    assert "the controller's outputs are the same" in replayed.stdout
+    # Another scheme gives other outputs.
     config.write_text(f'[fabric]\nspec = "{FABRIC}"\n[scheme]\nspec = "spt"\n', encoding="ascii")
     other = subprocess.run([program(), "replay", config, log], capture_output=True, text=True, check=False)
     assert other.returncode == 2
     assert "the log has" in other.stderr
-    # Nobody stays in the black hole: with 3 of 6 s there, a flow would come to less by its time-outs alone.
+    # No flow stays in the black hole: after 3 of 6 s there, its time-outs would make its throughput lower than this.
     if scheme == "ofpt":
         with timing():
             assert flows["throughput"].min() > 0.4  # type: ignore[operator]
 
 
-def test_the_log_goes_on_over_changes_of_scheme(name: str) -> None:
+def test_the_event_log_continues_over_changes_of_scheme(name: str) -> None:
     with alive(name, K4, "ofpt") as live:
         tokens = live.lab.directory / "tokens"
         tokens.write_text(f"operate test {TOKEN}\n", encoding="ascii")
         tokens.chmod(0o600)
-        # By SIGHUP to lessor, by the API to ecmp, and back.
+        # The scheme changes to lessor by SIGHUP, to ecmp by the API, and back.
         live.kill()
         live.configure("ofpt", more=f'[api]\naddress = "127.0.0.1:6680"\ntokens = "{tokens}"')
         live.launch()
@@ -100,6 +100,6 @@ def test_the_log_goes_on_over_changes_of_scheme(name: str) -> None:
             json.loads(line)["scheme"]["spec"] for line in log.read_text("utf-8").splitlines() if '"scheme":{' in line
         ]
         assert changes == ["lessor", "ecmp", "ofpt:period=1s"]
-        # As it was started, it goes the same way again.
+        # With the configuration of its start, the replay takes the same steps.
         live.configure("ofpt")
-        assert "the controller wants the same again" in controller.replay(live.lab.directory)
+        assert "the controller's outputs are the same" in controller.replay(live.lab.directory)

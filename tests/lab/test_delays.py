@@ -1,4 +1,4 @@
-"""Long links: packets arrive after the delay of their link, at its rate, and a lost carrier is passed on."""
+"""Long links: packets arrive after the delay of their link, at its rate, and a lost carrier is forwarded."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def joined(name: str) -> Iterator[tuple[str, str]]:
 
 
 def times_ms(sender: str, receiver: str, address: str) -> list[float]:
-    """What packets take one way, by the kernel's own note of their arrival."""
+    """Returns one-way times of packets, sorted, with the kernel's time of arrival."""
 
     def make() -> socket.socket:
         return socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -78,7 +78,7 @@ def times_ms(sender: str, receiver: str, address: str) -> list[float]:
 
 
 def has_carrier(namespace: str) -> bool:
-    """Whether the other end of `e0` is up."""
+    """Returns whether the other end of `e0` is up."""
     (row,) = json.loads(system.run_tool(["ip", "-n", namespace, "-json", "link", "show", "e0"]))
     return "LOWER_UP" in row["flags"]
 
@@ -104,7 +104,7 @@ def test_a_cable_without_carrier_at_one_end_has_none_at_the_other(name: str) -> 
         assert times_ms(first, second, "10.9.0.2")[0] >= DELAY_MS
 
 
-def test_a_lab_keeps_delays_and_rates_and_its_forwarder_goes_with_it(name: str) -> None:
+def test_a_lab_keeps_delays_and_rates_and_ends_its_forwarder(name: str) -> None:
     lab = Lab(name)
     said: list[str] = []
     blueprint = lab.up(Fabric("parallel-paths:rates=10Mbps,delays=20ms,buffer=100,host_rate=100Mbps"), say=said.append)
@@ -113,7 +113,7 @@ def test_a_lab_keeps_delays_and_rates_and_its_forwarder_goes_with_it(name: str) 
     first, second = (host.namespace for host in blueprint.hosts)
     address = blueprint.hosts[1].ports[0].address
     there = times_ms(first, second, address)
-    # 42 bytes of headers and 18 of padding at 10 Mbit/s are 48 microseconds a link; the rest is Open vSwitch.
+    # 42 bytes of headers and 18 of padding take 48 microseconds per link at 10 Mbit/s; the rest is Open vSwitch.
     figures("20 ms over three switches, ms", median=round(there[PROBES // 2], 3), worst=round(there[-1], 3))
     assert there[0] >= DELAY_MS
     inside: Callable[..., list[str]] = lambda place, *words: ["ip", "netns", "exec", place, *words]  # noqa: E731
@@ -124,7 +124,7 @@ def test_a_lab_keeps_delays_and_rates_and_its_forwarder_goes_with_it(name: str) 
     done = json.loads(subprocess.run(client, env=environment, check=True, capture_output=True, text=True).stdout)
     server.wait(30)
     mbps = done["end"]["sum_received"]["bits_per_second"] / 1e6
-    # A frame has 42 bytes of headers, and links count 12 bytes more for the time stamps that TCP goes without.
+    # A frame has 42 bytes of headers, and links count 12 bytes more for the time stamps that this TCP lacks.
     expected = 10 * 1448 / (1448 + 42 + 12)
     figures("10 Mbit/s over 20 ms, Mbit/s", received=round(mbps, 3), expected=round(expected, 3))
     with timing():
@@ -133,7 +133,7 @@ def test_a_lab_keeps_delays_and_rates_and_its_forwarder_goes_with_it(name: str) 
     forwarders = [one for one in system.processes_of(lab.directory, lab.prefix) if delays.PROGRAM in command_of(one)]
     assert len(forwarders) == 1
     lab.down()
-    # Its sockets are taken apart after it has left the namespaces.
+    # The forwarder leaves its namespaces before the kernel has closed its sockets.
     until(lambda: system.is_over(forwarders[0]), "the forwarder has ended")
 
 

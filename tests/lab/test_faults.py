@@ -1,6 +1,6 @@
-"""Faults under traffic: numbered probes a thousand times a second on standing flows, and what became of each of them.
+"""Faults under traffic: a thousand numbered probes a second on long-lasting flows, and a record of each probe.
 
-The short versions assert loosely, for a busy machine is no broken network; all print what they measured.
+The short versions have loose limits, since a busy machine is not a broken network. All print their measurements.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ LONG = pytest.mark.long
 
 
 @pytest.mark.parametrize("times", [1, pytest.param(20, marks=LONG)])
-def test_a_controller_killed_costs_no_packet_and_no_rule(name: str, times: int) -> None:
+def test_a_killed_controller_loses_no_packet_and_no_rule(name: str, times: int) -> None:
     with alive(name, K4, QUIET) as live:
         pairs = permutation(live, 8)
         with live.probes(pairs) as probes:
             paths = live.await_paths(pairs)
             before = live.state()
-            # One that remembers nothing and adopts, and one that remembers.
+            # First a controller without a snapshot, which adopts rules, then one with a snapshot.
             for more in ("", STATE.format(live.lab.directory / "state")):
                 live.configure(QUIET, more=more)
-                # The first one has nothing to remember.
+                # The first start with a snapshot directory finds no snapshot yet.
                 for _ in range(times + bool(more)):
                     time.sleep(1)
                     live.kill()
                     time.sleep(0.5)
                     live.launch()
-                # Whatever is left of paths drains within 2 s.
+                # Old rules of paths are drained within 2 s.
                 time.sleep(3)
                 assert live.state() == before
                 assert live.check_rules(pairs) == paths
@@ -63,7 +63,7 @@ def test_a_controller_killed_costs_no_packet_and_no_rule(name: str, times: int) 
     ("times", "migration"),
     [(2, "sfmm"), pytest.param(20, "sfmm", marks=LONG), pytest.param(20, "tagged", marks=LONG)],
 )
-def test_plans_that_a_crash_interrupts_are_ended_in_5_s(name: str, times: int, migration: str) -> None:
+def test_moves_interrupted_by_a_crash_end_within_5_s(name: str, times: int, migration: str) -> None:
     chance = random.Random(11)
     moving = f"move:period=60ms,migration={migration}"
     with alive(name, SHALLOW, moving) as live:
@@ -89,16 +89,16 @@ def test_plans_that_a_crash_interrupts_are_ended_in_5_s(name: str, times: int, m
 
 
 HELD_PERIOD_S, HELD_POLLS = 0.3, 3
-"""OFPT's polls; a lease is three of them long."""
+"""Period of OFPT's polls, in seconds, and the length of a lease in polls."""
 ALONE_BYTES, HELD_BYTES = 3_000_000, 3_500_000
 RATE_BPS = 10e6 * 1448 / 1514
 
 
 @pytest.mark.parametrize("times", [1, pytest.param(20, marks=LONG)])
-def test_a_killed_controller_holds_nobody_and_leaves_no_rule(name: str, times: int) -> None:
+def test_a_killed_controller_leaves_no_flow_held_and_no_rule(name: str, times: int) -> None:
     scheme = f"ofpt:sizes=announced,period={HELD_PERIOD_S}s"
     with alive(name, K4, scheme) as live:
-        # Between pods that the transfers do not pass.
+        # Pairs between pods that the transfers do not use.
         pairs = permutation(live, 8)[4:]
         with live.probes(pairs) as probes:
             announce(live, pairs)
@@ -106,7 +106,7 @@ def test_a_killed_controller_holds_nobody_and_leaves_no_rule(name: str, times: i
             for turn in range(times):
                 rows += kill_while_held(live, 40_000 + 2 * turn)
                 live.launch()
-            # What is left of transfers that are over goes when it has been idle for a while.
+            # Rules of finished transfers are removed after their idle time-out.
             until(lambda: not live.rules_of("tcp"), "no rule of a transfer is left", 40)
             live.await_paths(pairs)
             tracks = probes.stop()
@@ -120,8 +120,8 @@ def test_a_killed_controller_holds_nobody_and_leaves_no_rule(name: str, times: i
         assert all(row["finish_ns"] > 0 for row in rows)
         assert not spoil(tracks)
         assert sum(track.duplicated for track in tracks) == 0
-        # The longer one of each two was held, and sent when its lease was over: before the other one could be done.
-        # Where the machine stands still, the controller may be killed before it has told the longer one to wait.
+        # The longer transfer of each pair was held, and sent when its lease ended, before the other one could be done.
+        # If the machine stands still, the controller may be killed before it has held the longer one.
         with timing():
             assert [row["leases_ended"] for row in rows] == [0, 1] * times
             assert min(held_s) > 0.4
@@ -129,7 +129,7 @@ def test_a_killed_controller_holds_nobody_and_leaves_no_rule(name: str, times: i
 
 
 def announce(live: Live, pairs: Sequence[tuple[str, str]]) -> None:
-    """Tells the controller of the probes, as an agent of their hosts does."""
+    """Announces the probes to the controller, as an agent of their hosts does."""
     addresses = {host.name: host.ports[0].address for host in live.blueprint.hosts}
     words: list[dict[str, Any]] = [{"hello": {"version": 1, "hosts": [addresses[source] for source, _ in pairs]}}]
     for index, (source, target) in enumerate(pairs):
@@ -144,7 +144,7 @@ def announce(live: Live, pairs: Sequence[tuple[str, str]]) -> None:
 
 
 def kill_while_held(live: Live, port: int) -> list[dict[str, Any]]:
-    """Two transfers from one host to another, the longer one held by OFPT; kills the controller meanwhile."""
+    """Starts two transfers between two hosts. OFPT holds the longer one, and the controller is killed meanwhile."""
     addresses = {host.name: host.ports[0].address for host in live.blueprint.hosts}
     namespaces = {host.ports[0].address: host.namespace for host in live.blueprint.hosts}
     ends = {"src_address": addresses["h0"], "dst_address": addresses["h2"], "dst_port": 5001, "dscp": 8, "after": []}
@@ -156,8 +156,8 @@ def kill_while_held(live: Live, port: int) -> list[dict[str, Any]]:
     plan["orders"] = str(live.lab.directory / controller.HOSTS_SOCKET)
 
     def report(now_s: float) -> None:
-        # By now the second one has been told to wait. Counters were not read often enough to call the first one idle,
-        # as they may where Open vSwitch has not brought them up to date.
+        # By now the second transfer is held. The controller has not read counters often enough to call the first one
+        # idle, as it may do if Open vSwitch has not updated them.
         if now_s > 0.4 and live.process is not None and live.process.poll() is None:
             live.kill()
 
@@ -166,18 +166,18 @@ def kill_while_held(live: Live, port: int) -> list[dict[str, Any]]:
 
 
 def cut_and_mend(live: Live, pairs: Sequence[tuple[str, str]], links: Sequence[int]) -> list[tuple[int, int]]:
-    """Cuts cables one after another for a while; returns the spans."""
+    """Cuts cables one after another for a time. Returns the spans."""
     spans = []
     for link in links:
         start_ns = live.set_cable(link, False)
         time.sleep(2)
         spans.append((start_ns, live.set_cable(link, True)))
-        # A link that failed a few times of late is used again only when it was quiet.
+        # A link that failed a few times recently is used again only after a quiet time.
         time.sleep(2)
     return spans
 
 
-# 100 ms are promised of a machine that does nothing else. With other work, up to 461 ms were seen.
+# The promise of 100 ms is for a machine without other work. With other work, up to 461 ms were seen.
 @pytest.mark.parametrize(("cuts", "longest_ms"), [(2, 1000), pytest.param(24, 100, marks=LONG)])
 def test_flows_on_a_cable_that_is_cut_move_at_once(name: str, cuts: int, longest_ms: float) -> None:
     with alive(name, K4, QUIET) as live:
@@ -195,7 +195,7 @@ def test_flows_on_a_cable_that_is_cut_move_at_once(name: str, cuts: int, longest
 
 
 def judge(what: str, tracks: Sequence[Track], spans: Sequence[tuple[int, int]], longest_ms: float = 400) -> None:
-    """Asserts that nothing stays black-holed after cuts, and that most outages are short."""
+    """Asserts that no flow stays in a black hole after cuts, and that most outages are short."""
     outages = []
     for start_ns, mended_ns in spans:
         for track in tracks:
@@ -205,7 +205,7 @@ def judge(what: str, tracks: Sequence[Track], spans: Sequence[tuple[int, int]], 
                 outages.append(outage / 1e6)
     shares = {f"p{part}_ms": round(float(np.percentile(outages, part)), 1) for part in (50, 95, 100) if outages}
     figures(f"{len(spans)} cuts, {what}", hit=len(outages), lost=sum(track.lost for track in tracks), **shares)
-    # After the cuts nothing is lost, mending included.
+    # After the cuts nothing is lost, not even by the repair.
     calm = sum(int(np.sum(track.sent_ns[track.missing()] > spans[-1][1] + 2_500_000_000)) for track in tracks)
     assert calm == 0
     with timing():
@@ -213,12 +213,12 @@ def judge(what: str, tracks: Sequence[Track], spans: Sequence[tuple[int, int]], 
 
 
 @pytest.mark.parametrize("pause_s", [3, pytest.param(10, marks=LONG)])
-def test_a_session_that_was_away_is_reconciled(name: str, pause_s: int) -> None:
+def test_a_session_is_reconciled_after_an_interruption(name: str, pause_s: int) -> None:
     with alive(name, K4, QUIET) as live:
         pairs = permutation(live, 8)
         with live.probes(pairs) as probes:
             paths = live.await_paths(pairs)
-            # The switch that most flows pass, which is no ToR: flows can go around it.
+            # The switch that most flows pass and that is not a ToR, so that flows can go around it.
             counts: dict[int, int] = {}
             for path in paths:
                 for link in path[1:]:
@@ -228,7 +228,7 @@ def test_a_session_that_was_away_is_reconciled(name: str, pause_s: int) -> None:
             seen = len(live.log())
             live.disconnect(bridge)
             live.await_log("a session ended", since=seen)
-            # While it is away, flows leave a cable elsewhere, and their rules in it are not needed any more.
+            # While the switch has no session, flows leave a cable elsewhere, and their rules in it become useless.
             path = next(path for path in paths if any(live.links["source"][link] == away for link in path))
             elsewhere = path[-2] if live.links["source"][path[-2]] != away else path[0]
             start_ns = live.set_cable(elsewhere, False)
@@ -236,7 +236,7 @@ def test_a_session_that_was_away_is_reconciled(name: str, pause_s: int) -> None:
             mended_ns = live.set_cable(elsewhere, True)
             seen = len(live.log())
             live.connect(bridge)
-            live.await_log("a session stands", since=seen)
+            live.await_log("a session is up", since=seen)
             time.sleep(3)
             live.await_paths(pairs)
             tracks = probes.stop()
@@ -257,7 +257,7 @@ while True:
     door.sendall(bytes(200))
     time.sleep(0.02)
 """
-"""Sends until it is ended. It closes with a reset, so its port can be used again at once."""
+"""Sends until it is ended. It closes the connection with a reset, so its port can be used again at once."""
 LISTENER = """
 import json, socket, time
 door = socket.create_server(("", 5001))
@@ -273,18 +273,18 @@ for connection in range(2):
         pass
 print(json.dumps(times))
 """
-"""Takes two connections, one after the other. Prints when bytes of the second one came."""
+"""Accepts two connections, one after the other. Prints when bytes of the second one arrived."""
 DEAD_S, GIVE_UP_S = 8.0, 15.0
-"""A sender has left a dead path by then without a controller: four times `path_idle_timeout_s`."""
+"""Time, in seconds, after which a sender without a controller has left a dead path: 4 times `path_idle_timeout_s`."""
 
 
 @pytest.mark.parametrize("acks", ["path", "default"])
 def test_without_a_controller_connections_leave_dead_paths(name: str, acks: str) -> None:
-    """Two cables are cut on the way up, where switches go around them by themselves on the default routes.
+    """Two cables are cut on the way up, where switches avoid them on the default routes without a controller.
 
-    On the way down there is no other way without a controller. So a connection whose acknowledgements come down by one
-    of the two on the default routes is not judged. To see which these are, each connection is opened without the label
-    of long flows first, from the same port.
+    On the way down there is no other path without a controller. So a connection is not judged if its acknowledgements
+    come down by one of the two cables on the default routes. To find these connections, each is first opened without
+    the label of long flows, from the same port.
     """
     with alive(name, K4, f"ofpt:detect=label,acks={acks}") as live, ExitStack() as started:
         pairs = permutation(live, 8)
@@ -314,7 +314,7 @@ def test_without_a_controller_connections_leave_dead_paths(name: str, acks: str)
     what = f"two cables cut without a controller, acks={acks}"
     figures(what, stood_s=stood_s, cut=sorted(cut), answers_cut_off=sorted(deaf))
     judged = {index: stood for index, stood in stood_s.items() if index not in deaf}
-    assert cut - deaf, "no flow to be judged"
+    assert cut - deaf, "there is no flow to judge"
     stood = [one for one in judged.values() if one is not None]
     assert len(stood) == len(judged), "a connection that never left its dead path"
     with timing():
@@ -322,7 +322,7 @@ def test_without_a_controller_connections_leave_dead_paths(name: str, acks: str)
 
 
 def end(talkers: Sequence[subprocess.Popen[bytes]]) -> None:
-    """Ends connections; none of them has failed before."""
+    """Ends connections, and checks that none of them failed before."""
     for talker in talkers:
         talker.terminate()
     assert [talker.wait(60) for talker in talkers] == [-signal.SIGTERM] * len(talkers)
@@ -341,7 +341,7 @@ def talk(live: Live, started: ExitStack, pairs: Sequence[tuple[str, str]], dscp:
 
 
 def await_connections(live: Live, pairs: Sequence[tuple[str, str]]) -> list[list[int]]:
-    """The paths of TCP connections from ports 30,000 on, when each has one of its own."""
+    """Waits until each TCP connection from ports 30,000 on has its own path. Returns the paths."""
     addresses = {host.name: host.ports[0].address for host in live.blueprint.hosts}
 
     def paths() -> list[list[int]]:
@@ -358,10 +358,10 @@ def await_connections(live: Live, pairs: Sequence[tuple[str, str]]) -> list[list
 def choose_cables(
     live: Live, paths: Sequence[Sequence[int]], answers: dict[int, set[int]]
 ) -> tuple[tuple[int, ...], set[int], set[int]]:
-    """Two cables on the way up, the flows that take one of them, and the flows whose answers come down by one.
+    """Returns two cables on the way up, the flows that use one of them, and the flows whose answers come down by one.
 
-    `answers` has the flows whose answers come by each uplink. The cables are of different switches, so that each has
-    another one left. Of all such pairs, these hit most flows whose answers come otherwise.
+    `answers` has the flows whose answers come by each uplink. The cables are at different switches, so that each switch
+    has another uplink. Of all such pairs, this one is used by the most flows whose answers come by other cables.
     """
 
     def outcome(ups: tuple[int, ...]) -> tuple[set[int], set[int]]:
@@ -378,7 +378,7 @@ def choose_cables(
 
 
 def acknowledged_by(live: Live, pairs: Sequence[tuple[str, str]]) -> dict[int, set[int]]:
-    """For each cable from aggregation to core: the connections whose acknowledgements come down by it."""
+    """Returns, for each cable from aggregation to core, the connections whose acknowledgements come down by it."""
     hosts = {host.node for host in live.blueprint.hosts}
     ends = list(zip(live.links["source"], live.links["target"], strict=True))
     tors = {target for source, target in ends if source in hosts}
@@ -392,7 +392,7 @@ def acknowledged_by(live: Live, pairs: Sequence[tuple[str, str]]) -> dict[int, s
 
 
 def answers_by(live: Live, link: int) -> set[int]:
-    """Destination ports of the TCP segments that come in at the beginning of a link, in a second."""
+    """Returns destination ports of the TCP segments that arrive at the first end of a link within a second."""
 
     def listen() -> set[int]:
         ports, end = set(), time.monotonic() + 1

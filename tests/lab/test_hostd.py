@@ -1,4 +1,4 @@
-"""The host agent: programs that know nothing of it are labelled, announced, paced and held."""
+"""The host agent labels, announces, paces and holds connections of programs that do not know it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_plain_iperf3_is_labelled_announced_paced_held_and_released(name: str) -
                 assert rate_bps(3) == pytest.approx(PACED_BPS * 1448 / 1514, rel=0.08)
             fake.say({"hold": {"flow": flow, "lease_ms": 60_000}})
             time.sleep(0.5)
-            assert rate_bps(2) == 0, "nothing may pass while it is held"
+            assert rate_bps(2) == 0, "no bytes may pass while the connection is held"
             fake.say({"pace": {"flow": flow, "rate_bps": None}})
             began = time.monotonic()
             before = acked(lab, "h0")
@@ -53,7 +53,7 @@ def test_a_server_on_ipv6_sockets_is_labelled_too(name: str) -> None:
         assert "tos:0x20" in text, text
 
 
-def test_the_lab_says_whether_the_agent_runs(name: str) -> None:
+def test_lab_status_shows_whether_the_agent_runs(name: str) -> None:
     call("up", FABRIC, "--name", name, "--controller", "pathloom", "--scheme", "ofpt")
     assert "host agent  labels, announces, paces and holds" in call("status", "--name", name).out
     agent = json.loads(call("status", "--name", name, "--json", "-").out)["labs"][0]["host_agent"]
@@ -61,7 +61,7 @@ def test_the_lab_says_whether_the_agent_runs(name: str) -> None:
 
 
 def test_hosts_have_small_tables_of_connections_and_the_machine_keeps_its_setting(name: str) -> None:
-    """Two labs that start at once do not disturb each other, for neither changes what the machine has."""
+    """Two labs that start at the same time do not affect each other, since neither changes the machine's setting."""
     setting = Path("/proc/sys/net/ipv4/tcp_child_ehash_entries")
     before = setting.read_text(encoding="ascii")
     seen, over = set(), threading.Event()

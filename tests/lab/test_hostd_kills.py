@@ -1,4 +1,4 @@
-"""Agent and controller are killed under traffic: nobody stays held or paced, and programs are taken over."""
+"""Agent and controller are killed under traffic: no flow stays held or paced, and BPF programs are taken over."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from support import figures
 
 OWN_FABRIC = "dumbbell:hosts=2,rate=10Mbps,buffer=150"
 SLACK_S = 1.0
-"""Of a busy machine, and of `ss`, which says when."""
+"""Additional time for a busy machine, and for `ss`, which measures."""
 
 
 ENOUGH_BYTES = 20_000
@@ -44,7 +44,7 @@ class Watch:
         self.paced_s = 0.0
 
     def order(self, fake: Fake, flow: dict[str, Any], lab: Lab, lease_ms: int = LEASE_MS) -> float:
-        """Has a flow paced and held; returns when its lease ends."""
+        """Orders the agent to pace and hold a flow. Returns when its lease ends."""
         fake.say({"pace": {"flow": flow, "rate_bps": PACED_BPS}})
         until(lambda: pace_limit_bps(lab, "h0") is not None)
         fake.say({"hold": {"flow": flow, "lease_ms": lease_ms}})
@@ -53,16 +53,16 @@ class Watch:
         return ends
 
     def await_data(self, lab: Lab, lease_ends: float) -> None:
-        """Waits until a held connection sends again, without anybody's help."""
+        """Waits until a held connection sends again, without any further order."""
         before = acked(lab, "h0")
         until(lambda: acked(lab, "h0") > before + ENOUGH_BYTES, 30)
         late_s = time.monotonic() - lease_ends
         self.held_s = max(self.held_s, late_s)
         with timing():
-            assert late_s < PROBE_S + SLACK_S, "it is held for longer than its lease"
+            assert late_s < PROBE_S + SLACK_S, "the connection is held for longer than its lease"
 
     def await_full_speed(self, lab: Lab, lost_at: float) -> None:
-        """Waits until the connection has no pace any more, which the controller's loss ends."""
+        """Waits until the connection is not paced any more, after the loss of the controller."""
         time.sleep(max(lost_at + PACES_KEPT_S - 2 - time.monotonic(), 0))
         with timing():
             assert pace_limit_bps(lab, "h0") is not None, "the pace ends too early"
@@ -70,10 +70,10 @@ class Watch:
         paced_s = time.monotonic() - lost_at
         self.paced_s = max(self.paced_s, paced_s)
         with timing():
-            assert paced_s < PACES_KEPT_S, "it is paced for too long"
+            assert paced_s < PACES_KEPT_S, "the connection is paced for too long"
 
     def tell(self, what: str) -> None:
-        """Tells the worst times."""
+        """Records the worst times."""
         figures(what, held_beyond_lease_s=round(self.held_s, 2), paced_after_loss_s=round(self.paced_s, 2))
 
 
@@ -90,7 +90,7 @@ def test_a_killed_agent_leaves_nothing_held_or_paced(name: str, times: int) -> N
             if turn % 2 == 0:
                 watch.await_full_speed(lab, killed)
             assert label(lab, "h0") == 8
-            # The next agent takes the programs over.
+            # The next agent takes the BPF programs over.
             hostd.start(lab.blueprint(), lab.directory)
             fake.accept()
             assert fake.wait("announce")["flow"] == flow
@@ -99,11 +99,11 @@ def test_a_killed_agent_leaves_nothing_held_or_paced(name: str, times: int) -> N
         programs = lab.directory / "bpf" / "pathloom-hostd-1"
         assert (programs / "link-hold").exists()
         hostd.stop(lab.directory)
-        assert not programs.exists(), "the programs are gone with an agent that ends"
+        assert not programs.exists(), "an agent that ends removes its BPF programs"
 
 
 @pytest.mark.parametrize("times", [1, pytest.param(20, marks=pytest.mark.long)])
-def test_a_killed_controller_holds_and_paces_nobody_for_long(name: str, times: int) -> None:
+def test_a_killed_controller_holds_and_paces_no_flow_for_long(name: str, times: int) -> None:
     watch = Watch()
     with lab_with_agent(name) as (lab, fake), iperf(name, lab, 3600):
         for _ in range(times):
@@ -130,10 +130,10 @@ def test_agent_and_controller_killed_together_leave_nothing_held_or_paced(name: 
             lost = time.monotonic()
             watch.await_data(lab, ends)
             if turn % 2 == 0:
-                # An agent that comes back without its controller does not prolong the pace.
+                # An agent that restarts without its controller does not extend the pace.
                 time.sleep(max(lost + 8 - time.monotonic(), 0))
                 hostd.start(lab.blueprint(), lab.directory)
-            # The other turn's pace ends as after the death of the agent alone, which the short version leaves to that.
+            # In other turns, the pace ends as after a kill of the agent alone, which another short test checks.
             if turn % 2 == 0 or times > 2:
                 watch.await_full_speed(lab, lost)
             assert label(lab, "h0") == 8
@@ -143,16 +143,16 @@ def test_agent_and_controller_killed_together_leave_nothing_held_or_paced(name: 
         watch.tell(f"agent and controller killed together {times} times")
 
 
-def test_a_long_lease_ends_in_time_though_the_agent_is_dead(name: str) -> None:
+def test_a_long_lease_ends_in_time_without_an_agent(name: str) -> None:
     watch = Watch()
     with lab_with_agent(name) as (lab, fake), iperf(name, lab, 3600):
         flow = fake.wait("announce")["flow"]
-        # TCP without an acknowledgement would double its time-out meanwhile, to more than 10 s, or give up.
+        # Without an acknowledgement, TCP would meanwhile double its time-out to more than 10 s, or give up.
         ends = watch.order(fake, flow, lab, 15_000)
         kill_agent(lab)
         before = acked(lab, "h0")
         time.sleep(max(ends - 1 - time.monotonic(), 0))
-        assert acked(lab, "h0") - before < ENOUGH_BYTES, "it is not held"
+        assert acked(lab, "h0") - before < ENOUGH_BYTES, "the connection is not held"
         watch.await_data(lab, ends)
         watch.tell("a lease of 15 s without an agent")
 

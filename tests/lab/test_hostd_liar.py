@@ -1,4 +1,4 @@
-"""An agent that lies about flows is limited and named; the agents of other hosts are served all the same."""
+"""An agent that lies about flows is limited and named; the agents of other hosts are still served."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from support import figures
 
 
 class Agent:
-    """An agent of one host, at the socket of this machine."""
+    """An agent of one host, connected to the controller's Unix socket."""
 
     def __init__(self, directory: Path, address: str) -> None:
         self.address = address
@@ -41,7 +41,7 @@ class Agent:
         self.line.sendall(json.dumps(what).encode() + b"\n")
 
     def await_answer(self, kind: str) -> dict[str, Any]:
-        """The next answer of a kind."""
+        """Returns the next answer of a kind."""
         for line in self.answers:
             answer = json.loads(line)
             assert "refused" not in answer, answer
@@ -50,7 +50,7 @@ class Agent:
         raise AssertionError("the controller has closed the connection")
 
     def paths_s(self, other: str, number: int) -> float:
-        """How long the controller takes to find paths to another host, and to release them."""
+        """Returns how long the controller takes to find paths to another host, and to release them."""
         began = time.perf_counter()
         self.say({"paths": {"request": number, "src": self.address, "dst": other, "count": 4}})
         offer = self.await_answer("offer")
@@ -61,7 +61,7 @@ class Agent:
 
 
 def lie(directory: Path, mine: str, other: str, over: threading.Event) -> None:
-    """Announces flows of a size that no transfer has, without end and as fast as they are read."""
+    """Announces flows with an impossible size, without end and as fast as they are read."""
     flow = {"src": mine, "dst": other, "proto": 6}
     with Agent(directory, mine) as liar, suppress(OSError):
         liar.line.settimeout(0.2)
@@ -73,7 +73,7 @@ def lie(directory: Path, mine: str, other: str, over: threading.Event) -> None:
                 liar.say({"announce": {"flow": {**flow, **ports}, "size_bytes": 1 << 60}})
 
 
-def test_an_agent_that_lies_is_limited_and_named_and_others_do_not_notice(name: str, tmp_path: Path) -> None:
+def test_a_lying_agent_is_limited_and_named_and_others_are_not_affected(name: str, tmp_path: Path) -> None:
     with alive(name, K4, "ofpt", more=with_api(tmp_path)) as live:
         lab = Lab(name)
         mine, other, third = (live.blueprint.hosts[number].ports[0].address for number in (0, 7, 15))
@@ -94,7 +94,7 @@ def test_an_agent_that_lies_is_limited_and_named_and_others_do_not_notice(name: 
         assert abs(time.time() - offender["last_s"]) < 60
         assert "pathloom_agent_offences_total{agent=" in ask(live, "/metrics")
         assert "an agent is limited" in live.log()
-        # One that speaks for another's flows is sent away.
+        # An agent that announces flows of another host is disconnected.
         with Agent(lab.directory, mine) as liar:
             flow = {"src": other, "dst": mine, "proto": 6, "src_port": 1, "dst_port": 2}
             said = ""

@@ -1,4 +1,4 @@
-"""Agents that connect by TLS: who is let in, who is refused and how that is said, and what a reload changes."""
+"""Agents that connect by TLS: accepted and refused ones, the messages, and the effect of a reload."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ tls = {{ certificate = "controller.pem", key = "controller.key", client_ca = "ca
         subprocess.run(["openssl", *arguments], cwd=self.directory, check=True, capture_output=True)
 
     def certify(self, name: str, ca: str, address: str = MINE, days: int = 1) -> None:
-        """Makes NAME.pem and NAME.key, issued by an authority; with -1 days it has expired."""
+        """Makes NAME.pem and NAME.key, issued by an authority. With -1 days, the certificate has expired."""
         self._openssl("req", "-new", *_key(name), "-out", f"{name}.csr", "-subj", f"/CN={name}")
         (self.directory / "names").write_text(f"subjectAltName=IP:{address}\n", encoding="ascii")
         issuer = ("-CA", f"{ca}.pem", "-CAkey", f"{ca}.key", "-CAcreateserial", "-days", str(days), "-extfile", "names")
@@ -76,7 +76,7 @@ tls = {{ certificate = "controller.pem", key = "controller.key", client_ca = "ca
         return (self.directory / name).read_text(encoding="utf-8", errors="replace")
 
     def reload(self) -> None:
-        """Has the controller read its files again."""
+        """Makes the controller read its files again."""
         seen = len(self.log("controller.log"))
         self.controller.send_signal(signal.SIGHUP)
         until(lambda: "were read again" in self.log("controller.log")[seen:])
@@ -85,7 +85,7 @@ tls = {{ certificate = "controller.pem", key = "controller.key", client_ca = "ca
     def agent(
         self, certificate: str = "good", ca: str = "ca", token: str | None = TOKEN, source: str = MINE, host: str = MINE
     ) -> Iterator[Callable[[], str]]:
-        """A real agent; yields what reads its log."""
+        """Runs a real agent. Yields a function that returns its log."""
         log, config = f"hostd-{len(self.running)}.log", self.directory / f"hostd-{len(self.running)}.toml"
         shown = ""
         if token is not None:
@@ -141,7 +141,7 @@ def place(name: str, tmp_path: Path) -> Iterator[Place]:
         system.run_tool(["ip", "netns", "delete", namespace])
 
 
-def test_the_right_certificate_and_token_are_let_in(place: Place) -> None:
+def test_the_right_certificate_and_token_are_accepted(place: Place) -> None:
     with place.agent() as log:
         until(lambda: ACCEPTED in log())
     assert "an agent represents hosts" in place.log("controller.log")
@@ -165,12 +165,12 @@ def test_the_right_certificate_and_token_are_let_in(place: Place) -> None:
         pytest.param({"source": STRANGER, "host": MINE}, (f"{MINE} is not the address",), id="no host of the fabric"),
     ],
 )
-def test_whoever_is_not_who_it_says_is_refused_in_one_line(
+def test_an_agent_with_a_false_identity_is_refused_in_one_line(
     place: Place, how: dict[str, str], why: tuple[str, ...]
 ) -> None:
     with place.agent(**how) as log:
         until(lambda: "an agent is disconnected" in place.log("controller.log"))
-        # It tries again and again; the controller says so once, and names the address.
+        # The agent tries again and again. The controller logs it once, with the address.
         time.sleep(1.5)
         lines = [line for line in place.log("controller.log").splitlines() if "an agent is disconnected" in line]
         assert len(lines) == 1, lines
@@ -178,7 +178,7 @@ def test_whoever_is_not_who_it_says_is_refused_in_one_line(
         assert how.get("source", MINE) in lines[0]
         assert ACCEPTED not in log()
         until(lambda: "no session with the controller" in log())
-        # BPF is off, the refusal, the end of the session, each once.
+        # One line each: BPF is off, the refusal, the end of the session.
         assert len([line for line in log().splitlines() if "WARN" in line]) <= 3, log()
 
 
@@ -189,14 +189,14 @@ def test_an_agent_does_not_trust_a_controller_of_another_authority(place: Place)
         until(lambda: "TLS handshake failed" in place.log("controller.log"))
 
 
-def test_a_reload_takes_other_tokens_and_another_authority(place: Place) -> None:
+def test_a_reload_reads_other_tokens_and_another_authority(place: Place) -> None:
     with place.agent() as first:
         until(lambda: ACCEPTED in first())
         place.write_tokens(f"another-token-of-this-host {MINE}\n")
         place.reload()
         with place.agent(source=OTHER, host=OTHER, token=OTHER_TOKEN):
             until(lambda: "the token is not known" in place.log("controller.log"))
-        # Who was let in stays.
+        # An accepted agent stays connected.
         assert "no session" not in first()
     with place.agent(token="another-token-of-this-host") as second:
         until(lambda: ACCEPTED in second())
@@ -212,7 +212,7 @@ def test_a_reload_takes_other_tokens_and_another_authority(place: Place) -> None
         until(lambda: ACCEPTED in third())
 
 
-def test_a_client_that_speaks_no_tls_or_stops_in_the_handshake_disturbs_nobody(place: Place) -> None:
+def test_a_client_without_tls_or_with_half_a_handshake_disturbs_no_other(place: Place) -> None:
     def connect() -> socket.socket:
         return system.inside(place.namespace, lambda: socket.create_connection((CONTROLLER, PORT), 5, (OTHER, 0)))
 
@@ -226,7 +226,7 @@ def test_a_client_that_speaks_no_tls_or_stops_in_the_handshake_disturbs_nobody(p
             bare = connect()
             wrapped = context.wrap_socket(bare, server_hostname=CONTROLLER)
             with wrapped, pytest.raises(ssl.SSLError):
-                # Without a certificate of its own.
+                # This client has no certificate.
                 wrapped.settimeout(10)
                 wrapped.sendall(b'{"hello":{"version":1,"hosts":["10.0.1.1"]}}\n')
                 wrapped.recv(100)

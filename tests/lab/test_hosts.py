@@ -1,4 +1,4 @@
-"""The live controller tells hosts what its scheme wants of them, and they do it."""
+"""The live controller sends the orders of its scheme to hosts, and they carry them out."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ LONG_BYTES, SHORT_BYTES = 2_000_000, 500_000
 PAYLOAD_BPS = 4e6 * 1448 / 1514
 
 
-def test_ofpt_fills_the_fabric_live_and_ecmp_does_not() -> None:
-    # A machine with other work still carries this rate in full.
+def test_ofpt_fills_the_live_fabric_and_ecmp_does_not() -> None:
+    # A machine with other work can still carry this rate completely.
     fabric = ["--fabric", "fat-tree:k=4,rate=4Mbps,buffer=150", "--traffic", "long-lived:pattern=stride"]
-    # Acknowledgements ride the default routes, and ecmp hashes some of them onto full links.
+    # Acknowledgements use the default routes, and ecmp hashes some of them onto full links.
     content = compared(*fabric, "--schemes", "ofpt:defaults=per-host,ecmp", "--duration", "6s", *LIVE)
     ofpt, ecmp = content["schemes"]
     with timing():
@@ -42,6 +42,6 @@ def test_a_longer_transfer_waits_for_a_shorter_one(tmp_path: Path) -> None:
     with timing():
         assert fct_s["ofpt:sizes=announced"][1] < alone_s * 1.4
         assert fct_s["ofpt:enforce=none"][1] > alone_s * 1.5
-        # Nothing is lost by waiting.
+        # The longer transfer loses no time by waiting.
         for scheme in fct_s:
             assert fct_s[scheme][0] == pytest.approx(both_s, rel=0.25)

@@ -1,4 +1,4 @@
-"""The plugin itself: small sets of tests, each in a pytest of its own, and what that says and returns."""
+"""Tests of the plugin: small sets of tests run in a separate pytest, with its output and exit code."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_stolen_{number}(stolen):
 
 
 def run(folder: Path, *tests: str) -> tuple[int, str]:
-    """Runs tests under the plugin; returns the exit code, and what was said."""
+    """Runs tests under the plugin. Returns the exit code and the output."""
     (folder / "conftest.py").write_text(CONFTEST, encoding="ascii")
     (folder / "test_inner.py").write_text(HEAD + "".join(tests), encoding="ascii")
     (folder / "pytest.ini").write_text("[pytest]\n", encoding="ascii")
@@ -94,7 +94,7 @@ def stolen(count: int) -> list[str]:
     return [STOLEN.format(number=number) for number in range(count)]
 
 
-def test_a_run_says_at_its_end_what_was_tried_again(tmp_path: Path) -> None:
+def test_a_run_reports_at_its_end_which_tests_were_retried(tmp_path: Path) -> None:
     code, said = run(tmp_path, LATE_ONCE, *good(1))
     assert code == 0, said
     assert "test_late_once: try 2 | the machine stood still for" in said
@@ -103,20 +103,20 @@ def test_a_run_says_at_its_end_what_was_tried_again(tmp_path: Path) -> None:
     assert "not judged: 0 of 2 tests (at most 0 may be)" in said
 
 
-def test_a_run_without_trouble_says_so(tmp_path: Path) -> None:
+def test_a_run_without_retries_says_so(tmp_path: Path) -> None:
     code, said = run(tmp_path, *good(2))
     assert code == 0, said
     assert "tried again: 0 of 2 tests\nnot judged: 0 of 2 tests" in said
 
 
-def test_an_invariant_fails_a_run_though_the_machine_stood_still(tmp_path: Path) -> None:
+def test_a_broken_invariant_fails_a_run_even_if_the_machine_stood_still(tmp_path: Path) -> None:
     code, said = run(tmp_path, LOST_ONCE, *good(1))
     assert code == 1
     assert "a probe was lost" in said
     assert "tried again: 0 of 2 tests" in said
 
 
-def test_a_test_that_is_late_on_a_machine_that_runs_fails(tmp_path: Path) -> None:
+def test_a_late_test_fails_on_a_machine_that_runs(tmp_path: Path) -> None:
     code, said = run(tmp_path, LATE)
     assert code == 1
     assert "LateError: too late" in said

@@ -1,4 +1,4 @@
-"""Labs come up quickly, stand side by side, and go without a trace, whatever happens to whoever built them."""
+"""Labs start quickly, run side by side, and leave nothing, even if the process that built them is killed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from support import K4, NOT_ROOT, PATHLOOM, SMALL, Outcome, call, left_of, machi
 LabCommand = Callable[..., Outcome]
 
 pytestmark = pytest.mark.bears(pause_s=0.5)
-"""What takes seconds bears more than a rate does."""
+"""A time of seconds tolerates longer pauses than a rate."""
 
 REACH = "import socket, sys; socket.create_connection((sys.argv[1], 7), 5)"
 ANSWER = "import socket; s = socket.create_server(('', 7)); s.accept()"
@@ -80,10 +80,10 @@ def test_switches_are_spread_over_daemons_that_share_no_processor(lab: LabComman
     assert all(len(own) == 1 for own in processors)
     assert len(set.union(*processors)) == min(daemons, len(os.sched_getaffinity(0)))
     for number, daemon in enumerate(switches.daemons):
-        # Faster than with glibc's allocator, and ahead of ordinary programs, though these do not starve.
+        # The daemon uses the faster allocator, and has priority over ordinary programs, which still get some time.
         loaded = "libtcmalloc_minimal" in Path(f"/proc/{daemon.process()}/maps").read_text(encoding="ascii")
         assert loaded == (allocator() is not None)
-        with suppress(FileNotFoundError):  # A kernel that has no groups of its own making.
+        with suppress(FileNotFoundError):  # The kernel may have no autogroups.
             group = Path(f"/proc/{daemon.process()}/autogroup").read_text(encoding="ascii")
             assert group.endswith(f" nice {system.GROUP_NICE}\n")
         place = Path(f"/proc/{daemon.process()}/ns/net").stat()
@@ -91,13 +91,13 @@ def test_switches_are_spread_over_daemons_that_share_no_processor(lab: LabComman
         bridge = daemon.switches[-1].bridge
         within = f"switches{number + 1 if number else ''}"
         assert f"l{daemon.ports[0].link}" in lab("exec", within, "--", "ls", "/sys/class/net").out
-        # Whichever daemon runs a switch, its tables are reached from wherever the lab's switches are.
+        # The tables of a switch are reached from the first namespace, whichever daemon runs the switch.
         assert "table=2" in lab("exec", "switches", "--", "ovs-ofctl", "-O", "OpenFlow13", "dump-flows", bridge).out
     reach(name, "h0", "h15")
     reach(name, "h2", "h1")
 
 
-def test_two_labs_stand_side_by_side(lab: LabCommand, name: str) -> None:
+def test_two_labs_run_side_by_side(lab: LabCommand, name: str) -> None:
     other = f"{name}b"
     try:
         assert lab("up", SMALL).code == 0
@@ -110,7 +110,7 @@ def test_two_labs_stand_side_by_side(lab: LabCommand, name: str) -> None:
         call("down", "--name", other)
 
 
-def test_status_tells_what_there_is(lab: LabCommand, name: str) -> None:
+def test_status_shows_the_state_of_a_lab(lab: LabCommand, name: str) -> None:
     assert json.loads(lab("status", "--json", "-").out)["labs"] == [{"name": name, "state": "down"}]
     lab("up", SMALL, "--scheme", "spt", "--daemons", "2")
     (row,) = json.loads(lab("status", "--json", "-").out)["labs"]
@@ -122,7 +122,7 @@ def test_status_tells_what_there_is(lab: LabCommand, name: str) -> None:
     assert f"{name}: up" in lab("status").out
     switching = [one for one in system.processes_of(Lab(name).directory, Lab(name).prefix) if _is(one, "ovs-vswitchd")]
     assert len(switching) == 2
-    # One that is gone is enough.
+    # One missing daemon is enough.
     os.kill(switching[1], signal.SIGKILL)
 
     def state() -> tuple[str, bool]:
@@ -132,7 +132,7 @@ def test_status_tells_what_there_is(lab: LabCommand, name: str) -> None:
     until(lambda: state() == ("broken", False), "the lab is broken")
 
 
-def test_a_controller_that_was_killed_is_named_and_started_again(lab: LabCommand, name: str) -> None:
+def test_a_killed_controller_is_reported_and_started_again(lab: LabCommand, name: str) -> None:
     refused = lab("controller")
     assert (refused.code, refused.err.count("\n")) == (2, 1)
     assert lab("up", SMALL, "--controller", "pathloom").code == 0
@@ -154,16 +154,16 @@ def test_a_controller_that_was_killed_is_named_and_started_again(lab: LabCommand
     reach(name, "h0", "h3")
 
 
-def test_only_a_lab_with_a_controller_of_ours_has_one_to_start(lab: LabCommand, name: str) -> None:
+def test_only_a_lab_with_our_own_controller_can_restart_it(lab: LabCommand, name: str) -> None:
     lab("up", SMALL, "--scheme", "spt")
     refused = lab("controller")
     assert refused.code == 2
     assert refused.err.endswith(
-        f"lab `{name}`: has static routes, and no controller of ours; `lab up --controller pathloom` starts one\n"
+        f"lab `{name}`: has static routes, not Pathloom's own controller; `lab up --controller pathloom` starts one\n"
     )
 
 
-def test_what_will_not_do_is_one_line(lab: LabCommand, name: str) -> None:
+def test_bad_input_is_one_line(lab: LabCommand, name: str) -> None:
     cases = [
         (lab("exec", "h0", "--", "true"), f"lab `{name}`: is not up"),
         (lab("up", "fat-tre:k=4"), "did you mean `fat-tree`"),
@@ -185,7 +185,7 @@ def test_what_will_not_do_is_one_line(lab: LabCommand, name: str) -> None:
     assert (unknown.code, "no host is called `h7`" in unknown.err) == (2, True)
 
 
-def test_a_kernel_that_lacks_something_is_reported_and_leaves_nothing(lab: LabCommand, name: str) -> None:
+def test_a_missing_kernel_feature_is_reported_and_leaves_nothing(lab: LabCommand, name: str) -> None:
     outcome = lab("up", SMALL, "--hosts", "linux/nosuch")
     assert outcome.code == 1
     assert "host h0: `ip`: " in outcome.err
@@ -215,7 +215,7 @@ def test_an_interrupted_start_cleans_up(name: str, number: signal.Signals, after
         time.sleep(0.001)
     time.sleep(after_s)
     process.send_signal(number)
-    # An interpreter that is about to exit hears no handler any more: the lab stands then.
+    # An interpreter that is about to exit runs no signal handlers any more. Then the lab is up.
     assert process.wait(30) in (130, 0, -number)
     assert process.returncode != -number or Lab(name).blueprint().hosts
     if process.returncode == 130:

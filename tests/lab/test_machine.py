@@ -1,4 +1,4 @@
-"""A promise of time is tried again only where the machine did not run; all else fails the first time it is broken."""
+"""A promise of time is tried again only if the machine did not run. All other assertions fail the first time."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from machine import TRIES, Bears, LateError, Machine, NotJudgedError, others_s, 
 from pathloom.lab import system
 
 QUIET = Bears(pause_s=0.15, share=2.0)
-"""Bears all but what these tests do to the watchers."""
+"""Tolerates everything except what these tests do to the watchers."""
 
 
 def stand_still(machine: Machine, seconds: float) -> None:
-    """Stops the watchers, as a host that gives its processors to others does."""
+    """Stops the watchers, like a host that gives its processors to others."""
     for word in (signal.SIGSTOP, signal.SIGCONT):
         for watcher in machine.watchers:
             os.kill(watcher.pid, word)
@@ -26,7 +26,7 @@ def stand_still(machine: Machine, seconds: float) -> None:
 
 
 def broken(machine: Machine, still_s: Callable[[int], float], mended: int) -> tuple[int, list[str]]:
-    """Breaks a promise until a try; returns how often it was tried, and why again."""
+    """Breaks a promise until try number `mended`. Returns the number of tries, and the reasons for them."""
     tries, reasons = 0, []
 
     def promise() -> None:
@@ -43,7 +43,7 @@ def broken(machine: Machine, still_s: Callable[[int], float], mended: int) -> tu
     return tries, reasons
 
 
-def test_a_promise_broken_while_the_machine_stood_still_is_tried_again(machine: Machine) -> None:
+def test_a_promise_broken_while_the_machine_stood_still_is_retried(machine: Machine) -> None:
     tries, reasons = broken(machine, lambda _: 0.25, mended=2)
     assert tries == 2
     assert "broken was: in time" in reasons[0]
@@ -56,7 +56,7 @@ def test_a_promise_broken_on_a_machine_that_runs_fails_at_once(machine: Machine)
     assert f"this was try 1 of {TRIES}" in reasons[0]
 
 
-def test_a_promise_that_is_broken_again_when_the_machine_runs_fails(machine: Machine) -> None:
+def test_a_promise_broken_again_while_the_machine_runs_fails(machine: Machine) -> None:
     assert broken(machine, lambda tries: 0.25 if tries == 1 else 0.0, mended=9)[0] == 2
 
 
@@ -66,10 +66,10 @@ def test_a_promise_that_is_always_broken_fails(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize(("least", "judged"), [(0.5, False), (0.1, True)])
-def test_a_promise_that_nobody_could_keep_is_not_judged(
+def test_a_promise_is_not_judged_if_the_host_takes_the_machine(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, least: float, judged: bool
 ) -> None:
-    # A host that takes so much of all processors, or more.
+    # A host that takes at least this share of all processors.
     monkeypatch.setattr(system, "stolen_s", lambda: least * (os.cpu_count() or 1) * time.monotonic())
     with pytest.raises(LateError if judged else NotJudgedError):
         machine.hold(lambda: late(machine), Bears(pause_s=0.15, share=0.05), lambda _number, _why: None)
@@ -81,9 +81,7 @@ def late(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("broken", [AssertionError("a probe was lost"), RuntimeError("a crash")])
-def test_an_invariant_that_is_broken_once_fails_though_the_machine_stood_still(
-    machine: Machine, broken: Exception
-) -> None:
+def test_an_invariant_broken_once_fails_even_if_the_machine_stood_still(machine: Machine, broken: Exception) -> None:
     tries = []
 
     def promise() -> None:
@@ -96,17 +94,17 @@ def test_an_invariant_that_is_broken_once_fails_though_the_machine_stood_still(
     assert len(tries) == 1
 
 
-def test_only_what_is_asserted_within_timing_is_late() -> None:
+def test_only_assertions_within_timing_are_late() -> None:
     with pytest.raises(LateError, match="2 s"), timing():
         assert False, "2 s"  # noqa: B011
     with pytest.raises(KeyError), timing():
         raise KeyError("a crash")
 
 
-def test_what_others_take_is_told_from_what_these_tests_take() -> None:
+def test_processor_time_of_others_is_distinguished_from_that_of_these_tests() -> None:
     loop = ["python3", "-c", "while True: pass"]
     ours = subprocess.Popen(loop)
-    # As a program that somebody else has started.
+    # Without the mark, this looks like a program that somebody else has started.
     other = subprocess.Popen(loop, env={"PATH": os.environ["PATH"]})
     try:
         found: dict[int, float] = {}

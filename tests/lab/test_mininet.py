@@ -23,13 +23,14 @@ SPEC = "fat-tree:k=4,rate=10Mbps"
 
 
 def command_of(page: Path) -> list[str]:
-    """The words of the command that starts Mininet, as a page of the documentation has it."""
+    """Returns the words of the command that starts Mininet on a page of the documentation."""
     (line,) = [line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("mn ")]
     return shlex.split(line)[1:]
 
 
 def start(name: str) -> tuple[Blueprint, Path, dict[str, str], list[str]]:
-    """A private Open vSwitch; returns its plan, its folder, what programs need around them, and how they get inside."""
+    """Starts a private Open vSwitch. Returns its blueprint, its folder, the environment of programs, and the words that
+    run a program in its namespace."""
     blueprint, directory = Blueprint.of(name, Fabric(SPEC)), Lab(name).directory
     directory.mkdir(parents=True)
     system.batch("ip", None, [f"netns add {blueprint.namespace}"])
@@ -41,8 +42,8 @@ def start(name: str) -> tuple[Blueprint, Path, dict[str, str], list[str]]:
 
 
 def mininet(within: list[str], environment: dict[str, str], options: list[str]) -> str:
-    """Runs Mininet to its end; returns what it said."""
-    # A table of processes of its own: whatever Mininet ends is its own.
+    """Runs Mininet to its end. Returns its output."""
+    # Mininet gets its own table of processes, so that it ends only its own processes.
     alone = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "/usr/bin/python3"]
     done = subprocess.run(
         [*within, *alone, str(HERE / "mininet_driver.py"), *options],
@@ -52,7 +53,7 @@ def mininet(within: list[str], environment: dict[str, str], options: list[str]) 
     return done.stdout + done.stderr
 
 
-def test_mininet_builds_the_fabric_and_its_switches_call_the_controller(name: str, tmp_path: Path) -> None:
+def test_mininet_builds_the_fabric_and_its_switches_connect_to_the_controller(name: str, tmp_path: Path) -> None:
     blueprint, _, environment, within = start(name)
     heard = tmp_path / "heard.json"
     listener = subprocess.Popen([*within, sys.executable, str(HERE / "listener.py"), "6653", "20", str(heard)])

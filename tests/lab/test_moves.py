@@ -1,7 +1,7 @@
-"""Seamless flow migration on real switches: the diamond of OFPT's Fig. 10, where a flow goes over and back again.
+"""Seamless flow migration on real switches: the diamond of OFPT's Fig. 10, where a flow moves there and back.
 
-Controller and scheme are those of the simulator: `PATHLOOM_TEST_SCHEMES=1 pathloom run --scheme
-move:period=200ms,times=100` is the twin.
+Controller and scheme are those of the simulator. The same test there is `PATHLOOM_TEST_SCHEMES=1 pathloom run --scheme
+move:period=200ms,times=100`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from support import call, figures
 DIAMOND = "diamond:hosts=1,rate=10Mbps,buffer=100"
 PAIR = ("h0", "h1")
 FRAME_BYTES = 1514
-"""Of a UDP packet with 1472 bytes in it; an MPTCP-free TCP segment fills it too."""
+"""Frame of a UDP packet with 1472 bytes, and of a full TCP segment without MPTCP."""
 
 SENDER = """
 import json, socket, struct, sys, time
@@ -69,14 +69,14 @@ def test_udp_at_95_percent_of_the_link_loses_nothing_in_moves(name: str, times: 
         figures(f"{times} moves of UDP, {migration}", **summary(tracks))
         assert not spoil(tracks)
         assert sum(track.duplicated for track in tracks) == 0
-        # What is read of one switch after another may be of two moments: then it leads to no host.
+        # Rules are read from one switch after another, so a move may come between. Then they lead to no host.
         hosts = {host.node for host in live.blueprint.hosts}
         whole = {path for path in seen if live.links["target"][path[-1]] in hosts}
         assert len(whole) == 2, f"the flow went by {seen}"
 
 
 def watch(live: Live, seconds: float) -> list[list[int]]:
-    """Looks again and again which way the flow goes."""
+    """Returns the paths of the flow that are seen during a time."""
     found, end = [], time.monotonic() + seconds
     while time.monotonic() < end:
         for rules in live.flow_rules().values():
@@ -87,7 +87,7 @@ def watch(live: Live, seconds: float) -> list[list[int]]:
 
 
 def tcp(name: str, scheme: str, seconds: float, rate_bytes: int) -> dict[str, int]:
-    """A labelled connection over the diamond for a while; what its kernel counted."""
+    """Runs a labelled connection over the diamond for a time. Returns the counts of its kernel."""
     with alive(name, DIAMOND, scheme) as live:
         receiver = run_on(live, "h1", RECEIVER)
         listens(live.blueprint, "h1", 5001)
@@ -99,11 +99,11 @@ def tcp(name: str, scheme: str, seconds: float, rate_bytes: int) -> dict[str, in
 
 
 @pytest.mark.parametrize("moves_wanted", [15, pytest.param(100, marks=pytest.mark.long)])
-def test_tcp_with_an_empty_queue_sends_nothing_again_because_of_a_move(name: str, moves_wanted: int) -> None:
+def test_tcp_with_an_empty_queue_retransmits_nothing_because_of_a_move(name: str, moves_wanted: int) -> None:
     seconds = moves_wanted * 0.2 + 1
     row = tcp(name, f"move:period=200ms,times={moves_wanted}", seconds, rate_bytes=500_000)
     figures(f"{moves_wanted} moves of TCP, queue empty", **row)
-    with timing():  # A machine that stands still lets the retransmission timer run out, and takes from the rate.
+    with timing():  # If the machine stands still, the retransmission timer expires and the rate falls.
         assert row["sent_bytes"] > 0.8 * 500_000 * seconds
         assert (row["retransmits"], row["timeouts"] or 0) == (0, 0)
 

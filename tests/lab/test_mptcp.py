@@ -1,4 +1,4 @@
-"""MPTCP of the kernel: the agent of the hosts opens subflows, and the controller puts them on paths of their own."""
+"""MPTCP of the kernel: the agent of the hosts opens subflows, and the controller puts them on different paths."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from support import PATHLOOM, Outcome, call, compared, figures
 
 SIZE = 16_777_216
 LONGEST_S = 7.906
-"""The Linux kernel's own bar for so many bytes over 20 Mbit/s (selftests/net/mptcp/simult_flows.sh)."""
+"""The Linux kernel's own limit for this many bytes over 20 Mbit/s (selftests/net/mptcp/simult_flows.sh)."""
 TWO_PATHS = "parallel-paths:rates={},hosts=1,host_rate=100Mbps,buffer=100"
 JELLYFISH = "jellyfish:switches=12,ports=5,hosts=12,rate=10Mbps,buffer=100"
 PORT = 5001
@@ -68,7 +68,7 @@ def namespace_of(live: Live, host: str) -> str:
 
 
 def subflows(live: Live, host: str) -> dict[tuple[str, str], int]:
-    """Bytes acknowledged by subflow: of each, both ends."""
+    """Returns the acknowledged bytes of each subflow, by its two ends."""
     text = system.run_tool(["ip", "netns", "exec", namespace_of(live, host), "ss", "-tinHO", f"dport = {PORT}"])
     found = {}
     for line in text.splitlines():
@@ -81,9 +81,9 @@ def subflows(live: Live, host: str) -> dict[tuple[str, str], int]:
 
 @contextmanager
 def transfer(live: Live, ends: tuple[str, str], size: int, up: bool = True) -> Iterator[Callable[[float], float]]:
-    """A transfer from the first host, which opens the connection, to the second; or the other way.
+    """Runs a transfer from the first host, which opens the connection, to the second, or in the other direction.
 
-    Yields what waits for its end, checks that the bytes are those that were sent, and returns how long it took.
+    Yields a function that waits for its end, checks that the received bytes are those sent, and returns the time taken.
     """
     address = next(host.ports[0].address for host in live.blueprint.hosts if host.name == ends[1])
     roles = ("sends", "receives") if up else ("receives", "sends")
@@ -115,7 +115,7 @@ def listening(live: Live, host: str) -> str:
 
 
 def placed(live: Live, host: str) -> list[tuple[int, ...]]:
-    """The links between switches that the rules of each subflow lead along, if it has such rules."""
+    """Returns the links between switches along which the rules of each subflow lead, if it has such rules."""
     rules = live.flow_rules("tcp")
     found = []
     for local, _ in subflows(live, host):
@@ -137,7 +137,7 @@ def test_two_paths_carry_the_sum_of_their_rates(name: str, rates: str) -> None:
 
 
 @pytest.mark.long
-def test_every_byte_arrives_while_links_go_and_come_back(name: str) -> None:
+def test_every_byte_arrives_while_links_go_down_and_up(name: str) -> None:
     spec = TWO_PATHS.format("20Mbps/20Mbps/20Mbps")
     with managed(name, spec, "mptcp-aware:subflows=3") as live:
         with transfer(live, ("h0", "h1"), 100_000_000) as wait:
@@ -158,8 +158,8 @@ def test_every_byte_arrives_while_links_go_and_come_back(name: str) -> None:
         assert cuts >= 4
 
 
-def test_a_killed_controller_costs_nothing_and_the_next_subflow_takes_a_free_path(name: str) -> None:
-    # A subflow that is reset says no FIN: for 5 s the controller takes it to be on its path. The fourth path is free.
+def test_a_killed_controller_loses_nothing_and_the_next_subflow_takes_a_free_path(name: str) -> None:
+    # A reset subflow sends no FIN, so for 5 s the controller counts it on its path. The fourth path is free.
     spec = TWO_PATHS.format("5Mbps/5Mbps/5Mbps/5Mbps")
     with managed(name, spec, "mptcp-aware:subflows=3") as live, transfer(live, ("h0", "h1"), SIZE) as wait:
         until(lambda: len(placed(live, "h0")) == 3, "three subflows have paths")
@@ -196,7 +196,7 @@ def test_hosts_with_two_addresses_use_every_pair(name: str) -> None:
             assert rate_bps > 13e6
 
 
-def test_ordinary_programs_take_part(name: str, lab: Callable[..., Outcome]) -> None:
+def test_ordinary_programs_use_subflows(name: str, lab: Callable[..., Outcome]) -> None:
     assert shutil.which("mptcpize"), "apt-get install mptcpize"
     done = call("up", JELLYFISH, "--controller", "pathloom", "--scheme", "mptcp-aware:subflows=4", "--name", name)
     assert done.code == 0, done.err
@@ -212,7 +212,7 @@ def test_ordinary_programs_take_part(name: str, lab: Callable[..., Outcome]) -> 
     assert joined == 6, log.out
 
 
-def test_fewer_free_ports_than_subflows_leave_a_connection_with_those_there_are(name: str) -> None:
+def test_too_few_free_ports_leave_a_connection_with_fewer_subflows(name: str) -> None:
     with managed(name, TWO_PATHS.format("20Mbps/20Mbps"), "mptcp-aware:subflows=8") as live:
         values = {"net.ipv4.ip_local_port_range": "40000 40003"}
         system.inside(namespace_of(live, "h0"), lambda: system.write_sysctls(values))
@@ -231,7 +231,7 @@ def test_fewer_free_ports_than_subflows_leave_a_connection_with_those_there_are(
         ("mptcp:manager=fullmesh", "every host has a single address"),
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_is_built(
+def test_impossible_settings_are_refused_before_anything_is_built(
     lab: Callable[..., Outcome], scheme: str, text: str
 ) -> None:
     done = lab("up", JELLYFISH, "--scheme", scheme)
@@ -240,7 +240,7 @@ def test_what_cannot_be_is_refused_before_anything_is_built(
 
 
 @pytest.mark.long
-def test_simulator_and_lab_agree_and_placing_subflows_pays_as_much() -> None:
+def test_simulator_and_lab_agree_on_the_gain_of_placed_subflows() -> None:
     schemes = ["mptcp:subflows=4,cc=uncoupled", "mptcp-aware:subflows=4,cc=uncoupled"]
     traffic = ["--fabric", JELLYFISH, "--traffic", "long-lived:pattern=permutation", "--schemes", ",".join(schemes)]
     options = ["--duration", "30s", "--runs", "3", "--worlds", "sim,lab", "--lab", "controller=pathloom"]

@@ -1,4 +1,4 @@
-"""Links keep their rate and their buffer, switches bear the agreed numbers, and hosts run what they are told."""
+"""Links keep their rate and buffer, switches have the agreed numbers, and hosts have the settings of the transport."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ while time.time() < end:
 HERE = Path(__file__).resolve().parent
 
 
-def test_iperf3_finds_the_rate_of_a_link_and_the_queue_its_length(lab: LabCommand, name: str) -> None:
+def test_iperf3_measures_the_rate_of_a_link(lab: LabCommand, name: str) -> None:
     assert lab("up", SMALL, "--scheme", "spt").code == 0
     server = subprocess.Popen(
         [*PATHLOOM, "lab", "exec", "h2", "--name", name, "--", "iperf3", "-s", "-1"], stdout=subprocess.DEVNULL
@@ -40,13 +40,13 @@ def test_iperf3_finds_the_rate_of_a_link_and_the_queue_its_length(lab: LabComman
     assert client.code == 0, client.out
     assert server.wait(60) == 0
     measured = json.loads(client.out)["end"]["sum_received"]["bits_per_second"]
-    # Frames of 1514 bytes carry 1448.
+    # Frames of 1514 bytes carry 1448 bytes of payload.
     with timing():
         assert measured == pytest.approx(10e6 * 1448 / 1514, rel=0.02)
 
 
-def test_a_queue_holds_just_its_buffer(lab: LabCommand, name: str) -> None:
-    # Two hosts send more than the link between the switches carries; what waits and what is lost is counted there.
+def test_a_queue_holds_exactly_its_buffer(lab: LabCommand, name: str) -> None:
+    # Two hosts send more than the link between the switches carries. Waiting and lost packets are counted there.
     assert lab("up", SMALL, "--scheme", "spt").code == 0
     senders = [
         subprocess.Popen([*PATHLOOM, "lab", "exec", host, "--name", name, "--", "python3", "-c", BLAST])
@@ -67,8 +67,8 @@ def test_a_queue_holds_just_its_buffer(lab: LabCommand, name: str) -> None:
         assert sum(link["dropped_packets"] for link in row["links"]) > 500
 
 
-def test_a_host_holds_back_in_its_sockets_what_its_card_has_not_sent(lab: LabCommand, name: str) -> None:
-    # As the simulator's hosts: two segments of a connection in the card, each a packet, however large the window.
+def test_a_host_keeps_unsent_data_in_its_sockets_and_not_in_its_interface(lab: LabCommand, name: str) -> None:
+    # As in the simulator, an interface holds two segments of a connection, each in a packet, for any window.
     assert lab("up", SMALL, "--scheme", "spt").code == 0
     card = ["tc", "-n", Lab(name).blueprint().hosts[0].namespace, "-s", "-json", "qdisc", "show"]
     sink = "import socket\ns = socket.create_server(('', 7)).accept()[0]\nwhile s.recv(1 << 16): pass"
@@ -87,11 +87,11 @@ def test_a_host_holds_back_in_its_sockets_what_its_card_has_not_sent(lab: LabCom
     # The answers to SYN and FIN are packets too.
     assert max(waiting) <= 3
     assert max(backlog_bytes) <= 2 * 1514 + 66
-    with timing():  # It is looked at often enough.
+    with timing():  # The queue is read often enough.
         assert sum(count == 2 for count in waiting) > 10
 
 
-def test_hosts_run_what_they_are_told(lab: LabCommand) -> None:
+def test_hosts_have_the_settings_of_the_transport(lab: LabCommand) -> None:
     names = ["congestion_control", "sack", "recovery", "early_retrans", "frto"]
     show = ["sysctl", "-n", *(f"net.ipv4.tcp_{name}" for name in names)]
     assert lab("up", SMALL, "--transport", "newreno:iw=6KB,min_rto=300ms").code == 0
@@ -111,7 +111,7 @@ def test_hosts_run_what_they_are_told(lab: LabCommand) -> None:
     assert "congctl cubic" in lab("exec", "h1", "--", "ip", "route").out
 
 
-def test_switches_call_their_controller_and_bear_the_agreed_numbers(lab: LabCommand, name: str, tmp_path: Path) -> None:
+def test_switches_have_the_agreed_numbers_at_their_controller(lab: LabCommand, name: str, tmp_path: Path) -> None:
     assert lab("up", "fat-tree:k=4,rate=10Mbps", "--controller", "tcp:127.0.0.1:6653").code == 0
     heard = tmp_path / "heard.json"
     listener = lab("exec", "switches", "--", sys.executable, str(HERE / "listener.py"), "6653", "20", str(heard))

@@ -1,4 +1,4 @@
-"""Hosts and switches that mean no good: they are limited and named in the log, and everyone else goes on."""
+"""Malicious hosts and switches are limited and named in the log, and all others are not affected."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ PORT = "6653"
 
 @contextmanager
 def undisturbed(live: Live, what: str, skip: int = 1) -> Iterator[list[list[int]]]:
-    """Probes between other hosts lose nothing meanwhile, and the controller is the same process as before.
+    """Checks that probes between other hosts lose nothing inside the block, and that the controller does not end.
 
-    Yields their paths.
+    Yields the paths of the probes.
     """
     pairs = permutation(live, 8)[skip:]
     with live.probes(pairs) as probes:
@@ -43,7 +43,7 @@ def undisturbed(live: Live, what: str, skip: int = 1) -> Iterator[list[list[int]
 
 
 def rogue(live: Live, how: str, seconds: float, *more: str) -> dict[str, int]:
-    """Lets a bad switch connect from among the switches; returns what it counted."""
+    """Lets a malicious switch connect from the namespace of the switches. Returns its counts."""
     command = ["ip", "netns", "exec", live.blueprint.namespace, sys.executable, str(HERE / "rogue.py"), PORT, how]
     environment = {**os.environ, system.MARK: str(live.lab.directory)}
     done = subprocess.run(
@@ -67,7 +67,7 @@ def test_a_fabric_is_up_discovered_and_forwarding_without_arp_entries(lab: LabCo
     figures("k=4 with ARP proxy", up_s=round(up.took_s, 2), connected_s=round(time.monotonic() - started, 2))
     assert server.wait(60) == 0
     found = lab("exec", "h0", "--", "ip", "neighbour").out.splitlines()
-    # The cable to the controller is beside the fabric, and has a static entry.
+    # The cable to the controller is not part of the fabric, and has a static entry.
     neighbours = "\n".join(line for line in found if f"dev {management.INTERFACE} " not in line)
     assert "PERMANENT" not in neighbours
     assert "10.0.7.2" in neighbours
@@ -75,10 +75,10 @@ def test_a_fabric_is_up_discovered_and_forwarding_without_arp_entries(lab: LabCo
         assert up.took_s < 10
 
 
-def test_the_cabling_is_found_to_be_as_configured_and_what_is_not_is_named(name: str) -> None:
+def test_discovery_confirms_the_cabling_and_names_wrong_cables(name: str) -> None:
     with alive(name, K4, QUIET) as live:
         live.await_log("every cable is as configured")
-        # Uplinks of ToRs in two pods swapped: each leads to a switch that is no neighbour of where it is now.
+        # Uplinks of ToRs in two pods are swapped: each leads to a switch that is not a configured neighbour.
         switches = {switch.node: switch for switch in live.blueprint.switches}
         pods = {node: switch.name.split("_")[0] for node, switch in switches.items()}
         first = next(port for port in live.blueprint.switch_ports if port.switch == 0 and port.number > 2)
@@ -101,7 +101,7 @@ def test_the_cabling_is_found_to_be_as_configured_and_what_is_not_is_named(name:
         live.await_log("it is not used", 2, since=seen)
 
 
-def test_forged_lldp_of_a_host_makes_no_link_and_is_named(name: str) -> None:
+def test_forged_lldp_from_a_host_makes_no_link_and_is_named(name: str) -> None:
     code = """
 import socket, sys, time
 door = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
@@ -123,12 +123,12 @@ while time.time() < end:
         with undisturbed(live, "forged LLDP"):
             finish(run_on(live, "h0", code))
         assert "port 1" in live.await_log("claims to be a probe", since=seen)
-        live.await_log("sends more LLDP than a port may", since=seen)
+        live.await_log("sends more LLDP than a port is allowed to", since=seen)
         assert "cabling:" not in live.log()[seen:]
         assert len([line for line in live.log()[seen:].splitlines() if "WARN" in line]) < 10
 
 
-def test_a_host_that_speaks_for_another_is_not_believed_and_is_named(name: str) -> None:
+def test_a_host_that_claims_the_address_of_another_is_ignored_and_named(name: str) -> None:
     code = """
 import socket, time
 door = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
@@ -161,14 +161,14 @@ for operation, target in ((2, b"\\xff" * 6), (1, bytes(6))):
 def test_ports_that_flap_100_times_a_second_are_held_back_and_named(name: str) -> None:
     with alive(name, K4, QUIET) as live:
         live.await_log("every cable is as configured")
-        # The first ToR's place is taken by a switch that says so of a port; no probe passes it.
+        # A rogue switch replaces the first ToR and reports a flapping port; no probe passes it.
         tor = next(switch for switch in live.blueprint.switches if switch.node == 0)
         live.disconnect(tor.bridge)
         time.sleep(1)
         seen = len(live.log())
         pairs = permutation(live, 8)[2:]
         with live.probes(pairs) as probes, ThreadPoolExecutor(1) as beside:
-            # And a cable that none of the flows uses, as often as the kernel can.
+            # A cable that no flow uses flaps too, as often as the kernel can.
             used = {min(link, link ^ 1) for path in live.await_paths(pairs) for link in path}
             far = {host.node for host in live.blueprint.hosts} | {tor.node}
             ends = zip(live.links["source"], live.links["target"], strict=True)
@@ -193,7 +193,7 @@ def test_ports_that_flap_100_times_a_second_are_held_back_and_named(name: str) -
 
 def test_100_000_packets_a_second_from_one_port_are_limited(name: str) -> None:
     with alive(name, K4, QUIET) as live:
-        # The last ToR's place is taken by a switch that hands up far too much; no probe passes it.
+        # A rogue switch replaces the first ToR and sends far too many packet-ins; no probe passes it.
         tor = next(switch for switch in live.blueprint.switches if switch.node == 0)
         live.disconnect(tor.bridge)
         time.sleep(1)
@@ -207,7 +207,7 @@ def test_100_000_packets_a_second_from_one_port_are_limited(name: str) -> None:
             tracks = probes.stop()
         figures("flood", per_s=counts["sent"] / 3, busy_share=round(used_s / 4, 3), **summary(tracks))
         assert not spoil(tracks)
-        live.await_log("a port sends too many packets here", since=seen)
+        live.await_log("a port sends too many packets", since=seen)
         assert len(live.log()[seen:].splitlines()) < 100
         with timing():
             assert counts["sent"] > 60_000
@@ -215,13 +215,13 @@ def test_100_000_packets_a_second_from_one_port_are_limited(name: str) -> None:
 
 
 def cpu_s(live: Live) -> float:
-    """Seconds that the controller has been busy."""
+    """Returns the processor time of the controller, in seconds."""
     assert live.process is not None
     fields = Path(f"/proc/{live.process.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def test_a_host_that_opens_flows_as_fast_as_it_can_disturbs_nobody(name: str) -> None:
+def test_a_host_that_opens_flows_as_fast_as_it_can_disturbs_no_other(name: str) -> None:
     code = """
 import socket, time
 door = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -235,15 +235,15 @@ while time.time() < end:
     number += 1
 print(number)
 """
-    # However few packets a second Open vSwitch finds the time to hand up, they are more than this.
+    # Open vSwitch always sends more packet-ins per second than this limit.
     with alive(name, K4, QUIET, more="[limits]\npacket_ins_per_port = 200") as live:
         seen = len(live.log())
         with undisturbed(live, "a host that opens flows"):
             figures("a host that opens flows", per_s=int(finish(run_on(live, "h0", code))) / 3)
-        live.await_log("a port sends too many packets here", since=seen)
+        live.await_log("a port sends too many packets", since=seen)
 
 
-def test_nonsense_and_a_second_switch_of_the_same_name_are_sent_away_and_named(name: str) -> None:
+def test_invalid_messages_and_a_duplicate_switch_are_disconnected_and_named(name: str) -> None:
     with alive(name, K4, QUIET) as live:
         first = len(live.log())
         with undisturbed(live, "nonsense"):
@@ -258,15 +258,15 @@ def test_nonsense_and_a_second_switch_of_the_same_name_are_sent_away_and_named(n
             live.await_log("a connection is closed", len(kinds), since=first)
             assert double.result()["sent_away"] >= 2
             assert "connected from" in live.await_log("is connected from", since=first)
-        # The switches' sessions stood all the while.
-        assert live.log()[first:].count("a session stands") == 0
+        # The sessions of the switches did not end.
+        assert live.log()[first:].count("a session is up") == 0
 
 
 @pytest.mark.parametrize("dscp", [LABEL_DSCP, 0], ids=["labelled", "unlabelled"])
 def test_udp_flows_are_found_placed_and_metered(name: str, dscp: int) -> None:
     with alive(name, K4, "ofpt:headroom=0.5,period=2s") as live:
         pairs = permutation(live, 2)
-        # 1.5 times what half of a link carries.
+        # 1.5 times the rate of half a link.
         with live.probes(pairs, rate_hz=620, payload_bytes=1458, dscp=dscp) as probes:
             live.await_paths(pairs)
             time.sleep(4)
@@ -280,17 +280,17 @@ def test_udp_flows_are_found_placed_and_metered(name: str, dscp: int) -> None:
         assert all(share < 0.95 for share in shares)
 
 
-def test_a_survey_makes_a_fabric_of_what_is_there(name: str, tmp_path: Path) -> None:
+def test_a_survey_describes_the_existing_fabric(name: str, tmp_path: Path) -> None:
     live = Live(name, K4, QUIET, arp="proxy", address=True)
     survey = [program(), "survey", controller.ADDRESS, f"link:{CABLE}"]
     environment = {**os.environ, system.MARK: str(live.lab.directory)}
     command = ["ip", "netns", "exec", live.blueprint.namespace, *survey]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stderr is not None
-    # It says what it waits for before anybody has spoken.
+    # The survey prints what it waits for before any switch has connected.
     first = [process.stderr.readline() for _ in range(2)]
     started = time.monotonic()
-    # Hosts are found when they speak: each asks for the next one until it is answered.
+    # Hosts are found when they send: each asks for the next one until it gets an answer.
     names = [host.name for host in live.blueprint.hosts]
     with live.probes(list(zip(names, [*names[1:], names[0]], strict=True)), rate_hz=5):
         said, heard = process.communicate(timeout=60)

@@ -1,4 +1,4 @@
-"""An operator's first hour (docs/operators.md): what ordinary and less ordinary hosts send, and what becomes of it."""
+"""An operator's first hour (docs/operators.md): frames of ordinary and unusual hosts, and how they are handled."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def on(live: Live, host: str, *command: str) -> str:
 
 
 def talks(live: Live, source: tuple[str, str], target: tuple[str, str], patience_s: float = 15) -> str:
-    """Opens a TCP connection from a host and address to another; returns what came back, or what went wrong."""
+    """Opens a TCP connection from a host and address to another. Returns the answer, or the error."""
     with run_on(live, target[0], ECHO, target[1], "1") as server:
         try:
             assert server.stdout is not None
@@ -60,7 +60,7 @@ def talks(live: Live, source: tuple[str, str], target: tuple[str, str], patience
 
 
 def with_api(folder: Path) -> str:
-    """A configuration with the API."""
+    """Returns a configuration with the API."""
     tokens = folder / "tokens"
     tokens.write_text(f"read test {TOKEN}\n", encoding="ascii")
     tokens.chmod(0o600)
@@ -68,7 +68,7 @@ def with_api(folder: Path) -> str:
 
 
 def scrape(live: Live) -> str:
-    """What Prometheus would read."""
+    """Returns the metrics that Prometheus would read."""
     code = f"""
 import urllib.request
 asked = urllib.request.Request("http://127.0.0.1:6680/metrics", headers={{"Authorization": "Bearer {TOKEN}"}})
@@ -81,12 +81,12 @@ print(urllib.request.urlopen(asked, timeout=5).read().decode())
     return done.stdout
 
 
-def test_frames_that_hosts_must_not_send_go_nowhere_are_counted_and_named(name: str, tmp_path: Path) -> None:
+def test_frames_that_hosts_must_not_send_are_dropped_counted_and_named(name: str, tmp_path: Path) -> None:
     with alive(name, K4, QUIET, arp="proxy", more=with_api(tmp_path)) as live:
         mine, theirs = mac_of(live, "h0"), mac_of(live, "h15")
         there = ipv4("10.0.0.1", "10.0.7.2", UDP, udp(1, 2, b"MARK"))
         assert arrivals(live, "h0", frame(theirs, mine, IPV4, there), "h15", b"MARK") == SENT
-        # Of single flows (2 to 65), of labels (66 to 4094), of priority alone (0), and of providers.
+        # Tags of single flows (2 to 65), of labels (66 to 4094), of priority alone (0), and of providers.
         tags = [(frames.VLAN, tag) for tag in (0, 1, 2, 65, 66, 4094)] + [(frames.SERVICE_VLAN, 7)]
         for tag in tags:
             assert arrivals(live, "h0", frame(theirs, mine, IPV4, there, tag), "h15", b"MARK", 5) == 0, tag
@@ -104,7 +104,7 @@ def test_frames_that_hosts_must_not_send_go_nowhere_are_counted_and_named(name: 
         }
         for kind, sent in refused.items():
             assert arrivals(live, "h0", sent, "h15", b"MARK", 5) == 0, kind
-        # One in the prefix of a rack that no host has is refused by that rack's switch.
+        # If no host has an address of a rack's prefix, the switch of that rack refuses packets for it.
         nobody = frame(theirs, mine, IPV4, ipv4("10.0.0.1", "10.0.7.99", UDP, everywhere))
         assert arrivals(live, "h0", nobody, "h15", b"MARK", 5) == 0
         said = {kind: live.await_log(f'what="{kind}"') for kind in ("vlan_tagged", *refused)}
@@ -117,21 +117,21 @@ def test_frames_that_hosts_must_not_send_go_nowhere_are_counted_and_named(name: 
         assert 'pathloom_frames_refused_total{switch="e0_0",kind="vlan_tagged"} 40' in counted
         for kind in refused:
             assert f'switch="e0_0",kind="{kind}"' in counted
-        # However much there is of it, the log hears of it once.
+        # The log has one line, however many such frames arrive.
         flood = frame(theirs, mine, IPV4, there, (frames.VLAN, 66))
         assert arrivals(live, "h0", flood, "h15", b"MARK", 200) == 0
         until(lambda: 'kind="vlan_tagged"} 240' in scrape(live), "200 frames more are counted")
         assert "vlan_tagged" not in live.log()[seen:]
 
 
-def test_fragments_and_other_protocols_ride_the_default_routes(name: str) -> None:
+def test_fragments_and_other_protocols_use_the_default_routes(name: str) -> None:
     with alive(name, K4, QUIET, arp="proxy") as live:
         mine, theirs = mac_of(live, "h0"), mac_of(live, "h15")
         for protocol in (1, frames.GRE, frames.ESP, frames.OSPF, frames.SCTP):
             sent = frame(theirs, mine, IPV4, ipv4("10.0.0.1", "10.0.7.2", protocol, b"MARK" + bytes(40)))
             assert arrivals(live, "h0", sent, "h15", b"MARK") == SENT, protocol
-        # All fragments of a datagram, the first too: Open vSwitch tells the ports of none. Before, they seemed to be a
-        # flow between two ports 0, and each came to the controller until that had a path.
+        # Open vSwitch reports no ports for any fragment of a datagram, not even the first. Before, fragments seemed to
+        # be a flow between two ports 0, and each was sent to the controller until that flow had a path.
         with live.probes([("h0", "h15")], rate_hz=100, payload_bytes=4000) as probes:
             time.sleep(2)
             assert live.flow_rules() == {}
@@ -142,29 +142,29 @@ def test_fragments_and_other_protocols_ride_the_default_routes(name: str) -> Non
 
 def test_any_address_is_learnt_at_any_port_and_may_move(name: str) -> None:
     with alive(name, K4, QUIET, arp="proxy") as live:
-        # A second address of the fabric's kind, and others of a net of their own, several at one port.
+        # A second address in the fabric's prefix, and addresses of another network, several of them at one port.
         on(live, "h15", "ip", "address", "add", "10.0.7.77/8", "dev", "eth0")
         assert talks(live, ("h0", "10.0.0.1"), ("h15", "10.0.7.77")) == "here"
         for host, address in (("h0", "192.168.5.1"), ("h9", "192.168.5.9"), ("h9", "192.168.5.10")):
             on(live, host, "ip", "address", "add", f"{address}/24", "dev", "eth0")
         for address in ("192.168.5.9", "192.168.5.10"):
             assert talks(live, ("h0", "192.168.5.1"), ("h9", address)) == "here"
-        # A machine moves with its address, to where the fabric has another, and the first port stays up.
+        # A machine moves with its address to a port of another host, and the first port stays up.
         on(live, "h9", "ip", "address", "del", "192.168.5.10/24", "dev", "eth0")
         on(live, "h4", "ip", "address", "add", "192.168.5.10/24", "dev", "eth0")
         assert talks(live, ("h4", "192.168.5.10"), ("h0", "192.168.5.1")) == "here"
-        # And a host that the fabric lays out moves to the place of another.
+        # A host of the fabric moves to the place of another.
         on(live, "h5", "ip", "address", "del", "10.0.2.2/8", "dev", "eth0")
         on(live, "h12", "ip", "address", "add", "10.0.2.2/8", "dev", "eth0")
         assert talks(live, ("h12", "10.0.2.2"), ("h0", "10.0.0.1")) == "here"
-        # The controller is started anew, and hosts know each other's hardware addresses: nobody asks.
+        # The controller is restarted. Hosts know each other's hardware addresses, so they send no requests.
         live.kill()
         live.launch()
         assert talks(live, ("h0", "192.168.5.1"), ("h4", "192.168.5.10"), 5) == "here"
         assert talks(live, ("h0", "10.0.0.1"), ("h12", "10.0.2.2"), 5) == "here"
 
 
-def test_flows_of_learnt_addresses_get_paths_of_their_own_and_leave_them_when_they_move(name: str) -> None:
+def test_flows_of_learnt_addresses_get_own_paths_and_leave_them_when_addresses_move(name: str) -> None:
     send = """
 import socket, sys, time
 door = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -203,7 +203,7 @@ while time.time() < end:
                 sender.kill()
 
 
-def test_a_router_at_the_edge_gets_what_is_nowhere_else(name: str) -> None:
+def test_a_router_at_the_edge_gets_packets_for_all_other_addresses(name: str) -> None:
     more = '[[addresses]]\nat = "h15"\nprefixes = ["0.0.0.0/0"]\n[[addresses]]\nat = "h3"\nprefixes = ["172.20.0.0/16"]'
     with alive(name, K4, QUIET, arp="proxy", more=more) as live:
         mine, router = mac_of(live, "h0"), mac_of(live, "h15")
@@ -213,21 +213,21 @@ def test_a_router_at_the_edge_gets_what_is_nowhere_else(name: str) -> None:
         assert arrivals(live, "h15", back, "h0", b"MARK") == SENT
         longer = frame(mac_of(live, "h3"), mine, IPV4, ipv4("10.0.0.1", "172.20.3.4", UDP, udp(1, 2, b"MARK")))
         assert arrivals(live, "h0", longer, "h3", b"MARK") == SENT
-        # Not what is for everybody, nor for an address of the fabric that nobody has.
+        # The router does not get broadcasts, multicasts, or packets for an unused address of the fabric.
         for target in ("224.0.0.9", "255.255.255.255", "10.0.7.99"):
             sent = frame(router, mine, IPV4, ipv4("10.0.0.1", target, UDP, udp(1, 2, b"MARK")))
             assert arrivals(live, "h0", sent, "h15", b"MARK", 5) == 0, target
 
 
-def test_dhcp_is_passed_on_to_servers_and_back_to_who_asked(name: str) -> None:
+def test_dhcp_is_passed_to_servers_and_back_to_the_client(name: str) -> None:
     with alive(name, K4, QUIET, arp="proxy") as live:
-        # Ports are known to face hosts when no switch was found there.
+        # A port counts as a host port when discovery has found no switch there.
         live.await_log("every cable is as configured")
         client, server = mac_of(live, "h0"), mac_of(live, "h15")
         body = bytes([1, 1, 6, 0]) + bytes(24) + client + bytes(10) + b"MARK" + bytes(190)
         asked = frame(EVERYBODY, client, IPV4, ipv4("0.0.0.0", "255.255.255.255", UDP, udp(68, 67, body)))
         until(lambda: arrivals(live, "h0", asked, "h15", b"MARK", 1) == 1, "the ports are known to face hosts")
-        time.sleep(1)  # What was asked so far counts for the limit of a second.
+        time.sleep(1)  # Earlier requests count for the limit per second.
         assert arrivals(live, "h0", asked, "h15", b"MARK", 5) == 5
         assert arrivals(live, "h0", asked, "h1", b"MARK", 5) == 5
         offer = bytes([2]) + body[1:]
@@ -235,7 +235,7 @@ def test_dhcp_is_passed_on_to_servers_and_back_to_who_asked(name: str) -> None:
             sent = frame(to, server, IPV4, ipv4("10.0.7.2", target, UDP, udp(67, 68, offer)))
             assert arrivals(live, "h15", sent, "h0", b"MARK", 5) == 5
             assert arrivals(live, "h15", sent, "h1", b"MARK", 5) == 0
-        # More of it than an honest client sends is not passed on.
+        # More requests than an honest client sends are not forwarded.
         assert arrivals(live, "h0", asked, "h15", b"MARK", 200) < 100
 
 
@@ -261,7 +261,7 @@ def test_a_port_that_the_fabric_does_not_have_is_refused_and_named(name: str) ->
             subprocess.run([*inside, "link", "del", "stray"], check=False)
 
 
-def test_a_switch_that_restarts_empty_has_all_its_rules_again(name: str) -> None:
+def test_a_switch_that_restarts_empty_gets_all_its_rules_again(name: str) -> None:
     with alive(name, K4, QUIET, arp="proxy") as live:
         live.await_log("every cable is as configured")
         before = live.state()
@@ -288,7 +288,7 @@ def test_a_host_on_two_ports_is_reached_at_both_of_its_addresses(name: str) -> N
             assert talks(live, (here.name, str(here.ports[0].address)), target) == "here"
 
 
-def test_a_bond_of_two_ports_that_both_speak_for_one_address_is_refused_and_named(name: str) -> None:
+def test_a_bond_of_two_ports_that_both_claim_one_address_is_refused_and_named(name: str) -> None:
     homes = "jellyfish:switches=6,ports=6,hosts=6,homes=2,rate=10Mbps,buffer=150"
     claim = """
 import socket, sys, time
@@ -296,7 +296,7 @@ address, (interface, mac) = socket.inet_aton(sys.argv[1]), sys.argv[2:]
 door = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
 door.bind((interface, 0))
 mac = bytes.fromhex(mac.replace(":", ""))
-# As a bond does that balances: each port says that the address is there.
+# Like a balancing bond, each port claims the address.
 for _ in range(40):
     head = bytes.fromhex("0806000108000604") + bytes([0, 1])
     door.send(bytes([255] * 6) + mac + head + mac + address + bytes(6) + address + bytes(18))
@@ -310,6 +310,6 @@ for _ in range(40):
         assert talks(live, source, (there.name, first.address)) == "here"
         finish(run_on(live, there.name, claim, first.address, second.interface, second.mac))
         live.await_log(f"claims {first.address}")
-        # It is still reached where it was first.
+        # The address is still reached at its first port.
         assert talks(live, source, (there.name, first.address), 5) == "here"
         assert talks(live, source, (there.name, second.address), 5) == "here"

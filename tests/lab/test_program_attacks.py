@@ -1,4 +1,4 @@
-"""What hosts cannot do to switches that find paths themselves, and what bad frames lead to."""
+"""Attacks of hosts on switches that find paths themselves, and the effect of bad frames."""
 
 from __future__ import annotations
 
@@ -21,33 +21,33 @@ K4 = "fat-tree:k=4,rate=50Mbps"
 
 
 def message(source: str, src: str, dst: str, kind: int = 1, number: int = 1 << 62) -> bytes:
-    """A path message without a packet, as a switch would send it."""
+    """Makes a path message without a packet, as a switch would send it."""
     head = struct.pack("!BBBBHQ", 1, kind, 1, 0, 0, number) + mac(src) + mac(dst)
     tuple_ = socket.inet_aton("10.0.0.1") + socket.inet_aton("10.0.7.2") + struct.pack("!HHBB", 5000, 80, 6, 0)
     return mac(SWITCHES) + mac(source) + ETH_PATH + head + tuple_ + bytes(6)
 
 
 def hello(source: str) -> bytes:
-    """A Hello of a switch that does not exist."""
+    """Makes a Hello of a switch that does not exist."""
     own = struct.pack("!BBH", 1, 3, 0) + mac(source) + struct.pack("!IQ", 1, 9)
     return mac(SWITCHES) + mac(source) + ETH_HELLO + own + bytes(18 + 6)
 
 
 def port_of(row: dict[str, Any], number: int) -> dict[str, Any]:
-    """Counters of a port."""
+    """Returns the counters of a port."""
     found: dict[str, Any] = next(port for port in row["ports"] if port["number"] == number)
     return found
 
 
 def refusals(one: Programs, node: int, number: int, expected: int) -> int:
-    """Frames that a port was refused, as soon as there are so many."""
+    """Waits until a port has refused at least `expected` frames. Returns how many it refused."""
     wait_for(lambda: port_of(one.rows()[node], number)["refused"] >= expected)
     refused: int = port_of(one.rows()[node], number)["refused"]
     return refused
 
 
 def edge_of(one: Programs, index: int) -> tuple[int, int]:
-    """The switch of a host, and the port that the host is at."""
+    """Returns the switch of a host, and the port of the host."""
     peer = one.hosts[index].ports[0].peer
     port = next(port for port in one.blueprint.switch_ports if port.interface == peer)
     return port.switch, port.number
@@ -57,13 +57,13 @@ def test_a_flood_of_syns_is_bounded_and_its_port_is_named(name: str) -> None:
     with programs(name, fabric=K4) as one, echo(one, one.hosts[15]):
         attacker, victim = one.hosts[0], one.hosts[1]
         own = attacker.ports[0]
-        # Both hosts are at one switch, which is the one that has the work.
+        # Both hosts are at the same switch, which does most of the work.
         assert edge_of(one, 0)[0] == edge_of(one, 1)[0]
         with talk(one, victim, one.hosts[15]) as talking, raw(attacker) as door:
             assert unanswered(attacker, [one.hosts[15]]) == []
             talking.tell()
             began, sent = time.monotonic(), 0
-            # A busy machine takes longer to send as many.
+            # A busy machine takes longer to send this many.
             while time.monotonic() - began < 3 or (sent <= 10_000 and time.monotonic() - began < 10):
                 for _ in range(200):
                     source = f"10.{random.randrange(256)}.{random.randrange(256)}.{random.randrange(1, 255)}"
@@ -76,14 +76,14 @@ def test_a_flood_of_syns_is_bounded_and_its_port_is_named(name: str) -> None:
             port = port_of(row, number)
             figures("SYNs of one host", sent=sent, refused=port["refused"], limited=port["limited"],
                     entries=row["connection_entries"])  # fmt: skip
-            # 1000 explorations a second, twice as many after a pause; each lives for 3 s. Kept: the victim's two.
+            # 1000 explorations a second, twice as many after a pause; each lives for 3 s. The victim has two entries.
             assert row["connection_entries"] <= 2 * 1000 + 1000 * 5 + 2
             assert all(each["connection_entries"] <= 2 * 1000 + 1000 * 5 + 2 for each in one.rows().values())
             assert sent > 10_000
             assert (port["refused"] > 1000, port["refused_last"]) == (True, "rate-limited")
             assert port_of(row, edge_of(one, 1)[1])["refused"] == 0
             assert wait_for(lambda: f"port {number} ({own.peer}): refused" in one.switches.log(one.switch(node)))
-            # The neighbour's connection goes on, and it opens another one.
+            # The connection of the neighbour continues, and it can open another one.
             said, back, _, retransmits, _ = talking.tell()
             assert (said - back < 100, retransmits) == (True, 0)
             with talk(one, victim, one.hosts[15]) as another:
@@ -126,11 +126,11 @@ def test_forged_messages_stolen_addresses_and_foreign_tags_change_nothing(name: 
 
 
 @pytest.mark.parametrize("seed", [1])
-def test_truncated_and_mutated_frames_from_a_neighbour_end_no_switch(name: str, seed: int) -> None:
+def test_truncated_and_mutated_frames_from_a_neighbour_crash_no_switch(name: str, seed: int) -> None:
     draw = random.Random(seed)
     with programs(name, fabric=K4) as one:
         assert unanswered(one.hosts[0], [one.hosts[15]]) == []
-        # By the interface of an edge switch, to its neighbour above.
+        # Frames are sent by the interface of an edge switch, to its neighbour above.
         node, _ = edge_of(one, 0)
         link = next(
             port for port in one.blueprint.switch_ports
@@ -165,5 +165,5 @@ def test_truncated_and_mutated_frames_from_a_neighbour_end_no_switch(name: str, 
         figures(
             "3001 mutated frames of a neighbour", refused=port["refused"], unreadable=one.rows()[above]["unreadable"]
         )
-        # Hello of the real neighbour mends what the false ones said.
+        # Hellos of the real neighbour correct the entries of the false ones.
         assert wait_for(lambda: unanswered(one.hosts[0], [one.hosts[15]], 1.0) == [], 20)

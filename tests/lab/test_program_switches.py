@@ -53,7 +53,7 @@ def test_plain_hosts_reach_each_other(lab: Callable[..., Outcome], name: str) ->
     hosts = one.lab.blueprint().hosts
     lost = {host.name: unanswered(host, [other for other in hosts if other is not host]) for host in hosts}
     assert lost == {host.name: [] for host in hosts}
-    # Every pair by TCP, and one at full rate by another program.
+    # Every pair opens a TCP connection, and another program sends at full rate between one pair.
     for host in hosts:
         with echo(one, host):
             for other in hosts:
@@ -90,8 +90,8 @@ def test_a_long_cable_is_joined_and_keeps_its_delay(lab: Callable[..., Outcome],
     assert rtt_ms >= 40
 
 
-# One millisecond is the promise. Twenty switches share two processors here, so the time goes with the machine's speed:
-# machines that did nothing else took from 0.87 to 1.30 ms. The quick test finds what gets slower on all of them.
+# One millisecond is the promise. Twenty switches share two processors here, so the time depends on the machine's speed:
+# machines without other work took from 0.87 to 1.30 ms. The quick test detects a program that becomes slower.
 @pytest.mark.parametrize("most_s", [2.5e-3, pytest.param(1e-3, marks=pytest.mark.long)])
 def test_setting_a_connection_up_takes_a_millisecond(name: str, most_s: float) -> None:
     with programs(name) as one, echo(one, one.hosts[15]):
@@ -114,7 +114,7 @@ def test_setting_a_connection_up_takes_a_millisecond(name: str, most_s: float) -
 
 
 @pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.long)])
-def test_a_killed_switch_goes_on_forwarding_and_its_next_start_goes_on_with_its_tables(name: str, kills: int) -> None:
+def test_a_killed_switch_still_forwards_and_its_next_start_keeps_its_tables(name: str, kills: int) -> None:
     with programs(name) as one, echo(one, one.hosts[15]), talk(one, one.hosts[0], one.hosts[15]) as talking:
         time.sleep(1)
         path = sorted(node for node, _ in one.path(talking.source))
@@ -133,16 +133,16 @@ def test_a_killed_switch_goes_on_forwarding_and_its_next_start_goes_on_with_its_
             assert talking.source in [each["source"] for each in row["connections"]], row
         unharmed = {node: process for node, process in before.items() if node not in path}
         assert {node: one.switches.process(one.switch(node)) for node in unharmed} == unharmed
-        # Longer than an unused entry lives: what the kernel forwards keeps it.
+        # Wait longer than an unused entry lives: flows that the kernel forwards keep their entries.
         if kills > 3:
             time.sleep(11)
         sent, back, _, retransmits, _ = talking.tell("end")
         figures(f"{kills} kills", sent=sent, back=back, retransmits=retransmits)
-        # Less than what was on its way when the source was asked.
+        # The difference is less than the messages in flight when the source was asked.
         assert (retransmits, sent - back < 100) == (0, True)
         assert sorted(node for node, _ in one.path(talking.source)) == path
         assert all(row["recoveries"] == 0 and row["fails"] == 0 for row in one.rows().values())
-        # New connections explore by switches that were killed.
+        # New connections explore through switches that were killed.
         time.sleep(1.2)
         with talk(one, one.hosts[0], one.hosts[15]) as another:
             assert another.tell("end")[3] == 0
@@ -162,9 +162,9 @@ def test_a_cut_cable_is_repaired_within_50_milliseconds(name: str, cuts: int) ->
                 with one.cut(cables[number % len(cables)]):
                     time.sleep(0.5)
                     sent, back, longest_ns, _, _ = talking.tell("end")
-                    assert sent - back < 100, "it goes on"
+                    assert sent - back < 100, "the connection continues"
                 gaps_ms.append(longest_ns / 1e6)
-            # A cable that is back is used when both ends have heard each other.
+            # A repaired cable is used when both ends have received a Hello of each other.
             time.sleep(0.3)
         gaps_ms.sort()
         late = gaps_ms[int(0.95 * (len(gaps_ms) - 1))]
@@ -173,8 +173,8 @@ def test_a_cut_cable_is_repaired_within_50_milliseconds(name: str, cuts: int) ->
             assert late <= 50
 
 
-def test_a_cable_that_falls_silent_one_way_is_given_up_and_used_again(name: str) -> None:
-    """Its ports stay up, so Hello alone tells: a neighbour is gone after three of them, 3 s here."""
+def test_a_cable_that_fails_in_one_direction_is_avoided_and_used_again(name: str) -> None:
+    """The ports stay up, so only missing Hellos show it: a neighbour is lost after three of them, 3 s here."""
     with programs(name, "tcp-path:hello=1s") as one, echo(one, one.hosts[15]):
         with talk(one, one.hosts[0], one.hosts[15]) as talking:
             time.sleep(0.5)
@@ -189,9 +189,9 @@ def test_a_cable_that_falls_silent_one_way_is_given_up_and_used_again(name: str)
                 return sent - back < 100
 
             with one.muted(cable):
-                # Both ends give the cable up, the one that hears nothing and the one that is not heard.
+                # Both ends give the cable up: the end that receives nothing, and the end that is not received.
                 until(lambda: not one.neighbours(cable) and not one.neighbours(cable ^ 1), "both ends give it up")
-                # TCP tries again less and less often.
+                # TCP retransmits less and less often.
                 until(goes_on, "the connection goes on", 30)
                 assert cable not in one.cables(talking.source)
             until(lambda: one.neighbours(cable) and one.neighbours(cable ^ 1), "it is used again")
@@ -199,18 +199,18 @@ def test_a_cable_that_falls_silent_one_way_is_given_up_and_used_again(name: str)
             assert goes_on()
         figures("a cable that falls silent one way", longest_s=silent_s)
         with timing():
-            # Until the neighbour is gone, and the next try of TCP.
+            # Time until the neighbour is lost, and until the next retransmission of TCP.
             assert silent_s < 10
 
 
-def test_a_switch_that_begins_anew_in_mid_exploration_harms_nobody_for_long(name: str) -> None:
+def test_a_switch_that_restarts_during_explorations_recovers_soon(name: str) -> None:
     with programs(name) as one, echo(one, one.hosts[15]), talk(one, one.hosts[0], one.hosts[15], 1) as talking:
         time.sleep(0.3)
         node = sorted(node for node, _ in one.path(talking.source))[-1]
         core = one.switch(node)
         process = one.switches.process(core)
         assert process is not None
-        # Explorations wait in front of it; then it is gone, and forgets everything.
+        # Explorations wait at the stopped switch. Then it is killed, and loses all its tables.
         suspend(process, True)
         others = [Talk(one, one.hosts[number], one.hosts[15]) for number in range(1, 4)]
         one.switches.kill(core)
@@ -226,7 +226,7 @@ def test_a_switch_that_begins_anew_in_mid_exploration_harms_nobody_for_long(name
             each.end()
 
 
-def test_what_the_switches_cannot_be_told_is_said_in_one_line(lab: Callable[..., Outcome]) -> None:
+def test_settings_that_switches_lack_are_refused_in_one_line(lab: Callable[..., Outcome]) -> None:
     for words, said in (
         (("--switches", "stp"), "expected one of tcp-path, tfe, arp-path"),
         (("--switches", "tcp-path", "--controller", "pathloom"), "leave out --controller"),
@@ -254,7 +254,7 @@ def test_runs_in_simulator_and_lab_agree(tmp_path: Path, scheme: str, runs: int)
     figures(f"{scheme}, {runs} runs of 16 flows at 10 Mbit/s", simulated=means[0], live=means[1])
     assert len(flows) == 2 * runs * 16
     assert flows["delivered_bytes"].min() > 0  # type: ignore[operator]
-    # Each SYN takes the path of its first copy, and which that is differs: many runs agree, and one only roughly.
+    # Each SYN takes the path of its first copy, which varies. So many runs agree well, and one run only roughly.
     with timing():
         assert means[1] == pytest.approx(means[0], abs=0.05 if runs > 1 else 0.25)
 

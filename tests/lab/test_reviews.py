@@ -1,4 +1,4 @@
-"""Rules that somebody else deletes, changes or adds while the sessions stand."""
+"""Rules that others delete, change or add while the sessions are up."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ MORE = f'[reconcile]\nperiod = "{PERIOD_S}s"\n'
 
 
 def ofctl(live: Live, bridge: str, verb: str, *words: str) -> str:
-    """What an operator's hand does to a bridge."""
+    """Runs `ovs-ofctl` on a bridge, as an operator would."""
     return live.switches.daemon_of(bridge).ofctl(verb, bridge, *words)
 
 
 def bridges(live: Live, tier: str) -> list[str]:
-    """The bridges of a tier: `e`, `a` or `c`."""
+    """Returns the bridges of a tier: `e`, `a` or `c`."""
     return [switch.bridge for switch in live.blueprint.switches if switch.name.startswith(tier)]
 
 
 def back(live: Live, before: dict[str, dict[int, list[str]]]) -> float:
-    """Waits until every rule and group is as it was; returns how long that took."""
+    """Waits until all rules and groups are restored. Returns how long that took."""
     start = time.monotonic()
     until(lambda: live.state() == before, "the rules as they were", 60)
     return time.monotonic() - start
 
 
 @pytest.mark.parametrize("tier", ["e", "a", "c"])
-def test_a_switch_whose_rules_are_deleted_has_them_again_at_once(name: str, tier: str) -> None:
-    # The longest period: what comes back sooner was told.
+def test_deleted_rules_of_a_switch_are_restored_at_once(name: str, tier: str) -> None:
+    # With the longest period, rules that are restored sooner are not restored by the periodic reading.
     with alive(name, K4, QUIET, more='[reconcile]\nperiod = "30s"\n') as live:
         pairs = permutation(live, 8)
         with live.probes(pairs) as probes:
@@ -45,13 +45,13 @@ def test_a_switch_whose_rules_are_deleted_has_them_again_at_once(name: str, tier
             for bridge in bridges(live, tier)[:2]:
                 ofctl(live, bridge, "del-flows")
                 took_s.append(back(live, before))
-            live.await_log("they are as they should be again", 2)
+            live.await_log("the controller restored them", 2)
             tracks = probes.stop()
         lost = sum(track.lost for track in tracks)
         figures(f"all rules of a switch of tier {tier} deleted", back_s=round(max(took_s), 2), lost=lost)
         with timing():
             assert max(took_s) < 5
-            assert max(track.lost for track in tracks) < 5000, "of a thousand a second"
+            assert max(track.lost for track in tracks) < 5000, "probes were lost for seconds, at a thousand per second"
 
 
 def test_groups_and_changed_rules_come_back_within_the_period(name: str) -> None:
@@ -67,7 +67,7 @@ def test_groups_and_changed_rules_come_back_within_the_period(name: str) -> None
             assert took_s < 2 * PERIOD_S + 5
 
 
-def test_a_hangup_has_all_switches_read_at_once(name: str) -> None:
+def test_sighup_makes_the_controller_read_all_switches_at_once(name: str) -> None:
     with alive(name, K4, "ecmp", more='[reconcile]\nperiod = "30s"\n') as live:
         time.sleep(2)
         before = live.state()
@@ -80,7 +80,7 @@ def test_a_hangup_has_all_switches_read_at_once(name: str) -> None:
             assert took_s < 5
 
 
-def test_rules_of_others_are_named_and_removed_where_that_is_wanted(name: str) -> None:
+def test_rules_of_others_are_named_and_removed_if_configured(name: str) -> None:
     stranger = "table=0,priority=60000,cookie=0x77,ip,nw_dst=10.0.0.0/8,actions=drop"
     with alive(name, K4, "ecmp", more=MORE) as live:
         time.sleep(1)
@@ -90,8 +90,8 @@ def test_rules_of_others_are_named_and_removed_where_that_is_wanted(name: str) -
         lines = live.await_log("a rule that is not the controller's", patience_s=2 * PERIOD_S + 5)
         assert "priority 60000" in lines and "0x77" in lines and "10.0.0.0" in lines
         time.sleep(PERIOD_S + 2)
-        assert live.log().count("a rule that is not the controller's") == 1, "it is named once"
-        assert live.state() != before, "and stays"
+        assert live.log().count("a rule that is not the controller's") == 1, "the rule is named once"
+        assert live.state() != before, "the rule stays"
         live.kill()
         live.configure("ecmp", more=f'{MORE}foreign = "remove"\n')
         live.launch()

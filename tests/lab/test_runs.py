@@ -1,4 +1,4 @@
-"""Experiments run in the lab as in the simulator, and come to the same."""
+"""Experiments in the lab give the same results as in the simulator."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from pathloom.lab.lab import RUN_DIRECTORY
 from support import K4, PATHLOOM, compared, left_of
 
 AS_LINUX = "newreno:impatient=off,byte_counting=on,jitter=1ms"
-"""What kernels do: each partial acknowledgement restarts the timer, slow start counts bytes, no host keeps step."""
+"""Behaviour of kernels: partial acknowledgements restart the timer, slow start counts bytes, hosts have jitter."""
 AS_LAB = ["--transport", AS_LINUX, "--control", "handover=begin"]
-"""And what shaped links do: hand a packet on, and then wait as long as it takes to send."""
+"""Also the behaviour of shaped links: they hand a packet on, and then wait as long as its sending takes."""
 STRIDE = ["--fabric", K4, "--traffic", "long-lived:pattern=stride", "--runs", "1", "--worlds", "sim,lab"]
 
 
@@ -42,15 +42,15 @@ def test_finite_flows_finish_as_in_the_simulator(tmp_path: Path) -> None:
     assert live["flows"] == simulated["flows"]
     assert live["flows"]["finished"] > 20
     assert live["delivered_bytes"] == simulated["delivered_bytes"]
-    # Those that pin flows in the lab are none of the scheme's.
+    # Rules that pin flows in the lab do not count as the scheme's.
     assert live["control"]["rules_max"] == simulated["control"]["rules_max"]
     flows = pl.read_parquet(tmp_path / "flows.parquet")
     pairs = [flows.filter(pl.col("scheme") == scheme).sort("flow") for scheme in ("ecmp", "ecmp@lab")]
     for column in ("src", "dst", "src_port", "dst_port", "size_bytes"):
         assert pairs[0][column].to_list() == pairs[1][column].to_list()
     assert not content["traffic"]["notes"]
-    # Half of these flows take some milliseconds, which a machine that others use as well stretches. One time-out of TCP
-    # in each would come to 200 ms more; how near both worlds are is asked of longer runs below.
+    # Half of these flows take some milliseconds, and other work on the machine makes them longer. One time-out of TCP
+    # in each would add 200 ms. Longer runs below test how close both worlds are.
     with timing():
         assert 0.5 < live["fct_s"]["p50"] / simulated["fct_s"]["p50"] < 5
 
@@ -68,7 +68,7 @@ def test_flows_that_share_a_link_use_it_as_in_the_simulator() -> None:
     traffic = ["--fabric", "dumbbell:hosts=3,rate=10Mbps,buffer=60", "--traffic", "long-lived:pattern=stride"]
     content = compared(*traffic, "--schemes", "spt", "--duration", "10s", "--runs", "1", "--worlds", "sim,lab")
     simulated, live = (row["throughput"]["mean"] for row in content["schemes"])
-    with timing():  # Packets that switches lose for want of processors lower the rate, and a note says so.
+    with timing():  # If switches lose packets because they lack processor time, the rate is lower, and a note says so.
         assert live == pytest.approx(simulated, abs=0.05)
         assert [note for note in content["traffic"]["notes"] if "lost in switches" in note] == []
 
@@ -85,15 +85,15 @@ def test_simulator_and_lab_agree(tmp_path: Path, pattern: str, scheme: str) -> N
     flows = pl.read_parquet(tmp_path / "flows.parquet")
     one, other = (sorted_flows(flows.filter(pl.col("scheme") == label)) for label in (scheme, f"{scheme}@lab"))
     with timing():
-        # A machine that cannot forward so much loses packets in its switches, and its notes say so.
+        # A machine that cannot forward this much loses packets in its switches, and the notes say so.
         assert live == pytest.approx(simulated, abs=0.03), content["traffic"]["notes"]
         assert max(abs(a - b) for a, b in zip(one, other, strict=True)) < 0.10
 
 
 def sorted_flows(flows: pl.DataFrame) -> list[float]:
-    """Throughput of the worst flow of a run, of the next one, and so on, each in the mean of all runs.
+    """Returns the throughput of the worst flow of a run, of the next one, and so on, each as the mean of all runs.
 
-    In single runs the simulator differs from itself by up to 0.22 here, when hosts' jitter changes by a thousandth.
+    In single runs, the simulator's own values differ by up to 0.22 here if hosts' jitter changes by a thousandth.
     """
     ranked = flows.with_columns(rank=pl.col("throughput").rank("ordinal").over("run"))
     return ranked.group_by("rank").agg(pl.col("throughput").mean()).sort("rank")["throughput"].to_list()
@@ -115,14 +115,14 @@ def test_simulator_and_lab_agree_on_completion_times() -> None:
         (["--schemes", "hedera"], "scheme `hedera`: is more than static routes; add --lab controller=pathloom"),
         (
             ["--schemes", "ecmp", "--fault", "1s:down:c0"],
-            "--fault: static routes in the lab answer no fault",
+            "--fault: static routes in the lab do not react to faults",
         ),
         (["--schemes", "ecmp", "--lab", "pin=of"], "lab `pin=of`: expected hosts=newreno"),
         (["--schemes", "ecmp", "--worlds", "lap"], "did you mean `lab`"),
-        (["--schemes", "ecmp", "--transport", "newreno:max_rto=1s"], "cannot be told max_rto"),
+        (["--schemes", "ecmp", "--transport", "newreno:max_rto=1s"], "have no setting for max_rto"),
     ],
 )
-def test_what_the_lab_cannot_do_is_said_before_anything_is_built(arguments: list[str], text: str) -> None:
+def test_impossible_settings_are_refused_before_anything_is_built(arguments: list[str], text: str) -> None:
     done = subprocess.run(
         [*PATHLOOM, "compare", *STRIDE, "--worlds", "lab", *arguments], capture_output=True, text=True, check=False
     )
@@ -132,7 +132,7 @@ def test_what_the_lab_cannot_do_is_said_before_anything_is_built(arguments: list
 
 
 def await_flows(process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> None:
-    """Waits until the lab of a run stands and its flows are under way."""
+    """Waits until the lab of a run is up and its flows have started."""
     deadline = time.monotonic() + 30
     while not (RUN_DIRECTORY / f"run-{process.pid}" / "agent.log").exists():
         assert process.poll() is None
@@ -143,7 +143,7 @@ def await_flows(process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> Non
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_takes_its_lab_down(number: signal.Signals) -> None:
-    # What a shell puts into the background ignores SIGINT, and so would all that it starts.
+    # A process that a shell starts in the background ignores SIGINT, and so would its children.
     listening = ["env", "--default-signal=INT"]
     command = [*listening, *PATHLOOM, "lab", "run", *STRIDE[:6], "--schemes", "ecmp", "--duration", "30s"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
@@ -156,7 +156,7 @@ def test_an_interrupted_run_takes_its_lab_down(number: signal.Signals) -> None:
     assert left_of(f"run-{process.pid}") == []
 
 
-def test_finished_runs_are_kept_when_the_lab_gives_up(
+def test_finished_runs_are_kept_if_the_lab_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     carry, called = runs.run_agent, []

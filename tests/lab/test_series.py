@@ -1,4 +1,4 @@
-"""Series of runs in the lab: what flows received and links sent in each step, and how long a fault was felt."""
+"""Series of runs in the lab: what flows received and links sent in each step, and the time to recover from faults."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support import K4, PATHLOOM, compared, figures
 TRAFFIC = ["--fabric", K4, "--traffic", "long-lived:pattern=permutation", "--runs", "1", "--worlds", "sim,lab"]
 
 
-def test_series_add_up_and_a_fabric_that_finds_its_paths_recovers_from_faults(tmp_path: Path) -> None:
+def test_series_add_up_and_switches_that_find_paths_recover_from_faults(tmp_path: Path) -> None:
     faults = ["--fault", "4s:down:c0", "--fault", "7s:down:a2_0", "--fault", "9s:up:a2_0"]
     scheme = ["--schemes", "tcp-path", "--duration", "11s", "--series", "100ms", "--out", str(tmp_path)]
     content = compared(*TRAFFIC, *scheme, *faults)
@@ -35,7 +35,7 @@ def test_series_add_up_and_a_fabric_that_finds_its_paths_recovers_from_faults(tm
     joined = links.join(sent, on="link", how="left")
     assert joined["bytes"].null_count() == 0, "links that sent are not in the series"
     figures("time to recover, s", simulated=simulated["recovery_s"]["max"], live=live["recovery_s"]["max"])
-    # Counters are read a little late, by less or more. So what a step lasted is not quite what it should.
+    # Counters are read with a small and varying delay, so a step is not exactly as long as it should be.
     with timing():
         assert received["bytes"].to_numpy() == pytest.approx(flows["delivered_bytes"].to_numpy(), rel=0.1)
         assert joined["bytes"].to_numpy() == pytest.approx(joined["sent_bytes"].to_numpy(), rel=0.2)

@@ -1,4 +1,4 @@
-"""Parallel streams live: connections of unmodified programs take the paths that were assigned to them."""
+"""Parallel streams in the lab: connections of unmodified programs take their assigned paths."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from pathloom.streams.paths import Paths, Place
 from support import figures
 
 TOPOLOGY_A = "parallel-paths:rates=10Mbps/10Mbps/10Mbps/10Mbps,delays=1us,host_rate=100Mbps,buffer=100"
-"""The paper's, at a tenth of its rates."""
+"""Topology A of the paper, at a tenth of its rates."""
 PATHLOOM = Path(sys.executable).with_name("pathloom")
 CONNECT = """
 import socket, sys
@@ -76,19 +76,19 @@ def start(live: Live, host: str, *command: str) -> subprocess.Popen[str]:
 
 
 def with_paths(count: int, *command: str) -> list[str]:
-    """A command line that gives paths to the connections of a command."""
+    """Returns a command line that gives paths to the connections of a command."""
     return [str(PATHLOOM), "with-paths", "--paths", str(count), "-v", "--", *command]
 
 
 def result(process: subprocess.Popen[str], patience_s: float = 90.0) -> tuple[str, str]:
-    """What a command printed and said, once it has ended well."""
+    """Waits until a command has ended without error. Returns its standard output and standard error."""
     printed, said = process.communicate(timeout=patience_s)
     assert process.returncode == 0, (printed, said)
     return printed, said
 
 
 def ask(live: Live, host: str, what: Any) -> Any:
-    """Asks the controller from a host: `what` gets a connection to the service."""
+    """Asks the controller from a host. The function `what` gets a connection to the service."""
     chosen = host_of(live, host)
 
     def act() -> Any:
@@ -107,18 +107,18 @@ def assignments(live: Live, host: str) -> list[dict[str, Any]]:
 
 
 def connections_of(live: Live, host: str) -> int:
-    """How many connections of a host are on assigned paths."""
+    """Returns how many connections of a host are on assigned paths."""
     return sum(one["connections"] for one in assignments(live, host))
 
 
 def carried_bytes(live: Live) -> dict[int, int]:
-    """By link: bytes that the port of a switch has sent over it."""
+    """Returns, by link, the bytes that the port of a switch has sent over it."""
     counters = link_counters(live.blueprint)
     return {port.link: counters[port.interface][0] for port in live.blueprint.switch_ports}
 
 
 def uplinks(live: Live, host: str) -> list[int]:
-    """The links that leave the ToR of a host for other switches."""
+    """Returns the links from the ToR of a host to other switches."""
     tor = live.links["target"][host_of(live, host).ports[0].link]
     hosts = {one.node for one in live.blueprint.hosts}
     links = live.links
@@ -126,13 +126,13 @@ def uplinks(live: Live, host: str) -> list[int]:
 
 
 def nothing_is_left(live: Live) -> None:
-    """No assignment, and no rule of a connection."""
+    """Waits until there is no assignment, and no rule of a connection."""
     until(lambda: assignments(live, "h0") == [] and assignments(live, "h1") == [], "no assignment is left", 40)
     until(lambda: live.rules_of("tcp") == [], "no rule is left", 40)
 
 
 IDLE = "[control]\nidle_timeout_s = 3\n"
-"""Rules of connections that are over are gone soon."""
+"""Configuration in which rules of closed connections time out soon."""
 
 
 def test_streams_of_an_unmodified_program_take_all_paths_and_nothing_is_left(name: str) -> None:
@@ -158,7 +158,7 @@ def test_streams_of_an_unmodified_program_take_all_paths_and_nothing_is_left(nam
 
 @pytest.mark.parametrize("tries", [6, pytest.param(20, marks=pytest.mark.long)])
 def test_the_first_connection_after_an_assignment_takes_its_path(name: str, tries: int) -> None:
-    """Packets between the hosts pass before, so that the switches have cached what to do with them."""
+    """Packets between the hosts pass before, so that the switches have cached entries for them."""
     with serving(name, TOPOLOGY_A, "[control]\nidle_timeout_s = 5\n") as live:
         answers = start(live, "h1", sys.executable, "-c", ANSWER)
         source, target = (host_of(live, host).ports[0].address for host in ("h0", "h1"))
@@ -192,21 +192,21 @@ def test_the_first_connection_after_an_assignment_takes_its_path(name: str, trie
             return bool(found)
 
         for _ in range(tries):
-            # With the port to which it is opened, the controller need not see its first packet.
+            # If the claim names the destination port, the controller need not see the first packet.
             assert ask(live, "h0", lambda line: connect(line, 7000))
             bound += ask(live, "h0", lambda line: connect(line, None))
             time.sleep(0.2)
         answers.kill()
         answers.communicate()
         figures("first connections after an assignment whose claims do not name their port", seen=f"{bound} of {tries}")
-        # Open vSwitch drops what it has cached soon after a new rule, when its threads get a core.
+        # Open vSwitch removes cached entries soon after a new rule, when its threads get processor time.
         with timing():
             assert bound > 0
         nothing_is_left(live)
 
 
-def test_connections_that_are_announced_move_to_paths_of_their_own(name: str, tmp_path: Path) -> None:
-    """The server announces them when they stand, as storage services do; all of them have its port."""
+def test_announced_connections_move_to_paths_of_their_own(name: str, tmp_path: Path) -> None:
+    """The server announces its connections when they exist, as storage services do. All have the port of the server."""
     pipe, port = tmp_path / "announcements", 5201
     with serving(name, TOPOLOGY_A, IDLE, scheme="spt") as live:
         client, server = (host_of(live, host).ports[0].address for host in ("h0", "h1"))
@@ -253,7 +253,7 @@ GRID_PORT = 2811
 
 
 def grid_server(live: Live, host: str, folder: Path, paths: int | None) -> subprocess.Popen[str]:
-    """A GridFTP server on a host; what it sends takes so many paths."""
+    """Starts a GridFTP server on a host. Its data takes `paths` paths."""
     address = host_of(live, host).ports[0].address
     listening = ["-p", str(GRID_PORT), "-control-interface", address, "-data-interface", address]
     command = [
@@ -274,14 +274,14 @@ def grid_server(live: Live, host: str, folder: Path, paths: int | None) -> subpr
 
 
 def end(process: subprocess.Popen[str]) -> str:
-    """Ends a command that runs for ever; what it said."""
+    """Ends a command that runs without end. Returns its standard error."""
     process.terminate()
     return process.communicate(timeout=30)[1]
 
 
 def copied(live: Live, host: str, paths: int | None, *words: str) -> float:
-    """Seconds that an unmodified client takes for a copy over four streams."""
-    # The name of this machine is no name of a host of the lab.
+    """Returns the seconds that an unmodified client takes for a copy over four streams."""
+    # The name of this machine is not the name of a host of the lab.
     own = f"GLOBUS_HOSTNAME={host_of(live, host).ports[0].address}"
     command = ["env", own, "globus-url-copy", "-p", "4", "-nodcau", *words]
     begun = time.monotonic()
@@ -292,7 +292,7 @@ def copied(live: Live, host: str, paths: int | None, *words: str) -> float:
 def test_gridftp_takes_all_paths_for_get_put_and_copies_between_servers(name: str, tmp_path: Path) -> None:
     size = 8_000_000
     least_s = size * 8 / 1e7 * 1514 / 1448
-    """What one path takes."""
+    """Shortest time over one path."""
     (tmp_path / "data").write_bytes(os.urandom(size))
     with serving(name, TOPOLOGY_A, IDLE) as live:
         first, second = (f"ftp://{host_of(live, one).ports[0].address}:{GRID_PORT}{tmp_path}" for one in ("h0", "h1"))
@@ -321,13 +321,13 @@ def test_gridftp_takes_all_paths_for_get_put_and_copies_between_servers(name: st
             **{f"{what} over {paths}": round(s, 1) for (what, paths), s in took.items()},
         )
         assert all(took[what, 1] > least_s for what in ("get", "put", "third-party"))
-        # Programs take some of this time to start, more on a busy machine. The long test measures the data alone.
+        # The start of the programs takes part of this time, more on a busy machine. The long test measures data alone.
         with timing():
             assert all(took[what, 1] > 1.1 * took[what, 4] for what in ("get", "put", "third-party")), took
 
 
 def connections(live: Live, node: int) -> dict[int, int]:
-    """By source port: bytes of the connections of GridFTP's data that a switch has counted."""
+    """Returns, by source port, the bytes of GridFTP's data connections that a switch has counted."""
     rule = re.compile(r"n_bytes=(\d+),.*\btcp,.*tp_src=(\d+),tp_dst=(\d+)")
     found: dict[int, int] = {}
     bridge = next(switch.bridge for switch in live.blueprint.switches if switch.node == node)
@@ -338,7 +338,7 @@ def connections(live: Live, node: int) -> dict[int, int]:
 
 
 @pytest.mark.long
-def test_four_paths_are_worth_four_and_each_stream_fills_its_own(name: str, tmp_path: Path) -> None:
+def test_four_paths_carry_four_times_as_much_and_each_stream_fills_its_own(name: str, tmp_path: Path) -> None:
     """Table 1 and Fig. 7 of the paper at a tenth of the rates: 107 MB over links of 10 Mbit/s."""
     size = 2**30 // 10
     (tmp_path / "data").write_bytes(os.urandom(1 << 20) * (size >> 20))
@@ -358,14 +358,14 @@ def test_four_paths_are_worth_four_and_each_stream_fills_its_own(name: str, tmp_
             samples: list[tuple[float, dict[int, int]]] = []
             while client.poll() is None:
                 now, done = time.monotonic(), carried_bytes(live)[last] - before
-                # The time of the data, without that of the programs' start.
+                # The time of the data, without the start of the programs.
                 begun = begun or (now if done > size / 100 else 0.0)
                 ended = ended or (now if done > size * 0.99 else 0.0)
                 samples.append((now, connections(live, tor)))
                 time.sleep(0.25)
             result(client)
             took[paths] = ended - begun
-            # The programs take long to start on a busy machine: the middle is that of the transfer.
+            # On a busy machine, the programs take long to start. So the middle part of the transfer is used.
             quarter_s = (ended - begun) / 4
             middle = [one for one in samples if begun + quarter_s <= one[0] <= ended - quarter_s]
             (early, first), (late, second) = middle[0], middle[-1]
@@ -383,10 +383,10 @@ def test_four_paths_are_worth_four_and_each_stream_fills_its_own(name: str, tmp_
 
 
 @pytest.mark.parametrize("expires", [False, pytest.param(True, marks=pytest.mark.long)])
-def test_whatever_a_program_does_its_paths_return(name: str, expires: bool) -> None:
-    """It dies, connects from another port, opens fewer connections than it claimed paths for, or never releases.
+def test_paths_are_released_whatever_a_program_does(name: str, expires: bool) -> None:
+    """A program is killed, connects from another port, opens fewer connections than claimed, or never releases.
 
-    What a killed `with-paths` leaves expires after a minute (`expires`), or its host releases it before that.
+    Assignments of a killed `with-paths` expire after a minute (`expires`), or their host releases them earlier.
     """
     more = "[control]\nidle_timeout_s = 3\n[control.assignments]\nclaim_timeout = '3s'\n"
     with serving(name, TOPOLOGY_A, more) as live:
@@ -398,7 +398,7 @@ def test_whatever_a_program_does_its_paths_return(name: str, expires: bool) -> N
             made = line.assign(source, target, 4, lifetime_s=2)
             for port in range(6000, 6040):
                 line.claim(made["id"], source, target, port)
-            # Its connection comes from another port, and it never releases.
+            # The connection comes from another port, and the assignment is never released.
             with socket.socket() as other:
                 other.bind((source, 0))
                 other.connect((target, 7000))
@@ -431,9 +431,9 @@ def test_whatever_a_program_does_its_paths_return(name: str, expires: bool) -> N
         answers.communicate()
 
 
-# A millisecond is the promise. The quick test finds what gets worse on all machines.
+# A millisecond is the promise. The quick test detects larger errors on all machines.
 @pytest.mark.parametrize("within_s", [2.5e-3, pytest.param(1e-3, marks=pytest.mark.long)])
-def test_the_controller_measures_what_paths_carry_and_how_long_they_are(name: str, within_s: float) -> None:
+def test_the_controller_measures_free_rates_and_round_trips_of_paths(name: str, within_s: float) -> None:
     spec = "parallel-paths:rates=10Mbps/5Mbps,delays=20ms/60ms,buffer=100,host_rate=100Mbps"
     with serving(name, spec) as live:
         source, target = (host_of(live, host).ports[0].address for host in ("h0", "h1"))
@@ -449,9 +449,9 @@ def test_the_controller_measures_what_paths_carry_and_how_long_they_are(name: st
             trips_s = [row["round_trip_s"] for row in rows()]
             return trips_s == pytest.approx([0.040, 0.120], abs=within_s)
 
-        # The first probes go out while much else is done. Whether it has come true is judged below.
+        # The first probes are sent while the controller does other work. The result is judged below.
         with suppress(AssertionError):
-            until(settled, "what is measured is right", 20)
+            until(settled, "the measured round trips are right", 20)
         found = rows()
         assert [row["rate_bps"] for row in found] == [10_000_000, 5_000_000]
         assert all(row["available_bps"] <= row["rate_bps"] for row in found)

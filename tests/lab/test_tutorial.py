@@ -1,4 +1,4 @@
-"""The tutorial of the lab, executed as a reader does."""
+"""Executes the tutorial of the lab, as a reader does."""
 
 from __future__ import annotations
 

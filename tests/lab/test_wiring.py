@@ -1,4 +1,4 @@
-"""Cables that are probed at little cost, that fall silent, and that are at other ports than configured."""
+"""Probes of cables at low cost, cables that fail silently, and cables at other ports than configured."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ K8 = "fat-tree:k=8,rate=10Mbps"
 
 
 def forwarding_s(live: Live) -> float:
-    """Processor time that the daemons of the switches have taken."""
+    """Returns the processor time that the daemons of the switches have used."""
     ticks = 0
     for daemon in live.switches.daemons:
         fields = Path(f"/proc/{daemon.process()}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
@@ -33,12 +33,12 @@ def test_probes_take_little_of_the_switches_time(name: str) -> None:
         time.sleep(10)
         share = (forwarding_s(live) - before_s) / (time.monotonic() - started)
         figures("daemons of 80 idle switches, probes and all else", cores=round(share, 3))
-        # It was 0.83 with a probe a second from every port, each at a time of its own.
+        # It was 0.83 with one probe a second from every port, each at a different time.
         assert share < 0.1
 
 
-def test_a_cable_that_falls_silent_one_way_is_given_up_and_used_again(name: str) -> None:
-    """Its ports stay up. By default it takes the 5 s of `probe_interval` at most, and 4 s."""
+def test_a_cable_that_fails_in_one_direction_is_avoided_and_used_again(name: str) -> None:
+    """The ports stay up. By default, detection takes at most the 5 s of `probe_interval` plus 4 s."""
     with alive(name, K4, QUIET) as live:
         pairs = permutation(live, 8)
         with live.probes(pairs) as probes:
@@ -68,7 +68,7 @@ def test_a_cable_that_falls_silent_one_way_is_given_up_and_used_again(name: str)
 
 
 def mute(live: Live, link: int, mute: bool) -> int:
-    """Lets one direction of a cable carry nothing, or everything again; returns when."""
+    """Makes one direction of a cable drop all packets, or carry them again. Returns when."""
     packets = (
         0 if mute else next(port.shape.buffer_packets for port in live.blueprint.switch_ports if port.link == link)
     )
@@ -79,7 +79,7 @@ def mute(live: Live, link: int, mute: bool) -> int:
 
 
 def swap(live: Live, one: int, two: int) -> int:
-    """Puts two interfaces of a switch at each other's ports, as if their cables were; returns when."""
+    """Swaps the ports of two interfaces of a switch, as if their cables were swapped. Returns when."""
     ports = {port.link: port for port in live.blueprint.switch_ports}
     bridge = next(switch.bridge for switch in live.blueprint.switches if switch.node == ports[one].switch)
     daemon = live.switches.daemon_of(bridge)
@@ -91,7 +91,7 @@ def swap(live: Live, one: int, two: int) -> int:
         words = f"-- add-port {bridge} l{link} -- set Interface l{link} ofport_request={number}"
         arguments += words.split()
     daemon.vsctl(arguments[1:])
-    # `add-port` takes queues away.
+    # `add-port` removes queues.
     system.batch("tc", live.place_of(one), switch_shape_lines([ports[one], ports[two]], 0))
     return now_ns
 
@@ -134,8 +134,8 @@ def test_swapped_uplinks_are_used_and_named(name: str, tmp_path: Path) -> None:
             assert longest_ms < 2000
 
 
-def test_what_another_interface_has_counted_is_no_load(name: str, tmp_path: Path) -> None:
-    # Without probes, ports keep the numbers that they have.
+def test_counters_of_another_interface_are_not_a_load(name: str, tmp_path: Path) -> None:
+    # Without discovery probes, the swapped ports are not detected.
     with alive(name, K4, QUIET, more=f'links = "off"\n{with_api(tmp_path)}') as live:
         with live.probes(permutation(live, 1), rate_hz=600, payload_bytes=1200):
             time.sleep(5)
@@ -155,11 +155,11 @@ def uplinks(live: Live) -> list[int]:
 
 
 def link_joins(live: Live, link: int) -> bool:
-    """Whether a link leads to another switch."""
+    """Returns whether a link leads to another switch."""
     return live.links["target"][link] in {switch.node for switch in live.blueprint.switches}
 
 
-def test_wiring_that_was_adopted_outlives_the_controller(name: str, tmp_path: Path) -> None:
+def test_adopted_wiring_survives_a_restart_of_the_controller(name: str, tmp_path: Path) -> None:
     more = f'[state]\ndirectory = "{tmp_path / "state"}"'
     with alive(name, K4, QUIET, more=more) as live:
         pairs = permutation(live, 8)

@@ -18,12 +18,12 @@ ROOT = Path(__file__).resolve().parents[2]
 DIST = ROOT / "dist"
 EXAMPLE = ROOT / "docs/controller.example.toml"
 NATIVE = ("pathloom-controller", "pathloom-hostd", "pathloom-switch")
-"""Programs that have a Debian package each."""
+"""Programs with a Debian package each."""
 IN_THE_WHEEL = (*NATIVE, "pathloom-delay", "libpathloom_preload.so", "_core.abi3.so")
 HAS_BPF = {"pathloom-hostd": b"cgroup_skb/egress", "pathloom-switch": b"switch_license"}
-"""A name in the BPF programs of each; it is nowhere else in the program."""
+"""A name in the BPF programs of each program, which occurs nowhere else in it."""
 MOST_BYTES = 20_000_000
-"""Of a wheel."""
+"""Largest size of a wheel."""
 MACHINE = platform.machine()
 ELF_MACHINES = {62: "x86_64", 183: "aarch64"}
 DEBIAN = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -38,7 +38,7 @@ def the_only(pattern: str) -> Path:
 
 
 def call(*words: str | Path, cwd: Path) -> str:
-    # Nothing of the checkout is found: not its Python, not its programs.
+    # Without these variables, neither Python modules nor programs of the checkout are found.
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
     environment["PATH"] = "/usr/bin:/bin"
     done = subprocess.run(
@@ -50,7 +50,7 @@ def call(*words: str | Path, cwd: Path) -> str:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs of an environment that has the wheel, and nothing else but what it needs."""
+    """The programs of an environment that has only the wheel and its dependencies."""
     place = tmp_path_factory.mktemp("installed")
     call(sys.executable, "-m", "venv", place / "venv", cwd=place)
     wheel = the_only(f"pathloom-*_{MACHINE}.whl")
@@ -121,7 +121,7 @@ def elf_machine(program: bytes) -> str:
 
 @pytest.mark.parametrize("wheel", sorted(DIST.glob("pathloom-*.whl")), ids=lambda wheel: wheel.name)
 def test_a_wheel_is_for_its_architecture_and_for_glibc_2_17(wheel: Path) -> None:
-    # Of any architecture: `make wheel ARCH=aarch64` puts one into the same folder.
+    # The wheel may be for any architecture: `make wheel ARCH=aarch64` puts one into the same folder.
     assert "manylinux_2_17" in wheel.name
     with zipfile.ZipFile(wheel) as archive:
         programs = [name for name in archive.namelist() if name.endswith((".so", *NATIVE, "pathloom-delay"))]
@@ -146,7 +146,7 @@ def test_a_debian_package_holds_a_program_of_its_architecture(package: Path, tmp
 
 @pytest.fixture(params=NATIVE)
 def unpacked(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path, Path]:
-    """The name of a Debian package, its file, and where it is unpacked."""
+    """The name of a Debian package, its file, and the folder in which it is unpacked."""
     name: str = request.param
     package = the_only(f"{name}_*_{DEBIAN[MACHINE]}.deb")
     call("dpkg-deb", "--extract", package, tmp_path, cwd=tmp_path)

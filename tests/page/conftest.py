@@ -15,13 +15,13 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, e
 import pathloom
 
 CHROMIUM = "/usr/bin/chromium"
-"""`make test-page` sees to it that it is there (scripts/prepare.sh)."""
+"""`make test-page` installs it (scripts/prepare.sh)."""
 expect.set_options(timeout=30_000)
 AXE = Path(__file__).resolve().parents[2] / "web/node_modules/axe-core/axe.min.js"
 
 
 class Shown(NamedTuple):
-    """`pathloom show`, as it runs."""
+    """A running `pathloom show`."""
 
     url: str
     process: subprocess.Popen[str]
@@ -93,7 +93,7 @@ def browser() -> Iterator[Browser]:
 
 
 class Tab:
-    """A tab that remembers what went wrong in it."""
+    """A tab that records the errors of its page."""
 
     def __init__(self, browser: Browser, width: int, height: int, scheme: str = "light", **more: object) -> None:
         self.context: BrowserContext = browser.new_context(
@@ -111,7 +111,7 @@ class Tab:
             self.problems.append(message.text)
 
     def open(self, url: str) -> Page:
-        """Goes to a page, and waits until its fabric is drawn."""
+        """Opens a page, and waits until its fabric is drawn."""
         self.page.goto(url)
         # The page allows no evaluation of text, so Playwright cannot wait within it.
         wait(
@@ -120,7 +120,7 @@ class Tab:
         return self.page
 
     def close(self) -> None:
-        """Closes it. Fails if the page reported an error."""
+        """Closes the tab. Fails if the page reported an error."""
         self.context.close()
         assert self.problems == []
 
@@ -141,7 +141,7 @@ def wait(what: str, holds: Callable[[], object], deadline_s: float = 60) -> None
 
 
 def axe(page: Page) -> list[str]:
-    """What axe finds wrong with a page."""
+    """Returns the violations that axe finds on a page."""
     page.evaluate(AXE.read_text(encoding="utf-8"))
     found = page.evaluate("axe.run()")
     return [

@@ -1,4 +1,4 @@
-"""The dashboard against Grafana's own types: the package @grafana/schema, which web/package-lock.json pins."""
+"""Checks the dashboard with Grafana's own types: the package @grafana/schema, which web/package-lock.json pins."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = ROOT / "web/node_modules"
-"""`make test-page` fills it (scripts/web.sh)."""
+"""`make test-page` installs the packages here (scripts/web.sh)."""
 TYPES = Path(__file__).with_name("dashboard-types.ts")
 DASHBOARD: dict[str, Any] = json.loads((ROOT / "packaging/monitoring/dashboard.json").read_text(encoding="utf-8"))
 OPTIONS = [
@@ -30,7 +30,7 @@ OPTIONS = [
 
 
 def problems(dashboard: dict[str, Any], place: Path) -> list[str]:
-    """What the TypeScript compiler finds wrong with a dashboard."""
+    """Returns the errors that the TypeScript compiler finds in a dashboard."""
     if not (MODULES / "@grafana/schema").is_dir():
         pytest.fail(f"{MODULES} has no @grafana/schema; fetch it with: scripts/web.sh check")
     (place / "node_modules").symlink_to(MODULES)

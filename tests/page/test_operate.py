@@ -16,7 +16,7 @@ from pathloom.remote import Controller, find_token, make_token
 
 
 class Live(NamedTuple):
-    """A controller whose switches are not there."""
+    """A controller without connected switches."""
 
     url: str
     operate: str
@@ -57,7 +57,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 
 @pytest.fixture
 def page(browser: Browser, live: Live) -> Iterator[Page]:
-    """The page as a browser shows it that was given a token to read with as its password."""
+    """The page in a browser whose password is a token with role read."""
     tab = Tab(browser, 1400, 900, http_credentials={"username": "me", "password": live.read})
     yield tab.open(live.url)
     tab.problems = [text for text in tab.problems if "status of 409" not in text]
@@ -69,7 +69,7 @@ def use_token(page: Page, token: str) -> None:
     page.get_by_role("button", name="Use").click()
 
 
-def test_events_arrive_and_tell_what_is_wrong(page: Page) -> None:
+def test_events_arrive_and_show_alarms(page: Page) -> None:
     expect(page.locator("#title")).to_contain_text("live")
     expect(page.locator("#title .badge")).to_contain_text("20 alarms")
     page.get_by_role("link", name="Operate").click()
@@ -78,12 +78,13 @@ def test_events_arrive_and_tell_what_is_wrong(page: Page) -> None:
     expect(page.get_by_role("region", name="Switches").locator("tbody tr")).to_have_count(20)
 
 
-def test_who_only_reads_changes_nothing(page: Page, live: Live) -> None:
+def test_a_token_with_role_read_changes_nothing(page: Page, live: Live) -> None:
     page.get_by_role("link", name="Operate").click()
     expect(page.get_by_text("looker, role read")).to_be_visible()
     expect(page.get_by_role("button", name="Put in charge")).to_be_disabled()
     expect(page.get_by_role("button", name="Drain c0", exact=True)).to_be_disabled()
-    # A password goes along with what other sites make the browser send, so it changes nothing and starts no dry run.
+    # A browser also sends a password with requests that other sites cause. So a password changes nothing and starts no
+    # dry run.
     use_token(page, live.read)
     page.get_by_label("Scheme").fill("hedera")
     page.get_by_role("button", name="Dry run").click()
@@ -91,7 +92,7 @@ def test_who_only_reads_changes_nothing(page: Page, live: Live) -> None:
     assert live.asked.ask("GET", "/v1/state")["scheme"] == "ecmp"
 
 
-def test_an_operator_drains_a_switch_and_takes_it_back_after_a_question(page: Page, live: Live) -> None:
+def test_an_operator_drains_a_switch_and_takes_it_back_after_confirmation(page: Page, live: Live) -> None:
     page.get_by_role("link", name="Operate").click()
     use_token(page, live.operate)
     expect(page.get_by_text("doer, role operate")).to_be_visible()
@@ -104,14 +105,14 @@ def test_an_operator_drains_a_switch_and_takes_it_back_after_a_question(page: Pa
     assert live.asked.ask("GET", "/v1/switches/c0")["drained"] is True
     page.get_by_role("button", name="Drain e0_0", exact=True).click()
     page.get_by_role("button", name="Take out of service").click()
-    expect(page.locator(".answer")).to_contain_text("hosts hang on e0_0")
+    expect(page.locator(".answer")).to_contain_text("hosts are connected to e0_0")
     page.get_by_role("button", name="Undrain c0").click()
     page.get_by_role("button", name="Take back").click()
     expect(page.get_by_role("button", name="Drain c0", exact=True)).to_be_visible()
     assert live.asked.ask("GET", "/v1/switches/c0")["drained"] is False
 
 
-def test_an_operator_drains_a_cable_from_the_picture(page: Page, live: Live) -> None:
+def test_an_operator_drains_a_cable_in_the_picture(page: Page, live: Live) -> None:
     page.get_by_role("link", name="Operate").click()
     use_token(page, live.operate)
     expect(page.get_by_text("doer, role operate")).to_be_visible()

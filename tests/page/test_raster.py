@@ -1,4 +1,4 @@
-"""The lines that the page draws as pixels (web/src/raster.ts), beside those of Chromium's canvas."""
+"""The lines that the page draws as pixels (web/src/raster.ts), compared with those of Chromium's canvas."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def page(browser: Browser) -> Iterator[Page]:
 
 
 @pytest.mark.parametrize("line_width", [0.5, 1, 1.3, 3, 8])
-def test_lines_are_those_of_the_canvas(page: Page, line_width: float) -> None:
+def test_lines_look_like_those_of_the_canvas(page: Page, line_width: float) -> None:
     found = page.evaluate(COMPARE, [line_width, STAR])
-    # The canvas draws lines of a pixel or less a tenth too light, and cuts ends at right angles to the line.
+    # The canvas draws lines of at most a pixel a tenth too light, and cuts ends at right angles to the line.
     assert abs(found["ours"] - found["theirs"]) < (0.05 if line_width > 1 else 0.13) * found["theirs"]
     assert found["apart"] < (0.2 if line_width > 1 else 0.5) * found["theirs"]
     if line_width >= 3:

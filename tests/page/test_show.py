@@ -23,7 +23,7 @@ def slide(page: Page, step: int) -> None:
     page.get_by_label("Time", exact=True).fill(str(step))
 
 
-def test_the_fabric_is_drawn_and_time_moves_it(shown: Shown, tab: Tab) -> None:
+def test_the_fabric_is_drawn_and_changes_over_time(shown: Shown, tab: Tab) -> None:
     page = tab.open(shown.url)
     expect(page).to_have_title("failing – Pathloom")
     picture = page.locator("canvas").first
@@ -101,7 +101,7 @@ def test_a_click_on_the_picture_selects(shown: Shown, tab: Tab) -> None:
     box = page.locator("canvas.over").bounding_box()
     assert box is not None
     heading = page.get_by_role("heading", level=2)
-    # Along a horizontal line between ToRs and aggregation switches there are links to click.
+    # A horizontal line between ToRs and aggregation switches crosses links to click.
     for place in range(12, 96, 2):
         page.mouse.click(box["x"] + box["width"] * place / 100, box["y"] + box["height"] * 0.6)
         with suppress(AssertionError):
@@ -110,7 +110,7 @@ def test_a_click_on_the_picture_selects(shown: Shown, tab: Tab) -> None:
     pytest.fail(f"no click selected a link of a ToR; the last one selected {heading.inner_text()}")
 
 
-def test_everything_is_reached_by_the_keyboard(shown: Shown, tab: Tab) -> None:
+def test_the_keyboard_reaches_everything(shown: Shown, tab: Tab) -> None:
     page = tab.open(shown.url)
     page.keyboard.press(".")
     page.keyboard.press(".")
@@ -183,7 +183,7 @@ def test_no_view_scrolls_sideways_and_axe_finds_nothing(
     tab.close()
 
 
-def test_a_result_without_series_is_shown_as_a_whole(tmp_path: Path, cli_results: Path, tab: Tab) -> None:
+def test_a_result_without_series_shows_the_whole_run(tmp_path: Path, cli_results: Path, tab: Tab) -> None:
     for one in show(cli_results):
         page = tab.open(one.url)
         expect(page.locator("#time")).to_contain_text("--series")

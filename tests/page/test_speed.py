@@ -1,4 +1,4 @@
-"""How fast the page is with 1,024 hosts, in processor time: the machine may be busy with other work."""
+"""The speed of the page with 1,024 hosts, in processor time, since the machine may be busy with other work."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ DRAWS = "Number(document.querySelector('canvas.over').dataset.draws)"
 
 
 def tell(text: str) -> None:
-    """For `pytest -s`."""
+    """Prints a measurement, for `pytest -s`."""
     sys.stdout.write(f"\n{text}")
 
 
 def chromium_cpu_s(kind: str = "") -> float:
-    """Processor time so far of the Chromium that these tests started: of all its processes, or of those of a type."""
+    """Returns the processor time of the Chromium that these tests started: of all its processes, or of one type."""
     parents: dict[int, tuple[int, str, float]] = {}
     for file in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -74,9 +74,9 @@ def chromium_cpu_s(kind: str = "") -> float:
 
 
 def cost_of_a_frame_s(page: Page, script: str) -> float:
-    """Processor time of a drawn frame, of all processes of Chromium together."""
+    """Returns the processor time per drawn frame, summed over all processes of Chromium."""
     page.evaluate(script)
-    page.wait_for_timeout(1500)  # Until all steps are there.
+    page.wait_for_timeout(1500)  # Until all steps are loaded.
     draws, cpu_s, began = int(page.evaluate(DRAWS)), chromium_cpu_s(), time.monotonic()
     while page.evaluate(DRAWS) < draws + 60 and time.monotonic() < began + 30:
         page.wait_for_timeout(100)
@@ -94,7 +94,7 @@ def large_tab(browser: Browser) -> Iterator[Tab]:
     one.close()
 
 
-def test_drawing_takes_little_beside_the_compositor_on_a_4k_screen(shown_large: Shown, browser: Browser) -> None:
+def test_drawing_is_fast_compared_with_the_compositor_on_a_4k_screen(shown_large: Shown, browser: Browser) -> None:
     # A ratio, because other work makes both slower. Without a graphics card the compositor takes 20 ms and more.
     tab = Tab(browser, 3840, 2160)
     page = tab.open(shown_large.url)
@@ -113,7 +113,7 @@ def test_drawing_takes_little_beside_the_compositor_on_a_4k_screen(shown_large: 
 def test_30_frames_a_second_with_1024_hosts(shown_large: Shown, large_tab: Tab, script: str) -> None:
     page = large_tab.open(shown_large.url)
     assert page.evaluate("fetch('v1/fabric').then(answer => answer.json()).then(fabric => fabric.nodes.length)") == 1344
-    # One core is enough: drawing by the page and by the compositor are added up. Other work makes caches cold.
+    # One core must be enough, so the times of the page and of the compositor are added. Other work makes caches cold.
     tries = [cost_of_a_frame_s(page, script) for _ in range(TRIES)]
     assert min(tries) <= 1 / FRAMES_PER_S, tries
 

@@ -1,4 +1,4 @@
-"""The service of path assignments as a controller gives it, without a network: it notes what it is asked."""
+"""A service of path assignments like a controller's, without a network. It records all requests."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ ROWS = [
     {"users": 0, "rate_bps": 100e6, "available_bps": 50e6, "round_trip_s": 0.026},
     {"users": 0, "rate_bps": 100e6, "available_bps": None, "round_trip_s": 0.120},
 ]
-"""What the controller says of its two paths."""
+"""The controller's rows of its two paths."""
 
 
 class Controller:
-    """The service of a controller, for one assignment after another of two paths."""
+    """The service of a controller; each assignment has two paths."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, str, Any]] = []
@@ -51,7 +51,7 @@ class Controller:
         self.place = Place("127.0.0.1", self.server.server_port, "token")
 
     def serve(self, method: str, path: str, body: Any) -> tuple[int, Any]:
-        """The answer to a call."""
+        """Returns the answer to a call."""
         with self.lock:
             self.calls.append((method, path, body))
             words = path.split("/")[3:]
@@ -73,5 +73,5 @@ class Controller:
             return 201, {"switches": ["e0", "c0", "e1"]}
 
     def claims(self) -> list[Any]:
-        """The connections that paths were claimed for."""
+        """Returns the connections for which paths were claimed."""
         return [body for method, path, body in self.calls if method == "POST" and path.endswith("claims")]

@@ -1,4 +1,4 @@
-"""A browser without windows, which tells how it lays a page out."""
+"""A browser without windows, which reports how it lays out a page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 PROGRAM = "chromium"
-"""`make test` sees to it that it is there (scripts/prepare.sh)."""
+"""`make test` installs it (scripts/prepare.sh)."""
 _OPTIONS = [
     "--headless",
     "--no-sandbox",
@@ -39,9 +39,9 @@ addEventListener("load", () => {{
 
 
 def ask(page: str, width_px: int, script: str, folder: Path, *, dark: bool = False) -> Any:
-    """What a script returns that sees `window` and `document` of a page shown at that width.
+    """Shows a page at this width, and returns the result of a script that sees its `window` and `document`.
 
-    The script may return a promise. `dark` is whether the reader prefers dark pages.
+    The script may return a promise. `dark`: whether the reader prefers dark pages.
     """
     path = folder / "frame.html"
     path.write_text(_FRAME.format(width=width_px, page=html.escape(page), script=script), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What the tests share."""
+"""Settings and fixtures that the tests share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from assigning import Controller
 from pathloom.cli import run
 
-# A shell that starts something in the background has it ignore SIGINT, and so do all that it starts. Tests send it.
+# A process that a shell starts in the background ignores SIGINT, and so do its children. The tests send SIGINT.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -22,16 +22,16 @@ _COMMON = {
     for file in sorted((Path(__file__).resolve().parents[1] / "conformance").glob("*/common.json"))
 }
 SCHEMES = [name for name in _COMMON if name != "move"]
-"""The schemes for users, as those that have a folder of recorded cases."""
+"""The schemes for users: those that have a folder of recorded cases, except `move`."""
 FAST = [spec for name in SCHEMES for spec in _COMMON[name]["fast"]]
-"""All of them in settings for runs of a few seconds."""
+"""All these schemes with settings for runs of a few seconds."""
 
 SMALL = ["--fabric", "fat-tree:k=4,rate=10Mbps", "--traffic", "hadoop:load=0.5", "--duration", "500ms"]
-"""A fabric and traffic that are simulated in a moment."""
+"""A fabric and traffic with a very short simulation."""
 
 
 class Outcome(NamedTuple):
-    """What a command line did."""
+    """Exit code and output of a command line."""
 
     code: int
     out: str
@@ -63,7 +63,7 @@ def tree(folder: Path) -> list[str]:
 
 @pytest.fixture
 def controller() -> Iterator[Controller]:
-    """A controller that is there."""
+    """A controller that runs."""
     service = Controller()
     yield service
     service.server.shutdown()

@@ -1,4 +1,4 @@
-"""What a figure shows where: the texts that are really drawn, and where they cover each other or leave the page."""
+"""Positions of the texts that a figure really draws, and texts that cover each other or leave the page."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from matplotlib.transforms import Bbox
 
 TOLERANCE_PX = 0.5
 PNG_DPI, FINE_DPI = 160.0, 720.0
-"""What pictures of pixels are written at, and a resolution at which letters stand as in vector files."""
+"""Resolution of pictures of pixels, and one at which letters have the same positions as in vector files."""
 
 
 def drawn_texts(figure: Figure, dpi: float = FINE_DPI) -> list[tuple[str, Bbox]]:
-    """Each text that is drawn, with its rectangle in pixels, box included."""
+    """Returns each drawn text with its rectangle in pixels, including its box."""
     found: list[Text] = []
     plain = Text.draw
 
@@ -39,7 +39,7 @@ def drawn_texts(figure: Figure, dpi: float = FINE_DPI) -> list[tuple[str, Bbox]]
 
 
 def troubles(figure: Figure) -> list[str]:
-    """Pairs of texts that cover each other, and texts that are cut off at the edge of the page."""
+    """Returns pairs of texts that cover each other, and texts that are cut off at the edge of the page."""
     found = []
     for dpi in (PNG_DPI, FINE_DPI):
         texts = drawn_texts(figure, dpi)

@@ -1,4 +1,4 @@
-"""Outcomes of the shape that the simulator gives, drawn by chance: for reports and tables without a simulation."""
+"""Random outcomes in the form of the simulator's, for reports and tables without a simulation."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def outcome(
     long_lived: bool = False,
     subflows: bool = False,
 ) -> RunOutcome:
-    """One run of `flows` flows, the last `unfinished` of which do not end; the first may have a single subflow."""
+    """One run of `flows` flows. The last `unfinished` flows do not end; the first flow may have a single subflow."""
     rng = np.random.default_rng([job.seed, 7])
     hosts = np.array([index for index, node in enumerate(fabric.nodes) if node["tier"] == "host"], dtype=np.uint32)
     src = rng.integers(0, len(hosts), flows)

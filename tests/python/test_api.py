@@ -1,4 +1,4 @@
-"""Judges of the HTTP API: schemathesis calls what the description names, prometheus-client reads the metrics."""
+"""Independent tests of the HTTP API: schemathesis calls all described operations, prometheus-client reads metrics."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from test_remote import Running
 JUDGES = Path(".venv/judges/bin")
 SEED = 1
 EXAMPLES = 30
-"""Requests for each operation, at most, of each kind."""
+"""Largest number of requests of each kind for each operation."""
 
 READ_METRICS = """
 import sys
@@ -40,10 +40,10 @@ def controller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         one.end()
 
 
-def test_schemathesis_finds_nothing_that_is_not_described(controller: Running, tmp_path: Path) -> None:
+def test_schemathesis_finds_no_undescribed_behaviour(controller: Running, tmp_path: Path) -> None:
     command = [str(JUDGES / "schemathesis"), "--config-file", "benches/api/schemathesis.toml", "run"]
     command += [f"{controller.url}/openapi.json", "--header", f"Authorization: Bearer {find_token(controller.tokens)}"]
-    # That flows belong to who announced them is no promise of this API: whoever may look sees all.
+    # This API does not hide flows from clients that did not announce them: every reader sees all flows.
     command += ["--checks", "all", "--exclude-checks", "object_level_authorization", "--continue-on-failure"]
     command += ["--max-examples", str(EXAMPLES), "--seed", str(SEED), "--generation-database", "none"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)

@@ -1,4 +1,4 @@
-"""What the commands do when all is well."""
+"""Results of commands with good input."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_compare_fills_a_folder_and_prints_a_table(cli: Cli, tmp_path: Path) -> 
     assert [row["scheme"] for row in content["schemes"]] == ["spt", "ecmp"]
 
 
-def test_json_on_standard_output_stands_alone(cli: Cli) -> None:
+def test_standard_output_has_only_json_if_asked(cli: Cli) -> None:
     outcome = cli("compare", *SMALL, "--schemes", "ecmp", "--runs", "1", "--json", "-", "--out", "results")
     content = json.loads(outcome.out)
     assert content["schema"] == 1
@@ -61,7 +61,7 @@ def test_json_to_a_file(cli: Cli, tmp_path: Path) -> None:
     assert tree(tmp_path) == ["figures.json"]
 
 
-def test_settings_from_a_file_and_options_that_win(cli: Cli, tmp_path: Path) -> None:
+def test_options_override_settings_from_a_file(cli: Cli, tmp_path: Path) -> None:
     text = 'fabric = "diamond"\ntraffic = "long-lived"\nschemes = ["ecmp"]\nduration = "20ms"\nseed = 5\n'
     (tmp_path / "mine.toml").write_text(text + 'faults = ["1ms:down:c0"]\n', encoding="utf-8")
     settings = json.loads(cli("run", "--spec", "mine.toml", "--seed", "7", "--json", "-").out)["settings"]
@@ -105,14 +105,14 @@ def test_pcap_and_event_log(cli: Cli, tmp_path: Path) -> None:
         kinds.append(int.from_bytes(blocks[at : at + 4], "little"))
         at += int.from_bytes(blocks[at + 4 : at + 8], "little")
     packets = json.loads(outcome.out)["schemes"][0]["packets"]
-    # A packet on its last link is seen there, but has not crossed it while it is under way.
+    # A packet on its last link is captured there, but does not count as a hop while it is in flight.
     assert packets["hops"] <= kinds.count(6) <= packets["hops"] + packets["dropped"] + packets["in_flight"]
     records = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text(encoding="utf-8").splitlines()]
     assert {"input", "output"} == {key for record in records for key in record if key != "at"}
     assert [record["at"] for record in records] == sorted(record["at"] for record in records)
 
 
-def test_fabric_show_names_the_time_out_that_fits_where_the_default_is_too_long(cli: Cli) -> None:
+def test_fabric_show_names_a_fitting_time_out_if_the_default_is_too_long(cli: Cli) -> None:
     shown = cli("fabric", "show", "fat-tree:k=4,rate=1Gbps,buffer=20").out
     words = " ".join(shown.split())
     assert (
@@ -154,7 +154,7 @@ def test_fabric_draw(cli: Cli, tmp_path: Path) -> None:
     assert (tmp_path / "diamond.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_lists_name_everything_that_can_be_asked_for(cli: Cli) -> None:
+def test_lists_name_all_fabrics_traffic_and_schemes(cli: Cli) -> None:
     for group, names in (
         (
             "fabric",
@@ -173,9 +173,7 @@ def test_lists_name_everything_that_can_be_asked_for(cli: Cli) -> None:
     assert json.loads(cli("scheme", "show", "ecmp", "--json", "-").out)["name"] == "ecmp"
 
 
-def test_the_scheme_for_tests_is_there_for_those_alone_who_ask_for_it(
-    cli: Cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_scheme_for_tests_needs_an_environment_variable(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     run = ["run", "--fabric", "diamond", "--traffic", "long-lived", "--scheme", "move:period=5ms", "--duration", "20ms"]
     monkeypatch.delenv("PATHLOOM_TEST_SCHEMES", raising=False)
     assert "move" not in cli("scheme", "list").out.split()
@@ -211,7 +209,7 @@ def test_help_and_version(cli: Cli) -> None:
         assert outcome.out.startswith(f"Usage: pathloom {command}")
 
 
-def test_a_reader_that_goes_away_is_no_error_to_shout_about() -> None:
+def test_a_closed_pipe_prints_no_error() -> None:
     command = f"{sys.executable} -m pathloom fabric export fat-tree:k=16 | head -n 1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, timeout=60)
     assert done.stdout == "{\n"
@@ -252,7 +250,7 @@ def test_mptcp_is_a_scheme_and_a_transport(cli: Cli) -> None:
     assert mptcp["flows"] == ecmp["flows"], "a connection is one row"
     by_transport = of("--schemes", "ecmp", "--transport", "mptcp:subflows=8")["ecmp"]
     assert by_transport["throughput"] == mptcp["throughput"]
-    # What makes it MPTCP is the scheme's, the rest what is asked for.
+    # The scheme sets the keys of MPTCP; all other keys are those of --transport.
     refined = of("--schemes", "mptcp:subflows=8", "--transport", "newreno:sack=on,mss=700B")["mptcp:subflows=8"]
     whole = of("--schemes", "ecmp", "--transport", "mptcp:subflows=8,mss=700B")["ecmp"]
     assert refined["throughput"] == whole["throughput"] != mptcp["throughput"]

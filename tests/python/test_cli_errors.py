@@ -1,4 +1,4 @@
-"""Bad input: exit code 2, one line that helps, nothing written."""
+"""Bad input: exit code 2, one helpful line, no file written."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NO_EDGES = (
 )
 TOML = 'fabric = "diamond"\ntraffic = "long-lived"\nduration = "1ms"\nscheme = "ecmp"\n'
 
-# What is changed of a good command line, and what the one line must say.
+# Changes to a good command line, and words that the one line must contain.
 OPTIONS = [
     ({"--fabric": "fat-tre:k=4"}, ["`fat-tre`", "did you mean `fat-tree`?"]),
     ({"--fabric": "fat-tree:k=3"}, ["fat-tree:k=3", "odd", "even"]),
@@ -78,7 +78,7 @@ OPTIONS = [
         {"--traffic": "flows:file=late.csv"},
         ["no flow of `flows:file=late.csv` starts within 100ms; raise the duration\n"],
     ),
-    ({"--series": "0s"}, ["series: `0s` is no time at all; expected 6us or more"]),
+    ({"--series": "0s"}, ["series: `0s` is not a positive time; expected 6us or more"]),
     ({"--series": "1us"}, ["series: `1us` gives too many steps; expected 6us or more"]),
     ({"--control": ""}, ["control", "delay=1ms"]),
     ({"--fault": "1ms:down:e0_0-a9_9"}, ["a9_9"]),
@@ -101,7 +101,7 @@ OPTIONS = [
     ({"--spec": "broken.toml"}, ["broken.toml", "TOML"]),
     ({"--spec": "typo.toml"}, ["unknown key `duratoin`", "did you mean `duration`?"]),
     ({"--spec": "text-runs.toml"}, ["text-runs.toml", "runs", "`three`", "whole number"]),
-    ({"--spec": "yes.toml"}, ["yes.toml`: yardstick: `yes` will not do; expected true or false"]),
+    ({"--spec": "yes.toml"}, ["yes.toml`: yardstick: `yes` is not valid; expected true or false"]),
     ({"--spec": "both.toml"}, ["both.toml", "scheme and schemes"]),
     ({"--fabric": None}, ["fabric is missing", "pathloom fabric list"]),
     ({"--traffic": None}, ["traffic is missing", "pathloom traffic list"]),
@@ -142,7 +142,7 @@ COMMANDS = [
 
 @pytest.fixture(autouse=True)
 def bad_files(tmp_path: Path) -> None:
-    """Files that are not what they should be."""
+    """Writes files with bad content."""
     (tmp_path / "a-file").write_text("here already", encoding="utf-8")
     (tmp_path / "a-folder").mkdir()
     (tmp_path / "broken.graphml").write_text("<graphml><graph><node", encoding="utf-8")
@@ -160,7 +160,7 @@ def bad_files(tmp_path: Path) -> None:
 
 
 def check(cli: Cli, tmp_path: Path, arguments: list[str], words: list[str]) -> None:
-    """One line on stderr with these words, nothing on stdout, exit code 2, and no file more than before."""
+    """Checks for one line on stderr with these words, nothing on stdout, exit code 2, and no new file."""
     before = tree(tmp_path)
     outcome = cli(*arguments)
     assert outcome.code == 2, outcome
@@ -188,7 +188,7 @@ def test_bad_commands(cli: Cli, tmp_path: Path, arguments: list[str], words: lis
     check(cli, tmp_path, arguments, words)
 
 
-def test_an_error_inside_is_one_line_and_exit_code_1(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_error_is_one_line_and_exit_code_1(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     def fall_over(*_: object) -> None:
         raise RuntimeError("first line\nsecond line")
 
@@ -203,11 +203,11 @@ def test_an_error_inside_is_one_line_and_exit_code_1(cli: Cli, monkeypatch: pyte
         cli("scheme", "list")
 
 
-def test_a_folder_that_may_not_be_looked_into(cli: Cli, tmp_path: Path) -> None:
+def test_an_unreadable_folder_is_refused(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "closed").mkdir(mode=0)
     user = os.geteuid()
     if user == 0:
-        os.seteuid(65534)  # Root may look into every folder.
+        os.seteuid(65534)  # Root may read every folder.
     try:
         outcome = cli("compare", *SMALL, "--schemes", "ecmp", "--out", str(tmp_path / "closed/results"))
     finally:

@@ -1,4 +1,4 @@
-"""Sweeps on workers of Dask, which are real processes: the same figures, whatever becomes of a worker."""
+"""Sweeps on workers of Dask, which are real processes. The figures are the same, even if a worker is killed."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ PATIENCE_S = 300.0
 
 
 def wait_for(what: Callable[[], Any], meanwhile: subprocess.Popen[Any]) -> Any:
-    """Waits until something is true and returns it. A process must go on running meanwhile."""
+    """Waits until something is true and returns it. A process must keep running meanwhile."""
     end = time.monotonic() + PATIENCE_S
     while not (found := what()):
         assert time.monotonic() < end and meanwhile.poll() is None
@@ -58,7 +58,7 @@ def wait_for(what: Callable[[], Any], meanwhile: subprocess.Popen[Any]) -> Any:
 
 
 def written(file: Path) -> Any:
-    """What a file in JSON says, once it is there and whole."""
+    """Returns the content of a JSON file; None until the file is complete."""
     try:
         return json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -124,7 +124,7 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
     return process.returncode, err
 
 
-def test_a_killed_worker_costs_nothing_but_its_run(tmp_path: Path) -> None:
+def test_a_killed_worker_loses_only_its_run(tmp_path: Path) -> None:
     assert ended(sweep(tmp_path, "--out", "alone")) == (0, "")
     with cluster_in(tmp_path / "elsewhere") as cluster:
         first = cluster.worker()
@@ -138,12 +138,12 @@ def test_a_killed_worker_costs_nothing_but_its_run(tmp_path: Path) -> None:
         cluster.worker()
         cluster.worker()
         assert ended(process) == (0, "")
-        assert before.items() <= stamps(tmp_path / "out").items(), "what was finished is not carried out again"
+        assert before.items() <= stamps(tmp_path / "out").items(), "finished runs are not repeated"
     assert len(stamps(tmp_path / "out")) == 40
     assert stamps(tmp_path / "out").keys() == stamps(tmp_path / "alone").keys()
     assert content(tmp_path / "out") == content(tmp_path / "alone")
     assert list((tmp_path / "elsewhere").glob("**/own.py")) == []
-    # What a worker stored counts on this machine too, and the other way round.
+    # Runs that a worker stored count on this machine too, and vice versa.
     again = sweep(tmp_path, "--out", "out", "--cluster", "local:2")
     assert ended(again) == (0, "40 of 40 runs are in out already\n")
 
@@ -184,7 +184,7 @@ def test_ctrl_c_frees_the_workers(tmp_path: Path) -> None:
         assert ended(sweep(tmp_path, "--out", "out", "--cluster", cluster.address)) == (0, "")
 
 
-def test_a_scheme_that_fails_on_a_worker_is_shown_as_here(tmp_path: Path) -> None:
+def test_a_failed_scheme_on_a_worker_is_reported_like_a_local_one(tmp_path: Path) -> None:
     (tmp_path / "schemes/own.py").write_text(SCHEME.replace("[PATH]", "[9999]"), encoding="utf-8")
     code, err = ended(sweep(tmp_path, "--out", "out", "--cluster", "local:1"))
     assert code == 1
@@ -208,7 +208,7 @@ def test_a_worker_with_another_program_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_a_scheduler_without_workers_or_none_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_scheduler_or_one_without_workers_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from pathloom._core import PathloomError
     from pathloom.experiments import cluster as module
 
@@ -221,7 +221,7 @@ def test_a_scheduler_without_workers_or_none_at_all(tmp_path: Path, monkeypatch:
     ):
         pass
     monkeypatch.setattr(module, "CONNECT_S", 1.0)
-    with pytest.raises(PathloomError, match="no scheduler of Dask answers"), module.connected("tcp://127.0.0.1:9"):
+    with pytest.raises(PathloomError, match="no Dask scheduler answers"), module.connected("tcp://127.0.0.1:9"):
         pass
 
 
@@ -238,19 +238,19 @@ def output(folder: Path, *arguments: str) -> tuple[int, str, str]:
     return ran.returncode, ran.stdout, ran.stderr
 
 
-def test_a_comparison_on_workers_gives_what_it_gives_here(tmp_path: Path) -> None:
+def test_a_comparison_on_workers_gives_the_same_figures(tmp_path: Path) -> None:
     code, here, err = output(tmp_path, *COMPARE)
     assert code == 0, err
     code, there, err = output(tmp_path, *COMPARE, "--cluster", "local:2", "--out", "out", "--resume")
     assert code == 0, err
     assert numbers(there) == numbers(here)
-    # Nothing is missing, so no cluster is asked.
+    # No run is missing, so the cluster is not used.
     code, again, err = output(tmp_path, *COMPARE, "--cluster", "tcp://127.0.0.1:9", "--out", "out", "--resume")
     assert code == 0, err
     assert numbers(again) == numbers(here)
 
 
-def test_a_figure_on_workers_is_the_figure_made_here() -> None:
+def test_a_figure_on_workers_equals_the_local_figure() -> None:
     from pathloom.experiments.cluster import connected
     from pathloom.reproduction import measure
     from pathloom.reproduction.definitions import PUBLISHED, Figure
@@ -281,7 +281,7 @@ def test_a_figure_on_workers_is_the_figure_made_here() -> None:
         (["reproduce", "ofpt/fig2", "--cluster", "local:2", "--world", "lab"], "--cluster: is for the simulator"),
     ],
 )
-def test_a_cluster_that_will_not_do(cli: Cli, tmp_path: Path, arguments: list[str], words: str) -> None:
+def test_an_unusable_cluster_is_refused(cli: Cli, tmp_path: Path, arguments: list[str], words: str) -> None:
     verb, *rest = arguments
     own = {"compare": ["--schemes", "ecmp,spt"], "run": ["--scheme", "ecmp"], "reproduce": []}[verb]
     common = [] if verb == "reproduce" else ["--fabric", "diamond", "--traffic", "long-lived", "--runs", "1"]

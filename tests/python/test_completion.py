@@ -20,7 +20,7 @@ def run(traffic: str, duration: str = "100ms", runs: int = 1, **more: Any) -> pa
 
 
 def spans(flows: pl.DataFrame, group: pl.Expr) -> list[float]:
-    """From first start to last end, by group."""
+    """Returns the time from the first start to the last end, by group."""
     ends = flows.group_by(group.alias("group")).agg(
         time_s=(pl.col("start_s") + pl.col("fct_s")).max() - pl.col("start_s").min()
     )
@@ -61,12 +61,12 @@ def test_coflows_and_incasts_by_their_numbers(tmp_path: Path) -> None:
     assert incast["of"] == "incast" and incast["groups"] >= 4
 
 
-def test_a_collective_that_is_cut_has_a_bound(cli: Cli) -> None:
+def test_an_unfinished_collective_has_a_bound(cli: Cli) -> None:
     arguments = ["--fabric", K4, "--traffic", "all-reduce:size=100MB", "--scheme", "ecmp", "--duration", "10ms"]
     result = run("all-reduce:size=100MB", "10ms")
     found = result.summary["schemes"][0]["completion_s"]
     assert found["mean_censored"] is True and found["incomplete"] == 1
-    assert found["mean"] == pytest.approx(0.06, abs=1e-3), "the drain of five durations after it"
+    assert found["mean"] == pytest.approx(0.06, abs=1e-3), "the run ends after a drain of five durations"
     out = cli("run", *arguments).out
     assert "completion" in out and "≥ 60.0 ms" in out
     assert "never started and are in no FCT" in out
@@ -84,7 +84,7 @@ def test_other_traffic_has_no_completion_time(cli: Cli) -> None:
         ("incast:senders=4,size=20KB,period=20ms", ["mean incast completion ", "mean incast completion time: "]),
     ],
 )
-def test_tables_and_headlines_say_the_completion_time(cli: Cli, traffic: str, words: list[str]) -> None:
+def test_tables_and_headlines_show_the_completion_time(cli: Cli, traffic: str, words: list[str]) -> None:
     schemes = ["--schemes", "spt,ecmp", "--runs", "2", "--duration", "100ms"]
     out = cli("compare", "--fabric", K4, "--traffic", traffic, *schemes).out
     assert any(line.startswith(words[0]) for line in out.splitlines()), out

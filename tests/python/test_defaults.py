@@ -1,4 +1,4 @@
-"""Defaults: those of OFPT beside ecmp, on a collective whose hosts wait for no time-out; and the least time-out."""
+"""Defaults: OFPT compared with ecmp on a collective without time-outs, and the default minimum time-out."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_median_of_a_collective_is_no_longer_than_under_ecmp(cli: Cli, fabri
     ],
     ids=str,
 )
-def test_the_least_time_out_fits_a_fast_fabric_unless_something_else_is_said(
+def test_the_minimum_time_out_fits_a_fast_fabric_unless_it_is_set(
     changed: dict[str, Any], expected: str | None
 ) -> None:
     values = {"fabric": "fat-tree:k=4,rate=1Gbps,buffer=20", "traffic": "long-lived", "schemes": ("ecmp",)}
@@ -65,7 +65,7 @@ def test_the_least_time_out_fits_a_fast_fabric_unless_something_else_is_said(
 
 
 def test_the_command_repeats_a_result_without_that_default(cli: Cli, tmp_path: Path) -> None:
-    """No option says `fit_min_rto = false`; the transport's key says the same, whatever transport a scheme brings."""
+    """No option sets `fit_min_rto = false`. A key of the transport has the same effect, for all schemes."""
     lines = ['traffic = "incast:senders=12,size=1MB,receiver=h0"', 'schemes = ["ecmp", "mptcp"]', "fit_min_rto = false"]
     lines += ['fabric = "fat-tree:k=4,rate=10Gbps"', 'duration = "100ms"', "runs = 1"]
     (tmp_path / "linux.toml").write_text("\n".join(lines))
@@ -82,7 +82,7 @@ def test_the_command_repeats_a_result_without_that_default(cli: Cli, tmp_path: P
     assert mptcp["timeouts"] > 0
 
 
-def test_a_run_that_ends_while_senders_wait_says_that_no_time_out_has_expired() -> None:
+def test_a_run_that_ends_while_senders_wait_notes_that_no_time_out_expired() -> None:
     result = compare(fabric="fat-tree:k=4,fail=0.1", traffic="long-lived", schemes=["spt"], duration="50ms", runs=1)
     (row,) = result.summary["schemes"]
     assert row["timeouts"] == 0 and row["timeout_wait"]["share"] > 0.1
@@ -95,8 +95,8 @@ def test_published_figures_have_the_time_outs_of_linux() -> None:
     assert not any(one.settings.fit_min_rto for one in plans)
 
 
-def test_every_transport_has_that_time_out() -> None:
-    """Schemes that bring a transport of their own, too: senders lose last segments, and none waits 200 ms."""
+def test_every_transport_has_the_fitted_time_out() -> None:
+    """Also schemes with a transport of their own. Senders lose last segments, and none waits 200 ms."""
     incast = {"fabric": "fat-tree:k=4,rate=10Gbps", "traffic": "incast:senders=12,size=1MB,receiver=h0", "runs": 1}
     for scheme in ("ecmp", "mptcp"):
         result = compare(schemes=[scheme], duration="100ms", **incast)  # type: ignore[arg-type]

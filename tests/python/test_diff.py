@@ -1,4 +1,4 @@
-"""Results that are read again, compared, and put beside those of other simulators."""
+"""Results are read again, compared with each other, and compared with those of other simulators."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def rows_of(cli: Cli, *arguments: str) -> dict[tuple[str, str], Any]:
     return {(row["scheme_a"], row["figure"]): row for row in json.loads(outcome.out)["rows"]}
 
 
-def test_a_result_is_read_again_as_it_was(cli: Cli, tmp_path: Path) -> None:
+def test_a_saved_result_is_read_unchanged(cli: Cli, tmp_path: Path) -> None:
     result = pathloom.compare(
         fabric="diamond:rate=10Mbps", traffic="hadoop:load=0.5", schemes=["ecmp", "spt"], duration="1s", runs=2
     )
@@ -159,7 +159,7 @@ def test_a_result_that_ended_early_is_compared_over_common_seeds(cli: Cli, tmp_p
     assert "ended early" not in cli("diff", "b", "b").out
 
 
-def test_results_without_a_common_point_say_so(cli: Cli, tmp_path: Path) -> None:
+def test_results_without_a_common_point_give_an_error(cli: Cli, tmp_path: Path) -> None:
     cli(*COMPARE, "--schemes", "ecmp", "--runs", "1", "--out", "c")
     settings = {"fabric": "diamond", "schemes": ["ecmp"], "duration": "10ms", "runs": 1}
     for name, loads in (("s", [0.2, 0.3]), ("t", [0.4])):
@@ -169,7 +169,7 @@ def test_results_without_a_common_point_say_so(cli: Cli, tmp_path: Path) -> None
     assert "no point in common; both are over load, but with other values" in cli("diff", "s", "t").err
 
 
-def test_settings_are_shown_by_what_differs() -> None:
+def test_only_differences_of_settings_are_shown() -> None:
     both = "ecmp", "hedera:period=1s", "ofpt"
     files = {"own.py": "df70" + 60 * "0", "sizes.csv": "ab" + 62 * "0"}
     settings = [
@@ -193,7 +193,7 @@ def test_an_axis_may_have_the_name_of_a_column_of_the_table() -> None:
     assert table.select("at_share", "share").rows() == [(0.5, 1.0)]
 
 
-def test_what_may_be_said_of_a_difference() -> None:
+def test_verdicts_on_a_difference() -> None:
     def says(a: float, b: float, half: float | None, key: str = "mean", bound: bool = False) -> str:
         return Change({}, "ecmp", "ecmp", "fct_s", key, a, b, bound, False, half, True).says
 
@@ -211,7 +211,7 @@ def test_what_may_be_said_of_a_difference() -> None:
     assert says(1.0, 1.2, 0.1, bound=True) == "unknown"
 
 
-def test_flows_in_csv_stand_beside_ours(cli: Cli, tmp_path: Path) -> None:
+def test_flows_from_csv_are_compared_with_a_result(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "theirs.csv").write_text(FLOWS, encoding="utf-8")
     found = load(tmp_path / "theirs.csv")
     assert found.flows["fct_s"].to_list() == [1.5, 0.5, None]

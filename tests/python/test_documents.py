@@ -1,4 +1,4 @@
-"""What README.md and the Makefile promise."""
+"""Statements of README.md and the Makefile."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ COMMANDS += [line for line in QUICKSTART.splitlines() if line.startswith("pathlo
 COMMANDS += [line.removeprefix("$ ") for line in GUIDE.splitlines() if line.startswith("$ pathloom ")]
 
 LIVE = [command for command in COMMANDS if command.startswith("pathloom controller ")]
-"""Of a controller, and most of them of one that runs."""
+"""Commands for a controller; most of them need a running one."""
 
 UNNAMED = {"Action", "Flow", "Link", "Node"}
-"""Words that the guide has no need of."""
+"""Names that the guide does not need."""
 
 
-def test_what_commands_of_the_readme_print_is_up_to_date() -> None:
+def test_command_output_in_the_readme_is_up_to_date() -> None:
     done = subprocess.run(
         [sys.executable, str(ROOT / "scripts/readme.py"), "--check"], capture_output=True, text=True, check=False
     )
@@ -49,15 +49,15 @@ def test_commands_of_the_tour_work(cli: Cli, tmp_path: Path, command: str) -> No
     assert outcome.out
 
 
-def test_the_tour_begins_with_something_to_see(cli: Cli) -> None:
-    """The schemes differ clearly, and nothing has to be excused."""
+def test_the_tour_begins_with_a_clear_difference(cli: Cli) -> None:
+    """The schemes differ clearly, and the output has no note."""
     out = cli(*shlex.split(COMMANDS[0])[1:]).out
     assert re.search(r"^mean throughput .* \*$", out, re.MULTILINE), out
     assert "Note:" not in out and "not clearly different" not in out
 
 
-def test_commands_for_a_controller_are_there() -> None:
-    # A command of the native program takes the place of the Python that runs, so that signals reach it.
+def test_commands_for_a_controller_exist() -> None:
+    # A command of the native program replaces the Python process, so it needs a process of its own here.
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         words = [sys.executable, "-m", "pathloom", "controller", *arguments]
         return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -104,7 +104,7 @@ def test_the_guide_names_every_event_and_action_and_all_of_the_view() -> None:
         assert re.search(rf"\b{name}\b", GUIDE), name
 
 
-def test_files_that_documents_point_to_are_there() -> None:
+def test_linked_files_of_documents_exist() -> None:
     for folder, text in ((ROOT, README), (ROOT / "docs", GUIDE)):
         for target in re.findall(r"\]\(([^)#:]+)\)", text):
             assert (folder / target).exists(), target
@@ -116,7 +116,7 @@ def test_the_first_commands_are_demo_and_test() -> None:
     assert [line.split("#")[0].strip() for line in first.group(1).splitlines()] == ["make demo", "make test"]
 
 
-def test_every_target_says_what_it_does() -> None:
+def test_every_make_target_has_a_description() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     phony = re.search(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)
     assert phony is not None
@@ -156,7 +156,7 @@ def test_version_license_and_address_of_the_project_are_the_same_everywhere() ->
         assert set(found) == {address}, name
 
 
-def test_issue_templates_have_what_github_asks_for() -> None:
+def test_issue_templates_have_the_fields_that_github_requires() -> None:
     for file in (ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml"):
         template = yaml.safe_load(file.read_text(encoding="utf-8"))
         if file.stem != "config":

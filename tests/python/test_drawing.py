@@ -1,4 +1,4 @@
-"""Fabrics are drawn as what they are."""
+"""Drawings of fabrics: positions of nodes, tiers, maps and names."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ ALL = [
 
 
 @pytest.mark.parametrize("fabric", ALL, ids=lambda fabric: fabric.spec)
-def test_every_fabric_has_places_of_its_own_for_all_nodes(fabric: Fabric) -> None:
+def test_all_switches_of_a_fabric_have_different_positions(fabric: Fabric) -> None:
     place = layout(fabric)
     assert len(place.positions) == len(fabric.nodes)
     assert all(-0.15 <= x <= 1.15 and -0.15 <= y <= 1.15 for x, y in place.positions)
@@ -62,7 +62,7 @@ def test_every_fabric_is_drawn(fabric: Fabric, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["it.svg"]
 
 
-def test_a_fat_tree_stands_in_tiers_with_its_pods_apart() -> None:
+def test_a_fat_tree_is_drawn_in_tiers_with_separate_pods() -> None:
     fabric = fat_tree(k=4)
     place = layout(fabric)
     heights = {
@@ -79,7 +79,7 @@ def test_a_fat_tree_stands_in_tiers_with_its_pods_apart() -> None:
         inside = [place.positions[n][0] for n, node in enumerate(fabric.nodes) if node["pod"] == pod]
         assert all(left <= x <= right for x in inside)
     x_of = {name: place.positions[n][0] for n, name in enumerate(fabric.names)}
-    assert x_of["h0"] < x_of["e0_0"] < x_of["h1"], "a ToR stands over its hosts"
+    assert x_of["h0"] < x_of["e0_0"] < x_of["h1"], "a ToR is above its hosts"
     assert x_of["a0_0"] == x_of["e0_0"]
 
 
@@ -97,7 +97,7 @@ def test_a_graph_with_coordinates_is_a_map() -> None:
     assert at["south"][1] < at["west"][1] == at["east"][1]
 
 
-def test_a_node_without_coordinates_stands_near_its_neighbours_on_the_map() -> None:
+def test_a_node_without_coordinates_is_drawn_near_its_neighbours() -> None:
     graph: nx.Graph[str] = nx.Graph()
     for name, x, y in (("west", -10.0, 50.0), ("east", 30.0, 50.0), ("south", 10.0, 40.0), ("north", 10.0, 60.0)):
         graph.add_node(name, Longitude=x, Latitude=y)
@@ -135,7 +135,7 @@ def test_few_coordinates_make_no_map() -> None:
     ],
     ids=lambda value: value.spec if isinstance(value, Fabric) else "",
 )
-def test_tiers_are_called_what_the_field_calls_them(fabric: Fabric, words: list[str]) -> None:
+def test_tiers_have_their_usual_names(fabric: Fabric, words: list[str]) -> None:
     assert [one.many for one in tier_words(fabric).values()] == words
     assert set(words) <= {text for text, _ in drawn_texts(fabric_figure(fabric))}
 
@@ -160,7 +160,7 @@ def test_a_fabric_without_a_tier_of_tors_is_shown_and_drawn(cli: Cli, tmp_path: 
     assert cli("fabric", "draw", "cores.json").code == 0
 
 
-def test_words_of_a_fabric_are_those_of_its_kind(cli: Cli) -> None:
+def test_names_of_tiers_fit_the_kind_of_fabric(cli: Cli) -> None:
     shown = cli("fabric", "show", "leaf-spine").out
     assert "88 (80 hosts, 4 leaves, 4 spines)" in shown
     assert "between two leaves" in shown
@@ -181,7 +181,7 @@ def test_an_unknown_suffix_is_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_further_homes_of_hosts_are_told_apart(tmp_path: Path) -> None:
+def test_further_homes_of_hosts_are_drawn_differently(tmp_path: Path) -> None:
     texts = {}
     for homes in (1, 2):
         fabric = jellyfish(switches=12, ports=6, hosts=12, homes=homes)

@@ -1,4 +1,4 @@
-"""Standard output of any encoding: nothing fails, and what programs read stays UTF-8."""
+"""Standard output in any encoding: nothing fails, and output for programs stays UTF-8."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_an_error_is_one_line_in_any_encoding(locale: str, tmp_path: Path) -> No
     assert "Traceback" not in line
 
 
-def test_what_programs_read_is_utf_8(tmp_path: Path) -> None:
+def test_output_for_programs_is_utf_8(tmp_path: Path) -> None:
     graph: nx.Graph[str] = nx.path_graph(2)
     graph = nx.relabel_nodes(graph, {0: "Zürich", 1: "Łódź"})
     (tmp_path / "g.json").write_text(json.dumps(nx.node_link_data(graph, edges="edges")), encoding="utf-8")

@@ -34,7 +34,7 @@ def test_every_kind_of_fault_can_be_asked_for(cli: Cli) -> None:
         options = [option for fault in faults for option in ("--fault", fault)]
         hit = figures(cli, *options)
         assert hit != plain, faults
-        assert hit[2] == plain[2], faults  # Every flow finishes all the same.
+        assert hit[2] == plain[2], faults  # Every flow still finishes.
         assert hit == figures(cli, *options), faults
 
 
@@ -48,18 +48,18 @@ def test_every_kind_of_fault_can_be_asked_for(cli: Cli) -> None:
         ("1s:reboot", "1s:reboot:WHAT"),
     ],
 )
-def test_what_makes_no_sense_is_refused_in_one_line(cli: Cli, fault: str, part: str) -> None:
+def test_an_invalid_fault_is_refused_in_one_line(cli: Cli, fault: str, part: str) -> None:
     done = cli("run", *SMALL, "--scheme", "ecmp", "--fault", fault)
     assert (done.code, done.out) == (2, "")
     assert part.replace("1s:reboot:WHAT", "TIME:reboot:WHAT") in done.err and done.err.count("\n") == 1, done.err
 
 
-def test_an_event_log_is_of_one_controller(cli: Cli) -> None:
+def test_an_event_log_excludes_a_restart_of_the_controller(cli: Cli) -> None:
     done = cli("run", *SMALL, "--scheme", "ecmp", "--fault", "1ms:controller-restart", "--event-log", "log.jsonl")
     assert done.code == 2 and "--event-log" in done.err, done.err
 
 
-def test_the_lab_refuses_what_it_cannot_do() -> None:
+def test_the_lab_refuses_faults_of_the_simulator() -> None:
     settings = {
         "fabric": "diamond", "fabric_text": None, "traffic": "long-lived", "scheme": "ecmp", "transport": None,
         "control": None, "duration": "1s", "drain": None, "seed": 1, "pcap": None, "event_log": None,
@@ -83,7 +83,7 @@ class Counting(Scheme):
         return []
 
 
-def test_a_scheme_in_python_is_made_anew() -> None:
+def test_a_scheme_in_python_is_created_again_after_a_restart() -> None:
     Counting.starts.clear()
     pl.run(
         fabric="fat-tree:k=4,rate=10Mbps",

@@ -1,4 +1,4 @@
-"""Fabrics and traffic in the formats of other tools, and faults of cables: what is read, and what is refused."""
+"""Fabrics and traffic in the formats of other tools, and faults of cables: good and bad input."""
 
 from __future__ import annotations
 
@@ -39,26 +39,26 @@ layer -1 1000 ALLREDUCE 40000 1 NONE 0 1 NONE 0 1
 
 
 def varint(number: int) -> bytes:
-    """A number as Protocol Buffers write it."""
+    """Encodes a number as Protocol Buffers do."""
     low, rest = number & 0x7F, number >> 7
     return bytes([low | 0x80]) + varint(rest) if rest else bytes([low])
 
 
 def field(tag: int, value: int | bytes) -> bytes:
-    """A field of a message."""
+    """Encodes a field of a message."""
     if isinstance(value, int):
         return varint(tag << 3) + varint(value)
     return varint(tag << 3 | 2) + varint(len(value)) + value
 
 
 def message(*parts: bytes) -> bytes:
-    """A message with its length before it."""
+    """Encodes a message with its length before it."""
     whole = b"".join(parts)
     return varint(len(whole)) + whole
 
 
 def node(number: int, kind: int, deps: Sequence[int] = (), **numbers: int) -> bytes:
-    """A node of a Chakra trace; kind 5 sends, 6 receives, 4 computes."""
+    """Encodes a node of a Chakra trace; kind 5 sends, 6 receives, 4 computes."""
     attributes = [field(10, field(1, name.encode()) + field(9, value)) for name, value in numbers.items()]
     waits = [field(5, varint(of)) for of in deps]
     return message(field(1, number), field(2, f"n{number}".encode()), field(3, kind), *waits, *attributes)
@@ -72,7 +72,7 @@ PING = [
 
 
 def write_trace(folder: Path, ranks: list[bytes]) -> str:
-    """Writes the files of a trace; the specification that names it."""
+    """Writes the files of a trace. Returns the specification that names it."""
     for rank, content in enumerate(ranks):
         (folder / f"ping.{rank}.et").write_bytes(content)
     return f"chakra:file={folder / 'ping.0.et'}"
@@ -104,7 +104,7 @@ def test_directions_of_a_list_of_edges_keep_their_rates(tmp_path: Path) -> None:
         fabric=spec, traffic=f"flows:file={tmp_path / 'flows.csv'}", schemes=["spt"], duration="2s", runs=1
     )
     fast, slow = result.flows.sort("src")["fct_s"].to_list()
-    assert slow > 1.5 * fast, "the way from b to a has half the rate"
+    assert slow > 1.5 * fast, "the path from b to a has half the rate"
 
 
 def test_a_chakra_trace_goes_back_and_forth(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_chakra_trace_goes_back_and_forth(tmp_path: Path) -> None:
     assert back["start_s"] == pytest.approx(there["start_s"] + there["fct_s"], abs=1e-9)
 
 
-def test_a_simai_workload_reduces(tmp_path: Path) -> None:
+def test_a_simai_workload_runs_its_all_reduce(tmp_path: Path) -> None:
     (tmp_path / "w.txt").write_text(SIMAI, encoding="utf-8")
     traffic = f"simai:file={tmp_path / 'w.txt'}"
     result = pathloom.compare(fabric="fat-tree:k=4", traffic=traffic, schemes=["ecmp"], duration="10ms", runs=1)
@@ -127,7 +127,7 @@ def test_a_simai_workload_reduces(tmp_path: Path) -> None:
 
 def test_the_public_files_are_read() -> None:
     if not SHARED.is_dir():
-        return  # They are not part of the project.
+        return  # The public files are not part of the project.
     for path in (SHARED / "topologies").glob("*.topo"):
         stated = next(line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("Nodes"))
         assert sum(node["tier"] == "host" for node in Fabric(str(path)).nodes) == int(stated.split()[1]), path.name
@@ -155,13 +155,13 @@ def test_windows_of_flows_are_in_the_series() -> None:
     assert windows.n_unique() > 10
 
 
-def test_flapping_ends_when_its_last_repair_has_come() -> None:
+def test_flapping_ends_with_its_last_repair() -> None:
     assert fault_end_s("1s:flap:a-b+c:10ms/20ms/1") == 1.01
     assert fault_end_s("3s:loss:c0:0.5") == 3.0
 
 
 @pytest.mark.parametrize("fault", ["100ms:degrade:c0:1Mbps", "100ms:loss:c0:0.2", "100ms:flap:c0:50ms/50ms/3"])
-def test_faults_of_cables_cost_throughput_and_are_the_same_each_time(fault: str) -> None:
+def test_faults_of_cables_cost_throughput_and_are_repeatable(fault: str) -> None:
     def throughput(faults: list[str]) -> float:
         result = pathloom.compare(
             fabric="diamond:rate=10Mbps,hosts=4",
@@ -177,23 +177,23 @@ def test_faults_of_cables_cost_throughput_and_are_the_same_each_time(fault: str)
 
 
 def run(fabric: str = "diamond", traffic: str = "long-lived", fault: str | None = None) -> list[str]:
-    """The words of a command that is one run."""
+    """Returns the words of a command for one run."""
     faults = ["--fault", fault] if fault is not None else []
     return ["run", "--fabric", fabric, "--traffic", traffic, "--scheme", "ecmp", "--duration", "10ms", *faults]
 
 
 TOPOS: list[tuple[Mapping[str, str], str]] = [
-    ({TOPO: ""}, "states no tiers"),
+    ({TOPO: ""}, "has no tiers"),
     ({"Tiers 2": "Tiers 1"}, "line 3: Tiers: `1` is neither 2 nor 3"),
     ({"Tiers 2": "Tiers 3"}, "describes no tier 2"),
     ({"Nodes 8": "Nodes eight"}, "line 2: Nodes: `eight` is not a whole number"),
     ({"Nodes 8": "Nodes 9"}, "Nodes (9) is not a multiple of Podsize (8)"),
     ({"Podsize 8": "Podsize 4"}, "two tiers make one pod"),
     ({"Radix_Down 2": "Radix_Down 3"}, "not a multiple of Radix_Down of tier 1"),
-    ({"Radix_Up 2\n": ""}, "tier 0 states no radix_up"),
+    ({"Radix_Up 2\n": ""}, "tier 0 has no radix_up"),
     ({"Tier 1": "Tier 0"}, "tier 0 is described twice"),
     ({"Downlink_speed_Gbps 10": "Speed 10"}, "unknown key `Speed`"),
-    ({"Downlink_Latency_ns 500": "Downlink_Latency_ns"}, "nothing comes after Downlink_Latency_ns"),
+    ({"Downlink_Latency_ns 500": "Downlink_Latency_ns"}, "Downlink_Latency_ns has no value"),
 ]
 LISTS: list[tuple[str, str]] = [
     ("", "is empty"),
@@ -213,19 +213,19 @@ TRACES: list[tuple[list[bytes], str]] = [
     ([HEAD, PING[1]], "ping.1.et: node 0 (`n0`) is never done: no other rank sends"),
     ([PING[0][:-3], PING[1]], "is not a node of a Chakra trace"),
     ([HEAD, HEAD], "no rank of the trace sends anything"),
-    ([*PING, HEAD], "the trace is of 3 ranks; the fabric has 2 hosts"),
-    ([HEAD + node(0, 5, comm_dst=5, comm_size=1)], "comm_dst: 5 is no rank"),
+    ([*PING, HEAD], "the trace has 3 ranks; the fabric has 2 hosts"),
+    ([HEAD + node(0, 5, comm_dst=5, comm_size=1)], "comm_dst: 5 is not a rank"),
     ([HEAD + node(0, 5, comm_dst=0)], "has no comm_size"),
-    ([HEAD + node(0, 9)], "type 9 is none of 1 to 7"),
-    ([HEAD + node(0, 7, comm_type=5, comm_size=1)], "comm_type: 5 is not read"),
-    ([HEAD + node(0, 4, [3])], "waits for node 3, which is not there"),
+    ([HEAD + node(0, 9)], "type 9 is unknown; expected 1 to 7"),
+    ([HEAD + node(0, 7, comm_type=5, comm_size=1)], "comm_type: 5 is not supported"),
+    ([HEAD + node(0, 4, [3])], "waits for node 3, which does not exist"),
 ]
 WORKLOADS: list[tuple[Mapping[str, str], str]] = [
     ({SIMAI: ""}, "line 1: is empty"),
-    ({"HYBRID_TRANSFORMER_FWD_IN_BCKWD": "DATA"}, "the parallelism `DATA` is not read"),
+    ({"HYBRID_TRANSFORMER_FWD_IN_BCKWD": "DATA"}, "the parallelism `DATA` is not supported"),
     ({"all_gpus: 4": "all_gpus: 6"}, "all_gpus: 6 is not a multiple"),
-    ({"pp: 1": "pp: 2"}, "pipelines of several stages are not read"),
-    ({"all_gpus: 4": "all_gpus: 400"}, "the workload is of 400 ranks; the fabric has 4 hosts"),
+    ({"pp: 1": "pp: 2"}, "pipelines of several stages are not supported"),
+    ({"all_gpus: 4": "all_gpus: 400"}, "the workload has 400 ranks; the fabric has 4 hosts"),
     ({"\n1\n": "\nx\n"}, "line 2: `x` is not a number of layers"),
     ({"ALLREDUCE": "ALLREDUC"}, "did you mean `ALLREDUCE`?"),
     ({"40000": "0"}, "ALLREDUCE of 0 bytes"),
@@ -233,13 +233,13 @@ WORKLOADS: list[tuple[Mapping[str, str], str]] = [
     ({" 0 1\n": "\n"}, "a layer has 12 words; this one has 10"),
 ]
 FAULTS: list[tuple[str, str]] = [
-    ("1ms:degrade:c0", "nothing says how much; expected TIME:degrade:WHAT:RATE"),
+    ("1ms:degrade:c0", "the value is missing; expected TIME:degrade:WHAT:RATE"),
     ("1ms:degrade:c0:10", "`10`"),
     ("1ms:degrade:c0:2Gbps", "2Gbps is more than the 1 Gbit/s that c0 has"),
     ("1ms:degrade:c0:0Mbps", "`0Mbps`"),
     ("1ms:degrade:e0-e1:1Mbps", "e0 and e1 are not neighbours"),
     ("1ms:degrad:c0:1Mbps", "did you mean `degrade`?"),
-    ("1ms:loss:c0", "nothing says how much"),
+    ("1ms:loss:c0", "the value is missing"),
     ("1ms:loss:c0:2", "`2` is not a share of packets from 0 to 1"),
     ("1ms:loss:c0:1%", "`1%` is not a share"),
     ("1ms:loss:c0:-0.1", "`-0.1` is not a share"),
@@ -249,8 +249,8 @@ FAULTS: list[tuple[str, str]] = [
     ("1ms:down:c0+", "no node is called ``"),
     ("1ms:down:c0+c9", "no node is called `c9`"),
     ("1ms:flap:c0", "expected TIME:flap:WHAT:DOWN/UP/TIMES"),
-    ("1ms:flap:c0:1ms/1ms", "`1ms/1ms` is no rhythm"),
-    ("1ms:flap:c0:0s/1ms/3", "`0s` is no time at all"),
+    ("1ms:flap:c0:1ms/1ms", "`1ms/1ms` is not DOWN/UP/TIMES"),
+    ("1ms:flap:c0:0s/1ms/3", "`0s` must be more than 0s"),
     ("1ms:flap:c0:1/1ms/3", "`1`"),
     ("1ms:flap:c0:1ms/1ms/-3", "`-3` is not a number of times"),
     ("1ms:flap:c0:200d/200d/400000", "expected"),
@@ -259,7 +259,7 @@ FAULTS: list[tuple[str, str]] = [
 
 
 def replaced(text: str, changes: Mapping[str, str]) -> str:
-    """A text with other words in it."""
+    """Returns a text with these replacements."""
     for old, new in changes.items():
         assert old in text
         text = text.replace(old, new)

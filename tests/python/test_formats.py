@@ -17,7 +17,7 @@ TRAFFIC = ["hadoop:load=0.5", "all-to-all:size=20KB", "long-lived"]
 
 
 def undocumented(columns: list[str]) -> list[str]:
-    """Columns that the document lacks. The mark of a bound has the name of the figure, without its unit."""
+    """Returns columns that the document lacks. The mark of a bound has the name of its figure without the unit."""
     figures = {name: name.removesuffix("_censored") for name in columns if not name.startswith("control_sizes_")}
     return [
         name for name, figure in figures.items() if not NAMED & {figure, f"{figure}_s" if figure != name else figure}
@@ -57,7 +57,7 @@ def test_every_column_is_named_with_its_unit(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_names_that_are_documented_exist(cli: Cli, tmp_path: Path) -> None:
-    """A row of the table of flows that no table has would mislead."""
+    """A documented column that no table has would mislead readers."""
     from pathloom.experiments.series import FLOW_SERIES_SCHEMA, LINK_SERIES_SCHEMA
     from pathloom.experiments.subflows import SUBFLOW_SCHEMA
     from pathloom.experiments.tables import FLOW_SCHEMA, LINK_SCHEMA

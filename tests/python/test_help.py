@@ -1,4 +1,4 @@
-"""Every command explains itself: in groups, with examples, with no word cut; and the shell completes names."""
+"""Help of every command: groups, examples, no cut words. The shell completes names."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pathloom.cli.help import parts_of_help, shell_lines, wrapped
 
 ROOT = Path(__file__).resolve().parents[2]
 VERBATIM = {"pathloom controller", "pathloom bench controller"}
-"""These hand their arguments, --help among them, to native programs."""
+"""Commands that pass all arguments, also --help, to native programs."""
 
 
 def commands(group: Any, path: str) -> Iterator[tuple[str, Any]]:
@@ -52,7 +52,7 @@ def test_no_word_of_a_help_is_cut_and_no_line_is_too_long(path: str, width: int)
     assert not re.search(r"[a-z,;:]\.\.\.", text), text
     lines = re.sub(r"\x1b\[\d*m", "", text).splitlines()
     assert [line for line in lines if len(line) > min(width, 100) and not line.lstrip().startswith("pathloom")] == []
-    # A line begins in the middle of a word behind a comma, a bar or a slash alone, so that all words are found again.
+    # A word is broken only after a comma, a bar or a slash, so the joined lines contain every text.
     joined = re.sub(r"\s+", "", text)
     texts = [param.help or "" for param in command.params] + [parts_of_help(command.help or "")[0]]
     for said in texts:
@@ -82,7 +82,7 @@ def test_examples_can_be_copied_into_a_shell(cli: Cli) -> None:
     assert shell_lines("pathloom fabric list", 20) == ["pathloom fabric list"]
 
 
-def test_options_stand_in_groups(cli: Cli) -> None:
+def test_options_are_listed_in_groups(cli: Cli) -> None:
     text = cli("compare", "--help").out
     titles = re.findall(r"^(\S.*):$", text, re.MULTILINE)
     assert titles == ["What is run", "Runs", "Faults, control and worlds", "Output", "Options", "Example"]
@@ -91,7 +91,7 @@ def test_options_stand_in_groups(cli: Cli) -> None:
         assert all(f"--{option} " in groups[title] for option in options.split())
 
 
-def test_long_words_are_continued_where_a_reader_expects_it() -> None:
+def test_long_words_are_broken_after_separators() -> None:
     assert wrapped("a,bb,ccc,dddd", 6) == ["a,bb,", "ccc,", "dddd"]
     assert wrapped("", 6) == []
 
@@ -133,5 +133,5 @@ def test_make_help_shows_every_target() -> None:
 
 
 @pytest.mark.parametrize("path", OWN)
-def test_defaults_stand_in_one_pair_of_brackets(path: str) -> None:
+def test_defaults_have_one_pair_of_brackets(path: str) -> None:
     assert "default: (" not in " ".join(help_of(path, OWN[path], 100).split())

@@ -1,4 +1,4 @@
-"""What is read, guessed, noted and refused: graph files, transports, files of other tools."""
+"""Graph files, transports and files of other tools: what is read, guessed, noted or refused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pathloom.fabrics import Fabric
 from test_documents import README, ROOT
 
 INCAST = ["--traffic", "incast:senders=40,size=500KB,receiver=h0", "--schemes", "spt,ecmp"]
-"""More than the queue of a port holds: some senders lose all they have under way."""
+"""More packets than the queue of a port holds: some senders lose all their packets in flight."""
 
 
 def between_switches(fabric: Fabric) -> list[int]:
@@ -45,7 +45,7 @@ def test_guesses_are_noted_in_fabric_show_and_in_results(cli: Cli, tmp_path: Pat
     graph.add_edge("c", "a", capacity=2500)
     nx.write_graphml(graph, tmp_path / "wan.graphml")
     expected = [
-        "hosts on links of 1 Gbit/s, 1 at each node of the file",
+        "hosts at each node of the file: 1, on links of 1 Gbit/s",
         "rates without a unit, taken as Mbit/s: 1, such as capacity `2500` of a - c, as 2.5 Gbit/s",
         "rates read from labels: 1, such as LinkLabel `OC-192c` of a - b, as 9.953 Gbit/s",
         "given 1 Gbit/s: 1, such as b - c",
@@ -62,7 +62,7 @@ def test_guesses_are_noted_in_fabric_show_and_in_results(cli: Cli, tmp_path: Pat
     assert len(shown["notes"]) == len(expected)
 
 
-def test_the_bisection_says_what_it_is(cli: Cli) -> None:
+def test_the_bisection_says_whether_it_is_exact(cli: Cli) -> None:
     summary = json.loads(cli("fabric", "show", "fat-tree:k=8", "--json", "-").out)
     assert summary["bisection_bps"] == summary["bisection"]["bps"] == 64_000_000_000
     assert (summary["bisection"]["kind"], summary["bisection"]["proof"]) == ("exact", "structure")
@@ -73,7 +73,7 @@ def test_the_bisection_says_what_it_is(cli: Cli) -> None:
         cli("fabric", "show", "fat-tree:k=8").out.split()
     )
     assert "bisection at most " in " ".join(cli("fabric", "show", "jellyfish").out.split())
-    # A ring is cut at two cables, in whatever order its nodes stand in the file.
+    # A ring is cut at two cables, whatever the order of its nodes in the file.
     ring: nx.Graph[int] = nx.Graph()
     nx.add_cycle(ring, [0, 7, 3, 9, 1, 5, 8, 2, 6, 4])
     fabric = Fabric.from_networkx(ring)
@@ -86,7 +86,7 @@ def test_the_bisection_says_what_it_is(cli: Cli) -> None:
     }
 
 
-def test_time_outs_that_make_the_fct_are_noted_with_what_mends_them(cli: Cli) -> None:
+def test_time_outs_that_dominate_the_fct_are_noted_with_a_remedy(cli: Cli) -> None:
     fast = ["--fabric", "fat-tree:k=8,rate=100Gbps", *INCAST, "--runs", "1", "--duration", "100ms", "--json", "-"]
     result = json.loads(cli("compare", *fast, "--transport", "newreno:min_rto=200ms").out)
     for row in result["schemes"]:
@@ -102,7 +102,7 @@ def test_time_outs_that_make_the_fct_are_noted_with_what_mends_them(cli: Cli) ->
         r"--transport newreno:min_rto=1ms fits this fabric",
         note,
     )
-    # What it says helps, and then there is nothing more to say. It is the default.
+    # The advice of the note helps, and then there is no note. The advice is the default.
     mended = json.loads(cli("compare", *fast, "--transport", "newreno:min_rto=1ms").out)
     default = json.loads(cli("compare", *fast).out)
     assert [row["fct_s"] for row in default["schemes"]] == [row["fct_s"] for row in mended["schemes"]]
@@ -113,7 +113,7 @@ def test_time_outs_that_make_the_fct_are_noted_with_what_mends_them(cli: Cli) ->
     assert not any("min_rto is" in note for note in mended["traffic"]["notes"])
 
 
-def test_time_outs_to_come_count_and_those_after_the_end_do_not() -> None:
+def test_pending_time_outs_count_and_those_after_the_end_do_not() -> None:
     """A run may end before a time-out of 200 ms; and a sender may wait for the last, delayed, acknowledgement."""
     settings: dict[str, Any] = {"fabric": "fat-tree:k=8,rate=100Gbps", "schemes": ["spt"], "runs": 1}
     incast = "incast:senders=40,size=500KB,receiver=h0"
@@ -157,7 +157,7 @@ def test_transports_are_listed_and_shown(cli: Cli) -> None:
     for part in ("min_rto", "200ms", "RFC 6298", "RFC 6582", "impatient", "byte_counting"):
         assert part in shown
     assert "newreno" in cli("transport", "list").out
-    # What it prints as defaults are the defaults.
+    # The printed defaults are the real defaults.
     spec = ",".join(f"{key['name']}={key['default']}" for key in entry["keys"] if key["default"] != "none")
     assert _core.transport_settings(f"newreno:{spec}") == _core.transport_settings()
 
@@ -189,10 +189,10 @@ def test_bad_names_get_one_line(cli: Cli, arguments: list[str], parts: list[str]
         ({"--traffic": "coflow:file=simai.txt"}, ["SimAI", "simai:file="]),
         ({"--traffic": "perm.cm"}, ["flows:file=perm.cm"]),
         ({"--traffic": "fat_tree.topo"}, ["is a fabric, not traffic"]),
-        ({"--fabric": "ring.0.et"}, ["ring.0.et is no fabric", "FILE.topo"]),
+        ({"--fabric": "ring.0.et"}, ["ring.0.et is not a fabric", "FILE.topo"]),
     ],
 )
-def test_what_is_not_read_is_named_with_what_to_use(
+def test_unreadable_formats_are_refused_with_an_alternative(
     cli: Cli, tmp_path: Path, options: dict[str, str], parts: list[str]
 ) -> None:
     (tmp_path / "ring.0.et").write_bytes(b"\x0a\xda\xff\x00schema")
@@ -208,7 +208,7 @@ def test_what_is_not_read_is_named_with_what_to_use(
         assert part in outcome.err
 
 
-def test_make_help_lists_every_target_that_says_what_it_does() -> None:
+def test_make_help_lists_every_target_with_a_description() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     said = re.findall(r"^([\w-]+):.*## \w", makefile, re.MULTILINE)
     printed = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
@@ -224,7 +224,7 @@ def test_the_demo_is_the_comparison_of_the_readme() -> None:
     assert recipe.splitlines()[-1].strip() == command.group(1)
 
 
-def test_the_licence_is_there_and_named() -> None:
+def test_the_licence_exists_and_is_named() -> None:
     text = (ROOT / "LICENSE").read_text(encoding="utf-8")
     assert "Apache License" in text
     assert "END OF TERMS AND CONDITIONS" in text

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: exit codes 130 and 143, no traceback, what was finished is kept, nothing half written."""
+"""Ctrl-C and SIGTERM: exit codes 130 and 143, no traceback, finished runs are kept, no file is incomplete."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ def test_finished_runs_are_kept(tmp_path: Path, how: signal.Signals, exit_code: 
     assert content["complete"] is False
     assert sum(len(row["runs"]) for row in content["schemes"]) == int(found.group(1)) > 0
     ecmp, spt = ([run["run"] for run in row["runs"]] for row in content["schemes"])
-    assert abs(len(ecmp) - len(spt)) <= 2, "runs go seed by seed: at most those under way on two threads are missing"
+    assert abs(len(ecmp) - len(spt)) <= 2, "runs go seed by seed: at most the active runs of two threads are missing"
     assert "WARNING: Interrupted. " in out
     assert not [name for name in tree(tmp_path) if "partial" in name]
     assert "Interrupted" in (tmp_path / "results/report.html").read_text(encoding="utf-8")
 
 
-def test_reproducing_goes_on_from_where_it_was_interrupted(tmp_path: Path) -> None:
+def test_reproduce_continues_after_an_interrupt(tmp_path: Path) -> None:
     arguments = ["reproduce", "ofpt/fig2", "--quick", "--resume", "--jobs", "1", "--out", "pages"]
     code, out, seen = interrupt_at(arguments, r"[1-9]\d*/\d+ runs", tmp_path)
     assert code == 130, seen
@@ -91,10 +91,10 @@ def test_reproducing_goes_on_from_where_it_was_interrupted(tmp_path: Path) -> No
     assert "Page: pages/README.md" in again.stdout
     after = {path: path.stat().st_mtime_ns for path in (tmp_path / "pages/runs").iterdir()}
     assert len(after) > len(kept)
-    assert kept.items() <= after.items(), "what was finished is not carried out again"
+    assert kept.items() <= after.items(), "finished runs are not repeated"
 
 
-def test_sigterm_before_anything_is_finished_leaves_nothing(tmp_path: Path) -> None:
+def test_sigterm_before_the_first_finished_run_leaves_no_files(tmp_path: Path) -> None:
     arguments = ["run", *ENDLESS, "--scheme", "ecmp", "--out", "deep/results"]
     code, out, seen = interrupt_at(arguments, r"0/1 runs", tmp_path, signal.SIGTERM)
     assert (code, out, tree(tmp_path)) == (143, "", [])
@@ -110,7 +110,7 @@ def test_nothing_is_written_when_nothing_was_finished(tmp_path: Path) -> None:
     assert tree(tmp_path) == []
 
 
-def test_a_run_that_nobody_came_to_leaves_nothing(tmp_path: Path) -> None:
+def test_a_run_that_never_started_leaves_no_files(tmp_path: Path) -> None:
     settings = Settings.of({"fabric": "dumbbell", "traffic": "long-lived", "schemes": ("ecmp",)}, "test")
     execution = Execution(settings, None, Wrappers(pcap=str(tmp_path / "x.pcapng")))
     assert tree(tmp_path) == ["x.pcapng.partial"]
@@ -133,7 +133,7 @@ def test_ctrl_c_between_two_threads_ends_the_first(tmp_path: Path, monkeypatch: 
     assert tree(tmp_path) == []
 
 
-def test_ctrl_c_is_answered_soon_whenever_it_comes(tmp_path: Path) -> None:
+def test_ctrl_c_ends_a_command_soon_at_any_time(tmp_path: Path) -> None:
     for delay_s in (0.02, 0.1, 0.3, 0.6, 1.0, 1.6):
         process = subprocess.Popen(
             [*COMMAND, "compare", *SLOW_TO_PREPARE, "--schemes", "ecmp,hedera", "--out", "results"],
@@ -141,7 +141,7 @@ def test_ctrl_c_is_answered_soon_whenever_it_comes(tmp_path: Path) -> None:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
-        # Python itself must be up: before that, the signal is not ours to answer.
+        # Python must have started: before that, Pathloom cannot handle the signal.
         while process.poll() is None and not is_past_startup(process.pid):
             time.sleep(0.005)
         time.sleep(delay_s)
@@ -154,7 +154,7 @@ def test_ctrl_c_is_answered_soon_whenever_it_comes(tmp_path: Path) -> None:
 
 
 def is_past_startup(pid: int) -> bool:
-    """Whether the interpreter has begun to load the core: its own signal handler stands by then."""
+    """Returns whether the interpreter has begun to load the core. Its signal handler is installed by then."""
     try:
         return "_core" in Path(f"/proc/{pid}/maps").read_text(encoding="utf-8")
     except OSError:

@@ -1,4 +1,4 @@
-"""The packet simulator against ns-3's figures for the same dumbbells, recorded in benches/ns3/recorded.json."""
+"""Compares the packet simulator with ns-3's figures for the same dumbbells, recorded in benches/ns3/recorded.json."""
 
 import json
 import subprocess
@@ -15,7 +15,7 @@ def compare(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_goodput_and_queues_agree_with_what_ns3_gave() -> None:
+def test_goodput_and_queues_agree_with_ns3() -> None:
     done = compare("--recorded", "--json", "-")
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)["dumbbell"]
@@ -26,7 +26,7 @@ def test_goodput_and_queues_agree_with_what_ns3_gave() -> None:
 @pytest.mark.parametrize(
     ("field", "factor", "word"), [("goodput_bps", 1.04, "goodput differs by -3.8%"), ("mean_queue", 0.5, "mean queue")]
 )
-def test_a_missed_bar_is_seen(tmp_path: Path, field: str, factor: float, word: str) -> None:
+def test_a_difference_above_the_limit_is_reported(tmp_path: Path, field: str, factor: float, word: str) -> None:
     rows = json.loads((NS3 / "recorded.json").read_text(encoding="utf-8"))
     rows[0][field] *= factor
     record = tmp_path / "recorded.json"
@@ -37,7 +37,7 @@ def test_a_missed_bar_is_seen(tmp_path: Path, field: str, factor: float, word: s
     assert "FAILED: 1 of the comparisons" in done.stdout
 
 
-def test_a_record_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+def test_an_unusable_record_is_named(tmp_path: Path) -> None:
     record = tmp_path / "recorded.json"
     for text in ("[]", "no JSON", "{}"):
         record.write_text(text, encoding="utf-8")
@@ -48,7 +48,7 @@ def test_a_record_that_cannot_be_used_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_ns3_gives_what_is_recorded(tmp_path: Path) -> None:
+def test_ns3_gives_the_recorded_figures(tmp_path: Path) -> None:
     figures = tmp_path / "figures.json"
     done = compare("dumbbell", "--json", str(figures))
     assert done.returncode == 0, done.stdout + done.stderr
@@ -57,7 +57,7 @@ def test_ns3_gives_what_is_recorded(tmp_path: Path) -> None:
     assert [{"setup": row["setup"], **row["ns3"]} for row in rows] == recorded
 
 
-def test_sources_of_htsim_that_are_not_there_are_named(tmp_path: Path) -> None:
+def test_missing_sources_of_htsim_are_named(tmp_path: Path) -> None:
     done = compare("speed", "--htsim", str(tmp_path))
     assert done.returncode == 2
     assert done.stderr.startswith(f"compare: --htsim {tmp_path}: no sim/tcp.h")

@@ -1,4 +1,4 @@
-"""What a lab is built from and what its runs carry, as far as it can be known without root."""
+"""The parts of a lab and the flows of its runs, as far as they can be tested without root."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def simulation(scheme: str, traffic: str = "hadoop:load=0.3") -> _core.Simulatio
     return _core.Simulation(json.dumps(settings))
 
 
-def test_a_plan_bears_the_numbers_of_the_fabric(cli: Cli) -> None:
+def test_a_plan_has_the_numbers_of_the_fabric(cli: Cli) -> None:
     outcome = cli("lab", "plan", K4, "--json", "-")
     assert outcome.code == 0, outcome.err
     plan = json.loads(outcome.out)
@@ -62,7 +62,7 @@ def test_a_blueprint_is_read_back_as_it_was_written() -> None:
 
 @pytest.mark.parametrize("spec", [K4, "vl2", "jellyfish:switches=9,ports=6,hosts=9", "diamond"])
 @pytest.mark.parametrize("daemons", [1, 2, 3, 4, 100])
-def test_daemons_have_as_much_to_forward_in_every_tier(spec: str, daemons: int) -> None:
+def test_daemons_share_every_tier_equally(spec: str, daemons: int) -> None:
     fabric = Fabric(spec)
     daemon_of, links = spread(fabric, daemons), fabric.links
     tiers = {node: one["tier"] for node, one in enumerate(fabric.nodes) if one["tier"] != "host"}
@@ -83,7 +83,7 @@ def test_daemons_have_as_much_to_forward_in_every_tier(spec: str, daemons: int) 
     )
 
 
-def test_what_the_lab_is_told_is_read() -> None:
+def test_settings_of_the_lab_are_read() -> None:
     told = LabSettings.parse("hosts=linux,controller=pathloom,pin=off,daemons=3")
     assert told == LabSettings("linux", "pathloom", False, 3)
     for text in ("daemons=0", "daemons=-1", "daemons=", "daemons=two"):
@@ -93,11 +93,11 @@ def test_what_the_lab_is_told_is_read() -> None:
         Settings.of({"fabric": K4, "traffic": "long-lived", "schemes": ("ecmp",), "lab": "pin=off"}, "here")
 
 
-def test_an_address_of_a_lab_is_for_one_daemon() -> None:
+def test_an_address_inside_a_lab_needs_a_single_daemon() -> None:
     address = "tcp:127.0.0.1:6653"
     assert (daemon_count(address, None), daemon_count(address, 1), daemon_count("unix:/x", 3)) == (1, 1, 3)
     assert daemon_count("pathloom", None) == daemon_count(None, None) >= 1
-    with pytest.raises(_core.PathloomError, match="only one daemon can call `tcp:"):
+    with pytest.raises(_core.PathloomError, match="only one daemon can reach `tcp:"):
         daemon_count(address, 2)
 
 
@@ -123,13 +123,13 @@ def test_flows_that_wait_name_what_they_wait_for() -> None:
     assert all(flow["after"] for flow in offered[16:])
 
 
-def test_flows_are_pinned_where_a_switch_would_hash_and_nowhere_else() -> None:
+def test_flows_are_pinned_only_where_a_switch_would_hash() -> None:
     run, fabric = simulation("ecmp"), Fabric(K4)
     tables: list[tuple[int, Any, Any]] = json.loads(run.switch_tables())
     spread = {node: rules.spread_ports(groups) for node, _, groups in tables}
     flow = next(flow for flow in run.offered() if len(flow["ways"][0]) == 6)
     pins = list(rules.pin_lines(flow, fabric.links, spread))
-    # Through the core, the ToR and the aggregation switch on the way up choose; there and back.
+    # On paths through the core, the ToR and the aggregation switch on the way up choose, in both directions.
     assert [fabric.nodes[node]["tier"] for node, _ in pins] == ["tor", "aggregation"] * 2
     assert f"tp_src={flow['src_port']},nw_dst={flow['dst_address']}" in pins[0][1]
     single = {node: rules.spread_ports(groups) for node, _, groups in default_tables(fabric, "spt")}
@@ -146,14 +146,14 @@ def test_rules_and_groups_are_written_for_ovs_ofctl() -> None:
     assert "bucket=bucket_id:1,weight:1,watch_port:4,actions=output:4" in group
 
 
-def test_a_delay_that_cannot_be_kept_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_delay_that_cannot_be_kept_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert links.departures(Blueprint.of("x", Fabric("diamond"))) == []
     monkeypatch.setattr(delays, "find", lambda _name: None)
     (note,) = links.departures(Blueprint.of("x", Fabric("parallel-paths:rates=10Mbps/5Mbps,delays=1ms/20ms")))
     assert "does not keep link delays: the fabric asks for up to 10 ms" in note
 
 
-def test_hosts_are_told_what_the_transport_says() -> None:
+def test_hosts_get_the_settings_of_the_transport() -> None:
     stack = hosts.host_stack("newreno", "newreno:iw=12KB,min_rto=250ms,acks=1,mss=1000B")
     assert stack.route == "initcwnd 12 rto_min 250ms advmss 1000 quickack 1"
     assert stack.sysctls["net.ipv4.tcp_sack"] == "0"
@@ -170,9 +170,9 @@ def test_hosts_are_told_what_the_transport_says() -> None:
     for kind, transport in refused:
         with pytest.raises(_core.PathloomError, match="--transport"):
             hosts.host_stack(kind, transport)
-    with pytest.raises(_core.PathloomError, match="kernels cannot be told small_queues"):
+    with pytest.raises(_core.PathloomError, match="kernels have no setting for small_queues"):
         hosts.host_stack("newreno", "newreno:small_queues=off")
-    with pytest.raises(_core.PathloomError, match="kernels cannot be told ssthresh"):
+    with pytest.raises(_core.PathloomError, match="kernels have no setting for ssthresh"):
         hosts.host_stack("newreno", "newreno:ssthresh=30KB")
     with pytest.raises(_core.PathloomError, match="hosts `linux/a b`: expected newreno"):
         hosts.host_stack("linux/a b", None)
@@ -182,7 +182,7 @@ def test_hosts_are_told_what_the_transport_says() -> None:
     ("scheme", "transport", "expected"),
     [
         ("mptcp-aware:paths=disjoint,subflows=3,manager=fullmesh", None, hosts.Subflows(3, "fullmesh", "lia")),
-        # How many subflows there are is the scheme's.
+        # The scheme sets the number of subflows.
         ("mptcp:subflows=2", "mptcp:subflows=8,cc=uncoupled", hosts.Subflows(2, "ndiffports", "lia")),
         ("ecmp", "mptcp:subflows=8,cc=uncoupled", hosts.Subflows(8, "ndiffports", "uncoupled")),
         ("mptcp", "newreno:sack=on", hosts.Subflows(4, "ndiffports", "lia")),
@@ -203,13 +203,13 @@ def test_hosts_with_subflows_have_selective_acknowledgements() -> None:
     assert hosts.subflow_sysctls(hosts.host_stack("linux", None), True) == {}
 
 
-def test_cables_are_left_as_the_fabric_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cables_are_restored_after_faults(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
     monkeypatch.setattr(system, "batch", lambda _tool, _namespace, lines: told.extend(lines))
     blueprint = Blueprint.of("x", Fabric("diamond"))
     link = blueprint.switch_ports[0].link
     port = next(one for one in blueprint.switch_ports if one.link == link)
-    # It would come back long after the end of the run.
+    # The cable would come up again long after the end of the run.
     schedule = FaultSchedule(blueprint, [(0, False, [link]), (10**15, True, [link])])
     schedule.begin(time.monotonic_ns())
     while not told:
@@ -219,7 +219,7 @@ def test_cables_are_left_as_the_fabric_has_them(monkeypatch: pytest.MonkeyPatch)
     assert mine == [f"link set {port.interface} down", f"link set {port.interface} up"]
 
 
-def test_a_fault_that_could_not_be_carried_out_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_fault_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     failed = Event()
 
     def fail(_tool: str, _namespace: str, _lines: list[str]) -> None:
@@ -237,7 +237,7 @@ def test_a_fault_that_could_not_be_carried_out_is_said(monkeypatch: pytest.Monke
         schedule.end()
 
 
-def test_a_signal_that_is_ignored_stays_so() -> None:
+def test_an_ignored_signal_stays_ignored() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN), signal.getsignal(signal.SIGTERM)
     try:
         with system.ending_in_order():
@@ -254,15 +254,15 @@ def transfer(**spec: Any) -> Transfer:
     return Transfer(0, {"start_ns": 0, "after": [], "size_bytes": 1000, **spec}, 0)
 
 
-def test_flows_that_are_due_within_the_duration_start_however_late_it_is() -> None:
+def test_flows_due_within_the_duration_start_even_if_late() -> None:
     agent = Agent({"duration_ns": 1000, "drain": 5, "namespaces": {}, "flows": []})
     assert agent.may_start(transfer(start_ns=999).spec, stopped=True)
     assert not agent.may_start(transfer(start_ns=1000).spec, stopped=True)
-    assert not agent.may_start(transfer(start_ns=999, size_bytes=None).spec, stopped=True), "nobody would end it"
+    assert not agent.may_start(transfer(start_ns=999, size_bytes=None).spec, stopped=True), "nothing would end it"
     assert agent.may_start(transfer(start_ns=5000, after=[1]).spec, stopped=True)
 
 
-def test_time_outs_that_the_kernel_does_not_count_are_not_said_to_be_none() -> None:
+def test_time_outs_that_the_kernel_does_not_count_are_unknown() -> None:
     class End:
         proto = socket.IPPROTO_TCP
 
@@ -279,7 +279,7 @@ def test_time_outs_that_the_kernel_does_not_count_are_not_said_to_be_none() -> N
         assert one.row()["timeouts"] == found
 
 
-def test_the_agent_may_have_as_many_files_open_as_it_can() -> None:
+def test_the_agent_raises_its_limit_of_open_files() -> None:
     program = (
         "import resource; from pathloom.lab.agent import allow_descriptors, DESCRIPTORS\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 4096)); allow_descriptors()\n"
@@ -289,7 +289,7 @@ def test_the_agent_may_have_as_many_files_open_as_it_can() -> None:
     assert done.stdout == "True\n"
 
 
-def test_a_controllers_log_that_ends_within_a_line_is_read_so_far(tmp_path: Path) -> None:
+def test_an_event_log_is_read_up_to_an_incomplete_line(tmp_path: Path) -> None:
     lines = [{"at": 5, "input": "timeout"}, {"at": 6, "input": {"barrier_reply": {}}}, {"at": 7, "output": {"x": 1}}]
     text = "".join(f"{json.dumps(line)}\n" for line in lines)
     (tmp_path / controller.EVENTS).write_text(text[:-4], encoding="utf-8")
@@ -312,7 +312,7 @@ def test_long_cables_are_two_pairs_with_a_forwarder_between_them(monkeypatch: py
     assert any("l4 type veth peer name l5" in line for line in lines)
 
 
-def test_a_host_may_be_far_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cable_to_a_host_may_be_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delays, "find", lambda name: f"/bin/{name}")
     blueprint = Blueprint.of("x", Fabric("diamond:delay=5ms"))
     host = blueprint.hosts[0]
@@ -327,7 +327,7 @@ def test_a_host_may_be_far_away(monkeypatch: pytest.MonkeyPatch) -> None:
     ("keys", "said"),
     [("loss=0.1", "loss= is for"), ("queues=2,red=5/15", "queues= and red= are for"), ("loss=0,queues=1", None)],
 )
-def test_what_only_the_simulator_can_do_is_refused(cli: Cli, keys: str, said: str | None) -> None:
+def test_keys_for_the_simulator_only_are_refused(cli: Cli, keys: str, said: str | None) -> None:
     outcome = cli("lab", "plan", f"{K4},{keys}")
     assert outcome.code == (0 if said is None else 2), outcome.err
     assert (said or "") in outcome.err

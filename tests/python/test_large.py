@@ -1,4 +1,4 @@
-"""Fabrics of the size that matters. Run by `make test-long`."""
+"""Tests of large fabrics, run by `make test-long`."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_k32_builds_and_routes_in_seconds(cli: Cli) -> None:
     assert time.process_time() - started < 30
 
 
-def test_hedera_on_k8_beats_what_does_not_look(cli: Cli) -> None:
+def test_hedera_on_k8_beats_static_schemes(cli: Cli) -> None:
     fabric, traffic = "fat-tree:k=8,rate=20Mbps", "long-lived:pattern=permutation"
     arguments = ["--fabric", fabric, "--traffic", traffic, "--duration", "20s", "--runs", "3"]
     outcome = cli("compare", *arguments, "--schemes", "spt,ecmp,hedera", "--json", "-")
@@ -62,14 +62,14 @@ def test_hedera_on_k8_beats_what_does_not_look(cli: Cli) -> None:
         assert hedera["mean"] - hedera["ci95"] > blind["mean"] + blind["ci95"]
 
 
-def test_instructions_per_hop_stay_below_the_bar(cli: Cli) -> None:
+def test_instructions_per_hop_stay_below_the_limit(cli: Cli) -> None:
     row = json.loads(cli("bench", "sim", "--instructions", "--duration", "500ms", "--json", "-").out)
     assert 50 < row["instructions_per_hop"] < 240
     assert row["peak_rss_mb"] - row["interpreter_rss_mb"] < 30
 
 
 def test_the_module_takes_no_more_instructions_than_the_simulator_alone() -> None:
-    """What the compiler leaves uninlined in the module, which holds more than one kind of run, would show here."""
+    """Detects code that the compiler does not inline in the module, since the module has several kinds of runs."""
     build = ["cargo", "build", "--quiet", "--release", "--package", "pathloom-sim", "--example", "hops"]
     subprocess.run(build, cwd=ROOT, check=True)
     alone = []

@@ -1,4 +1,4 @@
-"""What a scheme sees of the load of links, and where the other direction of its flows goes."""
+"""Link loads in the view of a scheme, and the path of the reverse direction of its flows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathloom.scheme import MILLISECOND_NS, Actions, Event, FlowArrived, Needs, 
 
 
 class Watcher(Scheme):
-    """Puts the only flow on one path, and notes what the links of the path and those back carry in the end."""
+    """Puts the only flow on one path, and records the final loads of the links of the path in both directions."""
 
     seen: ClassVar[dict[bool, dict[str, list[int | None]]]] = {}
 
@@ -48,7 +48,7 @@ class Watcher(Scheme):
 
 
 class Both(Watcher):
-    """With both directions."""
+    """A watcher that routes both directions of the flow."""
 
     def __init__(self) -> None:
         super().__init__(both=True)
@@ -67,9 +67,9 @@ def test_link_loads_are_what_links_carry_in_both_directions(tmp_path: Path) -> N
         jobs=1,
     )
     for both, loads in Watcher.seen.items():
-        # Full links; a frame more or less in 50 ms is 2.4 % of that.
+        # The links are full. One frame in 50 ms is 2.4 % of the load.
         assert all(load is not None and 9_900_000 < load < 10_100_000 for load in loads["uplink"] + loads["path"])
-        # An acknowledgement of 66 bytes for two of them, on the same way where that was asked for.
+        # One acknowledgement of 66 bytes for two frames, on the same path if the scheme asks for both directions.
         acks_bps = 66 / (2 * 1514) * 10_000_000
         alike = [load is not None and abs(load - acks_bps) < 0.1 * acks_bps for load in loads["back"]]
         assert all(alike) if both else not all(alike), loads

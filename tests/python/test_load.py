@@ -1,4 +1,4 @@
-"""The load generator that shares no code with the controller: all that it asks for is answered."""
+"""The load generator, which shares no code with the controller: the controller answers all its requests."""
 
 from __future__ import annotations
 

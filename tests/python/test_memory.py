@@ -1,4 +1,4 @@
-"""Runs that do not fit into memory are refused, and what a run takes is known."""
+"""Runs that do not fit into memory are refused, and the memory of a run is estimated well."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_the_estimate_is_near_the_peak_of_the_resident_memory(fabric: str, traff
     assert 0.6 * found["peak"] < found["estimate"] < 1.7 * found["peak"], found
 
 
-def test_what_does_not_fit_is_refused_before_it_starts(
+def test_a_run_that_does_not_fit_is_refused_before_it_starts(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(memory, "available_bytes", lambda: 2_000_000)

@@ -29,7 +29,7 @@ METRIC = re.compile(r"\bpathloom_\w+")
 
 @pytest.fixture(scope="module")
 def families(tmp_path_factory: pytest.TempPathFactory) -> Iterator[set[str]]:
-    """The names of time series that a controller gives."""
+    """The names of the time series of a controller."""
     one = Running(tmp_path_factory.mktemp("monitored"))
     headers = {"Authorization": f"Bearer {find_token(one.tokens)}", "Accept": "text/plain"}
     try:
@@ -43,7 +43,7 @@ def families(tmp_path_factory: pytest.TempPathFactory) -> Iterator[set[str]]:
 
 
 def metrics(text: str) -> set[str]:
-    # Labels and texts in back quotes are no series.
+    # Labels and texts in back quotes are not series.
     return set(METRIC.findall(re.sub(r"`[^`]*`", "", text)))
 
 
@@ -77,7 +77,7 @@ def test_each_alarm_is_raised_when_it_should_be() -> None:
     assert "SUCCESS" in promtool("test", "rules", "alerts_test.yml")
 
 
-def test_prometheus_collects_what_the_guide_says_and_answers_the_dashboard(tmp_path: Path) -> None:
+def test_prometheus_configured_by_the_guide_answers_the_dashboard(tmp_path: Path) -> None:
     one = Running(tmp_path)
     token = tmp_path / "pathloom-token"
     token.write_text(find_token(one.tokens))
@@ -107,7 +107,7 @@ def test_prometheus_collects_what_the_guide_says_and_answers_the_dashboard(tmp_p
     def samples(expression: str) -> list[Any]:
         try:
             found: list[Any] = ask("query", query=expression)["result"]
-        except urllib.error.URLError:  # It has not started yet.
+        except urllib.error.URLError:  # Prometheus has not started yet.
             return []
         return found
 
@@ -130,7 +130,7 @@ def test_prometheus_collects_what_the_guide_says_and_answers_the_dashboard(tmp_p
         assert prometheus.wait(PATIENCE_S) == 0
 
 
-def test_panels_have_places_of_their_own() -> None:
+def test_panels_do_not_overlap() -> None:
     panels = DASHBOARD["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
     squares = [
@@ -145,7 +145,7 @@ def test_panels_have_places_of_their_own() -> None:
 
 
 def promtool(*words: str) -> str:
-    """What promtool prints; it must find nothing wrong."""
+    """Runs promtool and returns its output. It must find no error."""
     if shutil.which("promtool") is None:
         pytest.fail("promtool is not installed; `make test-python` installs it, or type: scripts/prepare.sh judges")
     done = subprocess.run(["promtool", *words], cwd=FOLDER, capture_output=True, text=True, check=False)

@@ -19,7 +19,7 @@ from pathloom.fabrics import Fabric, fat_tree, jellyfish, parallel_paths, vl2
     [fat_tree(k=4, fail=0.1), vl2(hosts=3), jellyfish(homes=2), parallel_paths(["9Mbps", "5Mbps"], ["1ms", "7ms"])],
     ids=lambda fabric: fabric.spec,
 )
-def test_there_and_back(fabric: Fabric) -> None:
+def test_conversion_to_networkx_and_back_keeps_the_fabric(fabric: Fabric) -> None:
     graph = fabric.to_networkx()
     assert graph.number_of_nodes() == len(fabric.nodes)
     assert graph.number_of_edges() == len(fabric.links["source"]) // 2
@@ -95,5 +95,5 @@ def test_attributes_that_are_no_json_are_refused() -> None:
 
 
 def test_a_graph_in_place_of_a_specification_is_named() -> None:
-    with pytest.raises(PathloomError, match=r"found a DiGraph; a graph of networkx goes to Fabric.from_networkx"):
+    with pytest.raises(PathloomError, match=r"found a DiGraph; for a networkx graph use Fabric.from_networkx"):
         Fabric(nx.DiGraph())

@@ -1,4 +1,4 @@
-"""docs/new-scheme.md, followed to the letter in a copy of the sources."""
+"""Follows docs/new-scheme.md exactly, in a copy of the sources."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAMING = re.compile(r"`(mod \w+;)` goes into `(\S+)`, `(crate::\w+::ENTRY,)` int
 
 
 def follow(copy: Path) -> list[Path]:
-    """Does what the page says; returns the files that it makes."""
+    """Carries out the steps of the page. Returns the files that it makes."""
     made = []
     for name, content in BLOCK.findall(PAGE):
         file = copy / name
@@ -50,7 +50,7 @@ def test_a_scheme_that_is_added_as_the_page_says_passes_all_tests(tmp_path: Path
     made = follow(copy)
 
     def cargo(*words: str, **environment: str) -> None:
-        # What it compiles is kept for the next time.
+        # Compiled files are kept for the next time.
         kept = {"CARGO_TARGET_DIR": str(ROOT / "target/new-scheme"), "CARGO_TERM_COLOR": "never"}
         done = subprocess.run(
             ["cargo", *words], cwd=copy, env={**os.environ, **kept, **environment}, capture_output=True, text=True,
@@ -63,7 +63,7 @@ def test_a_scheme_that_is_added_as_the_page_says_passes_all_tests(tmp_path: Path
     cargo("clippy", "--quiet", "--package", "pathloom-schemes", "--all-targets", "--", "--deny", "warnings")
     cargo("test", "--quiet", "--package", "pathloom-schemes")
     cargo("test", "--quiet", "--package", "pathloom-sim", "--test", "bad_input", "--test", "runs")
-    # The case says what the page promises: asked for at once, after 5 s and after 10 s.
+    # The case agrees with the page: a route is requested at once, after 5 s and after 10 s.
     (case,) = (file for file in made if file.suffix == ".jsonl")
     lines = [json.loads(line) for line in case.read_text(encoding="utf-8").splitlines()]
     asked_s = [line["now"] / 1e9 for line in lines if any("route" in action for action in line.get("actions", []))]

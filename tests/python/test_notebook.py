@@ -1,4 +1,4 @@
-"""What a notebook and a type checker make of the Python interface, and what is told of the progress of runs."""
+"""The Python interface in notebooks and type checkers, and the display of progress."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def executed(code: str, folder: Path) -> list[Any]:
-    """All that a kernel shows, updates included, while it executes a cell."""
+    """Returns everything that a kernel shows while it executes a cell, including updates."""
     shown: list[Any] = []
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(textwrap.dedent(code))])  # type: ignore[no-untyped-call]
 
@@ -82,7 +82,7 @@ def test_a_log_gets_a_line_a_minute() -> None:
     assert said[-1] == "compare: 2 of 2 runs finished, 100 %, 5 min 0 s elapsed"
 
 
-def test_the_command_line_says_where_it_is_without_a_terminal(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_line_prints_progress_without_a_terminal(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pathloom.progress.LINE_EVERY_S", 0.0)
     arguments = ["--fabric", "diamond", "--traffic", "long-lived", "--duration", "100ms"]
     done = cli("compare", *arguments, "--schemes", "spt,ecmp", "--runs", "2")
@@ -111,11 +111,11 @@ def test_a_type_checker_finds_misspelt_arguments(tmp_path: Path) -> None:
     found = {int(line.split(":")[1]): line for line in done.stdout.splitlines() if " error: " in line}
     for number, (snippet, said) in enumerate(SNIPPETS.items(), start=3):
         assert said in found.get(number, ""), f"{snippet}\n{done.stdout}"
-    assert set(found) == set(range(3, 3 + len(SNIPPETS))), "and nothing else"
+    assert set(found) == set(range(3, 3 + len(SNIPPETS))), "there is no other error"
 
 
 @pytest.mark.parametrize("kind", [_core.View, _core.Flow, _core.Node, _core.Link])
-def test_what_schemes_are_given_explains_itself_at_run_time(kind: type) -> None:
+def test_types_for_schemes_have_docstrings_at_run_time(kind: type) -> None:
     assert kind.__doc__
     names = [name for name in vars(kind) if not name.startswith("_")]
     assert names

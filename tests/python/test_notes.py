@@ -1,4 +1,4 @@
-"""Notes on a result: what a reader should know that the figures do not say."""
+"""Notes on a result: facts that a reader needs and that the figures do not show."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_fault_after_the_end_is_noted() -> None:
     assert notes(faults=["50ms:down:c0"]) == []
 
 
-def test_a_fault_that_mends_nothing_is_noted() -> None:
+def test_a_repair_without_a_fault_is_noted() -> None:
     assert notes(faults=["20ms:up:c0", "30ms:restore:a0_1-c3", "40ms:session-up:c1"]) == [
         "fault 20ms:up:c0 changed nothing: there was no down or flap of c0 left to mend",
         "fault 30ms:restore:a0_1-c3 changed nothing: there was no degrade or loss of a0_1-c3 left to mend",
@@ -71,7 +71,7 @@ def test_a_fault_that_mends_nothing_is_noted() -> None:
         (["1s:down:c0", "2s:down:c0"], ["2s:down:c0"]),
         (["1s:down:c0", "2s:up:c0", "3s:down:c0"], []),
         (["1s:down:c0", "2s:down:c0+c1"], []),
-        # Nobody knows here what a flap is at in between; it ends up.
+        # The state of a cable during a flap is not known here. At the end it is up.
         (["1s:flap:c0:100ms/400ms/5", "2s:up:c0", "2100ms:down:c0"], []),
         (["1s:flap:c0:100ms/400ms/5", "4s:up:c0"], ["4s:up:c0"]),
         (["1s:degrade:c0:1Mbps", "2s:restore:c0-a0_0", "3s:restore:c0", "4s:restore:c0"], ["4s:restore:c0"]),
@@ -80,12 +80,12 @@ def test_a_fault_that_mends_nothing_is_noted() -> None:
         (["1s:reboot:c0", "2s:controller-kill", "3s:controller-restart:snapshot"], []),
     ],
 )
-def test_faults_are_compared_by_what_they_name(faults: list[str], idle: list[str]) -> None:
+def test_faults_are_compared_by_their_targets(faults: list[str], idle: list[str]) -> None:
     fabric = Fabric("fat-tree:k=4,rate=10Mbps")
     assert list(idle_faults(fabric, faults)) == idle
 
 
-def test_a_failure_of_what_has_failed_is_noted() -> None:
+def test_a_failure_of_a_failed_part_is_noted() -> None:
     assert notes(faults=["20ms:down:c0", "30ms:down:c0"]) == ["fault 30ms:down:c0 changed nothing: c0 was down already"]
 
 
@@ -98,7 +98,7 @@ def test_cables_that_are_down_from_the_start_can_be_mended() -> None:
 
 
 def test_a_fault_after_the_end_of_some_runs_is_noted() -> None:
-    """Runs of finite flows end when these do, so at different times."""
+    """Runs of finite flows end with their last flow, so at different times."""
     settings = {"fabric": "fat-tree:k=4", "traffic": "web-search:load=0.3", "runs": 3, "duration": "100ms"}
     result = pl.compare(schemes=["ecmp"], **settings)  # type: ignore[arg-type]
     ends_ns = sorted(one.outcome["end_ns"] for one in result.outcomes)
@@ -121,7 +121,7 @@ def test_a_period_longer_than_the_run_and_a_scheme_that_never_acted() -> None:
     assert notes(schemes=["ecmp", "hedera:period=500ms"], duration="3s") == []
 
 
-def test_a_scheme_that_acts_on_arrivals_is_told_of_its_period_alone() -> None:
+def test_a_scheme_that_acts_on_arrivals_gets_only_the_note_on_its_period() -> None:
     (note,) = notes(schemes=["ofpt"])
     assert "its period of 5s is longer than its longest run (100 ms);" in note
 
@@ -170,7 +170,7 @@ MISSED = "not back before the next fault or the end of arrivals"
         ((None, None, 8), f"goodput fell below 90 % of what it had been, and was {MISSED}"),
     ],
 )
-def test_what_is_said_of_recovery(recovery: tuple[float | None, float | None, int], said: str) -> None:
+def test_notes_on_recovery(recovery: tuple[float | None, float | None, int], said: str) -> None:
     figures = dict(zip(("mean", "max", "unrecovered"), recovery, strict=True)) | {"faults": 8}
     row = {"scheme": "ofpt", "recovery_s": figures, "flows": {"offered": 8, "long_lived": 8}}
     result = cast(Any, SimpleNamespace(summary_of_schemes=[row], settings=SimpleNamespace(series="20ms")))
@@ -196,5 +196,5 @@ def test_notes_are_printed_and_in_the_report_and_in_json(cli: Cli, tmp_path: Pat
 
 
 @pytest.mark.parametrize("worth", ["spt", "ecmp"])
-def test_default_routes_are_all_there_is_to_some(worth: str) -> None:
+def test_schemes_with_default_routes_only_get_no_note(worth: str) -> None:
     assert notes(schemes=[worth]) == []

@@ -1,7 +1,6 @@
-"""Three independent judges of the OpenFlow codec: tshark, os-ken and c65of read what we write.
+"""Three independent judges of the OpenFlow codec: tshark, os-ken and c65of read its messages.
 
-The bytes are recorded by `cargo test -p pathloom-openflow --test samples`, which also proves that they are what is
-written today.
+`cargo test -p pathloom-openflow --test samples` records the bytes. It also proves that the codec still writes the same.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ SEEN_BY_TSHARK: dict[str, dict[str, list[str]]] = {
     "port_desc_reply": {"port.hw_addr": ["02:00:00:00:00:03"], "port.name": ["s1-eth3"]},
     "meter_config_reply": {"meter_band.rate": ["10000"]},
 }
-"""Fields by message; those of OpenFlow without their prefix `openflow_v4.`."""
+"""Fields by message. Those of OpenFlow lack their prefix `openflow_v4.`."""
 
 
 def capture(path: Path, messages: list[bytes]) -> None:
@@ -79,7 +78,7 @@ def capture(path: Path, messages: list[bytes]) -> None:
 
 
 def fields(node: Any, found: dict[str, list[str]]) -> dict[str, list[str]]:
-    """All values of a dissection by name of their field, in order."""
+    """Returns all values of a dissection by the name of their field, in order."""
     if isinstance(node, dict):
         for name, value in node.items():
             values = value if isinstance(value, list) else [value]
@@ -106,7 +105,7 @@ def dissected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_tshark_reads_what_we_wrote(name: str, dissected: dict[str, Any]) -> None:
+def test_tshark_reads_our_messages(name: str, dissected: dict[str, Any]) -> None:
     layers = dissected[name]
     assert "malformed" not in json.dumps(layers).lower()
     found = fields({layer: value for layer, value in layers.items() if layer.startswith("openflow")}, {})
@@ -116,14 +115,14 @@ def test_tshark_reads_what_we_wrote(name: str, dissected: dict[str, Any]) -> Non
         assert found[field] == values, field
 
 
-def test_no_message_was_forgotten() -> None:
+def test_every_kind_of_message_is_tested() -> None:
     assert set(SEEN_BY_TSHARK) <= set(SAMPLES)
     kinds = {message[1] for message in SAMPLES.values()}
     assert kinds == {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 18, 19, 20, 21, 24, 25, 29}
 
 
 def judged(name: str) -> str:
-    """What a judge says. They live in a virtual environment of their own, for they need much that nothing else does."""
+    """Returns the output of a judge. Judges have their own virtual environment, since they need many packages."""
     python = Path(".venv/judges/bin/python")
     if not python.exists():
         pytest.fail("the judges are not installed; `make test-python` installs them, or type: make .venv/judges/.deps")
@@ -138,5 +137,5 @@ def test_a_judge_reads_and_writes_the_same(judge: str) -> None:
     assert judged(judge) == f"{judge} agrees on {len(SAMPLES)} messages"
 
 
-def test_judges_find_the_same_in_what_we_wrote() -> None:
+def test_judges_agree_on_our_messages() -> None:
     assert judged("both") == "os-ken and c65of find the same in 23 messages"

@@ -1,4 +1,4 @@
-"""The yardstick: optima known in closed form, and on a fabric small enough to reckon by hand."""
+"""The yardstick: optima known in closed form, and on a fabric small enough to calculate by hand."""
 
 import math
 from itertools import pairwise
@@ -30,12 +30,12 @@ def test_a_stride_fills_a_healthy_fat_tree(method: Method) -> None:
 
 def test_the_closed_form_of_a_healthy_fat_tree() -> None:
     fabric, hosts = fat_tree(4)
-    # All four hosts of a pod send a gigabit to another pod, and the two of the first ToR half as much again to a third.
+    # All four hosts of a pod send 1 Gbit/s to another pod. The two of the first ToR also send 0.5 Gbit/s to a third.
     flows: list[Flow] = [(hosts[i], hosts[8 + i], GBPS) for i in range(4)]
     flows += [(hosts[i], hosts[12 + i], 0.5 * GBPS) for i in range(2)]
     # (k/2) / ToR load = 2/3, (k/2)² / pod load = 4/5.
     assert max_concurrent(fabric, flows).value == pytest.approx(2 / 3)
-    # One flow has all links of its ToR, but one of its host.
+    # One flow can use all links of its ToR, but only one link of its host.
     assert max_concurrent(fabric, flows[-1:]).value == pytest.approx(4.0)
     assert max_concurrent(fabric, flows[-1:], access_links=True).value == pytest.approx(2.0)
 
@@ -67,7 +67,7 @@ def test_failures_and_longer_paths_count() -> None:
         "vl2:d0=2,d1=4,d2=4,hosts=4,fail=0.1,fail_seed={seed}",
     ],
 )
-def test_columns_come_to_the_optimum_of_the_whole_program(spec: str, seed: int) -> None:
+def test_column_generation_reaches_the_optimum_of_the_full_program(spec: str, seed: int) -> None:
     fabric = _core.Fabric.from_spec(spec.format(seed=seed))
     flows = demands(fabric, "random-4", seed)
     whole, paths = (max_concurrent(fabric, flows, method=method) for method in ("simplex", "paths"))
@@ -78,13 +78,13 @@ def test_columns_come_to_the_optimum_of_the_whole_program(spec: str, seed: int) 
     assert paths.rates_bps == pytest.approx(whole.rates_bps, rel=1e-5)
 
 
-def test_what_the_method_of_paths_cannot_do_is_said() -> None:
+def test_limits_of_the_method_of_paths_are_reported() -> None:
     fabric, hosts = fat_tree(4)
     flow: list[Flow] = [(hosts[0], hosts[-1], GBPS)]
     assert max_concurrent(fabric, [(hosts[0], hosts[1], GBPS)], method="paths").value == math.inf
-    with pytest.raises(PathloomError, match="`paths` has no links of hosts"):
+    with pytest.raises(PathloomError, match="`paths` ignores links of hosts"):
         max_concurrent(fabric, flow, method="paths", access_links=True)
-    with pytest.raises(PathloomError, match="`paths` finds no throughput"):
+    with pytest.raises(PathloomError, match="`paths` cannot maximise throughput"):
         max_throughput(fabric, flow, method="paths")
     dual = _core.Fabric.from_spec("jellyfish:switches=10,ports=6,hosts=20,homes=2,seed=1,rate=1Gbps")
     ends = [index for index, node in enumerate(dual.nodes()) if node["tier"] == "host"]

@@ -1,4 +1,4 @@
-"""How a browser lays the report and the cell of a notebook out."""
+"""The layout of the report and of the cell of a notebook in a browser."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_the_cell_of_a_notebook_is_small_and_leaves_the_notebook_alone(result: R
     assert ask(NOTEBOOK.replace("CELL", cell), 1000, STYLES, tmp_path) == bare
 
 
-def test_the_cell_of_a_notebook_tells_of_runs_that_are_missing() -> None:
+def test_the_cell_of_a_notebook_names_missing_runs() -> None:
     cell = synthetic.result(fat_tree(k=2), {"spt": 1.0, "ecmp": 1.0}, runs=2, flows=30, interrupted=True)._repr_html_()
     assert "2 of 4 runs were finished" in cell
 
@@ -126,7 +126,7 @@ def test_axe_finds_no_barrier_in_the_report(result: Result, width_px: int, dark:
     assert found["violations"] == []
 
 
-def test_axe_finds_a_barrier_where_there_is_one(result: Result, tmp_path: Path) -> None:
+def test_axe_finds_an_inserted_barrier(result: Result, tmp_path: Path) -> None:
     page = with_axe(result.report()).replace("</main>", '<p style="color: #ccc">faint</p><img src="x"></main>')
     found = "\n".join(ask(page, 1400, VIOLATIONS, tmp_path)["violations"])
     assert "color-contrast" in found and "image-alt" in found
@@ -156,13 +156,13 @@ def test_page_and_pictures_follow_the_preference_for_dark_pages(result: Result, 
     assert max(dark) < 80, dark
 
 
-def test_pictures_with_pixels_in_them_stay_as_they_are() -> None:
+def test_pictures_with_pixels_are_not_changed() -> None:
     svg = '<svg><image href="x"/><path style="fill: #ffffff"/></svg>'
     assert with_dark_mode(svg) == svg
 
 
 def test_no_two_schemes_look_alike_on_a_dark_page() -> None:
-    """Distances in CIE Lab, whose unit is about what an eye can tell apart."""
+    """Checks distances in CIE Lab. One unit is about the smallest difference that an eye can see."""
     colours = [look.colour for look in looks(EIGHT).values()]
     for mode in ({}, DARK):
         places = [lab(mode.get(colour, colour)) for colour in colours]

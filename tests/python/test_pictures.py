@@ -1,4 +1,4 @@
-"""Nothing in a picture covers a text, and no text is cut off: judged by the rectangles of what is drawn."""
+"""Nothing in a picture covers a text, and no text is cut off. The tests use the rectangles of drawn texts."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ ZOO = sorted((Path(__file__).resolve().parents[3] / "shared/data/topologies").gl
 
 
 def crowded_map(nodes: int) -> Fabric:
-    """Towns with long names, some of them at one and the same place, and one nobody knows the place of."""
+    """Towns with long names. Some of them are at the same place, and one has no coordinates."""
     graph = nx.random_regular_graph(4, nodes, seed=3)
     for node in graph.nodes:
-        # Three by three share their coordinates.
+        # Groups of three nodes share their coordinates.
         graph.nodes[node]["Longitude"] = 5.0 + 0.5 * (node // 3)
         graph.nodes[node]["Latitude"] = 45.0 + (node // 3) ** 2 % 7
     del graph.nodes[7]["Longitude"]
@@ -150,7 +150,7 @@ def test_an_unfinished_flow_is_never_drawn_as_complete() -> None:
         assert ("unfinished" in plot.says) == (plot.name not in ("link-heat-map", "link-ranks")), plot.name
 
 
-def test_intervals_do_not_stretch_an_axis_to_where_no_value_can_be() -> None:
+def test_intervals_do_not_stretch_an_axis_beyond_possible_values() -> None:
     result = synthetic.result(fat_tree(k=2), {"spt": 0.2, "ecmp": 1.0}, runs=2, flows=3)
     (means,) = [plot for plot in plots(result) if plot.name == "means"]
     throughput, fct = means.figure.axes
@@ -159,13 +159,13 @@ def test_intervals_do_not_stretch_an_axis_to_where_no_value_can_be() -> None:
     assert fct.get_xlim()[0] > -0.1 * fct.get_xlim()[1]
 
 
-def test_names_of_files_are_shown_as_they_are() -> None:
+def test_names_of_files_are_shown_unchanged() -> None:
     result = synthetic.result(fat_tree(k=2), {"a$\\frac{$.py:X": 1.0, "_b.py:Y": 1.0}, runs=2, flows=30)
     for plot in plots(result):
         assert {"a$\\frac{$.py:X", "./_b.py:Y"} <= {text for text, _ in drawn_texts(plot.figure)}, plot.name
 
 
-def test_letters_that_the_font_lacks_are_no_trouble(tmp_path: Path) -> None:
+def test_letters_that_the_font_lacks_cause_no_error(tmp_path: Path) -> None:
     graph: nx.Graph[str] = nx.Graph([("東京", "Łódź"), ("Łódź", "Zürich")])
     Fabric.from_networkx(graph).draw(tmp_path / "it.svg")
     Fabric.from_networkx(graph).draw(tmp_path / "it.png")

@@ -1,4 +1,4 @@
-"""Random specifications: a fabric, traffic or scheme comes of it, or one line that says what is wrong."""
+"""Random specifications give a fabric, traffic or scheme, or one line that says what is wrong."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ SPECS = st.builds(
 
 
 def made(call: Callable[[], Any], given: str = "") -> Any:
-    """What comes of a call; None when it was refused with one good line. That line may repeat the `given` text."""
+    """Returns the result of a call; None if it was refused with one good line. The line may repeat the `given` text."""
     try:
         return call()
     except PathloomError as error:

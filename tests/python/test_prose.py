@@ -23,11 +23,11 @@ def found(text: str) -> list[str]:
     return [message for _, message in prose.findings(text, RULES, RULES.common | {"TCP"})]
 
 
-def test_a_long_sentence_is_found_wherever_it_stands() -> None:
+def test_a_long_sentence_is_found_anywhere() -> None:
     for text in (LONG, f"- {LONG}", f"| a | {LONG} |", f"# {LONG}", f"Short.\n{LONG}", f"*Why*: short. {LONG}"):
         (message,) = found(text)
         assert "has 34 words" in message
-    # Lines that follow one another are one sentence.
+    # Consecutive lines form one sentence.
     assert len(found("This sentence goes on\n" + "and on and on and\n" * 8)) == 1
 
 
@@ -42,7 +42,7 @@ def test_a_long_sentence_is_found_wherever_it_stands() -> None:
         "See Fig. 4, e.g. the one with 0.5 of the load, and no other one.",
     ],
 )
-def test_what_is_short_or_no_prose_is_let_through(text: str) -> None:
+def test_short_sentences_and_code_are_accepted(text: str) -> None:
     assert [message for message in found(text) if "words" in message] == []
 
 
@@ -53,7 +53,7 @@ def test_an_abbreviation_must_be_explained() -> None:
     assert prose.terms("| word | meaning |\n| ABC, DEFs | two |\n| other | not XYZ |") == {"ABC", "DEF"}
 
 
-def test_words_to_avoid_are_found_with_what_to_write() -> None:
+def test_words_to_avoid_are_found_with_a_replacement() -> None:
     (message,) = found("In order to send, wait.")
     assert message == "«in order to»: write to"
     assert found("The border to cross.") == []
@@ -76,8 +76,8 @@ def test_the_page_of_published_figures_is_checked_as_well() -> None:
     assert ROOT / "docs/reproduction/README.md" in pages
 
 
-def test_the_texts_of_published_figures_are_such_sentences() -> None:
-    """They come to a page of the documentation only when somebody runs the figure."""
+def test_the_texts_of_published_figures_pass_the_check() -> None:
+    """These texts reach a page of the documentation only when somebody runs the figure."""
     known = RULES.common | prose.terms(prose.GLOSSARY.read_text(encoding="utf-8"))
     texts = [
         text

@@ -1,4 +1,4 @@
-"""Schemes written in Python: the same contract, the same figures. What happens when they fail: test_scheme_failures."""
+"""Schemes in Python have the same contract and give the same figures. For failures, see test_scheme_failures."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ STRIDE: dict[str, Any] = {
 
 
 class PyEcmp(Scheme):
-    """ecmp, once more."""
+    """ecmp in Python."""
 
     def needs(self) -> Needs:
         return Needs(detection="nothing")
@@ -64,7 +64,7 @@ class PyEcmp(Scheme):
 
 
 class First(Scheme):
-    """Puts every long flow on the last of its shortest paths, and notes what it sees."""
+    """Puts every long flow on the last of its shortest paths, and records all events and views."""
 
     seen: ClassVar[list[tuple[int, Event]]]
     views: ClassVar[list[View]]
@@ -82,7 +82,7 @@ class First(Scheme):
 
 
 def figures(summary: dict[str, Any]) -> list[dict[str, Any]]:
-    """What `result.json` says of schemes, without their names and what the clock said."""
+    """Returns the figures of schemes in `result.json`, without their names and wall-clock times."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, dict):
@@ -93,7 +93,7 @@ def figures(summary: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def actor(act: Callable[[View, Event], Any], needs: Needs | None = None) -> type:
-    """A scheme that does what a function says."""
+    """Returns a scheme whose actions come from a function."""
 
     class Actor(Scheme):
         def needs(self) -> Needs:
@@ -149,11 +149,11 @@ def test_a_view_shows_the_fabric_and_its_flows() -> None:
     assert sum(view.allocated_bps()) == sum(10**6 * len(flow.route or ()) for flow in view.flows.values())
     with pytest.raises(KeyError, match="flow 7"):
         view.flow(7)
-    with pytest.raises(IndexError, match="is no switch"):
+    with pytest.raises(IndexError, match="is not a switch"):
         view.paths(view.hosts[0], view.tors[0])
 
 
-def test_a_view_that_is_kept_shows_what_it_showed() -> None:
+def test_a_kept_view_does_not_change() -> None:
     First.clear()
     pl.run(scheme=First, **{**STRIDE, "runs": 1})
     arrivals = [view for (_, event), view in zip(First.seen, First.views, strict=True) if type(event) is FlowArrived]
@@ -179,7 +179,7 @@ def test_events_come_in_order_and_say_what_happened() -> None:
     assert changes[:2] == [(False, 20), (False, 20)] and changes[2:] == [(True, 50), (True, 50)]
 
 
-def test_hosts_of_a_scheme_that_paces_begin_at_their_cards_rates() -> None:
+def test_hosts_of_a_pacing_scheme_start_at_the_rates_of_their_interfaces() -> None:
     class Unpaced(PyEcmp):
         def needs(self) -> Needs:
             return Needs(detection="label")
@@ -198,7 +198,7 @@ def test_hosts_of_a_scheme_that_paces_begin_at_their_cards_rates() -> None:
     assert sent_again(Paced) == 0
 
 
-def test_measuring_and_timing_out_and_solving() -> None:
+def test_measuring_timeouts_and_solving() -> None:
     told: list[Any] = []
 
     class Measuring(Scheme):
@@ -232,7 +232,7 @@ def test_measuring_and_timing_out_and_solving() -> None:
     assert result.troubles == []
 
 
-def test_holding_pacing_and_taking_off() -> None:
+def test_holding_pacing_and_removing_routes() -> None:
     def slow(view: View, event: Event) -> list[Action]:
         return [Pace(event.flow, 1_000_000)] if isinstance(event, FlowArrived) else []
 
@@ -258,7 +258,7 @@ def test_holding_pacing_and_taking_off() -> None:
     assert mean(changing_its_mind)[1] > 16 * 8
 
 
-def test_an_exception_keeps_the_routes_and_is_told_once() -> None:
+def test_an_exception_keeps_the_routes_and_is_reported_once() -> None:
     class Failing(PyEcmp):
         def handle(self, now_ns: int, event: Event, view: View) -> Actions | None:
             if isinstance(event, FlowArrived):
@@ -317,10 +317,10 @@ BAD_ACTIONS: list[tuple[Callable[[View, int], Any], str]] = [
     ),
     (lambda _view, flow: [Hold(flow, -1)], "lease_ns: OverflowError"),
     (lambda _view, _flow: [Solve(1, object(), 0)], "answer: TypeError: Object of type object is not JSON"),
-    (lambda _view, _flow: [5], "action 5: is no action"),
-    (lambda _view, _flow: [Action()], r"action Action\(\): is no action that a scheme may give"),
-    (lambda _view, _flow: 5, "handle gave .*int.*; expected actions"),
-    (lambda _view, flow: Unroute(flow), "handle gave .*Unroute.*; expected actions"),
+    (lambda _view, _flow: [5], "action 5: is not an action"),
+    (lambda _view, _flow: [Action()], r"action Action\(\): is not an action that a scheme may return"),
+    (lambda _view, _flow: 5, "handle returned .*int.*; expected actions"),
+    (lambda _view, flow: Unroute(flow), "handle returned .*Unroute.*; expected actions"),
 ]
 
 
@@ -371,7 +371,7 @@ def test_a_path_over_a_dead_link_is_rejected_and_not_an_error() -> None:
         (lambda: Needs("measured"), "`measured` needs a poll_period_ns"),
         (lambda: Needs(nic_share=2), "nic_share: expected a share"),
         (lambda: Needs(poll_period_ns=0), "poll_period_ns: expected a time above 0"),
-        (lambda: {}, "needs gave .*detection|needs gave .*nic_share"),
+        (lambda: {}, "needs returned .*detection|needs returned .*nic_share"),
         (lambda: 1 // 0, "ZeroDivisionError"),
     ],
 )
@@ -397,7 +397,7 @@ class Counting(PyEcmp):
         self.count = state["count"]
 
 
-def test_what_is_saved_comes_back() -> None:
+def test_saved_state_is_restored() -> None:
     new = Counting()
     hand_over(Counting([1, {"a": None}, 2.5, "ü"]), new)
     assert new.count == [1, {"a": None}, 2.5, "ü"]
@@ -430,14 +430,14 @@ def test_each_run_has_an_instance_and_its_seed() -> None:
         pl.run(scheme=functools.partial(Counting, nonsense=1), **STRIDE)  # type: ignore[call-arg]
 
 
-def test_schemes_that_cannot_be_told_apart_or_made() -> None:
+def test_ambiguous_or_invalid_schemes_are_refused() -> None:
     namesake = type("ecmp", (PyEcmp,), {})
     for schemes, expected in [
-        ([PyEcmp, PyEcmp], "there are two called `PyEcmp`"),
-        ([namesake], "there are two called `ecmp`"),
-        ([PyEcmp()], "is no class; expected a name or a class"),
+        ([PyEcmp, PyEcmp], "two are named `PyEcmp`"),
+        ([namesake], "two are named `ecmp`"),
+        ([PyEcmp()], "is not a class; expected a name or a class"),
         ([int], "scheme `int`: has no method `handle"),
-        ("spt,ecmp", r"is one text; expected a list, such as \['spt', 'ecmp'\]"),
+        ("spt,ecmp", r"is a single text; expected a list, such as \['spt', 'ecmp'\]"),
     ]:
         with pytest.raises(PathloomError, match=expected):
             pl.compare(schemes=schemes, **STRIDE)  # type: ignore[arg-type]
@@ -485,12 +485,12 @@ def test_a_file_on_the_command_line(cli: Cli, tmp_path: Path) -> None:
         (
             "f.py:A:x=b",
             "class A:\n    handle = 1\n    def __init__(self, x=0): ...",
-            "x: `b` will not do; expected a whole",
+            "x: `b` is not valid; expected a whole",
         ),
         ("f.py:A", "class A:\n    handle = 1\n    def __init__(self): 1 / 0", "cannot be made: ZeroDivisionError"),
     ],
 )
-def test_files_that_will_not_do(cli: Cli, tmp_path: Path, scheme: str, source: str, expected: str) -> None:
+def test_unusable_files_are_refused(cli: Cli, tmp_path: Path, scheme: str, source: str, expected: str) -> None:
     (tmp_path / "f.py").write_text(source, encoding="utf-8")
     done = cli("run", *SMALL, "--scheme", scheme, "--out", "out")
     assert (done.code, done.out, len(done.err.splitlines())) == (2, "", 1)
@@ -499,7 +499,7 @@ def test_files_that_will_not_do(cli: Cli, tmp_path: Path, scheme: str, source: s
     assert not (tmp_path / "out").exists()
 
 
-def test_nothing_is_warned_of_when_all_is_well() -> None:
+def test_a_working_scheme_gives_no_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         pl.run(scheme=PyEcmp, **STRIDE)

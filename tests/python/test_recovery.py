@@ -14,7 +14,7 @@ from pathloom.experiments.settings import Job, Settings
 
 
 def found(goodput: list[float], faults: list[str], **settings: str) -> list[Recovery]:
-    """Recoveries in a run of steps of 100 ms with this goodput."""
+    """Returns the recoveries in a run with this goodput in steps of 100 ms."""
     at_s = np.round(np.arange(1, len(goodput) + 1) * 0.1, 9)
     series = {"flow.at_s": at_s, "flow.goodput_bps": np.array(goodput)}
     outcome = RunOutcome(Job("ecmp", 1, 1), {"series": series}, 0.0)

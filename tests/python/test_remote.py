@@ -1,4 +1,4 @@
-"""`pathloom controller status` and the like, against a real controller on the loopback."""
+"""`pathloom controller status` and similar commands, with a real controller on the loopback interface."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Running:
         return int(found[1])
 
     def end(self) -> None:
-        """Ends it as an operator does."""
+        """Ends the controller by SIGTERM, as an operator does."""
         self.process.terminate()
         assert self.process.wait(PATIENCE_S) == 0
 
@@ -83,7 +83,7 @@ def ask(running: Running, capfd: pytest.CaptureFixture[str], monkeypatch: pytest
     return asked
 
 
-def test_what_there_is_can_be_asked(ask: Ask) -> None:
+def test_commands_show_the_state_of_the_controller(ask: Ask) -> None:
     code, out, _ = ask("status")
     assert code == 0 and "ecmp is in charge of fat-tree:k=4" in out and "0 of 20 connected" in out
     code, out, _ = ask("switches")
@@ -94,7 +94,7 @@ def test_what_there_is_can_be_asked(ask: Ask) -> None:
     assert code == 0 and "five-tuple" in out
 
 
-def test_what_is_told_is_done(ask: Ask) -> None:
+def test_commands_change_the_state_of_the_controller(ask: Ask) -> None:
     link = "e0_0:3"
     code, out, err = ask("drain", link)
     assert (code, out.startswith(f"{link}: drain")) == (0, True), err
@@ -118,7 +118,7 @@ def test_what_is_told_is_done(ask: Ask) -> None:
         (["why", "x"], "SRC:PORT,DST:PORT"),
         (["drain", "e9_9"], "no switch `e9_9`"),
         (["resync", "e9_9"], "no switch `e9_9`"),
-        (["drain", "e0_0"], "hosts hang on e0_0"),
+        (["drain", "e0_0"], "hosts are connected to e0_0"),
         (["scheme", "ecpm"], "ecmp"),
         (["announce", "x"], "expected SRC:PORT"),
         (["announce", "9.9.9.9:1,10.0.7.1:2"], "9.9.9.9"),
@@ -134,14 +134,14 @@ def test_bad_input_is_one_line(ask: Ask, words: list[str], told: str) -> None:
     assert (code, out) == (2, "") and told in err and len(err.strip().splitlines()) == 1, err
 
 
-def test_a_token_says_what_its_bearer_may_do(running: Running) -> None:
+def test_a_token_limits_what_its_user_may_do(running: Running) -> None:
     reader = Controller(running.url, running.tokens.read_text().split()[2])
     assert reader.ask("GET", "/v1/state")["switches"] == 20
-    with pytest.raises(PathloomError, match="may only look"):
+    with pytest.raises(PathloomError, match="may only read"):
         reader.ask("POST", "/v1/scheme/fall-back")
     with pytest.raises(PathloomError, match="no token like this"):
         Controller(running.url, "x" * 40).ask("GET", "/v1/state")
-    with socket.socket() as nobody, pytest.raises(ToolError, match="does the controller run"):
+    with socket.socket() as nobody, pytest.raises(ToolError, match="check that the controller runs"):
         nobody.bind(("127.0.0.1", 0))
         Controller(f"http://127.0.0.1:{nobody.getsockname()[1]}", "x").ask("GET", "/v1/state")
 

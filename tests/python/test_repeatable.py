@@ -1,4 +1,4 @@
-"""The same seed gives the same figures: for any number of threads, and however a run is sliced."""
+"""The same seed gives the same figures, for any number of threads and any slices of a run."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_any_number_of_threads_in_a_run_gives_the_same_result(cli: Cli, tmp_path
     for threads in ("1", "2", "3"):
         outcome = cli("compare", *fabric, "--schemes", "spt,ecmp,hedera", "--threads", threads, "--out", threads)
         assert outcome.code == 0, outcome.err
-        said = f"--threads {threads}: hedera runs on one thread: the scheme's controller hears of flows"
+        said = f"--threads {threads}: hedera runs on one thread: the scheme's controller is informed of flows"
         assert (said in outcome.err) == (threads != "1")
         assert "ecmp runs on one thread" not in outcome.err
     texts = [(tmp_path / threads / "result.json").read_text(encoding="utf-8") for threads in ("1", "2", "3")]
@@ -88,12 +88,12 @@ def test_a_folder_of_results_is_the_same_byte_for_byte(tmp_path: Path) -> None:
     assert tree(one) == tree(other)
     assert {"report.html", "link-heat-map.svg", "flows.parquet", "links.parquet"} < set(tree(one))
     differing = [name for name in tree(one) if (one / name).read_bytes() != (other / name).read_bytes()]
-    assert differing == ["result.json"], "which holds how long the runs took"
+    assert differing == ["result.json"], "it has the wall-clock times of the runs"
     texts = [(folder / "result.json").read_text(encoding="utf-8") for folder in (one, other)]
     assert numbers(texts[0]) == numbers(texts[1])
 
 
-def test_wall_keys_are_all_that_differs(cli: Cli) -> None:
+def test_only_wall_clock_keys_differ(cli: Cli) -> None:
     first, second = (json.loads(cli("run", *SMALL, "--scheme", "ecmp", "--json", "-").out) for _ in range(2))
 
     def differing(one: Any, other: Any, path: str = "") -> list[str]:
@@ -140,7 +140,7 @@ def test_slices_do_not_change_a_run(steps: int) -> None:
 def test_the_length_of_slices_follows_the_clock_but_not_the_figures(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = ("run", *SMALL, "--scheme", "hedera:period=50ms", "--json", "-")
     first = numbers(cli(*arguments).out)
-    # Longer than a call takes that advances by next to nothing. With less, there are millions of the shortest slices.
+    # Longer than a call that advances by almost nothing. A smaller value gives millions of the shortest slices.
     monkeypatch.setattr(execution, "SLICE_WALL_S", 5e-5)
     assert numbers(cli(*arguments).out) == first
 

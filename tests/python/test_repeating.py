@@ -1,4 +1,4 @@
-"""What a result rests on beside its settings, and what its report says can be repeated."""
+"""The inputs of a result besides its settings, and what its report says about repeating it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FLOWS = "start_s,src,dst,size_bytes\n0.001,h0,h1,100000\n"
 
 
 class FromTheNotebook(Scheme):
-    """ecmp, from a place that no command line can name."""
+    """ecmp in a class that no command line can name."""
 
     def handle(self, now_ns: int, event: Event, view: View) -> Actions | None:
         return [SetDefaults("ecmp")] if event == Started() else None
@@ -47,7 +47,7 @@ def digest(path: Path) -> str:
 
 
 def again(page: str) -> str:
-    """The part of a report that says how to repeat it."""
+    """Returns the part of a report that says how to repeat it."""
     return page[page.index("<h2>Reproduce") : page.index("<footer>")]
 
 
@@ -87,7 +87,7 @@ def test_a_file_that_changes_during_the_runs_is_noted(files: Path, monkeypatch: 
     assert "flows.csv changed: which content" in again(result.report())
 
 
-def test_nothing_is_said_of_files_where_there_are_none() -> None:
+def test_a_report_without_files_names_none() -> None:
     result = pl.run(scheme="ecmp", fabric="diamond", traffic="long-lived", duration="10ms")
     assert result.summary["settings"]["files"] == {}
     part = again(result.report())
@@ -118,14 +118,14 @@ def test_a_fabric_built_in_python_has_the_checksum_of_its_file(files: Path, monk
     assert result.summary["settings"]["files"] == {"fabric.json": digest(files / "out/fabric.json")}
 
 
-def test_runs_in_the_lab_are_not_said_to_come_out_the_same() -> None:
+def test_runs_in_the_lab_are_not_called_repeatable() -> None:
     result = pl.run(scheme="ecmp", fabric="diamond", traffic="long-lived", duration="10ms")
     result.settings = result.settings.model_copy(update={"worlds": ("lab",)})
     part = again(result.report())
-    assert "what is run live never does to the digit" in part
+    assert "figures of the lab differ each time" in part
     assert "gives the same figures again" not in part
 
 
-def test_what_settings_name_is_no_file_where_there_is_none() -> None:
+def test_names_in_settings_are_files_only_if_they_exist() -> None:
     values = {"fabric": "fat-tree:k=4", "traffic": "web-search:load=0.4", "schemes": ("hedera:elephant=0.2",)}
     assert Inputs.of(Settings.of(values), pl.fat_tree(k=4)) == Inputs()

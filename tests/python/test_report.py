@@ -1,4 +1,4 @@
-"""The report holds what it should, and nothing from elsewhere."""
+"""The report has all its parts, and loads nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def report(result: Result) -> str:
     return result.report()
 
 
-def test_the_page_needs_nothing_beside_it(report: str) -> None:
+def test_the_page_loads_no_other_files(report: str) -> None:
     checker = checked(report)
     assert len(checker.references) == 7
     assert all(reference.startswith("data:image/svg+xml;base64,") for reference in checker.references)
@@ -70,7 +70,7 @@ def test_every_picture_is_well_formed(report: str) -> None:
         assert ET.fromstring(svg).tag.endswith("svg")
 
 
-def test_tables_settings_definitions_and_the_command_are_there(result: Result, report: str) -> None:
+def test_tables_settings_definitions_and_the_command_are_present(result: Result, report: str) -> None:
     for cell in (cell for row in main_table(result.summary["schemes"]).rows for cell in row[1:]):
         assert cell.partition(" ± ")[0] in report
     for word in ("fat-tree:k=4,rate=10Mbps", "web-search:load=0.4", "made up", "control messages", "seeds 1 to 3"):
@@ -123,7 +123,7 @@ def test_equal_results_make_equal_pictures(result: Result) -> None:
     assert [plot.svg for plot in plots(result)] == [plot.svg for plot in plots(again)]
 
 
-def test_the_report_says_nothing_that_differs_from_run_to_run(result: Result, report: str) -> None:
+def test_the_report_is_the_same_from_run_to_run(result: Result, report: str) -> None:
     again = synthetic.result(fat_tree(k=4, rate="10Mbps"), {"spt": 0.6, "ecmp": 1.0, "hedera": 1.2}, unfinished=2)
     again.outcomes = [replace(outcome, wall_s=1000.0) for outcome in again.outcomes]
     assert again.summary["schemes"][0]["wall_s"] > 100 * result.summary["schemes"][0]["wall_s"]
@@ -145,13 +145,13 @@ def test_differences_are_called_clear_only_when_they_are() -> None:
     assert apart.rows[0][0] == "ecmp − spt"
     assert apart.rows[0][2] == "more"
     assert apart.rows[0][4] == "shorter"
-    # Equal names give equal chance, so these two differ in nothing.
+    # Names of the same length give the same random numbers, so these two schemes are equal.
     alike = difference_table(synthetic.result(fabric, {"aaa": 1.0, "bbb": 1.0}, runs=6, flows=300).summary["schemes"])
     assert alike is not None
     assert alike.rows[0][2] == alike.rows[0][4] == "equal within 1 %"
 
 
-def test_a_lead_by_unfinished_flows_is_not_called_one() -> None:
+def test_a_lead_due_to_unfinished_flows_is_called_unknown() -> None:
     fabric = fat_tree(k=2)
     schemes = {"spt": 3.0, "ecmp": 0.2}
     table = difference_table(synthetic.result(fabric, schemes, runs=6, flows=300, unfinished=3).summary["schemes"])

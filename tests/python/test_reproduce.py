@@ -1,4 +1,4 @@
-"""Published figures, run again: the files, the engine, the command."""
+"""Reproduction of published figures: the files, the engine, the command."""
 
 from __future__ import annotations
 
@@ -120,21 +120,21 @@ def test_the_testbeds_figures_are_set_up_for_the_lab(figure: Figure) -> None:
     for one in measure.plan(live, WHOLE, 1, "lab"):
         assert (one.world, one.settings.lab, one.settings.control) == ("lab", "controller=pathloom", None)
         assert set(Fabric(one.settings.fabric).links["rate_bps"]) <= {10**6, 10**7}
-        # The controller is a program of its own: it runs the registry's schemes.
+        # The controller is a separate program, and runs only schemes of the registry.
         assert [scheme for scheme in one.settings.schemes if is_python_spec(scheme)] == []
         assert all(live.name_of(scheme) != scheme for scheme in one.settings.schemes)
     assert all("simulator" not in note for note in live.notes)
     assert [row.published for row in live.rows if row.cause] == []
 
 
-def test_a_difference_asks_for_its_cause(tiny: measure.Reproduced) -> None:
+def test_a_difference_needs_a_cause(tiny: measure.Reproduced) -> None:
     lines = {line.label: line for line in tiny.published}
-    assert lines["TCP"].cause == "not explained yet", "nothing is made up"
+    assert lines["TCP"].cause == "not explained yet", "no cause is invented"
     assert lines["ECMP"].cause == "because"
     assert lines["ECMP"].difference == pytest.approx((lines["ECMP"].value.mean or 0.0) - 100.0)
     assert lines["gain"].cause is None, "both schemes have one path"
     assert lines["gain"].value.mean == pytest.approx(0.0, abs=1e-9)
-    assert lines["bound"].cause is None, "a bound that holds is no difference"
+    assert lines["bound"].cause is None, "a bound that holds is not a difference"
     assert (lines["CONGA"].value.mean, lines["CONGA"].cause) == (None, "conga is not built yet")
     assert (lines["unmeasured"].value.mean, lines["unmeasured"].cause) == (None, "no such counter")
 
@@ -174,7 +174,7 @@ def test_figures_of_runs_with_unfinished_flows_are_marked(tiny: measure.Reproduc
 
 
 def test_the_polling_period_is_that_of_the_scheme(tiny: measure.Reproduced) -> None:
-    """Not the length of the run, drain included, over the number of readings."""
+    """It is not the length of the run, including the drain, divided by the number of readings."""
     rows = [
         {"label": scheme, "unit": "s", "scheme": scheme, "metric": "polling_period", "published": 1.0}
         for scheme in ("hedera:period=20ms", "lessor:period=80ms,min_period=40ms", "spt")
@@ -183,7 +183,7 @@ def test_the_polling_period_is_that_of_the_scheme(tiny: measure.Reproduced) -> N
     figure = Figure.model_validate({**TINY, "x": [], "rows": rows, "setup": setup})
     hedera, lessor, spt = (line.value.mean for line in reproduced(figure).published)
     assert hedera == pytest.approx(0.020)
-    # One round of 80 ms, then the shortest there may be, however often flows are asked for again within.
+    # One round of 80 ms, then the shortest allowed rounds, however often flows are polled again within them.
     assert lessor is not None and 0.040 <= lessor < 0.060
     assert spt is None
 
@@ -225,15 +225,15 @@ def test_runs_that_figures_share_are_carried_out_once(tiny: measure.Reproduced) 
     assert reproduced(figure, memory=memory).as_json() == first.as_json()
 
 
-def test_a_run_is_known_by_its_own_seed() -> None:
+def test_a_run_is_identified_by_its_own_seed() -> None:
     memory = Memory()
     figure = Figure.model_validate(TINY)
     reproduced(figure, memory=memory)
     shifted = measure.plan(figure, WHOLE, seed=2)
-    assert runs_to_do(figure, shifted, memory) == 4, "seed 2 is there, seed 3 is not"
+    assert runs_to_do(figure, shifted, memory) == 4, "seed 2 is kept, seed 3 is missing"
 
 
-def test_kept_runs_outlive_the_process_unless_something_changed(tiny: measure.Reproduced, tmp_path: Path) -> None:
+def test_kept_runs_are_used_again_unless_something_changed(tiny: measure.Reproduced, tmp_path: Path) -> None:
     figure = Figure.model_validate(TINY)
     plans = measure.plan(figure, WHOLE, seed=1)
     assert reproduced(figure, memory=Memory(tmp_path)).as_json() == tiny.as_json()
@@ -243,15 +243,15 @@ def test_kept_runs_outlive_the_process_unless_something_changed(tiny: measure.Re
     assert runs_to_do(figure, plans, Memory(tmp_path)) == 0
     files[0].write_text("{}", encoding="utf-8")
     files[1].unlink()
-    assert runs_to_do(figure, plans, Memory(tmp_path)) == 2, "what is broken or missing is carried out again"
+    assert runs_to_do(figure, plans, Memory(tmp_path)) == 2, "broken and missing runs are repeated"
     asked = {"metric": "flows_below", "level": 12.5, "label": "new", "scheme": "spt", "published": 1.0}
     more = Figure.model_validate({**TINY, "rows": [*TINY["rows"], asked]})
-    assert runs_to_do(more, plans, Memory(tmp_path)) == 8, "nobody asked for this before"
+    assert runs_to_do(more, plans, Memory(tmp_path)) == 8, "kept runs lack the new measure"
     longer = Figure.model_validate({**TINY, "setup": {**TINY["setup"], "duration": "301ms"}})
     assert runs_to_do(longer, measure.plan(longer, WHOLE, seed=1), Memory(tmp_path)) == 8
 
 
-def test_runs_of_another_build_count_only_where_that_is_asked_for(tiny: measure.Reproduced, tmp_path: Path) -> None:
+def test_runs_of_another_build_count_only_with_any_build(tiny: measure.Reproduced, tmp_path: Path) -> None:
     figure = Figure.model_validate(TINY)
     plans = measure.plan(figure, WHOLE, seed=1)
     reproduced(figure, memory=Memory(tmp_path))
@@ -263,11 +263,11 @@ def test_runs_of_another_build_count_only_where_that_is_asked_for(tiny: measure.
     mixed = reproduced(figure, memory=Memory(tmp_path, any_build=True))
     assert mixed.as_json() == tiny.as_json()
     assert mixed.notes == [*figure.notes, "another build of Pathloom carried out 3 of 8 runs"]
-    assert reproduced(figure, memory=Memory(tmp_path)).notes == list(figure.notes), "the three are carried out again"
+    assert reproduced(figure, memory=Memory(tmp_path)).notes == list(figure.notes), "the three are repeated"
     assert runs_to_do(figure, plans, Memory(tmp_path)) == 0
 
 
-def test_a_run_that_lacked_its_machine_says_so_and_is_carried_out_again(tmp_path: Path) -> None:
+def test_a_run_without_enough_processor_time_is_noted_and_repeated(tmp_path: Path) -> None:
     figure = Figure.model_validate(TINY)
     plans = measure.plan(figure, WHOLE, seed=1)
     reproduced(figure, memory=Memory(tmp_path))
@@ -337,7 +337,7 @@ def test_the_command_prints_json_and_fills_a_folder(cli: Cli, tmp_path: Path) ->
     assert "/published/" not in page, "no path of this machine"
 
 
-def test_the_page_keeps_what_was_there(cli: Cli, tmp_path: Path) -> None:
+def test_the_page_keeps_earlier_figures(cli: Cli, tmp_path: Path) -> None:
     for name in ("lessor/fig1", "ofpt/fig2"):
         outcome = cli("reproduce", name, "--quick", "--out", "pages")
         assert outcome.code == 0, outcome.err
@@ -348,7 +348,7 @@ def test_the_page_keeps_what_was_there(cli: Cli, tmp_path: Path) -> None:
         assert re.search(took, outcome.err, re.MULTILINE)
     page = (tmp_path / "pages/README.md").read_text(encoding="utf-8")
     assert page.index("## lessor/fig1") < page.index("## ofpt/fig2")
-    # A letter leads from a difference to its cause, which begins as a sentence does.
+    # A letter links a difference to its cause, which begins with a capital letter.
     assert re.search(r"^\| TCP, throughput of the optimum \|.* % \(a\) \|$", page, re.MULTILINE)
     assert re.search(r"^- \(a\) The example counts payload alone;", page, re.MULTILINE)
 
@@ -450,7 +450,7 @@ def test_a_bad_file_is_named(tmp_path: Path, old: str, new: str, words: list[str
     assert "\n" not in str(raised.value)
 
 
-def test_what_is_printed_fits_what_is_measured(tiny: measure.Reproduced) -> None:
+def test_printed_rows_fit_the_measured_values(tiny: measure.Reproduced) -> None:
     rows = texts.rows(tiny)
     assert rows[0][1] == "100 s"
     assert rows[0][3].startswith("−")
@@ -465,7 +465,7 @@ def test_what_is_printed_fits_what_is_measured(tiny: measure.Reproduced) -> None
 
 
 def test_no_curve_is_cut_off(tiny: measure.Reproduced) -> None:
-    """A flow may have more than its part of the link: 120 % has to be in the picture, and zero."""
+    """A flow may have more than its share of the link. The picture must include 120 %, and zero."""
     plot = tiny.figure.plot.model_copy(update={"kind": "ranks", "metric": "share"})
     figure = tiny.figure.model_copy(update={"plot": plot})
     data = {key: [replace(run, ranks={"share": [40.0, 120.0]}) for run in runs] for key, runs in tiny.data.items()}
@@ -483,7 +483,7 @@ def test_no_scheme_hides_another(tiny: measure.Reproduced) -> None:
     assert axes.get_ylim()[0] == 0.0, "nothing is below zero"
 
 
-def test_the_estimate_of_work_follows_what_is_simulated(tmp_path: Path) -> None:
+def test_the_estimate_of_work_follows_the_simulated_traffic(tmp_path: Path) -> None:
     (tmp_path / "few.csv").write_text("start_s,src,dst,size_bytes\n0,h0,h1,1000\n", encoding="utf-8")
 
     def estimated(traffic: str, duration: str = "10s") -> float:
@@ -563,7 +563,7 @@ def test_shortened_runs_are_as_many_as_published_and_say_so() -> None:
     assert (result.as_json()["quick"], result.as_json()["shorten"]) == (False, 2.0)
 
 
-def test_the_terminal_names_files_where_they_are_and_the_page_where_the_repository_has_them(
+def test_the_terminal_names_installed_files_and_the_page_those_of_the_repository(
     tiny: measure.Reproduced,
 ) -> None:
     trace = FOLDER / "traces/one-flow.csv"
@@ -574,8 +574,8 @@ def test_the_terminal_names_files_where_they_are_and_the_page_where_the_reposito
     assert dict(texts.setup_lines(result))["traffic"] == "flows:file=experiments/traces/one-flow.csv"
 
 
-def test_path_requests_of_connections_are_told_from_those_for_arp() -> None:
-    """One for a connection crosses 16 links, its reply 2. One for ARP crosses 9 more: leaves pass it up again."""
+def test_path_requests_of_connections_are_distinguished_from_those_for_arp() -> None:
+    """A request for a connection crosses 16 links, its reply 2. ARP needs 9 more: leaves pass the request up again."""
     setup = {
         "fabric": "leaf-spine:spines=4,leaves=4,hosts=20,rate=1Gbps,delay=1us,buffer=100",
         "traffic": "web-search:load=0.04,pattern=inter-leaf",
@@ -602,8 +602,8 @@ def test_path_requests_of_connections_are_told_from_those_for_arp() -> None:
     assert METRICS["request_share"](run, Measure(metric="request_share")) is None
 
 
-def test_a_comparison_between_cases_is_no_published_point(tiny: measure.Reproduced) -> None:
-    """It is in per cent, the picture in another unit."""
+def test_a_comparison_between_cases_is_not_a_published_point(tiny: measure.Reproduced) -> None:
+    """The comparison is in per cent, the picture in another unit."""
     row = {"label": "more", "scheme": "spt", "metric": "fct_mean", "case": "0.5", "over_case": "0.2", "published": 0.0}
     result = reproduced(Figure.model_validate({**TINY, "rows": [row]}))
     labels = [line.label for line in result.lines]

@@ -1,4 +1,4 @@
-"""What a result says of its flows, and how it is kept."""
+"""The figures of a result, and how a result is saved."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def fabric() -> Fabric:
     return fat_tree(k=4, rate="10Mbps")
 
 
-def test_the_promised_keys_are_there(fabric: Fabric) -> None:
+def test_the_documented_keys_exist(fabric: Fabric) -> None:
     content = json.loads(synthetic.result(fabric, {"spt": 0.6, "ecmp": 1.0}).json())
     assert {"schema", "settings", "versions", "seed", "schemes"} <= set(content)
     assert content["schema"] == 1
@@ -48,7 +48,7 @@ def test_the_promised_keys_are_there(fabric: Fabric) -> None:
         assert [run["run"] for run in row["runs"]] == [1, 2, 3]
 
 
-def test_jains_index_tells_how_even_flows_are(fabric: Fabric) -> None:
+def test_jains_index_measures_how_equal_flows_are(fabric: Fabric) -> None:
     result = synthetic.result(fabric, {"ecmp": 1.0}, runs=2)
     row = result.summary["schemes"][0]
     for run in row["runs"]:
@@ -57,7 +57,7 @@ def test_jains_index_tells_how_even_flows_are(fabric: Fabric) -> None:
         assert run["throughput"]["jain"] == pytest.approx(sum(values) ** 2 / (len(values) * squares))
     assert row["throughput"]["jain"] == pytest.approx(sum(run["throughput"]["jain"] for run in row["runs"]) / 2)
     cut = synthetic.result(fabric, {"ecmp": 1.0}, runs=1, unfinished=1).summary["schemes"][0]
-    assert cut["throughput"]["jain"] is None, "what unfinished flows come to is not known"
+    assert cut["throughput"]["jain"] is None, "the throughput of unfinished flows is unknown"
     uneven = synthetic.result(fabric, {"ecmp": 1.0}, runs=2)
     uneven.outcomes[1].outcome["flows"]["finish_ns"][-1] = -1
     row = uneven.summary["schemes"][0]
@@ -65,7 +65,7 @@ def test_jains_index_tells_how_even_flows_are(fabric: Fabric) -> None:
     assert row["throughput"]["jain"] is None, "schemes are not compared by different runs"
 
 
-def test_figures_of_switch_programs_are_told_beside_rules(fabric: Fabric) -> None:
+def test_figures_of_switch_programs_are_shown_beside_rules(fabric: Fabric) -> None:
     result = synthetic.result(fabric, {"ecmp": 1.0, "tcp-path": 1.5}, runs=3)
     for one in result.outcomes:
         if one.job.scheme == "tcp-path":
@@ -118,7 +118,7 @@ def test_unfinished_flows_are_counted_named_and_never_left_out(fabric: Fabric) -
     assert row["flows"]["unfinished"] == 20
     assert row["flows"]["finished"] == 880
     assert row["runs"][0]["unfinished"] == list(range(880, 900))
-    assert row["fct_s"]["mean"] > complete["fct_s"]["mean"], "stranding flows must not look good"
+    assert row["fct_s"]["mean"] > complete["fct_s"]["mean"], "unfinished flows must not improve the mean"
     assert row["throughput"]["mean"] < complete["throughput"]["mean"]
     stranded = cut.flows.filter(~pl.col("finished"))
     assert stranded["fct_s"].null_count() == 20
@@ -137,17 +137,17 @@ def test_figures_that_unfinished_flows_make_bounds_are_marked(fabric: Fabric) ->
     whole = synthetic.result(fabric, {"ecmp": 1.0}, runs=2).summary["schemes"][0]
     for row in (whole, *whole["runs"]):
         assert not any(row[key][f"{name}_censored"] for key, names in marks.items() for name in names)
-    # 40 of 900 flows are cut, all of them after less time than most others take.
+    # 40 of 900 flows are cut off, all of them after less time than most other flows take.
     result = synthetic.result(fabric, {"ecmp": 1.0}, runs=2, unfinished=40)
     for one in result.outcomes:
         ages = one.outcome["end_ns"] - one.outcome["flows"]["start_ns"]
         one.outcome["flows"]["start_ns"][-40:] += ages[-40:] - 1000
     cut = result.summary["schemes"][0]
     for row, other in ((cut, whole), *zip(cut["runs"], whole["runs"], strict=True)):
-        assert row["fct_s"]["p95"] < other["fct_s"]["p95"], "the window cuts it"
+        assert row["fct_s"]["p95"] < other["fct_s"]["p95"], "the end of the run limits it"
         assert row["fct_s"]["p99_censored"] is row["fct_s"]["p50_censored"] is row["fct_s"]["mean_censored"] is True
         assert row["throughput"]["mean_censored"] is row["throughput"]["min_censored"] is True
-    # Those that have had more time than all others leave the percentiles below them exact.
+    # Unfinished flows that are older than all other flows leave lower percentiles exact.
     late = synthetic.result(fabric, {"ecmp": 1.0}, runs=1, unfinished=9)
     flows = late.outcomes[0].outcome["flows"]
     late.outcomes[0].outcome["end_ns"] += 10**13
@@ -196,13 +196,13 @@ def test_an_interrupted_result_says_so(fabric: Fabric) -> None:
     assert {"mean", "ci95", "min", "p5"} <= set(content["schemes"][1]["throughput"])
 
 
-def test_a_result_that_a_tool_put_an_end_to_says_so(fabric: Fabric) -> None:
+def test_a_result_ended_by_a_failed_tool_says_so(fabric: Fabric) -> None:
     result = synthetic.result(fabric, {"spt": 0.6, "ecmp": 1.0}, runs=2, failure=ToolError("`tc` ended with 2"))
     assert (result.complete, result.summary["complete"]) == (False, False)
     assert "Ended early, `tc` ended with 2.</strong>" in result.report()
 
 
-def test_the_table_is_printed_though_the_folder_cannot_be_filled(
+def test_the_table_is_printed_even_if_the_folder_cannot_be_written(
     fabric: Fabric, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     result, folder = synthetic.result(fabric, {"ecmp": 1.0}, runs=2), OutFolder(tmp_path / "out")
@@ -217,7 +217,7 @@ def test_the_table_is_printed_though_the_folder_cannot_be_filled(
     assert json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))["complete"] is True
 
 
-def test_what_is_noted_of_runs_is_printed(fabric: Fabric, capsys: pytest.CaptureFixture[str]) -> None:
+def test_notes_on_runs_are_printed(fabric: Fabric, capsys: pytest.CaptureFixture[str]) -> None:
     print_result(synthetic.result(fabric, {"ecmp": 1.0}, runs=2))
     assert capsys.readouterr().out.endswith("\nNote: made up.\n")
 
@@ -225,7 +225,7 @@ def test_what_is_noted_of_runs_is_printed(fabric: Fabric, capsys: pytest.Capture
 def test_tables_have_the_stated_columns_and_read_back(fabric: Fabric, tmp_path: Path) -> None:
     result = synthetic.result(fabric, {"ecmp": 1.0}, runs=2)
     written = result.save(tmp_path / "results")
-    assert written[-1].name == "result.json", "what tells that a folder is complete comes last"
+    assert written[-1].name == "result.json", "the file that marks a complete folder is written last"
     assert all(path.is_file() for path in written)
     flows, links = (pl.read_parquet(tmp_path / f"results/{name}.parquet") for name in ("flows", "links"))
     assert dict(flows.schema) == FLOW_SCHEMA
@@ -236,7 +236,7 @@ def test_tables_have_the_stated_columns_and_read_back(fabric: Fabric, tmp_path: 
     assert json.loads((tmp_path / "results/result.json").read_text(encoding="utf-8")) == json.loads(result.json())
 
 
-def test_a_fabric_of_ones_own_is_kept_with_the_result(tmp_path: Path) -> None:
+def test_a_fabric_built_in_python_is_saved_with_the_result(tmp_path: Path) -> None:
     own = Fabric.from_networkx(diamond().to_networkx())
     result = synthetic.result(own, {"ecmp": 1.0}, runs=1)
     result.save(tmp_path)
@@ -259,7 +259,7 @@ def test_a_file_is_whole_or_untouched(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
 
 
-def test_a_folder_in_use_holds_nothing_of_the_result_before(fabric: Fabric, tmp_path: Path) -> None:
+def test_a_new_result_replaces_all_files_of_the_old_one(fabric: Fabric, tmp_path: Path) -> None:
     own = Fabric.from_networkx(diamond().to_networkx())
     synthetic.result(own, {"spt": 0.6, "ecmp": 1.0}, runs=2).save(tmp_path)
     (tmp_path / "mine.svg").write_text("of the user", encoding="utf-8")
@@ -279,10 +279,10 @@ def test_every_file_of_a_result_is_known_by_name(fabric: Fabric, tmp_path: Path)
         compare(fabric="diamond", traffic="long-lived", schemes=["ecmp"], duration="10ms", runs=1, series="1ms"),
     ]
     names = {path.name for place, one in enumerate(results) for path in one.save(tmp_path / str(place), PLOT_KINDS)}
-    assert names == set(FILES), "else a file of an old result stays beside new ones"
+    assert names == set(FILES), "otherwise a file of an old result stays beside new ones"
 
 
-def test_a_folder_that_cannot_be_filled_holds_what_it_held(
+def test_a_failed_save_leaves_the_folder_unchanged(
     fabric: Fabric, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synthetic.result(fabric, {"ecmp": 1.0}, runs=1).save(tmp_path)
@@ -301,7 +301,7 @@ def test_a_folder_that_cannot_be_filled_holds_what_it_held(
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_folders_made_in_vain_are_taken_away_but_no_others(tmp_path: Path) -> None:
+def test_only_new_unused_folders_are_removed(tmp_path: Path) -> None:
     (tmp_path / "here").mkdir()
     folder = OutFolder(tmp_path / "here/a/b")
     assert folder.path.is_dir()
@@ -313,7 +313,7 @@ def test_folders_made_in_vain_are_taken_away_but_no_others(tmp_path: Path) -> No
     assert kept.path.is_dir()
 
 
-def test_json_has_no_value_that_json_does_not_know(fabric: Fabric) -> None:
+def test_json_has_only_finite_numbers(fabric: Fabric) -> None:
     def check(value: Any) -> None:
         if isinstance(value, dict):
             for part in value.values():

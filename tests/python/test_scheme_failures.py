@@ -1,4 +1,4 @@
-"""A scheme in Python that fails: its runs stop with the traceback, or go on and the result is marked."""
+"""A scheme in Python that fails: its runs stop with the traceback, or continue and the result is marked."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ def test_by_default_the_command_stops_with_the_traceback(cli: Cli, tmp_path: Pat
     assert traceback[0] == "Traceback (most recent call last):"
     assert traceback[-1] == "RuntimeError: loud 0.25"
     assert line.startswith(f"pathloom: scheme {loud} failed in run 1 (seed 1): Loud.handle at ")
-    assert "0 of 1 runs were finished; --keep-going goes on" in line
+    assert "0 of 1 runs were finished; --keep-going continues" in line
     assert tree(tmp_path) == ["loud.py"]
 
 
-def test_what_was_finished_before_it_is_kept_and_marked(cli: Cli, tmp_path: Path, loud: str) -> None:
+def test_runs_finished_before_a_failure_are_kept_and_marked(cli: Cli, tmp_path: Path, loud: str) -> None:
     done = cli("compare", *SMALL, "--schemes", f"ecmp,{loud}", "--runs", "2", "--jobs", "1", "--out", "out")
     assert done.code == 1
     assert done.err.splitlines()[-1].count("1 of 4 runs were finished, the result so far is in out") == 1
@@ -68,7 +68,7 @@ def test_what_was_finished_before_it_is_kept_and_marked(cli: Cli, tmp_path: Path
 def test_keep_going_marks_table_report_and_json(cli: Cli, tmp_path: Path, loud: str) -> None:
     schemes = ["--schemes", f"spt,{loud}", "--runs", "3", "--jobs", "2"]
     done = cli("compare", *SMALL, *schemes, "--keep-going", "--out", "out")
-    assert done.code == 1, "scripts learn that a scheme's own code failed"
+    assert done.code == 1, "the exit code tells scripts that the scheme's code failed"
     assert done.err.startswith(f"pathloom: warning: scheme {loud} failed ")
     assert done.err.count("Traceback") == 1 and "RuntimeError: loud 0.25" in done.err
     banner = done.out.splitlines()[0]
@@ -87,7 +87,7 @@ def test_keep_going_marks_table_report_and_json(cli: Cli, tmp_path: Path, loud: 
 
 
 def test_a_scheme_that_failed_is_never_the_best(cli: Cli, loud: str) -> None:
-    """It is ecmp but for its failures, and clearly better than spt."""
+    """Without its failures, the scheme is ecmp, and clearly better than spt."""
     stride = ["--fabric", "fat-tree:k=4,rate=10Mbps", "--traffic", "long-lived:pattern=stride", "--duration", "5s"]
     for scheme, marked in (("ecmp", True), (loud, False)):
         done = cli("compare", *stride, "--schemes", f"spt,{scheme}", "--runs", "8", "--keep-going")
@@ -100,12 +100,12 @@ def test_python_raises_with_the_traceback_as_a_note() -> None:
     started = time.monotonic()
     with pytest.raises(SchemeError, match=r"scheme Failing failed in run \d \(seed \d\): Failing\.handle") as caught:
         pl.compare(schemes=["ecmp", Failing], duration="1h", jobs=2, **STRIDE)
-    assert time.monotonic() - started < 30, "an hour of simulated time was not waited for"
+    assert time.monotonic() - started < 30, "the run stopped long before an hour of simulated time"
     assert "\n" not in str(caught.value)
     assert any('raise RuntimeError("no idea\\nwhere to put it")' in note for note in caught.value.__notes__)
 
 
-def test_the_failure_that_is_told_does_not_depend_on_threads() -> None:
+def test_the_reported_failure_does_not_depend_on_threads() -> None:
     def told(jobs: int) -> str:
         with pytest.raises(SchemeError) as caught:
             pl.compare(schemes=[Failing, "ecmp"], duration="100ms", jobs=jobs, **{**STRIDE, "runs": 1})
@@ -114,13 +114,13 @@ def test_the_failure_that_is_told_does_not_depend_on_threads() -> None:
     assert told(1) == told(2)
 
 
-def test_keep_going_from_python_warns_and_says_so() -> None:
+def test_keep_going_from_python_warns_and_counts_failures() -> None:
     with pytest.warns(SchemeWarning, match="scheme Failing failed 32 times"):
         result = pl.compare(schemes=["ecmp", Failing], duration="200ms", keep_going=True, **STRIDE)
     assert [row["failures"] for row in result.summary["schemes"]] == [0, 32]
 
 
-def test_failing_before_the_first_packet_is_told_too(tmp_path: Path) -> None:
+def test_a_failure_before_the_first_packet_is_reported_too(tmp_path: Path) -> None:
     class AtOnce(Scheme):
         def handle(self, now_ns: int, event: Event, view: View) -> Actions | None:
             raise ValueError(f"at {now_ns}")

@@ -1,4 +1,4 @@
-"""`pathloom streams scitags`: what becomes of announcements on a named pipe."""
+"""`pathloom streams scitags`: the handling of announcements on a named pipe."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OWN, FAR = "127.0.0.1", "192.0.2.9"
 
 
 class Feed:
-    """Announcements, what they lead to, and what is said of them."""
+    """Announcements, the resulting calls of the controller, and the printed messages."""
 
     def __init__(self, controller: Controller) -> None:
         self.controller = controller
@@ -44,7 +44,7 @@ class Feed:
 
 @pytest.fixture
 def feed(controller: Controller) -> Feed:
-    """Announcements to a controller that is there."""
+    """Announcements to a controller that runs."""
     return Feed(controller)
 
 
@@ -56,14 +56,14 @@ def test_a_connection_is_claimed_by_both_ports_from_the_end_of_this_host(feed: F
     assert len(feed.controller.users) == 1, "one connection is left"
     feed.take(f"end tcp {FAR} 40002 {OWN} 1094 2 3")
     assert feed.controller.users == {}
-    # The next one asks for paths again.
+    # The next connection requests paths again.
     feed.take(f"start tcp {OWN} 1094 {FAR} 40003 2 3")
     assert len(feed.claims()) == 3
     assert feed.said == []
     feed.broker.release()
 
 
-def test_flows_that_cannot_have_a_path_are_left_alone(feed: Feed) -> None:
+def test_flows_that_cannot_have_a_path_are_ignored(feed: Feed) -> None:
     feed.take(
         f"start udp {OWN} 1094 {FAR} 40001 2 3",
         "start tcp ::1 1094 2001:db8::1 40001 2 3",
@@ -74,7 +74,7 @@ def test_flows_that_cannot_have_a_path_are_left_alone(feed: Feed) -> None:
     )
     assert feed.controller.calls == []
     assert (feed.announcements.aside, feed.announcements.bad, feed.said) == (4, 0, [])
-    # A token speaks for all hosts.
+    # A token permits claims for all hosts.
     Announcements(feed.broker, print, any_host=True).take("start tcp 127.0.0.2 1094 127.0.0.3 40001 2 3")
     assert feed.claims() == [("127.0.0.2", 1094, "127.0.0.3", 40001)]
     feed.broker.release()
@@ -108,7 +108,7 @@ def test_a_bad_line_is_named_and_changes_nothing(feed: Feed, line: str) -> None:
     assert "expected start|end tcp|udp SRC SPORT" in said and said.isascii() and said.isprintable()
 
 
-def test_many_bad_lines_are_told_once_in_a_while(feed: Feed) -> None:
+def test_many_bad_lines_give_few_messages(feed: Feed) -> None:
     feed.take(*["what"] * 1000)
     feed.now = 6.0
     feed.take("what")
@@ -116,18 +116,18 @@ def test_many_bad_lines_are_told_once_in_a_while(feed: Feed) -> None:
     assert feed.announcements.bad == 1001
 
 
-def test_an_unknown_host_is_told_once_and_others_go_on(feed: Feed) -> None:
+def test_an_unknown_host_is_reported_once_and_others_are_served(feed: Feed) -> None:
     feed.controller.refusal = (404, f"no host of the fabric has the address {FAR}")
     feed.take(*[f"start tcp {OWN} 1094 {FAR} {port} 2 3" for port in range(40_000, 40_010)])
     assert len(feed.said) == 1 and FAR in feed.said[0], feed.said
-    assert len(feed.controller.calls) == 1, "it is not asked for each"
+    assert len(feed.controller.calls) == 1, "the controller is not asked for each connection"
     feed.controller.refusal = None
     feed.take(f"start tcp {OWN} 1094 192.0.2.10 40001 2 3")
     assert feed.claims() == [(OWN, 1094, "192.0.2.10", 40001)]
     feed.broker.release()
 
 
-def test_a_claim_that_is_refused_does_not_hold_up_the_next(feed: Feed) -> None:
+def test_a_refused_claim_does_not_block_the_next(feed: Feed) -> None:
     """Both ends may announce a connection: the second one is refused, as it has a path."""
     feed.take(f"start tcp {OWN} 1094 {FAR} 40001 2 3")
     feed.controller.refusal = (409, "source port 1094 has a path of assignment 7")
@@ -139,7 +139,7 @@ def test_a_claim_that_is_refused_does_not_hold_up_the_next(feed: Feed) -> None:
     feed.broker.release()
 
 
-def test_ends_that_never_come_cost_no_more_than_a_bound(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_ends_use_bounded_memory(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scitags, "MOST_FLOWS", 10)
     monkeypatch.setattr(scitags, "MOST_PAIRS", 3)
     for last in range(1, 9):
@@ -152,7 +152,7 @@ def test_ends_that_never_come_cost_no_more_than_a_bound(feed: Feed, monkeypatch:
 
 
 def write(file: Path, content: bytes) -> None:
-    """What a program does that announces something: opens, writes, closes."""
+    """Opens, writes and closes the pipe, as a program with an announcement does."""
     handle = os.open(file, os.O_WRONLY | os.O_NONBLOCK)
     os.write(handle, content)
     os.close(handle)
@@ -186,19 +186,19 @@ def test_a_pipe_outlives_its_writers_and_its_own_file(tmp_path: Path) -> None:
     file.unlink()
     assert read(pipe) == []
     write(file, b"five\n")
-    assert read(pipe) == ["five"], "it is there again"
+    assert read(pipe) == ["five"], "the pipe was made again"
     with pytest.raises(PathloomError, match="another process reads it"):
         Pipe(file)
     pipe.close()
     assert not file.exists()
 
 
-def test_a_pipe_of_others_stays_and_other_files_are_refused(tmp_path: Path) -> None:
+def test_an_existing_pipe_is_kept_and_other_files_are_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "theirs")
     Pipe(tmp_path / "theirs").close()
     assert (tmp_path / "theirs").exists()
     (tmp_path / "file").write_text("start", encoding="ascii")
-    for name, why in (("file", "is no named pipe"), ("no/where", "cannot be opened: No such file")):
+    for name, why in (("file", "is not a named pipe"), ("no/where", "cannot be opened: No such file")):
         with pytest.raises(PathloomError, match=why):
             Pipe(tmp_path / name)
     assert (tmp_path / "file").read_text(encoding="ascii") == "start"
@@ -216,7 +216,7 @@ def test_the_command_serves_a_pipe_until_it_is_ended(controller: Controller, tmp
         for port in range(40_000, 40_004):
             write(file, f"start tcp {OWN} 1094 {FAR} {port} 2 3\n".encode())
         write(file, b"hello\n")
-        # Lines are taken in order: what it says of the last one comes when it has dealt with all others.
+        # Lines are handled in order, so the message about the last line comes after all other lines were handled.
         watchdog = threading.Timer(60, process.kill)
         watchdog.start()
         complaint = process.stderr.readline()
@@ -225,7 +225,7 @@ def test_the_command_serves_a_pipe_until_it_is_ended(controller: Controller, tmp
         watchdog.cancel()
     assert process.returncode == 0, complaint
     assert "'hello': has 1 words" in complaint
-    assert "4 announcements gave a path, 0 gave none, 0 were left alone, 1 lines made no sense" in said
+    assert "4 announcements gave a path, 0 gave none, 0 were ignored, 1 lines were unreadable" in said
     assert said.count("\n") == 1
     assert Counter(claim["dst_port"] for claim in controller.claims()) == Counter(range(40_000, 40_004))
     assert controller.users == {} and not file.exists()
@@ -235,7 +235,7 @@ def test_the_command_names_what_is_wrong(cli: Cli) -> None:
     for options, why in (
         (["--pipe", "x", "--paths", "2"], "--controller: is missing"),
         (["--pipe", "x", "--paths", "65", "--controller", "10.0.0.1:1"], "--paths `65`: expected at most 64"),
-        (["--pipe", "/dev/null", "--paths", "2", "--controller", "10.0.0.1:1"], "is no named pipe"),
+        (["--pipe", "/dev/null", "--paths", "2", "--controller", "10.0.0.1:1"], "is not a named pipe"),
     ):
         outcome = cli("streams", "scitags", *options)
         assert outcome.code == 2 and why in outcome.err and outcome.err.count("\n") == 1, outcome

@@ -1,4 +1,4 @@
-"""Series over time add up to what the run gave, and change nothing in it."""
+"""Series over time add up to the totals of a run, and do not change the run."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ def test_series_change_no_figure(result: Result) -> None:
     assert plain.link_series.height == plain.flow_series.height == 0
 
 
-def test_series_add_up_to_the_whole(result: Result) -> None:
+def test_series_add_up_to_the_totals(result: Result) -> None:
     steps = result.flow_series.sort("scheme", "run", "at_s")
     for (scheme, run), flows in result.flows.group_by("scheme", "run"):
         end_s = next(
             one.outcome["end_ns"] / 1e9 for one in result.outcomes if (one.job.label, one.job.run) == (scheme, run)
         )
         mine = steps.filter((pl.col("scheme") == scheme) & (pl.col("run") == run))
-        # All steps are 10 ms long but for the last one.
+        # All steps except the last one are 10 ms long.
         length_s = pl.when(pl.col("at_s") == end_s).then(end_s - (end_s // 0.01) * 0.01).otherwise(0.01)
         carried = mine.group_by("flow").agg(bytes=(pl.col("goodput_bps") * length_s).sum() / 8)
         whole = flows.filter(pl.col("delivered_bytes") > 0).join(carried, on="flow", how="left")
         finished = whole.filter("finished")
         assert finished["bytes"].to_list() == pytest.approx(finished["delivered_bytes"].to_list(), rel=1e-6)
-        assert (whole["bytes"] > whole["delivered_bytes"] * (1 - 1e-6)).all(), "what waits behind a gap has arrived"
+        assert (whole["bytes"] > whole["delivered_bytes"] * (1 - 1e-6)).all(), "bytes behind a gap have arrived"
         links = result.link_series.filter((pl.col("scheme") == scheme) & (pl.col("run") == run))
         totals = links.group_by("link").agg(
             bits=(pl.col("rate_bps") * length_s).sum(),
@@ -51,7 +51,7 @@ def test_series_add_up_to_the_whole(result: Result) -> None:
         of_run = result.links.filter(
             (pl.col("scheme") == scheme) & (pl.col("run") == run) & (pl.col("sent_bytes") > 0)
         ).join(totals, on="link", how="left")
-        # Flows that are unfinished leave a queue behind, the frame on its way out included.
+        # Unfinished flows leave frames in queues, including the frame that is being sent.
         assert of_run["bits"].to_list() == pytest.approx((of_run["sent_bytes"] * 8).to_list(), abs=8 * 1514 * 5)
         assert of_run["waited"].to_list() == pytest.approx((of_run["mean_queue"] * end_s).to_list(), abs=1e-9)
         assert of_run["dropped"].to_list() == of_run["dropped_packets"].to_list()
@@ -72,7 +72,7 @@ def test_nothing_is_faster_than_its_link_even_after_losses_and_cuts() -> None:
     )
     assert (result.flows["reordered"] > 100).any(), "gaps are closed late"
     assert result.links["dropped_packets"].sum() > 100
-    # A packet may end in the step after the one that it began in.
+    # The sending of a packet may begin in one step and end in the next.
     assert result.flow_series["goodput_bps"].max() <= rate_bps * 1.02  # type: ignore[operator]
     assert result.link_series["rate_bps"].max() <= rate_bps * (1 + 1e-6)  # type: ignore[operator]
 
@@ -119,7 +119,7 @@ def test_flows_that_end_within_a_step_have_a_way() -> None:
     assert set(finished["flow"]) <= set(result.way_series["flow"])
 
 
-@pytest.mark.parametrize(("series", "words"), [("10", "is not a time"), ("0s", "no time at all"), ("1us", "60us")])
+@pytest.mark.parametrize(("series", "words"), [("10", "is not a time"), ("0s", "not a positive time"), ("1us", "60us")])
 def test_bad_steps(series: str, words: str) -> None:
     with pytest.raises(pathloom.PathloomError, match=words):
         pathloom.compare(**COMMON, schemes=["ecmp"], series=series)

@@ -1,4 +1,4 @@
-"""The documentation site: what is made from the code is complete."""
+"""The pages of the documentation site that are made from the code are complete."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_every_key_of_control_has_its_row(cli: Cli) -> None:
     rows = {row[0].strip("`"): row for row in reference.control_rows(reference.CONTROL.read_text(encoding="utf-8"))}
     assert set(rows) == set(known[1].split(", "))
     assert rows["delay"][1] == "`500us`"
-    # The defaults of the page are accepted, and are what a run without them has.
+    # The defaults of the page are accepted, and a run without them gives the same.
     given = ",".join(f"{key}={row[1].strip('`')}" for key, row in rows.items() if row[1] != "`none`")
     given = given.replace("long=100000", "long=100KB")
     same = [cli(*words.split(), keys, "--json", "-").out for keys in (given, "delay=500us")]

@@ -1,4 +1,4 @@
-"""`pathloom bench solver` on its smallest case, and the solver behind it against the exact optimum."""
+"""`pathloom bench solver` on its smallest case, and a comparison of its solver with the exact optimum."""
 
 import json
 
@@ -9,7 +9,7 @@ from pathloom.optimum import max_concurrent
 
 
 def within_a_hundredth(k: int, pattern: str, more: str) -> None:
-    """Holds `fractional` at ε = 0.05 against HiGHS's optimum, itself known to a millionth."""
+    """Compares the solver at ε = 0.05 with HiGHS's optimum, which is exact to a millionth."""
     fabric = _core.Fabric.from_spec(f"fat-tree:k={k},rate=1Gbps{more}")
     flows = solver_worker.demands(fabric, pattern, seed=3)
     level, bound, _, _ = _core.max_concurrent_flow(fabric, flows, 0.05)
@@ -42,7 +42,7 @@ def test_a_case_has_all_its_figures() -> None:
     ours = solver_worker.ours({**task, "epsilon": 0.05})
     best = solver_worker.optimum({**task, "kind": "concurrent", "time_limit_s": 60.0})
     assert ours["lambda"] == pytest.approx(best["lambda_opt"], rel=0.01)
-    # Colours put each flow of a permutation on links of its own.
+    # Edge colouring gives each flow of a permutation its own links.
     assert ours["lambda_place"] == pytest.approx(1.0)
     assert ours["lambda_place"] <= ours["lambda"] * (1 + 1e-6)
     assert ours["time_s"] > 0
@@ -84,7 +84,7 @@ def test_a_placer_in_python() -> None:
     assert placer.round(0)[0] == 1
     with pytest.raises(PathloomError, match="flow 2 is placed already"):
         placer.arrive(2, first, last)
-    with pytest.raises(PathloomError, match="both have to be hosts"):
+    with pytest.raises(PathloomError, match="both must be hosts"):
         placer.arrive(3, first, 0)
     with pytest.raises(PathloomError, match="epsilon"):
         _core.max_concurrent_flow(fabric, [(first, last, 1.0)], 2.0)

@@ -1,4 +1,4 @@
-"""Means, percentiles and intervals against values from elsewhere."""
+"""Means, percentiles and intervals, compared with values from other sources."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_interval_of_ten_values_against_a_worked_example() -> None:
     assert ci95([2.0, 2.0]) == 0.0
 
 
-def test_nothing_has_no_mean() -> None:
+def test_an_empty_list_has_no_mean() -> None:
     assert mean([]) is None
     assert percentile([], 0.5) is None
 
@@ -59,10 +59,10 @@ AGES = st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 1e6), st.booleans()), 
 
 
 @given(AGES, st.sampled_from([0.0, 0.05, 0.5, 0.95, 0.99, 1.0]))
-def test_no_end_of_unfinished_flows_gives_less_than_their_percentile_says(
+def test_percentiles_with_unfinished_flows_are_lower_bounds(
     flows: list[tuple[float, float, bool]], share: float
 ) -> None:
-    """Each flow: its age, what it takes beyond that if it is unfinished, and whether it is."""
+    """Each flow has an age, the further time until its end if it is unfinished, and whether it is unfinished."""
     exact = [age for age, _, cut in flows if not cut]
     ages = [age for age, _, cut in flows if cut]
     value, censored = bounded_percentile(exact, ages, math.inf, share)
@@ -70,7 +70,7 @@ def test_no_end_of_unfinished_flows_gives_less_than_their_percentile_says(
     assert value is not None and in_the_end is not None
     assert in_the_end >= value
     if not censored:
-        assert in_the_end == value, "what is not marked is exact"
+        assert in_the_end == value, "a percentile that is not marked is exact"
 
 
 def test_a_percentile_is_a_bound_from_the_first_unfinished_flow_on() -> None:
@@ -81,9 +81,9 @@ def test_a_percentile_is_a_bound_from_the_first_unfinished_flow_on() -> None:
     assert bounded_percentile(finished, cut, math.inf, 0.99) == (200.0, True)
     early = [0.5] * 4
     assert bounded_percentile(finished, early, math.inf, 0.50) == (46.5, True), (
-        "they may yet take longer than all others"
+        "they may still take longer than all others"
     )
     assert bounded_percentile(finished, [], math.inf, 0.99) == (percentile(finished, 0.99), False)
     assert bounded_percentile([], [], math.inf, 0.5) == (None, None)
-    # Throughput is bounded from above: what is cut may come to nothing.
+    # Throughput is bounded from above: an unfinished flow may never end.
     assert bounded_percentile([0.5, 0.9], [0.7], 0.0, 0.0) == (0.5, True)

@@ -1,4 +1,4 @@
-"""The model of parallel streams against the numbers of its paper, and its policies against each other."""
+"""The model of parallel streams, compared with the numbers of its paper, and its policies."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ def write_figure_5(file: Path) -> None:
     file.write_text("\n".join(["streams,bandwidth,latency,seconds", *lines]) + "\n")
 
 
-def test_the_published_a_comes_out_of_figure_5(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_figure_5_gives_the_published_a(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_figure_5(tmp_path / "fig5.csv")
     picture = tmp_path / "fig6.png"
     assert carry_out(["streams", "fit", str(tmp_path / "fig5.csv"), "--out", str(picture), "--json", "-"]) == 0
     fitted = json.loads(capsys.readouterr().out)
-    # The paper's 0.001495 has measurements at 100 Mbit/s and up to 140 ms besides, which are not published.
+    # The paper's 0.001495 also uses measurements at 100 Mbit/s and up to 140 ms, which are not published.
     assert fitted["a"] == pytest.approx(0.001495, rel=0.005)
     assert fitted["a_least_squares"] == pytest.approx(75 / 55_000)
     assert [row["streams"] for row in fitted["best"]] == [1, 2, 3, 4, 5, 7]
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_wide_area_of_table_2_comes_out() -> None:
+def test_table_2_of_the_wide_area_is_reproduced() -> None:
     paths = [(728.4, 191, 8), (638.0, 183, 10), (916.0, 211, 10), (780.5, 191, 28)]
     # The fourth path was left out of the fit, because its bandwidth varied.
     fitted = fit(Measured(streams, mbps * 1e6, ms / 1e3, 1.0) for mbps, ms, streams in paths[:3])
@@ -74,7 +74,7 @@ def test_topology_b_has_its_published_ratio_and_peak() -> None:
 def test_the_optimal_policy_is_ahead_at_every_number_of_streams_and_best_near_22(
     tmp_path: Path,
 ) -> None:
-    """Fig. 8, simulated: 500 MB over topology B, where a stream has what the model gives it."""
+    """Simulates Fig. 8: 500 MB over topology B, where the model limits each stream."""
     (transfer := tmp_path / "transfer.csv").write_text(
         "start_s,src,dst,size_bytes\n0,A,B,500000000\n", encoding="ascii"
     )
@@ -148,14 +148,14 @@ def test_max_flow_over_all_paths_is_the_maximum_flow_of_the_network() -> None:
         assert sum(max_flow(routes)) == pytest.approx(flow * 1e6, rel=1e-6)
 
 
-def test_shared_links_count_in_max_flow_alone() -> None:
+def test_shared_links_count_in_max_flow_only() -> None:
     shared = [Route(100e6, 0.01, {"x": 100e6}), Route(100e6, 0.01, {"x": 100e6}), Route(100e6, 0.01)]
     assert throughput_bps(ratio("round-robin", shared, 0.001), shared) == pytest.approx(150e6)
     assert throughput_bps(ratio("max-flow", shared, 0.001), shared) == pytest.approx(200e6)
 
 
 @pytest.mark.parametrize("streams", range(1, 60))
-def test_streams_are_as_near_to_the_shares_as_can_be(streams: int) -> None:
+def test_streams_are_close_to_the_shares(streams: int) -> None:
     counts = apportion([4, 1, 5, 1], streams)
     assert sum(counts) == streams
     assert min(counts) >= (streams >= 4)
@@ -180,7 +180,7 @@ BAD = [
     (["advise", "--a", "1", "--path", "1M,1ms"], "is not a rate"),
     (["advise", "--a", "1", "--path", "-1Mbps,1ms"], "is not a rate"),
     (["advise", "--a", "1", "--path", "1Mbps,1"], "1Mbps,1"),
-    (["advise", "--a", "1", "--path", "1Mbps,1ms,x"], "no shared link"),
+    (["advise", "--a", "1", "--path", "1Mbps,1ms,x"], "is not a shared link"),
     (["advise", "--a", "1", "--path", "1Mbps,1ms", "--policy", "best"], "expected one of single"),
     (["advise", "--a", "1", "--path", "1Mbps,1ms", "--streams", "0"], "--streams 0"),
     (

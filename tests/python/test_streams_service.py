@@ -1,4 +1,4 @@
-"""The service of path assignments as its clients see it: Python's own XML-RPC, and the command line."""
+"""The service of path assignments with two clients: Python's own XML-RPC, and the command line."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ prefixes = ["127.0.0.9/32"]
 
 
 class Running:
-    """A controller, and where it serves applications."""
+    """A controller, and its port for applications."""
 
     def __init__(self, process: subprocess.Popen[str], port: int) -> None:
         self.process, self.port = process, port
@@ -65,7 +65,7 @@ def running(folder: Path) -> Iterator[Running]:
 
 
 def port_in(log: Path) -> int:
-    """The port that the log names."""
+    """Returns the port that the log names."""
     end = time.monotonic() + 60
     while time.monotonic() < end:
         text = log.read_text()
@@ -98,8 +98,8 @@ def test_pythons_own_client_gets_paths_and_the_command_line_too(
         assert "no host of the fabric has the address 10.9.9.9" in error and error.count("\n") == 1
 
 
-def test_a_connection_that_stands_is_claimed_by_both_ports_or_refused(tmp_path: Path) -> None:
-    """The switches of this controller are away, so nothing can move."""
+def test_an_existing_connection_is_claimed_by_both_ports_or_refused(tmp_path: Path) -> None:
+    """The switches of this controller are not connected, so no connection can move."""
     with running(tmp_path) as controller:
         _, assignment = controller.call("AssignMultipath", SRC, MAC, DST, 4)
         line = Paths(Place("127.0.0.1", controller.port), SRC)
@@ -107,7 +107,7 @@ def test_a_connection_that_stands_is_claimed_by_both_ports_or_refused(tmp_path: 
             with pytest.raises(Refused) as refused:
                 line.claim(assignment, SRC, DST, 40_001, dst_port=wrong)
             assert refused.value.status == 400, wrong
-        with pytest.raises(Refused, match="a switch at its ends is away") as refused:
+        with pytest.raises(Refused, match="a switch at one of its ends has no session") as refused:
             line.claim(assignment, SRC, DST, 40_001, dst_port=443)
         assert refused.value.status == 409
         assert [path["users"] for path in line.assignment(assignment)["paths"]] == [0, 0, 0, 0]
@@ -128,7 +128,7 @@ def test_a_killed_controller_keeps_what_it_has_answered(tmp_path: Path) -> None:
             controller.call("ReleaseMultipath", assignment)
 
 
-def test_assign_says_when_nobody_answers(capsys: pytest.CaptureFixture[str]) -> None:
+def test_assign_reports_a_missing_answer(capsys: pytest.CaptureFixture[str]) -> None:
     assert carry_out(["assign", "127.0.0.1", "1", SRC, MAC, DST, "3"]) == 1
     error = capsys.readouterr().err
     assert "no answer from 127.0.0.1:1" in error and error.count("\n") == 1

@@ -16,13 +16,13 @@ from pathloom.experiments.subflows import SUBFLOW_SCHEMA
 SETUP = ["--fabric", "fat-tree:k=4,rate=100Mbps", "--traffic", "long-lived:pattern=stride", "--duration", "200ms"]
 
 
-def test_every_subflow_has_its_path_and_its_share(cli: Cli, tmp_path: Path) -> None:
+def test_every_subflow_has_a_path_and_a_share(cli: Cli, tmp_path: Path) -> None:
     schemes = "ecmp,mptcp:subflows=2,mptcp-aware:subflows=4"
     done = cli("compare", *SETUP, "--schemes", schemes, "--runs", "2", "--out", str(tmp_path / "out"))
     assert done.code == 0, done.err
     subflows = pl.read_parquet(tmp_path / "out/subflows.parquet")
     assert dict(subflows.schema) == SUBFLOW_SCHEMA
-    # A connection of ecmp is one flow with nothing inside.
+    # A connection under ecmp is one flow without subflows.
     counts = dict(subflows.group_by("scheme").len().rows())
     assert counts == {"mptcp:subflows=2": 2 * 16 * 2, "mptcp-aware:subflows=4": 2 * 16 * 4}
     by_flow = subflows.group_by("scheme", "run", "flow").agg(
@@ -46,7 +46,7 @@ def test_the_sizes_of_caches_are_in_the_results(cli: Cli) -> None:
     done = cli("compare", *SETUP, "--schemes", schemes, "--runs", "2", "--json", "-")
     plain, aware = json.loads(done.out)["schemes"]
     assert plain["control"]["sizes"] == {}
-    # A set of paths for each direction of 16 connections would be 32; the ways back take those of their flows.
+    # One set of paths for each direction of 16 connections would be 32. The reverse directions use the same sets.
     assert aware["control"]["sizes"] == {"most cached path sets": 16, "most known connections": 16}
     told = cli("compare", *SETUP, "--schemes", schemes, "--runs", "2").out
     assert re.search(r"most cached path sets +– +16", told)
@@ -70,6 +70,6 @@ def test_subflows_of_finite_transfers_add_up() -> None:
         runs=1,
     )
     carried = result.subflows.group_by("flow").agg(pl.col("delivered_bytes").sum()).sort("flow")
-    # What is sent again on another subflow counts on both.
+    # Bytes that are retransmitted on another subflow count on both.
     assert (carried["delivered_bytes"] >= 200_000).all()
     assert carried["delivered_bytes"].median() == 200_000

@@ -1,4 +1,4 @@
-"""Sweeps: what they give, and that they go on from wherever they were ended."""
+"""Sweeps: their results, and how they continue after an interruption at any time."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ def content(folder: Path) -> Any:
 
 
 def stamps(folder: Path) -> dict[str, int]:
-    """When each run was stored."""
+    """Returns when each run was stored."""
     return {path.name: path.stat().st_mtime_ns for path in (folder / "runs").iterdir()}
 
 
-def test_a_sweep_gives_what_a_comparison_gives_at_each_point(cli: Cli, tmp_path: Path) -> None:
+def test_a_sweep_equals_a_comparison_at_each_point(cli: Cli, tmp_path: Path) -> None:
     outcome = cli("sweep", "s.toml", "--out", "out", "--json", "s.json", "--jobs", "2")
     assert outcome.code == 0, outcome.err
     found = numbers((tmp_path / "s.json").read_text(encoding="utf-8"))
@@ -82,7 +82,7 @@ def test_a_sweep_gives_what_a_comparison_gives_at_each_point(cli: Cli, tmp_path:
         assert numbers(alone.out)["schemes"] == point["schemes"]
 
 
-def test_every_number_agrees(cli: Cli, tmp_path: Path) -> None:
+def test_numbers_agree_in_all_outputs(cli: Cli, tmp_path: Path) -> None:
     outcome = cli("sweep", "s.toml", "--out", "out", "--plots", "svg,pdf,png")
     found = content(tmp_path / "out")
     runs = pl.read_parquet(tmp_path / "out/runs.parquet")
@@ -116,7 +116,7 @@ def test_every_number_agrees(cli: Cli, tmp_path: Path) -> None:
                 assert (tmp_path / f"out/{metric}-by-{axis}.{kind}").stat().st_size > 1000
     tex = (tmp_path / "out/points.tex").read_text(encoding="utf-8")
     assert tex.count(r"\\") == 9
-    # Other plots than before: none of the old ones is left.
+    # A sweep with other kinds of plots leaves none of the old plots.
     cli("sweep", "s.toml", "--out", "out", "--plots", "pdf")
     assert not list((tmp_path / "out").glob("*.svg"))
 
@@ -131,7 +131,7 @@ points = [{rate = "10Mbps", load = 0.6}, {rate = "20Mbps", load = 0.3}, {rate = 
 """
 
 
-def test_a_list_of_points_in_place_of_a_grid_and_with_one(cli: Cli, tmp_path: Path) -> None:
+def test_a_list_of_points_instead_of_a_grid_and_with_one(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "list.toml").write_text(POINTS, encoding="utf-8")
     outcome = cli("sweep", "list.toml", "--out", "out")
     assert outcome.code == 0, outcome.err
@@ -141,7 +141,7 @@ def test_a_list_of_points_in_place_of_a_grid_and_with_one(cli: Cli, tmp_path: Pa
     assert "grid" not in found["settings"]
     in_grid = pathloom.sweep({**SweepPlan.read(tmp_path / "s.toml").record(), "runs": 1}, "grid")
     (same,) = [point for point in in_grid.points if point.at == {"load": 0.6, "rate": "10Mbps"}]
-    assert numbers(json.dumps(same.schemes)) == found["points"][0]["schemes"], "a point is a point"
+    assert numbers(json.dumps(same.schemes)) == found["points"][0]["schemes"], "a list gives the same as a grid"
     again = cli("sweep", "list.toml", "--out", "out")
     assert "6 of 6 runs are in out already" in again.err
     # A rate decides its load, so there is one panel for rates; a load has several rates.
@@ -156,7 +156,7 @@ def test_a_list_of_points_in_place_of_a_grid_and_with_one(cli: Cli, tmp_path: Pa
     assert SweepPlan.of(both.record()).points == both.points
 
 
-def test_notes_that_differ_in_figures_alone_are_said_once(cli: Cli, tmp_path: Path) -> None:
+def test_notes_that_differ_only_in_figures_are_printed_once(cli: Cli, tmp_path: Path) -> None:
     text = TOML.replace('["spt", "ecmp"]', '["hedera"]')
     (tmp_path / "s.toml").write_text(text, encoding="utf-8")
     outcome = cli("sweep", "s.toml", "--out", "out")
@@ -195,7 +195,7 @@ def test_a_result_that_a_power_failure_emptied_is_made_again(cli: Cli, tmp_path:
     assert content(tmp_path / "out") == first
 
 
-def test_a_comparison_is_never_mixed_with_what_is_in_its_folder(cli: Cli, tmp_path: Path) -> None:
+def test_a_comparison_is_never_mixed_with_other_results_in_its_folder(cli: Cli, tmp_path: Path) -> None:
     common = ["--fabric", "diamond:rate=10Mbps", "--traffic", "hadoop:load=0.6", "--schemes", "spt,ecmp", "--runs", "1"]
     first = ["compare", *common, "--duration", "500ms", "--out", "out"]
     assert cli(*first).code == 0
@@ -212,11 +212,11 @@ def test_a_comparison_is_never_mixed_with_what_is_in_its_folder(cli: Cli, tmp_pa
     with claimed(tmp_path / "busy"):
         busy = cli("compare", *common, "--duration", "500ms", "--out", "busy")
         assert busy.code == 2
-        assert "another command works in it" in busy.err
+        assert "another command is using it" in busy.err
         assert tree(tmp_path / "busy") == ["runs"]
 
 
-def test_saying_it_again_does_only_what_is_missing(cli: Cli, tmp_path: Path) -> None:
+def test_the_same_command_carries_out_only_missing_runs(cli: Cli, tmp_path: Path) -> None:
     cli("sweep", "s.toml", "--out", "out")
     first, before = content(tmp_path / "out"), stamps(tmp_path / "out")
     names = sorted(before)
@@ -248,7 +248,7 @@ def test_a_grid_can_grow_and_an_old_result_is_not_replaced_unasked(cli: Cli, tmp
     assert content(tmp_path / "out")["points"][:4] == before["points"]
 
 
-def test_runs_count_only_while_what_they_read_is_the_same(cli: Cli, tmp_path: Path, sweep_file: Path) -> None:
+def test_runs_count_only_while_their_files_are_unchanged(cli: Cli, tmp_path: Path, sweep_file: Path) -> None:
     sizes = tmp_path / "sizes.csv"
     sizes.write_text("size_bytes,cdf\n1000,0.5\n20000,1\n", encoding="utf-8")
     (tmp_path / "own.py").write_text(SCHEME, encoding="utf-8")
@@ -264,7 +264,7 @@ def test_runs_count_only_while_what_they_read_is_the_same(cli: Cli, tmp_path: Pa
     assert "8 of 16 runs" in in_new_process(tmp_path, "sweep", "s.toml", "--out", "out").stderr
     sizes.write_text("size_bytes,cdf\n1000,0.4\n20000,1\n", encoding="utf-8")
     changed = in_new_process(tmp_path, "sweep", "s.toml", "--out", "out")
-    assert "already" not in changed.stderr, "no run may be taken that read the old file"
+    assert "already" not in changed.stderr, "runs that read the old file must not count"
 
 
 def in_new_process(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -282,16 +282,16 @@ def test_seeds_come_first(tmp_path: Path) -> None:
 
 
 def started(folder: Path, *before: str) -> subprocess.Popen[str]:
-    """Starts the sweep; `before` is a command that starts it in another way."""
+    """Starts the sweep. `before` is a command that runs the sweep, such as one with limits."""
     arguments = [*before, *COMMAND, "sweep", "s.toml", "--out", "out", "--jobs", "2"]
-    # Where files must not grow, Python would keep compiled modules that are cut off.
+    # With a limit on the size of files, Python would keep truncated compiled modules.
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     pipe = subprocess.PIPE
     return subprocess.Popen(arguments, cwd=folder, env=environment, stdout=pipe, stderr=pipe, text=True)
 
 
 def runs_in(folder: Path) -> int:
-    """Runs that are stored whole: what a killed process was writing has a hidden name."""
+    """Returns the number of complete stored runs. A file that a killed process was writing has a hidden name."""
     return len(list((folder / "out/runs").glob("[!.]*.npz"))) if (folder / "out/runs").is_dir() else 0
 
 
@@ -309,7 +309,7 @@ def many(sweep_file: Path) -> None:
 
 
 @pytest.mark.usefixtures("many")
-def test_killed_ten_times_it_gives_the_same(tmp_path: Path) -> None:
+def test_a_sweep_killed_ten_times_gives_the_same_result(tmp_path: Path) -> None:
     chance = random.Random(7)
     killed = 0
     # On a busy machine a kill comes late, and more runs are finished by then.
@@ -320,7 +320,7 @@ def test_killed_ten_times_it_gives_the_same(tmp_path: Path) -> None:
         process.kill()
         process.communicate()
         killed += process.returncode == -signal.SIGKILL
-    assert killed >= 3, "it was over before"
+    assert killed >= 3, "the sweep ended too early"
     in_new_process(tmp_path, "sweep", "s.toml", "--out", "out")
     assert not [name for name in tree(tmp_path) if "partial" in name]
     in_new_process(tmp_path, "sweep", "s.toml", "--out", "whole")
@@ -330,7 +330,7 @@ def test_killed_ten_times_it_gives_the_same(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("many")
 @pytest.mark.parametrize(("how", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_signal_keeps_what_was_finished(tmp_path: Path, how: signal.Signals, code: int) -> None:
+def test_a_signal_keeps_finished_runs(tmp_path: Path, how: signal.Signals, code: int) -> None:
     process = started(tmp_path)
     await_runs(process, tmp_path, 5)
     process.send_signal(how)
@@ -345,13 +345,13 @@ def test_a_signal_keeps_what_was_finished(tmp_path: Path, how: signal.Signals, c
 
 
 @pytest.mark.usefixtures("many")
-def test_a_file_that_cannot_be_written_is_said_and_the_rest_is_kept(tmp_path: Path) -> None:
+def test_a_write_error_is_reported_and_finished_runs_are_kept(tmp_path: Path) -> None:
     process = started(tmp_path)
     await_runs(process, tmp_path, 5)
     process.kill()
     process.communicate()
     done = runs_in(tmp_path)
-    # What a full disk does: no file can grow beyond a few bytes.
+    # As on a full disk, no file can grow beyond a few bytes.
     full = started(tmp_path, "prlimit", "--fsize=1000")
     out, err = full.communicate(timeout=120)
     assert (full.returncode, out) == (2, "")
@@ -363,7 +363,7 @@ def test_a_file_that_cannot_be_written_is_said_and_the_rest_is_kept(tmp_path: Pa
     assert not [name for name in tree(tmp_path) if "partial" in name]
 
 
-def test_one_command_at_a_time(cli: Cli, tmp_path: Path) -> None:
+def test_only_one_command_may_use_a_folder(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     with claimed(tmp_path / "out"):
         outcome = cli("sweep", "s.toml", "--out", "out")
@@ -418,7 +418,7 @@ def test_runs_are_added_until_differences_are_sure(cli: Cli, tmp_path: Path) -> 
         assert point["until"]["reached"] == (point["until"]["ci"] <= 0.05)
         assert point["until"]["reached"] or runs == 4
     assert any(runs > 2 for (runs,) in lengths)
-    # The widest asked for is always reached, with the least runs.
+    # The widest interval is always reached, with the fewest runs.
     cli("sweep", "s.toml", "--out", "wide", "--until", "ci=100%")
     wide = content(tmp_path / "wide")
     fewest = [min(len(row["runs"]) for row in point["schemes"]) for point in wide["points"]]
@@ -450,7 +450,7 @@ def test_precision_is_read() -> None:
     assert Precision.parse(Precision(0.005, 7).text()) == Precision(0.005, 7)
 
 
-def test_comparisons_resume_as_well(cli: Cli, tmp_path: Path) -> None:
+def test_comparisons_can_be_resumed_too(cli: Cli, tmp_path: Path) -> None:
     options = ["--fabric", "diamond", "--traffic", "hadoop:load=0.4", "--duration", "100ms", "--runs", "3"]
     compare = ["compare", *options, "--schemes", "ecmp,spt", "--out", "out", "--resume"]
     assert cli(*compare).code == 0
@@ -466,12 +466,12 @@ def test_comparisons_resume_as_well(cli: Cli, tmp_path: Path) -> None:
     assert sum(before[name] != stamp for name, stamp in stamps(tmp_path / "out").items()) == 1
     old, new = (pl.read_parquet(path) for path in (tmp_path / "old.parquet", tmp_path / "out/flows.parquet"))
     assert old.equals(new)
-    # What one verb has stored, another takes.
+    # A command uses runs that another command has stored.
     cli("run", *options, "--scheme", "spt", "--out", "out", "--resume")
     assert stamps(tmp_path / "out").keys() == before.keys()
 
 
-def test_what_is_stored_is_what_was_run(tmp_path: Path) -> None:
+def test_a_stored_run_equals_the_original(tmp_path: Path) -> None:
     from pathloom.experiments.execution import Wrappers
     from pathloom.experiments.settings import Settings
 
@@ -502,7 +502,7 @@ def test_what_is_stored_is_what_was_run(tmp_path: Path) -> None:
 
 
 def same(one: Any, other: Any) -> None:
-    """Equal in every bit and type."""
+    """Checks that two values are equal in every bit and type."""
     assert type(one) is type(other)
     if isinstance(one, dict):
         assert list(one) == list(other)

@@ -1,4 +1,4 @@
-"""The axes of a sweep: what may be one, what it may be called, and how plots show its values."""
+"""The axes of a sweep: allowed settings, allowed names, and their values in plots."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_long_values_of_an_axis_cover_no_others(tmp_path: Path) -> None:
             for axes in plot.figure.axes:
                 labels = axes.get_xticklabels()
                 assert [label.get_text() for label in labels] == faults
-                # Turned texts are told apart by the distance between their lines, not by their rectangles.
+                # For rotated texts, the distance between their lines matters, not their rectangles.
                 xs = [axes.transData.transform((place, 0.0))[0] for place in axes.get_xticks()]
                 apart_px = min(np.diff(xs)) * math.sin(math.radians(float(labels[0].get_rotation())))
                 assert apart_px > float(labels[0].get_fontsize()) * plot.figure.dpi / 72, plot.name

@@ -1,4 +1,4 @@
-"""Bad input for sweep, diff, load and their options: exit code 2, one line that helps, nothing written."""
+"""Bad input for sweep, diff, load and their options: exit code 2, one helpful line, no file written."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ runs = 1
 rate = ["10Mbps"]
 """
 
-# What is changed of a good file, and what the one line must say.
+# Changes to a good file, and words that the one line must contain.
 FILES: list[tuple[Mapping[str, str], list[str]]] = [
     ({'"long-lived"': "long-lived"}, ["s.toml", "TOML"]),
     ({"[grid]": "", 'rate = ["10Mbps"]': ""}, ["[grid] is missing", "load = [0.2, 0.4]"]),
@@ -29,7 +29,7 @@ FILES: list[tuple[Mapping[str, str], list[str]]] = [
     ({"[grid]": "points = []", 'rate = ["10Mbps"]': ""}, ["points", "[[points]]"]),
     ({"[grid]": "points = [{}]", 'rate = ["10Mbps"]': ""}, ["points", "[[points]]"]),
     ({"[grid]": "[[points]]", '["10Mbps"]': '["10Mbps"]'}, ["points: number 1: rate", "text or a finite number"]),
-    ({"[grid]": "[[points]]", '["10Mbps"]': '"10Mbps"\nload = 1'}, ["load is used nowhere"]),
+    ({"[grid]": "[[points]]", '["10Mbps"]': '"10Mbps"\nload = 1'}, ["load is not used"]),
     ({"[grid]": "[[points]]", '["10Mbps"]': '"10Mpbs"'}, ["at rate=10Mpbs", "10Mpbs", "rate"]),
     ({"[grid]": '[[points]]\nrate = "1Mbps"\n[[points]]', '["10Mbps"]': '"1Mbps"'}, ["number 2", "given twice"]),
     ({"[grid]": '[[points]]\nrate = "1Mbps"\n[[points]]\nk = 1\n[grid]'}, ["number 2 has k", "expected rate"]),
@@ -47,8 +47,8 @@ FILES: list[tuple[Mapping[str, str], list[str]]] = [
     ({'["10Mbps"]': "[inf]"}, ["grid: rate", "`inf`", "finite"]),
     ({'["10Mbps"]': '["10Mbps", "10Mbps"]'}, ["`10Mbps` is given twice"]),
     ({'["10Mbps"]': '["1", 1]'}, ["`1` is given twice"]),
-    ({'["10Mbps"]': '["10Mbps"]\nload = [1]'}, ["load is used nowhere", "{load}"]),
-    ({'["10Mbps"]': '["10Mbps"]\n"a b" = [1]'}, ["`a b` is no name"]),
+    ({'["10Mbps"]': '["10Mbps"]\nload = [1]'}, ["load is not used", "{load}"]),
+    ({'["10Mbps"]': '["10Mbps"]\n"a b" = [1]'}, ["`a b` is not a name"]),
     ({"{rate}": "{raet}"}, ["fabric", "{raet}", "did you mean {rate}?"]),
     ({"{rate}": "{}"}, ["fabric", "{}", "is not in [grid]"]),
     ({'["10Mbps"]': '["10Mpbs"]'}, ["at rate=10Mpbs", "10Mpbs", "rate"]),
@@ -93,7 +93,7 @@ OPTIONS = [
     (["sweep", "s.toml", "--cluster", "locl:2"], ["--cluster `locl:2`", "local:N", "tcp://HOST:PORT"]),
     (["sweep", "s.toml", "--cluster", "local:0"], ["--cluster `local:0`", "1 to 256"]),
     (["sweep", "s.toml", "--cluster", "tcp://host"], ["--cluster `tcp://host`", "PORT"]),
-    (["sweep", "s.toml", "--cluster", "tcp://127.0.0.1:9"], ["no scheduler of Dask answers there"]),
+    (["sweep", "s.toml", "--cluster", "tcp://127.0.0.1:9"], ["no Dask scheduler answers there"]),
     (["sweep", "s.toml", "--cluster", "local:2", "--jobs", "2"], ["--jobs", "--cluster"]),
     (["sweep", "s.toml", "--plots", "gif"], ["--plots `gif`", "svg, pdf, png"]),
     (["sweep", "s.toml", "--plots", "svg,svg"], ["svg is given twice"]),
@@ -121,21 +121,21 @@ CSV = [
     ("flow,start,end,bytes\n", ["has no flows"]),
     (FLOWS.replace("bytes", "octets"), ["column `bytes` is missing"]),
     (FLOWS.replace("flow,start", "start,start"), ["column `flow` is missing"]),
-    (FLOWS.replace("end", "start_s"), ["column `start` is there twice"]),
+    (FLOWS.replace("end", "start_s"), ["column `start` occurs twice"]),
     (FLOWS.replace("a,0,", "a,zero,"), ["line 2", "start", "`zero`", "seconds"]),
     (FLOWS.replace("a,0,", "a,-1,"), ["line 2", "start", "`-1`"]),
     (FLOWS.replace("a,0,", "a,nan,"), ["line 2", "start", "`nan`"]),
     (FLOWS.replace("b,0.5,1,", "b,0.5,0.1,"), ["line 3", "ends at 0.1 s, before its start"]),
     (FLOWS.replace("1000\n", "1e3\n"), ["line 3", "bytes", "`1e3`", "whole number"]),
-    (FLOWS.replace("c,1", "a,1"), ["line 4", "`a` is there twice"]),
+    (FLOWS.replace("c,1", "a,1"), ["line 4", "`a` occurs twice"]),
     (FLOWS.replace("c,1,,50000", "c,1"), ["line 4", "2 cells", "expected 4"]),
     ('flow,start,end,bytes\n"a,0,1,5', ["not CSV"]),
 ]
 
 XML = [
     ("<FlowMonitor>", ["not XML"]),
-    ("<Other/>", ["is not FlowMonitor's"]),
-    ("<FlowMonitor/>", ["is not FlowMonitor's"]),
+    ("<Other/>", ["is not a file of FlowMonitor"]),
+    ("<FlowMonitor/>", ["is not a file of FlowMonitor"]),
     (FLOW_MONITOR.replace('rxBytes="19000"', 'rxBytes="many"'), ["flow 1", "rxBytes", "`many`"]),
     (FLOW_MONITOR.replace('"+1e+09ns"', '"later"'), ["flow 1", "timeFirstTxPacket", "`later`"]),
     (FLOW_MONITOR.replace('timeLastRxPacket="+2.5e+09ns"', ""), ["flow 1", "timeLastRxPacket"]),
@@ -162,7 +162,7 @@ def files(tmp_path: Path) -> None:
         (tmp_path / name / "result.json").write_text(text, encoding="utf-8")
 
 
-def test_there_are_sixty_kinds() -> None:
+def test_there_are_at_least_sixty_cases() -> None:
     assert len(FILES) + len(OPTIONS) + len(CSV) + len(XML) >= 60
 
 
@@ -193,7 +193,7 @@ def test_bad_flow_monitors(cli: Cli, tmp_path: Path, text: str, words: list[str]
     check(cli, tmp_path, ["diff", "good.csv", "bad.xml"], ["bad.xml", *words])
 
 
-def test_a_file_that_is_no_text(cli: Cli, tmp_path: Path) -> None:
+def test_a_binary_file_is_refused(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "bad.csv").write_bytes(bytes(range(128, 256)))
     check(cli, tmp_path, ["diff", "good.csv", "bad.csv"], ["bad.csv", "UTF-8"])
 

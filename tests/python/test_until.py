@@ -1,4 +1,4 @@
-"""`--until finished`: the drain lasts as long as it takes, and no longer than there is hope."""
+"""`--until finished`: the drain lasts until all flows finish, or until it is clear that some cannot."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_run_that_is_finished_anyway_is_the_same(cli: Cli) -> None:
     assert until["schemes"] == usual["schemes"]
 
 
-def test_flows_without_a_path_end_it_with_a_note(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flows_without_a_path_end_a_run_with_a_note(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "flows.csv").write_text(FLOWS, encoding="utf-8")
     command = ["--fabric", "diamond", "--traffic", "flows:file=flows.csv", "--scheme", "ecmp", "--duration", "50ms"]
     done = cli("run", *command, *CUT, "--until", "finished")
@@ -56,7 +56,7 @@ def test_flows_without_a_path_end_it_with_a_note(cli: Cli, tmp_path: Path, monke
     assert numbers(cli("run", *command, *CUT, "--until", "finished", "--json", "-").out) == first
 
 
-def test_a_fault_to_come_is_waited_for(cli: Cli, tmp_path: Path) -> None:
+def test_the_run_waits_for_a_later_fault(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "flows.csv").write_text(FLOWS, encoding="utf-8")
     command = ["--fabric", "diamond", "--traffic", "flows:file=flows.csv", "--scheme", "ecmp", "--duration", "50ms"]
     done = cli("run", *command, *CUT, "--fault", "1000s:up:c1", "--until", "finished", "--json", "-")
@@ -68,17 +68,17 @@ def test_a_fault_to_come_is_waited_for(cli: Cli, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "expected"),
     [
-        (["--until", "done"], "until: `done` will not do; expected finished"),
+        (["--until", "done"], "until: `done` is not valid; expected finished"),
         (["--until", "finished", "--worlds", "sim,lab"], "until: the lab ends each run 5 times the duration after"),
     ],
 )
-def test_what_it_does_not_take(cli: Cli, more: list[str], expected: str) -> None:
+def test_bad_values_of_until_are_refused(cli: Cli, more: list[str], expected: str) -> None:
     done = cli("run", *SHORT, "--scheme", "ecmp", *more)
     assert (done.code, done.out, len(done.err.splitlines())) == (2, "", 1)
     assert expected in done.err
 
 
-def test_the_command_that_repeats_it_has_it(cli: Cli, tmp_path: Path) -> None:
+def test_the_command_in_the_report_has_the_option(cli: Cli, tmp_path: Path) -> None:
     cli("run", *SHORT, "--scheme", "ecmp", "--until", "finished", "--out", "out")
     page = (tmp_path / "out/report.html").read_text(encoding="utf-8")
     assert "--until finished" in page[page.index("Reproduce") :]

@@ -22,11 +22,11 @@ def test_utilisation_is_over_the_same_time_for_all_schemes() -> None:
         window_s = max(ends_s["spt", run], ends_s["ecmp", run])
         links = result.links.filter(pl.col("run") == run)
         full_bytes = links["rate_bps"] * window_s / 8
-        # Every flow has finished: what was sent has left the ports, but for acknowledgements of the last moment.
+        # Every flow has finished, so all packets have left the ports, except the last acknowledgements.
         assert ((links["utilisation"] - links["sent_bytes"] / full_bytes).abs() < 1e-4).all()
 
 
-def test_the_caption_says_what_time_utilisation_is_over() -> None:
+def test_the_caption_names_the_time_of_the_utilisation() -> None:
     result = compare(
         fabric="dumbbell:rate=10Mbps", traffic="long-lived", schemes=["spt", "ecmp"], duration="1s", runs=1
     )

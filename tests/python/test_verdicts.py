@@ -1,4 +1,4 @@
-"""What is called better, equal or not clear, in tables and in words."""
+"""Verdicts in tables and headlines: better, equal or not clear."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def scheme(
     first_run: int = 1,
     failures: int = 0,
 ) -> dict[str, Any]:
-    """A scheme's part of `result.json`, as far as tables and headlines read it."""
+    """Returns the entry of a scheme in `result.json`, with the keys that tables and headlines read."""
     times = list(fcts) or [None] * len(throughputs)
     pairs = enumerate(zip(throughputs, times, strict=True), start=first_run)
     flows = {"offered": 9, "long_lived": 0, "unfinished": unfinished}
@@ -47,14 +47,15 @@ def scheme(
 
 
 def marked(schemes: Sequence[dict[str, Any]], heading: str) -> str | None:
-    """The scheme that a row of the table marks as the best."""
+    """Returns the scheme that the table marks as the best in a column."""
     table = main_table(schemes)
     place = table.best[table.headings.index(heading)]
     return None if place is None else table.rows[place][0]
 
 
-def test_the_best_is_marked_where_the_paired_difference_is_clear() -> None:
-    # The runs differ a lot, the schemes by the same in each: the intervals overlap, the paired one excludes 0.
+def test_the_best_is_marked_if_the_paired_difference_is_clear() -> None:
+    # The runs differ a lot, but the schemes differ by the same in each run. The intervals of the schemes overlap, and
+    # the interval of the paired difference excludes 0.
     ecmp, ofpt = scheme("ecmp", [0.2, 0.5, 0.8]), scheme("ofpt", [0.3, 0.61, 0.9])
     assert marked([ecmp, ofpt], "mean throughput") == "ofpt"
     assert headlines([ecmp, ofpt]) == ["Highest mean throughput: ofpt, 0.603 ± 0.745."]
@@ -85,8 +86,8 @@ def test_a_lead_of_one_percent_or_less_is_never_marked(share: float, name: str |
     assert line.startswith(said)
 
 
-def test_equal_is_said_only_where_the_whole_interval_is_within_one_percent() -> None:
-    # Nearly the same mean, but other in each run: what the runs say is nothing.
+def test_equal_is_printed_only_if_the_whole_interval_is_within_one_percent() -> None:
+    # The means are nearly the same, but each run differs. So the runs prove nothing.
     schemes = [scheme("ecmp", [0.3, 0.9, 0.6]), scheme("ofpt", [0.9, 0.3, 0.602])]
     assert headlines(schemes) == [
         "Highest mean throughput: ofpt, 0.601 ± 0.745 (not clearly different from ecmp at 95 %)."
@@ -99,7 +100,7 @@ def test_equal_is_said_only_where_the_whole_interval_is_within_one_percent() -> 
     assert small.rows[0][2] == "more, by 1 % or less"
 
 
-def test_a_single_run_is_said_of_the_scheme_that_has_one() -> None:
+def test_a_single_run_is_noted_for_its_scheme() -> None:
     schemes = [scheme("ecmp", [0.9, 0.91, 0.9]), scheme("ofpt", [0.5, 0.52, 0.51]), scheme("spt", [0.3])]
     assert headlines(schemes) == [
         "Highest mean throughput: ecmp, 0.903 ± 0.014 (a single run to compare with spt, so that may be chance)."
@@ -108,7 +109,7 @@ def test_a_single_run_is_said_of_the_scheme_that_has_one() -> None:
     assert legend(ended, main_table(ended), "*")[0].startswith("At most one run of each scheme:")
 
 
-def test_the_table_of_all_pairs_is_named_as_the_one_to_cite() -> None:
+def test_the_report_recommends_the_table_of_all_pairs_for_citation() -> None:
     fabric = fat_tree(k=4, rate="10Mbps")
     cite = "the table of all pairs corrects", "cite the latter"
     three = synthetic.result(fabric, {"spt": 0.3, "ecmp": 0.6, "ofpt": 1.0}).report()
@@ -136,7 +137,7 @@ def test_the_best_must_be_clear_of_every_other() -> None:
     assert "ofpt, 0.683 ± 0.072 (not clearly different from ecmp at 95 %)" in headlines(schemes)[0]
 
 
-def test_no_best_by_both_is_said_in_one_sentence() -> None:
+def test_different_leaders_are_named_in_one_sentence() -> None:
     schemes = [
         scheme("ecmp", [0.7, 0.72, 0.7], [0.05, 0.06, 0.05]),
         scheme("ofpt", [0.5, 0.5, 0.51], [0.02, 0.03, 0.02]),
@@ -145,7 +146,7 @@ def test_no_best_by_both_is_said_in_one_sentence() -> None:
         "No scheme is best in both: ecmp has the highest mean throughput (0.707 ± 0.029), but ofpt has the shortest "
         "mean flow completion time (23.3 ± 14.3 ms)."
     ]
-    # An equal second is a leader too: then they do not disagree.
+    # A scheme that is equal to the best is a leader too, so the two rankings agree.
     schemes[1] = scheme("ofpt", [0.699, 0.719, 0.699], [0.02, 0.03, 0.02])
     assert len(headlines(schemes)) == 2
 
@@ -164,7 +165,7 @@ def test_a_bound_is_never_the_best() -> None:
     assert throughput == "No best mean throughput: that of ofpt, ≤ 0.750 ± 0.000, is a bound (7 unfinished flows)."
     assert fct == "No best mean flow completion time: that of ofpt, ≥ 10.0 ± 0.0 ms, is a bound (7 unfinished flows)."
     assert any(line.startswith("≥ and ≤:") and "--until finished" in line for line in legend(schemes, table, "*"))
-    # Who is behind by a bound is behind by more in truth.
+    # A scheme that is worse by its bound is really even worse.
     behind = [scheme("ecmp", [0.6] * 3, [0.05, 0.06, 0.05], unfinished=7), scheme("ofpt", [0.7] * 3, [0.01] * 3)]
     assert marked(behind, "mean FCT") == "ofpt"
 
@@ -175,7 +176,7 @@ def test_schemes_without_a_run_in_common_are_not_compared() -> None:
     assert (found.best, found.unclear, found.crowned) == (1, (0,), None)
 
 
-def test_what_the_marks_mean_stands_below_the_table(cli: Cli) -> None:
+def test_a_legend_below_the_table_explains_the_marks(cli: Cli) -> None:
     stride = ["--fabric", "fat-tree:k=4,rate=10Mbps", "--traffic", "long-lived:pattern=stride", "--duration", "2s"]
     lines = cli("compare", *stride, "--schemes", "spt,ecmp", "--runs", "6").out.splitlines()
     starred = [place for place, line in enumerate(lines) if line.endswith(" *")]
@@ -226,7 +227,7 @@ def test_pairs_are_corrected_for_their_number() -> None:
     assert pair_table(far[:2]) is None
 
 
-def test_what_alone_is_clear_may_not_be_among_many() -> None:
+def test_a_clear_pair_may_be_unclear_among_many_pairs() -> None:
     noise = {"c": [0.6, 0.4, 0.58], "d": [0.4, 0.7, 0.3]}
     schemes = rows_of({"a": [0.500, 0.510, 0.490], "b": [0.540, 0.560, 0.52], **noise})
     (pair,) = [pair for pair in all_pairs(schemes, THROUGHPUT) if (pair.one, pair.other) == (0, 1)]

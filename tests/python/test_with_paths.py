@@ -1,4 +1,4 @@
-"""`pathloom with-paths`: what the library is told, and what the controller is asked."""
+"""`pathloom with-paths`: answers to the library, and requests to the controller."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ for _ in range(int(sys.argv[2])):
 
 @pytest.fixture(scope="module")
 def address() -> str:
-    """An address of this machine that is not of the loopback."""
+    """An address of this machine outside the loopback."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))
@@ -41,7 +41,7 @@ def address() -> str:
 
 
 def accepted(door: socket.socket, count: int) -> list[int]:
-    """The source ports of connections that were made, which are closed."""
+    """Accepts and closes connections. Returns their source ports."""
     door.settimeout(60)
     ports = []
     for _ in range(count):
@@ -63,7 +63,7 @@ def test_each_connection_is_claimed_before_it_is_opened(controller: Controller, 
         )
         ports = accepted(door, 3)
     assert code == 7
-    # In this order: the claim is answered before the first packet leaves.
+    # The order is the same: a claim is answered before the first packet leaves.
     assert [claim["src_port"] for claim in controller.claims()] == ports
     assert {(claim["src"], claim["dst"]) for claim in controller.claims()} == {(address, address)}
     assert {claim["opens_to"] for claim in controller.claims()} == {port}
@@ -71,7 +71,7 @@ def test_each_connection_is_claimed_before_it_is_opened(controller: Controller, 
     assert (broker.claimed, broker.without) == (3, 0)
 
 
-def test_other_sockets_are_left_alone(controller: Controller, tmp_path: Path) -> None:
+def test_other_sockets_are_ignored(controller: Controller, tmp_path: Path) -> None:
     code = f"""
 import socket
 unix = socket.socket(socket.AF_UNIX)
@@ -97,7 +97,7 @@ def quick():
     line.setblocking(False)
     assert line.connect_ex(place) in (0, errno.EINPROGRESS)
     select.select([], [line], [], 10)
-    # Programs ask again how far it is.
+    # Programs call it again to learn the state of the connection.
     assert line.connect_ex(place) in (0, errno.EISCONN)
 threads = [threading.Thread(target=quick) for _ in range(8)]
 [one.start() for one in threads]
@@ -120,7 +120,7 @@ subprocess.run([sys.executable, "-c", "import socket, sys; socket.create_connect
     assert sorted(claim["src_port"] for claim in controller.claims()) == sorted(peers)
 
 
-def test_without_a_controller_the_program_goes_on_and_one_line_is_said(address: str) -> None:
+def test_without_a_controller_the_program_runs_and_one_line_is_printed(address: str) -> None:
     said: list[str] = []
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
@@ -134,7 +134,7 @@ def test_without_a_controller_the_program_goes_on_and_one_line_is_said(address: 
     assert (broker.claimed, broker.without) == (0, 20)
 
 
-def test_an_expired_assignment_is_asked_for_anew_and_a_refusal_is_said_once(controller: Controller) -> None:
+def test_an_expired_assignment_is_requested_again_and_a_refusal_is_reported_once(controller: Controller) -> None:
     said: list[str] = []
     broker = Broker(controller.place, Wish(2), said.append)
     assert broker.claim("10.0.0.1", "10.0.1.1", Ports(5001))
@@ -149,7 +149,7 @@ def test_an_expired_assignment_is_asked_for_anew_and_a_refusal_is_said_once(cont
     broker.release()
 
 
-def test_connections_come_near_the_ratio_of_a_policy(controller: Controller) -> None:
+def test_connections_are_close_to_the_ratio_of_a_policy(controller: Controller) -> None:
     broker = Broker(controller.place, Wish(2, ratio=lambda _rows: (1.0, 3.0)), print)
     assert all(broker.claim("10.0.0.1", "10.0.1.1", Ports(port)) for port in range(5000, 5008))
     assert Counter(claim["path"] for claim in controller.claims()) == {0: 2, 1: 6}
@@ -171,14 +171,14 @@ def test_programs_on_which_it_has_no_effect_are_named(tmp_path: Path) -> None:
         assert no_effect(str(one)) == "is linked statically"
 
 
-def test_where_a_controller_is_must_be_an_address_and_a_port() -> None:
+def test_the_place_of_a_controller_must_be_an_address_and_a_port() -> None:
     assert Place.parse("[::1]:8080") == Place("::1", 8080)
     for wrong in ("", "10.0.0.1", "10.0.0.1:", "10.0.0.1:0", "10.0.0.1:70000", "http://10.0.0.1:80", ":80"):
         with pytest.raises(PathloomError, match="expected ADDRESS:PORT"):
             Place.parse(wrong)
 
 
-def test_the_optimal_policy_takes_what_the_controller_measures(controller: Controller) -> None:
+def test_the_optimal_policy_uses_the_controllers_measurements(controller: Controller) -> None:
     # n = a B R: 0.001495 times 50 and 26 is 2, times 100 and 120 is 18.
     broker = Broker(controller.place, Wish(2, ratio=ratio_of("optimal", [], 0.001495)), print)
     assert all(broker.claim("10.0.0.1", "10.0.1.1", Ports(port)) for port in range(5000, 5020))

@@ -20,7 +20,7 @@ def summary(**settings: object) -> dict[str, dict[str, Any]]:
 
 
 def test_one_path_of_half_the_demand_makes_half_the_optimum() -> None:
-    # Two hosts a side send across one cable of their own rate: no routing gives their flows more than half.
+    # Two hosts on each side send over one cable of a host's rate: no routing gives their flows more than half.
     rows = summary(fabric="dumbbell:hosts=2,rate=10Mbps", traffic="long-lived:pattern=stride", duration="2s")
     for row in rows.values():
         optimum = row["optimum"]["throughput"]["mean"]
@@ -39,22 +39,22 @@ def test_failed_links_lower_the_optimum_and_never_below_what_is_reached() -> Non
     fabric = "fat-tree:k=4,rate=10Mbps,fail=0.2,fail_seed=3"
     rows = summary(fabric=fabric, traffic="long-lived:pattern=stride", schemes=["ecmp", "hedera:period=100ms"])
     optima = {row["optimum"]["throughput"]["mean"] for row in rows.values()}
-    assert len(optima) == 1, "all schemes are measured against the same"
+    assert len(optima) == 1, "all schemes have the same optimum"
     assert 0.3 < optima.pop() < 1.0
     for row in rows.values():
         for run in row["runs"]:
             assert run["throughput"]["mean"] <= run["optimum"]["throughput"]["mean"] * 1.02
 
 
-def test_access_links_of_several_rates_count_each_by_its_own() -> None:
-    # h0 of 10 Mb/s and h1 of 40 Mb/s: the bound is of the mean of shares, not of bits.
+def test_access_links_faster_than_the_path_lower_the_optimum() -> None:
+    # Hosts of 20 Mb/s share a path of 10 Mb/s: the bound is half of the rate of a host.
     graph = pl.parallel_paths(["10Mbps"], ["1ms"], host_rate="20Mbps")
     rows = summary(fabric=graph, traffic="long-lived:pattern=stride", duration="1s")
     optimum = rows["spt"]["optimum"]["throughput"]["mean"]
     assert optimum == pytest.approx(0.5, abs=0.03)
 
 
-def test_finite_flows_are_held_against_their_time_alone() -> None:
+def test_finite_flows_are_compared_with_their_ideal_time() -> None:
     rows = summary(fabric="fat-tree:k=4,rate=10Mbps", traffic="hadoop:load=0.3")
     ideals = {row["optimum"]["fct_s"]["mean"] for row in rows.values()}
     assert len(ideals) == 1
@@ -65,7 +65,7 @@ def test_finite_flows_are_held_against_their_time_alone() -> None:
         assert row["of_optimum"]["fct_s"] == pytest.approx(fct["mean"] / ideal["mean"])
 
 
-def test_the_command_line_shows_it_everywhere(cli: Cli, tmp_path: Path) -> None:
+def test_the_optimum_is_in_all_outputs(cli: Cli, tmp_path: Path) -> None:
     outcome = cli("compare", *SMALL, "--schemes", "spt,ecmp", "--runs", "2", "--yardstick", "--out", "results")
     assert outcome.code == 0, outcome.err
     for words in ("of the optimum", "over the ideal"):
@@ -77,7 +77,7 @@ def test_the_command_line_shows_it_everywhere(cli: Cli, tmp_path: Path) -> None:
     assert content["schemes"][0]["runs"][0]["optimum"]["fct_s"]["p99"] > 0
 
 
-def test_without_it_nothing_is_worked_out(cli: Cli) -> None:
+def test_without_the_option_no_optimum_is_computed(cli: Cli) -> None:
     outcome = cli("run", *SMALL, "--scheme", "ecmp", "--json", "-")
     row = json.loads(outcome.out)["schemes"][0]
     assert "optimum" not in row
@@ -92,8 +92,8 @@ def test_the_rule_limit_of_switches_is_a_setting(cli: Cli, tmp_path: Path) -> No
     assert free["schemes"][0]["control"]["rules_max"] > 14 >= limited["rules_max"]
 
 
-def test_the_ideal_is_a_lower_bound_and_said_to_be_one() -> None:
-    """One packet that has the fabric to itself still needs a handshake, and is stored in each switch."""
+def test_the_ideal_is_documented_as_a_lower_bound() -> None:
+    """Even a packet that is alone in the fabric needs a handshake, and each switch stores it before forwarding."""
     one = pl.compare(
         fabric="fat-tree:k=4,rate=10Mbps", traffic="incast:senders=1,size=1KB", schemes=["ecmp"], duration="1s", runs=1
     )

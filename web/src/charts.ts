@@ -14,11 +14,11 @@ interface Axes {
   x: (value: number) => string;
   y: (value: number) => string;
   xName: string;
-  /** Largest value of each axis; the largest of the points where it is left out. */
+  /** Largest value of each axis. If it is not given, the largest value of the points. */
   xMost?: number;
   yMost?: number;
   logarithmic?: boolean;
-  /** A vertical line, the present time. */
+  /** Position of a vertical line that marks the present time. */
   cursor?: number;
   height?: number;
 }
@@ -30,7 +30,7 @@ function s(tag: string, attributes: Record<string, string | number>, text?: stri
   return element;
 }
 
-/** Round values from 0 to `most`. */
+/** Returns round values from 0 to `most`. */
 export function ticks(most: number, wanted: number): number[] {
   if (!(most > 0)) return [0];
   const raw = most / wanted;
@@ -39,7 +39,7 @@ export function ticks(most: number, wanted: number): number[] {
   return Array.from({ length: Math.floor(most / step + 1e-9) + 1 }, (_, index) => index * step);
 }
 
-/** Draws lines into a figure whose width is in CSS pixels. */
+/** Draws lines into a figure. `width` is in CSS pixels. */
 export function chart(width: number, lines: Line[], axes: Axes): SVGElement {
   const size = parseFloat(getComputedStyle(document.documentElement).fontSize) * 0.78;
   const height = axes.height ?? Math.max(130, Math.min(width * 0.42, size * 22));
@@ -83,7 +83,7 @@ export function chart(width: number, lines: Line[], axes: Axes): SVGElement {
   return picture;
 }
 
-/** Powers of ten within a range; with their halves and fifths where there are few. */
+/** Returns the powers of ten within a range, with their doubles and fivefolds if the range is small. */
 function powers(least: number, most: number, wanted: number): number[] {
   const found: number[] = [];
   const [low, high] = [Math.floor(Math.log10(least)), Math.ceil(Math.log10(most))];
@@ -97,7 +97,7 @@ function powers(least: number, most: number, wanted: number): number[] {
   return found.filter((_, index) => index % every === 0);
 }
 
-/** The points of a cumulative distribution of sorted values, as steps. `of` is how many values make 1. */
+/** Returns the cumulative distribution of sorted values, as points of a step curve. `of` values correspond to 1. */
 export function distribution(sorted: number[], of: number): [number, number][] {
   const points: [number, number][] = [];
   sorted.forEach((value, index) => {

@@ -1,8 +1,8 @@
-// Colours that people with any kind of colour vision tell apart.
+// Colours that people with any kind of colour vision can distinguish.
 
 import { UNKNOWN } from "./dom";
 
-/** Steps of the scale of utilisation. Its lightness changes in one direction, so it is read without hues too. */
+/** Number of steps of the utilisation scale. Its lightness changes in one direction, so hues are not necessary. */
 export const STEPS = 8;
 const LIGHT = ["#c9ced6", "#e8c98a", "#e3aa58", "#d6853f", "#bf5f43", "#994049", "#6b2b47", "#3c1835"];
 const DARK = ["#3d4653", "#5f4456", "#8a4a58", "#b3574f", "#d4753f", "#e39c4c", "#efc679", "#fdf3c0"];
@@ -18,9 +18,9 @@ export const wayColour = (index: number): string => {
   return colours[index % colours.length]!;
 };
 
-/** The step of a utilisation in per mille: the first is for idle and unknown links. */
+/** Returns the step of a utilisation in per mille. The first step is for idle and unknown links. */
 export const stepOf = (perMille: number): number =>
   perMille === UNKNOWN || perMille < 5 ? 0 : Math.min(STEPS - 1, 1 + Math.floor((perMille * (STEPS - 1)) / 1001));
 
-/** A colour of the style sheet. */
+/** Returns a colour of the style sheet. */
 export const styled = (name: string): string => getComputedStyle(document.documentElement).getPropertyValue(name).trim();

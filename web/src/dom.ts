@@ -1,9 +1,9 @@
-// Elements in a line, and numbers as people read them.
+// Short functions that create elements, and numbers in a readable form.
 
 type Child = Node | string | number | null | undefined | false | Child[];
 type Attributes = Record<string, unknown>;
 
-/** Makes an element. Attributes that begin with `on` are handlers; false and null leave one out. */
+/** Creates an element. Attributes that begin with `on` are event handlers; those that are false or null are omitted. */
 export function h<K extends keyof HTMLElementTagNameMap>(
   tag: K,
   attributes: Attributes = {},
@@ -39,7 +39,7 @@ export function byId(id: string): HTMLElement {
   return found;
 }
 
-/** Tells what happened to who does not see it. */
+/** Announces an event to users of screen readers. */
 export function tell(text: string): void {
   byId("told").textContent = text;
 }
@@ -50,7 +50,7 @@ const scaled = (value: number, units: [number, string][]): string => {
   return `${number >= 100 ? number.toFixed(0) : number >= 10 ? number.toFixed(1) : number.toFixed(2)} ${unit}`;
 };
 
-/** A number at an axis: without zeros that say nothing. */
+/** Returns a function that formats a number at an axis, without trailing zeros. */
 export const short = (text: (value: number) => string) => (value: number): string =>
   value === 0 ? "0" : text(value).replace(/(\.\d*?)0+(?= )/, "$1").replace(/\.(?= )/, "");
 
@@ -71,10 +71,10 @@ export const share = (perMille: number | undefined): string =>
 export const count = (value: number | null | undefined): string =>
   value === null || value === undefined ? "–" : value.toLocaleString("en");
 
-/** A utilisation that is not known. */
+/** Value of an unknown utilisation. */
 export const UNKNOWN = 65535;
 
-/** A table of names and values. */
+/** Creates a list of names and values. */
 export function facts(rows: [string, Child][]): HTMLElement {
   return h("dl", { class: "facts" }, rows.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
 }

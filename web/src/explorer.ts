@@ -1,4 +1,4 @@
-// A fabric beside a panel: what is selected in one is told in the other.
+// A fabric beside a panel. The panel describes the selection, and the fabric highlights it.
 
 import { FabricCanvas, legend } from "./fabric-canvas";
 import { append, h, rate, replace, share, tell } from "./dom";
@@ -10,7 +10,7 @@ export interface Told {
   ways?: Way[];
 }
 
-/** What a source of data knows of links and flows. */
+/** Details of links and flows from a source of data. */
 export interface Details {
   overview(): Promise<Told>;
   link(link: number): Promise<Node[]>;
@@ -63,11 +63,11 @@ export class Explorer {
     this.canvas.setFrame(this.frame);
   }
 
-  /** What is told changes with time. */
+  /** Updates the panel, because its content changes with time. */
   refresh(): void {
     const active = document.activeElement;
     const inside = active !== null && active !== this.body && this.body.contains(active);
-    // Who reads a list with the keyboard keeps the place.
+    // A user who reads a list with the keyboard must not lose the position.
     if (inside && active.closest("ul, ol")) return;
     const key = inside ? active.getAttribute("data-key") : null;
     void this.render(false).then(() => key && this.body.querySelector<HTMLElement>(`[data-key="${key}"]`)?.focus());
@@ -84,7 +84,7 @@ export class Explorer {
     void this.show({ kind: "flow", flow });
   }
 
-  /** A button that selects a link, with its utilisation. */
+  /** Creates a button that selects a link and shows its utilisation. */
   linkButton(link: number): HTMLElement {
     const state = this.states(link);
     const bar = h("i", { class: "bar", "aria-hidden": "true" });
@@ -97,7 +97,7 @@ export class Explorer {
     );
   }
 
-  /** Cables that are down now. */
+  /** Returns a list of the cables that are down. */
   down(most: number): HTMLElement[] {
     const links = this.fabric.links.source.map((_, link) => link);
     const down = links.filter((link) => this.states(link) === "down" && (link % 2 === 0 || this.states(link - 1) !== "down"));
@@ -106,7 +106,7 @@ export class Explorer {
     return [h("h3", {}, "Down"), h("ul", { class: "links" }, down.slice(0, most).map((link) => this.linkButton(link))), ...rest];
   }
 
-  /** The links with the highest utilisation now. */
+  /** Returns a list of the links with the highest utilisation. */
   busiest(most: number): HTMLElement {
     const links = this.fabric.links.source.map((_, link) => link);
     const weight = (link: number) => {

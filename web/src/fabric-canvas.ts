@@ -7,21 +7,21 @@ import { linkName, type Fabric, type Frame, type LinkState, type Selection, type
 import { pixelOf, Raster } from "./raster";
 
 const MOST_ZOOM = 40;
-/** Pixels of the picture of links, at most, where there are many: the browser copies all of them for each picture. */
+/** Maximum number of pixels of the link picture if there are many links. The browser copies all of them each time. */
 const MOST_PIXELS = 1_500_000;
 const MANY_LINKS = 1500;
-/** How far from a node or a link a pointer may be, in CSS pixels. */
+/** Maximum distance between the pointer and the node or link that it selects, in CSS pixels. */
 const REACH = 9;
 
 export class FabricCanvas {
   readonly element: HTMLElement;
-  /** Buttons that zoom, for beside the picture. */
+  /** Zoom buttons, which are placed outside the picture. */
   readonly zoomButtons: HTMLElement;
   onselect: (selection: Selection | null) => void = () => {};
-  /** Links are drawn often; nodes, names and paths lie over them, and change less often. */
+  /** Canvas of the links, which are drawn often. Nodes, names and paths are on a canvas above it and change rarely. */
   private readonly under = h("canvas", { "aria-hidden": "true" });
   private readonly canvas = h("canvas", { tabindex: 0, role: "application", class: "over" });
-  /** All links without load, to draw the others on. */
+  /** Picture of all links without load. Links with load are drawn on a copy of it. */
   private idle = new Raster(1, 1);
   private links = new Raster(1, 1);
   private stale = true;
@@ -78,7 +78,7 @@ export class FabricCanvas {
     this.draw();
   }
 
-  /** Draws the links before the next picture of the screen. */
+  /** Schedules drawing for the next frame of the screen. */
   private draw(): void {
     if (this.due) return;
     this.due = true;
@@ -88,7 +88,7 @@ export class FabricCanvas {
     });
   }
 
-  /** Draws everything: places or colours have changed. */
+  /** Schedules drawing of everything, because positions or colours have changed. */
   private drawAll(): void {
     this.stale = this.overDue = true;
     this.draw();
@@ -108,7 +108,7 @@ export class FabricCanvas {
       return { x: event.clientX - box.left, y: event.clientY - box.top };
     };
     this.canvas.addEventListener("wheel", (event) => {
-      // The page scrolls unless the picture is zoomed, or control is held as for the zoom of pages.
+      // Scrolling down without zoom scrolls the page, unless the control key is pressed.
       if (!event.ctrlKey && this.zoom === 1 && event.deltaY > 0) return;
       event.preventDefault();
       this.zoomBy(Math.exp(-event.deltaY / 300), at(event).x, at(event).y);
@@ -183,11 +183,11 @@ export class FabricCanvas {
     else if (event.key === "Enter" && node !== null) document.querySelector<HTMLElement>(".panel button")?.focus();
     else return;
     event.preventDefault();
-    // Space and the keys of the time bar belong to the page.
+    // The page must not handle this key a second time. It handles all other keys, such as space.
     event.stopPropagation();
   }
 
-  /** The next node to one side: in the same row to the left or right, a neighbour above or below. */
+  /** Returns the next node in a direction: left or right in the same row, or a neighbour above or below; -1 if none. */
   private nearest(node: number, dx: number, dy: number): number {
     const { x, y } = this.places;
     const candidates = dx ? this.fabric.nodes.map((_, index) => index) : this.neighbours[node]!;
@@ -236,7 +236,7 @@ export class FabricCanvas {
     this.paint();
   }
 
-  /** Where a node is, in CSS pixels. Rows have their names in the left margin. */
+  /** Returns the position of a node in CSS pixels. The names of rows are in the left margin. */
   private at(node: number): [number, number] {
     const left = this.left;
     const pad = Math.max(12, this.width / 90);
@@ -269,7 +269,7 @@ export class FabricCanvas {
     for (let link = 0; link < source.length; link++) {
       const [fromX, fromY] = this.at(source[link]!);
       const [toX, toY] = this.at(target[link]!);
-      // The half near its start.
+      // Only the half of a link near its start counts.
       const [alongX, alongY] = [(toX - fromX) / 2, (toY - fromY) / 2];
       const part = ((x - fromX) * alongX + (y - fromY) * alongY) / (alongX ** 2 + alongY ** 2 || 1);
       if (part < 0 || part > 1) continue;
@@ -307,7 +307,7 @@ export class FabricCanvas {
     return Math.max(1, Math.min(2.2, this.width / 900)) * (this.pitch() > 24 ? 1 : 0.6);
   }
 
-  /** Draws the halves of links near their starts. */
+  /** Draws the half of each link near its start. */
   private lines(on: Raster, places: [number, number][], links: Iterable<number>, width: number, colour: number): void {
     const { source, target } = this.fabric.links;
     const ratio = this.under.width / this.width;
@@ -318,7 +318,7 @@ export class FabricCanvas {
     }
   }
 
-  /** The same by the canvas, which knows dashes. */
+  /** Does the same with functions of the canvas, which can draw dashed lines. */
   private stroke(context: CanvasRenderingContext2D, places: [number, number][], links: Iterable<number>): void {
     const { source, target } = this.fabric.links;
     for (const link of links) {
@@ -356,7 +356,7 @@ export class FabricCanvas {
     this.scaleTo(context);
     for (const [links, colour, dash] of [[down, styled("--down"), [6, 4]], [out, styled("--drained"), [2, 3]]] as const) {
       if (links.length === 0) continue;
-      // The gaps of dashes show the ground, and not the idle link.
+      // The gaps of dashed lines show the background, not the idle link.
       context.lineWidth = Math.max(1.6, unit * 1.5);
       context.strokeStyle = styled("--ground");
       this.stroke(context, places, links);
@@ -381,7 +381,7 @@ export class FabricCanvas {
           const aside = (way.colour < 0 ? 0 : way.colour - (this.ways.length - 1) / 2) * 5;
           const [fromX, fromY] = places[source[link]!]!;
           const [toX, toY] = places[target[link]!]!;
-          // The parts of one connection lie side by side.
+          // Several paths of one connection are drawn side by side.
           const length = Math.hypot(toX - fromX, toY - fromY) || 1;
           const turned = source[link]! < target[link]! ? 1 : -1;
           const [offX, offY] = [(-(toY - fromY) / length) * aside * turned, ((toX - fromX) / length) * aside * turned];
@@ -452,7 +452,7 @@ export class FabricCanvas {
 
 const rootSize = (): number => parseFloat(getComputedStyle(document.documentElement).fontSize);
 
-/** What colours and dashes mean. */
+/** Creates the legend of colours and dashes. */
 export function legend(live: boolean): HTMLElement {
   const steps = h("span", { class: "scale", "aria-hidden": "true" });
   const paint = () => steps.replaceChildren(...scale().map((colour) => {

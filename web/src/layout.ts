@@ -1,13 +1,13 @@
-// Where nodes stand, in a unit square.
+// Positions of nodes in a unit square.
 
 import type { Fabric } from "./model";
 
 export interface Layout {
   x: Float32Array;
   y: Float32Array;
-  /** Names of the rows and their heights, in a drawing in tiers. */
+  /** Names and vertical positions of the rows, if the fabric is drawn in tiers. */
   rows: { name: string; y: number }[];
-  /** Least distance between switches of a row, as a share of the width. */
+  /** Minimum distance between switches, as a share of the width. */
   pitch: number;
 }
 
@@ -26,7 +26,7 @@ function empty(fabric: Fabric): Layout {
   return { x: new Float32Array(size), y: new Float32Array(size), rows: [], pitch: 1 };
 }
 
-/** The hosts of each switch. */
+/** Returns the hosts of each switch. */
 function hostsOf(fabric: Fabric): Map<number, number[]> {
   const found = new Map<number, number[]>();
   const seen = new Set<number>();
@@ -53,7 +53,7 @@ function inTiers(fabric: Fabric): Layout {
   const heights: Record<string, number> = { core: 0.03, aggregation: 0.36, tor: many ? 0.7 : 0.76, host: many ? 0.8 : 0.97 };
   if (!present.includes("aggregation")) heights["tor"] = 0.66;
   made.rows = present.map((tier) => ({ name: words[tier]!, y: heights[tier]! + (tier === "host" && many ? 0.08 : 0) }));
-  // ToRs side by side, with a gap between pods.
+  // ToRs are placed side by side, with a gap between pods.
   let place = 0;
   let last: number | null = null;
   const slots = tors.map((tor) => {
@@ -135,7 +135,7 @@ function inACircle(fabric: Fabric): Layout {
   return made;
 }
 
-/** Hosts stand around their switch, on the side away from the middle. */
+/** Places hosts around their switch, on the side away from the centre. */
 function fanOut(fabric: Fabric, made: Layout): void {
   for (const [node, hosts] of hostsOf(fabric)) {
     const angle = Math.atan2(made.y[node]! - 0.5, made.x[node]! - 0.5);

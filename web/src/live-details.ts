@@ -1,4 +1,4 @@
-// What a controller knows of links and flows, for the panel.
+// Details of links and flows from a live controller, for the panel.
 
 import { bytes, count, facts, h, rate } from "./dom";
 import type { Details, Explorer, Told } from "./explorer";

@@ -1,4 +1,4 @@
-// The controller's API: the fabric, a stream of changes, and what operators tell it.
+// Access to the controller's API: the fabric, a stream of changes, and requests of operators.
 
 import { UNKNOWN } from "./dom";
 import { ask, Refused, type Fabric, type LinkState } from "./model";
@@ -81,9 +81,9 @@ interface Changes {
   links: { index: number[]; state: LinkState[]; flows: number[]; load_bps: (number | null)[]; dropped_packets: number[] };
 }
 
-/** Seconds that are kept for the slider. */
+/** Number of events that are kept for the time slider. */
 const KEPT = 600;
-/** How long an agent that was limited or refused stays an alarm. */
+/** How long an agent that was limited or refused is shown as an alarm, in seconds. */
 const OFFENDER_SHOWN_S = 600;
 const TOKEN = "pathloom token";
 const MOST_FLOW_PAGES = 20;
@@ -100,7 +100,7 @@ export class Live {
   flowsOn: number[] = [];
   dropped: number[] = [];
   moments: Moment[] = [];
-  /** Whether events arrive. */
+  /** Whether the stream of events is connected. */
   connected = false;
   onchange: () => void = () => {};
   private token = sessionStorage.getItem(TOKEN) ?? "";
@@ -115,7 +115,7 @@ export class Live {
     return this.token !== "";
   }
 
-  /** Takes another token, for this tab alone; an empty one forgets it. */
+  /** Sets another token, for this tab only. An empty token removes it. */
   useToken(token: string): void {
     this.token = token;
     Live.keepToken(token);
@@ -134,7 +134,7 @@ export class Live {
     return ask<T>(path, { ...options(this.token), method, body: body === undefined ? "" : JSON.stringify(body) });
   }
 
-  /** All long flows, then others, as far as some pages reach. */
+  /** Fetches flows, up to `MOST_FLOW_PAGES` pages of 1000. `all` tells whether these are all flows. */
   async flows(): Promise<{ items: LiveFlow[]; all: boolean }> {
     const items: LiveFlow[] = [];
     let after = "";
@@ -147,7 +147,7 @@ export class Live {
     return { items, all: false };
   }
 
-  /** Follows the stream of events for as long as the page is open. */
+  /** Follows the stream of events while the page is open. */
   async follow(): Promise<void> {
     for (;;) {
       try {
@@ -201,7 +201,7 @@ export class Live {
     this.onchange();
   }
 
-  /** What needs somebody's attention, the worst first. */
+  /** Returns the conditions that need attention. Critical ones come first. */
   alarms(): { severity: "critical" | "warning"; text: string }[] {
     const { state } = this;
     const found: { severity: "critical" | "warning"; text: string }[] = [];
@@ -229,7 +229,7 @@ export class Live {
   }
 }
 
-/** Without a token of its own, the page uses what the browser was asked for. */
+/** Options of a request. Without a token, the browser sends the credentials that the user has entered in its dialog. */
 function options(token: string): RequestInit {
   return token ? { headers: { authorization: `Bearer ${token}` }, credentials: "omit" } : {};
 }

@@ -1,10 +1,10 @@
-// Asks for a token where the browser has none to show.
+// Asks the user for a token if the controller refuses access.
 
 import { byId, h, replace } from "./dom";
 import { Live } from "./live";
 import { Refused } from "./model";
 
-/** Opens the controller; asks for a token for as long as it refuses. */
+/** Connects to the controller. Asks for a token until the controller accepts one. */
 export async function open(): Promise<Live> {
   for (;;) {
     try {

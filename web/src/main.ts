@@ -1,4 +1,4 @@
-// The page serves results and live controllers; the page itself says which of them it comes from.
+// The same page shows results and live controllers. An attribute of the page tells which of them serves it.
 
 import { byId, h, replace } from "./dom";
 import { operate } from "./operate";

@@ -1,4 +1,4 @@
-// What both sources of data give.
+// Types and functions that both sources of data (results and live controllers) share.
 
 export interface FabricNode {
   name: string;
@@ -14,7 +14,7 @@ export interface Fabric {
   links: { source: number[]; target: number[]; rate_bps: number[]; id?: string[] };
 }
 
-/** Utilisation of all links in one step, in per mille; `UNKNOWN` where it is not known. */
+/** Utilisation of each link in one time step, in per mille, or `UNKNOWN`. */
 export type Frame = ArrayLike<number>;
 
 export type LinkState = "up" | "down" | "draining" | "drained";
@@ -24,7 +24,7 @@ export interface Selection {
   index: number;
 }
 
-/** A path that is drawn over the links. */
+/** A path that is drawn above the links. */
 export interface Way {
   links: number[];
   colour: number;
@@ -33,7 +33,7 @@ export interface Way {
 export const linkName = (fabric: Fabric, link: number): string =>
   `${fabric.nodes[fabric.links.source[link]!]!.name} → ${fabric.nodes[fabric.links.target[link]!]!.name}`;
 
-/** Finds links by the names of their ends. */
+/** Finds nodes and links by names. */
 export class Names {
   readonly nodes: Map<string, number>;
   private readonly links = new Map<string, number>();
@@ -46,7 +46,7 @@ export class Names {
     });
   }
 
-  /** The links that join nodes one after another; those that the fabric does not have are left out. */
+  /** Returns the links between consecutive nodes. Links that the fabric does not have are omitted. */
   along(names: string[]): number[] {
     const found: number[] = [];
     for (let place = 1; place < names.length; place++) {
@@ -57,7 +57,7 @@ export class Names {
     return found;
   }
 
-  /** Nodes and cables whose names contain a word, at most `most`. */
+  /** Returns the link between two named nodes, and nodes whose names contain the first word; about `most` in total. */
   find(word: string, most: number): Selection[] {
     const found: Selection[] = [];
     const parts = word.toLowerCase().split(/[\s,→>-]+/).filter(Boolean);
@@ -75,7 +75,7 @@ export class Names {
   }
 }
 
-/** A fetch that failed, with the words of the server. */
+/** Error of a request that the server refused, with the message of the server. */
 export class Refused extends Error {
   constructor(readonly status: number, detail: string) {
     super(detail);

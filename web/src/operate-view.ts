@@ -59,7 +59,7 @@ export class OperateView {
     this.fill("switches", this.rows, switches.map((one) => this.switchRow(one)));
   }
 
-  /** Replaces what changed alone, so that the focus stays where it is. */
+  /** Replaces content only if it has changed, and keeps the keyboard focus. */
   private fill(name: string, element: HTMLElement, content: Node[]): void {
     const text = content.map((one) => (one as HTMLElement).outerHTML).join("");
     if (this.shown.get(name) === text) return;
@@ -113,7 +113,7 @@ export class OperateView {
     this.render();
   }
 
-  /** Takes something out of service or back, after a question. */
+  /** Takes a switch or cable out of service or back into service, after a confirmation. */
   async drain(path: string, out: boolean, what: string): Promise<void> {
     const text = out
       ? `Take ${what} out of service? Flows are moved off it first, without loss.`
@@ -170,7 +170,7 @@ export class OperateView {
   }
 }
 
-/** Asks in a dialog; whether the answer is yes. */
+/** Asks for confirmation in a dialog. Returns whether the answer is yes. */
 function confirmed(text: string, yes: string): Promise<boolean> {
   return new Promise((answer) => {
     const dialog = h("dialog", { "aria-label": "Confirm" });

@@ -1,4 +1,4 @@
-// The page of a controller: the fabric as it is now, and what operators do.
+// The page of a controller: the present state of the fabric, and functions for operators.
 
 import { byId, h, replace, tell } from "./dom";
 import { Explorer } from "./explorer";

@@ -86,7 +86,7 @@ export class RaceView {
     return parts.filter(Boolean).join(", ");
   }
 
-  /** Flows that had finished by a time; of many flows, an estimate from those that were sent. */
+  /** Returns the number of flows that had finished by a time. It is an estimate if the server sent only some flows. */
   private finishedBy(of: Race, at: number): number {
     if (!this.hasSeries) return of.finished;
     const shown = of.end_s.filter((end) => end <= at + 1e-9).length;

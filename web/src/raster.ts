@@ -1,6 +1,6 @@
-// Draws many thin lines as pixels. Without a graphics card, a canvas takes several times as long for lines wider than a pixel.
+// Draws many lines as pixels. Without a graphics card, a canvas is several times slower for lines wider than 1 pixel.
 
-/** An opaque colour of CSS as a pixel of `ImageData`: red in the lowest byte. The canvas turns any name into `#rrggbb`. */
+/** Returns an opaque CSS colour as a pixel of `ImageData`, with red in the lowest byte. The canvas converts names. */
 export const pixelOf = (context: CanvasRenderingContext2D, colour: string): number => {
   context.fillStyle = colour;
   const rgb = parseInt(String(context.fillStyle).slice(1, 7), 16);
@@ -10,7 +10,7 @@ export const pixelOf = (context: CanvasRenderingContext2D, colour: string): numb
 /** An opaque picture of lines. */
 export class Raster {
   readonly image: ImageData;
-  /** Signed, because unsigned numbers of 32 bits are no small integers of JavaScript, and slower. */
+  /** Signed, because unsigned 32-bit numbers are not always small integers of JavaScript, and therefore slower. */
   private readonly pixels: Int32Array;
 
   constructor(private readonly width: number, private readonly height: number) {
@@ -22,18 +22,19 @@ export class Raster {
     this.pixels.fill(colour);
   }
 
-  /** Takes over a picture of the same size. */
+  /** Copies a picture of the same size. */
   copy(from: Raster): void {
     this.pixels.set(from.pixels);
   }
 
   /**
-   * Draws a line of any width from one point to another, in pixels. Its ends are cut along the rows of pixels, or along the
-   * columns if it is rather flat, so that two lines in one direction that meet leave no gap. A pixel gets as much of the
-   * colour as the line covers of it, measured through its centre along the row or column.
+   * Draws a line of any width from one point to another, in pixels. Its ends are cut along the rows of pixels, or along
+   * the columns if the line is flatter than 45 degrees. So two lines of the same direction that meet leave no gap. The
+   * colour is mixed in by the share of the pixel that the line covers. The share is measured through the centre of the
+   * pixel, along the row or column.
    */
   line(fromX: number, fromY: number, toX: number, toY: number, lineWidth: number, colour: number): void {
-    // `along` goes from row to row (or column to column), `across` within one.
+    // `along` is the coordinate from row to row (or column to column), `across` the coordinate within one.
     const steep = Math.abs(toY - fromY) >= Math.abs(toX - fromX);
     let [along, across] = steep ? [fromY, fromX] : [fromX, fromY];
     let [alongEnd, acrossEnd] = steep ? [toY, toX] : [toX, toY];
@@ -45,13 +46,13 @@ export class Raster {
     let first = Math.max(0, Math.ceil(along - 0.5));
     let end = Math.min(most, Math.ceil(alongEnd - 0.5));
     if (slope !== 0) {
-      // Where it is beside the picture, it is not followed.
+      // Rows in which the line is outside the picture are skipped.
       const [one, other] = [(-half - across) / slope + along, (mostAcross + half - across) / slope + along];
       first = Math.max(first, Math.floor(Math.min(one, other)));
       end = Math.min(end, Math.ceil(Math.max(one, other)) + 1);
     }
     if (first >= end) return;
-    // In parts of 1/65536 of a pixel. All is in one loop without calls: it runs for a million rows a picture.
+    // The unit is 1/65536 of a pixel. The loop contains no calls, because it runs for a million rows per picture.
     const { pixels } = this;
     const [redBlue, green] = [colour & 0xff00ff, colour & 0xff00];
     const limit = mostAcross << 16;
@@ -66,11 +67,11 @@ export class Raster {
       const lastPixel = high >> 16;
       let pixel = low >> 16;
       let at = (start + Math.imul(pixel, strideAcross)) | 0;
-      // The share of the first pixel that is covered, of 256; then whole pixels; then the last.
+      // First the covered share of the first pixel (of 256), then whole pixels, then the share of the last pixel.
       let part = (pixel === lastPixel ? high - low : 65536 - (low & 65535)) >> 8;
       for (;;) {
         const before = pixels[at]!;
-        // Red and blue at once, and green.
+        // Red and blue are mixed together, green separately.
         const mixed = (Math.imul(before & 0xff00ff, 256 - part) + Math.imul(redBlue, part)) >>> 8;
         const mixedGreen = (Math.imul(before & 0xff00, 256 - part) + Math.imul(green, part)) >>> 8;
         pixels[at] = 0xff000000 | (mixed & 0xff00ff) | (mixedGreen & 0xff00);

@@ -1,4 +1,4 @@
-// What a result knows of links and flows, for the panel.
+// Details of links and flows from a result, for the panel.
 
 import { chart } from "./charts";
 import { styled, wayColour } from "./colours";
@@ -90,7 +90,7 @@ export class ResultDetails implements Details {
     return { title: `Flow ${flow.flow}: ${flow.src} → ${flow.dst}`, content, ways: drawn };
   }
 
-  /** The last known way of each subflow at this time. Before the first one is known, that one. */
+  /** Returns the last known path of each subflow at this time. Before its first known path, the first path is used. */
   private waysNow(detail: FlowDetail): { port: number; path: string }[] {
     if (!detail.ways?.length) {
       return (detail.subflows ?? []).map(({ src_port, path }) => ({ port: src_port, path }));
@@ -147,7 +147,7 @@ export class ResultDetails implements Details {
     return h("div", { class: "row" }, word, select);
   }
 
-  /** Fills a list of flows, page after page. */
+  /** Fills a list of flows. Further pages are loaded on request. */
   private async fill(list: HTMLElement, asked: Record<string, string | number>, none: string): Promise<void> {
     const run = this.run();
     const turn = String(++this.turn);
@@ -165,7 +165,7 @@ export class ResultDetails implements Details {
     };
     try {
       const total = await next(0);
-      // Another question may have been asked meanwhile.
+      // Another list may have been requested meanwhile.
       if (list.dataset["turn"] !== turn) return;
       list.replaceChildren(...(total ? [items, more] : [h("p", { class: "hint" }, none)]));
     } catch (problem) {

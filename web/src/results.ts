@@ -1,4 +1,4 @@
-// What `pathloom show` answers.
+// Requests to `pathloom show`, and the types of its answers.
 
 import { ask, type Fabric, type Frame } from "./model";
 
@@ -17,7 +17,7 @@ export interface SchemeFigures {
 export interface About {
   name: string;
   fabric: string;
-  /** The traffic as a specification, and in words. */
+  /** The traffic as a specification (`spec`) and as a description (`traffic`). */
   spec: string;
   traffic: string;
   notes: string[];
@@ -28,7 +28,7 @@ export interface About {
   has_ways: boolean;
   runs: number[];
   schemes: SchemeFigures[];
-  /** Links that are down from each moment on. */
+  /** Pairs of a time and the links that are down from then on. */
   down: [number, number[]][];
 }
 
@@ -87,7 +87,7 @@ export interface WholeRun {
   mean_queue: number[];
 }
 
-/** One run of one scheme: its steps are fetched in pieces when they are shown. */
+/** One run of one scheme. Its time steps are fetched in chunks when they are shown. */
 export class Run {
   times: number[] = [];
   goodput: number[] = [];
@@ -108,7 +108,7 @@ export class Run {
     [this.times, this.goodput] = [at_s, goodput_bps];
   }
 
-  /** The step that a time lies in; the last one after the end. */
+  /** Returns the time step that contains a time, or the last step after the end. */
   stepAt(at: number): number {
     let [low, high] = [0, this.times.length - 1];
     while (low < high) {
@@ -119,10 +119,10 @@ export class Run {
     return low;
   }
 
-  /** Utilisation at a time; the mean of the whole run without series. Null while it is on its way. */
+  /** Returns the utilisation at a time, or the mean of the run if there is no series. Null while it is fetched. */
   frame(at: number): Frame | null {
     if (this.times.length === 0) return this.whole?.utilisation ?? null;
-    // After its end a run sends nothing.
+    // After the end of a run, nothing is sent.
     if (at > this.times[this.times.length - 1]! + 1e-9) return [];
     const step = this.stepAt(at);
     const chunk = Math.floor(step / CHUNK);

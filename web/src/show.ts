@@ -78,7 +78,7 @@ class Page {
   private showTime(at: number): void {
     if (this.view === "race") return this.race.setTime(at);
     this.explorer.setFrame(this.run.frame(at), this.states(at));
-    // The panel asks the server, so it follows at most a few times a second.
+    // The panel sends requests to the server, so it is updated only when the time has not changed for 150 ms.
     clearTimeout(this.told);
     this.told = window.setTimeout(() => this.explorer.refresh(), 150);
   }

@@ -2,7 +2,7 @@
 
 import { byId, h, replace, seconds } from "./dom";
 
-/** How long a whole series takes to play at normal speed. */
+/** Duration of a series at normal speed, in seconds. A series with fewer steps than this plays one step per second. */
 const WHOLE_S = 20;
 const SPEEDS = [0.25, 0.5, 1, 2, 4];
 
@@ -38,7 +38,7 @@ export class TimeBar {
     return this.index;
   }
 
-  /** Sets the moments that there are; time stays at the nearest, or at the last one if it follows the present. */
+  /** Sets the available times. The bar keeps its time or the next later one. With `follow`, it moves to the last. */
   setTimes(times: number[], follow = false): void {
     const at = this.at;
     this.times = times;

@@ -1,8 +1,8 @@
-// The views of the page, by the fragment of its address.
+// The views of the page. The fragment of the address selects one.
 
 import { byId, h, replace } from "./dom";
 
-/** Shows the links of the views and the view of the address, and of each address that follows. */
+/** Shows links to the views, and the view that the address selects, also after each change of the address. */
 export function views(list: [string, string, HTMLElement][], onview: (name: string) => void): void {
   const links = list.map(([name, title]) => h("a", { href: `#${name}` }, title));
   replace(byId("views"), links);

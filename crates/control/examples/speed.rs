@@ -1,5 +1,5 @@
-//! How quick the controller is by itself, without switches, sockets or a simulator around it:
-//! `cargo run --release -p pathloom-control --example speed`.
+//! Measures the speed of the controller alone, without switches, sockets or a simulator: `cargo run --release -p
+//! pathloom-control --example speed`.
 
 use pathloom_control::{Config, Controller, Input, Output};
 use pathloom_model::{fabric_from_spec, Fabric, FiveTuple, Headers, Nanos, LONG_FLOW_DSCP, PROTO_TCP, TCP_SYN};
@@ -8,10 +8,10 @@ use pathloom_scheme::{Action, DefaultRoutes, Detection, Event, Needs, Scheme, Vi
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Best of so many, for the machine may have other things to do.
+/// Number of runs. The best one counts, because other programs may use the machine.
 const ROUNDS: usize = 10;
 
-/// Routes every flow by the first shortest path it finds, or by none.
+/// Routes every flow on one of its shortest paths, or routes no flow.
 struct FirstPath {
     needs: Needs,
     defaults: DefaultRoutes,
@@ -41,7 +41,7 @@ impl Scheme for FirstPath {
     }
 }
 
-/// Up to a core of a FatTree and down again.
+/// Returns a path up to a core of a FatTree and down again.
 fn up_and_down(fabric: &Fabric, from: NodeId, to: NodeId, turn: usize) -> Path {
     let up = |node: NodeId| -> Vec<LinkId> {
         let tier = fabric.node(node).tier;
@@ -63,7 +63,7 @@ fn up_and_down(fabric: &Fabric, from: NodeId, to: NodeId, turn: usize) -> Path {
     Path::new([first, second, third, last])
 }
 
-/// Connects all switches, with empty tables. Returns the rules sent.
+/// Connects all switches, with empty tables. Returns the number of rules sent.
 fn connect(controller: &mut Controller, fabric: &Fabric) -> usize {
     let mut rules = 0;
     for &switch in fabric.switches() {
@@ -73,7 +73,7 @@ fn connect(controller: &mut Controller, fabric: &Fabric) -> usize {
     rules
 }
 
-/// Answers dumps and barriers until nothing more comes. Returns the rules added.
+/// Answers rule dumps and barriers until there are no more. Returns the number of rules added.
 fn answer(controller: &mut Controller, answers: &mut Vec<Input>) -> usize {
     let mut rules = 0;
     loop {

@@ -1,21 +1,22 @@
-//! The smallest set of prefix rules for a set of forwarding choices: Optimal Routing Table Constructor (Draves, King,
-//! Venkatachary and Zill, INFOCOM 1999), with "does not matter" as a further choice.
+//! Computes the smallest set of prefix rules for a set of forwarding choices with the algorithm Optimal Routing Table
+//! Constructor (ORTC: Draves, King, Venkatachary and Zill, INFOCOM 1999). In addition, addresses can have no choice
+//! at all: how their packets are forwarded does not matter.
 
 use pathloom_model::Prefix;
 use std::net::Ipv4Addr;
 
-/// An aligned block of addresses that share a choice.
+/// An aligned block of addresses with the same choice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Leaf {
     /// First address.
     pub start: u32,
     /// Prefix length.
     pub len: u8,
-    /// What is done with packets to these addresses.
+    /// Number of the choice for packets to these addresses.
     pub choice: u32,
 }
 
-/// The aligned blocks that make up the addresses `from..to`.
+/// Divides the addresses `from..to` into aligned blocks.
 pub(crate) fn blocks(from: u64, to: u64, choice: u32) -> impl Iterator<Item = Leaf> {
     let mut next = from;
     std::iter::from_fn(move || {
@@ -27,7 +28,7 @@ pub(crate) fn blocks(from: u64, to: u64, choice: u32) -> impl Iterator<Item = Le
     })
 }
 
-/// Working space, kept from one switch to the next.
+/// Work space that is reused for each switch.
 #[derive(Default)]
 pub(crate) struct Aggregator {
     nodes: Vec<TrieNode>,
@@ -37,14 +38,15 @@ pub(crate) struct Aggregator {
 
 struct TrieNode {
     children: Option<[u32; 2]>,
-    /// The choices that need no more rules below than any other, sorted: a range of `choices`; empty if none matters.
+    /// Range in `choices` of the choices that need the fewest rules below this node, sorted. It is empty if every
+    /// choice is possible.
     from: u32,
     to: u32,
 }
 
 impl Aggregator {
-    /// Fewest rules that treat every address of `leaves` as its leaf says, longest prefix first. Leaves are disjoint,
-    /// in ascending order, and inside `whole`; addresses in no leaf may be treated in any way.
+    /// Returns the fewest rules that give every address of `leaves` the choice of its leaf, longest prefix first.
+    /// Leaves are disjoint, in ascending order, and inside `whole`. Addresses in no leaf can get any choice.
     pub(crate) fn aggregate(&mut self, whole: Prefix, leaves: &[Leaf]) -> Vec<(Prefix, u32)> {
         self.nodes.clear();
         self.choices.clear();
@@ -76,7 +78,8 @@ impl Aggregator {
         self.nodes.len() as u32 - 1
     }
 
-    /// Appends what both nodes can agree on, or, if that is nothing, what either of them wants (ORTC pass 2).
+    /// Appends the choices that both nodes have in common. If there are none, appends the choices of both (ORTC pass
+    /// 2).
     fn merge(&mut self, low: u32, high: u32) {
         let range = |node: &TrieNode| (node.from as usize, node.to as usize);
         let ((mut a, a_end), (mut b, b_end)) = (range(&self.nodes[low as usize]), range(&self.nodes[high as usize]));
@@ -125,14 +128,14 @@ mod tests {
     }
 
     #[test]
-    fn merges_what_can_be_merged() {
+    fn merges_equal_choices() {
         let mut leaves: Vec<Leaf> = (0..4).map(|i| Leaf { start: BASE + 64 * i, len: 26, choice: 7 }).collect();
         let mut space = Aggregator::default();
         assert_eq!(space.aggregate(WHOLE, &leaves), vec![(WHOLE, 7)]);
         leaves[2].choice = 8;
         assert_eq!(space.aggregate(WHOLE, &leaves).len(), 2);
         leaves.remove(2);
-        assert_eq!(space.aggregate(WHOLE, &leaves), vec![(WHOLE, 7)], "a gap may be treated in any way");
+        assert_eq!(space.aggregate(WHOLE, &leaves), vec![(WHOLE, 7)], "an address in a gap may have any choice");
         assert_eq!(space.aggregate(WHOLE, &[]), vec![]);
     }
 
@@ -146,7 +149,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn treats_every_address_as_its_leaf_says(choices in prop::collection::vec(prop::option::of(0..4u32), 256)) {
+        fn every_address_gets_the_choice_of_its_leaf(choices in prop::collection::vec(prop::option::of(0..4u32), 256)) {
             let leaves: Vec<Leaf> = choices.iter().enumerate()
                 .filter_map(|(i, choice)| choice.map(|choice| Leaf { start: BASE + i as u32, len: 32, choice }))
                 .collect();

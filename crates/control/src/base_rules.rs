@@ -1,4 +1,5 @@
-//! Rules and groups of no single flow: what a switch should have of them, and the messages that bring it there.
+//! Rules and groups that belong to no single flow: those that a switch should have, and the messages that install
+//! them.
 
 use crate::assignments::Assignments;
 use crate::context::Context;
@@ -16,17 +17,18 @@ use pathloom_model::{Nanos, NodeId, Prefix};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-/// How long a group stays after the last rule that named it. A switch may forward for a moment as it was told before, and
-/// come back to a group by its number: Open vSwitch does, until it has looked through its cached flows, and drops packets
-/// of a group that is gone.
+/// How long a group stays after the last rule that used it was deleted. A switch may forward by old rules for a short
+/// time and still look up the group. Open vSwitch does so until it has revalidated its cached flows, and drops
+/// packets if the group is gone.
 const GROUP_REST: Nanos = Nanos::from_secs(1);
 
-/// The rules and groups of no single flow that one switch has.
+/// The rules and groups of one switch that belong to no single flow.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BaseTable {
     /// Default routes.
     pub defaults: DefaultTable,
-    /// Joins of tables, and detection; also found rules of ours that make no sense today.
+    /// Rules that join tables, and detection rules. Also found rules with the mark of the controller that it does not
+    /// need now.
     pub others: BTreeMap<RuleKey, Rule>,
 }
 
@@ -36,19 +38,19 @@ impl BaseTable {
     }
 }
 
-/// The rules and groups of no single flow in all switches.
+/// The rules and groups of all switches that belong to no single flow.
 pub(crate) struct BaseRules {
-    /// By node: what it has, as far as it was told.
+    /// Rules and groups of each switch, by node, as far as they were sent.
     pub tables: Vec<BaseTable>,
-    /// By node: until when groups stay that no rule names any more.
+    /// Time until which unused groups stay, by node.
     groups_until: Vec<Nanos>,
     next_hops: Option<NextHops>,
     compiler: Compiler,
-    /// What switches may have to be told.
+    /// Changes that switches may not have got yet.
     news: News,
 }
 
-/// What has changed since switches were told, the more urgent last.
+/// Kind of change since rules were last sent, the more urgent ones last.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum News {
     None,
@@ -67,16 +69,17 @@ impl BaseRules {
         }
     }
 
-    /// Sends a switch what it lacks of what it should have, and deletes what it should not have. At every moment between
-    /// two messages, an address is treated either as before or as it will be: new rules come first, the most specific
-    /// of them before the others, and old ones go after them, the most specific last.
+    /// Sends a switch the rules that it lacks, and deletes those that it should not have. Between two messages, every
+    /// address is forwarded either as before or as it will be afterwards. For this purpose new rules come first, the
+    /// most specific ones before the others. Old rules are deleted afterwards, the most specific ones last.
     pub(crate) fn bring_up_to_date(&mut self, cx: &mut Context, assignments: &Assignments, switch: NodeId) {
         let wanted = self.wanted(cx, assignments, switch);
         let found = std::mem::take(&mut self.tables[switch.index()]);
         self.change(cx, switch, found, wanted);
     }
 
-    /// Takes a switch from what it has to what it should have. Returns the number of rules and groups that it lacked.
+    /// Changes the rules of a switch from `found` to `wanted`. Returns the number of rules and groups that were
+    /// missing.
     pub(crate) fn change(&mut self, cx: &mut Context, switch: NodeId, found: BaseTable, mut wanted: BaseTable) -> u64 {
         let first = cx.last_xid();
         let mut lacked = 0;
@@ -109,7 +112,7 @@ impl BaseRules {
         lacked
     }
 
-    /// Lets groups that no rule names any more stand for a while, for packets may still be on their way to them.
+    /// Keeps unused groups for a while, because packets may still be forwarded to them.
     fn keep_groups(&mut self, cx: &mut Context, switch: NodeId, found: SpreadGroups, wanted: &mut SpreadGroups) {
         let standing = wanted.len();
         for (id, ports) in found {
@@ -122,9 +125,10 @@ impl BaseRules {
         }
     }
 
-    /// Deletes the groups that no rule has named for long enough.
+    /// Deletes groups that no rule has used for long enough.
     pub(crate) fn delete_unnamed_groups(&mut self, cx: &mut Context, switch: NodeId) {
-        // A lost session reads what there is when it stands again; groups that came to rest later have their own timer.
+        // After a lost session, the groups are read when the session is open again. Groups that became unused later
+        // have their own timer.
         if !cx.is_ready(switch) || self.groups_until[switch.index()] > cx.now {
             return;
         }
@@ -141,32 +145,32 @@ impl BaseRules {
         }
     }
 
-    /// Links or addresses have changed: switches may have to be told, at once.
+    /// Links or addresses have changed. Switches may need other rules at once.
     pub(crate) fn may_have_changed(&mut self) {
         self.news = News::Network;
     }
 
-    /// The kind of default routes may have changed: switches may have to be told.
+    /// The kind of default routes may have changed. Switches may need other rules.
     pub(crate) fn scheme_changed(&mut self) {
         self.news = self.news.max(News::Scheme);
     }
 
-    /// Whether switches are to be told at once, in no order.
+    /// Whether switches must get their rules at once, regardless of the order.
     pub(crate) fn is_urgent(&self) -> bool {
         self.news == News::Network
     }
 
-    /// Whether all switches are to be told what has changed.
+    /// Whether rules may have changed since they were last sent to all switches.
     pub(crate) fn is_stale(&self) -> bool {
         self.news > News::None
     }
 
-    /// All switches are about to be told.
+    /// Marks the changes as sent to all switches.
     pub(crate) fn refresh(&mut self) {
         self.news = News::None;
     }
 
-    /// What a switch has is known.
+    /// Stores the rules and groups that a switch has.
     pub(crate) fn found(&mut self, cx: &mut Context, switch: NodeId, rules: &[Rule], groups: &[Group]) {
         let table = self.read(cx, rules, groups);
         cx.switches[switch.index()].base_rules = table.len() as u32;
@@ -215,7 +219,7 @@ impl BaseRules {
         BaseTable { defaults, others: others.into_iter().map(|rule| (rule.key(), rule)).collect() }
     }
 
-    /// What of the rules and groups found in a switch are of ours and of no single flow.
+    /// Selects the rules and groups of a switch that have the mark of the controller and belong to no single flow.
     pub(crate) fn read(&self, cx: &Context, rules: &[Rule], groups: &[Group]) -> BaseTable {
         let mut table = BaseTable::default();
         for rule in rules {
@@ -230,13 +234,14 @@ impl BaseRules {
             }
         }
         table.defaults.routes.sort_unstable_by_key(|&(prefix, _)| prefix);
-        // A group of ours that was changed by someone matches no set of ports, and is replaced or deleted.
+        // A group of the controller that someone changed equals no set of ports. It will be replaced or deleted.
         let ours = groups.iter().filter(|group| group.id >= GroupId(FIRST_GROUP));
         table.defaults.groups = ours.map(|group| (group.id, read_group(group).unwrap_or_default())).collect();
         table
     }
 
-    /// Sends the ToRs of addresses that have their first assignment, or had their last, the rules that copy packets.
+    /// Sends the rules that copy packets to the ToRs of addresses that got their first assignment or lost their last
+    /// one.
     pub(crate) fn refresh_copies(&mut self, cx: &mut Context, assignments: &mut Assignments) {
         let changed = assignments.take_changed_sources();
         if changed.is_empty() {
@@ -246,7 +251,7 @@ impl BaseRules {
         tors.sort_unstable();
         tors.dedup();
         for tor in tors {
-            // Otherwise it is told when its session stands.
+            // Otherwise the switch gets the rules when its session is ready.
             if cx.is_ready(tor) {
                 self.refresh_copies_at(cx, assignments, tor);
             }

@@ -6,58 +6,61 @@ use pathloom_model::Nanos;
 use pathloom_scheme::{Detection, Migration, Needs, RuleSharing};
 use serde::{Deserialize, Serialize};
 
-/// Period where flows are to be measured and nobody says how often (Hedera §IV.B, and the period OFPT polls with).
+/// Polling period where flows must be measured and neither settings nor scheme give a period (Hedera §IV.B; OFPT
+/// polls with the same period).
 const MEASURED_PERIOD: Nanos = Nanos::from_secs(5);
 
 /// Settings of a controller. Every field has a default.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Number of this start of the controller; two starts on one fabric must not share it, for it makes the names of
-    /// flows unique. The driver counts it up.
+    /// Number of this start of the controller. Two starts on one fabric must have different numbers, because the
+    /// number makes flow identifiers unique. The driver increments it.
     pub epoch: u16,
-    /// How long flows are found, if not as the scheme asks.
+    /// Overrides the way in which the scheme wants long flows to be detected.
     pub detection: Option<Detection>,
-    /// How often the flow counters of the ToRs are read, if not as the scheme asks.
+    /// Overrides the period with which the scheme wants the flow counters of the ToRs to be read.
     pub poll_period: Option<Nanos>,
-    /// How often the port counters of all switches are read, if the scheme does not ask for them more often.
+    /// Period with which the port counters of all switches are read. A shorter period of the scheme has precedence.
     pub link_loads_every: Option<Nanos>,
-    /// How flows are moved, if not as the scheme asks.
+    /// Overrides the way in which the scheme wants flows to be moved.
     pub migration: Option<Migration>,
-    /// Whether flows share rules, if not as the scheme asks.
+    /// Overrides whether the scheme wants flows to share rules.
     pub rules: Option<RuleSharing>,
-    /// How long a round of readings waits for a ToR that does not answer.
+    /// How long a polling round waits for a ToR that does not answer.
     pub poll_patience: Nanos,
-    /// A flow that sent nothing for so many seconds is over.
+    /// A flow that sends nothing for this many seconds is over.
     pub idle_timeout_s: u16,
-    /// The rule that leads a flow onto its own path runs out after so many seconds without a packet, and is added again until
-    /// the flow is over. Without a controller, a sender that waits longer from one try to the next, as TCP does when nothing
-    /// gets through, is back on the default routes. `None`: the rule lasts as long as the flow.
+    /// Idle time-out in seconds of the rule that puts a flow on its own path. If it expires, the rule is added again
+    /// until the flow is over. Without a controller, a sender that waits longer than this between two attempts
+    /// returns to the default routes; TCP does so when no packet gets through. `None`: the time-out is that of the
+    /// flow.
     pub path_idle_timeout_s: Option<u16>,
-    /// How long the rules of an abandoned path stay for packets still under way; `None` for what the path's buffers
-    /// and delays can hold at worst.
+    /// How long the rules of an abandoned path stay for packets in transit. `None`: the worst case that follows from
+    /// the buffers and delays of the path.
     pub drain: Option<Nanos>,
-    /// Rules a switch has room for (TCAM size), if it is known: a path that would not fit is not asked for. `None`: the
-    /// switches say what they have no room for.
+    /// Number of rules that fit into a switch (size of its TCAM), if known. Paths that would not fit are rejected
+    /// without asking the switch. `None`: the switches refuse rules that do not fit.
     pub rule_limit: Option<u32>,
-    /// Who keeps the rates that a scheme gives its flows. `None`: the hosts.
+    /// Where the rates are enforced that a scheme gives its flows. `None`: at the hosts.
     pub enforcement: Option<Enforcement>,
-    /// Flows that one host may have at a time; what it opens beyond rides the default routes unseen.
+    /// Maximum number of flows per host at a time. Further flows use the default routes, and the controller does not
+    /// know them.
     pub max_flows_per_host: u32,
-    /// Rules at a ToR for flows that were not announced and have no label: each takes one, which counts it. What its hosts
-    /// open beyond rides the default routes uncounted. A host gets as many as are left to all others, so that one alone
-    /// takes half.
+    /// Maximum number of rules at a ToR that count flows without announcement and label. Each such flow needs one
+    /// rule. Further flows use the default routes and are not counted. A host gets no more rules than are free for
+    /// all other hosts, so one host alone gets half of them.
     pub max_counted_per_tor: u32,
-    /// Time in which every switch is read again, and what somebody else changed there is put right ([`crate::review`]).
-    /// `None` where nobody else can change rules.
+    /// Period in which every switch is reviewed once, and changes by others are corrected ([`crate::review`]). `None`
+    /// where nobody else can change rules.
     pub reconcile: Option<Nanos>,
-    /// How often connections are looked for that began unseen ([`crate::sweep`]). `None` where every first packet is seen.
+    /// Period of the search for connections that began unseen ([`crate::sweep`]). `None` where every first packet is
+    /// seen.
     pub sweep: Option<Nanos>,
-    /// Whether what the accepting side of a TCP connection sends is a flow as well, found by its SYN+ACK. The hosts of a
-    /// simulator send data one way.
+    /// Whether the data that the accepting side of a TCP connection sends is a flow too, which is detected by its
+    /// SYN+ACK. Hosts of the simulator send data in one direction only.
     pub both_directions: bool,
-    /// Whether hosts may leave long flows unlabelled: what [`Detection::Any`] stands for. Without, it is
-    /// [`Detection::Label`].
+    /// Whether long flows of hosts can be unlabelled. If not, [`Detection::Any`] means [`Detection::Label`].
     pub unlabelled: bool,
     /// Limits of path assignments.
     pub assignments: AssignmentLimits,
@@ -93,12 +96,12 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Whether switches are to tell when a rule without a time-out is gone.
+    /// Whether switches must report the removal of rules without a time-out.
     pub(crate) fn is_watched(&self) -> bool {
         self.reconcile.is_some()
     }
 
-    /// What the scheme asks for, with the overrides of these settings.
+    /// The needs of the scheme, with the overrides of these settings.
     pub(crate) fn needs(&self, asked: Needs) -> Needs {
         let detection = match self.detection.unwrap_or(asked.detection) {
             Detection::Any { .. } if !self.unlabelled => Detection::Label,
@@ -117,20 +120,21 @@ impl Config {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Priorities {
-    /// Copies of first packets (table control); those for path assignments are one above.
+    /// Copies of first packets (table control). The rules for path assignments have a priority one above.
     pub first: u16,
-    /// Copies of last packets (table control); those for path assignments are one above.
+    /// Copies of last packets (table control). The rules for path assignments have a priority one above.
     pub last: u16,
     /// Copies of packets of unknown flows without a handshake (table long-flows).
     pub unknown: u16,
-    /// Exact five-tuples (table long-flows); this, the next three and the one below are used.
+    /// Exact five-tuples (table long-flows). This priority, the next three above and the one below are used.
     pub flow: u16,
-    /// The default route of everything (table defaults); longer prefixes stand above it by their length in bits.
+    /// The default route for all addresses (table defaults). The priority of a longer prefix is higher by its length
+    /// in bits.
     pub default: u16,
 }
 
 impl Priorities {
-    /// Of the rule of a flow at a switch after its source ToR.
+    /// Priority of the rule of a flow at a switch after its source ToR.
     pub(crate) fn hop(&self, low: bool) -> u16 {
         self.flow.saturating_sub(u16::from(low))
     }

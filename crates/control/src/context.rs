@@ -1,5 +1,5 @@
-//! What every component of the controller works with: the time, the fabric, the settings, what schemes see, and what is sent to
-//! the switches and expected from them.
+//! State that all components of the controller share: time, fabric, settings, the view of the scheme, messages to
+//! send to switches, and answers that are expected from them.
 
 use crate::config::Config;
 use crate::cookies::{is_bound, is_way_back};
@@ -19,43 +19,42 @@ use std::net::Ipv4Addr;
 use std::num::NonZeroU16;
 use std::sync::Arc;
 
-/// How long packets may be under way at most on a path of which only parts are known.
+/// Upper limit for the time that packets stay on a path of which only parts are known.
 pub(crate) const UNKNOWN_DRAIN: Nanos = Nanos::from_secs(10);
-/// Paths are not longer than this many shortest ones.
+/// A path has at most this many times the hops of a shortest path.
 const DETOUR: u64 = 2;
 
-/// What goes out.
+/// Outputs that wait to be sent.
 #[derive(Debug, Default)]
 struct Outbox {
     outputs: VecDeque<Output>,
-    /// Number of the last message to a switch that has one.
+    /// Number of the last numbered message to a switch.
     xid: u32,
     /// Switches that get a barrier at the next [`Context::flush`].
     wants_barrier: Vec<NodeId>,
 }
 
-/// What the components share.
+/// State that the components share.
 pub(crate) struct Context {
-    /// The time of the input at hand.
+    /// The time of the current input.
     pub now: Nanos,
-    /// Settings.
     pub config: Config,
     pub fabric: Arc<Fabric>,
-    /// Addresses that are elsewhere than the fabric lays them out.
+    /// Addresses that are not where the fabric specification puts them.
     pub places: Places,
-    /// What the scheme in charge needs, with the settings that override it.
+    /// The needs of the scheme in charge, with the settings that override them.
     pub needs: Needs,
-    /// What the scheme sees.
+    /// The view of the scheme.
     pub view: View,
-    /// What the scheme has not heard yet.
+    /// Events that the scheme has not handled yet.
     pub events: VecDeque<Event>,
     pub reasons: Reasons,
     pub counts: Counts,
     pub timers: Timers,
-    /// By node.
+    /// State of each switch, by node.
     pub switches: Vec<Switch>,
     outbox: Outbox,
-    /// How long a packet may take over any link.
+    /// Longest time that a packet needs on any link of the fabric, with a full queue.
     slowest_link: Nanos,
 }
 
@@ -82,22 +81,23 @@ impl Context {
         self.fabric.nodes().get(node.index()).is_some_and(|_| !self.fabric.is_host(node))
     }
 
-    /// Whether a switch can be told things now.
+    /// Whether the controller can send rules to a switch now.
     pub(crate) fn is_ready(&self, switch: NodeId) -> bool {
         self.switches[switch.index()].session == Session::Ready
     }
 
-    /// Whether one rule more fits into a switch, as far as it is known.
+    /// Whether a switch has room for one more rule, according to the configured limit.
     pub(crate) fn has_room(&self, switch: NodeId) -> bool {
         self.config.rule_limit.is_none_or(|limit| self.switches[switch.index()].rules() < limit)
     }
 
-    /// Where an address is: where it was placed, where the fabric lays it out, or where a prefix was placed that it is in.
+    /// Returns the place of an address: where the address was placed, else where the fabric has it, else where the
+    /// longest placed prefix that contains it is.
     pub(crate) fn attachment(&self, address: Ipv4Addr) -> Option<Attachment> {
         self.places.attachment(&self.fabric, address)
     }
 
-    /// Whether a flow is long, for the scheme.
+    /// Whether the scheme treats a flow as long.
     pub(crate) fn is_long(&self, flow: FlowId) -> bool {
         self.view.flows.get(&flow).is_some_and(|view| view.long)
     }
@@ -107,12 +107,13 @@ impl Context {
         is_way_back(flow) && !self.is_long(flow)
     }
 
-    /// Whether a flow is none of the scheme's: a way back, or a direction of a connection on an assigned path.
+    /// Whether the controller, not the scheme, manages a flow: a way back, or a direction of a connection on an
+    /// assigned path.
     pub(crate) fn is_of_controller(&self, flow: FlowId) -> bool {
         is_bound(flow) || self.leads_back(flow)
     }
 
-    /// What makes the rules of flows.
+    /// Returns the planner, which makes the rules of flows.
     pub(crate) fn planner(&self) -> Planner<'_> {
         let Config { priorities, idle_timeout_s, .. } = self.config;
         let idle_timeout_s = self.needs.idle_timeout_s.map_or(idle_timeout_s, NonZeroU16::get);
@@ -121,7 +122,7 @@ impl Context {
         Planner { fabric: &self.fabric, priorities, idle_timeout_s, path_idle_timeout_s, watched }
     }
 
-    /// How long packets of a flow may be under way on any path between its ToRs, as far as the fabric tells.
+    /// Upper limit for the time that packets of a flow stay on any path between its ToRs, as far as the fabric shows.
     pub(crate) fn unknown_drain(&self, five_tuple: &FiveTuple) -> Nanos {
         if let Some(drain) = self.config.drain {
             return drain;
@@ -133,28 +134,28 @@ impl Context {
         Nanos(self.slowest_link.0.saturating_mul(links)).min(UNKNOWN_DRAIN)
     }
 
-    /// How long a packet may be under way on one link, its queue included.
+    /// Upper limit for the time that a packet stays on one link, including its queue.
     pub(crate) fn link_drain(&self) -> Nanos {
         self.config.drain.unwrap_or(self.slowest_link.min(UNKNOWN_DRAIN))
     }
 
-    /// Sends something.
+    /// Queues an output.
     pub(crate) fn put(&mut self, output: Output) {
         self.counts.messages_out += 1;
         self.outbox.outputs.push_back(output);
     }
 
-    /// What is to be done next, in order.
+    /// Returns the next output to carry out. Outputs come in order.
     pub(crate) fn poll_output(&mut self) -> Option<Output> {
         self.outbox.outputs.pop_front()
     }
 
-    /// Drops jobs of the scheme that were not given out.
+    /// Drops jobs of the scheme that the driver has not received yet.
     pub(crate) fn drop_jobs(&mut self) {
         self.outbox.outputs.retain(|output| !matches!(output, Output::Solve { .. }));
     }
 
-    /// Number of the next message.
+    /// Returns a number for the next message.
     pub(crate) fn next_xid(&mut self) -> u32 {
         self.outbox.xid = self.outbox.xid.wrapping_add(1).max(1);
         self.outbox.xid
@@ -165,7 +166,7 @@ impl Context {
         self.outbox.xid
     }
 
-    /// Adds a rule at a switch that is ready.
+    /// Adds a rule at a switch whose session is ready.
     pub(crate) fn add_rule(&mut self, switch: NodeId, rule: Rule, purpose: Purpose) {
         let xid = self.next_xid();
         self.switches[switch.index()].watch.touch(|| rule.key(), true);
@@ -173,7 +174,7 @@ impl Context {
         self.await_answer(switch, xid, purpose);
     }
 
-    /// Deletes a rule at a switch that is ready.
+    /// Deletes a rule at a switch whose session is ready. Returns the number of the message.
     pub(crate) fn delete_rule(&mut self, switch: NodeId, key: RuleKey) -> u32 {
         let xid = self.next_xid();
         self.switches[switch.index()].watch.touch(|| key, false);
@@ -181,7 +182,7 @@ impl Context {
         xid
     }
 
-    /// Notes what message `xid` was for, and that a barrier must follow.
+    /// Records the purpose of message `xid`, and that a barrier must follow.
     pub(crate) fn await_answer(&mut self, switch: NodeId, xid: u32, purpose: Purpose) {
         let state = &mut self.switches[switch.index()];
         state.awaited.push_back((xid, purpose));
@@ -191,16 +192,16 @@ impl Context {
         }
     }
 
-    /// Whether nothing waits for [`Context::flush`] or [`Context::poll_output`].
+    /// Whether no barrier waits for [`Context::flush`] and no output waits for [`Context::poll_output`].
     pub(crate) fn is_settled(&self) -> bool {
         self.outbox.wants_barrier.is_empty() && self.outbox.outputs.is_empty()
     }
 
-    /// Sends the barriers that are wanted.
+    /// Sends the barriers that are needed.
     pub(crate) fn flush(&mut self) {
         let mut wants_barrier = std::mem::take(&mut self.outbox.wants_barrier);
         for switch in wants_barrier.drain(..) {
-            // A session that ended in the meantime wants none any more.
+            // A switch whose session ended in the meantime needs no barrier.
             if std::mem::take(&mut self.switches[switch.index()].wants_barrier) {
                 let xid = self.next_xid();
                 self.put(Output::Barrier { switch, xid });
@@ -210,7 +211,7 @@ impl Context {
         self.outbox.wants_barrier = wants_barrier;
     }
 
-    /// A switch has answered a barrier; returns whether it was asked.
+    /// Handles the answer of a switch to a barrier. Returns whether this barrier was sent.
     pub(crate) fn take_barrier(&mut self, switch: NodeId, xid: u32) -> bool {
         let state = &mut self.switches[switch.index()];
         let Some(position) = state.barriers.iter().position(|&sent| sent == xid) else {
@@ -221,9 +222,10 @@ impl Context {
         true
     }
 
-    /// What the next message was for that barrier `xid` has confirmed.
+    /// Returns the purpose of the next message that barrier `xid` confirms.
     pub(crate) fn next_confirmed(&mut self, switch: NodeId, xid: u32) -> Option<Purpose> {
-        // Numbers wrap around; what was sent before the barrier is behind it by less than half of all numbers.
+        // Numbers wrap around. The number of a message before the barrier is less than half the number range below
+        // that of the barrier.
         let before = |sent: u32| xid.wrapping_sub(sent) < u32::MAX / 2;
         let awaited = &mut self.switches[switch.index()].awaited;
         let &(_, purpose) = awaited.front().filter(|&&(sent, _)| before(sent))?;
@@ -231,7 +233,8 @@ impl Context {
         Some(purpose)
     }
 
-    /// All is taken that a barrier has confirmed: the next one follows, if anything waits for it.
+    /// All messages that a barrier confirms have been handled. If other messages wait for confirmation, the next
+    /// barrier follows.
     pub(crate) fn barrier_done(&mut self, switch: NodeId) {
         let state = &mut self.switches[switch.index()];
         if !state.awaited.is_empty() && state.barriers.is_empty() && !state.wants_barrier {
@@ -240,7 +243,7 @@ impl Context {
         }
     }
 
-    /// A switch has refused a message: gives what that was for.
+    /// Returns the purposes of a message that a switch refused.
     pub(crate) fn take_refused(&mut self, switch: NodeId, xid: u32) -> Vec<Purpose> {
         let awaited = &mut self.switches[switch.index()].awaited;
         let purposes = awaited.iter().filter(|&&(sent, _)| sent == xid).map(|&(_, purpose)| purpose).collect();
@@ -262,7 +265,7 @@ mod tests {
     use pathloom_model::fabric_from_spec;
 
     #[test]
-    fn a_barrier_confirms_what_was_sent_before_it_and_nothing_later() {
+    fn a_barrier_confirms_only_earlier_messages() {
         let fabric = Arc::new(fabric_from_spec("leaf-spine:spines=1,leaves=2,hosts=1").unwrap());
         let switch = fabric.tors()[0];
         let mut cx = Context::new(Config::default(), fabric, Needs::NOTHING);
@@ -276,9 +279,9 @@ mod tests {
         send(&mut cx, 2);
         cx.flush();
         let barrier = cx.last_xid();
-        assert_eq!(barrier, 2, "0 is no number of a message");
+        assert_eq!(barrier, 2, "0 is not used as a number");
         send(&mut cx, 3);
-        assert!(!cx.take_barrier(switch, barrier + 1), "nobody sent that one");
+        assert!(!cx.take_barrier(switch, barrier + 1), "no barrier with this number was sent");
         assert!(cx.take_barrier(switch, barrier));
         let confirmed: Vec<_> = std::iter::from_fn(|| cx.next_confirmed(switch, barrier)).collect();
         assert_eq!(confirmed, [Purpose::Stage { number: 1 }, Purpose::Stage { number: 2 }]);

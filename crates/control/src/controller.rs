@@ -1,6 +1,7 @@
-//! The controller: inputs in, outputs out, and the scheme in between.
+//! The controller: it accepts inputs, returns outputs, and runs a scheme.
 //!
-//! [`Controller`] puts the components together: it hands each input, and each wish of the scheme, to the one that it is for.
+//! [`Controller`] combines the components. It passes each input, and each action of the scheme, to the component that
+//! handles it.
 
 use crate::base_rules::BaseRules;
 use crate::config::Config;
@@ -23,18 +24,18 @@ use pathloom_model::{Fabric, Nanos};
 use pathloom_scheme::{Action, Event, FlowId, Scheme};
 use std::sync::Arc;
 
-/// Events handed to a scheme within one input, at least, before the rest waits for a moment: a scheme that answers every
-/// rejection with the same demand must not hang the controller.
+/// Minimum number of events that a scheme gets within one input. The remaining events wait for [`BREATH`], so that a
+/// scheme that repeats a rejected request for ever cannot block the controller.
 const EVENTS_AT_ONCE: usize = 10_000;
 
-/// The controller as a pure state machine: feed it [`Input`]s, carry out its [`Output`]s, and wake it when it asks.
+/// The controller as a pure state machine. A driver feeds it [`Input`]s, carries out its [`Output`]s, and sends
+/// [`Input::Timeout`] at the time that [`Controller::poll_timeout`] returns.
 pub struct Controller {
     pub(crate) context: Context,
     pub(crate) in_charge: InCharge,
     pub(crate) started: bool,
-    /// Flows and their rules.
     pub(crate) routes: Routes,
-    /// Rules of no single flow.
+    /// Rules and groups that belong to no single flow.
     pub(crate) base: BaseRules,
     pub(crate) drains: Drains,
     pub(crate) cables: Cables,
@@ -45,7 +46,7 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// A controller that knows the fabric and nothing else. What it finds in the switches it adopts.
+    /// Creates a controller that knows only the fabric. It adopts the flows whose rules it finds in the switches.
     pub fn new(config: Config, fabric: Arc<Fabric>, scheme: Box<dyn Scheme>) -> Controller {
         let nodes = fabric.nodes().len();
         let mut context = Context::new(config, fabric, scheme.needs());
@@ -64,20 +65,21 @@ impl Controller {
         }
     }
 
-    /// Uses another order of deletions in moves in place. For tests, which show that they notice a wrong one.
+    /// Sets another order of deletions for moves in place. Tests use it to show that they detect a wrong order.
     pub fn with_cutover_order(mut self, order: CutoverOrder) -> Controller {
         self.routes.moves.order = order;
         self
     }
 
-    /// Takes one input. `now` never goes back; if it does, the later time counts.
+    /// Handles one input. If `now` is earlier than the time of the last input, the later time counts.
     pub fn handle(&mut self, now: Nanos, input: Input) {
         self.feed(now, input);
         self.flush();
     }
 
-    /// As [`Controller::handle`], but puts off the barriers until [`Controller::flush`], which must follow: a driver that has
-    /// many inputs at hand gives all of them first, and each switch gets one barrier for all that these lead to.
+    /// Like [`Controller::handle`], but sends no barriers. The driver must call [`Controller::flush`] afterwards. A
+    /// driver that has several inputs ready feeds all of them first; then each switch gets one barrier for all of
+    /// them.
     pub fn feed(&mut self, now: Nanos, input: Input) {
         self.context.now = self.context.now.max(now);
         self.context.counts.messages_in += 1;
@@ -90,22 +92,22 @@ impl Controller {
         self.settle_all();
     }
 
-    /// What is to be done next, in order.
+    /// Returns the next output to carry out. Outputs come in order.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.context.poll_output()
     }
 
-    /// Whether nothing waits for [`Controller::flush`] or [`Controller::poll_output`].
+    /// Whether no barrier waits for [`Controller::flush`] and no output waits for [`Controller::poll_output`].
     pub fn is_settled(&self) -> bool {
         self.context.is_settled()
     }
 
-    /// Sends the barriers that what was fed leads to.
+    /// Sends the barriers that the inputs since the last call require.
     pub fn flush(&mut self) {
         self.context.flush();
     }
 
-    /// When [`Input::Timeout`] is wanted, if nothing else happens before.
+    /// The time at which the driver must send [`Input::Timeout`], unless another input comes earlier.
     pub fn poll_timeout(&self) -> Option<Nanos> {
         let rest = (!self.context.events.is_empty()).then(|| self.context.now.saturating_add(BREATH));
         let assignments = self.routes.assignments.poll_timeout();
@@ -113,8 +115,8 @@ impl Controller {
         [self.in_charge.poll_timeout(), rest].into_iter().chain(own).flatten().min()
     }
 
-    /// Puts another scheme in charge. Flows stay where they are; what the last one kept them from sending ends with it. The
-    /// new scheme is told of all long ones.
+    /// Puts another scheme in charge. Flows stay on their paths, but the holds and paces of the last scheme end. The
+    /// new scheme gets [`Event::FlowAdopted`] for each long flow.
     pub fn set_scheme(&mut self, now: Nanos, scheme: Box<dyn Scheme>) {
         let Controller { context: cx, routes, .. } = self;
         cx.now = cx.now.max(now);
@@ -127,7 +129,7 @@ impl Controller {
             self.sweeps.start(cx);
             self.base.scheme_changed();
             cx.events.push_back(Event::Started);
-            // A flow that had finished leaves with the scheme that was to be told.
+            // Finished flows that the last scheme was not told about are removed from the view.
             let over = |id: &FlowId| routes.flows.get(*id).is_none_or(|flow| flow.closed);
             let gone: Vec<FlowId> = cx.view.flows.keys().copied().filter(over).collect();
             for id in gone {
@@ -154,7 +156,7 @@ impl Controller {
         self.pump();
     }
 
-    /// Hands everything that has happened to the scheme, carries out what it wants, and sends what that leads to.
+    /// Passes all events to the scheme, carries out its actions, and sends the messages that result.
     fn settle_all(&mut self) {
         self.pump();
         let Controller { context: cx, routes, base, drains, .. } = self;
@@ -164,7 +166,7 @@ impl Controller {
         drains.next_stage(cx, base, &routes.assignments);
     }
 
-    /// Hands an input to the component that it is for.
+    /// Passes an input to the component that handles it.
     fn take(&mut self, input: Input) {
         let about = match input {
             Input::Rtt { switch, .. } => Some(switch),
@@ -219,7 +221,7 @@ impl Controller {
         }
     }
 
-    /// Does what is due.
+    /// Handles expired timers.
     fn fire_timers(&mut self) {
         while let Some(timer) = self.context.timers.pop(self.context.now) {
             let Controller { context: cx, routes, base, .. } = self;
@@ -246,7 +248,7 @@ impl Controller {
         self.in_charge.wake_if_due(cx);
     }
 
-    /// Tells the scheme all that has happened, and carries out what it wants.
+    /// Passes all events to the scheme, and carries out its actions.
     fn pump(&mut self) {
         let mut left = EVENTS_AT_ONCE + 16 * self.context.view.flows.len();
         while let Some(event) = self.context.events.pop_front() {
@@ -265,11 +267,11 @@ impl Controller {
         }
     }
 
-    /// Carries out what the scheme wants.
+    /// Carries out an action of the scheme.
     fn act(&mut self, action: Action) {
         let Controller { context: cx, routes, .. } = self;
         if action.flow().is_some_and(is_bound) {
-            // A scheme that looks through all flows may come upon it, but has no say in where it goes.
+            // The view contains flows on assigned paths, but a scheme must not move them.
             cx.counts.rejected += 1;
             return;
         }

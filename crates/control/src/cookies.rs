@@ -1,11 +1,12 @@
-//! What the cookie of a rule says, so that a controller that starts anew knows what it finds in a switch.
+//! Cookies of rules. They contain enough information for a restarted controller to recognise the rules in a switch.
 //!
 //! ```text
 //! 63..60 mark | 59..58 kind | 57..42 epoch | 41..6 serial number of the flow | 5..0 plan
 //! ```
-//! Epoch and serial number together are the [`FlowId`]: every start of a controller has an epoch of its own, so no
-//! identifier is ever given twice. The highest bit of the serial number marks a way back (`routes/returns.rs`), the one below it
-//! a direction of a connection on an assigned path (`routes/bound.rs`). Rules of labels have the kind of detection, and plan 1.
+//! Epoch and serial number together are the [`FlowId`]. Every start of a controller has its own epoch, so no
+//! identifier is used twice. The highest bit of the serial number marks a way back (`routes/returns.rs`). The next
+//! lower bit marks a direction of a connection on an assigned path (`routes/bound.rs`). Rules of labels have the kind
+//! of detection rules, and plan 1.
 
 use pathloom_scheme::FlowId;
 
@@ -21,50 +22,52 @@ const BOUND: u64 = 1 << (SERIAL_BITS - 2);
 const SERIAL_MASK: u64 = BOUND - 1;
 const FLOW_MASK: u64 = (1 << (SERIAL_BITS + 16)) - 1;
 
-/// What tells [`RuleKind::Label`] from [`RuleKind::Detection`]: rules of no single flow have no plan.
+/// Plan that distinguishes [`RuleKind::Label`] from [`RuleKind::Detection`]. Rules of no single flow have no plan
+/// otherwise.
 const LABEL_PLAN: u64 = 1;
 
-/// Number of plans of a flow that can be told apart; they are counted modulo this.
+/// Number of different plans of a flow. Plans are counted modulo this number.
 pub const PLANS: u8 = 64;
 
-/// Bits that [`SOURCE_COOKIE`] is to be compared under.
+/// Mask for the comparison of cookies with [`SOURCE_COOKIE`].
 pub const SOURCE_COOKIE_MASK: u64 = 0xFC00_0000_0000_0000;
-/// Under [`SOURCE_COOKIE_MASK`], the cookie of each rule that counts a flow: what a flow-statistics request selects.
+/// Cookie under [`SOURCE_COOKIE_MASK`] of every rule that counts a flow. Requests for flow statistics select these
+/// rules.
 pub const SOURCE_COOKIE: u64 = MARK << MARK_SHIFT;
 
-/// What a rule is there for.
+/// Purpose of a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RuleKind {
     /// Counts one flow at its source ToR, and puts it on its path if it has one.
     Source,
-    /// Leads one flow on, at a later switch of its path.
+    /// Forwards one flow at a later switch of its path.
     Hop,
     /// A default route.
     Default,
     /// Joins tables, or copies first and last packets to the controller.
     Detection,
-    /// Leads the packets of a label on, for all flows that bear it.
+    /// Forwards all packets with a label, at a switch of its tree.
     Label,
 }
 
-/// A cookie of ours, taken apart.
+/// The fields of a cookie of the controller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cookie {
-    /// What the rule is there for.
+    /// Purpose of the rule.
     pub kind: RuleKind,
-    /// The flow; for rules of no flow only its epoch has a meaning.
+    /// The flow. For rules of no single flow, only its epoch has a meaning.
     pub flow: FlowId,
-    /// Which of the flow's plans put it there, modulo [`PLANS`].
+    /// Plan of the flow to which the rule belongs, modulo [`PLANS`].
     pub plan: u8,
 }
 
 impl Cookie {
-    /// The cookie of a rule of no single flow.
+    /// Creates the cookie of a rule that belongs to no single flow.
     pub fn of_no_flow(kind: RuleKind, epoch: u16) -> Cookie {
         Cookie { kind, flow: flow_id(epoch, 0), plan: 0 }
     }
 
-    /// As it stands in the rule.
+    /// Returns the cookie as a number.
     pub fn encode(self) -> u64 {
         let kind = match self.kind {
             RuleKind::Source => 0,
@@ -76,7 +79,7 @@ impl Cookie {
         MARK << MARK_SHIFT | kind << KIND_SHIFT | (self.flow.0 & FLOW_MASK) << FLOW_SHIFT | plan
     }
 
-    /// Takes a cookie apart; `None` if it is not one of ours.
+    /// Reads the fields of a cookie; `None` if it is not a cookie of the controller.
     pub fn decode(cookie: u64) -> Option<Cookie> {
         if cookie >> MARK_SHIFT != MARK {
             return None;
@@ -94,32 +97,32 @@ impl Cookie {
     }
 }
 
-/// The identifier of flow number `serial` (modulo 2³⁴) of an epoch.
+/// Returns the identifier of flow number `serial` (modulo 2³⁴) of an epoch.
 pub fn flow_id(epoch: u16, serial: u64) -> FlowId {
     FlowId(u64::from(epoch) << SERIAL_BITS | serial & SERIAL_MASK)
 }
 
-/// The identifier for the other direction of a connection whose first direction, or which itself, had this one.
+/// Turns the identifier of a flow into that of a way back.
 pub fn way_back_id(flow: FlowId) -> FlowId {
     FlowId(flow.0 | WAY_BACK)
 }
 
-/// Whether the controller made a flow of this identifier to lead the other direction of a connection.
+/// Whether a flow with this identifier is a way back.
 pub fn is_way_back(flow: FlowId) -> bool {
     flow.0 & WAY_BACK != 0
 }
 
-/// The identifier for a direction of a connection on an assigned path, if the flow would have had this one.
+/// Turns the identifier of a flow into that of a direction of a connection on an assigned path.
 pub fn bound_id(flow: FlowId) -> FlowId {
     FlowId(flow.0 | BOUND)
 }
 
-/// Whether a flow of this identifier is a direction of a connection on an assigned path.
+/// Whether a flow with this identifier is a direction of a connection on an assigned path.
 pub fn is_bound(flow: FlowId) -> bool {
     flow.0 & BOUND != 0
 }
 
-/// Epoch and serial number of a flow.
+/// Returns the epoch and serial number of a flow.
 pub fn epoch_and_serial(flow: FlowId) -> (u16, u64) {
     ((flow.0 >> SERIAL_BITS) as u16, flow.0 & SERIAL_MASK)
 }
@@ -131,7 +134,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_encoded_is_decoded(epoch: u16, serial in 0..1u64 << 34, plan in 0..PLANS, kind in 0..5usize) {
+        fn decoding_reverses_encoding(epoch: u16, serial in 0..1u64 << 34, plan in 0..PLANS, kind in 0..5usize) {
             let kinds = [RuleKind::Source, RuleKind::Hop, RuleKind::Default, RuleKind::Detection, RuleKind::Label];
             let kind = kinds[kind];
             let plan = if matches!(kind, RuleKind::Detection | RuleKind::Label) { 0 } else { plan };
@@ -151,7 +154,7 @@ mod tests {
         }
 
         #[test]
-        fn foreign_cookies_are_left_alone(cookie in 0..0xA000_0000_0000_0000u64) {
+        fn foreign_cookies_are_not_decoded(cookie in 0..0xA000_0000_0000_0000u64) {
             prop_assert_eq!(Cookie::decode(cookie), None);
         }
     }

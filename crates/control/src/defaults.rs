@@ -1,8 +1,9 @@
-//! Default routes: what every switch does with packets of flows without a path of their own.
+//! Default routes: how every switch forwards packets of flows without a path of their own.
 //!
-//! Packets go by destination prefix. What several ToRs have in common at a switch is one rule ([`crate::aggregate`]):
-//! a switch of a healthy FatTree needs one rule for "up" and one per pod or ToR below it. Addresses that no ToR owns
-//! are dropped everywhere, and a ToR never sends its own prefix up, so no packet wanders between two defaults.
+//! Packets are routed by destination prefix. Prefixes of several ToRs with the same next hop at a switch are combined
+//! into one rule ([`crate::aggregate`]). A switch of a FatTree without failures needs one rule for "up" and one for
+//! each pod or ToR below it. Addresses that belong to no ToR are dropped everywhere, and a ToR never sends its own
+//! prefix up. Therefore no packet loops between default routes.
 
 use crate::aggregate::{blocks, Aggregator, Leaf};
 use crate::config::Config;
@@ -17,38 +18,38 @@ use pathloom_scheme::DefaultRoutes;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
-/// First identifier of our groups; groups below it belong to somebody else and are left alone.
+/// First identifier of the groups of the controller. Groups below it belong to others and are not changed.
 pub const FIRST_GROUP: u32 = 0x5000_0000;
 
-/// What is done with packets to a prefix.
+/// Action for packets to a prefix.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum Choice {
     Drop,
     Port(PortNo),
     Group(GroupId),
-    /// The rule of the prefix was found with other contents than any that the controller makes.
+    /// The rule that was found for the prefix has other contents than any rule of the controller.
     Other,
 }
 
-/// Ports that each group spreads flows over.
+/// Ports over which each group spreads flows.
 pub(crate) type SpreadGroups = BTreeMap<GroupId, Vec<PortNo>>;
 
 /// The default routes of one switch.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct DefaultTable {
-    /// Sorted by prefix.
+    /// Routes, sorted by prefix.
     pub routes: Vec<(Prefix, Choice)>,
-    /// Those that routes name, and those that they named a moment ago.
+    /// Groups that routes use, and those that they used a moment ago.
     pub groups: SpreadGroups,
 }
 
-/// The shortest paths that default routes are made of.
+/// Shortest paths from which default routes are made.
 pub(crate) struct NextHops {
     how: DefaultRoutes,
-    /// [`LinkState::version`] of the state that they were made for.
+    /// [`LinkState::version`] of the state for which they were computed.
     version: u64,
     table: RouteTable,
-    /// For routes per host alone.
+    /// Only for routes per host.
     fan_out: Option<FanOut>,
 }
 
@@ -62,13 +63,13 @@ impl NextHops {
         NextHops { how, version: links.version(), table, fan_out }
     }
 
-    /// Whether they were made for this state and kind.
+    /// Whether they were computed for this state and kind.
     pub(crate) fn are_for(&self, links: &LinkState, how: DefaultRoutes) -> bool {
         self.version == links.version() && self.how == how
     }
 }
 
-/// Makes the default routes of switches, one after another.
+/// Computes the default routes of switches, one switch after another.
 #[derive(Default)]
 pub(crate) struct Compiler {
     space: Aggregator,
@@ -82,12 +83,12 @@ pub(crate) struct Compiler {
 enum Wanted {
     Drop,
     Port(PortNo),
-    /// FanOut over the links of this group of the [`RouteTable`].
+    /// Spread over the links of this group of the [`RouteTable`].
     Set(u32),
 }
 
 impl Compiler {
-    /// The default routes of `switch`. Groups that `standing` has already keep their identifiers.
+    /// Returns the default routes of `switch`. Groups in `standing` keep their identifiers.
     pub(crate) fn compile(
         &mut self,
         (fabric, places): (&Fabric, &Places),
@@ -130,7 +131,7 @@ impl Compiler {
         self.leaves.push(Leaf { start: u32::from(prefix.address), len: prefix.len, choice });
     }
 
-    /// Hosts of this very switch; the rest of its prefix goes nowhere.
+    /// Adds the hosts of this switch. The rest of its prefix is dropped.
     fn local(&mut self, fabric: &Fabric, prefix: Prefix, hosts: std::ops::Range<usize>) {
         let mut next = u64::from(u32::from(prefix.address));
         let end = next + (1u64 << (32 - prefix.len));
@@ -159,13 +160,13 @@ impl Compiler {
             (_, 0) => self.leaf(prefix, Wanted::Drop),
             (_, 1) => self.leaf(prefix, port(0)),
             (DefaultRoutes::Ecmp, _) => self.leaf(prefix, Wanted::Set(group)),
-            // A tree leaves one way; it never comes to this.
+            // Not used for a spanning tree, which has only one way.
             (DefaultRoutes::SinglePath | DefaultRoutes::SpanningTree, ways) => {
                 self.leaf(prefix, port((tie_break(tor, switch) % ways as u64) as usize));
             }
             (DefaultRoutes::PerHost, ways) => {
-                // OFPT §4.3: the servers of a rack take the spines in turn. What an earlier switch has spread already
-                // is spread further here, not again.
+                // OFPT §4.3: the servers of a rack use the spines in turn. If an earlier switch has already spread
+                // them, this switch spreads them further instead of repeating the choice.
                 let before = routes.fan_out.as_ref().map_or(1, |fan_out| fan_out.at(switch, tor)) as usize;
                 let turn = |host: usize| (host / before + tor) % ways;
                 if (1..hosts.len()).all(|host| turn(host) == turn(0)) {
@@ -178,7 +179,7 @@ impl Compiler {
         }
     }
 
-    /// Prefixes that were placed, each above what was worked out so far.
+    /// Adds prefixes that were placed. Each overrides the routes so far.
     fn placed(
         &mut self,
         fabric: &Fabric,
@@ -215,7 +216,7 @@ impl Compiler {
         }
     }
 
-    /// Addresses beyond those of the last ToR.
+    /// Drops addresses above the prefix of the last ToR.
     fn unowned(&mut self, fabric: &Fabric) {
         let nowhere = self.number(Wanted::Drop);
         let end = |prefix: Prefix| u64::from(u32::from(prefix.address)) + (1u64 << (32 - prefix.len));
@@ -254,7 +255,7 @@ impl Compiler {
     }
 }
 
-/// A number that is as good as random, and always the same for a ToR and a switch.
+/// A pseudo-random number, always the same for a ToR and a switch.
 fn tie_break(tor: usize, switch: NodeId) -> u64 {
     // SplitMix64's finaliser (Steele, Lea and Flood, OOPSLA 2014).
     let mut x = ((tor as u64) << 32 | u64::from(switch.0)).wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -263,7 +264,7 @@ fn tie_break(tor: usize, switch: NodeId) -> u64 {
     x ^ (x >> 31)
 }
 
-/// The rule for a prefix.
+/// Returns the rule for a prefix.
 pub(crate) fn route_rule(config: &Config, prefix: Prefix, choice: Choice) -> Rule {
     let actions = match choice {
         Choice::Drop | Choice::Other => Actions::NONE,
@@ -278,7 +279,7 @@ pub(crate) fn route_rule(config: &Config, prefix: Prefix, choice: Choice) -> Rul
     rule
 }
 
-/// The route that a rule stands for, if it has the place of one that [`route_rule`] makes in any epoch.
+/// Returns the route that a rule represents, if it has the key of a rule that [`route_rule`] makes, of any epoch.
 pub(crate) fn read_route(config: &Config, rule: &Rule) -> Option<(Prefix, Choice)> {
     let prefix = rule.matches.dst?;
     let choice = match rule.actions.as_slice() {
@@ -292,13 +293,13 @@ pub(crate) fn read_route(config: &Config, rule: &Rule) -> Option<(Prefix, Choice
     (rule.key() == expected.key()).then_some((prefix, choice))
 }
 
-/// The group that spreads flows over these ports.
+/// Returns the group that spreads flows over these ports.
 pub(crate) fn spread_group(id: GroupId, ports: &[PortNo]) -> Group {
     let bucket = |&port: &PortNo| Bucket { weight: 1, watch_port: Some(port), actions: vec![RuleAction::Output(port)] };
     Group { id, kind: GroupKind::Select, buckets: ports.iter().map(bucket).collect() }
 }
 
-/// The ports that a group spreads flows over, if it is one that [`spread_group`] could have made.
+/// Returns the ports over which a group spreads flows, if [`spread_group`] could have made it.
 pub(crate) fn read_group(group: &Group) -> Option<Vec<PortNo>> {
     let ports: Option<Vec<PortNo>> = group.buckets.iter().map(|bucket| bucket.watch_port).collect();
     ports.filter(|ports| spread_group(group.id, ports) == *group)

@@ -1,4 +1,5 @@
-//! How first and last packets come to the controller: the rules of the control table, and what a copy means.
+//! Detection of first and last packets: the rules of the control table that copy them to the controller, and the
+//! meaning of a copy.
 
 use crate::config::Config;
 use crate::cookies::{Cookie, RuleKind};
@@ -12,9 +13,10 @@ use pathloom_model::{
 use pathloom_scheme::{Detection, Needs};
 use std::net::Ipv4Addr;
 
-/// The rules that join the tables of `switch`. At a ToR also those that copy packets of its own hosts, by source prefix and by
-/// address placed there: packets that only pass through are not copied. `assigned` are single addresses there that have path
-/// assignments; they get rules of their own where those for the prefix do not copy their first packets.
+/// Returns the rules that join the tables of `switch`. A ToR also gets rules that copy packets of its own hosts, by
+/// the ToR's prefix and by prefixes that are placed there. Packets in transit are not copied. `assigned` are
+/// addresses at the switch that have path assignments. They get their own rules if the rules for the prefix do not
+/// copy their first packets.
 pub(crate) fn rules(
     config: &Config,
     needs: &Needs,
@@ -38,14 +40,15 @@ pub(crate) fn rules(
         };
         let tcp = Match { proto: Some(PROTO_TCP), ..from_here };
         if finds || needs.subflows {
-            // The SYN+ACK begins what the accepting side sends. That of a first subflow has the connection's token.
+            // A flow of the accepting side starts with its SYN+ACK. The SYN+ACK of a first subflow contains the token
+            // of the connection.
             let both = config.both_directions || needs.subflows;
             let flags = Some((TCP_SYN, if both { TCP_SYN } else { TCP_SYN | TCP_ACK }));
             copy(CONTROL, priorities.first, Match { tcp_flags: flags, dscp, ..tcp });
             copy(CONTROL, priorities.last, Match { tcp_flags: Some((TCP_FIN, TCP_FIN)), dscp, ..tcp });
         }
         if finds {
-            // Without a handshake, the first packets are those that meet no rule of their flow.
+            // Without a handshake, the first packets are those that match no rule of their flow.
             copy(LONG_FLOWS, priorities.unknown, Match { proto: Some(PROTO_UDP), dscp: labelled, ..from_here });
         }
     }
@@ -59,7 +62,7 @@ pub(crate) fn rules(
     rules
 }
 
-/// The rules that copy first and last packets of an address, whoever its connections are for.
+/// Returns the rules that copy first and last packets from an address, regardless of the receiver.
 fn of_source(config: &Config, address: Ipv4Addr) -> [Rule; 2] {
     let from_here = Match { src: Some(Prefix::host(address)), proto: Some(PROTO_TCP), ..Match::default() };
     [(config.priorities.first, (TCP_SYN, TCP_SYN | TCP_ACK)), (config.priorities.last, (TCP_FIN, TCP_FIN))].map(
@@ -77,35 +80,35 @@ pub(crate) fn is_of_source(config: &Config, rule: &Rule) -> bool {
     address.is_some_and(|address| of_source(config, address).iter().any(|other| other.key() == rule.key()))
 }
 
-/// What a copied packet of a host means.
+/// Meaning of a copied packet of a host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Meaning {
     /// A flow begins.
     First {
-        /// Whether the scheme is told at once, or only once the flow has been measured.
+        /// Whether the scheme is told at once, not only after a measurement.
         long: bool,
-        /// The MPTCP connection it belongs to.
+        /// The token of its MPTCP connection.
         token: Option<u32>,
-        /// Whether it is a further subflow of that connection.
+        /// Whether it is an additional subflow of that connection.
         further: bool,
     },
-    /// The other direction of a flow says to which MPTCP connection the flow belongs.
+    /// A packet of the reverse direction contains the token of the flow's MPTCP connection.
     Named {
-        /// The connection.
+        /// The token of the connection.
         token: u32,
     },
     /// A flow ends.
     Last,
-    /// A flow goes on of which nothing is known.
+    /// A packet of a flow that is not known.
     Standing {
-        /// As above.
+        /// Whether the scheme is told at once, not only after a measurement.
         long: bool,
     },
-    /// Nothing that was asked for.
+    /// The packet has no meaning for the scheme.
     Nothing,
 }
 
-/// Tells what a packet means to a scheme with these needs.
+/// Returns the meaning of a packet for a scheme with these needs.
 pub(crate) fn meaning(config: &Config, needs: &Needs, headers: &Headers) -> Meaning {
     let tcp = headers.five_tuple.proto == PROTO_TCP;
     if tcp && headers.tcp_flags & TCP_FIN != 0 {

@@ -1,14 +1,15 @@
-//! Taking links and switches out of service, and back into it, without losing a packet.
+//! Takes links and switches out of service, and back into service, without packet loss.
 //!
-//! What is out of service carries packets as before, but no scheme and no default route uses it. The scheme hears of it as
-//! of a link that went down and moves its flows in its own way; flows that it leaves there go back to the default routes
-//! after a while. Default routes change switch by switch: those farthest from what leaves service first, and the next only
-//! when they have confirmed and what they sent before has passed the next link; what comes back is taken up in the opposite
-//! order. So no packet comes to a switch that would have to send it back, which an OpenFlow switch does not do (ordered FIB
-//! updates, RFC 6976 §4). A failure meanwhile puts an end to the order: all are told at once.
+//! A link or switch that is out of service still forwards packets, but no scheme and no default route uses it. The
+//! scheme is told that the link went down, and moves its flows. Flows that it leaves there return to the default
+//! routes after some time. Default routes change switch by switch. When something leaves service, the switches that
+//! are farthest from it change first. The next switches change when these have confirmed, and when the packets that
+//! they sent before have passed the next link. When something returns, the nearest switches change first. Therefore
+//! no packet reaches a switch that would have to send it back, which an OpenFlow switch does not do (ordered FIB
+//! updates, RFC 6976 §4). If a link fails meanwhile, the order ends and all switches get their new routes at once.
 //!
-//! A switch without a session cannot be told, and goes on as it was. Nobody waits for it, but what it may still send over
-//! is not safe to pull before it is back and has confirmed.
+//! A switch without a session gets no messages and keeps its routes. No other switch waits for it. A link that it may
+//! still use is not safe to pull until the switch has reconnected and confirmed.
 
 use crate::assignments::Assignments;
 use crate::base_rules::BaseRules;
@@ -25,26 +26,26 @@ use pathloom_scheme::{Event, FlowId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// How long a scheme has for moving its flows; then they are looked after this often.
+/// Time that a scheme has to move its flows. Afterwards the flows are checked with this period.
 const PATIENCE: Nanos = Nanos::from_secs(2);
 
-/// What is out of service.
+/// Switches and cables that are out of service.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct OutOfService {
     switches: BTreeSet<NodeId>,
-    /// One direction of each cable, the lower one.
+    /// One direction of each cable, the one with the lower number.
     cables: BTreeSet<LinkId>,
 }
 
 impl OutOfService {
-    /// Whether a link is out of service, by itself or with a switch at an end of it.
+    /// Whether a link is out of service, because of its cable or because of a switch at one of its ends.
     pub(crate) fn covers(&self, fabric: &Fabric, link: LinkId) -> bool {
         let ends = fabric.link(link);
         let out = |node| self.switches.contains(&node);
         self.cables.contains(&link.min(link.reverse())) || out(ends.from) || out(ends.to)
     }
 
-    /// Whether this very switch or cable is out of service.
+    /// Whether exactly this switch or cable is out of service.
     fn has(&self, target: Target) -> bool {
         match target {
             Target::Switch(switch) => self.switches.contains(&switch),
@@ -52,7 +53,7 @@ impl OutOfService {
         }
     }
 
-    /// Returns whether that is news.
+    /// Changes the state of a target. Returns whether the state was different.
     fn set(&mut self, target: Target, out: bool) -> bool {
         let cable = |link: LinkId| link.min(link.reverse());
         match (target, out) {
@@ -67,23 +68,24 @@ impl OutOfService {
         self.switches.is_empty() && self.cables.is_empty()
     }
 
-    /// All that is out of service by itself.
+    /// All switches and cables that are out of service themselves.
     pub(crate) fn targets(&self) -> Vec<Target> {
         let switches = self.switches.iter().copied().map(Target::Switch);
         switches.chain(self.cables.iter().copied().map(Target::Cable)).collect()
     }
 }
 
-/// Switches whose default routes are still to change, in order.
+/// Order in which switches change their default routes. `left` has the switches that have not changed yet.
 #[derive(Debug, Default)]
 pub(crate) struct Staged {
     left: VecDeque<Vec<NodeId>>,
-    /// Those that have been told and have not confirmed, with the number of what they were told last.
+    /// Switches that have not confirmed yet, each with the number of its last message.
     waiting: BTreeMap<NodeId, u32>,
     number: u32,
-    /// Something leaves service.
+    /// Whether something leaves service.
     out: bool,
-    /// All that were told have confirmed, but what they sent before may be on its way to the next ones until this time.
+    /// All switches so far have confirmed, but until this time the packets that they sent before can still be on the
+    /// next link.
     settling: Option<Nanos>,
 }
 
@@ -93,24 +95,26 @@ impl Staged {
     }
 }
 
-/// Why something cannot be taken out of service, or back.
+/// Why a target cannot be taken out of service, or back into service.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DrainError {
-    /// It is no switch, or no link between two switches.
+    /// The target is not a switch, nor a link between two switches.
     #[error("only switches, and links between two switches, can be taken out of service")]
     NotOurs,
-    /// Hosts have no other way.
-    #[error("hosts hang on switch {0:?} itself; take its links out of service one by one, or move the hosts first")]
+    /// The hosts of the switch have no other link.
+    #[error(
+        "hosts are connected to switch {0:?}; take its links out of service one at a time, or move the hosts first"
+    )]
     HasHosts(NodeId),
-    /// Without it the fabric falls apart.
-    #[error("without it, switch {0:?} could not be reached any more; bring another way up first")]
+    /// Without the target, the fabric is partitioned.
+    #[error("without it, switch {0:?} would be unreachable; bring up another path first")]
     CutsOff(NodeId),
-    /// It is so already.
-    #[error("it is so already")]
+    /// The target already has the requested state.
+    #[error("it already has the requested state")]
     Already,
 }
 
-/// What is out of service, and which switches have still to be told.
+/// What is out of service, and which switches have not got their new routes yet.
 #[derive(Debug, Default)]
 pub(crate) struct Drains {
     pub out: OutOfService,
@@ -118,12 +122,12 @@ pub(crate) struct Drains {
 }
 
 impl Drains {
-    /// As a snapshot says.
+    /// Creates the state that a snapshot contains.
     pub(crate) fn restored(out: OutOfService) -> Drains {
         Drains { out, staged: Staged::default() }
     }
 
-    /// Sends every switch what has changed since it was last told, if something may have.
+    /// Sends every switch its new default routes, if they may have changed.
     pub(crate) fn tell_all(&mut self, cx: &mut Context, base: &mut BaseRules, assignments: &Assignments) {
         if !base.is_stale() {
             return;
@@ -150,7 +154,7 @@ impl Drains {
         self.out.switches.contains(&switch)
     }
 
-    /// Whether default routes are still being changed for what has left service or come back.
+    /// Whether default routes are still changing, because something left service or returned.
     pub(crate) fn is_staging(&self) -> bool {
         !self.staged.is_over()
     }
@@ -180,7 +184,7 @@ impl Drains {
         let leaves = |link: LinkId| without.iter().any(|gone| gone.cable() == link.cable());
         let up = |link: LinkId| cx.view.links.is_up(link);
         let (before, after) = (parts(cx, up), parts(cx, |link| up(link) && !leaves(link)));
-        // ToRs that were in one part have to be in one part afterwards.
+        // ToRs that were in one part of the fabric must be in one part afterwards.
         let mut parts: BTreeMap<Option<NodeId>, Option<NodeId>> = BTreeMap::new();
         let torn = |tor: &&NodeId| {
             let part = after[tor.index()];
@@ -189,7 +193,8 @@ impl Drains {
         cx.fabric.tors().iter().find(torn).map_or(Ok(()), |&tor| Err(DrainError::CutsOff(tor)))
     }
 
-    /// Takes something out of service, or back. The scheme and the default routes are told; flows are left where they are.
+    /// Takes a target out of service, or back into service. Informs the scheme and starts the change of default
+    /// routes. Flows stay on their paths.
     pub(crate) fn drain(&mut self, cx: &mut Context, base: &BaseRules, cables: &Cables, target: Target, out: bool) {
         let before = self.out.clone();
         self.out.set(target, out);
@@ -216,16 +221,16 @@ impl Drains {
         }
     }
 
-    /// The scheme has some time now to move its flows off what has left service.
+    /// Starts the time that the scheme has to move its flows off a target that leaves service.
     pub(crate) fn leave_time(&self, cx: &mut Context) {
         cx.timers.set(cx.now.saturating_add(PATIENCE), Timer::Drain);
     }
 
-    /// Has the default routes changed in order.
+    /// Plans the order in which switches change their default routes.
     fn stage(&mut self, cx: &Context, target: Target, out: bool, hops: &[Option<usize>]) {
         let mut left: Vec<Vec<NodeId>> = Vec::new();
         for &switch in cx.fabric.switches() {
-            // A switch that leaves service goes on with the routes it has: for packets that are still on their way.
+            // A switch that leaves service keeps its routes, for packets that are in transit.
             let leaving = out && target == Target::Switch(switch);
             if let Some(hops) = hops[switch.index()].filter(|_| !leaving) {
                 left.resize_with(left.len().max(hops + 1), Vec::new);
@@ -235,12 +240,13 @@ impl Drains {
         if out {
             left.reverse();
         }
-        // What is left of an earlier order is in this one, which begins when those told so far have confirmed.
+        // This order also contains the switches that remained of an earlier one. It begins when the switches so far
+        // have confirmed.
         self.staged.left = left.into();
         self.staged.out = out;
     }
 
-    /// Tells the next switches in order, when those before have confirmed.
+    /// Sends the next switches in the order their new routes, if the switches before have confirmed.
     pub(crate) fn next_stage(&mut self, cx: &mut Context, base: &mut BaseRules, assignments: &Assignments) {
         while self.staged.waiting.is_empty() && self.staged.settling.is_none() {
             let Some(switches) = self.staged.left.pop_front() else {
@@ -253,7 +259,7 @@ impl Drains {
         }
     }
 
-    /// Brings a switch up to date, and waits for it to confirm if that takes a message.
+    /// Sends a switch its new rules. If this needs a message, waits until the switch confirms.
     fn tell_and_wait(&mut self, cx: &mut Context, base: &mut BaseRules, assignments: &Assignments, switch: NodeId) {
         let before = cx.last_xid();
         base.bring_up_to_date(cx, assignments, switch);
@@ -265,8 +271,8 @@ impl Drains {
         }
     }
 
-    /// Brings a switch up to date, in no order. Where something is out of service, it may have sent packets over that until
-    /// now, and does so until it has confirmed.
+    /// Sends a switch its new rules, regardless of the order. If something is out of service, the switch may send
+    /// packets over it until it has confirmed.
     pub(crate) fn tell_switch(
         &mut self,
         cx: &mut Context,
@@ -281,13 +287,13 @@ impl Drains {
         }
     }
 
-    /// All switches are told, in no order.
+    /// Ends the order: all switches get their new routes at once.
     pub(crate) fn unstage(&mut self) {
         self.staged.left.clear();
         (self.staged.out, self.staged.settling) = (false, None);
     }
 
-    /// A switch has the default routes that it was told of by this number.
+    /// A switch has confirmed the default routes with this number.
     pub(crate) fn stage_confirmed(&mut self, cx: &mut Context, switch: NodeId, number: u32) {
         if self.staged.waiting.get(&switch) != Some(&number) {
             return;
@@ -296,7 +302,8 @@ impl Drains {
         self.settle(cx);
     }
 
-    /// Waits for what was sent before, if all have confirmed that were told that something leaves service.
+    /// Starts the time in which earlier packets pass the next link, if something leaves service and all switches have
+    /// confirmed.
     fn settle(&mut self, cx: &mut Context) {
         if self.staged.out && self.staged.waiting.is_empty() {
             let until = cx.now.saturating_add(cx.link_drain());
@@ -305,19 +312,19 @@ impl Drains {
         }
     }
 
-    /// What the switches of a stage sent before they changed has passed the next link.
+    /// The packets that the switches of a stage sent before their change have passed the next link.
     pub(crate) fn stage_settled(&mut self, now: Nanos) {
         self.staged.settling = self.staged.settling.filter(|&until| until > now);
     }
 
-    /// The session to a switch was lost: nobody waits for it.
+    /// The session to a switch was lost. No other switch waits for it.
     pub(crate) fn session_lost(&mut self, cx: &mut Context, switch: NodeId) {
         if self.staged.waiting.remove(&switch).is_some() {
             self.settle(cx);
         }
     }
 
-    /// Puts flows back on the default routes that a scheme has left on what is out of service.
+    /// Moves flows back to the default routes if their scheme left them on a path that is out of service.
     pub(crate) fn unroute_rest(&mut self, cx: &mut Context, routes: &mut Routes) {
         if self.out.is_empty() {
             return;
@@ -338,7 +345,7 @@ impl Drains {
         if current_move || !left.is_empty() {
             cx.timers.set(cx.now.saturating_add(PATIENCE), Timer::Drain);
         }
-        // Only now does every default route lead past it.
+        // Before this moment, default routes can still lead over the target.
         if self.staged.is_over() {
             for id in left {
                 note(cx, &mut routes.flows, id, Decision::Drained);
@@ -347,20 +354,20 @@ impl Drains {
         }
     }
 
-    /// Whether packets may still cross a link that is out of service, without a path of their own that is known: as long as
-    /// it is not certain that no switch has rules that lead over it.
+    /// Whether packets without a known path of their own may still cross a link that is out of service. This is the
+    /// case until it is certain that no switch has rules that lead over it.
     pub(crate) fn may_be_crossed(&self, cx: &Context, routes: &Routes, link: LinkId) -> bool {
         self.is_staging() || self.is_anything_unread(cx, routes) || self.senders(cx, link).any(|at| !is_as_told(cx, at))
     }
 
-    /// Whether there may be flows whose paths are not known, for they were set up before the controller started: a ToR has
-    /// not been asked yet, or it cannot be told where its flows go.
+    /// Whether flows from before the start of the controller may have unknown paths: a ToR has not been read yet, or
+    /// some rules were found whose flows are not known yet.
     fn is_anything_unread(&self, cx: &Context, routes: &Routes) -> bool {
         !routes.orphans.is_empty() || cx.fabric.tors().iter().any(|tor| !cx.switches[tor.index()].read)
     }
 
-    /// The switches whose default routes decide whether packets cross a link: its ends. A switch that is out of service
-    /// keeps those that it had ([`Drains::stage`]), so that its neighbours decide in its place.
+    /// The switches whose default routes determine whether packets cross a link: its ends. A switch that is out of
+    /// service keeps its routes ([`Drains::stage`]), so its neighbours are returned in its place.
     fn senders<'a>(&'a self, cx: &'a Context, link: LinkId) -> impl Iterator<Item = NodeId> + 'a {
         let ends = cx.fabric.link(link);
         let (mut open, mut seen) = (vec![ends.from, ends.to], BTreeSet::new());
@@ -373,7 +380,8 @@ impl Drains {
     }
 }
 
-/// Which part of the fabric each node is in, named by the first ToR in it: it may have fallen apart.
+/// The part of the fabric that each node belongs to, named by the first ToR in that part. The fabric can be
+/// partitioned.
 fn parts(cx: &Context, usable: impl Fn(LinkId) -> bool) -> Vec<Option<NodeId>> {
     let mut parts = vec![None; cx.fabric.nodes().len()];
     for &tor in cx.fabric.tors() {
@@ -385,7 +393,7 @@ fn parts(cx: &Context, usable: impl Fn(LinkId) -> bool) -> Vec<Option<NodeId>> {
     parts
 }
 
-/// Hops from the nearest of some switches, by node.
+/// Number of hops to the nearest of some switches, by node.
 fn hops(cx: &Context, ends: &[NodeId], usable: impl Fn(LinkId) -> bool) -> Vec<Option<usize>> {
     let mut hops = vec![None; cx.fabric.nodes().len()];
     let mut queue: VecDeque<NodeId> = ends.iter().copied().collect();
@@ -401,7 +409,7 @@ fn hops(cx: &Context, ends: &[NodeId], usable: impl Fn(LinkId) -> bool) -> Vec<O
     hops
 }
 
-/// Whether a switch has nothing but the default routes that it should have, as far as it has confirmed them.
+/// Whether a switch has confirmed that it has exactly the default routes that it should have.
 fn is_as_told(cx: &Context, switch: NodeId) -> bool {
     let state = &cx.switches[switch.index()];
     state.session == Session::Ready && !state.reread

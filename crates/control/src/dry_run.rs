@@ -1,4 +1,5 @@
-//! What another scheme would do with the flows that stand: on a copy of what the controller knows, with nothing sent.
+//! Predicts what another scheme would do with the present flows. It works on a copy of the controller's view and
+//! sends no message.
 
 use crate::cookies::is_way_back;
 use crate::defaults::{Choice, Compiler, DefaultTable, NextHops};
@@ -7,31 +8,32 @@ use pathloom_model::{Fabric, FiveTuple, LinkId, LinkState, Nanos, NodeId, Path, 
 use pathloom_scheme::{Action, DefaultRoutes, Event, FlowId, FlowView, Scheme, View};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Events that a scheme hears at most, besides some for each flow: one that never settled comes to an end.
+/// Maximum number of events for a scheme, in addition to some for each flow. The run of a scheme that never settles
+/// ends there.
 const MOST_EVENTS: usize = 10_000;
-/// Jobs that are solved at most.
+/// Maximum number of jobs that are solved.
 const MOST_JOBS: usize = 16;
-/// Where a scheme measures, it hears of measurements so often.
+/// Number of polling periods in a run. A scheme that measures gets as many measurements.
 const ROUNDS: u32 = 2;
-/// Time between them, where the scheme does not say.
+/// Length of a polling period if the scheme has none.
 const PERIOD: Nanos = Nanos::from_secs(5);
-/// A path that default routes take at most so many hops.
+/// Maximum number of hops of a path on default routes.
 const MOST_HOPS: usize = 64;
 
-/// What came of it.
+/// Result of a dry run.
 pub struct DryRun {
-    /// What the controller would know afterwards: the flows on the paths that the scheme wants.
+    /// The view afterwards, with the flows on the paths that the scheme wants.
     pub view: View,
-    /// Jobs solved.
+    /// Number of jobs solved.
     pub jobs: usize,
-    /// Paths that the scheme asked for and that could not have been set up.
+    /// Number of requested paths that could not be set up.
     pub rejected: usize,
-    /// Whether the scheme settled: it wanted nothing more.
+    /// Whether the scheme settled, that is, requested nothing more.
     pub settled: bool,
 }
 
-/// Puts a scheme in charge of what `view` shows, from `now` on, and has all it wants come true at once. The long flows
-/// that are known are all there will be; flows keep the rates measured last.
+/// Puts a scheme in charge of the flows in `view`, from `now` on, and carries out its actions at once. No new flows
+/// arrive, and flows keep the rates that were measured last.
 pub fn dry_run(view: View, scheme: Box<dyn Scheme>, now: Nanos) -> DryRun {
     let needs = scheme.needs();
     let period = needs.poll_period.unwrap_or(PERIOD);
@@ -77,7 +79,7 @@ struct Run {
 }
 
 impl Run {
-    /// Tells the scheme all that has happened; returns whether it came to rest.
+    /// Passes all events to the scheme. Returns whether it settled.
     fn settle(&mut self) -> bool {
         let mut actions = Vec::new();
         while let Some(event) = self.events.pop_front() {
@@ -91,7 +93,7 @@ impl Run {
         self.left > 0
     }
 
-    /// Puts a flow on a path or the default routes, and its way back with it.
+    /// Puts a flow on a path or the default routes, together with its way back.
     fn place(&mut self, id: FlowId, path: Option<Path>, rate_bps: Option<u64>) {
         let Some(flow) = self.view.flows.get_mut(&id) else { return };
         let reverse = flow.five_tuple.reverse();
@@ -136,8 +138,8 @@ impl Run {
     }
 }
 
-/// The paths that default routes lead flows by. Where switches spread flows by a hash of their own, which nobody can know,
-/// a hash of ours stands in: right for all flows together, not for each of them.
+/// The paths of flows on default routes. Where switches spread flows by a hash of their own, which is unknown,
+/// another hash is used instead. The result is then correct for all flows together, but not for each flow.
 pub struct DefaultPaths<'a> {
     fabric: &'a Fabric,
     routes: NextHops,
@@ -146,13 +148,13 @@ pub struct DefaultPaths<'a> {
 }
 
 impl<'a> DefaultPaths<'a> {
-    /// On the links that are up.
+    /// Computes default routes over the links that are up.
     pub fn new(fabric: &'a Fabric, links: &LinkState, how: DefaultRoutes) -> DefaultPaths<'a> {
         let routes = NextHops::new(fabric, links, how);
         DefaultPaths { fabric, routes, compiler: Compiler::default(), tables: BTreeMap::new() }
     }
 
-    /// The path of a flow between its ToRs, and whether it is surely this one. `None` if its packets are dropped.
+    /// Returns the path of a flow between its ToRs, and whether it is certain. `None` if the packets are dropped.
     pub fn path(&mut self, five_tuple: &FiveTuple) -> Option<(Path, bool)> {
         let (from, to) = (self.fabric.attachment(five_tuple.src)?.tor, self.fabric.attachment(five_tuple.dst)?.tor);
         let (mut at, mut links, mut sure) = (from, Vec::<LinkId>::new(), true);
@@ -170,7 +172,7 @@ impl<'a> DefaultPaths<'a> {
         Some((Path::new(links), sure))
     }
 
-    /// The ports that a switch may send a flow out of.
+    /// The ports to which a switch may send a flow.
     fn ports(&mut self, switch: NodeId, five_tuple: &FiveTuple) -> Vec<PortNo> {
         let DefaultPaths { fabric, routes, compiler, tables } = self;
         let make = || compiler.compile((fabric, &Places::default()), routes, switch, &BTreeMap::new());
@@ -185,7 +187,7 @@ impl<'a> DefaultPaths<'a> {
     }
 }
 
-/// A number that is as good as random, always the same for a five-tuple and a switch.
+/// A pseudo-random number, always the same for a five-tuple and a switch.
 fn hash(five_tuple: &FiveTuple, at: NodeId) -> u64 {
     let FiveTuple { src, dst, proto, src_port, dst_port } = *five_tuple;
     let addresses = u64::from(u32::from(src)) << 32 | u64::from(u32::from(dst));

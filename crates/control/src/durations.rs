@@ -1,9 +1,10 @@
-//! Counts of how long things took.
+//! Histograms of durations.
 
 use pathloom_model::Nanos;
 use serde::Serialize;
 
-/// Upper ends of the classes of a [`DurationHistogram`]; what took longer is in the last class, which has no end.
+/// Upper bounds of the classes of a [`DurationHistogram`]. Longer durations are in the last class, which has no
+/// bound.
 pub const DURATION_BOUNDS: [Nanos; 14] = [
     Nanos(100_000),
     Nanos(250_000),
@@ -21,23 +22,23 @@ pub const DURATION_BOUNDS: [Nanos; 14] = [
     Nanos(10_000_000_000),
 ];
 
-/// How many things took how long.
+/// Number of durations in each class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct DurationHistogram {
-    /// Number in each class, of those that took no longer than its bound and longer than the bound before.
+    /// Number in each class: durations up to its bound and above the bound before.
     pub counts: [u64; DURATION_BOUNDS.len() + 1],
-    /// Sum of all times.
+    /// Sum of all durations.
     pub sum: Nanos,
 }
 
 impl DurationHistogram {
-    /// Counts one thing.
+    /// Adds a duration.
     pub fn add(&mut self, took: Nanos) {
         self.counts[DURATION_BOUNDS.partition_point(|&bound| bound < took)] += 1;
         self.sum = self.sum.saturating_add(took);
     }
 
-    /// Things counted.
+    /// Number of durations.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }

@@ -1,10 +1,10 @@
-//! In how many ways packets to a ToR were spread before they reach a switch. Routes per host spread them further there and do
-//! not take the same turn twice.
+//! Number of ways over which earlier switches have already spread the packets to a ToR when they reach a switch. With
+//! per-host routes, the switch spreads them further and does not repeat an earlier choice.
 
 use pathloom_model::search::{distances_to, RouteTable};
 use pathloom_model::{Fabric, LinkState, NodeId};
 
-/// For every switch and ToR, the number of ways packets may have taken before.
+/// Number of ways that packets may have used before, for every switch and ToR.
 pub(crate) struct FanOut {
     tors: usize,
     /// By node, then ToR.
@@ -12,7 +12,7 @@ pub(crate) struct FanOut {
 }
 
 impl FanOut {
-    /// For the shortest paths of `routes`, which were worked out for `links`.
+    /// Computes the numbers for the shortest paths of `routes`, which were computed for `links`.
     pub(crate) fn new(fabric: &Fabric, links: &LinkState, routes: &RouteTable) -> FanOut {
         let tors = fabric.tors().len();
         let mut fan_out = FanOut { tors, ways: vec![1; tors * fabric.nodes().len()] };
@@ -35,7 +35,7 @@ impl FanOut {
         fan_out
     }
 
-    /// The number of ways for packets that come to `switch` on their way to ToR number `tor`.
+    /// Returns the number of ways for packets at `switch` to ToR number `tor`.
     pub(crate) fn at(&self, switch: NodeId, tor: usize) -> u32 {
         self.ways[switch.index() * self.tors + tor]
     }

@@ -1,4 +1,4 @@
-//! The flows a controller knows, and the rules each of them has.
+//! The flows that a controller knows, and the rules of each of them.
 
 use crate::cookies::{flow_id, PLANS};
 use crate::plan::{plan_of_tag, FlowKey, Version, LEVELS};
@@ -17,20 +17,20 @@ use std::hash::BuildHasher;
 use std::iter::successors;
 use std::ops::BitOr;
 
-/// Rules of abandoned versions, by five-tuple and plan, that stay until the packets under way have passed. By five-tuple:
-/// a new flow may use the ports of one that is over.
+/// Rules of abandoned versions, by five-tuple and plan. They stay until the packets in transit have passed. The key
+/// is the five-tuple, because a new flow can use the ports of a finished one.
 pub(crate) type Draining = BTreeMap<(FiveTuple, u8), Left>;
 
 /// Rules of an abandoned version.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Left {
-    /// When the last packet has passed them all; see [`Left::wait`].
+    /// Time when the last packet has passed all of them; see [`Left::wait`].
     pub until: Nanos,
     pub rules: Vec<(NodeId, RuleKey)>,
 }
 
 impl Left {
-    /// Keeps the rules until this time at least: the timer of any earlier one does nothing.
+    /// Keeps the rules at least until this time. An earlier timer for them does nothing.
     pub(crate) fn wait(&mut self, timers: &mut Timers, of: (FiveTuple, u8), until: Nanos) {
         self.until = self.until.max(until);
         let (five_tuple, plan) = of;
@@ -41,66 +41,69 @@ impl Left {
 /// A rule of a flow at its source ToR.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct SourceRule {
-    /// The version it stands for.
+    /// Plan of its version.
     pub plan: u8,
-    /// Its level of priority.
+    /// Its priority level.
     pub level: u8,
-    /// Bytes it had counted when it was last read.
+    /// Its byte counter at the last reading.
     pub bytes: u64,
-    /// Whether it was sent, or waits for the switch's session.
+    /// Whether the rule was sent, or waits for the session of the switch.
     pub sent: bool,
-    /// Whether the switch is known to have it, or to have had it.
+    /// Whether the switch is known to have, or to have had, the rule.
     pub confirmed: bool,
-    /// Whether its deletion was sent, or waits for the switch's session.
+    /// Whether its deletion was sent, or waits for the session of the switch.
     pub leaving: bool,
 }
 
-/// What only flows have that were moved, or told to wait or to send at a pace. It is allocated for those alone.
+/// Data that only some flows have: those that were moved, held or paced. It is allocated only for these.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Extras {
-    /// Bytes counted by rules that are gone.
+    /// Bytes that deleted rules counted.
     pub past_bytes: u64,
-    /// Until when the flow was told not to send.
+    /// Time until which the flow is held.
     pub held_until: Nanos,
-    /// For how long it had sent nothing when its rule ran out last.
+    /// How long it had sent nothing when its rule last expired, in seconds.
     pub silent_s: u16,
-    /// What it may send, if it has a limit.
+    /// Its rate limit, if it has one.
     pub pace_bps: Option<u64>,
-    /// The flow that had its five-tuple before, if that was not forgotten when this one began: its rules for paths stood.
+    /// The previous flow with the same five-tuple, if it was still known when this flow began because it had rules
+    /// for paths.
     pub before: Option<FlowId>,
 }
 
 /// A flow and its rules.
 #[derive(Clone, Debug)]
 pub(crate) struct Flow {
-    /// Names and places.
+    /// Identifier, addresses and their places.
     pub key: FlowKey,
-    /// Whether the scheme was told that it ended; its rules stay until nothing more comes.
+    /// Whether it has ended. Its rules stay until no packet matches them any more.
     pub closed: bool,
     /// Its rules at the source ToR.
     pub sources: ShortList<SourceRule>,
-    /// Versions with rules at later switches. Every path version of `sources` and `current_move` is among them.
+    /// Versions with rules at later switches. Every version in `sources` and `current_move` that has a path is among
+    /// them.
     pub versions: ShortList<Version>,
-    /// The move under way: a flow has none for nearly all of its time.
+    /// The current move. Nearly always there is none.
     pub current_move: Option<Box<Move>>,
-    /// Plans made so far, modulo [`PLANS`].
+    /// Number of plans so far, modulo [`PLANS`].
     pub plans: u8,
-    /// Bytes counted up to the last round of measurements, once it is known when counting began.
+    /// Bytes counted until the last reading. Unknown until the first reading if the counter did not start with the
+    /// flow.
     pub measured_bytes: Known,
-    /// Allocated when it is first changed.
+    /// Allocated at the first change.
     pub extras: Option<Box<Extras>>,
-    /// How often in a row its counting rule was refused.
+    /// Number of times in a row that its counting rule was refused.
     pub refusals: u8,
-    /// Whether all that is known of it comes from a snapshot: its source ToR has not been asked yet.
+    /// Whether everything known about it comes from a snapshot, because its source ToR has not been read yet.
     pub unverified: bool,
-    /// Whether the scheme waits for a path that was given up when the controller stopped.
+    /// Whether the scheme waits for a path whose set-up ended when the controller stopped.
     pub interrupted: bool,
-    /// What put it where it is.
+    /// The decision that placed it.
     pub placed: Option<Placed>,
 }
 
 impl Flow {
-    /// A flow without rules.
+    /// Creates a flow without rules.
     pub(crate) fn new(key: FlowKey) -> Flow {
         Flow {
             key,
@@ -128,33 +131,34 @@ impl Flow {
         self.extras().past_bytes + self.sources.iter().map(|source| source.bytes).sum::<u64>()
     }
 
-    /// What only some flows have, or its defaults.
+    /// Returns the data that only some flows have, or its defaults.
     pub(crate) fn extras(&self) -> &Extras {
         const NOTHING: &Extras =
             &Extras { past_bytes: 0, held_until: Nanos::ZERO, silent_s: 0, pace_bps: None, before: None };
         self.extras.as_deref().unwrap_or(NOTHING)
     }
 
-    /// The same, to be changed.
+    /// Returns the same data for a change.
     pub(crate) fn extras_mut(&mut self) -> &mut Extras {
         self.extras.get_or_insert_default()
     }
 
-    /// Notes what a rule had counted that is gone, or counts anew.
+    /// Adds the bytes of a rule that was deleted or whose counter restarts.
     pub(crate) fn count_past(&mut self, bytes: u64) {
         if bytes > 0 {
             self.extras_mut().past_bytes += bytes;
         }
     }
 
-    /// Whether packets may enter the version of this plan: a rule at the source ToR leads to it, or a move is about it.
+    /// Whether packets may enter the version of this plan: a rule at the source ToR leads to it, or the current move
+    /// concerns it.
     pub(crate) fn is_entered(&self, plan: u8) -> bool {
         let moves = |current_move: &Move| current_move.plan == plan || current_move.old_plan() == Some(plan);
         self.sources.iter().any(|source| source.plan == plan) || self.current_move.as_deref().is_some_and(moves)
     }
 
-    /// Plans of the versions that no packet enters any more. Where normal rules stand in the way of low ones of the same
-    /// tag, packets of the low ones go by them too.
+    /// Plans of the versions that no packet uses any more. A version with normal priority is still used if it has a
+    /// rule on the path of a low version with the same tag, because that rule matches first.
     pub(crate) fn abandoned(&self, fabric: &Fabric) -> Vec<u8> {
         let low = self.versions.iter().filter(|version| version.low && self.is_entered(version.plan));
         let low: Vec<&Version> = low.collect();
@@ -170,56 +174,56 @@ impl Flow {
         left.map(|version| version.plan).collect()
     }
 
-    /// Plans that its rules bear, as bits.
+    /// The plans that its rules use, as bits.
     fn plans_in_use(&self) -> u64 {
         let versions = self.versions.iter().map(|version| bit(version.plan) | tag_bit(Some(version.tag)));
         versions.chain(self.sources.iter().map(|source| bit(source.plan))).fold(0, BitOr::bitor)
     }
 
-    /// Whether a rule to stay has this level, or it is spoken for.
+    /// Whether a rule that stays has this level, or the current move reserves it.
     fn has_level(&self, level: u8) -> bool {
         self.sources.iter().any(|source| source.level == level && !source.leaving)
             || self.current_move.as_ref().is_some_and(|current_move| current_move.level == level)
     }
 
-    /// A level that no rule to stay has, and that is not spoken for.
+    /// Returns the lowest free level: no rule that stays has it, and no move reserves it.
     pub(crate) fn free_level(&self) -> u8 {
         (0..LEVELS).find(|&level| !self.has_level(level)).unwrap_or(LEVELS - 1)
     }
 
-    /// The highest of them: it leaves room below.
+    /// Returns the highest free level, which leaves levels below it for later moves.
     pub(crate) fn highest_free_level(&self) -> u8 {
         (0..LEVELS).rev().find(|&level| !self.has_level(level)).unwrap_or(LEVELS - 1)
     }
 
-    /// The highest of them below a level.
+    /// Returns the highest free level below another one.
     pub(crate) fn level_below(&self, level: u8) -> Option<u8> {
         (0..level).rev().find(|&level| !self.has_level(level))
     }
 
-    /// The version of this plan.
+    /// Returns the version of this plan.
     pub(crate) fn version(&self, plan: u8) -> Option<&Version> {
         self.versions.iter().find(|version| version.plan == plan)
     }
 
-    /// The switch has the rule of this plan.
+    /// The switch has confirmed the rule of this plan.
     pub(crate) fn confirm(&mut self, plan: u8) {
         if let Some(source) = self.sources.iter_mut().find(|source| source.plan == plan) {
             (source.sent, source.confirmed) = (true, true);
         }
     }
 
-    /// The rules at the source ToR that are to stay.
+    /// The rules at the source ToR that are not being deleted.
     pub(crate) fn staying(&self) -> impl Iterator<Item = &SourceRule> {
         self.sources.iter().filter(|source| !source.leaving)
     }
 }
 
-/// All flows, found by name or by five-tuple.
+/// All flows, by identifier and by five-tuple.
 #[derive(Default)]
 pub(crate) struct FlowTable {
     records: FlowMap<Flow>,
-    /// By the hash of the five-tuple, which stands in the record.
+    /// Identifiers, by the hash of the five-tuple. The five-tuple itself is in the record.
     by_tuple: HashTable<FlowId>,
     per_host: Vec<u32>,
     per_tor: Vec<u32>,
@@ -228,17 +232,18 @@ pub(crate) struct FlowTable {
 }
 
 impl FlowTable {
-    /// No flows yet, on a fabric of `nodes`.
+    /// Creates an empty table for a fabric of `nodes` nodes.
     pub(crate) fn new(epoch: u16, nodes: usize) -> FlowTable {
         FlowTable { per_host: vec![0; nodes], per_tor: vec![0; nodes], epoch, ..FlowTable::default() }
     }
 
-    /// A plan that no rule for the flow's five-tuple bears, and whose tag none matches; `None` while there is none, for an
-    /// earlier flow may have left rules that drain under each of them.
+    /// Returns a plan that no rule for the flow's five-tuple uses, neither itself nor by its tag. `None` if there is
+    /// none, because rules of earlier flows can be draining under every plan.
     pub(crate) fn free_plan(&self, id: FlowId, draining: &Draining) -> Option<u8> {
         let flow = self.get(id)?;
         let first = u32::from(flow.plans);
-        // The rules of earlier flows with its five-tuple drain when their source ToR has confirmed that nothing enters them.
+        // Rules of earlier flows with the same five-tuple are not in `draining` until their source ToR has confirmed
+        // that no packet enters them.
         let with_earlier = successors(Some(flow), |flow| self.get(flow.extras().before?));
         let standing = with_earlier.map(Flow::plans_in_use).fold(0, BitOr::bitor);
         let used = standing | plans_draining(flow.key.five_tuple, draining);
@@ -246,14 +251,14 @@ impl FlowTable {
         (free != 0).then(|| ((first + free.trailing_zeros()) % u32::from(PLANS)) as u8)
     }
 
-    /// Takes [`FlowTable::free_plan`] for a version that is about to be made.
+    /// Reserves the plan of [`FlowTable::free_plan`] for a version that is about to be created.
     pub(crate) fn take_plan(&mut self, id: FlowId, draining: &Draining) -> Option<u8> {
         let plan = self.free_plan(id, draining)?;
         self.get_mut(id)?.plans = (plan + 1) % PLANS;
         Some(plan)
     }
 
-    /// The rule of a plan at the source ToR was added again: what it counts from now on comes on top.
+    /// The rule of a plan at the source ToR was added again. Its new counter is added to the bytes so far.
     pub(crate) fn count_anew(&mut self, id: FlowId, plan: u8) {
         let Some(flow) = self.get_mut(id) else { return };
         if let Some(source) = flow.sources.iter_mut().find(|source| source.plan == plan) {
@@ -276,7 +281,7 @@ impl FlowTable {
         self.records.iter().map(|(&id, flow)| (id, flow))
     }
 
-    /// All flows from this name on, in the order of their names.
+    /// All flows from this identifier on, in the order of their identifiers.
     pub(crate) fn range(&self, from: FlowId) -> impl Iterator<Item = (FlowId, &Flow)> {
         self.records.range(from..).map(|(&id, flow)| (id, flow))
     }
@@ -293,17 +298,17 @@ impl FlowTable {
         self.records.get(&id).is_some_and(|flow| flow.key.five_tuple == *five_tuple)
     }
 
-    /// Flows that a host sends.
+    /// Number of flows that a host sends.
     pub(crate) fn of_host(&self, host: NodeId) -> u32 {
         self.per_host[host.index()]
     }
 
-    /// Flows whose source ToR is `tor`.
+    /// Number of flows whose source ToR is `tor`.
     pub(crate) fn of_tor(&self, tor: NodeId) -> u32 {
         self.per_tor[tor.index()]
     }
 
-    /// A name that was never given.
+    /// Returns an identifier that was never used.
     pub(crate) fn next_id(&mut self) -> FlowId {
         loop {
             let id = flow_id(self.epoch, self.serial);
@@ -314,17 +319,17 @@ impl FlowTable {
         }
     }
 
-    /// Flows named so far in this epoch.
+    /// Number of identifiers used so far in this epoch.
     pub(crate) fn serial(&self) -> u64 {
         self.serial
     }
 
-    /// No flow of this epoch with a number below `serial` will be named from now on.
+    /// Skips all identifiers of this epoch with a number below `serial`.
     pub(crate) fn skip_to(&mut self, serial: u64) {
         self.serial = self.serial.max(serial);
     }
 
-    /// Adds a flow. The five-tuple leads to it from now on.
+    /// Adds a flow. From now on its five-tuple finds it.
     pub(crate) fn insert(&mut self, flow: Flow) {
         let id = flow.key.id;
         let five_tuple = flow.key.five_tuple;
@@ -333,7 +338,7 @@ impl FlowTable {
         self.records.insert(id, flow);
         let FlowTable { by_tuple, records, .. } = self;
         let same = |&other: &FlowId| records.get(&other).is_some_and(|flow| flow.key.five_tuple == five_tuple);
-        // Names without a record do not stay here, so their hash is never asked for.
+        // Every identifier in this table has a record, so the default hash is never used.
         let hash_of = |id: &FlowId| records.get(id).map_or(0, |flow| hash(&flow.key.five_tuple));
         let before = match by_tuple.entry(hash(&five_tuple), same, hash_of) {
             Entry::Occupied(mut entry) => Some(std::mem::replace(entry.get_mut(), id)),
@@ -347,7 +352,7 @@ impl FlowTable {
         }
     }
 
-    /// Forgets a flow. The five-tuple leads to the one before it, if that is still there.
+    /// Removes a flow. Its five-tuple then finds the flow before it, if that flow still exists.
     pub(crate) fn remove(&mut self, id: FlowId) -> Option<Flow> {
         let flow = self.records.get(&id)?;
         let before = flow.extras().before.filter(|before| self.records.contains_key(before));
@@ -366,10 +371,10 @@ impl FlowTable {
     }
 }
 
-/// Plans of the rules for a five-tuple that drain, as bits.
+/// The plans of the draining rules for a five-tuple, as bits.
 fn plans_draining(tuple: FiveTuple, draining: &Draining) -> u64 {
     let left = draining.range((tuple, 0)..=(tuple, u8::MAX));
-    // A version may have its tag from an earlier one.
+    // The tag of a version can belong to an earlier plan.
     let tags = |left: &Left| left.rules.iter().fold(0, |bits, (_, key)| bits | tag_bit(key.matches.tag));
     left.fold(0, |bits, (&(_, plan), left)| bits | bit(plan) | tags(left))
 }
@@ -379,12 +384,12 @@ fn bit(plan: u8) -> u64 {
     1 << (plan % PLANS)
 }
 
-/// The plan that a tag belongs to, as a bit; none for a label.
+/// The plan that a tag belongs to, as a bit; 0 for a label.
 fn tag_bit(tag: Option<u16>) -> u64 {
     tag.and_then(plan_of_tag).map_or(0, bit)
 }
 
-/// The hash of a five-tuple, taken as two numbers, which are quicker to hash than five.
+/// The hash of a five-tuple. It is computed from two numbers, which is faster than from five.
 fn hash(tuple: &FiveTuple) -> u64 {
     let addresses = u64::from(u32::from(tuple.src)) << 32 | u64::from(u32::from(tuple.dst));
     let ports = u64::from(tuple.src_port) << 24 | u64::from(tuple.dst_port) << 8 | u64::from(tuple.proto);
@@ -396,7 +401,7 @@ mod tests {
     use super::*;
     use pathloom_model::{fabric_from_spec, PROTO_TCP};
 
-    /// A table for the flows of one five-tuple, and such a flow.
+    /// Creates a table for the flows of one five-tuple, and a function that creates such flows.
     fn table() -> (FlowTable, impl Fn(u64, u8) -> Flow) {
         let fabric = fabric_from_spec("leaf-spine:spines=1,leaves=2,hosts=1").unwrap();
         let (src, dst) = (fabric.attachments()[0], fabric.attachments()[1]);
@@ -422,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_takes_no_plan_of_those_that_had_its_ports_before() {
+    fn a_flow_takes_no_plan_of_earlier_flows_with_its_ports() {
         let (mut table, flow) = table();
         let standing = |id: u64, plan: u8| {
             let mut flow = flow(id, 0);
@@ -434,7 +439,7 @@ mod tests {
         table.insert(standing(2, 6));
         table.insert(flow(3, 5));
         assert_eq!(table.take_plan(FlowId(3), &draining), Some(7));
-        // It is forgotten before them, and another one comes.
+        // The newest flow is removed before the earlier ones, and another one arrives.
         table.remove(FlowId(3));
         table.insert(flow(4, 5));
         assert_eq!(table.take_plan(FlowId(4), &draining), Some(7));

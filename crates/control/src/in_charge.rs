@@ -1,4 +1,4 @@
-//! The scheme in charge: what it hears, and the jobs that it has begun.
+//! The scheme in charge, its events and its jobs.
 
 use crate::context::Context;
 use crate::io::Output;
@@ -7,27 +7,28 @@ use pathloom_model::Nanos;
 use pathloom_scheme::{Action, Event, Scheme, State};
 use std::collections::BTreeMap;
 
-/// How long a scheme waits that asks for a time that has passed, and the rest of its events where there are too many.
+/// Minimum wait before a scheme gets its next [`Event::Timeout`], even if it asks for an earlier time. The remaining
+/// events wait as long if there are too many at once.
 pub(crate) const BREATH: Nanos = Nanos::from_millis(1);
 
-/// A job that was not answered.
+/// A job without an answer yet.
 struct Job {
-    /// The scheme's mark.
+    /// Ticket that the scheme gave the job.
     ticket: u64,
-    /// What it was begun for.
+    /// The event that led to the job.
     cause: Option<Cause>,
 }
 
 /// The scheme in charge.
 pub(crate) struct InCharge {
     pub scheme: Box<dyn Scheme>,
-    /// By the number given to the driver.
+    /// Open jobs, by the number that the driver knows.
     jobs: BTreeMap<u64, Job>,
-    /// Number of the last job, of any scheme.
+    /// Number of the last job of any scheme.
     last_job: u64,
-    /// Room for what it wants.
+    /// Buffer for the actions of the scheme, to avoid allocations.
     actions: Vec<Action>,
-    /// It is not told before that its time has come.
+    /// The scheme gets no [`Event::Timeout`] before this time.
     deaf_until: Nanos,
 }
 
@@ -37,7 +38,7 @@ impl InCharge {
         InCharge { scheme, jobs: BTreeMap::new(), last_job: 0, actions: Vec::new(), deaf_until: Nanos::ZERO }
     }
 
-    /// Puts another scheme in charge: it hears nothing of what was meant for the last one.
+    /// Puts another scheme in charge. It gets none of the events that waited for the last scheme.
     pub(crate) fn replace(&mut self, cx: &mut Context, scheme: Box<dyn Scheme>) {
         self.scheme = scheme;
         cx.needs = cx.config.needs(self.scheme.needs());
@@ -49,12 +50,12 @@ impl InCharge {
         self.deaf_until = Nanos::ZERO;
     }
 
-    /// When it wants to be told that its time has come.
+    /// When the scheme is due for [`Event::Timeout`].
     pub(crate) fn poll_timeout(&self) -> Option<Nanos> {
         self.scheme.poll_timeout().map(|at| at.max(self.deaf_until))
     }
 
-    /// Notes that its time has come, if it has.
+    /// Queues [`Event::Timeout`] if it is due.
     pub(crate) fn wake_if_due(&mut self, cx: &mut Context) {
         if self.poll_timeout().is_some_and(|at| at <= cx.now) {
             cx.events.push_back(Event::Timeout);
@@ -62,7 +63,7 @@ impl InCharge {
         }
     }
 
-    /// Tells it of an event. Gives what it wants, in a list to be given back to [`InCharge::keep`].
+    /// Passes an event to the scheme. Returns its actions in a list that must be returned with [`InCharge::keep`].
     pub(crate) fn hear(&mut self, cx: &mut Context, event: &Event) -> Vec<Action> {
         let mut actions = std::mem::take(&mut self.actions);
         cx.reasons.begin(event);
@@ -70,7 +71,7 @@ impl InCharge {
         actions
     }
 
-    /// All that it wanted has been carried out.
+    /// All actions have been carried out. Takes back the list for the next event.
     pub(crate) fn keep(&mut self, cx: &mut Context, actions: Vec<Action>) {
         self.actions = actions;
         cx.reasons.end();
@@ -83,7 +84,7 @@ impl InCharge {
         cx.put(Output::Solve { ticket: self.last_job, input, modelled });
     }
 
-    /// A job was answered. What a scheme that is not in charge any more asked for is nobody's business.
+    /// Handles the answer to a job. Answers to jobs of earlier schemes are ignored.
     pub(crate) fn solved(&mut self, cx: &mut Context, number: u64, answer: State) {
         match self.jobs.remove(&number) {
             Some(Job { ticket, cause }) => {

@@ -1,6 +1,6 @@
-//! What goes into the controller and what comes out: switch- and host-level, and neutral of any protocol. The
-//! simulator's switches and live OpenFlow sessions are two drivers of these same messages, and a log of them replays
-//! in either world.
+//! Inputs and outputs of the controller. They concern switches and hosts and do not depend on a protocol. The
+//! switches of the simulator and live OpenFlow sessions are two drivers of the same messages, and a log of them can
+//! be replayed in either world.
 
 use crate::assignments::{AssignError, Assigned, AssignmentId, ClaimKey, Owner, PathRequest};
 use pathloom_model::rules::{Group, GroupId, Meter, MeterId, Refusal, Rule, RuleCounters, RuleKey};
@@ -15,7 +15,7 @@ pub struct RuleStats {
     pub key: RuleKey,
     /// Its cookie.
     pub cookie: u64,
-    /// What it has counted.
+    /// Its counters.
     pub counters: RuleCounters,
 }
 
@@ -32,7 +32,7 @@ pub struct PortStats {
     pub tx_dropped: u64,
 }
 
-/// What can be taken out of service.
+/// Something that can be taken out of service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Target {
@@ -42,30 +42,30 @@ pub enum Target {
     Cable(pathloom_model::LinkId),
 }
 
-/// Why a rule is gone.
+/// Why a rule was removed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Removal {
-    /// No frame for its idle time-out.
+    /// No packet matched it for its idle time-out.
     Idle,
-    /// Its hard time-out is over.
+    /// Its hard time-out expired.
     Hard,
     /// It was deleted.
     Deleted,
 }
 
-/// Something the controller learns.
+/// A message to the controller.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Input {
-    /// A session to a switch stands. Ports not listed as down are up.
+    /// A session to a switch was opened. Ports that are not listed as down are up.
     SwitchUp {
         /// The switch.
         switch: NodeId,
         /// Its ports without carrier.
         ports_down: Vec<PortNo>,
     },
-    /// The session to a switch was lost. The switch goes on with the rules it has.
+    /// The session to a switch was lost. The switch keeps its rules.
     SwitchDown {
         /// The switch.
         switch: NodeId,
@@ -76,19 +76,19 @@ pub enum Input {
         switch: NodeId,
         /// Its port.
         port: PortNo,
-        /// Carrier.
+        /// Whether it has carrier.
         up: bool,
     },
-    /// A copy of a frame's headers.
+    /// A copy of the headers of a packet.
     PacketIn {
         /// The switch that copied it.
         switch: NodeId,
-        /// Port it came in by.
+        /// Port at which the packet arrived.
         in_port: PortNo,
         /// Its headers.
         headers: Headers,
     },
-    /// Answer to [`Output::FlowStatsRequest`]: the rules that count flows.
+    /// Answer to [`Output::FlowStatsRequest`]: the counters of the rules that count flows.
     FlowStats {
         /// The switch.
         switch: NodeId,
@@ -102,7 +102,7 @@ pub enum Input {
         /// One row per port.
         rows: Vec<PortStats>,
     },
-    /// A rule that asked for it was removed.
+    /// A rule with removal notice was removed.
     RuleRemoved {
         /// The switch.
         switch: NodeId,
@@ -110,21 +110,21 @@ pub enum Input {
         key: RuleKey,
         /// Its cookie.
         cookie: u64,
-        /// What it had counted.
+        /// Its last counters.
         counters: RuleCounters,
-        /// Why.
+        /// Why it was removed.
         why: Removal,
     },
-    /// A switch refused what message `xid` asked.
+    /// A switch refused message `xid`.
     Refused {
         /// The switch.
         switch: NodeId,
         /// The message.
         xid: u32,
-        /// Why.
+        /// Why it was refused.
         why: Refusal,
     },
-    /// Everything sent to the switch before barrier `xid` has been carried out or refused.
+    /// The switch has carried out or refused every message before barrier `xid`.
     BarrierReply {
         /// The switch.
         switch: NodeId,
@@ -142,27 +142,27 @@ pub enum Input {
         /// All its meters.
         meters: Vec<Meter>,
     },
-    /// A part of the answer to [`Output::ReviewRequest`]. Parts come in any number.
+    /// A part of the answer to [`Output::ReviewRequest`]. The answer can have any number of parts.
     Reviewed {
         /// The switch.
         switch: NodeId,
-        /// As in the request.
+        /// Number of the review, from the request.
         number: u32,
         /// Some of its rules.
         rules: Vec<Rule>,
-        /// All its groups, with the last part.
+        /// All its groups, in the last part.
         groups: Vec<Group>,
-        /// All its meters, with the last part.
+        /// All its meters, in the last part.
         meters: Vec<Meter>,
         /// Whether this is the last part.
         last: bool,
     },
-    /// Switches are to be reviewed now.
+    /// One switch or all switches must be reviewed now.
     Resync {
-        /// The one; `None` for all.
+        /// The switch; `None` for all.
         switch: Option<NodeId>,
     },
-    /// An agent speaks for a host from now on, or no longer. At the start no host has one.
+    /// A host has an agent from now on, or no longer. At the start no host has one.
     Agent {
         /// The host.
         host: NodeId,
@@ -176,70 +176,71 @@ pub enum Input {
         /// Payload bytes, if known.
         size_bytes: Option<u64>,
     },
-    /// An announced transfer, or a labelled flow of a host that reports ends, is over.
+    /// An announced transfer is over, or a labelled flow of a host that reports ends.
     TransferEnded {
         /// The connection.
         five_tuple: FiveTuple,
     },
-    /// An application asks for paths; answered by [`Output::Assigned`].
+    /// An application requests paths. The answer is [`Output::Assigned`].
     AssignPaths {
-        /// Names the request.
+        /// Number of the request.
         request: u64,
-        /// Who asks.
+        /// Owner that requests the paths.
         owner: Owner,
-        /// What is asked for.
+        /// The requested paths.
         paths: PathRequest,
     },
-    /// An application claims the next path of its assignment for a connection; answered by [`Output::Claimed`].
+    /// An application claims the next path of its assignment for a connection. The answer is [`Output::Claimed`].
     ClaimPath {
-        /// Names the request.
+        /// Number of the request.
         request: u64,
-        /// Who asks.
+        /// Owner that claims the path.
         owner: Owner,
         /// The assignment.
         assignment: AssignmentId,
-        /// The connection: one to come, or one that stands.
+        /// The connection, which is open or will be opened.
         connection: ClaimKey,
-        /// Which of the assignment's paths, counted from 0; `None` for the one that the fewest have.
+        /// Index of the path in the assignment, counted from 0. `None`: the path with the fewest claims and
+        /// connections.
         #[serde(default)]
         path: Option<u32>,
-        /// The port to which a connection to come is about to be opened, if the application knows it. The connection then
+        /// Destination port of a connection that will be opened, if the application knows it. The connection then
         /// gets its path even if the controller sees no first packet of it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         opens_to: Option<u16>,
     },
-    /// An application has no more use for its assignment; answered by [`Output::Released`]. Connections that stand keep their
-    /// paths.
+    /// An application releases its assignment. The answer is [`Output::Released`]. Open connections keep their paths.
     ReleasePaths {
-        /// Names the request.
+        /// Number of the request.
         request: u64,
-        /// Who asks.
+        /// Owner that releases the assignment.
         owner: Owner,
         /// The assignment.
         assignment: AssignmentId,
     },
-    /// The controller process's own load.
+    /// The load of the controller process itself.
     Load {
-        /// Busy share of the last second or so, 0..=1.
+        /// Busy share of about the last second, 0..=1.
         busy_share: f64,
     },
-    /// Something is to be taken out of service, or back into it. What makes no sense is counted and left alone; see
+    /// A switch or a cable must leave service, or return to it. An invalid target is counted and ignored; see
     /// [`crate::Controller::check_drain`].
     Drain {
-        /// What.
+        /// The switch or cable.
         target: Target,
-        /// Out of service, or back.
+        /// Whether it leaves service (true) or returns to it (false).
         out: bool,
     },
-    /// Addresses are at a host's port: a single one, or a prefix that holds none of the fabric's own addresses or all of
-    /// 10.0.0.0/8. What makes no sense is counted and left alone.
+    /// Addresses are at the port of a host: a single address, or a prefix that contains none of the fabric's own
+    /// addresses or all of 10.0.0.0/8. An invalid place is counted and ignored.
     Place {
         /// The addresses.
         prefix: Prefix,
-        /// The switch and its port that leads to the host; `None` for where the fabric lays them out, if it does.
+        /// The switch and its port that leads to the host. `None`: where the fabric has the addresses, if it has
+        /// them.
         at: Option<(NodeId, PortNo)>,
     },
-    /// A measured round trip to a switch.
+    /// A measured round-trip time to a switch.
     Rtt {
         /// The switch.
         switch: NodeId,
@@ -248,17 +249,17 @@ pub enum Input {
     },
     /// The answer to [`Output::Solve`].
     Solved {
-        /// As there.
+        /// Number of the job.
         ticket: u64,
-        /// What the solver returned.
+        /// The result of the solver.
         answer: State,
     },
-    /// The time that [`crate::Controller::poll_timeout`] named has come.
+    /// The time that [`crate::Controller::poll_timeout`] returned has come.
     Timeout,
 }
 
-/// Something the controller wants done. Messages to one switch are carried out in the order they come out; messages to
-/// two switches are not ordered but by barriers.
+/// A message from the controller. A switch carries out its messages in the order in which they are returned. Between
+/// two switches, only barriers ensure an order.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Output {
@@ -266,16 +267,16 @@ pub enum Output {
     AddRule {
         /// The switch.
         switch: NodeId,
-        /// Named by [`Input::Refused`].
+        /// Number of the message; [`Input::Refused`] repeats it.
         xid: u32,
         /// The rule.
         rule: Rule,
     },
-    /// Delete just this rule.
+    /// Delete exactly this rule.
     DeleteRule {
         /// The switch.
         switch: NodeId,
-        /// Named by [`Input::Refused`].
+        /// Number of the message; [`Input::Refused`] repeats it.
         xid: u32,
         /// The rule.
         key: RuleKey,
@@ -284,7 +285,7 @@ pub enum Output {
     AddGroup {
         /// The switch.
         switch: NodeId,
-        /// Named by [`Input::Refused`].
+        /// Number of the message; [`Input::Refused`] repeats it.
         xid: u32,
         /// The group.
         group: Group,
@@ -293,7 +294,7 @@ pub enum Output {
     DeleteGroup {
         /// The switch.
         switch: NodeId,
-        /// Named by [`Input::Refused`].
+        /// Number of the message; [`Input::Refused`] repeats it.
         xid: u32,
         /// The group.
         group: GroupId,
@@ -302,7 +303,7 @@ pub enum Output {
     AddMeter {
         /// The switch.
         switch: NodeId,
-        /// Named by [`Input::Refused`].
+        /// Number of the message; [`Input::Refused`] repeats it.
         xid: u32,
         /// The meter.
         meter: Meter,
@@ -311,16 +312,16 @@ pub enum Output {
     DeleteMeter {
         /// The switch.
         switch: NodeId,
-        /// Named by [`Input::Refused`].
+        /// Number of the message; [`Input::Refused`] repeats it.
         xid: u32,
         /// The meter.
         meter: MeterId,
     },
-    /// Answer by [`Input::BarrierReply`] when all before it is done.
+    /// Answer with [`Input::BarrierReply`] when all earlier messages have been carried out.
     Barrier {
         /// The switch.
         switch: NodeId,
-        /// Its number.
+        /// Number of the message.
         xid: u32,
     },
     /// Read the counters of the rules whose cookie is [`crate::SOURCE_COOKIE`] under [`crate::SOURCE_COOKIE_MASK`].
@@ -338,29 +339,29 @@ pub enum Output {
         /// The switch.
         switch: NodeId,
     },
-    /// Read all rules, groups and meters in parts, each of which is worked off when it comes.
+    /// Read all rules, groups and meters in parts. The controller handles each part when it arrives.
     ReviewRequest {
         /// The switch.
         switch: NodeId,
-        /// To be repeated in the answer.
+        /// Number of the review; the answer repeats it.
         number: u32,
     },
-    /// A review of a switch found something that was not as it should be. For the log: nothing is to be done.
+    /// A review of a switch found deviations and corrected them. This output is for the log and needs no action.
     Repaired {
         /// The switch.
         at: NodeId,
-        /// Rules and groups that were put back.
+        /// Rules and groups that were added again.
         restored: u64,
         /// Rules that were deleted.
         surplus: u64,
     },
-    /// Keep a flow from sending until released or until the lease is over.
+    /// Stop a flow from sending until it is released or the lease is over.
     HoldFlow {
         /// Host that sends it.
         host: NodeId,
         /// The flow.
         five_tuple: FiveTuple,
-        /// How long at most.
+        /// Longest time that the flow is held.
         lease: Nanos,
     },
     /// Let a held flow send.
@@ -370,49 +371,49 @@ pub enum Output {
         /// The flow.
         five_tuple: FiveTuple,
     },
-    /// Limit what a flow puts on its access link.
+    /// Limit the rate of a flow on its access link.
     PaceFlow {
         /// Host that sends it.
         host: NodeId,
         /// The flow.
         five_tuple: FiveTuple,
-        /// The limit; `None` lifts it.
+        /// The limit; `None` removes it.
         rate_bps: Option<u64>,
     },
     /// Run the scheme's solver on a snapshot of the view.
     Solve {
-        /// Number of the job, to be repeated in the answer.
+        /// Number of the job; the answer repeats it.
         ticket: u64,
-        /// What the solver gets.
+        /// Input of the solver.
         input: State,
-        /// What a simulator charges for it.
+        /// Time that a simulator charges for the job.
         modelled: Nanos,
     },
     /// Answers [`Input::AssignPaths`].
     Assigned {
         /// The request.
         request: u64,
-        /// The assignment, or why there is none.
+        /// The assignment, or the error.
         answer: Result<Assigned, AssignError>,
     },
     /// Answers [`Input::ClaimPath`].
     Claimed {
         /// The request.
         request: u64,
-        /// The assignment and the one path that the connection will take, or why there is none.
+        /// The assignment and the one path that the connection will use, or the error.
         answer: Result<Assigned, AssignError>,
     },
     /// Answers [`Input::ReleasePaths`].
     Released {
         /// The request.
         request: u64,
-        /// Why it was not released, if so.
+        /// The error, if the assignment was not released.
         answer: Result<(), AssignError>,
     },
 }
 
 impl Input {
-    /// The switch whose session it comes by, or is about; `None` for what hosts, applications and the driver itself tell.
+    /// The switch whose session delivers the input. `None` for inputs from hosts, applications and the driver itself.
     pub fn switch(&self) -> Option<NodeId> {
         match *self {
             Input::SwitchUp { switch, .. }
@@ -432,7 +433,8 @@ impl Input {
 }
 
 impl Output {
-    /// The switch it is for; `None` for what hosts, solvers and applications get.
+    /// The switch that gets the output. `None` for outputs to hosts, solvers and applications, and for
+    /// [`Output::Repaired`].
     pub fn switch(&self) -> Option<NodeId> {
         match *self {
             Output::AddRule { switch, .. }

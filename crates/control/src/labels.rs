@@ -1,10 +1,11 @@
 //! Rules that flows share (OFPT §5.2: flow aggregation).
 //!
-//! The source ToR puts a label on the packets of a flow, a VLAN tag; the switches after it match nothing but the label,
-//! and the last one takes it off and goes on with its default routes, which know its hosts. A label names a tree towards
-//! one ToR: two paths have the same label if, where they meet, they go on alike. So flows share the rules of a whole path
-//! or of its last part, and no label leads round. A rule stands as long as some version of a flow's route needs it, and
-//! until the packets of the last of them have drained. Two trees have the same label if they have no switch in common.
+//! The source ToR puts a label, which is a VLAN tag, on the packets of a flow. The switches after it match only the
+//! label. The last switch removes it and continues with its default routes, which know its hosts. A label identifies
+//! a tree towards one ToR. Two paths can have the same label if they have the same next hop at every common switch.
+//! Therefore flows share the rules of a whole path or of its last part, and no label leads to a loop. A rule stays as
+//! long as a version of a flow's route needs it, and until the packets of the last such version have drained. Two
+//! trees can have the same label if they have no switch in common.
 
 use crate::context::Context;
 use crate::context::UNKNOWN_DRAIN;
@@ -19,32 +20,33 @@ use pathloom_scheme::FlowId;
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
-/// The first tag that is a label. Those below are of single flows ([`crate::plan::tag`]).
+/// The first tag that is a label. Lower tags belong to single flows ([`crate::plan::tag`]).
 pub(crate) const FIRST_LABEL: u16 = 2 + crate::cookies::PLANS as u16;
-/// The last tag there is (IEEE 802.1Q-2018 §9.6).
+/// The last possible tag (IEEE 802.1Q-2018 §9.6).
 const LAST_LABEL: u16 = 4094;
 
-/// What a switch does with the packets of a label.
+/// Action of a switch for the packets of a label.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Next {
-    /// Sends them on.
+    /// Sends them out of this port.
     Port(PortNo),
-    /// They are at their ToR.
+    /// Removes the label, because they have reached their ToR.
     Home,
 }
 
-/// One rule.
+/// The rule of a label at a switch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct LabelRule {
-    /// `None` while it is only known that it stands.
+    /// Its action; `None` if it is only known that the rule exists.
     next: Option<Next>,
-    /// Versions of flows that need it, or whose packets drain.
+    /// Number of versions of flows that need it, or whose packets drain.
     users: u32,
-    /// Whether the switch is known to have it.
+    /// Whether the switch has confirmed it.
     confirmed: bool,
-    /// The message that added it.
+    /// Number of the message that added it.
     xid: u32,
-    /// Whether the switch does not have it: it was refused, or was not found. Versions that still drain keep its place.
+    /// Whether the switch does not have it: it was refused or not found. The entry stays for versions that still
+    /// drain.
     absent: bool,
 }
 
@@ -54,23 +56,24 @@ impl LabelRule {
     }
 }
 
-/// What a review found of the rules of labels at a switch.
+/// Result of the comparison of the rules of labels with a switch.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Compared {
-    /// Rules that stand, or do again.
+    /// Number of rules that exist, including those that were added again.
     pub found: u32,
-    /// Rules that were put back.
+    /// Number of rules that were added again.
     pub restored: u64,
-    /// Rules that were deleted.
+    /// Number of rules that were deleted.
     pub surplus: u64,
 }
 
-/// All rules, by switch and label.
+/// All rules of labels, by switch and label.
 #[derive(Debug, Default)]
 pub(crate) struct Labels(BTreeMap<(NodeId, u16), LabelRule>);
 
 impl Labels {
-    /// The label for a path: one that as much of it as possible has already. `None` if all are taken.
+    /// Chooses a label for a path, one that already has rules at as many of its switches as possible. `None` if all
+    /// labels are in use.
     fn choose(&self, hops: &[(NodeId, Next)]) -> Option<u16> {
         let &(home, _) = hops.last()?;
         let shared = |label: u16| {
@@ -90,7 +93,7 @@ impl Labels {
         best.map(|(_, std::cmp::Reverse(label))| label).or_else(|| (FIRST_LABEL..=LAST_LABEL).find(free))
     }
 
-    /// Where the packets of a label go on from a switch.
+    /// Returns the action of a switch for the packets of a label.
     pub(crate) fn next(&self, switch: NodeId, label: u16) -> Option<Next> {
         self.0.get(&(switch, label))?.next
     }
@@ -103,30 +106,30 @@ impl Version {
     }
 }
 
-/// The switches after the source ToR of a path, and what they do.
+/// Returns the switches of a path after the source ToR, with their actions.
 fn hops(fabric: &Fabric, path: &Path) -> Vec<(NodeId, Next)> {
     let links = path.links();
     let next = |index: usize| links.get(index + 1).map_or(Next::Home, |&link| Next::Port(fabric.link(link).from_port));
     links.iter().enumerate().map(|(index, &link)| (fabric.link(link).to, next(index))).collect()
 }
 
-/// What names the rule of a label.
+/// Returns the key of the rule of a label.
 fn label_key(priority: u16, label: u16) -> RuleKey {
     RuleKey { table: LONG_FLOWS, priority, matches: Match { tag: Some(label), ..Match::default() } }
 }
 
-/// The label that a rule is for, if it is the rule of a label.
+/// Returns the label of a rule key, if it is the key of a label's rule.
 fn label_of(key: &RuleKey) -> Option<u16> {
     let label = key.matches.tag.filter(|label| (FIRST_LABEL..=LAST_LABEL).contains(label))?;
     (*key == label_key(key.priority, label)).then_some(label)
 }
 
-/// Whether a rule is the rule of a label, which versions of several flows may need.
+/// Whether a rule belongs to a label, so that versions of several flows may need it.
 pub(crate) fn is_shared(key: &RuleKey) -> bool {
     label_of(key).is_some()
 }
 
-/// The label of a rule that was found, and what it does.
+/// Returns the label and the action of a found rule.
 fn read(rule: &Rule) -> Option<(u16, Next)> {
     let label = label_of(&rule.key())?;
     match (rule.actions.as_slice(), rule.goto) {
@@ -137,8 +140,8 @@ fn read(rule: &Rule) -> Option<(u16, Next)> {
 }
 
 impl Labels {
-    /// The label for a path on which flows share rules, now needed by one more version. `None` if the flow needs rules of
-    /// its own, because all labels are taken.
+    /// Returns a label for a path on which flows share rules. One more version needs it from now on. `None` if all
+    /// labels are in use, so that the flow needs its own rules.
     pub(crate) fn take(&mut self, cx: &mut Context, path: &Path) -> Option<u16> {
         let hops = hops(&cx.fabric, path);
         let label = self.choose(&hops)?;
@@ -146,7 +149,7 @@ impl Labels {
         Some(label)
     }
 
-    /// The switches of a path that would need a rule more for it.
+    /// Returns the switches that would need one more rule for a path.
     pub(crate) fn missing(&self, cx: &Context, path: &Path) -> Vec<NodeId> {
         let hops = hops(&cx.fabric, path);
         let label = self.choose(&hops);
@@ -154,7 +157,7 @@ impl Labels {
         hops.iter().map(|&(at, _)| at).filter(missing).collect()
     }
 
-    /// Claims the rules of a version that a snapshot or a switch tells of.
+    /// Claims the rules of a version from a snapshot or a switch.
     pub(crate) fn claim_version(&mut self, cx: &mut Context, version: &Version) {
         if let Some(path) = version.path.as_ref().filter(|_| version.is_shared()) {
             let hops = hops(&cx.fabric, path);
@@ -176,7 +179,7 @@ impl Labels {
         }
     }
 
-    /// One more version waits for a rule to go whose action is not known.
+    /// Claims a rule of unknown action for one more version that drains. Returns whether the rule belongs to a label.
     pub(crate) fn claim_unknown(&mut self, cx: &mut Context, switch: NodeId, key: &RuleKey) -> bool {
         let Some(label) = label_of(key) else { return false };
         let fresh = LabelRule::new(None);
@@ -187,7 +190,7 @@ impl Labels {
         true
     }
 
-    /// Adds the rule of a label at a switch, if that can be told things now.
+    /// Adds the rule of a label at a switch whose session is ready.
     fn send(&mut self, cx: &mut Context, switch: NodeId, label: u16) {
         let next = self.next(switch, label);
         let (true, Some(next)) = (cx.is_ready(switch), next) else { return };
@@ -208,7 +211,7 @@ impl Labels {
         cx.await_answer(switch, xid, Purpose::Label { label });
     }
 
-    /// A move waits for the rules of its version that are not confirmed yet: returns how many.
+    /// Lets a move wait for the unconfirmed rules of its version. Returns their number.
     pub(crate) fn await_rules(&mut self, cx: &mut Context, flow: FlowId, number: NonZeroU32, version: &Version) -> u32 {
         let Some(path) = &version.path else { return 0 };
         let mut waiting = 0;
@@ -222,7 +225,7 @@ impl Labels {
         waiting
     }
 
-    /// The rules of a version after its source ToR.
+    /// Returns the rules of a version after its source ToR.
     pub(crate) fn rules_of(&self, cx: &Context, key: &FlowKey, version: &Version) -> Vec<(NodeId, RuleKey)> {
         match &version.path {
             Some(path) if version.is_shared() => {
@@ -233,7 +236,7 @@ impl Labels {
         }
     }
 
-    /// Takes away a rule of a version that no packet meets any more, unless others need it too.
+    /// Deletes a rule of a version that no packet matches any more, unless other versions need it too.
     pub(crate) fn take_rule(&mut self, cx: &mut Context, switch: NodeId, key: RuleKey) {
         if let Some(label) = label_of(&key) {
             let Some(rule) = self.0.get_mut(&(switch, label)) else { return };
@@ -253,14 +256,14 @@ impl Labels {
         }
     }
 
-    /// A switch has the rule of a label.
+    /// A switch has confirmed the rule of a label.
     pub(crate) fn confirm(&mut self, switch: NodeId, label: u16) {
         if let Some(rule) = self.0.get_mut(&(switch, label)) {
             rule.confirmed = true;
         }
     }
 
-    /// Notes that a switch does not have the rule of a label; returns whether that is news.
+    /// Records that a switch does not have the rule of a label. Returns whether this was not known before.
     pub(crate) fn note_absent(&mut self, cx: &mut Context, switch: NodeId, label: u16) -> bool {
         let Some(rule) = self.0.get_mut(&(switch, label)).filter(|rule| !rule.absent) else { return false };
         rule.absent = true;
@@ -268,7 +271,7 @@ impl Labels {
         true
     }
 
-    /// The session to a switch was lost: it may have what was sent, or not.
+    /// The session to a switch was lost. It is unknown whether it received the unconfirmed rules.
     pub(crate) fn session_lost(&mut self, switch: NodeId) {
         let all = (switch, 0)..=(switch, u16::MAX);
         self.0.range_mut(all).for_each(|(_, rule)| rule.confirmed = false);
@@ -306,14 +309,14 @@ impl Labels {
         }
     }
 
-    /// Whether a rule is the rule of a label that a switch should have.
+    /// Whether a rule belongs to a label and the switch should have it.
     pub(crate) fn wants(&self, switch: NodeId, key: &RuleKey) -> bool {
         let rule = label_of(key).and_then(|label| self.0.get(&(switch, label)));
         rule.is_some_and(|rule| !rule.absent)
     }
 
-    /// Compares the rules of labels that a review found with those that a switch should have, but for those that were
-    /// `touched` since it began.
+    /// Compares the rules of labels that a review found with those that a switch should have. Rules that were
+    /// `touched` since the review began are left out.
     pub(crate) fn compare(
         &mut self,
         cx: &mut Context,
@@ -327,7 +330,7 @@ impl Labels {
             let label = read(rule).filter(|_| rule.priority == cx.config.priorities.flow);
             match label.filter(|_| self.wants(switch, &rule.key())) {
                 Some((label, next)) => drop(found.insert(label, next)),
-                // One that was changed is replaced, and not deleted before.
+                // A changed rule is replaced, so it need not be deleted first.
                 None if self.wants(switch, &rule.key()) => {}
                 None => {
                     cx.delete_rule(switch, rule.key());
@@ -348,15 +351,15 @@ impl Labels {
                     compared.found += 1;
                     compared.restored += 1;
                 }
-                // What it did is not known, and it only waits to be deleted.
+                // Its action is unknown, and it only waits to be deleted.
                 (_, None) => drop(self.note_absent(cx, switch, label)),
             }
         }
         compared
     }
 
-    /// Nobody has claimed a rule that was found for so long that no packet can meet it, unless the rules of a switch that
-    /// leads to it are not known yet.
+    /// Deletes a found rule that no flow has claimed for so long that no packet can match it. If some switch has no
+    /// session, waits longer, because its unknown rules may lead to this one.
     pub(crate) fn delete_unclaimed(&mut self, cx: &mut Context, switch: NodeId, label: u16) {
         if self.0.get(&(switch, label)).is_none_or(|rule| rule.users > 0) {
             return;
@@ -386,15 +389,15 @@ mod tests {
     }
 
     #[test]
-    fn paths_share_a_label_where_they_go_on_alike() {
+    fn paths_with_the_same_next_hops_share_a_label() {
         let [a, b, c, d] = [0, 1, 2, 3].map(NodeId);
         let mut labels = Labels::default();
         let first = add(&mut labels, &[(a, PORT(1)), (b, Next::Home)]);
         assert_eq!(first, Some(FIRST_LABEL));
-        assert_eq!(add(&mut labels, &[(c, PORT(7)), (b, Next::Home)]), first, "they meet at the end");
+        assert_eq!(add(&mut labels, &[(c, PORT(7)), (b, Next::Home)]), first, "they share the last switch");
         assert_eq!(add(&mut labels, &[(d, PORT(2)), (a, PORT(1)), (b, Next::Home)]), first, "and earlier");
         let other = add(&mut labels, &[(a, PORT(2)), (b, Next::Home)]);
-        assert_eq!(other, Some(FIRST_LABEL + 1), "they part at a");
+        assert_eq!(other, Some(FIRST_LABEL + 1), "they have different next hops at a");
         assert_eq!(add(&mut labels, &[(a, Next::Home)]), Some(FIRST_LABEL + 2), "b's labels pass through a");
         assert_eq!(add(&mut labels, &[(NodeId(9), Next::Home)]), Some(FIRST_LABEL), "no switch in common");
     }

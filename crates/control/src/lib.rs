@@ -1,9 +1,9 @@
-//! The controller as a pure state machine: network view, long-flow detection, rules from paths, moving flows without
-//! loss, polling, and reconciliation with what switches have.
+//! The controller as a pure state machine. It keeps the network view, detects long flows, makes rules from paths,
+//! moves flows without loss, polls counters, and compares the rules of switches with those that they should have.
 //!
-//! [`Controller`] takes [`Input`]s and gives [`Output`]s, both of switches and hosts and neutral of any protocol. It has
-//! no clock, no socket and no thread, so the simulator and live OpenFlow sessions drive the same code, and a log of one
-//! world replays in the other.
+//! [`Controller`] accepts [`Input`]s and returns [`Output`]s. Both concern switches and hosts and do not depend on a
+//! protocol. The controller has no clock, no socket and no thread. Therefore the simulator and live OpenFlow sessions
+//! run the same code, and a log that was recorded in one world can be replayed in the other.
 
 mod aggregate;
 mod assignments;

@@ -1,11 +1,10 @@
-//! Limits on what a flow may send: its host keeps them, or its source ToR does with a meter.
+//! Limits the rates of flows, either at their hosts or by meters at their source ToRs.
 //!
-//! A meter drops what exceeds it, so a host that paces itself is the better way where there is one. With
-//! [`Enforcement::Any`] the controller takes for each flow what its host offers, and changes over when an agent comes or
-//! goes. The rule that counts
-//! the flow at its source ToR names the meter. To give a rule a meter, or take it off, the rule is added again: its
-//! counters start again, so they are read just before; only what the switch forwards between its answer and the change is
-//! not counted.
+//! A meter drops excess packets. Therefore a host that paces itself is better, if there is one. With
+//! [`Enforcement::Any`], the controller uses for each flow what its host supports, and changes when an agent comes or
+//! goes. The rule that counts the flow at its source ToR contains the meter. To set or remove the meter, the rule is
+//! added again, which resets its counters. Therefore they are read just before. Only the bytes that the switch
+//! forwards between its answer and the change are not counted.
 
 use crate::context::Context;
 use crate::flows::{Flow, FlowTable};
@@ -19,7 +18,7 @@ use pathloom_scheme::FlowId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// Who keeps [`pathloom_scheme::Action::Pace`].
+/// Where the limits of [`pathloom_scheme::Action::Pace`] are enforced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Enforcement {
@@ -28,18 +27,18 @@ pub enum Enforcement {
     Host,
     /// A meter at the flow's source ToR.
     Meter,
-    /// The host, for a TCP flow of a host with an agent; otherwise a meter.
+    /// The host, for a TCP flow of a host with an agent; else a meter.
     Any,
 }
 
-/// First identifier of our meters; meters below it belong to somebody else and are left alone.
+/// First identifier of the meters of the controller. Meters below it belong to others and are not changed.
 pub const FIRST_METER: u32 = 0x1000;
-/// One past the last.
+/// First identifier after the meters of the controller.
 const END_OF_METERS: u32 = 0xF000;
-/// Time that a meter's burst lasts at its rate.
+/// Duration of a meter's burst at the meter's rate, in milliseconds.
 const BURST_MS: u64 = 50;
-/// Least burst: TCP sends in bunches. With a fifth of it, flows metered on links of 10 Mbit/s lose twice as many packets
-/// and take 8 % longer.
+/// Smallest burst, because TCP sends in bursts. With a fifth of it, flows with meters on links of 10 Mbit/s lose
+/// twice as many packets and take 8 % longer.
 const LEAST_BURST_BYTES: u64 = 100 * 1518;
 
 /// The meters of one switch.
@@ -50,7 +49,7 @@ pub(crate) struct Meters {
 }
 
 impl Meters {
-    /// An identifier that is not in use; `None` if all are.
+    /// Reserves an identifier that is not in use; `None` if all are in use.
     fn take(&mut self) -> Option<MeterId> {
         let after = self.last.clamp(FIRST_METER, END_OF_METERS - 1) + 1;
         let free = (after..END_OF_METERS).chain(FIRST_METER..after).find(|id| !self.used.contains(id))?;
@@ -59,7 +58,7 @@ impl Meters {
         Some(MeterId(free))
     }
 
-    /// This one is in use, as a rule or a snapshot says.
+    /// Marks an identifier as used, because a rule or a snapshot contains it.
     pub(crate) fn mark(&mut self, id: MeterId) {
         self.used.insert(id.0);
     }
@@ -69,17 +68,17 @@ impl Meters {
     }
 }
 
-/// The meter that keeps a rate.
+/// Returns the meter that enforces a rate.
 fn meter(id: MeterId, rate_bps: u64) -> Meter {
     let burst_bytes = (rate_bps / 8 / 1000).saturating_mul(BURST_MS).max(LEAST_BURST_BYTES);
     Meter { id, rate_bps, burst_bytes }
 }
 
-/// What flows may send, and the meters that see to it.
+/// The meters and agents that enforce rate limits.
 pub(crate) struct Limits {
-    /// By node.
+    /// Meters of each switch, by node.
     meters: Vec<Meters>,
-    /// Hosts that an agent speaks for.
+    /// Hosts that have an agent.
     agents: BTreeSet<NodeId>,
 }
 
@@ -88,7 +87,7 @@ impl Limits {
         Limits { meters: vec![Meters::default(); nodes], agents: BTreeSet::new() }
     }
 
-    /// An agent speaks for a host from now on, or no longer. Flows of the host keep their rates by other means.
+    /// An agent of a host came or went. The rates of the host's flows are then enforced in the other way.
     pub(crate) fn agent(&mut self, cx: &mut Context, flows: &mut FlowTable, host: NodeId, speaks: bool) {
         let changed = if speaks { self.agents.insert(host) } else { self.agents.remove(&host) };
         if !changed || cx.config.enforcement != Some(Enforcement::Any) {
@@ -103,7 +102,7 @@ impl Limits {
         }
     }
 
-    /// Whether a meter keeps the rate of a flow, not its host.
+    /// Whether the rate of a flow is enforced by a meter, not by its host.
     fn is_metered(&self, cx: &Context, flow: &Flow) -> bool {
         match cx.config.enforcement.unwrap_or_default() {
             Enforcement::Host => false,
@@ -112,7 +111,7 @@ impl Limits {
         }
     }
 
-    /// A meter is in use, as a rule or a snapshot says.
+    /// Marks a meter as used, because a rule or a snapshot contains it.
     pub(crate) fn mark(&mut self, switch: NodeId, meter: MeterId) {
         self.meters[switch.index()].mark(meter);
     }
@@ -143,7 +142,7 @@ impl Limits {
             }
             None if has_meter => self.lift_meter(cx, flows, id),
             _ => {
-                // An agent has come that takes over from the meter.
+                // An agent has come and replaces the meter.
                 if has_meter {
                     self.lift_meter(cx, flows, id);
                 }
@@ -162,8 +161,8 @@ impl Limits {
         }
     }
 
-    /// The scheme in charge goes: nobody will renew its leases or change its rates, so flows are let go. A lease is not
-    /// waited for, since the hosts are within reach.
+    /// The scheme in charge is replaced. Nobody will renew its leases or change its rates, so its limits are removed.
+    /// Leases end at once, because the hosts are reachable.
     pub(crate) fn lift_all(&mut self, cx: &mut Context, flows: &mut FlowTable) {
         let now = cx.now;
         let limited: Vec<(FlowId, bool, bool)> = (flows.iter())
@@ -189,7 +188,7 @@ impl Limits {
         cx.put(Output::PaceFlow { host, five_tuple, rate_bps });
     }
 
-    /// Gives a flow a meter, or its meter another rate; returns whether there was one to be had.
+    /// Gives a flow a meter, or changes the rate of its meter. Returns false if no identifier was free.
     fn set_meter(&mut self, cx: &mut Context, flows: &mut FlowTable, id: FlowId, rate_bps: u64) -> bool {
         let Some(flow) = flows.get_mut(id) else { return false };
         let (tor, had) = (flow.tor(), flow.key.meter);
@@ -212,7 +211,7 @@ impl Limits {
         }
     }
 
-    /// Takes a flow's meter off its rules and away.
+    /// Removes the meter of a flow from its rules, and deletes it.
     fn lift_meter(&mut self, cx: &mut Context, flows: &mut FlowTable, id: FlowId) {
         let Some(flow) = flows.get_mut(id) else { return };
         let tor = flow.tor();
@@ -221,7 +220,7 @@ impl Limits {
         self.delete_meter(cx, tor, name);
     }
 
-    /// Deletes a meter that no rule names any more.
+    /// Deletes a meter that no rule uses any more.
     pub(crate) fn delete_meter(&mut self, cx: &mut Context, switch: NodeId, meter: MeterId) {
         self.meters[switch.index()].free(meter);
         if cx.is_ready(switch) {
@@ -230,7 +229,7 @@ impl Limits {
         }
     }
 
-    /// Adds the rules of a flow at its source ToR again, as they should be now.
+    /// Adds the rules of a flow at its source ToR again, with the meter that they should have now.
     fn renew_sources(&mut self, cx: &mut Context, flows: &FlowTable, id: FlowId) {
         let Some(flow) = flows.get(id) else { return };
         let (switch, key) = (flow.tor(), flow.key);
@@ -254,7 +253,7 @@ impl Limits {
         }
     }
 
-    /// A switch refused a meter, or a rule because of it: the host has to keep the rate.
+    /// A switch refused a meter, or a rule because of its meter. The host must enforce the rate.
     pub(crate) fn meter_refused(&mut self, cx: &mut Context, flows: &mut FlowTable, id: FlowId) {
         let Some(flow) = flows.get(id).filter(|flow| flow.key.meter.is_some()) else { return };
         let paced = !flow.closed && flow.extras().pace_bps.is_some();
@@ -264,13 +263,13 @@ impl Limits {
         }
     }
 
-    /// Deletes a rule that was found and that nobody wants, and its meter.
+    /// Deletes a found rule that is not needed, and its meter.
     pub(crate) fn delete_found(&mut self, cx: &mut Context, flows: &FlowTable, switch: NodeId, rule: &Rule) {
         cx.delete_rule(switch, rule.key());
         self.meter_unnamed(cx, flows, switch, rule);
     }
 
-    /// A rule that was found is gone: deletes its meter, unless a flow has it.
+    /// A found rule was removed. Deletes its meter, unless a flow uses it.
     pub(crate) fn meter_unnamed(&mut self, cx: &mut Context, flows: &FlowTable, switch: NodeId, rule: &Rule) {
         let Some(name) = rule.meter.filter(|name| (FIRST_METER..END_OF_METERS).contains(&name.0)) else { return };
         if !flows.iter().any(|(_, flow)| flow.tor() == switch && flow.key.meter == Some(name)) {
@@ -278,14 +277,14 @@ impl Limits {
         }
     }
 
-    /// A flow is forgotten; no rule names its meter any more.
+    /// A flow is removed. Deletes its meter, which no rule uses any more.
     pub(crate) fn forget(&mut self, cx: &mut Context, flows: &FlowTable, id: FlowId) {
         if let Some((tor, Some(name))) = flows.get(id).map(|flow| (flow.tor(), flow.key.meter)) {
             self.delete_meter(cx, tor, name);
         }
     }
 
-    /// A review has read the meters of a switch: flows get theirs again that somebody deleted.
+    /// A review has read the meters of a switch. Meters of flows that somebody deleted are added again.
     pub(crate) fn review(&mut self, cx: &mut Context, flows: &FlowTable, switch: NodeId, meters: &[Meter]) {
         let there = |name: MeterId| meters.iter().any(|meter| meter.id == name);
         if self.meters[switch.index()].used.iter().all(|&name| there(MeterId(name))) {
@@ -302,7 +301,8 @@ impl Limits {
         }
     }
 
-    /// The meters of a switch are known: its flows get theirs again, and those that no rule names go.
+    /// The meters of a switch are known. The meters of its flows are added again, and those that no rule uses are
+    /// deleted.
     pub(crate) fn reconcile(
         &mut self,
         cx: &mut Context,
@@ -319,7 +319,7 @@ impl Limits {
         for &(id, name, rate_bps) in &of_flows {
             match rate_bps {
                 Some(rate_bps) => self.send_meter(cx, flows, id, rate_bps),
-                // Its rate was never known: without the meter it must not be named.
+                // The rate is not known, so the meter cannot be added again. Rules must not use a missing meter.
                 None if !meters.iter().any(|meter| meter.id == name) => {
                     flows.get_mut(id).into_iter().for_each(|flow| flow.key.meter = None);
                 }
@@ -343,7 +343,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_meters_are_used_again_late() {
+    fn meter_identifiers_are_reused_as_late_as_possible() {
         let mut meters = Meters::default();
         let first = meters.take().unwrap();
         let second = meters.take().unwrap();
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_is_worth_some_frames_at_least() {
+    fn a_burst_has_a_minimum_size() {
         assert_eq!(meter(MeterId(1), 1_000_000).burst_bytes, LEAST_BURST_BYTES);
         assert_eq!(meter(MeterId(1), 1_000_000_000).burst_bytes, 6_250_000);
     }

@@ -1,4 +1,4 @@
-//! What links carry, from the counters of the switches' ports, for schemes that ask for it
+//! Measures the load of links with the port counters of switches, for schemes that need it
 //! ([`pathloom_scheme::Needs::link_loads_every`]).
 
 use crate::context::Context;
@@ -7,15 +7,15 @@ use pathloom_model::units::NS_PER_S;
 use pathloom_model::{Fabric, LinkId, Nanos, NodeId};
 use pathloom_scheme::Known;
 
-/// Counters are not read more often than this, whatever a scheme asks for.
+/// Shortest period between readings, whatever a scheme asks for.
 const LEAST_PERIOD: Nanos = Nanos::from_millis(1);
 
-/// When the counters of ports were read, and will be.
+/// State of the port counter readings.
 #[derive(Debug)]
 pub(crate) struct LinkLoads {
     period: Option<Nanos>,
     due: Option<Nanos>,
-    /// By directed link: bytes counted at the last reading, and when that was.
+    /// By directed link: bytes at the last reading, and its time.
     read: Vec<Option<(u64, Nanos)>>,
 }
 
@@ -24,17 +24,18 @@ impl LinkLoads {
         LinkLoads { period: None, due: None, read: vec![None; fabric.links().len()] }
     }
 
-    /// When the controller must look after it.
+    /// When [`LinkLoads::read_if_due`] has work to do.
     pub(crate) fn next(&self) -> Option<Nanos> {
         self.due
     }
 
-    /// What a link carries cannot be told from what was counted before.
+    /// Forgets the last reading of a link, so that no rate is computed from it.
     fn forget(&mut self, link: LinkId) {
         self.read.get_mut(link.index()).into_iter().for_each(|read| *read = None);
     }
 
-    /// Takes a counter of a link; gives the rate since the one before. Nothing where it was never read before or began anew.
+    /// Stores a reading of a link, and returns the rate since the reading before. `None` if there was no reading
+    /// before, the counter was reset, or no time has passed.
     fn take(&mut self, now: Nanos, link: usize, bytes: u64) -> Option<u64> {
         let (before, then) = self.read.get_mut(link)?.replace((bytes, now))?;
         let time = now.saturating_sub(then);
@@ -43,7 +44,7 @@ impl LinkLoads {
             .then(|| u64::try_from(bits * u128::from(NS_PER_S) / u128::from(time.0)).unwrap_or(u64::MAX))
     }
 
-    /// Reads the counters of all ports every `period` from now on. What was read before is forgotten.
+    /// Reads the counters of all ports every `period` from now on. Earlier readings are forgotten.
     pub(crate) fn read_every(&mut self, cx: &mut Context, period: Option<Nanos>) {
         let period = period.map(|period| period.max(LEAST_PERIOD));
         *self = LinkLoads { period, due: period.map(|_| cx.now), ..LinkLoads::new(&cx.fabric) };
@@ -52,7 +53,7 @@ impl LinkLoads {
         }
     }
 
-    /// A port has changed, or may have: it may be another interface now, which counted for itself before.
+    /// A port changed, or may have changed. It can be another interface now, whose counter had another value.
     pub(crate) fn port_changed(&mut self, cx: &Context, out: LinkId) {
         let from_host = cx.fabric.is_host(cx.fabric.link(out).to).then(|| out.reverse());
         for link in [Some(out), from_host].into_iter().flatten() {
@@ -73,10 +74,11 @@ impl LinkLoads {
         }
     }
 
-    /// A switch has told what its ports have sent; and, where a host is, what they have received: no other switch counts that.
+    /// Handles the port counters of a switch. They give the bytes sent on each link, and for links from hosts the
+    /// bytes received, which no other switch counts.
     pub(crate) fn take_stats(&mut self, cx: &mut Context, switch: NodeId, rows: &[PortStats]) {
         if self.period.is_none() {
-            // Asked for by somebody else.
+            // The statistics were requested for another purpose.
             return;
         }
         for row in rows {
@@ -98,14 +100,14 @@ mod tests {
     use pathloom_model::fabric_from_spec;
 
     #[test]
-    fn a_rate_is_what_was_counted_since_the_last_reading() {
+    fn a_rate_covers_the_time_since_the_last_reading() {
         let mut loads = LinkLoads::new(&fabric_from_spec("dumbbell").unwrap());
         let ms = Nanos::from_millis;
-        assert_eq!(loads.take(ms(10), 0, 1_000), None, "there was none before");
+        assert_eq!(loads.take(ms(10), 0, 1_000), None, "there was no reading before");
         assert_eq!(loads.take(ms(20), 0, 2_000), Some(800_000));
         assert_eq!(loads.take(ms(20), 0, 3_000), None, "no time has passed");
-        assert_eq!(loads.take(ms(30), 0, 500), None, "the switch began anew");
-        assert_eq!(loads.take(ms(31), 0, u64::MAX), Some(u64::MAX), "nonsense stays within bounds");
+        assert_eq!(loads.take(ms(30), 0, 500), None, "the switch restarted");
+        assert_eq!(loads.take(ms(31), 0, u64::MAX), Some(u64::MAX), "an impossible rate is limited");
         assert_eq!(loads.take(ms(40), 10_000, 1), None, "no such link");
         loads.forget(LinkId(0));
         assert_eq!(loads.take(ms(50), 0, u64::MAX), None, "the port may be another interface");

@@ -1,36 +1,37 @@
-//! Which links can be used: what both ends report, and how quiet a link that flaps must be before it is trusted again.
+//! Determines which links can be used, from the reports of both ends. A link that flaps must be quiet for some time
+//! before it is used again.
 
 use pathloom_model::{Fabric, LinkId, LinkState, Nanos};
 use serde::{Deserialize, Serialize};
 
-/// Failures within [`MEMORY`] that a link may have without being held back.
+/// Number of failures within [`MEMORY`] after which a link is not yet held back.
 const FREE_FAILURES: u32 = 3;
 /// How long a failure is remembered.
 const MEMORY: Nanos = Nanos::from_secs(10);
-/// How long a link is held back at first; twice as long for each further failure.
+/// How long a link is held back at first. The time is doubled for each further failure.
 const FIRST_WAIT: Nanos = Nanos::from_millis(100);
-/// Most that a link is held back.
+/// Longest time that a link is held back.
 pub(crate) const LONGEST_WAIT: Nanos = Nanos::from_secs(10);
 
-/// What is known of one cable.
+/// State of one cable.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 struct Cable {
-    /// Whether the port at the start of each direction lacks carrier.
+    /// Whether the port at the start of each direction has no carrier.
     down: [bool; 2],
-    /// Failures lately.
+    /// Number of recent failures.
     failures: u32,
     last_failure: Nanos,
     changes: u64,
 }
 
-/// What was learned about a cable.
+/// Effect of a port report on its cable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Report {
-    /// Nothing new.
+    /// The state is unchanged.
     Same,
-    /// Use it, or do not use it, from now on.
+    /// The link may be used (true) or must not be used (false) from now on.
     Now(bool),
-    /// It came up, but has flapped: use it if it stays quiet until then.
+    /// The link came up but has flapped. It may be used if it stays quiet until this time.
     Later { at: Nanos, changes: u64 },
 }
 
@@ -39,7 +40,7 @@ pub(crate) enum Report {
 pub(crate) struct Cables(Vec<Cable>);
 
 impl Cables {
-    /// All up, but for those the fabric failed from the start.
+    /// Creates the state of all cables. All are up, except those that the fabric specification fails.
     pub(crate) fn new(fabric: &Fabric) -> Cables {
         let mut cables = vec![Cable::default(); fabric.links().len() / 2];
         for link in fabric.failed_links() {
@@ -86,14 +87,14 @@ impl Cables {
         Report::Later { at: now.saturating_add(wait), changes: cable.changes }
     }
 
-    /// One direction of each cable that has carrier at both ends and is not used, with the number of its last change: those
-    /// held back, and those that are not to be used whatever their ports say.
+    /// One direction of each cable that has carrier at both ends but is not used, with the number of its last change.
+    /// Some of these cables are held back. The others must not be used, whatever their ports report.
     pub(crate) fn idle<'a>(&'a self, links: &'a LinkState) -> impl Iterator<Item = (LinkId, u64)> + 'a {
         let all = (0..).step_by(2).map(LinkId).zip(&self.0);
         all.filter(|&(link, _)| self.is_up(link) && !links.is_up(link)).map(|(link, cable)| (link, cable.changes))
     }
 
-    /// Whether a cable that was held back at change number `changes` has been quiet since.
+    /// Whether a cable that was held back at change number `changes` has been quiet since then.
     pub(crate) fn is_quiet(&self, link: LinkId, changes: u64) -> bool {
         self.0[link.cable() as usize].changes == changes
     }
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cable_is_up_when_both_ends_say_so() {
+    fn a_cable_is_up_when_both_ends_report_carrier() {
         let (fabric, link) = one_cable();
         let (mut cables, mut links) = (Cables::new(&fabric), LinkState::of(&fabric));
         let now = Nanos::from_secs(1);

@@ -1,5 +1,5 @@
-//! The event log: everything a controller was told and said, as JSON lines. A log recorded in one world replays in the
-//! other.
+//! The event log: all inputs and outputs of a controller as JSON lines. A log that was recorded in one world can be
+//! replayed in the other.
 
 use crate::controller::Controller;
 use crate::io::{Input, Output};
@@ -10,20 +10,20 @@ use serde::{Deserialize, Serialize};
 /// One line of a log.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Record {
-    /// When.
+    /// Time of the message.
     pub at: Nanos,
-    /// What.
+    /// The message.
     #[serde(flatten)]
     pub message: Message,
 }
 
-/// What a controller was told, or what it said.
+/// An input or output of a controller, or a change of its scheme.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Message {
-    /// It was told this.
+    /// The controller received this input.
     Input(Input),
-    /// It wanted this.
+    /// The controller returned this output.
     Output(Output),
     /// Another scheme was put in charge ([`Controller::set_scheme`]).
     Scheme(SchemeChange),
@@ -32,41 +32,41 @@ pub enum Message {
 /// The scheme that was put in charge.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SchemeChange {
-    /// Its specification, as on the command line.
+    /// Specification of the scheme, as on the command line.
     pub spec: String,
-    /// What its random choices come from.
+    /// Seed of its random choices.
     pub seed: u64,
 }
 
 impl Record {
-    /// The controller was told this.
+    /// Creates a record of an input.
     pub fn input(at: Nanos, input: Input) -> Record {
         Record { at, message: Message::Input(input) }
     }
 
-    /// The controller wanted this.
+    /// Creates a record of an output.
     pub fn output(at: Nanos, output: Output) -> Record {
         Record { at, message: Message::Output(output) }
     }
 
-    /// Another scheme was put in charge.
+    /// Creates a record of a change of scheme.
     pub fn scheme(at: Nanos, change: SchemeChange) -> Record {
         Record { at, message: Message::Scheme(change) }
     }
 
-    /// As a line of JSON, without the line's end.
+    /// Returns the record as a line of JSON, without the line break.
     pub fn to_line(&self) -> String {
-        serde_json::to_string(self).expect("a record has no maps with keys that are not text")
+        serde_json::to_string(self).expect("all maps in a record have text keys")
     }
 }
 
-/// A line that is no record.
+/// Error for a line that is not a record.
 #[derive(Debug, thiserror::Error)]
 #[error("line {line} of the event log is not a record: {problem}; was it cut off?")]
 pub struct LogError {
-    /// Its number, from 1.
+    /// Number of the line, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// The error of the JSON parser.
     pub problem: serde_json::Error,
 }
 
@@ -78,46 +78,47 @@ pub fn read_log(text: &str) -> Result<Vec<Record>, LogError> {
         .collect()
 }
 
-/// Where a controller did something else than the log says.
+/// The first place where a controller returned another output than the log contains.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
-#[error("at {at:?} (record {record}) the log has {logged:?}, the controller {got:?}")]
+#[error("at {at:?} (record {record}) the log has {logged:?}, but the controller returned {got:?}")]
 pub struct Divergence {
     /// Number of the record, from 0.
     pub record: usize,
-    /// Its time.
+    /// Time of the record.
     pub at: Nanos,
-    /// What the log has; `None` if it has no further output there.
+    /// The output in the log; `None` if the log has no further output at this place.
     pub logged: Option<Box<Output>>,
-    /// What the controller wants; `None` if it wants nothing more.
+    /// The output of the controller; `None` if it returned no further output.
     pub got: Option<Box<Output>>,
 }
 
-/// Why a log does not replay.
+/// Why the replay of a log failed.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// The controller did something else.
+    /// The controller returned another output than the log contains.
     #[error(transparent)]
     Divergence(#[from] Divergence),
-    /// A scheme that was put in charge cannot be made here.
+    /// A scheme that the log puts in charge cannot be created here.
     #[error("record {record} puts `{spec}` in charge: {problem}")]
     Scheme {
         /// Number of the record, from 0.
         record: usize,
-        /// The scheme.
+        /// Specification of the scheme.
         spec: String,
-        /// Why not.
+        /// The error.
         problem: String,
     },
 }
 
-/// Feeds a controller, which must be in the state that the recorded one was in, the inputs of a log, and compares what
-/// it says. `scheme` makes those that were put in charge meanwhile. Returns the number of outputs that agreed.
+/// Feeds the inputs of a log to a controller, and compares its outputs with the log. The controller must have the
+/// state that the recorded one had at the start. `scheme` creates the schemes that the log puts in charge. Returns
+/// the number of equal outputs.
 ///
-/// Barriers come when the driver has given all inputs that were at hand ([`Controller::flush`]): where the log has more
-/// outputs than the inputs so far lead to, that is when.
+/// Barriers come when the driver has fed all inputs that were ready ([`Controller::flush`]). The replay flushes at a
+/// place where the log has more outputs than the inputs so far produced.
 ///
 /// # Errors
-/// The controller wants something else at some place, or a scheme cannot be made.
+/// The controller returned another output at some place, or a scheme could not be created.
 pub fn replay(
     records: &[Record],
     controller: &mut Controller,

@@ -1,5 +1,5 @@
-//! Rules of flows that nobody remembers, found after a restart: complete paths are adopted, the rest is taken away in a
-//! safe order: at the source ToR first, and elsewhere when no packet can be under way any more.
+//! Rules of unknown flows, found after a restart. Complete paths are adopted. Other rules are deleted in a safe
+//! order: first at the source ToR, and at later switches when no packet can be in transit any more.
 
 use crate::context::Context;
 use crate::labels::{Labels, Next};
@@ -11,35 +11,35 @@ use pathloom_scheme::{FlowId, FlowView};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Rules of one flow.
+/// Rules of one unknown flow.
 #[derive(Debug)]
 pub(crate) struct Orphan {
     pub five_tuple: FiveTuple,
-    /// At its source ToR: plan and rule.
+    /// Rules at its source ToR, each with its plan.
     pub sources: Vec<(u8, Rule)>,
-    /// At later switches, by plan.
+    /// Rules at later switches, by plan and switch.
     pub hops: BTreeMap<(u8, NodeId), Rule>,
 }
 
-/// All such flows.
+/// All unknown flows.
 #[derive(Debug, Default)]
 pub(crate) struct Orphans {
     flows: BTreeMap<FlowId, Orphan>,
-    /// How many of them have a five-tuple.
+    /// Number of these flows per five-tuple.
     tuples: FxHashMap<FiveTuple, u32>,
-    /// What a snapshot said of flows that have moved since it was taken.
+    /// Views from a snapshot, of flows that have moved since it was taken.
     remembered: BTreeMap<FlowId, FlowView>,
-    /// Flows to be looked at when the rules of a switch become known.
+    /// Flows to examine when the rules of a switch become known, by switch.
     waiting: BTreeMap<NodeId, BTreeSet<FlowId>>,
 }
 
 impl Orphans {
-    /// Whether there are none.
+    /// Whether there are no unknown flows.
     pub(crate) fn is_empty(&self) -> bool {
         self.flows.is_empty()
     }
 
-    /// Whether rules of this flow are among them.
+    /// Whether the rules of this flow are among them.
     pub(crate) fn holds(&self, id: FlowId) -> bool {
         self.flows.contains_key(&id)
     }
@@ -49,7 +49,8 @@ impl Orphans {
         self.tuples.contains_key(five_tuple)
     }
 
-    /// Adds a rule that was found at a switch, of a plan of a flow. `is_source`: the switch is the flow's source ToR.
+    /// Adds a rule that was found at a switch and belongs to a plan of a flow. `is_source`: the switch is the flow's
+    /// source ToR.
     pub(crate) fn add(&mut self, switch: NodeId, key: &FlowKey, (is_source, plan): (bool, u8), rule: Rule) {
         self.wait_for(switch, key.id);
         let orphan = self.entry(key.id, key.five_tuple);
@@ -60,7 +61,7 @@ impl Orphans {
         }
     }
 
-    /// The rules of a flow, none at first.
+    /// Returns the entry of a flow; creates an empty one if necessary.
     fn entry(&mut self, id: FlowId, five_tuple: FiveTuple) -> &mut Orphan {
         self.flows.entry(id).or_insert_with(|| {
             *self.tuples.entry(five_tuple).or_insert(0) += 1;
@@ -68,37 +69,38 @@ impl Orphans {
         })
     }
 
-    /// A flow is to be looked at when the rules of a switch become known.
+    /// Marks a flow to be examined when the rules of a switch become known.
     fn wait_for(&mut self, switch: NodeId, id: FlowId) {
         self.waiting.entry(switch).or_default().insert(id);
     }
 
-    /// The rules of a switch are known: gives the flows that waited for them.
+    /// The rules of a switch are known. Returns the flows that waited for them.
     pub(crate) fn take_waiting(&mut self, switch: NodeId) -> BTreeSet<FlowId> {
         self.waiting.remove(&switch).unwrap_or_default()
     }
 
-    /// A rule at the source ToR ran out: takes it out.
+    /// A rule at the source ToR expired. Removes and returns it.
     pub(crate) fn remove_source(&mut self, id: FlowId, plan: u8) -> Option<Rule> {
         let sources = &mut self.flows.get_mut(&id)?.sources;
         let index = sources.iter().position(|&(other, _)| other == plan)?;
         Some(sources.remove(index).1)
     }
 
-    /// What a snapshot said of a flow is kept: it is not where the snapshot has it.
+    /// Keeps the view that a snapshot had of a flow, if the flow is not on the path of the snapshot any more.
     pub(crate) fn remember(&mut self, id: FlowId, view: FlowView) {
         self.remembered.insert(id, view);
     }
 
-    /// What a snapshot said of a flow.
+    /// Returns and removes the view that a snapshot had of a flow.
     pub(crate) fn take_remembered(&mut self, id: FlowId) -> Option<FlowView> {
         self.remembered.remove(&id)
     }
 
-    /// What a flow is found to be; `None` if it is none of these, or waits for the rules of a switch.
+    /// Examines a flow. Returns `None` if it is not an orphan, or waits for the rules of a switch.
     ///
-    /// That is what the rule at the source ToR leads to that acts, or the next one below whose path is complete and up: so a
-    /// move that was interrupted is finished, or taken back.
+    /// The result is the target of the effective rule at the source ToR if that target is usable. Otherwise it is the
+    /// target of the next lower rule whose path is complete and up. Therefore a move that was interrupted is
+    /// completed or undone.
     pub(crate) fn look_at(&mut self, cx: &Context, labels: &Labels, id: FlowId) -> Option<Found> {
         let orphan = self.flows.get(&id)?;
         let tor = cx.attachment(orphan.five_tuple.src)?.tor;
@@ -123,7 +125,7 @@ impl Orphans {
         Some(sources.first().map_or(Found::Gone, |&&(plan, _)| Found::Broken(plan)))
     }
 
-    /// Takes out the rules of a flow.
+    /// Removes and returns the rules of a flow.
     pub(crate) fn remove(&mut self, id: FlowId) -> Option<Orphan> {
         let orphan = self.flows.remove(&id)?;
         if let Some(count) = self.tuples.get_mut(&orphan.five_tuple) {
@@ -135,7 +137,7 @@ impl Orphans {
         Some(orphan)
     }
 
-    /// The session to a switch was lost: what was found in it will be found again, or is gone by then.
+    /// The session to a switch was lost. Its rules are forgotten; those that remain will be found again.
     pub(crate) fn forget(&mut self, cx: &mut Context, switch: NodeId) {
         let mut forgotten = 0;
         for (&id, orphan) in &mut self.flows {
@@ -154,31 +156,31 @@ impl Orphans {
     }
 }
 
-/// What a flow of which rules were found is: the plan of the rule at its source ToR that acts, and where that leads.
+/// State of an orphan: the plan of its effective rule at the source ToR, and the target of that rule.
 pub(crate) enum Found {
-    /// It is on a path that is complete.
+    /// The flow is on a complete path.
     OnPath(u8, Path),
-    /// It is on the default routes.
+    /// The flow is on the default routes.
     OnDefaults(u8),
-    /// The rule leads nowhere.
+    /// The rule leads to no complete path.
     Broken(u8),
     /// There is no rule at its source ToR.
     Gone,
 }
 
-/// What a rule at the source ToR leads to.
+/// Target of a rule at the source ToR.
 enum Trace {
     /// The default routes.
     Defaults,
     /// A complete path.
     Path(Path),
-    /// Nowhere.
+    /// No complete path.
     Broken,
     /// The rules of this switch are not known yet.
     Unknown(NodeId),
 }
 
-/// What names the flow of a rule that was found; `None` if its addresses are of another fabric.
+/// Returns the key of the flow to which a found rule belongs; `None` if its addresses do not exist on this fabric.
 pub(crate) fn key_of(cx: &Context, id: FlowId, matches: &Match) -> Option<FlowKey> {
     let whole = |prefix: Option<pathloom_model::Prefix>| prefix.filter(|p| p.len == 32).map(|p| p.address);
     let (src, dst) = (whole(matches.src)?, whole(matches.dst)?);
@@ -188,7 +190,7 @@ pub(crate) fn key_of(cx: &Context, id: FlowId, matches: &Match) -> Option<FlowKe
     Some(FlowKey { id, five_tuple, src, dst, meter: None })
 }
 
-/// Follows the rules of a plan from the source ToR on.
+/// Follows the rules of a plan from the source ToR to the end.
 fn trace(cx: &Context, labels: &Labels, orphan: &Orphan, tor: NodeId, plan: u8, source: &Rule) -> Trace {
     let Some(dst) = cx.attachment(orphan.five_tuple.dst) else { return Trace::Broken };
     let host_port = cx.fabric.link(dst.uplink).to_port;

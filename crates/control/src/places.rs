@@ -1,23 +1,25 @@
-//! Addresses that are at a host's port though the fabric lays them out elsewhere, or not at all: those of virtual machines
-//! and containers, of hosts that have moved or have addresses of their own, of whatever is behind a router at the edge.
+//! Addresses at the port of a host, although the fabric has them elsewhere or not at all. Examples are addresses of
+//! virtual machines and containers, of hosts that moved or have other addresses, and of systems behind a router at
+//! the edge.
 //!
-//! Each is a default route of its own, above those that are worked out by ToR: a longer prefix always wins, and a prefix
-//! that is placed never has the length of one of the fabric's (see [`crate::Input::Place`]).
+//! Each placed prefix has its own default route. It overrides the routes that are computed per ToR: a longer prefix
+//! always wins, and a placed prefix never has the length of a prefix of the fabric (see [`crate::Input::Place`]).
 
 use crate::defaults::{Choice, DefaultTable};
 use pathloom_model::{Attachment, Fabric, NodeId, PortNo, Prefix};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-/// Sources of a prefix as short as this are told from transit by their port alone, so no flow of theirs is looked for.
+/// Least length of a placed prefix whose flows are detected. Packets from a shorter prefix differ from transit only
+/// in their port, so their flows are not detected.
 const SHORTEST_SOURCE: u8 = 8;
 
-/// Where prefixes are that the fabric does not lay out there.
+/// Placed prefixes and their attachments.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Places(BTreeMap<Prefix, Attachment>);
 
 impl Places {
-    /// The longest prefix that an address is in.
+    /// Returns the place of the longest placed prefix that contains an address.
     fn find(&self, address: Ipv4Addr) -> Option<Attachment> {
         if self.0.is_empty() {
             return None;
@@ -27,23 +29,23 @@ impl Places {
         Some(Attachment { address, ..*found })
     }
 
-    /// Where an address is; see [`crate::Controller::attachment`].
+    /// Returns the place of an address; see [`crate::Controller::attachment`].
     pub(crate) fn attachment(&self, fabric: &Fabric, address: Ipv4Addr) -> Option<Attachment> {
         let single = || self.0.get(&Prefix::host(address)).copied();
         single().or_else(|| fabric.attachment(address).copied()).or_else(|| self.find(address))
     }
 
-    /// Whether there are none.
+    /// Whether there are no placed prefixes.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// All, by prefix.
+    /// All placed prefixes, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Prefix, Attachment)> + '_ {
         self.0.iter().map(|(&prefix, &at)| (prefix, at))
     }
 
-    /// The prefixes at a ToR whose flows are looked for beside those of the ToR's own.
+    /// The placed prefixes at a ToR whose flows are detected in addition to those of the ToR's own prefix.
     pub(crate) fn sources_at(&self, tor: NodeId, own: Option<Prefix>) -> impl Iterator<Item = Prefix> + '_ {
         let here = self.0.iter().filter(move |(_, at)| at.tor == tor).map(|(&prefix, _)| prefix);
         let covered =
@@ -51,12 +53,12 @@ impl Places {
         here.filter(move |prefix| prefix.len >= SHORTEST_SOURCE && !covered(prefix))
     }
 
-    /// Single addresses, to be remembered: prefixes are told anew at each start.
+    /// Single addresses, for the snapshot. Prefixes are not stored: the driver sends them at each start.
     pub(crate) fn singles(&self) -> Vec<Attachment> {
         self.0.iter().filter(|(prefix, _)| prefix.len == 32).map(|(_, &at)| at).collect()
     }
 
-    /// Remembered ones, as far as the fabric still has their ports.
+    /// Restores the single addresses of a snapshot whose ports the fabric still has.
     pub(crate) fn restored(fabric: &Fabric, singles: Vec<Attachment>) -> Places {
         let known = |at: &Attachment| {
             let link = fabric.links().get(at.uplink.index());
@@ -65,21 +67,21 @@ impl Places {
         Places(singles.into_iter().filter(known).map(|at| (Prefix::host(at.address), at)).collect())
     }
 
-    /// Single addresses that were placed, each with the switch and port that it is at.
+    /// Single addresses that were placed, each with its switch and port.
     pub(crate) fn ports<'a>(&'a self, fabric: &'a Fabric) -> impl Iterator<Item = (Ipv4Addr, NodeId, PortNo)> + 'a {
         let singles = self.0.iter().filter(|(prefix, _)| prefix.len == 32);
         singles.map(|(_, at)| (at.address, at.tor, fabric.link(at.uplink).to_port))
     }
 
-    /// A prefix is at a host's port from now on, or where the fabric lays it out. Returns whether that is a change; `None` if no
-    /// host is there.
+    /// Places a prefix at the port of a host, or where the fabric has it. Returns whether this is a change; `None` if
+    /// there is no host at the port.
     pub(crate) fn place(&mut self, fabric: &Fabric, prefix: Prefix, at: Option<(NodeId, PortNo)>) -> Option<bool> {
         let prefix = Prefix::new(prefix.address, prefix.len.min(32));
         let place = match at {
             Some(at) => Some(attachment_at(fabric, prefix.address, at)?),
             None => None,
         };
-        // Where the fabric lays it out, it needs no route of its own.
+        // An address at its place in the fabric needs no route of its own.
         let home = fabric.attachment(prefix.address).filter(|_| prefix.len == 32);
         let place = place.filter(|at| home != Some(at));
         if self.0.get(&prefix) == place.as_ref() {
@@ -92,14 +94,14 @@ impl Places {
         Some(true)
     }
 
-    /// Addresses that a ToR has routes for as if they had been placed there, by an earlier start of the controller: those of
-    /// which nothing else is known.
+    /// Addresses for which a ToR has routes as if an earlier start of the controller had placed them there. Addresses
+    /// that are already placed are left out.
     pub(crate) fn found_at(&self, fabric: &Fabric, tor: NodeId, found: &DefaultTable) -> Vec<(Prefix, PortNo)> {
         let single = |&(prefix, choice): &(Prefix, Choice)| match choice {
             Choice::Port(port) if prefix.len == 32 => Some((prefix, port)),
             _ => None,
         };
-        // What is remembered, or told by now, is newer.
+        // A place from the snapshot or from the driver is newer.
         let fresh = |&(prefix, port): &(Prefix, PortNo)| {
             attachment_at(fabric, prefix.address, (tor, port)).is_some() && !self.0.contains_key(&prefix)
         };
@@ -107,7 +109,7 @@ impl Places {
     }
 }
 
-/// The host's port behind a port of a switch, as the place of an address.
+/// Returns the host's port behind a port of a switch, as the place of an address.
 fn attachment_at(fabric: &Fabric, address: Ipv4Addr, (switch, port): (NodeId, PortNo)) -> Option<Attachment> {
     let down = fabric.nodes().get(switch.index()).and_then(|_| fabric.out_link(switch, port))?;
     let (uplink, host) = (down.reverse(), fabric.link(down).to);

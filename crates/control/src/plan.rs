@@ -1,20 +1,21 @@
-//! From a path to rules, and from an old path to a new one without a packet lost or sent round.
+//! Makes rules from paths, and the steps from an old path to a new one without lost or looping packets.
 //!
-//! A path has a version: the number of the plan that made it, and a VLAN tag of its own. Its source ToR puts the tag
-//! on, the switches after it match five-tuple and tag, and the last one takes it off. So rules of two versions of one
-//! flow never meet: a packet takes one version from end to end, whichever switches both of them visit and in whatever
-//! order (two-phase update: Reitblatt et al., SIGCOMM 2012, §5). Moving a flow is then
+//! A path has a version: the number of its plan, and a VLAN tag of its own. The source ToR sets the tag. The switches
+//! after it match five-tuple and tag, and the last switch removes the tag. Therefore a packet never matches rules of
+//! two versions of one flow. It uses one version from end to end, whichever switches both versions have in common and
+//! in whatever order (two-phase update: Reitblatt et al., SIGCOMM 2012, §5). A flow is moved as follows:
 //!
-//! 1. add the rules of the new version at all switches but the first: no packet bears its tag yet;
-//! 2. when all are confirmed, add the new rule at the source ToR, beside the old one;
-//! 3. when that is confirmed, delete the old rule there;
-//! 4. when that is confirmed and the packets under way have drained, delete the rest of the old version.
+//! 1. add the rules of the new version at all switches except the first, because no packet has its tag yet;
+//! 2. when all are confirmed, add the new rule at the source ToR, beside the old rule;
+//! 3. when this is confirmed, delete the old rule there;
+//! 4. when this is confirmed and the packets in transit have drained, delete the other rules of the old version.
 //!
-//! A flow may also be moved in place, with one tag for both versions: see [`crate::sfmm`].
+//! A flow can also be moved in place, with one tag for both versions: see [`crate::sfmm`].
 //!
-//! Packets on the default routes bear no tag, so moving from or to the defaults is the same. At the source ToR, rules
-//! of a flow differ in priority ("level"). Whether the new level is higher (the flow moves at step 2) or lower (it
-//! moves at step 3) makes no difference to a packet, and so levels are used again and never run out.
+//! Packets on the default routes have no tag, so a move from or to the default routes needs the same steps. At the
+//! source ToR, the rules of a flow differ in priority ("level"). The new level can be higher, so that the flow
+//! moves at step 2, or lower, so that it moves at step 3. For packets this makes no difference, so levels are reused
+//! and never run out.
 
 use crate::config::Priorities;
 use crate::cookies::{Cookie, RuleKind, PLANS};
@@ -25,19 +26,19 @@ use pathloom_model::{Attachment, Fabric, FiveTuple, LinkId, LinkSettings, Nanos,
 use pathloom_scheme::FlowId;
 use serde::{Deserialize, Serialize};
 
-/// Number of levels, that is of priorities in use for the rules of one flow at its source ToR.
+/// Number of levels: priorities for the rules of one flow at its source ToR.
 pub const LEVELS: u8 = 4;
 
-/// What the rules of one flow are made of.
+/// Data from which the rules of one flow are made.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowKey {
     /// The flow.
     pub id: FlowId,
     /// Its five-tuple.
     pub five_tuple: FiveTuple,
-    /// Where it comes from.
+    /// Place of the sender.
     pub src: Attachment,
-    /// Where it goes.
+    /// Place of the receiver.
     pub dst: Attachment,
     /// Meter that its packets pass at the source ToR.
     pub meter: Option<MeterId>,
@@ -50,19 +51,19 @@ pub struct Version {
     pub plan: u8,
     /// Its path; `None` for the default routes.
     pub path: Option<Path>,
-    /// Tag that its packets bear after the source ToR: [`tag`] of its plan, or of that of the version it was migrated from
-    /// in place ([`crate::sfmm`]), or a label that it shares with others ([`crate::labels`]).
+    /// Tag of its packets after the source ToR. It is the [`tag`] of its plan, the tag of the version from which it
+    /// was moved in place ([`crate::sfmm`]), or a label that it shares with other flows ([`crate::labels`]).
     pub tag: u16,
     /// Whether its rules after the source ToR have the priority below the normal one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub low: bool,
-    /// Switches of its path where its rules have been deleted already.
+    /// Switches of its path whose rules have already been deleted.
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     pub cut: Box<[NodeId]>,
 }
 
 impl Version {
-    /// A version with a tag of its own.
+    /// Creates a version with its own tag.
     pub fn new(plan: u8, path: Option<Path>) -> Version {
         Version { plan, path, tag: tag(plan), low: false, cut: Box::default() }
     }
@@ -83,23 +84,24 @@ pub enum Step {
     Delete(NodeId, RuleKey),
 }
 
-/// How rules are made in this fabric.
+/// Makes the rules of flows on a fabric.
 #[derive(Clone, Copy)]
 pub struct Planner<'a> {
     /// The fabric.
     pub fabric: &'a Fabric,
     /// Priorities of the rules.
     pub priorities: Priorities,
-    /// Idle time-out of the rule at the source ToR that counts a flow on the default routes.
+    /// Idle time-out, in seconds, of the source ToR's rule for a flow on the default routes.
     pub idle_timeout_s: u16,
-    /// Idle time-out of the one that leads it onto a path.
+    /// Idle time-out, in seconds, of the source ToR's rule for a flow on a path.
     pub path_idle_timeout_s: u16,
-    /// Whether switches tell when a rule without a time-out is gone.
+    /// Whether switches report the removal of rules without a time-out.
     pub watched: bool,
 }
 
 impl Planner<'_> {
-    /// The rule of a version at the source ToR: it counts the flow, and its idle time-out says when the flow is over.
+    /// Returns the rule of a version at the source ToR. It counts the flow, and its idle time-out shows when the flow
+    /// is over.
     pub fn source(&self, flow: &FlowKey, version: &Version, level: u8) -> Rule {
         let out = |path: &Path| match path.links().first() {
             Some(&link) => {
@@ -117,15 +119,15 @@ impl Planner<'_> {
         rule
     }
 
-    /// What names [`Planner::source`].
+    /// Returns the key of the rule that [`Planner::source`] makes.
     pub fn source_key(&self, flow: &FlowKey, level: u8) -> RuleKey {
         let priority = self.priorities.flow + u16::from(level);
         RuleKey { table: LONG_FLOWS, priority, matches: Match::five_tuple(flow.five_tuple) }
     }
 
-    /// The rules of a version at the switches after the source ToR, if it does not share them ([`crate::labels`]). They have
-    /// no idle time-out: a switch beyond a lossy queue sees less of the flow than the source does, and must not forget it
-    /// first.
+    /// Returns the rules of a version at the switches after the source ToR, unless they are shared
+    /// ([`crate::labels`]). They have no idle time-out: a switch after a queue with losses sees fewer packets of the
+    /// flow than the source ToR, and must not delete its rule earlier.
     pub fn hops<'b>(&'b self, flow: &'b FlowKey, version: &'b Version) -> impl Iterator<Item = (NodeId, Rule)> + 'b {
         let links = version.path.as_ref().filter(|_| !version.is_shared()).map_or(&[][..], Path::links);
         let cookie = Cookie { kind: RuleKind::Hop, flow: flow.id, plan: version.plan }.encode();
@@ -142,13 +144,13 @@ impl Planner<'_> {
         })
     }
 
-    /// What names each of [`Planner::hops`].
+    /// Returns the key of the rules that [`Planner::hops`] makes.
     pub fn hop_key(&self, five_tuple: FiveTuple, version: &Version) -> RuleKey {
         let matches = Match { tag: Some(version.tag), ..Match::five_tuple(five_tuple) };
         RuleKey { table: LONG_FLOWS, priority: self.priorities.hop(version.low), matches }
     }
 
-    /// How long packets of a version may be under way, if every queue before them is full.
+    /// Longest time that packets of a version can be in transit, if all queues on the path are full.
     pub fn worst_delay(&self, flow: &FlowKey, path: &Path) -> Nanos {
         let access = [flow.src.uplink, flow.dst.uplink.reverse()];
         let delay_ps = path.links().iter().chain(&access).map(|&link| worst_ps(&self.fabric.link(link).settings));
@@ -156,7 +158,7 @@ impl Planner<'_> {
     }
 }
 
-/// How long a packet may take over any link of a fabric, if the queue before it is full.
+/// Longest time that a packet needs on any link of a fabric, if the queue before the link is full.
 pub(crate) fn slowest_link(fabric: &Fabric) -> Nanos {
     let used = fabric.links().iter().filter(|link| link.settings.rate_bps > 0);
     Nanos(used.map(|link| worst_ps(&link.settings)).max().unwrap_or(0) / PS_PER_NS + 1)
@@ -171,13 +173,13 @@ fn worst_ps(settings: &LinkSettings) -> u64 {
 /// Bits of the longest frame.
 const FRAME_BITS: u64 = 1518 * 8;
 
-/// The tag of a plan. 0 means no tag and 1 is what switches use by themselves (IEEE 802.1Q-2018 §9.6), so both are left
-/// out.
+/// Returns the tag of a plan. Tags 0 and 1 are not used: 0 means no tag, and switches use 1 by default (IEEE
+/// 802.1Q-2018 §9.6).
 pub fn tag(plan: u8) -> u16 {
     2 + u16::from(plan % PLANS)
 }
 
-/// The plan of a tag, if it is one of ours.
+/// Returns the plan of a tag, if the tag belongs to a plan.
 pub fn plan_of_tag(tag: u16) -> Option<u8> {
     tag.checked_sub(2).filter(|&plan| plan < u16::from(PLANS)).map(|plan| plan as u8)
 }
@@ -216,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_are_never_those_with_a_meaning_of_their_own() {
+    fn tags_of_plans_have_no_other_meaning() {
         for plan in 0..PLANS {
             assert!((2..=4094).contains(&tag(plan)));
             assert_eq!(plan_of_tag(tag(plan)), Some(plan));
@@ -234,7 +236,7 @@ mod tests {
         let planner = planner(&fabric);
         let spine = *fabric.switches().last().unwrap();
         let links = [(src.tor, spine), (spine, dst.tor)].map(|(a, b)| fabric.link_between(a, b).unwrap());
-        // Four links, each with 100 frames of 1518 bytes at 10 Mbit/s before it, and 1 ms long.
+        // Four links of 1 ms, each with 100 frames of 1518 bytes at 10 Mbit/s in its queue.
         let expected = Nanos(4 * (100 * 1518 * 800 + 1_000_000));
         assert_eq!(planner.worst_delay(&flow, &Path::new(links)), expected);
     }

@@ -1,4 +1,4 @@
-//! Reading the flow counters of the ToRs, in rounds.
+//! Reads the flow counters of the ToRs in polling rounds.
 
 use crate::context::Context;
 use crate::cookies::{is_bound, Cookie, RuleKind};
@@ -9,19 +9,20 @@ use pathloom_model::{Nanos, NodeId};
 use pathloom_scheme::Event;
 use std::collections::BTreeSet;
 
-/// A round that asks nobody is over after this, so that a scheme that asks again and again lets time pass.
+/// Length of a round in which no ToR is asked. It ensures that time passes for a scheme that measures again and
+/// again.
 const EMPTY_ROUND: Nanos = Nanos::from_millis(1);
 
 /// Why the counters are read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reading {
-    /// A round of its own: what lies between two of these is the polling period.
+    /// A polling round. The time between the starts of two of them is the polling period.
     Round,
-    /// Once more within a round.
+    /// An additional reading within a period.
     Again,
 }
 
-/// A round of readings under way.
+/// A reading in progress.
 #[derive(Debug)]
 struct Round {
     started: Nanos,
@@ -30,17 +31,18 @@ struct Round {
     waiting: BTreeSet<NodeId>,
 }
 
-/// When ToRs were read, and when they will be.
+/// When ToRs were read, and when they will be read.
 #[derive(Debug)]
 pub(crate) struct Polling {
     period: Option<Nanos>,
     /// When the next periodic round starts.
     due: Option<Nanos>,
     round: Option<Round>,
-    /// What was asked for while a round is under way; a round of its own rather than a second look.
+    /// Reading that was requested during the current one. [`Reading::Round`] has precedence over [`Reading::Again`].
     wanted: Option<Reading>,
     last_round: Nanos,
-    /// By node: when it was last read, and the time before that if the reading is of this round.
+    /// By node: when it was last read, and the time of the reading before if the last one belongs to the current
+    /// round.
     read: Vec<(Nanos, Option<Nanos>)>,
 }
 
@@ -50,25 +52,25 @@ impl Polling {
         Polling { period: None, due: None, round: None, wanted: None, last_round: Nanos::ZERO, read }
     }
 
-    /// Rates are worked out from this moment on.
+    /// Sets the start of the interval for which the first rates are computed.
     pub(crate) fn begin(&mut self, now: Nanos) {
         self.last_round = now;
         self.read.fill((now, None));
     }
 
-    /// Reads every `period` from now on. What has been read stays.
+    /// Starts a reading every `period` from now on. Results of earlier readings are kept.
     pub(crate) fn start(&mut self, now: Nanos, period: Option<Nanos>) {
         self.period = period;
         self.due = period.map(|period| now.saturating_add(period));
     }
 
-    /// When the controller must look after it.
+    /// When [`Polling::poll_if_due`] has work to do.
     pub(crate) fn next(&self) -> Option<Nanos> {
         let deadline = self.round.as_ref().map(|round| round.deadline);
         [deadline, self.due.filter(|_| self.round.is_none())].into_iter().flatten().min()
     }
 
-    /// The ToR cannot answer any more.
+    /// The session to a ToR was lost, so it cannot answer any more.
     pub(crate) fn session_lost(&mut self, now: Nanos, switch: NodeId) {
         if let Some(round) = self.round.as_mut() {
             if round.waiting.remove(&switch) && round.waiting.is_empty() {
@@ -144,7 +146,7 @@ impl Polling {
             let Some(last) = last else { return };
             let rate_bps = rate(bytes.saturating_sub(last), now.saturating_sub(before));
             view.rate_bps = rate_bps.into();
-            // Hedera §III.A: a flow that takes a tenth of the NIC is an elephant.
+            // Hedera §III.A: a flow with at least a tenth of the rate of its NIC is an elephant.
             let access_bps = cx.fabric.link(flow.key.src.uplink).settings.rate_bps;
             if !view.long && !is_bound(id) && share.is_some_and(|share| rate_bps as f64 >= share * access_bps as f64) {
                 view.long = true;
@@ -163,7 +165,7 @@ impl Polling {
     }
 }
 
-/// Bits per second.
+/// Returns a rate in bits per second.
 fn rate(bytes: u64, time: Nanos) -> u64 {
     (u128::from(bytes) * 8 * u128::from(NS_PER_S) / u128::from(time.0.max(1))) as u64
 }

@@ -1,4 +1,4 @@
-//! What drivers ask a controller.
+//! Methods by which drivers read the state of a controller.
 
 use crate::assignments::Assignments;
 use crate::config::Config;
@@ -14,27 +14,27 @@ use pathloom_scheme::{FlowId, Needs, State, View};
 use std::net::Ipv4Addr;
 
 impl Controller {
-    /// What the controller knows; solvers get a clone of it.
+    /// The view: everything that a scheme can see. Solvers get a clone of it.
     pub fn view(&self) -> &View {
         &self.context.view
     }
 
-    /// Carries out [`crate::Output::Solve`].
+    /// Returns the function that computes the answer to [`crate::Output::Solve`].
     pub fn solver(&self) -> fn(&View, &State) -> State {
         self.in_charge.scheme.solver()
     }
 
-    /// The flow that has a five-tuple now.
+    /// Returns the flow that has a five-tuple now.
     pub fn find_flow(&self, five_tuple: &FiveTuple) -> Option<FlowId> {
         self.routes.flows.find(five_tuple).filter(|id| self.context.view.flows.contains_key(id))
     }
 
-    /// Whether a flow was told to wait, and still is to.
+    /// Whether a flow is held at the moment.
     pub fn is_held(&self, flow: FlowId) -> bool {
         self.routes.flows.get(flow).is_some_and(|flow| flow.extras().held_until > self.context.now)
     }
 
-    /// Flows that were told to wait, and still are to.
+    /// Number of flows that are held at the moment.
     pub fn held_flows(&self) -> usize {
         let flows = self.routes.flows.iter();
         flows.filter(|(_, flow)| !flow.closed && flow.extras().held_until > self.context.now).count()
@@ -45,45 +45,45 @@ impl Controller {
         self.in_charge.scheme.name()
     }
 
-    /// What that scheme needs.
+    /// The needs of the scheme in charge, with the settings that override them.
     pub fn needs(&self) -> &Needs {
         &self.context.needs
     }
 
-    /// Its settings.
+    /// The settings of the controller.
     pub fn config(&self) -> &Config {
         &self.context.config
     }
 
-    /// What it has counted.
+    /// The counts of the controller.
     pub fn counts(&self) -> Counts {
         let rules_now = self.context.switches.iter().map(Switch::rules).max().unwrap_or(0);
         Counts { rules_now, ..self.context.counts }
     }
 
-    /// How much the scheme in charge keeps ([`pathloom_scheme::Scheme::sizes`]).
+    /// Sizes of the data that the scheme in charge stores ([`pathloom_scheme::Scheme::sizes`]).
     pub fn scheme_sizes(&self) -> Vec<(&'static str, u64)> {
         self.in_charge.scheme.sizes()
     }
 
-    /// How long it took to set up paths, from the scheme's wish to the last confirmation.
+    /// Times to set up paths, from the request of the scheme to the last confirmation.
     pub fn set_up_times(&self) -> &DurationHistogram {
         &self.routes.set_up
     }
 
-    /// Rules that a switch should have, or should have had when its session ended.
+    /// Number of rules that a switch should have, or should have had when its session ended.
     pub fn rules_at(&self, switch: NodeId) -> u32 {
         self.context.switches.get(switch.index()).map_or(0, Switch::rules)
     }
 
-    /// What put a flow where it is; `None` for one that never left the default routes, or whose reason did not survive
-    /// a restart.
+    /// The reason why a flow is where it is. `None` for a flow that never left the default routes, or whose reason
+    /// was lost in a restart.
     pub fn placement(&self, flow: FlowId) -> Option<Reason> {
         Some(self.context.reasons.explain(self.routes.flows.get(flow)?.placed.as_ref()?))
     }
 
-    /// What was decided for a flow lately, oldest first: as far as it is among the last decisions for all flows, of which
-    /// about four thousand are kept.
+    /// Recent decisions for a flow, oldest first. The controller stores about the last four thousand decisions for
+    /// all flows.
     pub fn history(&self, flow: FlowId) -> Vec<&Reason> {
         self.context.reasons.history(flow)
     }
@@ -93,20 +93,22 @@ impl Controller {
         &self.routes.assignments
     }
 
-    /// Whether the first packets of connections from an address that has an assignment come to the controller from now on:
-    /// its ToR has confirmed the rules that copy them, or has no session, so that nothing will be confirmed.
+    /// Whether the controller will see the first packets of new connections from an address that has an assignment:
+    /// the ToR of the address has confirmed the rules that copy them. Also true if the ToR has no session, because
+    /// then nothing will be confirmed.
     pub fn sees_connections_of(&self, src: Ipv4Addr) -> bool {
         let Some(at) = self.attachment(src) else { return true };
         let tor = &self.context.switches[at.tor.index()];
         tor.session != Session::Reading && tor.awaited.iter().all(|&(_, purpose)| purpose != Purpose::Copies)
     }
 
-    /// Where an address is: where it was placed, where the fabric lays it out, or where a prefix was placed that it is in.
+    /// Returns the place of an address: where the address was placed, else where the fabric has it, else where the
+    /// longest placed prefix that contains it is.
     pub fn attachment(&self, address: Ipv4Addr) -> Option<Attachment> {
         self.context.attachment(address)
     }
 
-    /// Single addresses that were placed, each with the switch and port that it is at.
+    /// Single addresses that were placed, each with its switch and port.
     pub fn placed(&self) -> impl Iterator<Item = (Ipv4Addr, NodeId, PortNo)> + '_ {
         self.context.places.ports(&self.context.fabric)
     }
@@ -116,7 +118,7 @@ impl Controller {
         self.drains.check(&self.context, target, out)
     }
 
-    /// Whether a link is out of service, or a switch at an end of it.
+    /// Whether a link is out of service, because of its cable or because of a switch at one of its ends.
     pub fn is_drained(&self, link: LinkId) -> bool {
         self.drains.out.covers(&self.context.fabric, link)
     }
@@ -126,18 +128,18 @@ impl Controller {
         self.drains.is_switch_drained(switch)
     }
 
-    /// Whether default routes are still being changed for what has left service or come back.
+    /// Whether default routes are still changing, because something left service or returned.
     pub fn is_staging(&self) -> bool {
         self.drains.is_staging()
     }
 
-    /// Whether packets may still cross a link that is out of service, without a path of their own that is known: as long as
-    /// it is not certain that no switch has rules that lead over it.
+    /// Whether packets without a known path of their own may still cross a link that is out of service. This is the
+    /// case until it is certain that no switch has rules that lead over it.
     pub fn may_be_crossed(&self, link: LinkId) -> bool {
         self.drains.may_be_crossed(&self.context, &self.routes, link)
     }
 
-    /// Number of flows with rules for a path over each link, by link, with those that move away from it.
+    /// Number of flows with rules for a path over each link, by link. Flows that move away from a link are included.
     pub fn flows_on_links(&self) -> Vec<u32> {
         self.routes.on_links(&self.context)
     }

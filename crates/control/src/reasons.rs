@@ -1,4 +1,4 @@
-//! Why flows are where they are: what was decided for them lately, and what led to it.
+//! Reasons why flows are where they are: recent decisions, and the event that led to each of them.
 
 use crate::context::Context;
 use crate::flows::FlowTable;
@@ -7,26 +7,27 @@ use pathloom_scheme::{Event, FlowId, Rejection};
 use serde::Serialize;
 use std::collections::VecDeque;
 
-/// Decisions kept, of all flows together; the last that placed a flow is kept for as long as the flow is known.
+/// Number of stored decisions of all flows. In addition, the last decision that placed a flow is stored as long as
+/// the flow is known.
 const KEPT: usize = 4096;
 
-/// Something that happened.
+/// Event that led to a decision.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case", tag = "event")]
 pub enum Cause {
-    /// The scheme took charge.
+    /// A scheme was put in charge.
     Started,
     /// A long flow was found.
     FlowArrived {
         /// The flow.
         flow: FlowId,
     },
-    /// A subflow asked to be opened.
+    /// A subflow requested to be opened.
     SubflowArrived {
         /// The subflow.
         flow: FlowId,
     },
-    /// A flow was found standing, after a restart or a change of scheme.
+    /// A flow was found on its path, after a restart or a change of scheme.
     FlowAdopted {
         /// The flow.
         flow: FlowId,
@@ -38,29 +39,30 @@ pub enum Cause {
     },
     /// Rates were measured.
     RatesMeasured,
-    /// A link came up or went down, or was taken out of service or back.
+    /// A link came up or went down, left service or returned to it.
     LinkChanged {
         /// The link.
         link: LinkId,
-        /// Whether it can be used.
+        /// Whether the link can be used.
         up: bool,
     },
     /// A path was confirmed.
     RouteConfirmed {
-        /// Of this flow.
+        /// The flow.
         flow: FlowId,
     },
     /// A path could not be set up.
     RouteRejected {
-        /// Of this flow.
+        /// The flow.
         flow: FlowId,
     },
-    /// The time came that the scheme had named.
+    /// The time-out that the scheme had set expired.
     Timeout,
 }
 
 impl Cause {
-    /// What an event is; `None` for the answer of a job, whose cause is what the job was begun for.
+    /// Returns the cause that corresponds to an event. `None` for the answer of a job, whose cause is the one for
+    /// which the job was started.
     fn of(event: &Event) -> Option<Cause> {
         Some(match *event {
             Event::Started => Cause::Started,
@@ -78,79 +80,79 @@ impl Cause {
     }
 }
 
-/// What was decided for a flow.
+/// A decision for a flow.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
-    /// The scheme asked for this path.
+    /// The scheme requested this path.
     Route {
         /// The path.
         path: Path,
-        /// The bandwidth that the scheme counts on.
+        /// Bandwidth that the scheme expects for the flow.
         rate_bps: Option<u64>,
     },
-    /// An application has claimed this path for it.
+    /// An application claimed this path for the flow.
     Assigned {
         /// The path.
         path: Path,
     },
-    /// The scheme put it back on the default routes.
+    /// The scheme put the flow back on the default routes.
     Unroute,
-    /// The scheme told it to wait.
+    /// The scheme held the flow.
     Hold,
-    /// The scheme let it send.
+    /// The scheme released the flow.
     Release,
-    /// The controller put it back on the default routes: this link of its path is down.
+    /// The controller put the flow back on the default routes, because this link of its path is down.
     Rescued {
         /// The link.
         link: LinkId,
     },
-    /// The controller put it back on the default routes: its path leads over something out of service, and the scheme
-    /// had not moved it in time.
+    /// The controller put the flow back on the default routes, because its path contains something out of service and
+    /// the scheme did not move it in time.
     Drained,
-    /// It was found standing on this path in the switches.
+    /// The flow was found on this path in the switches.
     Adopted {
         /// The path.
         path: Path,
     },
-    /// A path for it could not be set up.
+    /// A path for the flow could not be set up.
     Rejected {
-        /// Why.
+        /// Why it was rejected.
         why: Rejection,
     },
 }
 
-/// A decision and what led to it.
+/// A decision, and the event that led to it.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Reason {
-    /// When.
+    /// Time of the decision.
     pub at: Nanos,
     /// The scheme in charge.
     pub scheme: &'static str,
-    /// What had happened; `None` for what the controller found or did by itself.
+    /// The event that led to the decision; `None` if the controller decided by itself.
     pub cause: Option<Cause>,
-    /// Whether the scheme worked it out in a job that was begun when that happened, and not at once.
+    /// Whether the decision came from a job that was started at that event, and not directly from the event.
     pub solved: bool,
-    /// What was decided.
+    /// The decision.
     pub decision: Decision,
 }
 
-/// The [`Reason`] why a flow is where it is, in two thirds of the room: there is one for each flow.
+/// The [`Reason`] why a flow is where it is, in two thirds of the memory, because each flow has one.
 #[derive(Clone, Debug)]
 pub(crate) struct Placed {
     at: Nanos,
     cause: Option<Cause>,
-    /// Of a route or of what was adopted.
+    /// Path of a route, assignment or adoption.
     path: Option<Path>,
-    /// The bandwidth that the scheme counts on, or the number of the dead link.
+    /// Bandwidth that the scheme expects, or the number of the dead link.
     number: u64,
     place: Place,
-    /// Which of [`Reasons::schemes`] was in charge.
+    /// Index in [`Reasons::schemes`] of the scheme that was in charge.
     scheme: u8,
     solved: bool,
 }
 
-/// Where a flow was put.
+/// Kind of a decision that placed a flow.
 #[derive(Clone, Copy, Debug)]
 enum Place {
     Route,
@@ -163,7 +165,7 @@ enum Place {
 }
 
 impl Placed {
-    /// `None` for a decision that puts no flow anywhere.
+    /// Returns `None` for a decision that does not place a flow.
     fn new(reason: &Reason, scheme: u8) -> Option<Placed> {
         let (place, path, number) = match &reason.decision {
             Decision::Route { path, rate_bps: None } => (Place::Route, Some(path), 0),
@@ -194,22 +196,22 @@ impl Placed {
     }
 }
 
-/// What is kept of reasons.
+/// Stored reasons.
 #[derive(Debug, Default)]
 pub(crate) struct Reasons {
     /// Names of the schemes that were in charge.
     schemes: Vec<&'static str>,
-    /// Index of the one in charge.
+    /// Index of the scheme in charge.
     in_charge: u8,
     recent: VecDeque<(FlowId, Reason)>,
-    /// What led to the actions at hand.
+    /// The event that led to the current actions, and whether they come from a job that it started.
     now: Option<(Cause, bool)>,
-    /// What led to the jobs whose answers the scheme has not heard yet, in the order in which it will.
+    /// Causes of the jobs whose answers the scheme has not handled yet, in the order in which it will handle them.
     answered: VecDeque<Option<Cause>>,
 }
 
 impl Reasons {
-    /// The scheme is about to hear this.
+    /// The scheme is about to handle this event.
     pub(crate) fn begin(&mut self, event: &Event) {
         self.now = match Cause::of(event) {
             Some(cause) => Some((cause, false)),
@@ -217,38 +219,39 @@ impl Reasons {
         };
     }
 
-    /// The scheme has no part in what comes.
+    /// The following decisions are not by the scheme.
     pub(crate) fn end(&mut self) {
         self.now = None;
     }
 
-    /// What led to the actions at hand, to be given back by [`Reasons::answer`] when a job that they begin is done.
+    /// The cause of the current actions. If they start a job, it must be passed to [`Reasons::answer`] when the job
+    /// is done.
     pub(crate) fn cause(&self) -> Option<Cause> {
         self.now.map(|(cause, _)| cause)
     }
 
-    /// The scheme will hear the answer of a job that was begun for this.
+    /// The scheme will handle the answer of a job with this cause.
     pub(crate) fn answer(&mut self, cause: Option<Cause>) {
         self.answered.push_back(cause);
     }
 
-    /// Another scheme takes over, and hears no answers.
+    /// Another scheme takes over, and gets no answers of earlier jobs.
     pub(crate) fn forget_jobs(&mut self) {
         self.answered.clear();
     }
 
-    /// This scheme is in charge from now on.
+    /// Sets the scheme in charge.
     pub(crate) fn in_charge(&mut self, scheme: &'static str) {
         let known = self.schemes.iter().position(|&known| known == scheme);
         let number = known.unwrap_or_else(|| {
             self.schemes.push(scheme);
             self.schemes.len() - 1
         });
-        // There are no more than 256: the registry has a tenth of that.
+        // There are fewer than 256: the registry has a tenth of that.
         self.in_charge = u8::try_from(number).unwrap_or(u8::MAX);
     }
 
-    /// Notes a decision. Gives what a flow is to remember, if it was put somewhere.
+    /// Stores a decision. Returns the part that the flow must store, if the decision places it.
     pub(crate) fn note(&mut self, at: Nanos, flow: FlowId, decision: Decision) -> Option<Placed> {
         let (cause, solved) = self.now.map_or((None, false), |(cause, solved)| (Some(cause), solved));
         let scheme = self.schemes.get(usize::from(self.in_charge)).copied().unwrap_or_default();
@@ -261,18 +264,18 @@ impl Reasons {
         placed
     }
 
-    /// The whole of what a flow remembers.
+    /// Returns the full reason for a placement that a flow stores.
     pub(crate) fn explain(&self, placed: &Placed) -> Reason {
         placed.reason(&self.schemes)
     }
 
-    /// What was decided for a flow lately, oldest first.
+    /// Recent decisions for a flow, oldest first.
     pub(crate) fn history(&self, flow: FlowId) -> Vec<&Reason> {
         self.recent.iter().filter(|(other, _)| *other == flow).map(|(_, reason)| reason).collect()
     }
 }
 
-/// Notes a decision.
+/// Stores a decision, and in its flow if it places the flow.
 pub(crate) fn note(cx: &mut Context, flows: &mut FlowTable, flow: FlowId, decision: Decision) {
     let placed = cx.reasons.note(cx.now, flow, decision);
     if let (Some(placed), Some(known)) = (placed, flows.get_mut(flow)) {

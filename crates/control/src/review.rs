@@ -1,15 +1,17 @@
-//! While a session stands: all rules of a switch are read again and again, and compared with what it should have.
+//! Reviews: while a session is open, the rules of its switch are read periodically and compared with those that it
+//! should have.
 //!
-//! A review starts when its switch's turn comes ([`crate::Config::reconcile`]), at once when the switch tells that a rule is
-//! gone that the controller did not delete, and when an operator asks. A barrier goes before the request, so the answer
-//! shows what every earlier message led to. What is sent after the request may be in the answer or not: those rules are
-//! noted in [`Watch`] and left to the next review. All others are judged: what is missing or was changed is added again,
-//! rules with a mark of the controller that it does not want are deleted. The rule that counts a flow has a time-out, and
-//! the notice that it ran out may still be on its way: it is added again only when the switch told of its deletion, or when
-//! a second review a little later does not find it either.
+//! A review starts when it is the switch's turn ([`crate::Config::reconcile`]) and when an operator requests it. It
+//! also starts soon after the switch reports the deletion of a rule that the controller did not delete. A barrier is
+//! sent before the request, so the answer shows the effect of every earlier message. The answer may or may not show
+//! messages that are sent after the request. Their rules are stored in [`Watch`] and left to the next review. All
+//! other rules are compared. Missing or changed rules are added again. Rules with the mark of the controller that it
+//! does not want are deleted. The rule that counts a flow has a time-out, and the notice of its expiry may still be
+//! in transit. Therefore it is added again only if the switch reported its deletion, or if a second review a little
+//! later does not find it either.
 //!
-//! The answer comes in parts, and the flows are gone through in slices, and only if rules are missing by their number: a
-//! table of millions of rules never keeps anybody waiting.
+//! The answer comes in parts. Flows are searched in slices, and only if the number of rules shows that some are
+//! missing. Therefore a table with millions of rules does not block the controller.
 
 use crate::base_rules::BaseRules;
 use crate::context::Context;
@@ -26,21 +28,21 @@ use pathloom_model::{Nanos, NodeId, Prefix};
 use pathloom_scheme::FlowId;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// From the notice that a rule is gone to the review: others that went with it are told in this time.
+/// From the notice that a rule is gone to the review. Notices for other rules arrive in this time.
 const HINT: Nanos = Nanos::from_millis(20);
-/// Between the starts of two reviews of a switch, whoever asks for them.
+/// Shortest time between the starts of two reviews of a switch.
 const GAP: Nanos = Nanos::from_millis(200);
-/// Until a review is repeated that missed the rules of flows without having been told: a notice that they ran out has
-/// arrived by then.
+/// Time to the next review if one did not find some rules of flows that the switch did not report as deleted. If they
+/// have expired, the notice arrives in this time.
 const NOTICE: Nanos = Nanos::from_secs(1);
-/// Between two slices of the flows.
+/// Pause between two slices of the flows.
 const PAUSE: Nanos = Nanos::from_micros(100);
-/// Flows that are looked at without a pause.
+/// Number of flows in a slice.
 const SLICE: usize = 4096;
-/// A review is given up when this many rules were changed while it ran: its switch does not answer.
+/// A review ends without a result if this many rules were changed while it ran, because the switch does not answer.
 const MOST_TOUCHED: usize = 1 << 20;
-/// Reviews in a row that may find rules missing of which the switch told nothing. After that, each one more doubles the
-/// time to the next, up to 32 times: the switch confirms rules and does not keep them.
+/// Number of reviews in a row that may find missing rules of which the switch reported nothing. Each further one
+/// doubles the time to the next, up to 32 times, because the switch confirms rules without keeping them.
 const BELIEVED: u32 = 3;
 
 /// A rule of a flow at a switch.
@@ -51,16 +53,16 @@ struct FlowRule {
     source: bool,
 }
 
-/// Whose turn it is.
+/// Which switch is reviewed next, and the number of the last review.
 #[derive(Debug, Default)]
 pub(crate) struct Reviews {
     next: usize,
     number: u32,
 }
 
-/// A part of the answer to a review.
+/// A part of the answer to a review request.
 pub(crate) struct Part {
-    /// The review.
+    /// Number of the review.
     pub number: u32,
     /// Some of the switch's rules.
     pub rules: Vec<Rule>,
@@ -68,53 +70,53 @@ pub(crate) struct Part {
     pub last: Option<(Vec<Group>, Vec<Meter>)>,
 }
 
-/// A review under way.
+/// A review in progress.
 #[derive(Debug, Default)]
 struct Review {
     number: u32,
-    /// Rules that were sent (true) or whose deletion was sent (false) since it began.
+    /// Rules that were sent (true) or deleted (false) since it began.
     touched: FxHashMap<RuleKey, bool>,
-    /// The same for rules and groups of no single flow, which are judged together.
+    /// The same for rules and groups of no single flow, which are compared together.
     base_changed: bool,
-    /// Whether the switch told of something since.
+    /// Whether the switch must be reviewed again soon, because of a notice or a request since this one began.
     again: bool,
-    /// Whether a part came since it was last looked after.
+    /// Whether a part of the answer arrived since the last turn of the switch.
     heard: bool,
-    /// Rules of no single flow that were found.
+    /// Found rules of no single flow.
     base: Vec<Rule>,
     labels: Vec<Rule>,
-    /// Rules of flows that were found as they should be.
+    /// Rules of flows that were found unchanged.
     found: FxHashSet<FlowRule>,
-    /// Rules counted among [`crate::switches::Switch::flow_rules`] that were found.
+    /// Number of found rules that [`crate::switches::Switch::flow_rules`] counts.
     counted: u32,
-    /// Rules of flows that were not found, and may have run out.
+    /// Rules of flows that were not found and may have expired.
     suspects: FxHashSet<(FlowId, u8)>,
     restored: u64,
     surplus: u64,
-    /// The first flow of the next slice, when all parts have come.
+    /// First flow of the next slice, when all parts have arrived.
     scan: Option<FlowId>,
 }
 
-/// Reviews of one switch.
+/// Review state of one switch.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     review: Option<Box<Review>>,
-    /// When the last one began.
+    /// When the last review began.
     begun: Nanos,
-    /// When a timer will start one.
+    /// When a timer will start a review.
     due: Option<Nanos>,
-    /// Rules of flows that the last review missed, or that the switch told to be gone.
+    /// Rules of flows that the last review did not find, or that the switch reported as deleted.
     suspects: FxHashSet<(FlowId, u8)>,
-    /// Whether the switch told of something since the last review.
+    /// Whether the switch reported deleted rules since the last review.
     told: bool,
-    /// Reviews in a row that found rules missing without a word from the switch.
+    /// Number of reviews in a row that found missing rules of which the switch reported nothing.
     untold: u32,
-    /// Turns that it misses.
+    /// Number of turns that the switch skips.
     skip: u32,
 }
 
 impl Watch {
-    /// A rule is about to be sent, or its deletion.
+    /// A rule will be added or deleted.
     #[inline]
     pub(crate) fn touch(&mut self, key: impl FnOnce() -> RuleKey, added: bool) {
         if let Some(review) = &mut self.review {
@@ -122,26 +124,26 @@ impl Watch {
         }
     }
 
-    /// Rules or groups of no single flow were sent, or their deletion.
+    /// Rules or groups of no single flow were added or deleted.
     pub(crate) fn base_changed(&mut self) {
         if let Some(review) = &mut self.review {
             review.base_changed = true;
         }
     }
 
-    /// The session ended.
+    /// The session has ended.
     pub(crate) fn close(&mut self) {
         *self = Watch::default();
     }
 }
 
 impl Review {
-    /// Whether what the answer says of a rule is out of date.
+    /// Whether the answer may be outdated for a rule.
     fn is_touched(&self, key: &RuleKey) -> bool {
         self.touched.contains_key(key)
     }
 
-    /// Rules of flows that were sent since it began.
+    /// Number of flow rules that were added since it began.
     fn added(&self) -> u32 {
         let of_flow = |key: &RuleKey| key.matches.src_port.is_some() || key.matches.tag.is_some();
         self.touched.iter().filter(|&(key, &added)| added && of_flow(key)).count() as u32
@@ -149,7 +151,7 @@ impl Review {
 }
 
 impl Reviews {
-    /// Sets the time of the next switch's turn.
+    /// Sets the timer for the turn of the next switch.
     pub(crate) fn next_round(&mut self, cx: &mut Context) {
         let switches = cx.fabric.switches().len().max(1) as u64;
         if let Some(period) = cx.config.reconcile {
@@ -157,7 +159,7 @@ impl Reviews {
         }
     }
 
-    /// It is the turn of the next switch.
+    /// Handles the turn of the next switch.
     pub(crate) fn round(&mut self, cx: &mut Context) {
         self.next_round(cx);
         let switch = cx.fabric.switches()[self.next % cx.fabric.switches().len()];
@@ -180,7 +182,7 @@ impl Reviews {
         }
     }
 
-    /// The switch is to be reviewed soon.
+    /// Schedules a review of the switch soon.
     fn hurry(&mut self, cx: &mut Context, switch: NodeId, wait: Nanos) {
         let watch = &mut cx.switches[switch.index()].watch;
         if let Some(review) = &mut watch.review {
@@ -194,7 +196,7 @@ impl Reviews {
         }
     }
 
-    /// The time has come that [`Reviews::hurry`] set.
+    /// Handles the timer that [`Reviews::hurry`] set.
     pub(crate) fn review_if_due(&mut self, cx: &mut Context, switch: NodeId) {
         let state = &mut cx.switches[switch.index()];
         if state.watch.due.take_if(|due| *due <= cx.now).is_none() || state.watch.review.is_some() {
@@ -222,8 +224,8 @@ impl Reviews {
         state.watch.review = Some(Box::new(Review { number, heard: true, ..Review::default() }));
     }
 
-    /// Whether a rule is gone that should not be: the controller did not delete it. It comes back with the review that this
-    /// leads to.
+    /// Whether a removal notice is about a rule that the switch should have and that the controller did not delete.
+    /// The review that this starts adds the rule again.
     pub(crate) fn is_lost(
         &mut self,
         cx: &mut Context,
@@ -259,7 +261,7 @@ impl Reviews {
         lost
     }
 
-    /// A part of the answer has come.
+    /// Handles a part of the answer.
     pub(crate) fn reviewed(
         &mut self,
         cx: &mut Context,
@@ -271,7 +273,7 @@ impl Reviews {
         let Part { number, rules, last } = part;
         let watch = &mut cx.switches[switch.index()].watch;
         let Some(mut review) = watch.review.take_if(|review| review.number == number && review.scan.is_none()) else {
-            // Of one that was given up.
+            // The part belongs to a review that was given up.
             return;
         };
         review.heard = true;
@@ -297,7 +299,7 @@ impl Reviews {
     fn found_again(&mut self, cx: &mut Context, routes: &mut Routes, switch: NodeId, review: &mut Review, rule: Rule) {
         let Some(cookie) = Cookie::decode(rule.cookie) else { return };
         match cookie.kind {
-            // Of a sweep that is under way, or a moment ago was ([`crate::sweep`]).
+            // Rule of a sweep that is in progress or ended a moment ago ([`crate::sweep`]).
             RuleKind::Detection if rule.hard_timeout_s > 0 => return,
             RuleKind::Default | RuleKind::Detection => return review.base.push(rule),
             RuleKind::Label => return review.labels.push(rule),
@@ -330,14 +332,14 @@ impl Reviews {
         groups: &[Group],
     ) {
         let state = &cx.switches[switch.index()];
-        // What was refused is read and sent again by itself.
+        // Refused rules are read and sent again in another way.
         if review.base_changed || state.reread {
             return;
         }
         let mut wanted = base.tables[switch.index()].clone();
         let found = base.read(cx, &review.base, groups);
         let DefaultTable { routes, groups } = &mut wanted.defaults;
-        // A group that no rule names any more is about to go.
+        // A group that no rule uses will be deleted soon.
         let named = |id: &GroupId| routes.iter().any(|&(_, choice)| choice == Choice::Group(*id));
         groups.retain(|id, _| named(id) || found.defaults.groups.contains_key(id));
         let known = |prefix: Prefix| routes.binary_search_by_key(&prefix, |&(other, _)| other).is_ok();
@@ -356,7 +358,7 @@ impl Reviews {
         review.surplus += result.surplus;
     }
 
-    /// Looks through a slice of the flows for rules that the switch lacks.
+    /// Searches a slice of the flows for rules that the switch lacks.
     pub(crate) fn scan(&mut self, cx: &mut Context, routes: &mut Routes, switch: NodeId, number: u32) {
         let watch = &mut cx.switches[switch.index()].watch;
         let Some(mut review) = watch.review.take_if(|review| review.number == number && review.scan.is_some()) else {
@@ -440,7 +442,7 @@ fn carries(cx: &Context, flow: &Flow, plan: u8, switch: NodeId) -> bool {
     flow.staying().any(|source| source.plan == plan) && flow.version(plan).is_some_and(stands)
 }
 
-/// Whether a rule that was found is one that its flow has there, whatever it does.
+/// Whether a found rule has the place of one that its flow has there, whatever its actions.
 fn is_wanted(cx: &Context, switch: NodeId, flow: &Flow, cookie: Cookie, rule: &Rule) -> bool {
     if cookie.kind == RuleKind::Source {
         let base = cx.config.priorities.flow;
@@ -452,7 +454,7 @@ fn is_wanted(cx: &Context, switch: NodeId, flow: &Flow, cookie: Cookie, rule: &R
     flow.current_move.is_some() || flow.version(cookie.plan).is_some_and(|at| at.stands_at(&cx.fabric, switch))
 }
 
-/// Whether a rule that is wanted does what it should. What drains or moves does as it did.
+/// Whether a wanted rule has the right content. Rules of flows that move or drain are not compared.
 fn is_as_planned(cx: &Context, routes: &Routes, switch: NodeId, cookie: Cookie, rule: &Rule) -> bool {
     let Some(flow) = routes.flows.get(cookie.flow).filter(|flow| !flow.unverified) else { return true };
     let planner = cx.planner();
@@ -467,7 +469,7 @@ fn is_as_planned(cx: &Context, routes: &Routes, switch: NodeId, cookie: Cookie, 
     here.all(|(_, planned)| planned == *rule)
 }
 
-/// Adds the rules of a flow that a review did not find.
+/// Adds the rules of a flow that a review did not find to `missing`.
 fn missing_of(
     cx: &Context,
     switch: NodeId,

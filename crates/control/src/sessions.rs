@@ -1,4 +1,5 @@
-//! Sessions and ports coming and going, what switches have when a session begins, what they confirm and what they refuse.
+//! Handles sessions and ports that come up or go down, the rules of a switch at the start of a session, confirmations
+//! and refusals.
 
 use crate::controller::Controller;
 use crate::io::{Output, Target};
@@ -9,11 +10,13 @@ use pathloom_model::rules::{Group, Meter, Refusal, Rule};
 use pathloom_model::{LinkId, Nanos, NodeId, PortNo, Prefix};
 use pathloom_scheme::Event;
 
-/// Wait before the rules of a switch that refused some are read again; doubled per refusal in a row, up to 64 times.
+/// Wait before the rules of a switch are read again after a refusal. It is doubled for each refusal in a row, up to
+/// 64 times.
 const READ_AGAIN: Nanos = Nanos::from_secs(1);
 
 impl Controller {
-    /// Tables are never wiped: what the switch has is read first, and then only the difference is sent.
+    /// Opens a session. Tables are never cleared: the controller reads the rules of the switch first, and then sends
+    /// only the differences.
     pub(crate) fn switch_up(&mut self, switch: NodeId, ports_down: &[PortNo]) {
         if self.context.switches[switch.index()].session != Session::Down {
             self.switch_down(switch);
@@ -59,7 +62,7 @@ impl Controller {
         if up && useless {
             return;
         }
-        // A host's link reports from the switch's end alone.
+        // Only the switch reports the state of the link to a host.
         if !cx.view.links.set_cable(link, up) || !cx.fabric.is_switch_link(link) {
             return;
         }
@@ -101,8 +104,8 @@ impl Controller {
         }
     }
 
-    /// The rules of a switch are known: when a session begins all are compared with what it should have, after a refusal those
-    /// of no single flow.
+    /// Handles the rules of a switch. At the start of a session all rules are compared with those that the switch
+    /// should have; after a refusal only those of no single flow.
     pub(crate) fn rule_dump(&mut self, switch: NodeId, rules: Vec<Rule>, groups: &[Group], meters: &[Meter]) {
         let state = &mut self.context.switches[switch.index()];
         let first = state.session == Session::Reading;
@@ -117,7 +120,8 @@ impl Controller {
         self.base.found(&mut self.context, switch, &rules, groups);
         if !known {
             let (cx, found) = (&self.context, &self.base.tables[switch.index()].defaults);
-            // Before the first comparison: addresses that an earlier start of the controller placed there.
+            // Addresses that an earlier start of the controller placed there must be known before the first
+            // comparison.
             for (prefix, port) in cx.places.found_at(&cx.fabric, switch, found) {
                 self.place(prefix, Some((switch, port)));
             }
@@ -132,7 +136,7 @@ impl Controller {
         }
     }
 
-    /// Reads the rules of a switch again, to add what it refused.
+    /// Reads the rules of a switch again, in order to add the refused ones.
     pub(crate) fn reread(&mut self, switch: NodeId) {
         if self.context.is_ready(switch) && self.context.switches[switch.index()].reread {
             self.context.put(Output::DumpRequest { switch });
@@ -148,7 +152,7 @@ impl Controller {
         }
     }
 
-    /// The switch has carried out what had this purpose.
+    /// Handles the confirmation of a message with this purpose.
     fn confirmed(&mut self, switch: NodeId, purpose: Purpose) {
         let Controller { context: cx, routes, drains, .. } = self;
         match purpose {
@@ -166,7 +170,7 @@ impl Controller {
         }
     }
 
-    /// A switch has refused a message.
+    /// Handles the refusal of a message.
     pub(crate) fn refused(&mut self, switch: NodeId, xid: u32, why: Refusal) {
         self.context.counts.refused += 1;
         for purpose in self.context.take_refused(switch, xid) {
@@ -177,10 +181,10 @@ impl Controller {
                 Purpose::Gone { flow, plan } => routes.gone(cx, flow, plan),
                 Purpose::Hop { flow } => routes.unroute(cx, flow),
                 Purpose::Meter { flow } => routes.limits.meter_refused(cx, &mut routes.flows, flow),
-                // The rule stands as it was (OpenFlow 1.3 §6.4: a message that is refused changes nothing).
+                // The old rule is still there (OpenFlow 1.3 §6.4: a refused message changes nothing).
                 Purpose::Renewed { flow, .. } => routes.limits.meter_refused(cx, &mut routes.flows, flow),
                 Purpose::Label { label } => routes.label_refused(cx, switch, label),
-                // No message has its number.
+                // No message has this number, so no switch refuses it.
                 Purpose::Stage { number } => drains.stage_confirmed(cx, switch, number),
                 Purpose::Base | Purpose::Copies => {
                     let state = &mut cx.switches[switch.index()];

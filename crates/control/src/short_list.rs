@@ -1,4 +1,5 @@
-//! A list that is short and of which there are many: up to one entry needs no allocation.
+//! A list for fields that exist in large numbers and mostly have at most one entry. Up to one entry needs no
+//! allocation.
 
 use std::ops::{Deref, DerefMut};
 
@@ -8,9 +9,9 @@ pub(crate) enum ShortList<T> {
     /// No entry.
     #[default]
     None,
-    /// One.
+    /// One entry.
     One(T),
-    /// Several.
+    /// Two or more entries.
     More(Vec<T>),
 }
 
@@ -27,7 +28,7 @@ impl<T> ShortList<T> {
         };
     }
 
-    /// Takes out the entry of this index, which there is.
+    /// Removes and returns the entry at this index, which must exist.
     pub(crate) fn remove(&mut self, index: usize) -> T {
         let mut all = self.take();
         let entry = all.remove(index);
@@ -35,14 +36,14 @@ impl<T> ShortList<T> {
         entry
     }
 
-    /// Keeps the entries that are wanted.
+    /// Keeps the entries for which `wanted` returns true.
     pub(crate) fn retain(&mut self, wanted: impl FnMut(&T) -> bool) {
         let mut all = self.take();
         all.retain(wanted);
         *self = all.into();
     }
 
-    /// Takes out all entries.
+    /// Removes all entries.
     pub(crate) fn clear(&mut self) {
         *self = ShortList::None;
     }
@@ -106,7 +107,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn is_what_a_list_is(steps in prop::collection::vec((0..8u8, 0..9u8), 0..40)) {
+        fn behaves_like_a_vec(steps in prop::collection::vec((0..8u8, 0..9u8), 0..40)) {
             let (mut few, mut list) = (ShortList::default(), Vec::new());
             for (what, number) in steps {
                 match what {
@@ -133,7 +134,7 @@ mod tests {
                     _ => few.iter_mut().zip(&mut list).for_each(|(one, other)| (*one, *other) = (one.wrapping_add(1), other.wrapping_add(1))),
                 }
                 prop_assert_eq!(&few[..], &list[..]);
-                prop_assert_eq!(matches!(few, ShortList::More(_)), list.len() > 1, "one entry needs no list");
+                prop_assert_eq!(matches!(few, ShortList::More(_)), list.len() > 1, "one entry needs no allocation");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What a controller remembers, in a form that survives it.
+//! Snapshots: the state of a controller in a form that survives a restart.
 
 use crate::assignments::SavedAssignments;
 use crate::config::Config;
@@ -16,10 +16,10 @@ use pathloom_scheme::{DefaultRoutes, Scheme, State, StateError};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Number of the form below.
+/// Version number of the format below.
 const FORM: u32 = 2;
 
-/// What a controller remembers. A move under way is in it as if it had been given up at that moment.
+/// The state of a controller. A move in progress is stored as if it had been given up at that moment.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Snapshot {
     form: u32,
@@ -35,7 +35,7 @@ pub struct Snapshot {
     cables: Cables,
     #[serde(default)]
     drains: OutOfService,
-    /// Single addresses that are elsewhere than the fabric lays them out.
+    /// Single addresses that are not where the fabric has them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     places: Vec<Attachment>,
     flows: Vec<FlowRecord>,
@@ -45,48 +45,48 @@ pub struct Snapshot {
     counts: Counts,
 }
 
-/// Why a snapshot cannot be taken back.
+/// Why a snapshot cannot be restored.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RestoreError {
-    /// Another version of the program made it.
-    #[error("the snapshot has form {found}, this program reads form {FORM}; start without the snapshot: what stands in the switches is adopted all the same")]
+    /// The snapshot has the format of another version of the program.
+    #[error("the snapshot has format {found}, but this program reads format {FORM}; start without the snapshot: flows whose rules are in the switches are adopted")]
     Form {
-        /// Its form.
+        /// Version number of its format.
         found: u32,
     },
-    /// It is of another fabric.
-    #[error("the snapshot is of fabric `{found}` with {found_nodes} nodes, not of `{expected}` with {expected_nodes}")]
+    /// The snapshot was taken on another fabric.
+    #[error("the snapshot was taken on fabric `{found}` with {found_nodes} nodes, not on `{expected}` with {expected_nodes} nodes")]
     OtherFabric {
         /// Specification of its fabric.
         found: String,
         /// Nodes of its fabric.
         found_nodes: usize,
-        /// Specification of the fabric it is to be used on.
+        /// Specification of the fabric on which it must be restored.
         expected: String,
-        /// Nodes of that fabric.
+        /// Nodes of the fabric on which it must be restored.
         expected_nodes: usize,
     },
-    /// Another scheme was in charge.
-    #[error("the snapshot is of scheme {found}, not of {expected}; restore with {found} and change the scheme then")]
+    /// Another scheme was in charge when the snapshot was taken.
+    #[error("the snapshot was taken with scheme {found}, not {expected}; restore it with {found} and change the scheme afterwards")]
     OtherScheme {
         /// The scheme of the snapshot.
         found: String,
-        /// The scheme that was given.
+        /// The scheme with which it must be restored.
         expected: &'static str,
     },
-    /// A flow of it has an address that the fabric has not.
-    #[error("the snapshot has a flow {five_tuple:?}, but the fabric has no such address")]
+    /// A flow of the snapshot has an address that the fabric does not have.
+    #[error("the snapshot has a flow {five_tuple:?}, but one of its addresses does not exist on the fabric")]
     UnknownAddress {
         /// The flow.
         five_tuple: FiveTuple,
     },
-    /// The scheme cannot read its part.
+    /// The scheme cannot read its part of the snapshot.
     #[error(transparent)]
     State(#[from] StateError),
 }
 
 impl Controller {
-    /// What it remembers.
+    /// Takes a snapshot of the controller.
     pub fn snapshot(&self) -> Snapshot {
         let (cx, routes) = (&self.context, &self.routes);
         let draining: Vec<_> =
@@ -113,9 +113,9 @@ impl Controller {
         }
     }
 
-    /// A controller that remembers what another one did. Sessions have still to come up; what it then finds in the
-    /// switches it compares with what it remembers. The clock must go on where it was when the snapshot was taken, and
-    /// the epoch should be a new one.
+    /// Creates a controller with the state of a snapshot. No session is up yet. When a switch connects, the
+    /// controller compares the rules of the switch with the snapshot. The clock must continue from the time of the
+    /// snapshot, and the epoch should be a new one.
     pub fn restore(
         config: Config,
         fabric: Arc<Fabric>,
@@ -133,7 +133,7 @@ impl Controller {
         controller.cables = snapshot.cables;
         controller.drains = Drains::restored(snapshot.drains);
         controller.context.places = Places::restored(&controller.context.fabric, snapshot.places);
-        // What was to be moved may not have been.
+        // Flows may still be on paths that are out of service.
         controller.context.timers.set(controller.context.now, Timer::Drain);
         controller.hold_back_again();
         if controller.context.config.epoch == snapshot.epoch {
@@ -159,7 +159,7 @@ impl Controller {
         Ok(controller)
     }
 
-    /// Cables that had flapped are held back once more: the snapshot does not have until when they were to be.
+    /// Holds cables that had flapped back once more, because the snapshot does not contain the end of their wait.
     fn hold_back_again(&mut self) {
         let at = self.context.now.saturating_add(LONGEST_WAIT);
         for (link, changes) in self.cables.idle(&self.context.view.links) {
@@ -174,24 +174,24 @@ impl Snapshot {
         &self.scheme
     }
 
-    /// When it was taken.
+    /// Time of the snapshot.
     pub fn taken(&self) -> Nanos {
         self.taken
     }
 
-    /// Epoch of the controller that made it.
+    /// Epoch of the controller that took it.
     pub fn epoch(&self) -> u16 {
         self.epoch
     }
 
-    /// Whether it is of this fabric.
+    /// Whether the snapshot was taken on this fabric.
     pub fn is_of(&self, fabric: &Fabric) -> bool {
         let cables = fabric.links().len() / 2;
         self.nodes == fabric.nodes().len() && self.cables.len() == cables && self.fabric == fabric.spec()
     }
 
-    /// What was out of service: where the rest is of no use any more, this is still to be told with
-    /// [`crate::Input::Drain`], if it is of the same fabric.
+    /// Switches and cables that were out of service. If the rest of the snapshot is unusable but the fabric is the
+    /// same, the driver should send them again with [`crate::Input::Drain`].
     pub fn out_of_service(&self) -> Vec<Target> {
         self.drains.targets()
     }

@@ -1,9 +1,9 @@
-//! Connections whose first packet nobody saw: those that stood before a scheme was put in charge, or the controller was
-//! started, and those that were silent for longer than a flow is remembered.
+//! Finds connections whose first packet the controller did not see. Such a connection was open before the scheme was
+//! put in charge or the controller started, or it was idle for so long that its flow was forgotten.
 //!
-//! From time to time, and when a scheme is put in charge, the ToRs copy packets of their hosts that meet no rule of a flow,
-//! for a moment. Whoever sends in that moment becomes known, as if the connection began. The rule has a hard time-out as
-//! well, so that a switch without a controller does not go on copying.
+//! Periodically, and after a scheme was put in charge, the ToRs copy those packets of their hosts that match no rule
+//! of a flow, for a short time. A sender of such a packet becomes known as if its connection began. The rule also has
+//! a hard time-out, so that a switch without a controller stops copying.
 
 use crate::context::Context;
 use crate::cookies::{Cookie, RuleKind};
@@ -14,24 +14,25 @@ use pathloom_model::rules::{Match, Rule, RuleAction};
 use pathloom_model::{Nanos, NodeId, LONG_FLOW_DSCP, PROTO_TCP};
 use pathloom_scheme::Detection;
 
-/// How long packets are copied. A connection that takes a tenth of 10 Mbit/s sends twenty in this time.
+/// How long packets are copied. A connection with a tenth of 10 Mbit/s sends about twenty packets in this time.
 const WINDOW: Nanos = Nanos::from_millis(250);
-/// The time-out of the rule, should the controller not delete it.
+/// Hard time-out of the rule in seconds, in case the controller does not delete it.
 const LONGEST_S: u16 = 1;
-/// From putting a scheme in charge to the first time: its other rules come first.
+/// From the change of scheme to the first sweep. The other rules of the scheme are sent before.
 const FIRST: Nanos = Nanos::from_millis(200);
 
-/// Which sweeps are to come.
+/// State of the sweeps.
 #[derive(Debug, Default)]
 pub(crate) struct Sweeps {
-    /// Of the scheme in charge: timers of others find another number.
+    /// Number of the sequence of sweeps of the scheme in charge. Timers of earlier schemes have other numbers and are
+    /// ignored.
     number: u32,
     /// Whether packets are copied now.
     open: bool,
 }
 
 impl Sweeps {
-    /// Another scheme is in charge: what it has to hear of may stand already.
+    /// Starts the sweeps of a new scheme, because flows of interest can exist already.
     pub(crate) fn start(&mut self, cx: &mut Context) {
         self.number = self.number.wrapping_add(1);
         if cx.config.sweep.is_some() {
@@ -40,7 +41,7 @@ impl Sweeps {
         }
     }
 
-    /// The next sweep begins.
+    /// Begins a sweep.
     pub(crate) fn begin(&mut self, cx: &mut Context, number: u32) {
         let Some(period) = cx.config.sweep.filter(|_| number == self.number) else { return };
         let Some(dscp) = self.swept(cx) else { return };
@@ -48,7 +49,7 @@ impl Sweeps {
             if let Some(rule) = self.rule(cx, tor, dscp) {
                 let xid = cx.next_xid();
                 cx.switches[tor.index()].watch.touch(|| rule.key(), true);
-                // One that is refused makes no difference to what is forwarded.
+                // A refusal needs no handling, because this rule does not change how packets are forwarded.
                 cx.put(Output::AddRule { switch: tor, xid, rule });
             }
         }
@@ -57,7 +58,7 @@ impl Sweeps {
         cx.timers.set(cx.now.saturating_add(period), Timer::Sweep { number });
     }
 
-    /// The sweep ends.
+    /// Ends the sweep.
     pub(crate) fn end(&mut self, cx: &mut Context) {
         if !std::mem::take(&mut self.open) {
             return;
@@ -70,8 +71,8 @@ impl Sweeps {
         }
     }
 
-    /// Which code point the packets to be copied bear, if only some are; `None` if the scheme is told of no flows that
-    /// could be found so.
+    /// The DSCP that a packet must have to be copied; `Some(None)` if all are copied. `None` if the scheme needs no
+    /// flows that a sweep can find.
     fn swept(&self, cx: &Context) -> Option<Option<u8>> {
         match cx.needs.detection {
             Detection::Label => Some(Some(LONG_FLOW_DSCP)),

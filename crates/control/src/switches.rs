@@ -1,4 +1,4 @@
-//! What the controller knows of each switch: its session, what it was told, and what it has not confirmed yet.
+//! State of each switch: its session, its rules, and the messages that it has not confirmed yet.
 
 use crate::io::Removal;
 use crate::review::Watch;
@@ -10,16 +10,16 @@ use std::num::NonZeroU32;
 /// State of the session to a switch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Session {
-    /// There is none; the switch goes on with the rules it has.
+    /// There is no session. The switch keeps its rules.
     #[default]
     Down,
-    /// It stands, and the switch's rules are being read.
+    /// The session is open, and the rules of the switch are being read.
     Reading,
-    /// The switch has what it should have, or was told.
+    /// The switch has the rules that it should have, or they have been sent.
     Ready,
 }
 
-/// What a message to a switch was for. It is confirmed by the next barrier, or refused.
+/// Purpose of a message to a switch. The message is confirmed by the next barrier, or refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Purpose {
     /// A step of the current phase of a flow's move.
@@ -28,7 +28,7 @@ pub(crate) enum Purpose {
     Count { flow: FlowId, plan: u8 },
     /// The deletion of a flow's rule at its source ToR.
     Gone { flow: FlowId, plan: u8 },
-    /// A rule at a later switch of a path that a flow is on, added again.
+    /// A rule at a later switch of a flow's path, added again.
     Hop { flow: FlowId },
     /// The rule of a label.
     Label { label: u16 },
@@ -40,23 +40,23 @@ pub(crate) enum Purpose {
     Base,
     /// A rule that copies the first or last packets of an address that has an assignment.
     Copies,
-    /// The default routes of a switch, before others change theirs.
+    /// The default routes of a switch, which other switches wait for before they change theirs.
     Stage { number: u32 },
 }
 
 impl Purpose {
-    /// Whether something waits for the confirmation, or it just has to come some time.
+    /// Whether something waits for the confirmation, so that a barrier must follow at once.
     pub(crate) fn is_urgent(self) -> bool {
         matches!(self, Purpose::Step { .. } | Purpose::Gone { .. } | Purpose::Stage { .. } | Purpose::Copies)
     }
 }
 
-/// A rule that a switch says to be gone.
+/// A rule that a switch reports as removed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Removed {
     pub key: RuleKey,
     pub cookie: u64,
-    /// What it had counted.
+    /// Its last counters.
     pub counters: RuleCounters,
     pub why: Removal,
 }
@@ -65,33 +65,33 @@ pub(crate) struct Removed {
 #[derive(Debug, Default)]
 pub(crate) struct Switch {
     pub session: Session,
-    /// Messages not confirmed yet, in the order they were sent.
+    /// Messages not confirmed yet, in the order in which they were sent.
     pub awaited: VecDeque<(u32, Purpose)>,
     /// Barriers not answered yet.
     pub barriers: VecDeque<u32>,
-    /// Whether a barrier is to be sent when the input at hand has been dealt with.
+    /// Whether a barrier must be sent after the current input.
     pub wants_barrier: bool,
-    /// Rules of no single flow that it has ([`crate::base_rules`]).
+    /// Number of its rules that belong to no single flow ([`crate::base_rules`]).
     pub base_rules: u32,
-    /// Rules of flows that it should have.
+    /// Number of flow rules that it should have.
     pub flow_rules: u32,
-    /// Times in a row that a rule of no single flow was refused.
+    /// Number of times in a row that a rule of no single flow was refused.
     pub refusals: u32,
-    /// Whether a timer will read its rules again.
+    /// Whether its rules will be read again by a timer.
     pub reread: bool,
-    /// Whether its rules were read since the controller started.
+    /// Whether its rules have been read since the controller started.
     pub read: bool,
-    /// Reviews of its rules while the session stands.
+    /// State of the reviews of its rules.
     pub watch: Watch,
 }
 
 impl Switch {
-    /// Rules that it should have.
+    /// Number of rules that it should have.
     pub(crate) fn rules(&self) -> u32 {
         self.base_rules + self.flow_rules
     }
 
-    /// Forgets what an ended session cannot answer any more.
+    /// Closes the session. Returns the messages that will not be confirmed any more.
     pub(crate) fn close(&mut self) -> VecDeque<(u32, Purpose)> {
         self.session = Session::Down;
         self.barriers.clear();

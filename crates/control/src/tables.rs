@@ -1,19 +1,19 @@
-//! The tables of a switch: named data with declared edges. Every rule is built against them.
+//! The flow tables of a switch, with the tables that each can continue to. Every rule is built with this data.
 
 use pathloom_model::rules::{Actions, Match, Rule};
 
-/// A table and the tables that its rules may go on to.
+/// A table, and the tables to which its rules may continue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Table {
     /// Its number.
     pub id: u8,
-    /// What it is for.
+    /// Name that describes its purpose.
     pub name: &'static str,
-    /// The tables its rules may go on to.
+    /// Numbers of the tables to which its rules may continue.
     pub edges: &'static [u8],
 }
 
-/// Control traffic and detection: copies of first and last packets.
+/// Control traffic, and detection by copies of first and last packets.
 pub const CONTROL: u8 = 0;
 /// Long flows, by exact five-tuple.
 pub const LONG_FLOWS: u8 = 1;
@@ -27,9 +27,9 @@ pub const TABLES: [Table; 3] = [
     Table { id: DEFAULTS, name: "defaults", edges: &[] },
 ];
 
-/// A rule of `table` without time-outs and without anything that is not said here.
+/// Creates a rule of `table` without time-outs, meter, cookie and removal notice.
 pub(crate) fn rule(table: u8, priority: u16, matches: Match, actions: Actions, goto: Option<u8>) -> Rule {
-    debug_assert!(goto.is_none_or(|next| TABLES[table as usize].edges.contains(&next)), "undeclared edge of {table}");
+    debug_assert!(goto.is_none_or(|next| TABLES[table as usize].edges.contains(&next)), "no edge from table {table}");
     Rule {
         table,
         priority,

@@ -1,41 +1,41 @@
-//! What the controller has to do at a later time. A timer is not cancelled: what it finds done when it fires, it leaves.
+//! Timers of the controller. They cannot be cancelled. A handler does nothing if its work was already done.
 
 use pathloom_model::{FiveTuple, LinkId, Nanos, NodeId};
 use pathloom_scheme::FlowId;
 use std::collections::BTreeMap;
 
-/// What is to be done.
+/// A timer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Timer {
     /// The packets of an abandoned version have left the fabric.
     Drained { five_tuple: FiveTuple, plan: u8 },
-    /// A flow without rules is to get its counting rule, after a refusal.
+    /// A flow without rules gets its counting rule, after a refusal.
     Count { flow: FlowId },
-    /// A link that flapped has been quiet for so long that it may be used.
+    /// A link that flapped may be used if it was quiet.
     LinkQuiet { link: LinkId, changes: u64 },
-    /// A label's rule that was found is to go if no flow has claimed it.
+    /// A found rule of a label is deleted if no flow has claimed it.
     Label { switch: NodeId, label: u16 },
-    /// Groups of a switch that no rule names are to go.
+    /// Unused groups of a switch are deleted.
     Groups { switch: NodeId },
-    /// The rules of a switch are to be read again, after a refusal.
+    /// The rules of a switch are read again, after a refusal.
     Reread { switch: NodeId },
-    /// Flows may still be on what is out of service.
+    /// Flows are checked for paths over something that is out of service.
     Drain,
     /// Packets that switches sent before they changed their default routes have passed the next link.
     Stage,
-    /// Connections that stand are to be found, for the scheme of this number.
+    /// The next sweep of the sequence with this number begins.
     Sweep { number: u32 },
-    /// That is over for now.
+    /// The sweep ends.
     SweepOver,
-    /// The next switch in turn is to be reviewed.
+    /// The next switch in turn is reviewed.
     Round,
-    /// A switch may have lost rules: it is to be reviewed.
+    /// A switch that may have lost rules is reviewed.
     Review { switch: NodeId },
-    /// A review goes on looking for what its switch lacks.
+    /// A review continues its search for rules that the switch lacks.
     Scan { switch: NodeId, number: u32 },
 }
 
-/// Timers by time; those of one time fire in the order they were set.
+/// Timers by time. Timers with the same time fire in the order in which they were set.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
     by_time: BTreeMap<(Nanos, u64), Timer>,
@@ -52,7 +52,7 @@ impl Timers {
         self.by_time.keys().next().map(|&(at, _)| at)
     }
 
-    /// The first timer that is due.
+    /// Removes and returns the first timer that is due.
     pub(crate) fn pop(&mut self, now: Nanos) -> Option<Timer> {
         let entry = self.by_time.first_entry().filter(|entry| entry.key().0 <= now)?;
         Some(entry.remove())

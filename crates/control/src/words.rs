@@ -1,4 +1,4 @@
-//! Reasons in words, for people who ask why a flow is where it is.
+//! Reasons as text, for people who ask why a flow is where it is.
 
 use crate::controller::Controller;
 use crate::reasons::{Cause, Decision, Reason};
@@ -6,17 +6,17 @@ use pathloom_model::{Fabric, LinkId, Path};
 use pathloom_scheme::FlowId;
 
 impl Controller {
-    /// What led to a decision, as a clause: `flow 7 (…) began`.
+    /// Returns the event that led to a decision as a clause: `flow 7 (…) began`.
     pub fn cause_text(&self, reason: &Reason) -> String {
         let fabric = &self.view().fabric;
         match reason.cause {
-            None => "nothing the scheme was told of".into(),
-            Some(cause) if reason.solved => format!("a job that was begun because {}", cause_text(self, fabric, cause)),
+            None => "a decision of the controller itself".into(),
+            Some(cause) if reason.solved => format!("a job that started because {}", cause_text(self, fabric, cause)),
             Some(cause) => cause_text(self, fabric, cause),
         }
     }
 
-    /// A decision and what led to it, as a sentence.
+    /// Returns a decision and the event that led to it as a sentence.
     pub fn reason_text(&self, reason: &Reason) -> String {
         let decision = decision_text(&self.view().fabric, &reason.decision);
         format!("{} {decision}, because of this: {}", reason.scheme, self.cause_text(reason))
@@ -31,8 +31,8 @@ fn cause_text(controller: &Controller, fabric: &Fabric, cause: Cause) -> String 
     match cause {
         Cause::Started => "the scheme took charge".into(),
         Cause::FlowArrived { flow: id } => format!("{} began", flow(id)),
-        Cause::SubflowArrived { flow: id } => format!("{} asked to be opened as a subflow", flow(id)),
-        Cause::FlowAdopted { flow: id } => format!("{} was found standing", flow(id)),
+        Cause::SubflowArrived { flow: id } => format!("{} requested to be opened as a subflow", flow(id)),
+        Cause::FlowAdopted { flow: id } => format!("{} was found with its rules", flow(id)),
         Cause::FlowFinished { flow: id } => format!("{} ended", flow(id)),
         Cause::RatesMeasured => "rates were measured".into(),
         Cause::LinkChanged { link, up } if controller.is_drained(link) && !up => {
@@ -42,11 +42,11 @@ fn cause_text(controller: &Controller, fabric: &Fabric, cause: Cause) -> String 
         Cause::LinkChanged { link, up: false } => format!("link {} went down", link_name(fabric, link)),
         Cause::RouteConfirmed { flow: id } => format!("the path of {} was confirmed", flow(id)),
         Cause::RouteRejected { flow: id } => format!("the path of {} could not be set up", flow(id)),
-        Cause::Timeout => "the time came that the scheme had set itself".into(),
+        Cause::Timeout => "the timer of the scheme expired".into(),
     }
 }
 
-/// What was decided, as a clause without its subject: `put it on e0_0 - a0_0 - e0_1`.
+/// Returns a decision as a clause without its subject: `put it on e0_0 - a0_0 - e0_1`.
 pub fn decision_text(fabric: &Fabric, decision: &Decision) -> String {
     let along = |path: &Path| {
         let first = path.links().first().map(|&link| fabric.link(link).from);
@@ -55,7 +55,7 @@ pub fn decision_text(fabric: &Fabric, decision: &Decision) -> String {
     };
     match decision {
         Decision::Route { path, rate_bps: Some(rate) } => {
-            format!("put it on {}, counting on {} Mbit/s for it", along(path), *rate as f64 / 1e6)
+            format!("put it on {}, expecting {} Mbit/s for it", along(path), *rate as f64 / 1e6)
         }
         Decision::Route { path, rate_bps: None } => format!("put it on {}", along(path)),
         Decision::Assigned { path } => format!("put it on {}, which an application has claimed for it", along(path)),
@@ -65,13 +65,13 @@ pub fn decision_text(fabric: &Fabric, decision: &Decision) -> String {
         Decision::Rescued { link } => {
             format!("put it on the default routes at once: link {} of its path is down", link_name(fabric, *link))
         }
-        Decision::Drained => "put it on the default routes: its path led over something out of service".into(),
-        Decision::Adopted { path } => format!("left it on {}, where it was found standing", along(path)),
+        Decision::Drained => "put it on the default routes: its path contained something out of service".into(),
+        Decision::Adopted { path } => format!("left it on {}, where it was found", along(path)),
         Decision::Rejected { why } => format!("left it where it was: {why}"),
     }
 }
 
-/// `NODE:PORT` of the start of a link.
+/// Returns `NODE:PORT` of the start of a link.
 pub fn link_name(fabric: &Fabric, link: LinkId) -> String {
     let ends = fabric.link(link);
     format!("{}:{}", fabric.node(ends.from).name, ends.from_port.0)

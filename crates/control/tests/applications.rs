@@ -1,4 +1,4 @@
-//! Applications beside the flows of a scheme: they are assigned paths, claim them, and open connections.
+//! Applications that run beside the flows of a scheme: they request paths, claim them and open connections.
 
 use pathloom_control::cookies::is_bound;
 use pathloom_control::{
@@ -20,7 +20,7 @@ pub(crate) const LIMITS: AssignmentLimits = AssignmentLimits {
     longest_lifetime: Nanos::from_secs(20),
 };
 
-/// A world whose first flow the scheme knows, and the connections that applications open beside it.
+/// A world whose first flow is known to the scheme, and the connections that applications open beside it.
 pub(crate) struct Applications {
     pub world: World,
     request: u64,
@@ -45,7 +45,7 @@ impl Applications {
         Applications::new(Arc::new(fabric_from_spec("fat-tree:k=4").unwrap()), needs, 1)
     }
 
-    /// Tells the controller something and takes its answer.
+    /// Sends an input to the controller and returns its answer.
     pub(crate) fn ask(&mut self, input: impl FnOnce(u64) -> Input) -> Output {
         self.request += 1;
         let before = self.world.outputs().count();
@@ -99,7 +99,7 @@ impl Applications {
         answer
     }
 
-    /// Packets of a connection from a port, without a label.
+    /// Headers of a connection from a port, without a label.
     pub(crate) fn packet(&self, src_port: u16) -> Headers {
         Headers { tcp_flags: TCP_ACK, ..Headers::plain(FiveTuple { src_port, ..self.world.flow.five_tuple }) }
     }
@@ -114,7 +114,7 @@ impl Applications {
         self.world.flows.extend([forth, back]);
     }
 
-    /// A connection falls silent, after its last packet if it says goodbye.
+    /// Stops the packets of a connection. If `says_so`, its last packet is sent before.
     pub(crate) fn close(&mut self, src_port: u16, says_so: bool) {
         let forth = self.packet(src_port);
         let five_tuple = forth.five_tuple;
@@ -124,14 +124,14 @@ impl Applications {
         }
     }
 
-    /// The switches that a packet visits now.
+    /// Returns the switches that a packet visits now.
     pub(crate) fn way(&mut self, headers: Headers) -> Vec<pathloom_model::NodeId> {
         let sent = self.world.network.send(headers);
         self.world.pass(ms(100));
         self.world.network.packets[sent].switches.clone()
     }
 
-    /// Both directions of a connection visit the switches of this path.
+    /// Asserts that both directions of a connection visit the switches of this path.
     pub(crate) fn takes(&mut self, src_port: u16, path: &Path) {
         let forth = self.packet(src_port);
         let mut switches = path.switches(&self.world.network.fabric, self.world.tor());
@@ -144,7 +144,7 @@ impl Applications {
         self.world.network.controller.view().flows.keys().copied().filter(|&id| is_bound(id)).collect()
     }
 
-    /// Everything ends; whatever was there is gone, and no packet was lost.
+    /// Ends everything, and asserts that no rule remains and no packet was lost.
     pub(crate) fn nothing_is_lost_or_left(mut self) {
         self.world.nothing_is_lost_or_left();
         self.is_empty();

@@ -1,4 +1,5 @@
-//! Path assignments: connections take the paths that were claimed for them, no scheme hears of them, and nothing is left.
+//! Path assignments: connections use the paths that were claimed for them, schemes get no events about them, and
+//! nothing remains at the end.
 
 use super::applications::{owner, Applications, LIMITS};
 use pathloom_control::cookies::is_bound;
@@ -11,7 +12,7 @@ use pathloom_testkit::{ms, LABEL, SECOND, SFMM, SHARED};
 use std::sync::Arc;
 
 #[test]
-fn connections_take_the_paths_that_were_claimed_for_them() {
+fn connections_use_the_paths_claimed_for_them() {
     let measured = Needs { detection: Detection::Measured { nic_share: 0.0 }, poll_period: Some(ms(200)), ..LABEL };
     for needs in [LABEL, SFMM, SHARED, Needs::NOTHING, measured] {
         let mut applications = Applications::fat_tree(needs);
@@ -30,7 +31,7 @@ fn connections_take_the_paths_that_were_claimed_for_them() {
         assert_eq!(bound.len(), 8);
         let why = applications.world.network.controller.placement(bound[0]).unwrap();
         assert!(matches!(why.decision, Decision::Assigned { .. }), "{why:?}");
-        // A scheme has no say in them, and hears nothing.
+        // A scheme cannot move these flows, and gets no events about them.
         applications.world.act(Action::Unroute { flow: bound[0] });
         applications.world.traffic(SECOND);
         applications.takes(2000, &paths[0]);
@@ -50,7 +51,7 @@ fn connections_take_the_paths_that_were_claimed_for_them() {
         let scripted = applications.world.scheme();
         applications.world.network.set_scheme(scripted);
         applications.world.traffic(SECOND);
-        // One says goodbye, the others fall silent: all paths are free again.
+        // One connection is closed, the others just stop sending. All paths become free again.
         applications.close(2000, true);
         applications.world.traffic(ms(500));
         assert_eq!(applications.world.network.controller.assignments().connections(), 3);
@@ -60,9 +61,10 @@ fn connections_take_the_paths_that_were_claimed_for_them() {
     }
 }
 
-/// A switch forwards by what it has cached until it has looked at its new rules, and sends only so many copies.
+/// A switch forwards by cached flows until it has revalidated them with its new rules, and it limits the number of
+/// copies.
 #[test]
-fn a_connection_whose_first_packet_was_not_seen_has_its_path_all_the_same() {
+fn a_connection_without_a_seen_first_packet_gets_its_path() {
     for needs in [LABEL, SFMM, SHARED, Needs::NOTHING] {
         let mut applications = Applications::fat_tree(needs);
         let Assigned { assignment, paths } = applications.assign("me", 4, PathSearch::BreadthFirst).unwrap();
@@ -73,7 +75,8 @@ fn a_connection_whose_first_packet_was_not_seen_has_its_path_all_the_same() {
             let opens_to = (port < 2002).then_some(dst_port);
             assert_eq!(applications.claim_to("me", assignment, key, opens_to).as_ref(), Ok(path));
         }
-        // They send, and nobody saw how they began. One has a first packet that comes late, and finds its rules.
+        // The connections send, but their first packets were not seen. One has a first packet that comes late and
+        // matches the rules.
         for port in [2000, 2002] {
             let forth = applications.packet(port);
             let back = Headers { five_tuple: forth.five_tuple.reverse(), ..forth };
@@ -85,10 +88,10 @@ fn a_connection_whose_first_packet_was_not_seen_has_its_path_all_the_same() {
         for (port, path) in (2000..).zip(&paths[..2]) {
             applications.takes(port, path);
         }
-        // Of the third, the port is not known.
+        // The port of the third connection is not known.
         let all = applications.world.network.controller.assignments();
         assert_eq!((all.waiting_claims(), all.connections()), (1, 2));
-        // One that is never opened takes no place for ever.
+        // A connection that is never opened does not occupy its path for ever.
         let never = ClaimKey::to_come(src, dst, 2004);
         applications.claim_to("me", assignment, never, Some(dst_port)).unwrap();
         applications.world.traffic(ms(300));
@@ -98,9 +101,9 @@ fn a_connection_whose_first_packet_was_not_seen_has_its_path_all_the_same() {
     }
 }
 
-/// Announcements come when a connection is open already, often from the server, whose connections share a port.
+/// Announcements may come when a connection is already open, often from the server, whose connections share a port.
 #[test]
-fn connections_that_stand_move_to_the_paths_that_are_claimed_for_them() {
+fn open_connections_move_to_the_paths_claimed_for_them() {
     for needs in [LABEL, SFMM, SHARED, Needs::NOTHING] {
         let mut applications = Applications::fat_tree(needs);
         let FiveTuple { src: client, dst: server, dst_port: service, .. } = applications.world.flow.five_tuple;
@@ -126,7 +129,7 @@ fn connections_that_stand_move_to_the_paths_that_are_claimed_for_them() {
         for (port, path) in ports.into_iter().zip(&paths) {
             applications.takes(port, &path.reverse());
         }
-        // Said again it is the same, and the other end cannot have another path for it.
+        // A repeated claim gets the same path, and the other end cannot claim another path for the connection.
         assert_eq!(applications.claim_as("server", assignment, standing(2001)).as_ref(), Ok(&paths[1]));
         let other = applications.assign("client", 4, PathSearch::BreadthFirst).unwrap().assignment;
         let again = ClaimKey { src: client, dst: server, src_port: 2000, dst_port: Some(service) };
@@ -134,7 +137,7 @@ fn connections_that_stand_move_to_the_paths_that_are_claimed_for_them() {
         assert_eq!(applications.claim_as("client", other, again), Err(taken));
         let nothing = ClaimKey { dst_port: Some(0), ..again };
         assert_eq!(applications.claim_as("client", other, nothing), Err(AssignError::Port));
-        // One that is announced and never comes takes no place for ever.
+        // A connection that is announced but never opened does not occupy its path for ever.
         applications.claim_as("server", assignment, standing(2999)).unwrap();
         assert_eq!(applications.bound().len(), 8);
         applications.close(2000, false);
@@ -149,7 +152,7 @@ fn connections_that_stand_move_to_the_paths_that_are_claimed_for_them() {
 }
 
 #[test]
-fn a_restart_keeps_connections_that_stood_when_they_were_claimed() {
+fn a_restart_keeps_connections_that_were_open_when_they_were_claimed() {
     let mut applications = Applications::fat_tree(LABEL);
     applications.open(2000);
     applications.open(2001);
@@ -162,7 +165,7 @@ fn a_restart_keeps_connections_that_stood_when_they_were_claimed() {
     let text = serde_json::to_string(&snapshot).unwrap();
     applications.world.traffic(ms(500));
     applications.world.network.kill_controller();
-    // The new controller is asked before its switches are there.
+    // The new controller gets a claim before its switches have connected.
     let controller = applications.world.restored(serde_json::from_str(&text).unwrap(), 2).unwrap();
     applications.world.network.start_controller(controller);
     let later = AssignError::NotNow { src_port: 2001 };
@@ -178,8 +181,8 @@ fn a_restart_keeps_connections_that_stood_when_they_were_claimed() {
     applications.nothing_is_lost_or_left();
 }
 
-/// Of 10,000 claims, one in ten gets its connection. Some applications release their assignment, the others never do; some
-/// connections say goodbye, the others fall silent.
+/// Of 10,000 claims, one in ten gets its connection. Some applications release their assignment, the others never do.
+/// Some connections are closed, the others just stop sending.
 #[test]
 fn ten_thousand_claims_leave_no_rule_behind() {
     let limits = AssignmentLimits { most: 100, most_per_owner: 100, most_claims: 500, ..LIMITS };
@@ -211,7 +214,7 @@ fn ten_thousand_claims_leave_no_rule_behind() {
 }
 
 #[test]
-fn a_released_assignment_cuts_no_connection() {
+fn releasing_an_assignment_interrupts_no_connection() {
     let mut applications = Applications::fat_tree(LABEL);
     let Assigned { assignment, paths } = applications.assign("me", 2, PathSearch::EdgeDisjoint).unwrap();
     applications.world.traffic(ms(300));
@@ -223,7 +226,7 @@ fn a_released_assignment_cuts_no_connection() {
     applications.release("me", assignment).unwrap();
     applications.world.traffic(Nanos::from_secs(1));
     applications.takes(2000, &paths[0]);
-    // A connection that nobody claimed a path for rides the default routes, unseen.
+    // A connection without a claim uses the default routes, unseen by the controller.
     applications.open(2001);
     applications.world.traffic(ms(500));
     assert_eq!(applications.bound().len(), 2);
@@ -234,7 +237,7 @@ fn a_released_assignment_cuts_no_connection() {
 }
 
 #[test]
-fn connections_leave_dead_paths_and_those_out_of_service() {
+fn connections_leave_dead_and_drained_paths() {
     for search in [PathSearch::BreadthFirst, PathSearch::EdgeDisjoint] {
         let mut applications = Applications::fat_tree(LABEL);
         let Assigned { assignment, paths } = applications.assign("me", 2, search).unwrap();
@@ -248,7 +251,7 @@ fn connections_leave_dead_paths_and_those_out_of_service() {
             let id = applications.bound()[0];
             applications.world.network.controller.view().flows[&id].route.clone().unwrap()
         };
-        // Nothing is lost where a link is taken out of service.
+        // No packet is lost if a link is taken out of service.
         let target = pathloom_control::Target::Cable(paths[0].links()[1]);
         applications.world.network.tell(Input::Drain { target, out: true });
         applications.world.traffic(SECOND);
@@ -263,7 +266,7 @@ fn connections_leave_dead_paths_and_those_out_of_service() {
     }
 }
 
-/// The only path is dead when the first packet comes, which may have crossed it just before.
+/// The only path is down when the first packet arrives, which may have crossed it just before.
 #[test]
 fn a_connection_waits_for_its_only_path() {
     let fabric = Arc::new(fabric_from_spec("leaf-spine:spines=1,leaves=2,hosts=1").unwrap());
@@ -309,7 +312,7 @@ fn a_restart_keeps_assignments_claims_and_connections() {
         applications.world.network.start_controller(controller);
         applications.world.connect_all();
         applications.world.traffic(ms(400));
-        // What was bound after the snapshot was taken is found in the switches.
+        // A connection from after the snapshot is found in the switches.
         let all = applications.world.network.controller.assignments();
         assert_eq!((all.waiting_claims(), all.connections()), (1, 2), "{late}");
         applications.open(2002);
@@ -326,7 +329,8 @@ fn a_restart_keeps_assignments_claims_and_connections() {
     }
 }
 
-/// Otherwise the first packet of a connection that follows at once would pass a switch that copies none.
+/// Otherwise the first packet of a connection that follows at once would pass a switch without the rule that copies
+/// it.
 #[test]
 fn connections_of_an_address_are_seen_when_its_switch_has_confirmed_the_rules_that_copy_them() {
     let mut applications = Applications::fat_tree(Needs::NOTHING);

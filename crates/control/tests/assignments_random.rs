@@ -1,4 +1,4 @@
-//! Whatever applications do and whatever befalls them, assignments leave nothing behind.
+//! Random actions of applications, and random events: assignments leave nothing behind.
 
 use super::applications::{Applications, LIMITS};
 use pathloom_control::{AssignError, AssignmentId, ClaimKey, PathSearch};
@@ -8,7 +8,7 @@ use pathloom_scheme::Needs;
 use pathloom_testkit::{ms, strategies, LABEL, SECOND, SFMM, SHARED};
 use proptest::prelude::*;
 
-/// What applications do, and what befalls them.
+/// An action of an application, or an event in the network.
 #[derive(Clone, Debug)]
 enum Deed {
     Assign { mine: bool, count: u32, disjoint: bool },
@@ -38,7 +38,7 @@ fn deeds() -> impl Strategy<Value = Vec<(Deed, u64)>> {
 }
 
 impl Applications {
-    /// Does it, and checks what is answered.
+    /// Carries out an action, and checks the answer.
     fn carry_out(&mut self, deed: &Deed, made: &mut Vec<(AssignmentId, bool)>, epoch: &mut u16) {
         let who = |mine: bool| if mine { "me" } else { "you" };
         let network = &self.world.network;
@@ -106,7 +106,7 @@ impl Applications {
         assert!(!paths.is_empty() && paths.iter().all(|path| path.is_up(links)), "{paths:?}");
     }
 
-    /// No path of the fabric is up, as far as the controller knows.
+    /// Whether no path is up between the ends of the flow, as far as the controller knows.
     fn nothing_is_up(&self) -> bool {
         let controller = &self.world.network.controller;
         let FiveTuple { src, dst, .. } = self.world.flow.five_tuple;
@@ -118,10 +118,10 @@ impl Applications {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
-    /// Whatever applications do and links, time and restarts do to them: no dead path is given while another is up, nobody
-    /// gets what is another's, no packet is lost but on a dead link, and in the end nothing is left.
+    /// Checks that no dead path is assigned while another is up, and that no owner gets a path of another owner.
+    /// Packets may be lost on dead links only, and nothing may remain at the end.
     #[test]
-    fn after_whatever_happens_nothing_is_left(
+    fn nothing_remains_after_random_events(
         fabric in strategies::fabrics(),
         needs in prop::sample::select(vec![LABEL, SFMM, SHARED, Needs::NOTHING]),
         deeds in deeds(),

@@ -1,4 +1,4 @@
-//! Default routes, judged by sending packets through the rules that come out.
+//! Default routes, tested by packets that are forwarded by the resulting rules.
 
 use pathloom_control::{Config, Controller, Output};
 use pathloom_model::{fabric_from_spec, Fabric, FiveTuple, Headers, LinkId, Nanos, NodeId, PROTO_TCP};
@@ -16,7 +16,7 @@ fn network(fabric: &Arc<Fabric>, how: DefaultRoutes) -> Network {
     scripted(fabric, how).1
 }
 
-/// With the script of what its scheme wants later.
+/// Also returns the script, by which a test sets later actions of the scheme.
 fn scripted(fabric: &Arc<Fabric>, how: DefaultRoutes) -> (Script, Network) {
     let script = Script::new();
     let scheme = script.scheme_with(Needs::NOTHING, vec![Action::SetDefaults(how)]);
@@ -40,7 +40,7 @@ fn all_pairs(fabric: &Fabric) -> Vec<Headers> {
     pairs.filter(|(src, dst)| src != dst).map(|(src, dst)| packet(src, dst, 1000)).collect()
 }
 
-/// ToRs that can reach each other over the links that are up.
+/// Switches that are reachable from `from` over the links that are up.
 fn component(network: &Network, from: NodeId) -> BTreeSet<NodeId> {
     let (mut seen, mut open) = (BTreeSet::from([from]), vec![from]);
     while let Some(here) = open.pop() {
@@ -94,7 +94,7 @@ proptest! {
             if fabric.is_switch_link(cable) {
                 let up = !network.links.is_up(cable);
                 network.set_cable(cable, up);
-                // Long enough for a cable that flapped to be trusted again.
+                // Long enough for a cable that flapped to be used again.
                 let later = network.now() + Nanos::from_secs(11);
                 network.run_until(later);
                 check(&network);
@@ -109,7 +109,7 @@ proptest! {
 }
 
 #[test]
-fn addresses_of_nobody_are_dropped_and_never_wander() {
+fn unknown_addresses_are_dropped_and_never_loop() {
     for how in KINDS {
         let network = network(&fabric("fat-tree:k=4"), how);
         let src = network.fabric.attachments()[0].address;
@@ -121,7 +121,7 @@ fn addresses_of_nobody_are_dropped_and_never_wander() {
     }
 }
 
-/// How often each switch-to-switch link is crossed by one packet per pair of hosts.
+/// How often each link between switches is crossed by one packet per pair of hosts.
 fn loads(network: &Network, port: u16) -> BTreeMap<LinkId, usize> {
     let mut loads = BTreeMap::new();
     let fabric = network.fabric.clone();
@@ -141,7 +141,7 @@ fn loads(network: &Network, port: u16) -> BTreeMap<LinkId, usize> {
 
 #[test]
 fn a_spanning_tree_leaves_all_other_links_idle() {
-    // All pairs cross as many links as the root's place makes them, and no more.
+    // The paths of all pairs are not longer than with the root in the middle.
     for (spec, longest) in [("fat-tree:k=4", 4), ("vl2:d0=2,d1=4,d2=4,hosts=3", 4), ("leaf-spine:spines=3,leaves=4", 2)]
     {
         let network = network(&fabric(spec), DefaultRoutes::SpanningTree);
@@ -156,7 +156,7 @@ fn a_spanning_tree_leaves_all_other_links_idle() {
 }
 
 #[test]
-fn routes_per_host_use_every_link_alike() {
+fn routes_per_host_use_every_link_equally() {
     let network = network(&fabric("fat-tree:k=4"), DefaultRoutes::PerHost);
     let loads = loads(&network, 1000);
     assert_eq!(loads.len(), 64, "all 32 cables in both directions");
@@ -218,14 +218,14 @@ fn one_dead_link_costs_few_messages() {
     let later = network.now() + Nanos::from_secs(1);
     network.run_until(later);
     let messages = network.controller.counts().messages_out - before;
-    // The switches at both ends, the other switches that saw the core behind them, and nobody else: group, rule and
-    // barrier each, and what they replace.
+    // The switches at both ends, and the other switches that reached hosts over the core. Each gets group, rule and
+    // barrier, and deletions of the old ones.
     assert!((8..200).contains(&messages), "{messages}");
     check(&network);
 }
 
 #[test]
-fn the_same_defaults_again_cost_nothing() {
+fn repeating_the_same_defaults_sends_nothing() {
     let (script, mut network) = scripted(&fabric("fat-tree:k=4"), DefaultRoutes::Ecmp);
     let outputs = |network: &Network| network.controller.counts().messages_out;
     let before = outputs(&network);
@@ -240,9 +240,9 @@ fn the_same_defaults_again_cost_nothing() {
     assert_eq!(groups, 0, "groups that nobody needs are deleted");
 }
 
-/// A switch may come back to a group for a moment after the last rule that named it (Open vSwitch, by cached flows).
+/// A switch may still use a group for a moment after the last rule that named it (Open vSwitch, by cached flows).
 #[test]
-fn groups_that_nobody_needs_any_more_stay_for_a_while() {
+fn unused_groups_stay_for_a_while() {
     let (script, mut network) = scripted(&fabric("fat-tree:k=4"), DefaultRoutes::Ecmp);
     let groups =
         |network: &Network| -> Vec<_> { network.switches.iter().map(|switch| switch.groups.clone()).collect() };
@@ -254,13 +254,13 @@ fn groups_that_nobody_needs_any_more_stay_for_a_while() {
     let passed = |rest: Nanos| rest.saturating_sub(Nanos::from_millis(1));
     network.run_until(passed(Nanos::from_secs(8)));
     check(&network);
-    assert_eq!(groups(&network), all, "nobody needs them, and they stand");
+    assert_eq!(groups(&network), all, "nobody needs them, but they still exist");
     network.run_until(Nanos::from_secs(19));
     check(&network);
-    assert_eq!(groups(&network), all, "they were wanted again before their time came");
+    assert_eq!(groups(&network), all, "they were needed again before their deletion");
     network.run_until(passed(Nanos::from_secs(21)));
     assert_eq!(groups(&network), all);
-    // A switch that was away for that moment is told when it is back.
+    // A switch that was disconnected at that moment gets the deletion when it is back.
     let away = network.fabric.switches()[0];
     network.disconnect(away);
     network.run_until(Nanos::from_secs(22));
@@ -272,7 +272,7 @@ fn groups_that_nobody_needs_any_more_stay_for_a_while() {
 }
 
 #[test]
-fn other_peoples_rules_are_left_alone() {
+fn rules_of_others_are_not_changed() {
     let fabric = fabric("fat-tree:k=4");
     let mut network = self::network(&fabric, DefaultRoutes::Ecmp);
     let switch = fabric.switches()[0];

@@ -1,4 +1,4 @@
-//! How flows come to be known, are measured, and end.
+//! Detection, measurement and end of flows.
 
 use pathloom_control::{Config, Controller, Input};
 use pathloom_model::{
@@ -33,7 +33,7 @@ impl World {
         World { network, script }
     }
 
-    /// A packet of a flow from the first host to the last.
+    /// Returns a packet of a flow from the first host to the last.
     fn packet(&self, src_port: u16, tcp_flags: u8) -> Headers {
         let attachments = self.network.fabric.attachments();
         let (src, dst) = (attachments[0].address, attachments[attachments.len() - 1].address);
@@ -46,7 +46,7 @@ impl World {
         self.network.run_until(end);
     }
 
-    /// So many packets, evenly over a second.
+    /// Sends packets evenly over a second.
     fn second(&mut self, headers: Headers, packets: u64) {
         for _ in 0..packets {
             self.network.send(headers);
@@ -62,7 +62,7 @@ impl World {
         self.network.controller.view().flows.keys().copied().collect()
     }
 
-    /// Rules at the ToR of the first host.
+    /// Number of rules at the ToR of the first host.
     fn rules(&self) -> usize {
         let tor = self.network.fabric.attachments()[0].tor;
         self.network.switches[tor.index()].entries.len()
@@ -122,7 +122,7 @@ fn the_last_packet_ends_a_flow_and_its_rules_stay_a_while() {
 }
 
 #[test]
-fn ports_are_used_again_at_once() {
+fn ports_can_be_reused_at_once() {
     let mut world = World::new(LABEL, Config::default());
     world.network.send(world.packet(4, TCP_SYN));
     world.pass(SECOND);
@@ -147,7 +147,7 @@ fn ports_are_used_again_at_once() {
 }
 
 #[test]
-fn datagrams_are_found_without_a_handshake_and_end_by_silence() {
+fn udp_flows_are_found_without_a_handshake_and_end_when_idle() {
     let mut world = World::new(LABEL, Config::default());
     let bare = world.rules();
     let mut datagram = world.packet(9, 0);
@@ -172,7 +172,7 @@ fn measured_flows_are_long_above_their_share_of_the_nic() {
     }
     world.pass(SECOND);
     assert_eq!(world.events(), []);
-    assert_eq!(world.flows().len(), 2, "known, but not to the scheme");
+    assert_eq!(world.flows().len(), 2, "known, but the scheme was not told");
     for _ in 0..13 {
         world.second(mouse, 100);
         world.second(elephant, 300);
@@ -187,20 +187,21 @@ fn measured_flows_are_long_above_their_share_of_the_nic() {
     assert!(rounds.len() >= 5);
     assert!(rounds[1..].iter().all(|(_, event)| *event == Event::RatesMeasured { period: Nanos::from_secs(5) }));
     let view = &views[&flow];
-    // Half of the time 300 packets a second.
+    // 300 packets a second during half of the time.
     assert!((900_000..1_600_000).contains(&view.rate_bps.get().unwrap()), "{:?}", view.rate_bps);
     assert!(view.bytes > 3_000_000 && view.bytes <= 3_900_000, "{}", view.bytes);
 }
 
 #[test]
-fn the_polling_period_is_the_time_between_rounds_and_a_second_look_is_no_round() {
+fn the_polling_period_ignores_additional_readings() {
     let mut world = World::new(Needs { detection: Detection::Label, ..Needs::NOTHING }, Config::default());
     let ms = Nanos::from_millis;
     for (at, action) in [
         (1000, Action::Measure),
         (1200, Action::MeasureAgain),
         (2000, Action::Measure),
-        // Both while a reading is under way, which takes 1 ms at least: the round counts.
+        // Both are requested while a reading is in progress, which takes at least 1 ms. Only the round is carried
+        // out.
         (2000, Action::MeasureAgain),
         (2000, Action::Measure),
         (4000, Action::Measure),
@@ -214,7 +215,7 @@ fn the_polling_period_is_the_time_between_rounds_and_a_second_look_is_no_round()
     }
     let counts = world.network.controller.counts();
     assert_eq!((counts.polls, counts.polls_again), (4, 1), "{counts:?}");
-    // From 1 s to 4 s, whatever has gone by since.
+    // From 1 s to 4 s, whatever time has passed since.
     let period = counts.polling_period().unwrap();
     assert!((ms(999)..=ms(1001)).contains(&period), "{period:?}");
 }
@@ -239,19 +240,20 @@ fn bytes_are_counted_across_moves() {
     }
     world.second(world.packet(1, TCP_ACK), 100);
     world.pass(Nanos::from_secs(3));
-    // All but the SYN, which came before the counting rule did.
+    // All except the SYN, which came before the counting rule.
     assert_eq!(world.network.controller.view().flows[&flow].bytes, 400_000);
 }
 
 #[test]
-fn what_was_counted_before_a_restart_is_no_rate() {
+fn bytes_from_before_a_restart_do_not_count_as_rate() {
     let mut world = World::new(MEASURED, Config::default());
     let mouse = world.packet(1, TCP_ACK);
     world.network.send(world.packet(1, TCP_SYN));
     for _ in 0..4 {
         world.second(mouse, 50);
     }
-    // The counter stands at 200,000 bytes when the next controller starts: twice what makes a flow long in a round.
+    // The counter is at 200,000 bytes when the next controller starts. This is more than a flow needs in a round to
+    // be long.
     let script = Script::new();
     let fabric = world.network.fabric.clone();
     world.network.kill_controller();
@@ -267,7 +269,7 @@ fn what_was_counted_before_a_restart_is_no_rate() {
 }
 
 #[test]
-fn hosts_of_one_tor_have_a_path_of_no_links() {
+fn hosts_of_one_tor_have_a_path_without_links() {
     let mut world = World::new(LABEL, Config::default());
     let neighbour = world.network.fabric.attachments()[1].address;
     let mut headers = world.packet(1, TCP_SYN);
@@ -291,7 +293,7 @@ fn announced_flows_have_a_size() {
     let five_tuple = world.packet(1, 0).five_tuple;
     world.network.send(world.packet(1, TCP_SYN));
     world.pass(SECOND);
-    assert_eq!(world.events(), [], "first packets say nothing here");
+    assert_eq!(world.events(), [], "first packets are ignored here");
     world.network.tell(Input::TransferAnnounced { five_tuple, size_bytes: Some(5_000_000) });
     let flow = world.flows()[0];
     assert_eq!(world.network.controller.view().flows[&flow].size_bytes.get(), Some(5_000_000));
@@ -303,7 +305,7 @@ fn announced_flows_have_a_size() {
 }
 
 #[test]
-fn subflows_bear_the_token_of_their_connection() {
+fn subflows_have_the_token_of_their_connection() {
     let needs = Needs { subflows: true, ..Needs::NOTHING };
     let mut world = World::new(needs, Config::default());
     let token = 77;
@@ -312,7 +314,8 @@ fn subflows_bear_the_token_of_their_connection() {
         world.pass(SECOND);
     };
     subflow(&mut world, 1, MptcpOption::Capable { token: None });
-    // The receiver's key, and so the token, comes with the SYN+ACK. That of a plain connection says nothing.
+    // The receiver's key, and therefore the token, comes with the SYN+ACK. The SYN+ACK of a plain connection contains
+    // none.
     let answer = |world: &World, port, mptcp| {
         let five_tuple = world.packet(port, TCP_SYN).five_tuple.reverse();
         Headers { tcp_flags: TCP_SYN | TCP_ACK, mptcp, ..Headers::plain(five_tuple) }
@@ -334,11 +337,11 @@ fn subflows_bear_the_token_of_their_connection() {
 }
 
 #[test]
-fn a_flood_of_joins_is_limited_by_host_and_a_flow_is_told_once() {
+fn joins_are_limited_per_host_and_each_flow_is_reported_once() {
     let needs = Needs { subflows: true, ..Needs::NOTHING };
     let mut world = World::new(needs, Config { max_flows_per_host: 50, ..Config::default() });
     for port in 0..200 {
-        // Each has a token of its own, which no connection has.
+        // Each has its own token, which no connection has.
         let option = MptcpOption::Join { token: u32::from(port) };
         for _ in 0..2 {
             world.network.send(Headers { mptcp: Some(option), ..world.packet(port, TCP_SYN) });
@@ -362,7 +365,7 @@ fn one_host_cannot_fill_the_controller() {
     assert!(world.flows().is_empty());
     world.network.send(world.packet(500, TCP_SYN));
     world.pass(SECOND);
-    assert_eq!(world.flows().len(), 1, "what has ended makes room");
+    assert_eq!(world.flows().len(), 1, "flows that have ended make room");
 }
 
 #[test]
@@ -380,7 +383,7 @@ fn rules_that_count_flows_are_bounded_and_one_host_takes_no_more_than_half() {
     }
     world.pass(ms(500));
     assert_eq!((counting(&world), world.network.controller.counts().uncounted), (50, 250));
-    // Another host of the ToR still has room, and flows on default routes get through all the same.
+    // Another host of the ToR still has room, and flows on default routes still reach their receivers.
     let neighbour = world.network.fabric.attachments()[1];
     assert_eq!(neighbour.tor, tor);
     for port in 1..=300 {
@@ -391,18 +394,18 @@ fn rules_that_count_flows_are_bounded_and_one_host_takes_no_more_than_half() {
     world.pass(ms(500));
     assert_eq!(counting(&world), 75);
     assert!(world.network.reaches(world.packet(299, 0)));
-    // Whoever says that a flow is long is not held up by those that nobody knows.
+    // A flow that is announced to be long does not wait for room among unknown flows.
     let packet = world.packet(1000, 0);
     assert_eq!(world.network.controller.counts().flows, 75);
     world.pass(Nanos::from_secs(15));
-    assert_eq!(counting(&world), 0, "what is over makes room");
+    assert_eq!(counting(&world), 0, "flows that have ended make room");
     world.network.send(Headers { tcp_flags: TCP_SYN, ..packet });
     world.pass(ms(500));
     assert_eq!(counting(&world), 1);
 }
 
 #[test]
-fn nobody_speaks_for_another_host() {
+fn packets_from_a_wrong_port_are_ignored() {
     let mut world = World::new(LABEL, Config::default());
     let fabric = world.network.fabric.clone();
     let at = fabric.attachments()[0];
@@ -419,7 +422,7 @@ fn nobody_speaks_for_another_host() {
 }
 
 #[test]
-fn a_held_flow_is_not_over_because_it_is_silent() {
+fn a_held_flow_does_not_end_when_it_is_idle() {
     let mut world = World::new(LABEL, Config { idle_timeout_s: 2, ..Config::default() });
     world.network.send(world.packet(1, TCP_SYN));
     world.pass(SECOND);
@@ -429,7 +432,7 @@ fn a_held_flow_is_not_over_because_it_is_silent() {
     assert_eq!(world.flows(), [flow]);
     world.script.at(world.network.now(), Action::Release { flow });
     world.pass(Nanos::from_secs(10));
-    assert!(world.flows().is_empty(), "released, and silent all the same");
+    assert!(world.flows().is_empty(), "released, but still idle");
 }
 
 #[test]
@@ -444,7 +447,7 @@ fn a_scheme_that_asks_for_nothing_gets_no_copies() {
 }
 
 #[test]
-fn settings_override_what_the_scheme_asks() {
+fn settings_override_the_needs_of_the_scheme() {
     let config = Config {
         detection: Some(Detection::Measured { nic_share: 0.01 }),
         poll_period: Some(SECOND),

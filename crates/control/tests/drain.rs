@@ -1,5 +1,5 @@
-//! Links and switches leave service and come back under traffic: every packet arrives once, and none goes over what is
-//! out of service when all has settled.
+//! Links and switches leave service and return under traffic. Every packet must arrive once, and none may use what is
+//! out of service when the routes have changed.
 
 use pathloom_control::{Config, Controller, Decision, DrainError, Input, Target};
 use pathloom_model::{
@@ -19,7 +19,7 @@ fn network(fabric: &Arc<Fabric>, scheme: Box<dyn Scheme>, seed: u64) -> Network 
     network
 }
 
-/// Packets of many pairs of hosts.
+/// Headers of packets between many pairs of hosts.
 fn tuples(fabric: &Fabric) -> Vec<Headers> {
     let all = fabric.attachments();
     let pair = |index: usize| {
@@ -30,7 +30,7 @@ fn tuples(fabric: &Fabric) -> Vec<Headers> {
     (0..all.len()).filter_map(pair).collect()
 }
 
-/// Passes time under traffic of all pairs.
+/// Sends packets of all pairs for some time.
 fn traffic(network: &mut Network, packets: &[Headers], time: Nanos) {
     let end = network.now() + time;
     while network.now() < end {
@@ -42,7 +42,8 @@ fn traffic(network: &mut Network, packets: &[Headers], time: Nanos) {
     }
 }
 
-/// Asserts that nothing was lost, and returns whether a packet that was sent after `since` met both ends of a link.
+/// Asserts that no packet was lost. Returns whether a packet that was sent after `since` visited both ends of a link
+/// in succession.
 fn crossed(network: &mut Network, link: LinkId, since: Nanos) -> bool {
     let later = network.now() + ms(200);
     network.run_until(later);
@@ -51,7 +52,7 @@ fn crossed(network: &mut Network, link: LinkId, since: Nanos) -> bool {
     met_both_ends(network, link, since)
 }
 
-/// Whether a packet that was sent after `since` met both ends of a link.
+/// Whether a packet that was sent after `since` visited both ends of a link in succession.
 fn met_both_ends(network: &Network, link: LinkId, since: Nanos) -> bool {
     let ends = [network.fabric.link(link).from, network.fabric.link(link).to];
     let crosses = |at: &[NodeId]| at == ends || at == [ends[1], ends[0]];
@@ -60,7 +61,7 @@ fn met_both_ends(network: &Network, link: LinkId, since: Nanos) -> bool {
         crosses(&[other.from, other.to])
     };
     if network.fabric.switch_cables().filter(same_ends).count() > 1 {
-        // Nobody can tell which of the cables a packet took.
+        // It is unknown which of the parallel cables a packet used.
         return false;
     }
     network.packets.iter().any(|packet| packet.sent >= since && packet.switches.windows(2).any(crosses))
@@ -71,7 +72,7 @@ fn drained(network: &mut Network, target: Target, out: bool) {
     network.tell(Input::Drain { target, out });
 }
 
-/// Passes time under traffic until a link is said to be safe to pull, and asserts that no packet crosses it from then on.
+/// Sends traffic until a link is reported as safe to pull, and asserts that no packet crosses it from then on.
 fn is_safe_when_it_says_so(network: &mut Network, packets: &[Headers], link: LinkId) {
     let late = network.now() + ms(3000);
     while network.controller.may_be_crossed(link) {
@@ -113,7 +114,7 @@ proptest! {
     }
 }
 
-/// A fabric with one long flow on a path that a scheme has chosen.
+/// A fabric with one long flow on a path of a scheme.
 fn with_a_flow(scheme: Box<dyn Scheme>) -> (Network, Headers) {
     let fabric = Arc::new(fabric_from_spec("fat-tree:k=4").unwrap());
     let mut network = network(&fabric, scheme, 1);
@@ -156,7 +157,7 @@ fn a_scheme_moves_its_flows_off_a_switch_that_leaves_service() {
 }
 
 #[test]
-fn a_flow_that_its_scheme_leaves_there_goes_back_to_the_default_routes() {
+fn a_flow_that_is_left_on_a_drained_link_returns_to_the_default_routes() {
     let script = Script::new();
     let (mut network, headers) =
         with_a_flow(script.scheme_with(LABEL, vec![Action::SetDefaults(DefaultRoutes::SinglePath)]));
@@ -179,7 +180,7 @@ fn a_flow_that_its_scheme_leaves_there_goes_back_to_the_default_routes() {
 }
 
 #[test]
-fn what_is_out_of_service_stays_so_over_a_restart_and_a_flap() {
+fn a_drained_link_stays_out_of_service_after_a_restart_and_a_flap() {
     let fabric = Arc::new(fabric_from_spec("fat-tree:k=4").unwrap());
     let script = Script::new();
     let scheme = || script.scheme_with(LABEL, vec![Action::SetDefaults(DefaultRoutes::Ecmp)]);
@@ -209,7 +210,7 @@ fn what_is_out_of_service_stays_so_over_a_restart_and_a_flap() {
     assert!(network.controller.view().links.is_up(link));
 }
 
-/// Packets enough that some of them meet every link.
+/// Headers of enough packets to use every link.
 fn many_tuples(fabric: &Fabric) -> Vec<Headers> {
     let with_port = |headers: Headers, dst_port| Headers::plain(FiveTuple { dst_port, ..headers.five_tuple });
     (80..88).flat_map(|port| tuples(fabric).into_iter().map(move |headers| with_port(headers, port))).collect()
@@ -223,7 +224,7 @@ fn spread(seed: u64) -> (Arc<Fabric>, Network) {
     (fabric, network)
 }
 
-/// A switch without a session goes on with the default routes that it has.
+/// A switch without a session keeps its default routes.
 #[test]
 fn a_link_is_not_safe_to_pull_while_an_end_of_it_has_no_session() {
     let link = spread(1).0.switch_cables().next().unwrap();
@@ -235,7 +236,7 @@ fn a_link_is_not_safe_to_pull_while_an_end_of_it_has_no_session() {
         traffic(&mut network, &packets, ms(1500));
         let since = network.now();
         traffic(&mut network, &packets, ms(20));
-        // No packet that would have to go back comes to a switch higher up, but nobody knows that of it.
+        // No packet that would have to return reaches a switch of a higher tier, but the controller cannot know this.
         let comes = fabric.tor_index(lost).is_some();
         assert_eq!((network.controller.is_staging(), crossed(&mut network, link, since)), (false, comes));
         assert!(network.controller.may_be_crossed(link) && network.controller.may_be_crossed(link.reverse()));
@@ -245,7 +246,8 @@ fn a_link_is_not_safe_to_pull_while_an_end_of_it_has_no_session() {
     }
 }
 
-/// One that is out of service sends on what comes to it, so that its neighbours have to be asked, and not the switch itself.
+/// A switch that is out of service still forwards packets that reach it. Therefore its neighbours must confirm, not
+/// the switch itself.
 #[test]
 fn a_switch_is_safe_to_pull_when_its_neighbours_have_confirmed() {
     let (fabric, mut network) = spread(1);
@@ -258,7 +260,7 @@ fn a_switch_is_safe_to_pull_when_its_neighbours_have_confirmed() {
     traffic(&mut network, &packets, ms(1500));
     let since = network.now();
     traffic(&mut network, &packets, ms(20));
-    assert!(crossed(&mut network, links[1], since), "from the switch that was not told to one that was");
+    assert!(crossed(&mut network, links[1], since), "from the switch that got no new routes to one that did");
     assert!(links.iter().all(|&link| network.controller.may_be_crossed(link)));
     network.connect(lost);
     is_safe_when_it_says_so(&mut network, &packets, links[1]);
@@ -267,9 +269,9 @@ fn a_switch_is_safe_to_pull_when_its_neighbours_have_confirmed() {
     assert!(!crossed(&mut network, links[0], Nanos::MAX));
 }
 
-/// A failure has all switches told at once: they have to confirm all the same.
+/// After a failure, all switches get their new routes at once, but they still have to confirm them.
 #[test]
-fn a_failure_meanwhile_makes_no_link_safe_to_pull() {
+fn a_failure_during_the_change_makes_no_link_safe_to_pull() {
     for wait in (0..120).step_by(5) {
         let (fabric, mut network) = spread(wait);
         let packets = many_tuples(&fabric);
@@ -282,7 +284,7 @@ fn a_failure_meanwhile_makes_no_link_safe_to_pull() {
     }
 }
 
-/// Whoever starts anew knows what is out of service, and not what the switches were told of it.
+/// A restarted controller knows what is out of service, but not which routes the switches have got.
 #[test]
 fn after_a_restart_no_link_is_safe_to_pull_before_the_switches_have_been_read() {
     for wait in (0..120).step_by(10) {
@@ -306,7 +308,7 @@ fn after_a_restart_no_link_is_safe_to_pull_before_the_switches_have_been_read() 
     }
 }
 
-/// A flow that nobody remembers, with a path over the link that only its ToR can tell of.
+/// An unknown flow has a path over the link, which only its ToR can report.
 #[test]
 fn no_link_is_safe_to_pull_before_all_flows_are_known() {
     let script = Script::new();
@@ -336,7 +338,7 @@ fn no_link_is_safe_to_pull_before_all_flows_are_known() {
 }
 
 #[test]
-fn what_would_cut_hosts_off_is_refused() {
+fn a_drain_that_would_cut_hosts_off_is_refused() {
     let fabric = Arc::new(fabric_from_spec("fat-tree:k=4").unwrap());
     let mut network = network(&fabric, pathloom_schemes::parse("ecmp").unwrap().central(1).unwrap(), 1);
     let tor = fabric.tors()[0];
@@ -354,9 +356,9 @@ fn what_would_cut_hosts_off_is_refused() {
     assert!(network.controller.view().links.is_up(ups[1]) && network.controller.counts().nonsense == 1);
 }
 
-/// What is cut off already does not count, and what is left of the fabric does.
+/// Hosts that are already cut off do not count. The rest of the fabric does.
 #[test]
-fn what_would_cut_hosts_off_is_refused_where_others_are_cut_off_already() {
+fn a_drain_that_would_cut_hosts_off_is_refused_even_if_others_are_already_cut_off() {
     let (fabric, mut network) = spread(1);
     let ups = |tor: NodeId| fabric.switch_ports(tor).iter().map(|port| port.link).collect::<Vec<_>>();
     let (alone, other) = (ups(fabric.tors()[0]), ups(fabric.tors()[5]));

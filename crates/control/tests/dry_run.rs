@@ -1,4 +1,4 @@
-//! What another scheme would do is what it does.
+//! A dry run predicts what another scheme does.
 
 use pathloom_control::{dry_run, Config, Controller, DefaultPaths};
 use pathloom_model::{fabric_from_spec, Fabric, FiveTuple, Headers, Nanos, LONG_FLOW_DSCP, PROTO_TCP, TCP_SYN};
@@ -25,7 +25,7 @@ fn standing(fabric: &Arc<Fabric>, spec: &str) -> Network {
 }
 
 #[test]
-fn a_dry_run_foretells_what_a_change_of_scheme_does_and_changes_nothing() {
+fn a_dry_run_predicts_a_change_of_scheme_and_changes_nothing() {
     let fabric = Arc::new(fabric_from_spec("fat-tree:k=4").unwrap());
     let mut network = standing(&fabric, "ofpt");
     let before = network.controller.view().clone();
@@ -35,7 +35,7 @@ fn a_dry_run_foretells_what_a_change_of_scheme_does_and_changes_nothing() {
         let run = dry_run(before.clone(), scheme(spec), network.now());
         assert!(run.settled && run.rejected == 0, "{spec}");
         let routed = run.view.flows.values().filter(|flow| flow.route.is_some()).count();
-        // With their ways back.
+        // The flows and their ways back.
         assert_eq!(routed, if spec == "ecmp" { 0 } else { 32 }, "{spec}");
         assert_eq!(*network.controller.view().flows, *before.flows);
         assert!(network.controller.poll_output().is_none());
@@ -49,7 +49,7 @@ fn a_dry_run_foretells_what_a_change_of_scheme_does_and_changes_nothing() {
 }
 
 #[test]
-fn default_paths_are_those_that_packets_take() {
+fn packets_use_the_predicted_default_paths() {
     let fabric = Arc::new(fabric_from_spec("fat-tree:k=4,fail=0.1,fail_seed=3").unwrap());
     for spec in ["spt", "ofpt:defaults=per-host", "ecmp"] {
         let mut network = standing(&fabric, spec);

@@ -1,4 +1,4 @@
-//! Dead links, lost sessions, refusals, empty tables: what must hold whatever happens.
+//! Dead links, lost sessions, refusals and empty tables.
 
 use pathloom_control::{Config, Controller};
 use pathloom_model::rules::Refusal;
@@ -8,7 +8,7 @@ use pathloom_testkit::{ms, Network, Script, Timing, World, LABEL, SECOND};
 use std::sync::Arc;
 
 #[test]
-fn a_cut_path_is_left_at_once_and_the_scheme_may_route_again() {
+fn a_flow_leaves_a_dead_path_at_once_and_can_be_routed_again() {
     let mut world = World::fat_tree();
     let path = world.walk(&[2]).unwrap();
     world.route(&path);
@@ -26,7 +26,7 @@ fn a_cut_path_is_left_at_once_and_the_scheme_may_route_again() {
     assert_eq!(world.network.controller.view().flows[&id].route, None);
     assert_eq!(world.network.controller.counts().rescued, 1);
     let late = world.network.mishaps().into_iter().filter(|report| report.sent > ms(400)).count();
-    assert!(late > 0, "the link took some packets with it");
+    assert!(late > 0, "some packets were lost on the link");
     world.pass(ms(100));
     let bad = world.network.mishaps();
     assert!(bad.iter().all(|report| !world.network.packets[sent..].iter().any(|p| p.sent == report.sent)));
@@ -43,7 +43,7 @@ fn a_cut_path_is_left_at_once_and_the_scheme_may_route_again() {
     assert_eq!(world.leaked(), Vec::<String>::new());
 }
 
-/// A world whose rules for paths run out after 2 s, with a flow on a path.
+/// A world whose rules for paths expire after 2 s, with a flow on a path.
 fn short_idle() -> (World, Path) {
     let config = Config { path_idle_timeout_s: Some(2), ..Config::default() };
     let fabric = Arc::new(fabric_from_spec("fat-tree:k=4,rate=1Gbps").unwrap());
@@ -55,7 +55,7 @@ fn short_idle() -> (World, Path) {
     (world, path)
 }
 
-/// Rules of the flow at its source ToR.
+/// Number of rules of the flow at its source ToR.
 fn source_rules(world: &World) -> usize {
     let rules = world.network.switches[world.tor().index()].rules();
     rules.iter().filter(|rule| rule.matches.src_port == Some(1000)).count()
@@ -67,12 +67,12 @@ fn a_flow_that_pauses_keeps_its_path_until_it_is_over() {
     let id = world.id();
     for pause_s in [3, 5, 8] {
         world.pass(Nanos::from_secs(pause_s));
-        assert_eq!(world.events(), [], "{pause_s} s are no end");
+        assert_eq!(world.events(), [], "a pause of {pause_s} s does not end the flow");
         world.traffic(ms(500));
         assert_eq!(source_rules(&world), 1);
         assert!(world.network.controller.view().flows[&id].route.is_some());
     }
-    // Bytes are counted across all of its rules.
+    // The pauses did not end the flow, but this one is longer than its time-out.
     world.pass(Nanos::from_secs(14));
     assert_eq!(world.events(), [Event::FlowFinished { flow: id }]);
     world.pass(Nanos::from_secs(5));
@@ -80,15 +80,15 @@ fn a_flow_that_pauses_keeps_its_path_until_it_is_over() {
 }
 
 #[test]
-fn without_a_controller_a_sender_that_waits_is_off_a_dead_path() {
+fn without_a_controller_an_idle_sender_leaves_a_dead_path() {
     let (mut world, path) = short_idle();
     let flow = world.flows[0];
     world.network.kill_controller();
     world.network.set_cable(path.links()[1], false);
     world.network.set_cable(path.links()[2], false);
     world.traffic(SECOND);
-    assert!(!world.network.reaches(flow), "its path is dead, and nobody is there to move it");
-    // TCP doubles the time from one try to the next.
+    assert!(!world.network.reaches(flow), "its path is dead, and there is no controller to move it");
+    // TCP doubles the time between two attempts.
     let mut gap = ms(200);
     let mut tries = 0;
     while !world.network.reaches(flow) {
@@ -96,10 +96,10 @@ fn without_a_controller_a_sender_that_waits_is_off_a_dead_path() {
         world.network.send(flow);
         gap = gap + gap;
         tries += 1;
-        assert!(tries < 6, "not after {gap:?}");
+        assert!(tries < 6, "the flow is not back on the default routes after {gap:?}");
     }
     assert_eq!((tries, source_rules(&world)), (5, 0), "3.2 s are the first gap of more than 2 s");
-    // Whoever comes back clears away what is left of the path.
+    // A controller that starts again deletes the remaining rules of the path.
     path.links()[1..3].iter().for_each(|&link| world.network.set_cable(link, true));
     world.restart(2);
     world.connect_all();
@@ -138,7 +138,7 @@ fn a_link_that_dies_in_the_middle_of_a_move_ends_it() {
 }
 
 #[test]
-fn paths_that_make_no_sense_are_rejected() {
+fn invalid_paths_are_rejected() {
     let mut world = World::fat_tree();
     let path = world.walk(&[2]).unwrap();
     let id = world.id();
@@ -188,7 +188,7 @@ fn a_full_table_rolls_the_path_back() {
 }
 
 #[test]
-fn a_default_route_that_was_refused_is_sent_again() {
+fn a_refused_default_route_is_sent_again() {
     let fabric = Arc::new(fabric_from_spec("fat-tree:k=4").unwrap());
     let scheme = Script::new().scheme_with(LABEL, vec![Action::SetDefaults(DefaultRoutes::SinglePath)]);
     let mut network =

@@ -1,4 +1,4 @@
-//! What flows may send, what switches have room for, and whose answers count.
+//! Rate limits of flows, limits of tables, and answers that must be ignored.
 
 use pathloom_control::{Config, Controller, Enforcement, Input, Output, FIRST_METER};
 use pathloom_model::rules::Refusal;
@@ -19,7 +19,7 @@ fn metered(needs: Needs) -> World {
     fat_tree(needs, Config { enforcement: Some(Enforcement::Meter), ..Config::default() })
 }
 
-/// The rates of the meters at the flow's source ToR, and whether all its rules there name one of them.
+/// Returns the rates of the meters at the flow's source ToR, and whether all its rules there use one of them.
 fn meters(world: &World) -> (Vec<u64>, bool) {
     let switch = &world.network.switches[world.tor().index()];
     let mine = |rule: &&pathloom_model::rules::Rule| rule.matches.src_port == Some(1000);
@@ -29,7 +29,7 @@ fn meters(world: &World) -> (Vec<u64>, bool) {
 }
 
 #[test]
-fn a_meter_goes_with_the_flow() {
+fn a_meter_follows_its_flow() {
     for needs in [LABEL, SFMM, SHARED] {
         let mut world = metered(needs);
         let flow = world.id();
@@ -55,7 +55,7 @@ fn a_meter_goes_with_the_flow() {
 }
 
 #[test]
-fn a_meter_that_was_lifted_while_its_switch_was_out_of_reach_goes_when_that_is_back() {
+fn a_meter_lifted_without_a_session_is_deleted_when_the_switch_is_back() {
     for needs in [LABEL, SFMM, SHARED] {
         let mut world = metered(needs);
         let (flow, tor) = (world.id(), world.tor());
@@ -72,7 +72,7 @@ fn a_meter_that_was_lifted_while_its_switch_was_out_of_reach_goes_when_that_is_b
     }
 }
 
-/// A rule that is added again counts from nothing, but its flow does not.
+/// The counter of a rule that is added again starts at 0, but that of its flow does not.
 #[test]
 fn bytes_are_counted_across_a_change_of_meter() {
     let needs = Needs { poll_period: Some(SECOND), ..LABEL };
@@ -103,7 +103,7 @@ fn meters_survive_restarts_and_lost_rules() {
         world.traffic(SECOND);
         let snapshot = memory.then(|| world.network.controller.snapshot());
         world.network.kill_controller();
-        // A meter of somebody else's, and one that was left behind.
+        // A meter of another controller, and one that was left behind.
         for id in [7, FIRST_METER + 500] {
             let meter =
                 pathloom_model::rules::Meter { id: pathloom_model::rules::MeterId(id), rate_bps: 1, burst_bytes: 1 };
@@ -135,7 +135,7 @@ fn meters_survive_restarts_and_lost_rules() {
 }
 
 #[test]
-fn where_there_is_no_meter_the_host_paces() {
+fn the_host_paces_if_the_meter_is_refused() {
     let mut world = metered(LABEL);
     let flow = world.id();
     world.act(Action::Pace { flow, rate_bps: Some(8_000_000) });
@@ -161,7 +161,7 @@ fn where_there_is_no_meter_the_host_paces() {
 
 /// Nobody would raise a pace or end a hold of a scheme that is not in charge any more.
 #[test]
-fn what_a_scheme_kept_from_sending_ends_with_it() {
+fn limits_end_with_the_scheme_that_set_them() {
     for enforcement in [Enforcement::Host, Enforcement::Meter] {
         let mut world = fat_tree(LABEL, Config { enforcement: Some(enforcement), ..Config::default() });
         let flow = world.id();
@@ -180,13 +180,13 @@ fn what_a_scheme_kept_from_sending_ends_with_it() {
         let lifted = |output: &Output| matches!(output, Output::PaceFlow { rate_bps: None, .. });
         assert_eq!(told.iter().filter(|output| lifted(output)).count(), usize::from(enforcement == Enforcement::Host));
         assert_eq!(told.iter().filter(|output| matches!(output, Output::ReleaseFlow { .. })).count(), 1, "{told:?}");
-        // The next one's own limits stand.
+        // The limits of the next scheme stay in effect.
         world.network.log.clear();
         next.at(world.network.now(), Action::Pace { flow, rate_bps: Some(5_000_000) });
         world.traffic(ms(300));
         let paced = world.outputs().any(|output| matches!(output, Output::PaceFlow { rate_bps: Some(5_000_000), .. }));
         assert!(paced || meters(&world) == (vec![5_000_000], true), "{enforcement:?}");
-        // A change without limits says nothing to hosts.
+        // A change of scheme without limits sends nothing to hosts.
         next.at(world.network.now(), Action::Pace { flow, rate_bps: None });
         world.traffic(ms(300));
         world.network.log.clear();
@@ -198,13 +198,14 @@ fn what_a_scheme_kept_from_sending_ends_with_it() {
 }
 
 #[test]
-fn a_path_that_would_not_fit_is_not_asked_for() {
+fn a_path_without_room_for_its_rules_is_rejected_at_once() {
     for needs in [LABEL, SFMM, SHARED] {
         let world = fat_tree(needs, Config::default());
         let (path, core) =
             (world.walk(&[2]).unwrap(), world.walk(&[2]).unwrap().switches(&world.network.fabric, world.tor())[2]);
         let limit = world.bare[core.index()] as u32;
-        // As many as the core switch has already: the ToRs have more, so they are full as well.
+        // The limit is the number of rules that the core switch already has. The ToRs have more, so they are full as
+        // well.
         let mut world = fat_tree(needs, Config { rule_limit: Some(limit), ..Config::default() });
         world.script.clear();
         world.network.log.clear();
@@ -220,12 +221,13 @@ fn a_path_that_would_not_fit_is_not_asked_for() {
     }
 }
 
-/// With room for a move and not for its end, a flow moves in place all the same, and by tags from then on.
+/// If there is room for a move in place but not for its last phases, the flow still moves in place, and by tags from
+/// then on.
 #[test]
-fn a_migration_that_has_no_room_for_its_end_is_one_all_the_same() {
+fn a_migration_without_room_for_its_last_phases_moves_the_flow() {
     let roomy = fat_tree(SFMM, Config::default());
     let tor = roomy.tor();
-    // At the source ToR: the rule that counts, or carries, the flow, and one more.
+    // At the source ToR: the rule that counts or routes the flow, and one more.
     let limit = roomy.bare[tor.index()] as u32 + 2;
     let mut world = fat_tree(SFMM, Config { rule_limit: Some(limit), ..Config::default() });
     for turn in [2, 3, 1, 2] {
@@ -240,9 +242,9 @@ fn a_migration_that_has_no_room_for_its_end_is_one_all_the_same() {
     world.nothing_is_lost_or_left();
 }
 
-/// A switch that says it is full, though the controller thought there was room: in the middle of moves as well.
+/// A switch reports that it is full although the controller expected it to have room, also in the middle of moves.
 #[test]
-fn a_rule_that_is_refused_leaves_nothing() {
+fn a_refused_rule_leaves_nothing_behind() {
     for needs in [LABEL, SFMM, SHARED] {
         for room in 0..3 {
             let mut world = fat_tree(needs, Config::default());
@@ -271,17 +273,18 @@ fn a_rule_that_is_refused_leaves_nothing() {
     }
 }
 
-/// Rules that drain for longer than any test here needs to use up a flow's plans.
+/// Time to drain that is longer than the tests here need to use all plans of a flow.
 const LONG_DRAIN: Nanos = Nanos::from_secs(100);
 
 fn refused_for_draining(events: &[Event]) -> usize {
     events.iter().filter(|event| matches!(event, Event::RouteRejected { why: Rejection::Draining, .. })).count()
 }
 
-/// A flow has 64 plans. While the rules of earlier paths drain under all of them, it stays where it is, on a whole path.
+/// A flow has 64 plans. While rules of earlier paths drain under all of them, the flow stays where it is, on a
+/// complete path.
 #[test]
 fn a_flow_whose_plans_are_used_up_stays_where_it_is() {
-    // A move in place takes two plans: the last one is left for the first or for the second of them.
+    // A move in place needs two plans. The last free one is either the first or the second of them.
     for (needs, more) in [(LABEL, 0), (SHARED, 0), (SFMM, 0), (SFMM, 1)] {
         let mut world = fat_tree(needs, Config { drain: Some(LONG_DRAIN), ..Config::default() });
         let (flow, paths) = (world.id(), [1, 2].map(|turn| world.walk(&[turn]).unwrap()));
@@ -302,7 +305,11 @@ fn a_flow_whose_plans_are_used_up_stays_where_it_is() {
         let view = &world.network.controller.view().flows[&flow];
         assert!(view.pending.is_none() && paths.iter().any(|path| view.route.as_ref() == Some(path)), "{view:?}");
         let low = world.network.switches.iter().flat_map(|switch| switch.rules()).any(|rule| rule.priority == 999);
-        assert_eq!(low, needs == SFMM && more == 0, "a move in place that had no plan for its end: {needs:?} {more}");
+        assert_eq!(
+            low,
+            needs == SFMM && more == 0,
+            "a move in place had no plan for its last phases: {needs:?} {more}"
+        );
         world.traffic(ms(100));
         world.act(Action::Unroute { flow });
         world.traffic(ms(500));
@@ -311,9 +318,9 @@ fn a_flow_whose_plans_are_used_up_stays_where_it_is() {
     }
 }
 
-/// The same for the rule that counts a flow: its host opens and ends one connection over and over.
+/// The same for the rule that counts a flow: its host opens and closes one connection again and again.
 #[test]
-fn a_connection_that_begins_over_and_over_holds_nobody_up() {
+fn a_connection_that_is_opened_many_times_blocks_nothing() {
     for needs in [LABEL, SFMM, SHARED] {
         let mut world = fat_tree(needs, Config { drain: Some(LONG_DRAIN), ..Config::default() });
         let path = world.walk(&[2]).unwrap();
@@ -333,9 +340,9 @@ fn a_connection_that_begins_over_and_over_holds_nobody_up() {
     }
 }
 
-/// The same, with each flow moved while rules of the one before still wait for their source ToR.
+/// The same, but each flow is moved while rules of the one before still wait for their source ToR.
 #[test]
-fn a_flow_takes_nothing_of_the_one_that_had_its_ports_before() {
+fn a_flow_reuses_no_plan_of_the_previous_flow_with_its_ports() {
     for wait in 10..18 {
         let mut world = fat_tree(LABEL, Config { drain: Some(LONG_DRAIN), ..Config::default() });
         let paths = [1, 2].map(|turn| world.walk(&[turn]).unwrap());
@@ -354,7 +361,7 @@ fn a_flow_takes_nothing_of_the_one_that_had_its_ports_before() {
     }
 }
 
-/// A flow that ends, is between hosts of one ToR, or has no size, in every way of moving.
+/// A flow ends at any moment of its moves, with every way of moving.
 #[test]
 fn a_flow_that_ends_before_its_rules_arrive_leaves_nothing() {
     for needs in [LABEL, SFMM, SHARED] {
@@ -395,7 +402,7 @@ fn a_flow_within_a_tor_has_a_path_without_links() {
 }
 
 #[test]
-fn answers_to_another_scheme_are_nobodys_business() {
+fn answers_to_jobs_of_another_scheme_are_ignored() {
     let mut world = fat_tree(LABEL, Config::default());
     let job = |ticket| Action::Solve { ticket, input: State("job".into()), modelled: SECOND };
     world.act(job(5));
@@ -412,13 +419,17 @@ fn answers_to_another_scheme_are_nobodys_business() {
         });
         tickets.collect::<Vec<_>>()
     };
-    assert_eq!((solved(&world.script), solved(&second)), (vec![], vec![5]), "one answer, to its own job");
+    assert_eq!(
+        (solved(&world.script), solved(&second)),
+        (vec![], vec![5]),
+        "one answer, to the job of the second scheme"
+    );
     assert_eq!(world.network.controller.counts().nonsense, 2);
 }
 
-/// A link without capacity carries nothing: no path leads over it, neither one that is asked for nor a default one.
+/// A link without capacity cannot carry packets. No requested path and no default route uses it.
 #[test]
-fn a_link_without_capacity_is_as_good_as_none() {
+fn a_link_without_capacity_is_never_used() {
     for needs in [LABEL, SFMM, SHARED] {
         let settings = |rate_bps| LinkSettings { rate_bps, delay_ps: 1_000_000, buffer_packets: 100 };
         let mut builder = FabricBuilder::new("diamond");
@@ -458,9 +469,9 @@ fn a_link_without_capacity_is_as_good_as_none() {
     }
 }
 
-/// An agent that comes takes over from the meter, and the meter takes over when the agent goes.
+/// An agent that comes replaces the meter, and a meter replaces an agent that goes.
 #[test]
-fn a_flow_is_paced_by_the_agent_of_its_host_where_there_is_one() {
+fn a_flow_is_paced_by_the_agent_of_its_host_if_there_is_one() {
     for needs in [LABEL, SFMM, SHARED] {
         let mut world = fat_tree(needs, Config { enforcement: Some(Enforcement::Any), ..Config::default() });
         let flow = world.id();
@@ -475,7 +486,7 @@ fn a_flow_is_paced_by_the_agent_of_its_host_where_there_is_one() {
             world.network.tell(Input::Agent { host, speaks: true });
             world.traffic(ms(300));
             assert_eq!((meters(&world), paced(&world)), ((vec![], false), turn), "{needs:?}");
-            // Saying it again changes nothing.
+            // A repeated report changes nothing.
             world.network.tell(Input::Agent { host, speaks: true });
             assert_eq!(paced(&world), turn);
             world.network.tell(Input::Agent { host, speaks: false });

@@ -1,5 +1,5 @@
-//! Moving flows between paths, on arbitrary fabrics, with arbitrary delays everywhere: every packet arrives once, and
-//! no rule is left at the end.
+//! Moves flows between paths, on random fabrics and with random delays. Every packet must arrive once, and no rule
+//! may remain at the end.
 
 use pathloom_control::{Config, Controller};
 use pathloom_model::{Attachment, Fabric, FiveTuple, Headers, Nanos, Path, LONG_FLOW_DSCP, PROTO_TCP, TCP_SYN};
@@ -17,7 +17,7 @@ fn syn(headers: Headers) -> Headers {
     Headers { tcp_flags: TCP_SYN, ..headers }
 }
 
-/// Where a flow is told to go, and how long after the command before.
+/// Where a flow is sent. Commands come with their wait after the command before.
 #[derive(Clone, Debug)]
 enum Command {
     Path(Vec<u8>),
@@ -37,7 +37,7 @@ struct Case {
     fixed: Vec<usize>,
 }
 
-/// A fabric with its default routes, and one long flow that the controller has heard of.
+/// Creates a network with default routes, and one long flow that the controller knows.
 fn case(fabric: Arc<Fabric>, needs: Needs, timing: Timing, drain: Option<Nanos>, seed: u64) -> Case {
     let script = Script::new();
     let scheme = script.scheme_with(needs, vec![Action::SetDefaults(DefaultRoutes::SinglePath)]);
@@ -54,7 +54,7 @@ fn case(fabric: Arc<Fabric>, needs: Needs, timing: Timing, drain: Option<Nanos>,
     Case { network, script, flow, fixed }
 }
 
-/// Carries out the commands under steady traffic, and lets everything idle out in the end.
+/// Carries out the commands with steady traffic, and waits at the end until all rules have expired.
 fn run(case: &mut Case, commands: &[(u64, Command)]) {
     let Case { network, script, flow, .. } = case;
     let id = *network.controller.view().flows.keys().next().expect("the controller knows the flow");
@@ -99,7 +99,7 @@ fn leaked(case: &Case) -> Vec<String> {
 proptest! {
 
     #[test]
-    fn no_packet_is_lost_doubled_or_sent_round(
+    fn no_packet_is_lost_duplicated_or_looped(
         fabric in strategies::fabrics(),
         needs in prop_oneof![Just(LABEL), Just(SHARED)],
         commands in commands(),
@@ -116,7 +116,7 @@ proptest! {
     }
 }
 
-/// S1 to S6 with two paths between them that visit S3 and S4 in opposite order.
+/// Four switches with two paths that visit the two inner switches in opposite order.
 fn crossing() -> (Arc<Fabric>, Path, Path) {
     let settings = pathloom_model::LinkSettings { rate_bps: 100_000_000, delay_ps: 1_000_000, buffer_packets: 100 };
     let mut builder = pathloom_model::FabricBuilder::new("crossing");
@@ -131,7 +131,7 @@ fn crossing() -> (Arc<Fabric>, Path, Path) {
     (fabric, Path::new([ab, bc, cd]), Path::new([ac, bc.reverse(), bd]))
 }
 
-/// The moves of [`crossing`], to and fro.
+/// Moves a flow between the paths of [`crossing`] several times.
 fn cross(timing: Timing, drain: Option<Nanos>, seed: u64) -> Case {
     let (fabric, there, back) = crossing();
     let mut case = case(fabric, LABEL, timing, drain, seed);
@@ -152,13 +152,14 @@ fn paths_that_visit_switches_in_opposite_order_are_safe() {
         let case = cross(SLOW, None, seed);
         assert!(case.network.mishaps().is_empty(), "{:?}", case.network.mishaps()[0]);
         assert_eq!(leaked(&case), Vec::<String>::new());
-        assert_eq!(case.network.controller.counts().reroutes, 11, "all but the first of twelve");
+        assert_eq!(case.network.controller.counts().reroutes, 11, "all except the first of twelve");
     }
 }
 
-/// The checks above are worth something: with switches that confirm what they have not done, packets are lost.
+/// Shows that the checks above detect errors: if switches confirm messages that they have not carried out, packets
+/// are lost.
 #[test]
-fn a_broken_order_is_noticed() {
+fn a_broken_order_is_detected() {
     let lying = Timing { lies: true, work: (ms(0), ms(120)), ..SLOW };
     let lost = |seed| cross(lying, None, seed).network.mishaps().len();
     assert!((0..5).map(lost).sum::<usize>() > 0);
@@ -166,18 +167,21 @@ fn a_broken_order_is_noticed() {
 
 /// The same for rules of an old path that are deleted while packets are still on it.
 #[test]
-fn a_missing_drain_is_noticed() {
+fn a_missing_drain_is_detected() {
     let slow_links = Timing { link: (ms(20), ms(40)), message: (ms(1), ms(1)), work: (ms(0), ms(0)), lies: false };
     let lost = |seed| cross(slow_links, Some(Nanos::ZERO), seed).network.mishaps().len();
     assert!((0..5).map(lost).sum::<usize>() > 0);
 }
 
 #[test]
-fn the_scheme_hears_of_each_path_it_asked_for() {
+fn the_scheme_is_told_about_each_requested_path() {
     let case = cross(SLOW, None, 1);
     let events = case.script.events();
     let confirmed = events.iter().filter(|event| matches!(event, Event::RouteConfirmed { .. })).count();
     assert_eq!(confirmed, 12);
     assert!(!events.iter().any(|event| matches!(event, Event::RouteRejected { .. })));
-    assert!(matches!(case.network.packets[0].fates.as_slice(), [(_, Fate::Arrived(..))]), "the SYN rides the defaults");
+    assert!(
+        matches!(case.network.packets[0].fates.as_slice(), [(_, Fate::Arrived(..))]),
+        "the SYN uses the default routes"
+    );
 }

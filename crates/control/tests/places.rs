@@ -1,5 +1,6 @@
-//! Addresses that the fabric does not lay out where they are: default routes lead there from everywhere, under every kind
-//! of default routes and cut cables, and follow when they move; flows leave their paths to where an address was.
+//! Addresses that are not where the fabric has them. Default routes lead to them from everywhere, with every kind of
+//! default routes and with interrupted cables, and follow them when they move. Flows leave their paths to the old
+//! place of an address.
 
 use pathloom_control::{Config, Controller, Input};
 use pathloom_model::search::ShortestPaths;
@@ -38,7 +39,7 @@ fn place(network: &mut Network, prefix: Prefix, at: Option<(NodeId, PortNo)>) {
     settle(network);
 }
 
-/// Where packets from every host to an address arrive: at this host alone, or nowhere.
+/// Asserts that packets from every host to an address arrive at this host only, or nowhere.
 fn assert_leads(network: &Network, dst: Ipv4Addr, to: Option<NodeId>) {
     for at in network.fabric.attachments().iter().filter(|at| Some(at.host) != to) {
         let five_tuple = FiveTuple { src: at.address, dst, proto: PROTO_UDP, src_port: 7, dst_port: 9 };
@@ -60,7 +61,7 @@ fn default_routes_lead_to_a_placed_address_and_follow_it() {
     let [(h3, at_h3), (h9, at_h9), (h0, _)] = ["h3", "h9", "h0"].map(|name| host(&fabric, name));
     for how in [DefaultRoutes::SinglePath, DefaultRoutes::Ecmp, DefaultRoutes::PerHost] {
         let mut network = network(&fabric, script(how));
-        // Of a net of its own, in the prefix of another rack, and the very address of another host.
+        // An address of another network, one in the prefix of another rack, and the address of another host.
         let own = Ipv4Addr::new(10, 0, 0, 1);
         for address in [Ipv4Addr::new(192, 168, 5, 1), Ipv4Addr::new(10, 0, 0, 77), own] {
             let prefix = Prefix::host(address);
@@ -88,7 +89,7 @@ fn default_routes_lead_to_a_placed_address_and_follow_it() {
 }
 
 #[test]
-fn a_prefix_gets_what_nothing_longer_gets() {
+fn the_longest_placed_prefix_wins() {
     let fabric = k4();
     let [(h15, at_h15), (h3, at_h3)] = ["h15", "h3"].map(|name| host(&fabric, name));
     let mut network = network(&fabric, script(DefaultRoutes::Ecmp));
@@ -96,7 +97,7 @@ fn a_prefix_gets_what_nothing_longer_gets() {
     place(&mut network, Prefix::new(Ipv4Addr::new(10, 200, 0, 0), 16), Some(at_h3));
     assert_leads(&network, Ipv4Addr::new(8, 8, 8, 8), Some(h15));
     assert_leads(&network, Ipv4Addr::new(10, 200, 1, 1), Some(h3));
-    // The fabric's own addresses stay its own.
+    // The fabric's own addresses stay unchanged.
     assert_leads(&network, Ipv4Addr::new(10, 0, 0, 99), None);
     assert_leads(&network, Ipv4Addr::new(10, 201, 0, 1), None);
     place(&mut network, Prefix::new(Ipv4Addr::UNSPECIFIED, 0), None);
@@ -104,7 +105,7 @@ fn a_prefix_gets_what_nothing_longer_gets() {
 }
 
 #[test]
-fn what_makes_no_sense_is_counted_and_changes_nothing() {
+fn invalid_places_are_counted_and_change_nothing() {
     let fabric = k4();
     let mut network = network(&fabric, script(DefaultRoutes::Ecmp));
     let before = network.controller.counts().nonsense;
@@ -140,7 +141,7 @@ fn a_flow_to_a_placed_address_has_a_path_and_leaves_it_when_the_address_moves() 
     let links = network.controller.view().links.clone();
     let path = ShortestPaths::between(&fabric, &links, fabric.tors()[0], at_h9.0).iter().next().unwrap();
     script.at(network.now() + ms(1), Action::Route { flow, path, rate_bps: None });
-    // The time that the scheme names is asked for after each input.
+    // The network reads the next time-out of the controller after each input.
     network.tell(Input::Timeout);
     settle(&mut network);
     assert!(network.controller.view().flows[&flow].route.is_some());
@@ -152,10 +153,10 @@ fn a_flow_to_a_placed_address_has_a_path_and_leaves_it_when_the_address_moves() 
 }
 
 #[test]
-fn another_start_finds_placed_addresses_where_they_are() {
+fn a_restarted_controller_finds_placed_addresses() {
     let fabric = k4();
     let (h9, at_h9) = host(&fabric, "h9");
-    // Of nobody, and of another host.
+    // An address that is not on the fabric, and the address of another host.
     let cases = [Ipv4Addr::new(192, 168, 5, 1), Ipv4Addr::new(10, 0, 0, 1)];
     for (kept, dst) in [true, false].into_iter().flat_map(|kept| cases.map(|dst| (kept, dst))) {
         let mut network = network(&fabric, script(DefaultRoutes::Ecmp));

@@ -1,4 +1,4 @@
-//! Controllers that die and come back, with a memory and without; schemes that take over; logs that replay.
+//! Restarts of the controller, with and without a snapshot; changes of scheme; replays of logs.
 
 use pathloom_control::{replay, Config, Controller, Input, Message, ReplayError, SchemeChange, Snapshot, Target};
 use pathloom_model::{fabric_from_spec, FiveTuple, Headers, Nanos, LONG_FLOW_DSCP, PROTO_TCP, TCP_SYN};
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use std::sync::Arc;
 
 #[test]
-fn a_new_controller_adopts_what_stands() {
+fn a_new_controller_adopts_existing_flows() {
     let mut world = World::fat_tree();
     let path = world.walk(&[2]).unwrap();
     world.route(&path);
@@ -21,7 +21,7 @@ fn a_new_controller_adopts_what_stands() {
     world.traffic(SECOND);
     assert_eq!(world.events(), [Event::Started, Event::FlowAdopted { flow: id }]);
     assert_eq!(world.network.controller.view().flows[&id].route, Some(path.clone()));
-    assert_eq!(world.network.controller.counts().messages_out, 20, "reading the rules of 20 switches was all");
+    assert_eq!(world.network.controller.counts().messages_out, 20, "the controller only read the rules of 20 switches");
     let other = world.walk(&[3]).unwrap();
     world.route(&other);
     world.traffic(SECOND);
@@ -33,7 +33,7 @@ fn a_new_controller_adopts_what_stands() {
 }
 
 #[test]
-fn flows_that_ended_while_nobody_looked_leave_nothing() {
+fn flows_that_end_without_a_controller_leave_no_rules() {
     let mut world = World::fat_tree();
     let path = world.walk(&[2]).unwrap();
     world.route(&path);
@@ -47,7 +47,7 @@ fn flows_that_ended_while_nobody_looked_leave_nothing() {
 }
 
 #[test]
-fn a_snapshot_brings_back_what_rules_cannot_say() {
+fn a_snapshot_restores_data_that_rules_do_not_contain() {
     let mut world = World::fat_tree();
     let path = world.walk(&[2]).unwrap();
     world.route(&path);
@@ -69,7 +69,7 @@ fn a_snapshot_brings_back_what_rules_cannot_say() {
     assert_eq!(world.events(), [Event::Started, Event::FlowAdopted { flow: id }]);
     assert_eq!(world.network.controller.view().flows[&id], before);
 
-    // The same snapshot, when the flow has moved meanwhile: the switches are right.
+    // The same snapshot after the flow has moved: the rules of the switches have precedence.
     let other = world.walk(&[3]).unwrap();
     world.route(&other);
     world.traffic(SECOND);
@@ -88,10 +88,10 @@ fn a_snapshot_brings_back_what_rules_cannot_say() {
     assert_eq!(world.leaked(), Vec::<String>::new());
 }
 
-/// A snapshot may be written at any moment of a move, and the move goes on before the controller dies: the rules that are
-/// found tell how far it came.
+/// A snapshot can be written at any moment of a move, and the move continues before the controller stops. The rules
+/// that are found show its progress.
 #[test]
-fn a_snapshot_that_a_move_has_outrun_costs_no_packet() {
+fn a_snapshot_from_before_the_end_of_a_move_costs_no_packet() {
     for needs in [LABEL, SFMM, SHARED] {
         for moment_ms in 0..40 {
             let fabric = Arc::new(fabric_from_spec("fat-tree:k=4,rate=1Gbps").unwrap());
@@ -120,7 +120,8 @@ fn a_snapshot_that_a_move_has_outrun_costs_no_packet() {
     }
 }
 
-/// The end of its waiting is not in the snapshot. What is out of service stays so, and what was cut meanwhile is not used.
+/// The end of the wait is not in the snapshot. A cable that is out of service stays so, and one that was cut
+/// meanwhile is not used.
 #[test]
 fn a_cable_that_was_held_back_is_used_again_after_a_restart() {
     for (out, cut) in [(false, false), (true, false), (false, true)] {
@@ -142,7 +143,7 @@ fn a_cable_that_was_held_back_is_used_again_after_a_restart() {
         world.network.start_controller(controller);
         world.connect_all();
         world.pass(SECOND);
-        assert!(!world.network.controller.view().links.is_up(link), "{out} {cut}: it may flap still");
+        assert!(!world.network.controller.view().links.is_up(link), "{out} {cut}: it may still flap");
         world.pass(Nanos::from_secs(10));
         assert_eq!(world.network.controller.view().links.is_up(link), !out && !cut, "{out} {cut}");
         if out {
@@ -153,7 +154,7 @@ fn a_cable_that_was_held_back_is_used_again_after_a_restart() {
 }
 
 #[test]
-fn a_snapshot_of_something_else_is_refused() {
+fn a_snapshot_that_does_not_fit_is_refused() {
     let world = World::fat_tree();
     let good = serde_json::to_value(world.network.controller.snapshot()).unwrap();
     let with = |key: &str, value: serde_json::Value| {
@@ -162,7 +163,7 @@ fn a_snapshot_of_something_else_is_refused() {
         let snapshot = serde_json::from_value(changed).unwrap();
         world.restored(snapshot, 2).err().map(|error| error.to_string()).unwrap_or_default()
     };
-    assert!(with("form", 99.into()).contains("form 99"));
+    assert!(with("form", 99.into()).contains("format 99"));
     assert!(with("fabric", "fat-tree:k=6".into()).contains("fat-tree:k=6"));
     assert!(with("scheme", "hedera".into()).contains("hedera"));
     assert!(with("state", "nonsense".into()).contains("nonsense"));
@@ -188,7 +189,7 @@ fn another_scheme_takes_over_without_loss() {
 }
 
 #[test]
-fn a_log_replays() {
+fn a_log_can_be_replayed() {
     let mut world = World::fat_tree();
     for turns in [[2], [3], [1], [0]] {
         let path = world.walk(&turns).unwrap();
@@ -205,7 +206,7 @@ fn a_log_replays() {
     let mut records = pathloom_control::read_log(&text).unwrap();
     assert_eq!(records, world.network.log);
 
-    // The scripted scheme has to be told the same again.
+    // The scripted scheme must get the same actions again.
     let again = || {
         let start = vec![Action::SetDefaults(DefaultRoutes::SinglePath)];
         let scheme = world.script.from_the_start().scheme_with(LABEL, start);
@@ -216,7 +217,7 @@ fn a_log_replays() {
     let at = records[output].at;
     records.remove(output);
     let Err(ReplayError::Divergence(divergence)) = replay(&records, &mut again(), nothing_else) else {
-        panic!("an output that is missing shows");
+        panic!("a missing output must be reported");
     };
     assert_eq!((divergence.at >= at, divergence.logged.is_none()), (true, true));
     let cut = &text[..text.len() - 20];
@@ -232,7 +233,7 @@ fn named(spec: &str) -> Box<dyn Scheme> {
 }
 
 #[test]
-fn a_log_replays_over_changes_of_scheme() {
+fn a_log_with_changes_of_scheme_can_be_replayed() {
     let fabric = Arc::new(fabric_from_spec("fat-tree:k=4").unwrap());
     let fresh = || Controller::new(Config::default(), fabric.clone(), named("ofpt"));
     let mut network = Network::new(fabric.clone(), fresh(), Timing::NONE, 1);
@@ -246,7 +247,7 @@ fn a_log_replays_over_changes_of_scheme() {
             let five_tuple = FiveTuple { src: at.address, dst, proto: PROTO_TCP, src_port, dst_port: 2 };
             network.send(Headers { dscp: LONG_FLOW_DSCP, tcp_flags: TCP_SYN, ..Headers::plain(five_tuple) });
         }
-        // Some are in the middle of something.
+        // Some moves are in progress.
         network.run_until(network.now() + ms(1));
         network.set_scheme(named(change));
         network.run_until(network.now() + SECOND);
@@ -257,7 +258,7 @@ fn a_log_replays_over_changes_of_scheme() {
     let outputs = records.iter().filter(|record| matches!(record.message, Message::Output(_))).count();
     assert_eq!(replay(&records, &mut fresh(), make).unwrap(), outputs);
     assert!(outputs > 500);
-    // Another scheme in its place wants something else; one that nobody knows is named.
+    // Another scheme in its place has other outputs. An unknown scheme is named in the error.
     let other = |change: &SchemeChange| Ok(named(if change.spec == "lessor" { "spt" } else { &change.spec }));
     assert!(matches!(replay(&records, &mut fresh(), other), Err(ReplayError::Divergence(_))));
     let unknown = replay(&records, &mut fresh(), nothing_else).unwrap_err().to_string();
@@ -267,7 +268,7 @@ fn a_log_replays_over_changes_of_scheme() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 8, ..ProptestConfig::default() })]
 
-    /// Without a memory, in whatever order and however late the switches come back: reading their rules is all.
+    /// Without a snapshot, and whatever the order and time in which the switches return, only their rules are read.
     #[test]
     fn adoption_changes_nothing(
         order in Just((0..20usize).collect::<Vec<_>>()).prop_shuffle(),
@@ -313,7 +314,7 @@ proptest! {
         traffic(&mut network, SECOND);
         prop_assert_eq!(network.controller.counts().messages_out, 20);
         prop_assert_eq!(routes(&network), before);
-        // The last ones are still under way.
+        // The last packets are still in transit.
         network.run_until(network.now() + ms(100));
         let mishaps = network.mishaps();
         prop_assert!(mishaps.is_empty(), "{} packets: {:?}", mishaps.len(), mishaps[0]);

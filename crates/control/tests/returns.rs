@@ -1,4 +1,4 @@
-//! Ways back: the other direction of a connection takes its flow's path, and the scheme does not hear of it.
+//! Ways back: the reverse direction of a connection uses its flow's path, and the scheme gets no events about it.
 
 use pathloom_control::cookies::is_way_back;
 use pathloom_control::{Config, Input};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 const BOTH: Needs = Needs { both_directions: true, ..LABEL };
 
-/// A flow of a FatTree and the packets that its receiver sends back, unlabelled.
+/// A flow of a FatTree, and the unlabelled packets that its receiver sends back.
 fn world(needs: Needs) -> World {
     let fabric = Arc::new(fabric_from_spec("fat-tree:k=4").unwrap());
     let mut world = World::new(fabric, needs, Config::default(), 1);
@@ -28,7 +28,7 @@ fn route(network: &Network, id: FlowId) -> Option<Path> {
 }
 
 #[test]
-fn the_other_direction_takes_the_path_reversed() {
+fn the_reverse_direction_uses_the_reversed_path() {
     let mut world = world(BOTH);
     for turns in [&[2][..], &[3], &[0]] {
         let path = world.walk(turns).unwrap();
@@ -43,7 +43,7 @@ fn the_other_direction_takes_the_path_reversed() {
     }
     let confirmed = Event::RouteConfirmed { flow: world.id() };
     assert_eq!(world.events().iter().filter(|event| **event == confirmed).count(), 3);
-    assert_eq!(world.network.controller.counts().reroutes, 2, "what the scheme asked for is counted");
+    assert_eq!(world.network.controller.counts().reroutes, 2, "requests of the scheme are counted");
     world.act(Action::Unroute { flow: world.id() });
     world.traffic(SECOND);
     assert_eq!(route(&world.network, way_back(&world.network).unwrap()), None);
@@ -52,7 +52,7 @@ fn the_other_direction_takes_the_path_reversed() {
 }
 
 #[test]
-fn it_is_not_made_where_it_was_not_asked_for() {
+fn a_way_back_is_not_created_if_the_scheme_does_not_need_it() {
     let mut world = world(LABEL);
     let path = world.walk(&[2]).unwrap();
     world.route(&path);
@@ -62,7 +62,7 @@ fn it_is_not_made_where_it_was_not_asked_for() {
 }
 
 #[test]
-fn a_direction_that_is_long_itself_has_the_path_that_the_scheme_gives_it() {
+fn a_long_reverse_direction_gets_its_path_from_the_scheme() {
     let mut world = world(BOTH);
     let path = world.walk(&[2]).unwrap();
     world.route(&path);
@@ -83,7 +83,7 @@ fn a_direction_that_is_long_itself_has_the_path_that_the_scheme_gives_it() {
 }
 
 #[test]
-fn a_new_controller_without_a_memory_knows_it_for_what_it_is() {
+fn a_new_controller_without_a_snapshot_recognises_a_way_back() {
     let mut world = world(BOTH);
     let path = world.walk(&[2]).unwrap();
     world.route(&path);
@@ -104,7 +104,7 @@ fn a_new_controller_without_a_memory_knows_it_for_what_it_is() {
 }
 
 #[test]
-fn it_ends_with_its_flow_and_with_its_scheme() {
+fn a_way_back_ends_with_its_flow_and_with_its_scheme() {
     let mut world = world(BOTH);
     let path = world.walk(&[2]).unwrap();
     world.route(&path);
@@ -125,7 +125,8 @@ fn it_ends_with_its_flow_and_with_its_scheme() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-    /// On any fabric, by any way of moving: no packet of either direction is lost, and nothing is left in the end.
+    /// On any fabric and with any way of moving, no packet of either direction is lost, and nothing remains at the
+    /// end.
     #[test]
     fn no_packet_of_either_direction_is_lost(
         fabric in strategies::fabrics(),

@@ -1,4 +1,4 @@
-//! Rules that somebody else deletes, changes or adds while the sessions stand.
+//! Rules that somebody else deletes, changes or adds while sessions are open.
 
 use pathloom_control::{Config, Input, Output};
 use pathloom_model::rules::{Actions, Rule, RuleAction, RuleKey};
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Every switch is read once in this time.
+/// Every switch is reviewed once in this time.
 const PERIOD: Nanos = Nanos::from_secs(5);
 
 fn watching() -> Config {
@@ -31,12 +31,12 @@ fn all_rules(world: &World) -> Vec<BTreeMap<RuleKey, Rule>> {
     world.network.fabric.switches().iter().map(|&switch| rules(world, switch)).collect()
 }
 
-/// Rules that the controller has sent since the log began.
+/// Number of rules that the controller has sent since the log began.
 fn added(world: &World) -> usize {
     world.outputs().filter(|output| matches!(output, Output::AddRule { .. })).count()
 }
 
-/// The way of the first flow, and steady traffic on it.
+/// A world whose first flow is on its path, with steady traffic.
 fn on_its_path(needs: Needs) -> World {
     let mut world = world(needs);
     let path = world.walk(&[2]).unwrap();
@@ -47,7 +47,7 @@ fn on_its_path(needs: Needs) -> World {
 }
 
 #[test]
-fn where_nothing_is_changed_reviews_change_nothing() {
+fn reviews_of_unchanged_switches_change_nothing() {
     for needs in [LABEL, SFMM, SHARED] {
         let mut world = on_its_path(needs);
         let before = all_rules(&world);
@@ -93,7 +93,7 @@ fn a_switch_whose_rules_are_all_deleted_has_them_again_within_a_second() {
 }
 
 #[test]
-fn each_kind_of_rule_is_put_back() {
+fn each_kind_of_rule_is_restored() {
     let mut world = on_its_path(LABEL);
     let switches = world.network.fabric.switches().to_vec();
     for switch in switches {
@@ -108,7 +108,7 @@ fn each_kind_of_rule_is_put_back() {
 }
 
 #[test]
-fn what_is_changed_without_a_word_is_found_in_the_period() {
+fn changes_without_notice_are_found_within_the_period() {
     let mut world = on_its_path(LABEL);
     let before = all_rules(&world);
     let switches = world.network.fabric.switches().to_vec();
@@ -118,10 +118,10 @@ fn what_is_changed_without_a_word_is_found_in_the_period() {
         }
     }
     world.traffic(PERIOD + SECOND);
-    // The rule that counts the flow waits for a second review.
+    // The rule that counts the flow is only added after a second review.
     world.traffic(Nanos::from_secs(2));
     assert_eq!(all_rules(&world), before);
-    // Gone without a word, as where a switch started anew within its session.
+    // The rules disappear without notice, as if the switch restarted within its session.
     for &switch in &switches {
         world.network.switches[switch.index()].entries.clear();
     }
@@ -130,7 +130,7 @@ fn what_is_changed_without_a_word_is_found_in_the_period() {
 }
 
 #[test]
-fn groups_come_back() {
+fn deleted_and_changed_groups_are_restored() {
     let mut world = world(LABEL);
     let scheme = world.script.scheme_with(LABEL, vec![Action::SetDefaults(DefaultRoutes::Ecmp)]);
     world.network.set_scheme(scheme);
@@ -156,23 +156,23 @@ fn groups_come_back() {
 }
 
 #[test]
-fn an_operator_need_not_wait_for_the_turn() {
+fn a_resync_starts_reviews_at_once() {
     let mut world = world(LABEL);
     let before = all_rules(&world);
     let switches = world.network.fabric.switches().to_vec();
     switches.iter().for_each(|switch| world.network.switches[switch.index()].entries.clear());
     world.network.tell(Input::Resync { switch: None });
-    // The rule that counts the flow waits for a second review.
+    // The rule that counts the flow is only added after a second review.
     world.traffic(Nanos::from_secs(2));
     assert_eq!(all_rules(&world), before);
 }
 
 #[test]
-fn rules_with_our_mark_that_nobody_wants_go() {
+fn unwanted_rules_with_the_controllers_mark_are_deleted() {
     let mut world = on_its_path(LABEL);
     let before = all_rules(&world);
     let switches = world.network.fabric.switches().to_vec();
-    // A rule of the flow's path turns up at every switch.
+    // A rule of the flow's path appears at every switch.
     let hop = world.network.switches.iter().flat_map(|switch| switch.rules()).find(|rule| rule.matches.tag.is_some());
     let (now, mut strays) = (world.network.now(), 0);
     for &switch in &switches {
@@ -188,14 +188,14 @@ fn rules_with_our_mark_that_nobody_wants_go() {
     world.nothing_is_lost_or_left();
 }
 
-/// Something happens behind the controller's back, or before its eyes.
+/// A change by somebody else, or an action of the controller.
 #[derive(Clone, Debug)]
 enum Theft {
-    /// Rules are deleted, one in so many.
+    /// Every n-th rule is deleted, with notice.
     Delete(prop::sample::Index, usize),
-    /// The same without a word.
+    /// Every n-th rule is deleted without notice.
     Steal(prop::sample::Index, usize),
-    /// Rules do something else.
+    /// Every n-th rule gets other actions.
     Twist(prop::sample::Index, usize),
     First(u16),
     Route(u16, Vec<u8>),
@@ -244,7 +244,7 @@ fn commit(world: &mut World, theft: &Theft) {
             });
         }
         Theft::Twist(which, one) => {
-            // To one port and nowhere else: a packet that is doubled at every switch would never end.
+            // To one port only: a packet that is duplicated at every switch would never end.
             let entries = &mut world.network.switches[which.get(&switches).index()].entries;
             for entry in entries.iter_mut().step_by(*one) {
                 (entry.rule.actions, entry.rule.goto) = (Actions::from([RuleAction::Output(PortNo(1))]), None);
@@ -275,7 +275,7 @@ proptest! {
     })]
 
     #[test]
-    fn after_a_period_every_rule_is_back_and_none_is_doubled(
+    fn every_rule_is_restored_within_some_periods_and_none_is_duplicated(
         fabric in strategies::fabrics(),
         needs in prop_oneof![Just(LABEL), Just(SFMM), Just(SHARED)],
         thefts in thefts(),
@@ -288,7 +288,7 @@ proptest! {
         }
         world.connect_all();
         world.traffic(SECOND);
-        // Two periods: what was stolen a moment before a review may look like a flow that ended.
+        // Four periods: a rule that is deleted shortly before a review can look like the end of its flow.
         for _ in 0..4 * PERIOD.0 / SECOND.0 {
             for flow in 0..4 {
                 let headers = headers(&world, flow);
@@ -300,7 +300,7 @@ proptest! {
             let headers = headers(&world, flow);
             prop_assert!(world.network.reaches(headers), "{:?}: {:?}", headers, world.network.fates(headers));
         }
-        // What stands is what the controller counts, and stays so.
+        // The rules that exist are those that the controller counts, and they do not change any more.
         for &switch in world.network.fabric.switches() {
             let (now, counted) = (rules(&world, switch).len(), world.network.controller.rules_at(switch) as usize);
             prop_assert_eq!((switch, now), (switch, counted));

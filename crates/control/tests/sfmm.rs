@@ -1,6 +1,6 @@
-//! Moving flows in place (OFPT §5.3, Alg. 4), on arbitrary fabrics, between arbitrary paths, with arbitrary delays
-//! everywhere: no packet is lost, doubled or sent round, whenever it was sent, and no rule is left at the end. The same
-//! checks fail where the order is wrong.
+//! Moves flows in place (OFPT §5.3, Alg. 4), on random fabrics, between random paths and with random delays. No
+//! packet may be lost, duplicated or looped, whenever it was sent, and no rule may remain at the end. The same checks
+//! fail with a wrong order.
 
 use pathloom_control::sfmm::{bottleneck_first, CutoverOrder};
 use pathloom_control::{Config, Controller, Counts, Message, Output};
@@ -15,11 +15,11 @@ use proptest::test_runner::{Config as Cases, RngAlgorithm, TestCaseError, TestRn
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// One case: where a flow is sent, how long after the command before, and how long everything takes.
+/// One case: paths of a flow, each with its wait after the command before, and the delays of the network.
 #[derive(Clone, Debug)]
 struct Case {
     fabric: Arc<Fabric>,
-    /// Turns of each path.
+    /// Wait in milliseconds before each path, and the turns of the path.
     paths: Vec<(u64, Vec<u8>)>,
     message_ms: u64,
     work_ms: u64,
@@ -43,7 +43,8 @@ fn cases() -> impl Strategy<Value = Case> {
     )
 }
 
-/// A network with one long flow that the controller has heard of, and the rules that its switches have without it.
+/// Creates a network with one long flow that the controller knows. Also returns the number of rules of each switch
+/// without that flow.
 fn network(case: &Case, script: &Script, order: CutoverOrder) -> (Network, Headers, Vec<usize>) {
     let scheme = script.scheme_with(SFMM, vec![Action::SetDefaults(DefaultRoutes::SinglePath)]);
     let controller = Controller::new(Config::default(), case.fabric.clone(), scheme).with_cutover_order(order);
@@ -66,7 +67,8 @@ fn network(case: &Case, script: &Script, order: CutoverOrder) -> (Network, Heade
     (network, flow, bare)
 }
 
-/// Sends a flow from path to path under steady traffic, and lets everything run out. What went wrong, if anything did.
+/// Moves a flow from path to path with steady traffic, and waits until all rules have expired. Returns the counts of
+/// the controller, or the first error.
 fn play(case: &Case, order: CutoverOrder) -> Result<Counts, String> {
     let script = Script::new();
     let (mut network, flow, bare) = network(case, &script, order);
@@ -92,7 +94,7 @@ fn play(case: &Case, order: CutoverOrder) -> Result<Counts, String> {
     };
     match (network.mishaps().first(), network.strays().first(), network.failures.first()) {
         (Some(lost), _, _) => Err(format!("lost: {lost:?}")),
-        (_, Some(stray), _) => Err(format!("sent round: {stray:?}")),
+        (_, Some(stray), _) => Err(format!("looped: {stray:?}")),
         (_, _, Some(failure)) => Err(format!("would have been lost: {failure:?}")),
         _ => match fabric.switches().iter().find(left) {
             Some(&switch) => Err(format!(
@@ -109,7 +111,7 @@ fn play(case: &Case, order: CutoverOrder) -> Result<Counts, String> {
     }
 }
 
-/// Plays many cases, always the same ones for a seed. Returns how many moves there were, and how many in place.
+/// Plays many cases, which only depend on the seed. Returns the number of moves, and of moves in place.
 fn play_many(cases_wanted: u32, seed: u8, order: CutoverOrder) -> Result<(u64, u64), String> {
     let settings = Cases { cases: cases_wanted, failure_persistence: None, max_shrink_iters: 200, ..Cases::default() };
     let mut runner = TestRunner::new_with_rng(settings, TestRng::from_seed(RngAlgorithm::ChaCha, &[seed; 32]));
@@ -135,24 +137,24 @@ fn no_packet_is_lost_and_no_rule_left_in_ten_thousand_cases_second_half() {
     assert!(in_place > 2000 && moves - in_place > 200, "{moves} moves, {in_place} in place");
 }
 
-/// Wrong: where both paths visit two switches in opposite order, a packet is sent back.
+/// Wrong order: if both paths visit two switches in opposite order, a packet is sent back.
 fn also_where_paths_cross(fabric: &Fabric, old: &Path, new: &Path, _: LinkId) -> Option<Vec<NodeId>> {
     let switches = |path: &Path| path.switches(fabric, fabric.link(path.links()[0]).from);
     let after = switches(new);
     Some(switches(old).into_iter().filter(|switch| after.contains(switch)).collect())
 }
 
-/// Wrong: the old rules go where only the old path passes, while packets still come there.
+/// Wrong order: old rules at switches of the old path only are deleted while packets still arrive there.
 fn beyond_the_cutover(fabric: &Fabric, old: &Path, new: &Path, bottleneck: LinkId) -> Option<Vec<NodeId>> {
     let order = bottleneck_first(fabric, old, new, bottleneck)?;
     let only_old = old.links().iter().map(|&link| fabric.link(link).to).filter(|switch| !order.contains(switch));
     Some(only_old.chain(order.clone()).collect())
 }
 
-/// The checks above are worth something.
+/// Shows that the checks above detect errors.
 #[test]
-fn a_wrong_order_is_noticed() {
-    for (wrong, sign) in [(also_where_paths_cross as CutoverOrder, "sent round"), (beyond_the_cutover, "lost")] {
+fn a_wrong_order_is_detected() {
+    for (wrong, sign) in [(also_where_paths_cross as CutoverOrder, "looped"), (beyond_the_cutover, "lost")] {
         let error = play_many(2000, 1, wrong).expect_err("a wrong order");
         assert!(error.contains(sign), "{error}");
     }
@@ -174,7 +176,7 @@ fn figure_3() -> (Arc<Fabric>, Path, Path, [NodeId; 7]) {
     (Arc::new(builder.build().unwrap()), Path::new(old), Path::new(new), nodes)
 }
 
-/// A flow on the old path of [`figure_3`], with another that loads the link from 1 to 7.
+/// Creates a network with a flow on the old path of [`figure_3`].
 fn example(seed: u64) -> (Network, Script, Headers, Vec<usize>, FlowId) {
     let (fabric, old, _, [one, _, _, _, seven, ..]) = figure_3();
     let case = Case { fabric: fabric.clone(), paths: vec![], message_ms: 10, work_ms: 25, link_us: 1000, seed };
@@ -197,7 +199,7 @@ fn traffic(network: &mut Network, flow: Headers, time: Nanos) {
     }
 }
 
-/// Rules that a switch, by its number, was told to add or delete since the log was cleared: (switch, added, priority).
+/// Rules that were added or deleted since the log was cleared: (switch, whether added, priority).
 fn told(network: &Network) -> Vec<(NodeId, bool, u16)> {
     let outputs = network.log.iter().filter_map(|record| match &record.message {
         Message::Output(Output::AddRule { switch, rule, .. }) => Some((*switch, true, rule.priority)),
@@ -215,7 +217,8 @@ fn the_example_of_the_paper_step_by_step() {
     script.at(network.now(), Action::Route { flow: id, path: new.clone(), rate_bps: Some(1_000_000) });
     traffic(&mut network, flow, ms(500));
     let steps = told(&network);
-    // All equal without other load: 3-2 is the first of the links that are left, so 3 is cut over first.
+    // Without other load all links are equal. 3-2 is the first of the links that the flow leaves, so 3 is cut over
+    // first.
     let low: Vec<_> = [four, one, nine, ten].map(|switch| (switch, true, 999)).into();
     assert_eq!(steps[..4], low[..]);
     assert_eq!(steps[4..8], [(three, true, 1001), (three, false, 1002), (one, false, 1000), (ten, false, 1000)]);
@@ -235,7 +238,7 @@ fn the_example_of_the_paper_step_by_step() {
 fn the_bottleneck_is_left_first() {
     let (mut network, script, flow, _, id) = example(1);
     let (fabric, _, new, [one, _, three, _, seven, _, ten]) = figure_3();
-    // A second flow of the same hosts, from 3 over 4 and 1 to 7 and 10, counts on most of the capacity.
+    // A second flow of the same hosts, from 3 over 4 and 1 to 7 and 10, is expected to use most of the capacity.
     let five_tuple = FiveTuple { src_port: 2000, ..flow.five_tuple };
     let second = Headers { five_tuple, tcp_flags: TCP_SYN, ..flow };
     network.send(second);
@@ -253,10 +256,10 @@ fn the_bottleneck_is_left_first() {
     assert_eq!(deleted[1..3].iter().collect::<std::collections::BTreeSet<_>>(), [three, ten].iter().collect());
 }
 
-/// A controller without a memory, or with one that is older or newer, takes over at any moment of a migration: it is
-/// finished or taken back.
+/// A controller without a snapshot, or with one, takes over at any moment of a migration. The migration is completed
+/// or undone.
 #[test]
-fn a_migration_that_nobody_remembers_is_finished_or_taken_back() {
+fn a_migration_is_completed_or_undone_after_a_restart() {
     let (mut finished, mut taken_back) = (0, 0);
     for wait in (0..240u64).step_by(12) {
         for memory in [false, true] {
@@ -296,9 +299,9 @@ fn a_migration_that_nobody_remembers_is_finished_or_taken_back() {
     assert!(finished >= 8 && taken_back >= 8, "{finished} {taken_back}");
 }
 
-/// A flow that is told to go elsewhere while it is between two paths goes there next.
+/// A flow that gets another path while it is between two paths is moved there next.
 #[test]
-fn a_path_that_is_asked_for_in_between_comes_next() {
+fn a_path_requested_during_a_migration_is_set_up_next() {
     for wait in (0..240u64).step_by(12) {
         let (mut network, script, flow, bare, id) = example(wait);
         let (_, old, new, _) = figure_3();
@@ -316,9 +319,9 @@ fn a_path_that_is_asked_for_in_between_comes_next() {
     }
 }
 
-/// What a link's death or a full table does to a migration, whenever it comes.
+/// A link fails, a table is full or a session is lost at any moment of a migration.
 #[test]
-fn a_migration_that_cannot_go_on_leaves_nothing() {
+fn a_migration_that_fails_leaves_no_rules() {
     for wait in (0..240u64).step_by(12) {
         for fault in 0..4 {
             let (mut network, script, flow, bare, id) = example(wait);
@@ -341,7 +344,8 @@ fn a_migration_that_cannot_go_on_leaves_nothing() {
             network.set_cable(new.links()[2], true);
             network.connect(one);
             network.run_until(network.now() + Nanos::from_secs(60));
-            // A dead link takes what comes to it until the controller has heard of it and the source ToR has done its part.
+            // A dead link loses packets until the controller has noticed the failure and the source ToR has changed
+            // its rule.
             let lost = network.mishaps();
             let early = |report: &Report| report.sent < struck + ms(120);
             assert!(lost.iter().all(|report| fault < 2 && early(report)), "{wait} {fault}: {:?}", lost.last());

@@ -1,4 +1,5 @@
-//! Flows that share rules (OFPT §5.2: flow aggregation): what they cost, and that nothing is lost or left.
+//! Flows that share rules (OFPT §5.2: flow aggregation): the number of rules, and that no packet is lost and no rule
+//! remains.
 
 use pathloom_control::{Config, Controller};
 use pathloom_model::rules::Refusal;
@@ -7,7 +8,7 @@ use pathloom_scheme::{Action, DefaultRoutes, Event, FlowId, Needs, Rejection, Ru
 use pathloom_testkit::{ms, World, SECOND, SHARED};
 use std::sync::Arc;
 
-/// Flows between these hosts of a FatTree, by their numbers.
+/// A world with flows between these hosts of a FatTree, by their numbers.
 fn sharing(needs: Needs, pairs: &[(usize, usize)]) -> World {
     let fabric = Arc::new(fabric_from_spec("fat-tree:k=4,rate=1Gbps").unwrap());
     World::with_flows(fabric, needs, Config::default(), 7, pairs)
@@ -27,11 +28,11 @@ fn route(world: &mut World, flow: usize, over: &[&str]) {
     world.act(Action::Route { flow, path, rate_bps: None });
 }
 
-/// Rules that a switch has beside those it had at first.
+/// Number of rules that a switch has in addition to those at the start.
 fn rules(world: &World, name: &str) -> usize {
     let at = world.network.fabric.find(name).unwrap();
     let now = world.network.switches[at.index()].entries.len();
-    assert_eq!(now, world.network.controller.rules_at(at) as usize, "{name}: as counted");
+    assert_eq!(now, world.network.controller.rules_at(at) as usize, "{name}: rules and count differ");
     now - world.bare[at.index()]
 }
 
@@ -49,12 +50,12 @@ fn flows_on_one_path_share_all_rules_but_the_first() {
     route(&mut world, 0, &OTHER);
     world.traffic(SECOND);
     let both = ["e0_0", "a0_0", "c0", "a1_0", "e1_0", "a0_1", "c2", "a1_1"];
-    // At e1_0 both paths end, so they have one label there.
+    // Both paths end at e1_0, so they have the same label there.
     assert_eq!(both.map(|name| rules(&world, name)), [3, 1, 1, 1, 1, 1, 1, 1]);
     route(&mut world, 1, &OTHER);
     route(&mut world, 2, &OTHER);
     world.traffic(SECOND);
-    assert_eq!(both.map(|name| rules(&world, name)), [3, 0, 0, 0, 1, 1, 1, 1], "after the drain nobody needs them");
+    assert_eq!(both.map(|name| rules(&world, name)), [3, 0, 0, 0, 1, 1, 1, 1], "after the drain no flow needs them");
     let counts = world.network.controller.counts();
     assert_eq!((counts.routes, counts.reroutes, counts.reroutes_in_place), (3, 3, 0));
     world.nothing_is_lost_or_left();
@@ -76,7 +77,7 @@ fn paths_to_one_tor_share_their_last_part() {
     assert_eq!(["c0", "a1_0", "e1_0", "a2_0"].map(|name| rules(&apart, name)), [2, 2, 2, 1]);
 }
 
-/// A new controller, with and without a memory, finds the rules, and takes away what nobody claims.
+/// A new controller, with and without a snapshot, finds the rules, and deletes those that no flow needs.
 #[test]
 fn shared_rules_are_adopted() {
     for memory in [false, true] {
@@ -108,7 +109,7 @@ fn shared_rules_are_adopted() {
 }
 
 #[test]
-fn a_full_table_on_a_shared_path_rejects_all_who_wait_for_it() {
+fn a_full_table_on_a_shared_path_rejects_all_flows_that_wait_for_it() {
     let mut world = sharing(SHARED, &[(0, 4), (1, 5)]);
     let core = world.network.fabric.clone().find("c0").unwrap();
     world.network.switches[core.index()].room = Some(world.bare[core.index()]);

@@ -1,4 +1,4 @@
-//! Connections whose first packet nobody saw, and those of which the other side sends.
+//! Connections whose first packet was not seen, and connections whose accepting side sends.
 
 use pathloom_control::{Config, Input};
 use pathloom_model::{fabric_from_spec, FiveTuple, Headers, Nanos, TCP_ACK, TCP_FIN, TCP_SYN};
@@ -9,12 +9,12 @@ use std::sync::Arc;
 const MEASURED: Needs =
     Needs { detection: Detection::Measured { nic_share: 0.1 }, poll_period: Some(SECOND), ..Needs::NOTHING };
 
-/// What a live controller looks for besides first packets.
+/// The settings of a live controller, which also detects flows without their first packets.
 fn live() -> Config {
     Config { sweep: Some(SECOND), both_directions: true, unlabelled: true, ..Config::default() }
 }
 
-/// A connection between the first host and the last, both ends of it.
+/// Headers of both directions of a connection between the first host and the last.
 fn both_ends(world: &World) -> [Headers; 2] {
     let there = Headers { dscp: 0, ..world.flow };
     let FiveTuple { src, dst, proto, src_port, dst_port } = there.five_tuple;
@@ -28,7 +28,7 @@ fn unlabelled(needs: Needs, config: Config) -> World {
 }
 
 #[test]
-fn what_the_accepting_side_sends_is_a_flow() {
+fn data_of_the_accepting_side_is_a_flow() {
     for (config, known) in [(live(), 2), (Config::default(), 1)] {
         let mut world = unlabelled(MEASURED, Config { sweep: None, ..config });
         let [_, back] = both_ends(&world);
@@ -47,10 +47,10 @@ fn what_the_accepting_side_sends_is_a_flow() {
 }
 
 #[test]
-fn a_connection_that_was_silent_for_long_is_found_again() {
+fn a_connection_that_was_idle_for_long_is_found_again() {
     let mut world = unlabelled(MEASURED, live());
     world.pass(Nanos::from_secs(16));
-    assert!(world.network.controller.view().flows.is_empty(), "it was silent for longer than it is remembered");
+    assert!(world.network.controller.view().flows.is_empty(), "it was idle for longer than its time-out");
     world.traffic(Nanos::from_secs(3));
     assert_eq!(world.network.controller.view().flows.len(), 1);
     world.no_mishap();
@@ -64,7 +64,7 @@ fn a_connection_that_was_silent_for_long_is_found_again() {
 }
 
 #[test]
-fn connections_that_stand_when_a_scheme_is_put_in_charge_are_found() {
+fn open_connections_are_found_when_a_scheme_is_put_in_charge() {
     for needs in [MEASURED, LABEL] {
         let mut world = unlabelled(Needs::NOTHING, live());
         world.traffic(Nanos::from_secs(2));
@@ -81,12 +81,13 @@ fn connections_that_stand_when_a_scheme_is_put_in_charge_are_found() {
 }
 
 #[test]
-fn packets_are_copied_for_a_moment_alone() {
+fn packets_are_copied_only_for_a_moment() {
     let mut world = unlabelled(MEASURED, live());
     world.traffic(Nanos::from_secs(5));
     let copies = world.network.controller.counts().packet_ins;
     assert!(copies <= 2, "a flow with a rule is not copied: {copies}");
-    // A connection that is not known, and whose host has as many as it may, is copied a quarter of the time.
+    // A connection that is not known, and whose host has the maximum number of flows, is copied for a quarter of the
+    // time.
     let config = Config { max_flows_per_host: 0, ..live() };
     let mut world = unlabelled(MEASURED, config);
     world.traffic(Nanos::from_secs(5));
@@ -96,7 +97,7 @@ fn packets_are_copied_for_a_moment_alone() {
 }
 
 #[test]
-fn any_means_the_label_or_what_is_measured() {
+fn any_detection_uses_labels_and_measurements() {
     const ANY: Needs =
         Needs { detection: Detection::Any { nic_share: 0.1 }, poll_period: Some(SECOND), ..Needs::NOTHING };
     let mut world = unlabelled(ANY, live());
@@ -113,7 +114,7 @@ fn any_means_the_label_or_what_is_measured() {
     world.flows = vec![other];
     world.traffic(Nanos::from_secs(4));
     assert_eq!(arrived(&world), 1, "it takes more than a tenth of its host's rate");
-    // An announcement says so at once, whatever the rate.
+    // An announcement makes the flow long at once, whatever its rate.
     let five_tuple = FiveTuple { src_port: 3000, ..world.flow.five_tuple };
     let slow = Headers { five_tuple, dscp: 0, ..world.flow };
     world.network.send(Headers { tcp_flags: TCP_SYN, ..slow });
@@ -122,7 +123,7 @@ fn any_means_the_label_or_what_is_measured() {
     (0..2).for_each(|_| world.network.tell(announced.clone()));
     assert_eq!(arrived(&world), 1, "the scheme is told of it once");
     assert_eq!(world.network.controller.counts().announced, 1);
-    // Where every host labels its long flows, nothing else is looked at.
+    // If every host labels its long flows, only the label counts.
     let world = unlabelled(ANY, Config { unlabelled: false, ..live() });
     assert_eq!(world.network.controller.needs().detection, Detection::Label);
 }

@@ -1,4 +1,4 @@
-//! Whatever happens, in any order: no packet is lost that need not be, and nothing is left behind.
+//! Random events in random order: no packet may be lost without need, and no rule may remain.
 
 use pathloom_control::Config;
 use pathloom_model::{FiveTuple, Headers, LinkId, Nanos, TCP_FIN, TCP_SYN};
@@ -11,14 +11,14 @@ fn ways() -> impl Strategy<Value = Needs> {
     prop_oneof![Just(LABEL), Just(SFMM), Just(SHARED)]
 }
 
-/// Few cases each time, and as many as `PROPTEST_CASES` says for who wants to know.
+/// Runs few cases, or as many as the environment variable `PROPTEST_CASES` says.
 fn quick() -> ProptestConfig {
     let asked = std::env::var_os("PROPTEST_CASES").is_some();
     let standard = ProptestConfig::default();
     ProptestConfig { cases: if asked { standard.cases } else { 150 }, ..standard }
 }
 
-/// Something that happens to the network.
+/// An event in the network.
 #[derive(Clone, Debug)]
 enum Blow {
     Route(Vec<u8>),
@@ -104,7 +104,7 @@ proptest! {
     }
 }
 
-/// Anything at all that happens to the network, to flow number `flow` of four where one is meant.
+/// An event in the network. Some concern one of four flows, by its number.
 #[derive(Clone, Debug)]
 enum Gust {
     First(u16),
@@ -193,7 +193,7 @@ proptest! {
     #![proptest_config(quick())]
 
     #[test]
-    fn after_every_storm_all_is_as_it_should_be(
+    fn all_is_in_order_after_random_events(
         fabric in strategies::fabrics(),
         needs in ways(),
         storm in storms(),
@@ -208,7 +208,7 @@ proptest! {
         world.network.switches.iter_mut().for_each(|switch| switch.room = None);
         world.connect_all();
         (0..fabric.links().len() as u32).step_by(2).for_each(|cable| world.network.set_cable(LinkId(cable), true));
-        // Long enough for cables that flapped, and for rules that were refused to be sent again.
+        // Long enough for cables that flapped, and for rules that were refused and are sent again.
         for _ in 0..80 {
             world.traffic(ms(1));
             world.pass(SECOND);
@@ -220,7 +220,7 @@ proptest! {
         }
         let pending = world.network.controller.view().flows.values().any(|flow| flow.pending.is_some());
         prop_assert!(!pending, "{:?}", world.network.controller.view().flows);
-        prop_assert!(world.network.packets.iter().all(|report| report.fates.len() <= 1), "no packet was doubled");
+        prop_assert!(world.network.packets.iter().all(|report| report.fates.len() <= 1), "no packet was duplicated");
         world.pass(Nanos::from_secs(60));
         prop_assert_eq!(world.leaked(), Vec::<String>::new());
         prop_assert!(world.network.controller.view().flows.is_empty());

@@ -15,11 +15,11 @@ pub(crate) type At = (NodeId, PortNo);
 /// Number of requests for an address without an answer after which its route is removed.
 const QUESTIONS: u32 = 12;
 
-/// Addresses at the port of a host: of virtual machines and containers, or of what is behind a router.
+/// Addresses at the port of a host: of virtual machines and containers, or of networks behind a router.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AddressesAt {
-    /// The host, by its name in the fabric; its first port counts.
+    /// Name of the host in the fabric. Its first port is used.
     pub at: String,
     /// For example `192.168.5.0/24`; `0.0.0.0/0` for all addresses that are nowhere else.
     pub prefixes: Vec<String>,
@@ -27,7 +27,7 @@ pub struct AddressesAt {
 
 /// Reads a prefix.
 fn prefix(text: &str) -> Result<Prefix, String> {
-    let wrong = || format!("`{text}` is no prefix; ADDRESS/LENGTH was expected, as in 192.168.5.0/24");
+    let wrong = || format!("`{text}` is not a prefix; ADDRESS/LENGTH was expected, as in 192.168.5.0/24");
     let (address, len) = text.split_once('/').unwrap_or((text, "32"));
     let address: Ipv4Addr = address.parse().map_err(|_| wrong())?;
     let len: u8 = len.parse().ok().filter(|&len| len <= 32).ok_or_else(wrong)?;
@@ -124,7 +124,7 @@ impl Learnt {
         fixed.or_else(laid_out)
     }
 
-    /// A host uses an address at a port. Returns the input for the controller.
+    /// Handles a host that uses an address at a port. Returns the input for the controller.
     pub(crate) fn learnt(&mut self, now: Nanos, address: Ipv4Addr, at: At, port: &str) -> Option<Input> {
         self.unheard.remove(&address);
         let home = self.home(address);
@@ -140,11 +140,11 @@ impl Learnt {
                 "the fabric has no host at this port; add it to fabric.spec, or cable the host elsewhere",
             )
         } else if !self.any {
-            ("address_not_in_fabric", "the fabric does not have it there, and discovery.addresses is \"fabric\"")
+            ("address_not_in_fabric", "the fabric does not have it at this port, and discovery.addresses is \"fabric\"")
         } else if !allowed && home.is_none() {
-            ("address_not_allowed", "it is in none of discovery.prefixes")
+            ("address_not_allowed", "it is not in discovery.prefixes")
         } else if self.placed.len() >= self.most && !self.placed.contains(&address) {
-            ("too_many_addresses", "there are discovery.most_addresses already")
+            ("too_many_addresses", "discovery.most_addresses are learnt already")
         } else {
             self.placed.insert(address);
             return Some(Input::Place { prefix: Prefix::host(address), at: Some(at) });
@@ -156,7 +156,7 @@ impl Learnt {
         None
     }
 
-    /// No host uses an address any more.
+    /// Handles an address that no host uses any more.
     pub(crate) fn gone(&mut self, address: Ipv4Addr) -> Option<Input> {
         self.unheard.remove(&address);
         self.placed.remove(&address).then(|| self.back(address))
@@ -167,8 +167,8 @@ impl Learnt {
         Input::Place { prefix, at: self.fixed.get(&prefix).copied() }
     }
 
-    /// An address has a route from an earlier start, and no host has sent ARP for it. Returns whether to send a request
-    /// for it. After too many requests, the error is the input that removes the route.
+    /// Handles an address that has a route from an earlier start and for which no host has sent ARP. Returns whether
+    /// to send a request for it. After too many requests, the error is the input that removes the route.
     pub(crate) fn ask_again(&mut self, address: Ipv4Addr) -> Result<bool, Input> {
         if self.fixed.contains_key(&Prefix::host(address)) {
             return Ok(false);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn prefixes_are_put_at_hosts_and_what_makes_no_sense_is_named() {
+    fn prefixes_are_placed_at_hosts_and_invalid_ones_are_named() {
         let fabric = k4();
         let all = [given("h15", &["0.0.0.0/0", "192.168.5.0/24"]), given("h3", &["10.0.0.1", "10.200.0.0/16"])];
         let placed = places(&fabric, &all).unwrap();
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_hosts_show_is_placed_moved_and_taken_back() {
+    fn addresses_of_hosts_are_placed_moved_and_removed() {
         let fabric = k4();
         let allowed = prefixes("", &["10.0.0.0/8".into(), "192.168.0.0/16".into()]).unwrap();
         let mut learnt = Learnt::new(fabric.clone(), (true, allowed, 2), &[]);
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_nobody_speaks_for_is_forgotten_in_the_end() {
+    fn an_address_without_arp_is_forgotten_after_too_many_requests() {
         let fabric = k4();
         let (kept, lost) = (Ipv4Addr::new(192, 168, 1, 1), Ipv4Addr::new(192, 168, 1, 2));
         let fixed = [(Prefix::host(kept), at(&fabric, "h0"))];

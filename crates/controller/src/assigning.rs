@@ -1,5 +1,5 @@
-//! Path assignments as the API's handlers see them: a request goes to the controller, and its answer is there at once.
-//! (Host agents send the same requests over their own connections, see [`crate::hosts`].)
+//! Path assignments for the handlers of the API: a request goes to the controller, which answers at once. (Host
+//! agents send the same requests over their own connections, see [`crate::hosts`].)
 
 use crate::hosts::names;
 use crate::hub::{Brain, Hub};
@@ -14,14 +14,15 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::{oneshot, watch, Notify};
 
-/// Marks the numbers of requests that are answered here. Those of agents count from 1.
+/// Marks the numbers of requests of the API. Those of agents count from 1.
 const OURS: u64 = 1 << 63;
-/// How long an assignment is not answered because a switch has not confirmed the rules by which its connections are seen.
+/// Maximum time that the answer to an assignment waits until a switch has confirmed the rules that show its
+/// connections to the controller.
 pub(crate) const CONFIRMATION: Duration = Duration::from_secs(1);
-/// Shortest time between two times that the state is stored because assignments changed.
+/// Minimum time between two stores of the state because of changed assignments.
 const STORE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Answers to requests, and how far changes of assignments are stored.
+/// Answers to requests, and the number of changes of assignments that are stored.
 pub(crate) struct Assigning {
     last: u64,
     answer: Option<Output>,
@@ -29,15 +30,15 @@ pub(crate) struct Assigning {
     changes: u64,
     /// Wakes the task that stores them.
     changed: Rc<Notify>,
-    /// The changes that are stored.
+    /// Number of changes that are stored.
     stored: watch::Sender<u64>,
     /// Whether the state is stored at all.
     keeps: bool,
-    /// Answers that wait until switches show the controller the connections of these addresses.
+    /// Answers that wait until switches will send the first packets of these addresses to the controller.
     held: Vec<(Ipv4Addr, Held)>,
 }
 
-/// What waits until the first packets of an address come to the controller.
+/// An answer that waits until the first packets of an address will come to the controller.
 enum Held {
     /// The answer to a call of the API.
     Call(oneshot::Sender<()>),
@@ -52,7 +53,7 @@ impl Default for Assigning {
     }
 }
 
-/// A change that is to be stored before a caller is told that it was made.
+/// A change that must be stored before its caller gets an answer.
 pub(crate) struct ToBeStored {
     change: u64,
     stored: watch::Receiver<u64>,
@@ -67,7 +68,7 @@ impl ToBeStored {
 }
 
 impl Assigning {
-    /// Notes the answer to a request: keeps it if the request came from here, otherwise gives it back.
+    /// Handles the answer to a request. Keeps it if the request came from the API, otherwise returns it.
     pub(crate) fn answered(&mut self, request: u64, output: Output) -> Option<Output> {
         let changed =
             matches!(output, Output::Assigned { answer: Ok(_), .. } | Output::Released { answer: Ok(()), .. });
@@ -84,19 +85,19 @@ impl Assigning {
         None
     }
 
-    /// What to wait for until all changes made so far are stored; `None` if nothing is stored.
+    /// Returns a value that waits until all changes made so far are stored; `None` if no state is stored.
     pub(crate) fn to_be_stored(&self) -> Option<ToBeStored> {
         self.keeps.then(|| ToBeStored { change: self.changes, stored: self.stored.subscribe() })
     }
 }
 
-/// Owner of the assignments of a host. Whoever may act for the host, by its address, by its agent or by a token, acts as
-/// this owner.
+/// Owner of the assignments of a host. A caller that may act for the host, by its address, by its agent or by a
+/// token, acts as this owner.
 pub(crate) fn owner_of(host: Ipv4Addr) -> Owner {
     Owner(format!("host {host}"))
 }
 
-/// Stores the state soon after assignments have changed, so that a controller that is killed forgets none that it has
+/// Stores the state soon after assignments have changed, so that a killed controller loses no assignment that it has
 /// answered.
 pub(crate) async fn store_changes(shared: Shared, persist: Persist) {
     if !persist.keeps() {
@@ -161,7 +162,8 @@ impl Hub {
         }
     }
 
-    /// Ready when a connection that the host of this address opens will be seen. Otherwise it could miss its path.
+    /// Returns a receiver that is ready when the controller will see the connections that the host of this address
+    /// opens. Before that, a connection could miss its path.
     pub(crate) fn until_seen(&mut self, src: Ipv4Addr) -> oneshot::Receiver<()> {
         let (sender, receiver) = oneshot::channel();
         self.assigning.held.push((src, Held::Call(sender)));
@@ -169,7 +171,7 @@ impl Hub {
         receiver
     }
 
-    /// Passes on the answer to an agent; an assignment is answered when its connections will be seen.
+    /// Passes an answer to an agent. The answer to an assignment waits until its connections will be seen.
     pub(crate) fn tell_agent(&mut self, output: Output) {
         match output {
             Output::Assigned { answer: Ok(ref assigned), .. } => {
@@ -183,7 +185,7 @@ impl Hub {
         }
     }
 
-    /// Answers those whose connections will be seen by now.
+    /// Sends the waiting answers whose connections will now be seen.
     pub(crate) fn release_held(&mut self) {
         if self.assigning.held.is_empty() {
             return;
@@ -209,13 +211,13 @@ impl Hub {
         Some(self.controller()?.assignments())
     }
 
-    /// An assignment by its name.
+    /// An assignment by its id.
     pub(crate) fn assignment(&mut self, id: AssignmentId) -> Option<Listed> {
         self.assignments()?.get(id)
     }
 }
 
-/// Names of the switches of a path, as [`crate::hosts::names`], as an owned copy.
+/// Names of the switches of a path, as an owned copy of [`crate::hosts::names`].
 pub(crate) fn switch_names(fabric: &Fabric, path: &Path) -> Vec<String> {
     names(fabric, path).into_iter().map(str::to_owned).collect()
 }

@@ -40,13 +40,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn goes_on_where_a_machine_whose_clock_was_put_back_has_been() {
+    fn continues_from_the_given_time_if_the_machine_clock_was_set_back() {
         let ahead = Clock::start().now().saturating_add(Nanos::from_secs(3600));
         let clock = Clock::start_not_before(ahead);
         assert!(clock.now() >= ahead && clock.now() < ahead.saturating_add(Nanos::from_secs(60)));
         assert!(
             Clock::start_not_before(Nanos::from_secs(1)).now() > Nanos::from_secs(1_000_000_000),
-            "as a rule it is now"
+            "it is the present time if the given time has passed"
         );
     }
 }

@@ -45,7 +45,7 @@ pub struct Config {
     /// The HTTP API.
     #[serde(default)]
     pub api: Api,
-    /// Where applications on hosts ask for paths.
+    /// The address at which applications on hosts request paths.
     #[serde(default)]
     pub paths: Paths,
     /// The scheme.
@@ -91,11 +91,11 @@ pub struct FabricConfig {
     pub datapaths: BTreeMap<String, String>,
 }
 
-/// Where switches find the controller.
+/// Addresses at which switches connect.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Listen {
-    /// Address and port; IANA gave OpenFlow 6653.
+    /// Address and port. The port that IANA assigned to OpenFlow is 6653.
     pub address: Option<SocketAddr>,
     /// A socket in the file system.
     pub unix: Option<PathBuf>,
@@ -109,7 +109,7 @@ impl Default for Listen {
     }
 }
 
-/// What decides on paths.
+/// The scheme that decides on paths.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Scheme {
@@ -125,7 +125,7 @@ impl Default for Scheme {
     }
 }
 
-/// How what switches have is kept as it should be.
+/// How rules in switches are checked and repaired.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Reconcile {
@@ -140,11 +140,11 @@ pub struct Reconcile {
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Flows {
-    /// How often the controller looks for connections that began unseen: before their scheme was in charge, or whose
-    /// rule timed out while they were silent. 0s for never.
+    /// How often the controller looks for connections whose start it did not see: those that began before their
+    /// scheme was in charge, or whose rule timed out while they were silent. 0s for never.
     #[serde(deserialize_with = "crate::duration::read")]
     pub sweep: Duration,
-    /// Whether the direction from the accepting side of a connection is a flow as well.
+    /// Whether the direction from the accepting side of a connection to the other is a flow as well.
     pub both_directions: bool,
 }
 
@@ -165,7 +165,7 @@ const LONGEST_PERIOD: Duration = Duration::from_secs(30);
 /// Maximum time between two probes of a cable. A cable that fails in one direction loses frames until the next probe.
 const LONGEST_PROBES: Duration = Duration::from_secs(60);
 
-/// How sessions are kept.
+/// Time-outs of sessions.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Sessions {
@@ -187,15 +187,16 @@ impl Default for Sessions {
     }
 }
 
-/// What one offender may cost.
+/// Limits for offenders.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
     /// Packet-ins per second from one port; 0 for any number.
     pub packet_ins_per_port: u32,
-    /// Connections at a time. One address has at most half of them, unless it is this machine's own.
+    /// Maximum number of connections at a time. One address has at most half of them, unless it is a loopback
+    /// address.
     pub connections: usize,
-    /// Bytes that may wait for a switch that does not read.
+    /// Maximum number of bytes that wait for a switch that does not read.
     pub backlog_bytes: usize,
 }
 
@@ -205,7 +206,7 @@ impl Default for Limits {
     }
 }
 
-/// What is found out about switches and hosts.
+/// Discovery of cables and hosts.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Discovery {
@@ -242,13 +243,13 @@ impl Default for Discovery {
 }
 
 impl Discovery {
-    /// What is done about hosts.
+    /// How hosts are found: the setting, or its default.
     pub fn hosts(&self) -> Hosts {
         self.hosts.unwrap_or(if self.links == Links::Off { Hosts::Configured } else { Hosts::Learn })
     }
 }
 
-/// Which addresses hosts may show.
+/// Which addresses hosts may use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Addresses {
@@ -259,18 +260,18 @@ pub enum Addresses {
     Any,
 }
 
-/// What is done about cables.
+/// How cables are checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Links {
-    /// No probes: the controller believes what ports report.
+    /// No probes: the controller relies on the states that ports report.
     Off,
     /// Cables are probed and compared with the fabric. A cable that carries no probe is not used.
     #[default]
     Verify,
 }
 
-/// What is done about hosts.
+/// How hosts are found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Hosts {
@@ -280,7 +281,7 @@ pub enum Hosts {
     Learn,
 }
 
-/// What survives a restart.
+/// State that survives a restart.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct State {
@@ -288,7 +289,7 @@ pub struct State {
     pub directory: Option<PathBuf>,
 }
 
-/// What is logged.
+/// Settings of the log.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Log {
@@ -315,7 +316,7 @@ pub struct Ready {
     pub fabric: Arc<Fabric>,
     /// The scheme it names.
     pub scheme: SchemeSpec,
-    /// What the core of the controller is told; its epoch is set at each start.
+    /// Configuration of the controller's core; its epoch is set at each start.
     control: ControlConfig,
     /// Switch by datapath identifier.
     pub datapaths: BTreeMap<u64, NodeId>,
@@ -331,12 +332,12 @@ pub struct Ready {
     pub(crate) paths: Option<ReadyPaths>,
     /// The configured ports of addresses.
     pub(crate) places: Vec<(Prefix, At)>,
-    /// Prefixes of the addresses that hosts may show.
+    /// Prefixes of the addresses that hosts may use.
     pub(crate) allowed: Vec<Prefix>,
 }
 
 impl Ready {
-    /// What the controller does in this epoch: the settings of `[control]`, and what other tables ask of it.
+    /// Configuration of the core in this epoch: the settings of `[control]`, and those that follow from other tables.
     pub(crate) fn control(&self, epoch: u16) -> ControlConfig {
         ControlConfig { epoch, ..self.control.clone() }
     }
@@ -349,8 +350,8 @@ impl Ready {
             let everywhere =
                 if address.ip().is_unspecified() { ", which is every network of this machine" } else { "" };
             warnings.push(format!(
-                "listen.address: whoever reaches {address}{everywhere} may pose as a switch, and nothing is encrypted; \
-                 set [listen.tls], or listen in the network of the switches alone"
+                "listen.address: anyone who reaches {address}{everywhere} can pose as a switch, without encryption; \
+                 set [listen.tls], or listen only in the network of the switches"
             ));
         }
         let agents = &self.config.hosts;
@@ -376,7 +377,7 @@ impl Ready {
     }
 }
 
-/// Reads and checks a file. Nothing is opened but it and the fabric's.
+/// Reads and checks a file, and the files that it names.
 ///
 /// # Errors
 /// Names unknown keys, with the known ones, and invalid values.
@@ -473,7 +474,7 @@ fn build(spec: &str, beside: &Path) -> Result<Fabric, String> {
 /// The certificates of the address for switches.
 fn listen_tls(tls: &Tls, fabric: &Fabric, beside: &Path) -> Result<Current<rustls::ServerConfig>, String> {
     if tls.client_ca.is_none() {
-        return Err("listen.tls.client_ca: missing; switches must show certificates, and this says whose count".into());
+        return Err("listen.tls.client_ca: missing; it names the authority of the switches' certificates".into());
     }
     let is_switch = |name: &String| fabric.find(name).is_some_and(|node| !fabric.is_host(node));
     if let Some(name) = tls.names.keys().find(|name| !is_switch(name)) {
@@ -494,7 +495,7 @@ fn datapaths(fabric: &Fabric, given: &BTreeMap<String, String>) -> Result<BTreeM
         let node = node.ok_or(format!("{place}: the fabric has no switch of this name; see pathloom fabric show"))?;
         let plain = digits.trim_start_matches("0x").replace(':', "");
         let dpid = u64::from_str_radix(&plain, 16).map_err(|_| {
-            format!("{place}: `{digits}` is no datapath identifier; up to 16 hexadecimal digits were expected")
+            format!("{place}: `{digits}` is not a datapath identifier; up to 16 hexadecimal digits were expected")
         })?;
         wanted.insert(node, dpid);
     }
@@ -519,7 +520,7 @@ mod tests {
     const LEAST: &str = "[fabric]\nspec = \"fat-tree:k=4\"\n";
 
     #[test]
-    fn a_fabric_is_all_that_is_needed() {
+    fn the_fabric_is_the_only_required_setting() {
         let ready = check(LEAST, Path::new("")).unwrap();
         assert_eq!(ready.datapaths.len(), 20);
         assert!(ready.datapaths.iter().all(|(&dpid, node)| dpid == u64::from(node.0) + 1));
@@ -533,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn what_should_not_be_used_without_a_thought_is_warned_of() {
+    fn risky_settings_cause_warnings() {
         let warnings = |more: &str| check(&format!("{LEAST}{more}"), Path::new("")).unwrap().warnings();
         assert_eq!(warnings(""), [""; 0]);
         for address in ["0.0.0.0:6653", "[::]:6653", "192.0.2.1:6653"] {
@@ -555,7 +556,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_named_with_its_place() {
+    fn invalid_settings_are_named_with_their_place() {
         let cases = [
             ("", ["fabric", ""]),
             ("[fabric]\nspec = \"fat-tre:k=4\"", ["fat-tree", "fabric.spec"]),

@@ -27,13 +27,13 @@ pub struct ConnectionId {
 }
 
 impl ConnectionId {
-    /// The identifier of the connection with this number, counted since the start, at a place.
+    /// Creates the identifier of a connection from its place and its number, counted since the start.
     pub(crate) fn new(slot: usize, serial: u64) -> ConnectionId {
         // The lower half is enough, because no task outlives four billion connections.
         ConnectionId { slot: slot as u32, serial: serial as u32 }
     }
 
-    /// Its place.
+    /// Index of its place in the hub.
     #[inline]
     pub(crate) fn slot(self) -> usize {
         self.slot as usize
@@ -69,12 +69,12 @@ pub(crate) enum Pending {
     PortStats(Vec<PortStats>),
     /// The counters of rules that refuse frames.
     Refused(Vec<crate::refused::Row>),
-    /// One of three requests for all that a switch has: rules, groups or meters.
+    /// One of the three requests for the rules, groups and meters of a switch.
     Reading,
 }
 
 impl Pending {
-    /// Whether an answer with this many further rows is too long for any real switch.
+    /// Whether the answer has more rows than any real switch has.
     pub(crate) fn is_endless(&self, reading: Option<&Reading>) -> bool {
         let (rows, most) = match self {
             Pending::Description => (0, 1),
@@ -94,7 +94,7 @@ pub(crate) struct Connection {
     pub id: ConnectionId,
     pub peer: String,
     pub stage: Stage,
-    /// Names that the peer's certificate bears, if the session is encrypted.
+    /// Names in the peer's certificate, if the session is encrypted.
     pub certificate: Option<Vec<String>>,
     /// Its switch in the fabric.
     pub node: Option<NodeId>,
@@ -112,16 +112,16 @@ pub(crate) struct Connection {
     pub dirty: bool,
     pub pending: BTreeMap<u32, Pending>,
     pub reading: Option<Reading>,
-    /// Number of foreign rules at its last reading.
+    /// Foreign rules at its last reading.
     pub strangers: Strangers,
     /// Groups and meters that the switch is known to have. These must be modified, not added.
     pub groups: BTreeSet<u32>,
     pub meters: BTreeSet<u32>,
-    /// Ports that the switch has told of.
+    /// Ports that the switch has reported.
     ports: BTreeSet<u32>,
     complaints: u64,
     xid: u32,
-    /// Freed with the connection.
+    /// Its place in the hub. Freed with the connection.
     pub place: Place,
 }
 
@@ -153,7 +153,8 @@ impl Connection {
         }
     }
 
-    /// Transaction identifier for a message of the driver. Those of the controller start from the other end.
+    /// Transaction identifier for a message of the driver. Its highest bit is set; those of the controller count from
+    /// 1.
     pub(crate) fn next_xid(&mut self) -> u32 {
         self.xid = (self.xid + 1) & 0x7fff_ffff;
         self.xid | 0x8000_0000
@@ -166,8 +167,8 @@ impl Connection {
         xid
     }
 
-    /// Queues a message with this transaction identifier. A message that is too long for OpenFlow is not sent; the log
-    /// has an error.
+    /// Queues a message with this transaction identifier. If the message is too long for OpenFlow, logs an error
+    /// instead.
     pub(crate) fn answer(&mut self, message: &Message<'_>, xid: u32) {
         if let Err(problem) = message.emit(xid, &mut self.out) {
             tracing::error!(peer = %self.peer, %problem, "a message was not sent");
@@ -181,7 +182,7 @@ impl Connection {
         }
     }
 
-    /// Ports that the switch has told of.
+    /// Ports that the switch has reported.
     pub(crate) fn ports(&self) -> impl Iterator<Item = u32> + '_ {
         self.ports.iter().copied()
     }
@@ -197,7 +198,7 @@ impl Connection {
         (self.complaints <= PLAIN_COMPLAINTS || self.complaints.is_power_of_two()).then_some(self.complaints)
     }
 
-    /// Whether it has not become a session.
+    /// Whether it has no session.
     pub(crate) fn is_new(&self) -> bool {
         !matches!(self.stage, Stage::Up { .. })
     }

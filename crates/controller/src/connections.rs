@@ -2,12 +2,12 @@
 
 use crate::connection::{Connection, ConnectionId};
 
-/// A table of connections. A free place is reused; the identifier says to which connection it belonged.
+/// A table of connections. A free place is reused; the identifier shows to which connection it belonged.
 #[derive(Default)]
 pub(crate) struct Connections {
     places: Vec<Option<Connection>>,
     free: Vec<usize>,
-    /// Those that have something to write.
+    /// Connections that have something to write.
     dirty: Vec<ConnectionId>,
 }
 

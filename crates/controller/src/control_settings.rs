@@ -1,13 +1,14 @@
 //! The table `[control]` of the configuration: how the controller treats flows, rules and path assignments.
 //!
-//! It has what an operator decides. What follows from other tables, or from the scheme, is not in it.
+//! It has the settings that an operator decides. Values that follow from other tables, or from the scheme, are not in
+//! it.
 
 use pathloom_control::{AssignmentLimits, Config, Enforcement};
 use pathloom_model::Nanos;
 use serde::Deserialize;
 
-/// Idle time-out of the rules that lead flows onto their own paths. Without a controller, TCP leaves a dead path within
-/// four times this time.
+/// Idle time-out, in seconds, of the rules that lead flows onto their own paths. Without a controller, TCP leaves a
+/// dead path within four times this time.
 const PATH_IDLE_S: u16 = 2;
 
 /// How the controller treats flows, rules and path assignments.
@@ -19,11 +20,11 @@ pub struct ControlSettings {
     /// The rule that leads a flow onto its own path times out after this number of seconds without a packet. The default
     /// is 2, or `idle_timeout_s` if that is less.
     pub path_idle_timeout_s: Option<u16>,
-    /// Flows that one host may have at a time.
+    /// Maximum number of flows of one host at a time.
     pub max_flows_per_host: u32,
-    /// Rules at a ToR that count flows which no host announced or labelled.
+    /// Maximum number of rules at a ToR that count flows which no host announced or labelled.
     pub max_counted_per_tor: u32,
-    /// Rules that a switch has room for. Without it, a switch reports when its tables are full.
+    /// Maximum number of rules of a switch. Without it, a switch reports when its tables are full.
     pub rule_limit: Option<u32>,
     /// How long the rules of a path stay after its flow has left it. Without it, as long as the buffers and delays of the
     /// path can hold a packet.
@@ -52,7 +53,7 @@ impl Default for ControlSettings {
     }
 }
 
-/// How [`AssignmentLimits`] are written in the configuration: its times have units.
+/// The form of [`AssignmentLimits`] in the configuration: its times have units.
 #[derive(Deserialize)]
 #[serde(remote = "AssignmentLimits", deny_unknown_fields, default = "AssignmentLimits::default")]
 struct AssignmentsWithUnits {
@@ -69,10 +70,10 @@ struct AssignmentsWithUnits {
 }
 
 impl ControlSettings {
-    /// What the core of the controller is told.
+    /// Checks the settings. Returns the configuration of the controller's core.
     ///
     /// # Errors
-    /// Names the setting and what was expected.
+    /// The error names the setting and what was expected.
     pub(crate) fn check(&self) -> Result<Config, String> {
         let longest_s = self.idle_timeout_s;
         if longest_s == 0 {
@@ -168,7 +169,7 @@ mod tests {
         }
     }
 
-    /// Every line of the example, also those behind a `#`, is a setting, and the lines that are not are the defaults.
+    /// Every line of the example is a valid setting, also those behind a `#`. The lines without `#` are the defaults.
     #[test]
     fn the_example_has_the_defaults_of_the_control_table() {
         let example = include_str!("../../../docs/controller.example.toml");

@@ -1,4 +1,4 @@
-//! What the hub counts, for `/metrics`.
+//! Counters of the hub, for `/metrics`.
 
 /// Counters of a hub.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -15,11 +15,11 @@ pub struct HubCounts {
     pub offences: u64,
     /// Connections refused, or closed before they sent their datapath identifier, because places were needed.
     pub crowded: u64,
-    /// TLS handshakes that failed, took too long or were too many.
+    /// TLS handshakes that failed, took too long or exceeded the limit.
     pub handshakes: u64,
     /// Rules for control traffic that somebody else had deleted and that were restored.
     pub punts_restored: u64,
-    /// Times that rules of others were deleted.
+    /// Number of times that foreign rules were deleted.
     pub foreign_removed: u64,
     /// Errors that switches sent.
     pub errors: u64,

@@ -1,4 +1,4 @@
-//! Places for connections to the hub. If none is free, a connection that has not become a session makes room.
+//! Places for connections to the hub. If none is free, a connection without a session is closed.
 
 use crate::connection::{Connection, ConnectionId};
 use crate::hub::Hub;
@@ -19,7 +19,7 @@ impl Hub {
         match self.newcomers.take(address, !is_share, is_new) {
             Some(oldest) => {
                 let gone = self.connection_mut(oldest).map(|connection| connection.peer.clone()).unwrap_or_default();
-                self.complain(&gone, why, "too many connections; one that is no session made room for another");
+                self.complain(&gone, why, "too many connections; one without a session was closed to make room");
                 self.disconnect(oldest, "it made room for another connection");
                 self.places.take(address).ok()
             }

@@ -1,4 +1,4 @@
-//! DHCP between hosts of different switches. Broadcasts of clients go to all other ports with hosts, within limits.
+//! DHCP between hosts at different switches. Broadcasts of clients go to all other ports with hosts, within limits.
 //! Answers of servers go to the port of the client. Leases are not stored.
 
 use pathloom_discovery::{Place, PortLimiter, Rate};
@@ -11,13 +11,13 @@ const IN_ALL: Rate = Rate { per_s: 50, burst: 100 };
 /// Maximum number of remembered clients, and how long each may wait for an answer.
 const CLIENTS: usize = 4096;
 const PATIENCE: Nanos = Nanos::from_secs(60);
-/// Offsets in an untagged frame and in a message (RFC 2131 §2).
+/// Offsets in an untagged frame (`IP`) and in a DHCP message (RFC 2131 §2), and the value of `op` in a request.
 const IP: usize = 14;
 const OP: usize = 0;
 const HARDWARE_ADDRESS: usize = 28;
 const REQUEST: u8 = 1;
 
-/// A hardware address as a DHCP message has it.
+/// The client hardware address of a DHCP message.
 type Client = [u8; 6];
 
 /// The clients and their ports.
@@ -36,7 +36,7 @@ pub(crate) enum Goes {
     Around(Place),
     /// This port.
     To(Place),
-    /// Nowhere.
+    /// No port: the message is dropped.
     Nowhere,
 }
 
@@ -46,7 +46,7 @@ impl Dhcp {
         Dhcp { clients: BTreeMap::new(), ports, all, refused: 0 }
     }
 
-    /// Number of dropped messages: too many, from a port without hosts, or answers without a waiting client.
+    /// Number of dropped messages: requests beyond a limit, answers without a waiting client, and truncated messages.
     pub(crate) fn refused(&self) -> u64 {
         self.refused
     }
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_go_around_and_answers_to_who_asked() {
+    fn requests_go_to_all_other_ports_and_answers_to_the_client() {
         let mut dhcp = Dhcp::new();
         let (one, server) = (Place::new(1, 1), Place::new(9, 2));
         assert_eq!(dhcp.route(Nanos(0), server, &frame(7, false)), Goes::Nowhere, "nobody asked");
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_from_one_port_is_limited_and_remembered_in_bounds() {
+    fn floods_are_limited_and_stored_clients_are_bounded() {
         let mut dhcp = Dhcp::new();
         let passed = |dhcp: &mut Dhcp, port| {
             (0..200u8)
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_cut_off_is_no_message() {
+    fn truncated_frames_are_dropped() {
         let whole = frame(1, true);
         let mut dhcp = Dhcp::new();
         for end in 0..whole.len() {

@@ -11,12 +11,12 @@ pub(crate) fn read<'de, D: Deserializer<'de>>(reader: D) -> Result<Duration, D::
     Ok(Duration::from_nanos(nanos))
 }
 
-/// The same for a setting of the core.
+/// Reads a time with its unit, for a setting of the core.
 pub(crate) fn nanos<'de, D: Deserializer<'de>>(reader: D) -> Result<Nanos, D::Error> {
     parse_time(&String::deserialize(reader)?).map_err(serde::de::Error::custom)
 }
 
-/// The same for one that may be left out.
+/// Reads a time with its unit, for an optional setting of the core.
 pub(crate) fn optional_nanos<'de, D: Deserializer<'de>>(reader: D) -> Result<Option<Nanos>, D::Error> {
     nanos(reader).map(Some)
 }

@@ -16,23 +16,23 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
-/// What TLS sessions need.
+/// Settings and limits of TLS sessions.
 #[derive(Clone)]
 pub(crate) struct Encryption {
     /// The TLS settings as last read.
     config: Current<ServerConfig>,
     /// Limits the handshakes at a time. Each costs the controller's thread about a millisecond.
     handshakes: Places,
-    /// Handshakes under way. The oldest one makes room if no place is free.
+    /// Handshakes in progress. The oldest one is ended if no place is free.
     under_way: Rc<RefCell<Newcomers<Weak<Handshake>>>>,
     patience: Duration,
 }
 
-/// Maximum number of handshakes under way. One address has at most half of them, unless it is this machine's own.
+/// Maximum number of handshakes in progress. One address has at most half of them, unless it is a loopback address.
 const HANDSHAKES: usize = 256;
 
 impl Encryption {
-    /// As the configuration has it; `None` without certificates.
+    /// Uses the settings of the configuration; `None` without certificates.
     pub(crate) fn new(ready: &Ready) -> Option<Encryption> {
         let config = ready.listen_tls.clone()?;
         let (handshakes, under_way) = (Places::new(HANDSHAKES), Rc::new(RefCell::new(Newcomers::new(HANDSHAKES))));
@@ -60,9 +60,9 @@ impl Encryption {
     }
 }
 
-/// A handshake that is under way.
+/// A handshake in progress.
 struct Handshake {
-    /// Removed when it has to make room.
+    /// Removed when the handshake is ended for another one.
     place: RefCell<Option<Place>>,
     give_way: Notify,
 }
@@ -101,8 +101,7 @@ async fn greet(stream: TcpStream, peer: SocketAddr, encryption: Encryption, shar
             let mut hub = shared.hub.borrow_mut();
             hub.counts.offences += 1;
             hub.counts.handshakes += 1;
-            let what =
-                "a connection was not encrypted as it must be: its certificate must be issued by listen.tls.client_ca";
+            let what = "a TLS handshake failed: a switch needs a certificate that listen.tls.client_ca has issued";
             hub.complain(&peer.to_string(), &problem.to_string(), what);
             return;
         }
@@ -110,7 +109,7 @@ async fn greet(stream: TcpStream, peer: SocketAddr, encryption: Encryption, shar
             let mut hub = shared.hub.borrow_mut();
             hub.counts.offences += 1;
             hub.counts.handshakes += 1;
-            hub.complain(&peer.to_string(), "it came too late", "a TLS handshake did not end in time");
+            hub.complain(&peer.to_string(), "it took too long", "a TLS handshake did not end in time");
             return;
         }
     };

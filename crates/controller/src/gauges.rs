@@ -51,7 +51,8 @@ impl Gauges {
         }
     }
 
-    /// A port was added or removed, or went up or down. It may be another interface now, with other counters.
+    /// Handles a port that was added or removed, or went up or down. It may be another interface now, with other
+    /// counters.
     pub(crate) fn port_changed(&mut self, fabric: &Fabric, switch: NodeId, port: PortNo) {
         let Some(link) = fabric.out_link(switch, port) else { return };
         for link in [link, link.reverse()] {
@@ -103,7 +104,7 @@ mod tests {
     use pathloom_model::fabric_from_spec;
 
     #[test]
-    fn a_load_is_what_was_sent_between_two_readings() {
+    fn the_load_is_computed_from_the_bytes_between_two_readings() {
         let fabric = fabric_from_spec("fat-tree:k=4").unwrap();
         let at = fabric.attachments()[0];
         let (down, port) = (at.uplink.reverse(), fabric.link(at.uplink).to_port);
@@ -114,12 +115,12 @@ mod tests {
         gauges.ports(Nanos::from_secs(3), &fabric, at.tor, &row(3500, 300));
         assert_eq!((gauges.load_bps(down), gauges.load_bps(at.uplink)), (Some(10_000), Some(1000)));
         gauges.ports(Nanos::from_secs(4), &fabric, at.tor, &row(10, 10));
-        assert_eq!(gauges.load_bps(down), None, "it started anew");
+        assert_eq!(gauges.load_bps(down), None, "the counters restarted");
         gauges.ports(Nanos::from_secs(4), &fabric, at.tor, &[PortStats { port: PortNo(99), ..row(0, 0)[0] }]);
     }
 
     #[test]
-    fn another_interface_at_a_port_has_no_load_before_it_was_read_twice() {
+    fn a_new_interface_at_a_port_has_no_load_before_two_readings() {
         let fabric = fabric_from_spec("fat-tree:k=4,rate=10Mbps").unwrap();
         let at = fabric.attachments()[0];
         let up = fabric.switch_ports(at.tor)[0].link;

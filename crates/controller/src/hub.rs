@@ -31,11 +31,11 @@ use tokio::sync::Notify;
 
 /// How long the messages of one connection are handled before other connections have their turn.
 const TURN: Nanos = Nanos::from_millis(4);
-/// Maximum number of sessions that counts as few, see [`Hub::has_few_sessions`].
+/// Maximum number of sessions that count as few, see [`Hub::has_few_sessions`].
 const FEW_SESSIONS: usize = 4;
 
-/// What answers the switches.
-#[allow(clippy::large_enum_variant)] // There is one.
+/// The program that answers the switches.
+#[allow(clippy::large_enum_variant)] // There is only one value.
 pub enum Brain {
     /// The controller of a fabric.
     Fabric(Controller),
@@ -56,14 +56,14 @@ pub(crate) struct Job {
 /// The result of handling received bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Received {
-    /// Number of bytes handled. The caller passes the rest again. It is the beginning of a message, to be completed
-    /// first, unless `late` is set.
+    /// Number of bytes handled. The caller passes the remaining bytes again. Unless `late` is set, they are the
+    /// beginning of an incomplete message.
     pub used: usize,
-    /// Whether the rest has whole messages, which wait because other connections have their turn.
+    /// Whether the remaining bytes may have whole messages, which wait because other connections have their turn.
     pub late: bool,
 }
 
-/// All connections, and what answers them.
+/// All connections, and the program that answers them.
 pub struct Hub {
     pub(crate) clock: Clock,
     pub(crate) brain: Brain,
@@ -106,7 +106,7 @@ pub struct Hub {
 }
 
 impl Hub {
-    /// No connections yet. `datapaths` names the switches of the controller's fabric.
+    /// Creates a hub without connections. `datapaths` has the switches of the fabric by datapath identifier.
     pub fn new(
         brain: Brain,
         fabric: Option<Arc<Fabric>>,
@@ -160,7 +160,7 @@ impl Hub {
         self.scout.iter().flat_map(Scout::differences)
     }
 
-    /// Switches with a session.
+    /// Number of switches with a session.
     pub fn standing(&self) -> usize {
         self.connections.iter().filter(|connection| matches!(connection.stage, Stage::Up { .. })).count()
     }
@@ -170,7 +170,7 @@ impl Hub {
         self.connections.iter()
     }
 
-    /// Rules of a switch that are not the controller's, when it was last read.
+    /// Number of rules of a switch that are not the controller's, when it was last read.
     pub(crate) fn foreign_at(&self, switch: NodeId) -> u64 {
         self.session_of(switch).map_or(0, |connection| connection.strangers.count)
     }
@@ -185,8 +185,8 @@ impl Hub {
         self.connections.get(self.by_node.get(switch.index()).copied().flatten()?)
     }
 
-    /// Accepts a new connection; `None` if there are too many sessions, in total or from its address. A `peer` that is
-    /// not an address and port came by a Unix socket.
+    /// Accepts a new connection; `None` if there are too many sessions, in total or from its address. A `peer` that
+    /// is not an address and port is connected by a Unix socket.
     pub fn connect(&mut self, peer: String) -> Option<ConnectionId> {
         let place = self.place_for(&peer)?;
         self.counts.connections += 1;
@@ -203,7 +203,7 @@ impl Hub {
         Some(id)
     }
 
-    /// The connection is closed, or must close at once.
+    /// Removes a connection that is closed or must close at once.
     pub fn disconnect(&mut self, id: ConnectionId, why: &str) {
         let Some(connection) = self.connections.remove(id) else { return };
         // Its tasks may wait for a peer that is gone.
@@ -253,7 +253,7 @@ impl Hub {
                 Ok(None) => break,
                 Err(problem) => self.offence(id, &problem.to_string()),
             }
-            // A scheme may take long for a flow.
+            // A scheme may need much time for a flow.
             if matches!(self.brain, Brain::Fabric(_)) {
                 now = self.clock.now();
                 late = now.saturating_sub(start) > TURN;
@@ -278,8 +278,8 @@ impl Hub {
         self.mark(id);
     }
 
-    /// Whether there are so few sessions that each should get its answer soon. Otherwise both ends wait for each other
-    /// in turn.
+    /// Whether there are few sessions. Then reads are short, so that each session soon gets its answers, and the
+    /// controller and the switches do not wait for each other in turn.
     pub(crate) fn has_few_sessions(&self) -> bool {
         self.by_dpid.len() <= FEW_SESSIONS
     }
@@ -350,7 +350,7 @@ impl Hub {
         self.wake();
     }
 
-    /// The ports of a switch have other numbers of the fabric from now on.
+    /// Handles changed port numbers of a switch: forgets the counters of its ports.
     fn rewired(&mut self, switch: NodeId) {
         if let Some(fabric) = self.fabric.clone() {
             self.gauges.switch_changed(&fabric, switch);
@@ -399,11 +399,11 @@ impl Hub {
             }
         });
         for (id, backlog) in lagging {
-            self.offence(id, &format!("{backlog} bytes wait for it to read"));
+            self.offence(id, &format!("it does not read: {backlog} bytes wait for it"));
         }
     }
 
-    /// Whether something still has to be written.
+    /// Whether bytes of a connection still wait to be written.
     pub(crate) fn has_backlog(&self) -> bool {
         self.connections.iter().any(|connection| !connection.out.is_empty())
     }
@@ -421,7 +421,7 @@ impl Hub {
         self.connections.get_mut(id)
     }
 
-    /// Notes that there is something to write.
+    /// Notes that a connection has something to write.
     #[inline]
     pub(crate) fn mark(&mut self, id: ConnectionId) {
         self.connections.mark(id);
@@ -439,7 +439,7 @@ impl Hub {
         self.datapaths.iter().find(|&(_, &other)| other == node).map(|(&dpid, _)| dpid)
     }
 
-    /// The session of a datapath identifier.
+    /// The connection that has a datapath identifier.
     pub(crate) fn holder(&self, dpid: u64) -> Option<ConnectionId> {
         self.by_dpid.get(&dpid).copied()
     }
@@ -474,7 +474,7 @@ impl Hub {
         }
     }
 
-    /// Names an offender in the log: one line, and then a count.
+    /// Logs an offence of a peer: one line, and then a count.
     pub(crate) fn complain(&mut self, peer: &str, why: &str, what: &str) {
         let now = self.clock.now();
         if let Some(times) = self.quiet.admit(now, &subject(peer, why)) {

@@ -13,7 +13,7 @@ fn hub(limits: Limits) -> Hub {
 }
 
 #[test]
-fn the_name_of_a_connection_that_is_gone_is_nobody_elses() {
+fn the_identifier_of_a_closed_connection_is_not_reused() {
     let mut hub = hub(Limits::default());
     let gone = hub.connect("one".into()).unwrap();
     hub.disconnect(gone, "test");
@@ -24,18 +24,18 @@ fn the_name_of_a_connection_that_is_gone_is_nobody_elses() {
     assert_eq!(hub.received(gone, &hello), Received { used: 0, late: false });
     assert!(hub.connection_mut(gone).is_none() && hub.take_output(gone).is_empty());
     hub.disconnect(gone, "test");
-    assert!(!hub.take_output(next).is_empty(), "a hello of ours");
+    assert!(!hub.take_output(next).is_empty(), "the hello of the controller");
     assert_eq!(hub.received(next, &hello), Received { used: hello.len(), late: false });
 }
 
-/// Connections of an address, one after another; how many of all stand after that.
+/// Opens connections from an address, one after another. Returns the number of open connections of all addresses.
 fn connect(hub: &mut Hub, peer: &str, ports: std::ops::Range<u16>) -> usize {
     ports.for_each(|port| assert!(hub.connect(format!("{peer}:{port}")).is_some(), "{peer}:{port}"));
     hub.all_connections().count()
 }
 
 #[test]
-fn one_address_has_half_of_the_connections_and_this_machine_all() {
+fn one_address_may_have_half_of_the_connections_and_this_machine_all() {
     let mut hub = hub(Limits { connections: 8, ..Limits::default() });
     assert_eq!(connect(&mut hub, "192.0.2.1", 1000..1020), 4);
     assert_eq!(connect(&mut hub, "192.0.2.2", 1000..1020), 8);
@@ -47,7 +47,7 @@ fn one_address_has_half_of_the_connections_and_this_machine_all() {
 }
 
 #[test]
-fn connections_that_say_nothing_make_room_and_sessions_do_not() {
+fn silent_connections_are_closed_for_new_ones_but_sessions_are_not() {
     let mut hub = hub(Limits { connections: 4, ..Limits::default() });
     let session = |hub: &mut Hub, peer: &str, dpid: u64| {
         let id = hub.connect(peer.into())?;
@@ -62,13 +62,13 @@ fn connections_that_say_nothing_make_room_and_sessions_do_not() {
         }
         Some(id)
     };
-    // Thirty say nothing; whoever says at once which switch it is stays.
+    // Thirty connections stay silent. A connection that identifies its switch at once is not closed.
     connect(&mut hub, "127.0.0.1", 1000..1030);
     for dpid in 1..=4 {
         let id = session(&mut hub, &format!("127.0.0.1:{dpid}"), dpid).unwrap();
         assert!(matches!(hub.connection_mut(id).unwrap().stage, Stage::Up { .. }), "switch {dpid}");
     }
     assert_eq!((hub.standing(), hub.all_connections().count()), (4, 4));
-    assert!(hub.connect("127.0.0.1:99".into()).is_none(), "all are sessions that stand");
+    assert!(hub.connect("127.0.0.1:99".into()).is_none(), "all places belong to sessions");
     assert_eq!(hub.counts.crowded, 26 + 4 + 1);
 }

@@ -18,8 +18,8 @@ use pathloom_openflow::{
     PortReason, PortStatus, RemovedWhy, Reply, Request, SwitchConfig, BAD_REQUEST, HELLO_FAILED, PORT_MAX,
 };
 
-/// Number of bytes of a packet without a rule that are sent to the controller. Every packet has a rule, so the value
-/// has no effect.
+/// Number of bytes that a switch sends to the controller of a packet without a matching rule. Every packet matches a
+/// rule, so the value has no effect.
 const MISS_BYTES: u16 = 128;
 
 impl Hub {
@@ -44,7 +44,8 @@ impl Hub {
         }
     }
 
-    /// An unreadable message in a valid frame is answered by an error, and the session goes on.
+    /// Handles an unreadable message in a valid frame. A session answers it with an error and continues; a connection
+    /// without a session is closed.
     pub(crate) fn misread(&mut self, id: ConnectionId, kind: u8, xid: u32, problem: &str) {
         let Some(connection) = self.connection_mut(id) else { return };
         if !matches!(connection.stage, Stage::Up { .. }) {
@@ -75,8 +76,8 @@ impl Hub {
         self.feed(now, input);
     }
 
-    /// Passes an input to the controller at once, so that inputs need no queue. The next [`Hub::settle`] carries out
-    /// its outputs.
+    /// Passes an input to the controller at once, so that inputs need no queue. The next [`Hub::settle`] sends the
+    /// resulting messages.
     #[inline]
     fn feed(&mut self, now: Nanos, input: Input) {
         while let Some(earlier) = self.queued.pop_front() {
@@ -103,7 +104,7 @@ impl Hub {
         if let Some(refused) = self.limiter.as_mut().and_then(|limiter| limiter.admit_or_count(now, payer).err()) {
             self.counts.limited += 1;
             if refused.is_power_of_two() {
-                tracing::warn!(switch = %place.dpid, port = in_port.0, refused, "a port sends too many packets here");
+                tracing::warn!(switch = %place.dpid, port = in_port.0, refused, "a port sends too many packets");
             }
             return;
         }
@@ -116,7 +117,7 @@ impl Hub {
             Ok(Some(Headers { five_tuple: FiveTuple { src_port: 0, dst_port: 0, .. }, .. })) => {}
             Ok(Some(headers)) => self.feed(now, Input::PacketIn { switch, in_port, headers }),
             Ok(None) => {}
-            Err(problem) => tracing::debug!(switch = %place.dpid, port = in_port.0, %problem, "a broken packet"),
+            Err(problem) => tracing::debug!(switch = %place.dpid, port = in_port.0, %problem, "an unreadable packet"),
         }
     }
 
@@ -128,9 +129,9 @@ impl Hub {
             connection.stage = Stage::Features;
             connection.say(&Message::FeaturesRequest);
         } else {
-            let data = b"this controller speaks OpenFlow 1.3 (wire version 4)";
+            let data = b"this controller supports OpenFlow 1.3 (wire version 4)";
             connection.say(&Message::Error(ErrorMessage { kind: HELLO_FAILED, code: 0, data }));
-            self.offence(id, &format!("it does not speak OpenFlow 1.3, but wire version {highest}"));
+            self.offence(id, &format!("it does not support OpenFlow 1.3; its highest wire version is {highest}"));
         }
         self.mark(id);
     }
@@ -141,7 +142,7 @@ impl Hub {
             return;
         };
         if features.auxiliary != 0 {
-            return self.offence(id, "auxiliary connections are not used here");
+            return self.offence(id, "auxiliary connections are not supported");
         }
         connection.stage = Stage::Contending { dpid, since: now };
         if self.place_of(dpid).is_err() {
@@ -152,7 +153,7 @@ impl Hub {
             return self.offence(id, &why);
         }
         match self.holder(dpid) {
-            // The answer to an echo shows whether the other one is still there.
+            // The answer to an echo request shows whether the other connection is still alive.
             Some(holder) => self.echo(now, holder),
             None => self.admit(id, dpid),
         }
@@ -190,7 +191,7 @@ impl Hub {
         let Stage::Ports { dpid } = connection.stage else { return };
         let (node, peer) = (connection.node, connection.peer.clone());
         if self.scout.as_ref().is_some_and(|scout| scout.is_duplicate(dpid, ports)) {
-            return self.offence(id, "another switch of this datapath identifier is connected; give each its own");
+            return self.offence(id, "a connected switch has this datapath identifier; give each its own");
         }
         if let Some(connection) = self.connection_mut(id) {
             connection.stage = Stage::Up { dpid };
@@ -212,7 +213,7 @@ impl Hub {
         let is_dead = |port: u32| self.scout.as_ref().is_some_and(|scout| scout.is_dead(switch, PortNo(port)));
         let ports_down: Vec<PortNo> = all.filter(|&port| !is_up(port) || is_dead(port)).map(PortNo).collect();
         let name = &fabric.node(switch).name;
-        tracing::info!(switch = format!("{dpid:016x}"), name, %peer, ports_down = ports_down.len(), "a session stands");
+        tracing::info!(switch = format!("{dpid:016x}"), name, %peer, ports_down = ports_down.len(), "a session is up");
         self.by_node[switch.index()] = Some(id);
         self.gauges.switch_changed(&fabric, switch);
         self.feed(now, Input::SwitchUp { switch, ports_down });
@@ -245,7 +246,7 @@ impl Hub {
 
     fn flow_removed(&mut self, now: Nanos, id: ConnectionId, removed: &FlowRemoved) {
         if punts::is_own(removed.cookie) && matches!(removed.why, RemovedWhy::Deleted | RemovedWhy::GroupDeleted) {
-            // Unless the controller deleted it, this causes a review, which restores the rule.
+            // This causes a review, which restores the rule if the switch should have it.
             return self.up(now, id, |switch| Input::Resync { switch: Some(switch) });
         }
         let Some(key) = convert::removed_key(removed) else { return };
@@ -264,7 +265,7 @@ impl Hub {
         let Some(connection) = self.connection_mut(id) else { return };
         if connection.pending.contains_key(&xid) {
             if connection.reading.as_ref().is_some_and(|reading| reading.rules_xid == xid && reading.why != Why::Dump) {
-                // That it does not tell its rules does not mean that it has none.
+                // A switch that refuses to list its rules may still have some, so this reading is dropped.
                 let reading = connection.reading.take();
                 reading
                     .iter()
@@ -287,7 +288,7 @@ impl Hub {
         let map = self.map_of(id);
         let Some(connection) = self.connection_mut(id) else { return };
         let Some(pending) = connection.pending.get_mut(&xid) else {
-            tracing::debug!(peer = %connection.peer, xid, "an answer that nobody asked for");
+            tracing::debug!(peer = %connection.peer, xid, "an answer without a request");
             return;
         };
         match (pending, reply.reply) {
@@ -326,19 +327,19 @@ impl Hub {
             }
             (pending, _) => {
                 let pending = format!("{pending:?}");
-                return self.offence(id, &format!("it answered something else than what was asked: {pending:.20}"));
+                return self.offence(id, &format!("its answer does not match the request: {pending:.20}"));
             }
         }
         self.part_read(now, id, (xid, reply.more));
     }
 
-    /// A part was handled; it may have been the last.
+    /// Handles the end of a part. Closes the connection if its answer has too many rows.
     fn part_read(&mut self, now: Nanos, id: ConnectionId, (xid, more): (u32, bool)) {
         let Some(connection) = self.connection_mut(id) else { return };
         let endless =
             connection.pending.get(&xid).is_some_and(|pending| pending.is_endless(connection.reading.as_ref()));
         match (more, endless) {
-            (true, true) => self.offence(id, "an answer of it has more rows than any switch, and goes on"),
+            (true, true) => self.offence(id, "its answer has more rows than any switch has, and does not end"),
             (true, false) => {}
             (false, _) => self.answered(now, id, xid),
         }
@@ -362,7 +363,7 @@ impl Hub {
         self.part_read(now, id, (xid, more));
     }
 
-    /// All rules, groups and meters of a switch were read.
+    /// Handles a switch whose rules, groups and meters have all been read.
     fn all_read(&mut self, now: Nanos, id: ConnectionId) {
         let foreign = self.foreign;
         let Some(connection) = self.connection_mut(id) else { return };
@@ -395,7 +396,7 @@ impl Hub {
         }
     }
 
-    /// The fabric's port numbers for the switch of a session; `None` if the switch has the same.
+    /// The fabric's port numbers for the switch of a session; `None` if the switch has the same numbers.
     fn map_of(&mut self, id: ConnectionId) -> Option<PortMap> {
         let node = self.connection_mut(id)?.node?;
         self.port_map(node).cloned()
@@ -407,7 +408,7 @@ impl Hub {
         node.zip(self.fabric.as_ref()).map_or_else(String::new, |(node, fabric)| fabric.node(node).name.clone())
     }
 
-    /// The answer is complete, or there will be none.
+    /// Handles an answer that is complete or will not come.
     fn answered(&mut self, now: Nanos, id: ConnectionId, xid: u32) {
         let Some(pending) = self.connection_mut(id).and_then(|connection| connection.pending.remove(&xid)) else {
             return;
@@ -440,7 +441,7 @@ impl Hub {
     }
 }
 
-/// Sends a request for many items.
+/// Sends a multipart request and notes what its answer is for. Returns its transaction identifier.
 pub(crate) fn ask(connection: &mut Connection, request: Request, pending: Pending) -> u32 {
     let xid = connection.say(&Message::MultipartRequest(MultipartRequest { more: false, request }));
     connection.pending.insert(xid, pending);

@@ -1,9 +1,9 @@
 //! The controller over live OpenFlow sessions: `pathloom_control::Controller` with sockets and a real clock. The load
 //! generator that measures it (`bench/`) is a program of its own.
 //!
-//! One thread runs everything except solvers. A session reads all that has arrived in one call. The [`hub`] handles it and
-//! puts the answers into the buffers of their sessions. When everything readable has been handled, each buffer is sent in
-//! one write. So under load, hundreds of messages share a system call.
+//! One thread runs everything except solvers and the API. A session reads all that has arrived in one call. The
+//! [`hub`] handles it and puts the answers into the buffers of their sessions. When everything readable has been
+//! handled, each buffer is sent in one write. So under load, hundreds of messages share a system call.
 
 mod addresses;
 mod answers;

@@ -13,7 +13,7 @@ impl Load {
         Load { asked: Instant::now(), ran_ns: ran_ns() }
     }
 
-    /// `None` where the system does not tell.
+    /// The share since the last call; `None` if the system does not provide it.
     pub(crate) fn busy_share(&mut self) -> Option<f64> {
         let (now, ran) = (Instant::now(), ran_ns());
         let wall_ns = now.duration_since(std::mem::replace(&mut self.asked, now)).as_nanos() as f64;
@@ -27,7 +27,7 @@ fn ran_ns() -> Option<u64> {
     read_ran_ns("self")
 }
 
-/// Nanoseconds that the main thread of a process ran so far; `None` where the system does not tell.
+/// Nanoseconds that the main thread of a process ran so far; `None` if the system does not provide them.
 pub(crate) fn ran_ns_of(process: u32) -> Option<u64> {
     read_ran_ns(&process.to_string())
 }
@@ -36,7 +36,7 @@ fn read_ran_ns(process: &str) -> Option<u64> {
     std::fs::read_to_string(format!("/proc/{process}/schedstat")).ok()?.split(' ').next()?.parse().ok()
 }
 
-/// Resident memory of a process, in bytes; `None` where the system does not tell.
+/// Resident memory of a process, in bytes; `None` if the system does not provide it.
 pub(crate) fn resident_bytes(process: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;

@@ -74,7 +74,7 @@ fn replay(file: &str, log: &str) -> Result<(), String> {
     let ready = config::read(Path::new(file)).map_err(|problem| problem.to_string())?;
     let text = std::fs::read_to_string(log).map_err(|problem| format!("{log}: {problem}"))?;
     let agreed = record::replay(&ready, &text).map_err(|problem| format!("{log}: {problem}"))?;
-    println!("{log}: the controller wants the same again: {agreed} outputs agreed");
+    println!("{log}: the controller's outputs are the same: {agreed} outputs agree");
     Ok(())
 }
 

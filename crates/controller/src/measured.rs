@@ -1,11 +1,11 @@
-//! What a path can carry and how long it is: by the counters of ports and by timed probes, as far as there are any, and by the
-//! fabric's own rates and delays otherwise.
+//! Rate and round-trip time of a path, by port counters and timed probes. Without these, the rates and delays of the
+//! fabric count.
 
 use crate::hub::Hub;
 use pathloom_model::{LinkId, Nanos, Path};
 use std::net::Ipv4Addr;
 
-/// How often ports are read where nothing asks for it more often, once programs on hosts can ask for paths.
+/// Maximum time between two readings of the port counters, if applications on hosts can request paths.
 pub(crate) const PERIOD: Nanos = Nanos::from_secs(2);
 
 /// A path, measured.
@@ -13,7 +13,7 @@ pub(crate) const PERIOD: Nanos = Nanos::from_secs(2);
 pub(crate) struct Measured {
     /// Rate of its slowest link, in b/s, the links of both hosts included.
     pub rate_bps: u64,
-    /// What others leave of it, in b/s: the least over its links of rate less load. `None` where a counter was not read.
+    /// Free rate in b/s: the minimum of rate less load over its links. `None` if a counter was not read.
     pub available_bps: Option<u64>,
     /// Round trip between both hosts.
     pub round_trip: Nanos,
@@ -21,8 +21,8 @@ pub(crate) struct Measured {
     pub is_timed: bool,
 }
 
-/// What a link takes of the time of a probe over it: the message to its first switch, and the one from its last, each take
-/// half a round trip of the control channel.
+/// Delay of a link: the time of a probe over it, less half a round trip of the control channel for each of its two
+/// switches.
 pub(crate) fn link_delay(probe: Nanos, (from, to): (Nanos, Nanos)) -> Nanos {
     probe.saturating_sub(Nanos((from.0 + to.0) / 2))
 }
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_takes_what_the_control_channel_does_not() {
+    fn the_delay_of_a_link_excludes_the_control_channel() {
         let ms = Nanos::from_millis;
         assert_eq!(link_delay(ms(12), (ms(2), ms(4))), ms(9));
         assert_eq!(

@@ -55,12 +55,12 @@ pub(crate) struct Sample {
     scheme: String,
     uptime_s: f64,
     resident_bytes: u64,
-    /// Frames that switches refused of hosts, by switch and kind.
+    /// Frames of hosts that switches refused, by switch and kind.
     refused: Vec<(String, &'static str, u64)>,
-    /// Trouble with ports and hosts, by kind.
+    /// Problems with ports and hosts, by kind.
     trouble: Vec<(String, u64)>,
     agents_refused: u64,
-    /// What host agents must not do, by agent.
+    /// Offences of host agents, by agent.
     agent_offences: Vec<(String, u64)>,
     /// Requests to the API, by status.
     pub requests: Vec<(String, u64)>,
@@ -143,14 +143,14 @@ impl Hub {
         sample
     }
 
-    /// Counts connections by stage.
+    /// The stages of all connections.
     fn stages(&self) -> impl Iterator<Item = Stage> + '_ {
         self.all_connections().map(|link| link.stage)
     }
 }
 
 impl Sample {
-    /// In the text format.
+    /// Returns the metrics in the text format.
     pub(crate) fn into_text(self) -> Result<String, Error> {
         let mut registry = Registry::with_prefix("pathloom");
         registry.register_collector(Box::new(self));
@@ -162,24 +162,23 @@ impl Sample {
     fn of_sessions(&self, out: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let Sample { hub, .. } = self;
         gauge(out, "connections", "Connections that are open.", self.connections as f64)?;
-        gauge(out, "sessions", "Switches whose sessions stand.", self.standing as f64)?;
-        counter(out, "connections_taken", "Connections taken.", hub.connections)?;
-        counter(out, "sessions_begun", "Sessions that came to stand.", hub.sessions)?;
+        gauge(out, "sessions", "Switches with a session.", self.standing as f64)?;
+        counter(out, "connections_taken", "Connections accepted.", hub.connections)?;
+        counter(out, "sessions_begun", "Sessions established.", hub.sessions)?;
         counter(out, "packet_ins_limited", "Packet-ins refused because their port sent too many.", hub.limited)?;
         counter(out, "offences", "Connections closed because of what their peer did.", hub.offences)?;
-        let help =
-            "Connections refused, or closed before they said which switch they are, because there were too many.";
+        let help = "Connections refused, or closed before they identified their switch, because there were too many.";
         counter(out, "connections_crowded_out", help, hub.crowded)?;
-        counter(out, "handshakes_failed", "TLS handshakes that failed, were late or too many.", hub.handshakes)?;
+        counter(out, "handshakes_failed", "TLS handshakes that failed or exceeded a limit.", hub.handshakes)?;
         counter(out, "agents_refused", "Host agents disconnected or refused.", self.agents_refused)?;
         let help = "Times that a host agent was limited, refused or disconnected.";
         family(out, "agent_offences", help, "agent", &self.agent_offences)?;
-        family(out, "port_and_host_trouble", "What is wrong with ports and hosts.", "kind", &self.trouble)?;
-        counter(out, "punts_restored", "Rules for control traffic that were gone, put back.", hub.punts_restored)?;
-        counter(out, "foreign_removed", "Times that rules of others were deleted.", hub.foreign_removed)?;
+        family(out, "port_and_host_trouble", "Problems with ports and hosts.", "kind", &self.trouble)?;
+        counter(out, "punts_restored", "Rules for control traffic that were restored.", hub.punts_restored)?;
+        counter(out, "foreign_removed", "Times that foreign rules were deleted.", hub.foreign_removed)?;
         counter(out, "switch_errors", "Errors that switches sent.", hub.errors)?;
         family(out, "messages_in", "Messages from switches.", "kind", &self.kinds)?;
-        let help = "Connections to the API closed before they were done: without a token in time, or to make room.";
+        let help = "Connections to the API closed early: without a token in time, or to make room.";
         family(out, "api_connections_closed", help, "why", &self.requests_closed)?;
         family(out, "api_requests", "Requests to the API.", "status", &self.requests)
     }
@@ -187,20 +186,20 @@ impl Sample {
     fn of_control(&self, out: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let counts = &self.control;
         let totals = [
-            ("inputs", "What the controller was told.", counts.messages_in),
-            ("outputs", "What the controller wanted done.", counts.messages_out),
-            ("packet_ins", "Packet-ins that the controller looked at.", counts.packet_ins),
-            ("flows_found", "Flows that came to be known.", counts.flows),
+            ("inputs", "Inputs of the controller.", counts.messages_in),
+            ("outputs", "Outputs of the controller.", counts.messages_out),
+            ("packet_ins", "Packet-ins that the controller handled.", counts.packet_ins),
+            ("flows_found", "Flows found.", counts.flows),
             ("flows_labelled", "Of the flows found, those with the label of long ones.", counts.labelled),
             ("flows_announced", "Flows that an announcement made known, or known to be long.", counts.announced),
-            ("flows_found_standing", "Flows found while they stood, not by their first packet.", counts.standing),
-            ("flows_refused", "First packets left alone because their host had too many flows.", counts.flows_refused),
+            ("flows_found_standing", "Existing flows found without their first packet.", counts.standing),
+            ("flows_refused", "First packets ignored because their host had too many flows.", counts.flows_refused),
             (
                 "flows_uncounted",
-                "First packets left alone because their ToR counts as many flows as it may.",
+                "First packets ignored because their ToR counts as many flows as it may.",
                 counts.uncounted,
             ),
-            ("flows_adopted", "Flows found standing after a restart.", counts.adopted),
+            ("flows_adopted", "Existing flows found after a restart.", counts.adopted),
             ("routes", "Paths confirmed for flows that were on the default routes.", counts.routes),
             ("reroutes", "Paths confirmed for flows that were on another path.", counts.reroutes),
             ("reroutes_in_place", "Of these, those moved in place.", counts.reroutes_in_place),
@@ -208,32 +207,32 @@ impl Sample {
             ("flows_rescued", "Flows put back on default routes because a link went down.", counts.rescued),
             ("connections_bound", "Connections put on paths that applications had claimed.", counts.bound),
             ("rules_refused", "Rules and groups that switches refused.", counts.refused),
-            ("polls", "Rounds of reading flow counters.", counts.polls),
-            ("polls_again", "Readings of flow counters asked for once more within a round.", counts.polls_again),
+            ("polls", "Rounds in which flow counters were read.", counts.polls),
+            ("polls_again", "Repeated requests for flow counters within a round.", counts.polls_again),
             ("reviews", "Times that all rules of a switch were read and compared.", counts.reviews),
-            ("rules_restored", "Rules and groups that somebody else deleted or changed, put back.", counts.restored),
-            ("rules_surplus", "Rules with the controller's mark that nobody wanted, deleted.", counts.surplus),
-            ("nonsense", "Inputs that made no sense.", counts.nonsense),
+            ("rules_restored", "Rules and groups that somebody else deleted or changed, restored.", counts.restored),
+            ("rules_surplus", "Surplus rules with the controller's mark that were deleted.", counts.surplus),
+            ("nonsense", "Invalid inputs.", counts.nonsense),
         ];
         for (name, help, total) in totals {
             counter(out, name, help, total)?;
         }
         let flows = self.flows.iter().map(|&(phase, count)| (phase.to_owned(), count)).collect::<Vec<_>>();
-        gauges(out, "flows", "Flows known.", "phase", &flows)?;
+        gauges(out, "flows", "Known flows.", "phase", &flows)?;
         let links = self.links.iter().map(|&(state, count)| (state.to_owned(), count)).collect::<Vec<_>>();
         gauges(out, "links", "Cables between switches.", "state", &links)?;
         let cabling = self.cabling.iter().map(|&(what, count)| (what.to_owned(), count)).collect::<Vec<_>>();
-        let help = "Where the cabling differs from the configuration: used at other ports, or not used.";
+        let help = "Cabling that differs from the configuration: used at other ports, or not used.";
         gauges(out, "cabling_differences", help, "treatment", &cabling)?;
         if !self.sizes.is_empty() {
             let sizes = self.sizes.iter().map(|&(what, size)| (what.to_owned(), size)).collect::<Vec<_>>();
-            gauges(out, "scheme_size", "How much the scheme in charge keeps.", "what", &sizes)?;
+            gauges(out, "scheme_size", "Sizes of the state of the scheme in charge.", "what", &sizes)?;
         }
         gauge(out, "flows_held", "Flows told to wait.", self.held as f64)?;
         gauge(out, "rules_max", "Most rules that one switch should have.", f64::from(counts.rules_now))?;
-        gauge(out, "busy_share", "Share of a core that the controller takes.", self.busy_share)?;
-        histogram(out, "plan", "From asking for a path to its confirmation.", &self.set_up)?;
-        histogram(out, "solver", "Jobs of schemes.", &self.solver)?;
+        gauge(out, "busy_share", "Share of a core that the controller uses.", self.busy_share)?;
+        histogram(out, "plan", "Time from the request for a path to its confirmation.", &self.set_up)?;
+        histogram(out, "solver", "Duration of the jobs of schemes.", &self.solver)?;
         histogram(out, "loop_lag", "How late the controller wakes up.", &self.lag)
     }
 
@@ -243,7 +242,7 @@ impl Sample {
         for (switch, kind, frames) in &self.refused {
             one(&mut refused, &[("switch", switch.as_str()), ("kind", kind)], &ConstCounter::new(*frames))?;
         }
-        let help = "Whether the session of a switch stands.";
+        let help = "Whether a switch has a session.";
         let mut connected = out.encode_descriptor("switch_connected", help, None, MetricType::Gauge)?;
         for switch in &self.switches {
             let labels = [("switch", switch.name.as_str())];
@@ -270,8 +269,8 @@ impl Sample {
     }
 }
 
-/// The text format of OpenMetrics in the older one of Prometheus (0.0.4), in which the help of a counter bears its
-/// whole name.
+/// Converts the text format of OpenMetrics to the older one of Prometheus (0.0.4), in which the help and the type of
+/// a counter have its whole name.
 pub(crate) fn in_plain_text(open: &str) -> String {
     let words = |line: &str| -> Option<[String; 3]> {
         let mut words = line.splitn(4, ' ').skip(1).map(str::to_owned);
@@ -303,9 +302,9 @@ impl Collector for Sample {
         let labels = [("version", env!("CARGO_PKG_VERSION")), ("scheme", self.scheme.as_str())];
         let mut info = out.encode_descriptor("controller", "The controller.", None, MetricType::Gauge)?;
         ConstGauge::new(1i64).encode(info.encode_family(&labels)?)?;
-        let up = out.encode_descriptor("uptime", "Since the start.", Some(&Unit::Seconds), MetricType::Gauge)?;
+        let up = out.encode_descriptor("uptime", "Time since the start.", Some(&Unit::Seconds), MetricType::Gauge)?;
         ConstGauge::new(self.uptime_s).encode(up)?;
-        let help = "Memory that is resident.";
+        let help = "Resident memory.";
         let resident = out.encode_descriptor("resident", help, Some(&Unit::Bytes), MetricType::Gauge)?;
         ConstGauge::new(self.resident_bytes as i64).encode(resident)?;
         self.of_sessions(out)?;

@@ -1,21 +1,22 @@
-//! Connections that have not yet identified themselves. They hold places that others need. So the oldest one makes room
-//! when no place is free, and a peer with silent connections blocks nobody.
+//! Connections that have not identified themselves yet. If no place is free, the oldest of them is closed. So a peer
+//! with silent connections blocks nobody.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
-/// Newcomers by address, oldest first. Entries that have identified themselves, or are gone, are removed when they are
-/// found.
+/// Newcomers by address, oldest first. Entries of connections that have identified themselves or are closed stay in
+/// the queues until they are found.
 #[derive(Debug)]
 pub(crate) struct Newcomers<T> {
     by_peer: BTreeMap<Option<IpAddr>, VecDeque<T>>,
-    /// Maximum number of newcomers. If the queues hold more, some of them are gone.
+    /// Maximum number of newcomers. If the queues hold more entries, some belong to connections that are no longer
+    /// new.
     most: usize,
     queued: usize,
 }
 
 impl<T> Newcomers<T> {
-    /// No newcomers, with this maximum.
+    /// Returns an empty queue for this maximum number of newcomers.
     pub(crate) fn new(most: usize) -> Newcomers<T> {
         Newcomers { by_peer: BTreeMap::new(), most, queued: 0 }
     }
@@ -31,8 +32,8 @@ impl<T> Newcomers<T> {
         self.queued += 1;
     }
 
-    /// Removes and returns the oldest newcomer of this address. If there is none and `of_any` is set, that of the
-    /// address with the most.
+    /// Removes and returns the oldest newcomer of this address. If there is none and `of_any` is set, takes the
+    /// oldest newcomer of the address with the most entries.
     pub(crate) fn take(&mut self, peer: Option<IpAddr>, of_any: bool, is_new: impl Fn(&T) -> bool) -> Option<T> {
         let mut found = self.take_of(peer, &is_new);
         while let (None, true, Some(longest)) = (&found, of_any, self.most_crowded()) {
@@ -71,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_of_an_address_is_taken_and_then_of_the_most_crowded() {
+    fn the_oldest_of_the_address_is_taken_then_of_the_most_crowded_address() {
         let mut newcomers = Newcomers::new(10);
         for (peer, number) in [(1, 1), (1, 2), (2, 3), (3, 4), (3, 5)] {
             newcomers.push(ip(peer), number, |_| true);
@@ -85,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_are_gone_take_no_room() {
+    fn entries_of_closed_connections_are_removed() {
         let mut newcomers = Newcomers::new(10);
         for number in 0..10_000 {
             newcomers.push(ip((number % 200) as u8), number, |other| *other + 5 > number);

@@ -11,7 +11,7 @@ use pathloom_model::rules::{Actions, Bucket, Group, Rule, RuleAction};
 use pathloom_model::{NodeId, PortNo};
 
 impl Hub {
-    /// The fabric's port numbers for a switch; `None` if the switch has the same.
+    /// The fabric's port numbers for a switch; `None` if the switch has the same numbers.
     #[inline]
     pub(crate) fn port_map(&self, switch: NodeId) -> Option<&PortMap> {
         self.scout.as_ref()?.port_map(switch)
@@ -70,7 +70,7 @@ mod tests {
     use pathloom_model::rules::{GroupId, GroupKind, Match};
 
     #[test]
-    fn rules_and_groups_have_the_numbers_of_whoever_reads_them() {
+    fn rules_and_groups_are_renumbered_in_both_directions() {
         let map = PortMap::new([(3, 4), (4, 5), (5, 3)].map(|(own, fabric)| (PortNo(own), PortNo(fabric)))).unwrap();
         let actions = |port: u32| [RuleAction::SetTag(7), RuleAction::Output(PortNo(port))];
         let rule = |port: u32| Rule {

@@ -1,6 +1,6 @@
-//! Switches that mean no good, and people without a token, at a controller that others use: the offender is limited and
-//! named in the log, and everyone else goes on. What hosts do is tried in `pathloom-discovery`, all of it again with
-//! real switches in `tests/lab/test_offenders.py`.
+//! Malicious switches, and API clients without a token, at a controller that others use. The offender is limited and
+//! named in the log, and everyone else is served. Malicious hosts are tested in `pathloom-discovery`.
+//! `tests/lab/test_offenders.py` tests all cases again with real switches.
 
 use crate::bench::fake::{say, Common, Fake};
 use crate::bench::paths::first_packet;
@@ -16,7 +16,7 @@ use std::net::TcpStream;
 use std::sync::{Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A ToR of the fabric that no flow of others passes, so that its place can be a rogue's.
+/// A ToR that no flow of others crosses, so that a rogue can take its place.
 const TOR: u64 = 1;
 
 static LOG: Mutex<Vec<u8>> = Mutex::new(Vec::new());
@@ -34,7 +34,7 @@ impl Write for Sink {
     }
 }
 
-/// Lines of the log, of all controllers of this process, with these words in them.
+/// Lines of the log, of all controllers of this process, that contain these words.
 fn logged(words: &[&str]) -> Vec<String> {
     let log = LOG.lock().unwrap_or_else(PoisonError::into_inner);
     let text = String::from_utf8_lossy(&log);
@@ -43,12 +43,12 @@ fn logged(words: &[&str]) -> Vec<String> {
 
 const MORE: &str = "[scheme]\nspec = \"ofpt:sizes=announced\"\n";
 
-/// A controller whose log is kept, and whose switches of these identifiers are the test's business.
+/// A controller whose log is kept. Its switches with these identifiers do not connect by themselves.
 fn standing(absent: &[u64]) -> Lab {
     standing_with("", absent)
 }
 
-/// The same with more in its configuration.
+/// The same with additional configuration.
 fn standing_with(more: &str, absent: &[u64]) -> Lab {
     keep_log();
     lab_without(Directory::new(), &api(&format!("{MORE}{more}")), absent)
@@ -59,14 +59,15 @@ fn keep_log() {
     KEPT.call_once(|| tracing_subscriber::fmt().with_ansi(false).with_writer(|| Sink).init());
 }
 
-/// Connections that were closed because of what their peer did.
+/// Number of connections that were closed because of what their peer did.
 fn offences(lab: &Lab) -> u64 {
     let metrics = lab.call("GET", "/metrics", &format!("Bearer {READ}"), "").body;
     let value = metrics.lines().find_map(|line| line.strip_prefix("pathloom_offences_total "));
     value.unwrap_or_else(|| panic!("{metrics}")).parse().unwrap()
 }
 
-/// Everyone else: a transfer from ToR e1_0 to e2_0 gets its path, promptly, and `sessions` stand.
+/// Checks that others are served: a transfer from ToR e1_0 to e2_0 gets its path promptly, and the number of sessions
+/// is right.
 fn goes_on(lab: &Lab, src_port: u16, sessions: u64) {
     let five_tuple = json!({"src": "10.0.2.1", "dst": "10.0.4.1", "src_port": src_port, "dst_port": 80});
     let begun = Instant::now();
@@ -74,12 +75,12 @@ fn goes_on(lab: &Lab, src_port: u16, sessions: u64) {
         lab.change("POST", "/v1/flows", &json!({"five_tuple": five_tuple, "size_bytes": 10_000_000}).to_string());
     assert_eq!(status, 202, "{answer}");
     let flow = answer["flow"]["id"].as_str().unwrap().to_owned();
-    wait("a flow of others is on its path", || lab.get(&format!("/v1/flows/{flow}"))["phase"] == "own path");
+    wait("the flow of another host is on its path", || lab.get(&format!("/v1/flows/{flow}"))["phase"] == "own path");
     assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
-    wait("so many sessions stand", || lab.get("/v1/state")["sessions"] == sessions);
+    wait("the number of sessions is right", || lab.get("/v1/state")["sessions"] == sessions);
 }
 
-/// A connection to the controller that does what a switch does when it is asked to.
+/// A connection to the controller that acts as a switch when it is told to.
 struct Rogue {
     stream: TcpStream,
     fake: Fake,
@@ -101,17 +102,17 @@ impl Rogue {
         rogue
     }
 
-    /// As the controller names it.
+    /// The address by which the controller names it.
     fn peer(&self) -> String {
         self.stream.local_addr().unwrap().to_string()
     }
 
-    /// Sends these bytes; whether there is somebody to take them.
+    /// Sends these bytes. Returns whether the connection is still open.
     fn send(&mut self, bytes: &[u8]) -> bool {
         self.stream.write_all(bytes).is_ok()
     }
 
-    /// Answers what has come. Whether the connection still stands.
+    /// Answers the messages that have arrived. Returns whether the connection is still open.
     fn serve(&mut self) -> bool {
         let mut buffer = [0; 1 << 16];
         match self.stream.read(&mut buffer) {
@@ -146,7 +147,8 @@ impl Rogue {
         assert!(self.serve_for(Duration::from_millis(300)), "the session");
     }
 
-    /// Asks for echoes and reads none of them, until the controller has so much to write that it reads no more.
+    /// Sends echo requests and reads none of the answers, until the controller has so much to write that it stops
+    /// reading.
     fn stop_reading(&mut self) {
         self.stream.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
         let (mut echo, end) = (Vec::new(), Instant::now() + Duration::from_secs(20));
@@ -156,7 +158,7 @@ impl Rogue {
         }
     }
 
-    /// Serves until it is sent away.
+    /// Serves until the controller disconnects it, for this time at most. Returns whether it was disconnected.
     fn is_sent_away(&mut self, within: Duration) -> bool {
         !self.serve_for(within)
     }
@@ -207,7 +209,7 @@ fn spoiled(how: &str, rng: &mut Pcg64) -> Vec<u8> {
             }
         }
         _ => {
-            // The length in the header, or some count further in.
+            // The length in the header, or a count in the body.
             let at = if rng.random() { 2 } else { rng.random_range(8..bytes.len() - 1) };
             let length = [0, 1, 7, bytes.len() as u16 + 1, u16::MAX, rng.random()][rng.random_range(0..6)];
             bytes[at..at + 2].copy_from_slice(&length.to_be_bytes());
@@ -217,13 +219,13 @@ fn spoiled(how: &str, rng: &mut Pcg64) -> Vec<u8> {
 }
 
 #[test]
-fn switches_that_talk_nonsense_are_sent_away_and_named() {
+fn switches_with_invalid_messages_are_disconnected_and_named() {
     let lab = standing(&[TOR]);
     let mut all = Vec::new();
     for how in ["random", "mutated", "lengths"] {
         let (mut away, mut peers, before) = (0, Vec::new(), offences(&lab));
         for number in 0..4 {
-            // What one sends does not depend on when the one before is disconnected.
+            // The bytes of a rogue do not depend on when the previous one is disconnected.
             let mut rng = Pcg64::new(5, number);
             let mut rogue = Rogue::connect(&lab, TOR, 4);
             peers.push(rogue.peer());
@@ -250,7 +252,7 @@ fn a_switch_whose_messages_cannot_be_read_does_not_fill_the_log() {
     let lab = standing(&[TOR]);
     let mut rogue = Rogue::connect(&lab, TOR, 4);
     rogue.stand();
-    // Of the right length, with a reason that is none; and errors that nobody caused.
+    // Port status messages of the right length with an invalid reason, and errors without a cause.
     let mut bytes = Vec::new();
     for _ in 0..500 {
         bytes.extend([4, Kind::PORT_STATUS, 0, 12, 0, 0, 0, 1, 9, 9, 9, 9]);
@@ -265,18 +267,18 @@ fn a_switch_whose_messages_cannot_be_read_does_not_fill_the_log() {
     assert!(!logged(&[&peer, "a message cannot be read"]).is_empty());
     let lines = logged(&[&peer]);
     assert!(lines.len() < 40, "{lines:?}");
-    assert!(rogue.serve_for(Duration::from_millis(100)), "it may have a quirk: the session goes on");
+    assert!(rogue.serve_for(Duration::from_millis(100)), "a quirk does not end the session");
 }
 
 #[test]
-fn an_answer_without_end_is_cut_off() {
+fn an_endless_answer_closes_the_connection() {
     let lab = standing(&[TOR]);
     let mut rogue = Rogue::connect(&lab, TOR, 4);
     let (peer, end) = (rogue.peer(), Instant::now() + Duration::from_secs(30));
     let port = |number: u32| Port { number, name: "p".into(), ..Port::default() };
     let mut buffer = [0; 1 << 16];
     loop {
-        assert!(Instant::now() < end, "it is never cut off");
+        assert!(Instant::now() < end, "the connection is never closed");
         match rogue.stream.read(&mut buffer) {
             Ok(0) => break,
             Ok(count) => rogue.heard.extend_from_slice(&buffer[..count]),
@@ -288,7 +290,7 @@ fn an_answer_without_end_is_cut_off() {
         while let Some((header, body, length)) = pathloom_openflow::frame(&heard[at..]).unwrap() {
             match Message::parse(header, body).unwrap() {
                 Message::MultipartRequest(asked) if asked.request == Request::PortDesc => {
-                    // Asked for its ports, it goes on describing them.
+                    // It describes its ports without end.
                     for part in 0..20 {
                         let reply = Reply::PortDesc((1..=900).map(|number| port(900 * part + number)).collect());
                         say(&Message::MultipartReply(MultipartReply { more: true, reply }), header.xid, &mut out);
@@ -301,12 +303,12 @@ fn an_answer_without_end_is_cut_off() {
         rogue.heard.extend_from_slice(&heard[at..]);
         rogue.send(&out);
     }
-    wait("it is named", || logged(&[&peer, "a connection is closed", "goes on"]).len() == 1);
+    wait("it is named", || logged(&[&peer, "a connection is closed", "does not end"]).len() == 1);
     goes_on(&lab, 1000, 19);
 }
 
 #[test]
-fn a_second_switch_of_the_same_name_is_sent_away_and_named() {
+fn a_second_switch_with_the_same_identifier_is_disconnected_and_named() {
     let lab = standing(&[]);
     let mut peers = Vec::new();
     for _ in 0..2 {
@@ -322,7 +324,7 @@ fn a_second_switch_of_the_same_name_is_sent_away_and_named() {
 }
 
 #[test]
-fn a_switch_whose_place_was_taken_has_no_part_in_the_session_that_comes_next() {
+fn a_replaced_switch_does_not_affect_the_next_session() {
     let lab = standing(&[TOR, 2]);
     let mut old = Rogue::connect(&lab, TOR, 4);
     old.stand();
@@ -336,7 +338,7 @@ fn a_switch_whose_place_was_taken_has_no_part_in_the_session_that_comes_next() {
     // It gets the place in the hub that the old connection had.
     let mut next = Rogue::connect(&lab, 2, 4);
     next.stand();
-    wait("both stand", || lab.get("/v1/state")["sessions"] == 20);
+    wait("both sessions are up", || lab.get("/v1/state")["sessions"] == 20);
     assert!(old.is_sent_away(Duration::from_secs(30)), "the old connection is ended as soon as it is replaced");
     drop(old);
     assert!(next.serve_for(Duration::from_millis(300)) && heir.serve_for(Duration::from_millis(300)));
@@ -344,7 +346,7 @@ fn a_switch_whose_place_was_taken_has_no_part_in_the_session_that_comes_next() {
 }
 
 #[test]
-fn a_host_that_sends_100_000_packets_here_is_limited_alone_and_named() {
+fn only_the_host_that_sends_100_000_packets_is_limited_and_named() {
     let fabric = pathloom_model::fabric_from_spec("fat-tree:k=4,rate=10Mbps").unwrap();
     let at = fabric.attachments()[0];
     assert_eq!(u64::from(at.tor.0) + 1, TOR);
@@ -352,7 +354,7 @@ fn a_host_that_sends_100_000_packets_here_is_limited_alone_and_named() {
     let lab = standing(&[TOR]);
     let mut rogue = Rogue::connect(&lab, TOR, 4);
     rogue.stand();
-    wait("all sessions stand", || lab.get("/v1/state")["sessions"] == 20);
+    wait("all sessions are up", || lab.get("/v1/state")["sessions"] == 20);
     let packets = |port: u32, from: u16| {
         let mut out = Vec::new();
         for src_port in from..from + 500 {
@@ -367,18 +369,18 @@ fn a_host_that_sends_100_000_packets_here_is_limited_alone_and_named() {
     for _ in 0..200 {
         assert!(rogue.send(&flood) && rogue.serve());
     }
-    // In the midst of it.
+    // The controller still handles the flood.
     goes_on(&lab, 1000, 20);
     let switch = format!("{TOR:016x}");
     wait("it is named", || {
         !logged(&[&switch, &format!("port={port} "), "refused=65536", "too many packets"]).is_empty()
     });
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
-    // Ports that the switch makes up get no allowance each, and the last one is named as well.
+    // Ports that the switch invents share one allowance, and they are named as well.
     for made_up in 0..20 {
         assert!(rogue.send(&packets(1000 + made_up, 1000)) && rogue.serve());
     }
-    wait("ports made up are limited", || !logged(&[&switch, "port=10", "refused=4096", "too many packets"]).is_empty());
+    wait("made-up ports are limited", || !logged(&[&switch, "port=10", "refused=4096", "too many packets"]).is_empty());
     assert!(logged(&[&switch, "too many packets"]).len() < 60);
     let metrics = lab.call("GET", "/metrics", &format!("Bearer {READ}"), "").body;
     let limited = metrics.lines().find_map(|line| line.strip_prefix("pathloom_packet_ins_limited_total ")).unwrap();
@@ -386,7 +388,7 @@ fn a_host_that_sends_100_000_packets_here_is_limited_alone_and_named() {
 }
 
 #[test]
-fn who_shows_no_token_is_named_ever_more_seldom() {
+fn requests_without_a_token_are_logged_ever_less_often() {
     let lab = standing(&[]);
     let named = || logged(&["a request to the API was refused", "peer=127.0.0.1"]).len();
     let before = named();
@@ -395,19 +397,19 @@ fn who_shows_no_token_is_named_ever_more_seldom() {
         assert_eq!(lab.call("GET", "/v1/state", shown, "").status, 401);
     }
     let lines = named() - before;
-    // The first, the second, the fourth and so on; tests beside this one are sent away as well.
+    // The first, the second, the fourth and so on are logged. Parallel tests also have refused requests.
     assert!((9..40).contains(&lines), "{lines}");
     goes_on(&lab, 1000, 20);
     let metrics = lab.call("GET", "/metrics", &format!("Bearer {READ}"), "").body;
     assert!(metrics.contains("pathloom_api_requests_total{status=\"401\"} 300"), "{metrics}");
 }
 
-/// Connects, says something, and returns what was answered before the connection was closed.
+/// Connects and sends these bytes. Returns the answer that came before the connection was closed.
 fn turned_away(lab: &Lab, said: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(("127.0.0.1", lab.openflow)).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     let mut answer = Vec::new();
-    // It may be closed before it speaks.
+    // The connection may be closed before all bytes are sent.
     let _ = stream.write_all(said);
     match stream.read_to_end(&mut answer) {
         Err(problem) if problem.kind() != std::io::ErrorKind::ConnectionReset => panic!("{problem}"),
@@ -418,11 +420,12 @@ fn turned_away(lab: &Lab, said: &[u8]) -> Vec<u8> {
 #[test]
 fn switches_without_a_place_are_named_once_and_counted() {
     let lab = standing_with("[limits]\nconnections = 24\n", &[TOR]);
-    // Of this machine, one address may have all places: 19 are switches, and 5 make room for the next, and so on.
+    // A loopback address may have all places. 19 belong to switches, and each further connection after 5 closes the
+    // oldest.
     let idle: Vec<TcpStream> = (0..105).map(|_| TcpStream::connect(("127.0.0.1", lab.openflow)).unwrap()).collect();
     let metrics = || lab.call("GET", "/metrics", &format!("Bearer {READ}"), "").body;
     wait("100 made room", || metrics().contains("pathloom_connections_crowded_out_total 100\n"));
-    // A line, and a count every 10 s; tests of the hub refuse some as well.
+    // There is one line, and then a count every 10 s. Parallel tests of the hub also refuse connections.
     let lines = logged(&["too many connections; ", "all places are taken"]);
     assert!((1..20).contains(&lines.len()), "{lines:?}");
     let mut last = Rogue::connect(&lab, TOR, 4);
@@ -441,22 +444,22 @@ fn switches_that_are_not_encrypted_are_counted_and_named_once() {
     let metrics = lab.call("GET", "/metrics", &format!("Bearer {READ}"), "").body;
     assert!(metrics.contains("pathloom_offences_total 100\n"), "{metrics}");
     assert!(metrics.contains("pathloom_handshakes_failed_total 100\n"), "{metrics}");
-    // Tests beside this one send switches away as well.
-    let lines = logged(&["was not encrypted as it must be"]);
+    // Parallel tests also disconnect switches.
+    let lines = logged(&["a TLS handshake failed"]);
     assert!((1..20).contains(&lines.len()), "{lines:?}");
 }
 
 #[test]
-fn a_thousand_refused_connections_make_a_line_and_a_count() {
+fn a_thousand_refused_connections_make_few_log_lines() {
     let lab = standing(&[TOR]);
-    // Of another version, from nowhere, and for a switch that there is not.
+    // An invalid header, and a hello of another version of OpenFlow.
     for round in 0..500u32 {
         turned_away(&lab, &[4, 99, 0, 4, 0, 0, 0, 1]);
         turned_away(&lab, &[1, 0, 0, 8, 0, 0, (round >> 8) as u8, round as u8]);
     }
     let metrics = lab.call("GET", "/metrics", &format!("Bearer {READ}"), "").body;
     assert!(metrics.contains("pathloom_offences_total 1000\n"), "{metrics}");
-    // Tests beside this one log as well; before, each of these connections had a line or two.
+    // Parallel tests log as well. Without a limit, each of these connections would have a line or two.
     let lines = logged(&["a connection is closed", "switch=\"unknown\""]);
     assert!((1..200).contains(&lines.len()), "{} lines", lines.len());
 }

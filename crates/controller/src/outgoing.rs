@@ -140,7 +140,7 @@ impl Hub {
             return;
         }
         let (switch, rules) = (self.name_of(id), missing.len());
-        tracing::warn!(switch, rules, "rules for control traffic or refused frames were gone, and are put back");
+        tracing::warn!(switch, rules, "rules for control traffic or refused frames were missing and are restored");
         self.counts.punts_restored += rules as u64;
         let Some(connection) = self.connection_mut(id) else { return };
         for rule in &missing {
@@ -200,7 +200,7 @@ impl Hub {
             switch = name,
             restored,
             surplus,
-            "rules were changed by somebody else; they are as they should be again"
+            "rules were changed by somebody else; the controller restored them"
         );
     }
 
@@ -223,13 +223,13 @@ impl Hub {
         self.by_node.get(switch.index()).copied().flatten()
     }
 
-    /// Leaves a message that may be refused.
+    /// Queues a message that the switch may refuse.
     #[inline]
     fn change(&mut self, switch: NodeId, xid: u32, emit: impl FnOnce(&mut Connection) -> Result<(), Unsayable>) {
         let Some(id) = self.session(switch) else { return };
         let Some(connection) = self.connection_mut(id) else { return };
         if let Err(problem) = emit(connection) {
-            tracing::error!(peer = %connection.peer, node = ?switch, %problem, "OpenFlow has no words for a message");
+            tracing::error!(peer = %connection.peer, node = ?switch, %problem, "OpenFlow cannot express a message");
             self.queued.push_back(Input::Refused { switch, xid, why: Refusal::Unsupported });
         }
         self.mark(id);
@@ -247,7 +247,7 @@ impl Hub {
 /// Requests all rules, groups and meters. The rules come last, because their answer is the longest.
 fn read_all(connection: &mut Connection, why: Why) {
     if let Some(before) = connection.reading.take() {
-        // It was not answered in time.
+        // The previous reading was not answered in time.
         before.waiting.iter().for_each(|xid| drop(connection.pending.remove(xid)));
     }
     let mut reading = Reading::new(why, [connection.groups.clone(), connection.meters.clone()]);

@@ -1,4 +1,4 @@
-//! State that survives a restart: the number of the start, and the controller's snapshot.
+//! State that survives a restart: the number of the start, the controller's snapshot, known hosts and port numbers.
 
 use pathloom_control::Snapshot;
 use pathloom_discovery::{KnownHost, Mac, Place};
@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 const SNAPSHOT: &str = "snapshot.json";
 
-/// A place for it.
+/// Access to the directory of the stored state, if there is one.
 #[derive(Clone, Debug)]
 pub(crate) struct Persist {
     directory: Option<PathBuf>,
@@ -21,8 +21,9 @@ impl Persist {
         Persist { directory }
     }
 
-    /// Number of this start: the last one plus 1, or a time in seconds if none is stored. Two successive starts have
-    /// different numbers, unless none is stored and one is exactly 65,536 s after the other.
+    /// Number of this start: the stored one plus 1. It is 1 at the first start in a directory, and a time in seconds
+    /// if there is no directory or the stored number is unreadable. Without a directory, two starts have the same
+    /// number only if they are a multiple of 65,536 s apart.
     pub(crate) fn next_epoch(&self) -> io::Result<u16> {
         let Some(directory) = &self.directory else { return Ok(seconds()) };
         std::fs::create_dir_all(directory)?;
@@ -43,7 +44,7 @@ impl Persist {
         Ok(next)
     }
 
-    /// The stored snapshot. An invalid one is renamed; rules in the switches are still adopted.
+    /// Returns the stored snapshot. An invalid one is renamed; rules in the switches are still adopted.
     ///
     /// # Errors
     /// There is a snapshot, but the system cannot read it.
@@ -60,7 +61,11 @@ impl Persist {
         let aside = directory.join("snapshot.refused.json");
         let moved = std::fs::rename(directory.join(SNAPSHOT), &aside);
         let place = moved.map_or_else(|why| why.to_string(), |()| aside.display().to_string());
-        tracing::warn!(%problem, place, "what was kept is of no use and was set aside; going on without");
+        tracing::warn!(
+            %problem,
+            place,
+            "the stored snapshot is unusable and was renamed; the controller starts without it"
+        );
     }
 
     /// Whether state is stored.
@@ -95,7 +100,7 @@ impl Persist {
         text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
     }
 
-    /// The stored hosts. Discovery asks whether they are still there, so an unreadable file does little harm.
+    /// The stored hosts. Discovery checks whether they still exist, so an unreadable file does little harm.
     pub(crate) fn load_hosts(&self) -> Vec<KnownHost> {
         let text = self.directory.as_ref().and_then(|directory| std::fs::read(directory.join("hosts.json")).ok());
         let rows: Vec<Row> = text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
@@ -110,7 +115,7 @@ type Row = (Ipv4Addr, [u8; 6], u64, u32);
 fn write(path: &Path, what: &impl serde::Serialize) {
     let done = serde_json::to_vec(what).map_err(io::Error::other).and_then(|bytes| replace(path, &bytes));
     if let Err(problem) = done {
-        tracing::warn!(path = %path.display(), %problem, "the state was not kept");
+        tracing::warn!(path = %path.display(), %problem, "the state was not stored");
     }
 }
 
@@ -141,7 +146,7 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// A directory for one test, which is deleted with it.
+    /// A directory for one test. Dropping it deletes the directory.
     struct Kept(Persist, PathBuf);
 
     impl Kept {
@@ -158,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn starts_are_numbered_and_a_number_that_is_lost_does_not_begin_again() {
+    fn starts_are_numbered_and_an_unreadable_number_is_not_reset_to_1() {
         let kept = Kept::new("epoch");
         assert_eq!((kept.0.next_epoch().unwrap(), kept.0.next_epoch().unwrap()), (1, 2));
         std::fs::write(kept.1.join("epoch"), b"").unwrap();
@@ -169,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_ports_are_kept() {
+    fn port_numbers_are_stored() {
         let kept = Kept::new("wiring");
         assert_eq!((Persist::new(None).load_wiring(), kept.0.load_wiring()), (vec![], vec![]));
         kept.0.next_epoch().unwrap();
@@ -180,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_set_aside_and_what_may_not_be_read_is_said() {
+    fn unreadable_snapshot_is_renamed_and_read_errors_are_returned() {
         let kept = Kept::new("snapshot");
         kept.0.next_epoch().unwrap();
         assert!(kept.0.load().unwrap().is_none());

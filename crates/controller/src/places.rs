@@ -1,4 +1,4 @@
-//! Places for connections. One address has at most half of them, unless it is this machine's own, so that some remain
+//! Places for connections. One address has at most half of them, unless it is a loopback address, so that some remain
 //! for others.
 
 use std::collections::BTreeMap;
@@ -23,26 +23,26 @@ struct Taken {
 #[derive(Debug)]
 pub(crate) struct Place(Places, Option<IpAddr>);
 
-/// No place is free.
+/// The reason why a peer gets no place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Refused {
-    /// Why.
+    /// The reason, as text.
     pub why: &'static str,
     /// Whether there are free places, but not for this address.
     pub is_share: bool,
 }
 
 const ALL_TAKEN: Refused = Refused { why: "all places are taken", is_share: false };
-const SHARE_TAKEN: Refused = Refused { why: "its address has its share of the places", is_share: true };
+const SHARE_TAKEN: Refused = Refused { why: "its address already has its share of the places", is_share: true };
 
 impl Places {
-    /// This number of places. Each address may have half of them. This machine's own address may have all, because labs
-    /// and benchmarks put hundreds of switches behind one address.
+    /// Creates this number of places. Each address may have half of them. Loopback addresses may have all, because
+    /// labs and benchmarks put hundreds of switches behind one address.
     pub(crate) fn new(most: usize) -> Places {
         Places { most, taken: Arc::default() }
     }
 
-    /// A place for a peer, unless all are taken, or it has its share of them.
+    /// Returns a place for a peer, unless all are taken, or its address has its share of them.
     pub(crate) fn take(&self, peer: Option<IpAddr>) -> Result<Place, Refused> {
         let mut taken = self.lock();
         let own = taken.by_peer.get(&peer).copied().unwrap_or_default();
@@ -99,7 +99,7 @@ mod tests {
         Some(text.parse().unwrap())
     }
 
-    /// As many places as a peer gets.
+    /// Takes as many places as the peer may have.
     fn fill(places: &Places, peer: Option<IpAddr>) -> Vec<Place> {
         std::iter::from_fn(|| places.take(peer).ok()).collect()
     }
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_refused_learn_why_and_leave_nothing_behind() {
+    fn refusals_name_the_reason_and_leave_no_entries() {
         let places = Places::new(4);
         let (one, other) = (fill(&places, ip("192.0.2.1")), fill(&places, ip("192.0.2.2")));
         let refused = places.take(ip("198.51.100.1")).unwrap_err();

@@ -10,17 +10,17 @@ use pathloom_openflow::{FlowStats, SEND_FLOW_REMOVED};
 use std::borrow::Cow;
 use std::net::Ipv4Addr;
 
-/// Above every rule of `pathloom-control`.
+/// Priority above every rule of `pathloom-control`.
 const PRIORITY: u16 = 0xfff0;
 /// Marks the rules of the driver. `pathloom-control` marks its own with `0xa` and ignores these.
 pub(crate) const COOKIE: u64 = 0xb << 60;
-/// The bits of a cookie that mark them.
+/// The bits of a cookie that mark rules of the driver.
 const OWN_MASK: u64 = 0xf << 60;
 /// The whole frame, not buffered (OpenFlow 1.3.5 §7.2.5, `OFPCML_NO_BUFFER`).
 const WHOLE: u16 = 0xffff;
-/// Marks the rule for fragments.
+/// Cookie bit of the rule for fragments.
 const FRAGMENTS: u64 = 1;
-/// Between unknown datagrams and flows in the controller's priorities.
+/// Priority of the rule for fragments: above the rule for unknown datagrams, and below those of flows.
 const BELOW_FLOWS: u16 = 500;
 /// UDP in IPv4.
 const UDP: u8 = 17;
@@ -74,13 +74,13 @@ impl Punt {
         COOKIE | name
     }
 
-    /// Adds the rule. An existing one is replaced by an equal one, so no frame is lost.
+    /// The message that adds the rule. An existing rule is replaced by an equal one, so no frame is lost.
     pub(crate) fn add(self) -> Message<'static> {
         const ACTIONS: &[Action] = &[Action::Output { port: PORT_CONTROLLER, max_len: WHOLE }];
         add(self.cookie(), (CONTROL, PRIORITY), self.matches(), ACTIONS)
     }
 
-    /// Deletes the rule, if an earlier start of the controller left it.
+    /// The message that deletes the rule, if an earlier start of the controller left it.
     pub(crate) fn delete(self) -> Message<'static> {
         delete(self.cookie())
     }
@@ -115,12 +115,13 @@ pub(crate) fn fragments() -> Message<'static> {
     with(COOKIE | FRAGMENTS, (LONG_FLOWS, BELOW_FLOWS), matches, instructions)
 }
 
-/// Adds a rule of the driver, in a table and with a priority. Without actions, it drops the frames that it matches.
+/// The message that adds a rule of the driver, in a table and with a priority. Without actions, the rule drops
+/// frames.
 pub(crate) fn add(cookie: u64, place: (u8, u16), matches: FlowMatch, actions: &'static [Action]) -> Message<'static> {
     with(cookie, place, matches, Instructions { apply: Cow::Borrowed(actions), ..Instructions::default() })
 }
 
-/// Adds a rule. The switch reports its removal.
+/// The message that adds a rule. The switch reports the removal of the rule.
 fn with(
     cookie: u64,
     (table, priority): (u8, u16),
@@ -131,7 +132,7 @@ fn with(
     Message::FlowMod(FlowMod { cookie, table, priority, matches, instructions, flags, ..FlowMod::NOTHING })
 }
 
-/// Deletes the rules with a cookie.
+/// The message that deletes the rules with a cookie.
 pub(crate) fn delete(cookie: u64) -> Message<'static> {
     let command = FlowCommand::Delete;
     Message::FlowMod(FlowMod {

@@ -57,8 +57,8 @@ impl Quiet {
     }
 }
 
-/// A subject made of a peer's address and its offence: without the peer's port, and without the details that differ
-/// from case to case, which begin with a number.
+/// Builds a subject from a peer's address and its offence. It omits the peer's port, and the details that differ from
+/// case to case, which begin with a number.
 pub(crate) fn subject(peer: &str, why: &str) -> String {
     let address = peer.parse::<std::net::SocketAddr>().map_or_else(|_| peer.to_owned(), |peer| peer.ip().to_string());
     let end = why.find(|letter: char| letter.is_ascii_digit()).unwrap_or(why.len());
@@ -77,14 +77,14 @@ mod tests {
         assert_eq!(said, [1, 100, 100]);
         assert_eq!(quiet.admit(second(250), "other"), Some(1));
         assert_eq!(quiet.overdue(second(260)), []);
-        // The last 50 are told of though nothing happens any more, and then it is forgotten.
+        // The last 50 events are reported although no new one happens. Then the subject is forgotten.
         assert_eq!(quiet.overdue(second(310)), [("one".to_owned(), 50)]);
         assert_eq!(quiet.overdue(second(420)), []);
         assert!(quiet.0.is_empty());
     }
 
     #[test]
-    fn a_hundred_thousand_subjects_take_the_room_of_a_thousand() {
+    fn the_number_of_subjects_is_limited() {
         let mut quiet = Quiet::default();
         let said = (0..100_000).filter(|number| quiet.admit(Nanos(1), &number.to_string()).is_some()).count();
         assert_eq!(said, MOST + 1);
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_from_case_to_case_is_no_subject() {
+    fn subjects_omit_details_that_differ_from_case_to_case() {
         let [one, two] = ["000000000000abcd", "00000000ffffffff"].map(|dpid| {
             subject(&format!("192.0.2.1:{}", dpid.len() + 40_000), &format!("the fabric has no switch {dpid}; name it"))
         });

@@ -6,7 +6,7 @@ use pathloom_model::rules::{Group, Meter, Rule};
 use pathloom_openflow::{convert, FlowCommand, FlowMod, FlowStats, Message};
 use std::collections::BTreeSet;
 
-/// Maximum number of foreign rules per switch that are distinguished; the rest is counted.
+/// Maximum number of foreign rules per switch that are described; further ones are only counted.
 const MOST_NAMED: usize = 64;
 /// Maximum number of the driver's own rules in a switch: two for each of 2,000 ports.
 const MOST_OWN: usize = 4096;
@@ -15,23 +15,23 @@ const NAMED_AT_ONCE: usize = 4;
 /// The upper four bits of the cookies of `pathloom-control`.
 const OUR_MARK: u64 = 0xa;
 
-/// What to do with rules that are not the controller's.
+/// How to treat rules that are not the controller's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Foreign {
-    /// Name and count them.
+    /// Log and count them.
     #[default]
     Keep,
-    /// Also delete them.
+    /// Log, count and delete them.
     Remove,
 }
 
-/// Why a switch is read.
+/// Why the rules of a switch are read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Why {
     /// Its session is new, or it refused a rule: the controller gets everything at once.
     Dump,
-    /// A review with this number: the controller gets each part as it arrives.
+    /// A review with this number: the controller gets rules as they arrive, and groups and meters at the end.
     Review(u32),
 }
 
@@ -39,18 +39,18 @@ pub(crate) enum Why {
 #[derive(Debug)]
 pub(crate) struct Reading {
     pub why: Why,
-    /// Requests without an answer so far.
+    /// Transaction identifiers of requests without a complete answer.
     pub waiting: Vec<u32>,
-    /// The one for rules.
+    /// Transaction identifier of the request for rules.
     pub rules_xid: u32,
     pub rules: Vec<Rule>,
     pub groups: Vec<Group>,
     pub meters: Vec<Meter>,
-    /// Rows read.
+    /// Number of rows read: rules, groups and meters.
     pub rows: usize,
-    /// Groups and meters that the switch was known to have when it was asked.
+    /// Groups and meters that the switch was known to have when it was asked, without those found so far.
     pub before: [BTreeSet<u32>; 2],
-    /// Rules of the driver's own.
+    /// Rules of the driver that the switch has.
     pub own: Vec<FlowStats>,
     foreign: Strangers,
     /// Tables and cookies of foreign rules.
@@ -62,7 +62,7 @@ pub(crate) struct Reading {
 pub(crate) struct Strangers {
     /// Their number.
     pub count: u64,
-    /// Their descriptions, as far as they are distinguished.
+    /// Their descriptions, at most `MOST_NAMED`.
     pub names: BTreeSet<String>,
 }
 
@@ -98,7 +98,8 @@ impl Reading {
                 Some(rule) if ours => rules.push(rule),
                 rule => {
                     self.note_foreign(row, ours);
-                    // It may be in the place of one of the controller's rules, so the controller gets it.
+                    // The rule may have the table, priority and match of one of the controller's rules, so the
+                    // controller gets it.
                     rules.extend(rule);
                 }
             }
@@ -117,7 +118,8 @@ impl Reading {
         }
     }
 
-    /// The messages that delete the foreign rules found: by cookie, because no rule of the controller has one of these.
+    /// Returns the messages that delete the foreign rules found. They select by table and cookie, because no rule of
+    /// the controller has one of these cookies.
     pub(crate) fn deletions(&self) -> impl Iterator<Item = Message<'static>> + '_ {
         self.marks.iter().map(|&(table, cookie)| {
             let command = FlowCommand::Delete;
@@ -125,7 +127,7 @@ impl Reading {
         })
     }
 
-    /// Number of different tables and cookies among them.
+    /// Whether a foreign rule without the controller's mark was found.
     pub(crate) fn has_strangers(&self) -> bool {
         !self.marks.is_empty()
     }
@@ -137,7 +139,7 @@ impl Reading {
 }
 
 impl Strangers {
-    /// Logs the foreign rules that were not there `before`. If a switch has many, logs their number.
+    /// Logs the foreign rules that were not there `before`. If a switch has many, also logs their number.
     pub(crate) fn name_new(&self, before: &Strangers, switch: &str) {
         let new: Vec<&String> = self.names.difference(&before.names).collect();
         for rule in new.iter().take(NAMED_AT_ONCE) {
@@ -151,7 +153,7 @@ impl Strangers {
                 "there are more rules that are not the controller's; GET /v1/switches counts them"
             );
         } else if count == 0 && before.count > 0 {
-            tracing::info!(switch, "no rule of others is left");
+            tracing::info!(switch, "no foreign rule is left");
         }
     }
 }
@@ -195,14 +197,15 @@ mod tests {
     }
 
     #[test]
-    fn rules_of_others_are_told_from_ours() {
+    fn foreign_rules_are_distinguished_from_the_controllers() {
         let mut reading = Reading::new(Why::Review(1), Default::default());
         let normal: &[Action] = &[Action::Output { port: 0xffff_fffa, max_len: 0 }];
         let ours = 0xa << 60;
         let rules = reading.take_rules(&[row(ours, 0, &[]), row(5, 0, &[]), row(5, 0, normal), row(ours, 1, normal)]);
-        // A drop may stand in the place of one of ours; what no rule of ours could do is named alone.
+        // A rule that drops may replace one of the controller's rules. A rule that the controller cannot have is only
+        // named.
         assert_eq!(rules.iter().map(|rule| rule.cookie).collect::<Vec<_>>(), [ours, 5]);
-        assert_eq!(reading.deletions().count(), 1, "ours are replaced, not deleted by their cookie");
+        assert_eq!(reading.deletions().count(), 1, "the controller's rules are replaced, not deleted by cookie");
         let strangers = reading.into_strangers();
         assert_eq!((strangers.count, strangers.names.len()), (3, 3));
         let name = strangers.names.first().unwrap();
@@ -213,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_rules_of_others_are_counted_and_not_all_named() {
+    fn many_foreign_rules_are_counted_and_not_all_named() {
         let mut reading = Reading::new(Why::Dump, Default::default());
         for cookie in 1..=1000 {
             reading.take_rules(&[row(cookie, 0, &[])]);

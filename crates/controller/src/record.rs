@@ -1,7 +1,7 @@
 //! The event log of a live controller: its inputs and outputs, as lines that can be replayed in a pure controller.
 //!
-//! The first line has what the configuration file does not: `{"start":{"epoch":7}}`. The other lines are as in every
-//! world. A change of scheme is a line of its own: `{"at":1,"scheme":{"spec":"ecmp","seed":1}}`.
+//! The first line has what the configuration file does not: `{"start":{"epoch":7}}`. The other lines are [`Record`]s.
+//! A change of scheme has its own line: `{"at":1,"scheme":{"spec":"ecmp","seed":1}}`.
 
 use crate::config::Ready;
 use pathloom_control::{read_log, Config, Controller, Input, Output, Record, SchemeChange};
@@ -27,7 +27,7 @@ struct Start {
 /// Passes the inputs of a log to a new controller, as `ready` describes it. Returns the number of outputs that agreed.
 ///
 /// # Errors
-/// The log cannot be read, or an output of the controller differs; the text says which and where.
+/// The log cannot be read, or an output of the controller differs. The error says which output and where.
 pub fn replay(ready: &Ready, text: &str) -> Result<usize, String> {
     let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
     let FirstLine { start } = serde_json::from_str(first)
@@ -39,7 +39,7 @@ pub fn replay(ready: &Ready, text: &str) -> Result<usize, String> {
     pathloom_control::replay(&records, &mut controller, make).map_err(|problem| problem.to_string())
 }
 
-/// A scheme that was put in charge.
+/// Creates the scheme of a recorded change.
 fn make(change: &SchemeChange) -> Result<Box<dyn Scheme>, String> {
     let spec = crate::registry::registry().parse(&change.spec).map_err(|problem| problem.to_string())?;
     spec.require_central(change.seed)
@@ -104,7 +104,7 @@ mod tests {
     const CONFIG: &str = "[fabric]\nspec = \"fat-tree:k=4\"\n[scheme]\nspec = \"ofpt\"\n";
 
     #[test]
-    fn what_was_recorded_replays() {
+    fn a_recorded_log_can_be_replayed() {
         let ready = config::check(CONFIG, Path::new("")).unwrap();
         let path = std::env::temp_dir().join(format!("pathloom-record-{}.jsonl", std::process::id()));
         let config = ready.control(7);
@@ -132,7 +132,7 @@ mod tests {
         assert!(replay(&ready, &text).unwrap() >= 20);
         let unknown = replay(&ready, &text.replace("hedera:", "heder:")).unwrap_err();
         assert!(unknown.contains("did you mean `hedera`"), "{unknown}");
-        // Another epoch gives other cookies; a line that is missing shows.
+        // A missing line is detected.
         let mut lines: Vec<&str> = text.lines().collect();
         let output = lines.iter().position(|line| line.contains("\"output\"")).unwrap();
         lines.remove(output);

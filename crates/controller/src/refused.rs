@@ -14,19 +14,19 @@ use std::net::Ipv4Addr;
 /// Distinguishes the cookies of these rules from other rules of the driver.
 const REFUSED: u64 = 1 << 56;
 const KIND_SHIFT: u32 = 32;
-/// Above the rules for control traffic, so that tagged frames never reach them.
+/// Priority above the rules for control traffic, so that tagged frames never reach them.
 const FIRST: u16 = 0xfff8;
-/// Below the rules for control traffic, above the rules of `pathloom-control`.
+/// Priority below the rules for control traffic, above the rules of `pathloom-control`.
 const BELOW_PUNTS: u16 = 0xffe0;
-/// Below every default route: for all other frames.
+/// Priority below every default route: for all other frames.
 const LEFT_OVER: u16 = 0;
-/// Time after which refused frames are logged again, if there were at least as many again.
+/// Minimum time between two log lines about the same frames. Their number must also have doubled since the last line.
 const AGAIN: Nanos = Nanos::from_secs(600);
 
 /// Why frames are refused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum Refused {
-    /// They have a VLAN tag: tags are the fabric's own.
+    /// They have a VLAN tag. Only the fabric itself may add tags.
     Tagged,
     /// The fabric has no such port.
     StrangePort,
@@ -73,14 +73,14 @@ impl Refused {
     /// A hint for the operator.
     fn hint(self) -> &'static str {
         match self {
-            Refused::Tagged => "hosts must send frames without VLAN tags: the fabric marks paths by tags of its own",
+            Refused::Tagged => "hosts must send frames without VLAN tags: the fabric marks paths with such tags",
             Refused::StrangePort => "the fabric has no such port; cable the host elsewhere or add it to fabric.spec",
-            Refused::Ipv6 => "IPv6 is not carried",
-            Refused::Multicast => "IPv4 multicast is not carried",
-            Refused::Broadcast => "IPv4 broadcast is not carried, but for DHCP",
+            Refused::Ipv6 => "IPv6 is not supported",
+            Refused::Multicast => "IPv4 multicast is not supported",
+            Refused::Broadcast => "IPv4 broadcast is not supported, except for DHCP",
             Refused::NoRoute => "no host of the fabric has the destination; see [discovery] and [[addresses]]",
             Refused::Arp => "ARP is not answered; set hosts = \"learn\" under [discovery]",
-            Refused::Other => "only IPv4 and ARP are carried",
+            Refused::Other => "only IPv4 and ARP are supported",
         }
     }
 
@@ -129,7 +129,7 @@ pub(crate) struct Refusals {
 }
 
 impl Refusals {
-    /// For a switch of the fabric that has reported these ports.
+    /// Returns the rules for a switch of the fabric that has reported these ports.
     pub(crate) fn of(fabric: &Fabric, node: NodeId, told: &[u32]) -> Refusals {
         let (mut wanted, mut unwanted) = (Vec::new(), Vec::new());
         for (port, &link) in (1..).zip(&fabric.node(node).ports) {
@@ -170,7 +170,7 @@ pub(crate) struct Row {
     kind: Refused,
     /// The port; 0 for all.
     port: u32,
-    /// Frames since the switch has the rule.
+    /// Frames counted since the switch has the rule.
     counted: u64,
 }
 
@@ -203,7 +203,7 @@ pub(crate) struct Ledger {
     told: BTreeMap<(Option<NodeId>, Refused, u32), Told>,
 }
 
-/// What was already logged.
+/// The log lines so far about frames of one kind.
 #[derive(Clone, Copy, Debug, Default)]
 struct Told {
     frames: u64,
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn cookies_tell_kind_and_port_and_are_selected_by_one_mask() {
+    fn cookies_encode_kind_and_port_and_one_mask_selects_them() {
         for kind in Refused::ALL {
             let cookie = kind.cookie(0xffff_feff);
             assert_eq!(read(cookie), Some((kind, 0xffff_feff)));
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_frame_is_said_at_once_and_what_goes_on_seldom() {
+    fn the_first_frames_are_logged_at_once_and_later_ones_rarely() {
         let (mut ledger, tor) = (Ledger::default(), NodeId(3));
         let said: Vec<(u64, u64)> = (1..=2000)
             .filter_map(|second| {
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_of_all_hosts_is_said_once_and_counted_by_switch() {
+    fn noise_of_all_hosts_is_logged_once_and_counted_by_switch() {
         let mut ledger = Ledger::default();
         let said = (0..8).filter(|&tor| ledger.take(Nanos(1), NodeId(tor), &counted(Refused::Ipv6, 0, 5)).is_some());
         assert_eq!(said.count(), 1);
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_counts_from_0_again_loses_nothing() {
+    fn no_frames_are_lost_if_a_counter_restarts_at_0() {
         let mut ledger = Ledger::default();
         for frames in [100, 150, 20, 30] {
             ledger.take(Nanos(1), NodeId(0), &counted(Refused::NoRoute, 0, frames));

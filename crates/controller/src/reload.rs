@@ -33,7 +33,7 @@ impl InUse {
         }
     }
 
-    /// Takes the current certificates and tokens, for new connections and requests. Returns the sections that need a
+    /// Uses the new certificates and tokens for new connections and requests. Returns the sections that need a
     /// restart.
     fn renew(&self, ready: &Ready) -> Vec<&'static str> {
         let mut left = Vec::new();
@@ -73,15 +73,16 @@ impl InUse {
     }
 }
 
-/// Reads the file again at each SIGHUP. A new scheme takes over from the old one and finds all flows where they are.
-/// New tokens and certificates apply to new connections and requests; existing sessions and connections go on.
+/// Reads the file again at each SIGHUP. A new scheme takes over from the old one, and all flows keep their paths at
+/// first. New tokens and certificates apply to new connections and requests; existing sessions and connections
+/// continue.
 pub(crate) async fn reload(shared: Shared, file: PathBuf, mut hangup: Signal, mut in_use: InUse) {
     while hangup.recv().await.is_some() {
         let read: Result<Ready, ConfigError> = crate::config::read(&file);
         match read {
             Ok(ready) => take(&shared, &mut in_use, &ready),
             Err(problem) => {
-                tracing::error!(%problem, "the configuration is invalid; going on with the old one");
+                tracing::error!(%problem, "the configuration is invalid; the old one stays in use");
             }
         }
     }

@@ -1,5 +1,5 @@
 //! Discovery over live sessions: passes messages of switches to [`Discovery`], sends its frames, and tells the
-//! controller which cables carry nothing.
+//! controller which cables carry no probes.
 
 use crate::addresses::Learnt;
 use crate::config::{self, Addresses, Hosts, Links};
@@ -24,22 +24,22 @@ use std::io::{self, Read};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-/// How long probes of a link may be missing, and how soon a missing one is repeated. Even on a link that drops nine of
-/// ten packets because its queue is full, one of these probes arrives.
+/// Time without probes and number of missing probes after which a link is down, and time after which a missing probe
+/// is repeated. Even on a link that drops nine of ten packets because its queue is full, one of these probes arrives.
 const SILENCE: Nanos = Nanos::from_secs(4);
 const MISSED: u32 = 4;
 const RETRY: Nanos = Nanos::from_millis(100);
 /// Maximum age of a probe. A busy machine may take long between sending a probe and reading it.
 const MAX_AGE: Nanos = Nanos::from_secs(2);
 
-/// What the hub has to do.
+/// An action for the hub.
 #[derive(Debug)]
 pub(crate) enum Act {
     /// A frame to send out of a port of a switch.
     Send { dpid: u64, port: u32, frame: Vec<u8> },
     /// An input for the controller.
     Tell(Input),
-    /// The ports of a switch have other numbers of the fabric from now on: see [`Scout::port_map`].
+    /// The fabric's numbers of a switch's ports have changed: see [`Scout::port_map`].
     Rewired(NodeId),
 }
 
@@ -61,7 +61,7 @@ struct Site {
     nodes: BTreeMap<u64, NodeId>,
     /// Datapath identifier by node.
     dpids: BTreeMap<NodeId, u64>,
-    /// Decides about the addresses of hosts.
+    /// Decides which addresses of hosts get routes.
     learnt: Learnt,
 }
 
@@ -76,8 +76,7 @@ pub(crate) fn secret() -> io::Result<[u8; 32]> {
 }
 
 impl Scout {
-    /// For a configured fabric, without switches yet. `secret` must be new at each start. `None` if links are not
-    /// probed.
+    /// Creates discovery for a configured fabric. `secret` must be new at each start. `None` if links are not probed.
     pub(crate) fn new(
         how: &config::Discovery,
         fabric: Arc<Fabric>,
@@ -104,7 +103,7 @@ impl Scout {
         Some(scout)
     }
 
-    /// For an unknown fabric: accepts all switches.
+    /// Creates discovery for an unknown fabric. It accepts all switches.
     pub(crate) fn anywhere(hosts: Hosts, secret: [u8; 32]) -> Scout {
         Scout::with(hosts, HostSettings::default(), secret, ProbeSettings::default().interval)
     }
@@ -123,7 +122,7 @@ impl Scout {
         Scout { discovery, hosts, dhcp: None, site: None, acts: VecDeque::new() }
     }
 
-    /// The control traffic that switches must send to the controller.
+    /// Whether switches must send this control traffic to the controller.
     pub(crate) fn wants(&self, punt: Punt) -> bool {
         match punt {
             Punt::Lldp => true,
@@ -139,7 +138,7 @@ impl Scout {
             || dhcp::message(frame).is_some()
     }
 
-    /// A host that was known when the controller last ran.
+    /// Restores a host that was known when the controller last ran.
     pub(crate) fn remember(&mut self, now: Nanos, host: KnownHost) {
         self.discovery.handle(now, Heard::Remembered { host });
     }
@@ -149,7 +148,7 @@ impl Scout {
         &self.discovery
     }
 
-    /// How often each kind of trouble with ports and hosts happened.
+    /// Number of problems with ports and hosts, by kind.
     pub(crate) fn trouble(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         let addresses =
             self.site.iter().flat_map(|site| site.learnt.refused().iter().map(|(&why, &count)| (why, count)));
@@ -167,7 +166,7 @@ impl Scout {
         self.site.iter().flat_map(|site| site.verifier.adopted())
     }
 
-    /// The fabric's port numbers for a switch; `None` if the switch has the same.
+    /// The fabric's port numbers for a switch; `None` if the switch has the same numbers.
     #[inline]
     pub(crate) fn port_map(&self, switch: NodeId) -> Option<&PortMap> {
         self.site.as_ref()?.verifier.wiring().at(switch)
@@ -196,17 +195,17 @@ impl Scout {
             let fabric = site.fabric.clone();
             if !known.is_some_and(|switch| site.verifier.wiring_mut().remember(&fabric, switch, &pairs)) {
                 let switch = Dpid(dpid);
-                tracing::warn!(%switch, "the numbers of its ports that were kept make no sense; found anew");
+                tracing::warn!(%switch, "the stored port numbers of a switch are invalid; discovery finds them again");
             }
         }
     }
 
-    /// Whether these ports belong to another switch than the one that has a session.
+    /// Whether these ports belong to another switch than the one that has a session with this datapath identifier.
     pub(crate) fn is_duplicate(&self, dpid: u64, ports: &[Port]) -> bool {
         self.discovery.links().is_duplicate(Dpid(dpid), &states(ports))
     }
 
-    /// A session is up.
+    /// Handles a new session.
     pub(crate) fn switch_up(&mut self, now: Nanos, dpid: u64, ports: &[Port]) {
         let states = states(ports);
         for state in &states {
@@ -215,7 +214,7 @@ impl Scout {
         self.hear(now, Heard::SwitchUp { dpid: Dpid(dpid), ports: &states });
     }
 
-    /// A session ended.
+    /// Handles the end of a session.
     pub(crate) fn switch_down(&mut self, now: Nanos, dpid: u64) {
         if let Some(site) = &mut self.site {
             site.nodes.get(&dpid).iter().for_each(|&&node| site.verifier.switch_gone(dpid_of(node)));
@@ -223,7 +222,7 @@ impl Scout {
         self.hear(now, Heard::SwitchDown { dpid: Dpid(dpid) });
     }
 
-    /// A port has changed, or is gone.
+    /// Handles a port that has changed or was removed.
     pub(crate) fn port_status(&mut self, now: Nanos, dpid: u64, port: &Port, gone: bool) {
         let mut state = state(port);
         state.up &= !gone;
@@ -242,7 +241,7 @@ impl Scout {
         self.acts.extend(other.and_then(|place| site.port_input(place, true)));
     }
 
-    /// A frame of [`Scout::is_ours`] arrived.
+    /// Handles a frame for which [`Scout::is_ours`] is true.
     pub(crate) fn frame(&mut self, now: Nanos, place: Place, frame: &[u8]) {
         if dhcp::message(frame).is_some() {
             return self.pass_on_dhcp(now, place, frame);
@@ -267,8 +266,8 @@ impl Scout {
         self.acts.extend(to.into_iter().map(send));
     }
 
-    /// Sends requests for addresses that were learnt by an earlier start and for which no host has sent ARP since.
-    /// Addresses without an answer are forgotten. Call this every few seconds.
+    /// Sends ARP requests for addresses that were learnt by an earlier start and for which no host has sent ARP
+    /// since. Addresses without an answer are forgotten. Call this every few seconds.
     pub(crate) fn look_after_places(&mut self, placed: &[(Ipv4Addr, NodeId, PortNo)]) {
         let Some(site) = &mut self.site else { return };
         for &(address, switch, port) in placed {
@@ -289,7 +288,7 @@ impl Scout {
         }
     }
 
-    /// A host uses an address at a port.
+    /// Handles a host that uses an address at a port.
     fn shown(&mut self, now: Nanos, address: Ipv4Addr, place: Place) {
         let Some(site) = &mut self.site else { return };
         let (name, Some(&switch)) = (site.name(place), site.nodes.get(&place.dpid.0)) else { return };
@@ -301,8 +300,8 @@ impl Scout {
         self.site.as_ref().is_some_and(|site| site.verifier.is_dead(Place { dpid: dpid_of(switch), port }))
     }
 
-    /// How long probes over a link took: from here to the switch that it leaves, over the link, and back here. Nothing where
-    /// the link is cabled otherwise.
+    /// Time of a probe over a link: from the controller to the first switch, over the link, and back to the
+    /// controller. `None` if no probe was timed, or if the cabling of the link differs from the configuration.
     pub(crate) fn probe_time(&self, link: LinkId) -> Option<Nanos> {
         let site = self.site.as_ref()?;
         let link = site.fabric.link(link);
@@ -332,7 +331,7 @@ impl Scout {
         let changes = site.verifier.review(now, &found);
         let standing: BTreeSet<Dpid> = self.discovery.links().switches().collect();
         for switch in changes.rewired {
-            // Its rules are read again with the new numbers, and changed where they differ.
+            // The controller reads the rules of the switch again with the new numbers, and changes those that differ.
             if site.dpids.get(&switch).is_some_and(|&dpid| standing.contains(&Dpid(dpid))) {
                 let ports_down = site.ports_down(switch);
                 self.acts.push_back(Act::Tell(Input::SwitchDown { switch }));
@@ -345,7 +344,7 @@ impl Scout {
         }
     }
 
-    /// The next thing that the hub has to do.
+    /// The next action for the hub.
     pub(crate) fn poll_act(&mut self) -> Option<Act> {
         self.acts.pop_front()
     }
@@ -367,26 +366,26 @@ impl Scout {
                 self.site.iter_mut().for_each(|site| site.verifier.hurry());
             }
             Found::LinkDown { a, b, why } => {
-                tracing::debug!(a = self.name(a), b = self.name(b), ?why, "a link is no more");
-                // Only the comparison with the configuration takes cables out of use; and switches without a session
-                // still forward.
+                tracing::debug!(a = self.name(a), b = self.name(b), ?why, "a link was lost");
+                // Only silence takes a cable out of use at once. After other losses, the comparison with the
+                // configuration decides, and switches without a session still forward.
                 let Some(site) = self.site.as_mut().filter(|_| why == LinkLoss::Silent) else { return };
                 let ends = site.configured(a).zip(site.configured(b));
                 let dead = ends.and_then(|(a, b)| site.verifier.silent(a, b));
                 self.acts.extend(dead.into_iter().flat_map(|link| site.use_cable(link, false)));
             }
             Found::EdgeUp { place } => tracing::debug!(port = self.name(place), "a port faces hosts"),
-            Found::EdgeDown { place } => tracing::debug!(port = self.name(place), "a port faces hosts no more"),
+            Found::EdgeDown { place } => tracing::debug!(port = self.name(place), "a port no longer faces hosts"),
             Found::HostLearnt { address, mac, place } => {
-                tracing::debug!(%address, %mac, port = self.name(place), "a host is there");
+                tracing::debug!(%address, %mac, port = self.name(place), "a host was found");
                 self.shown(now, address, place);
             }
             Found::HostMoved { address, mac, from, to } => {
-                tracing::info!(%address, %mac, from = self.name(from), to = self.name(to), "a host is elsewhere");
+                tracing::info!(%address, %mac, from = self.name(from), to = self.name(to), "a host moved");
                 self.shown(now, address, to);
             }
             Found::HostGone { address, mac, place } => {
-                tracing::debug!(%address, %mac, port = self.name(place), "a host is there no more");
+                tracing::debug!(%address, %mac, port = self.name(place), "a host is gone");
                 self.acts.extend(self.site.as_mut().and_then(|site| site.learnt.gone(address)).map(Act::Tell));
             }
             Found::Alarm(alarm) => tracing::warn!(port = self.name(alarm.place), "{alarm}"),
@@ -399,22 +398,22 @@ impl Scout {
 }
 
 impl Site {
-    /// Ports of the fabric that must not be used.
+    /// Ports of a switch of the fabric that must not be used.
     fn ports_down(&self, switch: NodeId) -> Vec<PortNo> {
         let all = (1..=self.fabric.node(switch).ports.len() as u32).map(PortNo);
         let place = |port: PortNo| Place { dpid: dpid_of(switch), port };
         all.filter(|&port| !self.verifier.is_up(place(port)) || self.verifier.is_dead(place(port))).collect()
     }
 
-    /// Tells the controller of both ends of a cable.
+    /// Reports both ends of a cable to the controller, as up or down.
     fn use_cable(&self, link: LinkId, up: bool) -> Vec<Act> {
         let ends = [link, link.reverse()].map(|link| place_of(&self.fabric, link));
         let own = ends.map(|place| self.verifier.wiring().at_switch(&self.fabric, place));
         let [a, b] = own.map(|place| self.real(place).map_or(String::new(), |place| self.name(place)));
         if up {
-            tracing::info!(a, b, "probes get through a cable again; it is used");
+            tracing::info!(a, b, "probes get through a cable again; the cable is used");
         } else {
-            tracing::warn!(a, b, "no probe gets through a cable, though its ports are up; it is not used");
+            tracing::warn!(a, b, "no probe gets through a cable, although its ports are up; it is not used");
         }
         ends.into_iter().filter_map(|place| self.port_input(place, up)).collect()
     }
@@ -424,13 +423,14 @@ impl Site {
         Some(Act::Tell(Input::PortStatus { switch, port: place.port, up }))
     }
 
-    /// A port of a switch of the fabric, by the convention of [`pathloom_discovery::cabling`].
+    /// Translates a place to the convention of [`pathloom_discovery::cabling`]; `None` if the fabric has no such
+    /// switch.
     fn configured(&self, place: Place) -> Option<Place> {
         let &node = self.nodes.get(&place.dpid.0)?;
         Some(Place { dpid: dpid_of(node), port: place.port })
     }
 
-    /// As the switch itself is called.
+    /// Translates a place back to the datapath identifier of its switch.
     fn real(&self, place: Place) -> Option<Place> {
         let dpid = self.dpids.get(&switch_of(&self.fabric, place.dpid)?)?;
         Some(Place { dpid: Dpid(*dpid), port: place.port })
@@ -458,7 +458,7 @@ mod tests {
     use pathloom_model::fabric_from_spec;
 
     const MS: u64 = 1_000_000;
-    /// Datapath identifiers that are not the fabric's own.
+    /// First datapath identifier of the switches, different from the identifiers of the convention.
     const FIRST: u64 = 0xab00;
 
     /// A fabric whose cables carry all frames, except silently cut ones.
@@ -535,7 +535,7 @@ mod tests {
     }
 
     impl World {
-        /// The port that a cable of the fabric is at.
+        /// The port to which the cable of a port is connected, after a swap.
         fn other(&self, place: Place) -> Place {
             match self.swapped {
                 Some((one, two)) if place == one => two,
@@ -544,8 +544,7 @@ mod tests {
             }
         }
 
-        /// Takes the cables of two ports of a switch off and puts them back, the one at the other's place if they are
-        /// to be.
+        /// Unplugs the cables of two ports of a switch and plugs them in again, swapped if `swapped` is set.
         fn recable(&mut self, switch: NodeId, ports: [u32; 2], swapped: bool) {
             for up in [false, true] {
                 for number in ports {
@@ -565,7 +564,7 @@ mod tests {
     }
 
     #[test]
-    fn cables_that_carry_nothing_are_told_as_down_and_as_up_when_they_carry_again() {
+    fn silent_cables_are_reported_down_and_up_when_probes_arrive_again() {
         let mut world = World::new("fat-tree:k=4");
         world.run_for(15);
         assert_eq!((world.told.len(), world.scout.differences().count()), (0, 0));
@@ -580,7 +579,7 @@ mod tests {
         world.told.clear();
         world.run_for(10);
         assert_eq!(world.told, [(far.from, far.from_port, true), (far.to, far.to_port, true)]);
-        // A dead cable that loses carrier is the ports' affair: nothing of ours stands in its way when it comes back.
+        // When a dead cable loses carrier, its port reports that, and the cable is no longer marked as dead.
         world.mute.insert(link);
         world.run_for(10);
         world.told.clear();
@@ -596,7 +595,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cable_that_carries_one_way_is_given_up_within_the_interval_and_4_s() {
+    fn a_cable_that_fails_in_one_direction_is_down_within_the_interval_plus_4_s() {
         for interval in [1, 5, 20] {
             let probe_interval = std::time::Duration::from_secs(interval);
             let how = config::Discovery { probe_interval, ..config::Discovery::default() };
@@ -605,14 +604,14 @@ mod tests {
             let link = world.fabric.switch_cables().next().unwrap();
             world.mute.insert(link.reverse());
             world.run_for(3);
-            assert_eq!(world.told, [], "a few lost probes are no dead cable");
+            assert_eq!(world.told, [], "a few lost probes do not make a cable dead");
             world.run_for(interval + 2);
             assert_eq!(world.told.len(), 2, "both ends, with probes every {interval} s");
         }
     }
 
     #[test]
-    fn swapped_uplinks_are_used_within_a_second_and_so_they_are_when_they_are_swapped_back() {
+    fn swapped_uplinks_are_used_within_a_second_also_after_swapping_back() {
         let mut world = World::new("fat-tree:k=4");
         world.run_for(2);
         let tor = world.fabric.find("e0_0").unwrap();
@@ -625,7 +624,7 @@ mod tests {
             assert_eq!(world.scout.adopted().count(), adopted);
             assert_eq!(world.scout.port_map(tor).is_some(), swapped);
         }
-        // The numbers of an earlier start apply before anything is found.
+        // The numbers of an earlier start apply before discovery finds anything.
         world.recable(tor, [3, 4], true);
         world.run_for(1);
         let rows = world.scout.renumbered();
@@ -639,7 +638,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_are_answered_and_stay_where_they_are_configured() {
+    fn hosts_get_arp_answers_and_stay_at_their_configured_ports() {
         let pinned = config::Discovery { addresses: Addresses::Fabric, ..config::Discovery::default() };
         let mut world = World::with("dumbbell:hosts=2", &pinned);
         world.run_for(2);

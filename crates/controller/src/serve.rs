@@ -30,20 +30,20 @@ use tokio::time::{interval, sleep, timeout, MissedTickBehavior};
 /// Why the controller cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// It cannot listen there.
+    /// It cannot listen at a place.
     #[error("cannot listen on {place}: {problem}; is another controller running? Choose another place under [listen]")]
     Listen {
         /// The place.
         place: String,
-        /// What the system says.
+        /// The error of the system.
         problem: io::Error,
     },
-    /// It cannot keep its state.
-    #[error("{directory}: the state cannot be kept there: {problem}; choose another place under [state]")]
+    /// It cannot store its state.
+    #[error("{directory}: the state cannot be stored there: {problem}; choose another place under [state]")]
     State {
         /// The place.
         directory: String,
-        /// What the system says.
+        /// The error of the system.
         problem: io::Error,
     },
     /// The system gives it no threads, timers or signals.
@@ -79,7 +79,7 @@ pub(crate) fn hub(ready: &Ready, persist: &Persist) -> io::Result<(Hub, Vec<Targ
         Some(path) if restored.is_none() => Some(Recorder::create(path, &config)?),
         Some(path) => {
             let path = path.display();
-            tracing::warn!(%path, "no event log: it would begin with what was kept, which it does not tell");
+            tracing::warn!(%path, "no event log: it could not describe the restored state");
             None
         }
         None => None,
@@ -120,13 +120,13 @@ fn clock_after(kept: Option<&Snapshot>) -> Clock {
     let ahead = taken.saturating_sub(Clock::start().now());
     if ahead > Nanos::from_secs(1) {
         let ahead_s = ahead.0 / 1_000_000_000;
-        tracing::warn!(ahead_s, "this machine's clock is behind what was kept; times go on from there");
+        tracing::warn!(ahead_s, "this machine's clock is behind the snapshot; times continue from the snapshot");
     }
     Clock::start_not_before(taken)
 }
 
-/// A controller restored from the snapshot. An unusable snapshot is renamed; then also returns what it had out of
-/// service.
+/// Restores a controller from the snapshot. Renames an unusable snapshot. Then returns the links and switches that it
+/// had out of service, if it is of the same fabric.
 fn restore(
     ready: &Ready,
     persist: &Persist,
@@ -155,7 +155,7 @@ fn restore(
     }
     if !out_of_service.is_empty() {
         let lost = out_of_service.len();
-        tracing::warn!(lost, "links and switches of the other fabric were out of service: drain what should be");
+        tracing::warn!(lost, "links and switches of another fabric were out of service: drain those of this one");
     }
     Err(Vec::new())
 }
@@ -163,7 +163,7 @@ fn restore(
 /// Runs until the process is told to stop (SIGTERM, SIGINT). Rules stay in the switches. SIGHUP reads `file` again.
 ///
 /// # Errors
-/// It cannot listen, or cannot keep its state.
+/// It cannot listen, or cannot store its state.
 pub fn run(ready: Ready, file: &Path) -> Result<(), ServeError> {
     let persist = Persist::new(ready.config.state.directory.clone());
     let (hub, out_of_service) = hub(&ready, &persist).map_err(|problem| {
@@ -182,7 +182,8 @@ async fn serve(
     persist: Persist,
     out_of_service: Vec<Target>,
 ) -> Result<(), ServeError> {
-    // Before the log says that it runs, because a reader of the log may send a signal at once.
+    // The signals are handled before the log says that the controller runs, because a reader of the log may send one
+    // at once.
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let hangup = signal(SignalKind::hangup())?;
     let mut listens = Vec::new();
@@ -293,7 +294,7 @@ fn listen_for_people(ready: &Ready, shared: &Shared) -> Result<Option<JoinHandle
     Ok(Some(tokio::task::spawn_local(api::answer(shared.clone(), questions))))
 }
 
-/// Opens the address at which applications on hosts ask for paths.
+/// Opens the address at which applications on hosts request paths.
 fn listen_for_applications(ready: &Ready, shared: &Shared) -> Result<Option<JoinHandle<()>>, ServeError> {
     let Some(paths) = ready.paths.clone() else { return Ok(None) };
     let (place, tls) = (paths.address.to_string(), paths.tls.is_some());
@@ -350,7 +351,7 @@ async fn accept_unix(listener: UnixListener, shared: Shared) {
 
 /// Waits after a failed accept, for example for lack of descriptors, until others may have been closed.
 pub(crate) async fn breathe(problem: &io::Error) {
-    tracing::warn!(%problem, "a connection was not taken");
+    tracing::warn!(%problem, "a connection was not accepted");
     sleep(Duration::from_millis(100)).await;
 }
 

@@ -20,7 +20,7 @@ pub(crate) struct Shared {
 
 /// Maximum number of bytes of one read, besides the beginning of a message left from the previous one.
 const READ_BYTES: usize = 128 << 10;
-/// Longest beginning of a message.
+/// Maximum length of an incomplete message.
 const LEFT_BYTES: usize = 64 << 10;
 /// While this many bytes wait to be written to a peer, nothing more is read from it.
 const HIGH_WATER: usize = 1 << 20;

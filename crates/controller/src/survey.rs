@@ -1,5 +1,5 @@
-//! A survey, for when no fabric is configured yet. It discovers the switches that connect, until nothing has changed
-//! for a while, and writes a fabric for a file that `fabric.spec` can name.
+//! A survey, for use before a fabric is configured. It discovers the switches that connect, until nothing has changed
+//! for a while. The result is a fabric for a file that `fabric.spec` can name.
 
 use crate::config::{Hosts, Limits, Sessions};
 use crate::hub::{Brain, Hub};
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// Time without a change after which the result is accepted.
 const STABLE: Nanos = Nanos::from_secs(3);
-/// Minimum time between two log lines: the shorter for a new one, the longer for the same one.
+/// Minimum time between two log lines: `SAY_SOON` before a new line, `SAY_AGAIN` before the same line.
 const SAY_SOON: Nanos = Nanos::from_secs(1);
 const SAY_AGAIN: Nanos = Nanos::from_secs(10);
 /// Time between two checks.
@@ -40,13 +40,14 @@ impl Findings {
     }
 }
 
-/// Listens at an address until a fabric can be made of what is there, and returns it as node-link JSON.
+/// Listens at an address until a fabric can be built from the switches found, and returns it as node-link JSON.
 ///
 /// # Errors
 /// A message: it cannot listen, or an argument is invalid.
 pub fn run(address: &str, links: Option<&str>) -> Result<String, String> {
-    let address: SocketAddr =
-        address.parse().map_err(|_| format!("`{address}` is no address; one like 127.0.0.1:6653 was expected"))?;
+    let address: SocketAddr = address
+        .parse()
+        .map_err(|_| format!("`{address}` is not an address; one such as 127.0.0.1:6653 was expected"))?;
     let links = read_links(links.unwrap_or(LINKS))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|problem| problem.to_string())?;
@@ -72,7 +73,7 @@ async fn survey(address: SocketAddr, links: LinkSettings) -> Result<Fabric, Stri
     hub.scout = Some(Scout::anywhere(Hosts::Learn, secret().map_err(words)?));
     let shared = Shared::new(hub);
     let listener = serve::bind_tcp(address).map_err(words)?;
-    tracing::info!(%address, "looking at the switches that call");
+    tracing::info!(%address, "waiting for switches to connect");
     tokio::task::spawn_local(serve::accept_tcp(listener, shared.clone()));
     tokio::task::spawn_local(serve::keep_time(shared.clone()));
     let (mut before, mut since, mut problem) = (Findings::default(), Nanos::ZERO, None);
@@ -98,13 +99,13 @@ async fn survey(address: SocketAddr, links: LinkSettings) -> Result<Fabric, Stri
     }
 }
 
-/// What the survey waits for by its last log line, and the time of that line.
+/// The last log line about what the survey waits for, and its time.
 #[derive(Default)]
 struct Told(Option<(Nanos, String)>);
 
 impl Told {
-    /// The log line that is due now, if any: a new one at the earliest a second after the last, the same one every 10
-    /// s.
+    /// Returns the log line that is due now, if any. A new line comes at least 1 s after the last one, the same line
+    /// every 10 s.
     fn news(&mut self, now: Nanos, waits_for: String) -> Option<String> {
         let due = self
             .0
@@ -118,32 +119,32 @@ impl Told {
 fn waits_for(address: SocketAddr, found: &Findings, problem: Option<&str>) -> String {
     if found.switches.is_empty() {
         return format!(
-            "no switch has called {address} yet; have each call it, for example by `ovs-vsctl set-controller BRIDGE tcp:{address}`"
+            "no switch has connected to {address} yet; connect each one, for example with `ovs-vsctl set-controller BRIDGE tcp:{address}`"
         );
     }
     if let Some(problem) = problem {
-        return format!("no fabric can be made of what was found: {problem}");
+        return format!("no fabric can be built from the topology found: {problem}");
     }
     if found.links.is_empty() && found.switches.len() > 1 {
-        return "no cable between switches was seen yet; probes by LLDP go out of every port that is up".into();
+        return "no cable between switches was found yet; LLDP probes are sent from every port that is up".into();
     }
     let silent = if found.hosts.is_empty() {
-        "; no host has spoken by ARP yet: let each ping an address of its network".to_owned()
+        "; no host has sent ARP yet: let each ping an address of its network".to_owned()
     } else {
         let seen: BTreeSet<Dpid> = found.hosts.iter().map(|host| host.place.dpid).collect();
-        format!("; hosts were seen at {} of them: one that says nothing by ARP is not in the fabric", seen.len())
+        format!("; hosts were seen at {} of the switches: a host that sends no ARP is not in the fabric", seen.len())
     };
-    format!("nothing may change for {} s{silent}", STABLE.0 / 1_000_000_000)
+    format!("the topology must not change for {} s{silent}", STABLE.0 / 1_000_000_000)
 }
 
-/// Builds a fabric of the topology found, if its numbers and addresses are those on the wire.
+/// Builds a fabric from the topology found. Its numbers and addresses must be those of the switches and hosts.
 fn make(found: &Findings, links: LinkSettings) -> Result<Fabric, String> {
     let hosts = found.hosts.iter().copied();
     let built = build_fabric(found.switches.iter().copied(), found.links.iter().copied(), hosts, |_| links);
     let built = built.map_err(|problem| problem.to_string())?;
     check_names(&built)?;
     if let Some((address, laid_out)) = built.addresses.iter().find(|(address, laid_out)| address != laid_out) {
-        return Err(format!("host {address} has the place of {laid_out}; addresses must go by ToR and port"));
+        return Err(format!("host {address} is at the port of {laid_out}; addresses must follow ToRs and ports"));
     }
     Ok(built.fabric)
 }
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn fabrics_are_found_with_the_numbers_of_the_wire() {
+    fn surveyed_fabrics_have_the_numbers_of_the_switches() {
         let links = read_links("link:rate=10Mbps,buffer=150").unwrap();
         assert_eq!((links.rate_bps, links.buffer_packets), (10_000_000, 150));
         for spec in ["fat-tree:k=4", "leaf-spine:spines=2,leaves=3,hosts=2", "diamond"] {
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_fabric_can_be_made_of_is_named() {
+    fn invalid_topologies_and_arguments_are_named() {
         let links = read_links(LINKS).unwrap();
         let mut strange = perfect("fat-tree:k=4");
         strange.hosts[3].address = [192, 168, 0, 7].into();
@@ -224,7 +225,7 @@ mod tests {
         assert!(run("nowhere", None).unwrap_err().contains("127.0.0.1:6653"));
     }
     #[test]
-    fn it_says_what_it_waits_for_and_what_brings_it_on() {
+    fn log_lines_name_what_the_survey_waits_for_and_the_way_out() {
         let address = "127.0.0.1:6653".parse().unwrap();
         let whole = perfect("fat-tree:k=4");
         let nothing = Findings::default();
@@ -234,7 +235,7 @@ mod tests {
             (&nothing, None, "set-controller BRIDGE tcp:127.0.0.1:6653"),
             (&switches, None, "no cable"),
             (&cables, None, "let each ping"),
-            (&whole, None, "hosts were seen at 8 of them"),
+            (&whole, None, "hosts were seen at 8 of the switches"),
             (&whole, Some("port 3 is strange"), "port 3 is strange"),
         ];
         for (found, problem, words) in cases {
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn it_says_the_same_every_ten_seconds_and_news_within_one() {
+    fn the_same_line_is_logged_every_ten_seconds_and_a_new_one_within_one() {
         let mut told = Told::default();
         let mut says = |at_ms: u64, what: &str| told.news(Nanos::from_millis(at_ms), what.into()).is_some();
         assert!(says(0, "switches") && !says(100, "switches") && !says(900, "hosts") && says(1000, "hosts"));

@@ -1,4 +1,4 @@
-//! A whole controller on the loopback, with fake switches, for tests of what people and programs see of it.
+//! A whole controller on the loopback, with fake switches, for tests of its interfaces.
 
 use crate::assigning::store_changes;
 use crate::bench::fake::{Common, Fake};
@@ -22,7 +22,7 @@ use tokio::sync::Notify;
 pub(crate) const READ: &str = "0123456789abcdef0123456789abcdef";
 pub(crate) const OPERATE: &str = "fedcba9876543210fedcba9876543210";
 
-/// A directory of a test's own, gone when it is.
+/// A directory for one test. Dropping it deletes the directory.
 pub(crate) struct Directory(pub PathBuf);
 
 impl Directory {
@@ -47,7 +47,7 @@ impl Drop for Directory {
     }
 }
 
-/// A fake switch that does nothing but stand.
+/// The workload of a fake switch that only keeps its session.
 pub(crate) struct Idle;
 
 impl Work for Idle {
@@ -58,18 +58,19 @@ impl Work for Idle {
 /// A controller that runs as long as the process does.
 pub(crate) struct Lab {
     pub api: SocketAddr,
-    /// Where applications on hosts ask for paths, if that is configured.
+    /// Address at which applications on hosts request paths, if it is configured.
     pub paths: Option<SocketAddr>,
     pub openflow: u16,
     _directory: Directory,
 }
 
-/// Starts one of a k=4 FatTree; `more` is added to its configuration, and the switches connect if they are to.
+/// Starts the controller of a k=4 FatTree. `more` is added to its configuration. If `switches` is true, its switches
+/// connect.
 pub(crate) fn lab(directory: Directory, more: &str, switches: bool) -> Lab {
     start(directory, more, |_| switches)
 }
 
-/// The same with all switches but those of these datapath identifiers.
+/// The same, but the switches with these datapath identifiers do not connect.
 pub(crate) fn lab_without(directory: Directory, more: &str, absent: &[u64]) -> Lab {
     start(directory, more, |dpid| !absent.contains(&dpid))
 }
@@ -88,12 +89,12 @@ fn start(directory: Directory, more: &str, connects: impl Fn(u64) -> bool) -> La
     let Places { api, paths, openflow } = receiver.recv_timeout(Duration::from_secs(30)).unwrap();
     let lab = Lab { api, paths, openflow, _directory: directory };
     if sessions > 0 {
-        wait("all sessions stand", || lab.get("/v1/state")["sessions"] == sessions);
+        wait("all sessions are up", || lab.get("/v1/state")["sessions"] == sessions);
     }
     lab
 }
 
-/// Where a controller listens.
+/// The addresses at which a controller listens.
 struct Places {
     api: SocketAddr,
     paths: Option<SocketAddr>,
@@ -134,7 +135,7 @@ fn run(ready: Ready, dpids: &[u64], told: impl FnOnce(Places)) {
     });
 }
 
-/// Waits for something that comes soon.
+/// Waits until `done` returns true, for 30 s at most.
 pub(crate) fn wait(what: &str, mut done: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(30);
     while !done() {
@@ -143,7 +144,7 @@ pub(crate) fn wait(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// What was answered.
+/// The response to an HTTP request.
 pub(crate) struct Answer {
     pub status: u16,
     pub head: String,
@@ -156,10 +157,10 @@ impl Answer {
     }
 }
 
-/// Reads an answer to its end.
+/// Reads a response to its end.
 pub(crate) fn read_answer(mut stream: impl Read) -> Answer {
     let mut bytes = Vec::new();
-    // A connection that was cut may still have said something.
+    // The controller may have sent an answer before it closed the connection.
     let _ = stream.read_to_end(&mut bytes);
     let text = String::from_utf8_lossy(&bytes).into_owned();
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
@@ -184,12 +185,12 @@ impl Lab {
 
     pub(crate) fn call(&self, method: &str, path: &str, authorization: &str, body: &str) -> Answer {
         let mut stream = self.connect();
-        // One that is refused may be cut off while it speaks.
+        // The controller may close the connection of a refused request before all bytes are sent.
         let _ = stream.write_all(request(method, path, authorization, body).as_bytes());
         read_answer(stream)
     }
 
-    /// Asks for what must be there.
+    /// Gets a resource that must exist.
     pub(crate) fn get(&self, path: &str) -> Value {
         let answer = self.call("GET", path, &format!("Bearer {READ}"), "");
         assert_eq!(answer.status, 200, "{path}: {}", answer.body);
@@ -204,14 +205,14 @@ impl Lab {
         lines.filter_map(|line| Some(serde_json::from_str(line.strip_prefix("data: ")?).unwrap()))
     }
 
-    /// Changes something.
+    /// Sends a request that changes something. Returns the status and the answer.
     pub(crate) fn change(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
         let answer = self.call(method, path, &format!("Bearer {OPERATE}"), body);
         (answer.status, answer.json())
     }
 }
 
-/// The start of an address's configuration.
+/// The section `[api]` of a configuration, with these additional settings.
 pub(crate) fn api(more: &str) -> String {
     let timeout = if more.starts_with("timeout") { "" } else { "timeout = \"1s\"\n" };
     format!("[api]\naddress = \"127.0.0.1:0\"\ntokens = \"tokens\"\n{timeout}{more}\n")

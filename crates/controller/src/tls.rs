@@ -11,21 +11,22 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
-/// Certificates: our own and the trusted authority. All are PEM files, relative to the configuration file.
+/// Certificates: the controller's and that of the trusted authority. All are PEM files, relative to the configuration
+/// file.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tls {
-    /// Our certificate, followed by those of its issuers.
+    /// The controller's certificate, followed by those of its issuers.
     pub certificate: PathBuf,
     /// Its private key.
     pub key: PathBuf,
     /// The authority that issues the certificates of clients. If it is set, they must show one; switches always must.
     pub client_ca: Option<PathBuf>,
-    /// Whether a switch's certificate must bear its name in the fabric or its datapath identifier (16 hexadecimal
+    /// Whether a switch's certificate must have its name in the fabric or its datapath identifier (16 hexadecimal
     /// digits), as its common name or as a DNS name.
     #[serde(default)]
     pub bind_names: bool,
-    /// Another required name, by name of switch.
+    /// Another name that a certificate must have instead, by name of switch.
     #[serde(default)]
     pub names: BTreeMap<String, String>,
 }
@@ -109,7 +110,7 @@ impl Binding {
             return Ok(());
         }
         Err(format!(
-            "its certificate is of {}, and switch {switch} needs one of {}; see listen.tls.names",
+            "its certificate is for {}, but switch {switch} needs one for {}; see listen.tls.names",
             if borne.is_empty() { "nobody".into() } else { borne.join(", ") },
             wanted.join(" or ")
         ))
@@ -121,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_certificate_must_be_of_the_switch_that_shows_it() {
+    fn a_certificate_must_name_the_switch_that_shows_it() {
         let names = BTreeMap::from([("core0".to_owned(), "spine.example".to_owned())]);
         let tls =
             |bind_names, names| Tls { certificate: "c".into(), key: "k".into(), client_ca: None, bind_names, names };
@@ -131,7 +132,7 @@ mod tests {
         assert_eq!(binding.check(Some(&one("0000000000000007")), "e0_0", 7), Ok(()));
         assert_eq!(binding.check(Some(&one("Spine.Example")), "core0", 8), Ok(()));
         let wrong = binding.check(Some(&one("core0")), "core0", 8).unwrap_err();
-        assert!(wrong.contains("spine.example") && wrong.contains("of core0"), "{wrong}");
+        assert!(wrong.contains("spine.example") && wrong.contains("for core0"), "{wrong}");
         assert!(binding.check(Some(&[]), "e0_0", 7).unwrap_err().contains("nobody"));
         assert_eq!(binding.check(None, "e0_0", 7), Ok(()), "a session without TLS has no certificate");
         assert_eq!(Binding::new(&tls(false, BTreeMap::new())).check(Some(&[]), "e0_0", 7), Ok(()));

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 pub(crate) type Issuer = CertifiedIssuer<'static, KeyPair>;
 
-/// Whoever issues certificates.
+/// Creates a certificate authority.
 pub(crate) fn authority() -> Issuer {
     let mut params = CertificateParams::new(vec![]).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -33,7 +33,7 @@ fn issued(authority: &Issuer, name: &str) -> (String, String) {
     (certificate.pem(), key.serialize_pem())
 }
 
-/// A directory with our certificate and the authority's.
+/// A directory with the certificates of the controller and of the authority.
 fn directory(authority: &Issuer) -> Directory {
     let directory = Directory::new();
     let (certificate, key) = issued(authority, "controller");
@@ -51,7 +51,7 @@ pub(crate) fn with_tls(authority: &Issuer, more: &str) -> Lab {
     lab(directory(authority), &text, false)
 }
 
-/// What a client with such a certificate, or none, connects by.
+/// The TLS settings of a client that shows this certificate, or none.
 fn client(trusted: &Issuer, shown: Option<(String, String)>) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(trusted.pem().as_bytes()).unwrap()).unwrap();
@@ -77,7 +77,7 @@ fn switch(port: u16, config: Arc<ClientConfig>, dpid: u64) {
             let name = ServerName::try_from("localhost").unwrap();
             let Ok(mut stream) = tokio_rustls::TlsConnector::from(config).connect(name, stream).await else { return };
             let fake = Fake::new(dpid, 4, Common::default());
-            // It ends when it is sent away.
+            // This ends when the controller closes the connection.
             let _ = drive(&mut stream, fake, Idle, &tokio::sync::Notify::new()).await;
         });
     });
@@ -92,33 +92,33 @@ fn metric(lab: &Lab, line: &str) -> bool {
 }
 
 #[test]
-fn a_switch_needs_a_certificate_that_is_trusted_and_its_own() {
+fn a_switch_needs_a_trusted_certificate_with_its_name() {
     let (ours, other) = (authority(), authority());
     let lab = with_tls(&ours, ", bind_names = true");
-    // Switches of a k=4 FatTree are the nodes 0 to 19; the names of two of them are asked of the API.
+    // Switches of a k=4 FatTree are the nodes 0 to 19. The API gives the names of two of them.
     let rows = lab.get("/v1/switches");
     let (name, dpid) = (rows["items"][0]["name"].as_str().unwrap(), rows["items"][0]["datapath_id"].as_str().unwrap());
     let number = u64::from_str_radix(dpid, 16).unwrap();
     switch(lab.openflow, client(&ours, Some(issued(&ours, name))), number);
-    wait("the switch with its own name stands", || sessions(&lab) == 1);
+    wait("the switch with its own name has a session", || sessions(&lab) == 1);
     let second = rows["items"][1]["datapath_id"].as_str().unwrap();
     let number = u64::from_str_radix(second, 16).unwrap();
     switch(lab.openflow, client(&ours, None), number);
-    wait("one without a certificate is sent away", || metric(&lab, "pathloom_offences_total 1"));
+    wait("a switch without a certificate is refused", || metric(&lab, "pathloom_offences_total 1"));
     switch(lab.openflow, client(&ours, Some(issued(&other, second))), number);
-    wait("one with another authority's is sent away", || metric(&lab, "pathloom_offences_total 2"));
+    wait("a certificate of another authority is refused", || metric(&lab, "pathloom_offences_total 2"));
     switch(lab.openflow, client(&ours, Some(issued(&ours, name))), number);
-    wait("one with another switch's is sent away", || metric(&lab, "pathloom_offences_total 3"));
+    wait("a certificate of another switch is refused", || metric(&lab, "pathloom_offences_total 3"));
     let mut plain = TcpStream::connect(("127.0.0.1", lab.openflow)).unwrap();
     plain.write_all(&[4, 0, 0, 8, 0, 0, 0, 1]).unwrap();
-    wait("one in clear is sent away", || metric(&lab, "pathloom_offences_total 4"));
+    wait("an unencrypted connection is refused", || metric(&lab, "pathloom_offences_total 4"));
     assert_eq!(sessions(&lab), 1);
     switch(lab.openflow, client(&ours, Some(issued(&ours, second))), number);
-    wait("one with its datapath identifier stands", || sessions(&lab) == 2);
+    wait("the switch with its datapath identifier has a session", || sessions(&lab) == 2);
 }
 
 #[test]
-fn idle_handshakes_of_one_address_keep_no_switch_out() {
+fn idle_handshakes_do_not_block_switches_of_the_same_address() {
     let ours = authority();
     let lab = with_tls(&ours, "");
     let begun = Instant::now();
@@ -127,13 +127,13 @@ fn idle_handshakes_of_one_address_keep_no_switch_out() {
     let number = u64::from_str_radix(&dpid, 16).unwrap();
     switch(lab.openflow, client(&ours, Some(issued(&ours, &dpid))), number);
     wait("the switch has its session", || sessions(&lab) == 1);
-    assert!(begun.elapsed() < Duration::from_secs(8), "before the handshakes ran out: {:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(8), "before the handshakes timed out: {:?}", begun.elapsed());
     assert!(metric(&lab, "pathloom_handshakes_failed_total 145"), "400 and one, of which 256 have a place");
     drop(idle);
 }
 
 #[test]
-fn the_api_can_be_asked_over_https() {
+fn the_api_answers_over_https() {
     let (ours, other) = (authority(), authority());
     let lab = lab(directory(&ours), &api(&format!("tls = {{ {FILES} }}")), false);
     let ask = |trusted: &Issuer| {
@@ -145,11 +145,11 @@ fn the_api_can_be_asked_over_https() {
     };
     assert_eq!(ask(&ours).unwrap(), 200);
     assert!(ask(&other).is_err());
-    assert_eq!(lab.call("GET", "/v1/state", &format!("Bearer {READ}"), "").status, 0, "not in clear");
+    assert_eq!(lab.call("GET", "/v1/state", &format!("Bearer {READ}"), "").status, 0, "not without TLS");
 }
 
 #[test]
-fn certificates_that_cannot_be_used_are_named() {
+fn unusable_certificates_are_named() {
     let ours = authority();
     let directory = directory(&ours);
     let (_, strange) = issued(&ours, "x");
@@ -176,7 +176,7 @@ fn certificates_that_cannot_be_used_are_named() {
     assert!(problem.contains("api.tls"), "{problem}");
 }
 
-/// An Open vSwitch of the test's own, without the kernel's part in it.
+/// An Open vSwitch of the test, in user space only.
 struct OpenVSwitch<'a> {
     place: &'a Path,
     children: Vec<std::process::Child>,
@@ -192,7 +192,7 @@ impl Drop for OpenVSwitch<'_> {
 }
 
 impl<'a> OpenVSwitch<'a> {
-    /// `None` where it is not installed.
+    /// Starts Open vSwitch; `None` if it is not installed.
     fn start(place: &'a Path) -> Option<OpenVSwitch<'a>> {
         let schema = "/usr/share/openvswitch/vswitch.ovsschema";
         let database = place.join("conf.db");
@@ -229,7 +229,7 @@ impl<'a> OpenVSwitch<'a> {
 }
 
 #[test]
-fn open_vswitch_connects_with_its_certificate_and_not_without() {
+fn open_vswitch_connects_only_with_a_trusted_certificate() {
     let (ours, other) = (authority(), authority());
     let lab = with_tls(&ours, ", bind_names = true");
     let rows = lab.get("/v1/switches");
@@ -261,11 +261,11 @@ fn open_vswitch_connects_with_its_certificate_and_not_without() {
         &id,
     ]);
     switch.configure(&["set-controller", "br", &target]);
-    wait("its strange certificate is refused", || !metric(&lab, "pathloom_offences_total 0"));
+    wait("the certificate of another authority is refused", || !metric(&lab, "pathloom_offences_total 0"));
     assert_eq!(sessions(&lab), 0);
     certificates(&ours);
     switch.configure(&["del-controller", "br", "--", "set-controller", "br", &target]);
-    wait("it stands with its own", || sessions(&lab) == 1);
+    wait("the switch with its own certificate has a session", || sessions(&lab) == 1);
     assert_eq!(lab.get(&format!("/v1/switches/{name}"))["drained"], false);
     std::thread::sleep(Duration::from_millis(200));
     assert_eq!(sessions(&lab), 1);

@@ -48,7 +48,7 @@ impl Hub {
                     self.decide(id, dpid, since);
                 }
                 Stage::Up { .. } if age(connection.last_heard) > echo_timeout => {
-                    self.close(id, "it says nothing any more");
+                    self.close(id, "it was silent for longer than sessions.echo_timeout");
                 }
                 Stage::Up { .. } if age(connection.last_echo) > echo_interval => self.echo(now, id),
                 Stage::Hello | Stage::Features | Stage::Ports { .. } if age(connection.since) > handshake_timeout => {
@@ -72,7 +72,7 @@ impl Hub {
         let (said, at) = self.warned.uncounted;
         if uncounted > said && (said == 0 || now.saturating_sub(at) >= UNCOUNTED_EVERY) {
             let flows = uncounted - said;
-            let way_out = "they ride the default routes; raise control.max_counted_per_tor if the tables have room";
+            let way_out = "they use the default routes; raise control.max_counted_per_tor if the tables have room";
             tracing::warn!(flows, most, way_out, "flows are not counted, because their ToR has no more rules for it");
             self.warned.uncounted = (uncounted, now);
         }
@@ -91,7 +91,7 @@ impl Hub {
                 "mark long flows with DSCP 8 (TOS 0x20), or let the scheme find them otherwise: detect=any"
             }
             Detection::Any { .. } => {
-                "flows are found by what they send, up to a polling period late; DSCP 8 (TOS 0x20) marks them at once"
+                "flows are found by their counters, up to a polling period late; DSCP 8 (TOS 0x20) marks them at once"
             }
             Detection::Nothing | Detection::Announced | Detection::Measured { .. } => return,
         };

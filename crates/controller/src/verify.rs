@@ -1,5 +1,6 @@
-//! Compares the cabling found with the configured one. Differences are named once. Cables at other ports than
-//! configured are used if that is safe. A cable that carries no probe is not used, even if its ports report a carrier.
+//! Compares the cabling found with the configured one. Differences are logged once. Cables at other ports than
+//! configured are used if that is safe. A cable that carries no probe is not used, even if its ports report a
+//! carrier.
 
 use pathloom_discovery::cabling::{compare, link_at, link_between, place_of};
 use pathloom_discovery::wiring::{adopt, adopted, adopted_line, Wiring};
@@ -10,7 +11,7 @@ use std::sync::Arc;
 
 /// A cable is dead if both of its ports have been up for this long and no probe has arrived.
 const PATIENCE: Nanos = Nanos::from_secs(10);
-/// Time between two comparisons, if nothing changes before.
+/// Time between two comparisons, unless a change causes an earlier one.
 const EVERY: Nanos = Nanos::from_secs(1);
 
 /// The state of the cables of a fabric. All places follow the convention of [`pathloom_discovery::cabling`]. Ports have
@@ -19,7 +20,7 @@ pub(crate) struct Verifier {
     fabric: Arc<Fabric>,
     /// The fabric's numbers of the ports of switches.
     wiring: Wiring,
-    /// Since when ports have carrier and their switch has a session.
+    /// Time since which a port has carrier and its switch has a session.
     up_since: BTreeMap<Place, Nanos>,
     dead: BTreeSet<LinkId>,
     said: BTreeSet<String>,
@@ -31,7 +32,7 @@ pub(crate) struct Verifier {
 /// Changes that a comparison found.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Changes {
-    /// Switches whose ports have other numbers from now on.
+    /// Switches whose port numbers have changed.
     pub rewired: Vec<NodeId>,
     /// Cables that may be used from now on (true) or not (false).
     pub cables: Vec<(LinkId, bool)>,
@@ -56,14 +57,14 @@ impl Verifier {
         &self.wiring
     }
 
-    /// The same, mutable, to restore what an earlier start found.
+    /// The fabric's numbers, mutable, to restore those that an earlier start found.
     pub(crate) fn wiring_mut(&mut self) -> &mut Wiring {
         &mut self.wiring
     }
 
-    /// A port got or lost carrier. A dead cable that loses carrier is no longer marked as dead: its port reports it
-    /// down, and it is tried again when it comes up. In this case returns the port at its other end, by the fabric's
-    /// number, if that still has carrier.
+    /// Handles a port that got or lost carrier. A dead cable that loses carrier is no longer marked as dead, because
+    /// its port reports it as down. It is tried again when the port comes up. In this case, returns the port at the
+    /// other end, by the fabric's number, if it still has carrier.
     pub(crate) fn port(&mut self, now: Nanos, place: Place, up: bool) -> Option<Place> {
         if up {
             self.up_since.entry(place).or_insert(now);
@@ -80,7 +81,7 @@ impl Verifier {
         self.up_since.contains_key(&self.wiring.at_switch(&self.fabric, in_fabric))
     }
 
-    /// The session to a switch ended, so no probes are expected from its ports.
+    /// Handles the end of a switch's session: no probes are expected from its ports.
     pub(crate) fn switch_gone(&mut self, dpid: Dpid) {
         self.up_since.retain(|place, _| place.dpid != dpid);
     }
@@ -90,7 +91,8 @@ impl Verifier {
         link_at(&self.fabric, in_fabric).is_some_and(|link| self.dead.contains(&even(link)))
     }
 
-    /// Probes do not arrive any more. Returns the cable, if it is one of the fabric and was used until now.
+    /// Handles a cable over which probes no longer arrive. Returns the cable if it is one of the fabric and was used
+    /// until now.
     pub(crate) fn silent(&mut self, a: Place, b: Place) -> Option<LinkId> {
         let [a, b] = [a, b].map(|place| self.wiring.in_fabric(&self.fabric, place));
         let link = even(link_between(&self.fabric, a, b)?);
@@ -119,7 +121,7 @@ impl Verifier {
         self.right
     }
 
-    /// Compares the cabling, if it is due.
+    /// Compares the cabling if a comparison is due.
     pub(crate) fn review(&mut self, now: Nanos, found: &[(Place, Place)]) -> Changes {
         if now < self.due {
             return Changes::default();
@@ -149,7 +151,7 @@ impl Verifier {
         Changes { rewired, cables }
     }
 
-    /// Whether a probe should have arrived long ago.
+    /// Whether both ports of a cable have been up for so long that a probe should have arrived.
     fn is_overdue(&self, now: Nanos, link: LinkId) -> bool {
         [link, link.reverse()].into_iter().all(|link| {
             let place = self.wiring.at_switch(&self.fabric, place_of(&self.fabric, link));
@@ -163,7 +165,7 @@ impl Verifier {
             tracing::warn!("cabling: {line}");
         }
         for line in self.said.difference(&lines).chain(self.adopted.difference(&adopted)) {
-            tracing::info!("cabling: not any more: {line}");
+            tracing::info!("cabling: no longer: {line}");
         }
         if right && adopted.is_empty() && !(self.right && self.adopted.is_empty()) {
             tracing::info!("cabling: every cable is as configured");
@@ -172,7 +174,7 @@ impl Verifier {
     }
 }
 
-/// The identifier of a cable: its first direction.
+/// The identifier of a cable: the smaller one of its two directions.
 fn even(link: LinkId) -> LinkId {
     link.min(link.reverse())
 }
@@ -198,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cable_is_dead_when_it_was_silent_long_and_lives_again_when_it_speaks() {
+    fn a_silent_cable_is_dead_until_probes_arrive_again() {
         let (mut verifier, mut found) = k4();
         let lost = found.pop().unwrap();
         let link = even(link_between(&verifier.fabric, lost.0, lost.1).unwrap());
@@ -218,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_without_carrier_or_session_are_not_waited_for() {
+    fn no_probes_are_expected_from_ports_without_carrier_or_session() {
         let (mut verifier, mut found) = k4();
         let (lost, other) = (found.pop().unwrap(), found.remove(0));
         assert_eq!(verifier.port(Nanos::from_secs(2), lost.1, false), None);
@@ -227,7 +229,7 @@ mod tests {
         verifier.port(Nanos::from_secs(60), lost.1, true);
         assert_eq!(verifier.review(Nanos::from_secs(65), &found).cables, []);
         assert_eq!(verifier.review(Nanos::from_secs(70), &found).cables.len(), 1);
-        assert_eq!(verifier.port(Nanos::from_secs(71), lost.1, false), Some(lost.0), "no more our affair");
+        assert_eq!(verifier.port(Nanos::from_secs(71), lost.1, false), Some(lost.0), "the port reports it as down");
         assert!(!verifier.is_dead(lost.0));
     }
 

@@ -1,4 +1,4 @@
-//! What stands in which program.
+//! Which code is in which program.
 
 use std::process::Command;
 
@@ -11,8 +11,8 @@ fn has(program: &str, text: &str) -> bool {
 }
 
 #[test]
-fn the_load_generator_and_what_it_measures_are_in_a_program_of_their_own() {
-    // Texts of its plan and of the rivals.
+fn the_load_generator_is_only_in_the_bench_program() {
+    // Texts of its options and of the rivals.
     for text in ["--outstanding", "ovs-testcontroller", "PATHLOOM_OSKEN_PYTHON"] {
         assert!(has(BENCH, text), "{text}");
         assert!(!has(PRODUCTION, text), "{text}");
@@ -20,7 +20,7 @@ fn the_load_generator_and_what_it_measures_are_in_a_program_of_their_own() {
 }
 
 #[test]
-fn the_name_on_the_command_line_stays() {
+fn the_bench_command_runs_the_bench_program() {
     let said = |program: &str, words: &[&str]| {
         let done = Command::new(program).args(words).output().unwrap();
         (done.status.code(), String::from_utf8(done.stdout).unwrap(), String::from_utf8(done.stderr).unwrap())

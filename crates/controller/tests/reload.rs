@@ -1,5 +1,5 @@
-//! A reload (SIGHUP): another scheme, other tokens and certificates. A configuration with keys that nobody knows is refused
-//! at the start with its place, and at a reload, where everything goes on as it was.
+//! A reload (SIGHUP): another scheme, other tokens and certificates. A configuration with unknown keys is refused
+//! with the place of the key, at the start and at a reload. A refused reload changes nothing.
 
 use rcgen::{CertificateParams, DnType, KeyPair};
 use rustls::pki_types::pem::PemObject;
@@ -18,7 +18,7 @@ const GOOD: &str = "fabric = { spec = \"diamond:hosts=2,rate=10Mbps\" }\nlisten 
 const BAD: &str =
     "fabric = { spec = \"diamond:hosts=2,rate=10Mbps\" }\nlisten = { address = \"127.0.0.1:0\", unix = \"openflow\" }\nsesions = 1\n";
 
-/// A directory of the test's own, gone with it.
+/// A directory for one test. Dropping it deletes the directory.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -103,9 +103,9 @@ fn unknown_keys_are_named_and_change_nothing() {
     running.says("the controller runs");
     write(BAD);
     running.signal("-HUP");
-    let line = running.says("going on with the old one");
+    let line = running.says("the old one stays in use");
     assert!(line.contains("sesions") && line.contains("line 3") && line.contains("ERROR"), "{line}");
-    // It goes on, and takes what makes sense.
+    // The controller keeps running, and accepts a valid configuration.
     assert!(running.process.try_wait().unwrap().is_none());
     write(&format!("{GOOD}[scheme]\nspec = \"lessor\"\n"));
     running.signal("-HUP");
@@ -122,7 +122,7 @@ fn port(line: &str) -> u16 {
     digits.split(|one: char| !one.is_ascii_digit()).next().unwrap().parse().unwrap()
 }
 
-/// The answer to somebody with a token: its status, and what it says.
+/// Sends a request with a token. Returns the status and the body of the answer.
 fn ask(port: u16, token: &str, what: &str, body: &str) -> (String, String) {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     let length = body.len();
@@ -143,7 +143,7 @@ fn status(port: u16, token: &str) -> String {
 
 const OPERATOR: &str = "0123456789abcdef0123456789abcdef";
 
-/// A controller with an API, and where that is.
+/// A controller with an API, and the port of the API.
 fn with_api(place: &Directory, more: &str) -> (Running, u16) {
     place.write("tokens", &format!("operate ann {OPERATOR}\n"));
     let api = "[api]\naddress = \"127.0.0.1:0\"\ntokens = \"tokens\"\n";
@@ -154,9 +154,9 @@ fn with_api(place: &Directory, more: &str) -> (Running, u16) {
     (running, port)
 }
 
-/// Whoever fell back had a reason, which a new certificate does not change.
+/// An operator had a reason to fall back, which a new certificate does not change.
 #[test]
-fn a_reload_leaves_a_scheme_that_was_put_in_charge_alone() {
+fn a_reload_keeps_a_scheme_that_an_operator_put_in_charge() {
     let place = Directory::new("in-charge");
     let (running, port) = with_api(&place, "[scheme]\nspec = \"ofpt\"\n");
     assert_eq!(ask(port, OPERATOR, "POST /v1/scheme/fall-back", "").0, "200");
@@ -164,7 +164,7 @@ fn a_reload_leaves_a_scheme_that_was_put_in_charge_alone() {
     assert!(running.says("names the same scheme").contains("ecmp"));
     let in_charge = || ask(port, OPERATOR, "GET /v1/scheme", "").1;
     assert!(in_charge().contains("\"scheme\":\"ecmp\""), "{}", in_charge());
-    // One that the file did not name before is put in charge, and so is the same with another seed.
+    // A scheme that is new in the file is put in charge, and so is the same scheme with another seed.
     for scheme in ["lessor\"", "lessor\"\nseed = 7"] {
         let text = std::fs::read_to_string(place.0.join("controller.toml")).unwrap();
         let head = text.split("spec = \"").take(2).collect::<Vec<_>>().join("spec = \"");
@@ -176,7 +176,7 @@ fn a_reload_leaves_a_scheme_that_was_put_in_charge_alone() {
 }
 
 #[test]
-fn what_is_out_of_service_stays_so_when_nothing_else_can_be_kept() {
+fn drained_switches_stay_drained_if_the_snapshot_is_unusable() {
     let place = Directory::new("refused");
     let state = "[state]\ndirectory = \"state\"\n";
     let (mut running, port) = with_api(&place, state);
@@ -184,7 +184,7 @@ fn what_is_out_of_service_stays_so_when_nothing_else_can_be_kept() {
     running.signal("-TERM");
     running.says("the rules stay in the switches");
     running.process.wait().unwrap();
-    // As an upgrade may find it, and a machine whose clock was an hour ahead.
+    // As after an upgrade, and on a machine whose clock was an hour ahead.
     let file = place.0.join("state/snapshot.json");
     let mut kept: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
     kept["form"] = 99.into();
@@ -197,7 +197,7 @@ fn what_is_out_of_service_stays_so_when_nothing_else_can_be_kept() {
 }
 
 #[test]
-fn times_go_on_where_they_were_though_the_clock_was_put_back() {
+fn times_continue_from_the_snapshot_if_the_clock_was_set_back() {
     let place = Directory::new("clock");
     let state = "[state]\ndirectory = \"state\"\n";
     let (mut running, _) = with_api(&place, state);
@@ -209,7 +209,7 @@ fn times_go_on_where_they_were_though_the_clock_was_put_back() {
     kept["taken"] = (kept["taken"].as_u64().unwrap() + 3_600_000_000_000).into();
     place.write("state/snapshot.json", &kept.to_string());
     let running = Running::start(&place.0);
-    assert!(running.says("times go on from there").contains("ahead_s=3"));
+    assert!(running.says("times continue from the snapshot").contains("ahead_s=3"));
     running.says("the controller runs");
 }
 
@@ -225,7 +225,7 @@ fn tokens_are_read_again() {
     assert_eq!((status(port, first), status(port, second)), ("200".into(), "401".into()));
     place.write("tokens", "nonsense\n");
     running.signal("-HUP");
-    assert!(running.says("going on with the old one").contains("tokens"));
+    assert!(running.says("the old one stays in use").contains("tokens"));
     assert_eq!(status(port, first), "200");
     place.write("tokens", &format!("operate bob {second}\n"));
     running.signal("-HUP");
@@ -238,7 +238,7 @@ fn tokens_are_read_again() {
     assert_eq!(status(port, second), "200");
 }
 
-/// A certificate of its own for this machine, and its key, as PEM.
+/// A self-signed certificate for this machine, and its key, as PEM.
 fn certificate(name: &str) -> (String, String) {
     let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
     params.distinguished_name.push(DnType::CommonName, name);
@@ -246,7 +246,7 @@ fn certificate(name: &str) -> (String, String) {
     (params.self_signed(&key).unwrap().pem(), key.serialize_pem())
 }
 
-/// The certificate that is shown at a port, if it is one of those that are trusted.
+/// The certificate that the server at a port shows, if the client trusts it.
 fn shown(port: u16, trusted: &[&str]) -> Option<Vec<u8>> {
     let mut roots = RootCertStore::empty();
     trusted.iter().for_each(|one| roots.add(CertificateDer::from_pem_slice(one.as_bytes()).unwrap()).unwrap());
@@ -290,7 +290,7 @@ fn certificates_are_read_again() {
     // A key that does not belong to the certificate changes nothing.
     place.write("key.pem", &second.1);
     running.signal("-HUP");
-    running.says("going on with the old one");
+    running.says("the old one stays in use");
     write(&second);
     running.signal("-HUP");
     running.says("names the same scheme");

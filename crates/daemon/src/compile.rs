@@ -1,23 +1,23 @@
-//! For build scripts: compiles a BPF program by clang.
+//! For build scripts: compiles a BPF program with clang.
 //!
-//! BPF programs are for no architecture, so a cross build compiles them in the same way. Without clang the crate is
-//! built all the same, with an empty object; [`crate::pins::Pins::load`] then says that there is no program. With
-//! `PATHLOOM_BPF=required` in the environment, as for packages, the build fails instead.
+//! BPF programs do not depend on the architecture, so a cross build compiles them in the same way. Without clang, the
+//! crate is still built, with an empty object. [`crate::pins::Pins::load`] then reports that there is no program.
+//! With `PATHLOOM_BPF=required` in the environment, as for packages, the build fails instead.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-/// Names of the compiler, as Debian has them.
+/// Names of the compiler in Debian.
 const COMPILERS: [&str; 7] = ["clang", "clang-19", "clang-18", "clang-17", "clang-16", "clang-15", "clang-14"];
-/// Folder of `kernel.h`, which the programs share.
+/// Directory of `kernel.h`, which the programs share.
 const HEADERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/bpf");
 
-/// Compiles `source` (`bpf/NAME.bpf.c`) to `NAME.bpf.o` in the folder of the build's output. `daemon` names the program
-/// in the warning.
+/// Compiles `source` (`bpf/NAME.bpf.c`) to `NAME.bpf.o` in the output directory of the build. `daemon` is the name in
+/// the warning.
 ///
 /// # Panics
-/// If the source cannot be compiled, or clang is missing and required. This is how a build script fails.
+/// If the source cannot be compiled, or clang is missing but required. In this way a build script fails.
 pub fn compile(daemon: &str, source: &str) {
     println!("cargo:rerun-if-changed={source}");
     println!("cargo:rerun-if-changed={HEADERS}/kernel.h");
@@ -30,7 +30,7 @@ pub fn compile(daemon: &str, source: &str) {
     let Some(compiler) = named.as_deref().into_iter().chain(COMPILERS).find(|name| runs(name)) else {
         let required = env::var("PATHLOOM_BPF").is_ok_and(|wanted| wanted == "required");
         assert!(!required, "PATHLOOM_BPF=required, and clang is missing (apt-get install clang)");
-        // An empty object stands for none.
+        // An empty object means that there is none.
         fs::write(&object, b"").unwrap_or_else(|problem| panic!("{}: {problem}", object.display()));
         println!("cargo:warning={daemon} is built without its BPF programs: clang is missing (apt-get install clang)");
         return;

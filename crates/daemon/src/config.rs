@@ -4,13 +4,13 @@ use serde::de::DeserializeOwned;
 use std::fs;
 use std::path::Path;
 
-/// Reads a file by `parse`. The error begins with the name of the file.
+/// Reads a file and parses it with `parse`. An error begins with the name of the file.
 pub fn read<T>(file: &Path, parse: impl FnOnce(&str) -> Result<T, String>) -> Result<T, String> {
     let text = fs::read_to_string(file).map_err(|problem| format!("{}: {problem}", file.display()))?;
     parse(&text).map_err(|problem| format!("{}: {problem}", file.display()))
 }
 
-/// Reads the text of a configuration. The error begins with the line.
+/// Parses the text of a configuration. An error begins with the line.
 pub fn from_toml<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     toml::from_str(text).map_err(|problem| {
         let line = problem.span().map_or(1, |span| 1 + text[..span.start.min(text.len())].matches('\n').count());

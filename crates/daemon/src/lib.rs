@@ -1,7 +1,7 @@
-//! What the daemons of Linux machines share, `pathloom-hostd` and `pathloom-switch`: how BPF programs are compiled and loaded,
-//! netlink, network namespaces and clocks, configuration files, and errors in one line.
+//! Code shared by the daemons for Linux machines, `pathloom-hostd` and `pathloom-switch`: compilation and loading of
+//! BPF programs, netlink, network namespaces and clocks, configuration files, and one-line errors.
 //!
-//! Nothing here knows what a daemon is for. Each module is used by both.
+//! Nothing here depends on the purpose of a daemon. Both daemons use each module.
 
 pub mod compile;
 #[cfg(feature = "drivers")]

@@ -7,9 +7,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 /// A request that the kernel acknowledges.
 pub const ACKNOWLEDGED: u16 = (libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16;
-/// A request for all there is.
+/// A request for all entries.
 pub const DUMP: u16 = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
-/// Marks the type of an attribute whose value are attributes.
+/// Flag in the type of an attribute whose value consists of attributes.
 pub const NESTED: u16 = 0x8000;
 
 const HEADER_BYTES: usize = 16;
@@ -18,19 +18,20 @@ const TYPE_MASK: u16 = 0x3fff;
 const SOL_NETLINK: libc::c_int = 270;
 const NETLINK_ADD_MEMBERSHIP: libc::c_int = 1;
 
-/// A socket of netlink.
+/// A netlink socket.
 #[derive(Debug)]
 pub struct Socket(OwnedFd);
 
 impl Socket {
-    /// Opens a socket of a protocol (`NETLINK_ROUTE`), for events of `groups`. `flags` may have `SOCK_NONBLOCK`.
+    /// Opens a socket of a protocol (`NETLINK_ROUTE`), for events of `groups`. `flags` can contain `SOCK_NONBLOCK`.
     #[allow(unsafe_code)]
     pub fn open(protocol: libc::c_int, flags: libc::c_int, groups: libc::c_int) -> io::Result<Socket> {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | flags;
-        // SAFETY: the descriptor is owned at once; all-zero bytes make the address, which is read for its length.
+        // SAFETY: the descriptor gets an owner at once; all zeros are a valid address, which is read with its length.
         unsafe {
             let socket = OwnedFd::from_raw_fd(check(libc::socket(libc::AF_NETLINK, kind, protocol))?);
-            // The kernel gives it a number. Without one it takes the socket for its own, and sends it no events.
+            // The kernel assigns a number to the socket. Without it, the kernel treats the socket as its own and
+            // sends no events.
             let mut own: libc::sockaddr_nl = std::mem::zeroed();
             own.nl_family = libc::AF_NETLINK as libc::sa_family_t;
             own.nl_groups = groups as u32;
@@ -40,17 +41,17 @@ impl Socket {
         }
     }
 
-    /// Gives up waiting for an answer after this time.
+    /// Sets the time-out for an answer.
     pub fn set_patience_s(&self, seconds: i64) -> io::Result<()> {
         self.set(libc::SOL_SOCKET, libc::SO_RCVTIMEO, &libc::timeval { tv_sec: seconds, tv_usec: 0 })
     }
 
-    /// Makes room for datagrams that wait, beyond the limit of the system.
+    /// Sets the size of the receive buffer, beyond the limit of the system.
     pub fn force_room(&self, bytes: libc::c_int) -> io::Result<()> {
         self.set(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &bytes)
     }
 
-    /// Receives what is sent to a group.
+    /// Joins a group, to receive its messages.
     pub fn join(&self, group: u32) -> io::Result<()> {
         self.set(SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, &group)
     }
@@ -73,11 +74,11 @@ impl Socket {
         }
     }
 
-    /// Receives a datagram. One that is not the kernel's is taken for an empty one.
+    /// Receives a datagram. A datagram that is not from the kernel is returned as an empty one.
     #[allow(unsafe_code)]
     pub fn receive<'a>(&self, buffer: &'a mut [u8]) -> io::Result<&'a [u8]> {
         let mut length = size_of::<libc::sockaddr_nl>() as libc::socklen_t;
-        // SAFETY: all-zero bytes make the address; buffer and address are valid for their lengths.
+        // SAFETY: all zeros are a valid address; buffer and address are valid for their lengths.
         let (got, from) = unsafe {
             let mut from: libc::sockaddr_nl = std::mem::zeroed();
             let into = buffer.as_mut_ptr().cast();
@@ -104,7 +105,7 @@ impl AsFd for Socket {
     }
 }
 
-/// A message with this body. `kind` is a family's number or one of netlink's own, `sequence` comes back in answers.
+/// Creates a message with this body. `kind` is the number of a family or of netlink itself. Answers repeat `sequence`.
 pub fn message(kind: u16, flags: u16, sequence: u32, body: &[u8]) -> Vec<u8> {
     let mut out = ((HEADER_BYTES + body.len()) as u32).to_ne_bytes().to_vec();
     out.extend(kind.to_ne_bytes());
@@ -115,7 +116,7 @@ pub fn message(kind: u16, flags: u16, sequence: u32, body: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Appends an attribute; its value is of a few bytes.
+/// Appends an attribute with a short value.
 pub fn put(out: &mut Vec<u8>, kind: u16, value: &[u8]) {
     out.extend(((ATTRIBUTE_BYTES + value.len()) as u16).to_ne_bytes());
     out.extend(kind.to_ne_bytes());
@@ -126,16 +127,16 @@ pub fn put(out: &mut Vec<u8>, kind: u16, value: &[u8]) {
 /// One message of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Message<'a> {
-    /// Its type: a family's number, or one of netlink's own.
+    /// Type of the message: the number of a family or of netlink itself.
     pub kind: u16,
-    /// Number of the request that it answers.
+    /// Number of the request that the message answers.
     pub sequence: u32,
-    /// What stands behind the header.
+    /// Bytes after the header.
     pub body: &'a [u8],
 }
 
 impl Message<'_> {
-    /// What the kernel answers to a request: `Ok` or a number of an error. `None` if this is no such message.
+    /// Returns the kernel's answer to a request: `Ok` or an error number. `None` if this message is not an answer.
     pub fn answer(&self) -> Option<Result<(), i32>> {
         if i32::from(self.kind) != libc::NLMSG_ERROR {
             return None;
@@ -147,7 +148,7 @@ impl Message<'_> {
     }
 }
 
-/// The messages of a datagram. A message that says it is longer than it is ends them.
+/// Returns the messages of a datagram. Stops at a message whose length field exceeds the datagram.
 pub fn messages(mut datagram: &[u8]) -> impl Iterator<Item = Message<'_>> {
     std::iter::from_fn(move || {
         let length = number32(datagram)? as usize;
@@ -159,7 +160,7 @@ pub fn messages(mut datagram: &[u8]) -> impl Iterator<Item = Message<'_>> {
     })
 }
 
-/// Attributes by type. One that says it is longer than it is ends them.
+/// Returns the attributes with their types. Stops at an attribute whose length field exceeds the bytes.
 pub fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let length = usize::from(number16(rest)?);
@@ -170,17 +171,17 @@ pub fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// The value of the first attribute of a type.
+/// Returns the value of the first attribute of a type.
 pub fn find(bytes: &[u8], wanted: u16) -> Option<&[u8]> {
     attributes(bytes).find(|(kind, _)| *kind == wanted).map(|(_, value)| value)
 }
 
-/// The number in the first two bytes, in the order of the machine.
+/// Returns the number in the first two bytes, in the byte order of the machine.
 pub fn number16(bytes: &[u8]) -> Option<u16> {
     Some(u16::from_ne_bytes(*bytes.first_chunk()?))
 }
 
-/// The number in the first four bytes, in the order of the machine.
+/// Returns the number in the first four bytes, in the byte order of the machine.
 pub fn number32(bytes: &[u8]) -> Option<u32> {
     Some(u32::from_ne_bytes(*bytes.first_chunk()?))
 }
@@ -190,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_and_attributes_come_back_as_they_were_put() {
+    fn messages_and_attributes_round_trip() {
         let mut body = Vec::new();
         put(&mut body, 3, b"odd");
         put(&mut body, 7 | NESTED, &5_u32.to_ne_bytes());

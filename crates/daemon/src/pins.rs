@@ -1,4 +1,5 @@
-//! The BPF programs of a daemon, and the folder in a BPF file system that keeps their maps while no process has them.
+//! The BPF programs of a daemon, and the directory in a BPF file system that keeps their maps while no process uses
+//! them.
 
 use aya::maps::Map;
 use aya::{Ebpf, EbpfLoader};
@@ -7,13 +8,13 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A folder of pins.
+/// A directory of pins.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Pins {
     folder: PathBuf,
 }
 
-/// Fails if a program is missing, because clang was missing when the daemon was built.
+/// Returns an error if a program is missing, because clang was missing when the daemon was built.
 pub fn require(program: &[u8]) -> Result<(), String> {
     if program.is_empty() {
         return Err("this program was built without clang, so it has no BPF programs; build it again with clang".into());
@@ -21,12 +22,12 @@ pub fn require(program: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// Takes a map out of loaded programs.
+/// Takes a map out of the loaded programs.
 pub fn take_map(programs: &mut Ebpf, name: &str) -> Result<Map, String> {
     programs.take_map(name).ok_or_else(|| format!("the BPF programs have no map {name}"))
 }
 
-/// Removes a file, unless it is not there.
+/// Removes a file if it exists.
 pub fn remove_file(place: &Path) -> io::Result<()> {
     match fs::remove_file(place) {
         Err(problem) if problem.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -35,17 +36,17 @@ pub fn remove_file(place: &Path) -> io::Result<()> {
 }
 
 impl Pins {
-    /// The folder of this name in a mounted BPF file system. Nothing is made yet.
+    /// Returns the directory of this name in a mounted BPF file system. Nothing is created yet.
     pub fn new(bpf_fs: &Path, name: &str) -> Pins {
         Pins { folder: bpf_fs.join(name) }
     }
 
-    /// Where something is pinned.
+    /// Returns the path of a pin.
     pub fn place(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
-    /// Whether all of these are there.
+    /// Whether all these pins exist.
     pub fn has(&self, names: &[&str]) -> bool {
         names.iter().all(|name| self.place(name).exists())
     }
@@ -61,7 +62,7 @@ impl Pins {
         Ok(loader.load(programs)?)
     }
 
-    /// Removes these and the folder. Says whether it was there.
+    /// Removes these pins and the directory. Returns whether the directory existed.
     pub fn remove<'a>(&self, names: impl IntoIterator<Item = &'a &'a str>) -> io::Result<bool> {
         names.into_iter().try_for_each(|name| remove_file(&self.place(name)))?;
         match fs::remove_dir(&self.folder) {
@@ -76,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pins_are_removed_once_and_strangers_stay() {
+    fn pins_are_removed_and_other_files_stay() {
         let beside = std::env::temp_dir().join(format!("pathloom-daemon-pins-{}", std::process::id()));
         let pins = Pins::new(&beside, "switch-1");
         assert!(!pins.remove(&["paths", "ports"]).unwrap(), "there was none");
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_without_programs_says_so_and_makes_nothing() {
+    fn loading_without_programs_fails_and_creates_nothing() {
         let pins = Pins::new(&std::env::temp_dir(), "pathloom-daemon-never");
         let problem = pins.load(b"", &["paths"]).unwrap_err().to_string();
         assert!(problem.contains("without clang") && problem.contains("no BPF programs"), "{problem}");

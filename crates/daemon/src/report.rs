@@ -1,8 +1,8 @@
-//! What a daemon says about itself: errors in one line, and the log.
+//! Reports of a daemon: one-line errors, and the log.
 
 use std::error::Error;
 
-/// One line of an error and its causes. A cause that the line already has is not repeated.
+/// Returns an error and its causes in one line. A cause that is already in the line is not repeated.
 pub fn one_line(problem: &(dyn Error + 'static)) -> String {
     let mut words = problem.to_string();
     let mut cause = problem.source();
@@ -16,7 +16,7 @@ pub fn one_line(problem: &(dyn Error + 'static)) -> String {
     words.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Logs to standard error from now on. `RUST_LOG` says how much; `info` is usual.
+/// Starts the log on standard error. `RUST_LOG` sets the level; the default is `info`.
 pub fn start_log() {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into());
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn causes_follow_in_one_line_and_none_is_said_twice() {
+    fn causes_are_joined_in_one_line_without_repetition() {
         let refused = || Some(Box::new(Failed("not permitted", None)));
         assert_eq!(one_line(&Failed("cannot\n\tload", refused())), "cannot load: not permitted");
         assert_eq!(one_line(&Failed("not permitted to load", refused())), "not permitted to load");

@@ -1,14 +1,14 @@
-//! Two interfaces, and the packets that are under way between them.
+//! Two interfaces, and the packets in transit between them.
 
 use crate::interface::Interface;
 use crate::packet::MOST_BYTES;
 use std::collections::VecDeque;
 
-/// How often carriers are looked at.
+/// Interval between checks of the carriers.
 pub(crate) const CARRIER_NS: u64 = 20_000_000;
-/// Packets taken from an interface before others have their turn.
+/// Packets taken from an interface before the other cables have their turn.
 const AT_ONCE: usize = 64;
-/// Most packets under way in one direction: more than a second of the smallest ones at 100 Mbit/s.
+/// Largest number of packets in transit in one direction: more than a second of the smallest packets at 100 Mbit/s.
 const MOST: usize = 200_000;
 
 struct Way {
@@ -16,11 +16,11 @@ struct Way {
     under_way: VecDeque<(u64, Box<[u8]>)>,
 }
 
-/// Which end has been set down because the other one lost its carrier.
+/// The end that was set down because the other one lost its carrier.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Carrier {
     Both,
-    /// This end has none.
+    /// This end has no carrier.
     Lost(usize),
 }
 
@@ -33,9 +33,9 @@ pub(crate) struct Cable {
     buffer: Box<[u8; MOST_BYTES]>,
 }
 
-/// A cable as it is named in an argument: two interfaces, and the delay from each to the other in ns.
+/// Splits the argument for a cable: two interfaces, and the delay from each to the other in ns.
 pub(crate) fn words(text: &str) -> Result<([&str; 2], [u64; 2]), String> {
-    let wrong = || format!("`{text}` is no cable; expected A,B,NANOSECONDS_TO_B,NANOSECONDS_TO_A");
+    let wrong = || format!("`{text}` is not a cable; expected A,B,NANOSECONDS_TO_B,NANOSECONDS_TO_A");
     let [a, b, to_b, to_a] = text.split(',').collect::<Vec<_>>()[..] else { return Err(wrong()) };
     let number = |text: &str| text.parse::<u64>().ok().filter(|&ns| ns <= 10_000_000_000);
     match (number(to_b), number(to_a)) {
@@ -57,12 +57,12 @@ impl Cable {
         [self.ends[0].socket(), self.ends[1].socket()]
     }
 
-    /// When the next packet is due.
+    /// Returns the time when the next packet is due.
     pub(crate) fn due(&self) -> Option<u64> {
         self.ways.iter().filter_map(|way| way.under_way.front().map(|&(due, _)| due)).min()
     }
 
-    /// Takes what has arrived at both ends.
+    /// Receives the packets that have arrived at both ends.
     pub(crate) fn take(&mut self) {
         for (end, way) in self.ends.iter().zip(&mut self.ways) {
             for _ in 0..AT_ONCE {
@@ -74,7 +74,7 @@ impl Cable {
         }
     }
 
-    /// Sends what is due.
+    /// Sends the packets that are due.
     pub(crate) fn give(&mut self, now: u64) {
         for (index, way) in self.ways.iter_mut().enumerate() {
             while let Some((_, frame)) = way.under_way.front().filter(|&&(due, _)| due <= now) {
@@ -84,13 +84,13 @@ impl Cable {
         }
     }
 
-    /// Lets an end be without carrier when the other one is, as a cable does.
+    /// Sets an end down when the other one has no carrier, and up again when the carrier returns, as a cable does.
     pub(crate) fn pass_on_carrier(&mut self) {
         match self.carrier {
             Carrier::Both => {
                 if let Some(end) = (0..2).find(|&end| !self.ends[end].has_carrier()) {
                     self.ends[1 - end].set(false);
-                    // What was under way is lost with the cable.
+                    // Packets in transit are lost with the cable.
                     self.ways.iter_mut().for_each(|way| way.under_way.clear());
                     self.carrier = Carrier::Lost(end);
                 }
@@ -109,10 +109,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cable_is_two_interfaces_and_two_delays() {
+    fn cable_arguments_are_parsed() {
         assert_eq!(words("d10,d11,20000000,5"), Ok((["d10", "d11"], [20_000_000, 5])));
         for wrong in ["", "a,b", "a,b,1", "a,b,1,2,3", "a,b,x,1", ",b,1,1", "a,b,-1,1", "a,b,1,99999999999"] {
-            assert!(words(wrong).is_err_and(|why| why.contains("is no cable")), "{wrong}");
+            assert!(words(wrong).is_err_and(|why| why.contains("is not a cable")), "{wrong}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! An end of a cable: a packet socket on one interface.
+//! One end of a cable: a packet socket on an interface.
 
 use crate::packet::{beside, with_tag, MOST_BYTES, PACKET_AUXDATA, TAG_BYTES};
 use crate::sleep;
@@ -7,15 +7,15 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// Room for what arrives while this process waits for a processor, and for what is sent.
+/// Buffer for packets that arrive while this process waits for a processor, and for packets to send.
 const BUFFER_BYTES: c_int = 1 << 26;
-/// A longer time since an arrival is taken for a change of the clock.
+/// An arrival longer ago than this is attributed to a change of the clock.
 const MOST_AGE_NS: u64 = 1_000_000_000;
 const PACKET_IGNORE_OUTGOING: c_int = 23;
 const PACKET_QDISC_BYPASS: c_int = 20;
 const ETH_P_ALL: u16 = 3;
 
-/// An interface.
+/// A network interface with its packet socket.
 pub(crate) struct Interface {
     socket: OwnedFd,
     name: [libc::c_char; libc::IFNAMSIZ],
@@ -25,18 +25,18 @@ impl Interface {
     pub(crate) fn open(name: &str) -> io::Result<Interface> {
         let text = CString::new(name)?;
         if text.as_bytes_with_nul().len() > libc::IFNAMSIZ {
-            return Err(io::Error::other("is no name of an interface"));
+            return Err(io::Error::other("is not the name of an interface"));
         }
         let mut own = [0; libc::IFNAMSIZ];
         own.iter_mut().zip(text.as_bytes()).for_each(|(place, &byte)| *place = byte as libc::c_char);
-        // SAFETY: the name ends with 0; the address is a value of this function; the socket is nobody else's.
+        // SAFETY: the name ends with 0; the address is a local value; the socket has no other owner.
         unsafe {
             let index = libc::if_nametoindex(text.as_ptr());
             if index == 0 {
                 return Err(io::Error::last_os_error());
             }
             let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-            // It receives nothing before it is bound.
+            // The socket receives nothing before it is bound.
             let socket = libc::socket(libc::AF_PACKET, kind, 0);
             if socket < 0 {
                 return Err(io::Error::last_os_error());
@@ -46,7 +46,7 @@ impl Interface {
             made.set_option(libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)?;
             made.set_option(libc::SOL_PACKET, PACKET_AUXDATA, 1)?;
             made.set_option(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
-            // Without these it is slower, or loses packets in bursts.
+            // Without these options, the socket is slower or loses packets in bursts.
             let _ = made.set_option(libc::SOL_PACKET, PACKET_QDISC_BYPASS, 1);
             let _ = made.set_option(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, BUFFER_BYTES);
             let _ = made.set_option(libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, BUFFER_BYTES);
@@ -66,12 +66,12 @@ impl Interface {
         self.socket.as_raw_fd()
     }
 
-    /// The next frame, and when it arrived in ns of [`sleep::now_ns`].
+    /// Returns the next frame, and its time of arrival in ns of [`sleep::now_ns`].
     pub(crate) fn receive<'a>(&self, buffer: &'a mut [u8; MOST_BYTES]) -> Option<(u64, &'a [u8])> {
         let mut control = [0_u64; 16];
         let rest = &mut buffer[TAG_BYTES..];
         let mut part = libc::iovec { iov_base: rest.as_mut_ptr().cast::<c_void>(), iov_len: rest.len() };
-        // SAFETY: the message points to values of this function and to the buffer, of the lengths that are given.
+        // SAFETY: the message points to local values and to the buffer, with their correct lengths.
         let (length, said) = unsafe {
             let mut message: libc::msghdr = std::mem::zeroed();
             message.msg_iov = &raw mut part;
@@ -89,29 +89,29 @@ impl Interface {
         Some((arrived, with_tag(buffer, length, said.tag)))
     }
 
-    /// Sends a frame; one for which there is no room is lost, as on a cable that is down.
+    /// Sends a frame. A frame without room in the send buffer is lost, as on a cable that is down.
     pub(crate) fn send(&self, frame: &[u8]) {
-        // SAFETY: the frame is of the length that is given.
+        // SAFETY: the frame has the given length.
         unsafe { libc::send(self.socket(), frame.as_ptr().cast(), frame.len(), libc::MSG_DONTWAIT) };
     }
 
-    /// Whether the other end of its pair is up.
+    /// Whether the other end of the interface pair is up.
     pub(crate) fn has_carrier(&self) -> bool {
         self.flags().is_some_and(|flags| flags & libc::IFF_RUNNING != 0)
     }
 
-    /// Sets it up or down.
+    /// Sets the interface up or down.
     pub(crate) fn set(&self, up: bool) {
         let Some(flags) = self.flags() else { return };
         let mut request = self.request();
         request.ifr_ifru.ifru_flags = (if up { flags | libc::IFF_UP } else { flags & !libc::IFF_UP }) as libc::c_short;
-        // SAFETY: the request is a value of this function.
+        // SAFETY: the request is a local value.
         unsafe { libc::ioctl(self.socket(), libc::SIOCSIFFLAGS, &raw mut request) };
     }
 
     fn flags(&self) -> Option<c_int> {
         let mut request = self.request();
-        // SAFETY: the request is a value of this function, and the kernel has written its flags.
+        // SAFETY: the request is a local value, and the kernel has written its flags.
         unsafe {
             (libc::ioctl(self.socket(), libc::SIOCGIFFLAGS, &raw mut request) == 0)
                 .then(|| c_int::from(request.ifr_ifru.ifru_flags))
@@ -119,14 +119,14 @@ impl Interface {
     }
 
     fn request(&self) -> libc::ifreq {
-        // SAFETY: all zeros are a value of this type.
+        // SAFETY: all zeros are a valid value of this type.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
         request.ifr_name = self.name;
         request
     }
 
     fn set_option(&self, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
-        // SAFETY: the value is of this function, of the length that is given.
+        // SAFETY: the value is local and has the given length.
         let done = unsafe {
             let length = size_of::<c_int>() as socklen_t;
             libc::setsockopt(self.socket(), level, name, (&raw const value).cast(), length)

@@ -1,7 +1,9 @@
-//! Forwards packets between pairs of interfaces after a delay: `pathloom-delay A,B,NANOSECONDS_TO_B,NANOSECONDS_TO_A …`.
+//! Forwards packets between pairs of interfaces after a delay:
+//! `pathloom-delay A,B,NANOSECONDS_TO_B,NANOSECONDS_TO_A …`.
 //!
-//! It stands in for the length of a cable. Rate and queue are those of the interfaces at its ends, so it has none of its
-//! own. When an end loses its carrier, so does the other. It runs until it is killed, and prints `ready` when it forwards.
+//! It emulates the length of a cable. Rate and queue are those of the interfaces at its ends; it adds none. When one
+//! end loses its carrier, the other one does too. It runs until it is killed, and prints `ready` when it starts to
+//! forward.
 
 #![allow(unsafe_code)] // Packet sockets and their control messages have no safe interface.
 

@@ -1,34 +1,34 @@
-//! The tag of a received frame: the kernel takes VLAN tags off, and says beside the frame which it was.
+//! The tag of a received frame. The kernel removes VLAN tags, and reports them in a control message.
 
 use libc::{c_int, msghdr};
 
 /// Longest frame, with its tag.
 pub(crate) const MOST_BYTES: usize = 9_222;
-/// Bytes of a VLAN tag, and of the addresses before it.
+/// Bytes of a VLAN tag, and of the Ethernet addresses before it.
 pub(crate) const TAG_BYTES: usize = 4;
 const ADDRESSES_BYTES: usize = 12;
 const USUAL_TPID: u16 = 0x8100;
-/// Of struct tpacket_auxdata (linux/if_packet.h).
+/// From struct tpacket_auxdata (linux/if_packet.h).
 const TP_STATUS_VLAN_VALID: u32 = 1 << 4;
 const TP_STATUS_VLAN_TPID_VALID: u32 = 1 << 6;
 pub(crate) const PACKET_AUXDATA: c_int = 8;
 
-/// What the kernel says beside a frame.
+/// Information that the kernel supplies with a frame.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Beside {
-    /// When it arrived, in ns of the real-time clock.
+    /// Time of arrival, in ns of the real-time clock.
     pub arrived_ns: Option<u64>,
-    /// Its tag: type and value.
+    /// Tag of the frame: type and value.
     pub tag: Option<(u16, u16)>,
 }
 
 /// Reads the control messages of a received frame.
 ///
 /// # Safety
-/// `message` is as `recvmsg` has left it.
+/// `message` must be as `recvmsg` has left it.
 pub(crate) unsafe fn beside(message: &msghdr) -> Beside {
     let mut found = Beside::default();
-    // SAFETY: the macros walk the control messages that the kernel wrote; their data are read unaligned.
+    // SAFETY: the macros walk the control messages that the kernel wrote. Their data are read unaligned.
     unsafe {
         let mut at = libc::CMSG_FIRSTHDR(message);
         while !at.is_null() {
@@ -55,7 +55,7 @@ pub(crate) unsafe fn beside(message: &msghdr) -> Beside {
     found
 }
 
-/// Puts a tag back into a frame of `length` bytes that begins `TAG_BYTES` into the buffer; returns the frame.
+/// Inserts a tag into a frame of `length` bytes that begins at `TAG_BYTES` in the buffer. Returns the frame.
 pub(crate) fn with_tag(buffer: &mut [u8], length: usize, tag: Option<(u16, u16)>) -> &[u8] {
     match tag {
         Some((tpid, tci)) if length >= ADDRESSES_BYTES => {
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tag_goes_back_between_the_addresses_and_the_type() {
+    fn a_tag_is_inserted_between_addresses_and_type() {
         let frame: Vec<u8> = (0..20).collect();
         let mut buffer = [vec![0xff; 4], frame.clone()].concat();
         assert_eq!(with_tag(&mut buffer.clone(), 20, None), frame);

@@ -1,4 +1,4 @@
-//! What discovery costs: `cargo run --release -p pathloom-discovery --example speed`.
+//! Measures the computing time of discovery: `cargo run --release -p pathloom-discovery --example speed`.
 
 use pathloom_discovery::arp::Arp;
 use pathloom_discovery::cabling::{dpid_of, link_at, place_of};
@@ -10,7 +10,7 @@ use rand_pcg::Pcg64;
 use std::hint::black_box;
 use std::time::Instant;
 
-/// Best of so many, for the machine may have other things to do.
+/// Number of repetitions. The fastest one counts, because other programs may slow down the machine.
 const ROUNDS: usize = 5;
 
 fn main() {
@@ -57,7 +57,8 @@ fn codec() {
     println!("check a probe   {ns:8.0} ns");
 }
 
-/// Until all is found, and 20 s after; probes arrive at once, one after the other.
+/// Measures the time until all links are found, and the following 20 s of simulated time. Probes arrive without delay,
+/// one after the other.
 fn fabric(spec: &str) {
     let fabric = fabric_from_spec(spec).unwrap();
     let ports: usize = fabric.switches().iter().map(|&node| fabric.node(node).ports.len()).sum();
@@ -87,7 +88,7 @@ fn fabric(spec: &str) {
     println!("{spec:14} {switches:8} {ports:6} {found_ms:12.0} {start_us:14.0} {ns:16.0} {:9.3}%", share * 100.0);
 }
 
-/// Events handled, and links found.
+/// Runs for `span` of simulated time. Returns the number of events handled, and the number of links found.
 fn run(fabric: &Fabric, discovery: &mut Discovery, now: &mut Nanos, span: Nanos) -> (u64, usize) {
     let end = *now + span;
     let (mut events, mut found) = (0, 0);
@@ -117,7 +118,7 @@ fn run(fabric: &Fabric, discovery: &mut Discovery, now: &mut Nanos, span: Nanos)
     }
 }
 
-/// 1000 hosts that ask for each other, and one that floods.
+/// Measures ARP: 1000 hosts that request each other's addresses, and one host that floods.
 fn arp() {
     let settings = HostSettings::default();
     let address = |number: u32| std::net::Ipv4Addr::from(0x0a00_0000 + number + 1);
@@ -146,6 +147,6 @@ fn arp() {
             frames.len() as u64
         })
     };
-    println!("answer a question for a known host {:6.0} ns", round(&frames, false));
+    println!("answer a request for a known host  {:6.0} ns", round(&frames, false));
     println!("drop a frame of a host that floods {:6.0} ns", round(&vec![frames[0].clone(); 1_000_000], true));
 }

@@ -1,11 +1,11 @@
-//! An agenda of things to do later. Each thing has at most one time, which can be changed.
+//! An agenda of timers: things to do later. Each thing has at most one due time, which can be changed.
 
 use pathloom_model::Nanos;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 use std::hash::Hash;
 
-/// Things and their times. Things with the same time are in their own order.
+/// Things and their due times. Things with the same time are sorted by their `Ord`.
 #[derive(Clone, Debug)]
 pub(crate) struct Agenda<T> {
     by_time: BTreeSet<(Nanos, T)>,
@@ -18,7 +18,7 @@ impl<T: Copy + Ord + Hash> Agenda<T> {
         Agenda { by_time: BTreeSet::new(), due: FxHashMap::default() }
     }
 
-    /// Sets the time of `thing` to `at`.
+    /// Sets the due time of `thing` to `at`.
     pub(crate) fn set(&mut self, thing: T, at: Nanos) {
         if let Some(before) = self.due.insert(thing, at) {
             self.by_time.remove(&(before, thing));
@@ -26,7 +26,7 @@ impl<T: Copy + Ord + Hash> Agenda<T> {
         self.by_time.insert((at, thing));
     }
 
-    /// Removes `thing`, if it is there.
+    /// Removes `thing`, if it is on the agenda.
     pub(crate) fn cancel(&mut self, thing: T) {
         if let Some(at) = self.due.remove(&thing) {
             self.by_time.remove(&(at, thing));
@@ -38,12 +38,12 @@ impl<T: Copy + Ord + Hash> Agenda<T> {
         self.due.contains_key(&thing)
     }
 
-    /// When the first thing is due.
+    /// Time at which the first thing is due.
     pub(crate) fn next(&self) -> Option<Nanos> {
         self.by_time.first().map(|&(at, _)| at)
     }
 
-    /// Removes and returns the first thing that is due.
+    /// Removes and returns the first thing, if it is due.
     pub(crate) fn pop(&mut self, now: Nanos) -> Option<T> {
         let &(at, thing) = self.by_time.first().filter(|&&(at, _)| at <= now)?;
         self.by_time.remove(&(at, thing));

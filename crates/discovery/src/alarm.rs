@@ -1,4 +1,4 @@
-//! Alarms: what went wrong and where, with a limit on how often the log says it.
+//! Alarms: faults and their places, with a limit on how often the same alarm is logged.
 
 use crate::arp::ArpError;
 use crate::{Dpid, Mac, Place};
@@ -9,44 +9,44 @@ use std::fmt;
 use std::mem::{discriminant, Discriminant};
 use std::net::Ipv4Addr;
 
-/// Something that should not happen, at a place.
+/// A fault at a port or a switch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Alarm {
-    /// What.
+    /// The kind of fault, with its details.
     pub what: Trouble,
-    /// Where the offender is; port 0 is the switch as a whole.
+    /// Port of the fault. Port number 0 means the whole switch.
     pub place: Place,
-    /// How often the same happened there since the last alarm about it, this time included.
+    /// Number of faults of this kind at this place since the last alarm about them, including this one.
     pub times: u64,
 }
 
-/// What can be wrong.
+/// The kinds of faults.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Trouble {
-    /// LLDP that claims to be a probe of ours, with a wrong signature.
+    /// LLDP that claims to be a probe of this controller, with a wrong signature.
     ForgedProbe,
-    /// A probe of ours that is older than the delay of any cable explains.
+    /// A probe of this controller that is too old, or is no longer among the last probes of its port.
     StaleProbe {
-        /// The port that it left by.
+        /// The port that sent the probe.
         from: Place,
-        /// How long ago.
+        /// Time since the probe was sent.
         age: Nanos,
     },
-    /// A probe that had already arrived here.
+    /// A probe that had already arrived at this port.
     ReplayedProbe {
-        /// The port it once left by.
+        /// The port that sent the probe.
         from: Place,
     },
-    /// One probe arrived at two ports: a shared medium, or somebody relays probes.
+    /// One probe arrived at two ports: the medium is shared, or somebody relays probes.
     TwoPlaces {
-        /// The port it left by.
+        /// The port that sent the probe.
         from: Place,
-        /// Where it arrived first.
+        /// The port where the probe arrived first.
         first: Place,
     },
     /// A probe arrived at, or came from, a port with a host: somebody relays probes.
     ProbeOnHostPort {
-        /// The port it left by.
+        /// The port that sent the probe.
         from: Place,
     },
     /// A host is at an end of a link. The link may be forged, so it is no longer used.
@@ -56,35 +56,35 @@ pub enum Trouble {
     },
     /// A probe from a port arrived here, but one of the two ports is part of another link that is up.
     Contradiction {
-        /// The port it left by.
+        /// The port that sent the probe.
         from: Place,
     },
     /// A cable joins two ports of the same switch.
     Looped {
-        /// The port the probe left by.
+        /// The port that sent the probe.
         from: Place,
     },
     /// Probes arrive from here to there, but not in the other direction.
     OneWay {
-        /// Where they arrive.
+        /// The port where they arrive.
         to: Place,
     },
     /// The port goes up and down.
     Flapping {
-        /// Failures remembered.
+        /// Number of recent failures.
         failures: u32,
-        /// How long it must be quiet before it is used again.
+        /// How long the port must stay up before it is used again.
         wait: Nanos,
     },
-    /// More LLDP than a port may send.
+    /// A port sends more LLDP than allowed.
     LldpFlood,
     /// A second switch with this datapath identifier; it is ignored.
     DuplicateSwitch,
-    /// More ports than discovery handles per switch; the others are ignored.
+    /// A switch with more ports than discovery handles per switch; the others are ignored.
     TooManyPorts,
-    /// More ARP than a port may send.
+    /// A port sends more ARP than allowed.
     ArpFlood,
-    /// More requests for unknown addresses than discovery forwards for one port.
+    /// A port sends more requests for unknown addresses than discovery forwards for one port.
     UnknownTargets,
     /// An ARP frame that no honest host sends.
     BadArp(ArpError),
@@ -92,9 +92,9 @@ pub enum Trouble {
     TooManyHosts,
     /// An ARP sender claims an address, or uses a hardware address, whose owner answers at another port.
     Spoofed {
-        /// The address claimed.
+        /// The claimed address.
         address: Ipv4Addr,
-        /// The hardware address it was claimed with.
+        /// The hardware address of the claim.
         mac: Mac,
         /// The port of the owner.
         owner: Place,
@@ -184,12 +184,12 @@ impl fmt::Display for Trouble {
             Trouble::Flapping { failures, wait } => {
                 write!(f, "went down {failures} times in a row; must stay up for {} ms before it is used", ms(*wait))
             }
-            Trouble::LldpFlood => f.write_str("sends more LLDP than a port may; the rest is dropped"),
+            Trouble::LldpFlood => f.write_str("sends more LLDP than a port is allowed to; the rest is dropped"),
             Trouble::DuplicateSwitch => {
-                f.write_str("a second switch has this datapath identifier; ignored: give each switch its own")
+                f.write_str("a second switch with this datapath identifier is ignored; give each switch a unique one")
             }
             Trouble::TooManyPorts => f.write_str("has more ports than the controller handles; the others are ignored"),
-            Trouble::ArpFlood => f.write_str("sends more ARP than a port may; the rest is dropped"),
+            Trouble::ArpFlood => f.write_str("sends more ARP than a port is allowed to; the rest is dropped"),
             Trouble::UnknownTargets => {
                 f.write_str("sends too many ARP requests for unknown addresses; not all are forwarded")
             }
@@ -202,15 +202,15 @@ impl fmt::Display for Trouble {
     }
 }
 
-/// Passes one alarm of a kind per place and time span, and counts the others.
+/// Passes one alarm of each kind per place and time span, and counts the others.
 ///
-/// Holds at most one entry per known port and kind.
+/// It contains at most one entry per known port and kind.
 #[derive(Clone, Debug)]
 pub(crate) struct AlarmFilter {
     every: Nanos,
     /// Only for look-ups.
     said: FxHashMap<(Place, Discriminant<Trouble>), (Nanos, u64)>,
-    /// How often each kind happened, including alarms that were not passed.
+    /// Number of faults of each kind, including alarms that were not passed.
     counts: BTreeMap<&'static str, u64>,
 }
 
@@ -219,7 +219,7 @@ impl AlarmFilter {
         AlarmFilter { every, said: FxHashMap::default(), counts: BTreeMap::new() }
     }
 
-    /// Counts an alarm; returns it if it may pass.
+    /// Counts an alarm, and returns it if it may pass.
     pub(crate) fn raise(&mut self, now: Nanos, place: Place, what: Trouble) -> Option<Alarm> {
         *self.counts.entry(what.name()).or_default() += 1;
         let entry = self.said.entry((place, discriminant(&what)));
@@ -236,7 +236,7 @@ impl AlarmFilter {
         Some(Alarm { what, place, times: std::mem::take(silent) + 1 })
     }
 
-    /// How often each kind of trouble happened, by [`Trouble::name`].
+    /// Number of faults of each kind, by [`Trouble::name`].
     pub(crate) fn counts(&self) -> &BTreeMap<&'static str, u64> {
         &self.counts
     }
@@ -252,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_offender_is_named_once_per_span_with_its_count() {
+    fn an_alarm_is_reported_once_per_time_span_with_its_count() {
         let mut filter = AlarmFilter::new(Nanos::from_secs(10));
         let place = Place::new(0x2a, 3);
         let mut said = Vec::new();

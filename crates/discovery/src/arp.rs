@@ -1,4 +1,4 @@
-//! ARP over Ethernet (RFC 826), parsed strictly, because accepted frames decide where traffic goes.
+//! ARP over Ethernet (RFC 826). Frames are parsed strictly, because accepted frames decide where traffic goes.
 
 use crate::Mac;
 use std::net::Ipv4Addr;
@@ -10,7 +10,7 @@ const FRAME_BYTES: usize = 14 + 28;
 /// Hardware type Ethernet, protocol type IPv4, lengths 6 and 4.
 const ETHERNET_IPV4: [u8; 6] = [0, 1, 8, 0, 6, 4];
 
-/// What an ARP packet does (`ar$op`).
+/// Operation of an ARP packet (`ar$op`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operation {
     /// Asks who has the target address.
@@ -22,7 +22,7 @@ pub enum Operation {
 /// An ARP packet and the addresses of its frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arp {
-    /// Receiver of the frame. Its sender is `sender_mac`, always.
+    /// Destination address of the frame. Its source address is always `sender_mac`.
     pub to: Mac,
     /// Request or reply.
     pub operation: Operation,
@@ -40,7 +40,7 @@ pub struct Arp {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, thiserror::Error)]
 pub enum ArpError {
     /// Too short, or another kind of frame.
-    #[error("is no whole ARP frame: at least 42 bytes of Ethernet type 0806 were expected")]
+    #[error("is not a complete ARP frame: expected at least 42 bytes and Ethernet type 0806")]
     NoArp,
     /// Not Ethernet and IPv4, or an unknown operation.
     #[error(
@@ -48,29 +48,30 @@ pub enum ArpError {
     )]
     Kind,
     /// Frame and packet have different sender addresses.
-    #[error("was sent from one hardware address and claims another")]
+    #[error("has one hardware address as source of the frame and another as ARP sender")]
     SenderMismatch,
     /// The sender's hardware address is a group address or zero.
     #[error("has a sender hardware address that no station can have")]
     SenderMac,
-    /// An address that no host can have: multicast, broadcast, loopback, 0/8 (but 0.0.0.0 in a request), 240/4.
+    /// A sender address that no host can have: multicast, broadcast, loopback, 0/8 (except 0.0.0.0 in a request),
+    /// 240/4.
     #[error("has a sender address that no host can have")]
     SenderIp,
-    /// Asks for an address that no host can have.
-    #[error("is about a target address that no host can have")]
+    /// A target address that no host can have.
+    #[error("has a target address that no host can have")]
     TargetIp,
-    /// To a multicast group other than all.
-    #[error("is sent to a group address other than the broadcast one")]
+    /// The frame is sent to a group address other than broadcast.
+    #[error("is sent to a group address other than the broadcast address")]
     To,
 }
 
 impl Arp {
-    /// A request for `target_ip`, broadcast unless `to` says otherwise. With sender 0.0.0.0 it is a probe.
+    /// Creates a request for `target_ip`, in a frame to `to`. With sender 0.0.0.0 it is a probe.
     pub fn request(sender_mac: Mac, sender_ip: Ipv4Addr, target_ip: Ipv4Addr, to: Mac) -> Arp {
         Arp { to, operation: Operation::Request, sender_mac, sender_ip, target_mac: Mac::ZERO, target_ip }
     }
 
-    /// The answer to this request: `owner` has the requested address.
+    /// Creates the answer to this request: `owner` has the requested address.
     pub fn answer(&self, owner: Mac) -> Arp {
         Arp {
             to: self.sender_mac,
@@ -93,7 +94,7 @@ impl Arp {
         self.sender_ip == self.target_ip
     }
 
-    /// The frame, 60 bytes with padding.
+    /// Returns the frame, 60 bytes with padding.
     pub fn emit(&self) -> Vec<u8> {
         let mut frame = Vec::with_capacity(60);
         frame.extend(self.to.0);
@@ -156,7 +157,7 @@ impl Arp {
         if !probe && !is_host(self.sender_ip) {
             return Err(ArpError::SenderIp);
         }
-        // A reply to a probe carries 0.0.0.0 back.
+        // A reply to a probe has target address 0.0.0.0.
         let target = is_host(self.target_ip) || (self.target_ip.is_unspecified() && self.operation == Operation::Reply);
         if target {
             Ok(())
@@ -182,7 +183,7 @@ mod tests {
     const IP_B: Ipv4Addr = Ipv4Addr::new(10, 0, 1, 1);
 
     #[test]
-    fn a_request_is_answered_as_rfc_826_says() {
+    fn a_request_is_answered_according_to_rfc_826() {
         let request = Arp::request(A, IP_A, IP_B, Mac::BROADCAST);
         assert_eq!(Arp::parse(&request.emit()), Ok(request));
         let reply = request.answer(B);
@@ -195,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_host_may_send_is_refused_by_name() {
+    fn frames_that_no_host_may_send_are_refused_with_a_reason() {
         let good = Arp::request(A, IP_A, IP_B, Mac::BROADCAST);
         let of = |arp: Arp| Arp::parse(&arp.emit());
         let changed = |at: usize, value: u8| {
@@ -227,7 +228,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn any_frame_is_read_without_panic_and_reads_back_the_same(
+        fn random_frames_never_panic_and_accepted_frames_round_trip(
             bytes in prop::collection::vec(any::<u8>(), 0..80),
             edits in prop::collection::vec((0..42usize, any::<u8>()), 0..4),
         ) {

@@ -1,7 +1,7 @@
-//! Comparison of the cabling found with the configured cabling.
+//! Comparison of the discovered cabling with the configured cabling.
 //!
-//! Convention: node `n` of a fabric is the switch with datapath identifier `n + 1`, and its OpenFlow ports have the
-//! numbers of the fabric's ports.
+//! Convention: node `n` of a fabric is the switch with datapath identifier `n + 1`. Its OpenFlow ports have the same
+//! numbers as the ports of the fabric.
 
 use crate::{Dpid, Place};
 use pathloom_model::{Fabric, LinkId, NodeId};
@@ -9,70 +9,70 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::Ipv4Addr;
 
-/// The datapath id of a node.
+/// Returns the datapath identifier of a node.
 pub fn dpid_of(node: NodeId) -> Dpid {
     Dpid(u64::from(node.0) + 1)
 }
 
-/// The switch with a datapath id, if the fabric has it.
+/// Returns the switch with a datapath identifier, if the fabric has it.
 pub fn switch_of(fabric: &Fabric, dpid: Dpid) -> Option<NodeId> {
     let node = NodeId(u32::try_from(dpid.0.checked_sub(1)?).ok()?);
     (node.index() < fabric.nodes().len() && !fabric.is_host(node)).then_some(node)
 }
 
-/// The port at which a directed link begins.
+/// Returns the port at which a directed link begins.
 pub fn place_of(fabric: &Fabric, link: LinkId) -> Place {
     let link = fabric.link(link);
     Place { dpid: dpid_of(link.from), port: link.from_port }
 }
 
-/// The directed link that begins at a port of a switch.
+/// Returns the directed link that begins at a port of a switch.
 pub fn link_at(fabric: &Fabric, place: Place) -> Option<LinkId> {
     fabric.out_link(switch_of(fabric, place.dpid)?, place.port)
 }
 
-/// The configured link between two ports, from `a` to `b`.
+/// Returns the configured link from port `a` to port `b`.
 pub fn link_between(fabric: &Fabric, a: Place, b: Place) -> Option<LinkId> {
     link_at(fabric, a).filter(|&link| place_of(fabric, link.reverse()) == b)
 }
 
-/// The ports of the configured addresses, for host learning.
+/// Returns the configured host addresses and their switch ports, for host learning.
 pub fn expected_hosts(fabric: &Fabric) -> impl Iterator<Item = (Ipv4Addr, Place)> + '_ {
     fabric.attachments().iter().map(|at| (at.address, place_of(fabric, at.uplink.reverse())))
 }
 
-/// A port whose cable leads elsewhere than configured.
+/// A port whose cable leads to another port than configured.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Miscabled {
     /// The port.
     pub at: Place,
     /// The configured directed link that begins there; it may lead to a host.
     pub wanted: LinkId,
-    /// The port its cable leads to.
+    /// The port to which the cable leads.
     pub found: Place,
 }
 
-/// How the cabling found differs from the one configured.
+/// Differences between the discovered cabling and the configured one.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct CablingReport {
-    /// Configured cables between switches that were not found, if neither of their ports is cabled elsewhere. Cables
-    /// that are configured as failed are not included.
+    /// Configured cables between switches that were not found, and whose ports have no other cable either. Cables that
+    /// are configured as failed are not included.
     pub missing: Vec<LinkId>,
-    /// Links at ports or switches that are not configured, lower end first.
+    /// Links between ports that are not configured. The lower end comes first.
     pub unexpected: Vec<(Place, Place)>,
-    /// Configured ports that are cabled elsewhere: one entry per port.
+    /// Configured ports whose cables lead to other ports than configured. One entry per port.
     pub miscabled: Vec<Miscabled>,
-    /// Configured cables that were found.
+    /// Number of configured cables that were found.
     pub right: usize,
 }
 
 impl CablingReport {
-    /// Whether there is no difference.
+    /// Whether there are no differences.
     pub fn is_right(&self) -> bool {
         self.missing.is_empty() && self.unexpected.is_empty() && self.miscabled.is_empty()
     }
 
-    /// One line per difference, with the names of the fabric.
+    /// Returns one line of text per difference, with the node names of the fabric.
     pub fn lines<'a>(&'a self, fabric: &'a Fabric) -> impl Iterator<Item = String> + 'a {
         let missing = self.missing.iter().map(move |&link| {
             format!("no cable found from {} to {}", End(fabric, place_of(fabric, link)), Far(fabric, link))
@@ -88,10 +88,10 @@ impl CablingReport {
     }
 }
 
-/// A port by the name of its node, if the fabric has it.
+/// Prints a port with the name of its node, if the fabric has the node.
 struct End<'a>(&'a Fabric, Place);
 
-/// The far end of a link.
+/// Prints the far end of a link.
 struct Far<'a>(&'a Fabric, LinkId);
 
 impl fmt::Display for End<'_> {
@@ -110,7 +110,7 @@ impl fmt::Display for Far<'_> {
     }
 }
 
-/// Compares the links found with the cabling of `fabric`. Each link appears once, in either direction.
+/// Compares the discovered links with the cabling of `fabric`. `found` lists each link once, in either direction.
 pub fn compare(fabric: &Fabric, found: impl IntoIterator<Item = (Place, Place)>) -> CablingReport {
     let mut report = CablingReport::default();
     let mut peers = BTreeMap::new();
@@ -124,7 +124,7 @@ pub fn compare(fabric: &Fabric, found: impl IntoIterator<Item = (Place, Place)>)
                 report.miscabled.push(Miscabled { at, wanted, found: peer });
             }
             Some(_) => {}
-            // If the other end is a configured port, it is listed as miscabled, so nothing is added here.
+            // If the other end is a configured port, that port is listed as miscabled, so nothing is added here.
             None if at < peer && link_at(fabric, peer).is_none() => report.unexpected.push((at, peer)),
             None => {}
         }
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fabric_as_configured_is_right_in_either_direction() {
+    fn a_fabric_as_configured_has_no_differences() {
         let fabric = fabric_from_spec("fat-tree:k=4").unwrap();
         let mut found = all(&fabric);
         found.iter_mut().step_by(2).for_each(|pair| *pair = (pair.1, pair.0));
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn swapped_missing_and_strange_cables_are_told_apart_and_named() {
+    fn swapped_missing_and_unexpected_cables_are_distinguished() {
         let fabric = fabric_from_spec("fat-tree:k=4").unwrap();
         let mut found = all(&fabric);
         let (first, second) = (found[0], found[9]);
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_configured_as_failed_is_not_missed_and_odd_names_are_strange() {
+    fn links_configured_as_failed_are_not_reported_as_missing() {
         let fabric = fabric_from_spec("fat-tree:k=4,fail=0.1").unwrap();
         let found: Vec<_> = all(&fabric)
             .into_iter()

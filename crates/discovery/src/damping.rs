@@ -1,11 +1,11 @@
-//! A flapping port is not used until it has been stable for a while. The more it flapped, the longer (the idea of RFC
-//! 2439).
+//! A flapping port is not used until it has been stable for a while. The waiting time grows with the number of failures
+//! (the idea of RFC 2439).
 
 use pathloom_model::Nanos;
 
-/// Number of failures within [`MEMORY`] that have no consequence.
+/// Number of failures without consequence, if the gaps between them are at most [`MEMORY`].
 const FREE_FAILURES: u32 = 3;
-/// Without a failure for this long, the earlier ones are forgotten.
+/// After this time without a failure, earlier failures are forgotten.
 const MEMORY: Nanos = Nanos::from_secs(10);
 /// First required time without failure; doubled per further failure.
 const FIRST_WAIT: Nanos = Nanos::from_millis(100);
@@ -20,7 +20,7 @@ pub(crate) struct Damper {
 }
 
 impl Damper {
-    /// The port lost carrier.
+    /// Records that the port lost carrier.
     pub(crate) fn failed(&mut self, now: Nanos) {
         if now.saturating_sub(self.last) > MEMORY {
             self.failures = 0;
@@ -29,7 +29,7 @@ impl Damper {
         self.last = now;
     }
 
-    /// How long the port must stay up before it is used; `None`: at once.
+    /// Returns how long the port must stay up before it is used. `None`: it is used at once.
     pub(crate) fn wait(&self, now: Nanos) -> Option<Nanos> {
         if now.saturating_sub(self.last) > MEMORY {
             return None;
@@ -38,7 +38,7 @@ impl Damper {
         Some(Nanos(FIRST_WAIT.0 << excess.min(10)).min(LONGEST_WAIT))
     }
 
-    /// Failures remembered.
+    /// Number of failures remembered.
     pub(crate) fn failures(&self) -> u32 {
         self.failures
     }
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_grow_to_ten_seconds_and_are_forgotten_after_quiet() {
+    fn waits_grow_to_ten_seconds_and_end_after_a_time_without_failures() {
         let (mut damper, mut waits, mut now) = (Damper::default(), Vec::new(), Nanos::from_secs(100));
         for _ in 0..40 {
             now += Nanos::from_millis(10);

@@ -1,4 +1,4 @@
-//! Links and hosts together, for a driver: see [`Discovery`].
+//! Link discovery and host learning combined: see [`Discovery`].
 
 use crate::alarm::Alarm;
 use crate::arp::ARP_ETHERTYPE;
@@ -18,7 +18,7 @@ pub enum Input<'a> {
     SwitchUp {
         /// The switch.
         dpid: Dpid,
-        /// All its ports.
+        /// All ports of the switch.
         ports: &'a [PortState],
     },
     /// The session to a switch was lost.
@@ -40,24 +40,24 @@ pub enum Input<'a> {
     },
     /// A packet-in. Discovery ignores frames other than LLDP and ARP.
     PacketIn {
-        /// The port it came in by.
+        /// The port that received the frame.
         place: Place,
-        /// From the Ethernet header on.
+        /// The frame, starting with the Ethernet header.
         frame: &'a [u8],
     },
-    /// By configuration, this address is at this port and nowhere else.
+    /// According to the configuration, this address is at this port. See [`HostInput::Expected`].
     Expected {
         /// The address.
         address: Ipv4Addr,
         /// The port.
         place: Place,
     },
-    /// See [`HostInput::Remembered`].
+    /// A host was known when the controller last ran. See [`HostInput::Remembered`].
     Remembered {
         /// The host.
         host: KnownHost,
     },
-    /// The time of [`Discovery::poll_timeout`] has come.
+    /// The time returned by [`Discovery::poll_timeout`] has been reached.
     Timeout,
 }
 
@@ -68,36 +68,36 @@ pub enum Output {
     Send {
         /// The port.
         place: Place,
-        /// From the Ethernet header on.
+        /// The frame, starting with the Ethernet header.
         frame: Vec<u8>,
     },
-    /// See [`LinkOutput::LinkUp`].
+    /// A link is up. See [`LinkOutput::LinkUp`].
     LinkUp {
         /// The end with the lower switch and port.
         a: Place,
         /// The other end.
         b: Place,
     },
-    /// See [`LinkOutput::LinkDown`].
+    /// A link is down. See [`LinkOutput::LinkDown`].
     LinkDown {
         /// The end with the lower switch and port.
         a: Place,
         /// The other end.
         b: Place,
-        /// Why.
+        /// The reason.
         why: LinkLoss,
     },
-    /// See [`LinkOutput::EdgeUp`].
+    /// A port faces hosts. See [`LinkOutput::EdgeUp`].
     EdgeUp {
         /// The port.
         place: Place,
     },
-    /// See [`LinkOutput::EdgeDown`].
+    /// A port no longer faces hosts. See [`LinkOutput::EdgeDown`].
     EdgeDown {
         /// The port.
         place: Place,
     },
-    /// See [`HostOutput::HostLearnt`].
+    /// A host was learnt. See [`HostOutput::HostLearnt`].
     HostLearnt {
         /// Its address.
         address: Ipv4Addr,
@@ -106,18 +106,18 @@ pub enum Output {
         /// Its port.
         place: Place,
     },
-    /// See [`HostOutput::HostMoved`].
+    /// A host moved to another port. See [`HostOutput::HostMoved`].
     HostMoved {
         /// The address.
         address: Ipv4Addr,
-        /// The hardware address it has now.
+        /// Its present hardware address.
         mac: Mac,
-        /// Its port until now.
+        /// Its previous port.
         from: Place,
-        /// Its port from now on.
+        /// Its present port.
         to: Place,
     },
-    /// See [`HostOutput::HostGone`].
+    /// A host has left. See [`HostOutput::HostGone`].
     HostGone {
         /// Its address.
         address: Ipv4Addr,
@@ -126,12 +126,12 @@ pub enum Output {
         /// Its last port.
         place: Place,
     },
-    /// A fault, for the log: once per offender and time span.
+    /// A fault, for the log. Each kind of fault is reported at most once per port and time span.
     Alarm(Alarm),
 }
 
-/// [`LinkDiscovery`] and [`HostLearning`], connected: ports without a switch face hosts, and ports with hosts are not
-/// ends of links.
+/// Combines [`LinkDiscovery`] and [`HostLearning`]: a port where no switch answers faces hosts, and a port with a host
+/// is not the end of a link.
 pub struct Discovery {
     links: LinkDiscovery,
     hosts: HostLearning,
@@ -139,8 +139,8 @@ pub struct Discovery {
 }
 
 impl Discovery {
-    /// Starts without switches. `secret` must come from real randomness at each start of the controller; `rng` spreads
-    /// probes over time.
+    /// Starts without switches. `secret` must be drawn from real randomness at each start of the controller. `rng`
+    /// spreads probes over time.
     pub fn new(probes: ProbeSettings, hosts: HostSettings, secret: [u8; 32], rng: Pcg64) -> Discovery {
         Discovery {
             links: LinkDiscovery::new(probes, ProbeKey::new(secret), rng),
@@ -149,7 +149,7 @@ impl Discovery {
         }
     }
 
-    /// Handles an input. Time never goes back: an earlier `now` counts as the latest.
+    /// Handles an input. Time does not go backwards: if `now` is earlier than before, the latest time so far is used.
     pub fn handle(&mut self, now: Nanos, input: Input<'_>) {
         match input {
             Input::SwitchUp { dpid, ports } => self.links.handle(now, LinkInput::SwitchUp { dpid, ports }),
@@ -171,12 +171,12 @@ impl Discovery {
         self.pass_on(now);
     }
 
-    /// The next output, in order.
+    /// Returns the next output, in order.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
 
-    /// When to pass [`Input::Timeout`], if nothing else happens before.
+    /// Time at which the driver passes [`Input::Timeout`], if nothing else happens before.
     pub fn poll_timeout(&self) -> Option<Nanos> {
         [self.links.poll_timeout(), self.hosts.poll_timeout()].into_iter().flatten().min()
     }
@@ -191,7 +191,7 @@ impl Discovery {
         &self.hosts
     }
 
-    /// How often each kind of trouble happened, by the name of its kind.
+    /// Number of faults of each kind, by [`crate::Trouble::name`].
     pub fn alarm_counts(&self) -> BTreeMap<&'static str, u64> {
         let mut counts = self.links.alarm_counts().clone();
         for (&name, &count) in self.hosts.alarm_counts() {
@@ -200,8 +200,8 @@ impl Discovery {
         counts
     }
 
-    /// Passes outputs of each half to the other until neither has a new one. This ends, because hosts only make ports
-    /// edge ports, and a port reports once that it became one.
+    /// Passes the outputs of link discovery to host learning and vice versa, until neither has a new one. The loop ends
+    /// because host learning can only turn ports into edge ports, and each port reports this only once.
     fn pass_on(&mut self, now: Nanos) {
         loop {
             while let Some(output) = self.links.poll_output() {

@@ -1,34 +1,35 @@
-//! Builds a fabric from the topology found, if none is configured.
+//! Builds a fabric from the discovered topology, if no fabric is configured.
 
 use crate::{Dpid, KnownHost, Mac, Place};
 use pathloom_model::{Fabric, FabricBuilder, FabricError, LinkSettings, NodeId, PortNo, Tier};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
 
-/// A fabric, and the numbers of its ports on the wire. Ports of a [`Fabric`] count from 1 without gaps in the order of
-/// cabling, and its addresses are laid out by ToR. Real switches may have other numbers and addresses.
+/// A fabric, and the OpenFlow numbers of its ports. Ports of a [`Fabric`] count from 1 without gaps in the order of
+/// cabling, and its addresses are laid out by ToR. Real switches may have other port numbers, and real hosts other
+/// addresses.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FoundFabric {
     /// Switches `s1`, `s2`, … by datapath id; hosts `h-10.0.0.1`, … by their lowest address.
     pub fabric: Fabric,
-    /// For each address found: the address that the fabric gives to that host's port.
+    /// For each discovered address: the address that the fabric assigns to the port of that host.
     pub addresses: BTreeMap<Ipv4Addr, Ipv4Addr>,
     to_wire: BTreeMap<(NodeId, PortNo), Place>,
     from_wire: BTreeMap<Place, (NodeId, PortNo)>,
 }
 
 impl FoundFabric {
-    /// The port on the wire for a port of the fabric.
+    /// Returns the real switch port for a port of the fabric.
     pub fn place(&self, node: NodeId, port: PortNo) -> Option<Place> {
         self.to_wire.get(&(node, port)).copied()
     }
 
-    /// The port of the fabric for a port on the wire.
+    /// Returns the port of the fabric for a real switch port.
     pub fn port(&self, place: Place) -> Option<(NodeId, PortNo)> {
         self.from_wire.get(&place).copied()
     }
 
-    /// Whether all hosts have the addresses that the fabric lays out, so that one rule per ToR routes to them.
+    /// Whether all hosts have the addresses that the fabric assigns, so that one rule per ToR routes to them.
     pub fn is_laid_out(&self) -> bool {
         self.addresses.iter().all(|(found, laid_out)| found == laid_out)
     }
@@ -38,28 +39,29 @@ impl FoundFabric {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FoundError {
     /// Several hosts on one port, behind a switch that the controller does not control.
-    #[error("{place}: {first} and {second} are both there; a fabric has one host per port, so give each its own")]
+    #[error("{place}: {first} and {second} are both hosts at this port; connect each host to a port of its own")]
     SharedPort {
         /// The port.
         place: Place,
-        /// A host there.
+        /// Hardware address of one host at the port.
         first: Mac,
-        /// Another one.
+        /// Hardware address of another host at the port.
         second: Mac,
     },
     /// A port that is the end of a link and also has a host.
-    #[error("{0}: is part of a link, and a host is there too")]
+    #[error("{0}: the port is the end of a link, but a host was found there too")]
     HostOnLink(Place),
     /// The model refuses the fabric, for example because it has fewer than two hosts.
     #[error(transparent)]
     Fabric(#[from] FabricError),
 }
 
-/// Builds a fabric of the switches, links (each once) and hosts found. `settings` gives the link settings of a port.
+/// Builds a fabric from the discovered switches, links (each once) and hosts. `settings` returns the link settings of a
+/// port.
 ///
-/// Tiers are inferred. A switch with hosts is a ToR. If there are switches further away from hosts than the neighbours
+/// Tiers are inferred. A switch with hosts is a ToR. If some switches are further away from hosts than the neighbours
 /// of ToRs, these neighbours are aggregation switches and the further switches are cores. Otherwise the neighbours are
-/// cores. Pods are the connected parts without the cores.
+/// cores. Pods are the connected parts that remain when the cores are removed.
 ///
 /// # Errors
 /// See [`FoundError`].
@@ -89,7 +91,7 @@ pub fn build_fabric(
         let name = addresses.first().map(|address| format!("h-{address}")).expect("entered with its first address");
         host_nodes.insert(place, builder.host(name, pods.get(&place.dpid).copied()));
     }
-    // In the order of the lower ports, so that a switch's ports keep their order as far as possible.
+    // Cables are added in the order of their lower ports, so that the ports of a switch keep their order if possible.
     let mut to_wire = Vec::new();
     let cables = links.iter().map(|&(a, b)| (a, Some(b))).chain(homes.keys().map(|&place| (place, None)));
     for (a, b) in cables.collect::<BTreeSet<_>>() {
@@ -114,7 +116,7 @@ pub fn build_fabric(
     Ok(FoundFabric { fabric, addresses, to_wire, from_wire })
 }
 
-/// One host per port, with its addresses in ascending order.
+/// Returns the host at each port, with its addresses in ascending order.
 fn homes(hosts: impl IntoIterator<Item = KnownHost>) -> Result<BTreeMap<Place, (Mac, BTreeSet<Ipv4Addr>)>, FoundError> {
     let mut homes: BTreeMap<Place, (Mac, BTreeSet<Ipv4Addr>)> = BTreeMap::new();
     for KnownHost { address, mac, place } in hosts {
@@ -136,7 +138,7 @@ fn neighbours(links: &BTreeSet<(Place, Place)>) -> BTreeMap<Dpid, Vec<Dpid>> {
     neighbours
 }
 
-/// Tiers, by hops to the nearest switch with hosts.
+/// Returns the tier of each switch, derived from the number of hops to the nearest switch with hosts.
 fn tiers<T>(
     all: &BTreeSet<Dpid>,
     links: &BTreeSet<(Place, Place)>,
@@ -163,8 +165,9 @@ fn tiers<T>(
     all.iter().map(|dpid| (*dpid, tier(dpid))).collect()
 }
 
-/// The connected parts without the cores, numbered by lowest datapath identifier. Empty if there is only one part, or
-/// if each switch is its own part.
+/// Returns the pod of each switch that is not a core. Pods are the connected parts without the cores, numbered in the
+/// order of their lowest datapath identifiers. The result is empty if there is only one part, or if each part is a
+/// single switch.
 fn pods(all: &BTreeSet<Dpid>, links: &BTreeSet<(Place, Place)>, tiers: &BTreeMap<Dpid, Tier>) -> BTreeMap<Dpid, u32> {
     let neighbours = neighbours(links);
     let mut pods = BTreeMap::new();
@@ -199,7 +202,7 @@ mod tests {
 
     const SETTINGS: LinkSettings = LinkSettings { rate_bps: 1_000_000_000, delay_ps: 1_000_000, buffer_packets: 100 };
 
-    /// The result of a perfect discovery of a fabric.
+    /// A fabric, and the fabric that is built when everything of the first one is discovered.
     fn rebuilt(spec: &str) -> (Fabric, FoundFabric) {
         let fabric = fabric_from_spec(spec).unwrap();
         let switches: Vec<Dpid> = fabric.switches().iter().map(|&node| dpid_of(node)).collect();
@@ -220,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn fabrics_are_found_with_their_tiers_pods_and_addresses() {
+    fn fabrics_are_rebuilt_with_their_tiers_pods_and_addresses() {
         for spec in ["fat-tree:k=4", "fat-tree:k=8", "leaf-spine:spines=3,leaves=5,hosts=2", "vl2:hosts=3", "diamond"] {
             let (fabric, found) = rebuilt(spec);
             let tiers = |fabric: &Fabric| {
@@ -247,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_fabric_can_be_is_named() {
+    fn impossible_fabrics_are_refused_with_a_reason() {
         let host = |number: u8, place| KnownHost {
             address: Ipv4Addr::new(10, 0, 0, number),
             mac: Mac([2, 0, 0, 0, 0, number]),

@@ -1,4 +1,4 @@
-//! The port of each host, learnt from ARP: see [`HostLearning`].
+//! Learns the port of each host from ARP: see [`HostLearning`].
 
 mod claims;
 mod serving;
@@ -13,7 +13,7 @@ use pathloom_model::Nanos;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
 
-/// How hosts are learnt, with limits per port.
+/// Settings of host learning, with limits per port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HostSettings {
     /// The hardware address from which the controller sends ARP requests to hosts; no host may have it.
@@ -22,7 +22,7 @@ pub struct HostSettings {
     pub arp: Rate,
     /// Limit of forwarded requests for unknown addresses, per port.
     pub unknown: Rate,
-    /// Limit of requests for unknown addresses forwarded to all edge ports, in total.
+    /// Limit of requests and announcements that are sent to all edge ports, in total.
     pub floods: Rate,
     /// Maximum number of hosts at one port.
     pub hosts_per_port: usize,
@@ -32,14 +32,14 @@ pub struct HostSettings {
     pub probes: u32,
     /// Time between two of these requests.
     pub probe_gap: Nanos,
-    /// The controller answers for a host that it heard within this time.
+    /// The controller answers requests for a host if it received a frame from the host within this time.
     pub fresh: Nanos,
     /// After this time without a frame from a host, the controller sends it a request.
     pub idle: Nanos,
     /// After a refuted claim to an address, further claims from the same port are refused for this long.
     pub refused_for: Nanos,
-    /// Whether a configured address is valid only at its port. If not, the controller asks at its configured port
-    /// before it accepts the address at another one.
+    /// Whether a configured address is valid only at its configured port. If not, the controller sends a request to the
+    /// configured port before it accepts the address at another port.
     pub pinned: bool,
     /// Minimum time between two equal alarms about one port.
     pub alarm_every: Nanos,
@@ -78,27 +78,27 @@ pub enum HostInput<'a> {
         /// The port.
         place: Place,
     },
-    /// By configuration, this address is at this port; see [`HostSettings::pinned`].
+    /// According to the configuration, this address is at this port. See [`HostSettings::pinned`].
     Expected {
         /// The address.
         address: Ipv4Addr,
         /// The port.
         place: Place,
     },
-    /// A host was known when the controller last ran. It gets a request as soon as its port is up, and is learnt when
-    /// it answers.
+    /// A host was known when the controller last ran. It gets a request as soon as its port is up. It is learnt when it
+    /// answers.
     Remembered {
         /// The host.
         host: KnownHost,
     },
     /// An untagged ARP frame arrived.
     Frame {
-        /// At this port.
+        /// The port that received it.
         place: Place,
-        /// From the Ethernet header on.
+        /// The frame, starting with the Ethernet header.
         frame: &'a [u8],
     },
-    /// The time of [`HostLearning::poll_timeout`] has come.
+    /// The time returned by [`HostLearning::poll_timeout`] has been reached.
     Timeout,
 }
 
@@ -109,7 +109,7 @@ pub enum HostOutput {
     Send {
         /// The port.
         place: Place,
-        /// From the Ethernet header on.
+        /// The frame, starting with the Ethernet header.
         frame: Vec<u8>,
     },
     /// A host was learnt.
@@ -121,18 +121,18 @@ pub enum HostOutput {
         /// Its port.
         place: Place,
     },
-    /// A host moved, or its address belongs to another host now. At the old port nobody answers any more.
+    /// A host moved, or its address now belongs to another host. No host answers at the old port any more.
     HostMoved {
         /// The address.
         address: Ipv4Addr,
-        /// The hardware address it has now.
+        /// Its present hardware address.
         mac: Mac,
-        /// Its port until now.
+        /// Its previous port.
         from: Place,
-        /// Its port from now on.
+        /// Its present port.
         to: Place,
     },
-    /// A host has gone: its port is down, or it was silent for long and does not answer.
+    /// A host has left: its port is down, or it sent nothing for a long time and does not answer.
     HostGone {
         /// Its address.
         address: Ipv4Addr,
@@ -174,16 +174,18 @@ struct Edge {
 /// controller accepts a claim, it sends [`HostSettings::probes`] requests to the owner at its old port. If the owner
 /// answers, the claim raises an alarm; if not, the claim is accepted. If the owner's port is down, the claim is
 /// accepted at once. (This is the host prober and the pre-condition of TopoGuard, Hong et al., NDSS 2015, §V.)
-/// Configured addresses are valid only at their port. If they are not pinned, the controller asks at their port before
-/// it accepts them elsewhere.
+/// Configured addresses are valid only at their configured port. If they are not pinned, the controller sends a request
+/// to this port before it accepts them at another port.
 ///
-/// The controller answers a request for a known host, or forwards it only to this host if it has not heard it recently.
-/// It forwards a request for an unknown address to the configured port or to all edge ports, never to ports between
-/// switches. From a request whether an address is free (RFC 5227 §2.1.1, sender 0.0.0.0) it learns nothing. It answers
-/// such a request only for an owner that it heard recently. All of this is limited per port.
+/// The controller answers a request for a known host. If it has not heard this host recently, it forwards the request
+/// to this host only. It forwards a request for an unknown address to the configured port or to all edge ports, but
+/// never to ports between switches. It learns nothing from a request that asks whether an address is free (RFC 5227
+/// §2.1.1, sender 0.0.0.0). It answers such a request only for an owner that it heard recently. All of this is limited
+/// per port.
 ///
-/// Limits: the controller accepts a host that takes the address of a host that is switched off, or of a neighbour on
-/// the same port whose answers it can imitate, unless the configuration forbids it. ARP offers no better proof.
+/// Known weakness: a host can take the address of a host that is switched off. It can also take the address of a
+/// neighbour at the same port, whose answers it can imitate. The controller accepts both unless the configuration
+/// forbids it. ARP offers no better proof.
 pub struct HostLearning {
     settings: HostSettings,
     now: Nanos,
@@ -191,9 +193,10 @@ pub struct HostLearning {
     hosts: BTreeMap<Ipv4Addr, Host>,
     by_mac: BTreeMap<Mac, BTreeSet<Ipv4Addr>>,
     expected: BTreeMap<Ipv4Addr, Place>,
-    /// Configured addresses that were claimed at other ports, and when their own ports were first asked.
+    /// Configured addresses that were claimed at other ports, and the time of the first request to their configured
+    /// ports.
     presumed: BTreeMap<Ipv4Addr, Nanos>,
-    /// When to check which host.
+    /// Time of the next check of each host.
     agenda: Agenda<Ipv4Addr>,
     floods: Bucket,
     off_edge: u64,
@@ -220,7 +223,7 @@ impl HostLearning {
         }
     }
 
-    /// Handles an input. Time never goes back: an earlier `now` counts as the latest.
+    /// Handles an input. Time does not go backwards: if `now` is earlier than before, the latest time so far is used.
     pub fn handle(&mut self, now: Nanos, input: HostInput<'_>) {
         self.now = self.now.max(now);
         match input {
@@ -236,32 +239,32 @@ impl HostLearning {
         }
     }
 
-    /// The next output, in order.
+    /// Returns the next output, in order.
     pub fn poll_output(&mut self) -> Option<HostOutput> {
         self.outputs.pop_front()
     }
 
-    /// When to pass [`HostInput::Timeout`], if nothing else happens before.
+    /// Time at which the driver passes [`HostInput::Timeout`], if nothing else happens before.
     pub fn poll_timeout(&self) -> Option<Nanos> {
         self.agenda.next()
     }
 
-    /// Known hosts, by address.
+    /// Known hosts, in the order of their addresses.
     pub fn hosts(&self) -> impl Iterator<Item = KnownHost> + '_ {
         self.hosts.iter().filter(|(_, host)| host.plugged).map(|(&address, host)| host.known(address))
     }
 
-    /// The host with an address, if it is known.
+    /// Returns the host with an address, if it is known.
     pub fn host(&self, address: Ipv4Addr) -> Option<KnownHost> {
         self.hosts.get(&address).filter(|host| host.plugged).map(|host| host.known(address))
     }
 
-    /// Whether a host is at this port.
+    /// Whether a host is known at this port.
     pub fn has_hosts(&self, place: Place) -> bool {
         self.edges.get(&place).is_some_and(|edge| edge.up && edge.hosts.iter().any(|ip| self.hosts[ip].plugged))
     }
 
-    /// How often each kind of trouble happened, by [`Trouble::name`].
+    /// Number of faults of each kind, by [`Trouble::name`].
     pub fn alarm_counts(&self) -> &BTreeMap<&'static str, u64> {
         self.alarms.counts()
     }
@@ -274,7 +277,7 @@ impl HostLearning {
     fn edge_up(&mut self, place: Place) {
         let edge = self.edge(place);
         edge.up = true;
-        // Hosts from before the port went down may be here again.
+        // Hosts that were here before the port went down may be here again.
         for address in edge.hosts.clone() {
             if !self.hosts[&address].plugged {
                 self.ask(address, None);
@@ -282,7 +285,7 @@ impl HostLearning {
         }
     }
 
-    /// The entry of a port; a new one is not up.
+    /// Returns the entry of a port. Creates it if it does not exist; a new entry is not up.
     fn edge(&mut self, place: Place) -> &mut Edge {
         let (now, settings) = (self.now, &self.settings);
         self.edges.entry(place).or_insert_with(|| Edge {

@@ -1,14 +1,14 @@
 //! Discovery of the topology of live switches.
 //!
-//! - [`LinkDiscovery`]: which cable joins which ports, by LLDP that nobody can forge;
-//! - [`HostLearning`]: which host is at which port, by ARP that is verified;
-//! - [`Discovery`]: both together;
-//! - [`cabling`]: comparison with the configured cabling;
-//! - [`wiring`]: cables at other ports than configured that can be used;
-//! - [`build_fabric`]: the fabric, if none is configured.
+//! - [`LinkDiscovery`]: finds the cables between switch ports, by signed LLDP frames that nobody can forge;
+//! - [`HostLearning`]: finds the port of each host, by verified ARP frames;
+//! - [`Discovery`]: combines both;
+//! - [`cabling`]: compares the result with the configured cabling;
+//! - [`wiring`]: finds cables at other ports than configured that can still be used;
+//! - [`build_fabric`]: builds the fabric, if none is configured.
 //!
 //! These are state machines without sockets or clocks: `handle(now, input)`, `poll_output()`, `poll_timeout()`. A fault
-//! raises an [`Alarm`] that names its place. The offender is limited; all others are served as usual.
+//! raises an [`Alarm`] that names its place. Limits apply to the port at fault; all other ports are served as usual.
 
 mod agenda;
 mod alarm;

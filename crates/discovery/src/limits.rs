@@ -1,5 +1,5 @@
-//! Limits on frames from one port to the controller. Each port has a token bucket, so an offender spends only its own
-//! tokens.
+//! Limits on frames from one port to the controller. Each port has a token bucket, so a flooding port uses only the
+//! tokens of its bucket.
 
 use crate::Place;
 use pathloom_model::{units::NS_PER_S, Nanos};
@@ -24,7 +24,7 @@ pub(crate) struct Bucket {
 }
 
 impl Bucket {
-    /// A full bucket.
+    /// Creates a full bucket.
     pub(crate) fn new(now: Nanos, rate: Rate) -> Bucket {
         Bucket { rate, level: u64::from(rate.burst.max(1)) * NS_PER_S, filled: now }
     }
@@ -35,7 +35,7 @@ impl Bucket {
         self.filled = self.filled.max(now);
     }
 
-    /// Takes a token if there is one.
+    /// Takes a token. Returns false if there is none.
     pub(crate) fn take(&mut self, now: Nanos) -> bool {
         self.fill(now);
         let granted = self.level >= NS_PER_S;
@@ -45,26 +45,26 @@ impl Bucket {
         granted
     }
 
-    /// When there will be a token.
+    /// Time at which the next token is available.
     pub(crate) fn ready_at(&self) -> Nanos {
         let lacking = NS_PER_S.saturating_sub(self.level);
         self.filled.saturating_add(Nanos(lacking.div_ceil(u64::from(self.rate.per_s.max(1)))))
     }
 }
 
-/// A bucket per port.
+/// A token bucket per port.
 ///
-/// The number of buckets is bounded by the number of ports: a driver asks only for ports that a switch really has, and
-/// forgets those of a switch that is gone for good.
+/// The number of buckets is bounded by the number of ports. A driver passes only ports that a switch really has. It
+/// calls [`PortLimiter::forget`] for the ports of a switch that has left for good.
 #[derive(Clone, Debug)]
 pub struct PortLimiter {
     rate: Rate,
-    /// Each with the number of frames refused so far.
+    /// The bucket of each port, and the number of its frames refused so far.
     buckets: BTreeMap<Place, (Bucket, u64)>,
 }
 
 impl PortLimiter {
-    /// Every port gets `rate`.
+    /// Creates a limiter that allows `rate` for each port.
     pub fn new(rate: Rate) -> PortLimiter {
         PortLimiter { rate, buckets: BTreeMap::new() }
     }
@@ -74,7 +74,7 @@ impl PortLimiter {
         self.admit_or_count(now, place).is_ok()
     }
 
-    /// The same; the error is the number of frames of this port refused so far.
+    /// Like [`PortLimiter::admit`]. The error is the number of frames of this port refused so far.
     pub fn admit_or_count(&mut self, now: Nanos, place: Place) -> Result<(), u64> {
         let (bucket, refused) = self.buckets.entry(place).or_insert_with(|| (Bucket::new(now, self.rate), 0));
         if bucket.take(now) {
@@ -96,7 +96,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn one_port_that_floods_leaves_the_others_alone() {
+    fn a_flooding_port_does_not_affect_other_ports() {
         let mut limiter = PortLimiter::new(Rate { per_s: 100, burst: 20 });
         let (bad, good) = (Place::new(1, 1), Place::new(1, 2));
         let (mut of_bad, mut of_good) = (0, 0);

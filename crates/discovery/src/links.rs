@@ -1,4 +1,4 @@
-//! The cables between ports, found by probes: see [`LinkDiscovery`].
+//! Discovery of the cables between switch ports by probes: see [`LinkDiscovery`].
 
 mod hearing;
 mod ports;
@@ -14,32 +14,33 @@ use ports::{Port, Switch};
 use rand_pcg::Pcg64;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Settings of probing. The defaults find a link within 100 ms, and take a silent one down within 8 s: `interval` until
-/// the next probe, plus `silence`.
+/// Settings of probing. With the defaults, a link is found within 100 ms, and a silent link counts as down within 8 s:
+/// `interval` until the next probe, plus `silence`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ProbeSettings {
-    /// Longest time between two rounds of a switch. A round probes all of its ports that are part of a link or face
-    /// hosts, one right after the other, so that the switch wakes up only once.
+    /// Longest time between two probe rounds of a switch. A round probes all ports of the switch that are part of a
+    /// link or face hosts, one right after the other, so that the switch wakes up only once.
     pub interval: Nanos,
-    /// Time between probes of any other port, for example one whose link fell silent.
+    /// Longest time between probes of any other port, for example one whose link became silent.
     pub idle_interval: Nanos,
-    /// Time between the first two probes after a port came up; doubled from probe to probe.
+    /// Time between the first two probes after a port came up. It doubles from probe to probe.
     pub first_gap: Nanos,
-    /// Time after which a probe of a link that has not arrived is sent again.
+    /// Time after which a link is probed again if its last probe has not arrived.
     pub retry: Nanos,
-    /// A link is down if none of its probes has arrived for this long, counted from the first that did not arrive.
+    /// A link is down if none of its probes has arrived for this long, counted from the first probe that did not
+    /// arrive.
     pub silence: Nanos,
-    /// Minimum number of probes that must be missing until then.
+    /// Minimum number of missing probes before a link is down.
     pub missed: u32,
-    /// A probe older than this is refused. This limits relays, and must exceed the delay of two control channels.
+    /// A probe older than this is refused. This limits relays. It must exceed the delay of two control channels.
     pub max_age: Nanos,
     /// A port faces hosts if no probe arrived there for this long after it came up.
     pub settle: Nanos,
-    /// How long links of a switch without a session count as up, because it still forwards.
+    /// How long links of a switch without a session count as up, because the switch still forwards.
     pub session_grace: Nanos,
-    /// Limit of probes sent in total.
+    /// Limit of probes sent by all ports together.
     pub sends: Rate,
-    /// Limit of LLDP frames, per port.
+    /// Limit of received LLDP frames, per port.
     pub lldp: Rate,
     /// Minimum time between two equal alarms about one port.
     pub alarm_every: Nanos,
@@ -65,7 +66,7 @@ impl Default for ProbeSettings {
 }
 
 impl ProbeSettings {
-    /// How long a direction may be silent before the link is up.
+    /// How long a probe that has arrived counts as recent, for a direction without a link that is up.
     fn window(&self) -> Nanos {
         self.silence.saturating_add(self.max_age)
     }
@@ -74,7 +75,8 @@ impl ProbeSettings {
 /// A port as a switch describes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PortState {
-    /// Its number. Reserved ones (OpenFlow 1.3.5 §A.2.1: above 0xffffff00, such as the local port) are ignored.
+    /// Its number. Discovery ignores 0 and numbers from 0xffffff00 on (reserved numbers, such as that of the local
+    /// port; OpenFlow 1.3.5 §7.2.1).
     pub port: PortNo,
     /// Its hardware address.
     pub mac: Mac,
@@ -89,7 +91,7 @@ pub enum LinkInput<'a> {
     SwitchUp {
         /// The switch.
         dpid: Dpid,
-        /// All its ports.
+        /// All ports of the switch.
         ports: &'a [PortState],
     },
     /// The session to a switch was lost. Its links stay up for [`ProbeSettings::session_grace`].
@@ -111,13 +113,13 @@ pub enum LinkInput<'a> {
     },
     /// An LLDP frame arrived.
     Frame {
-        /// At this port.
+        /// The port that received it.
         place: Place,
-        /// From the Ethernet header on.
+        /// The frame, starting with the Ethernet header.
         frame: &'a [u8],
     },
-    /// A host is known at this port. Only for ports of [`LinkOutput::EdgeUp`], or if the configuration says so, because
-    /// frames of hosts also cross ports between switches.
+    /// A host is known at this port. The driver passes this only for ports of [`LinkOutput::EdgeUp`], or if the
+    /// configuration contains the host, because frames of hosts also cross ports between switches.
     HostSeen {
         /// The port.
         place: Place,
@@ -127,20 +129,20 @@ pub enum LinkInput<'a> {
         /// The port.
         place: Place,
     },
-    /// The time of [`LinkDiscovery::poll_timeout`] has come.
+    /// The time returned by [`LinkDiscovery::poll_timeout`] has been reached.
     Timeout,
 }
 
-/// Why a link went down.
+/// Reason why a link went down.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LinkLoss {
-    /// A port of it lost carrier or was removed.
+    /// One of its ports lost carrier or was removed.
     PortDown,
-    /// Probes do not arrive.
+    /// Its probes do not arrive any more.
     Silent,
     /// The session to one of its switches was lost for too long.
     SwitchGone,
-    /// It may be a relay; an alarm says why.
+    /// The link may be a relay. An alarm gives the reason.
     Doubtful,
 }
 
@@ -151,10 +153,10 @@ pub enum LinkOutput {
     Send {
         /// The port.
         place: Place,
-        /// From the Ethernet header on.
+        /// The frame, starting with the Ethernet header.
         frame: Vec<u8>,
     },
-    /// Probes arrive in both directions.
+    /// A link is up: probes arrive in both directions.
     LinkUp {
         /// The end with the lower switch and port.
         a: Place,
@@ -167,10 +169,10 @@ pub enum LinkOutput {
         a: Place,
         /// The other end.
         b: Place,
-        /// Why.
+        /// The reason.
         why: LinkLoss,
     },
-    /// The port is up and no switch answers there, so hosts may be there.
+    /// The port faces hosts: it is up, and no switch answers there.
     EdgeUp {
         /// The port.
         place: Place,
@@ -200,24 +202,26 @@ enum Timer {
 /// Finds the cables between switches and notices when they break.
 ///
 /// Each port sends probes ([`crate::lldp`]): often after it came up, and rarely once its neighbour is known. Then all
-/// ports of a switch are probed together, once per [`ProbeSettings::interval`]; the rounds of different switches are
-/// spread over time. A link is up when probes arrive in both directions. It is down at once when one of its ports loses
-/// carrier. If one of its probes does not arrive, more are sent, and the link is down after [`ProbeSettings::silence`].
-/// Loops do no harm, because a probe crosses only one cable.
+/// ports of a switch are probed together in rounds, at most [`ProbeSettings::interval`] apart. The rounds of different
+/// switches are spread over time. A link is up when probes arrive in both directions. It is down at once when one of
+/// its ports loses carrier. If one of its probes does not arrive, more are sent, and the link is down after
+/// [`ProbeSettings::silence`] without an arrival. Loops do no harm, because a probe crosses only one cable.
 ///
-/// An attacker on hosts cannot
+/// An attacker who controls hosts cannot
 ///
 /// - forge or change a probe (it is signed);
-/// - use an old one (it has a time stamp and is valid for one arrival) or one of an earlier start (the key differs);
-/// - join ports with known hosts (these get no probes, and a probe that arrives there raises an alarm);
-/// - displace a link that is up;
-/// - overload the controller (limit per port).
+/// - reuse a probe (it has a time stamp and is valid for one arrival) or a probe of an earlier start (the key differs);
+/// - create a link between ports with known hosts (these ports get no probes, and a probe that arrives there raises an
+///   alarm);
+/// - replace a link that is up;
+/// - overload the controller (there is a limit per port).
 ///
-/// One attack looks like a cable: two hosts that never sent anything else relay each other's probes, both ways, within
-/// [`ProbeSettings::max_age`]. This false link goes down when either is seen as a host ([`LinkInput::HostSeen`]). If
-/// the cabling is configured, [`crate::cabling::compare`] shows the link as unexpected. A port that loses carrier
-/// forgets its hosts, because it may have been cabled anew. So a host that can switch its port off can become such a
-/// relay again. On a hub, a link may be up for the moment between the first and the second arrival of a probe.
+/// One attack looks like a cable: two hosts that never sent anything else relay each other's probes, in both
+/// directions, within [`ProbeSettings::max_age`]. This false link goes down when one of them is detected as a host
+/// ([`LinkInput::HostSeen`]). If the cabling is configured, [`crate::cabling::compare`] reports its ports as miscabled.
+/// When a port loses carrier, its hosts are forgotten, because its cable may have been changed. So a host that can
+/// switch its port off can become such a relay again. On a hub, a link may be up for a short time, between the first
+/// and the second arrival of a probe.
 pub struct LinkDiscovery {
     settings: ProbeSettings,
     key: ProbeKey,
@@ -226,10 +230,10 @@ pub struct LinkDiscovery {
     switches: BTreeMap<Dpid, Switch>,
     ports: BTreeMap<Place, Port>,
     timers: Agenda<Timer>,
-    /// Urgent probes after an event; they go before the routine ones.
+    /// Urgent probes after an event. They are sent before the routine ones.
     urgent: Agenda<Place>,
     routine: Agenda<Place>,
-    /// When the next round of each switch is due.
+    /// Time of the next probe round of each switch.
     rounds: Agenda<Dpid>,
     pace: Bucket,
     nonce: u64,
@@ -258,7 +262,7 @@ impl LinkDiscovery {
         }
     }
 
-    /// Handles an input. Time never goes back: an earlier `now` counts as the latest.
+    /// Handles an input. Time does not go backwards: if `now` is earlier than before, the latest time so far is used.
     pub fn handle(&mut self, now: Nanos, input: LinkInput<'_>) {
         self.now = self.now.max(now);
         match input {
@@ -280,31 +284,31 @@ impl LinkDiscovery {
         self.send_due();
     }
 
-    /// The next output, in order.
+    /// Returns the next output, in order.
     pub fn poll_output(&mut self) -> Option<LinkOutput> {
         self.outputs.pop_front()
     }
 
-    /// When to pass [`LinkInput::Timeout`], if nothing else happens before.
+    /// Time at which the driver passes [`LinkInput::Timeout`], if nothing else happens before.
     pub fn poll_timeout(&self) -> Option<Nanos> {
         let probe = [self.urgent.next(), self.routine.next()].into_iter().flatten().min();
         let probe = probe.map(|at| at.max(self.pace.ready_at()));
         [self.timers.next(), self.rounds.next(), probe].into_iter().flatten().min()
     }
 
-    /// Whether `ports` belong to another switch than the one that has a session with this datapath identifier. The
-    /// driver should then close the newcomer's session. If it reports the session as up anyway, discovery ignores it
-    /// and raises an alarm.
+    /// Whether `ports` belong to another switch than the one that has a session with this datapath identifier. In this
+    /// case the driver should close the session of the new switch. If the driver reports this session as up anyway,
+    /// discovery ignores it and raises an alarm.
     ///
-    /// Switches are distinguished by the hardware addresses of their ports: one that reconnects has at least one as
-    /// before.
+    /// Switches are distinguished by the hardware addresses of their ports. When a switch reconnects, at least one port
+    /// has the same number and address as before.
     pub fn is_duplicate(&self, dpid: Dpid, ports: &[PortState]) -> bool {
         let standing = self.switches.get(&dpid).is_some_and(|switch| switch.session);
         let known = |state: &PortState| self.port(dpid, state.port).is_some_and(|port| port.mac == state.mac);
         standing && !ports.iter().any(known) && self.ports_of(dpid).next().is_some()
     }
 
-    /// How often each kind of trouble happened, by [`Trouble::name`].
+    /// Number of faults of each kind, by [`Trouble::name`].
     pub fn alarm_counts(&self) -> &BTreeMap<&'static str, u64> {
         self.alarms.counts()
     }
@@ -314,13 +318,13 @@ impl LinkDiscovery {
         self.ports.iter().filter_map(|(&place, port)| port.link.filter(|&peer| place < peer).map(|peer| (place, peer)))
     }
 
-    /// The other end of the link that a port is part of.
+    /// Returns the other end of the link of a port, if the port is part of a link.
     pub fn peer(&self, place: Place) -> Option<Place> {
         self.ports.get(&place)?.link
     }
 
-    /// The shortest of the times that the last probes from a port took: from the controller to the switch, over the link and
-    /// back to the controller.
+    /// Shortest travel time of the last probes from a port: from the controller to the switch, over the link, and back
+    /// to the controller.
     pub fn probe_time(&self, place: Place) -> Option<Nanos> {
         self.ports.get(&place)?.took.iter().flatten().min().copied()
     }
@@ -335,7 +339,7 @@ impl LinkDiscovery {
         self.switches.iter().filter(|(_, switch)| switch.session).map(|(&dpid, _)| dpid)
     }
 
-    /// Switches that are known, with a session or lost within the grace period, in ascending order.
+    /// Switches that have a session, or lost it within the grace period, in ascending order.
     pub fn known_switches(&self) -> impl Iterator<Item = Dpid> + '_ {
         self.switches.keys().copied()
     }

@@ -1,16 +1,16 @@
-//! The probe: an LLDP frame (IEEE 802.1AB-2016) with the port that it left by, the time, and a proof that the
-//! controller sent it.
+//! Probes: LLDP frames (IEEE 802.1AB-2016) that contain the sending port, the time, and a proof that the controller
+//! sent them.
 //!
 //! Layout: Ethernet header to the nearest bridge; Chassis ID and Port ID, both "locally assigned" text; Time To Live;
-//! and as the last one an organizationally specific TLV (§8.6) of ours, of 49 bytes:
+//! and last an organizationally specific TLV (§8.6) defined by this project. Its value has 49 bytes:
 //!
 //! ```text
 //! OUI 52-4c-4d | subtype 1 | version 1 | nonce 8 | sent 8 (ns of the controller's clock) | dpid 8 | port 4 | tag 16
 //! ```
 //!
-//! The tag is HMAC-SHA-256 (RFC 2104), truncated to its first 16 bytes (§5 there allows half), over every byte of the
-//! frame before it, from the destination address on. So no part of a probe can be changed, and no host can forge one.
-//! The key is drawn at each start of the controller and never leaves it.
+//! The tag is HMAC-SHA-256 (RFC 2104), truncated to its first 16 bytes (RFC 2104 §5 allows half). It covers every byte
+//! of the frame before the tag, from the destination address on. So no part of a probe can be changed, and no host can
+//! forge one. The controller draws a new key at each start and never reveals it.
 
 use crate::{Dpid, Mac, Place};
 use hmac::{Hmac, KeyInit, Mac as _};
@@ -19,10 +19,11 @@ use sha2::Sha256;
 
 /// Ethernet type of LLDP (IEEE 802.1AB-2016 §7.4).
 pub const LLDP_ETHERTYPE: u16 = 0x88cc;
-/// The group address that no bridge forwards (IEEE 802.1AB-2016 §7.1, nearest bridge).
+/// Group address of the nearest bridge. No bridge forwards it (IEEE 802.1AB-2016 §7.1).
 pub const NEAREST_BRIDGE: Mac = Mac([0x01, 0x80, 0xc2, 0x00, 0x00, 0x0e]);
 
-/// A locally administered identifier (IEEE 802c-2017, AAI quadrant), so that it collides with no assigned one.
+/// Organization identifier of the probes: locally administered (IEEE 802c-2017, AAI quadrant), so it differs from every
+/// assigned one.
 const OUR_OUI: [u8; 3] = [0x52, b'L', b'M'];
 const OUR_SUBTYPE: u8 = 1;
 const OUR_VERSION: u8 = 1;
@@ -34,15 +35,16 @@ const CHASSIS_ID: u8 = 1;
 const PORT_ID: u8 = 2;
 const TIME_TO_LIVE: u8 = 3;
 const ORGANIZATIONAL: u8 = 127;
-/// Subtype of Chassis ID (§8.5.2.2) and of Port ID (§8.5.3.2): any text that the sender chose.
+/// Subtype of Chassis ID (§8.5.2.2) and of Port ID (§8.5.3.2): any text that the sender chooses.
 const LOCALLY_ASSIGNED: u8 = 7;
 
-/// The secret that marks a probe as ours: 32 bytes from a source of real randomness, new at each start.
+/// Secret key that authenticates the probes of this controller: 32 bytes from a source of real randomness, new at each
+/// start.
 #[derive(Clone)]
 pub struct ProbeKey(Hmac<Sha256>);
 
 impl ProbeKey {
-    /// Makes the key ready for use.
+    /// Prepares the key for use.
     pub fn new(secret: [u8; 32]) -> ProbeKey {
         ProbeKey(Hmac::new_from_slice(&secret).expect("HMAC takes keys of any length"))
     }
@@ -52,7 +54,7 @@ impl ProbeKey {
         std::array::from_fn(|index| whole[index])
     }
 
-    /// Compares in constant time, so that the time of a refusal reveals nothing.
+    /// Compares the tag in constant time, so that the duration of a refusal reveals nothing about the key.
     fn verifies(&self, covered: &[u8], tag: &[u8]) -> bool {
         tag.len() == TAG_BYTES && self.0.clone().chain_update(covered).verify_truncated_left(tag).is_ok()
     }
@@ -68,29 +70,30 @@ impl std::fmt::Debug for ProbeKey {
 /// The content of a probe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Probe {
-    /// The port it left by.
+    /// The port that sends the probe.
     pub from: Place,
-    /// Differs from every other probe of this start of the controller.
+    /// Number that no other probe has since this start of the controller.
     pub nonce: u64,
-    /// When it was sent, on the controller's clock.
+    /// Time at which the probe was sent, on the controller's clock.
     pub sent: Nanos,
 }
 
 /// The kind of an LLDP frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Received {
-    /// A probe of ours, with a valid tag.
+    /// A probe of this controller, with a valid tag.
     Ours(Probe),
-    /// It claims to be a probe of ours, but its tag is wrong: forged, changed, or from an earlier start of the
-    /// controller.
+    /// A frame that claims to be a probe of this controller, but is not valid: forged, changed, or from an earlier
+    /// start of the controller.
     Forged,
-    /// Well-formed LLDP of somebody else, such as a host's own agent.
+    /// Well-formed LLDP of another sender, such as the LLDP agent of a host.
     Foreign,
-    /// Not valid LLDP by IEEE 802.1AB-2016 §9.2.7.
+    /// Not valid LLDP according to IEEE 802.1AB-2016 §9.2.7.
     Malformed,
 }
 
-/// Emits a probe that leaves by a port with hardware address `source`; `ttl_s` is how long others may remember it.
+/// Returns the frame of a probe. `source` is the hardware address of the sending port. `ttl_s` is the Time To Live, in
+/// seconds: how long other LLDP agents may store the content.
 pub fn emit(probe: &Probe, source: Mac, ttl_s: u16, key: &ProbeKey) -> Vec<u8> {
     let mut frame = Vec::with_capacity(112);
     frame.extend(NEAREST_BRIDGE.0);
@@ -113,7 +116,7 @@ pub fn emit(probe: &Probe, source: Mac, ttl_s: u16, key: &ProbeKey) -> Vec<u8> {
     frame
 }
 
-/// The type and length of a TLV share two bytes: 7 and 9 bits (§8.4).
+/// Appends the type (7 bits) and length (9 bits) of a TLV, which share two bytes (§8.4).
 fn head(frame: &mut Vec<u8>, kind: u8, bytes: usize) {
     frame.extend(((u16::from(kind) << 9) | bytes as u16).to_be_bytes());
 }
@@ -124,11 +127,11 @@ fn text(frame: &mut Vec<u8>, kind: u8, value: std::fmt::Arguments<'_>) {
     head(frame, kind, 0);
     frame.push(LOCALLY_ASSIGNED);
     write!(frame, "{value}").expect("a vector takes every byte");
-    // At most 17 bytes: the length never reaches the bits of the type.
+    // At most 17 bytes, so the length never reaches the bits of the type.
     frame[start + 1] = (frame.len() - start - 2) as u8;
 }
 
-/// Reads a frame. Bytes after the end of the LLDPDU are padding (§9.2.7.4).
+/// Parses a frame. Bytes after the end of the LLDPDU are padding (§9.2.7.4).
 pub fn parse(frame: &[u8], key: &ProbeKey) -> Received {
     let Some(tlvs) = frame.get(14..).filter(|_| frame[12..14] == LLDP_ETHERTYPE.to_be_bytes()) else {
         return Received::Malformed;
@@ -151,7 +154,7 @@ pub fn parse(frame: &[u8], key: &ProbeKey) -> Received {
             break;
         }
         if ours.is_some() {
-            // Ours is the last one, so that the tag covers the whole frame.
+            // The TLV of this project must be the last one, so that the tag covers the whole frame.
             return Received::Forged;
         }
         if kind == ORGANIZATIONAL {
@@ -170,7 +173,7 @@ pub fn parse(frame: &[u8], key: &ProbeKey) -> Received {
     }
 }
 
-/// The first TLV: type, value, and the rest.
+/// Splits off the first TLV. Returns its type, its value, and the remaining bytes.
 fn split(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (head, rest) = bytes.split_first_chunk::<2>()?;
     let head = u16::from_be_bytes(*head);
@@ -178,7 +181,7 @@ fn split(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some(((head >> 9) as u8, value, after))
 }
 
-/// Our TLV: `value` is the last part of `signed`.
+/// Checks and decodes the TLV of this project. `value` is the last part of `signed`.
 fn check(value: &[u8], signed: &[u8], key: &ProbeKey) -> Option<Probe> {
     if value.len() != OUR_BYTES || value[4] != OUR_VERSION {
         return None;
@@ -206,7 +209,7 @@ mod tests {
     const SOURCE: Mac = Mac([2, 0, 0, 0, 17, 4]);
 
     #[test]
-    fn a_probe_is_read_back_and_only_with_its_key() {
+    fn a_probe_is_accepted_only_with_its_key() {
         let frame = emit(&PROBE, SOURCE, 4, &key(1));
         assert!((60..=1514).contains(&frame.len()), "{} bytes", frame.len());
         assert_eq!(parse(&frame, &key(1)), Received::Ours(PROBE));
@@ -216,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn every_changed_bit_is_noticed() {
+    fn every_changed_bit_is_detected() {
         let frame = emit(&PROBE, SOURCE, 4, &key(1));
         for bit in 0..8 * frame.len() {
             let mut changed = frame.clone();
@@ -229,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn lldp_of_others_is_foreign_and_nonsense_is_malformed() {
+    fn other_lldp_is_foreign_and_invalid_lldp_is_malformed() {
         let mut frame = [&NEAREST_BRIDGE.0[..], &SOURCE.0, &LLDP_ETHERTYPE.to_be_bytes()].concat();
         frame.extend([2, 7, 4, 2, 0, 0, 0, 0, 1]); // chassis: hardware address
         frame.extend([4, 3, 5, b'e', b'0']); // port: interface name
@@ -245,7 +248,7 @@ mod tests {
         assert_eq!(parse(&[0; 60], &key(1)), Received::Malformed);
     }
 
-    /// RFC 4231 §4.2: the tag is HMAC-SHA-256 as published.
+    /// Test vector of RFC 4231 §4.2.
     #[test]
     fn the_tag_is_hmac_sha_256() {
         let key = ProbeKey(Hmac::new_from_slice(&[0x0b; 20]).unwrap());
@@ -257,21 +260,21 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn any_bytes_are_read_without_panic_and_never_as_ours(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn random_bytes_are_never_accepted_as_a_probe(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             prop_assert!(!matches!(parse(&bytes, &key(1)), Received::Ours(_)));
             let framed = [&NEAREST_BRIDGE.0[..], &SOURCE.0, &LLDP_ETHERTYPE.to_be_bytes(), &bytes].concat();
             prop_assert!(!matches!(parse(&framed, &key(1)), Received::Ours(_)));
         }
 
         #[test]
-        fn every_probe_is_read_back(dpid: u64, port: u32, nonce: u64, sent: u64, secret: [u8; 32]) {
+        fn every_probe_round_trips(dpid: u64, port: u32, nonce: u64, sent: u64, secret: [u8; 32]) {
             let (probe, key) = (Probe { from: Place::new(dpid, port), nonce, sent: Nanos(sent) }, ProbeKey::new(secret));
             prop_assert_eq!(parse(&emit(&probe, SOURCE, 4, &key), &key), Received::Ours(probe));
         }
 
-        /// Mutations that keep close to a right frame: bytes changed, inserted, taken out, doubled.
+        /// Small mutations of a valid frame: bytes are changed, inserted, removed or repeated.
         #[test]
-        fn no_mutation_changes_what_a_probe_says(
+        fn no_mutation_changes_the_content_of_a_probe(
             edits in prop::collection::vec((0..4u8, any::<prop::sample::Index>(), any::<u8>()), 1..6),
         ) {
             let original = emit(&PROBE, SOURCE, 4, &key(1));
@@ -286,7 +289,7 @@ mod tests {
                 }
             }
             if let Received::Ours(read) = parse(&frame, &key(1)) {
-                // Only what lies beyond the end may have changed.
+                // Only bytes after the end of the LLDPDU may have changed.
                 prop_assert_eq!(read, PROBE);
                 prop_assert_eq!(&frame[..original.len()], &original[..]);
             }

@@ -1,9 +1,9 @@
-//! Types for switches, ports and hardware addresses as on the wire.
+//! Identifiers of switches and ports as in OpenFlow messages.
 
 use pathloom_model::PortNo;
 use std::fmt;
 
-/// A switch as OpenFlow names it (OpenFlow 1.3.5 §7.3.1, `datapath_id`).
+/// Datapath identifier of a switch (OpenFlow 1.3.5 §7.3.1, `datapath_id`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Dpid(pub u64);
 
@@ -12,12 +12,12 @@ pub struct Dpid(pub u64);
 pub struct Place {
     /// The switch.
     pub dpid: Dpid,
-    /// Its port, by its OpenFlow number.
+    /// OpenFlow number of the port.
     pub port: PortNo,
 }
 
 impl Place {
-    /// A port of a switch, by numbers.
+    /// Creates a place from numbers.
     pub const fn new(dpid: u64, port: u32) -> Place {
         Place { dpid: Dpid(dpid), port: PortNo(port) }
     }

@@ -1,13 +1,14 @@
-//! Cables that were found at other ports than configured, and can still be used.
+//! Cables that were found at other ports than configured, but can still be used.
 //!
-//! If two switches are joined as configured, but at other ports, no path has to change. It is enough to translate the
-//! port numbers of a switch to those of the fabric. [`adopt`] finds this translation. It uses a cable only if
+//! If two switches are connected as configured, but at other ports, the paths need not change. It is enough to
+//! translate the port numbers of a switch to those of the fabric. [`adopt`] finds this translation. It uses a cable
+//! only if
 //!
-//! - both ends are ports that join switches in the fabric, so a port of a host never becomes one between switches;
-//! - the fabric has a cable between these two switches that is not found elsewhere;
-//! - several such cables are alike in rate, delay and buffer.
+//! - both ends are ports between switches in the fabric, so a host port never becomes a port between switches;
+//! - the fabric has a cable between these two switches that was not found at other ports;
+//! - all such cables have the same rate, delay and buffer, if there are several.
 //!
-//! All places follow the convention of [`crate::cabling`]. Ports have the numbers of the switch unless stated
+//! All places follow the convention of [`crate::cabling`]. Port numbers are those of the switch unless stated
 //! otherwise.
 
 use crate::cabling::{dpid_of, link_between, place_of, switch_of};
@@ -15,7 +16,7 @@ use crate::Place;
 use pathloom_model::{Fabric, LinkId, NodeId, PortNo};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The numbers of one switch's ports: a permutation of the ports that join it to other switches.
+/// Translation of the port numbers of one switch: a permutation of its ports to other switches.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct PortMap {
     to_fabric: BTreeMap<PortNo, PortNo>,
@@ -23,7 +24,7 @@ pub struct PortMap {
 }
 
 impl PortMap {
-    /// From pairs of the switch's number and the fabric's. `None` if they are not a permutation.
+    /// Builds the map from pairs of numbers: at the switch, and in the fabric. `None` if they are not a permutation.
     pub fn new(pairs: impl IntoIterator<Item = (PortNo, PortNo)>) -> Option<PortMap> {
         let mut map = PortMap::default();
         for (own, fabric) in pairs {
@@ -38,31 +39,31 @@ impl PortMap {
         is_permutation.then_some(map)
     }
 
-    /// The fabric's number of a port of the switch.
+    /// Returns the number in the fabric for a port of the switch.
     pub fn fabric(&self, own: PortNo) -> PortNo {
         self.to_fabric.get(&own).copied().unwrap_or(own)
     }
 
-    /// The switch's number of a port of the fabric.
+    /// Returns the number at the switch for a port of the fabric.
     pub fn own(&self, fabric: PortNo) -> PortNo {
         self.to_switch.get(&fabric).copied().unwrap_or(fabric)
     }
 
-    /// Ports whose numbers differ: the switch's number and the fabric's, in ascending order.
+    /// Ports whose numbers differ, as pairs of numbers (at the switch, in the fabric), in ascending order.
     pub fn pairs(&self) -> impl Iterator<Item = (PortNo, PortNo)> + '_ {
         self.to_fabric.iter().map(|(&own, &fabric)| (own, fabric))
     }
 }
 
-/// The numbers of the ports of all switches.
+/// Translation of the port numbers of all switches.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Wiring {
-    /// Only switches whose port numbers differ from the fabric's.
+    /// Contains only switches whose port numbers differ from the fabric's.
     maps: BTreeMap<NodeId, PortMap>,
 }
 
 impl Wiring {
-    /// The numbers of a switch's ports; `None` if they are the fabric's.
+    /// Returns the map of a switch; `None` if its port numbers are those of the fabric.
     #[inline]
     pub fn at(&self, switch: NodeId) -> Option<&PortMap> {
         self.maps.get(&switch)
@@ -73,8 +74,8 @@ impl Wiring {
         self.maps.iter().map(|(&switch, map)| (switch, map))
     }
 
-    /// Restores the numbers of a switch's ports from an earlier start. Returns false and changes nothing if they are
-    /// not a permutation of its ports to other switches.
+    /// Restores the map of a switch from an earlier start of the controller. Returns false and changes nothing if
+    /// `pairs` is not a permutation of its ports to other switches.
     pub fn remember(&mut self, fabric: &Fabric, switch: NodeId, pairs: &[(PortNo, PortNo)]) -> bool {
         let joins = |port: PortNo| fabric.out_link(switch, port).is_some_and(|link| fabric.is_switch_link(link));
         let known = fabric.nodes().get(switch.index()).is_some() && !fabric.is_host(switch);
@@ -92,21 +93,21 @@ impl Wiring {
         }
     }
 
-    /// A place by the fabric's number.
+    /// Translates a place with the switch's port number to the fabric's number.
     pub fn in_fabric(&self, fabric: &Fabric, place: Place) -> Place {
         let map = switch_of(fabric, place.dpid).and_then(|switch| self.at(switch));
         Place { port: map.map_or(place.port, |map| map.fabric(place.port)), ..place }
     }
 
-    /// A place by the switch's number.
+    /// Translates a place with the fabric's port number to the switch's number.
     pub fn at_switch(&self, fabric: &Fabric, place: Place) -> Place {
         let map = switch_of(fabric, place.dpid).and_then(|switch| self.at(switch));
         Place { port: map.map_or(place.port, |map| map.own(place.port)), ..place }
     }
 }
 
-/// Finds the numbers with which as many cables as possible are cables of the fabric. Cables that are right with the
-/// current numbers stay so. A port without a cable keeps its number if no other port gets it.
+/// Finds the translation with which as many cables as possible match cables of the fabric. Cables that match with the
+/// current translation continue to do so. A port without a cable keeps its number if no other port gets this number.
 pub fn adopt(fabric: &Fabric, found: &[(Place, Place)], now: &Wiring) -> Wiring {
     let joins = |place: Place| crate::cabling::link_at(fabric, place).is_some_and(|link| fabric.is_switch_link(link));
     let mut left: Vec<(Place, Place)> = found.iter().copied().filter(|&(a, b)| joins(a) && joins(b)).collect();
@@ -129,18 +130,18 @@ pub fn adopt(fabric: &Fabric, found: &[(Place, Place)], now: &Wiring) -> Wiring 
     chosen.wiring(now)
 }
 
-/// Numbers chosen so far.
+/// The translation chosen so far.
 struct Chosen<'a> {
     fabric: &'a Fabric,
-    /// Cables of the fabric that were found, by their first direction.
+    /// Cables of the fabric that were found, each as the lower identifier of its two directions.
     taken: BTreeSet<LinkId>,
-    /// By switch: its own number of a port, and the fabric's.
+    /// Per switch: port numbers at the switch, and their numbers in the fabric.
     numbers: BTreeMap<NodeId, BTreeMap<PortNo, PortNo>>,
 }
 
 impl Chosen<'_> {
-    /// Uses the cable between two places as the fabric's link, from the first to the second. False if another cable
-    /// already is.
+    /// Uses the cable from place `a` to place `b` as a link of the fabric. Returns false if another cable is already
+    /// used as this link.
     fn take(&mut self, link: LinkId, (a, b): (Place, Place)) -> bool {
         if !self.taken.insert(link.min(link.reverse())) {
             return false;
@@ -166,14 +167,14 @@ impl Chosen<'_> {
             return;
         }
         for &(a, b) in found {
-            // Prefers a link that has one end at its configured port.
+            // A link that has one end at its configured port is preferred.
             let is_half = |link: &LinkId| place_of(fabric, *link) == a || place_of(fabric, link.reverse()) == b;
             let index = free.iter().position(is_half).unwrap_or(0);
             self.take(free.remove(index), (a, b));
         }
     }
 
-    /// The numbers of all ports. A port without a used cable keeps its number if that is free.
+    /// Returns the translation of all ports. A port without a used cable keeps its number if that number is free.
     fn wiring(mut self, now: &Wiring) -> Wiring {
         let mut wiring = Wiring::default();
         for &switch in self.fabric.switches() {
@@ -209,19 +210,19 @@ fn has(numbers: &BTreeMap<PortNo, PortNo>, number: PortNo) -> bool {
     numbers.values().any(|&other| other == number)
 }
 
-/// A cable at another port than configured, and its use.
+/// A cable at another port than configured, and the link as which it is used.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Adopted {
-    /// The port, by the switch's number.
+    /// The port, with the switch's number.
     pub at: Place,
-    /// The port its cable leads to, by that switch's number.
+    /// The port to which its cable leads, with the number at that switch.
     pub found: Place,
-    /// The directed link of the fabric that the cable is used as.
+    /// The directed link of the fabric as which the cable is used.
     pub link: LinkId,
 }
 
-/// Cables that are used although their ports differ from the configuration. One entry per cable: at the port with the
-/// different number, or at the lower one if both differ.
+/// Returns the cables that are used although their ports differ from the configuration. There is one entry per cable:
+/// at the port with the different number, or at the first end in `found` if both differ.
 pub fn adopted(fabric: &Fabric, found: &[(Place, Place)], wiring: &Wiring) -> Vec<Adopted> {
     let mut all: Vec<Adopted> = Vec::new();
     for &(a, b) in found {
@@ -234,7 +235,7 @@ pub fn adopted(fabric: &Fabric, found: &[(Place, Place)], wiring: &Wiring) -> Ve
     all
 }
 
-/// One line per cable, with the names of the fabric.
+/// Returns the log line of a cable, with the node names of the fabric.
 pub fn adopted_line(fabric: &Fabric, cable: &Adopted) -> String {
     let name = |place: Place| match switch_of(fabric, place.dpid) {
         Some(node) => format!("{} port {}", fabric.node(node).name, place.port.0),
@@ -266,7 +267,7 @@ mod tests {
         (fabric, found)
     }
 
-    /// The links found if the ports of switches are swapped.
+    /// Changes the discovered links as if the cables of two ports were swapped.
     fn swap(found: &mut Found, one: Place, two: Place) {
         let other = |place: Place| {
             if place == one {
@@ -292,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn two_swapped_uplinks_are_used_and_named_and_forgotten_when_they_are_swapped_back() {
+    fn swapped_uplinks_are_used_until_they_are_swapped_back() {
         let (fabric, right) = cabled("fat-tree:k=4");
         let none = Wiring::default();
         assert_eq!(adopt(&fabric, &right, &none), none);
@@ -313,11 +314,11 @@ mod tests {
                 "the cable from e0_0 port 4 leads to a0_0 port 1; it is used as that of e0_0 port 3",
             ]
         );
-        // One of them is cut: the other keeps its number, and so does the port without a cable.
+        // One of them is cut. The other keeps its number, and so does the port without a cable.
         let cut: Found = found.iter().copied().filter(|&(a, b)| a != one && b != one).collect();
         assert_eq!(adopt(&fabric, &cut, &wiring), wiring);
         assert_eq!(adopt(&fabric, &[], &wiring), wiring);
-        // Found one after the other, they give the same result.
+        // If they are found one after the other, the result is the same.
         assert_eq!(adopt(&fabric, &found, &adopt(&fabric, &cut, &none)), wiring);
         assert_eq!(adopt(&fabric, &right, &wiring), none);
     }
@@ -361,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_earlier_start_left_is_taken_if_it_makes_sense() {
+    fn a_saved_port_map_is_restored_if_it_is_valid() {
         let (fabric, _) = cabled("fat-tree:k=4");
         let tor = fabric.find("e0_0").unwrap();
         let ports = |pairs: &[(u32, u32)]| pairs.iter().map(|&(a, b)| (PortNo(a), PortNo(b))).collect::<Vec<_>>();
@@ -382,10 +383,10 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// For all permutations of switch ports and all cuts: every remaining cable is used, no port of a host changes,
-        /// and repeating gives the same result.
+        /// For all permutations of switch ports and all cuts: every remaining cable is used, no host port changes, and
+        /// a second call returns the same result.
         #[test]
-        fn shuffled_ports_are_sorted_out(
+        fn all_cables_of_permuted_ports_are_used(
             swaps in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()), 0..20),
             cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
             spec in prop::sample::select(vec!["fat-tree:k=4", "leaf-spine:spines=3,leaves=4,hosts=2", "vl2:hosts=2"]),

@@ -1,4 +1,5 @@
-//! Host learning on an edge: who is believed, what is answered, and what an offender can do (nothing).
+//! Tests of host learning at edge ports: which claims are accepted, which requests are answered, and that an attacker
+//! achieves nothing.
 
 use pathloom_discovery::arp::{Arp, ArpError, Operation};
 use pathloom_discovery::{HostInput, HostLearning, HostOutput, HostSettings, KnownHost, Mac, Place, Trouble};
@@ -7,23 +8,23 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-/// A host of the test: answers for its address as hosts do, while it is awake.
+/// A host of the test. While it is awake, it answers requests for its address.
 #[derive(Clone, Copy)]
 struct Station {
     known: KnownHost,
     awake: bool,
 }
 
-/// Hosts at ports of an edge, without delay.
+/// Edge ports with hosts, without delay.
 struct Edge {
     learning: HostLearning,
     now: Nanos,
     stations: Vec<Station>,
-    /// What was put out, but for frames.
+    /// Outputs other than frames.
     said: Vec<HostOutput>,
-    /// Frames sent out, and where.
+    /// Frames sent, and their ports.
     frames: Vec<(Place, Arp)>,
-    /// The table as told.
+    /// The hosts that result from the outputs.
     table: BTreeMap<Ipv4Addr, (Mac, Place)>,
 }
 
@@ -45,7 +46,7 @@ fn host(number: u8) -> KnownHost {
 }
 
 impl Edge {
-    /// Eight ports, and a host at each of the first `hosts`.
+    /// Creates eight ports, and a host at each of the first `hosts` ports.
     fn new(hosts: u8) -> Edge {
         Edge::with(hosts, HostSettings::default())
     }
@@ -106,9 +107,9 @@ impl Edge {
         }
     }
 
-    /// To the stations at a port, which answer what is asked of them.
+    /// Delivers a frame to the stations at a port, which answer requests for their addresses.
     fn deliver(&mut self, place: Place, frame: &[u8]) {
-        let arp = Arp::parse(frame).expect("what we send is right");
+        let arp = Arp::parse(frame).expect("sent frames are valid");
         self.frames.push((place, arp));
         let asked = |station: &&Station| {
             let known = station.known;
@@ -164,7 +165,7 @@ impl Edge {
 }
 
 #[test]
-fn hosts_are_learnt_from_announcements_and_questions_and_answered_for() {
+fn hosts_are_learnt_from_announcements_and_requests() {
     let mut edge = Edge::new(3);
     let (a, b) = (edge.known(0), edge.known(1));
     edge.announce(a);
@@ -178,7 +179,7 @@ fn hosts_are_learnt_from_announcements_and_questions_and_answered_for() {
 }
 
 #[test]
-fn an_unknown_target_is_asked_for_at_every_edge_but_the_asker_s_and_the_answer_gets_there() {
+fn a_request_for_an_unknown_address_goes_to_all_other_edge_ports() {
     let mut edge = Edge::new(3);
     let (a, c) = (edge.known(0), edge.known(2));
     edge.ask(a, c.address);
@@ -193,17 +194,17 @@ fn an_unknown_target_is_asked_for_at_every_edge_but_the_asker_s_and_the_answer_g
 }
 
 #[test]
-fn a_host_not_heard_of_lately_answers_for_itself() {
+fn a_request_for_a_host_not_heard_recently_is_forwarded_to_it() {
     let mut edge = Edge::announced(2);
     let (a, b) = (edge.known(0), edge.known(1));
     edge.run_for(Nanos::from_secs(90));
     edge.ask(a, b.address);
-    assert_eq!(edge.frames[0].0, b.place, "the question goes to it alone");
+    assert_eq!(edge.frames[0].0, b.place, "the request goes to this host only");
     assert_eq!((edge.frames[1].0, edge.frames[1].1.sender_mac, edge.frames.len()), (a.place, b.mac, 2));
 }
 
 #[test]
-fn a_configured_address_is_asked_for_at_its_port_alone_and_believed_nowhere_else() {
+fn a_configured_address_is_accepted_only_at_its_port() {
     let mut edge = Edge::new(2);
     let (a, b) = (edge.known(0), edge.known(1));
     edge.tell(HostInput::Expected { address: b.address, place: b.place });
@@ -215,27 +216,27 @@ fn a_configured_address_is_asked_for_at_its_port_alone_and_believed_nowhere_else
 }
 
 #[test]
-fn a_configured_address_that_is_not_pinned_moves_when_its_own_port_is_silent_and_not_before() {
+fn a_configured_address_that_is_not_pinned_moves_only_if_its_port_is_silent() {
     let mut edge = Edge::with(2, HostSettings { pinned: false, ..HostSettings::default() });
     let b = edge.known(1);
     let (elsewhere, thief) = (KnownHost { place: port(5), ..b }, KnownHost { place: port(6), mac: mac(77), ..b });
     edge.tell(HostInput::Expected { address: b.address, place: b.place });
-    // It was never heard of, but answers when somebody else claims what it has.
+    // The owner was never heard, but it answers when another host claims its address.
     edge.announce(thief);
     assert!(edge.is_at(b) && !edge.is_at(thief));
     edge.announce(thief);
     edge.run_for(Nanos::from_secs(2));
     assert!(edge.is_at(b) && !edge.alarms().is_empty());
-    // A host that has moved speaks again and again, and nobody answers at its own port.
+    // A host that has moved sends repeatedly, and nobody answers at its configured port.
     let mut edge = Edge::with(2, HostSettings { pinned: false, ..HostSettings::default() });
     edge.stations[1].awake = false;
     edge.tell(HostInput::Expected { address: b.address, place: b.place });
     edge.announce(elsewhere);
-    assert!(!edge.is_at(elsewhere), "its own port has a second to answer");
+    assert!(!edge.is_at(elsewhere), "a host at the configured port has one second to answer");
     edge.run_for(Nanos::from_secs(1));
     edge.announce(elsewhere);
     assert!(edge.is_at(elsewhere) && edge.alarms().is_empty());
-    // Where its own port is down, it is believed at once.
+    // If its configured port is down, the claim is accepted at once.
     let mut edge = Edge::with(2, HostSettings { pinned: false, ..HostSettings::default() });
     edge.tell(HostInput::Expected { address: b.address, place: b.place });
     edge.tell(HostInput::EdgeDown { place: b.place });
@@ -268,17 +269,17 @@ fn a_live_host_keeps_its_address_and_its_hardware_address() {
         edge.announce(KnownHost { mac: mac(66), ..victim });
         edge.run_for(Nanos::from_millis(20));
     }
-    assert_eq!(edge.frames.len(), before, "a refuted claim is not looked into again at once");
+    assert_eq!(edge.frames.len(), before, "a refuted claim is not examined again at once");
 }
 
 #[test]
-fn a_host_that_moved_is_followed_when_its_old_place_is_silent() {
+fn a_host_moves_when_its_old_port_is_silent() {
     let mut edge = Edge::announced(2);
     let old = edge.known(0);
     let new = KnownHost { place: port(6), ..old };
     edge.stations[0].known = new;
     edge.announce(new);
-    assert!(edge.is_at(old), "not before the old place was asked");
+    assert!(edge.is_at(old), "the host stays until the old port was asked");
     edge.run_for(Nanos::from_millis(1100));
     assert!(edge.is_at(new));
     assert_eq!(
@@ -291,7 +292,7 @@ fn a_host_that_moved_is_followed_when_its_old_place_is_silent() {
 }
 
 #[test]
-fn others_are_told_of_an_address_that_has_another_hardware_address_now() {
+fn a_changed_hardware_address_is_announced_to_other_hosts() {
     let mut edge = Edge::announced(2);
     let old = edge.known(0);
     let new = KnownHost { place: port(6), mac: mac(99), ..old };
@@ -306,7 +307,7 @@ fn others_are_told_of_an_address_that_has_another_hardware_address_now() {
 }
 
 #[test]
-fn a_host_whose_port_went_down_is_gone_comes_back_with_it_and_may_be_elsewhere_at_once() {
+fn a_host_leaves_with_its_port_and_may_return_or_move_at_once() {
     let mut edge = Edge::announced(2);
     let a = edge.known(0);
     edge.tell(HostInput::EdgeDown { place: a.place });
@@ -324,7 +325,7 @@ fn a_host_whose_port_went_down_is_gone_comes_back_with_it_and_may_be_elsewhere_a
 }
 
 #[test]
-fn a_claim_under_way_is_settled_when_the_old_port_goes_down() {
+fn a_pending_claim_is_accepted_when_the_old_port_goes_down() {
     let mut edge = Edge::announced(1);
     let old = edge.known(0);
     let new = KnownHost { place: port(5), ..old };
@@ -337,7 +338,7 @@ fn a_claim_under_way_is_settled_when_the_old_port_goes_down() {
 }
 
 #[test]
-fn hosts_of_the_last_start_are_asked_when_their_ports_are_up_and_not_displaced_before() {
+fn remembered_hosts_are_asked_when_their_ports_are_up() {
     let mut edge = Edge::new(3);
     let (a, b) = (edge.known(0), edge.known(1));
     let late = Place::new(9, 1);
@@ -347,7 +348,7 @@ fn hosts_of_the_last_start_are_asked_when_their_ports_are_up_and_not_displaced_b
     assert!(edge.is_at(a) && !edge.is_at(edge.known(1)), "one port is up, the other is not");
     edge.tell(HostInput::EdgeUp { place: late });
     assert!(edge.is_at(edge.known(1)));
-    // One that does not answer at once is asked before anyone else is believed; then it is forgotten.
+    // A remembered host that does not answer at once is asked before a claim is accepted. Then it is forgotten.
     edge.stations[2].awake = false;
     let c = edge.known(2);
     edge.tell(HostInput::Remembered { host: c });
@@ -360,7 +361,7 @@ fn hosts_of_the_last_start_are_asked_when_their_ports_are_up_and_not_displaced_b
 }
 
 #[test]
-fn silent_hosts_age_and_quiet_ones_do_not() {
+fn only_hosts_that_do_not_answer_age() {
     let mut edge = Edge::announced(2);
     edge.stations[1].awake = false;
     edge.run_for(Nanos::from_secs(302));
@@ -371,7 +372,7 @@ fn silent_hosts_age_and_quiet_ones_do_not() {
 }
 
 #[test]
-fn the_question_whether_an_address_is_free_teaches_nothing_and_is_answered_for_owners_only() {
+fn nothing_is_learnt_from_address_probes() {
     let mut edge = Edge::announced(2);
     let owner = edge.known(0);
     let probe = |mac, target| Arp::request(mac, Ipv4Addr::UNSPECIFIED, target, Mac::BROADCAST);
@@ -380,17 +381,17 @@ fn the_question_whether_an_address_is_free_teaches_nothing_and_is_answered_for_o
     assert_eq!((place, reply.sender_ip, reply.sender_mac, reply.to), (port(6), owner.address, owner.mac, mac(77)));
     edge.frames.clear();
     edge.send(owner.place, probe(owner.mac, owner.address));
-    assert_eq!(edge.frames, [], "its own address is its own");
+    assert_eq!(edge.frames, [], "no answer to the owner itself");
     edge.send(port(6), probe(owner.mac, owner.address));
-    assert!(edge.frames.iter().all(|(place, _)| *place != port(6)), "it has moved: no conflict with itself");
+    assert!(edge.frames.iter().all(|(place, _)| *place != port(6)), "an owner that moved gets no answer");
     edge.frames.clear();
     edge.send(port(6), probe(mac(77), ip(200)));
-    assert_eq!(edge.frames.len(), 7, "an unknown one is asked for");
+    assert_eq!(edge.frames.len(), 7, "a request for an unknown address is forwarded");
     assert_eq!((edge.table.len(), edge.alarms()), (2, vec![]));
 }
 
 #[test]
-fn what_no_host_may_send_is_named_and_dropped() {
+fn frames_that_no_host_may_send_are_reported_and_dropped() {
     let mut edge = Edge::announced(1);
     let a = edge.known(0);
     let place = port(5);
@@ -400,13 +401,13 @@ fn what_no_host_may_send_is_named_and_dropped() {
     edge.tell(HostInput::Frame { place: port(7), frame: &[0; 20] });
     let bad = |place, error| (place, Trouble::BadArp(error));
     let wanted = [bad(place, ArpError::SenderMac), bad(port(6), ArpError::SenderIp), bad(port(7), ArpError::NoArp)];
-    assert_eq!(edge.alarms(), wanted, "each port once");
+    assert_eq!(edge.alarms(), wanted, "one alarm per port");
     edge.announce(KnownHost { place: Place::new(77, 1), ..a });
     assert_eq!((edge.learning.off_edge(), edge.table.len()), (1, 1));
 }
 
 #[test]
-fn a_host_that_sends_100_000_frames_a_second_is_limited_and_named_and_the_others_are_served() {
+fn a_flooding_host_is_limited_and_other_hosts_are_served() {
     let mut edge = Edge::announced(3);
     let (evil, a, b) = (edge.known(0), edge.known(1), edge.known(2));
     let mut answers = 0;
@@ -443,18 +444,18 @@ fn one_port_cannot_fill_the_table() {
     assert!(edge.is_at(other));
 }
 
-/// What happens at the edge in a random run.
+/// An event at the edge in a random run.
 #[derive(Clone, Debug)]
 enum Step {
-    /// A host says something true.
+    /// A host announces its address.
     Speak(usize),
-    /// Someone at a port claims an address with a hardware address.
+    /// A sender at a port claims an address with a hardware address.
     Claim {
         port: u8,
         address: u8,
         mac: u8,
     },
-    /// Junk, or a right frame with bytes changed.
+    /// Random bytes, and a valid frame with changed bytes.
     Junk {
         port: u8,
         bytes: Vec<u8>,
@@ -476,7 +477,7 @@ fn steps() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever the ports send, no host that is awake ever moves, and nobody else gets its address.
+    /// Whatever arrives at the ports, no host that is awake ever moves, and no other host gets its address.
     #[test]
     fn no_host_moves_while_it_is_alive(all in prop::collection::vec(steps(), 1..120)) {
         let mut edge = Edge::announced(4);

@@ -1,4 +1,4 @@
-//! Link discovery on whole fabrics: every true cable is found, none other, quickly, and nobody can make one up.
+//! Tests of link discovery on whole fabrics: exactly the existing cables are found, quickly, and nobody can forge one.
 
 mod support;
 
@@ -36,7 +36,7 @@ fn first_cable(net: &Net) -> (LinkId, Place, Place) {
 }
 
 #[test]
-fn fat_trees_that_connect_at_once_are_found_within_their_bars_and_without_bursts() {
+fn fat_trees_that_connect_at_once_are_found_in_time_and_without_bursts() {
     for (spec, cables, bar) in [("fat-tree:k=4", 32, 100), ("fat-tree:k=8", 256, 100), ("fat-tree:k=16", 2048, 1000)] {
         let mut net = Net::new(fabric(spec), 3);
         net.connect_all();
@@ -62,7 +62,7 @@ fn steady_probes_are_few_and_come_in_rounds() {
     net.run_for(ms(10_000));
     // 640 ports, each in two or three rounds of 3.25 to 5 s.
     assert!((2 * 640..=3 * 640).contains(&net.sent.len()), "{}", net.sent.len());
-    // Whoever has the switches wakes up for them twice a second, and never for all at a time.
+    // A process that runs all switches wakes up twice a second, and never probes all ports at the same time.
     let mut per_half = std::collections::BTreeMap::new();
     for (at, ..) in &net.sent {
         *per_half.entry(at.0 / 500_000_000).or_insert(0) += 1;
@@ -72,7 +72,7 @@ fn steady_probes_are_few_and_come_in_rounds() {
 }
 
 #[test]
-fn a_link_whose_far_switch_is_away_is_probed_no_more_often_than_others() {
+fn a_link_to_a_switch_without_session_is_probed_no_more_often_than_others() {
     let mut net = settled("fat-tree:k=4");
     net.disconnect(net.fabric.switches()[0]);
     net.run_for(ms(1000));
@@ -84,7 +84,7 @@ fn a_link_whose_far_switch_is_away_is_probed_no_more_often_than_others() {
 }
 
 #[test]
-fn a_port_that_comes_up_is_known_within_100_ms_and_lost_at_once() {
+fn a_link_is_found_within_100_ms_and_goes_down_at_once_without_carrier() {
     let mut net = settled("fat-tree:k=8");
     let (link, a, b) = first_cable(&net);
     net.carrier(link, false);
@@ -97,12 +97,12 @@ fn a_port_that_comes_up_is_known_within_100_ms_and_lost_at_once() {
 }
 
 #[test]
-fn a_link_that_falls_silent_is_lost_within_a_round_and_the_silence_and_never_taken_for_an_edge() {
+fn a_silent_link_goes_down_in_time_and_never_becomes_an_edge() {
     let mut net = settled("fat-tree:k=4");
     let (_, a, b) = first_cable(&net);
     net.mute.insert(a);
     net.run_for(ms(2900));
-    assert!(net.up.contains(&(a, b)), "a few lost probes are no dead link");
+    assert!(net.up.contains(&(a, b)), "a few lost probes do not take the link down");
     net.run_for(ms(5200));
     assert!(!net.up.contains(&(a, b)));
     assert_eq!(net.losses, [LinkLoss::Silent]);
@@ -115,7 +115,7 @@ fn a_link_that_falls_silent_is_lost_within_a_round_and_the_silence_and_never_tak
 }
 
 #[test]
-fn a_lost_session_does_not_take_links_down_and_a_switch_that_stays_away_does() {
+fn a_short_session_loss_keeps_links_up_and_a_long_one_takes_them_down() {
     let mut net = settled("fat-tree:k=4");
     let node = net.fabric.switches()[0];
     net.disconnect(node);
@@ -132,20 +132,20 @@ fn a_lost_session_does_not_take_links_down_and_a_switch_that_stays_away_does() {
 }
 
 #[test]
-fn a_link_that_broke_while_its_switch_was_away_is_lost_when_it_is_back() {
+fn a_link_cut_while_the_session_is_lost_goes_down_at_reconnection() {
     let mut net = settled("fat-tree:k=4");
     let (link, a, b) = first_cable(&net);
     let node = net.fabric.link(link).from;
     net.disconnect(node);
     net.cut.insert(link.cable());
     net.run_for(ms(1000));
-    assert!(net.up.contains(&(a, b)), "nobody has said anything");
+    assert!(net.up.contains(&(a, b)), "nothing was reported yet");
     net.connect(node);
     assert!(!net.up.contains(&(a, b)));
 }
 
 #[test]
-fn a_port_that_flaps_100_times_a_second_is_damped_and_named_and_the_others_go_on() {
+fn a_flapping_port_is_damped_and_reported_and_other_links_stay_up() {
     let mut net = settled("fat-tree:k=4");
     let (link, a, _) = first_cable(&net);
     net.sent.clear();
@@ -166,7 +166,7 @@ fn a_port_that_flaps_100_times_a_second_is_damped_and_named_and_the_others_go_on
 }
 
 #[test]
-fn a_port_removed_and_added_in_turn_is_damped_as_well() {
+fn a_port_that_is_repeatedly_removed_and_added_is_damped() {
     let mut net = settled("fat-tree:k=4");
     let (link, a, b) = first_cable(&net);
     let node = net.fabric.switches().iter().copied().find(|&node| dpid_of(node) == a.dpid).unwrap();
@@ -184,7 +184,7 @@ fn a_port_removed_and_added_in_turn_is_damped_as_well() {
 }
 
 #[test]
-fn a_switch_that_reports_ports_without_end_and_reserved_ones_is_bounded_and_named() {
+fn reserved_and_too_many_ports_are_ignored_and_reported() {
     let mut net = settled("fat-tree:k=4");
     let odd = |port: u32| PortState { port: PortNo(port), mac: Mac([2, 9, 9, 9, 9, 9]), up: true };
     net.sent.clear();
@@ -193,7 +193,7 @@ fn a_switch_that_reports_ports_without_end_and_reserved_ones_is_bounded_and_name
     }
     assert_eq!(net.sent.len(), 0);
     let many: Vec<PortState> = net.ports(net.fabric.switches()[0]).into_iter().chain((1000..7000).map(odd)).collect();
-    // A fabric that has no such ports carries nothing there: they are down.
+    // The fabric has no cables at the additional ports, so they are down.
     let many: Vec<PortState> = many.into_iter().map(|port| PortState { up: port.port.0 < 1000, ..port }).collect();
     net.tell(LinkInput::SwitchUp { dpid: Dpid(1), ports: &many });
     let said: Vec<_> = net.alarms.iter().map(|alarm| (alarm.place, alarm.what)).collect();
@@ -203,7 +203,7 @@ fn a_switch_that_reports_ports_without_end_and_reserved_ones_is_bounded_and_name
 }
 
 #[test]
-fn a_second_switch_with_the_same_id_is_reported_and_ignored_and_a_reconnect_is_not() {
+fn a_second_switch_with_the_same_id_is_ignored_and_a_reconnection_is_accepted() {
     let mut net = settled("fat-tree:k=4");
     let dpid = Dpid(1);
     let strange: Vec<PortState> = (1..=4)
@@ -227,7 +227,7 @@ fn latest_probe(net: &Net, place: Place) -> Vec<u8> {
     net.sent.iter().rev().find(|(_, at, _)| *at == place).map(|(.., frame)| frame.clone()).expect("probed")
 }
 
-/// Runs until a port is probed once more; gives that probe.
+/// Runs until a port is probed once more, and returns that probe.
 fn next_probe(net: &mut Net, place: Place) -> Vec<u8> {
     let done = net.sent.len();
     while !net.sent[done..].iter().any(|(_, at, _)| *at == place) {
@@ -237,23 +237,23 @@ fn next_probe(net: &mut Net, place: Place) -> Vec<u8> {
 }
 
 #[test]
-fn replayed_old_relayed_and_foreign_probes_are_named_and_make_no_link() {
+fn replayed_old_relayed_and_forged_probes_create_no_link() {
     let mut net = settled("fat-tree:k=4");
     let hosts: Vec<Place> = net.host_ports().into_iter().collect();
     let (evil, other) = (hosts[0], hosts[5]);
     let (_, a, b) = first_cable(&net);
     let before = net.up.clone();
-    // A probe of a true link, once more at its true place and at another one.
+    // A probe of a real link arrives again at the right port, and at another port.
     let probe = latest_probe(&net, a);
     net.inject(b, &probe);
     net.inject(evil, &probe);
-    // Long after.
+    // A long time later.
     net.run_for(ms(700));
     net.inject(evil, &probe);
-    // Of another start of the controller, or made up.
+    // A probe of another start of the controller, or a forged one.
     let made_up = Probe { from: other, nonce: 1, sent: net.now };
     net.inject(evil, &emit(&made_up, mac_of(other), 4, &ProbeKey::new([9; 32])));
-    // Of a host's own port.
+    // A probe of the port where the attacker's host is.
     net.inject(evil, &latest_probe(&net, evil));
     assert_eq!(net.up, before);
     net.run_for(ms(20_000));
@@ -263,9 +263,10 @@ fn replayed_old_relayed_and_foreign_probes_are_named_and_make_no_link() {
     assert!(said.contains(&Trouble::ForgedProbe), "{said:?}");
 }
 
-/// Two hosts pass on each other's probes at once: what content cannot show, what was seen of the hosts does.
+/// Two hosts relay each other's probes without delay. The content of the probes does not reveal the relay, but known
+/// hosts do.
 #[test]
-fn a_relay_between_hosts_is_refused_once_they_are_seen_and_broken_when_they_show() {
+fn a_relay_between_hosts_creates_no_link_once_a_host_is_known() {
     let mut net = settled("fat-tree:k=4");
     let hosts: Vec<Place> = net.host_ports().into_iter().collect();
     let (evil, other, innocent) = (hosts[0], hosts[5], hosts[9]);
@@ -289,7 +290,7 @@ fn a_relay_between_hosts_is_refused_once_they_are_seen_and_broken_when_they_show
     net.tell(LinkInput::HostsGone { place: evil });
     relay(&mut net);
     let fake = (evil.min(other), evil.max(other));
-    assert!(net.up.contains(&fake), "not told apart by content, as the documentation says");
+    assert!(net.up.contains(&fake), "the content does not reveal the relay, as documented");
     let report = compare(&net.fabric, net.links.links());
     assert_eq!(report.miscabled.len(), 2, "but the configured cabling shows it");
     net.tell(LinkInput::HostSeen { place: other });
@@ -312,11 +313,11 @@ fn a_probe_that_arrives_at_two_ports_takes_the_link_down() {
     assert_eq!(net.losses, [LinkLoss::Doubtful]);
     net.run_for(ms(3000));
     assert!(!net.up.contains(&(a, b)));
-    net.run_until_right(ms(15_000)).expect("believed again when it stopped");
+    net.run_until_right(ms(15_000)).expect("accepted again after the relay stopped");
 }
 
 #[test]
-fn a_cable_back_to_its_own_switch_is_named() {
+fn a_cable_between_two_ports_of_one_switch_is_reported() {
     let mut net = settled("fat-tree:k=4");
     let hosts: Vec<Place> = net.host_ports().into_iter().collect();
     assert_eq!(hosts[0].dpid, hosts[1].dpid);
@@ -328,7 +329,7 @@ fn a_cable_back_to_its_own_switch_is_named() {
 }
 
 #[test]
-fn a_flood_of_lldp_costs_its_own_port_alone() {
+fn an_lldp_flood_affects_only_its_port() {
     let mut net = settled("fat-tree:k=4");
     let evil = net.host_ports().into_iter().next().unwrap();
     let junk = emit(&Probe { from: evil, nonce: 0, sent: net.now }, mac_of(evil), 4, &ProbeKey::new([1; 32]));
@@ -354,10 +355,10 @@ enum Step {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Any fabric, switches that connect in any order and at any time, up to 20 % loss, cables that flap: in the end
-    /// every true cable is found, and at no time another one.
+    /// For any fabric, any order and time of connections, up to 20 % loss, and cables that flap: finally every existing
+    /// cable is found, and at no time another one.
     #[test]
-    fn every_true_cable_is_found_and_none_other(
+    fn exactly_the_existing_cables_are_found(
         fabric in fabrics(), seed: u64, loss in 0.0..0.2f64,
         starts in prop::collection::vec(0..2000u64, 8),
         flaps in prop::collection::vec((any::<prop::sample::Index>(), 0..3000u64, any::<bool>()), 0..12),
@@ -382,19 +383,19 @@ proptest! {
                 Step::Carrier(cable, up) => net.carrier(cables[cable], up),
             }
         }
-        // Damping asks for at most 10 s of quiet.
+        // Damping requires at most 10 s without a failure.
         let took = net.run_until_right(ms(12_000));
         prop_assert!(took.is_some(), "found {:?} of {:?}", net.up, net.wanted());
         for _ in 0..20 {
             net.run_for(ms(500));
-            prop_assert_eq!(&net.up, &net.wanted(), "and they stay");
+            prop_assert_eq!(&net.up, &net.wanted(), "and they stay up");
         }
         prop_assert!(net.edges.is_subset(&net.host_ports()) || !net.cut.is_empty());
     }
 
-    /// Whatever a host sends, changed probes and junk, at any time: no link comes of it and none is lost.
+    /// Whatever a host sends (changed probes and random bytes, at any time), no link comes up and none goes down.
     #[test]
-    fn no_frame_of_a_host_makes_or_breaks_a_link(
+    fn no_frame_of_a_host_changes_a_link(
         seed: u64,
         attacks in prop::collection::vec(
             (any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<u8>(), 0..200u64), 1..60),

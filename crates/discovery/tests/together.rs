@@ -1,4 +1,4 @@
-//! Links and hosts together: whole fabrics with hosts that talk, from the first session to every question answered.
+//! Tests of links and hosts together, in whole fabrics. The hosts send ARP requests until every request is answered.
 
 use pathloom_discovery::arp::{Arp, Operation};
 use pathloom_discovery::cabling::{compare, dpid_of, link_at, place_of};
@@ -14,15 +14,15 @@ use std::net::Ipv4Addr;
 const MS: u64 = 1_000_000;
 const SETTINGS: LinkSettings = LinkSettings { rate_bps: 1_000_000_000, delay_ps: 1_000_000, buffer_packets: 100 };
 
-/// Where a frame goes: to a port of a switch, or to a host.
+/// Destination of a frame: a port of a switch, or a host.
 type End = Result<Place, NodeId>;
 
-/// A fabric whose hosts each ask for the address of the next one, once a second, until they are answered.
+/// A fabric whose hosts each request the address of another host, once a second, until they get an answer.
 struct World {
     fabric: Fabric,
     discovery: Discovery,
     now: Nanos,
-    /// Frames on their way.
+    /// Frames under way, by time of arrival.
     frames: BTreeMap<(Nanos, u64), (End, Vec<u8>)>,
     serial: u64,
     answered: BTreeSet<NodeId>,
@@ -91,13 +91,13 @@ impl World {
         self.post(Ok(place_of(&self.fabric, uplink.reverse())), arp.emit());
     }
 
-    /// What a host does with a frame.
+    /// Handles a frame that arrives at a host.
     fn at_host(&mut self, host: NodeId, frame: &[u8]) {
         let Ok(arp) = Arp::parse(frame) else { return };
         let address = self.address(host);
         if arp.operation == Operation::Reply && arp.to == mac(host) {
             let owner = self.fabric.attachment(arp.sender_ip).expect("an address of the fabric").host;
-            assert_eq!(arp.sender_mac, mac(owner), "nobody is told wrong");
+            assert_eq!(arp.sender_mac, mac(owner), "no wrong answer");
             self.answered.insert(host);
         } else if arp.operation == Operation::Request && arp.target_ip == address {
             self.speak(host, arp.answer(mac(host)));
@@ -126,7 +126,7 @@ impl World {
         self.now = end;
     }
 
-    /// Each host asks for the next one, until all are answered.
+    /// Lets each host without an answer request the address of another host, once per round.
     fn converse(&mut self, rounds: usize) {
         let hosts = self.fabric.hosts().to_vec();
         for _ in 0..rounds {
@@ -142,7 +142,7 @@ impl World {
 }
 
 #[test]
-fn a_fabric_and_its_hosts_are_known_within_seconds_and_are_what_they_are() {
+fn a_fabric_and_its_hosts_are_found_correctly_within_seconds() {
     for (spec, then_s) in [("fat-tree:k=4", 700), ("fat-tree:k=8", 30)] {
         let mut world = World::new(spec);
         world.connect_all();
@@ -159,7 +159,7 @@ fn a_fabric_and_its_hosts_are_known_within_seconds_and_are_what_they_are() {
         let found = found.unwrap();
         assert!(found.is_laid_out());
         assert_eq!(found.fabric.tors().len(), world.fabric.tors().len());
-        // On the small one, two rounds of ageing.
+        // The small fabric runs for two rounds of ageing.
         world.run_for(Nanos::from_secs(then_s));
         assert_eq!(
             (world.discovery.hosts().hosts().count(), world.moved),
@@ -171,7 +171,7 @@ fn a_fabric_and_its_hosts_are_known_within_seconds_and_are_what_they_are() {
 }
 
 #[test]
-fn with_addresses_configured_nothing_is_flooded() {
+fn nothing_is_flooded_if_addresses_are_configured() {
     let mut world = World::new("fat-tree:k=4");
     let expected: Vec<_> = pathloom_discovery::cabling::expected_hosts(&world.fabric).collect();
     for (address, place) in expected {
@@ -182,9 +182,9 @@ fn with_addresses_configured_nothing_is_flooded() {
     assert_eq!((world.answered.len(), world.floods), (16, 0));
 }
 
-/// A host known here passes on probes as before, but gets none any more; a port that a host spoke from is no link's end.
+/// A port with a known host gets no probes. If a host relays a probe, the port does not become the end of a link.
 #[test]
-fn a_port_where_a_host_spoke_is_not_probed_and_one_that_is_silent_is() {
+fn a_port_with_a_known_host_is_not_probed_and_forms_no_link() {
     let mut world = World::new("fat-tree:k=4");
     world.connect_all();
     world.converse(2);
@@ -198,8 +198,8 @@ fn a_port_where_a_host_spoke_is_not_probed_and_one_that_is_silent_is() {
         probes += world.frames.values().filter(|(to, frame)| to.is_err() && frame[12..14] == [0x88, 0xcc]).count();
         world.run_for(Nanos(MS));
     }
-    assert_eq!(probes, 0, "no probe is given to a host");
-    // A true probe of a switch's port, which no host should ever get, is of no use to it either.
+    assert_eq!(probes, 0, "no probe is sent to a host");
+    // Even with a valid probe of a switch port, which no host should ever get, a host cannot create a link.
     let probe = loop {
         let found = world.frames.values().find(|(to, frame)| to.is_ok() && frame[12..14] == [0x88, 0xcc]);
         if let Some((_, frame)) = found {

@@ -1,4 +1,5 @@
-//! An independent judge: tshark's dissectors read our frames as we mean them. Without tshark the test says so and passes.
+//! Independent check: the dissectors of tshark decode the frames as intended. Without tshark, the tests print a message
+//! and pass.
 
 use pathloom_discovery::arp::Arp;
 use pathloom_discovery::lldp::{emit, Probe, ProbeKey};
@@ -25,7 +26,7 @@ fn tshark_reads_our_probes() {
     let Some(lines) = dissect(&[frame], &fields) else { return };
     let read: Vec<&str> = lines[0].split('\t').collect();
     assert_eq!(read[..2], ["01:80:c2:00:00:0e", "7"]);
-    // It shows locally assigned text as hexadecimal bytes.
+    // tshark prints locally assigned text as hexadecimal bytes.
     let hex: String = "000000000000002a".bytes().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(read[2].replace(':', ""), hex);
     assert_eq!(read[3], "7");

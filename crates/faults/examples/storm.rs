@@ -1,5 +1,5 @@
-//! Runs schedules from a seed on: `storm SEED COUNT [everything] [sabotage]`, and prints what was broken; a single one in its
-//! smallest form.
+//! Runs schedules from a seed on: `storm SEED COUNT [everything] [sabotage]`. Prints broken promises; a single
+//! schedule is printed in its smallest form.
 
 use pathloom_faults::{run, shrink, Sabotage, Schedule, Scope};
 

@@ -1,33 +1,34 @@
-//! What whoever operates a fabric does to its controller, which must cost no packet either.
+//! Operations of a fabric's operator on its controller. They must not cost a packet either.
 
 use crate::settings;
 use pathloom_control::Target;
 use pathloom_model::{Fabric, Fault, FaultKind, FaultTarget, LinkId, Nanos};
 use rand::{Rng, RngExt};
 
-/// Something that is done on purpose.
+/// An operation of the operator.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Act {
-    /// Another scheme, of this specification, is put in charge.
+    /// Another scheme, with this specification, is put in charge.
     Scheme(String),
-    /// A switch or cable is taken out of service, or back into it.
+    /// A switch or cable is taken out of service, or put back into service.
     Drain {
-        /// Which.
+        /// The switch or cable.
         target: Target,
-        /// Out of service, or back.
+        /// Whether it is taken out of service, not put back.
         out: bool,
     },
 }
 
-/// Schemes that route by one tree for all.
+/// Key and value of schemes that use one tree for all packets.
 const ONE_TREE: &str = "tree=one";
 
-/// Whether no packet may be lost for an act under a scheme, among these faults. It is not promised
+/// Whether it is promised that an operation under a scheme costs no packet, among these other operations and faults.
+/// It is not promised
 ///
-/// - where all packets follow one tree before or after: while some switches have its routes and others those of shortest
-///   paths, or of another tree, packets can go in circles, and no order of changes prevents that;
-/// - where something is out of service while a session is lost or a controller starts: a switch without a session goes on as
-///   it was while its neighbours lead packets around, and a controller without a snapshot does not know of it.
+/// - if all packets follow one tree before or after it: while some switches have the routes of this tree and others
+///   those of shortest paths, or of another tree, packets can loop, and no order of changes prevents that;
+/// - if something is out of service while a session is lost or a controller starts: a switch without a session keeps
+///   its rules while its neighbours send packets around it, and a controller without a snapshot does not know of it.
 pub(crate) fn is_promised(act: &Act, scheme: &str, others: &[(Nanos, Act)], faults: &[Fault]) -> bool {
     let one_tree = |act: &Act| matches!(act, Act::Scheme(next) if next.contains(ONE_TREE));
     if scheme.contains(ONE_TREE) || others.iter().any(|(_, other)| one_tree(other)) {
@@ -40,7 +41,7 @@ pub(crate) fn is_promised(act: &Act, scheme: &str, others: &[(Nanos, Act)], faul
     matches!(act, Act::Scheme(_)) || faults.iter().all(cables_alone)
 }
 
-/// Draws what is done between two moments. At the end nothing is out of service.
+/// Draws operations between two times. At the end nothing is out of service.
 pub(crate) fn draw(rng: &mut impl Rng, fabric: &Fabric, first: Nanos, last: Nanos) -> Vec<(Nanos, Act)> {
     let mut acts = Vec::new();
     let next = settings::scheme(rng).label;
@@ -55,7 +56,7 @@ pub(crate) fn draw(rng: &mut impl Rng, fabric: &Fabric, first: Nanos, last: Nano
             false => Target::Switch(fabric.switches()[rng.random_range(0..fabric.switches().len())]),
         };
         acts.push((at(rng), Act::Drain { target, out: true }));
-        // A controller that is dead does not hear of it: it is said again when all is repaired.
+        // A controller that is down misses an operation, so the drain ends after everything is repaired.
         acts.push((last + Nanos::from_millis(100), Act::Drain { target, out: false }));
     }
     acts.sort_by_key(|(at, _)| *at);

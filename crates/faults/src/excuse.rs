@@ -1,44 +1,48 @@
-//! Which losses a fault itself explains.
+//! Losses that a fault itself explains.
 //!
-//! - A link that is down loses what it carries and what is sent to it. Links count that; it is never held against anybody.
-//! - A switch that restarted empty, or came back empty, loses what reaches it until the controller has a session to it and
-//!   has had time to write its rules.
-//! - A switch that has its default routes again, but not yet the rules of a flow's path, sends packets on with their tags, to
-//!   whoever is next. Which rules it lacks may be known only when every switch of the path has been read, so that this lasts
-//!   until all sessions have stood.
-//! - While a cable or a switch is down, hosts may have no path to each other, and switches may have no default route where
-//!   there is none to have. Default routes of several switches change one after another, so that a packet may meet old ones
-//!   and new ones. That is over when everything is up again and the controller has had time to say so. It explains no loss of
-//!   a packet with a tag: that is on a path of its own, whose rules stand until nothing uses them.
+//! - A link that is down loses the packets that it carries and those that are sent to it. Links count them; they
+//!   break no promise.
+//! - A switch that restarted empty, or came back empty, loses the packets that reach it until the controller has a
+//!   session to it and has had time to write its rules.
+//! - A switch that has its default routes again, but not yet the rules of a flow's path, forwards packets with their
+//!   tags to the next switch. Which rules it lacks may be known only when every switch of the path has been read, so
+//!   this lasts until all sessions have been up.
+//! - While a cable or a switch is down, hosts may have no path to each other, and switches may have no default route
+//!   because none exists. Default routes of several switches change one after another, so a packet may meet old and
+//!   new ones. This is over when everything is up again and the controller has had time to update the routes. It does
+//!   not explain the loss of a packet with a tag: such a packet is on a path of its own, whose rules stay until
+//!   nothing uses them.
 //!
-//! Lost sessions, dead controllers, restarts, changes of scheme and drains explain nothing: no packet may be lost for them.
+//! Lost sessions, dead controllers, restarts, changes of scheme and drains explain nothing: they must not cost a
+//! packet.
 
 use crate::schedule::Schedule;
 use crate::watch::Lost;
 use pathloom_model::{Damage, Fabric, Fault, FaultKind, FaultTarget, LinkState, Nanos, NodeId};
 use pathloom_sim::ControlSettings;
 
-/// Failures of a cable within seconds from which on the controller trusts it late ([`FLAPPED`]).
+/// Failures of a cable within seconds from which on the controller uses it again only after a delay ([`FLAPPED`]).
 const FREE_FAILURES: usize = 3;
-/// How long a cable that flapped may be held back.
+/// How long a cable that flapped may be kept out of use.
 const FLAPPED: Nanos = Nanos::from_secs(11);
-/// Rules that a switch gets at most when it comes back, about.
+/// Approximate upper limit of the rules that a switch gets when it comes back.
 const RULES: u64 = 100;
 
-/// From when to when losses are explained.
+/// Periods in which losses are explained.
 #[derive(Default, Debug)]
 pub(crate) struct Excuses {
-    /// By node.
+    /// By node: periods in which the switch may lack rules.
     empty: Vec<Vec<(Nanos, Nanos)>>,
-    /// Anywhere, on default routes.
+    /// Periods that explain losses on default routes, at any switch.
     damaged: Vec<(Nanos, Nanos)>,
-    /// Anywhere, on paths of their own: some switch lost its rules, and not all sessions have stood since.
+    /// Periods that explain losses on paths of their own, at any switch: some switch lost its rules, and not all
+    /// sessions have been up since.
     torn: Vec<(Nanos, Nanos)>,
-    /// When all that was repaired last is in use again at the latest.
+    /// Latest time when everything that was repaired is in use again.
     pub(crate) settled: Nanos,
 }
 
-/// What can talk to the controller at a moment.
+/// What determines which switches have a session to the controller at a moment.
 struct Sessions {
     running: bool,
     cut: Vec<bool>,
@@ -62,7 +66,7 @@ impl Sessions {
 }
 
 impl Excuses {
-    /// Those of a schedule, in order of time, at the end of which everything is repaired.
+    /// The excuses of a schedule. Its faults are in order of time, and everything is repaired at its end.
     pub(crate) fn of(schedule: &Schedule, control: &ControlSettings) -> Excuses {
         let (fabric, faults) = (&*schedule.fabric, &schedule.faults[..]);
         let install = schedule.slow.iter().map(|&(_, install)| install).max().unwrap_or_default().max(control.install);
@@ -79,7 +83,8 @@ impl Excuses {
         };
         let mut sessions = Sessions { running: true, cut: vec![false; nodes], dead: vec![false; nodes] };
         let (mut damage, mut links) = (Damage::of(fabric), LinkState::of(fabric));
-        // Since when a switch is without rules, and has had a session; since when something is down or not known to be up.
+        // Beginnings of periods that have not ended: a switch lacks rules; something is down or not known to be up; a
+        // path may lack rules.
         let mut empty: Vec<Option<Nanos>> = vec![None; nodes];
         let mut damaged: Option<Nanos> = None;
         let mut torn: Option<Nanos> = None;
@@ -125,7 +130,7 @@ impl Excuses {
         }
     }
 
-    /// Whether any loss would be explained.
+    /// Whether any loss at this time would be explained.
     pub(crate) fn any(&self, at: Nanos) -> bool {
         within(&self.damaged, at) || within(&self.torn, at) || self.empty.iter().any(|windows| within(windows, at))
     }
@@ -135,7 +140,7 @@ fn within(windows: &[(Nanos, Nanos)], at: Nanos) -> bool {
     windows.iter().any(|&(from, to)| from <= at && at <= to)
 }
 
-/// Whether a cable fails so often that the controller waits before it trusts it again.
+/// Whether a cable fails so often that the controller waits before it uses the cable again.
 fn flaps(fabric: &Fabric, faults: &[Fault]) -> bool {
     let mut failures = vec![0; fabric.links().len() / 2];
     let (mut damage, mut links) = (Damage::of(fabric), LinkState::of(fabric));

@@ -2,7 +2,7 @@
 
 use rand::{Rng, RngExt};
 
-/// Specification of a fabric of 2 to 20 switches. Queues hold whatever paced flows can put into them.
+/// Draws the specification of a fabric of 2 to 20 switches. Its queues have room for all that paced flows can send.
 pub(crate) fn draw(rng: &mut impl Rng) -> String {
     let kind = match rng.random_range(0..12) {
         0 => format!("diamond:hosts={}", rng.random_range(1..=2)),

@@ -1,4 +1,4 @@
-//! Runs a schedule and judges it.
+//! Runs a schedule and checks the promises.
 
 use crate::acts::Act;
 use crate::excuse::Excuses;
@@ -11,33 +11,35 @@ use pathloom_sim::{ControlSettings, SimSettings, Simulation, Tap};
 use pathloom_transport::TransportSpec;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How often the ways of flows are looked at while faults happen: a number that meets periods everywhere.
+/// Time between checks of the paths of flows while faults happen. It is no multiple of common periods, so that checks
+/// come at all moments of these periods.
 const LOOK: Nanos = Nanos(4_337_000);
-/// A flow that stands delivers something in such a time, once all is repaired.
+/// Time within which a long-lived flow delivers something, once everything is repaired.
 const DELIVERS: Nanos = Nanos::from_millis(400);
-/// How long flows have to deliver again after the last repair, beyond what the controller needs to carry it out.
+/// Time within which flows must deliver again after the last repair, in addition to the time that the controller
+/// needs.
 const RECOVERS: Nanos = Nanos::from_secs(2);
-/// By then every rule of a flow has run out, and every flow is forgotten.
+/// Time by which every rule of a flow has expired, and every flow is removed.
 const RUN_OUT: Nanos = Nanos::from_secs(60);
 
-/// Something that is wrong on purpose, to see whether it is found.
+/// A deliberate defect, to see whether it is found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sabotage {
-    /// Switches say that they have done what they have not: the controller installs rules in the wrong order.
+    /// Switches confirm changes that they have not made yet, so the controller installs rules in the wrong order.
     HastyBarriers,
 }
 
-/// What a schedule came to.
+/// Result of a schedule.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Verdict {
-    /// Promises that were broken, in a line each; none if all is well.
+    /// Broken promises, one per line; empty if all are kept.
     pub violations: Vec<String>,
 }
 
 /// Runs a schedule.
 ///
 /// # Panics
-/// Where the simulator cannot set the schedule up, which is a defect of this crate.
+/// If the simulator cannot set the schedule up, which is a defect of this crate.
 pub fn run(schedule: &Schedule, sabotage: Option<Sabotage>) -> Verdict {
     let mut trial = Trial::new(schedule, sabotage);
     trial.through_the_faults();
@@ -51,9 +53,9 @@ struct Trial<'a> {
     schedule: &'a Schedule,
     simulation: Simulation<Watch>,
     excuses: Excuses,
-    /// The scheme in charge, which is also that of the next controller.
+    /// The scheme in charge, which the next controller uses, too.
     scheme: Arc<Mutex<SchemeSpec>>,
-    /// The rules that stand without flows.
+    /// The rules of the fabric without flows.
     bare: Tables,
     violations: Vec<String>,
 }
@@ -137,7 +139,7 @@ impl Trial<'_> {
         }
     }
 
-    /// A packet of a flow that stands would arrive, at any moment and in both directions.
+    /// Checks that a packet of a long-lived flow would arrive now, in both directions.
     fn look_at_ways(&mut self) {
         for flow in self.standing() {
             for way in self.simulation.ways(flow) {
@@ -168,7 +170,7 @@ impl Trial<'_> {
         self.simulation.outcome().flows.iter().map(|flow| flow.delivered_bytes).collect()
     }
 
-    /// Every flow that stands delivers again.
+    /// Advances until every long-lived flow delivers again.
     fn until_flows_deliver(&mut self) {
         let limit = self.excuses.settled + RECOVERS;
         let standing = self.standing();
@@ -185,7 +187,7 @@ impl Trial<'_> {
                 let waited = in_ms(self.simulation.now() - self.schedule.last());
                 let ways = self.simulation.ways(flow).map(|way| way.len());
                 self.violate(format!(
-                    "flow {flow} ({words}) delivers nothing {waited} after the last repair (ways of {ways:?} links, {held} held)"
+                    "flow {flow} ({words}) delivers nothing {waited} after the last repair (paths of {ways:?} links, {held} held)"
                 ));
                 break;
             }
@@ -195,7 +197,7 @@ impl Trial<'_> {
         }
     }
 
-    /// Flows have ended: only the rules of a fabric without flows stay, and nobody waits.
+    /// Ends the flows. Then only the rules of a fabric without flows may stay, and no flow may be held.
     fn until_rules_have_run_out(&mut self) {
         self.simulation.end_arrivals();
         let from = self.simulation.now();
@@ -216,7 +218,7 @@ impl Trial<'_> {
         let mut left = Vec::new();
         let held = self.simulation.controller().held_flows() + self.simulation.held_subflows();
         if held > 0 {
-            left.push(format!("{held} flows are held still"));
+            left.push(format!("{held} flows are still held"));
         }
         let flows = self.simulation.controller().view().flows.len();
         if flows > 0 {
@@ -251,7 +253,7 @@ impl Trial<'_> {
         let outcome = self.simulation.outcome();
         let packets = outcome.packets;
         if packets.copied > 0 || packets.misdelivered > 0 {
-            self.violate(format!("{} packets doubled, {} at the wrong host", packets.copied, packets.misdelivered));
+            self.violate(format!("{} packets duplicated, {} at the wrong host", packets.copied, packets.misdelivered));
         }
         if !outcome.conserves_packets() {
             self.violate(format!("packets are not accounted for: {packets:?}"));

@@ -1,4 +1,4 @@
-//! A schedule: all that a seed decides.
+//! A schedule: everything that a seed determines.
 
 use crate::acts::{self, Act};
 use crate::{fabrics, settings};
@@ -9,20 +9,20 @@ use rand_pcg::Pcg64;
 use std::fmt;
 use std::sync::Arc;
 
-/// When the first fault may come: the flows that start at once have paths of their own by then, if they get any.
+/// Earliest time of the first fault. Flows that start at once have paths of their own by then, if they get any.
 const FIRST_FAULT: Nanos = Nanos::from_millis(250);
 
-/// What schedules may hold.
+/// Contents that schedules may have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Scope {
-    /// That for which the promises are made.
+    /// Only contents for which the promises are made.
     #[default]
     Promised,
-    /// What is known to break them as well (docs/faults.md).
+    /// Also contents that are known to break promises (docs/faults.md).
     Everything,
 }
 
-/// All that a seed decides.
+/// Everything that a seed determines.
 #[derive(Clone)]
 pub struct Schedule {
     /// The seed.
@@ -33,17 +33,17 @@ pub struct Schedule {
     pub fabric: Arc<Fabric>,
     /// Specification of the scheme.
     pub scheme: String,
-    /// What hosts run.
+    /// Transport of the hosts.
     pub transport: String,
-    /// Control channel and controller.
+    /// Settings of the control channel and the controller.
     pub control: String,
-    /// Switches that take longer than the others to carry out each change, and how long.
+    /// Switches that take longer than the others to carry out each change, and how long they take.
     pub slow: Vec<(NodeId, Nanos)>,
     /// The flows.
     pub workload: Arc<Workload>,
-    /// The faults in order of time. At the end of them everything is repaired.
+    /// The faults in order of time. After the last one, everything is repaired.
     pub faults: Vec<Fault>,
-    /// What whoever operates the fabric does, in order of time.
+    /// Operations of the operator, in order of time.
     pub acts: Vec<(Nanos, Act)>,
 }
 
@@ -78,7 +78,7 @@ impl Schedule {
         Schedule { seed, fabric_spec, fabric, scheme, transport, control, slow, workload, faults, acts }
     }
 
-    /// When the last fault, repair or act takes place.
+    /// Time of the last fault, repair or operation.
     pub fn last(&self) -> Nanos {
         let fault = self.faults.last().map(|fault| fault.at);
         fault.into_iter().chain(self.acts.last().map(|(at, _)| *at)).max().unwrap_or(FIRST_FAULT)
@@ -113,12 +113,12 @@ impl fmt::Display for Schedule {
     }
 }
 
-/// A whole number of microseconds, fewer than `limit_ns`.
+/// Draws a whole number of microseconds, less than `limit_ns`.
 fn micros(rng: &mut impl Rng, limit_ns: u64) -> Nanos {
     Nanos::from_micros(rng.random_range(0..limit_ns / 1000))
 }
 
-/// Two to six flows without end, and up to eight with one.
+/// Two to six flows without end, and up to eight finite ones.
 fn workload(rng: &mut impl Rng, fabric: &Fabric, until: Nanos) -> Workload {
     let hosts = fabric.hosts();
     let (endless, finite) = (rng.random_range(2..=6), rng.random_range(0..=8));
@@ -140,7 +140,7 @@ fn workload(rng: &mut impl Rng, fabric: &Fabric, until: Nanos) -> Workload {
     Workload { flows, description: String::new(), notes: Vec::new() }
 }
 
-/// Adds something that fails, and mostly when it comes back.
+/// Adds a fault and, in most cases, its repair.
 fn draw_fault(rng: &mut impl Rng, fabric: &Fabric, of_control_alone: bool, at: Nanos, faults: &mut Vec<Fault>) {
     let mut put = |at: Nanos, kind: FaultKind| faults.push(Fault { at, kind });
     let switch = fabric.switches()[rng.random_range(0..fabric.switches().len())];
@@ -184,7 +184,7 @@ fn draw_fault(rng: &mut impl Rng, fabric: &Fabric, of_control_alone: bool, at: N
     }
 }
 
-/// Repairs what the faults, in order of time, leave broken.
+/// Repairs everything that the faults, in order of time, leave broken.
 fn repair(rng: &mut impl Rng, fabric: &Fabric, faults: &mut Vec<Fault>) {
     let mut at = faults.last().map_or(FIRST_FAULT, |fault| fault.at);
     let mut open: Vec<FaultKind> = Vec::new();
@@ -208,7 +208,7 @@ fn repair(rng: &mut impl Rng, fabric: &Fabric, faults: &mut Vec<Fault>) {
                     open.push(FaultKind::ControllerRestart { from_snapshot: rng.random_bool(0.5) });
                 }
             }
-            // No schedule draws these.
+            // No schedule draws changes of quality, and a reboot needs no repair.
             FaultKind::Quality { .. } | FaultKind::Reboot { .. } => {}
         }
     }

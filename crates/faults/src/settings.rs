@@ -4,8 +4,8 @@ use pathloom_model::{Fabric, Nanos, NodeId};
 use pathloom_schemes::{Registry, SchemeSpec};
 use rand::{Rng, RngExt};
 
-/// Keys of schemes that change what the controller has to do, and values of them. `period` is always given where there is
-/// one: schemes are to act several times during a schedule.
+/// Keys of schemes that change the work of the controller, and values of these keys. A `period` is always given if
+/// the scheme has one, so that schemes act several times during a schedule.
 const KEYS: [(&str, &[&str]); 8] = [
     ("sizes", &["announced"]),
     ("migration", &["tagged", "sfmm"]),
@@ -16,10 +16,10 @@ const KEYS: [(&str, &[&str]); 8] = [
     ("tree", &["one"]),
     ("placement", &["sa"]),
 ];
-/// What each draw of a period is.
+/// Values from which a period is drawn.
 const PERIODS: [&str; 4] = ["37ms", "80ms", "150ms", "400ms"];
 
-/// A scheme of the registry, those for tests among them, that has a central part.
+/// Draws a scheme with a central part from the registry, including those for tests.
 pub(crate) fn scheme(rng: &mut impl Rng) -> SchemeSpec {
     let entries: Vec<_> = Registry::WithTestSchemes.entries().collect();
     loop {
@@ -33,7 +33,8 @@ pub(crate) fn scheme(rng: &mut impl Rng) -> SchemeSpec {
         if has("period") {
             add("period", PERIODS[rng.random_range(0..PERIODS.len())]);
         }
-        // What moves flows again and again, whether they send or not, has to come to an end for their rules to run out.
+        // Schemes that move flows again and again, whether these send or not, must stop at some time so that the
+        // rules can expire.
         if has("times") {
             add("times", "30");
         }
@@ -48,7 +49,7 @@ pub(crate) fn scheme(rng: &mut impl Rng) -> SchemeSpec {
                 add(key, values[rng.random_range(0..values.len())]);
             }
         }
-        // Some combinations make no sense, and the registry says so.
+        // The registry refuses combinations that make no sense.
         let parsed = Registry::WithTestSchemes.parse(&text);
         if let Some(spec) = parsed.ok().filter(|spec| spec.central(1).is_some()) {
             return spec;
@@ -56,7 +57,7 @@ pub(crate) fn scheme(rng: &mut impl Rng) -> SchemeSpec {
     }
 }
 
-/// Senders that are never faster than links, and soon try again.
+/// Senders that are never faster than links, and retry soon.
 pub(crate) fn transport(rng: &mut impl Rng) -> String {
     let kind = ["newreno", "cubic", "newreno:sack=on"][rng.random_range(0..3)];
     let pace = ["1Mbps", "2Mbps", "4Mbps"][rng.random_range(0..3)];
@@ -64,7 +65,7 @@ pub(crate) fn transport(rng: &mut impl Rng) -> String {
     format!("{kind}{join}pace={pace},min_rto=50ms,max_rto=200ms,initial_rto=100ms")
 }
 
-/// A control channel with its controller, slow or fast.
+/// A control channel and a controller, slow or fast.
 pub(crate) fn control(rng: &mut impl Rng) -> String {
     let mut one = |of: &[&'static str]| of[rng.random_range(0..of.len())];
     let (delay, service) = (one(&["100us", "500us", "3ms", "12ms"]), one(&["1us", "20us", "200us"]));
@@ -73,7 +74,7 @@ pub(crate) fn control(rng: &mut impl Rng) -> String {
     format!("delay={delay},service={service},install={install},batch={batch},snapshot={snapshot},enforcement={enforcement},long=60KB")
 }
 
-/// Some switches are slow: one in three takes up to 20 ms for each change.
+/// Draws slow switches: three in ten take up to 20 ms for each change.
 pub(crate) fn slow(rng: &mut impl Rng, fabric: &Fabric) -> Vec<(NodeId, Nanos)> {
     let mut slow = Vec::new();
     for &switch in fabric.switches() {

@@ -1,11 +1,12 @@
-//! Finds out which faults, acts and flows of a schedule matter.
+//! Finds the faults, operations and flows of a schedule that matter.
 
 use crate::run::{run, Sabotage};
 use crate::schedule::Schedule;
 use pathloom_workload::Workload;
 use std::sync::Arc;
 
-/// A schedule without what can be left out while the same kind of promise is still broken. Itself if none is broken.
+/// The schedule without everything that is not needed to break the same kind of promise. Unchanged if no promise is
+/// broken.
 pub fn shrink(schedule: &Schedule, sabotage: Option<Sabotage>) -> Schedule {
     let mut least = schedule.clone();
     let Some(kind) = kind(&least, sabotage) else { return least };
@@ -18,14 +19,14 @@ pub fn shrink(schedule: &Schedule, sabotage: Option<Sabotage>) -> Schedule {
     }
 }
 
-/// The first violation without its numbers.
+/// The first words of the first violation, without numbers.
 fn kind(schedule: &Schedule, sabotage: Option<Sabotage>) -> Option<String> {
     let violations = run(schedule, sabotage).violations;
     let words = violations.first()?.split(' ').filter(|word| word.chars().all(char::is_alphabetic));
     Some(words.take(4).collect::<Vec<_>>().join(" "))
 }
 
-/// The schedule without one thing, in every way; first without two faults that follow each other, as most come in pairs.
+/// The schedule without one item, in every way. Pairs of faults come first, because most faults come in pairs.
 fn candidates(schedule: &Schedule) -> impl Iterator<Item = Schedule> + '_ {
     let faults = schedule.faults.len();
     let pairs = (0..faults).flat_map(move |a| (a + 1..faults).map(move |b| (a, b)));

@@ -1,15 +1,15 @@
-//! What stands in the tables of all switches, in a form in which two networks can be compared.
+//! Contents of the tables of all switches, in a form that allows two networks to be compared.
 
 use pathloom_model::rules::{Bucket, Group, GroupId, RuleAction};
 use pathloom_model::Fabric;
 use pathloom_sim::{Simulation, SwitchTables, Tap};
 use std::collections::BTreeMap;
 
-/// Rules of every switch, in words, with how many there are of each. Cookies are left out, and groups stand in the place of
-/// their numbers: two controllers may choose others.
+/// Rules of every switch as text, with their number. Cookies are left out, and groups are written out in place of
+/// their numbers, because two controllers may choose different ones.
 pub(crate) type Tables = BTreeMap<String, usize>;
 
-/// Everything in the tables of all switches.
+/// Contents of the tables of all switches.
 pub(crate) fn of<T: Tap>(simulation: &mut Simulation<T>, fabric: &Fabric) -> Tables {
     let mut tables = Tables::new();
     for switch in simulation.switch_tables() {
@@ -45,13 +45,14 @@ fn in_words(action: &RuleAction, groups: &[Group]) -> String {
                 let of = |bucket: &Bucket| format!("{}x{:?}", bucket.weight, bucket.actions);
                 format!("{kind:?} of {}", buckets.iter().map(of).collect::<Vec<_>>().join(" "))
             }
-            None => "a group that is not there".to_owned(),
+            None => "a group that does not exist".to_owned(),
         },
         other => format!("{other:?}"),
     }
 }
 
-/// What one network has and the other has not: the first lines of it, or `None` if they are the same.
+/// Rules that one network has and the other lacks: the first lines of the list, or `None` if the networks are the
+/// same.
 pub(crate) fn difference(found: &Tables, expected: &Tables) -> Option<String> {
     let more = |a: &Tables, b: &Tables, what: &str| -> Vec<String> {
         let beyond = a.iter().filter(|(line, count)| b.get(*line).unwrap_or(&0) < count);

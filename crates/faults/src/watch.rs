@@ -1,21 +1,21 @@
-//! A tap that remembers which packets switches lost, or handed to hosts in a form that hosts do not take.
+//! A tap that records which packets switches lost, or delivered to hosts in a form that hosts do not accept.
 
 use pathloom_model::{Fabric, Headers, LinkId, Nanos, NodeId};
 use pathloom_sim::{Fate, Loss, SeenPacket, Tap};
 
-/// Losses that are remembered; one is enough to find fault.
+/// Most losses that are recorded; one is enough to break a promise.
 const MOST: usize = 10_000;
 
-/// Why a packet did not get through.
+/// Why a packet was not delivered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Why {
-    /// A switch lost it.
+    /// A switch lost the packet.
     Switch(Loss),
-    /// A switch left a tag on it, for which its host does not take it.
+    /// A switch left a tag on the packet, so its host does not accept it.
     Tagged,
 }
 
-/// A packet that did not get through.
+/// A packet that was not delivered.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lost {
     pub(crate) at: Nanos,
@@ -24,10 +24,10 @@ pub(crate) struct Lost {
     pub(crate) why: Why,
 }
 
-/// Remembers what did not get through.
+/// Records packets that were not delivered.
 pub(crate) struct Watch {
     pub(crate) lost: Vec<Lost>,
-    /// By link: the switch that it leads from, if it leads to a host.
+    /// By link: the switch at its beginning, if it leads to a host.
     to_host: Vec<Option<NodeId>>,
 }
 

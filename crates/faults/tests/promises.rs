@@ -1,11 +1,11 @@
-//! The promises hold for some hundred seeds, and a controller that is made to break them is found out.
+//! The promises hold for some hundred seeds, and a controller that is made to break them is detected.
 
 use pathloom_faults::{run, shrink, Sabotage, Schedule, Scope};
 use pathloom_schemes::Registry;
 use std::collections::BTreeSet;
 
 #[test]
-fn every_promise_is_kept_whatever_fails() {
+fn every_promise_is_kept_under_all_faults() {
     for seed in 0..400 {
         let schedule = Schedule::draw(seed, Scope::Promised);
         let verdict = run(&schedule, None);
@@ -13,24 +13,25 @@ fn every_promise_is_kept_whatever_fails() {
     }
 }
 
-/// Schedules that showed what is mended since.
+/// Schedules that showed defects, which have been repaired since.
 #[test]
-fn what_was_found_before_is_not_found_again() {
-    // Rules of labels were left behind after a start from a snapshot that a move had outrun; rules of a move in place were
-    // deleted in no order after one.
-    // After a start from a snapshot: a plan of this start had the number of one that it did not know (106550), and the meter of
-    // a flow that had moved on was left behind (20781, 145306). After any start, rules of later switches were deleted while
-    // packets were on their way to them (138732). A frame went back by the port that it had come by (152545). A rule whose move
-    // waited for it kept the meter of a scheme that had gone while the session was lost (157022). A cable left service while
-    // packets were on their way to the switch before it (307414), or another scheme came meanwhile (314990).
+fn repaired_defects_do_not_return() {
+    // Rules of labels were left behind after a start from a snapshot that was older than a move. Rules of a move in
+    // place were deleted in no order after such a start.
+    // After a start from a snapshot: a plan of this start had the number of a plan that the start did not know
+    // (106550), and the meter of a flow that had moved was left behind (20781, 145306). After any start, rules of
+    // later switches were deleted while packets were on their way to them (138732). A frame was sent back by the port
+    // by which it had arrived (152545). A rule whose move waited for it kept the meter of a scheme that had been
+    // replaced while the session was lost (157022). A cable left service while packets were on their way to the
+    // switch before it (307414), or another scheme was put in charge meanwhile (314990).
     for seed in [8940, 1829, 106550, 20781, 145306, 138732, 152545, 157022, 307414, 314990] {
         let verdict = run(&Schedule::draw(seed, Scope::Promised), None);
         assert!(verdict.violations.is_empty(), "{seed}: {}", verdict.violations.join("\n"));
     }
 }
 
-/// Switches that confirm what they have not done make the controller install the rules of a path in the wrong order: the source
-/// sends packets to switches that have no rule for them yet.
+/// Switches that confirm changes before making them let the controller install the rules of a path in the wrong
+/// order: the source sends packets to switches that have no rule for them yet.
 #[test]
 fn rules_in_the_wrong_order_are_found() {
     let broken: Vec<u64> = (0..100)
@@ -76,10 +77,10 @@ fn schedules_cover_every_scheme_and_every_fault() {
     assert_eq!(text, again);
 }
 
-/// A move in place was under way when the snapshot was written, and was over when the next controller started from it: it took the
-/// move for given up and deleted the rules that carried the flow.
+/// A move in place was in progress when the snapshot was written, and was complete when the next controller started
+/// from it. That controller took the move for abandoned and deleted the rules that carried the flow.
 #[test]
-fn a_move_that_a_snapshot_takes_for_given_up_may_have_gone_through() {
+fn a_move_that_the_snapshot_shows_as_unfinished_may_be_complete() {
     let verdict = run(&Schedule::draw(1829, Scope::Promised), None);
     assert_eq!(verdict.violations, Vec::<String>::new());
 }

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //
-// What the host agent has the kernel do: find long TCP connections, label them, pace them, and hold their data.
+// The kernel part of the host agent: finds long TCP connections, labels them, paces them, and holds their data.
 //
-// `connections` runs at the events of sockets in a cgroup, `hold` at each packet that such a socket sends, and `sweep`
-// when the agent walks the sockets of a namespace. All state is in the maps below. `layout.rs` has the same structures;
-// they have no padding. Connections are identified by addresses and ports, as the controller does.
+// `connections` runs at events of sockets in a cgroup, `hold` at each packet that such a socket sends, and `sweep` when
+// the agent visits the sockets of a namespace. All state is in the maps below. `layout.rs` contains the same
+// structures, which have no padding. Connections are identified by addresses and ports, as in the controller.
 
 #include "kernel.h"
 
 #define MAX_PREFIXES 16
 #define NO_PACE 0xffffffffu
-#define PASS_NS 5000000000ull // between two packets of a held connection that pass
-#define LAST_NS (PASS_NS + 500000000) // before the end of a lease in which TCP tries often
+#define PASS_NS 5000000000ull // minimum time between two packets of a held connection that pass
+#define LAST_NS (PASS_NS + 500000000) // length of the last part of a lease, in which TCP retries often
 
 struct key {
 	__u32 src, dst;         // as on the wire
-	__u16 src_port, dst_port; // as numbers
+	__u16 src_port, dst_port; // in the byte order of the machine
 };
 
 struct place {
@@ -30,8 +30,8 @@ struct prefix {
 
 struct settings {
 	__u64 threshold_bytes;
-	__u64 alive_until_ns; // paces and holds count until then; the agent moves it on
-	__u32 tos;            // the label; 0 for none
+	__u64 alive_until_ns; // paces and holds are valid until then; the agent extends it
+	__u32 tos;            // the label; 0: none
 	__u32 orders;         // whether there are orders at all
 	__u32 holds;          // whether any of them is a hold
 	__u32 prefix_count;
@@ -41,7 +41,7 @@ struct settings {
 struct order {
 	__u64 hold_until_ns;
 	__u32 pace; // payload bytes per second, or NO_PACE
-	__u32 kick; // push what waits, in the next sweep
+	__u32 kick; // whether the next sweep makes the connection send waiting data
 };
 
 struct flow {
@@ -63,10 +63,11 @@ enum { OPENED, CLOSED, LONG, UNTRACKED, UNTOLD, HELD_PACKETS, COUNTERS };
 MAP(settings_map, BPF_MAP_TYPE_ARRAY, 1, __u32, struct settings, 0);
 MAP(places, BPF_MAP_TYPE_HASH, 4096, struct place, __u32, 0);
 MAP(orders, BPF_MAP_TYPE_HASH, 65536, struct key, struct order, BPF_F_NO_PREALLOC);
-// The socket's own limit, which comes back when its pace ends. Only programs here write it, and only the agent `orders`.
+// The limit that a socket had before its pace. It is restored when the pace ends. Only these programs write this map,
+// and only the agent adds entries to `orders`.
 MAP(limits, BPF_MAP_TYPE_HASH, 65536, struct key, __u32, BPF_F_NO_PREALLOC);
 MAP(flows, BPF_MAP_TYPE_HASH, 65536, struct key, struct flow, BPF_F_NO_PREALLOC);
-// When a packet of a held connection last passed, or the hold began.
+// Time at which a packet of a held connection last passed, or at which the first packet was held.
 MAP(passed, BPF_MAP_TYPE_LRU_HASH, 8192, struct key, __u64, 0);
 MAP(counters, BPF_MAP_TYPE_PERCPU_ARRAY, COUNTERS, __u32, __u64, 0);
 
@@ -103,7 +104,7 @@ static __always_inline int is_place(__u64 netns, __u32 address)
 	return bpf_map_lookup_elem(&places, &place) != 0;
 }
 
-// An IPv4 connection of a host of ours into the fabric, and not to itself.
+// Whether this is a connection from a host of the agent into the fabric, and not to the same address.
 static __always_inline int ours(struct settings *set, __u64 netns, const struct key *key)
 {
 	return key->src != key->dst && is_place(netns, key->src) && leads_into_fabric(set, key->dst);
@@ -135,7 +136,8 @@ static __always_inline void apply_pace(void *socket, const struct settings *set,
 static __always_inline int label(struct bpf_sock_ops *ops, __u32 tos)
 {
 	__u32 now = 0;
-	// A program's own label stays. The kernel refuses this for IPv4 on a socket of IPv6; the agent then labels it.
+	// A label that the application has set stays. The kernel refuses this call for IPv4 on an IPv6 socket. The agent
+	// then sets the label.
 	if (!tos || bpf_getsockopt(ops, SOL_IP, IP_TOS, &now, sizeof(now)))
 		return 0;
 	if (now >> 2)
@@ -147,7 +149,7 @@ static __always_inline void tell(const struct key *key, const struct flow *flow,
 {
 	struct event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
 	if (!event) {
-		// The agent sees this counter grow and reads all flows.
+		// When this counter increases, the agent reads all flows.
 		count(UNTOLD);
 		return;
 	}
@@ -210,7 +212,7 @@ int connections(struct bpf_sock_ops *ops)
 	if (op != BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB && op != BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB &&
 	    op != BPF_SOCK_OPS_RTT_CB && op != BPF_SOCK_OPS_STATE_CB)
 		return 1;
-	// The program of a server that listens on IPv6 has IPv4 connections on such sockets (RFC 4291, 2.5.5.2).
+	// A server that listens on IPv6 has IPv4 connections on IPv6 sockets (RFC 4291, 2.5.5.2).
 	if (ops->family != AF_INET && (ops->family != AF_INET6 || ops->remote_ip6[2] != bpf_htonl(0xffff)))
 		return 1;
 	struct settings *set = settings();
@@ -239,14 +241,14 @@ int connections(struct bpf_sock_ops *ops)
 	return 1;
 }
 
-// TCP that gets nothing through doubles the time to its next try, and after some tries gives up. So one packet of a held
-// connection passes now and then, which makes TCP begin anew: it tries again after PASS_NS at the latest. In the last part
-// of the lease it is told that the device is congested, upon which it tries every half a second. Hence the connection
-// sends soon after its lease, even if nobody is left to wake it.
+// If no packet passes, TCP doubles its retransmission time-out, and gives up after some retries. So one packet of a
+// held connection passes from time to time. This resets the time-out, and TCP retries after PASS_NS at the latest. In
+// the last part of the lease, TCP is told that the device is congested, and then retries every half second. So the
+// connection sends soon after the end of its lease, even if no agent is there to wake it.
 static __always_inline int may_pass(const struct key *key, __u64 now)
 {
 	__u64 *last = bpf_map_lookup_elem(&passed, key);
-	// A very old entry is of an earlier hold.
+	// A very old entry belongs to an earlier hold.
 	if (!last || now - *last > 3 * PASS_NS) {
 		bpf_map_update_elem(&passed, key, &now, BPF_ANY);
 		return 0;
@@ -291,7 +293,7 @@ int hold(struct __sk_buff *skb)
 static __always_inline void kick(void *socket)
 {
 	int before = 0, on = 1, off = 0;
-	// Setting it sends what waits, even if it was set before.
+	// Setting TCP_NODELAY sends waiting data, even if it was set before.
 	bpf_getsockopt(socket, SOL_TCP, TCP_NODELAY, &before, sizeof(before));
 	bpf_setsockopt(socket, SOL_TCP, TCP_NODELAY, &on, sizeof(on));
 	if (!before)
@@ -318,7 +320,7 @@ int sweep(struct bpf_iter__tcp *ctx)
 	struct tcp_sock *socket = bpf_skc_to_tcp_sock(common);
 	if (!socket)
 		return 0;
-	// Sockets older than these programs call them from now on.
+	// From now on, sockets that are older than these programs call them too.
 	int flags = BPF_SOCK_OPS_RTT_CB_FLAG | BPF_SOCK_OPS_STATE_CB_FLAG;
 	bpf_setsockopt(socket, SOL_TCP, TCP_BPF_SOCK_OPS_CB_FLAGS, &flags, sizeof(flags));
 	struct order *order = bpf_map_lookup_elem(&orders, &key);
@@ -332,5 +334,5 @@ int sweep(struct bpf_iter__tcp *ctx)
 	return 0;
 }
 
-// The kernel lets only programs under its own licence read its structures; it knows no word for «this one or Apache».
+// Only programs under the kernel's licence may read its structures. The kernel has no name for "GPL or Apache".
 char hostd_license[] SEC("license") = "GPL";

@@ -1,73 +1,74 @@
-//! The agent as a state machine: what happens on the host and what the controller says come in by `handle_*`; lines to
-//! the controller, orders for the kernel and lines to programs go out by `poll_*`. Time is an argument.
+//! The agent as a state machine. Events of the host and lines of the controller are passed to `handle_*`. The functions
+//! `poll_*` return lines to the controller, orders for the kernel, and lines to programs. Time is an argument.
 //!
-//! The kernel is the only source of flows, apart from programs that announce their own. Orders are about five-tuples,
-//! so that a flow can be held before its first packet.
+//! The kernel is the only source of flows, apart from programs that announce their own. Orders refer to five-tuples, so
+//! a flow can be held before its first packet.
 
 use crate::words::{self, Told, Wants};
 use pathloom_model::{FiveTuple, Nanos};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
 
-/// How long the paces of a lost controller stay: one that starts again finds the flows as they were. No pace lasts for more than
-/// 15 s, and a socket loses its own with the next acknowledgement, some 0.3 s later at worst.
+/// How long paces stay after the controller is lost, so that a controller that restarts finds the flows unchanged. No
+/// pace lasts for more than 15 s after the loss. A socket loses its pace with the next acknowledgement, which is at
+/// most about 0.3 s later.
 pub const PACES_KEPT: Nanos = Nanos::from_millis(14_500);
-/// Longest lease of a hold, whatever the controller says.
+/// Longest lease of a hold. Longer leases of the controller are shortened to this.
 pub const LONGEST_LEASE: Nanos = Nanos::from_secs(60);
-/// How long an order for a flow stays that the agent does not know.
+/// How long an order for an unknown flow is kept.
 const STRANGER_KEPT: Nanos = Nanos::from_secs(30);
 
 /// A program on the host that announces its own flows.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct ProgramId(pub u64);
 
-/// What the agent needs to know from its configuration.
+/// The part of the configuration that the state machine uses.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Addresses of the hosts that it represents.
     pub hosts: Vec<Ipv4Addr>,
-    /// Token that it shows to the controller.
+    /// Token that the agent sends to the controller.
     pub token: Option<String>,
     /// Maximum number of flows, and of orders.
     pub max_flows: usize,
 }
 
-/// What the kernel shall do with a flow.
+/// An order for the kernel about a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Order {
-    /// Rate on the wire in bits per second; `None` for no limit.
+    /// Rate on the wire in bits per second. `None`: no limit.
     pub pace_bps: Option<u64>,
-    /// Time until which it sends nothing.
+    /// Time until which the flow sends nothing.
     pub hold_until: Option<Nanos>,
-    /// Whether it was held until now: it must be made to send.
+    /// Whether the flow was held until now. The kernel must then make it send.
     pub released: bool,
 }
 
-/// Figures for the status.
+/// Counters for the log, since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
-    /// Flows announced since the start.
+    /// Number of announced flows.
     pub announced: u64,
-    /// Holds carried out.
+    /// Number of accepted holds.
     pub holds: u64,
-    /// Leases that ended without a release.
+    /// Number of leases that ended without a release.
     pub leases_ended: u64,
-    /// Paces carried out.
+    /// Number of accepted paces.
     pub paces: u64,
-    /// Flows and orders beyond the maximum.
+    /// Number of flows and orders that were refused, because of the maximum or because the host is not represented.
     pub beyond_limit: u64,
-    /// Lines of the controller that were of no use.
+    /// Number of unreadable lines of the controller.
     pub useless_lines: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Flow {
-    /// The program that announced it.
+    /// The program that announced the flow.
     program: Option<ProgramId>,
-    /// Whether the kernel has reported it as long.
+    /// Whether the kernel has reported the flow as long.
     is_long: bool,
     size_bytes: Option<u64>,
-    /// Whether the controller has heard of it in this session.
+    /// Whether the flow was announced to the controller in this session.
     announced: bool,
 }
 
@@ -83,11 +84,11 @@ pub struct Agent {
     settings: Settings,
     flows: BTreeMap<FiveTuple, Flow>,
     orders: BTreeMap<FiveTuple, Kept>,
-    /// Ends of leases; an entry may be out of date.
+    /// Ends of leases. An entry may be out of date.
     leases: BTreeSet<(Nanos, FiveTuple)>,
-    /// What the controller wants to hear; `None` before the welcome.
+    /// The announcements that the controller wants. `None` before the welcome.
     wants: Option<Wants>,
-    /// When the controller was lost, while there are orders of it.
+    /// Time at which the controller was lost, until its paces have ended.
     lost_since: Option<Nanos>,
     lines: VecDeque<String>,
     changed: VecDeque<(FiveTuple, Order)>,
@@ -97,7 +98,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// An agent that has no connection yet.
+    /// Creates an agent without a connection.
     pub fn new(settings: Settings) -> Agent {
         Agent {
             settings,
@@ -114,8 +115,8 @@ impl Agent {
         }
     }
 
-    /// Takes over an order that an earlier agent has left in the kernel. Nobody knows whether that agent still had its
-    /// controller, so paces end when they would have ended without this agent, at `paces_until`.
+    /// Takes over an order that an earlier agent has left in the kernel. It is unknown whether that agent still had a
+    /// session. So paces end at `paces_until`, as they would without this agent.
     pub fn adopt(&mut self, now: Nanos, flow: FiveTuple, order: Order, paces_until: Nanos) {
         if let Some(until) = order.hold_until {
             self.leases.insert((until, flow));
@@ -124,7 +125,7 @@ impl Agent {
         self.lost_since = Some(paces_until.saturating_sub(PACES_KEPT).min(now));
     }
 
-    /// Figures for the status.
+    /// Returns the counters.
     pub fn counts(&self) -> Counts {
         self.counts
     }
@@ -134,19 +135,19 @@ impl Agent {
         (self.flows.len(), self.orders.len())
     }
 
-    /// Whether the controller wants transfers announced; `None` without a session.
+    /// Whether the controller wants announcements of transfers. `None` without a session.
     pub fn session(&self) -> Option<bool> {
         self.wants.map(|wants| wants.announce)
     }
 
-    /// Why the controller refused something last. Asked once, it is forgotten.
+    /// Returns and forgets the reason of the last refusal by the controller, or why its last line was unreadable.
     pub fn take_refusal(&mut self) -> Option<String> {
         self.refusal.take()
     }
 
-    // --- the host
+    // --- events of the host
 
-    /// The kernel has seen that a flow is long.
+    /// Handles the kernel's report that a flow is long.
     pub fn handle_long(&mut self, flow: FiveTuple) {
         if !self.flows.contains_key(&flow) && self.flows.len() >= self.settings.max_flows {
             self.counts.beyond_limit += 1;
@@ -156,9 +157,9 @@ impl Agent {
         self.announce_flow(flow);
     }
 
-    /// The connection of a flow is closed.
+    /// Handles the end of a flow.
     pub fn handle_closed(&mut self, flow: FiveTuple) {
-        // What a program announced, the program also ends, unless the connection was seen to be long.
+        // The kernel reports only the end of long connections. Programs report the end of their other transfers.
         let Some(known) = self.flows.remove(&flow) else { return self.forget_order(flow) };
         if known.announced {
             self.lines.push_back(words::finish(flow));
@@ -166,7 +167,8 @@ impl Agent {
         self.forget_order(flow);
     }
 
-    /// Flows that the kernel has at this moment, after events were lost: others have ended.
+    /// Handles the list of all long flows of the kernel, after events were lost. Long flows that are not in the list
+    /// have ended.
     pub fn handle_all(&mut self, long: &BTreeSet<FiveTuple>) {
         let over = self.flows.iter().filter(|(flow, known)| known.is_long && !long.contains(flow));
         let over: Vec<_> = over.map(|(&flow, _)| flow).collect();
@@ -174,7 +176,7 @@ impl Agent {
         long.iter().for_each(|&flow| self.handle_long(flow));
     }
 
-    /// A program announces its own transfer. The error is for the program.
+    /// Handles the announcement of a transfer by a program. The error is sent to the program.
     pub fn handle_announce(
         &mut self,
         program: ProgramId,
@@ -182,11 +184,11 @@ impl Agent {
         size_bytes: Option<u64>,
     ) -> Result<(), String> {
         if !self.settings.hosts.contains(&flow.src) {
-            return Err(format!("{} is no address of this host", flow.src));
+            return Err(format!("{} is not an address of this host", flow.src));
         }
         if !self.flows.contains_key(&flow) && self.flows.len() >= self.settings.max_flows {
             self.counts.beyond_limit += 1;
-            return Err(format!("there are {} flows already, the maximum", self.settings.max_flows));
+            return Err(format!("the maximum of {} flows is reached", self.settings.max_flows));
         }
         let known = self.flows.entry(flow).or_default();
         (known.program, known.size_bytes) = (Some(program), size_bytes);
@@ -194,14 +196,14 @@ impl Agent {
         Ok(())
     }
 
-    /// A program says that its transfer is over.
+    /// Handles the message of a program that its transfer has ended.
     pub fn handle_finish(&mut self, program: ProgramId, flow: FiveTuple) {
         if self.flows.get(&flow).is_some_and(|known| known.program == Some(program)) {
             self.handle_closed(flow);
         }
     }
 
-    /// A program has ended. Its connections may go on, if the kernel has seen them.
+    /// Handles the end of a program. Its flows end, except those that the kernel has reported as long.
     pub fn handle_program_gone(&mut self, program: ProgramId) {
         let mut over = Vec::new();
         for (&flow, known) in self.flows.iter_mut().filter(|(_, known)| known.program == Some(program)) {
@@ -213,15 +215,15 @@ impl Agent {
         over.into_iter().for_each(|flow| self.handle_closed(flow));
     }
 
-    // --- the controller
+    // --- events of the controller
 
-    /// A connection to the controller is open.
+    /// Handles a new connection to the controller: sends the hello.
     pub fn handle_connected(&mut self) {
         self.lines.clear();
         self.lines.push_back(words::hello(&self.settings.hosts, self.settings.token.as_deref()));
     }
 
-    /// The connection to the controller is lost. Holds run out with their leases, paces stay for [`PACES_KEPT`].
+    /// Handles the loss of the connection to the controller. Holds end with their leases, paces after [`PACES_KEPT`].
     pub fn handle_lost(&mut self, now: Nanos) {
         if self.wants.take().is_some() || self.lost_since.is_none() {
             self.lost_since = Some(now);
@@ -230,7 +232,7 @@ impl Agent {
         self.flows.values_mut().for_each(|flow| flow.announced = false);
     }
 
-    /// A line of the controller.
+    /// Handles a line of the controller.
     pub fn handle_line(&mut self, now: Nanos, line: &[u8]) {
         let told = match Told::read(line) {
             Ok(told) => told,
@@ -270,11 +272,11 @@ impl Agent {
 
     // --- time
 
-    /// Time has passed: ends leases, and drops the paces of a controller that is lost for too long.
+    /// Ends expired leases, the paces of a controller that is lost for too long, and old orders for unknown flows.
     pub fn handle_time(&mut self, now: Nanos) {
         while let Some(&(until, flow)) = self.leases.first().filter(|(until, _)| *until <= now) {
             self.leases.pop_first();
-            // It may have been renewed or released since.
+            // The hold may have been renewed or released.
             if self.orders.get(&flow).is_some_and(|kept| kept.order.hold_until == Some(until)) {
                 self.counts.leases_ended += 1;
                 self.release(now, flow);
@@ -296,30 +298,30 @@ impl Agent {
         strangers.into_iter().for_each(|flow| self.forget_order(flow));
     }
 
-    /// When `handle_time` is due next.
+    /// Time at which `handle_time` must be called next.
     pub fn poll_timeout(&self) -> Option<Nanos> {
         let lease = self.leases.first().map(|&(until, _)| until);
         [lease, self.paces_end()].into_iter().flatten().min()
     }
 
-    /// Time until which paces count, as far as the controller is concerned.
+    /// Time at which paces end because the controller is lost. `None` if it is not lost.
     pub fn paces_end(&self) -> Option<Nanos> {
         self.lost_since.map(|since| since.saturating_add(PACES_KEPT))
     }
 
-    // --- what comes out
+    // --- outputs
 
-    /// The next line to the controller.
+    /// Returns the next line to the controller.
     pub fn poll_line(&mut self) -> Option<String> {
         self.lines.pop_front()
     }
 
-    /// The next order for the kernel.
+    /// Returns the next order for the kernel.
     pub fn poll_order(&mut self) -> Option<(FiveTuple, Order)> {
         self.changed.pop_front()
     }
 
-    /// The next line to a program.
+    /// Returns the next line to a program.
     pub fn poll_program(&mut self) -> Option<(ProgramId, String)> {
         self.to_programs.pop_front()
     }
@@ -345,7 +347,8 @@ impl Agent {
         }
     }
 
-    /// Changes an order, and says whether there is room for it.
+    /// Changes an order. Returns false if there are too many orders, or if the flow does not begin at a represented
+    /// host.
     fn change(&mut self, now: Nanos, flow: FiveTuple, edit: impl FnOnce(&mut Order)) -> bool {
         let is_new = !self.orders.contains_key(&flow);
         if is_new && (self.orders.len() >= self.settings.max_flows || !self.settings.hosts.contains(&flow.src)) {

@@ -1,4 +1,4 @@
-//! The agent against lines as the controller writes them.
+//! Tests of the agent with lines in the form that the controller writes.
 
 use super::*;
 use serde_json::{json, Value};
@@ -34,7 +34,7 @@ fn pace(agent: &mut Agent, now: Nanos, port: u16, rate_bps: Option<u64>) {
     told(agent, now, &json!({"pace": {"flow": flow(port), "rate_bps": rate_bps}}));
 }
 
-/// An agent with a session whose scheme wants announcements.
+/// Creates an agent with a session whose scheme wants announcements.
 fn welcomed() -> Agent {
     let mut agent = agent();
     agent.handle_connected();
@@ -55,12 +55,12 @@ fn a_long_flow_is_announced_once_and_its_end_too() {
 }
 
 #[test]
-fn flows_are_announced_when_a_scheme_begins_to_want_it_and_to_each_new_session() {
+fn flows_are_announced_on_request_and_in_each_new_session() {
     let mut agent = agent();
     agent.handle_long(flow(1));
     agent.handle_connected();
     told(&mut agent, Nanos::ZERO, &json!({"welcome": {"version": 1, "announce": false}}));
-    assert_eq!(lines(&mut agent).len(), 1, "the hello alone");
+    assert_eq!(lines(&mut agent).len(), 1, "only the hello");
     told(&mut agent, Nanos::ZERO, &json!({"wants": {"announce": true}}));
     let announced = json!({"announce": {"flow": flow(1), "size_bytes": null}});
     assert_eq!(lines(&mut agent).first(), Some(&announced));
@@ -71,7 +71,7 @@ fn flows_are_announced_when_a_scheme_begins_to_want_it_and_to_each_new_session()
 }
 
 #[test]
-fn the_token_is_shown_in_the_hello() {
+fn the_hello_contains_the_token() {
     let mut agent = Agent::new(Settings { hosts: vec![A], token: Some("secret".into()), max_flows: 4 });
     agent.handle_connected();
     assert_eq!(lines(&mut agent)[0]["hello"]["token"], "secret");
@@ -94,17 +94,17 @@ fn a_hold_ends_with_its_release_or_its_lease() {
     assert!(!agent.has_holds());
     assert_eq!(agent.counts().leases_ended, 1);
     agent.handle_time(Nanos::from_secs(3));
-    assert!(orders(&mut agent).is_empty(), "the lease of a released flow means nothing");
+    assert!(orders(&mut agent).is_empty(), "the lease of a released flow has no effect");
 }
 
 #[test]
-fn a_renewed_lease_counts_and_none_is_longer_than_the_maximum() {
+fn leases_can_be_renewed_and_have_a_maximum() {
     let mut agent = welcomed();
     hold(&mut agent, Nanos::ZERO, 1, 1000);
     hold(&mut agent, Nanos::from_millis(900), 1, 1000);
     orders(&mut agent);
     agent.handle_time(Nanos::from_millis(1000));
-    assert!(orders(&mut agent).is_empty(), "it was renewed");
+    assert!(orders(&mut agent).is_empty(), "the lease was renewed");
     agent.handle_time(Nanos::from_millis(1900));
     assert_eq!(orders(&mut agent).len(), 1);
     hold(&mut agent, Nanos::ZERO, 1, u64::MAX);
@@ -112,14 +112,14 @@ fn a_renewed_lease_counts_and_none_is_longer_than_the_maximum() {
 }
 
 #[test]
-fn a_lost_controller_keeps_paces_for_less_than_15_s_and_holds_for_their_leases() {
+fn paces_end_within_15_s_and_holds_with_their_leases_after_a_loss() {
     let mut agent = welcomed();
     pace(&mut agent, Nanos::ZERO, 1, Some(5_000_000));
     hold(&mut agent, Nanos::ZERO, 2, 3000);
     orders(&mut agent);
     let lost = Nanos::from_secs(1);
     agent.handle_lost(lost);
-    agent.handle_lost(Nanos::from_secs(9)); // A vain attempt to connect does not prolong it.
+    agent.handle_lost(Nanos::from_secs(9)); // A failed attempt to connect does not extend the time.
     agent.handle_time(Nanos::from_secs(3));
     assert_eq!(orders(&mut agent), [(2, Order { released: true, ..Order::default() })]);
     assert_eq!(agent.poll_timeout(), Some(Nanos::from_millis(15_500)));
@@ -130,7 +130,7 @@ fn a_lost_controller_keeps_paces_for_less_than_15_s_and_holds_for_their_leases()
 }
 
 #[test]
-fn a_controller_that_comes_back_keeps_paces() {
+fn paces_stay_if_the_controller_comes_back() {
     let mut agent = welcomed();
     agent.handle_long(flow(1));
     pace(&mut agent, Nanos::ZERO, 1, Some(5_000_000));
@@ -143,7 +143,7 @@ fn a_controller_that_comes_back_keeps_paces() {
 }
 
 #[test]
-fn orders_of_an_earlier_agent_end_when_they_would_have_ended_without_this_one() {
+fn orders_of_an_earlier_agent_end_at_their_original_times() {
     let mut agent = agent();
     let (now, paces_until) = (Nanos::from_secs(100), Nanos::from_secs(105));
     agent.adopt(now, flow(1), Order { pace_bps: Some(1), ..Order::default() }, paces_until);
@@ -157,7 +157,7 @@ fn orders_of_an_earlier_agent_end_when_they_would_have_ended_without_this_one() 
 }
 
 #[test]
-fn where_only_long_flows_are_reported_a_transfer_is_announced_once_it_is_long() {
+fn if_only_long_flows_are_reported_a_transfer_is_announced_when_it_is_long() {
     let mut agent = agent();
     agent.handle_connected();
     told(&mut agent, Nanos::ZERO, &json!({"welcome": {"version": 1, "announce": false, "report": true}}));
@@ -174,7 +174,7 @@ fn where_only_long_flows_are_reported_a_transfer_is_announced_once_it_is_long() 
 }
 
 #[test]
-fn a_closed_flow_leaves_no_order() {
+fn the_order_of_a_closed_flow_is_removed() {
     let mut agent = welcomed();
     agent.handle_long(flow(1));
     hold(&mut agent, Nanos::ZERO, 1, 1000);
@@ -184,7 +184,7 @@ fn a_closed_flow_leaves_no_order() {
 }
 
 #[test]
-fn an_order_for_an_unknown_flow_goes_after_a_while() {
+fn an_order_for_an_unknown_flow_expires() {
     let mut agent = welcomed();
     pace(&mut agent, Nanos::ZERO, 1, Some(1));
     agent.handle_time(Nanos::from_secs(30));
@@ -194,7 +194,7 @@ fn an_order_for_an_unknown_flow_goes_after_a_while() {
 }
 
 #[test]
-fn flows_and_orders_are_bounded_and_only_of_own_hosts() {
+fn flows_and_orders_are_limited_in_number_and_to_own_hosts() {
     let mut agent = welcomed();
     (0..10).for_each(|port| agent.handle_long(flow(port)));
     (0..10).for_each(|port| pace(&mut agent, Nanos::ZERO, port, Some(1)));
@@ -207,7 +207,7 @@ fn flows_and_orders_are_bounded_and_only_of_own_hosts() {
 }
 
 #[test]
-fn a_program_announces_its_size_and_hears_its_orders() {
+fn a_program_announces_its_transfer_and_receives_its_orders() {
     let mut agent = welcomed();
     agent.handle_announce(ProgramId(7), flow(1), Some(1000)).unwrap();
     agent.handle_long(flow(1));
@@ -216,13 +216,13 @@ fn a_program_announces_its_size_and_hears_its_orders() {
     let (program, line) = agent.poll_program().unwrap();
     assert_eq!((program, line.contains("lease_ms")), (ProgramId(7), true));
     agent.handle_finish(ProgramId(8), flow(1));
-    assert!(lines(&mut agent).is_empty(), "it is not the flow of that program");
+    assert!(lines(&mut agent).is_empty(), "the flow does not belong to that program");
     agent.handle_finish(ProgramId(7), flow(1));
     assert_eq!(lines(&mut agent), [json!({"finish": {"flow": flow(1)}})]);
 }
 
 #[test]
-fn a_program_that_ends_takes_only_flows_that_never_began() {
+fn only_flows_that_are_not_long_end_with_their_program() {
     let mut agent = welcomed();
     agent.handle_announce(ProgramId(7), flow(1), None).unwrap();
     agent.handle_announce(ProgramId(7), flow(2), None).unwrap();
@@ -234,7 +234,7 @@ fn a_program_that_ends_takes_only_flows_that_never_began() {
 }
 
 #[test]
-fn lost_events_are_made_good_by_the_list_of_all_flows() {
+fn the_list_of_all_flows_replaces_lost_events() {
     let mut agent = welcomed();
     agent.handle_long(flow(1));
     agent.handle_long(flow(2));
@@ -244,11 +244,11 @@ fn lost_events_are_made_good_by_the_list_of_all_flows() {
     let said = lines(&mut agent);
     assert_eq!(said[0], json!({"finish": {"flow": flow(1)}}));
     assert_eq!(said[1]["announce"]["flow"]["src_port"], 3);
-    assert_eq!(said.len(), 2, "an announced transfer that has not begun stays");
+    assert_eq!(said.len(), 2, "an announced transfer that has not begun is kept");
 }
 
 #[test]
-fn useless_lines_change_nothing() {
+fn unreadable_lines_change_nothing() {
     let mut agent = welcomed();
     for line in ["", "{}", "[1]", r#"{"hold": {"flow": 7}}"#, r#"{"later": {}}"#] {
         agent.handle_line(Nanos::ZERO, line.as_bytes());

@@ -1,9 +1,9 @@
-//! The kernel by BPF: loads the programs of `bpf/hostd.bpf.c`, attaches them to a cgroup, and reads and writes their
-//! maps.
+//! Access to the kernel by BPF: loads the programs of `bpf/hostd.bpf.c`, attaches them to a cgroup, and reads and
+//! writes their maps.
 //!
-//! Maps and attachments are pinned in a BPF file system. If the agent is killed, the programs stay and let go of
-//! everything by themselves: holds end with their leases, and paces when nobody has moved `alive_until_ns` on. The next
-//! agent takes the maps over and replaces the programs.
+//! Maps and attachments are pinned in a BPF file system. If the agent is killed, the programs stay, but their orders
+//! end: holds end with their leases, and all orders end at `alive_until_ns`, which no agent extends any more. The next
+//! agent reuses the maps and replaces the programs.
 
 use crate::agent::Order;
 use crate::layout::{
@@ -23,18 +23,18 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-/// The compiled programs; empty if clang was missing.
+/// The compiled BPF programs. Empty if clang was missing.
 static PROGRAMS: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/hostd.bpf.o"));
 /// Maps that outlive the agent.
 const PINNED: [&str; 6] = ["settings_map", "places", "orders", "limits", "flows", "counters"];
-/// Folder of the pins. The number changes with the layout of the maps.
+/// Name of the folder for pins. The number changes with the layout of the maps.
 const PIN_FOLDER: &str = "pathloom-hostd-1";
 const LINKS: [&str; 2] = ["link-connections", "link-hold"];
 
 #[allow(unsafe_code)]
 mod pod {
     use super::{Flow, KernelOrder, Key, Place, Pod, Settings};
-    // SAFETY: all are `repr(C)`, of integers, and without padding (tested in `layout.rs`).
+    // SAFETY: all structures are `repr(C)`, consist of integers, and have no padding (tested in `layout.rs`).
     unsafe impl Pod for Key {}
     unsafe impl Pod for Place {}
     unsafe impl Pod for Settings {}
@@ -42,25 +42,25 @@ mod pod {
     unsafe impl Pod for Flow {}
 }
 
-/// Where and how the programs run.
+/// Places and settings of the BPF programs.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// The cgroup (version 2) whose processes' connections are seen.
+    /// The cgroup (version 2) whose connections the programs handle.
     pub cgroup: PathBuf,
     /// A mounted BPF file system.
     pub pins: PathBuf,
-    /// Acknowledged bytes from which a connection is long.
+    /// A connection is long from this number of acknowledged bytes on.
     pub threshold_bytes: u64,
-    /// The label as a TOS byte; 0 for none.
+    /// The label as a TOS byte. 0: no label.
     pub tos: u8,
-    /// Address and length of prefixes of the fabric.
+    /// Address and length of each prefix of the fabric.
     pub prefixes: Vec<(u32, u8)>,
 }
 
-/// Something that the programs have seen.
+/// An event that the programs have reported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Seen {
-    /// A connection has become long; the flag says whether it is labelled.
+    /// A connection has become long. The flag tells whether it is labelled.
     Long(FiveTuple, bool),
     /// A long connection is closed.
     Closed(FiveTuple),
@@ -77,14 +77,14 @@ pub struct Bpf {
     counters: PerCpuArray<MapData, u64>,
     events: RingBuf<MapData>,
     in_force: Settings,
-    /// Time until which the orders of an earlier agent count.
+    /// Time until which the orders of an earlier agent are valid.
     inherited_until: Nanos,
     untold: u64,
     _links: [FdLink; 2],
 }
 
 impl Bpf {
-    /// Whether the programs were compiled at all.
+    /// Whether the BPF programs were compiled in.
     pub fn is_built() -> bool {
         pins::require(PROGRAMS).is_ok()
     }
@@ -101,9 +101,9 @@ impl Bpf {
         let (settings, orders) = (Array::try_from(map("settings_map")?)?, HashMap::try_from(map("orders")?)?);
         let (flows, counters) = (HashMap::try_from(map("flows")?)?, PerCpuArray::try_from(map("counters")?)?);
         let events = RingBuf::try_from(map("events")?)?;
-        // The loaded programs hold the maps; until then this process must.
+        // This process must keep the map open until the loaded programs do.
         let _places = write_places(map("places")?, places)?;
-        // What an earlier agent has ordered counts on, without a gap.
+        // The orders of an earlier agent remain valid without a gap.
         let before: Settings = settings.get(&0, 0)?;
         let links = attach(&mut ebpf, &setup.cgroup, &pins)?;
         let mut bpf = Bpf {
@@ -123,7 +123,7 @@ impl Bpf {
         Ok(bpf)
     }
 
-    /// Time until which the orders of an earlier agent count; zero if there was none.
+    /// Time until which the orders of an earlier agent are valid. Zero if there was none.
     pub fn inherited_until(&self) -> Nanos {
         self.inherited_until
     }
@@ -133,7 +133,7 @@ impl Bpf {
         self.events.as_fd().try_clone_to_owned()
     }
 
-    /// Takes the events.
+    /// Reads all waiting events.
     pub fn take_events(&mut self) -> Vec<Seen> {
         let mut seen = Vec::new();
         while let Some(item) = self.events.next() {
@@ -154,12 +154,12 @@ impl Bpf {
         std::mem::replace(&mut self.untold, untold) != untold
     }
 
-    /// All long flows of now.
+    /// Returns all present long flows.
     pub fn flows(&self) -> Vec<(FiveTuple, Flow)> {
         self.flows.iter().flatten().map(|(key, flow)| (key.five_tuple(), flow)).collect()
     }
 
-    /// All orders of now.
+    /// Returns all present orders.
     pub fn orders(&self) -> Vec<(FiveTuple, Order)> {
         let order = |order: KernelOrder| Order {
             pace_bps: wire_rate(order.pace),
@@ -169,7 +169,7 @@ impl Bpf {
         self.orders.iter().flatten().map(|(key, kept)| (key.five_tuple(), order(kept))).collect()
     }
 
-    /// Writes an order. A sweep is needed afterwards if it is a release or a pace for a flow that is silent.
+    /// Writes an order. A release, or a pace for a flow that gets no acknowledgements, needs a sweep afterwards.
     pub fn order(&mut self, flow: &FiveTuple, order: &Order) -> Result<(), String> {
         let key = Key::new(flow);
         let mss = self.flows.get(&key, 0).ok().map(|flow| flow.mss);
@@ -185,13 +185,13 @@ impl Bpf {
     pub fn forget(&mut self, flow: &FiveTuple) {
         let key = Key::new(flow);
         let idle = |order: KernelOrder| order.pace == NO_PACE && order.hold_until_ns == 0 && order.kick == 0;
-        // A connection that had a pace needs the order to get its own limit back; its close removes the order.
+        // A connection that had a pace needs the order to restore the former limit. The order is removed at its close.
         if self.orders.get(&key, 0).is_ok_and(idle) && self.flows.get(&key, 0).is_err() {
             let _ = self.orders.remove(&key);
         }
     }
 
-    /// Tells the programs whether there are orders and holds, and until when they count.
+    /// Tells the programs whether there are orders and holds, and until when these are valid.
     pub fn settings(&mut self, orders: bool, holds: bool, alive_until: Nanos) -> Result<(), String> {
         let wanted =
             Settings { orders: orders.into(), holds: holds.into(), alive_until_ns: alive_until.0, ..self.in_force };
@@ -202,15 +202,15 @@ impl Bpf {
         Ok(())
     }
 
-    /// Walks all TCP sockets of a namespace: those older than the programs take part from now on, and orders apply to
-    /// silent ones.
+    /// Visits all TCP sockets of a namespace. From now on, the programs also handle sockets that are older than them.
+    /// Orders also take effect at sockets without traffic.
     pub fn sweep(&mut self, namespace: &Namespace) -> Result<(), String> {
         let mut walk = || -> Anyhow<()> {
-            let program: &mut Iter = self.ebpf.program_mut("sweep").ok_or("there is no program sweep")?.try_into()?;
+            let program: &mut Iter = self.ebpf.program_mut("sweep").ok_or("no BPF program `sweep`")?.try_into()?;
             let id = program.attach()?;
             let link = program.take_link(id)?;
             let mut file = namespace.inside(|| link.into_file())??;
-            // The program writes nothing; reading to the end is what runs it.
+            // The program writes nothing. Reading to the end runs it.
             file.read_to_end(&mut Vec::new())?;
             Ok(())
         };
@@ -227,7 +227,7 @@ impl Bpf {
     }
 }
 
-/// Removes the pins of an earlier agent, and with them its programs. Says whether there were any.
+/// Removes the pins of an earlier agent, and with them its programs. Returns whether there were any.
 pub fn clean(pins: &Path) -> io::Result<bool> {
     Pins::new(pins, PIN_FOLDER).remove(LINKS.iter().chain(&PINNED))
 }
@@ -249,7 +249,7 @@ fn first_settings(setup: &Setup, before: &Settings) -> Settings {
     }
 }
 
-/// Makes the map of places have these and no others: namespaces of earlier hosts may be gone.
+/// Makes the map of places contain exactly these places. Namespaces of earlier hosts may not exist any more.
 fn write_places(map: Map, places: &[(u64, u32)]) -> Anyhow<HashMap<MapData, Place, u32>> {
     let mut map: HashMap<MapData, Place, u32> = HashMap::try_from(map)?;
     let wanted: Vec<_> =
@@ -260,17 +260,18 @@ fn write_places(map: Map, places: &[(u64, u32)]) -> Anyhow<HashMap<MapData, Plac
     Ok(map)
 }
 
-/// Loads and attaches the programs beside those of others (a link is never the only one), then removes the attachments of an earlier agent: no connection goes unseen.
+/// Loads and attaches the programs. Other programs stay attached beside them, because links allow several programs. The
+/// attachments of an earlier agent are removed afterwards, so no connection is missed.
 fn attach(ebpf: &mut Ebpf, cgroup: &Path, pins: &Pins) -> Anyhow<[FdLink; 2]> {
     let btf = Btf::from_sys_fs()?;
     let group = File::open(cgroup).map_err(|problem| format!("cgroup {}: {problem}", cgroup.display()))?;
-    let sweep: &mut Iter = ebpf.program_mut("sweep").ok_or("there is no program sweep")?.try_into()?;
+    let sweep: &mut Iter = ebpf.program_mut("sweep").ok_or("no BPF program `sweep`")?.try_into()?;
     sweep.load("tcp", &btf)?;
-    let hold: &mut CgroupSkb = ebpf.program_mut("hold").ok_or("there is no program hold")?.try_into()?;
+    let hold: &mut CgroupSkb = ebpf.program_mut("hold").ok_or("no BPF program `hold`")?.try_into()?;
     hold.load()?;
     let id = hold.attach(&group, CgroupSkbAttachType::Egress, CgroupAttachMode::Single)?;
     let hold = FdLink::try_from(hold.take_link(id)?)?;
-    let seen: &mut SockOps = ebpf.program_mut("connections").ok_or("there is no program connections")?.try_into()?;
+    let seen: &mut SockOps = ebpf.program_mut("connections").ok_or("no BPF program `connections`")?.try_into()?;
     seen.load()?;
     let id = seen.attach(&group, CgroupAttachMode::Single)?;
     let seen = FdLink::try_from(seen.take_link(id)?)?;
@@ -287,6 +288,6 @@ fn read_event(bytes: &[u8]) -> Option<Event> {
     if bytes.len() < size_of::<Event>() {
         return None;
     }
-    // SAFETY: the length was checked, any bytes make an `Event`, and the read needs no alignment.
+    // SAFETY: the length was checked, any bytes are a valid `Event`, and the read needs no alignment.
     Some(unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) })
 }

@@ -1,4 +1,4 @@
-//! `pathloom-hostd check`: what this machine permits.
+//! `pathloom-hostd check`: tests which features this machine permits.
 
 use crate::bpf::{clean, Bpf, Setup};
 use crate::mptcp::link::Link;
@@ -7,16 +7,16 @@ use crate::sockets::SocketList;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// One line per feature.
+/// The result for one feature.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
     /// The feature.
     pub what: &'static str,
-    /// `Err` says why not.
+    /// Details, or the reason why the feature is not available.
     pub answer: Result<String, String>,
 }
 
-/// Tries each feature. What is made for it is removed again.
+/// Tries each feature. Everything that a test creates is removed again.
 pub fn check(cgroup: &Path, bpf_fs: &Path) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut note = |what, answer| findings.push(Finding { what, answer });
@@ -43,11 +43,11 @@ fn try_mptcp(own: &Namespace) -> Result<String, String> {
 
 #[allow(unsafe_code)]
 fn is_root() -> bool {
-    // SAFETY: it takes and touches nothing.
+    // SAFETY: the function has no arguments and accesses no memory.
     unsafe { libc::geteuid() == 0 }
 }
 
-/// Whether a path is in a mount of this kind.
+/// Checks that a path is in a file system of this kind. `mount` is the command that mounts one.
 fn filesystem(path: &Path, kind: &str, mount: &str) -> Result<String, String> {
     let mounts = fs::read_to_string("/proc/self/mounts").map_err(|problem| problem.to_string())?;
     let of_kind: Vec<&str> = mounts
@@ -66,10 +66,10 @@ fn filesystem(path: &Path, kind: &str, mount: &str) -> Result<String, String> {
         Some(place) => format!("; there is one at {place}"),
         None => format!("; `{mount} {}` mounts one", path.display()),
     };
-    Err(format!("{} is in no {kind} file system{elsewhere}", path.display()))
+    Err(format!("{} is not in a {kind} file system{elsewhere}", path.display()))
 }
 
-/// Loads and attaches the programs beside those of a running agent, with pins of their own.
+/// Loads and attaches the BPF programs beside those of a running agent, with separate pins.
 fn try_bpf(cgroup: &Path, bpf_fs: &Path) -> Result<String, String> {
     let pins: PathBuf = bpf_fs.join(format!("pathloom-hostd-check-{}", std::process::id()));
     let setup = Setup {

@@ -1,4 +1,4 @@
-//! The configuration file (TOML). docs/hostd.example.toml has every setting with its default.
+//! The configuration file (TOML). docs/hostd.example.toml contains every setting with its default.
 
 use crate::mptcp::manager::{Pairs, MOST_SUBFLOWS};
 use pathloom_daemon::config::{self, from_toml};
@@ -6,39 +6,39 @@ use serde::Deserialize;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-/// The file as it is.
+/// The content of the file.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Where the controller is.
+    /// The connection to the controller.
     pub controller: Controller,
-    /// The hosts that the agent represents: usually one, the machine itself.
+    /// The hosts that the agent represents. Usually this is one host, the machine itself.
     pub hosts: Vec<Host>,
-    /// Which flows are long, and what happens to them.
+    /// Detection and labels of long flows.
     #[serde(default)]
     pub flows: Flows,
-    /// How the kernel takes part.
+    /// Use of BPF and of the socket list.
     #[serde(default)]
     pub kernel: Kernel,
-    /// The door for programs that announce their own transfers.
+    /// The socket for programs that announce their own transfers.
     #[serde(default)]
     pub programs: Programs,
-    /// The subflows of MPTCP connections; not managed if it is not set.
+    /// The subflows of MPTCP connections. If it is not set, the agent does not manage subflows.
     #[serde(default)]
     pub mptcp: Option<Mptcp>,
 }
 
-/// Where the controller is, and how the agent identifies itself.
+/// Address of the controller, and identification of the agent.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Controller {
-    /// A Unix socket.
+    /// Unix socket of the controller.
     pub unix: Option<PathBuf>,
-    /// Address and port.
+    /// Address and port of the controller.
     pub address: Option<SocketAddr>,
-    /// Address that the connection comes from; the first of the hosts if it is not set. The controller checks it.
+    /// Source address of the connection, which the controller checks. If it is not set: the first address of the hosts.
     pub source: Option<IpAddr>,
-    /// File with the token; its first line counts.
+    /// File with the token in its first line.
     pub token_file: Option<PathBuf>,
     /// TLS, for a connection by `address`.
     pub tls: Option<Tls>,
@@ -50,11 +50,11 @@ pub struct Controller {
 pub struct Tls {
     /// The authority that issued the controller's certificate.
     pub ca: PathBuf,
-    /// Name or address in the controller's certificate; the address connected to if it is not set.
+    /// Name or address in the controller's certificate. If it is not set: the address of the connection.
     pub name: Option<String>,
-    /// The agent's own certificate.
+    /// Certificate of the agent.
     pub certificate: Option<PathBuf>,
-    /// Its private key.
+    /// Private key of the agent.
     pub key: Option<PathBuf>,
 }
 
@@ -62,21 +62,21 @@ pub struct Tls {
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Host {
-    /// Its addresses in the fabric.
+    /// Addresses of the host in the fabric.
     pub addresses: Vec<Ipv4Addr>,
-    /// File of its network namespace; the agent's own if it is not set.
+    /// File of the network namespace of the host. If it is not set: the namespace of the agent.
     pub namespace: Option<PathBuf>,
 }
 
-/// Which flows are long.
+/// Detection and labels of long flows.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Flows {
-    /// Acknowledged bytes from which a connection is long.
+    /// A connection is long from this number of acknowledged bytes on.
     pub threshold_bytes: u64,
-    /// DSCP that long connections get; 0 for none.
+    /// DSCP that long connections get. 0: none.
     pub dscp: u8,
-    /// Prefixes of the fabric. Connections to other addresses are left alone.
+    /// Prefixes of the fabric. Connections to other addresses are ignored.
     pub prefixes: Vec<String>,
     /// Maximum number of long flows.
     pub max_flows: usize,
@@ -88,13 +88,13 @@ impl Default for Flows {
     }
 }
 
-/// How the kernel takes part.
+/// Use of BPF and of the socket list.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Kernel {
     /// Whether BPF programs are used.
     pub bpf: BpfUse,
-    /// The cgroup (version 2) whose processes' connections are seen.
+    /// The cgroup (version 2) whose connections the BPF programs handle.
     pub cgroup: PathBuf,
     /// A mounted BPF file system.
     pub bpf_fs: PathBuf,
@@ -112,30 +112,30 @@ impl Default for Kernel {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BpfUse {
-    /// If the kernel permits it; else its socket list is read.
+    /// BPF is used if the kernel permits it. Otherwise, the agent reads the socket list.
     #[default]
     Auto,
-    /// Never.
+    /// BPF is not used.
     Off,
-    /// The agent ends with an error if the kernel does not permit it.
+    /// BPF is used. The agent ends with an error if the kernel does not permit it.
     Required,
 }
 
-/// The door for programs.
+/// The socket for programs.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Programs {
-    /// A Unix socket; none if it is not set.
+    /// Path of the Unix socket. If it is not set, there is no socket.
     pub unix: Option<PathBuf>,
 }
 
-/// Which subflows MPTCP connections have.
+/// Subflows of MPTCP connections.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Mptcp {
-    /// Subflows per pair of addresses.
+    /// Number of subflows per pair of addresses.
     pub subflows: u32,
-    /// Over which pairs.
+    /// The pairs of addresses.
     pub manager: Pairs,
 }
 
@@ -145,63 +145,63 @@ impl Default for Mptcp {
     }
 }
 
-/// Reads a file. The error names the file, the place and what was expected.
+/// Reads a file. The error contains the file, the place and the expected value.
 pub fn read(file: &Path) -> Result<Config, String> {
     config::read(file, parse)
 }
 
-/// Reads the text of a configuration.
+/// Parses and checks the text of a configuration.
 pub fn parse(text: &str) -> Result<Config, String> {
     let config: Config = from_toml(text)?;
     let Controller { unix, address, tls, .. } = &config.controller;
     if unix.is_some() == address.is_some() {
-        return Err("controller: either unix or address was expected".into());
+        return Err("controller: expected either unix or address".into());
     }
     if tls.as_ref().is_some_and(|tls| tls.certificate.is_some() != tls.key.is_some()) {
-        return Err("controller.tls: certificate and key belong together".into());
+        return Err("controller.tls: certificate and key must be set together".into());
     }
     if tls.is_some() && unix.is_some() {
-        return Err("controller.tls: is for a connection by address".into());
+        return Err("controller.tls: TLS requires a connection by address, not by unix".into());
     }
     if config.hosts.iter().all(|host| host.addresses.is_empty()) {
         return Err(
-            "hosts: at least one address of the fabric was expected, as [[hosts]] addresses = [\"10.0.0.1\"]".into()
+            "hosts: expected at least one address of the fabric, such as [[hosts]] addresses = [\"10.0.0.1\"]".into()
         );
     }
     if config.flows.dscp > 63 {
-        return Err(format!("flows.dscp: {} is not in 0 to 63", config.flows.dscp));
+        return Err(format!("flows.dscp: {} is not between 0 and 63", config.flows.dscp));
     }
     if !(1..=65_536).contains(&config.flows.max_flows) {
-        return Err(format!("flows.max_flows: {} is not in 1 to 65536", config.flows.max_flows));
+        return Err(format!("flows.max_flows: {} is not between 1 and 65536", config.flows.max_flows));
     }
     if !(10..=60_000).contains(&config.kernel.poll_ms) {
-        return Err(format!("kernel.poll_ms: {} is not in 10 to 60000", config.kernel.poll_ms));
+        return Err(format!("kernel.poll_ms: {} is not between 10 and 60000", config.kernel.poll_ms));
     }
     if let Some(mptcp) = config.mptcp.as_ref().filter(|mptcp| !(1..=MOST_SUBFLOWS).contains(&mptcp.subflows)) {
-        return Err(format!("mptcp.subflows: {} is not in 1 to {MOST_SUBFLOWS}", mptcp.subflows));
+        return Err(format!("mptcp.subflows: {} is not between 1 and {MOST_SUBFLOWS}", mptcp.subflows));
     }
     config.prefixes()?;
     Ok(config)
 }
 
 impl Config {
-    /// All addresses of the hosts.
+    /// Returns all addresses of the hosts.
     pub fn addresses(&self) -> Vec<Ipv4Addr> {
         self.hosts.iter().flat_map(|host| host.addresses.iter().copied()).collect()
     }
 
-    /// Prefixes of the fabric as address and length.
+    /// Returns the prefixes of the fabric as address and length.
     pub fn prefixes(&self) -> Result<Vec<(u32, u8)>, String> {
         let most = crate::layout::MAX_PREFIXES;
         if self.flows.prefixes.len() > most {
-            return Err(format!("flows.prefixes: there are more than {most}"));
+            return Err(format!("flows.prefixes: there are more than {most} prefixes"));
         }
         let one = |text: &String| {
             let (address, length) = text.split_once('/')?;
             let length = length.parse().ok().filter(|&length: &u8| length <= 32)?;
             Some((u32::from(address.parse::<Ipv4Addr>().ok()?), length))
         };
-        let read = |text| one(text).ok_or(format!("flows.prefixes: `{text}` is no prefix such as 10.0.0.0/8"));
+        let read = |text| one(text).ok_or(format!("flows.prefixes: `{text}` is not a prefix such as 10.0.0.0/8"));
         self.flows.prefixes.iter().map(read).collect()
     }
 }
@@ -213,7 +213,7 @@ mod tests {
     const LEAST: &str = "[controller]\nunix = '/run/hosts.sock'\n[[hosts]]\naddresses = ['10.0.0.1']\n";
 
     #[test]
-    fn the_example_has_every_setting_with_its_default() {
+    fn the_example_contains_the_defaults() {
         let example = parse(include_str!("../../../docs/hostd.example.toml")).unwrap();
         let least = parse(LEAST).unwrap();
         assert_eq!((example.flows, example.kernel), (least.flows, least.kernel));
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_settings_are_named_with_what_was_expected() {
+    fn bad_settings_are_refused_with_a_message() {
         let error = |text: &str| parse(text).unwrap_err();
         assert!(error("[controller]\n[[hosts]]\naddresses = ['10.0.0.1']").contains("either unix or address"));
         assert!(error("[controller]\nunix = 'a'\n[[hosts]]\naddresses = []").contains("at least one address"));
@@ -238,7 +238,7 @@ mod tests {
         assert!(with("[flows]\nmax_flows = 0").contains("flows.max_flows"));
         assert!(with("[flows]\nprefixes = ['10.0.0.0']").contains("`10.0.0.0`"));
         assert!(with("[kernel]\nbpf = 'maybe'").contains("auto"));
-        assert!(with("[mptcp]\nsubflows = 0").contains("mptcp.subflows: 0 is not in 1 to 64"));
+        assert!(with("[mptcp]\nsubflows = 0").contains("mptcp.subflows: 0 is not between 1 and 64"));
         assert!(with("[mptcp]\nsubflows = 65").contains("mptcp.subflows: 65"));
         assert!(with("[mptcp]\nmanager = 'mesh'").contains("fullmesh"));
     }

@@ -1,4 +1,4 @@
-//! How the agent reaches the kernel: by BPF, or without it by the socket list.
+//! Access to the kernel: by BPF, or by the socket list if BPF is not available.
 
 use crate::agent::Order;
 use crate::bpf::{Bpf, Seen, Setup};
@@ -10,16 +10,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// News of flows.
+/// New events of flows.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct News {
-    /// What has happened.
+    /// The events.
     pub seen: Vec<Seen>,
-    /// All flows, if events were lost.
+    /// All long flows, if events were lost.
     pub all: Option<BTreeSet<FiveTuple>>,
 }
 
-/// The kernel.
+/// Access to the kernel.
 pub struct Kernel {
     namespaces: Vec<Namespace>,
     /// Namespace of each address.
@@ -30,13 +30,13 @@ pub struct Kernel {
     tos: u8,
     /// Long flows of the socket list.
     known: BTreeSet<FiveTuple>,
-    /// Labels set in other processes' sockets.
+    /// Number of sockets of other processes that the agent has labelled or found labelled.
     labelled: u64,
     orders: BTreeSet<FiveTuple>,
 }
 
 impl Kernel {
-    /// Opens the namespaces and starts the programs. Without BPF, `say` gets one line with the reason.
+    /// Opens the namespaces and starts the BPF programs. If BPF is not used, `say` gets one line with the reason.
     pub fn start(config: &Config, say: impl FnOnce(&str)) -> Result<Kernel, String> {
         let (namespaces, places) = open_namespaces(config)?;
         let tos = config.flows.dscp << 2;
@@ -80,12 +80,12 @@ impl Kernel {
         self.bpf.is_some()
     }
 
-    /// Descriptor that is readable when there is news; `None` if [`Kernel::news`] must be called periodically.
+    /// Descriptor that is readable when there are events. `None` if [`Kernel::news`] must be called periodically.
     pub fn events_fd(&self) -> io::Result<Option<OwnedFd>> {
         self.bpf.as_ref().map(Bpf::events_fd).transpose()
     }
 
-    /// What an earlier agent has left: long flows, orders, and the time until which its paces count.
+    /// Returns what an earlier agent has left: long flows, orders, and the time until which its paces are valid.
     pub fn inherited(&mut self) -> (Vec<FiveTuple>, Vec<(FiveTuple, Order)>, Nanos) {
         let Some(bpf) = &self.bpf else { return (Vec::new(), Vec::new(), Nanos::ZERO) };
         let (flows, orders) = (bpf.flows().into_iter().map(|(flow, _)| flow).collect(), bpf.orders());
@@ -93,12 +93,12 @@ impl Kernel {
         (flows, orders, bpf.inherited_until())
     }
 
-    /// What has happened to flows since the last call.
+    /// Returns the events of flows since the last call.
     pub fn news(&mut self) -> Result<News, String> {
         let Some(bpf) = &mut self.bpf else { return self.read_lists() };
         let seen = bpf.take_events();
         let all = bpf.lost_events().then(|| bpf.flows().into_iter().map(|(flow, _)| flow).collect());
-        // BPF cannot label connections over IPv4 of sockets of IPv6.
+        // BPF cannot label IPv4 connections of IPv6 sockets.
         let unlabelled = |seen: &Seen| match seen {
             Seen::Long(flow, false) if self.tos != 0 => Some(*flow),
             _ => None,
@@ -110,7 +110,7 @@ impl Kernel {
         Ok(News { seen, all })
     }
 
-    /// Carries out orders. The programs count paces and holds as valid until `alive_until`.
+    /// Carries out orders. For the BPF programs, paces and holds are valid until `alive_until`.
     pub fn carry_out(
         &mut self,
         orders: &[(FiveTuple, Order)],
@@ -122,7 +122,7 @@ impl Kernel {
         for (flow, order) in orders {
             bpf.order(flow, order)?;
             self.orders.insert(*flow);
-            // A pace takes effect with the next acknowledgement. A connection that was held gets none: it is visited.
+            // A pace takes effect at the next acknowledgement. A held connection gets none, so sockets are visited.
             if order.released {
                 sweeps.extend(self.places.get(&flow.src).copied());
             }
@@ -138,20 +138,20 @@ impl Kernel {
         Ok(())
     }
 
-    /// Removes what is no longer needed; call it now and then.
+    /// Forgets orders that the kernel has removed. Must be called periodically.
     pub fn tidy(&mut self) {
         if let Some(bpf) = &self.bpf {
             self.orders = bpf.orders().into_iter().map(|(flow, _)| flow).collect();
         }
     }
 
-    /// Visits all sockets.
+    /// Visits all sockets of all namespaces.
     pub fn sweep_all(&mut self) -> Result<(), String> {
         let Some(bpf) = &mut self.bpf else { return Ok(()) };
         self.namespaces.iter().try_for_each(|namespace| bpf.sweep(namespace))
     }
 
-    /// Ends all paces and holds, and removes the programs.
+    /// Ends all paces and holds, and removes the BPF programs.
     pub fn stop(mut self, config: &Config) -> Result<(), String> {
         let Some(bpf) = &mut self.bpf else { return Ok(()) };
         for (flow, order) in bpf.orders() {
@@ -163,7 +163,7 @@ impl Kernel {
         crate::bpf::clean(pins).map(drop).map_err(|problem| format!("{}: {problem}", pins.display()))
     }
 
-    /// Counters of the programs by name.
+    /// Returns the counters by name.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
         let mut counters = self.bpf.as_ref().map(Bpf::counters).unwrap_or_default();
         counters.push(("labelled_from_outside", self.labelled));
@@ -215,7 +215,7 @@ fn open_namespaces(config: &Config) -> Result<Places, String> {
             None => {
                 let opened = Namespace::open(path).map_err(|problem| match path {
                     Some(path) => format!("namespace {}: {problem}", path.display()),
-                    None => format!("the own namespace: {problem}"),
+                    None => format!("the agent's namespace: {problem}"),
                 })?;
                 namespaces.push(opened);
                 namespaces.len() - 1

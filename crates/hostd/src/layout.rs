@@ -1,15 +1,15 @@
-//! The structures of `bpf/hostd.bpf.c`, as they are in the maps.
+//! The structures of `bpf/hostd.bpf.c`, with the memory layout of the maps.
 
 use pathloom_model::FiveTuple;
 use std::net::Ipv4Addr;
 
-/// No limit.
+/// Pace without a limit.
 pub const NO_PACE: u32 = u32::MAX;
 /// Maximum number of prefixes of the fabric.
 pub const MAX_PREFIXES: usize = 16;
-/// Payload and length on the wire of a full frame with time stamps, where the segment size is not known.
+/// Payload of a full frame with time stamps. Used if the segment size is not known.
 const USUAL_MSS_BYTES: u64 = 1448;
-/// Headers of a segment on Ethernet with time stamps.
+/// Bytes of the headers of a segment on Ethernet, with time stamps.
 const HEADER_BYTES: u64 = 66;
 const TCP: u8 = 6;
 
@@ -20,7 +20,7 @@ pub struct Key {
     /// Addresses in network order.
     pub src: u32,
     pub dst: u32,
-    /// Ports as numbers.
+    /// Ports in the byte order of the machine.
     pub src_port: u16,
     pub dst_port: u16,
 }
@@ -48,7 +48,7 @@ pub struct Settings {
     pub prefixes: [[u32; 2]; MAX_PREFIXES],
 }
 
-/// What to do with a connection.
+/// An order about a connection.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KernelOrder {
@@ -69,7 +69,7 @@ pub struct Flow {
     pub labelled: u32,
 }
 
-/// A connection has become long, or a long one is closed.
+/// Event: a connection has become long, or a long connection is closed.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Event {
@@ -78,19 +78,19 @@ pub struct Event {
     pub flow: Flow,
 }
 
-/// Number of counters.
+/// Names of the counters, in the order of their indices.
 pub const COUNTERS: [&str; 6] = ["opened", "closed", "long", "untracked", "untold", "held_packets"];
-/// Index of the counter of events for which there was no room.
+/// Index of the counter of events that were lost because the ring was full.
 pub const UNTOLD: u32 = 4;
 
 impl Key {
-    /// Of a five-tuple of TCP.
+    /// Creates the key of a TCP five-tuple.
     pub fn new(flow: &FiveTuple) -> Key {
         let network = |address: Ipv4Addr| u32::from_ne_bytes(address.octets());
         Key { src: network(flow.src), dst: network(flow.dst), src_port: flow.src_port, dst_port: flow.dst_port }
     }
 
-    /// As a five-tuple.
+    /// Returns the five-tuple of the key.
     pub fn five_tuple(&self) -> FiveTuple {
         let address = |value: u32| Ipv4Addr::from(value.to_ne_bytes());
         FiveTuple {
@@ -103,7 +103,8 @@ impl Key {
     }
 }
 
-/// The kernel's rate for a rate on the wire. Kernels count payload in bytes; controllers mean bits with headers.
+/// Returns the rate for the kernel for a rate on the wire. The kernel counts bytes of payload per second, the
+/// controller bits per second with headers.
 pub fn payload_rate(wire_bps: Option<u64>, mss_bytes: Option<u32>) -> u32 {
     let Some(wire_bps) = wire_bps else { return NO_PACE };
     let mss = mss_bytes.filter(|&mss| mss > 0).map_or(USUAL_MSS_BYTES, u64::from);
@@ -112,7 +113,7 @@ pub fn payload_rate(wire_bps: Option<u64>, mss_bytes: Option<u32>) -> u32 {
     bytes.clamp(1, u128::from(NO_PACE - 1)) as u32
 }
 
-/// The rate on the wire for a rate of the kernel.
+/// Returns the rate on the wire for a rate of the kernel. `None`: no limit.
 pub fn wire_rate(payload: u32) -> Option<u64> {
     (payload != NO_PACE).then(|| u64::from(payload) * 8 * (USUAL_MSS_BYTES + HEADER_BYTES) / USUAL_MSS_BYTES)
 }
@@ -122,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn structures_are_as_large_as_in_the_programs() {
+    fn structures_have_the_sizes_of_the_bpf_programs() {
         assert_eq!(size_of::<Key>(), 12);
         assert_eq!(size_of::<Place>(), 16);
         assert_eq!(size_of::<Settings>(), 32 + 8 * MAX_PREFIXES);
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_on_the_wire_is_a_little_less_payload_and_never_0() {
+    fn payload_rates_are_lower_than_wire_rates_and_never_0() {
         assert_eq!(payload_rate(None, Some(1448)), NO_PACE);
         assert_eq!(payload_rate(Some(9_800_000), Some(1448)), 9_800_000 / 8 * 1448 / 1514);
         assert_eq!(payload_rate(Some(9_800_000), None), 9_800_000 / 8 * 1448 / 1514);
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_five_tuple_survives_the_maps() {
+    fn a_five_tuple_round_trips() {
         let flow = FiveTuple {
             src: Ipv4Addr::new(10, 0, 0, 1),
             dst: Ipv4Addr::new(10, 0, 7, 1),

@@ -1,10 +1,11 @@
-//! The agent of a host. It finds the long TCP connections of all programs on the host, labels and announces them, and
-//! has the kernel pace and hold them as the controller says. No program needs to be changed.
+//! The agent of a host. It finds the long TCP connections of all programs on the host, labels them, and announces them
+//! to the controller. It makes the kernel pace and hold them as ordered by the controller. No program needs to be
+//! changed.
 //!
-//! [`agent`] is the state machine, without sockets, files or a clock. Everything else are drivers: [`kernel`] with
-//! [`bpf`] and [`sockets`], [`session`] to the controller, [`programs`] for programs that announce their own transfers. Beside them, [`mptcp`]
-//! manages the subflows of MPTCP connections.
-//! docs/hostd.md is for operators.
+//! [`agent`] is the state machine, without sockets, files or a clock. The other modules are drivers: [`kernel`] with
+//! [`bpf`] and [`sockets`], [`session`] to the controller, and [`programs`] for programs that announce their own
+//! transfers. In addition, [`mptcp`] manages the subflows of MPTCP connections. docs/hostd.md is the documentation for
+//! operators.
 
 pub mod agent;
 pub mod bpf;

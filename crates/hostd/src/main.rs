@@ -45,13 +45,13 @@ fn report(kernel: &config::Kernel) -> ExitCode {
         };
         println!("{word:3}  {what}{}{why}", if why.is_empty() { "" } else { ": " });
     }
-    // With one of the two ways, the agent is of use.
+    // The last two findings are BPF and the socket list. The agent works with either of them.
     let works = findings.iter().rev().take(2).any(|finding| finding.answer.is_ok());
     ExitCode::from(u8::from(!works))
 }
 
 fn clean(bpf_fs: &Path) -> Result<ExitCode, String> {
     let was = bpf::clean(bpf_fs).map_err(|problem| format!("{}: {problem}", bpf_fs.display()))?;
-    println!("{}", if was { "the programs are removed" } else { "there are no programs" });
+    println!("{}", if was { "the BPF programs were removed" } else { "there were no BPF programs" });
     Ok(ExitCode::SUCCESS)
 }

@@ -1,4 +1,4 @@
-//! Network namespaces: their cookies, and work that must be done inside one.
+//! Network namespaces: their cookies, and functions that must run inside one.
 
 use pathloom_daemon::system::{clock_ns, enter};
 use std::fs::File;
@@ -9,19 +9,19 @@ use std::path::{Path, PathBuf};
 
 const SO_NETNS_COOKIE: libc::c_int = 71;
 
-/// A namespace that hosts are in.
+/// A network namespace that contains hosts.
 #[derive(Debug)]
 pub struct Namespace {
-    /// Its file; `None` for the agent's own.
+    /// File of the namespace. `None`: the namespace of the agent.
     pub path: Option<PathBuf>,
-    /// Its number in the kernel, which is never used again.
+    /// Cookie: number of the namespace in the kernel, which is never reused.
     pub cookie: u64,
     file: File,
     home: File,
 }
 
 impl Namespace {
-    /// Opens a namespace by its file (`/run/netns/NAME`), or the agent's own.
+    /// Opens a namespace by its file (`/run/netns/NAME`), or the namespace of the agent.
     pub fn open(path: Option<&Path>) -> io::Result<Namespace> {
         let own = Path::new("/proc/thread-self/ns/net");
         let (file, home) = (File::open(path.unwrap_or(own))?, File::open(own)?);
@@ -30,7 +30,7 @@ impl Namespace {
         Ok(namespace)
     }
 
-    /// Does something inside the namespace, on this thread.
+    /// Runs a function inside the namespace, on this thread.
     pub fn inside<T>(&self, act: impl FnOnce() -> T) -> io::Result<T> {
         if self.path.is_none() {
             return Ok(act());
@@ -42,11 +42,11 @@ impl Namespace {
     }
 }
 
-/// The cookie of the namespace that this thread is in.
+/// Returns the cookie of this thread's namespace.
 #[allow(unsafe_code)]
 fn cookie() -> io::Result<u64> {
     let (mut cookie, mut length) = (0_u64, size_of::<u64>() as libc::socklen_t);
-    // SAFETY: the socket is owned at once, and the option is written to a value of its length.
+    // SAFETY: the socket is owned at once, and the option is written to a value of the given length.
     unsafe {
         let socket = libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
         if socket < 0 {
@@ -61,7 +61,7 @@ fn cookie() -> io::Result<u64> {
     }
 }
 
-/// Monotonic time in nanoseconds, as BPF programs have it.
+/// Monotonic time in nanoseconds, by the clock that BPF programs use.
 pub fn monotonic_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC)
 }

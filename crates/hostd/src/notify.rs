@@ -1,15 +1,15 @@
-//! Messages to systemd (sd_notify): ready, and alive.
+//! Messages to systemd (sd_notify).
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// The agent takes part from now on.
+/// Reports that the agent is ready.
 pub fn ready() {
     send(b"READY=1");
 }
 
-/// The agent's loop turns (`WatchdogSec=`).
+/// Reports that the main loop is running (`WatchdogSec=`).
 pub fn alive() {
     send(b"WATCHDOG=1");
 }
@@ -20,6 +20,6 @@ fn send(words: &[u8]) {
         [b'@', name @ ..] => SocketAddr::from_abstract_name(name),
         _ => SocketAddr::from_pathname(&place),
     };
-    // Nobody may listen; then nobody misses it.
+    // If nobody listens, the message is not needed.
     let _ = address.and_then(|address| UnixDatagram::unbound()?.send_to_addr(words, &address));
 }

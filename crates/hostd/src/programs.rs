@@ -1,4 +1,4 @@
-//! The door for programs on the host that announce their own transfers, by the lines of docs/controller.md.
+//! The Unix socket for programs on the host that announce their own transfers. docs/controller.md describes the lines.
 
 use crate::agent::ProgramId;
 use crate::session::take_lines;
@@ -9,21 +9,21 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, Semaphore};
 
-/// Maximum number of programs at a time.
+/// Maximum number of connected programs.
 const MOST_PROGRAMS: usize = 256;
 
-/// What programs do.
+/// An event of a program.
 #[derive(Debug)]
 pub enum Event {
-    /// A program has said hello. Lines for it go into this queue.
+    /// A program has sent its hello. Lines for the program go into this queue.
     Hello(ProgramId, mpsc::UnboundedSender<String>),
-    /// It announces or finishes a transfer.
+    /// A program announces or finishes a transfer.
     Said(ProgramId, Said),
-    /// It is gone.
+    /// A program has closed its connection.
     Gone(ProgramId),
 }
 
-/// Opens the socket. Only the owner's programs may use it.
+/// Opens the socket. Only programs of the same user may use it.
 pub fn listen(path: &Path) -> io::Result<UnixListener> {
     use std::os::unix::fs::PermissionsExt;
     match std::fs::remove_file(path) {
@@ -35,7 +35,7 @@ pub fn listen(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Accepts programs for ever.
+/// Accepts connections of programs forever.
 pub async fn accept(listener: UnixListener, events: mpsc::Sender<Event>) {
     let places = std::sync::Arc::new(Semaphore::new(MOST_PROGRAMS));
     let mut last = 0;
@@ -75,12 +75,12 @@ async fn serve(id: ProgramId, stream: UnixStream, events: &mpsc::Sender<Event>) 
                     Ok(Said::Hello { version }) if version == VERSION => Event::Hello(id, out.clone()),
                     Ok(Said::Hello { version }) => {
                         let _ =
-                            out.send(words::refused(&format!("this agent speaks version {VERSION}, not {version}")));
+                            out.send(words::refused(&format!("this agent supports version {VERSION}, not {version}")));
                         continue;
                     }
                     Ok(said) => Event::Said(id, said),
                     Err(problem) => {
-                        let _ = out.send(words::refused(&format!("the line is no message: {problem}")));
+                        let _ = out.send(words::refused(&format!("the line is not a valid message: {problem}")));
                         continue;
                     }
                 };

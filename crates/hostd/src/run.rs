@@ -1,4 +1,4 @@
-//! The agent's loop: passes what happens to the state machine, and carries out what it says.
+//! The main loop of the agent: passes events to the state machine, and carries out its outputs.
 
 use crate::agent::{Agent, ProgramId, Settings, PACES_KEPT};
 use crate::bpf::Seen;
@@ -20,7 +20,8 @@ use tokio::signal::unix::{signal, SignalKind};
 use tokio::sync::mpsc;
 use tokio::time::{interval, sleep, MissedTickBehavior};
 
-/// How often the programs in the kernel hear that the agent is alive, and maps are tidied.
+/// Time between two heartbeats. At each one, the agent extends the validity of orders in the kernel and tidies its
+/// state.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 /// Number of heartbeats between two visits of all sockets.
 const VISIT_EVERY: u32 = 60;
@@ -30,7 +31,7 @@ struct Running {
     kernel: Kernel,
     to_controller: Option<mpsc::Sender<String>>,
     programs: BTreeMap<ProgramId, mpsc::UnboundedSender<String>>,
-    /// What programs have heard of announcing.
+    /// What programs were last told: whether the controller wants announcements.
     said: Option<bool>,
     last_loss: String,
     last_refusal: String,
@@ -55,7 +56,7 @@ pub async fn run(config: Config) -> Result<(), String> {
     let mut kernel = Kernel::start(&config, |line| tracing::warn!("{line}"))?;
     let mut agent = Agent::new(settings);
     let (flows, orders, paces_until) = kernel.inherited();
-    tracing::info!(flows = flows.len(), orders = orders.len(), bpf = kernel.enforces(), "the agent begins");
+    tracing::info!(flows = flows.len(), orders = orders.len(), bpf = kernel.enforces(), "the agent starts");
     flows.into_iter().for_each(|flow| agent.handle_long(flow));
     orders.into_iter().for_each(|(flow, order)| agent.adopt(now(), flow, order, paces_until));
     let events_fd = kernel.events_fd().map_err(|problem| problem.to_string())?;
@@ -85,7 +86,7 @@ pub async fn run(config: Config) -> Result<(), String> {
 }
 
 impl Running {
-    /// The loop. Returns the kernel when the agent is to end.
+    /// Runs the loop. Returns the kernel when the agent must end.
     async fn turn(
         mut self,
         config: &Config,
@@ -107,7 +108,7 @@ impl Running {
             tokio::select! {
                 event = from_controller.recv() => {
                     self.hear_controller(event);
-                    // Much may wait; it is carried out together.
+                    // Many events may wait. Their orders are carried out together.
                     while let Ok(event) = from_controller.try_recv() {
                         self.hear_controller(Some(event));
                     }
@@ -153,7 +154,7 @@ impl Running {
                     self.last_loss.clear();
                     self.last_refusal.clear();
                 }
-                // The same reason again and again is said once.
+                // A repeated reason is logged only once.
                 if let Some(why) = self.agent.take_refusal().filter(|why| *why != self.last_refusal) {
                     tracing::warn!(why, "the controller refused something");
                     self.last_refusal = why;
@@ -209,13 +210,13 @@ impl Running {
             }
         }
         if let Some(all) = all {
-            tracing::warn!("events of the kernel were lost; all flows are read");
+            tracing::warn!("events of the kernel were lost; the agent reads all flows");
             self.agent.handle_all(&all);
         }
         Ok(())
     }
 
-    /// Carries out what the state machine says.
+    /// Carries out the outputs of the state machine.
     fn carry_out(&mut self) -> Result<(), String> {
         self.agent.handle_time(now());
         let orders: Vec<_> = std::iter::from_fn(|| self.agent.poll_order()).collect();
@@ -223,7 +224,7 @@ impl Running {
         let alive_until = self.agent.paces_end().map_or(alive_until, |end| end.min(alive_until));
         self.kernel.carry_out(&orders, self.agent.has_holds(), alive_until)?;
         while let Some(line) = self.agent.poll_line() {
-            // A controller that does not read is left; the next session begins with all flows.
+            // The connection to a controller that does not read is closed. The next session announces all flows again.
             if self.to_controller.as_ref().is_some_and(|queue| queue.try_send(line).is_err()) {
                 self.to_controller = None;
             }
@@ -261,6 +262,6 @@ async fn readable(events: Option<&AsyncFd<OwnedFd>>) -> Result<(), String> {
 
 #[allow(unsafe_code)]
 pub(crate) fn register(events: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
-    // SAFETY: an `OwnedFd` is open as long as it exists, and always has the same number.
+    // SAFETY: an `OwnedFd` is open as long as it exists, and its number never changes.
     unsafe { AsyncFd::register(events) }.map_err(io::Error::from)
 }

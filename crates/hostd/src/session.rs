@@ -16,32 +16,32 @@ use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout, Instant};
 use tokio_rustls::TlsConnector;
 
-/// First pause before another attempt.
+/// First pause before another attempt to connect. The pause doubles with each attempt.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// Longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Longest pause for a controller on the same machine.
 const LONGEST_LOCAL_PAUSE: Duration = Duration::from_millis(500);
-/// A session that lasted longer than this makes pauses short again.
+/// After a session that lasted longer than this, the pause is the shortest again.
 const STABLE: Duration = Duration::from_secs(10);
-/// How long an attempt may take.
+/// Longest time of an attempt to connect.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What happens on the connection.
+/// An event of the connection.
 #[derive(Debug)]
 pub enum Event {
-    /// It is open. Lines for it go into this queue.
+    /// The connection is open. Lines to the controller go into this queue.
     Open(mpsc::Sender<String>),
-    /// A line has come.
+    /// A line of the controller has arrived.
     Line(Vec<u8>),
-    /// It is closed, or could not be opened; the text says why.
+    /// The connection is closed, or could not be opened. The text is the reason.
     Lost(String),
 }
 
 trait Stream: AsyncRead + AsyncWrite + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Unpin> Stream for T {}
 
-/// Keeps a connection to the controller for ever.
+/// Maintains a connection to the controller forever.
 pub async fn keep(controller: Controller, source: IpAddr, events: mpsc::Sender<Event>) {
     let mut pause = FIRST_PAUSE;
     let longest = if controller.unix.is_some() { LONGEST_LOCAL_PAUSE } else { LONGEST_PAUSE };
@@ -86,7 +86,7 @@ async fn connect(controller: &Controller, source: IpAddr) -> Result<Box<dyn Stre
     Ok(Box::new(stream))
 }
 
-/// Reads the files of TLS. The error names the key of the configuration and the file.
+/// Reads the files for TLS. The error contains the key of the configuration and the file.
 pub fn load(tls: &Tls) -> Result<Arc<ClientConfig>, String> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates("ca", &tls.ca)? {
@@ -111,17 +111,17 @@ fn certificates(what: &str, file: &Path) -> Result<Vec<CertificateDer<'static>>,
     let read: Result<Vec<_>, _> = CertificateDer::pem_file_iter(file).and_then(Iterator::collect);
     let problem = match read {
         Ok(found) if !found.is_empty() => return Ok(found),
-        Ok(_) => "it has no certificate".to_owned(),
+        Ok(_) => "the file contains no certificate".to_owned(),
         Err(problem) => problem.to_string(),
     };
     Err(format!("controller.tls.{what}: {}: {problem}; certificates as PEM were expected", file.display()))
 }
 
-/// Passes lines both ways until the connection is closed; returns why.
+/// Passes lines in both directions until the connection is closed. Returns the reason.
 async fn converse(stream: impl Stream, events: &mpsc::Sender<Event>) -> String {
     let (lines, mut queue) = mpsc::channel::<String>(4096);
     if events.send(Event::Open(lines)).await.is_err() {
-        return "the agent ends".into();
+        return "the agent is ending".into();
     }
     let (mut reader, mut writer) = tokio::io::split(stream);
     let write = async {
@@ -130,7 +130,7 @@ async fn converse(stream: impl Stream, events: &mpsc::Sender<Event>) -> String {
             writer.write_all(line.as_bytes()).await?;
             writer.flush().await?;
         }
-        // The agent has dropped the queue: it could not keep up, and begins anew.
+        // The agent has dropped the queue, because the controller did not read fast enough.
         Ok::<(), io::Error>(())
     };
     let read = async {
@@ -143,7 +143,7 @@ async fn converse(stream: impl Stream, events: &mpsc::Sender<Event>) -> String {
             }
             for line in take_lines(&mut buffer) {
                 if events.send(Event::Line(line)).await.is_err() {
-                    return "the agent ends".into();
+                    return "the agent is ending".into();
                 }
             }
             if buffer.len() > LINE_BYTES {
@@ -153,11 +153,11 @@ async fn converse(stream: impl Stream, events: &mpsc::Sender<Event>) -> String {
     };
     tokio::select! {
         why = read => why,
-        ended = write => ended.err().map_or("the agent began anew".into(), |problem| problem.to_string()),
+        ended = write => ended.err().map_or("the controller reads too slowly".into(), |problem| problem.to_string()),
     }
 }
 
-/// Takes the complete lines from a buffer, without empty ones.
+/// Removes the complete lines from a buffer. Returns those that are not empty.
 pub fn take_lines(buffer: &mut Vec<u8>) -> Vec<Vec<u8>> {
     let Some(end) = buffer.iter().rposition(|&byte| byte == b'\n') else { return Vec::new() };
     let rest = buffer.split_off(end + 1);
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_taken_whole() {
+    fn only_complete_lines_are_taken() {
         let mut buffer = b"one\n\ntwo\nthr".to_vec();
         assert_eq!(take_lines(&mut buffer), [b"one".to_vec(), b"two".to_vec()]);
         assert!(take_lines(&mut buffer).is_empty());

@@ -1,4 +1,4 @@
-//! The kernel's list of TCP sockets (sock_diag), for machines that permit no BPF, and labels for sockets of other
+//! The kernel's list of TCP sockets (sock_diag), for machines that do not permit BPF, and labels for sockets of other
 //! processes (pidfd_getfd).
 
 use crate::namespaces::Namespace;
@@ -14,19 +14,19 @@ const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const INET_DIAG_INFO: u16 = 2;
 /// Bytes of `struct inet_diag_msg` (linux/inet_diag.h).
 const DIAG_BYTES: usize = 72;
-/// Place of `tcpi_bytes_acked` in `struct tcp_info` (linux/tcp.h).
+/// Offset of `tcpi_bytes_acked` in `struct tcp_info` (linux/tcp.h).
 const ACKED_AT: usize = 120;
-/// All states but LISTEN, SYN_RECV, TIME_WAIT and CLOSE.
+/// Bit mask of the listed states: all except LISTEN, SYN_SENT, SYN_RECV, TIME_WAIT and CLOSE.
 const STATES: u32 = (1 << 1) | (1 << 4) | (1 << 5) | (1 << 8) | (1 << 9) | (1 << 11);
 const PIDFD_GETFD: libc::c_long = 438;
 const PIDFD_OPEN: libc::c_long = 434;
 
-/// A connection as the kernel lists it.
+/// A connection in the socket list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Listed {
     /// Bytes that the other end has acknowledged.
     pub acked_bytes: u64,
-    /// Number of the socket's file.
+    /// Inode number of the socket.
     pub inode: u64,
 }
 
@@ -37,15 +37,15 @@ pub struct SocketList {
 }
 
 impl SocketList {
-    /// Opens it.
+    /// Opens the socket list of a namespace.
     pub fn open(namespace: &Namespace) -> io::Result<SocketList> {
         let socket = namespace.inside(|| Socket::open(libc::NETLINK_SOCK_DIAG, 0, 0))??;
-        // An answer that does not come must not hold the agent up.
+        // A missing answer must not block the agent.
         let _ = socket.set_patience_s(2);
         Ok(SocketList { socket })
     }
 
-    /// Reads all connections over IPv4, those of IPv6 sockets included.
+    /// Reads all IPv4 connections, including those of IPv6 sockets.
     pub fn read(&self) -> io::Result<BTreeMap<FiveTuple, Listed>> {
         let mut found = BTreeMap::new();
         for family in [libc::AF_INET, libc::AF_INET6] {
@@ -62,13 +62,13 @@ impl SocketList {
         self.socket.send(&message(SOCK_DIAG_BY_FAMILY, DUMP, 0, &body))
     }
 
-    /// Reads a datagram of answers; says whether there are more.
+    /// Reads a datagram of answers. Returns whether there are more.
     fn answers(&self, found: &mut BTreeMap<FiveTuple, Listed>) -> io::Result<bool> {
         parse(self.socket.receive(&mut vec![0_u8; 64 << 10])?, found)
     }
 }
 
-/// Reads the messages of a datagram; says whether more will come.
+/// Reads the messages of a datagram. Returns whether more messages follow.
 fn parse(datagram: &[u8], found: &mut BTreeMap<FiveTuple, Listed>) -> io::Result<bool> {
     for message in messages(datagram) {
         if i32::from(message.kind) == libc::NLMSG_DONE {
@@ -105,8 +105,8 @@ fn connection(body: &[u8]) -> Option<(FiveTuple, Listed)> {
     Some((flow, Listed { acked_bytes: u64::from_ne_bytes(acked), inode: number32(&body[68..])?.into() }))
 }
 
-/// Labels sockets of other processes, unless they have a label of their own. Returns the number that were labelled.
-/// This searches all processes once.
+/// Labels sockets of other processes, unless they already have a label. Returns the number of sockets with a label
+/// afterwards. This searches all processes once.
 pub fn label(inodes: &[u64], tos: u8) -> usize {
     let mut left: Vec<String> = inodes.iter().map(|inode| format!("socket:[{inode}]")).collect();
     let mut labelled = 0;
@@ -127,14 +127,14 @@ pub fn label(inodes: &[u64], tos: u8) -> usize {
     labelled
 }
 
-/// A descriptor of ours for a file of another process.
+/// Returns a descriptor of this process for a file of another process.
 #[allow(unsafe_code)]
 fn duplicate(process: i32, number: i32) -> io::Result<OwnedFd> {
     let owned = |number: libc::c_long| {
         if number < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the kernel has just made this descriptor for us.
+        // SAFETY: the kernel has just created this descriptor for this process.
         Ok(unsafe { OwnedFd::from_raw_fd(number as i32) })
     };
     // SAFETY: both calls take numbers only.
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_lists_a_connection_with_its_bytes_and_it_can_be_labelled() {
+    fn a_listed_connection_has_its_bytes_and_can_be_labelled() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut server, _) = listener.accept().unwrap();
@@ -197,12 +197,12 @@ mod tests {
         let flow = FiveTuple { src: local, dst: local, proto: 6, src_port: from.port(), dst_port: to.port() };
         let listed = found[&flow];
         assert!((1..=5001).contains(&listed.acked_bytes), "{listed:?}");
-        // This process stands for another one.
+        // In this test, the other process is this process.
         let copy = duplicate(std::process::id() as i32, client.as_raw_fd()).unwrap();
         set_label(&copy, 0x20).unwrap();
         assert_eq!(tos(&client), 0x20);
         set_label(&client.as_fd().try_clone_to_owned().unwrap(), 0x40).unwrap();
-        assert_eq!(tos(&client), 0x20, "a label that is there stays");
+        assert_eq!(tos(&client), 0x20, "an existing label is kept");
         assert_eq!(label(&[found[&flow].inode], 0x20), 1);
     }
 

@@ -1,5 +1,5 @@
-//! Lines between the agent, the controller and programs on the host. docs/controller.md describes them; each is a JSON
-//! object with one key, the verb.
+//! Lines between the agent, the controller and programs on the host. docs/controller.md describes them. Each line is a
+//! JSON object with one key, the verb.
 
 use pathloom_model::FiveTuple;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use std::net::Ipv4Addr;
 
 /// The version of the protocol.
 pub const VERSION: u32 = 1;
-/// Longest line.
+/// Longest line in bytes.
 pub const LINE_BYTES: usize = 64 << 10;
 
 /// A line of the controller.
@@ -16,42 +16,42 @@ pub const LINE_BYTES: usize = 64 << 10;
 pub enum Told {
     /// Answer to the hello.
     Welcome(Wants),
-    /// Another scheme is in charge.
+    /// Another scheme is active, and wants these announcements.
     Wants(Wants),
-    /// Send nothing of a flow.
+    /// The flow must send nothing.
     Hold {
         /// The flow.
         flow: FiveTuple,
-        /// Time after which it may send again.
+        /// Time after which the flow may send again.
         lease_ms: u64,
     },
-    /// Send again.
+    /// The flow may send again.
     Release {
         /// The flow.
         flow: FiveTuple,
     },
-    /// Send no faster than this on the wire.
+    /// The flow must send no faster than this rate on the wire.
     Pace {
         /// The flow.
         flow: FiveTuple,
-        /// Bits per second, headers included; `None` removes the limit.
+        /// Bits per second, including headers. `None` removes the limit.
         rate_bps: Option<u64>,
     },
-    /// Something was refused.
+    /// The controller refused something.
     Refused {
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// A verb of a later version, or an answer to what this agent does not ask.
+    /// A verb of a later version, or an answer to a request that this agent never sends.
     Other,
 }
 
-/// What the controller wants to hear.
+/// The announcements that the controller wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 pub struct Wants {
-    /// Whether transfers are to be announced before they start, with their sizes.
+    /// Whether transfers must be announced before they start, with their sizes.
     pub announce: bool,
-    /// Whether connections are to be announced once they are found to be long.
+    /// Whether connections must be announced when they become long.
     #[serde(default)]
     pub report: bool,
 }
@@ -81,7 +81,7 @@ mod body {
 }
 
 impl Told {
-    /// Reads a line. The error says what is wrong with it.
+    /// Reads a line. The error describes what is wrong with the line.
     pub fn read(line: &[u8]) -> Result<Told, String> {
         let told = || -> Result<Told, serde_json::Error> {
             let (verb, value) = verb(line)?;
@@ -101,10 +101,10 @@ impl Told {
                 _ => Told::Other,
             })
         };
-        told().map_err(|problem| format!("the line is no message of the controller: {problem}"))
+        told().map_err(|problem| format!("the line is not a message of the controller: {problem}"))
     }
 
-    /// The flow that it is about.
+    /// Returns the flow of the message, if it concerns one.
     pub fn flow(&self) -> Option<FiveTuple> {
         match *self {
             Told::Hold { flow, .. } | Told::Release { flow } | Told::Pace { flow, .. } => Some(flow),
@@ -119,7 +119,7 @@ fn verb(line: &[u8]) -> Result<(String, Value), serde_json::Error> {
     let mut entries = object.into_iter();
     match (entries.next(), entries.next()) {
         (Some(entry), None) => Ok(entry),
-        _ => Err(Error::custom("an object with one key was expected")),
+        _ => Err(Error::custom("expected an object with one key")),
     }
 }
 
@@ -134,20 +134,20 @@ pub enum Said {
     },
     /// A transfer is about to start.
     Announce {
-        /// Its connection.
+        /// Connection of the transfer.
         flow: FiveTuple,
         /// Payload bytes, if known.
         #[serde(default)]
         size_bytes: Option<u64>,
     },
-    /// A transfer is over.
+    /// A transfer has ended.
     Finish {
-        /// Its connection.
+        /// Connection of the transfer.
         flow: FiveTuple,
     },
 }
 
-/// The first line to the controller.
+/// Returns the first line to the controller.
 pub fn hello(hosts: &[Ipv4Addr], token: Option<&str>) -> String {
     match token {
         None => json!({"hello": {"version": VERSION, "hosts": hosts}}).to_string(),
@@ -155,7 +155,7 @@ pub fn hello(hosts: &[Ipv4Addr], token: Option<&str>) -> String {
     }
 }
 
-/// Announces a flow.
+/// Returns the line that announces a flow.
 pub fn announce(flow: FiveTuple, size_bytes: Option<u64>) -> String {
     #[derive(Serialize)]
     struct Body {
@@ -165,22 +165,22 @@ pub fn announce(flow: FiveTuple, size_bytes: Option<u64>) -> String {
     json!({"announce": Body { flow, size_bytes }}).to_string()
 }
 
-/// Announces the end of a flow.
+/// Returns the line that announces the end of a flow.
 pub fn finish(flow: FiveTuple) -> String {
     json!({"finish": {"flow": flow}}).to_string()
 }
 
-/// Answer to the hello of a program. `enforced` says whether the agent itself holds and paces.
+/// Returns the answer to the hello of a program. `enforced` tells whether the agent itself holds and paces flows.
 pub fn welcome(announce: bool, enforced: bool) -> String {
     json!({"welcome": {"version": VERSION, "announce": announce, "enforced": enforced}}).to_string()
 }
 
-/// Tells a program that another scheme is in charge.
+/// Returns the line that tells a program whether the scheme that is now active wants announcements.
 pub fn wants(announce: bool) -> String {
     json!({"wants": {"announce": announce}}).to_string()
 }
 
-/// Tells a program why a line of it was not used.
+/// Returns the line that tells a program why its line was refused.
 pub fn refused(why: &str) -> String {
     json!({"refused": {"why": why}}).to_string()
 }
@@ -192,7 +192,7 @@ mod tests {
     const FLOW: &str = r#"{"src":"10.0.0.1","dst":"10.0.7.1","proto":6,"src_port":40000,"dst_port":5001}"#;
 
     #[test]
-    fn lines_of_the_controller_are_read_and_unknown_verbs_skipped() {
+    fn lines_of_the_controller_are_read_and_unknown_verbs_are_ignored() {
         let told = |line: String| Told::read(line.as_bytes());
         let flow = told(format!(r#"{{"release": {{"flow": {FLOW}}}}}"#)).unwrap().flow().unwrap();
         assert_eq!(flow.src_port, 40000);

@@ -1,4 +1,5 @@
-//! Times the maximum concurrent flow on FatTrees: `cargo run --release -p pathloom-mcf --example fractional`
+//! Measures the time of the maximum concurrent flow on FatTrees: `cargo run --release -p pathloom-mcf --example
+//! fractional`
 
 #[path = "../tests/common/mod.rs"]
 mod common;

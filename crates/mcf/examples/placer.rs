@@ -1,4 +1,5 @@
-//! Quality and speed of the stateful placer on FatTrees: `cargo run --release -p pathloom-mcf --example placer`
+//! Measures quality and speed of the stateful placer on FatTrees: `cargo run --release -p pathloom-mcf --example
+//! placer`
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -35,14 +36,15 @@ fn costs() {
     }
 }
 
-/// A spare node on a cable of its own makes a FatTree one no more: then paths are searched as in any graph.
+/// Measures rounds without and with a spare node on a cable of its own. With it, the network is not a FatTree, and
+/// paths are searched as in any graph.
 fn rounds() {
     for spare in [false, true] {
         [false, true].into_iter().for_each(|improve| round(improve, spare));
     }
 }
 
-/// Mean max-min rate of a permutation, as a share of the NIC.
+/// Prints the mean max-min rate of a permutation, as a share of the NIC.
 fn quality(k: u32, share: f64, improve: bool) {
     let tree = FatTree::new(k, RATE_BPS);
     let first: u64 = std::env::var("FIRST").map_or(0, |text| text.parse().expect("a number"));
@@ -71,7 +73,7 @@ fn quality(k: u32, share: f64, improve: bool) {
     );
 }
 
-/// What a round costs in all, network and placer made anew, beside what it is modelled to cost.
+/// Prints the time of a round, including the creation of network and placer, and its number of operations.
 fn cost(k: u32, share: f64, flows: u64) {
     let tree = FatTree::new(k, RATE_BPS);
     let mut rng = Pcg64::new(1, 5);
@@ -91,7 +93,7 @@ fn cost(k: u32, share: f64, flows: u64) {
     let rates = placer.max_min_bps().len();
     let end = cpu_time();
     println!(
-        "k={k}, fail={share}, {flows} flows: {:?} to make it, {:?} for {operations} operations ({rates} rates)",
+        "k={k}, fail={share}, {flows} flows: {:?} to create it, {:?} for {operations} operations ({rates} rates)",
         made - start,
         end - made
     );
@@ -124,7 +126,7 @@ fn arrivals(share: f64) {
         .collect();
     times.sort_unstable();
     println!(
-        "k=16, fail={share}, 10,000 flows standing: one more takes {:?}, at the 99th percentile {:?}",
+        "k=16, fail={share}, 10,000 flows placed: one more takes {:?} (99th percentile {:?})",
         times[500], times[990]
     );
 }
@@ -143,7 +145,7 @@ fn round(improve: bool, spare: bool) {
         let flow = tree.flow(rng.random_range(0..tree.hosts()), rng.random_range(0..tree.hosts()));
         placer.wait(id, flow).expect("a new flow");
     }
-    for what in ["on a fresh placer", "from nothing", "with all standing"] {
+    for what in ["on a fresh placer", "from nothing", "with all flows placed"] {
         if what == "from nothing" {
             placer.lift_all();
         }
@@ -162,7 +164,7 @@ fn round(improve: bool, spare: bool) {
     println!("max-min rates are {:.4} of the demands", rates / demands as f64);
 }
 
-/// Time this process has spent on a processor.
+/// Processor time of this process.
 fn cpu_time() -> Duration {
     let text = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
     Duration::from_nanos(text.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0))

@@ -1,4 +1,4 @@
-//! Times water-filling, demand estimation and placement at the size of a k=48 FatTree (27,648 hosts):
+//! Measures water-filling, demand estimation and placement at the size of a k=48 FatTree (27,648 hosts):
 //! `cargo run --release -p pathloom-mcf --example scale`
 
 use pathloom_mcf::placement::{
@@ -16,7 +16,7 @@ const HOSTS: u32 = TORS * HALF;
 const TIER: u32 = TORS * HALF;
 const NIC_BPS: u64 = 1_000_000_000;
 
-/// Paths of a FatTree by arithmetic. Links: ToR up, aggregation up, aggregation down, ToR down, `TIER` of each.
+/// The paths of a FatTree, computed. Links: ToR up, aggregation up, aggregation down, ToR down, `TIER` of each.
 struct FatTree;
 
 impl Paths for FatTree {
@@ -63,7 +63,7 @@ fn main() {
     let start = Instant::now();
     let fit = first_fit(&capacity_bps, &requests, &FatTree);
     let nowhere = fit.placed.iter().filter(|placed| **placed == Placed::Nowhere).count();
-    println!("first_fit {:?}: {} operations, {nowhere} flows without room", start.elapsed(), fit.operations);
+    println!("first_fit {:?}: {} operations, {nowhere} flows without a fitting path", start.elapsed(), fit.operations);
 
     let destinations: Vec<Destination> =
         (0..HOSTS).map(|host| Destination { slot: host % (HALF * HALF), group: host / HALF / HALF }).collect();
@@ -92,5 +92,5 @@ fn main() {
     let start = Instant::now();
     let allocation = max_min(&capacity, &routed);
     let total = allocation.map(|allocation| allocation.rates.iter().sum::<f64>());
-    println!("max_min {:?}: {:.1} Tbit/s in all", start.elapsed(), total.unwrap_or(f64::NAN) / 1e12);
+    println!("max_min {:?}: {:.1} Tbit/s in total", start.elapsed(), total.unwrap_or(f64::NAN) / 1e12);
 }

@@ -1,24 +1,24 @@
-//! FatTrees recognised by their structure: pods of ToRs and aggregation switches, and planes of cores above them.
+//! Recognises FatTrees by their structure: pods of ToRs and aggregation switches, and planes of cores above them.
 
 use crate::network::Network;
 
-/// No node, no link.
+/// No node or no link.
 const NONE: u32 = u32::MAX;
 
 /// A folded Clos network of three tiers, or of two (one pod, no cores). Every ToR of a pod has one cable to every
-/// aggregation switch of it; aggregation switch number p of every pod has one cable to every core of plane p, and there
-/// are no other cables. Then the aggregation switches of a path are those of one plane, and a plane and a core are all
-/// that there is to choose. Whether links are up, and what they carry, is no part of the structure.
+/// aggregation switch of the pod. Aggregation switch number p of every pod has one cable to every core of plane p.
+/// There are no other cables. So the aggregation switches of a path belong to one plane, and a plane and a core
+/// determine the path. States and loads of links are not part of the structure.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct FatTree {
     pub pods: usize,
-    /// ToRs of a pod.
+    /// Number of ToRs in a pod.
     pub tors: usize,
-    /// Aggregation switches of a pod.
+    /// Number of aggregation switches in a pod.
     pub planes: usize,
-    /// Cores of a plane.
+    /// Number of cores in a plane.
     pub cores: usize,
-    /// Number of the ToR at each place of the network, those of one pod following each other.
+    /// Number of the ToR at each place of the network, or [`NONE`]. The ToRs of one pod have consecutive numbers.
     tor_at: Vec<u32>,
     /// Links by ToR and plane, up and down.
     tor_links: [Vec<u32>; 2],
@@ -34,7 +34,7 @@ pub(crate) struct Cable {
 }
 
 impl FatTree {
-    /// The FatTree in which the node at this place is a ToR, if it is part of one.
+    /// Finds the FatTree in which the node at this place is a ToR; `None` if there is none.
     pub(crate) fn find(network: &Network, tor: u32) -> Option<FatTree> {
         let graph = Graph::new(network)?;
         let pod = graph.pod(tor)?;
@@ -58,7 +58,7 @@ impl FatTree {
         graph.tree(&pods, &planes)
     }
 
-    /// Number of the ToR at a place.
+    /// Number of the ToR at a place; `None` if the node is not a ToR.
     pub(crate) fn tor_at(&self, place: u32) -> Option<usize> {
         self.tor_at.get(place as usize).filter(|&&tor| tor != NONE).map(|&tor| tor as usize)
     }
@@ -80,7 +80,7 @@ impl FatTree {
         Cable { up: self.core_links[0][index], down: self.core_links[1][index] }
     }
 
-    /// Writes the links from ToR to ToR by a plane and, between pods, a core of it.
+    /// Writes the links from ToR to ToR over a plane and, between pods, over a core of the plane.
     pub(crate) fn write(&self, (src, dst): (usize, usize), plane: usize, core: usize, path: &mut Vec<u32>) {
         path.clear();
         path.push(self.tor_cable(src, plane).up);
@@ -91,7 +91,7 @@ impl FatTree {
         path.push(self.tor_cable(dst, plane).down);
     }
 
-    /// All links between ToRs and aggregation switches, and all between those and cores.
+    /// All links between ToRs and aggregation switches, and all links between aggregation switches and cores.
     pub(crate) fn tiers(&self) -> [impl Iterator<Item = u32> + '_; 2] {
         [&self.tor_links, &self.core_links].map(|[up, down]| up.iter().chain(down).copied())
     }
@@ -109,7 +109,7 @@ struct Graph {
 }
 
 impl Graph {
-    /// `None` if there are parallel links or links without a reverse: then it is no FatTree.
+    /// `None` if there are parallel links or links without a reverse. A FatTree has neither.
     fn new(network: &Network) -> Option<Graph> {
         let mut around = Vec::with_capacity(network.node_count());
         for place in 0..network.node_count() as u32 {
@@ -130,7 +130,7 @@ impl Graph {
         &self.around[place as usize]
     }
 
-    /// Neighbours of a node but for those given (ascending).
+    /// The neighbours of a node except the given ones (ascending).
     fn without(&self, place: u32, others: &[u32]) -> Vec<u32> {
         let all = self.around(place).iter().map(|&(node, _)| node);
         all.filter(|node| others.binary_search(node).is_err()).collect()
@@ -141,7 +141,7 @@ impl Graph {
         around.binary_search_by_key(&to, |&(node, _)| node).ok().map(|index| around[index].1)
     }
 
-    /// The pod of a ToR: its neighbours, and all nodes that have the same.
+    /// The pod of a ToR: its neighbours, and all nodes with the same neighbours.
     fn pod(&self, tor: u32) -> Option<Pod> {
         let aggregation = self.without(tor, &[]);
         let alike = |&node: &u32| {
@@ -152,7 +152,7 @@ impl Graph {
         Some(Pod { tors, aggregation })
     }
 
-    /// The pod of an aggregation switch of plane 0, whose other switches belong to one plane each.
+    /// The pod of an aggregation switch of plane 0; `None` unless it has one aggregation switch of each plane.
     fn pod_below(&self, aggregation: u32, planes: &[Vec<u32>]) -> Option<Pod> {
         let mut pod = self.pod(*self.without(aggregation, &planes[0]).first()?)?;
         let mut by_plane = vec![NONE; planes.len()];
@@ -171,7 +171,7 @@ impl Graph {
         let mut tor_at = vec![NONE; self.around.len()];
         let (mut tor_links, mut core_links) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
         for (number, &tor) in pods.iter().flat_map(|pod| &pod.tors).enumerate() {
-            // A node that comes twice is in two pods.
+            // A node that occurs twice is in two pods.
             if std::mem::replace(&mut tor_at[tor as usize], number as u32) != NONE {
                 return None;
             }
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_is_not_taken_for_one() {
+    fn other_networks_are_not_recognised() {
         let whole = cables(4, 2, 2, 2);
         for missing in 0..whole.len() {
             let mut fewer = whole.clone();
@@ -252,7 +252,7 @@ mod tests {
             let more: Vec<(u32, u32)> = whole.iter().copied().chain([extra]).collect();
             assert_eq!(FatTree::find(&network(&more), 0), None, "with a cable {extra:?}");
         }
-        // A core or an aggregation switch is no ToR, nor is a node of a ring.
+        // A core or an aggregation switch is not a ToR, and neither is a node of a ring.
         assert_eq!(FatTree::find(&network(&whole), 8), None);
         assert_eq!(FatTree::find(&network(&[(0, 1), (1, 2), (2, 3), (3, 4), (4, 0)]), 0), None);
     }

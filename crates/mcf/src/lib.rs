@@ -1,10 +1,11 @@
-//! Allocation as pure numbers: links are indices with a capacity, flows are lists of them. No fabric, no clock.
+//! Allocation as pure computation: links are indices with a capacity, and flows are lists of links. No fabric, no
+//! clock.
 //!
-//! - [`max_min`]: exact (weighted) max-min fair rates of flows that have a path each.
-//! - [`natural_demand`]: what each flow would get were the hosts' NICs the only limits (Hedera §4.2).
+//! - [`max_min`]: exact (weighted) max-min fair rates of flows with one path each.
+//! - [`natural_demand`]: the rate that each flow would get if the hosts' NICs were the only limits (Hedera §4.2).
 //! - [`fractional`]: the maximum concurrent flow of demands that may be split, with the bound that proves it.
-//! - [`placement`]: which path each flow takes (Hedera §4.3: Global First Fit, Simulated Annealing;
-//!   OFPT and LESSOR Algorithm 2).
+//! - [`placement`]: the path of each flow (Hedera §4.3: Global First Fit, Simulated Annealing; OFPT and LESSOR
+//!   Algorithm 2).
 
 mod fat_tree;
 mod flow_set;

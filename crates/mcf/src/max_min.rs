@@ -1,19 +1,19 @@
 //! Max-min fair rates by progressive filling.
 //!
-//! All flows grow together, each in proportion to its weight; `level` is the rate per unit of weight reached so far. A
-//! flow stops when its demand is met or a link of it is full (Bertsekas and Gallager, Data Networks, §6.5.2). Links
-//! wait in a heap by the level at which they would be full if no more flows stopped. That level only rises while flows
-//! stop elsewhere, so an entry may be too low but never too high: it is looked at again when it comes up, and the whole
-//! costs O((hops + links) log links) with hops the sum of all path lengths.
+//! All flows grow together, each in proportion to its weight; `level` is the present rate per unit of weight. A flow
+//! stops when its demand is met or one of its links is full (Bertsekas and Gallager, Data Networks, §6.5.2). Links
+//! are in a heap, ordered by the level at which they would be full if no more flows stopped. That level only rises
+//! while flows stop elsewhere. So an entry may be too low but never too high, and it is checked again when it is at
+//! the top. The total cost is O((hops + links) log links), where hops is the sum of all path lengths.
 
 use crate::FlowSet;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-/// Why there is no allocation.
+/// The reason why there is no allocation.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum AllocationError {
-    /// A flow names a link that has no capacity given.
+    /// A flow names a link without a capacity.
     #[error("flow {flow} crosses link {link}, but capacities are given for {links} links only")]
     UnknownLink {
         /// Index of the flow.
@@ -55,12 +55,12 @@ pub enum AllocationError {
     },
 }
 
-/// What keeps a flow from being faster.
+/// What limits the rate of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Limit {
-    /// It has all it wants.
+    /// Its demand is met.
     Demand,
-    /// This link is full, and no flow on it has more per unit of weight.
+    /// This link is full, and no flow on it has a higher rate per unit of weight.
     Link(u32),
 }
 
@@ -73,15 +73,15 @@ pub struct MaxMin {
     pub limits: Vec<Limit>,
 }
 
-/// The max-min fair rates of `flows` over links of these capacities: no flow could have more without a flow that has as
-/// little per unit of weight, or less, losing something. Exact up to rounding, as long as weights are within a factor
-/// of a million of each other. A flow that lists a link twice uses it twice.
+/// Computes the max-min fair rates of `flows` over links of these capacities. No flow could have more unless another
+/// flow loses that has as little or less per unit of weight. Exact up to rounding, if weights are within a factor of
+/// a million of each other. A flow that lists a link twice uses it twice.
 pub fn max_min(capacity: &[f64], flows: &FlowSet) -> Result<MaxMin, AllocationError> {
     check(capacity, flows)?;
     let mut filling = Filling::new(capacity, flows);
     let demands = (0..flows.len()).filter(|&flow| flows.demand(flow).is_finite());
     let level = |flow: usize| flows.demand(flow) / flows.weight(flow);
-    // A heap and no sorted list: where links are what limits, few of its entries are ever taken out.
+    // A heap instead of a sorted list: if links are the limits, few of its entries are ever removed.
     let mut by_demand: BinaryHeap<At> =
         demands.map(|flow| At { level: level(flow), index: flow as u32 }).collect::<Vec<_>>().into();
     loop {
@@ -120,7 +120,7 @@ fn check(capacity: &[f64], flows: &FlowSet) -> Result<(), AllocationError> {
     Ok(())
 }
 
-/// A link and the level at which it will be full, or a flow and the level at which it has what it wants.
+/// A link and the level at which it will be full, or a flow and the level at which its demand is met.
 #[derive(Clone, Copy, PartialEq)]
 struct At {
     level: f64,
@@ -148,9 +148,9 @@ struct Filling<'a> {
     left: Vec<f64>,
     /// Weight of the flows that still grow, by link.
     growing_weight: Vec<f64>,
-    /// Their number: tells an empty link from one whose weight is a rounding error.
+    /// Number of these flows. It distinguishes an empty link from one whose weight is a rounding error.
     growing: Vec<u32>,
-    /// Flows of each link: those of link `l` stand in `crossing[crossing_starts[l]..crossing_starts[l + 1]]`.
+    /// Flows of each link: those of link `l` are `crossing[crossing_starts[l]..crossing_starts[l + 1]]`.
     crossing_starts: Vec<u32>,
     crossing: Vec<u32>,
     heap: BinaryHeap<At>,
@@ -194,7 +194,7 @@ impl<'a> Filling<'a> {
         Filling { flows, left, growing_weight, growing, crossing_starts, crossing, heap, stopped, rates, limits }
     }
 
-    /// The link that is full first, with the level that is right now.
+    /// The link that is full first, with its exact level.
     fn next_full(&mut self) -> Option<At> {
         loop {
             let At { level, index: link } = *self.heap.peek()?;
@@ -205,7 +205,8 @@ impl<'a> Filling<'a> {
             }
             let right = self.left[index].max(0.0) / self.growing_weight[index];
             if right <= level {
-                // What is left by now, rather than what was thought to be left: rounding must not overfill the link.
+                // From the capacity that is left now, not from the earlier estimate: rounding must not overfill the
+                // link.
                 return Some(At { level: right, index: link });
             }
             self.heap.pop();
@@ -213,7 +214,7 @@ impl<'a> Filling<'a> {
         }
     }
 
-    /// Stops every flow that still grows on a link that is full.
+    /// Stops every flow that still grows on a full link.
     fn fill(&mut self, full: At) {
         let link = full.index as usize;
         for position in self.crossing_starts[link]..self.crossing_starts[link + 1] {
@@ -228,7 +229,7 @@ impl<'a> Filling<'a> {
         if std::mem::replace(&mut self.stopped[index], true) {
             return;
         }
-        // A demand that is met at the level at which a link fills is a demand that is met.
+        // The rate of a full link may exceed the demand by rounding.
         self.rates[index] = rate.min(self.flows.demand(index));
         self.limits[index] = limit;
         for &link in self.flows.links(index) {

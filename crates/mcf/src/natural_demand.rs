@@ -1,18 +1,18 @@
-//! Natural demand: the rate each flow would reach if the fabric were no limit, only the NICs of its two hosts.
+//! Natural demand: the rate that each flow would reach if only the NICs of its two hosts limited it, not the fabric.
 //!
-//! Hedera §4.2 (Al-Fares et al., NSDI 2010): every source shares its NIC among its flows, every destination that would
-//! get more than its NIC takes cuts its greatest flows to one level, and so on in turn until nothing changes. The
-//! matrix of hosts is sparse here, and NICs may differ.
+//! Hedera §4.2 (Al-Fares et al., NSDI 2010): every source divides its NIC among its flows. Every destination that
+//! would get more than its NIC takes reduces its greatest flows to one level. Both repeat until nothing changes.
+//! Here, the matrix of hosts is sparse, and NICs may differ.
 //!
-//! Estimates of a source only rise and those of a destination only fall, so the passes have a limit, and the limit is
-//! the max-min fair allocation with the NICs as links.
+//! Estimates of a source only rise and those of a destination only fall, so the passes converge. Their limit is the
+//! max-min fair allocation with the NICs as links.
 
 use crate::{max_min, FlowSet};
 
-/// Passes after which the exact answer is computed instead. A ring of hosts that limit one another comes nearer by a
-/// constant factor only; flows of real traffic settle in a handful of passes.
+/// Number of passes after which the exact result is computed instead. For a ring of hosts that limit one another,
+/// each pass improves the result only by a constant factor. Flows of real traffic settle in a few passes.
 const MAX_PASSES: u32 = 200;
-/// Change, as a share of the NIC, that counts as none.
+/// Change, as a share of the NIC, that does not count as a change.
 const SETTLED: f64 = 1e-12;
 
 /// Long flows from one NIC to another.
@@ -22,7 +22,7 @@ pub struct HostPair {
     pub src: u32,
     /// Receiving NIC: an index into the receive capacities.
     pub dst: u32,
-    /// Number of flows; they are alike.
+    /// Number of flows. All have the same demand.
     pub flows: u32,
 }
 
@@ -31,14 +31,14 @@ pub struct HostPair {
 pub struct NaturalDemand {
     /// Demand of each single flow of each pair, in the unit of the capacities.
     pub demands: Vec<f64>,
-    /// Passes over sources and destinations that it took.
+    /// Number of passes over sources and destinations.
     pub passes: u32,
-    /// Pairs looked at, over all passes: the measure of its cost.
+    /// Number of pairs examined over all passes, as a measure of the work.
     pub operations: u64,
 }
 
 /// Estimates the natural demand of the flows of each pair (Hedera §4.2, Fig. 5). `transmit` and `receive` are the NIC
-/// capacities; one that is negative or not a number counts as 0. A pair that names a NIC beyond them gets demand 0.
+/// capacities; a negative number or NaN counts as 0. A pair that names an unknown NIC gets demand 0.
 pub fn natural_demand(transmit: &[f64], receive: &[f64], pairs: &[HostPair]) -> NaturalDemand {
     estimate(transmit, receive, pairs, MAX_PASSES)
 }
@@ -77,7 +77,7 @@ fn estimate(transmit: &[f64], receive: &[f64], pairs: &[HostPair], max_passes: u
     }
 }
 
-/// Indices of pairs by a key below `keys`; pairs without a key are left out.
+/// Indices of pairs, grouped by a key below `keys`. Pairs without a key or without flows are omitted.
 fn group(keys: usize, pairs: &[HostPair], key: impl Fn(&HostPair) -> Option<u32>) -> Vec<Vec<u32>> {
     let mut groups = vec![Vec::new(); keys];
     for (index, pair) in pairs.iter().enumerate() {
@@ -93,14 +93,14 @@ struct Estimate<'a> {
     of_src: Vec<Vec<u32>>,
     of_dst: Vec<Vec<u32>>,
     demands: Vec<f64>,
-    /// Pairs that their destination limits.
+    /// By pair, whether its destination limits it.
     converged: Vec<bool>,
-    /// Kept between calls to save allocations.
+    /// Buffer that is kept between calls to save allocations.
     order: Vec<u32>,
 }
 
 impl Estimate<'_> {
-    /// EST-SRC: what the flows limited elsewhere leave of the NIC is shared by the others.
+    /// EST-SRC: flows that are limited elsewhere keep their rates, and the others share the rest of the NIC.
     fn source(&mut self, src: usize, capacity: f64) -> bool {
         let (mut taken, mut others) = (0.0, 0u64);
         for &pair in &self.of_src[src] {
@@ -123,8 +123,8 @@ impl Estimate<'_> {
         changed
     }
 
-    /// EST-DST: when more would come than the NIC takes, the greatest flows are cut to one level. The paper finds that
-    /// level by trying; in ascending order of demand it is found in one walk.
+    /// EST-DST: if more would arrive than the NIC takes, reduces the greatest flows to one level. The paper finds
+    /// that level by trial. In ascending order of demand, one pass finds it.
     fn destination(&mut self, dst: usize, capacity: f64) -> bool {
         let flows = |pair: u32| f64::from(self.pairs[pair as usize].flows);
         let offered: f64 = self.of_dst[dst].iter().map(|&pair| self.demands[pair as usize] * flows(pair)).sum();
@@ -157,7 +157,8 @@ impl Estimate<'_> {
     }
 }
 
-/// The limit of the passes, by water-filling over the NICs: the flows of a pair are one flow of their number as weight.
+/// The limit of the passes, by water-filling over the NICs. The flows of a pair are one flow, with their number as
+/// weight.
 fn exact(transmit: &[f64], receive: &[f64], pairs: &[HostPair], known: impl Fn(&HostPair) -> bool) -> Vec<f64> {
     let capacity: Vec<f64> = transmit.iter().chain(receive).copied().collect();
     let mut flows = FlowSet::new();
@@ -182,7 +183,7 @@ mod tests {
 
     #[test]
     fn passes_and_water_filling_agree() {
-        // Sources 0 and 1 share destination 0; source 1 then has more for destination 1 than it first thought.
+        // Sources 0 and 1 share destination 0. Source 1 then has more for destination 1 than in its first estimate.
         let pair = |src, dst, flows| HostPair { src, dst, flows };
         let pairs = [pair(0, 0, 3), pair(1, 0, 1), pair(1, 1, 1), pair(1, 9, 1), pair(0, 1, 0), pair(2, 1, 2)];
         let (transmit, receive) = ([3.0, 1.0, 4.0], [1.0, 3.0]);

@@ -1,28 +1,28 @@
-//! A network as numbers: directed links with a capacity, most of which join two nodes that pass traffic on.
+//! A network as numbers: directed links with a capacity. Most links join two nodes that forward traffic.
 
 /// A directed link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NetworkLink {
-    /// The nodes it leads from and to, by any numbers the caller has for them; `None` for an access link (between a host
-    /// and its switch), which limits flows but which no path is searched over.
+    /// The nodes that the link leads from and to, by any numbers that the caller chooses. `None` for an access link
+    /// (between a host and its switch): it limits flows, but no path is searched over it.
     pub ends: Option<(u32, u32)>,
-    /// What it carries. A link of capacity 0 is never used.
+    /// Capacity in bits per second. A link of capacity 0 is never used.
     pub capacity_bps: u64,
 }
 
-/// A link out of a node (or into it), and the node at its other end, by place.
+/// A link out of a node (or into it), and the place of the node at its other end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Hop {
     pub link: u32,
     pub node: u32,
 }
 
-/// Directed links with capacities. A link is named by its index, a node by the number given in
-/// [`NetworkLink::ends`]; parallel links and links of one direction alone are allowed.
+/// Directed links with capacities. A link is identified by its index, a node by the number in [`NetworkLink::ends`].
+/// Parallel links and links in only one direction are allowed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Network {
     links: Vec<NetworkLink>,
-    /// Nodes that pass traffic on, ascending: a node's place here is its name inside this crate.
+    /// Nodes that forward traffic, ascending. Inside this crate, a node is identified by its place here.
     nodes: Vec<u32>,
     out: Adjacency,
     into: Adjacency,
@@ -60,7 +60,7 @@ impl Adjacency {
 }
 
 impl Network {
-    /// The network of these links.
+    /// Creates the network of these links.
     pub fn new(links: Vec<NetworkLink>) -> Network {
         let mut nodes: Vec<u32> = links.iter().filter_map(|link| link.ends).flat_map(|(a, b)| [a, b]).collect();
         nodes.sort_unstable();
@@ -87,12 +87,12 @@ impl Network {
         self.links.get(link as usize).map_or(0, |link| link.capacity_bps)
     }
 
-    /// Number of nodes that pass traffic on.
+    /// Number of nodes that forward traffic.
     pub(crate) fn node_count(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Place of a node, if a link that is no access link touches it.
+    /// Place of a node; `None` if only access links touch it.
     pub(crate) fn place(&self, node: u32) -> Option<u32> {
         self.nodes.binary_search(&node).ok().map(|place| place as u32)
     }
@@ -102,7 +102,7 @@ impl Network {
         self.out.of(place)
     }
 
-    /// Links into the node at a place, with the nodes they come from.
+    /// Links into the node at a place, with the nodes that they come from.
     pub(crate) fn entering(&self, place: u32) -> &[Hop] {
         self.into.of(place)
     }

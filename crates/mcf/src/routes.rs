@@ -1,9 +1,9 @@
-//! Shortest paths to each destination as the graph of next hops that they make up, never as a list.
+//! Shortest paths to each destination, as a graph of next hops and never as a list.
 
 use crate::network::{Hop, Network};
 use rustc_hash::FxHashMap;
 
-/// Not reached.
+/// The node cannot be reached.
 const FAR: u16 = u16::MAX;
 /// The group without members.
 const NOWHERE: u32 = 0;
@@ -15,24 +15,24 @@ struct Row {
     group: Vec<u32>,
 }
 
-/// Next hops over the links that are up, by destination. A row is worked out when it is first asked for, and kept until
-/// a change of a link makes it wrong. Equal sets of next hops are kept once: the nodes of a k=48 FatTree have three
-/// million of them, but only some thousand that differ.
+/// Next hops over the links that are up, by destination. A row is computed when it is first needed, and kept until a
+/// change of a link invalidates it. Equal sets of next hops are stored once: the nodes of a k=48 FatTree have three
+/// million sets, but only some thousand different ones.
 #[derive(Clone, Debug)]
 pub(crate) struct Routes {
     up: Vec<bool>,
     rows: Vec<Option<Row>>,
     starts: Vec<u32>,
     members: Vec<Hop>,
-    /// Groups by their links; looked up, never walked.
+    /// Groups by their links. Only for look-ups, never iterated.
     known: FxHashMap<Box<[u32]>, u32>,
     queue: Vec<u32>,
-    /// Links looked at since the beginning.
+    /// Number of links examined since the creation.
     pub operations: u64,
 }
 
 impl Routes {
-    /// All links of positive capacity up.
+    /// All links of positive capacity are up.
     pub(crate) fn new(network: &Network) -> Routes {
         let up = network.links().iter().map(|link| link.capacity_bps > 0).collect();
         Routes {
@@ -51,7 +51,7 @@ impl Routes {
         self.up.get(link as usize).copied().unwrap_or(false)
     }
 
-    /// Brings a link up or down; tells whether that changed anything.
+    /// Sets the state of a link; returns whether that changed anything.
     pub(crate) fn set(&mut self, network: &Network, link: u32, up: bool) -> bool {
         let up = up && network.capacity_bps(link) > 0;
         match self.up.get_mut(link as usize) {
@@ -77,7 +77,7 @@ impl Routes {
         true
     }
 
-    /// Makes sure that the row of a destination is there.
+    /// Computes the row of a destination, unless it is there.
     pub(crate) fn prepare(&mut self, network: &Network, to: u32) {
         if self.rows[to as usize].is_some() {
             return;
@@ -113,7 +113,7 @@ impl Routes {
         self.rows[to as usize] = Some(Row { hops, group });
     }
 
-    /// Next hops to `to`, by the node they are taken at; the row must have been prepared.
+    /// Next hops to `to`, by node; `None` if the row was not prepared.
     pub(crate) fn to(&self, to: u32) -> Option<RoutesTo<'_>> {
         self.rows[to as usize].as_ref().map(|row| RoutesTo { routes: self, row })
     }
@@ -151,7 +151,7 @@ impl<'a> RoutesTo<'a> {
         self.routes.members(self.row.group[node as usize])
     }
 
-    /// Links from a node to the destination; `None` when there is no path.
+    /// Number of links from a node to the destination; `None` if there is no path.
     pub(crate) fn hops(&self, node: u32) -> Option<u32> {
         Some(u32::from(self.row.hops[node as usize])).filter(|&hops| hops < u32::from(FAR))
     }

@@ -1,4 +1,4 @@
-//! Maximum concurrent flow against closed forms, an independent linear program, and its own certificates.
+//! Maximum concurrent flow, compared with closed forms, an independent linear program, and its own certificates.
 
 mod common;
 
@@ -26,7 +26,7 @@ fn random_pairs(tree: &FatTree, ways: u32, rng: &mut Pcg64) -> Vec<(u32, u32)> {
     (0..ways * tree.hosts()).map(|index| (index / ways, rng.random_range(0..tree.hosts()))).collect()
 }
 
-/// The links of a tree with some cables cut.
+/// The links of a tree in which some cables are cut.
 fn cut(tree: &FatTree, cables: &[u32]) -> Vec<NetworkLink> {
     let mut links = tree.links();
     for &cable in cables {
@@ -36,7 +36,7 @@ fn cut(tree: &FatTree, cables: &[u32]) -> Vec<NetworkLink> {
     links
 }
 
-/// What a result claims must be so: loads are those of the split and fit, shares sum to 1, paths join their ends.
+/// Checks a result: loads are those of the split and fit, shares sum to 1, and paths join their ends.
 fn check(links: &[NetworkLink], demands: &[Commodity], found: &Fractional) {
     assert!(found.lambda <= found.bound);
     for (link, &load) in links.iter().zip(&found.load_bps) {
@@ -82,7 +82,7 @@ fn closed_form(tree: &FatTree, demands: &[Commodity]) -> f64 {
 }
 
 #[test]
-fn a_healthy_fat_tree_has_its_closed_form_without_a_round() {
+fn a_healthy_fat_tree_reaches_the_closed_form_without_a_round() {
     for k in [4, 8] {
         let tree = FatTree::new(k, RATE_BPS);
         for seed in 0..10 {
@@ -99,8 +99,9 @@ fn a_healthy_fat_tree_has_its_closed_form_without_a_round() {
 }
 
 #[test]
-fn pods_that_are_the_bottleneck_are_found_as_well() {
-    // Half of the links between aggregation and core are gone, evenly: the pods are limited, not the ToRs.
+fn pods_that_are_the_bottleneck_are_detected() {
+    // Half of the links between aggregation and core are missing, evenly. So the pods are the bottleneck, not the
+    // ToRs.
     let tree = FatTree::new(4, RATE_BPS);
     let gone: Vec<u32> = tree.switch_cables()[16..].iter().copied().step_by(2).collect();
     let links = cut(&tree, &gone);
@@ -130,15 +131,15 @@ fn failed_fat_trees_are_solved_to_within_a_hundredth() {
 }
 
 #[test]
-fn odd_input_has_a_defined_answer() {
+fn unusual_input_has_a_defined_result() {
     let link = |from, to, capacity_bps| NetworkLink { ends: Some((from, to)), capacity_bps };
     let network = Network::new(vec![link(0, 1, 10), link(1, 2, 0), link(1, 3, 4)]);
     let demand = |src, dst, demand_bps| Commodity { src, dst, demand_bps };
     let solve = |demands: &[Commodity]| fractional(&network, demands, EPSILON);
-    // Nothing to carry, and nothing that leaves its node.
+    // No traffic, and traffic that does not leave its node.
     assert_eq!(solve(&[]).map(|found| found.lambda), Ok(f64::INFINITY));
     assert_eq!(solve(&[demand(0, 0, 5.0)]).map(|found| found.lambda), Ok(f64::INFINITY));
-    // A link of capacity 0, a link of one direction alone, a node that no link touches.
+    // A link of capacity 0, a link in only one direction, a node without links.
     let found = solve(&[demand(0, 1, 5.0), demand(0, 2, 1.0), demand(1, 0, 1.0), demand(0, 9, 1.0)]).expect("demands");
     assert_eq!((found.lambda, found.bound, found.cut_off), (0.0, 0.0, vec![1, 2, 3]));
     let found = solve(&[demand(0, 3, 1.0), demand(0, 3, 1.0), demand(0, 1, 1.0)]).expect("demands");
@@ -152,8 +153,8 @@ fn odd_input_has_a_defined_answer() {
     }
 }
 
-/// The optimum by another way: all simple paths, and the simplex method with Bland's rule on max λ subject to
-/// λ·d − Σ x ≤ 0 for every commodity and Σ x ≤ c for every link.
+/// The optimum by another method: all simple paths, and the simplex method with Bland's rule. It maximises λ subject
+/// to λ·d − Σ x ≤ 0 for every commodity and Σ x ≤ c for every link.
 fn simplex(links: &[NetworkLink], demands: &[Commodity]) -> f64 {
     let mut columns: Vec<(usize, Vec<u32>)> = Vec::new();
     for (index, commodity) in demands.iter().enumerate() {
@@ -206,7 +207,7 @@ fn walk(links: &[NetworkLink], node: u32, dst: u32, path: &mut Vec<u32>, found: 
     }
 }
 
-/// A ring, so that everything is reachable, and some chords.
+/// A ring, so that every node can be reached, and some chords.
 fn small_graph() -> impl Strategy<Value = (Vec<NetworkLink>, Vec<Commodity>)> {
     let chord = (0..5u32, 0..5u32, 1..20u64);
     let demand = (0..5u32, 1..5u32, 1..10u32);
@@ -227,7 +228,7 @@ fn small_graph() -> impl Strategy<Value = (Vec<NetworkLink>, Vec<Commodity>)> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
-    /// On a healthy FatTree λ is the closed form for any demands, and what proves it costs no round.
+    /// On a healthy FatTree, λ equals the closed form for any demands, and its proof needs no round.
     #[test]
     fn any_demands_on_a_healthy_fat_tree_have_the_closed_form(
         half in 1..5u32,
@@ -245,7 +246,7 @@ proptest! {
         prop_assert!(found.rounds == 0 && (found.lambda.is_infinite() || found.bound < exact * 1.002));
     }
 
-    /// On any small graph λ is within the aimed gap of the optimum and the bound is one.
+    /// On any small graph, λ is within the target gap of the optimum, and the bound is not below it.
     #[test]
     fn small_graphs_agree_with_the_simplex_method((links, demands) in small_graph()) {
         let found = fractional(&Network::new(links.clone()), &demands, EPSILON).expect("good demands");

@@ -1,4 +1,4 @@
-//! Max-min rates: known cases, the defining property over random ones, and the size that schemes need.
+//! Max-min rates: known cases, the defining property for random cases, and a case of the size that schemes need.
 
 use pathloom_mcf::{max_min, AllocationError, FlowSet, Limit, MaxMin};
 use proptest::prelude::*;
@@ -14,7 +14,7 @@ fn flows(list: &[(&[u32], f64, f64)]) -> FlowSet {
 const ALL: f64 = f64::INFINITY;
 
 #[test]
-fn fills_the_textbook_line() {
+fn solves_the_textbook_example() {
     // One long flow over two links, two flows on the first, one on the second: 1/3 each on the first, 2/3 for the last.
     let flows = flows(&[(&[0, 1], ALL, 1.0), (&[0], ALL, 1.0), (&[0], ALL, 1.0), (&[1], ALL, 1.0)]);
     let allocation = max_min(&[1.0, 1.0], &flows).unwrap();
@@ -26,7 +26,7 @@ fn fills_the_textbook_line() {
 }
 
 #[test]
-fn demands_weights_and_dead_links() {
+fn respects_demands_weights_and_dead_links() {
     let flows = flows(&[(&[0], 1.0, 1.0), (&[0], ALL, 3.0), (&[0], ALL, 1.0), (&[0, 1], ALL, 1.0), (&[], 2.0, 1.0)]);
     let allocation = max_min(&[9.0, 0.0], &flows).unwrap();
     assert_eq!(allocation.rates, [1.0, 6.0, 2.0, 0.0, 2.0]);
@@ -37,7 +37,7 @@ fn demands_weights_and_dead_links() {
 }
 
 #[test]
-fn refuses_what_makes_no_sense() {
+fn refuses_invalid_input() {
     let one = |links: &[u32], demand, weight| flows(&[(links, demand, weight)]);
     assert_eq!(max_min(&[1.0], &one(&[1], ALL, 1.0)), Err(AllocationError::UnknownLink { flow: 0, link: 1, links: 1 }));
     assert_eq!(max_min(&[1.0], &one(&[], ALL, 1.0)), Err(AllocationError::Unbounded { flow: 0 }));
@@ -51,7 +51,8 @@ fn refuses_what_makes_no_sense() {
     }
 }
 
-/// The property that defines weighted max-min fairness. Returns what is wrong.
+/// Checks the property that defines weighted max-min fairness. Returns a description of the violation, if there is
+/// one.
 fn violation(capacity: &[f64], flows: &FlowSet, allocation: &MaxMin) -> Option<String> {
     let mut used = vec![0.0; capacity.len()];
     let mut most_per_weight = vec![0.0f64; capacity.len()];
@@ -112,7 +113,7 @@ proptest! {
 }
 
 #[test]
-fn the_check_sees_a_rate_that_is_off() {
+fn the_check_detects_a_wrong_rate() {
     let flows = flows(&[(&[0], ALL, 1.0), (&[0, 1], ALL, 1.0)]);
     let capacity = [1.0, 10.0];
     let right = max_min(&capacity, &flows).unwrap();
@@ -123,7 +124,7 @@ fn the_check_sees_a_rate_that_is_off() {
 }
 
 #[test]
-fn a_hundred_thousand_flows() {
+fn handles_a_hundred_thousand_flows() {
     let links = 160_000u32;
     let mut flows = FlowSet::new();
     let mut state = 1u64;

@@ -1,4 +1,4 @@
-//! Hedera's demand estimation against exact max-min rates over the NICs.
+//! Hedera's demand estimation, compared with exact max-min rates over the NICs.
 
 use pathloom_mcf::{max_min, natural_demand, FlowSet, HostPair};
 use proptest::prelude::*;
@@ -9,8 +9,8 @@ fn pair(src: u32, dst: u32, flows: u32) -> HostPair {
 
 #[test]
 fn estimates_the_example_of_the_paper() {
-    // Hedera §4.2: A sends one flow each to B, C and D; B two to A and one to C; C one each to A and D; D two to B. All
-    // end at 1/3 but the one from C to D, which has the 2/3 that A leaves C.
+    // Hedera §4.2: A sends one flow each to B, C and D. B sends two to A and one to C. C sends one each to A and D. D
+    // sends two to B. All flows get 1/3, except the one from C to D: it gets the 2/3 that the flow to A leaves.
     let (a, b, c, d) = (0, 1, 2, 3);
     let pairs = [
         pair(a, b, 1),
@@ -33,7 +33,7 @@ fn estimates_the_example_of_the_paper() {
 }
 
 #[test]
-fn odd_input_is_no_demand() {
+fn invalid_input_gives_no_demand() {
     let pairs = [pair(0, 0, 0), pair(7, 0, 1), pair(0, 7, 1), pair(0, 0, 2)];
     let estimate = natural_demand(&[4.0], &[10.0], &pairs);
     assert_eq!(estimate.demands, [0.0, 0.0, 0.0, 2.0]);
@@ -42,7 +42,7 @@ fn odd_input_is_no_demand() {
     assert!(natural_demand(&[], &[], &[]).demands.is_empty());
 }
 
-/// Max-min rates of the same flows over a star: each NIC is a link, nothing else limits.
+/// Max-min rates of the same flows over a star: each NIC is a link, and there are no other limits.
 fn star(transmit: &[f64], receive: &[f64], pairs: &[HostPair]) -> Vec<f64> {
     let capacity: Vec<f64> = transmit.iter().chain(receive).copied().collect();
     let mut flows = FlowSet::new();

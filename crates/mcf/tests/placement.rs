@@ -1,4 +1,4 @@
-//! Global First Fit and Simulated Annealing: known cases and what must hold for any input.
+//! Global First Fit and Simulated Annealing: known cases, and properties that hold for any input.
 
 use pathloom_mcf::placement::{
     anneal, first_fit, AnnealedFlow, AnnealingSettings, Destination, PathTable, Paths, Placed, Request,
@@ -12,7 +12,7 @@ fn rng(seed: u64) -> Pcg64 {
     Pcg64::new(u128::from(seed), 7)
 }
 
-/// Two ends, `count` paths of two links each: path p has links 2p and 2p + 1.
+/// Two ends with `count` paths of two links each: path p has links 2p and 2p + 1.
 fn parallel(count: u32) -> PathTable {
     let mut table = PathTable::default();
     table.push((0..count).map(|path| vec![2 * path, 2 * path + 1]).collect());
@@ -29,24 +29,24 @@ fn first_fit_takes_the_first_path_with_room() {
     let result = first_fit(&[10, 10, 10, 10], &requests, &parallel(2));
     assert_eq!(result.placed, [Placed::Path(0), Placed::Path(1), Placed::Path(0), Placed::Nowhere, Placed::Path(1)]);
     assert_eq!(result.reserved_bps, [10, 10, 10, 10]);
-    // Two links for the first, one refused and two taken for the second, two, one and one refused, one and two.
+    // Links examined by each request: two; one refused and two taken; two; two refused; one refused and two taken.
     assert_eq!(result.operations, 2 + 3 + 2 + 2 + 3);
 }
 
 #[test]
-fn first_fit_moves_only_what_no_longer_fits() {
+fn first_fit_moves_only_flows_that_no_longer_fit() {
     let (left, right) = ([0u32, 1], [2u32, 3]);
     let on = |links, demand_bps| Request { pair: 0, demand_bps, present: Some(links) };
     let result = first_fit(&[10; 4], &[on(&left, 6), on(&left, 5), on(&right, 1), new(5)], &parallel(2));
     assert_eq!(result.placed, [Placed::Kept, Placed::Path(1), Placed::Kept, Placed::Nowhere]);
-    // With no room anywhere a flow stays on the path it is on, and is counted there.
+    // If no path has capacity, a flow stays on its path and is counted there.
     let result = first_fit(&[10; 4], &[on(&left, 9), on(&left, 8), on(&right, 9), new(1)], &parallel(2));
     assert_eq!(result.placed, [Placed::Kept, Placed::Nowhere, Placed::Kept, Placed::Path(1)]);
     assert_eq!(result.reserved_bps, [17, 17, 10, 10]);
 }
 
 #[test]
-fn no_paths_no_flows_no_links() {
+fn handles_missing_paths_flows_and_links() {
     let mut cut = PathTable::default();
     cut.push(Vec::new());
     assert_eq!(first_fit(&[], &[new(1)], &cut).placed, [Placed::Nowhere]);
@@ -88,7 +88,7 @@ impl Paths for Clos {
     }
 }
 
-/// Exceeded capacity of a placement, computed from nothing.
+/// Exceeded capacity of a placement, computed independently.
 fn exceeded(capacity_bps: &[u64], flows: &[AnnealedFlow], chosen: &[Option<u64>], paths: &impl Paths) -> u128 {
     let mut load_bps = vec![0u128; capacity_bps.len()];
     for (flow, index) in flows.iter().zip(chosen) {
@@ -99,7 +99,8 @@ fn exceeded(capacity_bps: &[u64], flows: &[AnnealedFlow], chosen: &[Option<u64>]
     load_bps.iter().zip(capacity_bps).map(|(load, &capacity)| load.saturating_sub(u128::from(capacity))).sum()
 }
 
-/// All hosts of leaf l send to those of leaf l + 1, one full-rate flow each: fits exactly, if no two share a spine.
+/// All hosts of leaf l send to those of leaf l + 1, one full-rate flow each. This fits exactly if no two flows share
+/// a spine.
 fn shift(clos: &Clos) -> (Vec<Destination>, Vec<AnnealedFlow>) {
     let hosts = clos.leaves * clos.spines;
     let destinations = (0..hosts).map(|host| Destination { slot: 0, group: host / clos.spines }).collect();
@@ -169,7 +170,7 @@ proptest! {
     }
 
     #[test]
-    fn first_fit_never_overfills_what_it_places((leaves, spines, raw) in clos_with_flows()) {
+    fn first_fit_never_overfills_a_link((leaves, spines, raw) in clos_with_flows()) {
         let clos = Clos { leaves, spines };
         let requests: Vec<Request> = raw
             .iter()

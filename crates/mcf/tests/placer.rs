@@ -1,4 +1,4 @@
-//! The stateful placer: known cases and what must hold for any sequence of arrivals, departures and failures.
+//! The stateful placer: known cases, and properties that hold for any sequence of arrivals, departures and failures.
 
 mod common;
 
@@ -19,7 +19,7 @@ fn placer(tree: &FatTree) -> Placer {
     Placer::new(tree.network(), PlacerSettings::default())
 }
 
-/// Two paths of two links each between nodes 0 and 3, by node 1 and by node 2.
+/// Two paths of two links each between nodes 0 and 3: over node 1 and over node 2.
 fn diamond() -> Network {
     let link = |from, to| NetworkLink { ends: Some((from, to)), capacity_bps: 10 };
     Network::new(vec![link(0, 1), link(1, 3), link(0, 2), link(2, 3)])
@@ -36,7 +36,8 @@ fn announced(bps: u64) -> PlacedFlow {
     }
 }
 
-/// What must hold at any time: loads are the sums of demands, every path leads from end to end over links that are up.
+/// Checks what must hold at any time: loads are the sums of demands, and every path leads from end to end over links
+/// that are up.
 fn check(placer: &Placer, tree: &FatTree, flows: &[(u64, PlacedFlow)]) {
     let links = tree.links();
     let mut load = vec![0u64; links.len()];
@@ -64,7 +65,7 @@ fn flows_take_the_lightest_path() {
     assert_eq!(placer.arrive(2, announced(5)), Ok(Some(&[2, 3][..])));
     assert_eq!(placer.arrive(3, announced(4)), Ok(Some(&[2, 3][..])));
     assert_eq!(placer.arrive(4, announced(4)), Ok(Some(&[0, 1][..])));
-    // Bandwidth is given in order: the unknown sizes by name, up to what is left.
+    // Bandwidth is given in order: to flows of unknown size by identifier, up to the capacity that is left.
     assert_eq!(placer.shares_bps(), [(1, 6), (2, 5), (3, 4), (4, 4)]);
     assert_eq!(placer.arrive(5, announced(4)), Ok(Some(&[2, 3][..])));
     assert_eq!(placer.shares_bps().last(), Some(&(5, 1)));
@@ -75,7 +76,7 @@ fn flows_take_the_lightest_path() {
 }
 
 #[test]
-fn a_round_places_by_remaining_time_and_moves_at_most_what_it_may() {
+fn a_round_places_by_remaining_time_and_respects_the_maximum_of_moves() {
     let mut placer = Placer::new(diamond(), PlacerSettings::default());
     for (id, bytes) in [(1, 900), (2, 100), (3, 500)] {
         let flow = PlacedFlow { remaining_bytes: Some(bytes), ..announced(6) };
@@ -85,7 +86,7 @@ fn a_round_places_by_remaining_time_and_moves_at_most_what_it_may() {
     assert_eq!(placer.round(0).placed, [1, 2, 3]);
     let path = |placer: &Placer, id| placer.path(id).map(<[u32]>::to_vec);
     assert_eq!([2, 3, 1].map(|id| path(&placer, id)), [Some(vec![0, 1]), Some(vec![2, 3]), Some(vec![0, 1])]);
-    // Two on one path, though there is another: a round may move one, but not if it may move none.
+    // Two flows are on one path, though there is another. A round moves one of them, unless it may move none.
     for id in [4, 5] {
         placer.adopt(id, announced(3), &[0, 1]).expect("a path from 0 to 3");
     }
@@ -108,7 +109,7 @@ fn bad_input_is_refused_and_changes_nothing() {
     assert_eq!(placer.adopt(1, announced(1), &[99]), Err(PlaceError::WrongPath(1)));
     assert_eq!((placer.set_remaining(1, 1), placer.depart(1)), (Err(PlaceError::Unknown(1)), false));
     assert!(placer.is_empty() && placer.set_link(99, false).is_empty());
-    // A node that no link touches has no paths; that is no error, for links may come back.
+    // A node without links has no paths. That is no error, because links may come back.
     assert_eq!(placer.arrive(1, PlacedFlow { dst_tor: 77, ..announced(1) }), Ok(None));
     assert_eq!(placer.arrive(1, announced(1)), Err(PlaceError::Known(1)));
     assert_eq!(placer.arrive(2, PlacedFlow { dst_tor: 0, ..announced(1) }), Ok(Some(&[][..])));
@@ -116,12 +117,13 @@ fn bad_input_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn a_flow_outlives_its_links() {
+fn a_flow_survives_the_failure_of_its_links() {
     let tree = FatTree::new(4, RATE_BPS);
     let mut placer = placer(&tree);
     let flow = tree.flow(0, 15);
     placer.arrive(7, flow).expect("a new flow");
-    // Cut ToR 0 off but for one cable, and the aggregation switch there from its cores: the path has to go by another ToR.
+    // Cut ToR 0 off except for one cable, and cut the aggregation switch there off from its cores. So the path must
+    // cross another ToR.
     let cable = |from, to| tree.links().iter().position(|link| link.ends == Some((from, to))).expect("a cable") as u32;
     let mut cut = |a: u32, b: u32| {
         placer.set_link(cable(b, a), false);
@@ -137,7 +139,7 @@ fn a_flow_outlives_its_links() {
     assert_eq!(placer.path(7).map(<[u32]>::len), Some(4));
 }
 
-/// What happens to a placer.
+/// An event for a placer.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Arrive(u32, u32, Option<u64>),
@@ -159,10 +161,10 @@ fn step(hosts: u32) -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// After any history the books are right, no path crosses a dead link, no round moves more than it may, the same
-    /// history leads to the same state, and once all flows have departed nothing is left.
+    /// After any history, the loads are right, no path crosses a dead link, and no round moves more than it may. The
+    /// same history leads to the same state. When all flows have departed, no load is left.
     #[test]
-    fn any_history(steps in prop::collection::vec(step(16), 1..60)) {
+    fn invariants_hold_after_any_history(steps in prop::collection::vec(step(16), 1..60)) {
         let tree = FatTree::new(4, RATE_BPS);
         let (mut one, mut two) = (placer(&tree), placer(&tree));
         let mut flows: Vec<(u64, PlacedFlow)> = Vec::new();
@@ -204,9 +206,9 @@ proptest! {
         prop_assert!((0..tree.links().len() as u32).all(|link| one.load_bps(link) == 0));
     }
 
-    /// A departure undoes an arrival: loads and demands are what they were.
+    /// A departure undoes an arrival: loads and demands have their previous values.
     #[test]
-    fn departing_undoes_arriving(seed in any::<u64>(), count in 1u64..40) {
+    fn a_departure_undoes_an_arrival(seed in any::<u64>(), count in 1u64..40) {
         let tree = FatTree::new(4, RATE_BPS);
         let mut placer = placer(&tree);
         let mut rng = rng(seed);
@@ -226,7 +228,7 @@ proptest! {
 
     /// Neither the papers' shares nor max-min rates overfill a link.
     #[test]
-    fn rates_fit(seed in any::<u64>(), count in 1u64..60) {
+    fn rates_fit_on_all_links(seed in any::<u64>(), count in 1u64..60) {
         let tree = FatTree::new(4, RATE_BPS);
         let mut placer = placer(&tree);
         let mut rng = rng(seed);
@@ -247,10 +249,10 @@ proptest! {
     }
 }
 
-/// All shortest paths over links that are up, and nothing clever.
+/// All shortest paths over links that are up, by a simple search.
 fn shortest_paths(links: &[NetworkLink], up: impl Fn(u32) -> bool, from: u32, to: u32) -> Vec<Vec<u32>> {
     let mut paths = vec![(from, Vec::new())];
-    // No shortest path meets a node twice, so it is shorter than there are links.
+    // No shortest path visits a node twice, so it has no more hops than there are links.
     for _ in 0..links.len() {
         let arrived: Vec<_> = paths.iter().filter(|(node, _)| *node == to).map(|(_, path)| path.clone()).collect();
         if !arrived.is_empty() || paths.is_empty() {
@@ -274,8 +276,8 @@ fn shortest_paths(links: &[NetworkLink], up: impl Fn(u32) -> bool, from: u32, to
     Vec::new()
 }
 
-/// Places flows one after the other and holds each choice against all shortest paths: no path is wider by more than half
-/// of the flow's demand, and none of those as wide is shorter under l(e) = 1.05^(f(e)/c(e)).
+/// Places flows one after the other and compares each choice with all shortest paths. No path is wider by more than
+/// half of the flow's demand, and none that is as wide is shorter under l(e) = 1.05^(f(e)/c(e)).
 fn choices_are_the_papers(links: &[NetworkLink], down: &[u32], flows: &[(u32, u32, u64)], together: bool) {
     let mut placer = Placer::new(Network::new(links.to_vec()), PlacerSettings { improve: false, ..Default::default() });
     down.iter().for_each(|&link| drop(placer.set_link(link, false)));
@@ -321,7 +323,7 @@ fn choices_are_the_papers(links: &[NetworkLink], down: &[u32], flows: &[(u32, u3
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
-    /// On any graph, one by one and after a round.
+    /// On any graph, for flows that arrive one by one, and after a round.
     #[test]
     fn flows_take_a_lightest_path_of_any_graph(
         cables in prop::collection::vec((0..7u32, 0..7u32, 5..20u64), 1..16),
@@ -339,7 +341,7 @@ proptest! {
         choices_are_the_papers(&links, &down, &flows, together);
     }
 
-    /// On FatTrees, healthy and not, whose structure is made use of.
+    /// On FatTrees, healthy or not, whose structure the placer uses.
     #[test]
     fn flows_take_a_lightest_path_of_a_fat_tree(
         down in prop::collection::vec(32..96u32, 0..8),
@@ -351,8 +353,8 @@ proptest! {
         choices_are_the_papers(&tree.links(), &down, &flows, together);
     }
 
-    /// As many equal flows as fit at their ToRs are placed without loss in a healthy FatTree, whatever the pairs are and
-    /// wherever some of them stand, and what stands is moved only as far as is allowed.
+    /// As many equal flows as fit at their ToRs are placed without loss in a healthy FatTree, for any pairs and any
+    /// present paths. Only as many placed flows are moved as allowed.
     #[test]
     fn equal_flows_fill_a_fat_tree(seed in any::<u64>(), parts in 1u64..4, standing in 0usize..64, most in 0usize..40) {
         let tree = FatTree::new(4, RATE_BPS);
@@ -398,7 +400,7 @@ fn permutation_quality(k: u32, share: f64, seed: u64) -> f64 {
 fn a_permutation_is_placed_nearly_perfectly() {
     let healthy = (0..10).map(|seed| permutation_quality(8, 0.0, seed)).fold(1.0, f64::min);
     assert!(healthy > 1.0 - 1e-9, "{healthy} of the NICs on a healthy FatTree");
-    // 0.892, 0.880 and 0.885; a linear program that may split flows comes to about 0.90.
+    // The means are 0.892, 0.880 and 0.885. A linear program that may split flows reaches about 0.90.
     for first in [0, 100, 200] {
         let failed = (first..first + 10).map(|seed| permutation_quality(8, 0.05, seed)).sum::<f64>() / 10.0;
         assert!(failed >= 0.865, "{failed} of the NICs with 5 % of the links failed, seeds from {first}");
@@ -406,13 +408,13 @@ fn a_permutation_is_placed_nearly_perfectly() {
 }
 
 #[test]
-fn a_permutation_fills_a_large_fat_tree_as_well() {
+fn a_permutation_fills_a_large_fat_tree() {
     let found = permutation_quality(16, 0.0, 1);
     assert!(found > 1.0 - 1e-9, "{found} of the NICs");
 }
 
 #[test]
-fn placing_one_by_one_and_then_a_round_is_as_good_as_starting_from_nothing() {
+fn arrivals_and_a_round_are_as_good_as_a_new_start() {
     let tree = FatTree::new(8, RATE_BPS);
     let mean = |placer: &Placer| {
         let rates = placer.max_min_bps();
@@ -421,7 +423,7 @@ fn placing_one_by_one_and_then_a_round_is_as_good_as_starting_from_nothing() {
     for seed in 0..3 {
         let mut placer = placer(&tree);
         let mut rng = rng(seed);
-        // What comes and goes leaves no mark on those that stay.
+        // Flows that arrive and depart again have no lasting effect on those that stay.
         for (id, (src, dst)) in tree.permutation(&mut rng).into_iter().enumerate() {
             placer.arrive(1000 + id as u64, tree.flow(src, dst)).expect("a new flow");
         }
@@ -434,7 +436,7 @@ fn placing_one_by_one_and_then_a_round_is_as_good_as_starting_from_nothing() {
         placer.lift_all();
         placer.round(usize::MAX);
         let fresh = mean(&placer);
-        assert!(standing >= fresh - 0.04, "seed {seed}: {standing} standing, {fresh} from nothing");
+        assert!(standing >= fresh - 0.04, "seed {seed}: {standing} after arrivals, {fresh} after a new start");
         let before = mean(&placer);
         assert!(placer.round(usize::MAX).placed.is_empty() && mean(&placer) >= before - 1e-9);
     }

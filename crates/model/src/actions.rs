@@ -1,15 +1,16 @@
-//! The actions of a rule, without an allocation where they are few.
+//! The actions of a rule. Short lists are stored without an allocation.
 
 use crate::rules::RuleAction;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::ops::Deref;
 
-/// Most actions that are kept in place: a rule of a flow sets a tag or takes it off, and puts the frame out.
+/// Largest number of actions that are stored in place. The rule of a flow sets or removes a tag, and sends the frame
+/// out.
 const INLINE: usize = 2;
 
-/// What a rule does with a frame, in order. A controller that sets up paths makes, moves and drops little else than rules,
-/// so the few actions that nearly all of them have are kept in place.
+/// What a rule does with a frame, in order. A controller that sets up paths mainly creates, moves and drops rules. So
+/// the few actions that nearly all rules have are stored in place.
 #[derive(Clone)]
 pub struct Actions(Kept);
 
@@ -20,7 +21,7 @@ enum Kept {
 }
 
 impl Actions {
-    /// None: the frame goes on to the next table, or is dropped.
+    /// No action: the frame continues at the next table, or is dropped.
     pub const NONE: Actions = Actions(Kept::Inline { count: 0, actions: [RuleAction::PopTag; INLINE] });
 
     /// The actions in order.
@@ -130,7 +131,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn are_what_a_list_is(ports in prop::collection::vec(0..9u32, 0..6), others in prop::collection::vec(0..9u32, 0..6)) {
+        fn actions_match_a_list(ports in prop::collection::vec(0..9u32, 0..6), others in prop::collection::vec(0..9u32, 0..6)) {
             let list = |ports: &[u32]| ports.iter().map(|&port| RuleAction::Output(PortNo(port))).collect::<Vec<_>>();
             let (some, more) = (list(&ports), list(&others));
             let actions = Actions::from(some.clone());

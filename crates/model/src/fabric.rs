@@ -1,11 +1,12 @@
-//! A fabric: hosts, switches and the cables between them, with addresses laid out by ToR.
+//! A fabric: hosts, switches and the cables between them, with addresses assigned by ToR.
 
 use crate::spec::SpecError;
 use crate::{LinkId, NodeId, PortNo, PortSettings};
 use serde::{Deserialize, Serialize};
 use std::net::Ipv4Addr;
 
-/// Where a node stands. Links of a Clos run between neighbouring tiers; other fabrics have ToRs alone.
+/// Tier of a node. Links of a Clos fabric connect neighbouring tiers. In fabrics without tiers, every switch is a
+/// ToR.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tier {
@@ -13,24 +14,24 @@ pub enum Tier {
     Host,
     /// A switch with hosts, also called edge or leaf.
     Tor,
-    /// Between ToR and core.
+    /// A switch between ToR and core.
     Aggregation,
-    /// Core or spine.
+    /// A core or spine switch.
     Core,
 }
 
 /// A host or a switch.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Node {
-    /// Unique and readable: `h12`, `e0_1`, or the name in a file.
+    /// Unique, readable name: `h12`, `e0_1`, or the name in a file.
     pub name: String,
-    /// Where it stands.
+    /// Tier of the node.
     pub tier: Tier,
-    /// Pod (or region) it belongs to, where the fabric has such.
+    /// Pod (or region) of the node, if the fabric has pods.
     pub pod: Option<u32>,
-    /// Drawing position, for fabrics that come with one (longitude and latitude in Topology Zoo files).
+    /// Drawing position, if the fabric has one (longitude and latitude in Topology Zoo files).
     pub position: Option<(f64, f64)>,
-    /// Outgoing link of each port; port 1 comes first.
+    /// Outgoing link of each port, port 1 first.
     pub ports: Vec<LinkId>,
 }
 
@@ -41,16 +42,16 @@ pub struct LinkSettings {
     pub rate_bps: u64,
     /// Propagation delay.
     pub delay_ps: u64,
-    /// Packets that may wait, not counting the one being sent.
+    /// Capacity of the queue in packets, without the packet that is being sent.
     pub buffer_packets: u32,
 }
 
 /// One direction of a cable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Link {
-    /// Node that sends into it.
+    /// Node that sends into the link.
     pub from: NodeId,
-    /// Node that receives from it.
+    /// Node that receives from the link.
     pub to: NodeId,
     /// Port of `from`.
     pub from_port: PortNo,
@@ -60,27 +61,27 @@ pub struct Link {
     pub settings: LinkSettings,
 }
 
-/// An address prefix, `10.0.3.0/24`.
+/// An address prefix, such as `10.0.3.0/24`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Prefix {
-    /// First address; bits beyond `len` are zero.
+    /// First address; the bits after the first `len` are zero.
     pub address: Ipv4Addr,
-    /// Leading bits that count, 0..=32.
+    /// Number of leading bits in the prefix, 0..=32.
     pub len: u8,
 }
 
 impl Prefix {
-    /// The prefix of `len` bits that holds `address`.
+    /// Returns the prefix of `len` bits that contains `address`.
     pub fn new(address: Ipv4Addr, len: u8) -> Prefix {
         Prefix { address: Ipv4Addr::from(u32::from(address) & Prefix::mask(len)), len }
     }
 
-    /// The prefix of one address.
+    /// Returns the prefix of a single address.
     pub fn host(address: Ipv4Addr) -> Prefix {
         Prefix { address, len: 32 }
     }
 
-    /// Whether `address` is in it.
+    /// Whether the prefix contains `address`.
     pub fn contains(&self, address: Ipv4Addr) -> bool {
         (u32::from(address) ^ u32::from(self.address)) & Prefix::mask(self.len) == 0
     }
@@ -90,14 +91,14 @@ impl Prefix {
     }
 }
 
-/// Where an address is attached.
+/// The place where an address is attached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Attachment {
     /// The address.
     pub address: Ipv4Addr,
-    /// Host that owns it.
+    /// Host that owns the address.
     pub host: NodeId,
-    /// Switch that the host's port leads to.
+    /// Switch at the other end of the host's port.
     pub tor: NodeId,
     /// Link from the host to the ToR.
     pub uplink: LinkId,
@@ -108,11 +109,12 @@ pub struct Attachment {
 pub struct SwitchPort {
     /// Outgoing link.
     pub link: LinkId,
-    /// Switch at its other end.
+    /// Switch at the other end of the link.
     pub to: NodeId,
 }
 
-/// Hosts, switches and cables. Immutable once built; what is up at a moment is a [`crate::LinkState`].
+/// Hosts, switches and cables. A fabric does not change once it is built; a [`crate::LinkState`] says which links are
+/// up.
 ///
 /// Every host port has its own address. The hosts of ToR number `t` (in order of creation) share the prefix
 /// [`Fabric::tor_prefix`], so one rule per ToR is enough for default routes.
@@ -126,14 +128,14 @@ pub struct Fabric {
     tors: Vec<NodeId>,
     /// Position in `tors` by node, `u32::MAX` for other nodes.
     tor_index: Vec<u32>,
-    /// Ports between switches, those of one node together; `switch_starts[n]` is where node `n` begins.
+    /// Ports between switches, grouped by node. The ports of node `n` begin at `switch_starts[n]`.
     switch_ports: Vec<SwitchPort>,
     switch_starts: Vec<u32>,
     prefix_len: u8,
     /// Sorted by address.
     attachments: Vec<Attachment>,
     failed: Vec<LinkId>,
-    /// Links that lose packets, in ascending order, and how many of 10^9.
+    /// Links that lose packets, in ascending order, each with the number of packets lost out of 10^9.
     lossy: Vec<(LinkId, u32)>,
     ports: PortSettings,
 }
@@ -144,67 +146,67 @@ pub enum FabricError {
     /// The specification itself is wrong. The message names the key, the value, what was expected and the way out.
     #[error(transparent)]
     Spec(#[from] SpecError),
-    /// A host is cabled to something that is not a switch, or to nothing.
+    /// A host has no cable, or a cable to a node that is not a switch.
     #[error("host {0} is not connected to a switch")]
     LonelyHost(String),
-    /// Two nodes bear one name.
+    /// Two nodes have the same name.
     #[error("two nodes are called {0}; names must differ")]
     DuplicateName(String),
-    /// More hosts than 10.0.0.0/8 has room for.
+    /// The fabric has more hosts than 10.0.0.0/8 has addresses for.
     #[error("the fabric needs more addresses than 10.0.0.0/8 holds: {tors} ToRs with up to {hosts} hosts each")]
     TooManyHosts {
-        /// ToRs.
+        /// Number of ToRs.
         tors: usize,
-        /// Most host ports on one of them.
+        /// Largest number of host ports on one ToR.
         hosts: usize,
     },
-    /// Fewer than two hosts.
+    /// The fabric has fewer than two hosts.
     #[error("the fabric has {0} host{s}; traffic needs at least 2", s = if *.0 == 1 { "" } else { "s" })]
     TooFewHosts(usize),
 }
 
 impl Fabric {
-    /// The specification it was built from.
+    /// Returns the specification that the fabric was built from.
     pub fn spec(&self) -> &str {
         &self.spec
     }
 
-    /// All nodes; a [`NodeId`] is an index here.
+    /// Returns all nodes; a [`NodeId`] is an index into them.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
 
-    /// All directed links; a [`LinkId`] is an index here.
+    /// Returns all directed links; a [`LinkId`] is an index into them.
     pub fn links(&self) -> &[Link] {
         &self.links
     }
 
-    /// One node.
+    /// Returns one node.
     pub fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id.index()]
     }
 
-    /// One directed link.
+    /// Returns one directed link.
     pub fn link(&self, id: LinkId) -> &Link {
         &self.links[id.index()]
     }
 
-    /// Hosts in order of creation.
+    /// Returns the hosts in order of creation.
     pub fn hosts(&self) -> &[NodeId] {
         &self.hosts
     }
 
-    /// Switches in order of creation.
+    /// Returns the switches in order of creation.
     pub fn switches(&self) -> &[NodeId] {
         &self.switches
     }
 
-    /// Switches with at least one host, in order of creation.
+    /// Returns the switches with at least one host, in order of creation.
     pub fn tors(&self) -> &[NodeId] {
         &self.tors
     }
 
-    /// Position of a switch in [`Fabric::tors`].
+    /// Returns the position of a switch in [`Fabric::tors`].
     pub fn tor_index(&self, node: NodeId) -> Option<usize> {
         Some(self.tor_index[node.index()]).filter(|&index| index != u32::MAX).map(|index| index as usize)
     }
@@ -220,59 +222,60 @@ impl Fabric {
         !self.is_host(link.from) && !self.is_host(link.to)
     }
 
-    /// The ports of a node that join two switches, in port order; none for a host. Searches walk these.
+    /// Returns the ports of a switch that lead to other switches, in port order; none for a host. Path searches use
+    /// them.
     pub fn switch_ports(&self, node: NodeId) -> &[SwitchPort] {
         let range = self.switch_starts[node.index()] as usize..self.switch_starts[node.index() + 1] as usize;
         &self.switch_ports[range]
     }
 
-    /// One direction of every cable (that in which it was laid), in ascending order.
+    /// Returns one direction of every cable (the one in which the cable was added), in ascending order.
     pub fn cables(&self) -> impl Iterator<Item = LinkId> + '_ {
         (0..self.links.len() as u32).step_by(2).map(LinkId)
     }
 
-    /// One direction of every cable between two switches, in ascending order.
+    /// Returns one direction of every cable between two switches, in ascending order.
     pub fn switch_cables(&self) -> impl Iterator<Item = LinkId> + '_ {
         self.cables().filter(|&link| self.is_switch_link(link))
     }
 
-    /// Node by name.
+    /// Returns the node with this name.
     pub fn find(&self, name: &str) -> Option<NodeId> {
         self.nodes.iter().position(|node| node.name == name).map(|index| NodeId(index as u32))
     }
 
-    /// Outgoing link of a port, if the node has such a port.
+    /// Returns the outgoing link of a port, if the node has such a port.
     pub fn out_link(&self, node: NodeId, port: PortNo) -> Option<LinkId> {
         self.node(node).ports.get((port.0 as usize).checked_sub(1)?).copied()
     }
 
-    /// First outgoing link from `from` to `to`, if they are neighbours.
+    /// Returns the first outgoing link from `from` to `to`, if they are neighbours.
     pub fn link_between(&self, from: NodeId, to: NodeId) -> Option<LinkId> {
         self.node(from).ports.iter().copied().find(|&link| self.link(link).to == to)
     }
 
-    /// The prefix of all host addresses of a ToR.
+    /// Returns the prefix of all host addresses of a ToR.
     pub fn tor_prefix(&self, tor: NodeId) -> Option<Prefix> {
         let index = self.tor_index(tor)? as u32;
         Some(Prefix { address: Ipv4Addr::from((10 << 24) | (index << (32 - self.prefix_len))), len: self.prefix_len })
     }
 
-    /// The prefix of every address in the fabric.
+    /// Returns the prefix that contains every address of the fabric.
     pub fn whole_prefix(&self) -> Prefix {
         Prefix { address: Ipv4Addr::new(10, 0, 0, 0), len: 8 }
     }
 
-    /// Every address and where it is attached, in ascending order of address.
+    /// Returns every address and where it is attached, in ascending order of address.
     pub fn attachments(&self) -> &[Attachment] {
         &self.attachments
     }
 
-    /// Where an address is attached.
+    /// Returns where an address is attached.
     pub fn attachment(&self, address: Ipv4Addr) -> Option<&Attachment> {
         self.attachments.binary_search_by_key(&address, |a| a.address).ok().map(|index| &self.attachments[index])
     }
 
-    /// The attachments of a host, one per port, in port order.
+    /// Returns the attachments of a host, one per port, in port order.
     pub fn host_attachments(&self, host: NodeId) -> Vec<&Attachment> {
         // Attachments are sorted by ToR, then by the ToR's port.
         let place = |a: &Attachment| (self.tor_index[a.tor.index()], self.link(a.uplink).to_port);
@@ -284,43 +287,44 @@ impl Fabric {
         self.node(host).ports.iter().filter_map(find).collect()
     }
 
-    /// Cables that are down from the start (`fail=` in the specification), one direction of each.
+    /// Returns the cables that are down from the start (`fail=` in the specification), one direction of each.
     pub fn failed_links(&self) -> &[LinkId] {
         &self.failed
     }
 
-    /// Links that lose packets from the start (`loss=` in the specification), in ascending order, and how many of 10^9
-    /// packets each loses on their way.
+    /// Returns the links that lose packets from the start (`loss=` in the specification), in ascending order, each
+    /// with the number of packets that it loses out of 10^9.
     pub fn lossy_links(&self) -> &[(LinkId, u32)] {
         &self.lossy
     }
 
-    /// What ports of switches do with packets that wait (`queues=` and `red=` in the specification).
+    /// Returns how switch ports queue packets (`queues=` and `red=` in the specification).
     pub fn ports(&self) -> PortSettings {
         self.ports
     }
 
-    /// Keys of the specification that only a simulated network can follow, of those that the fabric has.
+    /// Returns the keys in the fabric's specification that only a simulated network supports.
     pub fn simulated_keys(&self) -> Vec<&'static str> {
         let keys =
             [("loss", !self.lossy.is_empty()), ("queues", self.ports.queues > 1), ("red", self.ports.red.is_some())];
         keys.into_iter().filter(|(_, given)| *given).map(|(key, _)| key).collect()
     }
 
-    /// The same fabric with another rate of a link; the opposite direction keeps its own.
+    /// Returns the same fabric with another rate for one link. The opposite direction keeps its rate.
     #[must_use]
     pub fn with_rate(mut self, link: LinkId, rate_bps: u64) -> Fabric {
         self.links[link.index()].settings.rate_bps = rate_bps;
         self
     }
 
-    /// The same fabric with these cables down from the start.
+    /// Returns the same fabric with these cables down from the start.
     pub fn with_failed(mut self, failed: Vec<LinkId>) -> Fabric {
         self.failed = failed;
         self
     }
 
-    /// The same fabric with these lossy links; see [`Fabric::lossy_links`]. Those that lose nothing are left out.
+    /// Returns the same fabric with these lossy links; see [`Fabric::lossy_links`]. Links with a loss of 0 are
+    /// omitted.
     #[must_use]
     pub fn with_losses(mut self, mut lossy: Vec<(LinkId, u32)>) -> Fabric {
         lossy.retain(|&(_, per_billion)| per_billion > 0);
@@ -329,7 +333,7 @@ impl Fabric {
         self
     }
 
-    /// The same fabric with other ports of switches.
+    /// Returns the same fabric with other settings for the ports of switches.
     #[must_use]
     pub fn with_ports(mut self, ports: PortSettings) -> Fabric {
         self.ports = ports;
@@ -337,7 +341,8 @@ impl Fabric {
     }
 }
 
-/// Collects nodes and cables; [`FabricBuilder::build`] numbers ports in the order of cabling and gives out addresses.
+/// Collects nodes and cables. [`FabricBuilder::build`] numbers ports in the order of the cables and assigns
+/// addresses.
 #[derive(Clone, Debug, Default)]
 pub struct FabricBuilder {
     spec: String,
@@ -346,7 +351,7 @@ pub struct FabricBuilder {
 }
 
 impl FabricBuilder {
-    /// An empty fabric that will say it came from `spec`.
+    /// Creates an empty fabric whose specification is `spec`.
     pub fn new(spec: impl Into<String>) -> FabricBuilder {
         FabricBuilder { spec: spec.into(), ..FabricBuilder::default() }
     }
@@ -367,7 +372,8 @@ impl FabricBuilder {
         self.nodes[node.index()].position = Some(position);
     }
 
-    /// Joins two nodes by a cable with the same settings in both directions; returns the direction from `a` to `b`.
+    /// Connects two nodes by a cable with the same settings in both directions. Returns the direction from `a` to
+    /// `b`.
     pub fn cable(&mut self, a: NodeId, b: NodeId, settings: LinkSettings) -> LinkId {
         let id = LinkId(self.links.len() as u32);
         let port_a = self.next_port(a, id);
@@ -377,12 +383,12 @@ impl FabricBuilder {
         id
     }
 
-    /// Gives one direction of a cable settings of its own.
+    /// Replaces the settings of one direction of a cable.
     pub fn set(&mut self, link: LinkId, settings: LinkSettings) {
         self.links[link.index()].settings = settings;
     }
 
-    /// Checks names and hosts, and lays out addresses.
+    /// Checks names and hosts, and assigns addresses.
     pub fn build(self) -> Result<Fabric, FabricError> {
         let FabricBuilder { spec, nodes, links } = self;
         let mut names: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
@@ -411,7 +417,8 @@ impl FabricBuilder {
         for (index, tor) in tors.iter().enumerate() {
             tor_index[tor.index()] = index as u32;
         }
-        // Host part: room for the hosts, the network address and the broadcast address; at least a /24 where they fit.
+        // Host part: room for the hosts, the network address and the broadcast address. At least a /24 if they all
+        // fit.
         let mut host_bits = (most + 2).next_power_of_two().trailing_zeros();
         if (tors.len() << 8) <= 1 << 24 {
             host_bits = host_bits.max(8);
@@ -454,7 +461,7 @@ impl FabricBuilder {
     }
 }
 
-/// The ports that join two switches, node by node, and where each node's begin.
+/// Returns the ports that connect two switches, grouped by node, and the index where the ports of each node begin.
 fn switch_adjacency(nodes: &[Node], links: &[Link]) -> (Vec<SwitchPort>, Vec<u32>) {
     let mut ports = Vec::new();
     let mut starts = vec![0];
@@ -468,7 +475,7 @@ fn switch_adjacency(nodes: &[Node], links: &[Link]) -> (Vec<SwitchPort>, Vec<u32
     (ports, starts)
 }
 
-/// One address per host port: the ToR's prefix plus 1, 2, … in the order of the ToR's ports.
+/// Returns one address per host port: the ToR's prefix plus 1, 2, … in the order of the ToR's ports.
 fn attach(nodes: &[Node], links: &[Link], tors: &[NodeId], host_bits: u32) -> Vec<Attachment> {
     let mut attachments = Vec::new();
     for (index, &tor) in tors.iter().enumerate() {
@@ -490,7 +497,7 @@ mod tests {
     const SETTINGS: LinkSettings = LinkSettings { rate_bps: 1_000_000_000, delay_ps: 1_000_000, buffer_packets: 100 };
 
     #[test]
-    fn numbers_ports_and_gives_out_addresses_by_tor() {
+    fn ports_are_numbered_and_addresses_assigned_by_tor() {
         let mut builder = FabricBuilder::new("two");
         let (a, b) = (builder.switch("s1", Tier::Tor, None), builder.switch("s2", Tier::Tor, None));
         let (h1, h2) = (builder.host("h1", None), builder.host("h2", None));
@@ -510,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_lonely_hosts_and_shared_names() {
+    fn unconnected_hosts_and_duplicate_names_are_refused() {
         let mut builder = FabricBuilder::new("lonely");
         builder.switch("s", Tier::Tor, None);
         builder.host("h1", None);

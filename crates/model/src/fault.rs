@@ -1,91 +1,93 @@
-//! Faults at set times. Cables and switches fail and come back, sessions are lost, switches restart with empty tables, the
-//! controller is killed and started again: `10s:down:e0_0-a0_1,12s:up:e0_0-a0_1,20s:reboot:c3,30s:controller-kill`. Cables
-//! become slow, lossy or flap: `1s:degrade:a0_1-c3:100Mbps,2s:loss:c3:0.01,3s:restore:c3,4s:flap:c3:10ms/90ms/5`.
+//! Faults at set times. Cables and switches fail and recover, sessions are lost, switches restart with empty tables,
+//! the controller is killed and started again:
+//! `10s:down:e0_0-a0_1,12s:up:e0_0-a0_1,20s:reboot:c3,30s:controller-kill`. Cables become slow, lossy or flap:
+//! `1s:degrade:a0_1-c3:100Mbps,2s:loss:c3:0.01,3s:restore:c3,4s:flap:c3:10ms/90ms/5`.
 
 use crate::spec::{nearest, SpecError};
 use crate::units::{parse_rate_bps, parse_time, rate_text};
 use crate::{Fabric, LinkId, LinkState, Nanos, NodeId};
 use std::fmt;
 
-/// What fails or comes back.
+/// The cables or the node that a fault affects.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum FaultTarget {
-    /// One cable, named by either direction: `a-b#2` is the second of those between `a` and `b`.
+    /// One cable, named by either direction: `a-b#2` is the second cable between `a` and `b`.
     Cable(LinkId),
     /// All cables between two neighbours: `a-b`.
     Between(NodeId, NodeId),
-    /// A switch (or host) with all of its cables: `c3`.
+    /// A switch (or host) with all its cables: `c3`.
     Node(NodeId),
 }
 
-/// What becomes of cables that go on working.
+/// New quality of cables that stay up.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Quality {
-    /// Both directions send at this rate from now on, which is at most that of the fabric (`degrade`). The packet that is
-    /// being sent goes at the old one.
+    /// Both directions send at this rate from now on, at most their rate in the fabric (`degrade`). A packet that is
+    /// already being sent keeps the old rate.
     Rate {
         /// Bits per second.
         rate_bps: u64,
     },
-    /// Each packet is lost with this probability at the end of its way over the cable (`loss`).
+    /// Each packet is lost with this probability when it reaches the end of the cable (`loss`).
     Loss {
-        /// Packets of 10^9 that are lost.
+        /// Packets lost out of 10^9.
         per_billion: u32,
     },
-    /// The rates and the losses of the fabric (`restore`).
+    /// The rates and losses of the fabric (`restore`).
     Whole,
 }
 
-/// What happens.
+/// Kind of a fault.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum FaultKind {
-    /// Cables or a node fail (`down`) or come back (`up`). A switch that comes back has empty tables.
+    /// Cables or a node fail (`down`) or recover (`up`). A switch that recovers has empty tables.
     Carrier {
-        /// What.
+        /// Cables or node that fail or recover.
         target: FaultTarget,
-        /// Whether it comes back.
+        /// Whether the target recovers.
         up: bool,
     },
-    /// Cables become slow or lossy, or are again what they were.
+    /// Cables become slow or lossy, or return to their original settings.
     Quality {
-        /// Which.
+        /// Cables that change.
         target: FaultTarget,
-        /// What becomes of them.
+        /// Their new quality.
         quality: Quality,
     },
-    /// The session between a switch and the controller is lost (`session-down`) or may stand again (`session-up`). The
-    /// switch forwards by the rules it has.
+    /// The session between a switch and the controller is lost (`session-down`) or allowed again (`session-up`). The
+    /// switch keeps forwarding by its rules.
     Session {
         /// The switch.
         switch: NodeId,
-        /// Whether it may stand again.
+        /// Whether the session is allowed again.
         up: bool,
     },
-    /// The software of a switch restarts (`reboot`): its tables are empty, and its session begins anew. Its cables stay up.
+    /// The software of a switch restarts (`reboot`): its tables become empty, and it opens a new session. Its cables
+    /// stay up.
     Reboot {
         /// The switch.
         switch: NodeId,
     },
-    /// The controller stops without a word (`controller-kill`). Switches forward by the rules they have.
+    /// The controller stops without notice (`controller-kill`). Switches keep forwarding by their rules.
     ControllerKill,
-    /// A controller starts (`controller-restart`); one that still runs is killed at that moment.
+    /// A controller starts (`controller-restart`). A controller that still runs is killed at that moment.
     ControllerRestart {
-        /// Whether it begins with the snapshot that the last one wrote last (`controller-restart:snapshot`). Otherwise it
-        /// knows the fabric, and what it reads from the switches.
+        /// Whether it starts from the newest snapshot of its predecessor (`controller-restart:snapshot`). Otherwise
+        /// it knows only the fabric and what it reads from the switches.
         from_snapshot: bool,
     },
 }
 
-/// Something happens at a set time.
+/// A fault at a set time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Fault {
-    /// When.
+    /// Time of the fault.
     pub at: Nanos,
-    /// What.
+    /// Kind of the fault.
     pub kind: FaultKind,
 }
 
-/// The words for what happens, as a specification has them.
+/// The words for the kinds of faults in a specification.
 const VERBS: [&str; 11] = [
     "down",
     "up",
@@ -100,31 +102,31 @@ const VERBS: [&str; 11] = [
     "controller-restart",
 ];
 
-/// Packets of which a loss is counted.
+/// Number of packets that a loss rate refers to.
 const BILLION: u32 = 1_000_000_000;
-/// Most faults that one text may stand for.
+/// Largest number of faults that one text can describe.
 const MOST_FAULTS: usize = 1_000_000;
 
 impl Fault {
-    /// Reads one fault, `10s:down:e0_0-a0_1`.
+    /// Parses one fault, such as `10s:down:e0_0-a0_1`.
     ///
     /// # Errors
-    /// As [`Fault::parse_all`]; also where the text stands for several faults.
+    /// As [`Fault::parse_all`]; also if the text describes several faults.
     pub fn parse(fabric: &Fabric, text: &str) -> Result<Fault, SpecError> {
         match Fault::parse_all(fabric, text)?[..] {
             [fault] => Ok(fault),
             _ => {
-                let problem = "stands for several faults; one was expected".to_owned();
+                let problem = "describes several faults; expected one".to_owned();
                 Err(SpecError { what: "fault", spec: text.trim().to_owned(), problem })
             }
         }
     }
 
-    /// Reads what one text stands for, in order of time. `a-b+c` are several things that fail together (shared risk), and
-    /// `4s:flap:c3:10ms/90ms/5` fails five times, for 10 ms each, with 90 ms in between.
+    /// Parses the faults that one text describes, and returns them in order of time. In `a-b+c`, several things fail
+    /// together (shared risk). `4s:flap:c3:10ms/90ms/5` fails five times, for 10 ms each, with 90 ms in between.
     ///
     /// # Errors
-    /// One line that says what was expected, with the nearest word or node name.
+    /// A one-line message that says what was expected, with the nearest word or node name.
     pub fn parse_all(fabric: &Fabric, text: &str) -> Result<Vec<Fault>, SpecError> {
         let text = text.trim();
         let error = |problem: String| SpecError { what: "fault", spec: text.to_owned(), problem };
@@ -147,16 +149,16 @@ impl Fault {
         Ok(kinds.into_iter().map(|kind| Fault { at, kind }).collect())
     }
 
-    /// How it is written in a specification.
+    /// Returns the text of the fault, as in a specification.
     pub fn text<'a>(&self, fabric: &'a Fabric) -> impl fmt::Display + 'a {
         FaultText { fault: *self, fabric }
     }
 
-    /// Reads a schedule: faults with commas between them. They are returned in order of time, those of one time in
-    /// the order given. An empty text is an empty schedule.
+    /// Parses a schedule: faults with commas between them. The result is in order of time; faults at the same time
+    /// keep the order of the text. An empty text is an empty schedule.
     ///
     /// # Errors
-    /// As [`Fault::parse`], about the first fault that is wrong.
+    /// As [`Fault::parse_all`], for the first fault that is wrong.
     pub fn parse_schedule(fabric: &Fabric, text: &str) -> Result<Vec<Fault>, SpecError> {
         if text.trim().is_empty() {
             return Ok(Vec::new());
@@ -168,14 +170,14 @@ impl Fault {
         Ok(faults)
     }
 
-    /// How many controllers a schedule starts.
+    /// Returns the number of controllers that a schedule starts.
     pub fn restarts(faults: &[Fault]) -> usize {
         faults.iter().filter(|fault| matches!(fault.kind, FaultKind::ControllerRestart { .. })).count()
     }
 }
 
 impl FaultTarget {
-    /// One direction of every cable of it.
+    /// Returns one direction of each cable of the target.
     pub fn cables(&self, fabric: &Fabric) -> Vec<LinkId> {
         match *self {
             FaultTarget::Cable(link) => vec![link],
@@ -185,7 +187,7 @@ impl FaultTarget {
     }
 }
 
-/// A fault, written as [`Fault::parse`] reads it.
+/// A fault, written in the form that [`Fault::parse`] reads.
 struct FaultText<'a> {
     fault: Fault,
     fabric: &'a Fabric,
@@ -229,11 +231,11 @@ impl fmt::Display for FaultText<'_> {
     }
 }
 
-/// What a verb makes of everything that it names.
+/// Returns the kinds of fault that a verb means for its targets.
 fn parse_kinds(fabric: &Fabric, verb: &str, of: Option<&str>) -> Result<Vec<FaultKind>, String> {
-    let needs = |example: &str| of.ok_or_else(|| format!("{verb} of what? expected TIME:{verb}:{example}"));
+    let needs = |example: &str| of.ok_or_else(|| format!("{verb} needs a target; expected TIME:{verb}:{example}"));
     let with_value = |example: &'static str| {
-        let missing = || format!("nothing says how much; expected TIME:{verb}:{example}");
+        let missing = || format!("the value is missing; expected TIME:{verb}:{example}");
         needs(example)?.rsplit_once(':').ok_or_else(missing)
     };
     let each = |name: &str, kind: &dyn Fn(FaultTarget) -> FaultKind| {
@@ -268,24 +270,24 @@ fn parse_kinds(fabric: &Fabric, verb: &str, of: Option<&str>) -> Result<Vec<Faul
     }
 }
 
-/// Reads a share of packets, from 0 to 1; returns how many of 10^9 it is.
+/// Parses a share of packets from 0 to 1, and returns it as a number out of 10^9.
 pub(crate) fn parse_share(text: &str) -> Result<u32, String> {
     let share = text.trim().parse::<f64>().ok().filter(|share| (0.0..=1.0).contains(share));
     let share = share.ok_or_else(|| format!("`{text}` is not a share of packets from 0 to 1"))?;
     Ok((share * f64::from(BILLION)).round() as u32)
 }
 
-/// What fails and comes back several times.
+/// Returns the failures and recoveries of a `flap` fault.
 fn flapping(fabric: &Fabric, at: Nanos, of: Option<&str>) -> Result<Vec<Fault>, String> {
     let expected = "expected TIME:flap:WHAT:DOWN/UP/TIMES, such as 10s:flap:a0_1-c3:100ms/400ms/5";
     let (name, rhythm) = of.and_then(|of| of.rsplit_once(':')).ok_or(expected)?;
     let [down, up, times] = rhythm.split('/').map(str::trim).collect::<Vec<_>>()[..] else {
-        return Err(format!("`{rhythm}` is no rhythm; {expected}"));
+        return Err(format!("`{rhythm}` is not DOWN/UP/TIMES; {expected}"));
     };
     let targets = parse_targets(fabric, name)?;
     let [down, up] = [down, up].map(|text| match parse_time(text) {
         Ok(time) if time > Nanos::ZERO => Ok(time),
-        Ok(_) => Err(format!("`{text}` is no time at all; {expected}")),
+        Ok(_) => Err(format!("`{text}` must be more than 0s; {expected}")),
         Err(error) => Err(format!("{error}; {expected}")),
     });
     let (down, period) = (down.clone()?, down?.saturating_add(up?));
@@ -293,7 +295,7 @@ fn flapping(fabric: &Fabric, at: Nanos, of: Option<&str>) -> Result<Vec<Fault>, 
     let count = times.parse::<usize>().ok().filter(|count| (1..=most).contains(count));
     let count = count.ok_or_else(|| format!("`{times}` is not a number of times from 1 to {most}"))?;
     let last = period.0.checked_mul(count as u64).and_then(|all| at.0.checked_add(all));
-    last.ok_or_else(|| format!("`{rhythm}` ends after all that a clock holds"))?;
+    last.ok_or_else(|| format!("`{rhythm}` ends later than the largest time, 2^64 ns"))?;
     let mut faults = Vec::with_capacity(2 * count * targets.len());
     for number in 0..count {
         let begin = Nanos(at.0 + period.0 * number as u64);
@@ -304,7 +306,7 @@ fn flapping(fabric: &Fabric, at: Nanos, of: Option<&str>) -> Result<Vec<Fault>, 
     Ok(faults)
 }
 
-/// What several names with `+` between them stand for.
+/// Returns the targets that are named with `+` between them.
 fn parse_targets(fabric: &Fabric, text: &str) -> Result<Vec<FaultTarget>, String> {
     match parse_target(fabric, text) {
         Err(_) if text.contains('+') => text.split('+').map(|part| parse_target(fabric, part.trim())).collect(),
@@ -313,23 +315,23 @@ fn parse_targets(fabric: &Fabric, text: &str) -> Result<Vec<FaultTarget>, String
 }
 
 fn parse_kind(fabric: &Fabric, verb: &str, of: Option<&str>) -> Result<FaultKind, String> {
-    let target = || of.ok_or_else(|| format!("{verb} of what? expected TIME:{verb}:WHAT, such as 10s:{verb}:c3"));
+    let target = || of.ok_or_else(|| format!("{verb} needs a switch; expected TIME:{verb}:WHAT, as in 10s:{verb}:c3"));
     let switch = || target().and_then(|name| parse_switch(fabric, name));
     match verb {
         "session-down" | "session-up" => Ok(FaultKind::Session { switch: switch()?, up: verb == "session-up" }),
         "reboot" => Ok(FaultKind::Reboot { switch: switch()? }),
         "controller-kill" => match of {
             None => Ok(FaultKind::ControllerKill),
-            Some(of) => Err(format!("nothing comes after controller-kill; `{of}` does")),
+            Some(of) => Err(format!("controller-kill has no target; remove `{of}`")),
         },
         "controller-restart" => match of {
             None => Ok(FaultKind::ControllerRestart { from_snapshot: false }),
             Some("snapshot") => Ok(FaultKind::ControllerRestart { from_snapshot: true }),
-            Some(of) => Err(format!("after controller-restart comes `snapshot` or nothing, not `{of}`")),
+            Some(of) => Err(format!("controller-restart is followed by `snapshot` or nothing, not `{of}`")),
         },
         _ => {
             let hint = nearest(verb, &VERBS).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-            Err(format!("`{verb}` is none of {}{hint}", VERBS.join(", ")))
+            Err(format!("`{verb}` is not one of {}{hint}", VERBS.join(", ")))
         }
     }
 }
@@ -346,12 +348,13 @@ fn cables_between(fabric: &Fabric, a: NodeId, b: NodeId) -> Vec<LinkId> {
     fabric.node(a).ports.iter().copied().filter(|&link| fabric.link(link).to == b).collect()
 }
 
-/// One direction of each cable that a name stands for: `a-b`, `a-b#2`, or all cables of a switch. Also says what is wrong.
+/// Returns one direction of each cable with this name: `a-b`, `a-b#2`, or all cables of a switch. An error names the
+/// problem.
 pub(crate) fn cables_named(fabric: &Fabric, name: &str) -> Result<Vec<LinkId>, String> {
     parse_target(fabric, name).map(|target| target.cables(fabric))
 }
 
-/// A node name, or two with `-` between them; names may hold a `-` themselves.
+/// Parses a node name, or two node names with `-` between them. Names can contain `-` themselves.
 fn parse_target(fabric: &Fabric, text: &str) -> Result<FaultTarget, String> {
     if let Some(node) = fabric.find(text) {
         return Ok(FaultTarget::Node(node));
@@ -395,8 +398,8 @@ fn not_neighbours(fabric: &Fabric, a: NodeId, b: NodeId) -> String {
     format!("{name_a} and {name_b} are not neighbours; {name_a} has cables to {}{more}", near.join(", "))
 }
 
-/// What is broken at a moment. A cable is up when it is not cut itself and both of its ends work: a switch that comes
-/// back does not mend a cable that was cut on its own.
+/// The nodes and cables that are broken at a moment. A cable is up if it is not cut and both of its ends work. The
+/// recovery of a switch does not repair a cable that was cut separately.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Damage {
     cut: Vec<bool>,
@@ -404,7 +407,7 @@ pub struct Damage {
 }
 
 impl Damage {
-    /// The damage that a fabric starts with: its [`Fabric::failed_links`] are cut.
+    /// Returns the initial damage of a fabric: its [`Fabric::failed_links`] are cut.
     pub fn of(fabric: &Fabric) -> Damage {
         let mut cut = vec![false; fabric.links().len() / 2];
         for link in fabric.failed_links() {
@@ -418,8 +421,8 @@ impl Damage {
         self.dead[node.index()]
     }
 
-    /// Does the damage of a fault, or mends it, and brings `state` in line. Returns one direction of every cable that went
-    /// up or down by it.
+    /// Applies the damage or the repair of a fault, and updates `state`. Returns one direction of every cable that
+    /// changed.
     pub fn apply(&mut self, fabric: &Fabric, fault: &Fault, state: &mut LinkState) -> Vec<LinkId> {
         let FaultKind::Carrier { target, up } = fault.kind else { return Vec::new() };
         let cables = target.cables(fabric);
@@ -452,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn a_switch_that_returns_does_not_mend_a_cut_cable() {
+    fn a_recovered_switch_does_not_repair_a_cut_cable() {
         let fabric = fabric_from_spec("diamond").unwrap();
         let text = "4s:up:c0, 1s:down:e0-c0,2s:down:c0,3s:up:e0-c0,5s:down:c0-e1,6s:down:c0,7s:up:c0";
         let faults = Fault::parse_schedule(&fabric, text).unwrap();
@@ -475,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn cables_failed_by_the_specification_stay_cut_when_a_switch_returns() {
+    fn cables_failed_by_the_specification_stay_down_when_a_switch_recovers() {
         let fabric = fabric_from_spec("leaf-spine:spines=2,leaves=2,hosts=1,fail=0.25").unwrap();
         let (mut damage, mut state) = (Damage::of(&fabric), LinkState::of(&fabric));
         let before = state.clone();
@@ -487,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn names_one_of_several_cables() {
+    fn a_number_selects_one_of_parallel_cables() {
         let json = r#"{"nodes": [{"id": "a-1"}, {"id": "b"}], "multigraph": true,
             "edges": [{"source": "a-1", "target": "b"}, {"source": "b", "target": "a-1"}]}"#;
         let fabric = crate::fabric_from_file_text("two.json", json).unwrap().fabric;
@@ -504,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_is_written_as_it_is_read() {
+    fn fault_text_round_trips() {
         let fabric = fabric_from_spec("diamond").unwrap();
         for text in [
             "10us:down:c0",
@@ -528,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn one_text_may_stand_for_several_faults() {
+    fn one_text_can_describe_several_faults() {
         let fabric = fabric_from_spec("diamond").unwrap();
         let texts = |text: &str| -> Vec<String> {
             let faults = Fault::parse_schedule(&fabric, text).unwrap();
@@ -541,37 +544,37 @@ mod tests {
     }
 
     #[test]
-    fn says_what_is_wrong() {
+    fn errors_name_the_problem() {
         let fabric = fabric_from_spec("fat-tree:k=4").unwrap();
         for (text, part) in [
             ("", "expected TIME:down:WHAT"),
             ("10s", "TIME:controller-restart:snapshot"),
             ("10s:down", "expected TIME:down:WHAT"),
             ("10s:degrade", "expected TIME:degrade:WHAT:RATE"),
-            ("10s:degrade:c3", "nothing says how much"),
+            ("10s:degrade:c3", "the value is missing"),
             ("10s:degrade:c3:fast", "`fast`"),
             ("10s:degrade:c3:2Gbps", "2Gbps is more than the 1 Gbit/s that c3 has"),
             ("10s:degrade:c3:0bps", "`0bps`"),
-            ("10s:loss:c3", "nothing says how much"),
+            ("10s:loss:c3", "the value is missing"),
             ("10s:loss:c3:1.5", "`1.5` is not a share of packets from 0 to 1"),
             ("10s:loss:c3:nan", "`nan` is not a share"),
             ("10s:loss:c33:0.1", "no node is called `c33`; did you mean `c3`?"),
             ("10s:restore", "expected TIME:restore:WHAT"),
             ("10s:flap", "expected TIME:flap:WHAT:DOWN/UP/TIMES"),
-            ("10s:flap:c3:1s", "`1s` is no rhythm"),
-            ("10s:flap:c3:1s/0s/3", "`0s` is no time at all"),
+            ("10s:flap:c3:1s", "`1s` is not DOWN/UP/TIMES"),
+            ("10s:flap:c3:1s/0s/3", "`0s` must be more than 0s"),
             ("10s:flap:c3:1s/soon/3", "`soon`"),
             ("10s:flap:c3:1s/1s/0", "`0` is not a number of times"),
             ("10s:flap:c3:1s/1s/9999999", "is not a number of times from 1 to 500000"),
             ("10s:down:c3+c9", "no node is called `c9`"),
-            ("10s:down:c3+c2", "stands for several faults"),
+            ("10s:down:c3+c2", "describes several faults"),
             ("10s:reboot", "expected TIME:reboot:WHAT"),
             ("10:down:c3", "`10` is not a time"),
             ("-1s:down:c3", "is not a time"),
-            ("10s:cut:c3", "`cut` is none of down, up, degrade, loss, restore, flap, session-down,"),
+            ("10s:cut:c3", "`cut` is not one of down, up, degrade, loss, restore, flap, session-down,"),
             ("10s:controller-killed", "did you mean `controller-kill`?"),
-            ("10s:controller-kill:c0", "nothing comes after controller-kill; `c0` does"),
-            ("10s:controller-restart:empty", "comes `snapshot` or nothing, not `empty`"),
+            ("10s:controller-kill:c0", "controller-kill has no target; remove `c0`"),
+            ("10s:controller-restart:empty", "followed by `snapshot` or nothing, not `empty`"),
             ("10s:reboot:h0", "h0 is a host; expected a switch"),
             ("10s:session-down:e0_0-a0_0", "no node is called `e0_0-a0_0`"),
             ("10s:down:c9", "no node is called `c9`; did you mean `c0`?"),

@@ -1,4 +1,4 @@
-//! What identifies a flow on the wire.
+//! The headers that identify a flow on the wire.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -35,14 +35,14 @@ pub struct FiveTuple {
 }
 
 impl FiveTuple {
-    /// The five-tuple of the packets that go the other way.
+    /// Returns the five-tuple of packets in the opposite direction.
     pub fn reverse(self) -> FiveTuple {
         FiveTuple { src: self.dst, dst: self.src, proto: self.proto, src_port: self.dst_port, dst_port: self.src_port }
     }
 
-    /// A well-mixed 32-bit hash, as a switch uses it to pick a member of an ECMP group. `salt` is the switch's own, so
-    /// that two switches in a row do not choose alike. The mixing is the 64-bit finaliser of MurmurHash3, applied to
-    /// the two 52-bit halves of the tuple in turn.
+    /// Returns a well-mixed 32-bit hash, as a switch uses it to select a member of an ECMP group. `salt` belongs to
+    /// the switch, so that two consecutive switches do not make the same choice. The mixing is the 64-bit finaliser
+    /// of MurmurHash3. It is applied first to the addresses, then to protocol and ports.
     pub fn ecmp_hash(&self, salt: u64) -> u32 {
         let addresses = (u64::from(u32::from(self.src)) << 32) | u64::from(u32::from(self.dst));
         let rest = (u64::from(self.proto) << 32) | (u64::from(self.src_port) << 16) | u64::from(self.dst_port);
@@ -51,7 +51,7 @@ impl FiveTuple {
     }
 }
 
-/// Finaliser of MurmurHash3: every input bit changes about half of the output bits.
+/// Finaliser of MurmurHash3: each input bit changes about half of the output bits.
 fn mix64(mut x: u64) -> u64 {
     x ^= x >> 33;
     x = x.wrapping_mul(0xff51_afd7_ed55_8ccd);
@@ -66,10 +66,10 @@ impl fmt::Debug for FiveTuple {
     }
 }
 
-/// What of an MPTCP option a controller can use (RFC 8684 §3.1, §3.2).
+/// The fields of an MPTCP option that a controller can use (RFC 8684 §3.1, §3.2).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum MptcpOption {
-    /// First subflow of a connection. Its token is derived from the receiver's key, which comes with the SYN+ACK.
+    /// First subflow of a connection. The token is derived from the receiver's key, which comes with the SYN+ACK.
     Capable {
         /// Token of the connection; `None` in a SYN.
         token: Option<u32>,
@@ -81,7 +81,7 @@ pub enum MptcpOption {
     },
 }
 
-/// The parsed headers of a frame, as far as switches and controllers look at them.
+/// The parsed headers of a frame, as far as switches and controllers read them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Headers {
     /// Addresses, protocol and ports.
@@ -90,14 +90,14 @@ pub struct Headers {
     pub dscp: u8,
     /// TCP flag bits; 0 for other protocols.
     pub tcp_flags: u8,
-    /// VLAN tag, used to tell the two versions of a route apart while it is being changed.
+    /// VLAN tag. It distinguishes the two versions of a route during a change.
     pub tag: Option<u16>,
-    /// MPTCP option of a SYN or SYN+ACK, when there is one.
+    /// MPTCP option of a SYN or SYN+ACK, if there is one.
     pub mptcp: Option<MptcpOption>,
 }
 
 impl Headers {
-    /// Headers of a plain data segment of `five_tuple`.
+    /// Returns the headers of a plain data segment of `five_tuple`.
     pub fn plain(five_tuple: FiveTuple) -> Headers {
         Headers { five_tuple, dscp: 0, tcp_flags: TCP_ACK, tag: None, mptcp: None }
     }

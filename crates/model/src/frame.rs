@@ -1,4 +1,5 @@
-//! Ethernet frames as switch programs see them: values, no bytes. `pathloom_openflow::packet` reads and writes the bytes.
+//! Ethernet frames as values, as switch programs see them. `pathloom_openflow::packet` converts them to and from
+//! bytes.
 
 use crate::{FiveTuple, Headers, PortNo, Tier, PROTO_TCP};
 use serde::{Deserialize, Serialize};
@@ -15,12 +16,12 @@ impl Mac {
     /// No address.
     pub const ZERO: Mac = Mac([0; 6]);
 
-    /// Whether it is a group or broadcast address, which cannot be a sender (IEEE 802-2014 §8.2.2).
+    /// Whether the address is a group or broadcast address, which cannot be a sender (IEEE 802-2014 §8.2.2).
     pub const fn is_group(self) -> bool {
         self.0[0] & 1 == 1
     }
 
-    /// Whether it can be the address of a sender.
+    /// Whether the address can be that of a sender.
     pub fn is_station(self) -> bool {
         !self.is_group() && self != Mac::ZERO
     }
@@ -42,26 +43,26 @@ impl fmt::Debug for Mac {
 /// An Ethernet frame.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Frame {
-    /// Sender. In frames between switches ([`Body::Hello`], [`Body::Path`]), the switch that sent this copy.
+    /// Sender. In frames between switches ([`Body::Hello`], [`Body::Path`]): the switch that sent this copy.
     pub src: Mac,
     /// Receiver; a group address in frames between switches.
     pub dst: Mac,
-    /// What it carries.
+    /// Content of the frame.
     pub body: Body,
 }
 
-/// What a frame carries.
+/// Content of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Body {
     /// An IPv4 packet.
     Ip(Headers),
     /// An address resolution packet.
     Arp(Arp),
-    /// A switch says that it is there.
+    /// The periodic announcement of a switch.
     Hello(Hello),
     /// A message of a path protocol.
     Path(PathMessage),
-    /// Anything else, forwarded by addresses alone.
+    /// Any other content; the frame is forwarded by its addresses alone.
     Other {
         /// EtherType.
         ether_type: u16,
@@ -71,7 +72,7 @@ pub enum Body {
 /// An ARP packet for IPv4 over Ethernet (RFC 826).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Arp {
-    /// Whether it asks. If not, it answers.
+    /// Whether the packet is a request. If not, it is a reply.
     pub request: bool,
     /// Hardware address of the sender.
     pub sender_mac: Mac,
@@ -83,53 +84,53 @@ pub struct Arp {
     pub target_ip: Ipv4Addr,
 }
 
-/// The periodic announcement of a switch (tcp-path.txt §III.A). Beyond the paper, it says which neighbour the switch hears on
-/// the port, so that links that work in one direction alone are found, and which start of the program sent it, so that
-/// a restart is noticed.
+/// The periodic announcement of a switch (tcp-path.txt §III.A). Two fields are not in the paper. The neighbour that
+/// the switch hears on the port reveals links that work in one direction only. The boot number of the sending program
+/// reveals restarts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Hello {
-    /// The switch.
+    /// Switch that sends the announcement.
     pub switch: Mac,
-    /// Port that it leaves by.
+    /// Port that the announcement leaves by.
     pub port: PortNo,
-    /// Tier of the switch, if it knows.
+    /// Tier of the switch, if the switch knows it.
     pub tier: Option<Tier>,
-    /// Number of this start of the switch's program; differs between two starts.
+    /// Boot number of the switch's program; it differs between two starts.
     pub boot: u64,
-    /// Neighbour whose Hello the switch hears on the port, and the neighbour's port and boot.
+    /// Neighbour whose Hello the switch receives on the port, with the neighbour's port and boot number.
     pub heard: Option<Heard>,
 }
 
-/// The neighbour that a switch hears.
+/// The neighbour that a switch receives announcements from.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Heard {
     /// The neighbour.
     pub switch: Mac,
     /// Port of the neighbour.
     pub port: PortNo,
-    /// Start of the neighbour's program.
+    /// Boot number of the neighbour's program.
     pub boot: u64,
 }
 
-/// What a path is for: a connection, or all traffic between two hosts if `five_tuple.proto` is 0. The source is the end
-/// on whose side the exploration began.
+/// The traffic that a path is for: a connection, or all traffic between two hosts if `five_tuple.proto` is 0. The
+/// source is the end where the exploration began.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Conversation {
     /// Ethernet address of the source.
     pub src: Mac,
-    /// Ethernet address of the destination; the broadcast or a group address if the message carries a frame for all.
+    /// Ethernet address of the destination; the broadcast or a group address if the message carries such a frame.
     pub dst: Mac,
-    /// Addresses and ports from the source to the destination. Ports and `proto` are 0 for hosts.
+    /// Addresses and ports from the source to the destination. Ports and `proto` are 0 for all traffic of two hosts.
     pub five_tuple: FiveTuple,
 }
 
 impl Conversation {
-    /// The conversation of an IP frame from `src` to `dst`.
+    /// Returns the conversation of an IP frame from `src` to `dst`.
     pub fn of(src: Mac, dst: Mac, five_tuple: FiveTuple) -> Conversation {
         Conversation { src, dst, five_tuple }
     }
 
-    /// All traffic between two hosts.
+    /// Returns the conversation that covers all traffic between two hosts.
     pub fn hosts(src: Mac, dst: Mac, src_ip: Ipv4Addr, dst_ip: Ipv4Addr) -> Conversation {
         Conversation {
             src,
@@ -138,31 +139,31 @@ impl Conversation {
         }
     }
 
-    /// Whether it is a TCP connection.
+    /// Whether the conversation is a TCP connection.
     pub fn is_connection(&self) -> bool {
         self.five_tuple.proto == PROTO_TCP
     }
 
-    /// The conversation with source and destination exchanged.
+    /// Returns the conversation with source and destination exchanged.
     pub fn reverse(self) -> Conversation {
         Conversation { src: self.dst, dst: self.src, five_tuple: self.five_tuple.reverse() }
     }
 }
 
-/// A message of a path protocol: TCP-Path's five (tcp-path.txt §III.B and D), and with [`Conversation`]s of hosts the
-/// same for ARP-Path.
+/// A message of a path protocol: the five messages of TCP-Path (tcp-path.txt §III.B and D). With [`Conversation`]s of
+/// hosts, ARP-Path uses the same messages.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PathMessage {
-    /// Which message.
+    /// Kind of the message.
     pub kind: PathKind,
-    /// What the path is for.
+    /// Traffic that the path is for.
     pub conversation: Conversation,
-    /// Exploration it belongs to. Of two explorations for one source, the later has the higher number. In a Path Fail,
-    /// 0 stands for any.
+    /// Exploration that the message belongs to. Of two explorations for one source, the later one has the higher
+    /// number. In a Path Fail, 0 means any exploration.
     pub exploration: u64,
-    /// Switches that the message has left.
+    /// Number of switches that the message has left.
     pub hops: u8,
-    /// The host's packet inside.
+    /// The host's packet inside the message.
     pub carried: Carried,
 }
 
@@ -173,7 +174,7 @@ pub enum PathKind {
     Request,
     /// Confirms the path of a Request, with the SYN+ACK or ARP reply inside.
     Reply,
-    /// Says that the path is broken; erases it on its way.
+    /// Reports that the path is broken, and erases the path on its way.
     Fail,
     /// Explores without a host's packet.
     RecoveryRequest,
@@ -184,13 +185,13 @@ pub enum PathKind {
 /// The host's packet inside a [`PathMessage`]. Its Ethernet addresses are those of the conversation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Carried {
-    /// None.
+    /// No packet.
     Nothing,
     /// An IPv4 packet.
     Ip(Headers),
     /// An ARP packet.
     Arp(Arp),
-    /// Anything else that hosts broadcast.
+    /// Any other packet that hosts broadcast.
     Other {
         /// EtherType.
         ether_type: u16,
@@ -198,7 +199,7 @@ pub enum Carried {
 }
 
 impl Carried {
-    /// The body of a host's frame, for travelling inside a message. `None` for frames between switches.
+    /// Returns the body of a host's frame for transport inside a message. `None` for frames between switches.
     pub fn from_body(body: Body) -> Option<Carried> {
         match body {
             Body::Ip(headers) => Some(Carried::Ip(headers)),
@@ -208,7 +209,7 @@ impl Carried {
         }
     }
 
-    /// The body of the frame that leaves the message again. `None` if there is none inside.
+    /// Returns the body of the frame inside the message. `None` if there is none.
     pub fn into_body(self) -> Option<Body> {
         match self {
             Carried::Nothing => None,

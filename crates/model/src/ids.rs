@@ -1,4 +1,4 @@
-//! Small copyable names for nodes, ports and directed links.
+//! Small, copyable identifiers of nodes, ports and directed links.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -13,31 +13,31 @@ pub struct NodeId(pub u32);
 #[serde(transparent)]
 pub struct PortNo(pub u32);
 
-/// Index of a directed link in [`crate::Fabric::links`]. The two directions of one cable are neighbours, so the other
-/// direction is one bit away: see [`LinkId::reverse`].
+/// Index of a directed link in [`crate::Fabric::links`]. The two directions of a cable have neighbouring indices that
+/// differ in the lowest bit: see [`LinkId::reverse`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct LinkId(pub u32);
 
 impl NodeId {
-    /// As a vector index.
+    /// Returns the identifier as a vector index.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
 impl LinkId {
-    /// As a vector index.
+    /// Returns the identifier as a vector index.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 
-    /// The other direction of the same cable.
+    /// Returns the other direction of the same cable.
     pub fn reverse(self) -> LinkId {
         LinkId(self.0 ^ 1)
     }
 
-    /// The cable both directions belong to.
+    /// Returns the cable that both directions belong to.
     pub fn cable(self) -> u32 {
         self.0 >> 1
     }

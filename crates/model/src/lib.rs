@@ -1,7 +1,7 @@
-//! Fabrics, links, paths, flows, rules and units: the nouns every other crate speaks.
+//! Fabrics, links, paths, flows, rules and units: the types that all other crates use.
 //!
-//! Nothing here has a clock, a socket or a thread. A [`Fabric`] is built once and never changes; what is up and what
-//! is down at a moment is a [`LinkState`] beside it.
+//! This crate has no clock, socket or thread. A [`Fabric`] is built once and never changes. A separate [`LinkState`]
+//! says which links are up or down at a moment.
 
 mod actions;
 mod bisection;

@@ -1,4 +1,4 @@
-//! Which links are up at a moment.
+//! The links that are up at a moment.
 
 use crate::{Fabric, LinkId};
 use serde::{Deserialize, Serialize};
@@ -8,12 +8,13 @@ use serde::{Deserialize, Serialize};
 pub struct LinkState {
     words: Vec<u64>,
     links: u32,
-    /// Counts every change, so that what was derived from a state can tell that it is stale.
+    /// Number of changes. Data derived from a state uses it to detect that it is outdated.
     version: u64,
 }
 
 impl LinkState {
-    /// All links of `fabric` up, but for those that its specification failed from the start, and those without capacity.
+    /// Returns the initial state of `fabric`. All links are up, except those that the specification failed and those
+    /// without capacity.
     pub fn of(fabric: &Fabric) -> LinkState {
         let links = fabric.links().len();
         let mut state = LinkState { words: vec![u64::MAX; links.div_ceil(64)], links: links as u32, version: 0 };
@@ -31,7 +32,7 @@ impl LinkState {
         self.words[link.index() / 64] >> (link.index() % 64) & 1 == 1
     }
 
-    /// Brings both directions of the cable of `link` up or down. Tells whether that changed anything.
+    /// Sets both directions of the cable of `link` up or down. Returns whether that changed the state.
     pub fn set_cable(&mut self, link: LinkId, up: bool) -> bool {
         let changed = self.is_up(link) != up;
         for one in [link, link.reverse()] {
@@ -46,12 +47,12 @@ impl LinkState {
         changed
     }
 
-    /// How often the state has changed.
+    /// Returns the number of changes so far.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// The directed links that are down, in ascending order.
+    /// Returns the directed links that are down, in ascending order.
     pub fn down(&self) -> impl Iterator<Item = LinkId> + '_ {
         (0..self.links).map(LinkId).filter(|&link| !self.is_up(link))
     }

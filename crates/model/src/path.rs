@@ -1,20 +1,20 @@
-//! A walk through the switches of a fabric.
+//! A path through the switches of a fabric.
 
 use crate::{Fabric, LinkId, LinkState, NodeId};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use triomphe::ThinArc;
 
-/// Directed links from one ToR to another, in order; empty when both ends are the same ToR. The links between hosts
-/// and their ToRs are not part of it: all flows of one ToR pair share their paths. Cheap to clone,
-/// and one word long: a controller keeps several for each of very many flows.
+/// Directed links from one ToR to another, in order; empty if both ends are the same ToR. The links between hosts and
+/// their ToRs are not part of the path: all flows of a ToR pair share their paths. A path is cheap to clone and one
+/// word long, because a controller keeps several paths for each of very many flows.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Path(ThinArc<(), LinkId>);
 
-/// Why links do not make a path.
+/// Reason why links do not form a path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
-    /// A link does not start where the one before it ended.
+    /// A link does not start where the previous link ends.
     #[error("link {link:?} does not start where the link before it ends")]
     Broken {
         /// The later link of the two.
@@ -41,22 +41,22 @@ pub enum PathError {
 }
 
 impl Path {
-    /// A path of these links, unchecked; see [`Path::check`].
+    /// Creates a path of these links without a check; see [`Path::check`].
     pub fn new(links: impl AsRef<[LinkId]>) -> Path {
         Path(ThinArc::from_header_and_slice((), links.as_ref()))
     }
 
-    /// The path between two hosts of one ToR.
+    /// Returns the path between two hosts of one ToR.
     pub fn empty() -> Path {
         Path::new([])
     }
 
-    /// Its links in order.
+    /// Returns the links in order.
     pub fn links(&self) -> &[LinkId] {
         &self.0.slice
     }
 
-    /// Number of switch-to-switch links.
+    /// Returns the number of switch-to-switch links.
     pub fn hops(&self) -> usize {
         self.links().len()
     }
@@ -66,22 +66,23 @@ impl Path {
         self.links().is_empty()
     }
 
-    /// Whether every link of it is up.
+    /// Whether all links of the path are up.
     pub fn is_up(&self, state: &LinkState) -> bool {
         self.links().iter().all(|&link| state.is_up(link))
     }
 
-    /// The same walk in the other direction.
+    /// Returns the same path in the opposite direction.
     pub fn reverse(&self) -> Path {
         Path::new(self.links().iter().rev().map(|link| link.reverse()).collect::<Vec<_>>())
     }
 
-    /// The switches it visits, from `first` (the ToR it starts at, needed for an empty path) on.
+    /// Returns the switches that the path visits. `first` is the ToR where it starts, which an empty path does not
+    /// contain.
     pub fn switches(&self, fabric: &Fabric, first: NodeId) -> Vec<NodeId> {
         std::iter::once(first).chain(self.links().iter().map(|&link| fabric.link(link).to)).collect()
     }
 
-    /// Proves that the links join up, stay between switches and visit none twice.
+    /// Checks that the links connect, stay between switches and visit no switch twice.
     pub fn check(&self, fabric: &Fabric) -> Result<(), PathError> {
         let mut here = None;
         for (index, &link) in self.links().iter().enumerate() {
@@ -92,7 +93,8 @@ impl Path {
             if here.is_some_and(|here| here != record.from) {
                 return Err(PathError::Broken { link });
             }
-            // Every switch before this one is where a link began. Paths are short: no list of them is quicker.
+            // Each earlier switch is the start of a link. Paths are short, so a separate list of switches would not
+            // be faster.
             if self.links()[..=index].iter().any(|&earlier| fabric.link(earlier).from == record.to) {
                 return Err(PathError::Loop { node: record.to });
             }

@@ -1,32 +1,32 @@
-//! What the ports of switches do with packets that wait: one queue and drop tail, or strict priorities and RED.
+//! How switch ports queue packets: one drop-tail queue, or strict priorities and RED.
 
 use serde::{Deserialize, Serialize};
 
-/// Most queues of a port: one for each class selector (RFC 2474 §4.2.2).
+/// Largest number of queues per port: one for each class selector (RFC 2474 §4.2.2).
 pub const MOST_QUEUES: u8 = 8;
 
-/// What every port of a switch does with packets that wait. Ports of hosts always have one queue and drop its tail.
+/// How every port of a switch queues packets. Ports of hosts always have one drop-tail queue.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct PortSettings {
-    /// Queues per port, 1 to [`MOST_QUEUES`]. A port sends from the highest queue that is not empty. Each queue has the
-    /// buffer of the link to itself.
+    /// Queues per port, 1 to [`MOST_QUEUES`]. A port sends from the highest queue that is not empty. Each queue has
+    /// the full buffer of the link.
     pub queues: u8,
-    /// Random early detection in each queue; `None` drops the tail alone.
+    /// Random early detection in each queue; `None` means drop tail only.
     pub red: Option<RedSettings>,
 }
 
 /// Random early detection (Floyd and Jacobson, Random Early Detection Gateways for Congestion Avoidance, 1993).
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct RedSettings {
-    /// Below this mean number of waiting packets, all are taken (`min_th`).
+    /// Below this mean number of waiting packets, all packets are accepted (`min_th`).
     pub min_packets: u32,
-    /// From this mean number on, all are dropped or marked (`max_th`); more than `min_packets`.
+    /// From this mean number on, all packets are dropped or marked (`max_th`); more than `min_packets`.
     pub max_packets: u32,
     /// Probability of a drop just below `max_packets` (`max_p`), more than 0, at most 1.
     pub most_probability: f64,
-    /// Weight of the present queue in the mean (`w_q`), more than 0, at most 1.
+    /// Weight of the current queue length in the mean (`w_q`), more than 0, at most 1.
     pub weight: f64,
-    /// Whether data of transports that listen to congestion marks are marked instead of dropped (RFC 3168 §5).
+    /// Whether data packets of ECN-capable transports are marked instead of dropped (RFC 3168 §5).
     pub ecn: bool,
 }
 
@@ -34,14 +34,14 @@ impl PortSettings {
     /// One queue, drop tail.
     pub const DROP_TAIL: PortSettings = PortSettings { queues: 1, red: None };
 
-    /// Whether ports have one queue and drop its tail.
+    /// Whether ports have one drop-tail queue.
     pub fn is_drop_tail(&self) -> bool {
         *self == PortSettings::DROP_TAIL
     }
 
-    /// The queue for packets with a DSCP; 0 is the lowest. Class selectors go up, but CS1 (which labels long flows) is the
-    /// lower effort of RFC 3662, below the default class: CS1, CS0, CS2, …, CS7. The classes that are left over when queues
-    /// are few share the highest queue.
+    /// Returns the queue for packets with a DSCP; 0 is the lowest. Class selectors are in ascending order, except
+    /// CS1, which labels long flows. It is the lower effort of RFC 3662, below the default class: CS1, CS0, CS2, …,
+    /// CS7. If there are fewer queues than classes, the remaining classes share the highest queue.
     pub fn queue_of(&self, dscp: u8) -> usize {
         let rank = match dscp >> 3 {
             0 => 1,

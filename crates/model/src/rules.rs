@@ -1,15 +1,15 @@
-//! The vocabulary of a match/action switch: what control asks for, what `switching` carries out and what the OpenFlow
-//! driver puts on the wire. The meaning is that of OpenFlow 1.3 §5, cut to what is used.
+//! The vocabulary of a match/action switch. `control` requests it, `switching` executes it, and the OpenFlow driver
+//! encodes it. The meaning is that of OpenFlow 1.3 §5, limited to the features in use.
 
 pub use crate::actions::Actions;
 use crate::fabric::Prefix;
 use crate::{Headers, PortNo, PROTO_TCP};
 use serde::{Deserialize, Serialize};
 
-/// Which frames a rule is for. A field that is `None` matches everything.
+/// The frames that a rule applies to. A field that is `None` matches everything.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 pub struct Match {
-    /// Port the frame came in by.
+    /// Port where the frame arrived.
     pub in_port: Option<PortNo>,
     /// Source prefix.
     pub src: Option<Prefix>,
@@ -30,7 +30,7 @@ pub struct Match {
 }
 
 impl Match {
-    /// The frames of just this five-tuple.
+    /// Returns the match for the frames of exactly this five-tuple.
     pub fn five_tuple(tuple: crate::FiveTuple) -> Match {
         Match {
             src: Some(Prefix::host(tuple.src)),
@@ -42,7 +42,7 @@ impl Match {
         }
     }
 
-    /// The five-tuple that all frames of this match have in common; `None` if they may have several.
+    /// Returns the five-tuple that all frames of this match share; `None` if they can have several.
     pub fn only_five_tuple(&self) -> Option<crate::FiveTuple> {
         let address = |prefix: Option<Prefix>| prefix.filter(|prefix| prefix.len == 32).map(|prefix| prefix.address);
         Some(crate::FiveTuple {
@@ -54,7 +54,7 @@ impl Match {
         })
     }
 
-    /// Whether a frame with `headers` that came in by `in_port` is one of them.
+    /// Whether the match includes a frame with `headers` that arrived at `in_port`.
     pub fn matches(&self, in_port: PortNo, headers: &Headers) -> bool {
         let tuple = &headers.five_tuple;
         self.in_port.is_none_or(|port| port == in_port)
@@ -70,50 +70,50 @@ impl Match {
             && self.tag.is_none_or(|tag| headers.tag == Some(tag))
     }
 
-    /// Whether whether-it-matches can differ between the segments of one flow that came in by one port and carry one
-    /// tag: then a decision must not be remembered per flow.
+    /// Whether the result can differ between segments of one flow that arrive at one port with one tag. If so, a
+    /// decision must not be cached per flow.
     pub fn looks_at_flags(&self) -> bool {
         self.tcp_flags.is_some()
     }
 }
 
-/// Identifier of a group in one switch.
+/// Identifier of a group within one switch.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct GroupId(pub u32);
 
-/// Identifier of a meter in one switch.
+/// Identifier of a meter within one switch.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct MeterId(pub u32);
 
-/// One thing to do with a frame.
+/// One action on a frame.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum RuleAction {
-    /// Send it out by this port.
+    /// Sends the frame out by this port.
     Output(PortNo),
-    /// Let this group decide.
+    /// Hands the frame to this group.
     Group(GroupId),
-    /// Send a copy of its headers to the controller.
+    /// Sends a copy of the headers to the controller.
     Copy,
-    /// Put this VLAN tag on it.
+    /// Adds this VLAN tag.
     SetTag(u16),
-    /// Take its VLAN tag off.
+    /// Removes the VLAN tag.
     PopTag,
 }
 
-/// A rule of one table. The frames of a rule without actions and without `goto` are dropped.
+/// A rule of one table. Frames of a rule without actions and without `goto` are dropped.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Rule {
-    /// Table it stands in; a frame starts at table 0.
+    /// Table of the rule; a frame starts at table 0.
     pub table: u8,
-    /// Of the rules that match, the one with the highest priority acts.
+    /// Priority. Of the rules that match, the one with the highest priority applies.
     pub priority: u16,
-    /// The frames it is for. Table, priority and match together name a rule.
+    /// The frames that the rule applies to. Table, priority and match together identify a rule.
     pub matches: Match,
-    /// What is done, in order.
+    /// Actions, in order.
     pub actions: Actions,
-    /// The (higher) table that goes on with the frame.
+    /// The (higher) table that processes the frame next.
     pub goto: Option<u8>,
     /// Meter that frames pass first.
     pub meter: Option<MeterId>,
@@ -121,20 +121,20 @@ pub struct Rule {
     pub idle_timeout_s: u16,
     /// Removed this many seconds after it was added; 0 for never.
     pub hard_timeout_s: u16,
-    /// The controller's own mark.
+    /// Value that the controller chooses to mark the rule.
     pub cookie: u64,
-    /// Whether the controller is told when it times out or is deleted.
+    /// Whether the switch tells the controller when the rule times out or is deleted.
     pub notify_removal: bool,
 }
 
 impl Rule {
-    /// What names it.
+    /// Returns the key that identifies the rule.
     pub fn key(&self) -> RuleKey {
         RuleKey { table: self.table, priority: self.priority, matches: self.matches }
     }
 }
 
-/// What names a rule in a switch: a second rule with the same key replaces the first.
+/// The key of a rule in a switch. A second rule with the same key replaces the first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct RuleKey {
     /// See [`Rule::table`].
@@ -145,14 +145,14 @@ pub struct RuleKey {
     pub matches: Match,
 }
 
-/// How a group chooses among its buckets.
+/// How a group selects among its buckets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum GroupKind {
-    /// By a hash of the five-tuple, in proportion to the weights, among the buckets whose watched port is up.
+    /// Selects by a hash of the five-tuple, in proportion to the weights, among the buckets whose watched port is up.
     Select,
-    /// The first bucket whose watched port is up.
+    /// Selects the first bucket whose watched port is up.
     FastFailover,
-    /// Every bucket gets a copy.
+    /// Sends a copy to every bucket.
     All,
 }
 
@@ -161,65 +161,65 @@ pub enum GroupKind {
 pub struct Bucket {
     /// Share of the flows, for [`GroupKind::Select`].
     pub weight: u16,
-    /// The bucket is out while this port is down.
+    /// The bucket is not used while this port is down.
     pub watch_port: Option<PortNo>,
-    /// What is done with the frame.
+    /// Actions on the frame.
     pub actions: Vec<RuleAction>,
 }
 
-/// A set of buckets that rules may name.
+/// A set of buckets that rules can refer to.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Group {
-    /// Its name in the switch.
+    /// Identifier of the group in the switch.
     pub id: GroupId,
-    /// How it chooses.
+    /// How the group selects a bucket.
     pub kind: GroupKind,
-    /// Its choices.
+    /// The buckets.
     pub buckets: Vec<Bucket>,
 }
 
-/// A rate limit that rules may name: what exceeds it is dropped.
+/// A rate limit that rules can refer to. Frames that exceed the rate are dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Meter {
-    /// Its name in the switch.
+    /// Identifier of the meter in the switch.
     pub id: MeterId,
     /// Sustained rate.
     pub rate_bps: u64,
-    /// Bytes that may exceed it at once.
+    /// Bytes by which a burst can exceed the rate.
     pub burst_bytes: u64,
 }
 
-/// What a rule has counted.
+/// Counters of a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct RuleCounters {
-    /// Frames.
+    /// Number of frames.
     pub packets: u64,
-    /// Bytes, headers included.
+    /// Number of bytes, with headers.
     pub bytes: u64,
 }
 
-/// Why a switch refused a rule, group or meter.
+/// Reason why a switch refused a rule, group or meter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
 pub enum Refusal {
     /// The table is full.
     #[error("the rule table is full")]
     TableFull,
-    /// It names a group the switch does not have.
-    #[error("it names a group that does not exist")]
+    /// The rule refers to a group that the switch does not have.
+    #[error("it refers to a group that does not exist")]
     UnknownGroup,
-    /// It names a meter the switch does not have.
-    #[error("it names a meter that does not exist")]
+    /// The rule refers to a meter that the switch does not have.
+    #[error("it refers to a meter that does not exist")]
     UnknownMeter,
-    /// It names a table that does not exist or does not come later.
-    #[error("it goes to a table that does not exist or does not come later")]
+    /// The rule refers to a table that does not exist or does not come later.
+    #[error("it refers to a table that does not exist or does not come later")]
     BadTable,
-    /// It names a port the switch does not have.
-    #[error("it names a port that does not exist")]
+    /// The rule refers to a port that the switch does not have.
+    #[error("it refers to a port that does not exist")]
     BadPort,
-    /// A rule still names the group or meter to be deleted.
+    /// A rule still refers to the group or meter that is to be deleted.
     #[error("it is still in use")]
     InUse,
-    /// It asks for something the switch does not do.
-    #[error("it asks for something the switch does not do")]
+    /// The request needs a feature that the switch does not have.
+    #[error("the switch does not support it")]
     Unsupported,
 }

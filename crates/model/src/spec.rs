@@ -1,17 +1,17 @@
-//! Specifications as they stand on the command line: `name:key=value,key=value`.
+//! Specifications in the form of the command line: `name:key=value,key=value`.
 //!
-//! A [`Spec`] is read in three steps: [`Spec::parse`] splits the text, the typed getters take the keys they know out of
-//! it, and [`Spec::finish`] refuses what is left over, with the nearest key that would have been valid.
+//! A [`Spec`] is read in three steps. [`Spec::parse`] splits the text. The typed getters read the keys that they
+//! know. [`Spec::finish`] refuses the remaining keys, and suggests the nearest valid key.
 
 use crate::units;
 use std::cell::RefCell;
 
-/// A specification that could not be used. Its message is one line that names the place, what was found, what was
+/// A specification that cannot be used. Its message is one line that names the place, the value found, what was
 /// expected and, for a name, the nearest valid one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} `{spec}`: {problem}")]
 pub struct SpecError {
-    /// What kind of thing was specified: `fabric`, `traffic`, `transport`, `scheme`.
+    /// Kind of the specification: `fabric`, `traffic`, `transport`, `scheme`.
     pub what: &'static str,
     /// The specification as given.
     pub spec: String,
@@ -19,7 +19,7 @@ pub struct SpecError {
     pub problem: String,
 }
 
-/// A split specification. Getters remember which keys they were asked for.
+/// A split specification. Getters record the keys that they were asked for.
 #[derive(Clone, Debug)]
 pub struct Spec {
     what: &'static str,
@@ -30,7 +30,7 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// Splits `name:key=value,key=value`. `what` is the word errors begin with.
+    /// Splits `name:key=value,key=value`. `what` is the word at the start of error messages.
     pub fn parse(what: &'static str, text: &str) -> Result<Spec, SpecError> {
         let text = text.trim();
         let error = |problem: String| SpecError { what, spec: text.to_owned(), problem };
@@ -41,7 +41,8 @@ impl Spec {
         Spec::split(what, text, name, rest)
     }
 
-    /// As [`Spec::parse`], for a text that begins with `name`, whatever colons there are in it: the path of a file.
+    /// As [`Spec::parse`], for a text that begins with `name`. The name can contain colons, as the path of a file
+    /// can.
     pub fn parse_named(what: &'static str, text: &str, name: &str) -> Result<Spec, SpecError> {
         let text = text.trim();
         let rest = text.strip_prefix(name).map(|rest| rest.strip_prefix(':').unwrap_or(rest)).unwrap_or_default();
@@ -65,54 +66,54 @@ impl Spec {
         Ok(Spec { what, text: text.to_owned(), name: name.trim().to_owned(), pairs, asked: RefCell::default() })
     }
 
-    /// The part before the colon.
+    /// Returns the part before the colon.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The specification as given.
+    /// Returns the specification as given.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// An error about this specification.
+    /// Creates an error about this specification.
     pub fn error(&self, problem: impl Into<String>) -> SpecError {
         SpecError { what: self.what, spec: self.text.clone(), problem: problem.into() }
     }
 
-    /// An error about its name, with the nearest of `known`.
+    /// Creates an error about the name, with the nearest name in `known`.
     pub fn unknown_name(&self, known: &[&str]) -> SpecError {
         let hint = nearest(&self.name, known).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
         self.error(format!("no {} is called `{}`{hint} (known: {})", self.what, self.name, known.join(", ")))
     }
 
-    /// The text of a key.
+    /// Returns the text of a key.
     pub fn text_of(&self, key: &'static str) -> Option<&str> {
         self.asked.borrow_mut().push(key);
         self.pairs.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str())
     }
 
-    /// A key as bits per second.
+    /// Reads a key as bits per second.
     pub fn rate_bps(&self, key: &'static str) -> Result<Option<u64>, SpecError> {
         self.read(key, |text| units::parse_rate_bps(text).map_err(|e| e.to_string()))
     }
 
-    /// A key as bytes.
+    /// Reads a key as bytes.
     pub fn size_bytes(&self, key: &'static str) -> Result<Option<u64>, SpecError> {
         self.read(key, |text| units::parse_size_bytes(text).map_err(|e| e.to_string()))
     }
 
-    /// A key as picoseconds.
+    /// Reads a key as picoseconds.
     pub fn time_ps(&self, key: &'static str) -> Result<Option<u64>, SpecError> {
         self.read(key, |text| units::parse_time_ps(text).map_err(|e| e.to_string()))
     }
 
-    /// A key as nanoseconds.
+    /// Reads a key as nanoseconds.
     pub fn time(&self, key: &'static str) -> Result<Option<units::Nanos>, SpecError> {
         self.read(key, |text| units::parse_time(text).map_err(|e| e.to_string()))
     }
 
-    /// A key as a whole number between `least` and `most`.
+    /// Reads a key as a whole number between `least` and `most`.
     pub fn count(&self, key: &'static str, least: u64, most: u64) -> Result<Option<u64>, SpecError> {
         self.read(key, |text| {
             let number = text.parse::<u64>().ok().filter(|n| (least..=most).contains(n));
@@ -120,7 +121,7 @@ impl Spec {
         })
     }
 
-    /// A key as a plain number between `least` and `most`.
+    /// Reads a key as a number between `least` and `most`.
     pub fn number(&self, key: &'static str, least: f64, most: f64) -> Result<Option<f64>, SpecError> {
         self.read(key, |text| {
             let number = text.parse::<f64>().ok().filter(|n| n.is_finite() && *n >= least && *n <= most);
@@ -128,7 +129,7 @@ impl Spec {
         })
     }
 
-    /// A key as yes or no.
+    /// Reads a key as yes or no.
     pub fn flag(&self, key: &'static str) -> Result<Option<bool>, SpecError> {
         self.choice(
             key,
@@ -136,7 +137,7 @@ impl Spec {
         )
     }
 
-    /// A key as one of these words.
+    /// Reads a key as one of these words.
     pub fn choice<T: Copy>(&self, key: &'static str, words: &[(&str, T)]) -> Result<Option<T>, SpecError> {
         self.read(key, |text| {
             words.iter().find(|(word, _)| *word == text).map(|&(_, value)| value).ok_or_else(|| {
@@ -147,7 +148,7 @@ impl Spec {
         })
     }
 
-    /// Refuses every key that no getter was asked for.
+    /// Returns an error if the specification has a key that no getter read.
     pub fn finish(&self) -> Result<(), SpecError> {
         let mut known: Vec<&str> = self.asked.borrow().clone();
         known.sort_unstable();
@@ -171,7 +172,8 @@ impl Spec {
     }
 }
 
-/// The extension of a name that looks like one of a file, in lower case: `dir/a.topo` → `topo`. Numbers are none.
+/// Returns the extension of a file name in lower case: `dir/a.topo` → `topo`. `None` for a name that does not look
+/// like a file, such as a number.
 pub fn extension(name: &str) -> Option<String> {
     let file = name.rsplit('/').next().unwrap_or(name);
     let (stem, extension) = file.rsplit_once('.')?;
@@ -180,8 +182,8 @@ pub fn extension(name: &str) -> Option<String> {
     (sound && letters).then(|| extension.to_ascii_lowercase())
 }
 
-/// The name of `known` that is nearest to `word`, if one is near enough to have been meant. The order of the parts of a
-/// name is no mistake worth a correction: `rto_min` is near `min_rto`.
+/// Returns the name in `known` that is nearest to `word`, if it is similar enough. Parts in another order count as
+/// one mistake: `rto_min` is near `min_rto`.
 pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let in_order = |name: &str| {
         let mut parts: Vec<&str> = name.split(['_', '-']).collect();
@@ -190,14 +192,14 @@ pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     };
     let distance = |name: &str| {
         let (word, name) = (word.to_lowercase(), name.to_lowercase());
-        // Turned round is one mistake; it comes behind a name that is as it should be.
+        // Another order of the parts counts as one mistake, so a name with the parts in the same order comes first.
         edit_distance(&word, &name).min(1 + edit_distance(&in_order(&word), &in_order(&name)))
     };
     let best = known.iter().map(|&name| (distance(name), name)).min()?;
     (best.0 <= (word.chars().count() / 2).max(1)).then_some(best.1)
 }
 
-/// Levenshtein distance: insertions, deletions and replacements.
+/// Returns the Levenshtein distance: insertions, deletions and replacements.
 fn edit_distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -240,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn tells_names_of_files_from_others() {
+    fn file_names_are_recognised() {
         for (name, expected) in [
             ("dir.d/a.topo", Some("topo")),
             ("a.tar.GZ", Some("gz")),
@@ -255,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn suggests_only_what_is_near() {
+    fn only_similar_names_are_suggested() {
         assert_eq!(nearest("fattree", &["fat-tree", "vl2"]), Some("fat-tree"));
         assert_eq!(nearest("rto_min", &["max_rto", "min_rto", "mss"]), Some("min_rto"));
         assert_eq!(nearest("tree-fat", &["fat-tree", "vl2"]), Some("fat-tree"));

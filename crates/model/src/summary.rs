@@ -6,27 +6,27 @@ use crate::units::PS_PER_S;
 use crate::{Fabric, LinkId, LinkSettings, LinkState, NodeId, Tier};
 use serde::Serialize;
 
-/// How many nodes a tier has.
+/// The number of nodes in a tier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct TierCount {
     /// The tier.
     pub tier: Tier,
-    /// Its nodes.
+    /// Number of its nodes.
     pub nodes: usize,
 }
 
 /// Numbers of shortest paths between ToRs that reach each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct PathCounts {
-    /// Fewest; `u64::MAX` stands for that many or more, here and below.
+    /// Fewest paths. In all three fields, `u64::MAX` means that many or more.
     pub min: u64,
     /// Median (the upper one of two).
     pub median: u64,
-    /// Most.
+    /// Most paths.
     pub max: u64,
 }
 
-/// The numbers that describe a fabric, with the cables of its specification failed.
+/// The numbers that describe a fabric, with the failed cables of its specification down.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct FabricSummary {
     /// The specification it was built from.
@@ -39,7 +39,7 @@ pub struct FabricSummary {
     pub switches: usize,
     /// Switches with hosts.
     pub tors: usize,
-    /// Nodes of every tier that has some, from the hosts up.
+    /// Number of nodes in each tier that has nodes, from the hosts up.
     pub tiers: Vec<TierCount>,
     /// Directed links: two per cable.
     pub links: usize,
@@ -51,36 +51,37 @@ pub struct FabricSummary {
     pub failed_cables: usize,
     /// Slowest and fastest host link, bits per second.
     pub host_rate_bps: (u64, u64),
-    /// Slowest and fastest link between switches, bits per second; `None` when there is none.
+    /// Slowest and fastest link between switches, bits per second; `None` if there is none.
     pub switch_rate_bps: Option<(u64, u64)>,
-    /// Ordered pairs of ToRs that the numbers below were taken over: all, or in a large fabric those to an even choice
-    /// of ToRs.
+    /// Ordered pairs of ToRs that the numbers below cover: all pairs, or in a large fabric the pairs with evenly
+    /// selected target ToRs.
     pub pairs_sampled: u64,
-    /// Of these, the pairs without any path.
+    /// Number of these pairs that have no path.
     pub pairs_apart: u64,
-    /// Shortest paths between two ToRs; `None` when there are no two that reach each other.
+    /// Shortest paths between two ToRs; `None` if no two ToRs reach each other.
     pub shortest_paths: Option<PathCounts>,
-    /// Most hops between two ToRs on a shortest path.
+    /// Largest number of hops of a shortest path between two ToRs.
     pub diameter_hops: Option<u32>,
-    /// Longest round trip between hosts on different ToRs over shortest paths, in picoseconds: with empty queues, and with
-    /// every queue on the way full. The acknowledgement counts as a full frame. `u64::MAX` stands for that much or more.
+    /// Longest round trip between hosts on different ToRs over shortest paths, in picoseconds: with empty queues, and
+    /// with every queue on the path full. The acknowledgement counts as a full frame. `u64::MAX` means that much or
+    /// more.
     pub round_trip_ps: Option<(u64, u64)>,
-    /// Largest ratio, over all ToRs, of the rate of its hosts to that of its links to other switches.
+    /// Largest ratio, over all ToRs, of the total rate of its host links to that of its links to other switches.
     pub oversubscription: Option<f64>,
-    /// What one half of the hosts can send to the other at once, bits per second, host links not counted: the value of
-    /// `bisection`, which says whether it is exact.
+    /// Rate that one half of the hosts can send to the other at once, bits per second, without the limit of host
+    /// links: the value of `bisection`, which says whether it is exact.
     pub bisection_bps: Option<u64>,
-    /// The bisection or bounds on it; `None` for one ToR alone, and above 100,000 cables between switches where the
-    /// fabric is none of a known kind.
+    /// The bisection or bounds on it. `None` for a single ToR, and above 100,000 cables between switches if the
+    /// bisection of the fabric is not known.
     pub bisection: Option<Bisection>,
 }
 
-/// Node and link visits that path counts may cost.
+/// Limit on the node and link visits for path counts.
 const MOST_VISITS: usize = 30_000_000;
 const MOST_TARGETS: usize = 1024;
 
 impl Fabric {
-    /// The numbers that describe it. Takes well under a second up to some thousand switches.
+    /// Computes the numbers. Takes well under a second up to some thousand switches.
     pub fn summary(&self) -> FabricSummary {
         let state = LinkState::of(self);
         let tiers = [Tier::Host, Tier::Tor, Tier::Aggregation, Tier::Core];
@@ -124,7 +125,7 @@ impl Fabric {
         }
     }
 
-    /// [`FabricSummary::round_trip_ps`] alone, without the bisection, which takes longer.
+    /// Computes [`FabricSummary::round_trip_ps`] alone, without the bisection, which takes longer.
     pub fn round_trip_ps(&self) -> Option<(u64, u64)> {
         PathSample::take(self, &LinkState::of(self)).round_trip_ps
     }
@@ -133,17 +134,17 @@ impl Fabric {
 /// Shortest paths between pairs of ToRs.
 struct PathSample {
     pairs: u64,
-    /// Of the pairs that reach each other.
+    /// Number of shortest paths of each pair that is connected.
     counts: Vec<u64>,
     diameter_hops: Option<u32>,
     /// Longest round trip from host to host, with empty and with full queues.
     round_trip_ps: Option<(u64, u64)>,
 }
 
-/// Length of a full frame: what a queue is made of.
+/// Length of a full frame. Queues are assumed to hold full frames.
 const FRAME_BYTES: u64 = 1514;
 
-/// Time that a full frame takes over a link, with its queue empty and full.
+/// Time that a full frame takes over a link, with the queue empty and with the queue full.
 fn hop_ps(settings: &LinkSettings) -> (u64, u64) {
     let frame_ps = (u128::from(FRAME_BYTES * 8) * u128::from(PS_PER_S) / u128::from(settings.rate_bps.max(1))) as u64;
     let waiting_ps = frame_ps.saturating_mul(u64::from(settings.buffer_packets));
@@ -151,7 +152,7 @@ fn hop_ps(settings: &LinkSettings) -> (u64, u64) {
     (idle_ps, idle_ps.saturating_add(waiting_ps))
 }
 
-/// Both members added up.
+/// Adds both members.
 fn sum(a: (u64, u64), b: (u64, u64)) -> (u64, u64) {
     (a.0.saturating_add(b.0), a.1.saturating_add(b.1))
 }
@@ -161,13 +162,13 @@ fn most(a: (u64, u64), b: (u64, u64)) -> (u64, u64) {
     (a.0.max(b.0), a.1.max(b.1))
 }
 
-/// The same for each of two directions.
+/// As [`most`], for each of two directions.
 fn most_each_way(a: [(u64, u64); 2], b: [(u64, u64); 2]) -> [(u64, u64); 2] {
     [most(a[0], b[0]), most(a[1], b[1])]
 }
 
 impl PathSample {
-    /// One search per target ToR finds the number of shortest paths from all others.
+    /// Counts the shortest paths from all other ToRs with one search per target ToR.
     fn take(fabric: &Fabric, state: &LinkState) -> PathSample {
         let tors = fabric.tors();
         let visits = fabric.nodes().len() + fabric.links().len();

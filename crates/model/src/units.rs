@@ -1,6 +1,6 @@
-//! Quantities as people write them (`10Mbps`, `12KB`, `300ms`) and as the code keeps them (plain integers).
+//! Quantities as people write them (`10Mbps`, `12KB`, `300ms`) and as the code stores them (plain integers).
 //!
-//! Prefixes are decimal (`1KB` = 1000 bytes) unless they say otherwise (`1KiB` = 1024 bytes).
+//! Prefixes are decimal (`1KB` = 1000 bytes), except the binary ones (`1KiB` = 1024 bytes).
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -13,43 +13,44 @@ pub const PS_PER_S: u64 = 1_000_000_000_000;
 /// Nanoseconds in a second.
 pub const NS_PER_S: u64 = 1_000_000_000;
 
-/// A time since the start of a run, or a span of time, in nanoseconds: the only clock the pure crates know.
+/// A time since the start of a run, or a duration, in nanoseconds. It is the only clock of the crates without input
+/// and output.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Nanos(pub u64);
 
 impl Nanos {
-    /// Further away than any run lasts.
+    /// Later than the end of any run.
     pub const MAX: Nanos = Nanos(u64::MAX);
     /// The start of a run.
     pub const ZERO: Nanos = Nanos(0);
 
-    /// Whole seconds.
+    /// Creates a duration of whole seconds.
     pub const fn from_secs(s: u64) -> Nanos {
         Nanos(s * NS_PER_S)
     }
 
-    /// Whole milliseconds.
+    /// Creates a duration of whole milliseconds.
     pub const fn from_millis(ms: u64) -> Nanos {
         Nanos(ms * 1_000_000)
     }
 
-    /// Whole microseconds.
+    /// Creates a duration of whole microseconds.
     pub const fn from_micros(us: u64) -> Nanos {
         Nanos(us * 1_000)
     }
 
-    /// As seconds.
+    /// Returns the time in seconds.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / NS_PER_S as f64
     }
 
-    /// Sum that stops at [`Nanos::MAX`].
+    /// Sum, limited to [`Nanos::MAX`].
     pub fn saturating_add(self, other: Nanos) -> Nanos {
         Nanos(self.0.saturating_add(other.0))
     }
 
-    /// Difference that stops at zero.
+    /// Difference, at least zero.
     pub fn saturating_sub(self, other: Nanos) -> Nanos {
         Nanos(self.0.saturating_sub(other.0))
     }
@@ -81,15 +82,15 @@ impl fmt::Debug for Nanos {
     }
 }
 
-/// A quantity that could not be read. The message names the text, what was expected and an example.
+/// A quantity that could not be parsed. The message names the text, what was expected and an example.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a {what}: expected {expected}")]
 pub struct UnitError {
     /// The text as given.
     pub text: String,
-    /// What was wanted: `rate`, `size` or `time`.
+    /// Kind of quantity: `rate`, `size` or `time`.
     pub what: &'static str,
-    /// What would have been right.
+    /// What was expected.
     pub expected: &'static str,
 }
 
@@ -107,35 +108,35 @@ const SIZE_UNITS: [(&str, f64); 8] = [
 const TIME_UNITS_PS: [(&str, f64); 7] =
     [("min", 60e12), ("ps", 1.0), ("ns", 1e3), ("us", 1e6), ("ms", 1e9), ("s", 1e12), ("h", 3600e12)];
 
-/// Reads `10Mbps` as bits per second. The result is at least 1.
+/// Parses `10Mbps` as bits per second. The result is at least 1.
 pub fn parse_rate_bps(text: &str) -> Result<u64, UnitError> {
     let expected = "a positive number with a unit of bps, kbps, Mbps, Gbps or Tbps, such as 10Mbps";
     parse(text, "rate", expected, &RATE_UNITS, 1.0, 1e15)
 }
 
-/// Reads `12KB` as bytes. The result is at least 1.
+/// Parses `12KB` as bytes. The result is at least 1.
 pub fn parse_size_bytes(text: &str) -> Result<u64, UnitError> {
     let expected = "a positive number with a unit of B, KB, MB, GB, TB, KiB, MiB or GiB, such as 12KB";
     parse(text, "size", expected, &SIZE_UNITS, 1.0, 1e18)
 }
 
-/// Reads `300ms` as picoseconds; `0s` is allowed.
+/// Parses `300ms` as picoseconds; `0s` is allowed.
 pub fn parse_time_ps(text: &str) -> Result<u64, UnitError> {
     let expected = "a number with a unit of ps, ns, us, ms, s, min or h, up to 1000h, such as 300ms";
     parse(text, "time", expected, &TIME_UNITS_PS, 0.0, 3.6e18)
 }
 
-/// Reads `300ms` as nanoseconds, rounded down; `0s` is allowed.
+/// Parses `300ms` as nanoseconds, rounded down; `0s` is allowed.
 pub fn parse_time(text: &str) -> Result<Nanos, UnitError> {
     parse_time_ps(text).map(|ps| Nanos(ps / PS_PER_NS))
 }
 
-/// A rate with its unit in four digits that count, such as `9.953 Gbit/s`.
+/// Formats a rate with its unit in four significant digits, such as `9.953 Gbit/s`.
 pub fn rate_text(rate_bps: u64) -> String {
     let units = [("Tbit/s", 1e12), ("Gbit/s", 1e9), ("Mbit/s", 1e6), ("kbit/s", 1e3), ("bit/s", 1.0)];
     let (unit, scale) = units.into_iter().find(|&(_, scale)| rate_bps as f64 >= scale).unwrap_or(("bit/s", 1.0));
     let number = rate_bps as f64 / scale;
-    // Four digits in all; a number with three before the point has one behind it.
+    // Four digits in all: a number with three digits before the decimal point has one after it.
     let decimals = if number >= 999.5 { 0 } else { 3 - (number.max(1.0).log10() as usize) };
     let text = format!("{number:.decimals$}");
     let text = if decimals > 0 { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_rates_in_the_unit_that_fits() {
+    fn rates_are_written_with_a_suitable_unit() {
         for (rate_bps, text) in [
             (1_000_000_000, "1 Gbit/s"),
             (9_953_280_000, "9.953 Gbit/s"),
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_has_no_unit_no_number_or_no_sense() {
+    fn quantities_without_unit_or_valid_number_are_refused() {
         for text in ["", "10", "Mbps", "-1Mbps", "nanMbps", "infbps", "0bps", "1e99Gbps", "10MBps!", "1..2bps"] {
             assert!(parse_rate_bps(text).is_err(), "{text}");
         }

@@ -1,31 +1,31 @@
-//! Actions: what is done with a packet (§A.2.5).
+//! Actions on a packet (§A.2.5).
 
 use crate::flow_match::Mac;
 use crate::wire::{Put, Reader};
 use crate::ParseError;
 
-/// Send the whole packet to the controller.
+/// Length that sends the whole packet to the controller.
 pub const WHOLE_PACKET: u16 = 0xffff;
 
-/// One thing to do with a packet.
+/// One action on a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
-    /// Send it out.
+    /// Send the packet out.
     Output {
         /// The port.
         port: u32,
-        /// Bytes that go to the controller, if the port is that.
+        /// Bytes that go to the controller, if the port is the controller.
         max_len: u16,
     },
-    /// Let this group decide.
+    /// Hand the packet to this group.
     Group(u32),
-    /// Put a new VLAN tag with this Ethernet type on it.
+    /// Add a new VLAN tag with this Ethernet type.
     PushVlan(u16),
-    /// Take its outer VLAN tag off.
+    /// Remove the outer VLAN tag.
     PopVlan,
-    /// Set the VLAN identifier, [`crate::flow_match::VLAN_PRESENT`] included.
+    /// Set the VLAN identifier, with [`crate::flow_match::VLAN_PRESENT`].
     SetVlanVid(u16),
-    /// Set the code point.
+    /// Set the differentiated-services code point.
     SetIpDscp(u8),
     /// Set the source Ethernet address.
     SetEthSrc(Mac),
@@ -33,7 +33,7 @@ pub enum Action {
     SetEthDst(Mac),
     /// Set the queue of the port.
     SetQueue(u32),
-    /// Something this crate has no word for. Never written.
+    /// An action that this crate does not support. It is never written.
     Foreign(u16),
 }
 
@@ -66,7 +66,7 @@ impl Action {
         })
     }
 
-    /// All actions in `bytes`.
+    /// Parses all actions in `bytes`.
     pub(crate) fn parse_all(bytes: &[u8]) -> Result<Vec<Action>, ParseError> {
         let mut reader = Reader::new("actions", bytes);
         let mut actions = Vec::new();

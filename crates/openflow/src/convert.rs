@@ -1,7 +1,7 @@
-//! Between the rules that a controller speaks of and OpenFlow's messages.
+//! Conversion between the controller's rules and OpenFlow messages.
 //!
-//! A [`Match`] speaks of IPv4 alone. In OpenFlow it says so (`eth_type`) where it looks at anything of IP; where it looks
-//! at nothing, it is for every packet. Copies to the controller are cut to [`COPY_BYTES`].
+//! A [`Match`] applies to IPv4 only. If it matches any IP field, its OpenFlow form requires IPv4 (`eth_type`). If it
+//! matches no IP field, it applies to all packets. Copies to the controller are cut to [`COPY_BYTES`].
 
 use crate::action::Action;
 use crate::flow_match::{FlowMatch, ETH_IPV4, ETH_VLAN, VLAN_PRESENT};
@@ -19,31 +19,31 @@ use pathloom_model::rules::{
 use pathloom_model::{PortNo, Prefix, PROTO_TCP, PROTO_UDP};
 use std::net::Ipv4Addr;
 
-/// Bytes of a packet that a copy to the controller has: Ethernet with a tag, the longest IPv4 and the longest TCP header.
+/// Length of a packet copy to the controller: Ethernet with a tag, the longest IPv4 header and the longest TCP header.
 pub const COPY_BYTES: u16 = 14 + 4 + 60 + 60;
 const PROTO_SCTP: u8 = 132;
 
-/// Why a rule has no form in OpenFlow.
+/// Reason why a rule cannot be expressed in OpenFlow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Unsayable {
-    /// Ports of a protocol that has none in OpenFlow, or of any protocol.
-    #[error("OpenFlow matches ports of TCP, UDP and SCTP; the rule names none of them")]
+    /// The rule matches ports, but no protocol, or one without ports in OpenFlow.
+    #[error("the rule matches ports without TCP, UDP or SCTP; OpenFlow needs one of them")]
     Ports,
-    /// TCP flags of another protocol.
-    #[error("the rule wants TCP flags of a protocol that is not TCP")]
+    /// The rule matches TCP flags of another protocol.
+    #[error("the rule matches TCP flags of a protocol that is not TCP")]
     Flags,
-    /// A port number that is reserved.
-    #[error("port {0} is not a port of a switch: OpenFlow's go from 1 to {PORT_MAX}")]
+    /// The port number is reserved or 0.
+    #[error("port {0} is not a port of a switch; OpenFlow numbers ports from 1 to {PORT_MAX}")]
     Port(u32),
     /// The message would be too long.
     #[error(transparent)]
     TooLong(#[from] TooLong),
 }
 
-/// A match as OpenFlow has it.
+/// Converts a match to OpenFlow.
 ///
 /// # Errors
-/// It wants ports without TCP, UDP or SCTP, or TCP flags without TCP.
+/// The match has ports without TCP, UDP or SCTP, or TCP flags without TCP.
 #[inline]
 pub fn match_of(matches: &Match) -> Result<FlowMatch, Unsayable> {
     let mut proto = matches.proto;
@@ -77,7 +77,7 @@ pub fn match_of(matches: &Match) -> Result<FlowMatch, Unsayable> {
     Ok(flow)
 }
 
-/// A prefix of no bits is every address, which is no field at all.
+/// Returns address and mask. A prefix of no bits matches every address, and so needs no field.
 pub(crate) fn prefix(prefix: Prefix) -> Option<(Ipv4Addr, Ipv4Addr)> {
     let mask = u32::MAX.checked_shl(32 - u32::from(prefix.len.min(32))).unwrap_or(0);
     (mask != 0).then(|| (Ipv4Addr::from(u32::from(prefix.address) & mask), Ipv4Addr::from(mask)))
@@ -91,7 +91,7 @@ fn port(port: PortNo) -> Result<u32, Unsayable> {
     }
 }
 
-/// A match of a switch, if [`Match`] has words for it.
+/// Converts a match of a switch; `None` if [`Match`] cannot express it.
 pub fn read_match(flow: &FlowMatch) -> Option<Match> {
     let strange = flow.foreign
         || flow.vlan_tagged
@@ -123,7 +123,7 @@ pub fn read_match(flow: &FlowMatch) -> Option<Match> {
         Some((value, mask)) => Some((value as u8, u8::try_from(mask).ok()?)),
     };
     if flow.eth_type.is_some() && src.is_none() && dst.is_none() && flow.ip_proto.is_none() && flow.ip_dscp.is_none() {
-        // Every IPv4 packet.
+        // The match includes every IPv4 packet.
         src = Some(Prefix::new(Ipv4Addr::UNSPECIFIED, 0));
     }
     Some(Match {
@@ -159,7 +159,7 @@ fn emit_actions(actions: &[RuleAction], out: &mut Vec<u8>) -> Result<(), Unsayab
 fn actions_of(actions: &[RuleAction]) -> Result<Vec<Action>, Unsayable> {
     let mut bytes = Vec::new();
     emit_actions(actions, &mut bytes)?;
-    // What was just written can be read.
+    // The bytes were just written, so they can be parsed.
     Ok(Action::parse_all(&bytes).unwrap_or_default())
 }
 
@@ -182,10 +182,10 @@ fn read_actions(actions: &[Action]) -> Option<Vec<RuleAction>> {
     Some(read)
 }
 
-/// Appends the flow-mod that adds `rule`, without allocating anything.
+/// Appends the flow-mod that adds `rule`, without allocations.
 ///
 /// # Errors
-/// OpenFlow has no words for it; then nothing is appended.
+/// OpenFlow cannot express the rule. Then nothing is appended.
 #[inline]
 pub fn emit_add_rule(rule: &Rule, xid: u32, out: &mut Vec<u8>) -> Result<(), Unsayable> {
     if rule_bytes::add(rule, xid, out)? {
@@ -194,7 +194,7 @@ pub fn emit_add_rule(rule: &Rule, xid: u32, out: &mut Vec<u8>) -> Result<(), Uns
     emit_add_rule_long(rule, xid, out)
 }
 
-/// The same by way of [`FlowMatch`] and [`Action`].
+/// As [`emit_add_rule`], with [`FlowMatch`] and [`Action`] as intermediate forms.
 pub(crate) fn emit_add_rule_long(rule: &Rule, xid: u32, out: &mut Vec<u8>) -> Result<(), Unsayable> {
     let matches = match_of(&rule.matches)?;
     let at = start(Kind::FLOW_MOD, xid, out);
@@ -219,16 +219,16 @@ pub(crate) fn emit_add_rule_long(rule: &Rule, xid: u32, out: &mut Vec<u8>) -> Re
     Ok(finish(at, out)?)
 }
 
-/// Appends the flow-mod that deletes just this rule.
+/// Appends the flow-mod that deletes exactly this rule.
 ///
 /// # Errors
-/// OpenFlow has no words for it; then nothing is appended.
+/// OpenFlow cannot express the rule. Then nothing is appended.
 #[inline]
 pub fn emit_delete_rule(key: &RuleKey, xid: u32, out: &mut Vec<u8>) -> Result<(), Unsayable> {
     rule_bytes::delete(key, xid, out)
 }
 
-/// The same by way of [`FlowMatch`].
+/// As [`emit_delete_rule`], with [`FlowMatch`] as an intermediate form.
 #[cfg(test)]
 pub(crate) fn emit_delete_rule_long(key: &RuleKey, xid: u32, out: &mut Vec<u8>) -> Result<(), Unsayable> {
     let matches = match_of(&key.matches)?;
@@ -239,10 +239,10 @@ pub(crate) fn emit_delete_rule_long(key: &RuleKey, xid: u32, out: &mut Vec<u8>) 
     Ok(finish(at, out)?)
 }
 
-/// The message that makes a group of a switch what `group` is; `exists` tells adding from replacing.
+/// Returns the message that adds a group to a switch, or replaces it if it `exists`.
 ///
 /// # Errors
-/// OpenFlow has no words for it.
+/// OpenFlow cannot express the group.
 pub fn group_mod(group: &Group, exists: bool) -> Result<Message<'static>, Unsayable> {
     let bucket = |bucket: &Bucket| {
         let watch_port = bucket.watch_port.map(port).transpose()?;
@@ -260,13 +260,14 @@ pub fn group_mod(group: &Group, exists: bool) -> Result<Message<'static>, Unsaya
     Ok(Message::GroupMod(GroupMod { command, kind, id: group.id.0, buckets }))
 }
 
-/// The message that deletes a group.
+/// Returns the message that deletes a group.
 pub fn group_delete(group: GroupId) -> Message<'static> {
     let (command, kind) = (GroupCommand::Delete, GroupType::All);
     Message::GroupMod(GroupMod { command, kind, id: group.0, buckets: Vec::new() })
 }
 
-/// The message that makes a meter of a switch what `meter` is. Rates are rounded up to whole kbit/s, bursts to kbit.
+/// Returns the message that adds a meter, or replaces it if it `exists`. Rates are rounded up to whole kbit/s, bursts
+/// to whole kbit.
 pub fn meter_mod(meter: &Meter, exists: bool) -> Message<'static> {
     let kilo = |number: u64| u32::try_from(number.div_ceil(1000)).unwrap_or(u32::MAX).max(1);
     let band = Band { rate_kbps: kilo(meter.rate_bps), burst_kbit: kilo(meter.burst_bytes.saturating_mul(8)) };
@@ -274,12 +275,12 @@ pub fn meter_mod(meter: &Meter, exists: bool) -> Message<'static> {
     Message::MeterMod(MeterMod { command, id: meter.id.0, bands: vec![band] })
 }
 
-/// The message that deletes a meter.
+/// Returns the message that deletes a meter.
 pub fn meter_delete(meter: MeterId) -> Message<'static> {
     Message::MeterMod(MeterMod { command: MeterCommand::Delete, id: meter.0, bands: Vec::new() })
 }
 
-/// A rule of a switch, if [`Rule`] has words for it.
+/// Converts a rule of a switch; `None` if [`Rule`] cannot express it.
 pub fn read_rule(stats: &FlowStats) -> Option<Rule> {
     if stats.instructions.foreign {
         return None;
@@ -298,17 +299,17 @@ pub fn read_rule(stats: &FlowStats) -> Option<Rule> {
     })
 }
 
-/// What names the rule of a row or of a notice, if [`Match`] has words for it.
+/// Returns the key of the rule in a row or a notice; `None` if [`Match`] cannot express it.
 pub fn read_key(table: u8, priority: u16, matches: &FlowMatch) -> Option<RuleKey> {
     Some(RuleKey { table, priority, matches: read_match(matches)? })
 }
 
-/// What names the rule that is gone.
+/// Returns the key of a removed rule.
 pub fn removed_key(removed: &FlowRemoved) -> Option<RuleKey> {
     read_key(removed.table, removed.priority, &removed.matches)
 }
 
-/// A group of a switch, if [`Group`] has words for it.
+/// Converts a group of a switch; `None` if [`Group`] cannot express it.
 pub fn read_group(group: &GroupDesc) -> Option<Group> {
     let kind = match group.kind {
         GroupType::Select => GroupKind::Select,
@@ -324,20 +325,21 @@ pub fn read_group(group: &GroupDesc) -> Option<Group> {
     Some(Group { id: GroupId(group.id), kind, buckets })
 }
 
-/// A meter of a switch, if [`Meter`] has words for it.
+/// Converts a meter of a switch; `None` if [`Meter`] cannot express it.
 pub fn read_meter(meter: &MeterConfig) -> Option<Meter> {
     let [band] = meter.bands[..] else { return None };
     let burst_bytes = u64::from(band.burst_kbit) * 125;
     Some(Meter { id: MeterId(meter.id), rate_bps: u64::from(band.rate_kbps) * 1000, burst_bytes })
 }
 
-/// Port that a packet-in came in by.
+/// Returns the port where the packet of a packet-in arrived.
 #[inline]
 pub fn in_port(packet: &PacketIn<'_>) -> Option<PortNo> {
     packet.matches.in_port.filter(|port| (1..=PORT_MAX).contains(port)).map(PortNo)
 }
 
-/// What an error means to a controller (§A.4.4). What has no better word is unsupported.
+/// Returns the meaning of an error for a controller (§A.4.4). Errors without a specific meaning are
+/// [`Refusal::Unsupported`].
 pub fn refusal(error: &ErrorMessage<'_>) -> Refusal {
     match (error.kind, error.code) {
         (error::FLOW_MOD_FAILED, 1) | (error::GROUP_MOD_FAILED, 3) | (error::METER_MOD_FAILED, 10) => {

@@ -1,52 +1,52 @@
-//! What can be wrong with bytes, and with values that are to become bytes.
+//! Errors in bytes, and in values that are converted to bytes.
 
-/// Why bytes are no message.
+/// Reason why bytes are not a valid message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ParseError {
-    /// They end too early.
-    #[error("{what} needs {need} bytes, {have} are there")]
+    /// The bytes end too early.
+    #[error("{what} needs {need} bytes, but only {have} are left")]
     Short {
-        /// What was being read.
+        /// Object that was being read.
         what: &'static str,
-        /// Bytes needed.
+        /// Number of bytes needed.
         need: usize,
-        /// Bytes there.
+        /// Number of bytes left.
         have: usize,
     },
-    /// A length field says what cannot be.
-    #[error("{what} says it is {said} bytes long; that cannot be")]
+    /// A length field has an impossible value.
+    #[error("{what} has an invalid length of {said} bytes")]
     Length {
-        /// What was being read.
+        /// Object that was being read.
         what: &'static str,
-        /// The length it says.
+        /// Value of the length field.
         said: usize,
     },
-    /// A field has a value that has no meaning.
-    #[error("{what} is {found}; that has no meaning")]
+    /// A field has an undefined value.
+    #[error("{what} has the undefined value {found}")]
     Value {
         /// The field.
         what: &'static str,
-        /// What stands there.
+        /// Value of the field.
         found: u64,
     },
-    /// Another version of the frames between switch programs.
-    #[error("the frame is of version {found} of the path protocol, not of 1")]
+    /// The frame between switch programs has another version.
+    #[error("the frame has version {found} of the path protocol; expected 1")]
     PathVersion {
-        /// Its version byte.
+        /// Version byte of the frame.
         found: u8,
     },
-    /// Another version of OpenFlow.
-    #[error("the message is of wire version {found}, not of 4 (OpenFlow 1.3)")]
+    /// The message has another version of OpenFlow.
+    #[error("the message has wire version {found}; expected 4 (OpenFlow 1.3)")]
     Version {
-        /// Its version byte.
+        /// Version byte of the message.
         found: u8,
     },
 }
 
-/// A message would be longer than the 65,535 bytes its length field can say. Nothing was written.
+/// A message would be longer than 65,535 bytes, the limit of its length field. Nothing was written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("the message would have {bytes} bytes; OpenFlow has room for 65535")]
+#[error("the message would have {bytes} bytes; OpenFlow allows at most 65535")]
 pub struct TooLong {
-    /// How long it would have been.
+    /// Length that the message would have.
     pub bytes: usize,
 }

@@ -1,4 +1,4 @@
-//! Matches: which packets a rule is for, as OXM fields (§A.2.3).
+//! Matches: the packets that a rule applies to, as OXM fields (§A.2.3).
 
 use crate::wire::{Put, Reader};
 use crate::ParseError;
@@ -11,15 +11,15 @@ pub type Mac = [u8; 6];
 const BASIC: u16 = 0x8000;
 /// Class of Nicira's fields.
 const NICIRA_1: u16 = 0x0001;
-/// Class of the fields of others.
+/// Class of the fields of other experimenters.
 const EXPERIMENTER: u16 = 0xffff;
 /// The Open Networking Foundation as an experimenter.
 pub(crate) const ONF: u32 = 0x4f4e_4600;
-/// tcp_flags as the ONF's extension 109 and as OpenFlow 1.5 number it.
+/// Number of tcp_flags in the ONF's extension 109 and in OpenFlow 1.5.
 pub(crate) const TCP_FLAGS: u8 = 42;
-/// tcp_flags as Nicira numbers it.
+/// Number of tcp_flags in Nicira's class.
 const NICIRA_TCP_FLAGS: u8 = 34;
-/// In a VLAN field: the packet has a tag.
+/// Bit of a VLAN field: the packet has a tag.
 pub const VLAN_PRESENT: u16 = 0x1000;
 /// Ethernet type of IPv4.
 pub const ETH_IPV4: u16 = 0x0800;
@@ -54,20 +54,20 @@ pub(crate) mod field {
     pub(crate) const ARP_TPA: u8 = 23;
 }
 
-/// The fields of a match; what is `None` matches everything. Pairs are (value, mask).
+/// The fields of a match. A field that is `None` matches everything. Pairs are (value, mask).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FlowMatch {
-    /// Port the packet came in by.
+    /// Port where the packet arrived.
     pub in_port: Option<u32>,
     /// Destination Ethernet address.
     pub eth_dst: Option<Mac>,
     /// Source Ethernet address.
     pub eth_src: Option<Mac>,
-    /// Ethernet type, behind VLAN tags.
+    /// Ethernet type, after VLAN tags.
     pub eth_type: Option<u16>,
     /// VLAN: [`VLAN_PRESENT`] and the identifier.
     pub vlan_vid: Option<u16>,
-    /// The packet has a VLAN tag, whatever its identifier. Not together with `vlan_vid`.
+    /// Whether the packet must have a VLAN tag, with any identifier. Not together with `vlan_vid`.
     pub vlan_tagged: bool,
     /// Differentiated-services code point.
     pub ip_dscp: Option<u8>,
@@ -95,14 +95,14 @@ pub struct FlowMatch {
     pub arp_spa: Option<Ipv4Addr>,
     /// ARP target's IP address.
     pub arp_tpa: Option<Ipv4Addr>,
-    /// TCP flags, as the ONF's extension 109 has them; Open vSwitch takes it in OpenFlow 1.3.
+    /// TCP flags in the form of the ONF's extension 109, which Open vSwitch accepts in OpenFlow 1.3.
     pub tcp_flags: Option<(u16, u16)>,
-    /// Whether there was a field that is none of these, or a mask on a field that has none here. Never written.
+    /// Whether there is another field, or a mask on a field without masks here. Never written.
     pub foreign: bool,
 }
 
 impl FlowMatch {
-    /// Reads a match with its padding off `reader`.
+    /// Parses a match with its padding from `reader`.
     pub(crate) fn parse(reader: &mut Reader<'_>) -> Result<FlowMatch, ParseError> {
         let total = reader.rest().len();
         let mut fields = reader.element("a match", 2, 4)?;
@@ -185,7 +185,7 @@ impl FlowMatch {
         ended(body)
     }
 
-    /// Appends the match with its padding. Fields stand behind those they depend on (§A.2.3.6).
+    /// Appends the match with its padding. Each field comes after the fields that it depends on (§A.2.3.6).
     #[inline]
     pub(crate) fn emit(&self, out: &mut Vec<u8>) {
         let start = out.len();

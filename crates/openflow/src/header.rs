@@ -1,4 +1,4 @@
-//! The header that every message starts with (§A.1), and how a stream is cut into messages.
+//! The header at the start of every message (§A.1), and the division of a stream into messages.
 
 use crate::wire::{Put, Reader};
 use crate::{ParseError, TooLong};
@@ -8,26 +8,26 @@ pub const VERSION: u8 = 4;
 /// Length of a header.
 pub const HEADER_BYTES: usize = 8;
 
-/// What stands in front of every message.
+/// The header of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
     /// Wire version.
     pub version: u8,
     /// Number of the message kind.
     pub kind: u8,
-    /// Bytes of the whole message, this header included.
+    /// Length of the whole message in bytes, with this header.
     pub length: u16,
     /// Number that an answer repeats.
     pub xid: u32,
 }
 
-/// A message on a stream: its header, its body, and how many bytes both take.
+/// A message on a stream: its header, its body, and the number of bytes of both.
 pub type Framed<'a> = (Header, &'a [u8], usize);
 
-/// Cuts the first message off `bytes`. `None` if it is not all there.
+/// Splits the first message from `bytes`. `None` if the message is not complete.
 ///
 /// # Errors
-/// The length is less than the header's own: nothing after it can be read.
+/// The length field is smaller than a header: nothing after it can be read.
 #[inline]
 pub fn frame(bytes: &[u8]) -> Result<Option<Framed<'_>>, ParseError> {
     let mut reader = Reader::new("a header", bytes);
@@ -43,7 +43,7 @@ pub fn frame(bytes: &[u8]) -> Result<Option<Framed<'_>>, ParseError> {
     Ok(bytes.get(HEADER_BYTES..length).map(|body| (header, body, length)))
 }
 
-/// Starts a message; its length comes with [`finish`].
+/// Starts a message, and returns its start. [`finish`] sets its length.
 #[inline]
 pub(crate) fn start(kind: u8, xid: u32, out: &mut Vec<u8>) -> usize {
     let start = out.len();
@@ -52,7 +52,7 @@ pub(crate) fn start(kind: u8, xid: u32, out: &mut Vec<u8>) -> usize {
     start
 }
 
-/// Ends a message that [`start`] began.
+/// Ends a message that was begun by [`start`].
 #[inline]
 pub(crate) fn finish(start: usize, out: &mut Vec<u8>) -> Result<(), TooLong> {
     let bytes = out.len() - start;
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cuts_messages_off_a_stream() {
+    fn messages_are_cut_from_a_stream() {
         let bytes = [4, 2, 0, 10, 0, 0, 0, 7, 0xaa, 0xbb, 4, 2, 0];
         let (header, body, length) = frame(&bytes).unwrap().unwrap();
         assert_eq!((header.kind, header.xid, body, length), (2, 7, &[0xaa, 0xbb][..], 10));
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_too_long_leaves_nothing_behind() {
+    fn a_message_too_long_appends_nothing() {
         let mut out = vec![1];
         let at = start(2, 1, &mut out);
         out.resize(70_000, 0);

@@ -1,4 +1,4 @@
-//! Instructions: what a rule does with a packet (§A.2.4).
+//! Instructions: how a rule handles a packet (§A.2.4).
 
 use crate::action::Action;
 use crate::wire::{Put, Reader};
@@ -9,16 +9,16 @@ const GOTO_TABLE: u16 = 1;
 const APPLY_ACTIONS: u16 = 4;
 const METER: u16 = 6;
 
-/// The instructions of a rule, in the order in which a switch carries them out (§5.9).
+/// The instructions of a rule, in the order in which a switch executes them (§5.9).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Instructions<'a> {
     /// The meter that packets pass first.
     pub meter: Option<u32>,
-    /// What is done at once.
+    /// Actions that are applied at once.
     pub apply: Cow<'a, [Action]>,
-    /// The table that goes on.
+    /// The table that processes the packet next.
     pub goto_table: Option<u8>,
-    /// Whether there are others besides. Never written.
+    /// Whether there are other instructions. Never written.
     pub foreign: bool,
 }
 
@@ -50,7 +50,7 @@ impl Instructions<'_> {
     }
 }
 
-/// Appends instructions whose actions `actions` appends.
+/// Appends instructions. `actions` appends the actions.
 #[inline]
 pub(crate) fn emit(
     meter: Option<u32>,

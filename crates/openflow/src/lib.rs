@@ -1,11 +1,11 @@
-//! OpenFlow 1.3 on the wire, as far as a fabric's controller needs it, and the frames that packet-ins carry.
+//! The OpenFlow 1.3 wire format, as far as the controller of a fabric needs it, and the frames inside packet-ins.
 //!
-//! Bytes come in and valid values go out, or an error that says what was wrong: no input panics, and no length in a
-//! message is trusted. Values go out as bytes behind what a caller's buffer holds already, so that many messages leave in
-//! one write; adding a rule, sending a packet and reading a packet-in allocate nothing.
+//! The parser turns bytes into valid values, or returns an error that says what is wrong. No input causes a panic,
+//! and no length in a message is trusted. Values are appended to a buffer of the caller, so that many messages leave
+//! in one write. Adding a rule, sending a packet and reading a packet-in need no allocation.
 //!
-//! [`Message`] is every message kind; [`convert`] speaks of `pathloom_model::rules` instead; [`packet`] reads
-//! Ethernet, IPv4, TCP and UDP. Section numbers are those of the OpenFlow Switch Specification 1.3.5.
+//! [`Message`] has all kinds of messages. [`convert`] converts them from and to `pathloom_model::rules`. [`packet`]
+//! reads Ethernet, IPv4, TCP and UDP. Section numbers are those of the OpenFlow Switch Specification 1.3.5.
 
 pub mod action;
 pub mod convert;
@@ -37,25 +37,25 @@ pub use message::rows::{
 pub use message::switch::{Features, SwitchConfig};
 pub use message::{Kind, Message};
 
-/// Reserved port: the one the packet came in by (§A.2.1).
+/// Reserved port: the port where the packet arrived (§A.2.1).
 pub const PORT_IN_PORT: u32 = 0xffff_fff8;
-/// Reserved port: all but the one the packet came in by.
+/// Reserved port: all ports except the one where the packet arrived.
 pub const PORT_FLOOD: u32 = 0xffff_fffb;
 /// Reserved port: the controller.
 pub const PORT_CONTROLLER: u32 = 0xffff_fffd;
 /// Reserved port: the switch itself.
 pub const PORT_LOCAL: u32 = 0xffff_fffe;
-/// No port, or any.
+/// No port, or any port.
 pub const PORT_ANY: u32 = 0xffff_ffff;
-/// Highest number of a port that is none of the reserved ones.
+/// Highest port number that is not reserved.
 pub const PORT_MAX: u32 = 0xffff_ff00;
-/// No group, or any.
+/// No group, or any group.
 pub const GROUP_ANY: u32 = 0xffff_ffff;
-/// Every group, for deletion.
+/// All groups, for deletion.
 pub const GROUP_ALL: u32 = 0xffff_fffc;
-/// Every meter, for deletion and requests.
+/// All meters, for deletion and requests.
 pub const METER_ALL: u32 = 0xffff_ffff;
-/// Every table, for deletion and requests.
+/// All tables, for deletion and requests.
 pub const TABLE_ALL: u8 = 0xff;
-/// The packet is not held in the switch's buffers.
+/// Buffer number of a packet that the switch does not hold.
 pub const NO_BUFFER: u32 = 0xffff_ffff;

@@ -1,7 +1,7 @@
-//! The flow-mod of a rule, written straight from the rule: a controller that sets up paths does little else.
+//! Writes the flow-mod of a rule directly from the rule: the most frequent work of a controller that sets up paths.
 //!
-//! It is put together in a field of fixed size, so that no byte asks a growing buffer for room. What does not fit there, a
-//! rule with many actions, goes the long way ([`crate::convert`]); both ways give the same bytes.
+//! The message is built in a buffer of fixed size, so that no growing buffer is checked for each byte. A rule with
+//! many actions does not fit; it uses the general encoder ([`crate::convert`]). Both encoders give the same bytes.
 
 use crate::convert::{prefix, Unsayable, COPY_BYTES};
 use crate::flow_match::{field, ETH_IPV4, ETH_VLAN, ONF, TCP_FLAGS, VLAN_PRESENT};
@@ -10,15 +10,15 @@ use crate::{GROUP_ANY, NO_BUFFER, PORT_ANY, PORT_CONTROLLER, PORT_MAX, SEND_FLOW
 use pathloom_model::rules::{Match, Rule, RuleAction, RuleKey};
 use pathloom_model::{PortNo, PROTO_TCP, PROTO_UDP};
 
-/// Actions that a rule may have here.
+/// Largest number of actions of a rule in this encoder.
 const MOST_ACTIONS: usize = 4;
-/// Bytes of the header and the fixed part.
+/// Bytes of the header and of the fixed part.
 const HEAD: usize = 48;
-/// These; the longest match ([`Match`] has no field for more); meter, actions and next table.
+/// Space for the head, the longest match ([`Match`] has no further fields), meter, actions and next table.
 const ROOM: usize = HEAD + 88 + (8 + 8 + MOST_ACTIONS * 24 + 8);
 const PROTO_SCTP: u8 = 132;
 
-/// A message that has room for certain.
+/// A message in a buffer that is always large enough.
 struct Short {
     bytes: [u8; ROOM],
     len: usize,
@@ -50,7 +50,7 @@ impl Short {
         self.put([0x80, 0, number << 1, 4, a, b, c, d]);
     }
 
-    /// Writes what was appended since `start` as the length that stands there.
+    /// Writes the number of bytes since `start` into the length field there.
     #[inline(always)]
     fn patch_length(&mut self, start: usize) {
         let length = ((self.len - start) as u16).to_be_bytes();
@@ -60,7 +60,7 @@ impl Short {
     }
 }
 
-/// What stands before the match (§A.3.4.1).
+/// The part before the match (§A.3.4.1).
 struct Head {
     cookie: u64,
     table: u8,
@@ -71,10 +71,10 @@ struct Head {
     flags: u16,
 }
 
-/// Appends the flow-mod that adds `rule`, if it has few actions; says whether it did.
+/// Appends the flow-mod that adds `rule`, if it has few actions. Returns whether it did.
 ///
 /// # Errors
-/// OpenFlow has no words for it; then nothing is appended.
+/// OpenFlow cannot express the rule. Then nothing is appended.
 #[inline]
 pub(crate) fn add(rule: &Rule, xid: u32, out: &mut Vec<u8>) -> Result<bool, Unsayable> {
     if rule.actions.len() > MOST_ACTIONS {
@@ -112,10 +112,10 @@ pub(crate) fn add(rule: &Rule, xid: u32, out: &mut Vec<u8>) -> Result<bool, Unsa
     Ok(true)
 }
 
-/// Appends the flow-mod that deletes just this rule.
+/// Appends the flow-mod that deletes exactly this rule.
 ///
 /// # Errors
-/// OpenFlow has no words for it; then nothing is appended.
+/// OpenFlow cannot express the rule. Then nothing is appended.
 #[inline]
 pub(crate) fn delete(key: &RuleKey, xid: u32, out: &mut Vec<u8>) -> Result<(), Unsayable> {
     let (idle_timeout_s, hard_timeout_s) = (0, 0);
@@ -151,7 +151,7 @@ fn finish(mut short: Short, out: &mut Vec<u8>) {
     out.extend_from_slice(&short.bytes[..short.len]);
 }
 
-/// As [`crate::convert::match_of`] has it (§A.2.3.6: fields stand behind those they depend on).
+/// As [`crate::convert::match_of`]. Each field comes after the fields that it depends on (§A.2.3.6).
 #[inline(always)]
 fn put_match(matches: &Match, short: &mut Short) -> Result<(), Unsayable> {
     let proto = match (matches.proto, matches.tcp_flags) {
@@ -210,7 +210,7 @@ fn put_match(matches: &Match, short: &mut Short) -> Result<(), Unsayable> {
         short.put([0, value, 0, mask]);
     }
     short.patch_length(at);
-    // The field is zero where nothing has been written yet.
+    // Bytes of the buffer that are not written yet are zero.
     short.len += (short.len - at).wrapping_neg() % 8;
     Ok(())
 }
@@ -304,7 +304,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
         #[test]
-        fn both_ways_give_the_same_bytes(rule in rules(), xid: u32) {
+        fn short_and_long_encoding_are_equal(rule in rules(), xid: u32) {
             let (mut short, mut long) = (vec![7], vec![7]);
             let done = add(&rule, xid, &mut short);
             prop_assert_eq!(emit_add_rule_long(&rule, xid, &mut long), done.map(|done| assert!(done)));
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_rule_has_room() {
+    fn the_longest_rule_fits() {
         let part = Some(Prefix::new([10, 0, 0, 0].into(), 8));
         let matches = Match {
             in_port: Some(PortNo(1)),

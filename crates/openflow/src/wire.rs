@@ -1,8 +1,8 @@
-//! Reading numbers off bytes with every length checked, and appending them.
+//! Reads numbers from bytes with a check of every length, and appends numbers.
 
 use crate::ParseError;
 
-/// Bytes being read, and what they are supposed to be.
+/// Bytes to be read, and a name of the object for errors.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader<'a> {
     rest: &'a [u8],
@@ -58,7 +58,7 @@ impl<'a> Reader<'a> {
         self.rest.is_empty()
     }
 
-    /// The next element, whose own 16-bit length stands `at` bytes into it and covers at least `least` bytes.
+    /// Returns the next element. Its 16-bit length field is at offset `at`, and covers at least `least` bytes.
     pub(crate) fn element(&mut self, what: &'static str, at: usize, least: usize) -> Result<Reader<'a>, ParseError> {
         let length =
             self.rest.get(at..at + 2).ok_or(ParseError::Short { what, need: at + 2, have: self.rest.len() })?;
@@ -71,7 +71,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Appends numbers in network order.
+/// Appends numbers in network byte order.
 pub(crate) trait Put {
     fn put(&mut self, bytes: &[u8]);
     fn put_u8(&mut self, value: u8) {
@@ -87,10 +87,10 @@ pub(crate) trait Put {
         self.put(&value.to_be_bytes());
     }
     fn put_zeros(&mut self, count: usize);
-    /// Writes how much has been appended since `start` into the 16 bits at `start + at`, cut to what fits. Messages that
-    /// are too long are refused as a whole by [`crate::header::finish`].
+    /// Writes the number of bytes since `start` into the 16 bits at `start + at`, truncated to 16 bits.
+    /// [`crate::header::finish`] refuses messages that are too long.
     fn patch_length(&mut self, start: usize, at: usize);
-    /// Appends zeros until what was appended since `start` is a multiple of 8.
+    /// Appends zeros until the number of bytes since `start` is a multiple of 8.
     fn pad8(&mut self, start: usize);
 }
 
@@ -119,13 +119,13 @@ impl Put for Vec<u8> {
     }
 }
 
-/// Text in a field of fixed size: up to the first zero byte.
+/// Returns the text in a field of fixed size, up to the first zero byte.
 pub(crate) fn text(field: &[u8]) -> String {
     let end = field.iter().position(|&byte| byte == 0).unwrap_or(field.len());
     String::from_utf8_lossy(&field[..end]).into_owned()
 }
 
-/// Text into a field of fixed size, which ends with a zero byte.
+/// Appends text in a field of fixed size that ends with a zero byte.
 pub(crate) fn put_text(out: &mut Vec<u8>, text: &str, size: usize) {
     let mut end = text.len().min(size - 1);
     while !text.is_char_boundary(end) {

@@ -1,20 +1,22 @@
-//! os-ken's packets of OpenFlow 1.3, recorded from switches and written by Open vSwitch, read by our codec and held against
-//! what os-ken says is in them. They are read where `make .venv/judges/.deps` installs os-ken; none is kept here.
+//! Reads os-ken's packets of OpenFlow 1.3 with our codec, and compares the result with os-ken's. Some packets were
+//! recorded from switches, others were written by Open vSwitch. They are read from the os-ken installation of
+//! `make .venv/judges/.deps`; this repository has no copy.
 
 use pathloom_openflow::{frame, FlowStats, Message, ParseError, Port, Reply};
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Packets of the version that is pinned, one of which is cut off.
+/// Number of packets in the pinned version; one of them is truncated.
 const PACKETS: usize = 105;
-/// Of the whole ones, those that our messages say in full, and so byte for byte alike.
+/// Number of complete packets that our messages represent in full, and so reproduce byte for byte.
 const SAID_IN_FULL: usize = 56;
-/// Bands that mark packets, and bands of experimenters, are left out of meters: the controller wants none but those that drop.
+/// Packets with meter bands that mark packets, and bands of experimenters. Our messages omit these, because the
+/// controller only uses bands that drop.
 const BANDS_LEFT_OUT: [&str; 3] =
     ["4-45-ofp_meter_mod.packet", "4-48-ofp_meter_config_reply.packet", "libofproto-OFP13-meter_mod.packet"];
 
-/// Where os-ken keeps its tests.
+/// Returns the directory of os-ken's tests.
 fn os_ken() -> PathBuf {
     let judges = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.venv/judges/lib");
     let found = std::fs::read_dir(&judges).into_iter().flatten().flatten();
@@ -37,7 +39,7 @@ fn parse(bytes: &[u8]) -> Result<Message<'_>, ParseError> {
     Message::parse(header, body)
 }
 
-/// What os-ken says is in a packet: the fields of its one message.
+/// Returns os-ken's reading of a packet: the fields of its only message.
 fn seen_by_os_ken(name: &str) -> Value {
     let file = os_ken().join("unit/ofproto/json/of13").join(format!("{name}.json"));
     let text = std::fs::read_to_string(&file).unwrap_or_else(|problem| panic!("{}: {problem}", file.display()));
@@ -46,7 +48,7 @@ fn seen_by_os_ken(name: &str) -> Value {
 }
 
 #[test]
-fn every_packet_is_read_and_what_was_not_understood_is_marked() {
+fn every_packet_is_read_and_unknown_parts_are_marked() {
     let packets = packets();
     assert_eq!(packets.len(), PACKETS);
     let mut same = 0;
@@ -61,11 +63,11 @@ fn every_packet_is_read_and_what_was_not_understood_is_marked() {
     }
     assert_eq!(same, SAID_IN_FULL);
     let cut = &packets["libofproto-OFP13-flow_mod.truncated64"];
-    assert_eq!(frame(cut), Ok(None), "more is to come");
+    assert_eq!(frame(cut), Ok(None), "the message is incomplete");
 }
 
 #[test]
-fn no_packet_that_is_cut_off_or_changed_makes_a_panic() {
+fn cut_or_changed_packets_cause_no_panic() {
     for bytes in packets().values() {
         for length in 8..bytes.len() {
             let mut cut = bytes[..length].to_vec();
@@ -98,7 +100,7 @@ fn flow_stats(row: &FlowStats) -> Value {
         "packet_count": row.packets, "byte_count": row.bytes})
 }
 
-/// What our codec found in a message, by os-ken's names; `None` for kinds that have no fields to be compared.
+/// Returns the fields that our codec found in a message, by os-ken's names; `None` for kinds without comparable fields.
 fn seen_by_us(message: &Message<'_>) -> Option<Value> {
     let all = |rows: Vec<Value>, name: &str| json!({"body": rows.into_iter().map(|row| json!({ name: row })).collect::<Vec<_>>()});
     Some(match message {
@@ -118,7 +120,7 @@ fn seen_by_us(message: &Message<'_>) -> Option<Value> {
         Message::GetConfigReply(config) | Message::SetConfig(config) => {
             json!({"flags": config.flags, "miss_send_len": config.miss_send_len})
         }
-        // An experimenter's error has a type of its own in the place of a code.
+        // An experimenter's error has an experimenter type instead of a code.
         Message::Error(error) if error.kind == 0xffff => json!({"type": error.kind, "exp_type": error.code}),
         Message::Error(error) => json!({"type": error.kind, "code": error.code}),
         Message::GroupMod(group) => json!({"group_id": group.id}),
@@ -142,7 +144,7 @@ fn seen_by_us(message: &Message<'_>) -> Option<Value> {
     })
 }
 
-/// Whether all that is in `ours` is in `theirs`, and alike. A list has as many rows in both.
+/// Whether `theirs` contains everything in `ours` with equal values. Lists must have equal lengths.
 fn agrees(ours: &Value, theirs: &Value) -> bool {
     match (ours, theirs) {
         (Value::Object(ours), Value::Object(theirs)) => {
@@ -156,7 +158,7 @@ fn agrees(ours: &Value, theirs: &Value) -> bool {
 }
 
 #[test]
-fn fields_are_what_os_ken_reads() {
+fn fields_equal_those_of_os_ken() {
     let mut compared = 0;
     for (name, bytes) in packets().iter().filter(|(name, _)| name.ends_with(".packet")) {
         let Some(ours) = seen_by_us(&parse(bytes).unwrap()) else { continue };
@@ -168,7 +170,7 @@ fn fields_are_what_os_ken_reads() {
 }
 
 #[test]
-fn matches_are_what_os_ken_reads() {
+fn matches_equal_those_of_os_ken() {
     let mut compared = 0;
     for (name, bytes) in packets().iter().filter(|(name, _)| name.ends_with(".packet")) {
         let matches = match parse(bytes).unwrap() {

@@ -1,5 +1,5 @@
-//! The options of MPTCP: what is written is read again, what is cut off or changed is refused or read as something else, and
-//! tshark reads the same.
+//! The options of MPTCP. Written options are read back; truncated or changed ones are refused or read as other
+//! options; tshark reads the same values.
 
 use etherparse::PacketBuilder;
 use pathloom_openflow::packet::mptcp::{find, DataNumber, Dss, JoinStep, Key, Keys, Mapping, TcpOption};
@@ -57,7 +57,7 @@ fn options() -> impl Strategy<Value = TcpOption> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
     #[test]
-    fn what_is_written_is_read_again(option in options(), before in prop::collection::vec(Just(1u8), 0..4)) {
+    fn options_round_trip(option in options(), before in prop::collection::vec(Just(1u8), 0..4)) {
         let bytes = written(&option);
         prop_assert!(bytes.len() <= 28 && usize::from(bytes[1]) == bytes.len());
         prop_assert_eq!(TcpOption::parse(&bytes), Ok(option));
@@ -66,20 +66,20 @@ proptest! {
     }
 
     #[test]
-    fn what_is_cut_off_is_refused(option in options(), cut in any::<prop::sample::Index>()) {
+    fn truncated_options_are_refused(option in options(), cut in any::<prop::sample::Index>()) {
         let mut bytes = written(&option);
         let cut = cut.index(bytes.len());
         bytes.truncate(cut);
         prop_assert!(TcpOption::parse(&bytes).is_err());
         if cut > 1 {
-            // Nor does it help to say so: a shorter one is another one, and never this one.
+            // A corrected length does not help: a shorter option is another option, never this one.
             bytes[1] = cut as u8;
             prop_assert!(TcpOption::parse(&bytes) != Ok(option) || matches!(option, TcpOption::Other(_)));
         }
     }
 
     #[test]
-    fn any_bytes_are_refused_or_mean_what_is_written_for_them(mut bytes in prop::collection::vec(any::<u8>(), 0..44), fit: bool) {
+    fn any_bytes_are_refused_or_round_trip(mut bytes in prop::collection::vec(any::<u8>(), 0..44), fit: bool) {
         if let (true, [kind, length, subtype, ..]) = (fit, &mut bytes[..]) {
             (*kind, *length, *subtype) = (30, 0, *subtype & 0x3f);
             bytes[1] = bytes.len() as u8;
@@ -95,7 +95,7 @@ proptest! {
 }
 
 #[test]
-fn lengths_that_no_option_has_are_refused() {
+fn invalid_lengths_are_refused() {
     let with_length = |subtype: u8, length: u8| {
         let mut bytes = vec![0; usize::from(length)];
         bytes[..3].copy_from_slice(&[30, length, subtype << 4]);
@@ -103,7 +103,7 @@ fn lengths_that_no_option_has_are_refused() {
     };
     let taken = |subtype| (3u8..=44).filter(|&length| with_length(subtype, length).is_ok()).collect::<Vec<_>>();
     assert_eq!((taken(0), taken(1), taken(2)), (vec![4, 12, 20, 22, 24], vec![12, 16, 24], vec![4]));
-    // Acknowledgement of 8 bytes, mapping with 8: 4 + 8 + 8 + 4 + 2, and 2 with a checksum.
+    // Acknowledgement of 8 bytes, mapping with a number of 8 bytes: 4 + 8 + 8 + 4 + 2, and 2 with a checksum.
     let dss = |length: usize| {
         let mut bytes = vec![0; length];
         bytes[..4].copy_from_slice(&[30, length as u8, 0x20, 0x0f]);
@@ -115,7 +115,7 @@ fn lengths_that_no_option_has_are_refused() {
 }
 
 #[test]
-fn tokens_and_first_numbers_come_of_the_key() {
+fn token_and_initial_number_derive_from_the_key() {
     // printf '\0\0\0\0\0\0\0*' | sha256sum
     assert_eq!((Key(42).token(), Key(42).initial_data_number()), (0xa6bb_133c, 0x810f_5422_eaa6_c323));
 }
@@ -180,7 +180,7 @@ fn tshark_reads_the_same() {
 }
 
 #[test]
-fn the_headers_of_a_frame_name_the_connection() {
+fn headers_contain_the_mptcp_token() {
     use pathloom_model::MptcpOption;
     let of = |option| headers(&Ethernet::parse(&frame((true, false), &option)).unwrap()).unwrap().unwrap().mptcp;
     let step = JoinStep::Syn { token: 7, nonce: 1 };

@@ -1,4 +1,4 @@
-//! What is written is read again, alone and in a stream; and no bytes bring the parser down.
+//! Messages are read back as written, alone and in a stream. No bytes make the parser panic.
 
 mod common;
 
@@ -15,7 +15,7 @@ use std::net::Ipv4Addr;
 
 proptest! {
     #[test]
-    fn messages_survive_the_wire((message, bytes) in message(), xid: u32, before in vec(any::<u8>(), 0..9)) {
+    fn messages_round_trip((message, bytes) in message(), xid: u32, before in vec(any::<u8>(), 0..9)) {
         let message = with_bytes(message, &bytes);
         let mut out = before.clone();
         message.emit(xid, &mut out).unwrap();
@@ -26,7 +26,7 @@ proptest! {
     }
 
     #[test]
-    fn bytes_that_were_tampered_with_are_read_or_refused(
+    fn changed_bytes_are_read_or_refused(
         (message, bytes) in message(),
         changes in vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
         cut in any::<prop::sample::Index>(),
@@ -54,7 +54,7 @@ proptest! {
     }
 
     #[test]
-    fn rules_survive_a_switch(rule in rule()) {
+    fn rules_round_trip(rule in rule()) {
         let mut out = Vec::new();
         convert::emit_add_rule(&rule, 9, &mut out).unwrap();
         let (header, body, _) = frame(&out).unwrap().unwrap();
@@ -68,7 +68,7 @@ proptest! {
     }
 
     #[test]
-    fn groups_survive_a_switch(ports in vec(1..48u32, 0..9), kind in 0..3usize, exists: bool) {
+    fn groups_round_trip(ports in vec(1..48u32, 0..9), kind in 0..3usize, exists: bool) {
         let kind = [GroupKind::Select, GroupKind::FastFailover, GroupKind::All][kind];
         let weight = u16::from(kind == GroupKind::Select);
         let bucket = |&port: &u32| {
@@ -85,7 +85,7 @@ proptest! {
     }
 }
 
-/// A switch that has the rule would say this of it.
+/// Returns the statistics that a switch with this rule would report.
 fn standing(add: FlowMod<'static>) -> FlowStats {
     FlowStats {
         table: add.table,
@@ -153,11 +153,11 @@ fn rule() -> impl Strategy<Value = Rule> {
     )
 }
 
-/// Reads a stream as a session does.
+/// Reads a stream in the same way as a session.
 fn read(mut bytes: &[u8]) {
     while let Ok(Some((header, body, length))) = frame(bytes) {
         if let Ok(message) = Message::parse(header, body) {
-            // What was read can be written, unless it holds what this crate has no word for.
+            // A parsed message can be written, except for unsupported parts.
             let mut out = Vec::new();
             let _: Result<(), TooLong> = message.emit(header.xid, &mut out);
         }
@@ -166,7 +166,7 @@ fn read(mut bytes: &[u8]) {
 }
 
 #[test]
-fn a_million_mutated_messages_bring_nothing_down() {
+fn a_million_mutated_messages_cause_no_panic() {
     let mut random = rand_pcg::Pcg64::seed_from_u64(7);
     let samples = include_str!("samples.json");
     let samples: Vec<serde_json::Value> = serde_json::from_str(samples).unwrap();
@@ -197,7 +197,7 @@ fn hex(text: &str) -> Vec<u8> {
 }
 
 #[test]
-fn what_openflow_cannot_say_is_refused_and_leaves_nothing_behind() {
+fn unsupported_rules_are_refused_and_append_nothing() {
     let key = |matches| RuleKey { table: 0, priority: 0, matches };
     let mut out = vec![1, 2, 3];
     let ports = Match { src_port: Some(1), proto: Some(1), ..Match::default() };

@@ -1,6 +1,6 @@
-//! Every message kind once, as the bytes in `samples.json`, which tshark, os-ken and c65of judge
-//! (`tests/python/test_openflow.py`).
-//! `PATHLOOM_BLESS=1 cargo test -p pathloom-openflow --test samples` writes them anew.
+//! One message of each kind, with the bytes in `samples.json`. tshark, os-ken and c65of check these bytes
+//! (`tests/python/test_openflow.py`). `PATHLOOM_BLESS=1 cargo test -p pathloom-openflow --test samples` rewrites the
+//! file.
 
 use pathloom_model::rules::*;
 use pathloom_model::{FiveTuple, PortNo, Prefix, PROTO_TCP};
@@ -17,13 +17,13 @@ const PACKET: &[u8] = &[
 /// A barrier request.
 const BARRIER: &[u8] = &[4, 20, 0, 8, 0, 0, 0, 1];
 
-/// LLDP of switch 21, port 3, good for 120 s.
+/// An LLDP frame of switch 21, port 3, valid for 120 s.
 const PROBE: &[u8] = &[
     1, 0x80, 0xc2, 0, 0, 0xe, 2, 0, 0, 0, 0, 3, 0x88, 0xcc, 2, 0x16, 7, 0x64, 0x70, 0x69, 0x64, 0x3a, 0x30, 0x30, 0x30,
     0x30, 0x30, 0x30, 0x30, 0x30, 0x30, 0x30, 0x30, 0x30, 0x30, 0x30, 0x32, 0x31, 4, 5, 7, 0, 0, 0, 3, 6, 2, 0, 0x78,
     0, 0,
 ];
-/// An ARP answer: 10.0.0.2 is at 02:00:00:00:16:01.
+/// An ARP reply: 10.0.0.2 is at 02:00:00:00:16:01.
 const ANSWER: &[u8] = &[
     2, 0, 0, 0, 0x15, 1, 2, 0, 0, 0, 0x16, 1, 8, 6, 0, 1, 8, 0, 6, 4, 0, 2, 2, 0, 0, 0, 0x16, 1, 0xa, 0, 0, 2, 2, 0, 0,
     0, 0x15, 1, 0xa, 0, 0, 1,
@@ -224,7 +224,7 @@ fn session() -> Vec<(&'static str, Message<'static>)> {
 }
 
 #[test]
-fn the_recorded_bytes_are_what_is_written_today() {
+fn messages_equal_the_recorded_bytes() {
     let mut rows = Vec::new();
     for (name, message) in session().into_iter().chain(changes()).chain(multiparts()) {
         let mut bytes = Vec::new();

@@ -1,4 +1,4 @@
-//! What is done before a connection is opened: a source port for it, and a path for that port.
+//! Preparation of a connection before it is opened: selects a source port, and claims a path for that port.
 
 use crate::address;
 use libc::c_int;
@@ -9,14 +9,14 @@ use std::os::unix::net::UnixStream;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// How long the answer to a claim is waited for. `with-paths` gives the controller less.
+/// Time-out for the answer to a claim. `with-paths` gives the controller less time.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// State of a TCP socket that has not been connected (TCP_CLOSE, linux/net/tcp_states.h).
 const CLOSED: u8 = 7;
-/// Bind without choosing a port, which is left to `connect` (linux/in.h).
+/// Binds without selecting a port; `connect` selects it (linux/in.h).
 const IP_BIND_ADDRESS_NO_PORT: c_int = 24;
 
-/// The Unix socket of `with-paths`.
+/// Returns the path of the Unix socket of `with-paths`.
 fn door() -> Option<&'static OsString> {
     static DOOR: OnceLock<Option<OsString>> = OnceLock::new();
     DOOR.get_or_init(|| std::env::var_os("PATHLOOM_WITH_PATHS").filter(|place| !place.is_empty())).as_ref()
@@ -29,17 +29,17 @@ pub(crate) fn before(socket: c_int, destination: SocketAddrV4) {
         return;
     }
     let Some(source) = bound(socket, destination) else { return };
-    // Without an answer the connection takes the default routes.
+    // Without an answer, the connection uses the default routes.
     let _ = ask(door, source, destination);
 }
 
-/// Whether it is a TCP socket that has not been connected. Programs call `connect` again to see how far it is.
+/// Whether this is a TCP socket that has not been connected. Programs call `connect` again to check its progress.
 fn is_fresh_tcp(socket: c_int) -> bool {
     if address::option(socket, libc::SOL_SOCKET, libc::SO_PROTOCOL) != Some(libc::IPPROTO_TCP) {
         return false;
     }
     let (mut state, mut length) = (0_u8, 1);
-    // SAFETY: one byte is asked for, the first of struct tcp_info, and one is there.
+    // SAFETY: the call writes one byte, the first of struct tcp_info, into one byte.
     let done = unsafe {
         let (state, length) = ((&raw mut state).cast(), &raw mut length);
         libc::getsockopt(socket, libc::IPPROTO_TCP, libc::TCP_INFO, state, length)
@@ -47,7 +47,7 @@ fn is_fresh_tcp(socket: c_int) -> bool {
     done == 0 && state == CLOSED
 }
 
-/// The source address and port of a socket, which is bound if it was not.
+/// Returns the source address and port of a socket. Binds the socket first if it is not bound.
 fn bound(socket: c_int, destination: SocketAddrV4) -> Option<SocketAddrV4> {
     let present = address::of(socket)?;
     if present.port() != 0 && !present.ip().is_unspecified() {
@@ -58,17 +58,17 @@ fn bound(socket: c_int, destination: SocketAddrV4) -> Option<SocketAddrV4> {
         chosen => chosen,
     };
     if present.port() != 0 {
-        // The port is chosen, and the kernel will choose the same address.
+        // The port is already set, and the kernel will select the same address.
         return Some(SocketAddrV4::new(ip, present.port()));
     }
     address::set_option(socket, libc::IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 0);
     address::bind(socket, SocketAddrV4::new(ip, 0)).then(|| address::of(socket)).flatten()
 }
 
-/// The address from which the kernel would send there.
+/// Returns the address from which the kernel would send to `destination`.
 fn source_towards(destination: SocketAddrV4) -> Option<Ipv4Addr> {
     let probe = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
-    // A port of 0 is refused, and it does not matter which.
+    // Port 0 is refused, and any other port gives the same result.
     probe.connect((*destination.ip(), destination.port().max(1))).ok()?;
     match probe.local_addr().ok()?.ip() {
         std::net::IpAddr::V4(ip) => Some(ip),

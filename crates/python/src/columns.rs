@@ -1,4 +1,4 @@
-//! Outcomes as columns. A whole number that is not there is -1, a real one NaN.
+//! Outcomes as columns. A missing whole number is -1, a missing real number is NaN.
 
 use numpy::{Element, IntoPyArray};
 use pathloom_model::Nanos;
@@ -9,7 +9,7 @@ use pathloom_workload::Start;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// A column of one value per row.
+/// Adds a column with one value per row.
 fn column<R, T: Element>(columns: &Bound<'_, PyDict>, name: &str, rows: &[R], value: impl Fn(&R) -> T) -> PyResult<()> {
     let values: Vec<T> = rows.iter().map(value).collect();
     columns.set_item(name, values.into_pyarray(columns.py()))
@@ -103,7 +103,7 @@ pub fn link_columns<'py>(py: Python<'py>, links: &[LinkOutcome]) -> PyResult<Bou
     Ok(columns)
 }
 
-/// All packets.
+/// Counts of all packets.
 pub fn packet_dict<'py>(py: Python<'py>, packets: &PacketTotals) -> PyResult<Bound<'py, PyDict>> {
     let PacketTotals { sent, copied, delivered, misdelivered, dropped, in_flight, hops, events } = *packets;
     let dict = PyDict::new(py);
@@ -121,7 +121,7 @@ pub fn packet_dict<'py>(py: Python<'py>, packets: &PacketTotals) -> PyResult<Bou
     Ok(dict)
 }
 
-/// What control cost.
+/// Costs of control.
 pub fn control_dict<'py>(py: Python<'py>, control: &ControlOutcome) -> PyResult<Bound<'py, PyDict>> {
     let &ControlOutcome { messages, rules_max, routes, reroutes, polls, polling_period, busy_share, ref sizes } =
         control;
@@ -139,7 +139,7 @@ pub fn control_dict<'py>(py: Python<'py>, control: &ControlOutcome) -> PyResult<
     Ok(dict)
 }
 
-/// What the programs of switches came to.
+/// Results of the programs of switches.
 pub fn program_dict<'py>(py: Python<'py>, programs: &ProgramOutcome) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     let counts = [

@@ -1,4 +1,4 @@
-//! One table: what can be wrong with input, and the one Python exception it becomes.
+//! All errors in input, and the one Python exception that they become.
 
 use pathloom_model::spec::SpecError;
 use pathloom_model::units::UnitError;
@@ -16,7 +16,7 @@ pyo3::create_exception!(
     "Bad input. Its text is one line: what is wrong and where, what was expected, the nearest valid name."
 );
 
-/// Everything that input can be wrong in. Each of these messages is one line.
+/// Everything that can be wrong in input. Each of these messages is one line.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A specification of a scheme, transport, fault or control channel.
@@ -38,37 +38,37 @@ pub enum Error {
     #[error(transparent)]
     Place(#[from] pathloom_mcf::placement::PlaceError),
     /// A flow between nodes that are not both hosts.
-    #[error("flow from node {0} to node {1}: both have to be hosts of the fabric")]
+    #[error("flow from node {0} to node {1}: both must be hosts of the fabric")]
     NoHosts(u32, u32),
     /// A file that cannot be read or written.
     #[error("{what} `{path}`: {}", reason(.source))]
     File {
-        /// What it holds.
+        /// Kind of its content.
         what: &'static str,
-        /// Where it is.
+        /// Its path.
         path: String,
-        /// What the system said.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// What cannot be simulated.
+    /// A run that cannot be simulated.
     #[error(transparent)]
     Sim(#[from] SimError),
     /// A transport that the hosts of a scheme cannot run.
     #[error("{0}")]
     Transport(String),
-    /// A fault of the simulator itself: a packet came from nowhere or went nowhere.
+    /// An error of the simulator itself: its packet counts do not match.
     #[error("the simulator lost count of its packets: {0:?}; please report it with the settings")]
     Unbalanced(PacketTotals),
     /// A node that is not in the fabric.
     #[error("path: no node is called `{0}`{hint}", hint = .1.as_ref().map_or(String::new(), |near| format!("; did you mean `{near}`?")))]
     Node(String, Option<String>),
-    /// A choice of paths that is not known.
+    /// An unknown choice of paths.
     #[error("path: `{0}` is not one of shortest, k-shortest, k-edge-disjoint, simple:N")]
     PathChoice(String),
     /// A scheme written in Python that cannot be used.
     #[error("scheme `{0}`: {1}")]
     PyScheme(String, String),
-    /// Settings that are not what the Python side should send.
+    /// Settings in another form than the Python side should send.
     #[error("settings: {0}")]
     Settings(#[from] serde_json::Error),
 }
@@ -82,18 +82,18 @@ impl From<Error> for PyErr {
     }
 }
 
-/// Text without line breaks and other control characters, which input may have brought along.
+/// Text with escaped line breaks and other control characters, which input may contain.
 fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
 }
 
-/// What the system said, without its number.
+/// Message of the operating system, without its error number.
 fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_lowercase()
 }
 
-/// The text of a file.
+/// Reads the text of a file.
 pub fn read_file(what: &'static str, path: &str) -> Result<String, Error> {
     std::fs::read_to_string(path).map_err(|source| Error::File { what, path: path.to_owned(), source })
 }

@@ -20,7 +20,7 @@ pub struct Fabric {
 }
 
 impl Fabric {
-    /// Builds what `spec` names; a file is read, unless `text` stands in for it.
+    /// Builds the fabric that `spec` names. A file is read, unless `text` has its content.
     pub fn build(spec: &str, text: Option<&str>) -> Result<Fabric, Error> {
         let read;
         let text = match (text, fabric_file(spec)) {
@@ -37,7 +37,7 @@ impl Fabric {
         Ok(Fabric { fabric: Arc::new(built.fabric), notes: built.notes })
     }
 
-    /// The switch of that name, or the ToR of the host of that name.
+    /// The switch with this name, or the ToR of the host with this name.
     fn tor_of(&self, name: &str) -> Result<NodeId, Error> {
         let known = || self.fabric.nodes().iter().map(|node| node.name.as_str()).collect::<Vec<_>>();
         let unknown = || Error::Node(name.to_owned(), nearest(name, &known()).map(str::to_owned));

@@ -3,7 +3,8 @@
 use pathloom_faults::{run, shrink, Sabotage, Schedule, Scope};
 use pyo3::prelude::*;
 
-/// Promises that the schedule of a seed breaks, and the schedule in words; with `smallest`, without what can be left out.
+/// Returns the promises that the schedule of a seed breaks, and the schedule as text. With `smallest`, the schedule
+/// is reduced to what breaks the promise.
 #[pyfunction]
 #[pyo3(signature = (seed, everything = false, smallest = false, sabotage = false))]
 pub fn fault_schedule(

@@ -1,7 +1,7 @@
-//! The Python module `pathloom._core`: methods of a few lines over the other crates. Its types are stated in
+//! The Python module `pathloom._core`: short methods over the other crates. Its types are declared in
 //! `python/pathloom/_core.pyi`.
 
-// The Python documentation stands in the stub; a second copy here would drift from it.
+// The Python documentation is in the stub; a second copy here would become outdated.
 #![allow(missing_docs)]
 
 mod columns;
@@ -47,7 +47,8 @@ mod _core {
     }
 }
 
-/// A panic becomes a Python exception, whose handler tells the user; saying it twice is left to who debugs.
+/// A panic becomes a Python exception, whose handler informs the user. So the panic itself is printed only for
+/// debugging.
 fn quiet_panics() {
     let loud = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {

@@ -1,4 +1,4 @@
-//! What there is, for listings.
+//! Fabrics, schemes, traffic and transports, for listings.
 
 use crate::errors::Error;
 use crate::registry::registry;

@@ -1,8 +1,8 @@
-//! Which schemes this process may be asked for.
+//! The schemes that can be requested in this process.
 
 use pathloom_schemes::Registry;
 
-/// Those for users, unless the environment asks for the schemes for tests ([`Registry::VARIABLE`]).
+/// The schemes for users, or also those for tests if the environment requests them ([`Registry::VARIABLE`]).
 pub(crate) fn registry() -> Registry {
     Registry::of_variable(std::env::var_os(Registry::VARIABLE).as_deref())
 }

@@ -22,10 +22,11 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How many times the duration flows under way have to finish, if the settings say nothing of it.
+/// Default for the longest time after the end of arrivals, in which flows under way can finish. It is a multiple of
+/// the duration.
 const DRAIN: u32 = 5;
 
-/// What Python sends.
+/// Settings that Python sends.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Settings {
@@ -34,7 +35,7 @@ struct Settings {
     traffic: String,
     scheme: String,
     transport: Option<String>,
-    /// Most that the least retransmission time-out may be.
+    /// Upper limit of the transport's minimum retransmission time-out.
     min_rto_ns: Option<u64>,
     control: Option<String>,
     duration: String,
@@ -68,7 +69,8 @@ pub struct Simulation {
 impl Simulation {
     fn prepare(settings: &str, object: Option<Object>) -> Result<Simulation, Error> {
         let settings: Settings = serde_json::from_str(settings)?;
-        // Before anything that takes long: who gives up waiting for it removes what stands then, and nothing comes after.
+        // This comes before anything that takes long: a caller that gives up waiting removes the files that exist
+        // then, and no file may be created later.
         let event_log = settings.event_log.as_deref().map(EventLog::create).transpose()?;
         let pcap = settings.pcap.as_deref().map(|path| Partial::create("pcap", path)).transpose()?;
         let fabric = Fabric::build(&settings.fabric, settings.fabric_text.as_deref())?.fabric;
@@ -115,13 +117,13 @@ impl Simulation {
         Ok(Simulation { run: Mutex::new(run), threads, event_log, workload, troubles })
     }
 
-    /// A panic in another thread leaves a run that nobody will read on; this thread may still drop it.
+    /// Locks the run. A panic in another thread leaves a run that nobody will read; this thread may still drop it.
     fn lock(&self) -> MutexGuard<'_, Run> {
         self.run.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The files of a trace, by rank: all that are there, and an error if not even the first is.
+/// The files of a trace, by rank: all that exist. It is an error if even the first one does not exist.
 fn read_traces(traffic: &TrafficSpec) -> Result<Vec<Vec<u8>>, Error> {
     let mut traces = Vec::new();
     for path in traffic.needs_traces() {
@@ -134,7 +136,7 @@ fn read_traces(traffic: &TrafficSpec) -> Result<Vec<Vec<u8>>, Error> {
     Ok(traces)
 }
 
-/// A scheme written in Python: an object, and what makes another one of its kind.
+/// A scheme written in Python: an object, and a callable that creates another one of its kind.
 struct Object {
     scheme: Py<PyAny>,
     make: Option<Py<PyAny>>,
@@ -143,17 +145,18 @@ struct Object {
 /// The programs of a run.
 struct Programs {
     central: Option<Box<dyn Scheme>>,
-    /// What makes the central policy anew.
+    /// Creates the central policy again.
     successor: Successor,
-    /// What hosts run.
+    /// Transport of the hosts.
     transport: TransportSpec,
-    /// What switches run, if not rules.
+    /// Programs of the switches; `None` if they follow rules.
     programs: Option<Deployment>,
-    /// What goes wrong in the central policy.
+    /// Errors in the central policy.
     troubles: Troubles,
 }
 
-/// The central policy (the object where there is one, or what the registry knows by that name), and what hosts run under it.
+/// The central policy (the object if there is one, otherwise the scheme with this name in the registry), and what
+/// hosts and switches run under it.
 fn programs(settings: &Settings, transport: Option<TransportSpec>, object: Option<Object>) -> Result<Programs, Error> {
     if let Some(Object { scheme, make }) = object {
         let scheme = Python::attach(|py| PyScheme::new(py, &settings.scheme, scheme))?;
@@ -184,7 +187,7 @@ fn start<T: Tap>(
     Ok(pathloom_sim::Simulation::with_tap(settings, tap, journal)?)
 }
 
-/// Calls a method of whichever kind of run it is.
+/// Calls a method of a run of any kind.
 macro_rules! of_run {
     ($run:expr, $sim:ident => $call:expr) => {
         match $run {
@@ -226,7 +229,7 @@ impl Simulation {
         })
     }
 
-    /// Why the run stays on one thread, if it has to.
+    /// Why the run must stay on one thread; `None` if it need not.
     #[getter]
     fn one_thread(&self, py: Python<'_>) -> Option<&'static str> {
         py.detach(|| match &*self.lock() {
@@ -235,7 +238,7 @@ impl Simulation {
         })
     }
 
-    /// Completes the files that are written beside the run.
+    /// Completes the files that are written during the run.
     fn finish(&self, py: Python<'_>) -> Result<(), Error> {
         py.detach(|| {
             if let Run::Pcap(sim, file) = &mut *self.lock() {
@@ -299,7 +302,7 @@ impl Simulation {
         ways.into_iter().map(row).collect()
     }
 
-    /// How often a scheme in Python failed, the first time in one line, and its traceback.
+    /// Number of errors in a scheme in Python, the first one in one line, and its traceback.
     #[getter]
     fn troubles(&self) -> Option<(u64, String, String)> {
         self.troubles.told()

@@ -15,7 +15,7 @@ fn flow(fabric: &pathloom_model::Fabric, src: u32, dst: u32) -> Result<PlacedFlo
     flow_between(fabric, NodeId(src), NodeId(dst)).ok_or(Error::NoHosts(src, dst))
 }
 
-/// λ, its bound, rounds and operations for demands between hosts.
+/// Returns λ, its bound, rounds and operations for demands between hosts.
 #[pyfunction]
 pub fn max_concurrent_flow(
     py: Python<'_>,
@@ -35,7 +35,7 @@ pub fn max_concurrent_flow(
     })
 }
 
-/// Flows on one path each.
+/// Places flows on one path each.
 #[pyclass(frozen, module = "pathloom._core")]
 pub struct Placer {
     fabric: Fabric,

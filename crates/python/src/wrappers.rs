@@ -1,4 +1,4 @@
-//! Files that a run writes while it runs. They bear another name until they are whole.
+//! Files that are written during a run. They have another name until they are complete.
 
 use crate::errors::Error;
 use pathloom_control::{Input, Output, Record};
@@ -9,7 +9,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A file under a name of its own until [`Partial::finish`]; dropped before that, it is removed.
+/// A file with a temporary name until [`Partial::finish`]. It is removed if it is dropped before that.
 pub struct Partial {
     what: &'static str,
     path: String,
@@ -18,7 +18,7 @@ pub struct Partial {
 }
 
 impl Partial {
-    /// Creates the file beside where it will stand.
+    /// Creates the file beside its final place.
     pub fn create(what: &'static str, path: &str) -> Result<(Partial, BufWriter<File>), Error> {
         let fail = |source| Error::File { what, path: path.to_owned(), source };
         if std::path::Path::new(path).is_dir() {
@@ -29,7 +29,7 @@ impl Partial {
         Ok((Partial { what, path: path.to_owned(), partial, finished: false }, BufWriter::new(file)))
     }
 
-    /// Gives the file its name, if all that was written to it went well.
+    /// Gives the file its final name, if everything was written without an error.
     pub fn finish(&mut self, written: io::Result<()>) -> Result<(), Error> {
         if self.finished {
             return Ok(());
@@ -40,7 +40,7 @@ impl Partial {
         Ok(())
     }
 
-    /// What went wrong with the file, under the name that was asked for.
+    /// An error of the file, with the name that was requested.
     pub fn error(&self, source: io::Error) -> Error {
         Error::File { what: self.what, path: self.path.clone(), source }
     }
@@ -49,7 +49,7 @@ impl Partial {
 impl Drop for Partial {
     fn drop(&mut self) {
         if !self.finished {
-            // It was ours alone, and there is nobody left to tell.
+            // Only this run used the file, and nobody can be informed any more.
             let _ = std::fs::remove_file(&self.partial);
         }
     }

@@ -1,4 +1,4 @@
-//! What a scheme asks for.
+//! Actions that a scheme requests from its controller.
 
 use crate::{FlowId, State};
 use pathloom_model::{Nanos, Path};
@@ -8,74 +8,77 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DefaultRoutes {
-    /// One shortest path per destination ToR: a tree towards each ToR, its ties broken by a hash of switch and ToR.
+    /// One shortest path per destination ToR: a tree towards each ToR. A hash of switch and ToR breaks ties.
     SinglePath,
     /// Every switch hashes the five-tuple over all shortest next hops.
     #[default]
     Ecmp,
-    /// One spanning tree for all traffic, as bridges with IEEE 802.1D build it: all other links between switches idle.
+    /// One spanning tree for all traffic, as bridges with IEEE 802.1D build it. All other links between switches are
+    /// idle.
     SpanningTree,
-    /// A shortest path per destination host: the hosts of a ToR take the next hops in turn (OFPT §4.3: server-level
+    /// One shortest path per destination host. The hosts of a ToR use the next hops in turn (OFPT §4.3: server-level
     /// load balancing over the spines).
     PerHost,
 }
 
-/// Something a scheme wants done.
+/// An action that a scheme requests.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// Route flows without a path of their own like this.
+    /// Routes flows without a path of their own in this way.
     SetDefaults(DefaultRoutes),
-    /// Put a flow on a path of its own, or on another one if it has one. The controller moves it without loss.
+    /// Puts a flow on a path of its own, or moves it to another path. The controller moves it without loss.
     Route {
         /// The flow.
         flow: FlowId,
-        /// From its source ToR to its destination ToR.
+        /// The path from the flow's source ToR to its destination ToR.
         path: Path,
-        /// The bandwidth that the scheme counts on for it; reported, and enforced only by [`Action::Pace`].
+        /// The bandwidth that the scheme reserves for the flow. It is reported; only [`Action::Pace`] enforces it.
         rate_bps: Option<u64>,
     },
-    /// Put a flow back on the default routes.
+    /// Puts a flow back on the default routes.
     Unroute {
         /// The flow.
         flow: FlowId,
     },
-    /// Keep a flow from sending. It starts by itself when the lease is over: a lost controller holds nobody.
+    /// Stops a flow. The flow starts again by itself when the lease ends, so that no flow stays held if the
+    /// controller is lost.
     Hold {
         /// The flow.
         flow: FlowId,
-        /// How long at most.
+        /// Maximum time for which the flow is held.
         lease: Nanos,
     },
-    /// Let a held flow send.
+    /// Lets a held flow send.
     Release {
         /// The flow.
         flow: FlowId,
     },
-    /// Let a flow send at most at this rate; `None` lifts the limit.
+    /// Limits the rate at which a flow sends; `None` removes the limit.
     Pace {
         /// The flow.
         flow: FlowId,
-        /// Limit on what it puts on its access link.
+        /// Maximum rate at which the flow sends on its access link.
         rate_bps: Option<u64>,
     },
-    /// Read the flow counters of the ToRs now, besides the periodic rounds. It counts as a round.
+    /// Reads the flow counters of the ToRs now, in addition to the periodic rounds. This counts as a round.
     Measure,
-    /// Read them once more within the round under way (LESSOR §4.2: "recheck"). It counts as no round.
+    /// Reads the counters once more within the current round (LESSOR §4.2: "recheck"). This does not count as a
+    /// round.
     MeasureAgain,
-    /// Run the scheme's solver on a snapshot of the view. The answer comes as [`crate::Event::Solved`].
+    /// Runs the scheme's solver on a snapshot of the view. The answer arrives as [`crate::Event::Solved`].
     Solve {
-        /// The scheme's own mark.
+        /// Identifier that the scheme chooses for the job.
         ticket: u64,
-        /// What the solver gets.
+        /// Input of the solver, besides the view.
         input: State,
-        /// What the simulator charges for it; live controllers take as long as they take.
+        /// Time that the simulator charges for the job. With a live controller, the job takes its real time.
         modelled: Nanos,
     },
 }
 
 impl Action {
-    /// The flow that it is about.
+    /// The flow that the action affects; `None` if it affects no single flow.
     pub fn flow(&self) -> Option<FlowId> {
         match *self {
             Action::Route { flow, .. }

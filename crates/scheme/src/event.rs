@@ -1,81 +1,83 @@
-//! What a scheme is told.
+//! Events that a controller reports to a scheme.
 
 use crate::{FlowId, State};
 use pathloom_model::rules::Refusal;
 use pathloom_model::{LinkId, Nanos, NodeId};
 use serde::{Deserialize, Serialize};
 
-/// Something that happened. Details of flows stand in the [`crate::View`]. More may be added: a scheme ignores what it does not
-/// know.
+/// An event. The [`crate::View`] has the details of flows. Later versions may add events: a scheme ignores events
+/// that it does not know.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
-    /// The controller runs; also sent after a restart (before the adopted flows) and when the scheme takes over from
-    /// another. The place for [`crate::Action::SetDefaults`].
+    /// The controller has started. Also sent after a restart (before the adopted flows), and when the scheme replaces
+    /// another one. Schemes request [`crate::Action::SetDefaults`] here.
     Started,
-    /// A long flow was found by the scheme's kind of detection. `View` holds its size when it was announced.
+    /// The scheme's method of detection found a long flow. `View` has its size if it was announced.
     FlowArrived {
         /// The flow.
         flow: FlowId,
     },
-    /// A further subflow of an MPTCP connection asked to be opened.
+    /// A host opens a further subflow of an MPTCP connection.
     SubflowArrived {
-        /// The subflow, a flow of its own.
+        /// The subflow, which is a flow of its own.
         flow: FlowId,
-        /// What all subflows of the connection share; `None` while it is not known. `View` holds it from then on.
+        /// The token that all subflows of the connection share; `None` if it is unknown. `View` has it as soon as it
+        /// is known.
         token: Option<u32>,
     },
-    /// A flow was found standing on a path: after a restart, or when the scheme took over. Its route is in `View`.
+    /// The controller found a flow on a path after a restart, or the scheme replaced another one while the flow
+    /// existed. `View` has its route.
     FlowAdopted {
         /// The flow.
         flow: FlowId,
     },
-    /// A flow ended. `View` holds it for the last time.
+    /// A flow has ended. `View` has it for the last time.
     FlowFinished {
         /// The flow.
         flow: FlowId,
     },
-    /// A round of measurements is in `View`.
+    /// A round of measurements has ended. `View` has the results.
     RatesMeasured {
-        /// Time since the round before.
+        /// Time since the previous round.
         period: Nanos,
     },
     /// A link between two switches came up or went down (both directions are reported).
     LinkChanged {
         /// The link.
         link: LinkId,
-        /// Its new state.
+        /// Whether the link is up now.
         up: bool,
     },
-    /// Every switch has confirmed the path last asked for this flow: it is the flow's route now.
+    /// Every switch has confirmed the path that was last requested for this flow. It is the flow's route now.
     RouteConfirmed {
         /// The flow.
         flow: FlowId,
     },
-    /// The path last asked for this flow could not be set up; the flow stays where it was.
+    /// The path that was last requested for this flow could not be set up. The flow stays on its present route.
     RouteRejected {
         /// The flow.
         flow: FlowId,
-        /// Why.
+        /// The reason.
         why: Rejection,
     },
     /// The answer to [`crate::Action::Solve`].
     Solved {
-        /// The scheme's own mark.
+        /// Identifier that the scheme chose for the job.
         ticket: u64,
         /// What the solver returned.
         answer: State,
     },
-    /// The time that [`crate::Scheme::poll_timeout`] asked for has come.
+    /// The time that [`crate::Scheme::poll_timeout`] returned has come.
     Timeout,
 }
 
-/// Why a path was not set up.
+/// The reason why a path was not set up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 pub enum Rejection {
     /// The path does not lead from the flow's source ToR to its destination ToR.
-    #[error("the path does not join the flow's ToRs")]
+    #[error("the path does not connect the flow's ToRs")]
     WrongEnds,
     /// The links do not make a loop-free path between switches.
     #[error("the links do not make a loop-free path")]
@@ -83,16 +85,17 @@ pub enum Rejection {
     /// A link of the path is down.
     #[error("link {0:?} is down")]
     LinkDown(LinkId),
-    /// No session to a switch of the path.
+    /// The controller has no session to a switch of the path.
     #[error("switch {0:?} is not connected")]
     SwitchGone(NodeId),
     /// A switch refused a rule.
     #[error("switch {0:?} refused: {1}")]
     Refused(NodeId, Refusal),
-    /// Rules of so many earlier paths of the flow still drain that a new one cannot be told from them.
+    /// Rules of too many earlier paths of the flow are still draining. A new path could not be distinguished from
+    /// them.
     #[error("packets may still be under way on too many earlier paths of the flow")]
     Draining,
-    /// The flow is not known, or has finished.
+    /// The flow is unknown, or has ended.
     #[error("the flow is not known")]
     UnknownFlow,
 }

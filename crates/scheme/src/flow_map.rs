@@ -1,4 +1,4 @@
-//! What is known of flows, by name.
+//! A map from flows to their data.
 
 use crate::FlowId;
 use rustc_hash::FxHashMap;
@@ -7,31 +7,32 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::{Index, RangeFrom};
 
-/// Names of one page: names come in a row, so most pages are full.
+/// Number of identifiers in a page. Identifiers are consecutive, so most pages are full.
 const NAMES: u64 = 64;
-/// Entries that are allocated at a time.
+/// Number of entries that are allocated together.
 const CHUNK: usize = 64;
-/// In a page: there is no such flow.
+/// Marks an identifier in a page that no flow has.
 const NOBODY: u32 = u32::MAX;
 
-/// A map from flows to what is known of them, which goes through them in the order of their names, that is of their arrival.
+/// A map from flows to their data. It is iterated in ascending order of identifiers, which is the order of arrival.
 ///
-/// Looking a flow up takes the same short time however many there are; a tree of ten thousand flows is several cache misses
-/// deep. Entries never move, and few flows left over from long ago hold no more than their page.
+/// A look-up takes the same short time, however many flows there are. In a tree of ten thousand flows it takes
+/// several cache misses. Entries never move. A few old flows occupy no more memory than their pages.
 #[derive(Clone)]
 pub struct FlowMap<V> {
-    /// By name / [`NAMES`]. Only looked up; [`FlowMap::order`] is for going through.
+    /// The pages, by identifier / [`NAMES`]. Used only for look-ups; [`FlowMap::order`] is used for iteration.
     pages: FxHashMap<u64, Box<Page>>,
     order: BTreeSet<u64>,
     /// Chunks of [`CHUNK`] entries.
     chunks: Vec<Vec<Option<(FlowId, V)>>>,
     free: Vec<u32>,
     len: usize,
-    /// The flow that was changed last, and its place: it is asked for again and again while something happens to it.
+    /// The flow that was changed last, and the index of its entry. Several look-ups of the same flow often follow
+    /// each other.
     last: (FlowId, u32),
 }
 
-/// Where the entries of neighbouring names are.
+/// The indices of the entries of [`NAMES`] consecutive identifiers.
 #[derive(Clone)]
 struct Page {
     places: [u32; NAMES as usize],
@@ -52,7 +53,7 @@ impl<V> FlowMap<V> {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether the map is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -70,20 +71,20 @@ impl<V> FlowMap<V> {
         (place != NOBODY).then_some(place as usize)
     }
 
-    /// Whether a flow is known.
+    /// Whether the map has the flow.
     #[inline]
     pub fn contains_key(&self, id: &FlowId) -> bool {
         self.place(*id).is_some()
     }
 
-    /// What is known of a flow.
+    /// The data of a flow.
     #[inline]
     pub fn get(&self, id: &FlowId) -> Option<&V> {
         let place = self.place(*id)?;
         self.chunks[place / CHUNK][place % CHUNK].as_ref().map(|(_, value)| value)
     }
 
-    /// What is known of a flow, to be changed.
+    /// The data of a flow, for changes.
     #[inline]
     pub fn get_mut(&mut self, id: &FlowId) -> Option<&mut V> {
         let place = self.place(*id)?;
@@ -91,7 +92,7 @@ impl<V> FlowMap<V> {
         self.chunks[place / CHUNK][place % CHUNK].as_mut().map(|(_, value)| value)
     }
 
-    /// Makes a flow known; returns what was known of it before.
+    /// Adds a flow or replaces its data. Returns its previous data.
     pub fn insert(&mut self, id: FlowId, value: V) -> Option<V> {
         if let Some(known) = self.get_mut(&id) {
             return Some(std::mem::replace(known, value));
@@ -124,7 +125,7 @@ impl<V> FlowMap<V> {
         (before + chunk.len() - 1) as u32
     }
 
-    /// Forgets a flow; returns what was known of it.
+    /// Removes a flow. Returns its data.
     pub fn remove(&mut self, id: &FlowId) -> Option<V> {
         let place = self.place(*id)?;
         self.last.1 = NOBODY;
@@ -141,29 +142,29 @@ impl<V> FlowMap<V> {
         self.chunks[place / CHUNK][place % CHUNK].take().map(|(_, value)| value)
     }
 
-    /// All flows and what is known of them, in the order of their names.
+    /// All flows with their data, in ascending order of identifiers.
     pub fn iter(&self) -> Iter<'_, V> {
         Iter { map: self, pages: self.order.range(..), page: None, next: 0 }
     }
 
-    /// Those from this name on, in order.
+    /// The flows from this identifier on, in ascending order.
     pub fn range(&self, from: RangeFrom<FlowId>) -> impl Iterator<Item = (&FlowId, &V)> {
         let first = from.start;
         let pages = self.order.range(first.0 / NAMES..);
         Iter { map: self, pages, page: None, next: 0 }.skip_while(move |(id, _)| **id < first)
     }
 
-    /// The names, in order.
+    /// The identifiers, in ascending order.
     pub fn keys(&self) -> impl Iterator<Item = &FlowId> {
         self.iter().map(|(id, _)| id)
     }
 
-    /// What is known of each, in the order of their names.
+    /// The data of all flows, in ascending order of identifiers.
     pub fn values(&self) -> impl Iterator<Item = &V> {
         self.iter().map(|(_, value)| value)
     }
 
-    /// Changes what is known of each, in the order of their names.
+    /// Changes the data of all flows, in ascending order of identifiers.
     pub fn for_each_mut(&mut self, mut change: impl FnMut(FlowId, &mut V)) {
         let FlowMap { pages, order, chunks, .. } = self;
         for page in order.iter().filter_map(|number| pages.get(number)) {
@@ -176,7 +177,7 @@ impl<V> FlowMap<V> {
     }
 }
 
-/// Goes through a [`FlowMap`].
+/// Iterates over a [`FlowMap`].
 pub struct Iter<'a, V> {
     map: &'a FlowMap<V>,
     pages: std::collections::btree_set::Range<'a, u64>,
@@ -222,7 +223,7 @@ impl<V> FromIterator<(FlowId, V)> for FlowMap<V> {
 }
 
 impl<V: Serialize> Serialize for FlowMap<V> {
-    /// As a map, in the order of names.
+    /// Serialises the flows as a map, in ascending order of identifiers.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self)
     }
@@ -237,7 +238,7 @@ impl<'de, V: Deserialize<'de>> Deserialize<'de> for FlowMap<V> {
 impl<V> Index<&FlowId> for FlowMap<V> {
     type Output = V;
 
-    /// What is known of a flow that is known to be there.
+    /// The data of a flow that the map must have.
     fn index(&self, id: &FlowId) -> &V {
         self.get(id).expect("the flow is known")
     }
@@ -262,7 +263,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn is_what_a_tree_is(steps in prop::collection::vec((0..3u8, 0..200u64, 0..3u64), 0..600)) {
+        fn behaves_like_a_tree_map(steps in prop::collection::vec((0..3u8, 0..200u64, 0..3u64), 0..600)) {
             let (mut map, mut tree) = (FlowMap::default(), BTreeMap::new());
             for (number, (what, name, epoch)) in steps.into_iter().enumerate() {
                 let id = FlowId(epoch << 36 | name);

@@ -1,15 +1,15 @@
-//! Numbers that may not be known, in one word each.
+//! Optional numbers that take eight bytes each.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 
-/// A number that may not be known: what takes an `Option<u64>` two words takes one here, and there are several for each of
-/// very many flows. The greatest number stands for none, so what is as great counts as one less.
+/// An optional number in eight bytes. An `Option<u64>` takes sixteen, and there are several for each of very many
+/// flows. `u64::MAX` represents `None`, so the number `u64::MAX` becomes `u64::MAX - 1`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Known(u64);
 
 impl Known {
-    /// Not known.
+    /// The number is unknown.
     pub const NOTHING: Known = Known(u64::MAX);
 
     /// The number, if it is known.
@@ -21,7 +21,7 @@ impl Known {
         }
     }
 
-    /// From now on it is this; returns what it was.
+    /// Sets the number. Returns the previous one.
     pub fn replace(&mut self, number: u64) -> Option<u64> {
         std::mem::replace(self, number.into()).get()
     }
@@ -54,7 +54,7 @@ impl fmt::Debug for Known {
 }
 
 impl Serialize for Known {
-    /// As an `Option<u64>`.
+    /// Serialises it as an `Option<u64>`.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.get().serialize(serializer)
     }
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn is_what_an_option_is_in_half_the_room() {
+    fn behaves_like_an_option_of_half_the_size() {
         assert_eq!(size_of::<Known>(), 8);
         for number in [None, Some(0), Some(1), Some(u64::MAX - 1)] {
             let known = Known::from(number);

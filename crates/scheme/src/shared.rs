@@ -1,10 +1,10 @@
-//! Copy on write, so that a snapshot of a view costs nothing until what it shows changes.
+//! Copy on write: a snapshot of a view costs nothing until the view changes.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-/// A value that clones share until one of them changes it. A `View` is handed to solvers and to schemes in Python by
-/// cloning it; as long as nobody keeps such a clone, the controller changes its flows in place.
+/// A value that clones share until one of them changes it. Solvers and schemes in Python get a clone of the `View`.
+/// While no clone exists, the controller changes its flows in place.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Shared<T>(Arc<T>);
 
@@ -23,7 +23,7 @@ impl<T> Deref for Shared<T> {
 }
 
 impl<T: Clone> DerefMut for Shared<T> {
-    /// Copies the value first if a clone still shows it.
+    /// Copies the value first if a clone shares it.
     fn deref_mut(&mut self) -> &mut T {
         Arc::make_mut(&mut self.0)
     }
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clone_keeps_what_it_showed_and_costs_a_copy_only_while_it_lives() {
+    fn a_change_copies_the_value_only_while_a_clone_exists() {
         let mut value = Shared::from(vec![1, 2]);
         value.push(3);
         let snapshot = value.clone();

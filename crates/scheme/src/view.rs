@@ -1,47 +1,48 @@
-//! What a controller truly knows.
+//! The data that a controller has.
 
 use crate::{DefaultRoutes, FlowId, FlowMap, Known, Shared};
 use pathloom_model::{Attachment, Fabric, FiveTuple, LinkState, Nanos, NodeId, Path};
 use std::sync::Arc;
 
-/// What a controller knows of one flow.
+/// The data that a controller has about one flow.
 #[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct FlowView {
-    /// Its five-tuple.
+    /// The five-tuple.
     pub five_tuple: FiveTuple,
     /// Sending host.
     pub src_host: NodeId,
     /// Receiving host.
     pub dst_host: NodeId,
-    /// Switch of the sending port.
+    /// Source ToR: the switch of the sending port.
     pub src_tor: NodeId,
-    /// Switch of the receiving port.
+    /// Destination ToR: the switch of the receiving port.
     pub dst_tor: NodeId,
-    /// When the controller first heard of it.
+    /// When the controller first learned of the flow.
     pub arrived: Nanos,
-    /// Payload bytes in all, if the application announced them.
+    /// Payload bytes in total, if the application announced them.
     #[serde(default)]
     pub size_bytes: Known,
-    /// Token of the MPTCP connection it belongs to.
+    /// Token of the MPTCP connection that the flow belongs to, if it is known.
     pub mptcp_token: Option<u32>,
-    /// Whether the scheme was told of it ([`crate::Event::FlowArrived`] or adopted).
+    /// Whether the flow was reported to the scheme (for example by [`crate::Event::FlowArrived`]).
     pub long: bool,
-    /// The path it is on; `None` on the default routes.
+    /// The present path; `None` on the default routes.
     pub route: Option<Path>,
-    /// A path that was asked for and is not confirmed yet.
+    /// A path that was requested and is not confirmed yet.
     pub pending: Option<Path>,
-    /// The bandwidth the scheme counts on for it.
+    /// The bandwidth that the scheme reserves for the flow, in bits per second.
     #[serde(default)]
     pub allocated_bps: Known,
-    /// Bytes counted at its source ToR, headers included, at the last reading.
+    /// Bytes counted at the source ToR at the last reading, headers included.
     pub bytes: u64,
-    /// Rate over the last measuring period, headers included.
+    /// Rate over the last measuring period in bits per second, headers included.
     #[serde(default)]
     pub rate_bps: Known,
 }
 
 impl FlowView {
-    /// A flow on the default routes of which nothing is known but where it runs, and that the scheme was not told of.
+    /// A flow on the default routes that was not reported to the scheme. Only its five-tuple, hosts, ToRs and arrival
+    /// are known.
     pub fn new(five_tuple: FiveTuple, src: &Attachment, dst: &Attachment, arrived: Nanos) -> FlowView {
         FlowView {
             five_tuple,
@@ -61,36 +62,37 @@ impl FlowView {
         }
     }
 
-    /// What it puts on its path, as far as that is known: what the scheme counts on, or else what was measured; in bits
-    /// per second.
+    /// The load of the flow on its path in bits per second: the reserved bandwidth, or else the measured rate, or
+    /// else 0.
     pub fn load_bps(&self) -> u64 {
         self.allocated_bps.get().or(self.rate_bps.get()).unwrap_or(0)
     }
 
-    /// The path it is on, or is about to be on.
+    /// The path that the flow is about to take, or else its present one.
     pub fn intended_route(&self) -> Option<&Path> {
         self.pending.as_ref().or(self.route.as_ref())
     }
 }
 
-/// What a controller truly knows: the topology, its own routes, measured rates, its own load. Never what only the
-/// simulator could know. `clone` takes an owned snapshot, which shares what is large with the original until that changes.
+/// The data that a controller has: the topology, its routes, measured rates and its own load. Nothing in it is known
+/// only to the simulator. `clone` makes an owned snapshot, which shares the large parts with the original until they
+/// change.
 #[derive(Clone, Debug)]
 pub struct View {
     /// The topology as configured or discovered.
     pub fabric: Arc<Fabric>,
     /// Which links are up.
     pub links: LinkState,
-    /// Flows known, in order of arrival. Flows that are not long are here too, if the switches count them.
+    /// The known flows, in order of arrival. Flows that are not long are included if the switches count them.
     pub flows: Shared<FlowMap<FlowView>>,
     /// How flows without a path of their own are routed.
     pub defaults: DefaultRoutes,
-    /// Share of the last second or so that the controller was busy, 0..=1.
+    /// Share of about the last second in which the controller was busy, 0..=1.
     pub busy_share: f64,
-    /// Round-trip time to each switch, by node; `None` where none was measured.
+    /// Round-trip time to each switch, by node index; `None` if it was not measured.
     pub switch_rtt: Shared<Vec<Option<Nanos>>>,
-    /// What each directed link carried between the last two readings of its port's counters, in bits per second, by link;
-    /// nothing where there were none. Only with [`crate::Needs::link_loads_every`].
+    /// Mean load of each directed link between the last two readings of its port's counters, in bits per second, by
+    /// link index; unknown before the second reading. Only with [`crate::Needs::link_loads_every`].
     pub link_load_bps: Shared<Vec<Known>>,
 }
 
@@ -111,12 +113,12 @@ impl View {
         }
     }
 
-    /// The flows the scheme was told of.
+    /// The flows that were reported to the scheme.
     pub fn long_flows(&self) -> impl Iterator<Item = (FlowId, &FlowView)> {
         self.flows.iter().filter(|(_, flow)| flow.long).map(|(&id, flow)| (id, flow))
     }
 
-    /// Bandwidth that the scheme counts on, summed per directed link over routes and pending routes.
+    /// The reserved bandwidth per directed link, in bits per second: the sum over the intended routes of all flows.
     pub fn allocated_bps(&self) -> Vec<u64> {
         let mut sums = vec![0u64; self.fabric.links().len()];
         for flow in self.flows.values() {

@@ -1,5 +1,5 @@
-//! How long the schemes that place flows as they come take for an event, with many flows standing, in time on the
-//! processor, and how far the rates that flows were told are from max-min fair ones of the same paths:
+//! Measures the processor time per event of schemes that place flows when they arrive, while many flows exist. Also
+//! compares the paces with max-min fair rates on the same paths:
 //! `cargo run --release -p pathloom-schemes --example events -- [K [FLOWS [SCHEME]]]`.
 
 use pathloom_mcf::{max_min, FlowSet};
@@ -10,12 +10,12 @@ use rand_pcg::Pcg64;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Arrivals and departures that are measured.
+/// Measured steps. In each, one flow departs and one arrives.
 const EVENTS: u64 = 20_000;
-/// Between two of them.
+/// Half of the time between two steps.
 const GAP: Nanos = Nanos(1_000_000_000 / 15_000);
 
-/// What ofpt leaves to short flows.
+/// Share of the capacity that ofpt leaves to short flows.
 const HEADROOM: f64 = 0.02;
 
 struct World {
@@ -30,7 +30,7 @@ struct World {
     told: u64,
 }
 
-/// A job under way: its mark and input, the view it works on, and when it is over.
+/// The current job: its ticket, its input, the view that it works on, and the time at which it ends.
 type Job = (u64, State, View, Nanos);
 
 impl World {
@@ -92,7 +92,7 @@ impl World {
         self.paced_bps.remove(&flow);
     }
 
-    /// Tells how far paces are from max-min fair rates.
+    /// Prints how far the paces are from max-min fair rates.
     fn judge(&self) {
         let links = self.view.fabric.links();
         let capacity: Vec<f64> = links.iter().map(|link| link.settings.rate_bps as f64).collect();
@@ -115,12 +115,16 @@ impl World {
         let whole = paces.iter().sum::<f64>() / fair.rates.iter().sum::<f64>();
         let fullest = used.iter().zip(&capacity).map(|(used, capacity)| used / capacity).fold(0.0, f64::max);
         println!(
-            "paces: {whole:.3} of max-min rates in all, off by {:.3} in the median, {:.3} at 95 %, {:.3} at worst; fullest link {fullest:.3}",
-            part(0.5), part(0.95), part(1.0 - 1e-9)
+            "paces: {whole:.3} of the sum of max-min rates; deviation {:.3} median, {:.3} 95 %, {:.3} maximum; \
+             fullest link {fullest:.3}",
+            part(0.5),
+            part(0.95),
+            part(1.0 - 1e-9)
         );
     }
 
-    /// Flows come and go. What the solver takes is not the scheme's own time; what it makes of the answer is.
+    /// Flows depart and arrive. The time of the solver does not count; the time that the scheme takes for its answer
+    /// does.
     fn measure(&mut self, size: &mut impl FnMut() -> Option<u64>) {
         let (told, mut rounds, mut in_solver) = (self.told, 0, 0);
         let before = cpu_ns();
@@ -139,16 +143,17 @@ impl World {
         let us = (cpu_ns() - before - in_solver) as f64 / 1e3 / (2 * EVENTS) as f64;
         let actions = (self.told - told) as f64 / (2 * EVENTS) as f64;
         println!(
-            "{us:.1} µs for an arrival or a departure: {:.0} a second on one core; {actions:.1} actions each",
+            "{us:.1} µs per arrival or departure: {:.0} per second on one core; {actions:.1} actions each",
             1e6 / us
         );
         println!(
-            "{rounds} rounds meanwhile: {:.1} ms each in the solver",
+            "{rounds} rounds during this time: {:.1} ms each in the solver",
             in_solver as f64 / 1e6 / f64::from(rounds.max(1))
         );
     }
 
-    /// Carries out the job that is over by `now`: time of the solver, and of the scheme with its answer.
+    /// Carries out the job if it ends by `now`. Returns the time of the solver and that of the scheme for the answer,
+    /// in nanoseconds, and the number of operations.
     fn solve(&mut self, now: Nanos) -> Option<(u64, u64, f64)> {
         let (ticket, input, view, _) = self.job.take_if(|(.., over)| *over <= now)?;
         let before = cpu_ns();
@@ -163,7 +168,7 @@ impl World {
     }
 }
 
-/// Time that this thread was on a processor, to some milliseconds.
+/// Processor time of this thread in nanoseconds, accurate to some milliseconds.
 fn cpu_ns() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux with schedstat");
     text.split_whitespace().next().and_then(|ns| ns.parse().ok()).expect("a number")
@@ -187,7 +192,7 @@ fn main() {
     world.judge();
     while let Some((solver, handler, operations)) = world.solve(Nanos::MAX) {
         let ns = solver as f64 / operations.max(1.0);
-        println!("round: {:.1} ms in the solver, {operations:.2e} looks, {ns:.1} ns each", solver as f64 / 1e6);
+        println!("round: {:.1} ms in the solver, {operations:.2e} operations, {ns:.1} ns each", solver as f64 / 1e6);
         println!("  its answer: {:.2} ms in the scheme", handler as f64 / 1e6);
     }
     world.judge();

@@ -1,4 +1,4 @@
-//! How long mptcp-aware takes for a subflow, for pairs of addresses that it meets for the first time and again:
+//! Measures how long mptcp-aware takes for a subflow, for pairs of addresses that are new and that are cached:
 //! `cargo run --release -p pathloom-schemes --example subflows`.
 
 use pathloom_model::{fabric_from_spec, FiveTuple, Nanos, PROTO_TCP};
@@ -20,7 +20,7 @@ fn main() {
     }
 }
 
-/// Median and 99th percentile.
+/// Median and 99th percentile as text, in microseconds.
 fn text(mut times_ns: Vec<u128>) -> String {
     times_ns.sort_unstable();
     let at = |share: usize| times_ns[times_ns.len() * share / 100] as f64 / 1e3;

@@ -1,4 +1,4 @@
-//! arp-path: switches flood ARP requests and lock the first copy; all traffic between two hosts takes that path.
+//! arp-path: switches flood ARP requests; all traffic between two hosts takes the path of the first copy.
 
 use crate::programs::{parts, read_settings, HOST_KEYS};
 use crate::registry::{Entry, EntryInfo};
@@ -7,7 +7,7 @@ use pathloom_switching::programs::{ArpPath, Settings};
 pub(crate) const ENTRY: Entry = Entry {
     info: EntryInfo {
         name: "arp-path",
-        summary: "switches flood ARP requests; all traffic to a host takes the way of its first copy; no controller",
+        summary: "switches flood ARP requests; all traffic to a host takes the path of the first copy; no controller",
         paper: "TCP-Path paper, §III and [6]",
         keys: &HOST_KEYS,
     },

@@ -21,7 +21,7 @@ impl Scheme for DefaultsOnly {
     fn handle(&mut self, _now: Nanos, event: &Event, view: &View, actions: &mut Vec<Action>) {
         match *event {
             Event::Started => actions.push(Action::SetDefaults(self.routes)),
-            // The previous scheme left it on a path of its own.
+            // The previous scheme left the flow on a path of its own.
             Event::FlowAdopted { flow } if view.flows.get(&flow).is_some_and(|f| f.intended_route().is_some()) => {
                 actions.push(Action::Unroute { flow });
             }

@@ -8,18 +8,18 @@ use pathloom_transport::TransportSpec;
 
 const NAME: &str = "mptcp";
 
-/// What hosts with MPTCP can be told.
+/// The keys for hosts with MPTCP.
 pub(crate) const HOST_KEYS: [KeyInfo; 4] = [
     ("subflows", "4", "subflows of a connection per pair of addresses, 1 to 64"),
-    ("cc", "lia", "how their windows grow: lia or olia together, uncoupled or cubic each by itself"),
-    ("manager", "ndiffports", "between which addresses they run: ndiffports the first two, fullmesh every pair"),
+    ("cc", "lia", "congestion control: lia or olia (coupled), or uncoupled or cubic (each subflow alone)"),
+    ("manager", "ndiffports", "addresses of the subflows: ndiffports (the first pair) or fullmesh (every pair)"),
     ("scheduler", "lowest-rtt", "which subflow with room sends next: lowest-rtt or round-robin"),
 ];
 
 pub(crate) const ENTRY: Entry = Entry {
     info: EntryInfo {
         name: NAME,
-        summary: "ecmp under hosts that run MPTCP: each connection has several subflows",
+        summary: "ecmp, with hosts that run MPTCP: each connection has several subflows",
         paper: "Raiciu et al. 2011; RFC 8684, RFC 6356; baseline of the OFPT and MPTCP-aware papers",
         keys: &HOST_KEYS,
     },

@@ -1,5 +1,5 @@
-//! parallel-tcp: hosts open several TCP streams per transfer and ask the controller for a path for each of them. All other
-//! traffic takes the shortest path, as with the controller of the paper (§4).
+//! parallel-tcp: hosts open several TCP streams per transfer and request a path for each of them from the controller.
+//! All other traffic takes the shortest path, as with the controller of the paper (§4).
 
 use crate::defaults_only::DefaultsOnly;
 use crate::registry::{Entry, EntryInfo, Parts};
@@ -12,10 +12,10 @@ const NAME: &str = "parallel-tcp";
 pub(crate) const ENTRY: Entry = Entry {
     info: EntryInfo {
         name: NAME,
-        summary: "several TCP streams per transfer, each on a path that its host asks the controller for",
+        summary: "several TCP streams per transfer, each on a path that its host requests from the controller",
         paper: "Huang et al. 2017, A Multipath OpenFlow Controller for Multiple TCP Stream Applications",
         keys: &[
-            ("paths", "4", "paths that a transfer asks for, 1 to 64"),
+            ("paths", "4", "paths that a transfer requests, 1 to 64"),
             ("streams", "4", "streams of a transfer, 1 to 256"),
             (
                 "policy",

@@ -20,7 +20,7 @@ pub(crate) const ENTRY: Entry = Entry {
     info: EntryInfo {
         name: NAME,
         summary: "each long flow gets a path, and the next one every period: tests that moves lose nothing",
-        paper: "our own; OFPT §6.2.5 moves one flow once",
+        paper: "none; OFPT §6.2.5 moves one flow once",
         keys: &[PERIOD_KEY, TIMES_KEY, MIGRATION_KEY],
     },
     read: |spec| {

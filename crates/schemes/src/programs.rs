@@ -1,4 +1,4 @@
-//! What the schemes without a controller share: the keys of their switches' programs, and how a fabric runs them.
+//! Common parts of the schemes without a controller: the keys of their switch programs, and how a fabric runs them.
 
 use crate::registry::{KeyInfo, Parts, SwitchProgram};
 use pathloom_model::spec::{Spec, SpecError};
@@ -10,9 +10,9 @@ use pathloom_transport::TransportSpec;
 use std::sync::Arc;
 
 pub(crate) const HELLO: KeyInfo =
-    ("hello", "5s", "time between two Hellos of a switch; after three without one, its neighbour is gone");
+    ("hello", "5s", "time between two Hellos of a switch; after three missing Hellos, a neighbour counts as lost");
 pub(crate) const LOCK: KeyInfo =
-    ("lock", "3s", "life of an entry that no answer has confirmed; late copies of a broadcast are known for so long");
+    ("lock", "3s", "life of an unconfirmed entry; late copies of a broadcast are recognised for the same time");
 pub(crate) const HOST_AGE: KeyInfo = ("host_age", "300s", "life of an unused entry of a host");
 pub(crate) const RECOVERY: KeyInfo = ("recovery", "1s", "time between two recoveries of one path");
 pub(crate) const EXPLORATIONS: KeyInfo =
@@ -20,28 +20,29 @@ pub(crate) const EXPLORATIONS: KeyInfo =
 pub(crate) const ARP: KeyInfo =
     ("arp", "60s", "time for which hosts keep resolved addresses; with 0s each connection sends an ARP request");
 pub(crate) const AGE: KeyInfo = ("age", "10s", "life of an unused entry of a connection");
-pub(crate) const TABLE: KeyInfo = ("table", "65536", "connections that a switch has room for");
+pub(crate) const TABLE: KeyInfo = ("table", "65536", "maximum number of connections in the table of a switch");
 
 pub(crate) const FLOOD: KeyInfo = (
     "flood",
     "all",
-    "where switches pass an exploration on: all to every other switch, down to lower tiers alone if it came from above",
+    "how switches forward an exploration: all (to every other switch) or down (if from above, to lower tiers only)",
 );
 
 pub(crate) const JITTER: KeyInfo =
-    ("jitter", "1us", "a switch takes up to this long, at random, for each message to another switch");
+    ("jitter", "1us", "maximum random delay of a switch for each message to another switch");
 
 /// The keys of ARP-Path.
 pub(crate) const HOST_KEYS: [KeyInfo; 8] = [HELLO, LOCK, HOST_AGE, RECOVERY, FLOOD, EXPLORATIONS, ARP, JITTER];
 
-/// Neighbours are gone after so many Hellos that did not come.
+/// A neighbour counts as lost after this many missing Hellos.
 const MISSED_HELLOS: u64 = 3;
-/// Longer than any switch takes for a frame.
+/// Upper limit of the jitter. No switch takes longer for a frame.
 const MOST_JITTER: Nanos = Nanos::from_millis(10);
-/// More connections or explorations than any switch has.
+/// Upper limit of connections and of explorations. No switch has more.
 const MOST: u64 = 1 << 24;
 
-/// Reads timers and limits, of those that `defaults` has; `connections` says whether the program has entries for such.
+/// Reads timers and limits; missing ones come from `defaults`. `connections` says whether the program has entries for
+/// connections.
 pub(crate) fn read_settings(spec: &Spec, defaults: Settings, connections: bool) -> Result<Settings, SpecError> {
     let mut settings = defaults;
     if let Some(hello) = positive(spec, "hello")? {
@@ -73,7 +74,7 @@ fn positive(spec: &Spec, key: &'static str) -> Result<Option<Nanos>, SpecError> 
     }
 }
 
-/// A scheme whose switches run the program that `make` gives, under hosts with plain TCP, and that has no central part.
+/// A scheme without a central part: its switches run the program that `make` creates, and its hosts run plain TCP.
 pub(crate) fn parts<P: Program + Send + 'static>(
     spec: &Spec,
     settings: Settings,
@@ -87,7 +88,7 @@ pub(crate) fn parts<P: Program + Send + 'static>(
     }
     let make = move |now, identity| {
         let mut settings = settings.clone();
-        // With the whole fabric, nothing is on its way that a switch could take for new.
+        // If the whole fabric starts at once, no older frame is in transit that a switch could mistake for a new one.
         if now == Nanos::ZERO {
             settings.quiet = Nanos::ZERO;
         }
@@ -103,7 +104,7 @@ mod tests {
     use pathloom_switching::programs::ArpPath;
 
     #[test]
-    fn the_keys_have_the_defaults_that_they_tell() {
+    fn documented_defaults_match_the_settings() {
         for (connections, keys) in [(false, HOST_KEYS.to_vec()), (true, [&HOST_KEYS[..], &[AGE, TABLE]].concat())] {
             let text: Vec<String> = keys.iter().map(|(key, default, _)| format!("{key}={default}")).collect();
             let spec = Spec::parse("scheme", &format!("x:{}", text.join(","))).unwrap();
@@ -119,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn timers_of_nothing_are_refused() {
+    fn timers_of_zero_are_refused() {
         for key in ["hello", "lock", "host_age", "recovery", "age"] {
             let spec = Spec::parse("scheme", &format!("tcp-path:{key}=0s")).unwrap();
             let refused = read_settings(&spec, Settings::default(), true).unwrap_err().to_string();

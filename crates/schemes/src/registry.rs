@@ -93,13 +93,13 @@ pub struct EntryInfo {
     pub name: &'static str,
     /// What it does, in one line.
     pub summary: &'static str,
-    /// Where it is published.
+    /// The publication that describes it.
     pub paper: &'static str,
     /// Its keys.
     pub keys: &'static [KeyInfo],
 }
 
-/// What switches run.
+/// What the switches of a scheme run.
 #[derive(Clone, Debug)]
 pub enum SwitchProgram {
     /// The rules of the controller.
@@ -108,20 +108,20 @@ pub enum SwitchProgram {
     Program(Deployment),
 }
 
-/// Makes a central policy from a seed.
+/// Creates a central policy from a seed.
 pub(crate) type Central = Arc<dyn Fn(u64) -> Box<dyn Scheme> + Send + Sync>;
 
-/// A scheme as it registers itself.
+/// The registration of a scheme.
 pub(crate) struct Entry {
     pub(crate) info: EntryInfo,
-    /// Takes its keys out of the specification.
+    /// Reads the scheme's keys from the specification.
     pub(crate) read: fn(&Spec) -> Result<Parts, SpecError>,
 }
 
 /// The three programs that make a scheme.
 pub(crate) struct Parts {
     pub(crate) central: Option<Central>,
-    /// What hosts run if nothing else is asked for.
+    /// The transport of the hosts, if no other one is requested.
     pub(crate) transport: TransportSpec,
     pub(crate) switch: SwitchProgram,
 }
@@ -139,7 +139,7 @@ impl Parts {
 pub struct SchemeSpec {
     /// The name in the registry.
     pub name: &'static str,
-    /// The specification as given: tells two settings of one scheme apart.
+    /// The specification as given. It distinguishes two settings of one scheme.
     pub label: String,
     central: Option<Central>,
     transport: TransportSpec,
@@ -155,33 +155,33 @@ impl SchemeSpec {
     /// As [`SchemeSpec::central`], for callers that require one.
     ///
     /// # Errors
-    /// It has none; the text says which scheme.
+    /// The scheme has none. The message names the scheme.
     pub fn require_central(&self, seed: u64) -> Result<Box<dyn Scheme>, String> {
         self.central(seed)
             .ok_or_else(|| format!("{} has no central part: its switches find their paths themselves", self.name))
     }
 
-    /// What its hosts run if nothing else is asked for.
+    /// The transport of its hosts, if no other one is requested.
     pub fn transport(&self) -> &TransportSpec {
         &self.transport
     }
 
-    /// What its hosts run where these settings of connections are asked for ([`TransportSpec::refined_by`]).
+    /// The transport of its hosts with these requested settings of connections ([`TransportSpec::refined_by`]).
     ///
     /// # Errors
-    /// The scheme's hosts cannot run that; the text says what was expected.
+    /// The scheme's hosts cannot run it. The message says what was expected.
     pub fn transport_with(&self, given: Option<TransportSpec>) -> Result<TransportSpec, String> {
         let own = self.transport.clone();
         let Some(given) = given else { return Ok(own) };
-        own.refined_by(given).map_err(|expected| format!("--transport beside {}: {expected}", self.name))
+        own.refined_by(given).map_err(|expected| format!("--transport with scheme {}: {expected}", self.name))
     }
 
-    /// What its switches run.
+    /// The program of its switches.
     pub fn switch_program(&self) -> SwitchProgram {
         self.switch.clone()
     }
 
-    /// The program of its switches, if they run one.
+    /// The program of its switches; `None` if they run the controller's rules.
     pub fn deployment(&self) -> Option<Deployment> {
         match &self.switch {
             SwitchProgram::Rules => None,

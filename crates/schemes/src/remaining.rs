@@ -11,7 +11,7 @@ use pathloom_scheme::FlowView;
 const PAYLOAD: u64 = 1448;
 const FRAME: u64 = 1514;
 
-/// Payload in this many bytes as switches count them.
+/// The payload in this many bytes, as counted by switches.
 pub(crate) fn payload_bytes(counted: u64) -> u64 {
     // Divided first, so that no product overflows.
     counted / FRAME * PAYLOAD + counted % FRAME * PAYLOAD / FRAME

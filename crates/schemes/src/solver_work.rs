@@ -11,9 +11,10 @@ pub(crate) struct SolverWork {
 }
 
 impl SolverWork {
-    /// An operation takes 20 ns: a memory access that misses the caches, or two. `pathloom-mcf`'s example `scale`
-    /// measures that for Hedera's placements at k=48, and `placer cost` for rounds of the placer between 12 ns (k=16,
-    /// 10,000 flows) and 35 ns (k=48, 100,000 flows), flows and links counted as in `router/job.rs`.
+    /// An operation takes 20 ns: one or two memory accesses that miss the caches. The example `scale` of
+    /// `pathloom-mcf` measures this for Hedera's placements at k=48. `placer cost` measures 12 ns (k=16, 10,000
+    /// flows) to 35 ns (k=48, 100,000 flows) for rounds of the placer, with flows and links counted as in
+    /// `router/job.rs`.
     const NS_PER_OPERATION: u64 = 20;
     /// Operations per flow that are assumed before the first job: some passes of estimation, a dozen paths of four
     /// links.

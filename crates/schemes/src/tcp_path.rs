@@ -1,4 +1,4 @@
-//! tcp-path: switches flood the SYN of each connection, which takes the way of the first copy.
+//! tcp-path: switches flood the SYN of each connection, and the connection takes the path of the first copy.
 
 use crate::programs::{
     parts, read_settings, AGE, ARP, EXPLORATIONS, FLOOD, HELLO, HOST_AGE, JITTER, LOCK, RECOVERY, TABLE,
@@ -9,7 +9,7 @@ use pathloom_switching::programs::{Selection, Settings, TcpPath};
 pub(crate) const ENTRY: Entry = Entry {
     info: EntryInfo {
         name: "tcp-path",
-        summary: "switches flood the SYN of each connection, which takes the way of its first copy; no controller",
+        summary: "switches flood the SYN of each connection, which takes the path of the first copy; no controller",
         paper: "TCP-Path paper, §III",
         keys: &[HELLO, LOCK, AGE, HOST_AGE, RECOVERY, FLOOD, TABLE, EXPLORATIONS, ARP, JITTER],
     },

@@ -1,4 +1,4 @@
-//! tfe: tcp-path for elephants alone, which hosts mark; everything else is forwarded by arp-path.
+//! tfe: tcp-path for elephants only, which hosts mark; arp-path forwards all other traffic.
 
 use crate::programs::{
     parts, read_settings, AGE, ARP, EXPLORATIONS, FLOOD, HELLO, HOST_AGE, JITTER, LOCK, RECOVERY, TABLE,
@@ -10,9 +10,9 @@ use pathloom_switching::deployment::{Mark, Marking};
 use pathloom_switching::programs::{Elephants, Settings, TcpPath};
 use std::ops::RangeInclusive;
 
-/// More than so many bytes make an elephant (tcp-path.txt §IV).
+/// Transfers of more than this many bytes are elephants (tcp-path.txt §IV).
 const ABOVE_BYTES: u64 = 10_000_000;
-/// Source ports of elephants (ns-3 model by the authors).
+/// Source ports of elephants, as in the ns-3 model by the authors.
 const PORTS: RangeInclusive<u16> = 3500..=4500;
 
 pub(crate) const ENTRY: Entry = Entry {
@@ -21,8 +21,8 @@ pub(crate) const ENTRY: Entry = Entry {
         summary: "tcp-path for connections that hosts mark as elephants; arp-path for all others; no controller",
         paper: "TCP-Path paper, §IV",
         keys: &[
-            ("elephant", "10MB", "hosts mark transfers of more than these bytes"),
-            ("mark", "ports", "how: ports by the source port, dscp by the code point of long flows"),
+            ("elephant", "10MB", "hosts mark transfers that are larger than this size"),
+            ("mark", "ports", "how hosts mark them: ports (by source port) or dscp (by the code point of long flows)"),
             ("ports", "3500-4500", "source ports of elephants, which other transfers must not use; with mark=ports"),
             HELLO,
             LOCK,
@@ -57,7 +57,8 @@ pub(crate) const ENTRY: Entry = Entry {
     },
 };
 
-/// The key `ports`: two port numbers below the ephemeral ones, which hosts draw the ports of other transfers from.
+/// Reads the key `ports`: two port numbers below the ephemeral ones, from which hosts draw the ports of other
+/// transfers.
 fn source_ports(spec: &Spec) -> Result<Option<RangeInclusive<u16>>, SpecError> {
     let Some(text) = spec.text_of("ports") else { return Ok(None) };
     let number = |text: &str| text.parse::<u16>().ok().filter(|port| (1024..32_768).contains(port) && *port != 5001);
@@ -65,8 +66,8 @@ fn source_ports(spec: &Spec) -> Result<Option<RangeInclusive<u16>>, SpecError> {
     match ends {
         Some((first, last)) if first <= last && !(first..=last).contains(&5001) => Ok(Some(first..=last)),
         _ => Err(spec.error(format!(
-            "ports: `{text}` is no range of source ports; expected two numbers from 1024 to 32767 without 5001, where \
-             hosts listen, such as 3500-4500"
+            "ports: `{text}` is not a range of source ports; expected two numbers from 1024 to 32767 without 5001, \
+             the port on which hosts listen, such as 3500-4500"
         ))),
     }
 }

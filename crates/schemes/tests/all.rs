@@ -1,4 +1,4 @@
-//! All tests of schemes in one program, which compiles and links sooner than one for each file.
+//! All tests of schemes in one program, which compiles and links faster than one program per file.
 
 mod bad_input;
 mod batches;

@@ -1,6 +1,6 @@
-//! Bad input, one kind a test, and every central scheme in each: what it does when fabric, flows, links or switches are
-//! not what it might wish for. The world of `support` insists meanwhile that it asks for nothing the contract forbids.
-//! docs/schemes.md says the same as a table.
+//! Bad input: each test feeds one kind of bad fabric, flow, link or switch to every central scheme. The world of
+//! `support` also checks that the scheme requests nothing that the contract forbids. docs/schemes.md has the same as
+//! a table.
 
 use crate::support::World;
 use pathloom_model::rules::Refusal;
@@ -15,7 +15,7 @@ const ROUND: Nanos = Nanos::from_secs(5);
 const FLOW: FlowId = FlowId(1);
 const OTHER: FlowId = FlowId(2);
 
-/// A scheme, and all it asked for.
+/// A scheme, and all actions that it requested.
 struct Play {
     world: World,
     asked: Vec<Action>,
@@ -53,11 +53,11 @@ impl Play {
         self.tell(&Event::LinkChanged { link: link.reverse(), up });
     }
 
-    /// One polling period on: the scheme is woken when it wants to be, measurements come in, its jobs end.
+    /// Advances by one polling period: delivers due time-outs and measurements, and ends jobs.
     fn poll(&mut self) {
         self.world.now = self.world.now.saturating_add(ROUND);
         for wake in 0.. {
-            assert!(wake < 10, "the scheme wants to be woken at once, again and again");
+            assert!(wake < 10, "the scheme requests a time-out at once, again and again");
             if self.world.scheme.poll_timeout().is_none_or(|at| at > self.world.now) {
                 break;
             }
@@ -71,7 +71,7 @@ impl Play {
         }
     }
 
-    /// The same, and switches confirm what they were asked for.
+    /// As [`Play::poll`]; then the switches confirm all requested paths.
     fn round(&mut self) {
         self.poll();
         let pending = |(&id, flow): (&FlowId, &pathloom_scheme::FlowView)| flow.pending.is_some().then_some(id);
@@ -83,7 +83,7 @@ impl Play {
         (0..count).for_each(|_| self.round());
     }
 
-    /// Whether a path was asked for, or asked back, for a flow since the last look.
+    /// Whether a path of the flow was requested or removed since the last call.
     fn moved(&mut self, wanted: FlowId) -> bool {
         std::mem::take(&mut self.asked).iter().any(|action| match action {
             Action::Route { flow, .. } | Action::Unroute { flow } => *flow == wanted,
@@ -91,7 +91,7 @@ impl Play {
         })
     }
 
-    /// The switches of a flow's own path.
+    /// The switches on a flow's own path.
     fn switches(&self, flow: FlowId) -> Option<Vec<NodeId>> {
         let (fabric, flow) = (&self.world.view.fabric, self.world.view.flows.get(&flow)?);
         flow.route.as_ref().map(|path| path.switches(fabric, flow.src_tor))
@@ -99,7 +99,7 @@ impl Play {
 }
 
 #[test]
-fn no_central_scheme_is_left_out() {
+fn every_central_scheme_is_tested() {
     for name in Registry::WithTestSchemes.names() {
         let has_central = Registry::WithTestSchemes.parse(name).unwrap().central(1).is_some();
         assert_eq!(has_central, central().any(|tested| tested.name == name), "{name}");
@@ -109,7 +109,8 @@ fn no_central_scheme_is_left_out() {
 
 const LINK: LinkSettings = LinkSettings { rate_bps: 10_000_000, delay_ps: 1_000_000, buffer_packets: 100 };
 
-/// Two hosts at each of four core switches in a ring: no switch is called a ToR, and each has ways to two sides.
+/// A ring of four core switches with two hosts each. No switch is in the ToR tier, and each has paths in two
+/// directions.
 fn ring() -> Fabric {
     let mut builder = FabricBuilder::new("ring");
     let switches: Vec<NodeId> = (0..4).map(|i| builder.switch(format!("c{i}"), Tier::Core, None)).collect();
@@ -123,7 +124,7 @@ fn ring() -> Fabric {
     builder.build().unwrap()
 }
 
-/// A leaf and spine with hosts at the spines: whoever has hosts is a ToR, wherever it stands.
+/// A leaf-spine fabric with hosts at the spines: every switch with hosts is a ToR, in whatever tier.
 fn hosts_at_spines() -> Fabric {
     let mut builder = FabricBuilder::new("spines with hosts");
     let leaves = ["l0", "l1"].map(|name| builder.switch(name, Tier::Tor, None));
@@ -144,7 +145,7 @@ fn a_fabric_without_a_tor_tier_is_routed_from_the_switches_that_have_hosts() {
         for (fabric, ends) in [(ring(), ["c0", "c2"]), (hosts_at_spines(), ["s0", "s1"])] {
             let mut play = Play::new(fabric, scheme);
             let ends = ends.map(|name| play.world.view.fabric.find(name));
-            // Two flows between the same two switches, over either of two ways.
+            // Two flows between the same two switches, which have two paths between them.
             for (flow, ends) in [(FLOW, (0, 4)), (OTHER, (1, 5))] {
                 play.arrive(flow, ends, None);
             }
@@ -154,7 +155,7 @@ fn a_fabric_without_a_tor_tier_is_routed_from_the_switches_that_have_hosts() {
             for way in ways.iter().flatten() {
                 assert_eq!([way.first().copied(), way.last().copied()], ends, "{scheme}");
             }
-            // They balance as they do elsewhere.
+            // Schemes that balance load elsewhere do so here.
             assert!(!balances || ways[0] != ways[1], "{scheme}: {ways:?}");
         }
     }
@@ -164,7 +165,7 @@ fn a_fabric_without_a_tor_tier_is_routed_from_the_switches_that_have_hosts() {
 fn flows_of_unknown_size_are_placed_and_never_wait() {
     for Tested { spec: scheme, places, .. } in central() {
         let mut play = Play::on("fat-tree:k=4,rate=10Mbps", scheme);
-        // All leave one host: those of known size may have to wait for one another.
+        // All flows start at one host, so those of known size may wait for one another.
         play.arrive(FlowId(3), (0, 8), Some(5_000_000));
         play.arrive(FLOW, (0, 12), None);
         play.arrive(FlowId(4), (0, 10), Some(1_000_000));
@@ -224,7 +225,7 @@ fn half_dead() -> Fabric {
 }
 
 #[test]
-fn links_without_capacity_are_gone_round() {
+fn links_without_capacity_are_avoided() {
     for Tested { spec: scheme, places, .. } in central() {
         let mut play = Play::new(half_dead(), scheme);
         let dead = play.world.view.fabric.find("c0").unwrap();
@@ -241,7 +242,7 @@ fn links_without_capacity_are_gone_round() {
 }
 
 #[test]
-fn a_flow_without_any_way_is_left_alone_until_a_link_is_back() {
+fn a_flow_without_any_path_is_left_alone_until_a_link_is_up() {
     for Tested { spec: scheme, places, .. } in central() {
         let mut play = Play::on("fat-tree:k=4,rate=10Mbps", scheme);
         let fabric = play.world.view.fabric.clone();
@@ -256,9 +257,10 @@ fn a_flow_without_any_way_is_left_alone_until_a_link_is_back() {
         play.rounds(3);
         for flow in [FLOW, OTHER] {
             let named = |action: &&Action| matches!(action, Action::Route { flow: named, .. } | Action::Unroute { flow: named } if *named == flow);
-            assert_eq!(play.asked.iter().find(named), None, "{scheme}: there is nothing to be asked for");
+            assert_eq!(play.asked.iter().find(named), None, "{scheme}: no path exists");
         }
-        // Two are back: with one alone there is but one way, which flows take without being told.
+        // Both cables are up again. With one cable there would be only one path, which flows take without rules of
+        // their own.
         cables.iter().for_each(|&cable| play.link(cable, true));
         play.rounds(2);
         for flow in [FLOW, OTHER] {
@@ -275,8 +277,8 @@ fn a_flow_that_ends_before_its_rules_arrive_is_forgotten() {
         play.arrive(OTHER, (1, 9), None);
         play.poll();
         let pending = play.world.view.flows[&FLOW].pending.is_some();
-        assert_eq!(pending, *places, "{scheme}: its path is on its way");
-        // It ends while its rules are under way, and while a job is that was to place it again.
+        assert_eq!(pending, *places, "{scheme}: its path was requested");
+        // The flow ends while its path is pending, and while a job runs that could place it again.
         play.world.now = play.world.now.saturating_add(ROUND);
         play.tell(&Event::RatesMeasured { period: ROUND });
         play.tell(&Event::FlowFinished { flow: FLOW });
@@ -295,8 +297,8 @@ fn a_flow_that_ends_before_its_rules_arrive_is_forgotten() {
             _ => false,
         };
         assert_eq!(play.asked.iter().find(names_it), None, "{scheme}");
-        assert_eq!(play.switches(OTHER).is_some(), *places, "{scheme}: the other goes on");
-        // Nor is it kept in what survives a restart: no list there is of more flows than stand.
+        assert_eq!(play.switches(OTHER).is_some(), *places, "{scheme}: the other flow keeps its path");
+        // The saved state does not list flows that have ended either.
         let mut fresh = Play::on("fat-tree:k=4,rate=10Mbps", scheme);
         fresh.world.scheme.restore(play.world.scheme.save()).unwrap();
         play.tell(&Event::FlowFinished { flow: OTHER });
@@ -307,11 +309,11 @@ fn a_flow_that_ends_before_its_rules_arrive_is_forgotten() {
     }
 }
 
-/// Rounds, a minute of them, within which a scheme asks again for a path that was refused once or twice.
+/// Number of rounds (one minute) within which a scheme requests a path again that was refused once or twice.
 const PATIENCE: usize = 12;
 
 #[test]
-fn a_path_refused_twice_is_asked_for_a_third_time_and_never_at_once() {
+fn a_path_refused_twice_is_requested_a_third_time_but_never_at_once() {
     let refused = |node| Rejection::Refused(NodeId(node), Refusal::TableFull);
     for Tested { spec: scheme, places, .. } in central() {
         let gone = Rejection::SwitchGone(NodeId(0));
@@ -330,7 +332,7 @@ fn a_path_refused_twice_is_asked_for_a_third_time_and_never_at_once() {
                     play.poll();
                     play.moved(FLOW)
                 });
-                assert_eq!(rounds.is_some(), *places, "{scheme}, {why:?}: asks again after refusal {time}");
+                assert_eq!(rounds.is_some(), *places, "{scheme}, {why:?}: requests it again after refusal {time}");
             }
             play.rounds(1);
             for flow in [FLOW, OTHER] {

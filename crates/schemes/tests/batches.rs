@@ -1,13 +1,14 @@
-//! Where many flows stand, ofpt gives one that comes its path at once and works out paces for all that came together.
+//! With many flows, ofpt gives a new flow its path at once, and computes the paces later, for all recent arrivals
+//! together.
 
 use crate::support::World;
 use pathloom_model::{Nanos, NodeId};
 use pathloom_scheme::{Action, Event, FlowId};
 
-/// From so many flows on.
+/// Number of flows from which ofpt computes paces later.
 const MANY: u64 = 1024;
 
-/// A flow that comes, between hosts half a fabric apart.
+/// Adds a flow between two hosts that are half of the host list apart.
 fn arrive(world: &mut World, number: u64) -> Vec<Action> {
     let hosts: Vec<NodeId> = world.view.fabric.hosts().to_vec();
     let at = number as usize % hosts.len();
@@ -29,7 +30,7 @@ fn standing(flows: u64) -> World {
     world.deliver(&Event::Started);
     (0..flows).for_each(|number| drop(arrive(&mut world, number)));
     world.settle();
-    // What has become uneven meanwhile is evened out, and no round is due.
+    // The rates become exact here, and no round is due afterwards.
     world.now = Nanos::from_secs(1);
     world.deliver(&Event::Timeout);
     world.settle();
@@ -39,14 +40,14 @@ fn standing(flows: u64) -> World {
 }
 
 #[test]
-fn among_few_flows_each_has_its_pace_with_its_path() {
+fn with_few_flows_each_gets_its_pace_with_its_path() {
     let mut world = standing(MANY - 2);
     let actions = arrive(&mut world, 5000);
     assert!(routed(&actions, 5000) && paced(&actions, 5000), "{actions:?}");
 }
 
 #[test]
-fn among_many_the_path_comes_at_once_and_paces_within_five_milliseconds() {
+fn with_many_flows_paths_come_at_once_and_paces_within_five_milliseconds() {
     let mut world = standing(MANY);
     let begun = world.now;
     for number in 5000..5100 {
@@ -61,15 +62,15 @@ fn among_many_the_path_comes_at_once_and_paces_within_five_milliseconds() {
     world.now = due;
     let actions = world.deliver(&Event::Timeout);
     assert!((5000..5100).all(|number| paced(&actions, number) == (number != 5007)), "{actions:?}");
-    // What nobody has upset since is not looked at again.
+    // Without further changes, no further computation is due.
     assert!(world.scheme.poll_timeout().is_none_or(|at| at > due), "{:?}", world.scheme.poll_timeout());
 }
 
 #[test]
-fn what_a_flow_leaves_is_given_to_others_as_soon() {
+fn capacity_that_becomes_free_is_redistributed_within_five_milliseconds() {
     let mut world = standing(MANY + 128);
     let begun = world.now;
-    // All but one flow of a host.
+    // All flows of one host except one.
     let gone: Vec<u64> = (0..MANY + 128).filter(|number| number % 16 == 3 && *number != 3).collect();
     for &number in &gone {
         world.deliver(&Event::FlowFinished { flow: FlowId(number) });

@@ -1,6 +1,6 @@
-//! Recorded cases under `tests/conformance/<scheme>` of the repository: same events, same actions.
-//! `PATHLOOM_BLESS=1 cargo test -p pathloom-schemes --test all conformance` rewrites them; read the difference before you
-//! commit it.
+//! Recorded cases under `tests/conformance/<scheme>` of the repository: the same events lead to the same actions.
+//! `PATHLOOM_BLESS=1 cargo test -p pathloom-schemes --test all conformance` rewrites them. Read the difference before
+//! you commit it.
 
 use crate::support::record::{replay, scheme_of};
 use pathloom_schemes::Registry;
@@ -20,7 +20,7 @@ fn sorted(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// Lines that do not mean the same, with their number; the order of keys means nothing.
+/// Lines with different values, with their numbers. The order of keys does not matter.
 fn differences<'a>(was: &'a str, is: &'a str) -> Vec<(usize, &'a str, &'a str)> {
     let value = |line| serde_json::from_str::<serde_json::Value>(line).unwrap();
     let lines = was.lines().zip(is.lines()).enumerate().map(|(index, (was, is))| (index + 1, was, is));
@@ -28,7 +28,7 @@ fn differences<'a>(was: &'a str, is: &'a str) -> Vec<(usize, &'a str, &'a str)> 
 }
 
 #[test]
-fn schemes_do_what_is_recorded() {
+fn schemes_repeat_the_recorded_actions() {
     let bless = std::env::var_os("PATHLOOM_BLESS").is_some_and(|value| value == "1");
     let mut wrong = Vec::new();
     for name in Registry::WithTestSchemes.names() {
@@ -48,11 +48,11 @@ fn schemes_do_what_is_recorded() {
             }
         }
     }
-    assert!(wrong.is_empty(), "PATHLOOM_BLESS=1 records anew\n{}", wrong.join("\n"));
+    assert!(wrong.is_empty(), "PATHLOOM_BLESS=1 rewrites the recorded cases\n{}", wrong.join("\n"));
 }
 
 #[test]
-fn no_record_of_a_scheme_is_overlooked() {
+fn every_folder_of_records_belongs_to_a_scheme() {
     for path in sorted(&folder()).into_iter().filter(|path| path.is_dir()) {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         let records = sorted(&path).into_iter().filter_map(|case| fs::read_to_string(case).ok());
@@ -65,7 +65,7 @@ fn no_record_of_a_scheme_is_overlooked() {
 }
 
 #[test]
-fn a_record_that_is_off_is_seen() {
+fn a_wrong_record_is_detected() {
     let setup = r#"{"setup":{"about":"x","scheme":"ecmp","fabric":"dumbbell","seed":1}}"#;
     let line = |routes: &str| {
         format!("{setup}\n{{\"now\":0,\"event\":\"started\",\"actions\":[{{\"set_defaults\":\"{routes}\"}}]}}\n")
@@ -78,5 +78,5 @@ fn a_record_that_is_off_is_seen() {
         assert!(replay(text).is_err(), "{text}");
     }
     let error = replay(&format!("{setup}\n{{\"now\":1,\"solve\":null}}\n")).unwrap_err();
-    assert_eq!(error, "line 2: no job is under way");
+    assert_eq!(error, "line 2: no job is running");
 }

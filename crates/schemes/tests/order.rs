@@ -1,4 +1,4 @@
-//! In what order OFPT and LESSOR ask for paths when several are due at once (OFPT §5.2, Alg. 3).
+//! The order in which OFPT and LESSOR request paths that are due at the same time (OFPT §5.2, Alg. 3).
 
 use crate::support::World;
 use pathloom_model::rules::Refusal;
@@ -15,7 +15,8 @@ fn routed(actions: &[Action]) -> Vec<u64> {
     actions.iter().filter_map(flow).collect()
 }
 
-/// A long flow of this size between two hosts by number, on a path of its own if one is given by its switches.
+/// Adds a long flow of this size between two hosts by number. It is on a path of its own if `over` names the switches
+/// of one.
 fn add(world: &mut World, flow: u64, (src, dst): (usize, usize), size_bytes: u64, over: &[&str]) {
     let fabric = world.view.fabric.clone();
     let hosts = fabric.hosts();
@@ -27,13 +28,14 @@ fn add(world: &mut World, flow: u64, (src, dst): (usize, usize), size_bytes: u64
     known.route = (!links.is_empty()).then(|| Path::new(links));
 }
 
-/// Two pairs of flows share a path each, and two more wait for one: the round moves one of each pair and sets up both.
+/// Two pairs of flows share a path each, and two more flows have no path. The round moves one flow of each pair and
+/// sets up both flows without a path.
 #[test]
 fn a_round_moves_the_longest_first_and_then_sets_up_the_shortest_first() {
     for scheme in ["ofpt:enforce=none,schedule=none", "lessor"] {
         let mut world = World::new("fat-tree:k=4,rate=10Mbps", scheme, 1);
         world.deliver(&Event::Started);
-        // Refused for now, the larger one first.
+        // The paths of these flows are refused at first, that of the larger flow first.
         for (flow, ends, size_mb) in [(1, (8, 4), 9), (2, (12, 6), 8)] {
             add(&mut world, flow, ends, size_mb * MB, &[]);
             world.deliver(&Event::FlowArrived { flow: FlowId(flow) });
@@ -50,7 +52,7 @@ fn a_round_moves_the_longest_first_and_then_sets_up_the_shortest_first() {
             add(&mut world, flow, ends, size_mb * MB, &over);
             world.deliver(&Event::FlowAdopted { flow: FlowId(flow) });
         }
-        // The first rest is over; whatever round is under way from before ends first.
+        // The first backoff is over. A round that began before ends first.
         world.solve();
         world.now = Nanos::from_secs(6);
         let standing: Vec<Option<Path>> = (1..=6).map(|flow| world.view.flows[&FlowId(flow)].route.clone()).collect();
@@ -62,14 +64,14 @@ fn a_round_moves_the_longest_first_and_then_sets_up_the_shortest_first() {
         let (_, actions) = world.solve().unwrap();
         let order = routed(&actions);
         assert_eq!(order.len(), 4, "{scheme}: {actions:?}");
-        // ΔR_0: of 7 MB before of 2 MB. ΔR_n: 8 MB before 9 MB.
+        // ΔR_0: 7 MB before 2 MB. ΔR_n: 8 MB before 9 MB.
         assert!([5, 6].contains(&order[0]) && [3, 4].contains(&order[1]), "{scheme}: {order:?}");
         assert_eq!(order[2..], [2, 1], "{scheme}");
     }
 }
 
 #[test]
-fn flows_off_a_dead_link_are_routed_shortest_first() {
+fn flows_on_a_dead_link_are_rerouted_shortest_first() {
     for scheme in ["ofpt:enforce=none,schedule=none", "ofpt:schedule=none", "lessor"] {
         let mut world = World::new("fat-tree:k=4,rate=10Mbps", scheme, 1);
         world.deliver(&Event::Started);

@@ -1,6 +1,6 @@
-//! How good placements are, by exact max-min rates of flows on single paths, without packets: a permutation of
-//! long-lived flows on a k=8 FatTree with equal links, the mean over ten seeds. Hedera Global First Fit is known to
-//! reach 0.79 there and ECMP 0.48.
+//! The quality of placements: exact max-min rates of flows on single paths, without packets. The traffic is a
+//! permutation of long-lived flows on a k=8 FatTree with equal links; the figure is the mean over ten seeds. Hedera's
+//! Global First Fit is known to reach 0.79 here, and ECMP 0.48.
 //!
 //! `cargo test -p pathloom-schemes --test all quality -- --nocapture` prints the figures.
 
@@ -16,7 +16,7 @@ use rand_pcg::Pcg64;
 const FABRIC: &str = "fat-tree:k=8,rate=1Gbps";
 const PERIOD: Nanos = Nanos::from_secs(5);
 
-/// Where the ECMP hashes of the switches send a flow.
+/// The links that the ECMP hashes of the switches select for a flow.
 fn hashed(view: &View, routes: &RouteTable, flow: &FlowView) -> Vec<LinkId> {
     let tor = view.fabric.tor_index(flow.dst_tor).unwrap();
     let mut links = Vec::new();
@@ -79,7 +79,7 @@ fn mean_over_seeds(scheme: &str, rounds: u64) -> f64 {
     mean_on(|_| FABRIC.to_owned(), scheme, rounds, 1)
 }
 
-/// The mean over ten seeds, which draw the permutation and may draw the fabric.
+/// The mean over ten seeds. A seed determines the permutation, and may determine the fabric.
 fn mean_on(fabric: impl Fn(u64) -> String, scheme: &str, rounds: u64, first: u64) -> f64 {
     let mut means = Vec::new();
     for seed in first..first + 10 {
@@ -92,35 +92,35 @@ fn mean_on(fabric: impl Fn(u64) -> String, scheme: &str, rounds: u64, first: u64
 }
 
 #[test]
-fn ecmp_is_as_good_as_known() {
+fn ecmp_reaches_its_known_rate() {
     let mean = mean_over_seeds("ecmp", 1);
     assert!((0.45..0.51).contains(&mean), "{mean}");
 }
 
 #[test]
-fn global_first_fit_is_as_good_as_known() {
+fn global_first_fit_reaches_its_known_rate() {
     let mean = mean_over_seeds("hedera", 1);
     assert!((0.76..0.83).contains(&mean), "{mean}");
 }
 
 #[test]
-fn annealing_is_better_and_gets_better_by_the_round() {
+fn annealing_is_better_and_improves_with_each_round() {
     let (one, three) = (mean_over_seeds("hedera-sa", 1), mean_over_seeds("hedera-sa", 3));
     assert!((0.88..0.95).contains(&one), "{one}");
     assert!((one + 0.01..0.98).contains(&three), "{three}");
 }
 
 #[test]
-fn ofpt_and_lessor_are_at_the_optimum() {
+fn ofpt_and_lessor_reach_the_optimum() {
     for scheme in ["ofpt", "lessor"] {
         let mean = mean_over_seeds(scheme, 2);
         assert!((mean - 1.0).abs() < 1e-6, "{scheme} {mean}");
     }
 }
 
-/// The bound of the linear program is 0.90 there.
+/// The bound of the linear program is 0.90 here.
 #[test]
-fn failed_links_are_gone_round() {
+fn failed_links_are_avoided() {
     for (scheme, first) in [("ofpt", 1), ("ofpt", 101), ("lessor", 1), ("lessor", 101)] {
         let mean = mean_on(|seed| format!("{FABRIC},fail=0.05,fail_seed={seed}"), scheme, 3, first);
         assert!((0.865..=0.92).contains(&mean), "{scheme} {mean}, seeds from {first}");
@@ -128,7 +128,7 @@ fn failed_links_are_gone_round() {
 }
 
 #[test]
-fn rounds_without_news_move_nothing() {
+fn rounds_without_changes_move_nothing() {
     for scheme in ["hedera", "ofpt", "lessor"] {
         let mut world = run(FABRIC, scheme, 1, 2);
         let before = world.view.clone();

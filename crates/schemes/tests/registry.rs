@@ -1,4 +1,4 @@
-//! The registry: every scheme can be asked for, and what is wrong is named.
+//! The registry: every scheme can be created, and errors name the problem.
 
 use pathloom_schemes::{names, parse, Registry, SchemeSpec};
 use pathloom_switching::deployment::Mark;
@@ -17,7 +17,7 @@ fn every_scheme_reads_its_own_defaults() {
         for (key, default, help) in entry.keys {
             assert!(!help.is_empty());
             let text = format!("{}:{key}={default}", entry.name);
-            // A key that has a meaning beside another one alone is refused without it, and told which.
+            // A key that requires another key is refused without it, and the error names the missing key.
             let text = match registry.parse(&text).map_err(|error| error.to_string()) {
                 Ok(_) => text,
                 Err(refused) => {
@@ -33,7 +33,7 @@ fn every_scheme_reads_its_own_defaults() {
 }
 
 #[test]
-fn schemes_of_programs_have_no_central_part_and_say_so() {
+fn schemes_of_switch_programs_report_that_they_have_no_central_part() {
     for name in names() {
         let spec = parse(name).unwrap();
         assert_eq!(spec.central(1).is_none(), spec.deployment().is_some(), "{name}");
@@ -48,7 +48,7 @@ fn schemes_of_programs_have_no_central_part_and_say_so() {
 }
 
 #[test]
-fn hosts_mark_what_tfe_looks_for() {
+fn hosts_mark_elephants_as_tfe_expects() {
     let marking = |text: &str| parse(text).unwrap().deployment().unwrap().elephants.unwrap();
     let plain = marking("tfe");
     assert_eq!((plain.above_bytes, plain.mark), (10_000_000, Mark::SourcePorts(3500..=4500)));
@@ -68,14 +68,14 @@ fn hosts_mark_what_tfe_looks_for() {
 }
 
 #[test]
-fn names_are_given_once() {
+fn names_are_unique() {
     let mut names = Registry::WithTestSchemes.names();
     names.sort_unstable();
     assert!(names.is_sorted_by(|one, other| one < other), "{names:?}");
 }
 
 #[test]
-fn schemes_for_tests_are_there_for_those_alone_who_ask_for_them() {
+fn schemes_for_tests_are_only_in_the_registry_for_tests() {
     let tests: Vec<&str> = Registry::WithTestSchemes.names().split_off(names().len());
     assert_eq!(tests, ["move"]);
     let refused = parse("move").unwrap_err().to_string();
@@ -96,7 +96,7 @@ fn settings_reach_the_scheme() {
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn errors_name_the_problem() {
     let known = format!("did you mean `hedera`? (known: {})", Registry::WithTestSchemes.names().join(", "));
     for (text, expected) in [
         ("", "is empty"),
@@ -143,14 +143,14 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_text_makes_it_panic(text in texts()) {
+    fn parsing_never_panics(text in texts()) {
         if let Err(error) = Registry::WithTestSchemes.parse(&text) {
             prop_assert!(!error.to_string().contains('\n'));
         }
     }
 }
 
-/// What is nearly a specification: names and keys of the registry, and others.
+/// Texts that are nearly specifications: names and keys of the registry, and others.
 fn texts() -> impl Strategy<Value = String> {
     let names = Registry::WithTestSchemes.names().join("|");
     let keys = Registry::WithTestSchemes.entries().flat_map(|entry| entry.keys.iter().map(|(key, _, _)| *key));

@@ -1,5 +1,5 @@
-//! Whatever happens in whatever order, a scheme asks only for what the contract allows (the world of `support` insists
-//! on it), does the same when it happens again, and goes on after a restart.
+//! For any events in any order, a scheme requests only what the contract allows (the world of `support` checks it).
+//! If the events are repeated, it requests the same again. After a restart it continues.
 
 use crate::support::World;
 use pathloom_model::rules::Refusal;
@@ -22,7 +22,7 @@ fn schemes() -> Vec<&'static Tested> {
     schemes::central().collect()
 }
 
-/// Something that happens. Numbers are taken modulo what there is.
+/// An event. Numbers are taken modulo the number of objects.
 #[derive(Clone, Debug)]
 enum Step {
     Flow { src: usize, dst: usize, nics: (usize, usize), long: bool },
@@ -81,14 +81,14 @@ impl Story {
         self.next_flow += 1;
         (src != dst).then(|| {
             self.world.add_flow(flow, (src, nics.0), (dst, nics.1), flow.0 as u16);
-            // Some are announced, some of these are short.
+            // Some flows are announced, and some of these are short.
             let size = (flow.0 % 3 > 0).then(|| flow.0 * 7919 % 1_000_000);
             self.world.view.flows.get_mut(&flow).into_iter().for_each(|flow| flow.size_bytes = size.into());
             flow
         })
     }
 
-    /// One of the flows there are; one nobody knows of when there are none.
+    /// One of the existing flows; an unknown flow if there are none.
     fn pick(&self, number: usize) -> FlowId {
         let flows: Vec<FlowId> = self.world.view.flows.keys().copied().collect();
         flows.get(number % flows.len().max(1)).copied().unwrap_or(FlowId(1 << 40))
@@ -188,8 +188,8 @@ fn tell_all(fabric: &str, scheme: &'static str, steps: &[Step]) -> Story {
 
 type Flows = pathloom_scheme::FlowMap<pathloom_scheme::FlowView>;
 
-/// All flows before and after a round that nothing came before for long: the longest rest is over, and whoever does not
-/// draw by chance has come to one.
+/// All flows before and after a round that follows many rounds without other events. By then the longest backoff is
+/// over, and every scheme that draws nothing at random has settled.
 fn left_in_peace(story: &mut Story) -> (Flows, Flows) {
     let mut round = || {
         story.tell(&Event::RatesMeasured { period: Nanos::from_secs(5) });
@@ -204,7 +204,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_happens(fabric in 0..FABRICS.len(), tested in prop::sample::select(schemes()), steps in prop::collection::vec(step(), 0..80)) {
+    fn actions_follow_the_contract_for_any_events(fabric in 0..FABRICS.len(), tested in prop::sample::select(schemes()), steps in prop::collection::vec(step(), 0..80)) {
         let (fabric, scheme) = (FABRICS[fabric], tested.spec.as_str());
         let mut story = tell_all(fabric, scheme, &steps);
         let again = tell_all(fabric, scheme, &steps);
@@ -217,11 +217,11 @@ proptest! {
 }
 
 #[test]
-fn states_of_others_are_refused() {
+fn states_of_other_schemes_are_refused() {
     for Tested { name, spec: scheme, .. } in schemes() {
         let mut fresh = World::new(FABRICS[0], scheme, 1).scheme;
         if fresh.save() == State::default() {
-            continue; // It remembers nothing.
+            continue; // The scheme saves no state.
         }
         for value in [serde_json::json!(null), serde_json::json!({"round": -1}), serde_json::json!({"name": "ofpt"})] {
             let error = fresh.restore(State(value.clone())).unwrap_err().to_string();
@@ -233,7 +233,7 @@ fn states_of_others_are_refused() {
 }
 
 #[test]
-fn an_answer_that_is_none_moves_nothing() {
+fn an_invalid_answer_moves_nothing() {
     let mut story = Story::new(FABRICS[0], "hedera");
     let flow = story.add(0, 9, (0, 0)).unwrap();
     story.tell(&Event::FlowArrived { flow });
@@ -253,7 +253,7 @@ fn an_answer_that_is_none_moves_nothing() {
 }
 
 #[test]
-fn a_route_over_a_dead_link_counts_for_nothing() {
+fn a_route_over_a_dead_link_is_ignored() {
     let mut story = Story::new(FABRICS[0], "hedera");
     story.adopt(0, 9);
     let flow = FlowId(0);
@@ -266,18 +266,18 @@ fn a_route_over_a_dead_link_counts_for_nothing() {
     assert!(pending.as_ref().is_some_and(|path| path != &dead && path.is_up(&story.world.view.links)), "{pending:?}");
 }
 
-/// A flow between two hosts by number, each by its first port.
+/// A flow between two hosts by number, each on its first port.
 const fn flow(src: usize, dst: usize, long: bool) -> Step {
     Step::Flow { src, dst, nics: (0, 0), long }
 }
 
-/// Three flows that share two paths as well either way: a round that gains nothing is none, or they would change places
-/// for ever.
+/// Three flows share two paths, and no distribution of them is better. A round without a gain must move nothing;
+/// otherwise the flows would exchange their paths for ever.
 #[test]
-fn flows_that_gain_nothing_stay_where_they_are() {
+fn flows_that_gain_nothing_keep_their_paths() {
     let mut steps = vec![flow(26, 0, false), flow(0, 1, false), Step::Foreign, flow(34, 20, false)];
     steps.extend([flow(51, 27, false), flow(0, 1, false), flow(34, 0, false), flow(12, 1, false), flow(2, 0, false)]);
-    // Hosts do not send to themselves, but names go on.
+    // Hosts do not send to themselves, but each attempt uses up an identifier.
     steps.extend((0..5).map(|_| flow(0, 0, false)));
     steps.extend([flow(45, 51, true), flow(28, 26, true), Step::Adopted { src: 52, dst: 30 }]);
     for scheme in ["ofpt:sizes=announced,gain=0", "lessor:sizes=announced,gain=0"] {
@@ -286,10 +286,10 @@ fn flows_that_gain_nothing_stay_where_they_are() {
     }
 }
 
-/// One of the flows rests, as a switch refused its path: a round must not count on its moving, or the others change
-/// places for ever.
+/// One flow backs off, because a switch refused its path. A round must not rely on moving it; otherwise the other
+/// flows would exchange their paths for ever.
 #[test]
-fn nobody_is_moved_for_the_sake_of_a_flow_that_rests() {
+fn no_flow_is_moved_for_a_flow_that_backs_off() {
     let mut steps = vec![flow(50, 4, true), flow(0, 1, false), flow(1, 10, false), flow(21, 2, false)];
     steps.extend([flow(17, 2, false), flow(36, 1, false), flow(5, 0, false), flow(1, 2, false), flow(6, 3, false)]);
     steps.extend([flow(29, 2, false), flow(0, 9, false), Step::Adopted { src: 9, dst: 2 }, flow(13, 20, true)]);
@@ -298,7 +298,7 @@ fn nobody_is_moved_for_the_sake_of_a_flow_that_rests() {
         let mut story = tell_all(FABRICS[5], scheme, &steps);
         let (before, after) = left_in_peace(&mut story);
         assert_eq!(before, after, "{scheme}");
-        // When the rest is over, it is counted on again, and all come to a rest of the other kind.
+        // After the backoff, the rounds may move that flow again, and all flows settle.
         story.world.now = story.world.now.saturating_add(Nanos::from_secs(10));
         let (before, after) = left_in_peace(&mut story);
         assert_eq!(before, after, "{scheme}");

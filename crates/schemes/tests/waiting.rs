@@ -1,5 +1,6 @@
-//! With sizes announced, OFPT lets flows wait for shorter ones (OFPT §5.2). None of them waits for a flow that does not use
-//! its share: one whose host waits for a retransmission time-out, say, or whose application has nothing to send.
+//! With announced sizes, OFPT lets flows wait for shorter ones (OFPT §5.2). No flow waits for one that does not use
+//! its share, for example because its host waits for a retransmission time-out, or because its application sends
+//! nothing.
 
 use crate::support::World;
 use pathloom_model::Nanos;
@@ -7,32 +8,32 @@ use pathloom_scheme::{Action, Event, FlowId};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// Hosts are what binds: the links between switches are far faster.
+/// The access links are the bottleneck: the links between switches are much faster.
 const FABRIC: &str = "leaf-spine:spines=2,leaves=3,hosts=3,host_rate=10Mbps,switch_rate=1Gbps";
 const ACCESS_BPS: u64 = 10_000_000;
 const STEP: Nanos = Nanos::from_millis(5);
-/// A flow that stopped is noticed when it has sent too little for 700 ms. Counters are read every 200 ms while flows wait: up to
-/// 300 ms pass before that time begins, and up to 200 ms after it has ended.
+/// A stopped flow is detected when it has sent too little for 700 ms. Counters are read every 200 ms while flows
+/// wait. Up to 300 ms pass before that time begins, and up to 200 ms after it has ended.
 const PATIENCE: Nanos = Nanos::from_millis(1_250);
-/// A link is full when those who send have this share of it: less than a twentieth is not worth starting a flow for, and
-/// paces leave a fiftieth to short flows and may be off by as much.
+/// A link is full if the senders use this share of it. Less than a twentieth is too little to start a flow. Paces
+/// leave a fiftieth to short flows, and may deviate by as much.
 const FULL: f64 = 0.9;
 
-/// A transfer as its host knows it.
+/// A transfer, as seen by its host.
 #[derive(Clone, Debug)]
 struct Transfer {
     size_bytes: f64,
     sent_bytes: f64,
-    /// Bytes that the switches had not counted, because they went by the default routes.
+    /// Bytes that the switches did not count, because they took the default routes.
     uncounted_bytes: Option<f64>,
-    /// After so many bytes it is silent for so long.
+    /// After this many bytes, it is silent for this time.
     stops: Option<(f64, Nanos)>,
     silent_until: Nanos,
     pace_bps: u64,
     held: bool,
-    /// When it last had a reason to wait, or did not wait.
+    /// Last time at which it had a reason to wait, or did not wait.
     at_ease: Nanos,
-    /// Since when it has been free to send and has not.
+    /// Time since which it may send but does not.
     silent_since: Nanos,
 }
 
@@ -42,14 +43,14 @@ impl Transfer {
     }
 }
 
-/// Hosts that do as they are told, but for their silences.
+/// Hosts that do what the controller tells them, except while they are silent.
 struct Hosts {
     world: World,
     transfers: BTreeMap<FlowId, Transfer>,
     period: Nanos,
     periodic_at: Nanos,
     read_at: Nanos,
-    /// Switches bring their counters up to date this often; when they did last; and what they count.
+    /// How often switches update their counters, when they did last, and the values.
     lag: Nanos,
     counted_at: Nanos,
     counted: BTreeMap<FlowId, u64>,
@@ -78,7 +79,7 @@ impl Hosts {
         self.obey(actions);
     }
 
-    /// Hosts do as they are told, and the counters are read if that is asked for.
+    /// Lets the hosts carry out the actions, and reads the counters if the scheme requested that.
     fn obey(&mut self, actions: Vec<Action>) {
         let mut asked = false;
         for action in actions {
@@ -103,7 +104,7 @@ impl Hosts {
         }
     }
 
-    /// The counters of the ToRs are read. They count flows on paths of their own.
+    /// Reads the counters of the ToRs. They count flows on paths of their own.
     fn read(&mut self) {
         let period = self.world.now.saturating_sub(self.read_at);
         self.read_at = self.world.now;
@@ -150,7 +151,7 @@ impl Hosts {
         self.tell(&Event::FlowArrived { flow: id });
     }
 
-    /// Time goes on by [`STEP`]: whoever may send does, and the scheme gets the timers that it asked for.
+    /// Advances by [`STEP`]: transfers that may send do so, and the scheme gets the time-outs that it requested.
     fn step(&mut self) {
         self.world.now = self.world.now.saturating_add(STEP);
         let now = self.world.now;
@@ -172,7 +173,7 @@ impl Hosts {
             self.read();
         }
         for turn in 0.. {
-            assert!(turn < 100, "the scheme asks for the same timer for ever");
+            assert!(turn < 100, "the scheme requests the same time-out for ever");
             if self.world.scheme.poll_timeout().is_none_or(|at| at > now) {
                 break;
             }
@@ -180,7 +181,7 @@ impl Hosts {
         }
     }
 
-    /// Bits per second that those who send put on a link by their paces.
+    /// The sum of the paces, in bits per second, of the sending transfers on these access links.
     fn used_bps(&self, ends: [usize; 2]) -> u64 {
         let now = self.world.now;
         let crosses = |id: &FlowId| self.ends(*id).iter().any(|end| ends.contains(end));
@@ -194,8 +195,9 @@ impl Hosts {
         [uplink(flow.five_tuple.src).index(), uplink(flow.five_tuple.dst).reverse().index()]
     }
 
-    /// Nobody has waited for long beside links that those who send leave room on, unless for a flow that fell silent
-    /// lately: it has to be noticed first. Several may fall silent one after the other.
+    /// Checks that no transfer has waited for long while its links have free capacity. An exception is a transfer on
+    /// the same links that fell silent recently, because it must be detected first. Several may fall silent one after
+    /// the other.
     fn check(&mut self) {
         let now = self.world.now;
         for transfer in self.transfers.values_mut().filter(|one| one.held || one.sends(now)) {
@@ -218,16 +220,17 @@ impl Hosts {
             let waited = now.saturating_sub(transfer.at_ease);
             assert!(
                 waited <= PATIENCE || unnoticed,
-                "{id:?} waits for nobody for {waited:?} at {now:?}: {:?}",
+                "{id:?} has waited without need for {waited:?} at {now:?}: {:?}",
                 self.transfers
             );
         }
     }
 }
 
-/// The first flow goes silent before its end. The one behind it has the link, until a reading finds that the first sends again.
+/// The first flow falls silent before its end. The second one has the link until a reading shows that the first one
+/// sends again.
 #[test]
-fn a_flow_that_stops_is_not_waited_for() {
+fn no_flow_waits_for_one_that_has_stopped() {
     let mut hosts = Hosts::new("ofpt:sizes=announced,period=1s");
     let pause = Nanos::from_secs(3);
     hosts.start(0, (0, 3), true, 2_000_000, Some((500_000.0, pause)));
@@ -240,15 +243,15 @@ fn a_flow_that_stops_is_not_waited_for() {
         history.push((held(&hosts, 0), held(&hosts, 1)));
         history.dedup();
     }
-    // In turn; the second while the first is silent; and in turn again.
+    // The first sends; the second sends while the first is silent; the first sends again; the second sends alone.
     let (sends, waits) = (Some(false), Some(true));
     assert_eq!(history, [(sends, waits), (sends, sends), (sends, waits), (None, sends)]);
     assert!(hosts.world.now < Nanos::from_millis(6_000), "{:?}", hosts.world.now);
 }
 
-/// Open vSwitch brings its counters up to date twice a second: a flow that sends is not taken for one that stopped.
+/// Open vSwitch updates its counters twice a second. A flow that sends must not count as stopped.
 #[test]
-fn a_flow_that_sends_is_waited_for_though_counters_lag() {
+fn flows_wait_for_a_sender_even_if_counters_lag() {
     let mut hosts = Hosts::new("ofpt:sizes=announced");
     hosts.lag = Nanos::from_millis(500);
     hosts.start(0, (0, 3), true, 4_000_000, None);
@@ -261,9 +264,9 @@ fn a_flow_that_sends_is_waited_for_though_counters_lag() {
     assert!(!hosts.transfers[&FlowId(1)].held);
 }
 
-/// A flow that never sends a byte, and whose switches count nothing: it is overdue.
+/// A flow that never sends a byte, and that no switch counts, is overdue.
 #[test]
-fn a_flow_that_should_be_over_is_not_waited_for() {
+fn no_flow_waits_for_an_overdue_one() {
     let mut hosts = Hosts::new("ofpt:sizes=announced");
     // Within a ToR: no path, no counter.
     hosts.start(0, (0, 1), true, 100_000, Some((0.0, Nanos::from_secs(10))));
@@ -273,7 +276,7 @@ fn a_flow_that_should_be_over_is_not_waited_for() {
     while hosts.transfers[&FlowId(1)].held {
         hosts.step();
     }
-    // It takes 86 ms at 9.8 Mbit/s, a quarter and 20 ms.
+    // The transfer takes 86 ms at 9.8 Mbit/s. A quarter of that and 20 ms are added.
     assert!(hosts.world.now <= Nanos::from_millis(130), "{:?}", hosts.world.now);
 }
 
@@ -281,7 +284,7 @@ fn a_flow_that_should_be_over_is_not_waited_for() {
 type Draft = ((usize, usize), bool, u64, Option<(f64, Nanos)>, u8);
 
 fn draft() -> impl Strategy<Value = Draft> {
-    // Few ends, so that many share a link; paths lead from one ToR to another.
+    // There are few hosts, so that many flows share a link. Paths lead from one ToR to another.
     let ends = (0usize..3, 3usize..6);
     let stops = prop::option::of((0.0..1.0, 0u64..3_000).prop_map(|(part, ms)| (part, Nanos::from_millis(ms))));
     (ends, prop::bool::weighted(0.9), 100_000u64..2_000_000, stops, 0u8..60)
@@ -290,7 +293,7 @@ fn draft() -> impl Strategy<Value = Draft> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whoever comes, goes silent and goes on: none waits for long but for those who send.
+    /// Whatever flows arrive, fall silent and continue: none waits for long, except for flows that send.
     #[test]
     fn no_flow_waits_for_one_that_does_not_use_its_share(
         scheme in prop::sample::select(vec!["ofpt:sizes=announced", "ofpt:sizes=announced,period=300ms"]),
@@ -312,13 +315,13 @@ proptest! {
             hosts.step();
             hosts.check();
         }
-        prop_assert!(hosts.transfers.is_empty(), "not over by {:?}: {:?}", hosts.world.now, hosts.transfers);
+        prop_assert!(hosts.transfers.is_empty(), "not complete at {:?}: {:?}", hosts.world.now, hosts.transfers);
     }
 }
 
-/// Another scheme may have called a flow long, and have held it, that OFPT takes for a short one: nobody would let it go.
+/// Another scheme may have held a flow that is short for OFPT. OFPT must release it, because nothing else would.
 #[test]
-fn a_flow_that_takes_no_turns_is_let_go_when_it_is_adopted() {
+fn an_adopted_flow_that_takes_no_turns_is_released() {
     let mut world = World::new(FABRIC, "ofpt:sizes=announced", 1);
     let hosts = world.view.fabric.hosts().to_vec();
     world.deliver(&Event::Started);

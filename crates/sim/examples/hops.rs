@@ -58,7 +58,7 @@ fn report_together<const LARGE: bool>(simulation: Simulation<Parted<LARGE>>, thr
     report(simulation, |simulation, until| simulation.advance_on(until, threads));
 }
 
-/// Runs to the end and prints what came of it.
+/// Runs to the end and prints the results.
 fn report<T: Tap>(mut simulation: Simulation<T>, advance: impl FnOnce(&mut Simulation<T>, Nanos)) {
     let begun = Instant::now();
     let end = simulation.end();

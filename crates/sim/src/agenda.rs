@@ -1,5 +1,5 @@
-//! Everything that happens but is not a packet's arrival: timers, flow starts, messages, faults. Few beside packets, so a
-//! plain heap holds them. Events of one instant run in the order in which they were put in.
+//! Events other than packet arrivals: timers, flow starts, messages, faults. They are few compared with packets, so a
+//! plain heap holds them. Events that are due at the same time run in the order in which they were added.
 
 use crate::interface::Interface;
 use crate::time::{Ps, NEVER};
@@ -9,18 +9,18 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::net::Ipv4Addr;
 
-/// Where a message to the controller comes from. It is lost with that.
+/// Sender of a message to the controller. If its session or controller ends first, the message is lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Origin {
-    /// A switch, in its session of this number.
+    /// A switch, and the number of its session.
     Session(NodeId, u32),
-    /// The controller of this number itself: its solver answers, or a session of it has begun or ended.
+    /// The controller with this number: its solver has answered, or one of its sessions has begun or ended.
     Controller(u32),
-    /// A host, or whoever operates the fabric.
+    /// A host, or the operator of the fabric.
     Outside,
 }
 
-/// Something due.
+/// An event of the agenda.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// The next flow of the workload starts.
@@ -29,13 +29,13 @@ pub(crate) enum Event {
     Start(u32),
     /// A connection's retransmission or pacing timer.
     SenderTimer { slot: u32, use_count: u32 },
-    /// A host's card has room again for a connection that may have two segments there at a time.
+    /// A host's network card has room again for a connection that may have at most two segments in it.
     CardReady { slot: u32, use_count: u32 },
     /// A connection's delayed acknowledgement.
     ReceiverTimer { slot: u32, use_count: u32 },
-    /// A hold's lease is over.
+    /// The lease of a hold ends.
     LeaseOver { slot: u32, use_count: u32 },
-    /// A transfer over several streams has waited for its paths for long enough.
+    /// A transfer over several streams has waited too long for its paths.
     PathsOverdue(u32),
     /// A message of the controller reaches a switch or a host.
     Deliver { output: Box<Output>, session: u32 },
@@ -43,7 +43,7 @@ pub(crate) enum Event {
     Apply { output: Box<Output>, session: u32 },
     /// A message reaches the controller.
     Inform { input: Box<Input>, origin: Origin },
-    /// The controller, the one of this number, has dealt with what it took from the head of its queue.
+    /// The controller with this number has handled the messages that it took from the head of its queue.
     Served { controller: u32 },
     /// The controller writes its snapshot.
     Keep,
@@ -53,9 +53,9 @@ pub(crate) enum Event {
     Sweep(NodeId),
     /// The timer of a switch's program.
     ProgramTimer(NodeId),
-    /// The tables of programs are looked at.
+    /// The number of entries in the tables of programs is sampled.
     SampleTables,
-    /// An interface has waited for an answer to its ARP request for the address.
+    /// An interface checks whether its ARP request for this address was answered.
     ArpRetry { interface: Interface, address: Ipv4Addr },
     /// The controller's load is measured.
     MeasureLoad,
@@ -66,7 +66,7 @@ pub(crate) enum Event {
 }
 
 impl Event {
-    /// Whether it concerns the hosts alone, and is one of those that come by the thousand.
+    /// Whether the event concerns only hosts and is of a frequent kind.
     fn is_of_hosts(&self) -> bool {
         matches!(
             self,
@@ -96,7 +96,7 @@ impl PartialOrd for Item {
 }
 
 impl Ord for Item {
-    /// Reversed: the heap's greatest is the earliest.
+    /// Reversed, because the heap returns the greatest item first and the earliest is needed.
     fn cmp(&self, other: &Item) -> Ordering {
         (other.at, other.sequence).cmp(&(self.at, self.sequence))
     }
@@ -105,11 +105,11 @@ impl Ord for Item {
 pub(crate) struct Agenda {
     heap: BinaryHeap<Item>,
     sequence: u64,
-    /// When the next event is due, kept apart because it is read once per packet-hop.
+    /// Time of the next event. It is a separate field because it is read once per packet-hop.
     next_at: Ps,
-    /// Whether nothing is to happen any more.
+    /// Whether [`Agenda::halt`] has been called: no event happens any more.
     halted: bool,
-    /// Events taken out so far.
+    /// Number of events taken out so far.
     pub(crate) taken: u64,
 }
 
@@ -126,18 +126,18 @@ impl Agenda {
         self.next_at = self.next_at.min(at);
     }
 
-    /// When the next event is due.
+    /// Time of the next event.
     #[inline]
     pub(crate) fn next_at(&self) -> Ps {
         self.next_at
     }
 
-    /// When the next event is due that concerns more than hosts. Looks at all events.
+    /// Time of the next event that is not a frequent event of hosts (`Event::is_of_hosts`). Examines all events.
     pub(crate) fn next_of_others(&self) -> Ps {
         self.heap.iter().filter(|item| !item.event.is_of_hosts()).map(|item| item.at).min().unwrap_or(NEVER)
     }
 
-    /// Nothing is to happen any more: whoever asks when the next event is due is told that it was due long ago.
+    /// Removes all events, so that nothing happens any more. [`Agenda::next_at`] then returns 0, a time in the past.
     pub(crate) fn halt(&mut self) {
         self.heap.clear();
         self.halted = true;

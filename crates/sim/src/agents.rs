@@ -5,18 +5,18 @@ use rand::seq::SliceRandom;
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
 
-/// Tells this draw from others with the same seed.
+/// Constant that makes these draws differ from others with the same seed.
 const STREAM: u64 = 0x6167_656e_7473;
 
 /// The hosts of a run that have an agent.
 #[derive(Clone, Debug)]
 pub(crate) struct Agents {
-    /// By node; empty if every host has one.
+    /// Whether each node has an agent, by node. Empty if every host has one.
     has: Vec<bool>,
 }
 
 impl Agents {
-    /// Draws the hosts with an agent: this share of all, rounded.
+    /// Draws the hosts that have an agent: a share of all hosts, rounded to a whole number.
     pub(crate) fn draw(fabric: &Fabric, share: f64, seed: u64) -> Agents {
         if share >= 1.0 {
             return Agents { has: Vec::new() };
@@ -31,12 +31,12 @@ impl Agents {
         Agents { has }
     }
 
-    /// Whether every host has one.
+    /// Whether every host has an agent.
     pub(crate) fn everywhere(&self) -> bool {
         self.has.is_empty()
     }
 
-    /// Whether a host has one.
+    /// Whether this host has an agent.
     pub(crate) fn at(&self, host: NodeId) -> bool {
         self.has.get(host.index()).copied().unwrap_or(true)
     }

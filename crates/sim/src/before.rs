@@ -1,10 +1,11 @@
-//! What is looked at before a run begins.
+//! Checks before a run begins.
 
 use crate::settings::{SimError, SimSettings};
 use pathloom_model::{Fabric, Fault, LinkState, Nanos, NodeId};
 use pathloom_workload::Workload;
 
-/// Whether a run can be set up: there is something to send, between hosts, and an end, and no fault asks for what cannot be.
+/// Checks whether a run can be set up: its flows run between hosts, its duration is valid, and its settings do not
+/// contradict each other.
 pub(crate) fn check(settings: &SimSettings, has_journal: bool) -> Result<(), SimError> {
     let Workload { flows, .. } = &*settings.workload;
     let whole = settings.duration.0.checked_mul(u64::from(settings.drain) + 1);
@@ -39,7 +40,8 @@ pub(crate) fn check(settings: &SimSettings, has_journal: bool) -> Result<(), Sim
     }
 }
 
-/// Switches on the longest shortest way between two ToRs, and some to spare for detours; seen from a sample of ToRs.
+/// Number of switches on the longest of the shortest paths between two ToRs, plus two for detours. Computed for a
+/// sample of ToRs.
 pub(crate) fn longest_way(fabric: &Fabric) -> usize {
     let state = LinkState::of(fabric);
     let step = fabric.tors().len().div_ceil(16).max(1);

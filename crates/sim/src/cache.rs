@@ -1,10 +1,10 @@
-//! What switches decided for the flows under way: a cache of the rule tables, which remain the truth.
+//! Cache of the decisions that switches made for the flows under way. The rule tables remain authoritative.
 //!
-//! A lane is one direction of one connection; its row holds one entry per switch on its way, in order. An entry is used
-//! while packets come in as the first one did (link and tag). A switch whose rules, groups or ports change says which
-//! decisions that may make wrong: those about one flow, or all. Their entries are emptied at once, so that a packet that
-//! finds an entry need not ask whether it still holds. Frames forwarded from the cache are counted in the entry and credited
-//! to the rules before anyone reads counters or rules time out.
+//! A lane is one direction of one connection. Its row holds one entry per switch on its path, in order. An entry
+//! applies to packets that have the same incoming link and tag as the first one. A switch whose rules, groups or
+//! ports change reports which decisions may be wrong: those about one flow, or all. Their entries are emptied at
+//! once, so a packet that finds an entry need not check whether it is still valid. Frames forwarded from the cache
+//! are counted in the entry. They are credited to the rules before anyone reads counters or rules time out.
 
 use crate::packet::{Packet, TagBits};
 use crate::store::grow;
@@ -13,27 +13,31 @@ use crate::trusted::fetch;
 use pathloom_model::{LinkId, NodeId};
 use pathloom_switching::RuleRef;
 
-/// One remembered decision, and how many frames were forwarded by it.
+/// One cached decision, and the number of frames forwarded by it.
 ///
-/// Half a cache line, and never in two: on a fabric that does not fit the caches, a hop waits for each line it touches.
+/// An entry takes half a cache line and never crosses a line boundary: if the fabric does not fit into the CPU's
+/// caches, a hop waits for each line that it touches.
 #[derive(Clone, Copy)]
 #[repr(C, align(32))]
 pub(crate) struct Entry {
-    /// Flags and tag that a packet must have, as in [`Packet::marks`]; without flags where any will do.
+    /// Flags and tag that a packet must have, as in [`Packet::marks`]. The flags are 0 if the decision holds for any
+    /// flags.
     marks: u32,
-    /// Link that packets come in by; one that loses packets with [`ON_LOSSY_LINK`].
+    /// Link by which packets arrive, with the bit [`ON_LOSSY_LINK`] if it loses packets.
     in_link: u32,
-    /// Link they leave by.
+    /// Link by which packets leave.
     pub out_link: u32,
-    /// Tag they leave with ([`TagBits::number`]), and [`ANY_FLAGS`].
+    /// Tag with which packets leave ([`TagBits::number`]), and the bit [`ANY_FLAGS`].
     out: u32,
-    /// Frames forwarded from the cache and not credited yet in the upper bits, their bytes in the lower [`BYTE_BITS`].
+    /// Frames forwarded by this entry and not credited yet: their number in the upper bits, their bytes in the lower
+    /// [`BYTE_BITS`].
     passed: u64,
-    /// When the last of them passed.
+    /// Time when the last of these frames passed.
     last: Ps,
 }
 
-/// Added to the number of a link that loses packets: the main loop finds no decision about what comes in by such a link.
+/// Bit added to the number of a link that loses packets, so that the main loop finds no decision about packets that
+/// arrive by it.
 pub(crate) const ON_LOSSY_LINK: u32 = 1 << 31;
 
 /// No link has this number, so an empty entry matches nothing.
@@ -42,23 +46,24 @@ const NO_LINK: u32 = u32::MAX;
 const FLAG_BITS: u32 = 0xFF;
 /// Bit of [`Entry::out`]: the decision holds for packets with any flags.
 const ANY_FLAGS: u32 = 1 << 31;
-/// Bits of [`Entry::passed`] that count bytes: room for [`Entry::MOST_FRAMES`] of the longest frames.
+/// Number of the bits of [`Entry::passed`] that count bytes. They suffice for [`Entry::MOST_FRAMES`] of the longest
+/// frames.
 const BYTE_BITS: u32 = 40;
 
 impl Entry {
-    /// An entry counts at most so many frames. Then it holds for no packet, so the switch is asked again, the frames are
-    /// credited, and the entry is made anew.
+    /// Most frames that an entry counts. A full entry matches no packet, so the switch is asked again, the frames are
+    /// credited, and a new entry is made.
     const MOST_FRAMES: u64 = 1 << 23;
 
-    /// A decision about a packet: it leaves by `out_link`. `any_flags` says that no rule looked at TCP flags, so that it
-    /// holds for SYN and FIN as well.
+    /// Creates the entry for a decision about a packet: it leaves by `out_link`. `any_flags` means that no rule
+    /// looked at TCP flags, so the decision holds for SYN and FIN as well.
     pub(crate) fn new(in_link: u32, packet: &Packet, any_flags: bool, out_link: u32, out_tag: TagBits) -> Entry {
         let any = if any_flags { ANY_FLAGS } else { 0 };
         let marks = packet.marks() & if any_flags { !FLAG_BITS } else { u32::MAX };
         Entry { marks, in_link, out_link, out: out_tag.number() | any, passed: 0, last: 0 }
     }
 
-    /// Whether it speaks of this packet.
+    /// Whether the decision applies to this packet.
     #[inline(always)]
     pub(crate) fn holds(&self, in_link: u32, packet: &Packet) -> bool {
         self.in_link == in_link
@@ -66,7 +71,8 @@ impl Entry {
             && self.passed < Entry::MOST_FRAMES << BYTE_BITS
     }
 
-    /// Whether it holds for marks that are not its own: it does if they differ in flags alone, and no rule looked at these.
+    /// Whether the decision applies to other marks than the stored ones: only flags may differ, and only if no rule
+    /// looked at them.
     #[cold]
     fn holds_whatever_flags(&self, marks: u32) -> bool {
         self.out & ANY_FLAGS != 0 && self.marks == marks & !FLAG_BITS
@@ -78,25 +84,25 @@ impl Entry {
         TagBits::from_number(self.out & !ANY_FLAGS)
     }
 
-    /// Counts a packet that it was used for.
+    /// Counts a packet that this entry forwarded.
     #[inline(always)]
     pub(crate) fn count(&mut self, now: Ps, packet: &Packet) {
         self.passed += (1 << BYTE_BITS) + packet.wire();
         self.last = now;
     }
 
-    /// Frames counted and not credited yet.
+    /// Number of frames counted but not credited yet.
     fn packets(&self) -> u64 {
         self.passed >> BYTE_BITS
     }
 
-    /// Their bytes.
+    /// Bytes of the frames counted but not credited yet.
     fn bytes(&self) -> u64 {
         self.passed & ((1 << BYTE_BITS) - 1)
     }
 }
 
-/// Rules behind an entry: where the credit goes. One rule per table passed.
+/// Rules that made the decision of an entry, one per table that the packet passed. They get the credit.
 #[derive(Clone, Copy)]
 struct Backing {
     switch: NodeId,
@@ -105,16 +111,16 @@ struct Backing {
 }
 
 impl Backing {
-    /// Tables a cached decision may pass; longer ones are not cached.
+    /// Most tables that a cached decision may pass. Decisions over more tables are not cached.
     const RULES: usize = 4;
 }
 
-/// Behind an entry that has held no decision.
+/// Backing of an entry that has held no decision.
 const UNUSED: Backing = Backing { switch: NodeId(u32::MAX), rules: [None; Backing::RULES], listed: false };
 
-/// Credit due to some rules of a switch.
+/// Frames and bytes to add to the counters of some rules of a switch.
 pub(crate) struct Credit {
-    /// Whose frames were forwarded.
+    /// Lane of the frames that were forwarded.
     pub(crate) lane: u32,
     pub(crate) rules: [Option<RuleRef>; Backing::RULES],
     pub(crate) packets: u64,
@@ -126,21 +132,23 @@ pub(crate) struct Cache {
     stride: usize,
     entries: Vec<Entry>,
     backing: Vec<Backing>,
-    /// Entries that have held a decision of this switch since it was last collected: all that hold one, and others.
+    /// By switch: places of the entries that held a decision of the switch when its credit was last collected, or
+    /// later. All entries that hold one now are among them.
     by_switch: Vec<Vec<u32>>,
 }
 
 impl Cache {
-    /// A cache for flows that pass at most `switches_on_path` switches; longer ways are decided packet by packet.
+    /// Creates a cache for flows that pass at most `switches_on_path` switches. Decisions of later switches on longer
+    /// paths are not cached.
     pub(crate) fn new(nodes: usize, switches_on_path: usize) -> Cache {
         let stride = switches_on_path.clamp(2, 64);
         let mut cache = Cache { stride, entries: Vec::new(), backing: Vec::new(), by_switch: vec![Vec::new(); nodes] };
-        // Frames of no connection find rows, too, which stay empty.
+        // Frames of no connection get rows, too, which stay empty.
         cache.reserve_lanes(2);
         cache
     }
 
-    /// A cache that holds nothing. To take the place of one that has not been used.
+    /// Creates a cache that never holds a decision. It may only replace a cache that has not been used.
     pub(crate) fn off(nodes: usize) -> Cache {
         Cache { stride: 0, ..Cache::new(nodes, 2) }
     }
@@ -156,21 +164,21 @@ impl Cache {
         }
     }
 
-    /// Place of the entry for a lane's `hop`-th switch, if there is one.
+    /// Returns the place of the entry for a lane's `hop`-th switch, if rows are that long.
     #[inline(always)]
     pub(crate) fn place(&self, lane: u32, hop: u8) -> Option<usize> {
         (usize::from(hop) < self.stride).then(|| lane as usize * self.stride + usize::from(hop))
     }
 
-    /// The entry for a lane's `hop`-th switch, if there is one: no packet can make it look beyond the rows reserved.
+    /// Returns the entry for a lane's `hop`-th switch, if it exists. No packet can reach beyond the reserved rows.
     #[inline(always)]
     pub(crate) fn entry(&mut self, lane: u32, hop: u8) -> Option<&mut Entry> {
         let place = self.place(lane, hop)?;
         self.entries.get_mut(place)
     }
 
-    /// Asks for the cache line of the entry for a packet, and tells its place, which may be beyond the rows reserved. Changes
-    /// nothing but time.
+    /// Prefetches the cache line of the entry for a packet, and returns its place, which may be beyond the reserved
+    /// rows. Affects only speed.
     #[inline(always)]
     pub(crate) fn fetch(&self, packet: &Packet) -> usize {
         let place = packet.lane() as usize * self.stride + usize::from(packet.hop());
@@ -178,13 +186,13 @@ impl Cache {
         place
     }
 
-    /// Link that an entry sends packets to; without meaning if it is empty or there is none in this place.
+    /// Link to which an entry sends packets. The value has no meaning if the entry is empty or does not exist.
     #[inline(always)]
     pub(crate) fn out_link(&self, place: usize) -> u32 {
         self.entries.get(place).map_or(NO_LINK, |entry| entry.out_link)
     }
 
-    /// Remembers a decision. What the entry held before must have been taken by [`Cache::take`].
+    /// Stores a decision. The caller must first take the credit of the old entry by [`Cache::take`].
     pub(crate) fn store(&mut self, place: usize, switch: NodeId, entry: Entry, rules: &[RuleRef]) {
         if rules.len() > Backing::RULES {
             return;
@@ -202,7 +210,7 @@ impl Cache {
         self.entries[place] = entry;
     }
 
-    /// What a switch decided about packets of a link holds from now on for another number of that link.
+    /// Replaces the number of an incoming link in all decisions of a switch.
     pub(crate) fn renumber(&mut self, switch: NodeId, from: u32, to: u32) {
         for &place in &self.by_switch[switch.index()] {
             let entry = &mut self.entries[place as usize];
@@ -212,8 +220,8 @@ impl Cache {
         }
     }
 
-    /// Notes that an entry holds a decision of this switch. Entries that have gone elsewhere are weeded out whenever the
-    /// list would have to grow, so it stays in proportion to the flows under way.
+    /// Notes that an entry holds a decision of this switch. Before the list grows, entries that now belong to other
+    /// switches are removed from it. So its length stays proportional to the number of flows under way.
     fn list(&mut self, place: usize, switch: NodeId) {
         let list = &mut self.by_switch[switch.index()];
         if list.len() == list.capacity() {
@@ -227,7 +235,7 @@ impl Cache {
         list.push(place as u32);
     }
 
-    /// Empties an entry and returns the credit it owed, with the switch that it is owed by.
+    /// Empties an entry. If it counted frames, returns their credit and the switch whose rules get it.
     pub(crate) fn take(&mut self, place: usize) -> Option<(NodeId, Credit)> {
         let lane = self.lane(place);
         let entry = &mut self.entries[place];
@@ -237,31 +245,31 @@ impl Cache {
         (packets > 0).then(|| (self.backing[place].switch, owed))
     }
 
-    /// The lane whose entry this is.
+    /// Lane of an entry.
     fn lane(&self, place: usize) -> u32 {
         (place / self.stride) as u32
     }
 
-    /// All entries of a lane, to be taken when its connection is over.
+    /// Places of all entries of a lane. They must be taken when its connection is over.
     pub(crate) fn lane_places(&self, lane: u32) -> std::ops::Range<usize> {
         let first = lane as usize * self.stride;
         first..first + self.stride
     }
 
-    /// The links that remembered decisions send the packets of a lane to, up to the first switch without one.
+    /// Links to which the cached decisions send the packets of a lane, up to the first switch without a decision.
     pub(crate) fn out_links(&self, lane: u32) -> impl Iterator<Item = LinkId> + '_ {
         let row = self.entries.get(self.lane_places(lane)).unwrap_or_default();
         row.iter().take_while(|entry| entry.in_link != NO_LINK).map(|entry| LinkId(entry.out_link))
     }
 
-    /// Decisions remembered for a lane.
+    /// Number of decisions cached for a lane.
     #[cfg(test)]
     pub(crate) fn remembered(&self, lane: u32) -> usize {
         let row = self.entries.get(self.lane_places(lane)).unwrap_or_default();
         row.iter().filter(|entry| entry.in_link != NO_LINK).count()
     }
 
-    /// Collects what the cache owes the rules of a switch; the entries stay in use.
+    /// Collects the credit for the rules of a switch. Its entries stay in use.
     pub(crate) fn collect(&mut self, switch: NodeId, mut give: impl FnMut(Credit)) {
         let mut places = std::mem::take(&mut self.by_switch[switch.index()]);
         places.retain(|&place| {
@@ -280,7 +288,7 @@ impl Cache {
         self.by_switch[switch.index()] = places;
     }
 
-    /// Empties all entries that hold a decision of a switch, and collects what they owe.
+    /// Empties all entries that hold a decision of a switch, and collects their credit.
     pub(crate) fn forget(&mut self, switch: NodeId, give: impl FnMut(Credit)) {
         self.collect(switch, give);
         for place in self.by_switch[switch.index()].drain(..) {
@@ -289,7 +297,7 @@ impl Cache {
         }
     }
 
-    /// The decisions of some switches, for the part of a network that they are in.
+    /// Copies the decisions of some switches, for the part of a network that contains these switches.
     pub(crate) fn part(&self, is_in: impl Fn(NodeId) -> bool) -> Cache {
         let mut part = Cache {
             stride: self.stride,
@@ -308,8 +316,8 @@ impl Cache {
         part
     }
 
-    /// Takes the decisions of a part back. Where both have one in a place, as when a lane's way has changed, what that of this
-    /// cache owed is given to `settle`, with the switch that it is owed by.
+    /// Merges the decisions of a part into this cache. If both have an entry in the same place, because the path of a
+    /// lane has changed, `settle` gets the credit of the old entry and its switch.
     pub(crate) fn join(&mut self, part: Cache, mut settle: impl FnMut(NodeId, Credit)) {
         self.entries.resize(self.entries.len().max(part.entries.len()), empty());
         self.backing.resize(self.backing.len().max(part.backing.len()), UNUSED);
@@ -352,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_holds_for_its_link_and_marks_and_gives_its_tag() {
+    fn an_entry_matches_its_link_and_marks_and_has_its_tag() {
         let (plain, syn) = (Packet::new(2, 0, 100, 154, 0), Packet::new(2, 0, 0, 54, 2));
         for tag in [None, Some(0), Some(u16::MAX)] {
             let tag = TagBits::of(tag);
@@ -367,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_can_count_no_more_frames_holds_for_none_and_owes_all() {
+    fn a_full_entry_matches_no_packet_and_keeps_its_credit() {
         let packet = Packet::new(2, 0, 32_000, 32_767, 0);
         let mut entry = Entry::new(7, &packet, true, 9, TagBits::of(None));
         for _ in 0..Entry::MOST_FRAMES {
@@ -380,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn no_lane_reaches_beyond_the_rows_reserved() {
+    fn no_lane_reaches_beyond_the_reserved_rows() {
         let mut cache = Cache::new(3, 5);
         assert!(cache.entry(1, 4).is_some() && cache.entry(1, 5).is_none() && cache.entry(2, 0).is_none());
         cache.reserve_lanes(6);

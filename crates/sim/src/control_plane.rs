@@ -1,7 +1,8 @@
-//! Driver of the controller: carries its messages to switches and hosts and back, and charges time for them.
+//! Driver of the controller: carries its messages to switches and hosts and back, and models the time that they take.
 //!
-//! Each message takes the channel's delay. The controller works off what reaches it one by one; a switch carries out what
-//! reaches it in order. The machine in the middle is the same `control::Controller` that drives live switches.
+//! Each message takes the delay of the channel. The controller handles its messages in order, at most `batch` at a
+//! time; a switch carries out its messages in order. The state machine is the same `control::Controller` that drives
+//! live switches.
 
 use crate::agenda::{Agenda, Event, Origin};
 use crate::agents::Agents;
@@ -21,17 +22,17 @@ use pathloom_switching::{Removed, Switch};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Sees every message into and out of the controller.
+/// Observer of every message to and from the controller.
 pub trait Journal {
-    /// The controller is about to take this.
+    /// The controller is about to handle this input.
     fn input(&mut self, at: Nanos, input: &Input);
-    /// The controller wants this.
+    /// The controller has produced this output.
     fn output(&mut self, at: Nanos, output: &Output);
 }
 
-/// Switches look for rules that have timed out at most this often.
+/// Shortest time between two checks of a switch for rules that have timed out.
 const SWEEP: Nanos = Nanos::from_millis(100);
-/// The controller's load is measured over this long.
+/// Period over which the controller's load is measured.
 const LOAD_WINDOW: Nanos = Nanos::from_secs(1);
 
 pub(crate) struct ControlPlane {
@@ -41,24 +42,26 @@ pub(crate) struct ControlPlane {
     pub(crate) controller: Controller,
     pub(crate) starts: Starts,
     waiting: VecDeque<Input>,
-    /// How many of `waiting` the controller is at; 0 while it is idle.
+    /// Number of messages from `waiting` that the controller handles now; 0 while it is idle.
     serving: usize,
-    /// When the controller's timer is in the agenda for.
+    /// Time of the controller's next timer event in the agenda; [`NEVER`] if there is none.
     timer: Ps,
-    /// By node: when the switch will have carried out what has reached it, and when it looks for old rules next.
+    /// By node: when the switch will have carried out all messages that have reached it, and when it next checks for
+    /// expired rules.
     agent_free: Vec<Ps>,
     sweep: Vec<Ps>,
-    /// By node: when its flow counters were asked for, until it answers.
+    /// By node: when its flow counters were requested; [`NEVER`] if no answer is due.
     asked: Vec<Ps>,
-    /// By node: whether the session stands, and how many there have been.
+    /// By node: whether the session is up, and its number, which each begin or end of a session increases.
     connected: Vec<bool>,
     sessions: Vec<u32>,
-    /// By node: whether faults keep the session from standing: lost by itself, or with its switch.
+    /// By node: whether faults keep the session down, because it is lost itself or because its switch is down.
     session_cut: Vec<bool>,
     switch_dead: Vec<bool>,
-    /// By node: what the switch takes to carry out a change.
+    /// By node: time that the switch takes to carry out a change.
     pub(crate) install: Vec<Ps>,
-    /// Whether switches answer barriers when they come, and not when what came before is done: wrong, for tests.
+    /// Whether switches answer barriers on arrival, before earlier messages are carried out. This is wrong on
+    /// purpose, for tests.
     pub(crate) hasty_barriers: bool,
     messages: u64,
     rules_max: usize,
@@ -104,8 +107,8 @@ impl ControlPlane {
         }
     }
 
-    /// Lets the controller set up the fabric before the first packet: its messages take no time. Returns the number of
-    /// messages exchanged, or `None` if it does not come to rest within `limit`.
+    /// Lets the controller set up the fabric before the first packet. Its messages take no time. Returns the number
+    /// of messages exchanged, or `None` if there are more than `limit`.
     pub(crate) fn start<T: Tap>(
         &mut self,
         network: &mut Network<T>,
@@ -150,7 +153,8 @@ impl ControlPlane {
         Some(exchanged)
     }
 
-    /// Something happened at a switch or host that the controller is told of.
+    /// Sends the controller a message about something that happened at a switch or host. A switch without a session
+    /// sends none.
     pub(crate) fn tell(&mut self, now: Ps, agenda: &mut Agenda, input: Input) {
         let switch = input.switch();
         if switch.is_none_or(|switch| self.connected[switch.index()]) {
@@ -170,7 +174,7 @@ impl ControlPlane {
         if lost || !self.starts.running {
             return;
         }
-        // What the controller's own solver says crosses no channel.
+        // Answers of the controller's own solver cross no channel.
         self.messages += u64::from(!matches!(input, Input::Solved { .. }));
         self.waiting.push_back(input);
         self.serve(now, agenda);
@@ -185,7 +189,7 @@ impl ControlPlane {
         }
     }
 
-    /// The controller has worked off what it took from the head of its queue.
+    /// The controller has handled the messages that it took from the head of its queue.
     pub(crate) fn served(&mut self, now: Ps, agenda: &mut Agenda, controller: u32) {
         if controller != self.starts.number || !self.starts.running {
             return;
@@ -198,8 +202,9 @@ impl ControlPlane {
         self.serve(now, agenda);
     }
 
-    /// The controller takes the time from a question to a switch to when it gets to read the answer: both ways over the
-    /// channel, the wait for whatever the switch was told before, and the wait in the controller's own queue.
+    /// Measures the time from a request for flow counters to the moment when the controller reads the answer. It
+    /// includes both directions of the channel, earlier messages to the switch, and the wait in the controller's
+    /// queue.
     fn measure_rtt(&mut self, now: Ps, agenda: &mut Agenda, input: &Input) {
         let Input::FlowStats { switch, .. } = *input else { return };
         let asked = std::mem::replace(&mut self.asked[switch.index()], NEVER);
@@ -208,7 +213,7 @@ impl ControlPlane {
         }
     }
 
-    /// The controller's timer is due, perhaps.
+    /// Handles a timer event of the controller. The timer may have moved to a later time.
     pub(crate) fn timer_due(&mut self, now: Ps, agenda: &mut Agenda) {
         self.timer = NEVER;
         if !self.starts.running {
@@ -235,7 +240,7 @@ impl ControlPlane {
         self.flush(now, agenda);
     }
 
-    /// The controller takes an input. [`ControlPlane::flush`] must follow.
+    /// Passes an input to the controller. The caller must call [`ControlPlane::flush`] afterwards.
     fn feed(&mut self, now: Ps, input: Input) {
         let at = to_nanos(now);
         if let Some(journal) = &mut self.journal {
@@ -244,7 +249,7 @@ impl ControlPlane {
         self.controller.feed(at, input);
     }
 
-    /// Sends what the controller wants after all that it was fed.
+    /// Sends the messages that the controller has produced from its inputs.
     fn flush(&mut self, now: Ps, agenda: &mut Agenda) {
         for output in self.outputs(now) {
             match output {
@@ -292,7 +297,7 @@ impl ControlPlane {
         }
     }
 
-    /// A message of the controller has reached a switch. Host messages are the caller's.
+    /// A message of the controller has reached a switch. The caller handles messages to hosts.
     pub(crate) fn reached_switch(
         &mut self,
         now: Ps,
@@ -340,7 +345,7 @@ impl ControlPlane {
         }
     }
 
-    /// A switch carries out a message; returns its answer.
+    /// A switch carries out a message. Returns its answer, if any.
     fn apply<T: Tap>(
         &mut self,
         now: Ps,
@@ -410,7 +415,7 @@ impl ControlPlane {
         }
     }
 
-    /// A switch looks for rules that have timed out, and tells the controller of those that asked for it.
+    /// A switch removes the rules that have timed out. It informs the controller of those that have `notify_removal`.
     pub(crate) fn sweep<T: Tap>(&mut self, now: Ps, switch: NodeId, network: &mut Network<T>, agenda: &mut Agenda) {
         self.sweep[switch.index()] = NEVER;
         for removed in network.expire(now, switch) {
@@ -428,20 +433,20 @@ impl ControlPlane {
         self.see_to_session(now, agenda, switch, links);
     }
 
-    /// The session to a switch is lost, or may stand again.
+    /// The session to a switch is lost, or may be established again.
     pub(crate) fn set_session(&mut self, now: Ps, agenda: &mut Agenda, switch: NodeId, up: bool, links: &LinkState) {
         self.session_cut[switch.index()] = !up;
         self.see_to_session(now, agenda, switch, links);
     }
 
-    /// The session to a switch ends and begins anew, if it stands.
+    /// Ends the session to a switch and begins a new one, if it was up.
     pub(crate) fn renew_session(&mut self, now: Ps, agenda: &mut Agenda, switch: NodeId, links: &LinkState) {
         let cut = std::mem::replace(&mut self.session_cut[switch.index()], true);
         self.see_to_session(now, agenda, switch, links);
         self.set_session(now, agenda, switch, !cut, links);
     }
 
-    /// Begins or ends the session to a switch where faults have changed whether it can stand.
+    /// Begins or ends the session to a switch if faults, or the state of the controller, require it.
     fn see_to_session(&mut self, now: Ps, agenda: &mut Agenda, switch: NodeId, links: &LinkState) {
         let up = self.starts.running && !self.session_cut[switch.index()] && !self.switch_dead[switch.index()];
         if std::mem::replace(&mut self.connected[switch.index()], up) == up {
@@ -460,7 +465,8 @@ impl ControlPlane {
         agenda.push(now + to_ps(self.settings.delay), Event::Inform { input: Box::new(input), origin });
     }
 
-    /// The controller stops without a word: what it has not begun to send, and what is under way to it, is lost.
+    /// The controller stops without notice: its unhandled messages are lost, and so are messages under way between it
+    /// and switches.
     pub(crate) fn kill(&mut self, now: Ps, agenda: &mut Agenda, links: &LinkState) {
         self.starts.end(&self.controller);
         self.waiting.clear();
@@ -470,7 +476,7 @@ impl ControlPlane {
         }
     }
 
-    /// A controller starts, and switches find it.
+    /// A controller starts, and the switches connect to it.
     pub(crate) fn restart(&mut self, now: Ps, agenda: &mut Agenda, links: &LinkState, from_snapshot: bool) {
         if self.starts.running {
             self.kill(now, agenda, links);
@@ -488,20 +494,21 @@ impl ControlPlane {
         self.arm(now, agenda);
     }
 
-    /// What a controller hears when the host agents connect to it. Only one that decides by it needs to.
+    /// Inputs that tell the controller which host agents have connected. Only a controller with enforcement `Any`
+    /// needs them.
     fn agents_met(&self) -> impl Iterator<Item = Input> + '_ {
         let decides = self.settings.enforcement == Enforcement::Any;
         let hosts = self.fabric.hosts().iter().copied().filter(move |&host| decides && self.agents.at(host));
         hosts.map(|host| Input::Agent { host, speaks: true })
     }
 
-    /// The controller writes its snapshot, and does so again later.
+    /// The controller writes its snapshot. Schedules the next one.
     pub(crate) fn keep(&mut self, now: Ps, agenda: &mut Agenda) {
         self.starts.keep(&self.controller);
         agenda.push(now + to_ps(self.settings.snapshot), Event::Keep);
     }
 
-    /// Another scheme is in charge from now on. A controller that is dead does not hear of it.
+    /// Puts another scheme in charge. A controller that does not run is not informed.
     pub(crate) fn set_scheme(&mut self, now: Ps, agenda: &mut Agenda, scheme: Box<dyn Scheme>) {
         if self.starts.running {
             self.controller.set_scheme(to_nanos(now), scheme);
@@ -509,7 +516,7 @@ impl ControlPlane {
         }
     }
 
-    /// Whether the controller runs and a session to every switch stands.
+    /// Whether the controller runs and has a session to every switch.
     pub(crate) fn is_whole(&self) -> bool {
         self.fabric.switches().iter().all(|switch| self.connected[switch.index()])
     }
@@ -539,7 +546,7 @@ fn notice(switch: NodeId, removed: Removed, why: Removal) -> Option<Input> {
     rule.notify_removal.then(|| Input::RuleRemoved { switch, key: rule.key(), cookie: rule.cookie, counters, why })
 }
 
-/// The rules that count a flow.
+/// Returns the rules that count a flow, with their counters.
 fn flow_rows(switch: &mut Switch) -> Vec<RuleStats> {
     let row = |(rule, counters): (&Rule, _)| RuleStats { key: rule.key(), cookie: rule.cookie, counters };
     switch.rules().into_iter().filter(|(rule, _)| rule.cookie & SOURCE_COOKIE_MASK == SOURCE_COOKIE).map(row).collect()

@@ -1,4 +1,4 @@
-//! Faults of a run as they happen, and what whoever operates the fabric may do in between.
+//! Faults of a run as they happen, and operations that the operator of the fabric can perform during a run.
 
 use crate::parts::why_alone_under;
 use crate::simulation::Simulation;
@@ -52,7 +52,8 @@ impl<T: Tap> Simulation<T> {
         }
     }
 
-    /// A link has failed or come back: the network, and the controller through the switches at its ends, learn of it.
+    /// A link has failed or come back. Informs the network, the program of the switch that sends into the link, and
+    /// the controller.
     fn set_direction(&mut self, now: Ps, link: LinkId, up: bool) {
         for lane in self.network.set_link(now, link, up) {
             self.hosts.lose(&mut self.network, lane, 1);
@@ -68,29 +69,29 @@ impl<T: Tap> Simulation<T> {
         }
     }
 
-    /// Puts another scheme in charge of the controller that runs, as an operator may at any time.
+    /// Puts another scheme in charge of the running controller, as an operator can at any time.
     pub fn set_scheme(&mut self, scheme: Box<dyn Scheme>) {
         self.alone = self.alone.or(why_alone_under(&scheme.needs()));
         self.control.set_scheme(self.now, &mut self.agenda, scheme);
     }
 
-    /// Tells the controller to take something out of service, or back into it.
+    /// Tells the controller to take something out of service, or to put it back into service.
     pub fn drain(&mut self, target: Target, out: bool) {
         self.control.tell(self.now, &mut self.agenda, Input::Drain { target, out });
     }
 
-    /// Goes on to the end though nothing is left to send: for whoever wants to see what becomes of the rules.
+    /// Continues the run to its end even if nothing is left to send. For observing what becomes of the rules.
     pub fn keep_going(&mut self) {
         self.hosts.keeps_going = true;
     }
 
-    /// Ends arrivals now: flows that run to the end of them end, and no other starts.
+    /// Ends arrivals now: long-lived flows end, and no other flow starts.
     pub fn end_arrivals(&mut self) {
         self.hosts.end_of_arrivals(self.now, &mut self.network, &mut self.agenda);
     }
 
-    /// The links that the data of a transfer's first subflow would cross if it sent now, as [`Simulation::route`], and those
-    /// of its acknowledgements.
+    /// The links that the data of a transfer's first subflow would cross if it sent now (see [`Simulation::route`]),
+    /// and those that its acknowledgements would cross.
     pub fn ways(&self, flow: u32) -> [Vec<LinkId>; 2] {
         let Some(five_tuple) = self.hosts.transfers.five_tuple(flow) else { return Default::default() };
         let back = self.fabric.attachment(five_tuple.dst).map(|there| {
@@ -100,30 +101,31 @@ impl<T: Tap> Simulation<T> {
         [self.route(flow), back.unwrap_or_default()]
     }
 
-    /// A switch takes this long to carry out each change from now on, whatever the others take.
+    /// Sets the time that one switch takes to carry out each change from now on. Other switches keep theirs.
     pub fn set_install(&mut self, switch: NodeId, install: Nanos) {
         self.control.install[switch.index()] = to_ps(install);
     }
 
-    /// Has switches answer barriers when they come, and not when what came before is done. Wrong, and for tests of what
-    /// should notice.
+    /// Makes switches answer barriers on arrival, before earlier messages are carried out. This is wrong on purpose,
+    /// to test checks that should notice it.
     pub fn answer_barriers_at_once(&mut self) {
         self.control.hasty_barriers = true;
     }
 
-    /// The controller that runs, or the last one that ran.
+    /// The running controller, or the last one that ran.
     pub fn controller(&self) -> &Controller {
         &self.control.controller
     }
 
-    /// Whether all is as it was at the start: everything is up, the controller runs and has a session to every switch.
+    /// Whether everything is as at the start: all cables that did not fail before the run are up, and the controller
+    /// runs and has a session to every switch.
     pub fn is_whole(&self) -> bool {
         let cables =
             self.fabric.cables().all(|link| self.link_state.is_up(link) || self.fabric.failed_links().contains(&link));
         cables && self.control.is_whole()
     }
 
-    /// Subflows that the controller keeps from sending.
+    /// Number of subflows that the controller holds.
     pub fn held_subflows(&self) -> usize {
         self.hosts.held()
     }

@@ -1,4 +1,4 @@
-//! Frames of no connection: what they weigh on a link, whose addresses they bear, and how many of them there were.
+//! Frames of no connection: their sizes on a link, their addresses, and their counts.
 
 use crate::packet::Packet;
 use pathloom_model::{Body, Carried, Frame, Mac, NodeId, PathKind};
@@ -12,11 +12,13 @@ pub(crate) struct Stored {
     pub(crate) inner: Option<Packet>,
 }
 
-/// Bytes of the shortest Ethernet frame (IEEE 802.3 §3.2.8), without the check sequence: packets do not count theirs either.
+/// Bytes of the shortest Ethernet frame (IEEE 802.3 §3.2.8), without the check sequence: packets do not count it
+/// either.
 const SHORTEST: u64 = 60;
 /// Bytes of an Ethernet header.
 const ETHERNET: u64 = 14;
-/// Bytes that a path message has between its Ethernet header and the packet of a host (docs/tcp-path-frames.md).
+/// Bytes of a path message between its Ethernet header and the packet of a host that it carries
+/// (docs/tcp-path-frames.md).
 const PATH_HEADER: u64 = 40;
 /// Bytes of an ARP packet (RFC 826).
 const ARP: u64 = 28;
@@ -40,7 +42,7 @@ pub(crate) fn wire_bytes(frame: &Frame, inner: Option<&Packet>) -> u64 {
     bytes.max(SHORTEST)
 }
 
-/// Ethernet address of the interface with an IPv4 address: a locally administered one, made of it.
+/// Ethernet address of the interface with an IPv4 address: locally administered, and made from that address.
 pub(crate) fn mac_of(address: Ipv4Addr) -> Mac {
     let [a, b, c, d] = address.octets();
     Mac([2, 0, a, b, c, d])
@@ -52,12 +54,12 @@ pub(crate) fn switch_mac(node: NodeId) -> Mac {
     Mac([2, 1, a, b, c, d])
 }
 
-/// Frames and their bytes, counted on every link that they were put on.
+/// Number of frames and of their bytes. A frame counts on every link that it is put on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Crossings {
-    /// How many.
+    /// Number of frames.
     pub frames: u64,
-    /// Their bytes.
+    /// Bytes of these frames.
     pub bytes: u64,
 }
 
@@ -68,22 +70,22 @@ impl Crossings {
     }
 }
 
-/// What frames of no connection came to.
+/// Counts of frames of no connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
-    /// Frames that switches used up: Hello, late copies, messages at their destination.
+    /// Frames that switches consumed: Hello, late copies, messages at their destination.
     pub(crate) used_up: u64,
     /// Messages of path protocols.
     pub(crate) exploration: Crossings,
-    /// ARP packets outside these.
+    /// ARP packets outside messages of path protocols.
     pub(crate) arp: Crossings,
     pub(crate) hello: Crossings,
-    /// Bytes of broadcast frames that ToRs got from other switches.
+    /// Bytes of broadcast frames that ToRs received from other switches.
     pub(crate) broadcast_bytes: u64,
 }
 
 impl Counts {
-    /// A frame was put on a link.
+    /// Counts a frame that was put on a link.
     pub(crate) fn sent(&mut self, frame: &Frame, wire: u64) {
         match frame.body {
             Body::Path(_) => self.exploration.add(wire),
@@ -94,7 +96,7 @@ impl Counts {
     }
 }
 
-/// Whether a frame goes to all switches, to find one host.
+/// Whether a frame is sent to all switches, in order to find one host.
 pub(crate) fn is_broadcast(frame: &Frame) -> bool {
     match frame.body {
         Body::Path(message) => matches!(message.kind, PathKind::Request | PathKind::RecoveryRequest),
@@ -115,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_weigh_what_their_bytes_come_to() {
+    fn wire_bytes_counts_headers_padding_and_carried_packets() {
         let arp =
             Arp { request: true, sender_mac: mac_of(HOST), sender_ip: HOST, target_mac: Mac::ZERO, target_ip: HOST };
         let five_tuple = FiveTuple { src: HOST, dst: HOST, proto: 6, src_port: 1, dst_port: 2 };

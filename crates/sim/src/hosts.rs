@@ -1,5 +1,5 @@
-//! What hosts do: they start transfers, send and take packets, keep their timers, and follow the controller's orders
-//! ([`orders`]).
+//! Behaviour of hosts: they start transfers, send and receive packets, run their timers, and follow the controller's
+//! orders ([`orders`]).
 
 mod arp;
 mod multipath;
@@ -41,39 +41,40 @@ pub(crate) struct Hosts {
     agents: Agents,
     subflows: Subflows,
     pub(crate) transfers: Transfers,
-    /// Of each subflow.
+    /// Transport settings of each subflow.
     transport: Settings,
     multipaths: Multipaths,
     streams: Streams,
     closed_subflows: Vec<SubflowOutcome>,
-    /// Whether the ways of subflows are noted when they close.
+    /// Whether the paths of subflows are recorded when they close.
     pub(crate) keeps_ways: bool,
     closed_ways: Vec<Way>,
-    /// The ARP caches, where switches run programs; rule-driven switches need no Ethernet addresses.
+    /// The ARP caches, if switches run programs. Rule-driven switches need no Ethernet addresses.
     resolver: Option<Resolver>,
-    /// Addresses of interfaces, by the links that they send into. Empty where there is no resolver.
+    /// Addresses of interfaces, by the links that they send into. Empty if there is no resolver.
     addresses: Vec<Option<Ipv4Addr>>,
-    /// What hosts mark as elephants, if anything.
+    /// Which transfers hosts mark as elephants, and how; `None` if they mark none.
     elephants: Option<Marking>,
     /// Whether agents announce long transfers to the controller.
     announces: bool,
-    /// Whether agents pace long transfers from their start on: to their cards' rates, until the controller tells them more.
+    /// Whether agents pace long transfers from their start: at the rates of their cards, until the controller sets
+    /// another rate.
     paces: bool,
     long_bytes: u64,
-    /// What a message to the controller takes.
+    /// Time that a message to the controller takes.
     control_delay: Ps,
-    /// What hosts draw the time from that they work on a packet.
+    /// Random numbers for the time that a host works on a packet.
     rng: Pcg64,
     jitter: Ps,
     /// Whether links mark packets.
     marking: bool,
-    /// When arrivals stop: from then on, the run ends with the last transfer.
+    /// Time when arrivals stop. After it, the run ends with the last transfer.
     duration: Ps,
-    /// Whether the run goes on after the last transfer.
+    /// Whether the run continues after the last transfer.
     pub(crate) keeps_going: bool,
 }
 
-/// What is known about a run before it begins that decides what hosts do.
+/// Settings of a run that decide what hosts do.
 pub(crate) struct HostSettings<'a> {
     pub(crate) transport: &'a TransportSpec,
     pub(crate) needs: &'a Needs,
@@ -117,7 +118,7 @@ impl Hosts {
         }
     }
 
-    /// A packet will reach a host soon: asks for what that will touch. Changes nothing but time.
+    /// Prefetches the data that a packet will touch when it reaches its host. Affects only speed.
     #[inline(always)]
     pub(crate) fn fetch(&self, packet: &Packet) {
         self.subflows.fetch(packet.slot(), packet.direction());
@@ -156,7 +157,7 @@ impl Hosts {
             let subflow = self.subflows.get(slot);
             let mut ack = subflow.receiver.handle_data(nanos, packet.seq, u32::from(packet.payload()));
             if subflow.receiver.delivered_bytes() >= subflow.size && !subflow.delivered {
-                // The last segment bears the FIN.
+                // The last segment carries the FIN.
                 ack = Some(subflow.receiver.handle_fin());
                 self.finish(now, agenda, slot);
             } else if subflow.is_member() {
@@ -178,8 +179,8 @@ impl Hosts {
         }
     }
 
-    /// A host has got a packet that is not of a connection of this interface. Frames of no connection are for whoever gets
-    /// them.
+    /// A host has received a packet that belongs to no connection of this interface. Any host handles the frames of
+    /// no connection that reach it.
     #[cold]
     #[inline(never)]
     fn turn_away<T: Tap>(
@@ -200,7 +201,7 @@ impl Hosts {
         self.lose(network, packet.lane(), 1);
     }
 
-    /// Packets of a lane were lost; a negative number of them were added.
+    /// Packets of a lane were lost; a negative number means that packets were added.
     pub(crate) fn lose<T: Tap>(&mut self, network: &mut Network<T>, lane: u32, packets: i32) {
         let slot = (lane >> 1) as usize;
         if slot == NO_CONNECTION {
@@ -213,7 +214,7 @@ impl Hosts {
         }
     }
 
-    /// Sends what the sender of a subflow wants to send, and sees to its timer.
+    /// Sends what the sender of a subflow has ready to send, and sets its timer.
     #[inline]
     fn pump<T: Tap>(&mut self, now: Ps, network: &mut Network<T>, agenda: &mut Agenda, slot: usize) {
         let nanos = to_nanos(now);
@@ -256,7 +257,8 @@ impl Hosts {
         }
     }
 
-    /// When a host that has a packet now gives it to its card. A card that is busy for longer makes no difference of it.
+    /// Time when a host that has a packet now gives it to its card. This delay has no effect while the card is busy for
+    /// longer.
     #[inline]
     fn worked_on(&mut self, now: Ps) -> Ps {
         if self.jitter == 0 {
@@ -265,7 +267,7 @@ impl Hosts {
         now + self.rng.random_range(0..=self.jitter)
     }
 
-    /// Data arrive with or without a congestion mark: where that changes, what came before is acknowledged first.
+    /// Data arrive with or without a congestion mark. If that changes, earlier data are acknowledged first.
     #[inline(never)]
     fn note_mark<T: Tap>(&mut self, now: Ps, network: &mut Network<T>, slot: usize, marked: bool) {
         if let Some(number) = self.subflows.get(slot).receiver.handle_mark(marked) {
@@ -278,7 +280,8 @@ impl Hosts {
         self.acknowledge(now, network, slot, number, flags, false);
     }
 
-    /// Sends an acknowledgement, which echoes congestion marks as they are now, or as they were `before`.
+    /// Sends an acknowledgement. It echoes congestion marks as they are now or, if `before`, as they were before the
+    /// last change.
     #[inline(always)]
     fn acknowledge<T: Tap>(
         &mut self,
@@ -356,7 +359,7 @@ impl Hosts {
         }
     }
 
-    /// Tells the controller something.
+    /// Sends a message to the controller.
     fn tell(&self, now: Ps, agenda: &mut Agenda, input: Input) {
         agenda.push(now + self.control_delay, Event::Inform { input: Box::new(input), origin: Origin::Outside });
     }
@@ -370,7 +373,7 @@ impl Hosts {
     /// Starts the transfers that are due.
     pub(crate) fn start_next<T: Tap>(&mut self, now: Ps, network: &mut Network<T>, agenda: &mut Agenda) {
         let nanos = to_nanos(now);
-        // Arrivals stop with the duration; what would start later is counted as not started.
+        // Arrivals stop with the duration; transfers with later starts are counted as not started.
         while now < self.duration && self.transfers.next_start().is_some_and(|at| at <= nanos) {
             let transfer = self.transfers.take_next();
             self.start(now, network, agenda, transfer);
@@ -380,8 +383,8 @@ impl Hosts {
         }
     }
 
-    /// Starts a transfer: all its subflows, or the first one of a connection that others join, or none before the controller
-    /// has assigned their paths.
+    /// Starts a transfer: all its subflows, or the first subflow of a connection that others join. Parallel streams
+    /// start only after the controller has assigned their paths.
     pub(crate) fn start<T: Tap>(&mut self, now: Ps, network: &mut Network<T>, agenda: &mut Agenda, transfer: u32) {
         if self.is_multipath() {
             return self.start_connection(now, network, agenda, transfer);
@@ -396,8 +399,8 @@ impl Hosts {
         }
     }
 
-    /// Opens a subflow: one of a connection that shares the transfer among its members, or one with a part of its own.
-    /// Returns its slot.
+    /// Opens a subflow: a member of a connection that shares the transfer among its members, or one with a part of
+    /// its own. Returns its slot.
     fn open_subflow<T: Tap>(
         &mut self,
         now: Ps,
@@ -411,7 +414,7 @@ impl Hosts {
         let ports = self.source_ports(ends.size_bytes);
         let five_tuple = self.transfers.start(transfer, ends, to_nanos(now), ports, in_use);
         let interfaces = [ends.src, ends.dst].map(|at| Interface::of(at.uplink));
-        // Nobody knows how much of the transfer a member will carry.
+        // Nobody knows in advance how much of the transfer a member will carry.
         let size = ends.size_bytes.filter(|_| member.is_none());
         let takes_blocks = size.is_some() && self.has_streams();
         let endpoints = Endpoints { transfer, size, interfaces, member, takes_blocks };
@@ -431,8 +434,8 @@ impl Hosts {
         slot
     }
 
-    /// Headers of a transfer's data on one of its subflows; the agent of its host labels it if it is long, or its host if it is
-    /// an elephant of a program.
+    /// Headers of a transfer's data on one of its subflows. If the transfer is long, the agent of its host labels it.
+    /// If it is an elephant for a program, its host marks it.
     pub(crate) fn headers(&self, transfer: u32, five_tuple: FiveTuple) -> Headers {
         let dscp = match self.elephants.as_ref().map(|elephants| (elephants, &elephants.mark)) {
             None if self.is_known_long(transfer) => LONG_FLOW_DSCP,
@@ -442,13 +445,13 @@ impl Hosts {
         Headers { dscp, ..Headers::plain(five_tuple) }
     }
 
-    /// Whether an agent labels or announces a transfer: short ones never wait for the controller (OFPT §4).
+    /// Whether an agent labels or announces a transfer. Short transfers never wait for the controller (OFPT §4).
     fn is_known_long(&self, transfer: u32) -> bool {
         let spec = self.transfers.spec(transfer);
         spec.size_bytes.is_none_or(|size| size >= self.long_bytes) && self.agents.at(spec.src)
     }
 
-    /// The retransmission or pacing timer of a subflow is due, perhaps.
+    /// Handles an event of a subflow's retransmission or pacing timer. The timer may have moved to a later time.
     pub(crate) fn sender_timer<T: Tap>(
         &mut self,
         now: Ps,
@@ -467,7 +470,7 @@ impl Hosts {
         self.pump(now, network, agenda, slot as usize);
     }
 
-    /// The timer of a subflow's delayed acknowledgement is due, perhaps.
+    /// Handles an event of a subflow's timer for delayed acknowledgements. The timer may have moved to a later time.
     pub(crate) fn receiver_timer<T: Tap>(
         &mut self,
         now: Ps,
@@ -498,8 +501,8 @@ impl Hosts {
         }
     }
 
-    /// Time before which some transfer does not finish, however little is in its way: what is missing of it has to arrive by a
-    /// link of its host's rate.
+    /// Lower bound of the time until the last open transfer finishes: its missing bytes must arrive at the rate of
+    /// its host's link.
     pub(crate) fn least_time_left(&self) -> Ps {
         let open = self.subflows.live().filter(|(_, subflow)| !subflow.closed && subflow.size < NOT_KNOWN_YET);
         let left = open.map(|(_, subflow)| {
@@ -525,7 +528,7 @@ impl Hosts {
         self.stop_if_finished(agenda);
     }
 
-    /// What every transfer has come to by `now`. Long-lived ones are measured up to `until`.
+    /// Returns the outcome of every transfer by `now`. Long-lived transfers are measured up to `until`.
     pub(crate) fn outcomes(&self, now: Nanos, until: Nanos) -> Vec<FlowOutcome> {
         self.transfers.outcomes(now, until, self.subflows.live(), self.multipaths.delivered())
     }

@@ -1,4 +1,4 @@
-//! What a transfer could come to if it had the fabric to itself.
+//! Best possible results of a transfer: as if it had the fabric to itself.
 
 use crate::transfers::{Ends, Plan};
 use pathloom_model::{Fabric, LinkId, LinkState, Nanos, NodeId};
@@ -6,14 +6,15 @@ use pathloom_transport::{Settings, HEADER_BYTES};
 use pathloom_workload::Workload;
 use std::collections::BTreeMap;
 
-/// Yardsticks of the transfers of one workload on one fabric.
+/// Computes reference values for the transfers of one workload on one fabric.
 pub(crate) struct Ideals<'a> {
     fabric: &'a Fabric,
     settings: &'a Settings,
-    /// By uplink of an interface: whether a long-lived transfer sends, and whether one receives, by that interface.
+    /// By uplink of an interface: whether a long-lived transfer sends by that interface, and whether one receives by
+    /// it.
     sends: Vec<bool>,
     receives: Vec<bool>,
-    /// One-way propagation between ToRs over the shortest path, worked out once per pair.
+    /// One-way propagation delay between ToRs over the shortest path, computed once per pair.
     propagation: BTreeMap<(NodeId, NodeId), u64>,
     state: LinkState,
 }
@@ -30,8 +31,8 @@ impl<'a> Ideals<'a> {
         Ideals { fabric, settings, sends, receives, propagation: BTreeMap::new(), state }
     }
 
-    /// Payload rate of a long-lived transfer: the rates of the access links that its subflows have, less headers, less the
-    /// acknowledgements of other long-lived transfers that go the way of its data.
+    /// Payload rate of a long-lived transfer: the rates of the access links of its subflows, less headers, less the
+    /// acknowledgements of other long-lived transfers that take the same direction as its data.
     pub(crate) fn optimum_bps(&self, subflows: &[Ends]) -> f64 {
         let mss = f64::from(self.settings.mss_bytes);
         let frame = mss + f64::from(HEADER_BYTES);
@@ -45,7 +46,7 @@ impl<'a> Ideals<'a> {
         up.min(down.into_iter().map(|link| share(link, self.sends[link.reverse().index()])).sum())
     }
 
-    /// Time for all frames of `size` at the slower end's access links, and for the last bit to travel.
+    /// Time to send all frames of `size` over the access links of the slower end, plus the propagation delay.
     pub(crate) fn fct(&mut self, subflows: &[Ends], size: u64) -> Nanos {
         let frames = size.div_ceil(u64::from(self.settings.mss_bytes));
         let bits = u128::from(size + frames * u64::from(HEADER_BYTES)) * 8;
@@ -76,7 +77,7 @@ impl<'a> Ideals<'a> {
     }
 }
 
-/// The links that subflows leave their host by, and those that they reach the other by, each once.
+/// Links by which subflows leave their host, and links by which they reach the other host. Each link appears once.
 fn access_links(subflows: &[Ends]) -> [Vec<LinkId>; 2] {
     let once = |link: fn(&Ends) -> LinkId| {
         let mut links: Vec<LinkId> = subflows.iter().map(link).collect();

@@ -1,13 +1,13 @@
-//! A host's interface: one of its ports, with an address of its own.
+//! An interface of a host: one of its ports, with its own address.
 
 use pathloom_model::LinkId;
 
-/// An interface, named by the link that leads out of it, which tells the host and the port.
+/// An interface, identified by the link that leads out of it. The link determines the host and the port.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Interface(u32);
 
 impl Interface {
-    /// No host has this one.
+    /// An interface that no host has.
     pub(crate) const NONE: Interface = Interface(u32::MAX);
 
     /// The interface that sends into `uplink`.
@@ -22,7 +22,7 @@ impl Interface {
         Interface::of(LinkId(link).reverse())
     }
 
-    /// The link that it sends into.
+    /// The link that the interface sends into.
     #[inline(always)]
     pub(crate) fn uplink(self) -> LinkId {
         LinkId(self.0)

@@ -1,7 +1,8 @@
-//! Whose frames are whose: the headers of every subflow under way, by slot, and its slot by its five-tuple.
+//! Headers of every subflow under way, by slot, and the slot of each five-tuple.
 //!
-//! A subflow has a slot and two lanes: its data ride one, its acknowledgements the other. Slot 0 is no subflow's. Frames
-//! of no connection (ARP, exploration, Hello) ride it; they have no five-tuple, and no decision about them is remembered.
+//! A subflow has a slot and two lanes: one for its data, one for its acknowledgements. Slot 0 belongs to no subflow.
+//! Frames of no connection (ARP, exploration, Hello) use it. They have no five-tuple, and no decision about them is
+//! cached.
 
 use crate::packet::{Direction, Packet};
 use crate::store::grow;
@@ -14,13 +15,13 @@ pub(crate) const NO_CONNECTION: usize = 0;
 /// Headers and five-tuples of the subflows under way.
 #[derive(Default)]
 pub(crate) struct Lanes {
-    /// Headers of a subflow's data by slot, from slot 1 on. Those of a slot that is free are out of date.
+    /// Headers of the data of each subflow, from slot 1 on. Those of a free slot are out of date.
     data: Vec<Headers>,
     slots: FxHashMap<FiveTuple, u32>,
 }
 
 impl Lanes {
-    /// What a part of a network without hosts has to know.
+    /// Copy for a part of a network that has no hosts. It lacks the look-up of slots by five-tuple.
     pub(crate) fn for_part(&self) -> Lanes {
         Lanes { data: self.data.clone(), slots: FxHashMap::default() }
     }
@@ -63,7 +64,7 @@ impl Lanes {
         [slot(five_tuple).map(|slot| slot << 1), slot(&five_tuple.reverse()).map(|slot| slot << 1 | 1)]
     }
 
-    /// A slot, 1 at least, has a new user. No subflow under way has its five-tuple.
+    /// Gives a slot, at least 1, to a new subflow. No other subflow under way has its five-tuple.
     pub(crate) fn open(&mut self, slot: usize, data: Headers) {
         match self.data.get_mut(slot - 1) {
             Some(place) => *place = data,
@@ -75,12 +76,12 @@ impl Lanes {
         self.slots.insert(data.five_tuple, slot as u32);
     }
 
-    /// No packet of a subflow is in the network any more.
+    /// No packet of a subflow is in the network any more, so its five-tuple is removed.
     pub(crate) fn close(&mut self, slot: usize) {
         self.slots.remove(&self.data[slot - 1].five_tuple);
     }
 }
-/// What of a subflow's MPTCP option its SYN has, and what the SYN+ACK (RFC 8684 §3.1, §3.2).
+/// The part of a subflow's MPTCP option that its SYN carries, or its SYN+ACK (RFC 8684 §3.1, §3.2).
 fn option_of(option: MptcpOption, direction: Direction) -> Option<MptcpOption> {
     match (direction, option) {
         (Direction::Data, MptcpOption::Capable { .. }) => Some(MptcpOption::Capable { token: None }),

@@ -1,7 +1,8 @@
-//! The packet-level simulator: one driver of `control`, `switching` and `transport`, under a virtual clock.
+//! The packet-level simulator: drives `control`, `switching` and `transport` under a virtual clock.
 //!
-//! A [`Simulation`] is built from [`SimSettings`], advanced in slices, and asked for its [`Outcome`] at any time. It
-//! draws nothing but from its seed: the same settings give the same outcome, bit for bit, on one thread or on several.
+//! A [`Simulation`] is built from [`SimSettings`] and advances in slices; its [`Outcome`] can be read at any time.
+//! All random draws come from its seed: the same settings give the same outcome, bit for bit, on one thread or on
+//! several.
 
 mod agenda;
 mod agents;

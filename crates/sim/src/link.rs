@@ -1,7 +1,8 @@
-//! An output port and the link behind it: drop-tail, first in first out, and store-and-forward unless told otherwise.
+//! An output port and the link behind it: a drop-tail FIFO, store-and-forward unless [`Handover`] says otherwise.
 //!
-//! A FIFO with a fixed rate knows at enqueue when a packet will have left it, so a packet-hop costs one event, its arrival
-//! at the other end. The ring holds every packet that is waiting, being sent or under way, in that order.
+//! When a packet enters a FIFO with a fixed rate, the time when it will leave is known. So a packet-hop costs one
+//! event: the arrival at the other end. The ring holds every packet that waits, is being sent or is under way, in
+//! order of entry.
 
 mod speeds;
 
@@ -15,36 +16,39 @@ use speeds::{Speed, SpeedNumber};
 
 pub(crate) use speeds::Speeds;
 
-/// Fraction bits of [`LinkQueue::ps_per_byte`].
+/// Number of fraction bits of [`LinkQueue::ps_per_byte`].
 const FRACTION: u32 = 20;
 
-/// Two cache lines: with 128 bytes a link is found by a shift. A packet that enters or leaves it needs the first alone.
+/// Takes two cache lines: with 128 bytes, a link is found by a shift. A packet that enters or leaves it needs only
+/// the first line.
 #[repr(C, align(64))]
 pub(crate) struct LinkQueue {
-    /// A power of two of places; those from `head` on (wrapping) are taken, as many as are in flight.
+    /// A power of two of places. Those from `head` on (wrapping) are in use, as many as `in_flight`.
     ring: Box<[Packet]>,
-    /// Packets that have left the ring so far.
+    /// Number of packets that have left the ring so far.
     head: u64,
     in_flight: u32,
-    /// How many of the packets taken last had not left the port when this was last brought up to date; had not begun to, where
-    /// packets are handed on then.
+    /// Number of the packets taken last that had not left the port at the last update. If packets are handed on when
+    /// their sending begins: number of those that had not begun to be sent.
     waiting: u32,
-    /// When the last packet taken will have left the port; [`NEVER`] while the link is down, or leaves that to a port.
+    /// When the last packet taken will have left the port; [`NEVER`] while the link is down, or if a port does the
+    /// queueing.
     busy_until: Ps,
-    /// Bytes of the packets taken.
+    /// Bytes of all packets taken.
     pub(crate) sent_bytes: u64,
-    /// Sum over packets of the time they wait before being sent, also of those that wait still.
+    /// Sum over packets of the time that they wait before they are sent, including those that still wait.
     waited: Ps,
-    /// How many may be `waiting` before the port looks any closer: up to the buffer, or to where it begins to
-    /// mark, and, if it counts, the one being sent; 0 while the link is down, or leaves that to a port.
+    /// Value of `waiting` up to which the port takes packets without further checks: the buffer, or the marking
+    /// threshold if that is lower, plus the packet being sent if that counts. 0 while the link is down, or if a port
+    /// does the queueing.
     room: u32,
-    /// Bits: see [`HANDS_TO_HOST`] and those after it.
+    /// Bits: [`HANDS_TO_HOST`] and the constants after it.
     kind: u16,
-    /// Number of its rate and delay among the speeds of the network.
+    /// Number of the link's rate and delay among the speeds of the network.
     speed: SpeedNumber,
     /// Place in the wheel.
     due: Due,
-    /// Packets that may wait before those that come are marked; [`UNMARKED`] if none are.
+    /// Most packets that may wait before arriving packets are marked; [`UNMARKED`] if none are marked.
     mark_above: u32,
     buffer: u32,
     /// Time to send a byte, in units of 2^-20 ps.
@@ -52,20 +56,20 @@ pub(crate) struct LinkQueue {
     delay: Ps,
     /// Packets that found no room.
     refused: u64,
-    /// Packets that were lost with the link.
+    /// Packets that were lost on the link, or with it.
     lost: u64,
 }
 
-/// The link hands its packets to a host: its other end is one, and it loses none of them. The main loop looks at this bit
-/// of [`LinkQueue::kind`] alone. A packet of a lossy link finds no decision, so it goes the slow way.
+/// The other end is a host, and the link loses no packets. The main loop checks only this bit of [`LinkQueue::kind`].
+/// For a packet of a lossy link it finds no cached decision, so the packet takes the slow path.
 const HANDS_TO_HOST: u16 = 1;
-/// Packets are handed on when sending begins.
+/// Packets are handed on when their sending begins.
 const HANDS_ON_AT_BEGIN: u16 = 2;
 /// Packets may be lost on their way.
 const LOSSY: u16 = 4;
 /// The other end is a host.
 const TO_HOST: u16 = 8;
-/// The link takes nothing by itself: a port beside it ([`crate::port`]) decides which packet begins next.
+/// The link does not queue packets itself: a port beside it ([`crate::port`]) decides which packet is sent next.
 const AT_PORT: u16 = 16;
 /// The link is down.
 const DOWN: u16 = 32;
@@ -76,7 +80,7 @@ const LEAST_WIRE: u64 = pathloom_transport::HEADER_BYTES as u64;
 
 /// Places of the smallest ring that holds packets.
 const LEAST_RING: usize = 8;
-/// A ring of which only one place in so many is taken is given up for a smaller one.
+/// A ring is replaced by a smaller one if at most one of this many places is in use.
 const ROOMY: usize = 8;
 
 /// Time to send a byte at a rate, in units of 2^-20 ps.
@@ -84,13 +88,13 @@ pub(crate) fn ps_per_byte(rate_bps: u64) -> u64 {
     ((8_000_000_000_000u128 << FRACTION) / u128::from(rate_bps.max(1))) as u64
 }
 
-/// Time to send so many bytes.
+/// Time to send this many bytes.
 #[inline(always)]
 pub(crate) fn times(bytes: u64, ps_per_byte: u64) -> Ps {
     ((u128::from(bytes) * u128::from(ps_per_byte)) >> FRACTION) as Ps
 }
 
-/// No packet is marked, however many wait.
+/// Value of [`LinkQueue::mark_above`] if no packet is marked.
 const UNMARKED: u32 = u32::MAX;
 
 impl Scheduled for LinkQueue {
@@ -111,7 +115,7 @@ impl Scheduled for LinkQueue {
 }
 
 impl LinkQueue {
-    /// `mark_above` is how many packets may wait before those that come are marked, if ever.
+    /// `mark_above` is the most packets that may wait before arriving packets are marked; `None` if none are marked.
     pub(crate) fn new(link: &Link, to_host: bool, handover: Handover, mark_above: Option<u32>) -> LinkQueue {
         let settings = &link.settings;
         let begin = handover == Handover::Begin;
@@ -125,7 +129,7 @@ impl LinkQueue {
             mark_above,
             busy_until: 0,
             ps_per_byte: ps_per_byte(settings.rate_bps),
-            // Whatever is sent arrives later than it was.
+            // A packet always arrives later than its sending begins.
             delay: settings.delay_ps.max(u64::from(begin)),
             speed: SpeedNumber::OWN,
             kind: if begin { HANDS_ON_AT_BEGIN } else { 0 } | if to_host { TO_HOST | HANDS_TO_HOST } else { 0 },
@@ -138,13 +142,13 @@ impl LinkQueue {
         }
     }
 
-    /// Asks for the cache line of the packet that is due next. Changes nothing but time.
+    /// Prefetches the cache line of the packet that is due next. Affects only speed.
     #[inline(always)]
     fn fetch_head(&self) {
         fetch(&self.ring, self.head as usize & self.ring.len().wrapping_sub(1));
     }
 
-    /// The same, and for that of the packet after it.
+    /// Prefetches the cache lines of the packet that is due next and of the one after it. Affects only speed.
     #[inline(always)]
     pub(crate) fn fetch_first_two(&self) {
         let place = self.head as usize & self.ring.len().wrapping_sub(1);
@@ -152,13 +156,13 @@ impl LinkQueue {
         fetch(&self.ring, place + 1);
     }
 
-    /// Asks for the cache line that the next packet taken will go to. Changes nothing but time.
+    /// Prefetches the cache line that the next packet taken will use. Affects only speed.
     #[inline(always)]
     pub(crate) fn fetch_tail(&self) {
         fetch(&self.ring, self.tail() as usize & self.ring.len().wrapping_sub(1));
     }
 
-    /// The packet that is due next. Without meaning if there is none.
+    /// The packet that is due next. It has no meaning if the ring is empty.
     #[inline(always)]
     pub(crate) fn head(&self) -> Option<&Packet> {
         self.ring.get(self.head as usize & self.ring.len().wrapping_sub(1))
@@ -170,14 +174,14 @@ impl LinkQueue {
         times(bytes, self.ps_per_byte)
     }
 
-    /// Rate and delay, as it has them itself.
+    /// Rate and delay from the link's own fields.
     #[inline(always)]
     fn own_speed(&self) -> Speed {
         Speed { ps_per_byte: self.ps_per_byte, delay: self.delay }
     }
 
-    /// Takes a packet, or drops and counts it when the buffer is full. `speeds` are those of the network, where they are nearer
-    /// than the second cache line of the link.
+    /// Takes a packet, or drops and counts it if the buffer is full. `speeds` are those of the network; they are
+    /// given if they are closer in the caches than the second cache line of the link.
     #[inline(always)]
     pub(crate) fn enqueue(&mut self, now: Ps, mut packet: Packet, speeds: Option<&Speeds>) -> Taken {
         let start = if self.busy_until <= now {
@@ -189,7 +193,7 @@ impl LinkQueue {
                     self.count_dropped();
                     return Taken::Dropped;
                 }
-                // Acknowledgements are not marked: that bit of theirs is the echo.
+                // Acknowledgements are not marked: in them, this bit is the echo.
                 if packet.direction() == Direction::Data {
                     packet.mark();
                 }
@@ -205,7 +209,7 @@ impl LinkQueue {
         self.push(packet, deliver_at)
     }
 
-    /// Takes a packet that will be delivered then.
+    /// Takes a packet that will be delivered at `deliver_at`.
     #[inline(always)]
     pub(crate) fn push(&mut self, packet: Packet, deliver_at: Ps) -> Taken {
         self.sent_bytes += packet.wire();
@@ -216,7 +220,7 @@ impl LinkQueue {
         }
     }
 
-    /// Puts a packet behind those in the ring; tells whether it is the only one.
+    /// Puts a packet behind those in the ring. Returns whether it is the only one.
     #[inline(always)]
     fn put(&mut self, packet: Packet) -> bool {
         if self.in_flight as usize == self.ring.len() {
@@ -228,24 +232,25 @@ impl LinkQueue {
         self.in_flight == 1
     }
 
-    /// Packets taken so far.
+    /// Number of packets taken so far.
     #[inline(always)]
     fn tail(&self) -> u64 {
         self.head + u64::from(self.in_flight)
     }
 
-    /// Begins to send a packet that a port has chosen; when that ends, and what became of it.
+    /// Begins to send a packet that a port has chosen. Returns when sending ends, and what became of the packet.
     pub(crate) fn send_at_once(&mut self, now: Ps, packet: Packet) -> (Ps, Taken) {
         let left = now + self.send_time(packet.wire());
         let deliver_at = if self.hands_on_at_begin() { now } else { left } + self.delay;
         (left, self.push(packet, deliver_at))
     }
 
-    /// Takes the packet that is due, and tells when the next one will be.
+    /// Removes the packet that is due from the ring. Returns it, and the time when the next one is due.
     #[inline(always)]
     pub(crate) fn dequeue(&mut self) -> (Packet, Option<Ps>) {
         let mask = self.ring.len() - 1;
-        // It has been delivered. Without a time it is three words, which stay in registers on their way to the next ring.
+        // The packet has been delivered. Without a time, it is three words, which stay in registers on their way to
+        // the next ring.
         let packet = item(&self.ring, self.head as usize & mask).due(0);
         self.head += 1;
         self.in_flight -= 1;
@@ -256,14 +261,14 @@ impl LinkQueue {
         (packet, next)
     }
 
-    /// Brings `waiting` up to date; tells whether the port can take a packet.
+    /// Updates `waiting`. Returns whether it is below `room`.
     #[inline(never)]
     fn make_room(&mut self, now: Ps) -> bool {
         if self.room == 0 {
             return false;
         }
         let mask = self.ring.len() - 1;
-        // What has been delivered has left the port.
+        // Packets that have been delivered have left the port.
         self.waiting = self.waiting.min(self.in_flight);
         let first_waiting = |link: &LinkQueue| (link.tail() - u64::from(link.waiting)) as usize & mask;
         while self.waiting > 0 && self.ring[first_waiting(self)].deliver_at <= now + self.delay {
@@ -272,13 +277,13 @@ impl LinkQueue {
         self.waiting < self.room
     }
 
-    /// Whether there is room, `waiting` being up to date, for packets that have to be marked.
+    /// Whether there is room for packets that must be marked. `waiting` must be up to date.
     #[cold]
     fn has_buffer(&self) -> bool {
         self.room > 0 && self.waiting < room(self.buffer, self.hands_on_at_begin())
     }
 
-    /// Counts a packet that found no room; if there is a port, that counts.
+    /// Counts a packet that found no room, unless a port does the queueing: it counts its own packets.
     #[cold]
     fn count_dropped(&mut self) {
         self.refused += u64::from(self.kind & AT_PORT == 0);
@@ -289,9 +294,9 @@ impl LinkQueue {
         self.move_to_ring((self.ring.len() * 2).max(LEAST_RING));
     }
 
-    /// The head has come round to the ring's first place. If the queue was long and is short again, it gets a smaller ring:
-    /// packets that go round in the large one touch all of its cache lines. Half of the places of the smaller ring stay
-    /// free, so that it does not grow again at once. Tells when the next packet is due.
+    /// The head has reached the ring's first place again. If the queue was long and is short now, it gets a smaller
+    /// ring, because packets in the large one touch all of its cache lines. Half of the places of the smaller ring
+    /// stay free, so that it does not grow again at once. Returns when the next packet is due.
     #[cold]
     #[inline(never)]
     fn come_round(&mut self) -> Option<Ps> {
@@ -301,7 +306,7 @@ impl LinkQueue {
         self.next_due()
     }
 
-    /// Moves the packets to a ring of so many places, a power of two.
+    /// Moves the packets to a ring with this number of places, a power of two.
     fn move_to_ring(&mut self, places: usize) {
         let old_mask = self.ring.len().wrapping_sub(1);
         let mut ring = vec![Packet::new(0, 0, 0, 0, 0); places].into_boxed_slice();
@@ -316,69 +321,69 @@ impl LinkQueue {
         self.kind & HANDS_ON_AT_BEGIN != 0
     }
 
-    /// Whether its other end is a host.
+    /// Whether the other end is a host.
     #[inline(always)]
     pub(crate) fn to_host(&self) -> bool {
         self.kind & TO_HOST != 0
     }
 
-    /// Whether it hands its packets to a host without losing any.
+    /// Whether the other end is a host and the link loses no packets.
     #[inline(always)]
     pub(crate) fn hands_to_host(&self) -> bool {
         self.kind & HANDS_TO_HOST != 0
     }
 
-    /// Whether packets may be lost on their way.
+    /// Whether the link may lose packets.
     pub(crate) fn is_lossy(&self) -> bool {
         self.kind & LOSSY != 0
     }
 
-    /// Says whether packets may be lost on their way.
+    /// Sets whether the link may lose packets.
     pub(crate) fn set_lossy(&mut self, lossy: bool) {
         let hands_to_host = if self.to_host() && !lossy { HANDS_TO_HOST } else { 0 };
         self.kind = self.kind & !(LOSSY | HANDS_TO_HOST) | if lossy { LOSSY } else { 0 } | hands_to_host;
     }
 
-    /// Takes nothing by itself from now on: a port decides. For a link that has taken nothing yet.
+    /// Leaves queueing to a port from now on. For a link that has taken no packet yet.
     pub(crate) fn leave_queueing_to_port(&mut self) {
         self.kind |= AT_PORT;
         (self.room, self.busy_until) = (0, NEVER);
     }
 
-    /// A link that carries no packets, and is due when a port of `link` has sent one.
+    /// A link that carries no packets. It serves as a timer: it is due when a port of `link` has sent a packet.
     pub(crate) fn timer(link: &Link) -> LinkQueue {
         LinkQueue::new(link, false, Handover::End, None)
     }
 
-    /// Forgets what a timer is due for.
+    /// Cancels all pending events of a timer.
     pub(crate) fn stop_timer(&mut self) {
         self.lost += self.in_flight();
         self.head = self.tail();
         self.in_flight = 0;
     }
 
-    /// Whether it is up.
+    /// Whether the link is up.
     pub(crate) fn is_up(&self) -> bool {
         self.kind & DOWN == 0
     }
 
-    /// These packets found no room at its port.
+    /// Counts packets that found no room at the link's port.
     pub(crate) fn count_refused(&mut self, packets: u64) {
         self.refused += packets;
     }
 
-    /// A packet has waited at its port for that time.
+    /// Adds the time that a packet has waited at the link's port.
     pub(crate) fn add_waited(&mut self, time: Ps) {
         self.waited += time;
     }
 
-    /// The packet that was delivered last is lost after all.
+    /// Counts the packet that was delivered last as lost.
     pub(crate) fn count_lost(&mut self) {
         self.lost += 1;
     }
 
-    /// Sends at another rate from now on; the packet that is being sent goes at the old one. When the head is due after
-    /// that, if there is one.
+    /// Sets the rate from now on; the packet that is being sent keeps the old rate. Returns when the head is due
+    /// after the change, if there is one.
     pub(crate) fn set_rate(&mut self, now: Ps, rate_bps: u64) -> Option<Ps> {
         let mask = self.ring.len().wrapping_sub(1);
         let begin = self.hands_on_at_begin();
@@ -386,7 +391,7 @@ impl LinkQueue {
         self.ps_per_byte = ps_per_byte(rate_bps);
         self.speed = SpeedNumber::OWN;
         let mut next: Option<Ps> = None;
-        // Where a port decides, no packet here has still to begin.
+        // If a port does the queueing, the sending of every packet here has begun.
         let begun = self.kind & AT_PORT != 0;
         for at in if begun { self.tail() } else { self.head }..self.tail() {
             let new_send = self.send_time(self.ring[at as usize & mask].wire());
@@ -407,27 +412,28 @@ impl LinkQueue {
         self.next_due()
     }
 
-    /// Packets waiting, being sent or under way.
+    /// Number of packets that wait, are being sent or are under way.
     pub(crate) fn in_flight(&self) -> u64 {
         u64::from(self.in_flight)
     }
 
-    /// Packets taken so far.
+    /// Number of packets taken so far.
     pub(crate) fn sent_packets(&self) -> u64 {
         self.tail()
     }
 
-    /// Packets that have arrived at the other end.
+    /// Number of packets that have arrived at the other end.
     pub(crate) fn delivered_packets(&self) -> u64 {
         self.head - self.lost
     }
 
-    /// Packets that found no room or were lost with the link.
+    /// Number of packets that found no room, or were lost on the link or with it.
     pub(crate) fn dropped_packets(&self) -> u64 {
         self.refused + self.lost
     }
 
-    /// The link fails: everything on it is lost, and it takes nothing until [`LinkQueue::restore`].
+    /// The link fails: all packets on it are lost, and it takes no packets until [`LinkQueue::restore`]. Returns the
+    /// lost packets.
     pub(crate) fn fail(&mut self, now: Ps) -> Vec<Packet> {
         self.waited = self.waited(now);
         let mut lost = Vec::with_capacity(self.in_flight() as usize);
@@ -451,18 +457,19 @@ impl LinkQueue {
         }
     }
 
-    /// Time that packets have waited up to now, summed: the mean number that wait times the time, by Little's law.
+    /// Sum of the times that packets have waited up to now. By Little's law, this is the mean number of waiting
+    /// packets times the elapsed time.
     pub(crate) fn waited(&self, now: Ps) -> Ps {
         let mask = self.ring.len().wrapping_sub(1);
         let taken = (self.head..self.tail()).map(|at| &self.ring[at as usize & mask]);
         let sent = |packet: &Packet| if self.hands_on_at_begin() { 0 } else { self.send_time(packet.wire()) };
-        // A packet that went at another rate than now began at another time than this says.
+        // For a packet that was sent at another rate than the present one, this time is inexact.
         let start = |packet: &Packet| (packet.deliver_at - self.delay).saturating_sub(sent(packet));
-        // A packet that its host still works on has not waited, although it starts later.
+        // A packet that its host is still working on has not waited, although its sending begins later.
         self.waited.saturating_sub(taken.map(|packet| start(packet).saturating_sub(now)).sum())
     }
 
-    /// How long a link with this time for a byte takes for what this one sends in `time`.
+    /// Time that a link with this `ps_per_byte` takes for the bytes that this link sends in `time`.
     pub(crate) fn at_rate(&self, time: Ps, ps_per_byte: u64) -> Ps {
         if self.ps_per_byte == ps_per_byte {
             return time;
@@ -476,13 +483,13 @@ impl LinkQueue {
         self.kind & CROSSING != 0
     }
 
-    /// Time after which a packet that is taken now arrives at the earliest.
+    /// Shortest time until a packet that is taken now arrives.
     pub(crate) fn least_transit(&self) -> Ps {
         let send_time = if self.hands_on_at_begin() { 0 } else { self.send_time(LEAST_WIRE) };
         self.delay.saturating_add(send_time)
     }
 
-    /// A link that nothing is on, in the place of one that another part of the network has.
+    /// An empty link, in place of a link that belongs to another part of the network.
     pub(crate) fn elsewhere() -> LinkQueue {
         LinkQueue {
             ring: Box::new([]),
@@ -505,8 +512,9 @@ impl LinkQueue {
         }
     }
 
-    /// From now on the other end is in another part of the network. Returns the queue for that part: of what is on the link and
-    /// what [`LinkQueue::expect`] tells it. This one has no deliveries any more.
+    /// Splits the link: from now on, the other end is in another part of the network. Returns the queue for that
+    /// part. It has the packets on the link, and [`LinkQueue::expect`] adds later ones. This queue delivers no
+    /// packets any more.
     pub(crate) fn split(&mut self) -> LinkQueue {
         let (ring, kind) = (self.ring.clone(), self.kind);
         self.kind |= CROSSING;
@@ -514,8 +522,8 @@ impl LinkQueue {
         LinkQueue { ring, kind, head: self.head, in_flight: self.in_flight, ..LinkQueue::elsewhere() }
     }
 
-    /// Both ends are in one part again, and `receiving` is what [`LinkQueue::split`] made: it knows what has arrived, and all that
-    /// has not.
+    /// Both ends are in one part again. `receiving` is the queue that [`LinkQueue::split`] returned: it knows which
+    /// packets have arrived, and all that have not.
     pub(crate) fn reunite(&mut self, receiving: LinkQueue) {
         debug_assert_eq!(self.tail(), receiving.tail(), "the other part has been told of every packet");
         self.kind &= !CROSSING;
@@ -524,12 +532,13 @@ impl LinkQueue {
         self.lost += receiving.lost;
     }
 
-    /// Takes a packet for another part of the network, or drops it. Returns it with the time of its arrival.
+    /// Takes a packet for another part of the network, or drops it. Returns a taken packet with the time of its
+    /// arrival.
     #[inline(always)]
     pub(crate) fn enqueue_across(&mut self, now: Ps, packet: Packet, speeds: Option<&Speeds>) -> Option<Packet> {
         let mask = self.ring.len().wrapping_sub(1);
         if self.in_flight as usize == self.ring.len() {
-            // The other part has taken these: nobody here has.
+            // The other part has delivered these packets; they are still in the ring of this part.
             while self.in_flight > 0 && item(&self.ring, self.head as usize & mask).deliver_at <= now {
                 self.head += 1;
                 self.in_flight -= 1;
@@ -544,18 +553,18 @@ impl LinkQueue {
         }
     }
 
-    /// A packet will arrive by this link, later than those before it. When, if it is the only one.
+    /// Adds a packet that will arrive by this link, later than those before it. If it is the only one, returns when.
     #[inline(always)]
     pub(crate) fn expect(&mut self, packet: Packet) -> Option<Ps> {
         self.put(packet).then_some(packet.deliver_at)
     }
 
-    /// When the head is due, if there is one.
+    /// Time when the head is due, if there is one.
     pub(crate) fn next_due(&self) -> Option<Ps> {
         self.head().filter(|_| self.in_flight > 0).map(|packet| packet.deliver_at)
     }
 
-    /// How long until everything taken has left the port.
+    /// Time until all packets taken have left the port.
     pub(crate) fn backlog(&self, now: Ps) -> Ps {
         if self.busy_until == NEVER {
             0
@@ -565,7 +574,8 @@ impl LinkQueue {
     }
 }
 
-/// Packets that a port takes beside those that have left it, or have begun to.
+/// Number of packets in a port up to which it takes more: the buffer and, unless packets are handed on when their
+/// sending begins (`begin`), the packet being sent.
 fn room(buffer: u32, begin: bool) -> u32 {
     buffer.saturating_add(u32::from(!begin))
 }
@@ -573,9 +583,9 @@ fn room(buffer: u32, begin: bool) -> u32 {
 /// What became of a packet offered to a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Taken {
-    /// It is the only one, and the link must be scheduled for its delivery at this time.
+    /// It is the only packet, and the link must be scheduled for its delivery at this time.
     First(Ps),
-    /// Others come before it.
+    /// Other packets are due before it.
     Behind,
     /// There was no room.
     Dropped,
@@ -599,7 +609,7 @@ mod tests {
     }
 
     impl LinkQueue {
-        /// Offers a packet to a link that is alone.
+        /// Offers a packet to a single link.
         fn offer(&mut self, now: Ps, packet: Packet) -> Taken {
             let speeds = Speeds::of(std::slice::from_mut(self));
             self.enqueue(now, packet, Some(&speeds))
@@ -621,7 +631,7 @@ mod tests {
     }
 
     #[test]
-    fn sends_one_after_the_other_and_drops_the_tail() {
+    fn sends_packets_in_order_and_drops_the_tail() {
         let mut l = link(1_000_000_000, 1_000_000, 2);
         let p = packet(1000);
         assert_eq!(l.offer(0, p), Taken::First(9_000_000));
@@ -631,7 +641,7 @@ mod tests {
         assert_eq!(l.offer(8_000_000, p), Taken::Behind);
         assert_eq!(l.dequeue().1, Some(17_000_000));
         assert_eq!((l.waited(24_000_000), l.dropped_packets()), (8_000_000 + 16_000_000 + 16_000_000, 1));
-        assert_eq!(l.waited(8_000_000), 8_000_000 + 8_000_000, "one has begun, one goes on waiting, one has just come");
+        assert_eq!(l.waited(8_000_000), 8_000_000 + 8_000_000, "one has begun, one still waits, one has just arrived");
     }
 
     #[test]
@@ -673,11 +683,11 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_goes_at_the_new_rate_and_what_is_sent_at_the_old_one() {
+    fn waiting_packets_get_the_new_rate_and_the_packet_being_sent_keeps_the_old_one() {
         for handover in [Handover::End, Handover::Begin] {
             let mut l = handing_on_at(handover, 1_000_000_000, 1_000_000, 9);
             (0..3).for_each(|_| assert_ne!(l.offer(0, packet(1000)), Taken::Dropped));
-            // One is being sent until 8 us; the others take 80 us each from then on.
+            // One packet is being sent until 8 us; the others take 80 us each after that.
             let first = if handover == Handover::End { 9_000_000 } else { 1_000_000 };
             assert_eq!(l.set_rate(4_000_000, 100_000_000), Some(first));
             assert_eq!(l.offer(4_000_000, packet(1000)), Taken::Behind);
@@ -725,7 +735,7 @@ mod tests {
     }
 
     #[test]
-    fn links_of_very_many_speeds_are_asked_themselves() {
+    fn links_beyond_the_limit_of_speed_numbers_use_their_own_fields() {
         let mut links: Vec<LinkQueue> = (0..70_000).map(|delay| link(8_000_000_000, delay, 9)).collect();
         let speeds = Speeds::of(&mut links);
         for delay in [0, 1, 65_533, 65_534, 65_535, 65_536, 69_999] {
@@ -741,7 +751,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_link_loses_what_it_holds_and_takes_nothing() {
+    fn a_failed_link_loses_its_packets_and_takes_none() {
         let mut l = link(1_000_000_000, 1_000_000, 2);
         l.offer(0, packet(100));
         assert_eq!(l.fail(0).len(), 1);
@@ -752,16 +762,17 @@ mod tests {
     }
 
     proptest! {
-        /// The precommitted queue drops and delivers just as one that is simulated departure by departure.
+        /// The queue, which computes departures in advance, drops and delivers exactly like one that is simulated
+        /// step by step.
         #[test]
-        fn agrees_with_a_queue_kept_step_by_step(
+        fn agrees_with_a_queue_simulated_step_by_step(
             delay in 0u64..20_000_000, buffer in 1u32..100,
             arrivals in prop::collection::vec((0u64..16_000_000, 64u16..1514, 1usize..6), 1..300),
         ) {
             let mut l = link(1_000_000_000, delay, buffer);
             let mut departures: VecDeque<Ps> = VecDeque::new();
             let (mut now, mut delivered, mut expected) = (0, Vec::new(), Vec::new());
-            // Bursts, with a long one and a pause every now and then: the ring grows and shrinks.
+            // Bursts, with a long one and a pause now and then, so that the ring grows and shrinks.
             let bursts = arrivals.into_iter().enumerate().map(|(index, (gap, wire, packets))| match index % 50 {
                 0 => (gap, wire, packets * 20),
                 1 => (gap * 40, wire, 1),

@@ -1,5 +1,5 @@
-//! The data plane: links, switches and the packets between them. It knows nothing of transports or controllers; what
-//! reaches a host or a controller is handed back to the caller.
+//! The data plane: links, switches and the packets between them. It knows nothing about transports or controllers. It
+//! returns to the caller the packets for hosts and the copies for the controller.
 
 mod ahead;
 mod division;
@@ -32,20 +32,20 @@ use quality::Losses;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Switches a packet may pass: what a TTL of 64 allows (RFC 1700). One that has passed more is in a loop.
+/// Most switches that a packet may pass: a TTL of 64 (RFC 1700). A packet that has passed more is in a loop.
 const TTL: u8 = 64;
 
-/// Counts of packets that links do not keep.
+/// Counts of packets that are not kept by links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
     pub sent: u64,
     /// Copies made by groups that send a frame out by several ports.
     pub copied: u64,
-    /// No rule, a meter, or too many switches passed.
+    /// Packets dropped by switches: no rule, a meter, or too many switches passed.
     pub dropped_at_switches: u64,
-    /// Reached an interface that they were not for.
+    /// Packets that reached another interface than their destination.
     pub misdelivered: u64,
-    /// Packets that a switch was asked about, for want of a remembered decision.
+    /// Packets about which a switch was asked, because no decision was cached.
     pub decisions: u64,
 }
 
@@ -59,32 +59,32 @@ impl Totals {
     }
 }
 
-/// Headers copied to the controller.
+/// Headers of a packet that a switch copies to the controller.
 pub(crate) struct PacketIn {
     pub(crate) switch: NodeId,
     pub(crate) in_port: PortNo,
     pub(crate) headers: Headers,
 }
 
-/// What a packet's arrival at the end of a link came to, when the network itself has not dealt with it.
+/// Result of a packet's arrival at the end of a link, if the caller may have to act.
 pub(crate) enum Arrival {
-    /// Nothing for others to do.
+    /// The caller has nothing to do.
     Forwarded,
-    /// It reached a host, by this interface.
+    /// The packet reached a host, by this interface.
     Host(Packet, Interface),
-    /// A lane lost a packet (its connection counts what is under way).
+    /// A packet of this lane was lost. Its connection counts its packets under way.
     Dropped(u32),
-    /// A switch wants something slower done.
+    /// The packet needs the slow path.
     Slow(Packet),
 }
 
 /// What a node of the fabric runs.
 enum Node {
-    /// What hosts run is not the network's concern.
+    /// A host. The network does not model what it runs.
     Host,
-    /// Rules, which the controller writes.
+    /// A switch with rules, which the controller writes.
     Rules(Box<Switch>),
-    /// A program, which needs no controller.
+    /// A switch with a program, which needs no controller.
     Program(Box<dyn Program + Send>),
 }
 
@@ -113,27 +113,28 @@ impl Node {
 
 pub(crate) struct Network<T: Tap> {
     fabric: Arc<Fabric>,
-    /// Those of the fabric, and after them one for the events of each port of `ports`.
+    /// The links of the fabric, followed by one link for the events of each port of `ports`.
     pub(crate) links: Vec<LinkQueue>,
     /// The speeds of the links.
     speeds: Speeds,
-    /// Ports that are no FIFOs, where there are such.
+    /// Ports that are not FIFOs, if there are any.
     ports: Option<Box<Ports>>,
     wheel: Wheel,
     nodes: Vec<Node>,
     cache: Cache,
     pub(crate) lanes: Lanes,
     pub(crate) totals: Totals,
-    /// What switches with programs have beside them, where there are such.
+    /// State of the programs of switches outside the switches, if switches run programs.
     programs: Option<Box<Programs>>,
     /// Links on which packets are lost.
     losses: Losses,
-    /// Of links that have failed, how long they would have taken at the rate of the fabric for what was still waiting then.
+    /// By failed link: time that it would have taken, at its rate in the fabric, to send the packets that waited when
+    /// it failed.
     unsent: BTreeMap<LinkId, Ps>,
     pub(crate) tap: T,
-    /// Time that nine links in ten need to deliver a packet.
+    /// Time within which nine links in ten can deliver a packet.
     typical: Ps,
-    /// What this part of a divided network has for the others.
+    /// Messages of this part of a divided network for the other parts.
     outbox: Outbox,
 }
 
@@ -155,7 +156,7 @@ impl<T: Tap> Network<T> {
             links.iter().zip(fabric.links()).map(|(q, link)| q.send_time(1514) + link.settings.delay_ps).collect();
         let speeds = Speeds::of(&mut links);
         let ports = Ports::new(&fabric, marks, seed, &mut links);
-        // The wheel spans what nine links in ten need; a few very slow or long ones use its heap.
+        // The wheel covers the time that nine links in ten need; a few very slow or long links use its heap.
         typical.sort_unstable();
         let typical = typical[typical.len() * 9 / 10];
         let wheel = Wheel::new(links.len(), typical, T::LARGE);
@@ -192,8 +193,8 @@ impl<T: Tap> Network<T> {
         }
     }
 
-    /// Time of the next arrival and its link, if that is before `limit`. On a large fabric `at_host` is told of packets that
-    /// will reach a host soon, so that it can ask for what it needs then.
+    /// Returns the time and link of the next arrival, if it is before `limit`. On a large fabric, `at_host` is called
+    /// for packets that will reach a host soon, so that data of the host can be prefetched.
     #[inline(always)]
     pub(crate) fn next_before(&mut self, limit: Ps, at_host: impl Fn(&Packet)) -> Option<(Ps, u32)> {
         if T::LARGE {
@@ -203,7 +204,7 @@ impl<T: Tap> Network<T> {
         self.wheel.pop_before(&self.links, limit)
     }
 
-    /// A link has to deliver its head at this time.
+    /// Schedules the delivery of a link's head at this time.
     #[inline(always)]
     fn schedule(&mut self, at: Ps, link: u32) {
         if T::LARGE {
@@ -213,12 +214,12 @@ impl<T: Tap> Network<T> {
         }
     }
 
-    /// Tells the wheel that time has come to `now` by an event that is not an arrival.
+    /// Informs the wheel that an event other than an arrival has advanced the time to `now`.
     pub(crate) fn advance_to(&mut self, now: Ps) {
         self.wheel.advance_to(now);
     }
 
-    /// A host hands a packet to one of its links. Tells whether the link took it.
+    /// A host gives a packet to one of its links. Returns whether the link took it.
     #[inline(never)]
     pub(crate) fn send(&mut self, now: Ps, link: u32, packet: Packet) -> bool {
         self.totals.sent += 1;
@@ -241,7 +242,7 @@ impl<T: Tap> Network<T> {
         };
         if T::ON {
             let fate = if is_taken { Fate::Queued } else { Fate::Dropped };
-            // A tap sees TCP; a frame of no connection is none.
+            // A tap sees only TCP packets, so it does not see frames of no connection.
             if let Some(headers) = self.lanes.headers(&packet) {
                 self.tap.seen(now, LinkId(link), &packet.describe(headers), fate);
             }
@@ -264,7 +265,7 @@ impl<T: Tap> Network<T> {
         self.forward(now, link, packet)
     }
 
-    /// Forwards a packet that has come in as `in_link` says ([`Entry`]), if a decision about it is remembered.
+    /// Forwards a packet that has arrived by `in_link` (as in [`Entry`]), if a decision about it is cached.
     #[inline(always)]
     fn forward(&mut self, now: Ps, in_link: u32, mut packet: Packet) -> Arrival {
         let Some(entry) = self.cache.entry(packet.lane(), packet.hop()) else { return Arrival::Slow(packet) };
@@ -281,15 +282,16 @@ impl<T: Tap> Network<T> {
         }
     }
 
-    /// Lets the switch at the end of `link` decide about a packet that the cache does not know. Returns what the caller
-    /// has to do: the copy for the controller, and how many packets of the lane were lost or (negative) added.
+    /// Lets the switch at the end of `link` decide about a packet for which no decision is cached. Returns what the
+    /// caller must handle: the copy for the controller, and how many packets of the lane were lost or (negative)
+    /// added.
     #[inline(never)]
     pub(crate) fn decide(&mut self, now: Ps, link: u32, packet: Packet) -> (Option<PacketIn>, i32) {
         let (switch, in_port) = {
             let record = self.fabric.link(LinkId(link));
             (record.to, record.to_port)
         };
-        // Rules are about IP; none of them is for a frame of no connection.
+        // Rules are about IP, so none of them matches a frame of no connection.
         let headers = self.lanes.headers(&packet);
         let (Some(headers), Some(program)) = (headers, self.nodes[switch.index()].rules_mut()) else {
             self.totals.dropped_at_switches += 1;
@@ -323,7 +325,7 @@ impl<T: Tap> Network<T> {
         let Some(emission) = decision.single() else { return };
         let Some(place) = self.cache.place(packet.lane(), packet.hop()) else { return };
         let Some(out) = self.fabric.out_link(switch, emission.port) else { return };
-        // Where a rule looks at flags, the decision about a flagged packet holds for no other.
+        // If a rule looks at flags, a decision about a packet with flags does not hold for others. It is not cached.
         let any_flags = !decision.looked_at_flags;
         if packet.flags() != 0 && !any_flags {
             return;
@@ -333,7 +335,7 @@ impl<T: Tap> Network<T> {
         self.cache.store(place, switch, entry, &decision.rules);
     }
 
-    /// Sends the copies of a packet on; returns how many fewer packets of the lane are under way.
+    /// Sends the copies of a packet. Returns by how much the number of the lane's packets under way decreases.
     fn emit(&mut self, now: Ps, switch: NodeId, packet: Packet, decision: &Decision) -> i32 {
         let copies = decision.emissions.len() as i32;
         self.totals.copied += copies as u64 - 1;
@@ -353,19 +355,19 @@ impl<T: Tap> Network<T> {
         lost
     }
 
-    /// Empties a cache entry and credits what it owes.
+    /// Empties a cache entry and credits its frames.
     fn settle(&mut self, place: usize) {
         if let Some((switch, owed)) = self.cache.take(place) {
             pay(&mut self.nodes[switch.index()], &self.lanes, &owed);
         }
     }
 
-    /// Remembers no decision from now on.
+    /// Caches no decision from now on.
     pub(crate) fn forget_decisions(&mut self) {
         self.cache = Cache::off(self.fabric.nodes().len());
     }
 
-    /// Takes in a subflow whose data have these headers: makes room for the decisions about its lanes.
+    /// Registers a subflow whose data have these headers, and makes room for the decisions about its lanes.
     pub(crate) fn open_slot(&mut self, slot: usize, data: Headers) {
         if T::PARTED {
             self.note_opened(slot, data);
@@ -378,7 +380,7 @@ impl<T: Tap> Network<T> {
         self.cache.reserve_lanes((slot + 1) * 2);
     }
 
-    /// Forgets the decisions for both lanes of a connection that is over.
+    /// Removes the decisions for both lanes of a connection that is over.
     pub(crate) fn release_slot(&mut self, slot: usize) {
         if T::PARTED {
             self.note_released(slot);
@@ -395,20 +397,20 @@ impl<T: Tap> Network<T> {
         self.lanes.close(slot);
     }
 
-    /// Decisions remembered for a lane.
+    /// Number of decisions cached for a lane.
     #[cfg(test)]
     pub(crate) fn remembered(&self, lane: u32) -> usize {
         self.cache.remembered(lane)
     }
 
-    /// A switch with its counters brought up to date, to be read or changed. Changes take effect on the next packet.
+    /// Updates the counters of a switch, then reads or changes it by `act`. Changes take effect on the next packet.
     pub(crate) fn with_switch<R>(&mut self, node: NodeId, act: impl FnOnce(&mut Switch) -> R) -> Option<R> {
         let (lanes, of) = (&self.lanes, &mut self.nodes[node.index()]);
         self.cache.collect(node, |owed| pay(of, lanes, &owed));
         self.change_switch(node, act)
     }
 
-    /// Changes a rule with this match, whose counters are brought up to date.
+    /// Changes a rule with this match, after updating its counters.
     pub(crate) fn change_rule<R>(
         &mut self,
         node: NodeId,
@@ -420,7 +422,7 @@ impl<T: Tap> Network<T> {
         self.change_switch(node, act)
     }
 
-    /// Changes a switch whose counters nobody is about to read.
+    /// Changes a switch without updating its counters, which nobody is about to read.
     pub(crate) fn change_switch<R>(&mut self, node: NodeId, act: impl FnOnce(&mut Switch) -> R) -> Option<R> {
         let rules = self.nodes[node.index()].rules_mut()?;
         let result = act(rules);
@@ -429,7 +431,7 @@ impl<T: Tap> Network<T> {
         Some(result)
     }
 
-    /// Forgets decisions of a switch.
+    /// Removes decisions of a switch from the cache.
     fn forget(&mut self, node: NodeId, stale: Stale) {
         match stale {
             Stale::Nothing => {}
@@ -441,7 +443,7 @@ impl<T: Tap> Network<T> {
         }
     }
 
-    /// Forgets what a switch decided about the frames of a five-tuple.
+    /// Removes the decisions of a switch about the frames of a five-tuple.
     fn forget_flow(&mut self, node: NodeId, flow: &FiveTuple) {
         for lane in self.lanes.lanes(flow).into_iter().flatten() {
             for place in self.cache.lane_places(lane) {
@@ -452,22 +454,22 @@ impl<T: Tap> Network<T> {
         }
     }
 
-    /// A switch lost its power: its table is empty.
+    /// A switch has lost power: its table is empty.
     pub(crate) fn clear_switch(&mut self, node: NodeId) {
         self.change_switch(node, Switch::clear);
     }
 
-    /// When some rule of a switch may time out.
+    /// Time when a rule of a switch may time out.
     pub(crate) fn switch_timeout(&self, node: NodeId) -> Option<Ps> {
         self.nodes[node.index()].rules()?.poll_timeout().map(crate::time::to_ps)
     }
 
-    /// Removes the rules of a switch that have timed out.
+    /// Removes and returns the rules of a switch that have timed out.
     pub(crate) fn expire(&mut self, now: Ps, node: NodeId) -> Vec<Removed> {
         self.with_switch(node, |switch| switch.expire(to_nanos(now))).unwrap_or_default()
     }
 
-    /// Brings one direction of a cable up or down; returns the lanes of the packets that were lost with it.
+    /// Brings one direction of a cable up or down. Returns the lanes of the packets that were lost with it.
     pub(crate) fn set_link(&mut self, now: Ps, link: LinkId, up: bool) -> Vec<u32> {
         let record = *self.fabric.link(link);
         self.change_switch(record.from, |switch| switch.set_port(record.from_port, up));
@@ -486,8 +488,9 @@ impl<T: Tap> Network<T> {
         lost.iter().map(Packet::lane).collect()
     }
 
-    /// The links that a frame with these headers would cross from `uplink` to a host, by the rules as they stand. Ends
-    /// where it would be dropped or copied to several ports. Over switches with programs, by the decisions remembered.
+    /// Returns the links that a frame with these headers would cross from `uplink` to a host, by the present rules.
+    /// The list ends where the frame would be dropped or copied to several ports. If switches run programs, the
+    /// cached decisions are used.
     pub(crate) fn trace(&self, uplink: LinkId, mut headers: Headers) -> Vec<LinkId> {
         let mut way = vec![uplink];
         if self.programs.is_some() {
@@ -507,7 +510,7 @@ impl<T: Tap> Network<T> {
         way
     }
 
-    /// All packets so far, but for the events it took.
+    /// Returns the totals of all packets so far. The number of events lacks those of the agenda.
     pub(crate) fn packet_totals(&self) -> PacketTotals {
         let links = self.fabric_links();
         let sum = |count: fn(&LinkQueue) -> u64| links.iter().map(count).sum::<u64>();
@@ -526,10 +529,10 @@ impl<T: Tap> Network<T> {
     }
 }
 
-/// Tables of every switch: control, long flows, defaults, and one to spare.
+/// Number of tables of every switch: control, long flows, defaults, and one spare.
 pub(crate) const TABLES: u8 = 4;
 
-/// Credits a switch for what was forwarded from memory.
+/// Credits a switch for frames that were forwarded from the cache.
 fn pay(node: &mut Node, lanes: &Lanes, owed: &Credit) {
     let last = to_nanos(owed.last);
     match node {

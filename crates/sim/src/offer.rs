@@ -1,5 +1,5 @@
-//! What a run is about to do, so that another world can do the same: the transfers under their five-tuples, what every
-//! switch has been told, and the ways that packets will go.
+//! What a run is about to do, so that another world can do the same: the transfers with their five-tuples, the rules
+//! of every switch, and the paths that packets will take.
 
 use crate::simulation::Simulation;
 use crate::tap::Tap;
@@ -13,20 +13,21 @@ use pathloom_workload::FlowSpec;
 pub struct OfferedFlow {
     /// When it starts, between which hosts, and how much it sends.
     pub spec: FlowSpec,
-    /// The five-tuple that was drawn for its first subflow. Should another flow under way bear it, the next free source port is taken.
+    /// Five-tuple that was drawn for its first subflow. If another flow under way has it, the next free source port
+    /// is used.
     pub five_tuple: FiveTuple,
-    /// Differentiated-services code point of its packets, the label of a long flow included.
+    /// Differentiated-services code point (DSCP) of its packets, including the label of a long flow.
     pub dscp: u8,
     /// See [`crate::FlowOutcome::optimum_bps`].
     pub optimum_bps: f64,
     /// See [`crate::FlowOutcome::ideal_fct`].
     pub ideal_fct: Option<Nanos>,
-    /// Links that the data of its first subflow will cross by the rules as they stand, and those of its acknowledgements.
-    /// An end that is not a host says where packets would be lost.
+    /// Links that the data of its first subflow will cross by the present rules, and links that its acknowledgements
+    /// will cross. If a list does not end at a host, its end shows where packets would be lost.
     pub ways: [Vec<LinkId>; 2],
 }
 
-/// What a switch has been told.
+/// Rules, groups and meters of a switch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SwitchTables {
     /// The switch.
@@ -60,11 +61,11 @@ impl<T: Tap> Simulation<T> {
         (0..self.hosts.transfers.len() as u32).map(flow).collect()
     }
 
-    /// The cables that faults take down and bring back, in order of time: when, whether they come back, and one direction
-    /// of each.
+    /// The cables that faults take down and bring back, in order of time. A row has the time, whether the cables come
+    /// back, and one direction of each cable.
     ///
     /// # Errors
-    /// The first fault that is none of cables and nodes.
+    /// The first fault that does not take cables or nodes down or bring them back.
     pub fn cable_faults(&self) -> Result<Vec<(Nanos, bool, Vec<LinkId>)>, SpecError> {
         let mut faults = self.faults.clone();
         faults.sort_by_key(|fault| fault.at);
@@ -74,13 +75,13 @@ impl<T: Tap> Simulation<T> {
             _ => Err(SpecError {
                 what: "fault",
                 spec: fault.text(&self.fabric).to_string(),
-                problem: "only the simulator does this; the lab takes cables and switches down and up".into(),
+                problem: "only the simulator does this; the lab can only take cables and switches down and up".into(),
             }),
         };
         faults.iter().map(row).collect()
     }
 
-    /// What every switch has been told so far, in the order of the fabric.
+    /// Rules, groups and meters that every switch has so far, in the order of the fabric.
     pub fn switch_tables(&mut self) -> Vec<SwitchTables> {
         let fabric = self.fabric.clone();
         let tables = fabric.switches().iter().filter_map(|&node| {

@@ -1,10 +1,10 @@
-//! What a run came to.
+//! Results of a run.
 
 pub use crate::frames::Crossings;
 use pathloom_model::{FiveTuple, LinkId, Nanos, NodeId};
 use pathloom_transport::TimeoutWait;
 
-/// One transfer.
+/// Result of one transfer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlowOutcome {
     /// Its index in the workload.
@@ -15,71 +15,72 @@ pub struct FlowOutcome {
     pub dst: NodeId,
     /// The five-tuple of its first subflow, once it has started.
     pub five_tuple: Option<FiveTuple>,
-    /// Payload bytes; `None` for a long-lived one.
+    /// Payload bytes; `None` for a long-lived transfer.
     pub size_bytes: Option<u64>,
-    /// When its application had data.
+    /// Time when its application had data.
     pub start: Option<Nanos>,
-    /// When its last byte had arrived.
+    /// Time when its last byte had arrived.
     pub finish: Option<Nanos>,
     /// Payload bytes delivered in order.
     pub delivered_bytes: u64,
-    /// Payload bytes that arrived, in order or not; with MPTCP, bytes that two subflows hold back count on each.
+    /// Payload bytes that arrived, in order or not. With MPTCP, bytes that two subflows have buffered out of order
+    /// count on each.
     pub arrived_bytes: u64,
-    /// Payload rate of a transfer without end that has the access links of its subflows to itself, headers and the acknowledgements that
-    /// share them taken off.
+    /// Payload rate of a transfer without end that has the access links of its subflows to itself, less headers and
+    /// the acknowledgements that share these links.
     pub optimum_bps: f64,
-    /// Lower bound of the FCT: frames at the rate of the slower access link, and propagation.
+    /// Lower bound of the FCT: the time to send all frames over the slower access links, and propagation.
     pub ideal_fct: Option<Nanos>,
     /// Long-lived: goodput / optimum. Finite: ideal FCT / FCT; `None` if it did not finish. Between 0 and 1.
     pub throughput: Option<f64>,
-    /// Congestion windows of its open subflows together; 0 before the start and after the end.
+    /// Sum of the congestion windows of its open subflows; 0 before the start and after the end.
     pub window_bytes: u64,
-    /// Segments sent again.
+    /// Number of retransmitted segments.
     pub retransmits: u32,
-    /// Expiries of the retransmission timer.
+    /// Number of expiries of the retransmission timer.
     pub timeouts: u32,
-    /// Time that its sender spent in silence for those expiries, or for one that is still to come.
+    /// Time that its sender was silent before those expiries, or before one that is still to come.
     pub timeout_wait: TimeoutWait,
     /// Segments and acknowledgements sent.
     pub packets: u64,
-    /// Segments that arrived after a later one, those sent again among them.
+    /// Segments that arrived after a later one, including retransmitted ones.
     pub reordered: u32,
-    /// Collective, incast or coflow it belongs to.
+    /// Collective, incast or coflow to which it belongs.
     pub coflow: Option<u32>,
 }
 
-/// A subflow of a transfer that has several.
+/// Result of a subflow of a transfer that has several.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SubflowOutcome {
-    /// Its transfer's index in the workload.
+    /// Index of its transfer in the workload.
     pub transfer: u32,
     /// The five-tuple of its data.
     pub five_tuple: FiveTuple,
-    /// The links that its data crossed when it closed, or would cross at the end of the run: from its host to where they arrive
-    /// or are lost.
+    /// Links that its data crossed when it closed, or would cross at the end of the run: from its host to the place
+    /// where they arrive or are lost.
     pub links: Vec<LinkId>,
     /// Payload bytes that it delivered in order. With MPTCP, bytes that were sent on several subflows count on each.
     pub delivered_bytes: u64,
-    /// Segments sent again.
+    /// Number of retransmitted segments.
     pub retransmits: u32,
-    /// Expiries of the retransmission timer.
+    /// Number of expiries of the retransmission timer.
     pub timeouts: u32,
 }
 
-/// The way of a subflow at some moment.
+/// Path of a subflow at some moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Way {
-    /// Its transfer's index in the workload.
+    /// Index of its transfer in the workload.
     pub transfer: u32,
     /// The five-tuple of its data.
     pub five_tuple: FiveTuple,
-    /// The links that its data would cross: from its host to where they arrive or are lost.
+    /// Links that its data would cross: from its host to the place where they arrive or are lost.
     pub links: Vec<LinkId>,
-    /// Why it is there, as a sentence; `None` for one that nobody placed, and for one that has closed.
+    /// Why the subflow has this path, as a sentence; `None` if nobody placed it, or if it has closed.
     pub why: Option<String>,
 }
 
-/// One direction of a cable.
+/// Result of one direction of a cable.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinkOutcome {
     /// The link.
@@ -92,55 +93,56 @@ pub struct LinkOutcome {
     pub dropped_packets: u64,
     /// Mean number of packets waiting, not counting the one being sent.
     pub mean_queue: f64,
-    /// Bytes sent over bytes that could have been.
+    /// Bytes sent, divided by the bytes that could have been sent.
     pub utilisation: f64,
 }
 
-/// All packets. `sent + copied = delivered + misdelivered + dropped + in_flight`.
+/// Counts of all packets. `sent + copied = delivered + misdelivered + dropped + in_flight`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketTotals {
-    /// Put into the network by hosts, and by switches whose programs send frames of their own.
+    /// Packets sent by hosts, and by switches whose programs send their own frames.
     pub sent: u64,
     /// Copies made by switches.
     pub copied: u64,
-    /// Taken out by the interfaces that they were for. With programs, also what switches used up: their own messages, and
-    /// late copies of broadcasts.
+    /// Packets that reached the interface that they were for. With programs, also frames that switches consumed:
+    /// their own messages, and late copies of broadcasts.
     pub delivered: u64,
-    /// Brought to another host, or to another interface of the right one, which does not take them. Only wrong rules do
-    /// so, and programs that flood frames for hosts that they do not know.
+    /// Packets that reached another host, or another interface of the right host, which does not take them. The cause
+    /// is a wrong rule, or a program that floods frames for unknown hosts.
     pub misdelivered: u64,
-    /// Lost: at full or failed links, or in switches.
+    /// Packets lost: at full or failed links, or in switches.
     pub dropped: u64,
-    /// Still on their way at the end.
+    /// Packets still on their way at the end.
     pub in_flight: u64,
     /// Links crossed.
     pub hops: u64,
-    /// Events worked off: one per packet-hop, and everything else.
+    /// Number of events: one per packet-hop, and all others.
     pub events: u64,
 }
 
-/// What control cost.
+/// Costs of control.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ControlOutcome {
     /// Messages between controller, switches and hosts, both ways.
     pub messages: u64,
     /// Most rules in any one switch at any time.
     pub rules_max: u64,
-    /// Flows that got a path of their own: moved to one from the default routes, or opened on one that their host claimed.
+    /// Flows that got a path of their own: moved to it from the default routes, or opened on a path that their host
+    /// claimed.
     pub routes: u64,
     /// Flows moved from a path of their own to another.
     pub reroutes: u64,
-    /// Rounds of reading the flow counters of the ToRs; a second look within a round is none.
+    /// Rounds of reading the flow counters of the ToRs. A second reading within a round does not count.
     pub polls: u64,
-    /// Mean time from the beginning of a round to that of the next; `None` before the second.
+    /// Mean time between the beginnings of successive rounds; `None` before the second round.
     pub polling_period: Option<Nanos>,
-    /// Share of the run that the controller was busy.
+    /// Share of the run during which the controller was busy.
     pub busy_share: f64,
-    /// How much the scheme keeps, by what it is.
+    /// Sizes of the scheme's state, each with its name.
     pub sizes: Vec<(&'static str, u64)>,
 }
 
-/// What the programs of switches came to, in all switches together.
+/// Results of the programs of all switches.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProgramOutcome {
     /// Most entries for connections in any one switch, of all samples.
@@ -153,34 +155,35 @@ pub struct ProgramOutcome {
     pub explorations: u64,
     /// Recoveries of broken paths.
     pub recoveries: u64,
-    /// Path Fail messages, by the switches where they began.
+    /// Path Fail messages, counted at the switches where they began.
     pub fails: u64,
-    /// Copies of a broadcast that were dropped because an earlier copy had come.
+    /// Copies of a broadcast that were dropped because an earlier copy had arrived.
     pub late_copies: u64,
     /// Frames that were forged, invalid, from stolen addresses or beyond a limit.
     pub refused: u64,
-    /// Messages of the path protocol, on every link that they crossed.
+    /// Messages of the path protocol, counted on every link that they crossed.
     pub exploration: Crossings,
     /// ARP packets outside these messages.
     pub arp: Crossings,
     /// Hello frames.
     pub hello: Crossings,
-    /// Bytes of broadcast frames that ToRs got from other switches, over all other bytes that ToRs got.
+    /// Bytes of broadcast frames that ToRs received from other switches, divided by all other bytes that ToRs
+    /// received.
     pub broadcast_share: Option<f64>,
     /// How full the tables were while transfers arrived.
     pub samples: Vec<TableSample>,
 }
 
-/// How full the tables were at a moment.
+/// How full the tables were at one moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TableSample {
-    /// When.
+    /// Time of the sample.
     pub at: Nanos,
-    /// Entries for connections, mean over switches.
+    /// Mean number of entries for connections per switch.
     pub entries_mean: f64,
 }
 
-/// A run, so far or whole.
+/// Result of a run, complete or so far.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// One per transfer of the workload, in its order.
@@ -189,11 +192,11 @@ pub struct Outcome {
     pub subflows: Vec<SubflowOutcome>,
     /// One per directed link, in the fabric's order.
     pub links: Vec<LinkOutcome>,
-    /// Packets.
+    /// Counts of packets.
     pub packets: PacketTotals,
-    /// Control.
+    /// Costs of control.
     pub control: ControlOutcome,
-    /// Programs of switches; `None` where switches follow rules.
+    /// Results of the programs of switches; `None` if switches follow rules.
     pub programs: Option<ProgramOutcome>,
     /// Simulated time.
     pub end: Nanos,

@@ -2,12 +2,12 @@
 
 use crate::time::Ps;
 
-/// Bits of a payload, which fits a frame of 32 KB.
+/// Mask of a payload length, which fits a frame of 32 KB.
 const PAYLOAD_BITS: u64 = 0x7FFF;
 /// The congestion mark.
 const MARK: u64 = 1 << 47;
 
-/// Which way along its flow a packet goes.
+/// Direction of a packet along its flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Direction {
     /// From sender to receiver.
@@ -23,23 +23,23 @@ pub(crate) enum Direction {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C, align(32))]
 pub(crate) struct Packet {
-    /// When the link it is on delivers it; without meaning on no link.
+    /// Time when the link that the packet is on delivers it. It has no meaning while the packet is on no link.
     pub deliver_at: Ps,
     /// First payload byte, or for an acknowledgement the next byte expected.
     pub seq: u64,
-    /// Lane (32 bits), payload bytes or the number of a SACK option (15), congestion mark (1), bytes on the wire (16), from
-    /// the lowest bit on.
+    /// From the lowest bit on: lane (32 bits), payload bytes or the number of a SACK option (15), congestion mark (1),
+    /// bytes on the wire (16).
     fixed: u64,
-    /// Switches passed (8 bits), TCP flags (8), VLAN tag plus one (17), from the lowest bit on.
+    /// From the lowest bit on: switches passed (8 bits), TCP flags (8), VLAN tag plus one (17).
     state: u64,
 }
 
 impl Packet {
-    /// Payload bytes that one may have.
+    /// Most payload bytes of a packet.
     pub(crate) const MOST_PAYLOAD: u64 = PAYLOAD_BITS;
 
-    /// A packet that has not left its host. A lane is one direction of one connection: its slot doubled, the lowest bit
-    /// set for acknowledgements. `flags` are those that make a packet special (SYN, FIN); 0 for plain data and
+    /// Creates a packet that has not left its host. A lane is one direction of one connection: twice its slot, plus 1
+    /// for acknowledgements. `flags` are those that make a packet special (SYN, FIN); 0 for plain data and
     /// acknowledgements.
     #[inline(always)]
     pub(crate) fn new(lane: u32, seq: u64, payload: u16, wire: u16, flags: u8) -> Packet {
@@ -119,13 +119,13 @@ impl Packet {
         ((self.state >> 16) as u32).checked_sub(1).map(|tag| tag as u16)
     }
 
-    /// Flags and tag in one word, as cache entries are matched.
+    /// Flags and tag in one word, for comparison with cache entries.
     #[inline(always)]
     pub(crate) fn marks(&self) -> u32 {
         (self.state >> 8) as u32
     }
 
-    /// The switch has passed it on with this tag: one more switch passed.
+    /// A switch has passed the packet on with this tag, so the packet has passed one more switch.
     #[inline(always)]
     pub(crate) fn pass(&mut self, tag: TagBits) {
         self.state = ((self.state & 0xFFFF) | tag.0) + 1;
@@ -133,13 +133,13 @@ impl Packet {
 }
 
 impl Packet {
-    /// The same packet with this tag, having passed this many switches.
+    /// The same packet with this tag, after passing this many switches.
     pub(crate) fn after(self, hops: u8, tag: TagBits) -> Packet {
         Packet { state: (self.state & 0xFF00) | tag.0 | u64::from(hops), ..self }
     }
 }
 
-/// A tag, or none, as it stands in a packet.
+/// A tag, or none, in the form that a packet stores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TagBits(u64);
 
@@ -148,12 +148,12 @@ impl TagBits {
         TagBits(tag.map_or(0, |tag| u64::from(tag) + 1) << 16)
     }
 
-    /// The tag plus one, 0 for none: 17 bits.
+    /// The tag plus one, or 0 for no tag: 17 bits.
     pub(crate) fn number(self) -> u32 {
         (self.0 >> 16) as u32
     }
 
-    /// What [`TagBits::number`] was taken of.
+    /// Inverse of [`TagBits::number`].
     #[inline(always)]
     pub(crate) fn from_number(number: u32) -> TagBits {
         TagBits(u64::from(number) << 16)

@@ -1,8 +1,9 @@
-//! One run on several threads, with the result of one thread, bit for bit.
+//! One run on several threads, with the same result as on one thread, bit for bit.
 //!
-//! All hosts and the agenda stay with the thread that calls; the switches are divided into parts, one for each thread. A packet
-//! on a link between two parts arrives after the link's delay at the earliest, so no part has to know at once what the others
-//! send: a window is half as long. ARCHITECTURE.md says what keeps the result the same.
+//! All hosts and the agenda stay with the calling thread. The switches are divided into parts, one for each thread. A
+//! packet on a link between two parts arrives after the link's delay at the earliest, so no part needs to know at
+//! once what the others send. A window is half as long as this delay. ARCHITECTURE.md explains why the result stays
+//! the same.
 
 mod exchange;
 mod plan;
@@ -19,20 +20,21 @@ use pathloom_scheme::Needs;
 use pathloom_transport::TransportSpec;
 pub(crate) use plan::Plan;
 
-/// Dividing the network and joining it again costs as much as some windows: for fewer than this it is not worth while.
+/// Dividing the network and joining it again costs as much as some windows. For fewer windows than this, it is not
+/// worthwhile.
 const LEAST_WINDOWS: u64 = 64;
-/// A window is half as long, and no shorter than the unit of time.
+/// A window is half as long as the look-ahead, and at least one unit of time.
 const LEAST_LOOK_AHEAD: Ps = 2;
-/// After so much simulated time the run looks again whether several threads are worth while: after less on one thread, which has
-/// nothing to divide and to join.
+/// Simulated time after which the run checks again whether several threads are worthwhile. It is shorter on one
+/// thread, because then nothing must be divided and joined.
 const LOOK_AGAIN_TOGETHER: Ps = 10_000_000_000;
 const LOOK_AGAIN_ALONE: Ps = 1_000_000_000;
-/// Arrivals that the look-ahead has to bring: with fewer, the parts wait for each other longer than they work.
+/// Least arrivals expected within the look-ahead. With fewer, the parts wait for each other longer than they work.
 const LEAST_ARRIVALS: f64 = 250.0;
-/// A full frame.
+/// Bytes of a full frame.
 const FRAME_BYTES: u64 = 1514;
 
-/// Why a run stays on one thread, if it has to.
+/// Why a run must stay on one thread; `None` if it need not.
 pub(crate) fn why_alone(settings: &HostSettings<'_>, transfers: &Transfers) -> Option<&'static str> {
     if settings.deployment.is_some() {
         return Some("switches run programs");
@@ -46,27 +48,27 @@ pub(crate) fn why_alone(settings: &HostSettings<'_>, transfers: &Transfers) -> O
     why_alone_under(settings.needs)
 }
 
-/// The same for what a scheme needs.
+/// As [`why_alone`], for the needs of a scheme.
 pub(crate) fn why_alone_under(needs: &Needs) -> Option<&'static str> {
-    (*needs != Needs::NOTHING).then_some("the scheme's controller hears of flows or reads counters")
+    (*needs != Needs::NOTHING).then_some("the scheme's controller is informed of flows or reads counters")
 }
 
 impl<T: Tap> Simulation<T> {
-    /// Why the run stays on one thread, however many it is given; `None` if it does not.
+    /// Why the run stays on one thread, even if it gets several; `None` if it does not.
     pub fn one_thread(&self) -> Option<&'static str> {
-        let ways = self.hosts.keeps_ways.then_some("the ways of flows are recorded");
+        let ways = self.hosts.keeps_ways.then_some("the paths of flows are recorded");
         let ports = self.network.has_ports().then_some("ports of switches have several queues or RED");
         self.alone.or(ways).or(ports)
     }
 
-    /// Windows that were simulated on several threads so far.
+    /// Number of windows that were simulated on several threads so far.
     pub fn windows(&self) -> u64 {
         self.windows
     }
 }
 
 impl<const LARGE: bool> Simulation<Parted<LARGE>> {
-    /// As [`Simulation::advance`], on so many threads where that is possible. The result does not depend on their number.
+    /// As [`Simulation::advance`], on this many threads if possible. The result does not depend on their number.
     pub fn advance_on(&mut self, until: Nanos, threads: usize) {
         let limit = to_ps(until).min(self.end).saturating_add(1);
         if threads <= 1 || self.one_thread().is_some() {
@@ -85,25 +87,26 @@ impl<const LARGE: bool> Simulation<Parted<LARGE>> {
             } else if self.now >= self.duration && over <= stretch {
                 break;
             }
-            // With whatever ended the stretch.
+            // This includes the event that ended the stretch.
             self.advance_alone(stretch.saturating_add(1).min(limit));
         }
         self.advance_alone(limit);
     }
 
-    /// Has the threads share the work even where it is so little that they lose time by it: for tests of the result.
+    /// Lets the threads share even little work, although it takes longer. For tests of the result.
     pub fn always_together(&mut self) {
         self.always_together = true;
     }
 
-    /// How many packets will arrive in so much time if all links that have packets now go on with data at their rates.
+    /// Number of packets that will arrive within `time` if all links that have packets now continue to send data at
+    /// their rates.
     fn arrivals_in(&self, time: Ps) -> f64 {
         let busy = self.network.links.iter().filter(|queue| queue.in_flight() > 0);
         busy.map(|queue| time as f64 / queue.send_time(FRAME_BYTES).max(1) as f64).sum()
     }
 
-    /// The run does not end before. From the end of arrivals on, the last transfer ends it at once, wherever other parts are:
-    /// none may be ahead then.
+    /// Time before which the run does not end. After the end of arrivals, the run ends at once with the last
+    /// transfer, so no part may be ahead of that.
     fn not_over_before(&self) -> Ps {
         if self.now < self.duration {
             self.duration
@@ -117,7 +120,7 @@ impl<const LARGE: bool> Simulation<Parted<LARGE>> {
         self.advance_before(limit);
     }
 
-    /// Works off everything before `limit`, on one thread for each part.
+    /// Simulates everything before `limit`, on one thread for each part.
     fn advance_together(&mut self, limit: Ps, plan: &Plan, look_ahead: Ps) {
         let mut others = self.network.divide(self.now, plan);
         let exchange = Exchange::new(plan.parts(), look_ahead, limit);
@@ -132,7 +135,7 @@ impl<const LARGE: bool> Simulation<Parted<LARGE>> {
         self.network.join(self.now, plan, others);
     }
 
-    /// The part of the hosts.
+    /// Advances the part of the hosts.
     fn advance_hosts(&mut self, ended: Ps, exchange: &Exchange) {
         let _attendance = Attendance(exchange);
         let mut place = Place { part: 0, turn: 0, ended };
@@ -145,7 +148,7 @@ impl<const LARGE: bool> Simulation<Parted<LARGE>> {
             }
             let event = sent.min(self.network.earliest_arrival()).min(self.agenda.next_at());
             let end = exchange.next_end(place, Coming { event, starts });
-            // What starts now has to know of all packets that were lost before.
+            // A transfer that starts now must know all earlier packet losses.
             if end.is_none() || starts[0] == place.ended {
                 exchange.take_up(place.turn, place.part, &mut self.network, &mut lost);
             }
@@ -177,7 +180,7 @@ fn advance_part<T: Tap>(network: &mut Network<T>, part: usize, ended: Ps, exchan
     }
 }
 
-/// Works off all arrivals of a part of switches before `end`.
+/// Handles all arrivals of a part of switches before `end`.
 #[inline(never)]
 fn switch_before<T: Tap>(network: &mut Network<T>, end: Ps) {
     while let Some((now, link)) = network.next_before(end, |_| {}) {
@@ -191,7 +194,7 @@ fn switch_before<T: Tap>(network: &mut Network<T>, end: Ps) {
             Arrival::Slow(packet) => {
                 let lane = packet.lane();
                 let (copy, lost) = network.decide(now, link, packet);
-                debug_assert!(copy.is_none(), "a controller that hears of flows keeps a run on one thread");
+                debug_assert!(copy.is_none(), "a run stays on one thread if its controller is informed of flows");
                 if lost != 0 {
                     network.note_lost(lane, lost);
                 }

@@ -1,9 +1,9 @@
-//! A tap that writes what it sees as a pcapng file (draft-ietf-opsawg-pcapng): one interface per directed link, named
-//! after its ends, so that a reader can tell where on its way a packet was seen.
+//! A tap that writes the packets that it sees to a pcapng file (draft-ietf-opsawg-pcapng). The file has one interface
+//! per directed link, named after its ends, so that a reader can tell where a packet was seen.
 //!
-//! Of the bytes of a frame only the headers exist in the simulator; they are written as they would be on the wire, and the
-//! payload is cut off, as by a snapshot length, and so are SACK options, which stand behind the packet like padding. A packet that the link dropped is written with the option `epb_dropcount`
-//! of 1.
+//! Of the bytes of a frame, only the headers exist in the simulator. They are written as they would be on the wire.
+//! The payload is cut off, as by a snapshot length; SACK options follow it like padding, so they are cut off as well.
+//! A packet that the link dropped has the option `epb_dropcount` with the value 1.
 
 use crate::tap::{Fate, SeenPacket, Tap};
 use etherparse::{PacketBuilder, TcpOptionElement};
@@ -31,7 +31,7 @@ impl<W: Write> PcapTap<W> {
     /// Starts the file: a section, and an interface per directed link of `fabric`.
     ///
     /// # Errors
-    /// What `out` fails with.
+    /// An error of `out`.
     pub fn new(out: W, fabric: &Fabric) -> io::Result<PcapTap<W>> {
         let mut tap = PcapTap { out, packets: 0, failed: None };
         let mut body = BYTE_ORDER_MAGIC.to_le_bytes().to_vec();
@@ -61,7 +61,7 @@ impl<W: Write> PcapTap<W> {
         }
     }
 
-    /// As [`PcapTap::finish`], and looks at what was written to.
+    /// As [`PcapTap::finish`], and calls `look` with the output.
     ///
     /// # Errors
     /// The first error met while writing.
@@ -152,7 +152,7 @@ fn frame(now_ps: u64, packet: &SeenPacket) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A locally administered address made of the IPv4 address.
+/// A locally administered address made from the IPv4 address.
 fn mac(address: [u8; 4]) -> [u8; 6] {
     [2, 0, address[0], address[1], address[2], address[3]]
 }

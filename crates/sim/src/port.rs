@@ -1,7 +1,8 @@
-//! A port that decides at the end of each packet which one comes next: strict priorities, each queue with RED if wanted.
+//! A port that chooses the next packet at the end of each packet: strict priorities, each queue with RED if required.
 //!
-//! What a packet waits for is not known when it comes, as packets of a higher queue may come after it. So such a port needs
-//! an event for the end of each packet beside the arrival at the other end; FIFO ports do without ([`crate::link`]).
+//! How long a packet will wait is not known when it arrives, because packets of a higher queue may arrive after it.
+//! So such a port needs an event for the end of each packet, in addition to the arrival at the other end. FIFO ports
+//! need no such event ([`crate::link`]).
 
 use crate::packet::{Direction, Packet};
 use crate::red::Red;
@@ -11,15 +12,15 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use std::collections::VecDeque;
 
-/// Tells these draws from others with the same seed.
+/// Constant that makes these draws differ from others with the same seed.
 const STREAM: u64 = 0x6561_726c_7900;
 
 /// The queues of a port. The packet that is being sent is in none of them.
 pub(crate) struct Port {
-    /// The lowest one first.
+    /// Queues, from the lowest priority to the highest.
     queues: Vec<Queue>,
     rng: Pcg64,
-    /// What the queues have in common.
+    /// Settings that the queues share.
     limits: Limits,
     /// Whether a packet is being sent.
     is_sending: bool,
@@ -28,32 +29,32 @@ pub(crate) struct Port {
 }
 
 struct Queue {
-    /// When each packet came.
+    /// Waiting packets, each with the time when it arrived.
     waiting: VecDeque<(Ps, Packet)>,
     red: Option<Red>,
 }
 
-/// What each queue of a port has, and how long it takes.
+/// Limits of each queue of a port, and its sending time.
 #[derive(Clone, Copy)]
 pub(crate) struct Limits {
     /// Packets that may wait in each queue.
     pub(crate) buffer: u32,
-    /// Packets that may wait in a queue without RED before others are marked.
+    /// Packets that may wait in a queue without RED before arriving packets are marked.
     pub(crate) mark_above: Option<u32>,
-    /// Whether the transport listens to marks.
+    /// Whether the transport reacts to marks.
     pub(crate) hears_marks: bool,
     /// Time to send a full frame.
     pub(crate) frame_ps: Ps,
 }
 
-/// What becomes of a packet that comes.
+/// Result for an arriving packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Offer {
-    /// It is dropped.
+    /// The packet is dropped.
     Dropped,
-    /// It waits.
+    /// The packet waits.
     Waits,
-    /// Its sending begins.
+    /// The sending of the packet begins.
     Begins(Packet),
 }
 
@@ -69,13 +70,13 @@ impl Port {
         }
     }
 
-    /// A packet comes for a queue.
+    /// A packet arrives for a queue.
     pub(crate) fn offer(&mut self, now: Ps, queue: usize, mut packet: Packet) -> Offer {
         let Limits { buffer, mark_above, hears_marks, frame_ps } = self.limits;
         let idle_ps = if self.is_sending { 0 } else { now - self.free_at };
         let queue = &mut self.queues[queue];
         let waiting = queue.waiting.len();
-        // Acknowledgements are not marked: that bit of theirs is the echo.
+        // Acknowledgements are not marked: in them, this bit is the echo.
         let markable = hears_marks && packet.direction() == Direction::Data;
         let idle_frames = idle_ps / frame_ps.max(1);
         let draw = || self.rng.random_range(0.0..1.0);
@@ -108,7 +109,7 @@ impl Port {
         self.is_sending && self.free_at <= now
     }
 
-    /// The packet that comes next, and when it came; the port is idle if there is none.
+    /// Takes the packet that is sent next, with the time when it arrived. If there is none, the port is idle.
     pub(crate) fn next(&mut self) -> Option<(Ps, Packet)> {
         let next = self.queues.iter_mut().rev().find_map(|queue| queue.waiting.pop_front());
         self.is_sending = next.is_some();
@@ -126,17 +127,17 @@ impl Port {
         self.limits.frame_ps = frame_ps;
     }
 
-    /// Packets that wait.
+    /// Number of waiting packets.
     pub(crate) fn waiting(&self) -> usize {
         self.queues.iter().map(|queue| queue.waiting.len()).sum()
     }
 
-    /// Time that those packets have waited, summed.
+    /// Sum of the times that these packets have waited.
     pub(crate) fn waited(&self, now: Ps) -> Ps {
         self.queues.iter().flat_map(|queue| &queue.waiting).map(|&(came, _)| now - came).sum()
     }
 
-    /// How long until the packet that is being sent has left.
+    /// Time until the packet that is being sent has left.
     pub(crate) fn backlog(&self, now: Ps) -> Ps {
         self.free_at.saturating_sub(now)
     }
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn the_highest_queue_that_has_a_packet_comes_next_and_each_has_a_buffer_of_its_own() {
+    fn the_highest_nonempty_queue_comes_next_and_each_queue_has_its_own_buffer() {
         let mut port = Port::new(PortSettings { queues: 3, red: None }, LIMITS, 1, 0);
         assert_eq!(port.offer(0, 0, packet(0)), Offer::Begins(packet(0)), "an idle port sends whatever comes");
         port.begin(10);
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn red_marks_what_hears_marks_and_drops_the_rest() {
+    fn red_marks_data_of_transports_that_react_and_drops_other_packets() {
         let red = RedSettings { min_packets: 0, max_packets: 1, most_probability: 1.0, weight: 1.0, ecn: true };
         let offered = |ecn: bool, hears_marks: bool, lane: u32| {
             let settings = PortSettings { queues: 1, red: Some(RedSettings { ecn, ..red }) };

@@ -1,4 +1,5 @@
-//! The run's side of switches that run programs: their starts, their timers, and what they do to packets of connections.
+//! Switches with programs, from the side of the run: starts of programs, their timers, and their effects on packets
+//! of connections.
 
 use crate::agenda::Event;
 use crate::simulation::Simulation;
@@ -6,7 +7,7 @@ use crate::tap::Tap;
 use crate::time::{to_ps, Ps};
 use pathloom_model::{Nanos, NodeId};
 
-/// Tables are looked at so many times while transfers arrive, but at most once a millisecond and at least once a second.
+/// Number of samples of the tables while transfers arrive. The time between samples is at least 1 ms and at most 1 s.
 const SAMPLES: Ps = 200;
 
 impl<T: Tap> Simulation<T> {
@@ -20,14 +21,15 @@ impl<T: Tap> Simulation<T> {
         }
     }
 
-    /// The program of a switch, if it runs one, starts from nothing.
+    /// Restarts the program of a switch, if it runs one, with empty state.
     pub(crate) fn restart_program(&mut self, now: Ps, switch: NodeId) {
         let links = &self.link_state;
         self.network.start_program(now, switch, |link| links.is_up(link));
         self.follow_up(now, switch);
     }
 
-    /// Settles what a call of a switch's program has left: packets of connections that it took or gave, and its timer.
+    /// Handles the results of a call of a switch's program: packets of connections that it removed or added, and its
+    /// timer.
     pub(crate) fn follow_up(&mut self, now: Ps, switch: NodeId) {
         while let Some((lane, lost)) = self.network.take_change() {
             self.hosts.lose(&mut self.network, lane, lost);

@@ -1,15 +1,15 @@
-//! Random early detection: drops or marks begin before a queue is full (Floyd and Jacobson, Random Early Detection Gateways for
-//! Congestion Avoidance, 1993, Figure 2).
+//! Random early detection: a port begins to drop or mark packets before its queue is full (Floyd and Jacobson, Random
+//! Early Detection Gateways for Congestion Avoidance, 1993, Figure 2).
 
 use pathloom_model::RedSettings;
 
-/// What RED knows of a queue.
+/// State of RED for one queue.
 #[derive(Clone, Debug)]
 pub(crate) struct Red {
     settings: RedSettings,
     /// Mean number of waiting packets.
     mean: f64,
-    /// Packets that came since the last one was dropped or marked, while the mean was between the thresholds.
+    /// Packets that arrived since the last one was dropped or marked, while the mean was between the thresholds.
     spared: u64,
 }
 
@@ -18,13 +18,14 @@ impl Red {
         Red { settings, mean: 0.0, spared: 0 }
     }
 
-    /// Whether data of transports that listen are marked instead of dropped.
+    /// Whether data of transports that react to marks are marked instead of dropped.
     pub(crate) fn marks(&self) -> bool {
         self.settings.ecn
     }
 
-    /// A packet comes and finds `waiting` others; the port was idle for the time of `idle_frames` full frames before. Tells
-    /// whether to drop or mark it. `draw` gives a number from 0 up to 1, if one is needed.
+    /// A packet arrives and finds `waiting` others; before, the port was idle for the time of `idle_frames` full
+    /// frames. Returns whether to drop or mark it. `draw` returns a number from 0 up to, but not including, 1; it is
+    /// called only if needed.
     pub(crate) fn acts(&mut self, waiting: usize, idle_frames: u64, draw: impl FnOnce() -> f64) -> bool {
         let RedSettings { min_packets, max_packets, most_probability, weight, .. } = self.settings;
         // An idle port counts as if it had sent this many packets and found its queue empty each time (§4).
@@ -46,7 +47,7 @@ impl Red {
     }
 }
 
-/// A power by squaring: the same bits on every machine, which the library's does not promise.
+/// Power by squaring. It gives the same bits on every machine, which the library function does not guarantee.
 fn power(base: f64, exponent: u64) -> f64 {
     let (mut result, mut square, mut rest) = (1.0, base, exponent);
     while rest > 0 && result > 0.0 {
@@ -72,7 +73,8 @@ mod tests {
     #[test]
     fn distances_between_drops_are_uniform_as_the_paper_derives() {
         let mut rng = Pcg64::seed_from_u64(1);
-        // The mean stays at 10 of 5 to 15, so the base is 0.1 / 2, and distances run from 1 to 20.
+        // The mean stays at 10, between the thresholds 5 and 15, so the base is 0.1 / 2, and distances range from 1
+        // to 20.
         let mut red = red(5, 15, 0.1, 1.0);
         let mut counts = [0u32; 20];
         let (mut distance, mut drops) = (0, 0u32);
@@ -89,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_dropped_below_the_lower_threshold_and_everything_from_the_upper_one_on() {
+    fn red_drops_nothing_below_the_lower_threshold_and_everything_from_the_upper_one() {
         let mut low = red(5, 15, 1.0, 1.0);
         assert!((0..1000).all(|_| !low.acts(4, 0, || 0.0)));
         assert!((0..1000).all(|_| !low.acts(5, 0, || 0.0)), "at the threshold the probability is 0");
@@ -97,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mean_follows_the_queue_by_its_weight_and_forgets_it_while_the_port_is_idle() {
+    fn the_mean_follows_the_queue_and_decays_while_the_port_is_idle() {
         let mut red = red(1000, 2000, 0.1, 0.002);
         for _ in 0..500 {
             red.acts(100, 0, || 1.0);

@@ -1,21 +1,22 @@
-//! The SACK options of the acknowledgements of one connection that are under way. A packet has room for a number only.
+//! The SACK options of the acknowledgements of one connection that are under way. A packet has room only for the
+//! number of its option.
 
 use pathloom_transport::SackBlocks;
 use std::collections::VecDeque;
 
-/// Greatest number: what fits a packet beside its congestion mark.
+/// Greatest number that fits into a packet beside its congestion mark.
 const LAST: u16 = 0x7FFF;
 
 /// Options by number, in the order in which they were sent.
 #[derive(Debug, Default)]
 pub(crate) struct SackOptions {
     under_way: VecDeque<SackBlocks>,
-    /// Number of the newest; 0 before the first.
+    /// Number of the newest option; 0 before the first.
     newest: u16,
 }
 
 impl SackOptions {
-    /// Keeps an option; returns its number, which is not 0.
+    /// Stores an option. Returns its number, which is not 0.
     pub(crate) fn put(&mut self, blocks: SackBlocks) -> u16 {
         self.newest = self.newest % LAST + 1;
         if self.under_way.len() == usize::from(LAST) {
@@ -25,14 +26,14 @@ impl SackOptions {
         self.newest
     }
 
-    /// Takes the option of this number, and forgets older ones: their acknowledgements are lost, or overtaken and tell
-    /// nothing new. `None` if it was overtaken itself.
+    /// Takes the option with this number and removes older ones: their acknowledgements are lost, or were overtaken
+    /// and contain nothing new. Returns `None` if the option itself was overtaken.
     pub(crate) fn take(&mut self, number: u16) -> Option<SackBlocks> {
         let behind = (self.newest + LAST - number) % LAST;
         let place = self.under_way.len().checked_sub(usize::from(behind) + 1)?;
         let taken = self.under_way.drain(..=place).next_back();
         if self.under_way.is_empty() {
-            // The loss is mended, mostly.
+            // In most cases the loss has been repaired, so the memory is freed.
             self.under_way = VecDeque::new();
         }
         taken
@@ -48,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn keeps_what_is_under_way_and_forgets_what_was_overtaken() {
+    fn keeps_options_under_way_and_removes_overtaken_ones() {
         let mut options = SackOptions::default();
         let numbers: Vec<u16> = (0..4).map(|start| options.put(blocks(start))).collect();
         assert_eq!(numbers, [1, 2, 3, 4]);
@@ -59,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_come_round() {
+    fn numbers_wrap_around() {
         let mut options = SackOptions::default();
         for start in 0..100_000 {
             let number = options.put(blocks(start));

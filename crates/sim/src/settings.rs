@@ -1,4 +1,4 @@
-//! What a run is told.
+//! Settings of a run.
 
 use pathloom_control::Enforcement;
 use pathloom_model::spec::{Spec, SpecError};
@@ -16,39 +16,40 @@ pub enum Handover {
     /// When the last bit has been sent: store and forward.
     #[default]
     End,
-    /// When sending begins; the next packet waits until it is over. So do the links of the lab, where a shaper lets a
-    /// packet go and then counts what it cost; a packet that meets no queue takes no transmission time.
+    /// When sending begins; the next packet waits until sending ends. The links of the lab work like this: a shaper
+    /// lets a packet go and then counts its cost, so a packet that meets no queue takes no transmission time.
     Begin,
 }
 
-/// The words for it.
+/// Names of the values of [`Handover`].
 const HANDOVERS: [(&str, Handover); 2] = [("end", Handover::End), ("begin", Handover::Begin)];
 
-/// How controller and switches talk, and how long they take.
+/// How controller and switches communicate, and how long they take.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ControlSettings {
-    /// One way over the control channel.
+    /// Delay of the control channel in one direction.
     pub delay: Nanos,
-    /// What the controller takes for each message it gets.
+    /// Time that the controller takes for each message that it gets.
     pub service: Nanos,
-    /// What a switch takes to carry out each change of a rule, group or meter.
+    /// Time that a switch takes to carry out each change of a rule, group or meter.
     pub install: Nanos,
-    /// Rules a switch has room for (TCAM size); `None` for as many as memory holds. The controller knows it too.
+    /// Number of rules that a switch has room for (TCAM size); `None` for as many as fit into memory. The controller
+    /// knows it too.
     pub rule_limit: Option<usize>,
-    /// Who keeps the rates that a scheme gives its flows.
+    /// Who enforces the rates that a scheme gives its flows.
     pub enforcement: Enforcement,
-    /// Share of the hosts that have an agent, 0..=1, drawn with the seed of the run. The others label and announce nothing,
-    /// and hold and pace no flow.
+    /// Share of the hosts that have an agent, 0..=1, drawn with the seed of the run. The other hosts label and
+    /// announce nothing, and they neither hold nor pace flows.
     pub agents: f64,
     /// Transfers of at least this many bytes, and those without end, are labelled as long by their hosts, or
-    /// announced where the scheme wants that.
+    /// announced if the scheme requires that.
     pub long_bytes: u64,
     /// When links hand packets on.
     pub handover: Handover,
-    /// Messages that the controller takes from its queue at a time. It sends one barrier to a switch for all that they
-    /// lead to.
+    /// Messages that the controller takes from its queue at a time. It sends one barrier to a switch for all changes
+    /// that follow from them.
     pub batch: usize,
-    /// How often the controller writes the snapshot that a fault may start the next one from.
+    /// How often the controller writes a snapshot, from which a fault may start the next controller.
     pub snapshot: Nanos,
 }
 
@@ -70,14 +71,15 @@ impl Default for ControlSettings {
 }
 
 impl ControlSettings {
-    /// Reads `delay=1ms,service=20us,install=100us,tcam=2000,long=100KB,enforcement=host|meter|any,agents=1,handover=end|begin,
-    /// batch=1,snapshot=5s`, with or without `control:` before it; `tcam` may be called `rules`.
+    /// Reads `delay=1ms,service=20us,install=100us,tcam=2000,long=100KB,enforcement=host|meter|any,agents=1,
+    /// handover=end|begin,batch=1,snapshot=5s`, with or without `control:` before it. `rules` is another name
+    /// of `tcam`.
     pub fn parse(text: &str) -> Result<ControlSettings, SpecError> {
         let full = if text.starts_with("control:") { text.to_owned() } else { format!("control:{text}") };
         let spec = Spec::parse("control", &full)?;
         let d = ControlSettings::default();
         let agents = spec.number("agents", 0.0, 1.0)?.unwrap_or(d.agents);
-        // As the live controller does where hosts have no agent.
+        // The live controller does the same if hosts have no agent.
         let usual = if agents < 1.0 { Enforcement::Any } else { d.enforcement };
         let settings = ControlSettings {
             delay: spec.time("delay")?.unwrap_or(d.delay),
@@ -92,22 +94,22 @@ impl ControlSettings {
             snapshot: spec.time("snapshot")?.unwrap_or(d.snapshot),
         };
         if settings.snapshot == Nanos::ZERO {
-            return Err(spec.error("snapshot is 0; expected how often the controller writes one, such as 5s"));
+            return Err(spec.error("snapshot is 0; expected the time between two snapshots, such as 5s"));
         }
         spec.finish()?;
         Ok(settings)
     }
 }
 
-/// The words for who keeps rates.
+/// Names of the values of [`Enforcement`].
 const ENFORCEMENTS: [(&str, Enforcement); 3] =
     [("host", Enforcement::Host), ("meter", Enforcement::Meter), ("any", Enforcement::Any)];
 
-/// Rules a switch has room for, under either of its names.
+/// Number of rules that a switch has room for, by either name of the setting.
 fn rule_limit(spec: &Spec) -> Result<Option<usize>, SpecError> {
     let (tcam, rules) = (spec.count("tcam", 1, MOST_RULES)?, spec.count("rules", 1, MOST_RULES)?);
     if tcam.is_some() && rules.is_some() {
-        return Err(spec.error("tcam and rules both say how many rules a switch has room for; give one of them"));
+        return Err(spec.error("tcam and rules both set how many rules a switch has room for; give only one of them"));
     }
     Ok(tcam.or(rules).map(|rules| rules as usize))
 }
@@ -115,73 +117,75 @@ fn rule_limit(spec: &Spec) -> Result<Option<usize>, SpecError> {
 /// More rules than any switch has.
 const MOST_RULES: u64 = u32::MAX as u64;
 
-/// Makes the scheme of a controller that a fault starts; `None` where it cannot, which leaves the controller dead.
+/// Makes the scheme of a controller that a fault starts; `None` if it cannot, which leaves the run without a
+/// controller.
 pub type Successor = Box<dyn FnMut() -> Option<Box<dyn Scheme>> + Send>;
 
-/// Everything that decides the course of a run.
+/// Everything that determines the course of a run.
 pub struct SimSettings {
     /// The network.
     pub fabric: Arc<Fabric>,
     /// The transfers.
     pub workload: Arc<Workload>,
-    /// The central part of the scheme; `None` where it has none, which leaves the fabric without a controller.
+    /// The central part of the scheme; `None` if it has none. The fabric then has no controller.
     pub central: Option<Box<dyn Scheme>>,
-    /// What makes the scheme anew for every controller that `faults` start; `None` if they start none.
+    /// Makes a new scheme for every controller that `faults` start; `None` if they start none.
     pub successor: Option<Successor>,
-    /// The program that switches run; `None` where they follow the rules of a controller.
+    /// The program that switches run; `None` if they follow the rules of a controller.
     pub programs: Option<Deployment>,
-    /// What the hosts run.
+    /// Transport of the hosts.
     pub transport: TransportSpec,
-    /// Controller and switches.
+    /// Settings of controller and switches.
     pub control: ControlSettings,
-    /// How long transfers arrive; long-lived ones end with it.
+    /// Time during which transfers arrive; long-lived transfers end with it.
     pub duration: Nanos,
-    /// After that, transfers under way have this many times `duration` to finish.
+    /// After `duration`, the run continues for at most this many times `duration`, so that transfers under way can
+    /// finish.
     pub drain: u32,
-    /// What fails and comes back.
+    /// Failures and repairs.
     pub faults: Vec<Fault>,
-    /// Seed of whatever the run itself draws: the source ports, and through them the choice of ECMP.
+    /// Seed of all draws of the run itself, such as the source ports, and through them the choice of ECMP.
     pub seed: u64,
 }
 
 /// Why a run cannot be set up.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SimError {
-    /// Nothing to simulate.
+    /// There is nothing to simulate.
     #[error("the traffic has no flows; raise --duration or the load")]
     NoFlows,
     /// The run has no length.
     #[error("--duration is 0s; give it a length, such as 10s")]
     NoDuration,
     /// The run is longer than the simulator's clock.
-    #[error("--duration and its drain come to more than 200 days, which the simulator's clock does not hold")]
+    #[error("--duration and its drain are more than 200 days in total, which the simulator's clock cannot represent")]
     TooLong,
-    /// Faults restart the controller, and there is nothing to make its scheme anew with.
-    #[error("a fault restarts the controller, but this scheme cannot be made anew")]
+    /// Faults restart the controller, and its scheme cannot be created again.
+    #[error("a fault restarts the controller, but this scheme cannot be created a second time")]
     NoSuccessor,
-    /// A log of messages is of one controller.
+    /// An event log can record only one controller.
     #[error(
-        "an event log is of one controller, and a fault starts another; leave out --event-log or controller-restart"
+        "an event log records one controller, but a fault starts another; leave out --event-log or controller-restart"
     )]
     LogOfTwo,
     /// A transfer between nodes that are not two hosts.
     #[error("flow {flow} does not run between two hosts of the fabric")]
     NotHosts {
-        /// Its index.
+        /// Index of the transfer.
         flow: usize,
     },
-    /// Two answers to when ports mark.
+    /// Two settings determine when ports mark.
     #[error(
-        "red= of the fabric and mark= of the transport both say when ports mark; leave mark= out, or red= (queues= may stay)"
+        "red= of the fabric and mark= of the transport both set when ports mark; give one of them (queues= can stay)"
     )]
     TwoMarks,
     /// Programs explore paths with the first segment of a connection.
     #[error("switches with programs find paths by the SYN of a connection; leave out handshake=off of --transport")]
     NoHandshake,
-    /// A full mesh of single pairs of addresses.
+    /// A full mesh, but only one pair of addresses for each pair of hosts.
     #[error(
-        "mptcp: manager=fullmesh: every host has a single address; expected hosts with several interfaces, as those of \
-         jellyfish:homes=2; else take manager=ndiffports"
+        "mptcp: manager=fullmesh: every host has a single address; expected hosts with several interfaces, as in \
+         jellyfish:homes=2; otherwise use manager=ndiffports"
     )]
     NoMesh,
     /// More subflows than a connection may have.
@@ -192,14 +196,14 @@ pub enum SimError {
     ManySubflows {
         /// Name of the sending host of the first such transfer.
         src: String,
-        /// That of the receiving host.
+        /// Name of the receiving host.
         dst: String,
         /// Pairs of addresses.
         pairs: usize,
-        /// Subflows asked for.
+        /// Subflows requested.
         count: usize,
     },
-    /// The controller does not come to rest when it starts.
-    #[error("the scheme sent more than {0} messages before the first packet; it does not come to rest")]
+    /// The controller does not stop exchanging messages at its start.
+    #[error("the scheme sent more than {0} messages before the first packet; it does not stop sending them")]
     Restless(u64),
 }

@@ -34,27 +34,27 @@ pub struct Simulation<T: Tap = NoTap> {
     pub(crate) duration: Ps,
     /// Whether switches run programs.
     pub(crate) runs_programs: bool,
-    /// Why the run stays on one thread, if it has to.
+    /// Why the run must stay on one thread; `None` if it need not.
     pub(crate) alone: Option<&'static str>,
     /// Whether several threads share even little work.
     pub(crate) always_together: bool,
-    /// Windows that were simulated on several threads so far.
+    /// Number of windows that were simulated on several threads so far.
     pub(crate) windows: u64,
     pub(crate) end: Ps,
 }
 
-/// Messages that a controller may exchange per switch before the first packet.
+/// Most messages per switch that a controller may exchange before the first packet.
 const START_MESSAGES_PER_SWITCH: u64 = 100_000;
 
 impl Simulation<NoTap> {
-    /// Sets a run up: the controller has started, default routes stand, no packet has been sent.
+    /// Sets a run up: the controller has started, default routes are in place, no packet has been sent.
     pub fn new(settings: SimSettings) -> Result<Simulation, SimError> {
         Simulation::with_tap(settings, NoTap, None)
     }
 }
 
 impl<T: Tap> Simulation<T> {
-    /// Sets a run up with a tap on every link and, if wanted, a journal of the controller's messages.
+    /// Sets a run up with a tap on every link and an optional journal of the controller's messages.
     pub fn with_tap(
         settings: SimSettings,
         tap: T,
@@ -70,7 +70,7 @@ impl<T: Tap> Simulation<T> {
         Simulation::with_plan(settings, tap, journal, plan)
     }
 
-    /// The same for settings that have been checked, with the subflows of a plan.
+    /// As [`Simulation::with_tap`], for checked settings and with the subflows of a plan.
     pub(crate) fn with_plan(
         settings: SimSettings,
         tap: T,
@@ -147,7 +147,7 @@ impl<T: Tap> Simulation<T> {
         to_nanos(self.now)
     }
 
-    /// When the run ends at the latest.
+    /// Latest end of the run.
     pub fn end(&self) -> Nanos {
         to_nanos(self.end)
     }
@@ -157,12 +157,13 @@ impl<T: Tap> Simulation<T> {
         self.agenda.is_halted() || self.now >= self.end
     }
 
-    /// Lets switches decide about every packet anew from now on. Slow, and of no other effect: for tests of that.
+    /// Lets switches decide about every packet from now on, without the cache. It is slow but changes no result: for
+    /// tests of that.
     pub fn forget_decisions(&mut self) {
         self.network.forget_decisions();
     }
 
-    /// Packets that a switch had to be asked about so far, because no decision about them was remembered.
+    /// Number of packets so far about which a switch was asked, because no decision was cached.
     pub fn decisions(&self) -> u64 {
         self.network.totals.decisions
     }
@@ -172,20 +173,21 @@ impl<T: Tap> Simulation<T> {
         &mut self.network.tap
     }
 
-    /// Works off everything up to and including `until`.
+    /// Simulates everything up to and including `until`.
     ///
-    /// Never inlined, so that profilers find it by name: `pathloom bench sim --instructions` counts what it and all that
-    /// it calls take.
+    /// Never inlined, so that profilers find it by name: `pathloom bench sim --instructions` counts the instructions
+    /// of this function and of all functions that it calls.
     #[inline(never)]
     pub fn advance(&mut self, until: Nanos) {
         self.advance_before(to_ps(until).min(self.end).saturating_add(1));
     }
 
-    /// Works off everything before `limit`, which is above 0.
+    /// Simulates everything before `limit`, which must be above 0.
     #[inline(always)]
     pub(crate) fn advance_before(&mut self, limit: Ps) {
         loop {
-            // At one instant the agenda comes before arrivals; when the run is over, it says so by a time of 0.
+            // At the same time, events of the agenda come before arrivals. When the run is over, the agenda returns a
+            // time of 0.
             let hosts = &self.hosts;
             let first = self.agenda.next_at().min(limit);
             if let Some((at, link)) = self.network.next_before(first, |packet| hosts.fetch(packet)) {
@@ -215,8 +217,8 @@ impl<T: Tap> Simulation<T> {
         }
     }
 
-    /// A packet has arrived about which the main loop knows no decision. Not inlined, like all that few packets need: the
-    /// main loop has registers to lose.
+    /// A packet has arrived for which the main loop knows no decision. Not inlined, like all code that few packets
+    /// need, because the main loop needs all registers.
     #[inline(never)]
     fn arrive_slowly(&mut self, now: Ps, link: u32, packet: Packet) {
         match self.network.arrive_slowly(now, link, packet) {
@@ -292,21 +294,21 @@ impl<T: Tap> Simulation<T> {
         }
     }
 
-    /// The links that the data of a transfer's first subflow would cross if it sent now, from its host to where they arrive
-    /// (or would be lost). Empty for a transfer that has not started.
+    /// The links that the data of a transfer's first subflow would cross if it sent now, from its host to the place
+    /// where they arrive (or would be lost). Empty for a transfer that has not started.
     pub fn route(&self, flow: u32) -> Vec<LinkId> {
         let Some(five_tuple) = self.hosts.transfers.five_tuple(flow) else { return Vec::new() };
         let Some(source) = self.fabric.attachment(five_tuple.src) else { return Vec::new() };
         self.network.trace(source.uplink, self.hosts.headers(flow, five_tuple))
     }
 
-    /// Notes from now on which way each subflow takes when it closes, for [`Simulation::take_ways`].
+    /// Records from now on the path of each subflow when it closes, for [`Simulation::take_ways`].
     pub fn keep_ways(&mut self) {
         self.hosts.keeps_ways = true;
     }
 
-    /// The ways of the subflows that closed since the last call, then those of the open ones with the reasons that the
-    /// controller has for them. By transfer and source port. Changes nothing in the run.
+    /// Returns the paths of the subflows that closed since the last call and of the open ones, by transfer and
+    /// five-tuple, with the reasons that the controller has for them. Changes nothing in the run.
     pub fn take_ways(&mut self) -> Vec<Way> {
         let mut ways = self.hosts.take_ways(&self.network);
         let controller = &self.control.controller;
@@ -317,7 +319,7 @@ impl<T: Tap> Simulation<T> {
         ways
     }
 
-    /// What the run has come to so far.
+    /// Returns the results of the run so far.
     pub fn outcome(&self) -> Outcome {
         let mut packets = self.network.packet_totals();
         packets.events += self.agenda.taken;

@@ -1,4 +1,4 @@
-//! The controllers of a run, one after another: faults kill and start them.
+//! The controllers of a run, one after another. Faults kill and start them.
 
 use crate::settings::Successor;
 use pathloom_control::{Config, Controller, Snapshot};
@@ -6,34 +6,34 @@ use pathloom_model::{Fabric, Nanos};
 use pathloom_scheme::{Action, Event as SchemeEvent, Needs, Scheme, View};
 use std::sync::Arc;
 
-/// What is counted of a controller: routes, reroutes, polls.
+/// Counts of a controller: routes, reroutes, polls.
 type Counted = [u64; 3];
 
-/// Which controller there is, and what the next one needs.
+/// State of the present controller, and data for the start of the next one.
 pub(crate) struct Starts {
-    /// Settings of the controller that runs, or ran last. Each start has an epoch of its own.
+    /// Settings of the controller that runs, or ran last. Each start has its own epoch.
     config: Config,
     /// Whether a controller runs.
     pub(crate) running: bool,
-    /// Starts and ends so far, which tells messages of one controller from those of the next.
+    /// Number of starts and ends so far. It distinguishes messages of one controller from those of the next.
     pub(crate) number: u32,
-    /// Makes the scheme of the next one.
+    /// Makes the scheme of the next controller.
     pub(crate) successor: Option<Successor>,
-    /// The snapshot that was written last.
+    /// The latest snapshot.
     kept: Option<Snapshot>,
-    /// What controllers before this one have counted, and what this one had counted when it started.
+    /// Counts of earlier controllers, and counts that the present one had when it started.
     before: Counted,
     at_start: Counted,
 }
 
 impl Starts {
-    /// The first controller runs, if there is one.
+    /// State before the first event. `running` tells whether there is a first controller.
     pub(crate) fn new(config: Config, running: bool) -> Starts {
         let (before, at_start) = (Counted::default(), Counted::default());
         Starts { config, running, number: 0, successor: None, kept: None, before, at_start }
     }
 
-    /// The controller is no more.
+    /// The controller has ended.
     pub(crate) fn end(&mut self, controller: &Controller) {
         self.before = self.counted(controller);
         self.at_start = counts(controller);
@@ -41,14 +41,15 @@ impl Starts {
         self.number += 1;
     }
 
-    /// The next controller, which adopts what it finds in the switches; `None` if there is no scheme for it.
+    /// Creates the next controller, which adopts the rules that it finds in switches; `None` if there is no scheme
+    /// for it.
     pub(crate) fn begin(&mut self, fabric: &Arc<Fabric>, now: Nanos, from_snapshot: bool) -> Option<Controller> {
         let make = self.successor.as_mut()?;
         self.config.epoch += 1;
         let kept = self.kept.clone().filter(|_| from_snapshot);
         let restored =
             kept.and_then(|kept| Controller::restore(self.config.clone(), fabric.clone(), make()?, kept, now).ok());
-        // A snapshot of no use is set aside, as by the live controller.
+        // An unusable snapshot is ignored, as by the live controller.
         let controller = match restored {
             Some(controller) => controller,
             None => Controller::new(self.config.clone(), fabric.clone(), make()?),
@@ -59,21 +60,21 @@ impl Starts {
         Some(controller)
     }
 
-    /// Writes the snapshot of a controller that runs.
+    /// Stores a snapshot of the controller, if it runs.
     pub(crate) fn keep(&mut self, controller: &Controller) {
         if self.running {
             self.kept = Some(controller.snapshot());
         }
     }
 
-    /// What all controllers so far have counted.
+    /// Sum of the counts of all controllers so far.
     pub(crate) fn counted(&self, controller: &Controller) -> Counted {
         let now = counts(controller);
         std::array::from_fn(|index| self.before[index] + now[index].saturating_sub(self.at_start[index]))
     }
 }
 
-/// What stands in for a scheme without a central part. Its controller never runs.
+/// Placeholder for a scheme without a central part. Its controller never runs.
 pub(crate) struct NoCentral;
 
 impl Scheme for NoCentral {

@@ -1,8 +1,9 @@
-//! Frames that a packet has no room for, each under the number that its packet carries.
+//! Frames that do not fit into a packet. Each has the number that its packet carries.
 
 use crate::trusted::ask_for_huge_pages;
 
-/// Makes room for `len` items, by a quarter at least: what subflows hold is most of a large run's memory, so not by twice.
+/// Makes room for `len` items. Grows by at least a quarter, but not to twice the size, because subflows take most of
+/// a large run's memory.
 pub(crate) fn grow<T>(items: &mut Vec<T>, len: usize) {
     if items.capacity() < len {
         let room = len.max(items.len() + items.len() / 4);
@@ -11,7 +12,7 @@ pub(crate) fn grow<T>(items: &mut Vec<T>, len: usize) {
     }
 }
 
-/// A store with numbers that are used again.
+/// A store whose numbers are reused.
 pub(crate) struct Store<F> {
     places: Vec<Option<F>>,
     free: Vec<u32>,
@@ -24,7 +25,7 @@ impl<F> Default for Store<F> {
 }
 
 impl<F> Store<F> {
-    /// Keeps a frame and returns its number.
+    /// Stores a frame and returns its number.
     pub(crate) fn put(&mut self, frame: F) -> u64 {
         let number = match self.free.pop() {
             Some(number) => number,
@@ -37,14 +38,14 @@ impl<F> Store<F> {
         u64::from(number)
     }
 
-    /// Takes out the frame with this number, which is free then.
+    /// Removes and returns the frame with this number. The number is then free.
     pub(crate) fn take(&mut self, number: u64) -> Option<F> {
         let frame = self.places.get_mut(number as usize)?.take()?;
         self.free.push(number as u32);
         Some(frame)
     }
 
-    /// Frames kept.
+    /// Number of stored frames.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.places.len() - self.free.len()
@@ -56,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn room_grows_by_a_quarter() {
+    fn capacity_grows_by_a_quarter() {
         let mut items: Vec<u32> = Vec::new();
         let mut moves = 0;
         for item in 0..100_000 {
@@ -70,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_used_again_and_taken_once() {
+    fn numbers_are_reused_and_frames_are_taken_once() {
         let mut store = Store::default();
         let numbers = [store.put('a'), store.put('b'), store.put('c')];
         assert_eq!((store.len(), store.take(numbers[1])), (3, Some('b')));

@@ -1,7 +1,8 @@
-//! The subflows under way, by slot, from slot 1 on ([`NO_CONNECTION`] is nobody's).
+//! The subflows under way, by slot, from slot 1 on (slot [`NO_CONNECTION`] belongs to no subflow).
 //!
-//! A subflow is one TCP connection: one five-tuple, one slot, two lanes. A transfer has one or more of them. A slot is used
-//! again once its subflow is over and none of its packets is in the network any more; `use_count` tells the users apart.
+//! A subflow is one TCP connection: one five-tuple, one slot, two lanes. A transfer has one or more of them. A slot
+//! is reused once its subflow is over and none of its packets is in the network any more; `use_count` distinguishes
+//! its users.
 
 use crate::interface::Interface;
 use crate::lanes::NO_CONNECTION;
@@ -15,77 +16,81 @@ use pathloom_transport::{Receiver, Sender, Settings};
 use std::mem::offset_of;
 use std::ops::Range;
 
-/// What [`Subflow::member`] is outside MPTCP.
+/// Value of [`Subflow::member`] outside MPTCP.
 const NO_MEMBER: u32 = u32::MAX;
-/// [`Subflow::size`] of a stream that takes blocks of its transfer as it goes, until the last block is taken.
+/// [`Subflow::size`] of a stream that takes blocks of its transfer one after another, until the last block is taken.
 pub(crate) const NOT_KNOWN_YET: u64 = u64::MAX - 1;
 
-/// In cache lines: what every packet needs, what data need at the receiving end, what acknowledgements need at the sending end.
+/// Fields in the order of cache lines: those that every packet needs, those that data need at the receiving end, and
+/// those that acknowledgements need at the sending end.
 #[repr(C, align(64))]
 pub(crate) struct Subflow {
-    /// Interfaces of the sending host and of the receiving one.
+    /// Interface of the sending host, and interface of the receiving host.
     pub(crate) interfaces: [Interface; 2],
-    /// One past the last byte to deliver; `u64::MAX` for a long-lived transfer, and where the connection knows.
+    /// One past the last byte to deliver; `u64::MAX` for a long-lived transfer, and if the connection knows the size
+    /// instead.
     pub(crate) size: u64,
     /// Packets of the subflow in the network.
     pub(crate) under_way: i64,
     pub(crate) packets_sent: u64,
-    /// Its number among the subflows of an MPTCP connection; [`NO_MEMBER`] if it is none of one.
+    /// Its number among the subflows of an MPTCP connection; [`NO_MEMBER`] outside MPTCP.
     pub(crate) member: u32,
-    /// Its transfer's index in the workload.
+    /// Index of its transfer in the workload.
     pub(crate) transfer: u32,
     pub(crate) use_count: u32,
     pub(crate) delivered: bool,
-    /// The sending end has nothing left to do.
+    /// Whether the sending end has nothing left to do.
     pub(crate) closed: bool,
-    /// Until when the controller holds it; 0 if it does not.
+    /// Time until which the controller holds it; 0 if it does not.
     pub(crate) held_until: Ps,
     /// Bytes that the connection has taken from the receiver.
     pub(crate) taken: u64,
 
     pub(crate) receiver: Receiver,
-    /// When a timer event of the receiving end is in the agenda for.
+    /// Time of the receiving end's timer event in the agenda; [`NEVER`] if there is none.
     pub(crate) receiver_timer: Ps,
-    /// SACK options under way; none before the first loss.
+    /// SACK options under way; `None` before the first loss.
     sack_options: Option<Box<SackOptions>>,
 
-    /// When the last two segments will have left the host's card; `None` if their number is not bounded.
+    /// Times when the last two segments will have left the host's card; `None` if their number is not limited.
     card: Option<[Ps; 2]>,
-    /// When an event that tells of room there is in the agenda for.
+    /// Time of the event in the agenda for room in the card.
     card_event: Ps,
-    /// When a timer event of the sending end is in the agenda for.
+    /// Time of the sending end's timer event in the agenda; [`NEVER`] if there is none.
     pub(crate) sender_timer: Ps,
     pub(crate) sender: Sender,
 }
 
-/// Where data find what they need at the receiving end, and acknowledgements at the sending end, beside the first cache line.
+/// Cache lines beside the first one that data need at the receiving end, and that acknowledgements need at the
+/// sending end.
 const RECEIVING: Range<usize> = lines(offset_of!(Subflow, receiver), Receiver::BUSY_BYTES);
 const SENDING: Range<usize> =
     lines(offset_of!(Subflow, card), offset_of!(Subflow, sender) - offset_of!(Subflow, card) + Sender::BUSY_BYTES);
 
-// What every packet needs has one cache line, and what data need at the receiving end one more.
+// The fields that every packet needs take one cache line. The fields that data need at the receiving end take one
+// more.
 const _: () = assert!(offset_of!(Subflow, receiver) == LINE && RECEIVING.end <= 2 * LINE);
 
-/// The cache lines that these bytes of a subflow are in.
+/// The cache lines that contain these bytes of a subflow.
 const fn lines(from: usize, bytes: usize) -> Range<usize> {
     from / LINE * LINE..from + bytes
 }
 
 /// Subflows by slot.
 pub(crate) struct Subflows {
-    /// The first one is nobody's: no frame is for it.
+    /// The first one belongs to no connection, and no frame is for it.
     slots: Vec<Subflow>,
     free: Vec<u32>,
 }
 
-/// Where a new subflow runs.
+/// Properties of a new subflow.
 pub(crate) struct Endpoints {
     pub(crate) transfer: u32,
     pub(crate) size: Option<u64>,
     pub(crate) interfaces: [Interface; 2],
-    /// Its number in an MPTCP connection, if it is one's.
+    /// Its number in an MPTCP connection; `None` outside MPTCP.
     pub(crate) member: Option<u32>,
-    /// Whether it takes blocks of its transfer as it goes.
+    /// Whether it takes blocks of its transfer one after another.
     pub(crate) takes_blocks: bool,
 }
 
@@ -102,7 +107,7 @@ impl Subflows {
         Subflows { slots: vec![nobody], free: Vec::new() }
     }
 
-    /// Takes a slot for a subflow that is closed still.
+    /// Takes a slot for a new subflow, whose sender is not open yet.
     pub(crate) fn open_slot(&mut self, settings: &Settings, ends: &Endpoints) -> usize {
         let mut subflow = Subflow::new(settings, ends);
         match self.free.pop() {
@@ -120,7 +125,7 @@ impl Subflows {
         }
     }
 
-    /// Gives a slot back.
+    /// Frees a slot.
     pub(crate) fn close_slot(&mut self, slot: usize) {
         self.free.push(slot as u32);
     }
@@ -130,7 +135,7 @@ impl Subflows {
         &mut self.slots[slot]
     }
 
-    /// Asks for the cache lines of a subflow that a packet of this direction needs. Changes nothing but time.
+    /// Prefetches the cache lines of a subflow that a packet in this direction needs. Affects only speed.
     #[inline(always)]
     pub(crate) fn fetch(&self, slot: usize, direction: Direction) {
         let end = match direction {
@@ -149,7 +154,7 @@ impl Subflows {
         slots.filter(move |(slot, _)| free.binary_search(&(*slot as u32)).is_err())
     }
 
-    /// The subflow, if it is still the one a timer was set for.
+    /// Returns the subflow if it is still the one for which a timer was set, and is not closed.
     pub(crate) fn current(&mut self, slot: u32, use_count: u32) -> Option<&mut Subflow> {
         self.slots.get_mut(slot as usize).filter(|subflow| subflow.use_count == use_count && !subflow.closed)
     }
@@ -182,19 +187,19 @@ impl Subflow {
         }
     }
 
-    /// Whether it is one of the subflows of an MPTCP connection.
+    /// Whether it is a subflow of an MPTCP connection.
     #[inline(always)]
     pub(crate) fn is_member(&self) -> bool {
         self.member != NO_MEMBER
     }
 
-    /// Whether it takes blocks of its transfer as it goes, and there are more.
+    /// Whether it takes blocks of its transfer one after another, and more are left.
     #[inline(always)]
     pub(crate) fn takes_blocks(&self) -> bool {
         self.size == NOT_KNOWN_YET
     }
 
-    /// The interface that a packet of this subflow is for.
+    /// The interface to which a packet of this subflow is addressed.
     #[inline(always)]
     pub(crate) fn destination(&self, packet: &Packet) -> Interface {
         match packet.direction() {
@@ -203,12 +208,12 @@ impl Subflow {
         }
     }
 
-    /// Whether its slot can be given back.
+    /// Whether its slot can be freed.
     pub(crate) fn is_over(&self) -> bool {
         self.closed && self.under_way == 0
     }
 
-    /// Number and bytes of the SACK option of an acknowledgement that is sent now; 0 and 0 if it has none.
+    /// Number and bytes of the SACK option of an acknowledgement that is sent now; 0 and 0 if it has no option.
     #[inline(always)]
     pub(crate) fn sack_option(&mut self) -> (u16, u16) {
         if !self.receiver.has_sack_blocks() {
@@ -235,8 +240,8 @@ impl Subflow {
         }
     }
 
-    /// Whether the host's card takes a further segment now. If not, the time to ask again, unless an event for that is in
-    /// the agenda.
+    /// Whether the host's card takes a further segment now. If not, returns the time to ask again, or `None` if the
+    /// agenda has an event for that.
     #[inline]
     pub(crate) fn card_has_room(&mut self, now: Ps) -> Result<(), Option<Ps>> {
         let Some([earlier, _]) = self.card.filter(|&[earlier, _]| earlier > now) else { return Ok(()) };
@@ -255,7 +260,7 @@ impl Subflow {
         }
     }
 
-    /// When the sending end wants its timer, if no event for that or an earlier time is in the agenda.
+    /// Time for which the sending end needs a timer event, unless the agenda has one for that time or an earlier one.
     #[inline]
     pub(crate) fn sender_wants(&mut self) -> Option<Ps> {
         wants(self.sender.poll_timeout(), &mut self.sender_timer)
@@ -268,7 +273,8 @@ impl Subflow {
     }
 }
 
-/// Timers move later far more often than they fire: one event stands for all later deadlines, and looks again when due.
+/// Timers move to later times far more often than they expire. So one event serves all later deadlines: when it is
+/// due, the deadline is checked again.
 #[inline]
 fn wants(deadline: Option<Nanos>, scheduled: &mut Ps) -> Option<Ps> {
     let at = crate::time::to_ps(deadline?);

@@ -1,4 +1,4 @@
-//! Watching packets: a wrapper that sees every packet offered to a link. The plain simulator is compiled without it.
+//! Observation of packets: a tap sees every packet offered to a link. The plain simulator is compiled without it.
 
 use pathloom_model::{Headers, LinkId, NodeId};
 
@@ -7,7 +7,7 @@ use pathloom_model::{Headers, LinkId, NodeId};
 pub struct SeenPacket {
     /// Its parsed headers.
     pub headers: Headers,
-    /// First payload byte, or the next byte expected in an acknowledgement; without SYN and FIN, from 0.
+    /// First payload byte, or the next byte expected in an acknowledgement. Counts from 0, without SYN and FIN.
     pub seq: u64,
     /// Whether it is an acknowledgement.
     pub is_ack: bool,
@@ -31,22 +31,24 @@ pub enum Fate {
 /// Why a switch lost a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Loss {
-    /// No rule sends it anywhere.
+    /// No rule forwards the packet.
     NoRule,
     /// A meter was exceeded.
     Metered,
-    /// It has passed more switches than its TTL allows: it is in a loop.
+    /// The packet has passed more switches than its TTL allows: it is in a loop.
     Loop,
 }
 
-/// Sees every packet offered to a link, and what switches lose.
+/// Observer of every packet offered to a link, and of packets that switches lose.
 pub trait Tap {
-    /// Whether it wants to see anything; a constant, so that a run without a tap pays nothing.
+    /// Whether the tap observes anything. It is a constant, so that a run without a tap has no extra cost.
     const ON: bool;
-    /// Whether the fabric is so large that its links do not stay near the core: what arrivals need is asked for ahead. A
-    /// constant as well, so that a run on a small fabric pays nothing. The results are the same.
+    /// Whether the fabric is so large that its links do not fit into the CPU's caches. Data that arrivals need are
+    /// then prefetched. It is a constant as well, so that a run on a small fabric has no extra cost. The results are
+    /// the same.
     const LARGE: bool = false;
-    /// Whether the network can be divided into parts, for several threads. A constant again: a run on one thread pays nothing.
+    /// Whether the network can be divided into parts for several threads. It is a constant as well, so that a run on
+    /// one thread has no extra cost.
     const PARTED: bool = false;
 
     /// A packet was offered to a link at `now_ps`.
@@ -70,7 +72,7 @@ impl Tap for NoTap {
 pub struct LargeFabric;
 
 impl LargeFabric {
-    /// Links from which on packet-hops wait for memory most of the time: k=16 and up.
+    /// Number of links from which on packet-hops wait for memory most of the time: k=16 and more.
     pub const LINKS: usize = 5_000;
 }
 
@@ -80,8 +82,8 @@ impl Tap for LargeFabric {
     fn seen(&mut self, _: u64, _: LinkId, _: &SeenPacket, _: Fate) {}
 }
 
-/// No tap, on a network that can be divided for several threads ([`crate::Simulation::advance_on`]); `LARGE` says whether the
-/// fabric has [`LargeFabric::LINKS`] links or more.
+/// No tap, on a network that can be divided for several threads ([`crate::Simulation::advance_on`]). `LARGE` tells
+/// whether the fabric has [`LargeFabric::LINKS`] links or more.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Parted<const LARGE: bool>;
 

@@ -1,4 +1,5 @@
-//! Runs that only the simulator itself can set up: frames put on links by hand, rules that no controller would send.
+//! Runs that only the simulator itself can set up: frames put on links by hand, and rules that no controller would
+//! send.
 
 use crate::packet::Packet;
 use crate::settings::{ControlSettings, SimSettings};
@@ -37,13 +38,13 @@ fn stride() -> Simulation {
     Simulation::new(settings).unwrap()
 }
 
-/// Both ends of a flow.
+/// Attachments of both ends of a flow.
 fn ends(simulation: &Simulation, flow: usize) -> [Attachment; 2] {
     let five_tuple = simulation.outcome().flows[flow].five_tuple.unwrap();
     [five_tuple.src, five_tuple.dst].map(|address| *simulation.fabric.attachment(address).unwrap())
 }
 
-/// Puts a rule above all others into a switch.
+/// Adds a rule with the highest priority to a switch.
 fn overrule(simulation: &mut Simulation, switch: NodeId, matches: Match, port: PortNo) {
     let rule = Rule {
         table: 0,
@@ -62,7 +63,7 @@ fn overrule(simulation: &mut Simulation, switch: NodeId, matches: Match, port: P
 }
 
 #[test]
-fn what_wrong_rules_bring_to_another_host_is_counted_apart() {
+fn packets_that_wrong_rules_send_to_another_host_are_counted_as_misdelivered() {
     let mut simulation = stride();
     simulation.advance(Nanos::from_millis(50));
     let [_, dst] = ends(&simulation, 0);
@@ -78,12 +79,12 @@ fn what_wrong_rules_bring_to_another_host_is_counted_apart() {
     let after = simulation.outcome();
     assert!(after.conserves_packets() && after.packets.misdelivered > 0, "{:?}", after.packets);
     let gained = |flow: usize| after.flows[flow].delivered_bytes - before.flows[flow].delivered_bytes;
-    // What had passed the switch already arrives still.
+    // Packets that had passed the switch still arrive.
     assert!(gained(0) < 20 * 1448 && gained(1) > 100 * 1448, "{} {}", gained(0), gained(1));
 }
 
 #[test]
-fn a_host_takes_no_frame_that_is_for_another_interface_of_it() {
+fn a_host_rejects_a_frame_for_another_of_its_interfaces() {
     let fabric = "jellyfish:switches=6,ports=6,hosts=6,homes=2,rate=100Mbps";
     let mut simulation =
         Simulation::new(settings(fabric, "long-lived:pattern=permutation", "ecmp", Nanos::from_millis(100))).unwrap();
@@ -101,7 +102,7 @@ fn a_host_takes_no_frame_that_is_for_another_interface_of_it() {
 }
 
 #[test]
-fn a_frame_of_no_connection_touches_no_lane() {
+fn a_frame_of_no_connection_changes_no_lane() {
     let mut simulation = stride();
     simulation.advance(Nanos::from_millis(50));
     let [src, dst] = ends(&simulation, 0);
@@ -111,7 +112,7 @@ fn a_frame_of_no_connection_touches_no_lane() {
     let dropped = simulation.network.totals.dropped_at_switches;
     let now = to_ps(simulation.now());
     for lane in [0, 1] {
-        // The first table has a rule for everything; a frame without a five-tuple is dropped all the same.
+        // The first table has a rule for everything, but a frame without a five-tuple is dropped.
         for _ in 0..3 {
             assert!(simulation.network.send(now, src.uplink.0, Packet::new(lane, 0, 46, 64, 0)));
         }
@@ -125,7 +126,7 @@ fn a_frame_of_no_connection_touches_no_lane() {
 }
 
 #[test]
-fn a_rule_for_one_flow_makes_switches_forget_no_other() {
+fn a_rule_for_one_flow_invalidates_no_decision_about_others() {
     let mut simulation = stride();
     simulation.advance(Nanos::from_millis(50));
     let [src, _] = ends(&simulation, 0);
@@ -137,23 +138,23 @@ fn a_rule_for_one_flow_makes_switches_forget_no_other() {
         simulation.advance(Nanos::from_millis(until_ms));
         simulation.decisions() - before
     };
-    assert_eq!(asked(&mut simulation, 60), 0, "everything is remembered");
+    assert_eq!(asked(&mut simulation, 60), 0, "all decisions are cached");
     overrule(&mut simulation, src.tor, Match::five_tuple(five_tuple), port);
     assert_eq!(asked(&mut simulation, 70), 1, "the data of one flow");
     let back = simulation.fabric.link(src.uplink).to_port;
     overrule(&mut simulation, src.tor, Match::five_tuple(five_tuple.reverse()), back);
     assert_eq!(asked(&mut simulation, 80), 1, "its acknowledgements");
     overrule(&mut simulation, src.tor, Match { in_port: Some(PortNo(99)), ..Match::default() }, port);
-    // Two hosts of a ToR each send to one and receive from one: data and acknowledgements both ways.
+    // Two hosts of a ToR each send to one host and receive from one: data and acknowledgements both ways.
     assert_eq!(asked(&mut simulation, 90), 2 * 2 * 2, "all that pass");
 }
 
 const DUAL_HOMED: &str = "jellyfish:switches=6,ports=6,hosts=6,homes=2,rate=100Mbps,delay=10us,buffer=200";
 
-/// From and to which interface of its hosts each subflow of a transfer runs, and how much it sends.
+/// For each subflow of a transfer: interface of the sending host, interface of the receiving host, and size.
 type Subflows<'a> = &'a [(usize, usize, Option<u64>)];
 
-/// A run on the dual-homed fabric of transfers between its hosts, by number.
+/// Sets up a run on the dual-homed fabric. The hosts of a transfer are given by number.
 fn dual_homed(transfers: &[(usize, usize, Start, Subflows<'_>)]) -> Simulation {
     let fabric = fabric_from_spec(DUAL_HOMED).unwrap();
     let hosts = fabric.hosts();
@@ -175,7 +176,7 @@ fn dual_homed(transfers: &[(usize, usize, Start, Subflows<'_>)]) -> Simulation {
 }
 
 #[test]
-fn a_transfer_uses_the_interfaces_that_its_subflows_have() {
+fn a_transfer_uses_the_interfaces_of_its_subflows() {
     const HALF: u64 = 2_000_000;
     let after = || Start::After { flows: [0].into(), delay: Nanos::from_millis(3) };
     let mut both = dual_homed(&[
@@ -195,7 +196,7 @@ fn a_transfer_uses_the_interfaces_that_its_subflows_have() {
         assert_eq!(
             outcome.flows[1].start,
             flow.finish.map(|at| at + Nanos::from_millis(3)),
-            "when the last one has it"
+            "after the last subflow ends"
         );
         let homes = simulation.fabric.host_attachments(flow.src);
         let sent = [0, 1].map(|home: usize| outcome.links[homes[home].uplink.index()].sent_bytes);
@@ -210,9 +211,10 @@ fn a_transfer_uses_the_interfaces_that_its_subflows_have() {
 }
 
 #[test]
-fn the_optimum_looks_at_the_interface_that_a_transfer_uses() {
+fn the_optimum_depends_on_the_interface_that_a_transfer_uses() {
     let start = || Start::At(Nanos::ZERO);
-    // What host 0 receives is acknowledged by its interface 1, then by the one that it sends by.
+    // Host 0 acknowledges received data by its interface 1 in the first case, and by the interface that it sends by
+    // in the second.
     let optimum_bps = |home: usize, subflows: Subflows<'_>| {
         let simulation = dual_homed(&[(0, 1, start(), subflows), (2, 0, start(), &[(0, home, None)])]);
         simulation.outcome().flows[0].optimum_bps
@@ -226,7 +228,7 @@ fn the_optimum_looks_at_the_interface_that_a_transfer_uses() {
 }
 
 #[test]
-fn subflows_of_one_transfer_have_five_tuples_of_their_own_and_end_with_the_run() {
+fn subflows_of_one_transfer_have_different_five_tuples_and_end_with_the_run() {
     let subflows: Subflows<'_> = &[(0, 0, None), (0, 0, None), (1, 0, None)];
     let mut simulation = dual_homed(&[(0, 1, Start::At(Nanos::ZERO), subflows)]);
     simulation.advance(Nanos::from_millis(500));
@@ -265,14 +267,14 @@ fn frames_are_kept_only_while_they_are_in_the_network() {
     simulation.advance(Nanos::from_micros(4));
     assert!(simulation.network.kept_frames() > 0);
     simulation.advance(Nanos::from_micros(500));
-    assert_eq!(simulation.network.kept_frames(), 0, "those on the cables that failed are gone, too");
+    assert_eq!(simulation.network.kept_frames(), 0, "frames on the failed cables are removed, too");
     simulation.advance(simulation.end());
     let outcome = simulation.outcome();
     assert!(outcome.conserves_packets() && outcome.flows.iter().all(|flow| flow.finish.is_some()));
     assert_eq!(simulation.network.kept_frames(), 0);
 }
 
-/// Sends every frame out by all other ports. For fabrics without loops.
+/// Sends every frame out of all other ports. Only for fabrics without loops.
 #[derive(Default)]
 struct Flooder(Vec<PortNo>);
 

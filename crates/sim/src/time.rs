@@ -3,19 +3,19 @@
 use pathloom_model::units::PS_PER_NS;
 use pathloom_model::Nanos;
 
-/// An instant or a span in picoseconds.
+/// A time or a duration in picoseconds.
 pub(crate) type Ps = u64;
 
-/// Never.
+/// A time that never comes.
 pub(crate) const NEVER: Ps = u64::MAX;
 
-/// As the pure crates count time, rounded down.
+/// Converts to the time of the pure crates, rounded down.
 #[inline]
 pub(crate) fn to_nanos(at: Ps) -> Nanos {
     Nanos(at / PS_PER_NS)
 }
 
-/// As the simulator counts time.
+/// Converts to the time of the simulator.
 #[inline]
 pub(crate) fn to_ps(at: Nanos) -> Ps {
     at.0.saturating_mul(PS_PER_NS)

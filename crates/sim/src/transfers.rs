@@ -1,4 +1,4 @@
-//! The transfers of a run: when they start, by which subflows, and what they came to.
+//! The transfers of a run: when they start, their subflows, and their results.
 
 use crate::ideal::Ideals;
 use crate::outcome::FlowOutcome;
@@ -13,38 +13,38 @@ use rand_pcg::Pcg64;
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
-/// Ports that sources draw from: Linux's default ephemeral range.
+/// Ports from which sources draw: Linux's default ephemeral range.
 pub(crate) const EPHEMERAL: RangeInclusive<u16> = 32_768..=60_999;
 /// Port that receivers listen on.
 const SERVICE_PORT: u16 = 5001;
 
-/// What is known of one transfer.
+/// State of one transfer.
 #[derive(Clone, Default)]
 struct Record {
-    /// That of its first subflow.
+    /// Five-tuple of its first subflow.
     five_tuple: Option<FiveTuple>,
     start: Option<Nanos>,
     finish: Option<Nanos>,
-    /// Subflows whose last byte has not arrived, and subflows that are not closed.
+    /// Number of subflows whose last byte has not arrived, and number of subflows that are not closed.
     undelivered: u32,
     unclosed: u32,
-    /// Time lost in time-outs until the last byte arrived; what senders wait for later is no part of the FCT.
+    /// Time lost in time-outs until the last byte arrived. Later waits of senders are not part of the FCT.
     waited: TimeoutWait,
-    /// What the subflows that are closed came to.
+    /// Results of the closed subflows.
     closed: Work,
     optimum_bps: f64,
     ideal_fct: Option<Nanos>,
 }
 
-/// What subflows have come to, summed.
+/// Results of subflows, summed.
 #[derive(Clone, Copy, Default)]
 struct Work {
     delivered_bytes: u64,
-    /// Of a connection of several subflows, what its subflows hold back because something before it is missing.
+    /// For subflows of one connection: bytes that they have buffered because earlier bytes are missing.
     arrived_bytes: u64,
-    /// Of subflows that are open.
+    /// Of open subflows only.
     window_bytes: u64,
-    /// The least of the waits of a connection's subflows: for so long at most did it wait itself.
+    /// The shortest wait of a connection's subflows. The connection itself has waited no longer than this.
     least_wait: Option<TimeoutWait>,
     retransmits: u32,
     timeouts: u32,
@@ -53,7 +53,7 @@ struct Work {
     reordered: u32,
 }
 
-/// What a subflow is to be: its interfaces, its source port, and its part of the payload.
+/// Properties of a planned subflow: its interfaces, its source port, and its part of the payload.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ends {
     pub(crate) src: Attachment,
@@ -64,7 +64,7 @@ pub(crate) struct Ends {
 }
 
 impl Ends {
-    /// The five-tuple that the subflow has if that is free when it starts.
+    /// The five-tuple that the subflow gets if it is free when the subflow starts.
     fn five_tuple(&self) -> FiveTuple {
         FiveTuple {
             src: self.src.address,
@@ -76,17 +76,17 @@ impl Ends {
     }
 }
 
-/// The subflows of all transfers, those of one together, in the order of the workload.
+/// The subflows of all transfers, in the order of the workload. Those of one transfer are adjacent.
 pub(crate) struct Plan {
     ends: Vec<Ends>,
-    /// Where the subflows of each transfer begin, and where the last ones end.
+    /// Index of the first subflow of each transfer, and at the end the number of all subflows.
     starts: Vec<u32>,
-    /// Whether the subflows of a transfer share its bytes as they go, in one connection.
+    /// Whether the subflows of a transfer share its bytes dynamically, in one connection.
     shared: bool,
 }
 
 impl Plan {
-    /// A plan with these subflows, at least one, for each transfer.
+    /// Creates a plan with these subflows, at least one for each transfer.
     pub(crate) fn new(transfers: impl IntoIterator<Item = impl IntoIterator<Item = Ends>>) -> Plan {
         let mut plan = Plan { ends: Vec::new(), starts: vec![0], shared: false };
         for subflows in transfers {
@@ -96,8 +96,8 @@ impl Plan {
         plan
     }
 
-    /// One subflow for each transfer, between interfaces that are drawn where a host has several. The draws depend on the
-    /// seed and the transfer's index alone, so they are the same for every scheme.
+    /// Plans one subflow for each transfer. The interface of a host with several is drawn. The draws depend only on
+    /// the seed and the transfer's index, so they are the same for every scheme.
     pub(crate) fn single(fabric: &Fabric, workload: &Workload, seed: u64) -> Plan {
         let mut by_host: Vec<Vec<Attachment>> = vec![Vec::new(); fabric.nodes().len()];
         for &attachment in fabric.attachments() {
@@ -113,11 +113,12 @@ impl Plan {
         Plan::new(workload.flows.iter().map(draw))
     }
 
-    /// As [`Plan::single`], and the further subflows of MPTCP: as many per pair of addresses as the settings say, over the
-    /// pairs that its path manager takes, the first one's first.
+    /// As [`Plan::single`], with the further subflows of MPTCP. The settings give the number of subflows per pair of
+    /// addresses. The path manager gives the pairs; the pair of the first subflow comes first.
     ///
     /// # Errors
-    /// A full mesh where no host that sends or receives has more than one address; more subflows than a connection may have.
+    /// A full mesh, but no sending or receiving host has more than one address; more subflows than a connection may
+    /// have.
     pub(crate) fn multipath(
         fabric: &Fabric,
         workload: &Workload,
@@ -149,8 +150,8 @@ impl Plan {
         meshed.then_some(plan).ok_or(SimError::NoMesh)
     }
 
-    /// As [`Plan::single`], with so many streams for each transfer, each with an equal part of its bytes and a source port of
-    /// its own; fewer where there are fewer bytes.
+    /// As [`Plan::single`], with this number of streams for each transfer, but at most one per byte. Each stream has
+    /// an equal part of the bytes and its own source port.
     pub(crate) fn parallel(fabric: &Fabric, workload: &Workload, seed: u64, streams: u32) -> Plan {
         let single = Plan::single(fabric, workload, seed);
         let split = |transfer: u32| {
@@ -181,7 +182,7 @@ fn draw_port(rng: &mut Pcg64) -> u16 {
     EPHEMERAL.start() + rng.random_range(0..EPHEMERAL.len() as u16)
 }
 
-/// Pairs of interfaces that subflows of one connection run between, that of the first one first.
+/// Pairs of interfaces between which the subflows of one connection run. The pair of the first subflow comes first.
 fn pairs_of(fabric: &Fabric, first: &Ends, manager: PathManager) -> Vec<(Attachment, Attachment)> {
     let own = (first.src, first.dst);
     if manager == PathManager::Ndiffports {
@@ -198,14 +199,14 @@ pub(crate) struct Transfers {
     workload: Arc<Workload>,
     plan: Plan,
     records: Vec<Record>,
-    /// Next of those that start at a time.
+    /// Index of the next transfer that starts at a fixed time.
     next: usize,
-    /// By transfer: how many it waits for.
+    /// By transfer: number of transfers that it waits for.
     waits_for: Vec<u32>,
-    /// By transfer: who waits for it.
+    /// By transfer: the transfers that wait for it.
     awaited_by: Vec<Vec<u32>>,
-    /// Finite transfers that have started, or wait for no other any more, and have not finished; and long-lived ones
-    /// that have not been stopped.
+    /// Number of finite transfers that have not finished and have started, or wait for no other any more; and of
+    /// long-lived transfers that have not been stopped.
     open: usize,
 }
 
@@ -246,7 +247,7 @@ impl Transfers {
         self.plan.of(transfer)
     }
 
-    /// The five-tuple that the first subflow of a transfer has if that is free when it starts.
+    /// The five-tuple that the first subflow of a transfer gets if it is free when the subflow starts.
     pub(crate) fn drawn(&self, transfer: u32) -> FiveTuple {
         self.plan.of(transfer)[0].five_tuple()
     }
@@ -262,7 +263,7 @@ impl Transfers {
         self.records.get(transfer as usize)?.five_tuple
     }
 
-    /// When the next transfer with a time of its own starts.
+    /// Start of the next transfer that starts at a fixed time.
     pub(crate) fn next_start(&self) -> Option<Nanos> {
         match self.workload.flows.get(self.next)?.start {
             Start::At(at) => Some(at),
@@ -270,12 +271,12 @@ impl Transfers {
         }
     }
 
-    /// Transfers with a time of their own that have started.
+    /// Number of transfers with a fixed start time that have started.
     pub(crate) fn started(&self) -> usize {
         self.next
     }
 
-    /// The next instants at which transfers with a time of their own start.
+    /// The next different times at which transfers with a fixed start time start.
     pub(crate) fn next_starts<const N: usize>(&self) -> [Option<Nanos>; N] {
         let mut later = self.workload.flows[self.next..].iter().map_while(|flow| match flow.start {
             Start::At(at) => Some(at),
@@ -294,20 +295,20 @@ impl Transfers {
         !self.awaited_by.is_empty()
     }
 
-    /// Takes the transfer that [`Transfers::next_start`] spoke of.
+    /// Takes the transfer whose start [`Transfers::next_start`] returned.
     pub(crate) fn take_next(&mut self) -> u32 {
         self.next += 1;
         self.open += 1;
         self.next as u32 - 1
     }
 
-    /// A transfer starts, although none of its subflows does yet.
+    /// Records the start of a transfer before any of its subflows starts.
     pub(crate) fn begin(&mut self, transfer: u32, now: Nanos) {
         self.records[transfer as usize].start.get_or_insert(now);
     }
 
-    /// A subflow of a transfer starts; returns its five-tuple, the first that is not in use. Its source port is one of
-    /// `ports`: the one drawn for it, where these are the ports that it was drawn from.
+    /// A subflow of a transfer starts. Returns its five-tuple, the first that is not in use. Its source port is one
+    /// of `ports`: the drawn one, if these are the ports from which it was drawn and it is free.
     pub(crate) fn start(
         &mut self,
         transfer: u32,
@@ -323,7 +324,7 @@ impl Transfers {
         let port = five_tuple.src_port;
         while in_use(&five_tuple) {
             five_tuple.src_port = within(u32::from(five_tuple.src_port - ports.start()) + 1);
-            // All ports of this pair are taken: go on with the next service port.
+            // All ports of this pair are in use, so the next service port is tried.
             five_tuple.dst_port += u16::from(five_tuple.src_port == port);
         }
         let record = &mut self.records[transfer as usize];
@@ -332,15 +333,15 @@ impl Transfers {
         five_tuple
     }
 
-    /// So many subflows of a transfer never start: others have carried its bytes.
+    /// This many subflows of a transfer never start, because others have carried its bytes.
     pub(crate) fn skip(&mut self, transfer: u32, subflows: u32) {
         let record = &mut self.records[transfer as usize];
         record.undelivered -= subflows;
         record.unclosed -= subflows;
     }
 
-    /// The last byte of a subflow has arrived. Returns the transfers that may start now, if it was the last of its transfer,
-    /// and after which delay.
+    /// The last byte of a subflow has arrived. If it was the last subflow of its transfer, returns the transfers that
+    /// may start now, each with its delay.
     pub(crate) fn deliver(&mut self, subflow: &Subflow, now: Nanos) -> Vec<(u32, Nanos)> {
         let record = &mut self.records[subflow.transfer as usize];
         add_wait(&mut record.waited, subflow.sender.ended_timeout_wait());
@@ -351,8 +352,8 @@ impl Transfers {
         self.finish(subflow.transfer, now)
     }
 
-    /// The last byte of a connection has arrived, which lost this time in time-outs. Returns the transfers that may start
-    /// now, and after which delay.
+    /// The last byte of a connection has arrived; `waited` is the time that it lost in time-outs. Returns the
+    /// transfers that may start now, each with its delay.
     pub(crate) fn deliver_connection(&mut self, transfer: u32, waited: TimeoutWait, now: Nanos) -> Vec<(u32, Nanos)> {
         self.records[transfer as usize].waited = waited;
         self.finish(transfer, now)
@@ -373,7 +374,7 @@ impl Transfers {
         ready
     }
 
-    /// The sender of a subflow is done, or has been stopped.
+    /// The sender of a subflow has finished, or has been stopped.
     pub(crate) fn close(&mut self, subflow: &Subflow, now: Nanos) {
         let record = &mut self.records[subflow.transfer as usize];
         record.closed.add(subflow, now);
@@ -384,7 +385,7 @@ impl Transfers {
         }
     }
 
-    /// A connection is done, or has been stopped, having delivered so many bytes.
+    /// A connection has finished, or has been stopped, after it has delivered this many bytes.
     pub(crate) fn end_connection(&mut self, transfer: u32, delivered_bytes: u64) {
         let record = &mut self.records[transfer as usize];
         record.closed.delivered_bytes = delivered_bytes;
@@ -393,13 +394,14 @@ impl Transfers {
         self.open -= usize::from(record.finish.is_none());
     }
 
-    /// Whether nothing that has started is still to finish.
+    /// Whether all transfers that have started have finished.
     pub(crate) fn all_finished(&self) -> bool {
         self.open == 0
     }
 
-    /// What every transfer has come to by `now`. Long-lived ones are measured up to `until`. `connections` are the transfers
-    /// that are connections of several subflows, and under way, with the bytes that they have delivered.
+    /// Returns the results of every transfer by `now`. Long-lived transfers are measured up to `until`. `connections`
+    /// are the transfers under way that are connections of several subflows, with the bytes that have been delivered
+    /// in order and in total.
     pub(crate) fn outcomes<'a>(
         &self,
         now: Nanos,
@@ -429,7 +431,7 @@ impl Work {
         self.timeouts += subflow.sender.timeouts();
         let wait = subflow.sender.timeout_wait(now);
         if subflow.is_member() {
-            // What it has carried in order is known to its connection.
+            // Its connection knows the bytes that it has carried in order.
             self.arrived_bytes += subflow.receiver.arrived_bytes() - subflow.receiver.delivered_bytes();
             let whole = |wait: &TimeoutWait| wait.initial.0 + wait.sampled.0;
             self.least_wait = self.least_wait.into_iter().chain([wait]).min_by_key(whole);

@@ -1,14 +1,15 @@
-//! Indexing without a check, for the few places that run once per packet-hop, and advice about memory.
+//! Indexing without a bounds check, for the few places that run once per packet-hop; and advice about memory to the
+//! CPU and the kernel.
 //!
-//! Measured: checked indexing costs about 25 of 250 instructions a hop. Every index used here is a number that the fabric
-//! or the simulator itself gave out (links, nodes, cache places, ring positions under a mask), never input; debug builds
-//! and so all tests check each of them.
+//! Measurement: checked indexing costs about 25 of 250 instructions per hop. Every index used here is a number that
+//! the fabric or the simulator itself has assigned (links, nodes, cache places, ring positions under a mask), never
+//! input. Debug builds, and so all tests, check each index.
 #![allow(unsafe_code)]
 
 /// Bytes of a cache line.
 pub(crate) const LINE: usize = 64;
 
-/// `items[index]`, where the caller has made sure that there is such an item.
+/// Returns `items[index]`. The caller must make sure that this item exists.
 #[inline(always)]
 pub(crate) fn item<T>(items: &[T], index: usize) -> &T {
     debug_assert!(index < items.len(), "item {index} of {}", items.len());
@@ -16,7 +17,7 @@ pub(crate) fn item<T>(items: &[T], index: usize) -> &T {
     unsafe { items.get_unchecked(index) }
 }
 
-/// `items[index]` to be changed, where the caller has made sure that there is such an item.
+/// Returns `items[index]` for changes. The caller must make sure that this item exists.
 #[inline(always)]
 pub(crate) fn item_mut<T>(items: &mut [T], index: usize) -> &mut T {
     debug_assert!(index < items.len(), "item {index} of {}", items.len());
@@ -24,13 +25,13 @@ pub(crate) fn item_mut<T>(items: &mut [T], index: usize) -> &mut T {
     unsafe { items.get_unchecked_mut(index) }
 }
 
-/// Asks for the cache line of `items[index]` ahead of its use. Changes nothing but time; any index will do.
+/// Prefetches the cache line of `items[index]`. Affects only speed; any index is allowed.
 #[inline(always)]
 pub(crate) fn fetch<T>(items: &[T], index: usize) {
     fetch_byte(items, index, 0);
 }
 
-/// The same for the cache line that the `offset`-th byte of `items[index]` is in.
+/// Prefetches the cache line that contains the `offset`-th byte of `items[index]`.
 #[inline(always)]
 pub(crate) fn fetch_byte<T>(items: &[T], index: usize, offset: usize) {
     #[cfg(target_arch = "x86_64")]
@@ -46,8 +47,9 @@ pub(crate) fn fetch_byte<T>(items: &[T], index: usize, offset: usize) {
 /// Bytes of a huge page.
 const HUGE_PAGE: usize = 2 << 20;
 
-/// Asks the kernel for huge pages where these items are or will be; does nothing for less than one page. On a large fabric
-/// nearly every access is to another page, and the processor remembers where few of them are. Changes nothing but time.
+/// Asks the kernel for huge pages for the memory of these items; does nothing for less than one page. On a large
+/// fabric, nearly every access is to another page, and the CPU remembers the addresses of only a few pages. Affects
+/// only speed.
 pub(crate) fn ask_for_huge_pages<T>(items: &mut Vec<T>) {
     let from = (items.as_mut_ptr() as usize).next_multiple_of(HUGE_PAGE);
     let to = (items.as_ptr() as usize + items.capacity() * size_of::<T>()) / HUGE_PAGE * HUGE_PAGE;

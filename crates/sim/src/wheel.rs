@@ -1,13 +1,13 @@
-//! When each link delivers its next packet: a timing wheel of links.
+//! A timing wheel of links: when each link delivers its next packet.
 //!
-//! Deliveries of one link are in order, so only the head of each link is here: the wheel holds links, not packets. A slot
-//! of the wheel spans `2^shift` ps, wide enough for a few links; those of one slot are an unordered chain through the
-//! links themselves. When a slot's time has come, its chain is sorted by (time, link) into a batch, from which links are
-//! then taken one by one. Links whose head lies beyond the wheel's horizon (long delays, idle fabrics) wait in a heap
-//! until they are due; that costs time, never correctness.
+//! Deliveries of one link are in order, so the wheel holds links, not packets: a link is in it with the time of its
+//! head. A slot of the wheel spans `2^shift` ps, wide enough for a few links. The links of one slot form an unordered
+//! chain through the links themselves. When the time of a slot comes, its chain is sorted by (time, link) into a
+//! batch, from which links are taken one by one. Links whose head is beyond the wheel's horizon (long delays, idle
+//! fabrics) wait in a heap until they are due. This costs time, but results stay correct.
 //!
-//! On a large fabric the links are far from the core: a chain through them waits for memory at each of them, one after the
-//! other. There a slot holds its links in blocks ([`blocks`]) instead.
+//! On a large fabric, links are not in the CPU's caches, so a chain waits for memory at each of its links, one after
+//! the other. There, a slot holds its links in blocks ([`blocks`]) instead.
 
 mod blocks;
 
@@ -18,18 +18,20 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 const NONE: u32 = u32::MAX;
-/// Slots of a wheel. The size is fixed so that a masked index needs no check; what is in use at a time is a window of it.
+/// Number of slots of a wheel. It is fixed so that a masked index needs no check. Only a window of the slots is in
+/// use at a time.
 const SLOTS: usize = 1 << 14;
-/// A batch holds times as 32-bit offsets from its start, so a slot spans no more than that.
+/// A batch holds times as 32-bit offsets from its start. This limits the width of a slot.
 const MOST_SHIFT: u32 = 31;
-/// A slot of no more links is sorted by insertion.
+/// A slot with at most this many links is sorted by insertion.
 const MOST_INSERTED: usize = 24;
-/// Links to a slot that the width aims at: few enough to sort by insertion, enough to share the cost of finding the slot.
+/// Number of links per slot for which the width is chosen: few enough to sort by insertion, enough to share the cost
+/// of finding the slot.
 const LINKS_PER_SLOT: u64 = 3;
-/// The same on a large fabric, where the waits of all links of a slot overlap.
+/// The same for a large fabric, where the waits for all links of a slot overlap.
 const LINKS_PER_LARGE_SLOT: u64 = 24;
 
-/// A link's place in the wheel, kept with the link: when it is due, and its successor in its slot.
+/// A link's place in the wheel, stored in the link: the time when it is due, and its successor in its slot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Due {
     at: Ps,
@@ -37,7 +39,7 @@ pub(crate) struct Due {
 }
 
 impl Due {
-    /// Of a link that is not in the wheel.
+    /// Value for a link that is not in the wheel.
     pub(crate) const NOT: Due = Due { at: NEVER, next: NONE };
 }
 
@@ -45,7 +47,7 @@ impl Due {
 pub(crate) trait Scheduled {
     fn due(&self) -> Due;
     fn set_due(&mut self, due: Due);
-    /// It will be taken out soon: what that needs may be brought near.
+    /// Prefetches what is needed when this item is taken out soon.
     fn prepare(&self);
 }
 
@@ -53,12 +55,12 @@ pub(crate) trait Scheduled {
 pub(crate) struct LinksDue<'a>(&'a [u64]);
 
 impl LinksDue<'_> {
-    /// The first one first.
+    /// The links in order of time.
     pub(crate) fn iter(&self) -> impl Iterator<Item = u32> + Clone + '_ {
         self.0.iter().rev().map(|&key| key as u32)
     }
 
-    /// The same links in groups of so many, the first ones first.
+    /// The same links in groups of at most `most`, in order of time.
     pub(crate) fn groups(&self, most: usize) -> impl Iterator<Item = LinksDue<'_>> {
         self.0.rchunks(most).map(LinksDue)
     }
@@ -66,25 +68,25 @@ impl LinksDue<'_> {
 
 pub(crate) struct Wheel {
     shift: u32,
-    /// Number (not wrapped) of the slot whose links are in the batch; earlier slots are empty.
+    /// Number (not wrapped) of the slot whose links are in the batch. Earlier slots are empty.
     base: u64,
-    /// The links of slot `base`, latest first: offset from the slot's start in the upper half, link in the lower. The
-    /// first `left` places count; there is one for every link, so it never has to grow.
+    /// The links of slot `base`, latest first: offset from the slot's start in the upper half, link in the lower
+    /// half. The first `left` places are in use. There is one place for every link, so the batch never grows.
     batch: Box<[u64]>,
     left: usize,
     /// The links of later slots on a large fabric.
     blocks: Blocks,
-    /// First link of each later slot on a small one, and a bit per slot that is not empty.
+    /// First link of each later slot (only on a small fabric), and a bit per slot that is not empty.
     slots: Box<[u32; SLOTS]>,
     words: Box<[u64; SLOTS / 64]>,
-    /// When the first of `far` is due.
+    /// Time when the first link of `far` is due.
     far_at: Ps,
     far: BinaryHeap<Reverse<(Ps, u32)>>,
 }
 
 impl Wheel {
-    /// A wheel for `links` links, most of which deliver within `typical_ps` of being scheduled. `large` says whether
-    /// [`Wheel::insert_large`] and [`Wheel::pop_large`] will be used, or the others.
+    /// Creates a wheel for `links` links, most of which deliver within `typical_ps` of being scheduled. If `large`,
+    /// only [`Wheel::insert_large`] and [`Wheel::pop_large`] may be used, otherwise only the other methods.
     pub(crate) fn new(links: usize, typical_ps: Ps, large: bool) -> Wheel {
         let links_per_slot = if large { LINKS_PER_LARGE_SLOT } else { LINKS_PER_SLOT };
         let for_density = typical_ps * links_per_slot / links.max(1) as u64;
@@ -103,14 +105,14 @@ impl Wheel {
         }
     }
 
-    /// Tells the wheel that nothing will be scheduled before `now` any more.
+    /// Informs the wheel that nothing will be scheduled before `now` any more.
     pub(crate) fn advance_to(&mut self, now: Ps) {
         if self.left == 0 {
             self.base = self.base.max(now >> self.shift);
         }
     }
 
-    /// Puts a link that is not in the wheel into it.
+    /// Inserts a link that is not in the wheel.
     #[inline(always)]
     pub(crate) fn insert(&mut self, links: &mut [impl Scheduled], at: Ps, link: u32) {
         let number = at >> self.shift;
@@ -125,7 +127,7 @@ impl Wheel {
         }
     }
 
-    /// The same on a large fabric.
+    /// Inserts a link that is not in the wheel, on a large fabric.
     #[inline(always)]
     pub(crate) fn insert_large(&mut self, links: &mut [impl Scheduled], at: Ps, link: u32) {
         let number = at >> self.shift;
@@ -137,7 +139,7 @@ impl Wheel {
         self.blocks.insert(slot, (at - (number << self.shift)) << 32 | u64::from(link));
     }
 
-    /// Into the batch under way, or beyond the horizon.
+    /// Inserts a link into the present batch, or into the heap if it is beyond the horizon.
     #[cold]
     fn insert_elsewhere(&mut self, links: &mut [impl Scheduled], at: Ps, link: u32) {
         links[link as usize].set_due(Due { at, next: NONE });
@@ -158,18 +160,18 @@ impl Wheel {
         (at - (self.base << self.shift)) << 32 | u64::from(link)
     }
 
-    /// Takes the link that is due first, if that is before `limit`. After a `None`, nothing may be scheduled before
-    /// `limit - 1` any more.
+    /// Takes the link that is due first, if it is due before `limit`. After a result of `None`, nothing may be
+    /// scheduled before `limit - 1` any more.
     #[inline(always)]
     pub(crate) fn pop_before<L: Scheduled>(&mut self, links: &[L], limit: Ps) -> Option<(Ps, u32)> {
         let (at, link) = self.pop(links, limit);
         (link != NONE).then_some((at, link))
     }
 
-    /// The same on a large fabric, where `ask_ahead` is told the links of each batch, the first one first.
+    /// The same for a large fabric. `ask_ahead` gets the links of each batch, in order of time.
     #[inline(always)]
     pub(crate) fn pop_large(&mut self, limit: Ps, ask_ahead: impl Fn(LinksDue<'_>)) -> Option<(Ps, u32)> {
-        // A slot whose links have all been removed makes an empty batch.
+        // If all links of a slot have been removed, the batch is empty.
         while self.left == 0 {
             if !self.fill_large_batch(limit) {
                 let (at, link) = self.pop_far(limit);
@@ -181,7 +183,8 @@ impl Wheel {
         (link != NONE).then_some((at, link))
     }
 
-    /// As [`Wheel::pop_before`], with [`NONE`] for no link: two words fit registers, and an `Option` of them goes through memory.
+    /// As [`Wheel::pop_before`], with [`NONE`] for no link: two words fit into registers, but an `Option` of them
+    /// goes through memory.
     #[inline(always)]
     fn pop<L: Scheduled>(&mut self, links: &[L], limit: Ps) -> (Ps, u32) {
         if self.left == 0 && !self.fill_batch(links, limit) {
@@ -190,7 +193,7 @@ impl Wheel {
         self.pop_near(limit)
     }
 
-    /// From a batch that is not empty.
+    /// Takes the first link of a batch that is not empty.
     #[inline(always)]
     fn pop_near(&mut self, limit: Ps) -> (Ps, u32) {
         let key = *item(&self.batch, self.left - 1);
@@ -202,7 +205,7 @@ impl Wheel {
         (at, link)
     }
 
-    /// The first link of the batch is beyond the limit, or the heap may have an earlier one.
+    /// The first link of the batch is not before the limit, or the heap may have an earlier one.
     #[cold]
     #[inline(never)]
     fn pop_late(&mut self, limit: Ps, near: (Ps, u32)) -> (Ps, u32) {
@@ -227,8 +230,8 @@ impl Wheel {
         first
     }
 
-    /// Moves on to the next slot that is not empty, unless it or the heap's first begins at `limit` or later: then time
-    /// may still be needed before it.
+    /// Fills the batch from the next slot that is not empty. Returns `false` and changes nothing if that slot begins
+    /// at `limit` or later, or not before the first time in the heap: other links may still come before it.
     #[inline(never)]
     fn fill_batch<L: Scheduled>(&mut self, links: &[L], limit: Ps) -> bool {
         let Some(number) = self.next_number() else { return false };
@@ -246,7 +249,7 @@ impl Wheel {
             let due = scheduled.due();
             scheduled.prepare();
             let key = (due.at - start) << 32 | u64::from(link);
-            // Insertion sort for the usual handful; the library's sort, below, beyond that.
+            // Insertion sort for the usual few links. More links are sorted by the library, below.
             let mut place = count;
             while place > 0 && count < MOST_INSERTED && *item(&self.batch, place - 1) < key {
                 *item_mut(&mut self.batch, place) = *item(&self.batch, place - 1);
@@ -263,7 +266,7 @@ impl Wheel {
         true
     }
 
-    /// The same on a large fabric.
+    /// The same for a large fabric.
     #[inline(never)]
     fn fill_large_batch(&mut self, limit: Ps) -> bool {
         let Some(number) = self.next_number() else { return false };
@@ -286,7 +289,7 @@ impl Wheel {
         true
     }
 
-    /// No link is due before. Some link may be due later only, by less than a slot.
+    /// Lower bound of the time when the next link is due. It is too low by less than a slot.
     pub(crate) fn earliest(&self) -> Ps {
         let near = match self.left.checked_sub(1) {
             Some(first) => (self.base << self.shift) + (self.batch[first] >> 32),
@@ -303,13 +306,13 @@ impl Wheel {
         if here != 0 {
             return Some(self.base + (here.trailing_zeros() as usize - start % 64) as u64);
         }
-        // Round the wheel, ending with the part of the first word that lies before `start`.
+        // Goes once round the wheel. The last step is the part of the first word before `start`.
         let found = (1..=SLOTS / 64).map(|step| (first + step) % (SLOTS / 64)).find(|&word| self.words[word] != 0)?;
         let slot = found * 64 + self.words[found].trailing_zeros() as usize;
         Some(self.base + (slot + SLOTS - start) as u64 % SLOTS as u64)
     }
 
-    /// Takes a link out, wherever it is. Slow; for links that fail.
+    /// Removes a link, wherever it is. Slow; for links that fail or get another rate.
     pub(crate) fn remove(&mut self, links: &mut [impl Scheduled], link: u32) {
         self.far.retain(|Reverse((_, other))| *other != link);
         self.far_at = self.far.peek().map_or(NEVER, |Reverse(first)| first.0);
@@ -371,7 +374,8 @@ mod tests {
     }
 
     proptest! {
-        /// The wheel gives out what a sorted set would, through wraps, far entries, removals and clock jumps.
+        /// The wheel returns the same links as a sorted set, through wraps, entries beyond the horizon, removals and
+        /// clock jumps.
         #[test]
         fn agrees_with_a_sorted_set(
             typical in 1u64..5_000_000, spread in 1usize..3000, large: bool,

@@ -1,5 +1,5 @@
-//! All tests of whole runs in one program, which compiles and links sooner than one for each file. `memory.rs` counts the
-//! memory of its whole process, so it has one of its own.
+//! All tests of whole runs in one program, which compiles and links faster than one program per file. `memory.rs`
+//! counts the memory of its whole process, so it is a separate program.
 
 mod bad_input;
 mod beside_ecmp;

@@ -1,6 +1,6 @@
-//! Bad input in whole runs: every central scheme, over a controller and switches that take their time. What each scheme
-//! asks for stands in the tests of `pathloom-schemes`; here it is what comes of it: every transfer ends, every packet is
-//! accounted for, and no rule is left behind.
+//! Bad input in whole runs: every central scheme, with a controller and switches that need time for their work. The
+//! tests of `pathloom-schemes` check what each scheme requests. The tests here check the results: every transfer
+//! ends, every packet is accounted for, and no rule is left.
 
 use pathloom_model::{fabric_from_spec, Fabric, FabricBuilder, LinkId, LinkSettings, Nanos, NodeId, Tier};
 use pathloom_schemes::Registry;
@@ -11,10 +11,11 @@ use pathloom_workload::{FlowSpec, Start, Workload};
 use std::sync::Arc;
 
 const DURATION: Nanos = Nanos::from_secs(20);
-/// Too short to be labelled or announced: no scheme hears of it.
+/// Too short to be labelled or announced, so no scheme is informed of it.
 const SHORT_BYTES: u64 = 1000;
 
-/// A transfer: when, between which hosts by number, and how much; `None` for one that runs to the end.
+/// A transfer: start in ms, sending and receiving host by number, and bytes; `None` for a transfer that runs to the
+/// end.
 type Transfer = (u64, usize, usize, Option<u64>);
 
 fn fat_tree() -> Fabric {
@@ -46,7 +47,7 @@ fn simulation(fabric: Fabric, scheme: &str, control: &str, transfers: &[Transfer
     Simulation::new(settings).unwrap()
 }
 
-/// A run to its end, and what the switches have been told by then.
+/// Runs to the end. Returns the results and the rules in the switches.
 fn run(fabric: Fabric, scheme: &str, control: &str, transfers: &[Transfer]) -> (Outcome, Vec<SwitchTables>) {
     let mut simulation = simulation(fabric, scheme, control, transfers);
     simulation.advance(simulation.end());
@@ -56,7 +57,8 @@ fn run(fabric: Fabric, scheme: &str, control: &str, transfers: &[Transfer]) -> (
     (outcome, simulation.switch_tables())
 }
 
-/// The same, where every transfer has to end, and nobody starves. Schemes that do not look at load may put three on one link.
+/// As [`run`], but every transfer must end and get enough bandwidth. Schemes that ignore load may put three transfers
+/// on one link.
 fn all_end(fabric: Fabric, scheme: &str, control: &str, transfers: &[Transfer]) -> (Outcome, Vec<SwitchTables>) {
     let (outcome, tables) = run(fabric, scheme, control, transfers);
     for flow in &outcome.flows {
@@ -69,7 +71,7 @@ fn all_end(fabric: Fabric, scheme: &str, control: &str, transfers: &[Transfer]) 
 }
 
 #[test]
-fn a_fabric_without_a_tor_tier_carries_everyone() {
+fn a_fabric_without_a_tor_tier_carries_all_transfers() {
     for Tested { spec: scheme, balances, .. } in fast() {
         let mut builder = FabricBuilder::new("ring");
         let settings = LinkSettings { rate_bps: 10_000_000, delay_ps: 1_000_000, buffer_packets: 100 };
@@ -83,7 +85,7 @@ fn a_fabric_without_a_tor_tier_carries_everyone() {
         }
         let transfers = [(1, 0, 4, None), (2, 1, 5, None), (3, 2, 7, Some(3_000_000)), (4, 4, 3, Some(200_000))];
         let (outcome, _) = all_end(builder.build().unwrap(), scheme, "delay=1ms", &transfers);
-        // The two ways of the ring carry a flow each, where the scheme looks at what flows are on them.
+        // If the scheme considers the flows on paths, each of the two directions of the ring carries one flow.
         let both: f64 = outcome.flows.iter().take(2).filter_map(|flow| flow.throughput).sum();
         assert!(!balances || both > 1.5, "{scheme}: {both:.2}");
     }
@@ -92,7 +94,7 @@ fn a_fabric_without_a_tor_tier_carries_everyone() {
 #[test]
 fn transfers_of_unknown_size_share_with_those_of_known_size() {
     for Tested { spec: scheme, .. } in fast() {
-        // All leave one host, so that the known ones have to wait for one another under `ofpt:sizes=announced`.
+        // All leave one host, so those of known size must wait for each other under `ofpt:sizes=announced`.
         let transfers = [(1, 0, 8, None), (2, 0, 12, Some(2_000_000)), (3, 0, 10, Some(1_000_000)), (4, 0, 14, None)];
         let (outcome, _) = run(fat_tree(), scheme, "delay=1ms", &transfers);
         for flow in &outcome.flows {
@@ -103,14 +105,14 @@ fn transfers_of_unknown_size_share_with_those_of_known_size() {
 }
 
 #[test]
-fn transfers_within_a_tor_go_their_way_without_a_rule() {
+fn transfers_within_a_tor_need_no_rules_in_other_switches() {
     for Tested { spec: scheme, .. } in fast() {
         let quiet = simulation(fat_tree(), scheme, "delay=1ms", &[(0, 0, 1, Some(SHORT_BYTES))]).switch_tables();
         let most = quiet.iter().map(|table| table.rules.len()).max().unwrap();
         let transfers = [(1, 0, 1, None), (2, 1, 0, Some(2_000_000)), (3, 2, 3, Some(2_000_000))];
         let (outcome, _) = all_end(fat_tree(), scheme, "delay=1ms", &transfers);
         assert_eq!(outcome.control.reroutes, 0, "{scheme}");
-        // A ToR counts its hosts' flows with a rule for each; paths would take rules in other switches.
+        // A ToR counts its hosts' flows with one rule each; paths would need rules in other switches.
         assert!(outcome.control.rules_max <= most as u64 + 4, "{scheme}: {} {most}", outcome.control.rules_max);
     }
 }
@@ -149,9 +151,10 @@ fn links_without_capacity_and_failed_ones_carry_nothing() {
 }
 
 #[test]
-fn a_transfer_that_ends_before_its_rules_arrive_leaves_none() {
+fn a_transfer_that_ends_before_its_rules_arrive_leaves_no_rules() {
     for Tested { spec: scheme, .. } in fast() {
-        // Over in less than 200 ms, where a message takes 300; the last one, long after, keeps the run going.
+        // The transfers end in less than 200 ms, but a message takes 300. The last transfer, long after, keeps the
+        // run going.
         let mut transfers: Vec<Transfer> =
             (0..8).map(|host| (1 + 5 * host as u64, host, 15 - host, Some(150_000))).collect();
         transfers.push((19_900, 0, 15, Some(SHORT_BYTES)));
@@ -175,7 +178,7 @@ fn a_rejected_rule_leaves_transfers_on_the_default_routes() {
             (0..16).map(|host| (1 + host as u64, host, (host + 8) % 16, Some(500_000))).collect();
         let (outcome, _) = all_end(fat_tree(), scheme, &format!("delay=1ms,tcam={room}"), &transfers);
         assert!(outcome.control.rules_max <= room as u64, "{scheme}");
-        // Room for what was asked for first at most: all the others found a full table.
+        // There is room for the first request at most; all others find a full table.
         let (free, _) = all_end(fat_tree(), scheme, "delay=1ms", &transfers);
         assert_eq!(free.control.rules_max > room as u64, *places, "{scheme}: {} {room}", free.control.rules_max);
     }

@@ -1,4 +1,4 @@
-//! Where OFPT and LESSOR have nothing to gain, they must lose nothing against ecmp.
+//! Where OFPT and LESSOR cannot be better than ecmp, they must not be worse.
 
 use pathloom_model::{fabric_from_file_text, fabric_from_spec, Fabric, Nanos};
 use pathloom_sim::{ControlSettings, Outcome, SimSettings, Simulation};
@@ -48,9 +48,10 @@ fn ladder(columns: usize) -> Fabric {
     fabric_from_file_text("ladder.json:rate=10Mbps", &text).unwrap().fabric
 }
 
-/// Short flows ride the default routes. With those of ecmp they fare exactly as under ecmp, packet by packet.
+/// Short flows use the default routes. With the default routes of ecmp, they behave exactly as under ecmp, packet by
+/// packet.
 #[test]
-fn an_incast_of_short_flows_is_that_of_ecmp() {
+fn an_incast_of_short_flows_is_the_same_as_under_ecmp() {
     let fabric = Arc::new(fabric_from_spec("fat-tree:k=8,rate=1Gbps").unwrap());
     let traffic = "incast:senders=127,size=20KB,period=200ms";
     let flows = |scheme| run(&fabric, traffic, Nanos::from_millis(500), scheme, 1).flows;
@@ -62,7 +63,7 @@ fn an_incast_of_short_flows_is_that_of_ecmp() {
     assert_ne!(flows("ofpt:defaults=per-host"), ecmp);
 }
 
-/// Equal shares of every full link cost a network of long paths payload, which TCP by itself would not do.
+/// On long paths, equal shares of every full link cost throughput, which TCP alone would not lose.
 #[test]
 fn long_paths_carry_as_much_as_under_ecmp() {
     let fabric = Arc::new(ladder(20));

@@ -1,5 +1,5 @@
-//! OFPT on collectives of distributed training, whose steps wait for one another: one time-out of 200 ms (1 s for a lost SYN)
-//! holds up all that follow. Compared with ECMP on the same transfers.
+//! OFPT on collectives of distributed training, whose steps wait for each other: one time-out of 200 ms (1 s for a
+//! lost SYN) delays all later steps. Compared with ECMP on the same transfers.
 
 use pathloom_model::{fabric_from_spec, Nanos};
 use pathloom_sim::{ControlSettings, SimSettings, Simulation};
@@ -8,12 +8,13 @@ use pathloom_workload::TrafficSpec;
 use std::sync::Arc;
 
 const ALL_TO_ALL: &str = "all-to-all:size=1MB,order=random";
-/// Ranks anywhere, so that a ring crosses the fabric.
+/// Random places of the ranks, so that a ring crosses the fabric.
 const ALL_REDUCE: &str = "all-reduce:size=16MB,placement=random";
 const SEEDS: [u64; 5] = [901, 902, 903, 904, 905];
 
-/// Medians over the runs: time until the last transfer is over, and mean flow completion time, in seconds. With messages of 2 ms
-/// about one run in ten loses a SYN, which costs 1 s whatever the scheme does; a mean of few runs would be about that.
+/// Medians over the runs, in seconds: time until the last transfer ends, and mean flow completion time. With messages
+/// of 2 ms, about one run in ten loses a SYN, which costs 1 s for every scheme. A mean of few runs would mostly show
+/// that.
 #[derive(Clone, Copy, Debug)]
 struct Times {
     makespan_s: f64,
@@ -57,16 +58,18 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Without paces queues overflow and flows time out; those that wait by MRTF do not wait for that.
+/// Without pacing, queues overflow and flows time out. Flows that wait by MRTF must not wait for a flow that has
+/// timed out.
 #[test]
-fn nobody_waits_for_a_flow_that_timed_out() {
+fn no_flow_waits_for_one_that_timed_out() {
     let control = "delay=500us";
     let (ecmp, ofpt) =
         (times("ecmp", ALL_TO_ALL, control), times("ofpt:sizes=announced,enforce=none", ALL_TO_ALL, control));
     assert!(ofpt.fct_s < 0.75 * ecmp.fct_s, "{ofpt:?} {ecmp:?}");
 }
 
-/// However long the controller takes: flows start at once, and gently enough to fill no queue before they are told a pace.
+/// Flows start at once, however slow the controller is. Until it sets their paces, they send slowly enough to fill no
+/// queue.
 #[test]
 fn a_slow_controller_does_no_harm() {
     for traffic in [ALL_TO_ALL, ALL_REDUCE] {
@@ -79,7 +82,7 @@ fn a_slow_controller_does_no_harm() {
     }
 }
 
-/// Where no two transfers share a link there is nothing to gain, and nothing is lost.
+/// If no two transfers share a link, nothing can be gained, and nothing must be lost.
 #[test]
 fn transfers_that_share_nothing_are_as_fast_as_without_a_controller() {
     let traffic = "all-reduce:size=16MB";

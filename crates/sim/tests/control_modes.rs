@@ -1,5 +1,5 @@
-//! What a scheme can ask of its controller, from end to end: holds, limits, shared rules, moves in place, full tables, and
-//! what all that costs.
+//! Requests of a scheme to its controller, tested end to end: holds, limits, shared rules, moves in place, full
+//! tables, and the cost of all these.
 
 use pathloom_control::{Input, Output};
 use pathloom_model::{fabric_from_spec, Nanos, NodeId, Path};
@@ -22,11 +22,11 @@ const fn ms(ms: u64) -> Nanos {
 
 type Handler = fn(&mut Asker, Nanos, &Event, &View, &mut Vec<Action>);
 
-/// A scheme for tests: a function of what happens.
+/// A scheme for tests: calls a function for each event.
 struct Asker {
     needs: Needs,
     handler: Handler,
-    /// When it wants to be woken.
+    /// Time of the next time-out that the scheme requests.
     wake: Option<Nanos>,
     turn: usize,
 }
@@ -71,7 +71,7 @@ impl Journal for Counter {
     }
 }
 
-/// Notes when transfers were said to be over.
+/// Records when a transfer was reported to be over.
 #[derive(Clone, Default)]
 struct Ends(Arc<AtomicU64>);
 
@@ -116,7 +116,7 @@ fn asker(needs: Needs, handler: Handler) -> Box<dyn Scheme> {
     Box::new(Asker { needs, handler, wake: None, turn: 0 })
 }
 
-/// FCT of one transfer of 1 MB at 100 Mbit/s, which takes 90 ms by itself.
+/// FCT of one transfer of 1 MB at 100 Mbit/s, which takes 90 ms alone.
 fn fct(handler: Handler) -> Nanos {
     let traffic = "incast:senders=1,size=1MB";
     let (outcome, _) = run(settings("dumbbell:rate=100Mbps", traffic, "delay=50us", ms(500), asker(LABEL, handler)));
@@ -128,7 +128,7 @@ fn fct(handler: Handler) -> Nanos {
 fn a_hold_ends_by_itself_or_by_a_release() {
     let free = fct(|_, _, _, _, _| {});
     assert!(free < ms(120), "{free:?}");
-    // Nobody releases it: the lease does.
+    // Nobody releases the flow, so the lease ends the hold.
     let held = fct(|_, _, event, _, actions| {
         if let Event::FlowArrived { flow } = event {
             actions.push(Action::Hold { flow: *flow, lease: ms(300) });
@@ -144,7 +144,7 @@ fn a_hold_ends_by_itself_or_by_a_release() {
         _ => {}
     });
     assert!(released > ms(100) && released < ms(105) + free, "{released:?}");
-    // The end of the first lease does not end the second.
+    // The end of the first lease does not end the second hold.
     let twice = fct(|asker, now, event, view, actions| match event {
         Event::FlowArrived { flow } => {
             actions.push(Action::Hold { flow: *flow, lease: ms(50) });
@@ -162,7 +162,7 @@ fn a_hold_ends_by_itself_or_by_a_release() {
     assert!(at_once < ms(120), "{at_once:?}");
 }
 
-/// However many segments it has: the last one bears the FIN, whose acknowledgement is not delayed.
+/// For any number of segments: the last one carries the FIN, whose acknowledgement is not delayed.
 #[test]
 fn the_end_of_an_announced_transfer_is_known_at_once() {
     const ANNOUNCED: Needs = Needs { detection: Detection::Announced, ..Needs::NOTHING };
@@ -180,7 +180,7 @@ fn the_end_of_an_announced_transfer_is_known_at_once() {
 }
 
 #[test]
-fn links_hand_packets_on_when_sending_begins_if_told_to() {
+fn links_with_handover_begin_hand_packets_on_when_sending_begins() {
     let fct = |control| {
         let traffic = "incast:senders=1,size=1KB";
         let (outcome, _) =
@@ -189,13 +189,14 @@ fn links_hand_packets_on_when_sending_begins_if_told_to() {
     };
     let ((end, sent), (begin, sent_too)) = (fct("handover=end"), fct("handover=begin"));
     assert_eq!(sent, sent_too);
-    // A kilobyte takes 80 us a link, and crosses two or three; what opens the connection is small.
+    // A kilobyte takes 80 us per link and crosses two or three links; the segments that open the connection are
+    // small.
     let saved = end - begin;
     assert!(saved > Nanos::from_micros(160) && saved < Nanos::from_micros(400), "{end:?} {begin:?}");
     assert!(ControlSettings::parse("handover=middle").is_err());
 }
 
-/// Share of a limit that a flow comes to, and whether packets of it were dropped.
+/// Share of a limit that a flow achieves, and whether its packets were dropped.
 fn limited(needs: Needs, control: &str) -> (f64, bool) {
     let central = asker(needs, |_, _, event, _, actions| {
         if let Event::FlowArrived { flow } = event {
@@ -203,7 +204,7 @@ fn limited(needs: Needs, control: &str) -> (f64, bool) {
         }
     });
     let traffic = "incast:senders=1,size=5MB";
-    // A window of one segment must be worth less than the limit, or TCP cannot keep to it but by time-outs.
+    // A window of one segment must be less than the limit; otherwise TCP can stay below it only by time-outs.
     let (outcome, _) = run(settings("dumbbell:rate=100Mbps,delay=5ms", traffic, control, ms(500), central));
     let flow = &outcome.flows[0];
     let seconds = (flow.finish.unwrap() - flow.start.unwrap()).0 as f64 / 1e9;
@@ -220,7 +221,7 @@ fn a_limit_is_kept_by_the_host_or_by_a_meter() {
 }
 
 #[test]
-fn the_flows_of_hosts_without_an_agent_are_measured_and_metered() {
+fn flows_of_hosts_without_an_agent_are_measured_and_metered() {
     const NIC_SHARE: f64 = 0.1;
     let any = Needs { detection: Detection::Any { nic_share: NIC_SHARE }, poll_period: Some(ms(50)), ..Needs::NOTHING };
     let (share, dropped) = limited(any, "enforcement=any,agents=1");
@@ -234,7 +235,7 @@ fn the_flows_of_hosts_without_an_agent_are_measured_and_metered() {
     assert!(ControlSettings::parse("agents=1.1").is_err());
 }
 
-/// Paths of a flow in a FatTree, by the core switch.
+/// Path of a flow in a FatTree over this core switch.
 fn path_over(view: &View, flow: FlowId, core: usize) -> Option<Path> {
     let flow = &view.flows[&flow];
     let fabric = &view.fabric;
@@ -249,7 +250,7 @@ fn path_over(view: &View, flow: FlowId, core: usize) -> Option<Path> {
     (first != last).then_some(Path::new(links?))
 }
 
-/// Sends every flow round over the core switches, a step every 20 ms.
+/// Moves every flow to the next core switch every 20 ms.
 fn wander(asker: &mut Asker, now: Nanos, event: &Event, view: &View, actions: &mut Vec<Action>) {
     if let Event::FlowArrived { .. } = event {
         asker.wake.get_or_insert(now + ms(20));
@@ -267,7 +268,7 @@ fn wander(asker: &mut Asker, now: Nanos, event: &Event, view: &View, actions: &m
 const WANDERING: &str = "incast:senders=8,size=2MB";
 
 #[test]
-fn the_cost_of_control_is_counted_whatever_the_way() {
+fn the_cost_of_control_is_counted_for_each_way_to_move_flows() {
     let mut costs = Vec::new();
     for needs in [LABEL, SFMM, SHARED] {
         let fabric = "fat-tree:k=4,rate=100Mbps,buffer=400";
@@ -279,7 +280,7 @@ fn the_cost_of_control_is_counted_whatever_the_way() {
         assert!(control.reroutes > 50 && control.rules_max > 10 && control.busy_share > 0.0, "{needs:?} {control:?}");
         costs.push(control);
     }
-    let [tagged, in_place, shared] = &costs[..] else { panic!("three ways") };
+    let [tagged, in_place, shared] = &costs[..] else { panic!("three costs") };
     assert!(in_place.messages > tagged.messages, "two sets of rules for each move: {in_place:?} {tagged:?}");
     assert!(shared.rules_max < tagged.rules_max, "{shared:?} {tagged:?}");
 }
@@ -295,7 +296,7 @@ fn a_full_table_leaves_flows_on_the_defaults() {
     }
 }
 
-/// Without other traffic no queue overflows: what is moved loses nothing, in the simulator either.
+/// Without other traffic no queue overflows, so a move loses no packet in the simulator either.
 #[test]
 fn a_move_loses_no_packet() {
     for needs in [LABEL, SFMM, SHARED] {
@@ -327,7 +328,7 @@ fn a_scheme_without_a_central_part_has_no_controller() {
     let mut simulation = Simulation::new(with(None)).unwrap();
     simulation.advance(simulation.end());
     let outcome = simulation.outcome();
-    // Nobody has given the switches a rule, so what hosts send ends at the first one.
+    // No switch has a rule, so packets of hosts end at the first switch.
     assert!(outcome.conserves_packets());
     assert!(outcome.packets.sent > 0 && outcome.packets.delivered == 0, "{:?}", outcome.packets);
     assert_eq!((outcome.control.messages, outcome.control.rules_max), (0, 0));

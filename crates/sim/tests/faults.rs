@@ -1,4 +1,4 @@
-//! Sessions lost, controllers killed and started again, switches restarted empty: what the rest of a run makes of them.
+//! Lost sessions, killed and restarted controllers, switches that restart empty: their effects on the rest of a run.
 
 use pathloom_model::{fabric_from_spec, Fault, Nanos};
 use pathloom_schemes::Registry;
@@ -63,7 +63,7 @@ fn neither_lost_sessions_nor_a_dead_controller_cost_a_packet() {
 }
 
 #[test]
-fn a_controller_that_starts_again_goes_on_moving_flows() {
+fn a_restarted_controller_continues_to_move_flows() {
     let reroutes = |faults: &str| run("move:period=20ms", CONTROL, faults).1.control.reroutes;
     let (whole, dead) = (reroutes(""), reroutes("200ms:controller-kill"));
     assert!(dead > 20 && whole > dead * 2, "{whole} {dead}");
@@ -75,7 +75,7 @@ fn a_controller_that_starts_again_goes_on_moving_flows() {
 }
 
 #[test]
-fn a_snapshot_keeps_the_names_of_flows_and_without_one_they_are_adopted() {
+fn a_snapshot_keeps_flow_identifiers_and_without_one_flows_are_adopted() {
     let flows = |simulation: &Simulation| -> Vec<_> {
         simulation.controller().view().flows.iter().map(|(&id, flow)| (id, flow.five_tuple)).collect()
     };
@@ -84,7 +84,7 @@ fn a_snapshot_keeps_the_names_of_flows_and_without_one_they_are_adopted() {
     let (anew, _) = run("ofpt:period=100ms", CONTROL, "200ms:controller-restart");
     assert!(flows(&plain).len() > 8, "{:?}", flows(&plain));
     assert_eq!(flows(&kept), flows(&plain));
-    // What has rules of its own keeps the name that stands in their cookies.
+    // Flows with rules of their own keep the identifier that is in the cookies of these rules.
     assert!(flows(&anew).iter().any(|one| flows(&plain).contains(one)), "{:?}", flows(&anew));
 }
 
@@ -95,7 +95,7 @@ fn a_switch_that_restarts_empty_gets_its_rules_again() {
             simulation.switch_tables().iter().map(|tables| tables.rules.len()).collect()
         };
         let (mut rebooted, outcome) = run(scheme, "delay=5ms", "300ms:reboot:e0_0,301ms:reboot:e1_0");
-        // What passes a ToR while it has no rules is lost.
+        // Packets that reach a ToR while it has no rules are lost.
         assert!(outcome.packets.dropped > 0 && outcome.packets.dropped < 400, "{scheme}: {:?}", outcome.packets);
         assert!(rules(&mut rebooted).iter().all(|&rules| rules > 0), "{scheme}");
         let (mut alone, lost) = run(scheme, CONTROL, "290ms:controller-kill,300ms:reboot:e0_0");
@@ -105,7 +105,7 @@ fn a_switch_that_restarts_empty_gets_its_rules_again() {
 }
 
 #[test]
-fn a_switch_that_never_failed_keeps_its_rules_when_it_is_said_to_come_back() {
+fn the_repair_of_a_switch_that_never_failed_keeps_its_rules() {
     let (_, plain) = run("ecmp", CONTROL, "");
     let (_, twice) = run("ecmp", CONTROL, "100ms:up:e0_0");
     assert_eq!(plain.flows, twice.flows);
@@ -119,7 +119,7 @@ impl Journal for Deaf {
 }
 
 #[test]
-fn a_restart_needs_a_scheme_and_fits_in_no_event_log() {
+fn a_restart_needs_a_successor_and_excludes_an_event_log() {
     let restart = || settings("ecmp", CONTROL, "100ms:controller-restart");
     let without = Simulation::new(SimSettings { successor: None, ..restart() });
     assert_eq!(without.err(), Some(SimError::NoSuccessor));
@@ -127,11 +127,11 @@ fn a_restart_needs_a_scheme_and_fits_in_no_event_log() {
     assert_eq!(logged.err(), Some(SimError::LogOfTwo));
     let kill = settings("ecmp", CONTROL, "100ms:controller-kill");
     assert!(Simulation::with_tap(kill, pathloom_sim::NoTap, Some(Box::new(Deaf))).is_ok());
-    assert!(ControlSettings::parse("snapshot=0s").unwrap_err().to_string().contains("expected how often"));
+    assert!(ControlSettings::parse("snapshot=0s").unwrap_err().to_string().contains("expected the time"));
     assert!(ControlSettings::parse("batch=0").is_err());
 }
 
-/// What the flows of 600 ms deliver, and the packets that are lost.
+/// Bytes that the flows deliver in 600 ms, and number of lost packets.
 fn delivered(scheme: &str, faults: &str) -> (u64, u64) {
     let (_, outcome) = run(scheme, CONTROL, faults);
     (outcome.flows.iter().map(|flow| flow.delivered_bytes).sum(), outcome.packets.dropped)
@@ -143,7 +143,7 @@ fn slow_cables_slow_their_flows_until_they_are_restored() {
     let (slow, _) = delivered("ecmp", "100ms:degrade:h0-e0_0:1Mbps");
     let (again, _) = delivered("ecmp", "100ms:degrade:h0-e0_0:1Mbps,200ms:restore:h0-e0_0");
     assert_eq!(none, 0);
-    // The flows to and from h0 send 5 Mbit/s otherwise, for 500 ms of which they have a fifth or less.
+    // The flows to and from h0 otherwise send 5 Mbit/s. For 500 ms they get a fifth of that or less.
     let most = 2 * 5_000_000 / 8 / 2;
     assert!(whole - slow > most / 2 && whole - slow < 2 * most, "{whole} {slow}");
     assert!(again > slow && again < whole, "{slow} {again} {whole}");
@@ -174,7 +174,7 @@ fn a_lossy_cable_loses_its_share_and_the_same_packets_each_time() {
 }
 
 #[test]
-fn what_shares_a_risk_fails_together_and_flaps_together() {
+fn a_fault_of_several_switches_and_a_flap_equal_their_single_faults() {
     let together = delivered("hedera:period=50ms", "100ms:down:c0+c1+c2+c3,200ms:up:c0+c1+c2+c3");
     let one_by_one: String = (0..4).map(|core| format!("100ms:down:c{core},200ms:up:c{core},")).collect();
     assert_eq!(together, delivered("hedera:period=50ms", one_by_one.trim_end_matches(',')));

@@ -1,5 +1,5 @@
-//! An independent judge of the simulator: long-lived flows over ECMP against the exact max-min rates of the very paths
-//! they are on. TCP is not max-min fair to the letter, so only means are held against each other.
+//! An independent judge of the simulator: long-lived flows over ECMP are compared with the exact max-min rates of the
+//! same paths. TCP is not exactly max-min fair, so only means are compared.
 
 use pathloom_mcf::{max_min, FlowSet};
 use pathloom_model::{fabric_from_spec, Fabric, Nanos};
@@ -8,8 +8,8 @@ use pathloom_transport::TransportSpec;
 use pathloom_workload::TrafficSpec;
 use std::sync::Arc;
 
-/// Mean throughput of long-lived flows in the simulator, and by water-filling over the same paths; both as shares of what
-/// an access link carries.
+/// Mean throughput of long-lived flows in the simulator, and by water-filling over the same paths. Both are shares of
+/// what an access link carries.
 fn shares(fabric: &Arc<Fabric>, pattern: &str, duration: Nanos, seed: u64) -> (f64, f64) {
     let traffic = TrafficSpec::parse(&format!("long-lived:pattern={pattern}")).unwrap();
     let workload = Arc::new(traffic.generate(fabric, duration, seed, None).unwrap());

@@ -1,6 +1,6 @@
-//! What a subflow takes of memory: bytes allocated in runs with twice as many subflows, less those with half of them.
+//! Memory of a subflow: bytes allocated in runs with many subflows, less those in runs with half as many.
 //!
-//! One test alone, because the count is that of the whole process.
+//! This is the only test of its program, because the count is that of the whole process.
 #![allow(unsafe_code)]
 
 use pathloom_model::{fabric_from_spec, Nanos};
@@ -11,12 +11,12 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::Arc;
 
-/// Counts what is allocated and not given back.
+/// Counts bytes that are allocated and not freed.
 struct Counting;
 
 static BYTES: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: all is done by the system's allocator; the count changes nothing of that.
+// SAFETY: the system's allocator does all the work; the count does not change that.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         BYTES.fetch_add(layout.size(), Relaxed);
@@ -32,8 +32,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The most bytes that a simulation holds in its first 60 ms: 128 connections of this transport on a k=8 FatTree, one from
-/// each host.
+/// The most bytes that a simulation holds in its first 60 ms: 128 connections of this transport on a k=8 FatTree, one
+/// from each host.
 fn most_bytes(transport: &str) -> usize {
     let before = BYTES.load(Relaxed);
     let fabric = Arc::new(fabric_from_spec("fat-tree:k=8,rate=1Gbps,delay=1us,buffer=100").unwrap());
@@ -60,7 +60,7 @@ fn most_bytes(transport: &str) -> usize {
     looks.max().unwrap()
 }
 
-/// Bytes of a subflow: what four more for each of 128 connections take.
+/// Bytes per subflow: the memory that four more subflows for each of 128 connections take.
 fn bytes_of_a_subflow(transport: &str) -> usize {
     let most = |subflows: u32| most_bytes(&format!("mptcp:subflows={subflows},{transport}"));
     (most(8) - most(4)) / (4 * 128)
@@ -68,9 +68,9 @@ fn bytes_of_a_subflow(transport: &str) -> usize {
 
 #[test]
 fn a_subflow_takes_little_memory() {
-    // A receive window of two segments leaves most subflows without anything to send.
+    // With a receive window of two segments, most subflows have nothing to send.
     let idle = ["sack=off,rwnd=3KB", "sack=on,rwnd=3KB"].map(bytes_of_a_subflow);
-    // The first 60 ms hold the overshoot of slow start, when most is under way.
+    // The first 60 ms include the overshoot of slow start, when most data are under way.
     let busy = ["sack=off", "sack=on"].map(bytes_of_a_subflow);
     println!("bytes of a subflow, without and with selective acknowledgements: idle {idle:?}, busy {busy:?}");
     assert!(idle.iter().all(|&bytes| bytes <= 2_700), "{idle:?}");

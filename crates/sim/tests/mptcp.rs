@@ -1,4 +1,4 @@
-//! MPTCP in the simulator: what its subflows come to together, beside others, and when paths die.
+//! MPTCP in the simulator: the results of its subflows in total, beside other connections, and when paths fail.
 
 use pathloom_model::{
     fabric_from_spec, Fabric, FabricBuilder, Fault, LinkId, LinkSettings, MptcpOption, Nanos, NodeId, Tier, TCP_FIN,
@@ -65,8 +65,8 @@ fn link(rate_mbps: u64, delay_ms: u64) -> LinkSettings {
     }
 }
 
-/// Host `a` has an interface on each of these paths, by rate in Mbit/s and delay one way in milliseconds. Hosts `c` and `d`
-/// sit where the first path begins, and `b` where all end.
+/// Host `a` has an interface on each of these paths, by rate in Mbit/s and delay one way in milliseconds. Hosts `c`
+/// and `d` are at the beginning of the first path, and `b` is at the end of all paths.
 fn paths(paths: &[(u64, u64)]) -> Fabric {
     let mut builder = FabricBuilder::new("paths");
     let far = builder.switch("far", Tier::Tor, None);
@@ -82,8 +82,8 @@ fn paths(paths: &[(u64, u64)]) -> Fabric {
     builder.build().unwrap()
 }
 
-/// The bar is that of the Linux kernel's own test of simultaneous flows (selftest `simult_flows`): equal and unequal rates,
-/// with and without delay, to and from the host with two interfaces.
+/// The limit is that of the Linux kernel's own test of simultaneous flows (selftest `simult_flows`): equal and
+/// unequal rates, with and without delay, to and from the host with two interfaces.
 #[test]
 fn two_paths_without_competition_are_both_used() {
     const BYTES: u64 = 16_777_216;
@@ -104,8 +104,8 @@ fn two_paths_without_competition_are_both_used() {
     }
 }
 
-/// RFC 6356 §2, goal 1: at least what one TCP connection would get on the best of the paths. Two others keep the first path
-/// busy, with one subflow each, for they have one interface.
+/// RFC 6356 §2, goal 1: at least what one TCP connection would get on the best of the paths. Two other hosts keep the
+/// first path busy. They have one interface, so one subflow each.
 #[test]
 fn a_connection_gets_at_least_what_its_best_path_gives() {
     let others = [(0, "c", "b", None), (3, "d", "b", None), (5, "a", "b", None)];
@@ -118,8 +118,8 @@ fn a_connection_gets_at_least_what_its_best_path_gives() {
     }
 }
 
-/// RFC 6356 §2, goal 2: no more than one TCP connection where all paths share a bottleneck. `a` has several interfaces, `c` one;
-/// the share of `a`, once both have found their rates.
+/// RFC 6356 §2, goal 2: no more than one TCP connection if all paths share a bottleneck. `a` has several interfaces,
+/// `c` has one. Returns the share of `a` once both have found their rates.
 fn share_of_bottleneck(cc: &str, ways: usize, start_ms: u64) -> f64 {
     let mut builder = FabricBuilder::new("shared");
     let [middle, far] = ["m", "far"].map(|name| builder.switch(name, Tier::Tor, None));
@@ -154,13 +154,14 @@ fn linked_increases_take_no_more_than_one_tcp_of_a_shared_bottleneck() {
         let [lia, olia, uncoupled] = ["lia", "olia", "uncoupled"].map(mean);
         assert!(lia > 0.4 && lia <= 0.6, "LIA, {ways} subflows: {lia}");
         assert!(olia > 0.4 && olia <= 0.6, "OLIA, {ways} subflows: {olia}");
-        // Windows that nothing links take a share each.
+        // Windows that are not coupled take a share each.
         let each = ways as f64 / (ways as f64 + 1.0);
         assert!((uncoupled - each).abs() < 0.05, "uncoupled, {ways} subflows: {uncoupled}");
     }
 }
 
-/// RFC 6356 §2, goal 3: off the congested paths. Two others share the first path; a third of it would be a fair share.
+/// RFC 6356 §2, goal 3: traffic moves away from congested paths. Two others share the first path; a third of it would
+/// be a fair share.
 #[test]
 fn linked_increases_move_off_the_congested_path() {
     let transfers = [(0, "c", "b", None), (3, "d", "b", None), (5, "a", "b", None)];
@@ -183,7 +184,7 @@ fn linked_increases_move_off_the_congested_path() {
 }
 
 #[test]
-fn what_a_dead_path_has_outstanding_arrives_by_the_others() {
+fn outstanding_data_of_a_dead_path_arrive_by_the_other_paths() {
     const BYTES: u64 = 5_000_000;
     for (down, up) in
         [("500ms:down:s0-far", None), ("500ms:down:s1-far", None), ("500ms:down:s1-far", Some("1500ms:up:s1-far"))]
@@ -202,7 +203,7 @@ fn what_a_dead_path_has_outstanding_arrives_by_the_others() {
     }
 }
 
-/// When SYNs and FINs leave the first hosts, and what the SYNs say.
+/// When SYNs and FINs leave the first hosts, and the MPTCP options of the SYNs.
 #[derive(Default)]
 struct Marks {
     syns: Vec<(u64, Option<MptcpOption>)>,
@@ -253,8 +254,8 @@ fn permutation(transport: &str, seed: u64) -> Outcome {
     finished(&mut Simulation::new(SimSettings { seed, ..settings(fabric, workload, transport, duration) }).unwrap())
 }
 
-/// Raiciu et al., Improving Datacenter Performance and Robustness with Multipath TCP, SIGCOMM 2011: hashed single paths leave
-/// half of a FatTree unused, and eight subflows use nine tenths.
+/// Raiciu et al., Improving Datacenter Performance and Robustness with Multipath TCP, SIGCOMM 2011: hashed single paths
+/// leave half of a FatTree unused, and eight subflows use nine tenths.
 #[test]
 fn more_subflows_use_more_of_a_fat_tree() {
     let mean = |transport: &str| {
@@ -277,7 +278,7 @@ fn the_same_settings_give_the_same_outcome() {
 }
 
 #[test]
-fn transfers_of_all_sizes_end_whole() {
+fn transfers_of_all_sizes_deliver_all_bytes() {
     let fabric = fabric_from_spec("fat-tree:k=4,rate=10Mbps,buffer=30").unwrap();
     let duration = Nanos::from_secs(5);
     let traffic = TrafficSpec::parse("web-search:load=0.5,pattern=random").unwrap();
@@ -295,7 +296,7 @@ fn transfers_of_all_sizes_end_whole() {
 }
 
 #[test]
-fn refuses_what_cannot_be() {
+fn impossible_mptcp_settings_are_refused() {
     let error = |spec: &str, transport: &str| {
         let fabric = fabric_from_spec(spec).unwrap();
         let traffic = TrafficSpec::parse("long-lived:pattern=permutation").unwrap();

@@ -81,7 +81,7 @@ impl Case {
     }
 }
 
-/// Compares piece by piece: a whole outcome is too long to be read.
+/// Compares item by item, because the difference of two whole outcomes is too long to read.
 fn assert_same(one: &Outcome, other: &Outcome, what: &str) {
     assert_eq!(one.packets, other.packets, "{what}");
     assert_eq!(one.end, other.end, "{what}");
@@ -148,7 +148,8 @@ fn little_work_is_not_shared() {
     assert_eq!((simulation.one_thread(), simulation.windows()), (None, 0));
 }
 
-/// A link that hands on at the beginning of a packet, and has no delay, has a look-ahead of 1 ps: no window is half as long.
+/// A link without delay that hands packets on when their sending begins has a look-ahead of 1 ps. A window cannot be
+/// half as long.
 #[test]
 fn a_look_ahead_that_cannot_be_halved_is_not_used() {
     let case = Case {
@@ -166,7 +167,7 @@ fn a_look_ahead_that_cannot_be_halved_is_not_used() {
 }
 
 #[test]
-fn what_needs_one_thread_says_so_and_has_the_same_result() {
+fn a_run_that_needs_one_thread_says_so_and_has_the_same_result() {
     let chained = "all-reduce:algorithm=ring,size=1MB";
     for (case, why) in [
         (Case { scheme: "hedera", ..FAT_TREE }, "controller"),
@@ -215,7 +216,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_number_of_threads_gives_the_same(
+    fn any_number_of_threads_gives_the_same_result(
         fabric in 0..FABRICS.len(), with_faults: bool, traffic in 0..TRAFFIC.len(), transport in 0..TRANSPORTS.len(),
         scheme in prop::sample::select(vec!["spt", "ecmp"]),
         control in prop::sample::select(vec!["delay=50us", "handover=begin,delay=10us,long=10KB"]),

@@ -87,7 +87,7 @@ fn transfers_finish_and_every_packet_is_accounted_for() {
 }
 
 #[test]
-fn one_go_slices_and_no_memory_give_the_same_outcome() {
+fn slices_or_a_disabled_cache_give_the_same_outcome() {
     for scheme in SCHEMES {
         let case = Case::of(scheme, FABRICS[0], WEB_SEARCH);
         let whole = case.run();
@@ -106,7 +106,8 @@ fn one_go_slices_and_no_memory_give_the_same_outcome() {
     }
 }
 
-/// A sender that has backed off for minutes gets through: what its frame repaired is there still when it sends again.
+/// A sender that has backed off for minutes gets through: the path that its frame repaired still exists when it sends
+/// again.
 #[test]
 fn a_sender_that_waits_longer_than_a_minute_gets_through() {
     for scheme in ["tcp-path", "arp-path"] {
@@ -140,7 +141,8 @@ fn data_take_the_path_of_the_first_copy_both_ways() {
     }
 }
 
-/// Takes a cable or a switch that flows use down, and counts what each flow delivers later than 1.4 s after that.
+/// Takes down a cable or a switch that flows use, and counts the bytes that each flow delivers later than 1.4 s after
+/// that.
 fn with_a_cut(scheme: &'static str, fabric: &'static str, whole_switch: bool) -> (Simulation, Vec<u64>) {
     let case = Case { duration: Nanos::from_secs(3), ..Case::of(scheme, fabric, STRIDE) };
     let mut before = case.start();
@@ -172,7 +174,8 @@ fn flows_recover_by_themselves_from_a_dead_cable_and_a_dead_switch() {
                 let (simulation, gained) = with_a_cut(scheme, fabric, whole_switch);
                 let outcome = simulation.outcome();
                 assert!(outcome.conserves_packets(), "{scheme} {fabric} {:?}", outcome.packets);
-                // ARP-Path repairs the way to a host when a frame for it comes, and TCP's time-outs have doubled by then.
+                // ARP-Path repairs the path to a host when a frame for it arrives. By then, TCP's time-outs have
+                // doubled.
                 let least = if scheme == "arp-path" { gained.len() * 3 / 4 } else { gained.len() };
                 let recovered = gained.iter().filter(|&&bytes| bytes > 10_000).count();
                 assert!(recovered >= least, "{scheme} {fabric} {whole_switch} {gained:?}");
@@ -198,14 +201,14 @@ fn packets_are_conserved_while_everything_fails_and_comes_back() {
 }
 
 #[test]
-fn elephants_alone_have_entries_under_tfe() {
+fn only_elephants_have_entries_under_tfe() {
     let entries = |scheme| programs(&Case::of(scheme, FABRICS[0], WEB_SEARCH).run()).entries_mean;
     let (all, elephants, none) = (entries("tcp-path"), entries("tfe:elephant=1MB"), entries("tfe:elephant=1GB"));
     assert!(0.0 < elephants && elephants < 0.7 * all && none == 0.0, "{all} {elephants}");
 }
 
 #[test]
-fn connections_that_last_find_more_room_than_by_hashing() {
+fn long_connections_get_more_throughput_than_by_hashing() {
     let throughput = |scheme| {
         let case = Case { duration: Nanos::from_secs(1), ..Case::of(scheme, FABRICS[1], STRIDE) };
         let shares: Vec<f64> = case.run().flows.iter().filter_map(|flow| flow.throughput).collect();
@@ -216,9 +219,9 @@ fn connections_that_last_find_more_room_than_by_hashing() {
 }
 
 #[test]
-fn entries_live_while_they_are_used_and_end_when_they_are_not() {
-    // The connection lasts longer than its entries would without use, and no time-out of TCP lasts as long as they do:
-    // nothing is explored again.
+fn entries_stay_while_they_are_used_and_expire_otherwise() {
+    // The connection lasts longer than unused entries do, and no time-out of TCP lasts as long as they do. So nothing
+    // is explored again.
     let case = Case { duration: Nanos::from_secs(4), ..Case::of("tcp-path:age=1500ms,lock=200ms", FABRICS[0], STRIDE) };
     let mut simulation = case.start();
     simulation.advance(Nanos::from_millis(3_900));

@@ -59,7 +59,7 @@ fn cable(outcome: &Outcome) -> (LinkId, f64) {
 }
 
 #[test]
-fn a_port_whose_packets_are_of_one_class_is_a_fifo() {
+fn a_port_with_packets_of_one_class_behaves_like_a_fifo() {
     for (transport, faults) in [
         ("newreno", ""),
         ("dctcp", ""),
@@ -96,14 +96,14 @@ fn a_short_flow_of_a_higher_class_meets_no_queue() {
     let prioritised = format!("{DUMBBELL},queues=2");
     let alone = fct_ms(DUMBBELL, &[short]);
     let (fifo, first) = (fct_ms(DUMBBELL, &shared), fct_ms(&prioritised, &shared));
-    // The handshake and each burst of a window wait for one frame of 0.12 ms that is being sent, at most.
+    // The handshake and each burst of a window wait at most for one frame of 0.12 ms that is being sent.
     assert!(first < alone + 6.0 * 0.122, "{first} ms, {alone} ms alone");
     assert!(fifo > alone + 5.0, "{fifo} ms among long flows in one queue, {alone} ms alone");
 }
 
 #[test]
 fn red_keeps_the_mean_queue_between_its_thresholds() {
-    // The mean follows the queue closely here, so the queue itself stays in between.
+    // Here the mean follows the queue closely, so the queue itself stays between the thresholds.
     let red = format!("{DUMBBELL},red=5/30,red_weight=0.02");
     let (link, tail) = cable(&run(DUMBBELL, &TWO_LONG, "newreno"));
     let dropping = run(&red, &TWO_LONG, "newreno");
@@ -150,7 +150,7 @@ const MIXED: &str = "fat-tree:k=4,rate=100Mbps,buffer=30,queues=3,red=3/15,red_w
 const FAULTS: &str = "20ms:down:c0+a1_0,60ms:up:c0+a1_0,80ms:degrade:c1:10Mbps,90ms:loss:c1:0.1,120ms:restore:c1";
 
 #[test]
-fn the_same_seed_gives_the_same_run_and_another_one_another() {
+fn the_same_seed_gives_the_same_run_and_another_seed_gives_another() {
     let first = run_with(mixed(MIXED, 1, FAULTS), NoTap);
     assert!(first.packets.dropped > 100 && first.packets.delivered > 10_000, "{:?}", first.packets);
     assert_eq!(first, run_with(mixed(MIXED, 1, FAULTS), NoTap));
@@ -158,7 +158,7 @@ fn the_same_seed_gives_the_same_run_and_another_one_another() {
 }
 
 #[test]
-fn large_fabrics_give_the_same_run_whatever_becomes_of_links() {
+fn the_code_for_large_fabrics_gives_the_same_run_despite_faults() {
     for fabric in [MIXED, "fat-tree:k=4,rate=100Mbps,buffer=30"] {
         let small = run_with(mixed(fabric, 1, FAULTS), NoTap);
         assert_eq!(small, run_with(mixed(fabric, 1, FAULTS), LargeFabric), "{fabric}");
@@ -166,7 +166,7 @@ fn large_fabrics_give_the_same_run_whatever_becomes_of_links() {
 }
 
 #[test]
-fn a_lossy_fabric_is_one_with_a_fault_at_the_start_and_restoring_it_keeps_its_losses() {
+fn a_lossy_fabric_equals_a_fault_at_the_start_and_a_restore_keeps_its_losses() {
     let plain = "fat-tree:k=4,rate=100Mbps";
     let lossy = format!("{plain},loss=c0:0.01/e0_0-h0:0.002");
     let by_key = run_with(mixed(&lossy, 1, ""), NoTap);

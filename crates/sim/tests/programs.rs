@@ -1,4 +1,4 @@
-//! Runs over switches with programs, here with the simplest one: a learning switch on fabrics without loops.
+//! Runs over switches with programs, here with the simplest program: a learning switch on fabrics without loops.
 
 use pathloom_model::{fabric_from_spec, Body, Fault, FiveTuple, Frame, Headers, LinkId, Mac, Nanos, PortNo, TCP_SYN};
 use pathloom_sim::{ControlSettings, Fate, Outcome, SeenPacket, SimError, SimSettings, Simulation, Tap};
@@ -11,7 +11,7 @@ use pathloom_workload::TrafficSpec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
-/// What the drivers of learning switches did, all together.
+/// What happened at all learning switches together.
 #[derive(Default)]
 struct Told {
     credited: u64,
@@ -19,7 +19,7 @@ struct Told {
     requests: u64,
 }
 
-/// Learns which port a host is at, and floods frames for hosts that it does not know.
+/// Learns at which port a host is, and floods frames for unknown hosts.
 struct Learner {
     up: BTreeSet<PortNo>,
     hosts: BTreeMap<Mac, PortNo>,
@@ -154,11 +154,11 @@ fn transfers_finish_over_switches_without_rules() {
     let programs = outcome.programs.unwrap();
     assert!(programs.arp.frames > 0 && programs.arp.bytes == 60 * programs.arp.frames, "{programs:?}");
     assert_eq!((programs.hosts_max, programs.exploration.frames), (8, 0));
-    assert!(told.lock().unwrap().credited * 2 > outcome.packets.hops / 2, "most frames are forwarded from memory");
+    assert!(told.lock().unwrap().credited * 2 > outcome.packets.hops / 2, "most frames are forwarded from the cache");
 }
 
 #[test]
-fn remembered_decisions_change_nothing() {
+fn cached_decisions_change_no_result() {
     let told = Arc::default();
     let mut forgetful = Simulation::new(CASE.settings(&told)).unwrap();
     forgetful.forget_decisions();
@@ -168,7 +168,7 @@ fn remembered_decisions_change_nothing() {
     assert_eq!(told.lock().unwrap().credited, 0);
 }
 
-/// Notes the first segments of every connection on the uplinks of hosts.
+/// Records the segments that every connection sends on the uplinks of hosts.
 #[derive(Default)]
 struct FirstSegments {
     uplinks: BTreeSet<LinkId>,
@@ -196,7 +196,7 @@ fn a_host_resolves_the_address_then_opens_the_connection_then_sends_data() {
     let outcome = simulation.outcome();
     let start_ps = outcome.flows[0].start.unwrap().0 * 1000;
     let sent = simulation.tap_mut().seen.values().next().unwrap().clone();
-    // Request and reply, each 60 bytes over three links of 1 Gb/s. Then SYN and SYN+ACK: 66.
+    // Request and reply have 60 bytes each, over three links of 1 Gb/s. SYN and SYN+ACK have 66.
     let round = |bytes: u64| 2 * 3 * bytes * 8 * 1_000;
     assert!(sent[0].0 >= start_ps + round(60), "the SYN waits for the ARP reply: {sent:?}");
     assert_eq!(sent[0].1.tcp_flags & TCP_SYN, TCP_SYN);
@@ -205,7 +205,7 @@ fn a_host_resolves_the_address_then_opens_the_connection_then_sends_data() {
 }
 
 #[test]
-fn resolved_addresses_are_kept_for_their_time() {
+fn resolved_addresses_are_kept_until_they_expire() {
     let requests = |arp_age| Case { arp_age, ..CASE }.run().1.lock().unwrap().requests;
     let (kept, not_kept) = (requests(Nanos::from_secs(60)), requests(Nanos::ZERO));
     assert!(kept < not_kept / 2, "{kept} {not_kept}");
@@ -213,7 +213,7 @@ fn resolved_addresses_are_kept_for_their_time() {
 
 #[test]
 fn a_lost_request_is_repeated_after_a_second() {
-    // The only way is down when the first requests are sent.
+    // The only path is down when the first requests are sent.
     let faults = &["0s:down:e0-e1", "300ms:up:e0-e1"];
     let case = Case { traffic: "incast:senders=7,size=10KB,jitter=0ns", faults, ..CASE };
     let (outcome, _) = case.run();
@@ -232,11 +232,11 @@ fn packets_are_conserved_when_cables_and_switches_fail() {
         boots
     });
     let starts_of = |mac: &Mac| starts.iter().filter(|start| start.mac == *mac).count();
-    assert!(boots.iter().all(|(mac, of)| of.len() == starts_of(mac)), "no two starts have one number: {starts:?}");
+    assert!(boots.iter().all(|(mac, of)| of.len() == starts_of(mac)), "no two starts have the same number: {starts:?}");
 }
 
 #[test]
-fn hosts_mark_elephants_alone() {
+fn hosts_mark_only_elephants() {
     let ports = 20_000..=20_999;
     let elephants = |mark| Some(Marking { above_bytes: 1_000_000, mark });
     let (plain, _) = CASE.run();

@@ -1,4 +1,4 @@
-//! Whole runs: what must hold whatever the scheme, the traffic and the faults.
+//! Whole runs: what must hold for every scheme, any traffic and any faults.
 
 use pathloom_control::{Input, Output};
 use pathloom_model::{fabric_from_spec, Fabric, Fault, Nanos, PortNo};
@@ -69,8 +69,8 @@ fn unfinished(outcome: &Outcome) -> usize {
 }
 
 #[test]
-fn a_host_with_small_queues_fills_its_own_card_no_more() {
-    // Slow enough for twelve segments of first window to fill a card of eight.
+fn a_host_with_small_queues_does_not_overfill_its_own_card() {
+    // So slow that twelve segments of a first window fill a card of eight.
     let fabric = "fat-tree:k=4,rate=10Mbps,buffer=8";
     let dropped_by_hosts = |transport| {
         let case =
@@ -123,7 +123,7 @@ fn the_same_settings_give_the_same_outcome_in_one_go_or_in_slices() {
 }
 
 #[test]
-fn a_flow_alone_comes_close_to_what_is_possible() {
+fn a_single_flow_comes_close_to_the_optimum() {
     let alone = |traffic, transport| {
         Case { fabric: "dumbbell:rate=100Mbps", traffic, transport, duration: Nanos::from_secs(4), ..CASE }.run()
     };
@@ -140,12 +140,12 @@ fn a_flow_alone_comes_close_to_what_is_possible() {
 }
 
 #[test]
-fn what_fails_is_lost_and_counted_and_the_rest_goes_on() {
+fn packets_on_failed_links_are_lost_and_counted_and_all_flows_finish() {
     let quiet = CASE.run();
     let faults = "100ms:down:a0_0-c0,150ms:down:c3,200ms:up:a0_0-c0,250ms:up:c3,120ms:down:e1_0-a1_0";
     for Tested { spec: scheme, .. } in fast() {
         let outcome = Case { scheme, faults, ..CASE }.run();
-        assert_eq!(unfinished(&outcome), 0, "{scheme}: every flow finds another way");
+        assert_eq!(unfinished(&outcome), 0, "{scheme}: every flow finds another path");
         assert_ne!(outcome.packets, quiet.packets);
         let busiest = outcome.links.iter().map(|link| link.utilisation).fold(0.0, f64::max);
         assert!(busiest <= 1.0);
@@ -154,7 +154,7 @@ fn what_fails_is_lost_and_counted_and_the_rest_goes_on() {
 
 #[test]
 fn cached_decisions_follow_the_rules() {
-    // Without the cache every packet is decided by the tables: nothing may differ but the work.
+    // Without the cache, the tables decide about every packet. Only the amount of work may differ.
     for scheme in ["ecmp", "hedera:period=50ms", "ofpt:rules=path", "lessor:sizes=announced"] {
         let case = Case { scheme, faults: "100ms:down:a0_0-c0,200ms:up:a0_0-c0", ..CASE };
         let mut plain = Simulation::new(case.settings()).unwrap();
@@ -167,7 +167,7 @@ fn cached_decisions_follow_the_rules() {
 }
 
 #[test]
-fn a_run_as_on_a_large_fabric_comes_to_the_same() {
+fn the_code_for_large_fabrics_gives_the_same_outcome() {
     let faults = "100ms:down:a0_0-c0,200ms:up:a0_0-c0,250ms:down:e1_1-a1_0";
     for scheme in ["ecmp", "ofpt:rules=path"] {
         let case = Case { scheme, faults, ..CASE };
@@ -212,7 +212,7 @@ fn on_web_search(scheme: &str) -> (f64, f64) {
     (mean(&shares), mean(&times))
 }
 
-/// OFPT Fig. 9 and LESSOR Fig. 4 and 5: who is better than whom.
+/// OFPT Fig. 9 and LESSOR Fig. 4 and 5: the order of the schemes.
 #[test]
 fn schemes_come_in_the_order_of_the_papers() {
     let schemes = ["spt", "ecmp", "hedera", "lessor", "ofpt", "ofpt:sizes=announced"];
@@ -224,16 +224,17 @@ fn schemes_come_in_the_order_of_the_papers() {
 }
 
 #[test]
-fn paths_of_their_own_and_a_pace_fill_the_fabric() {
+fn own_paths_and_pacing_fill_the_fabric() {
     let traffic = "long-lived:pattern=stride";
-    // Acknowledgements ride the default routes. Per host they are spread evenly here; by ecmp's hash some would fill links.
+    // Acknowledgements use the default routes. Per host they are spread evenly here; by ecmp's hash some would fill
+    // links.
     let scheme = "ofpt:defaults=per-host";
     let outcome = Case { traffic, scheme, duration: Nanos::from_secs(4), ..CASE }.run();
     let worst = outcome.flows.iter().filter_map(|flow| flow.throughput).fold(1.0, f64::min);
     assert!(worst > 0.95, "{worst:.3}");
 }
 
-/// Round trips that the controller was told of.
+/// Round-trip times that were reported to the controller.
 #[derive(Clone, Default)]
 struct RoundTrips(Arc<Mutex<Vec<Nanos>>>);
 
@@ -248,7 +249,7 @@ impl Journal for RoundTrips {
 }
 
 #[test]
-fn the_controller_measures_the_way_to_its_switches() {
+fn the_controller_measures_the_round_trip_to_its_switches() {
     let case = Case { scheme: "hedera:period=100ms", control: "delay=2ms,service=1ms,install=5ms", ..CASE };
     let trips = RoundTrips::default();
     let journal = Some(Box::new(trips.clone()) as Box<dyn Journal + Send>);
@@ -257,7 +258,7 @@ fn the_controller_measures_the_way_to_its_switches() {
     let trips = trips.0.lock().unwrap();
     let shortest = trips.iter().min().unwrap();
     let longest = trips.iter().max().unwrap();
-    // Both ways, and the controller's service; longer where the answers of eight ToRs come at once.
+    // Both directions, and the controller's service; longer if the answers of eight ToRs arrive at once.
     assert!((Nanos::from_millis(5)..Nanos::from_millis(6)).contains(shortest), "{shortest:?}");
     assert!(*longest > Nanos::from_millis(8), "{longest:?}");
 }
@@ -267,7 +268,7 @@ fn a_full_rule_table_stops_no_traffic() {
     for Tested { spec: scheme, .. } in fast().filter(|tested| tested.places) {
         let with_room = |control: &str| Case { scheme, control, ..CASE }.run();
         let free = with_room("delay=500us");
-        // Room for the default routes, and for less than half of what the scheme would put beside them.
+        // Room for the default routes, and for less than half of the rules that the scheme would add.
         let defaults = Case { scheme, traffic: NOTHING_TO_ROUTE, ..CASE }.run().control.rules_max;
         let room = defaults + (free.control.rules_max - defaults) / 3;
         let full = with_room(&format!("delay=500us,tcam={room}"));
@@ -277,7 +278,7 @@ fn a_full_rule_table_stops_no_traffic() {
     }
 }
 
-/// A flow too short for any scheme to look at.
+/// A flow that is too short for any scheme to act on.
 const NOTHING_TO_ROUTE: &str = "incast:senders=1,size=1KB";
 
 #[test]
@@ -292,7 +293,7 @@ fn steps_of_a_collective_wait_for_each_other() {
 }
 
 #[test]
-fn refuses_runs_that_cannot_be() {
+fn impossible_runs_are_refused() {
     let refused = |change: fn(&mut SimSettings)| {
         let mut settings = CASE.settings();
         change(&mut settings);
@@ -329,7 +330,7 @@ fn packets(file: &[u8]) -> Vec<(u32, &[u8])> {
 }
 
 #[test]
-fn a_capture_holds_every_packet_with_the_headers_it_would_have() {
+fn a_capture_has_every_packet_with_its_headers_on_the_wire() {
     let case = Case { traffic: "incast:senders=3,size=20KB", scheme: "hedera", ..CASE };
     let settings = case.settings();
     let fabric: Arc<Fabric> = settings.fabric.clone();
@@ -354,12 +355,12 @@ fn a_capture_holds_every_packet_with_the_headers_it_would_have() {
         assert!(ip[12..16] == receiver.address.octets() || ip[16..20] == receiver.address.octets());
         syns += u32::from(link.to == receiver.host && bytes[14 + 20 + 13] == 0x02);
     }
-    assert_eq!(syns, 3, "one SYN a flow reaches the receiver");
+    assert_eq!(syns, 3, "one SYN per flow reaches the receiver");
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
-    /// Nothing is lost without trace and nothing hangs, on any fabric, under any scheme and any faults.
+    /// No packet is lost without being counted and no flow hangs, on any fabric, under any scheme and any faults.
     #[test]
     fn packets_are_conserved_through_faults(
         fabric in prop::sample::select(vec!["fat-tree:k=4,rate=50Mbps,buffer=5", "leaf-spine:spines=2,leaves=3,hosts=2,rate=50Mbps",

@@ -1,4 +1,4 @@
-//! Parallel TCP streams in the simulator: what they come to on several paths, and what becomes of their paths.
+//! Parallel TCP streams in the simulator: their throughput on several paths, and the requests for their paths.
 
 use pathloom_control::{Input, Output};
 use pathloom_model::{fabric_from_spec, Fabric, Fault, FaultKind, FaultTarget, Nanos};
@@ -6,10 +6,10 @@ use pathloom_sim::{ControlSettings, Journal, NoTap, Outcome, SimSettings, Simula
 use pathloom_workload::{FlowSpec, Start, Workload};
 use std::sync::{Arc, Mutex};
 
-/// Topology A of the paper: four paths of 100 Mbit/s that share nothing.
+/// Topology A of the paper: four disjoint paths of 100 Mbit/s.
 const TOPOLOGY_A: &str = "parallel-paths:rates=100Mbps/100Mbps/100Mbps/100Mbps,delays=1us/1us/1us/1us,host_rate=1Gbps";
 
-/// Counts what hosts ask for.
+/// Counts requests of hosts, and successful releases.
 #[derive(Clone, Default)]
 struct Asked(Arc<Mutex<[usize; 4]>>);
 
@@ -78,7 +78,7 @@ fn four_streams_on_four_paths_are_nearly_four_times_as_fast_as_on_one() {
 }
 
 #[test]
-fn streams_are_as_many_as_there_are_bytes_and_every_transfer_releases_its_paths() {
+fn a_transfer_has_at_most_one_stream_per_byte_and_releases_its_paths() {
     let fabric = fabric_from_spec("fat-tree:k=4,rate=100Mbps").unwrap();
     let sizes = [1, 3, 100_000, 5_000_000];
     let (outcome, asked) = run(settings(fabric, "parallel-tcp:streams=8", &sizes, Vec::new()));
@@ -92,7 +92,7 @@ fn a_fast_path_carries_more() {
     let fabric = fabric_from_spec("parallel-paths:rates=100Mbps/20Mbps,delays=1ms,host_rate=1Gbps").unwrap();
     let scheme = "parallel-tcp:paths=2,streams=2,policy=round-robin";
     let (outcome, _) = run(settings(fabric, scheme, &[60_000_000], Vec::new()));
-    // 4.2 s if both paths are full all the time, 12.5 s if each carried one half.
+    // It takes 4.2 s if both paths are full all the time, and 12.5 s if each carries one half.
     assert!((4.1..4.8).contains(&fct_s(&outcome)), "{} s", fct_s(&outcome));
 }
 
@@ -105,7 +105,7 @@ fn streams_leave_a_dead_path() {
         Fault { at: Nanos::from_secs(1), kind: FaultKind::Carrier { target: FaultTarget::Cable(cable), up: false } };
     let (outcome, asked) = run(settings(fabric, "parallel-tcp", &[100_000_000], vec![fault]));
     assert_eq!(asked, [1, 4, 1, 1]);
-    // The stream of the dead path shares another one.
+    // The stream of the dead path shares another path.
     assert!((2.0..6.0).contains(&fct_s(&outcome)), "{} s", fct_s(&outcome));
 }
 

@@ -1,4 +1,4 @@
-//! What CUBIC, DCTCP and selective acknowledgements make of a shared cable.
+//! CUBIC, DCTCP and selective acknowledgements on a shared cable.
 
 use pathloom_model::{fabric_from_spec, Fabric, Nanos, NodeId};
 use pathloom_sim::{ControlSettings, Outcome, SimSettings, Simulation};
@@ -42,14 +42,14 @@ impl Shared<'_> {
         outcome
     }
 
-    /// Mean queue and utilisation of the shared cable in the direction of more data.
+    /// Mean queue and utilisation of the shared cable, in the direction with the longer queue.
     fn cable(&self, outcome: &Outcome) -> (f64, f64) {
         let middle = outcome.links.iter().max_by(|a, b| a.mean_queue.total_cmp(&b.mean_queue)).unwrap();
         (middle.mean_queue, middle.sent_bytes as f64 * 8.0 / RATE_BPS / self.seconds as f64)
     }
 }
 
-/// The outcome of these flows on a fabric that has no other traffic and no faults.
+/// Results of these flows on a fabric that has no other traffic and no faults.
 fn outcome_of(fabric: Arc<Fabric>, flows: Vec<FlowSpec>, scheme: &str, transport: &str, duration: Nanos) -> Outcome {
     let mut simulation = Simulation::new(SimSettings {
         fabric,
@@ -92,7 +92,7 @@ fn dctcp_keeps_its_queue_around_the_threshold_and_loses_nothing() {
 }
 
 #[test]
-fn dctcp_marks_by_the_rate_of_the_link_where_nothing_is_said() {
+fn dctcp_marks_by_the_rate_of_the_link_by_default() {
     let case = Shared { flows: 2, delay: "100us", buffer: 300, transport: "dctcp", seconds: 3 };
     let (queue, _) = case.cable(&case.run());
     assert!(queue > 10.0 && queue < 22.0, "20 packets up to 1 Gbit/s: {queue}");
@@ -100,7 +100,8 @@ fn dctcp_marks_by_the_rate_of_the_link_where_nothing_is_said() {
 
 #[test]
 fn cubic_refills_a_long_path_faster_than_newreno() {
-    // 100 ms and 826 packets: after a loss NewReno takes 413 round trips, which is 41 s; CUBIC 11 s.
+    // The path takes 100 ms and 826 packets. After a loss, NewReno needs 413 round trips, which is 41 s; CUBIC needs
+    // 11 s.
     let goodput = |transport| {
         let case = Shared { flows: 1, delay: "50ms", buffer: 100, transport, seconds: 60 };
         case.cable(&case.run()).1
@@ -110,12 +111,13 @@ fn cubic_refills_a_long_path_faster_than_newreno() {
 }
 
 #[test]
-fn selective_acknowledgements_send_again_what_was_dropped_and_no_more() {
+fn with_selective_acknowledgements_only_dropped_segments_are_retransmitted() {
     let case = |transport| Shared { flows: 8, delay: "5ms", buffer: 40, transport, seconds: 10 }.run();
     let (plain, sack) = (case("newreno"), case("newreno:sack=on"));
-    // Every drop is mended once; the last ones may not be yet, and a rescue may be in vain.
+    // Every drop is repaired once. The last ones may not be repaired yet, and a rescue retransmission may be
+    // unnecessary.
     let (dropped, again) = (sack.packets.dropped as f64, f64::from(retransmits(&sack)));
-    assert!((again - dropped).abs() <= 0.05 * dropped + 20.0, "{again} sent again for {dropped} dropped");
+    assert!((again - dropped).abs() <= 0.05 * dropped + 20.0, "{again} retransmitted for {dropped} dropped");
     let goodput = |outcome: &Outcome| outcome.flows.iter().map(|flow| flow.delivered_bytes).sum::<u64>() as f64;
     assert!(goodput(&sack) > 0.95 * goodput(&plain));
     assert!(goodput(&sack) * FRAME / 1448.0 * 8.0 < RATE_BPS * 10.0 * 1.001);
@@ -130,8 +132,8 @@ fn every_transport_gives_the_same_outcome_twice() {
     }
 }
 
-/// The SYN is answered ten times as fast as a full segment on six slow links, so the RTT of the SYN alone makes a time-out that is
-/// shorter than the way of the data.
+/// The SYN is answered ten times as fast as a full segment over six slow links. So a time-out from the RTT of the SYN
+/// alone is shorter than the time that the data need.
 #[test]
 fn a_flow_that_loses_nothing_waits_for_no_time_out() {
     let fabric = Arc::new(fabric_from_spec("fat-tree:k=4,rate=10Mbps").unwrap());

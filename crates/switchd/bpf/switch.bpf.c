@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //
-// What a switch has the kernel do: forward frames whose decision is known, and hand all others to user space.
+// The kernel part of a switch: forwards frames whose decision is known, and passes all other frames to user space.
 //
-// `forward` runs at tc ingress of each port. A frame of a remembered flow leaves through the queue of its port. Every other
-// frame goes into a ring; a port that sends more of these than it may is limited. All state is in the maps below.
-// `layout.rs` has the same structures; they have no padding. The conditions are those of `Verdict::remember`.
+// `forward` runs at tc ingress of each port. A frame of a remembered flow leaves through the queue of its output port.
+// Every other frame goes into a ring, up to a rate limit per port. All state is in the maps below. `layout.rs` contains
+// the same structures, which have no padding. The conditions for forwarding are those of `Verdict::remember`.
 
 #include "kernel.h"
 #include <linux/pkt_cls.h>
@@ -19,7 +19,7 @@
 #define NS_PER_S 1000000000ull
 
 struct flow {
-	__u32 ifindex;             // where it comes in
+	__u32 ifindex;             // input interface
 	__u32 src, dst;            // as on the wire
 	__u16 src_port, dst_port;  // as on the wire
 	__u16 proto, dscp;
@@ -27,7 +27,7 @@ struct flow {
 };
 
 struct path {
-	__u32 ifindex; // where it leaves
+	__u32 ifindex; // output interface
 	__u32 kind;
 	__u64 exploration;
 	__u64 last_ns;
@@ -36,8 +36,8 @@ struct path {
 
 struct port {
 	__u32 number;
-	__u32 per_s; // frames for user space per second; 0 for any number
-	__u64 due_ns; // when the port has used up what it has been given
+	__u32 per_s; // maximum number of frames to user space per second; 0: no limit
+	__u64 due_ns; // time up to which the rate is used up by the frames so far
 	__u64 forwarded, forwarded_bytes;
 	__u64 told, limited, lost, too_long;
 };
@@ -73,7 +73,7 @@ static long (*const bpf_clone_redirect)(struct __sk_buff *skb, __u32 ifindex, __
 
 #define count(field, amount) __sync_fetch_and_add(&(field), amount)
 
-// Whether the port may tell user space of one more frame: so many per second, and as many as in a tenth of a second at once.
+// Whether the port may pass one more frame to user space: `per_s` per second, and at most a tenth of this at once.
 static __always_inline int may_tell(struct port *port)
 {
 	__u64 now, due;
@@ -126,7 +126,7 @@ static __always_inline int tell(struct __sk_buff *skb, struct port *port)
 	return TC_ACT_SHOT;
 }
 
-// Reads the flow of an untagged IPv4 frame. Says no if user space has to see the frame.
+// Reads the flow of an untagged IPv4 frame. Returns 0 if user space must handle the frame.
 static __always_inline int read_flow(struct __sk_buff *skb, struct flow *flow)
 {
 	struct {
@@ -170,7 +170,7 @@ SEC("classifier") int forward(struct __sk_buff *skb)
 
 	port = bpf_map_lookup_elem(&ports, &ifindex);
 	if (!port)
-		return TC_ACT_OK; // an interface that the switch has given up
+		return TC_ACT_OK; // the interface is not a port of the switch any more
 	if (!read_flow(skb, &flow))
 		return tell(skb, port);
 	path = bpf_map_lookup_elem(&paths, &flow);
@@ -182,8 +182,8 @@ SEC("classifier") int forward(struct __sk_buff *skb)
 	count(port->forwarded, 1);
 	count(port->forwarded_bytes, skb->len);
 	if (skb->sk) {
-		// The sender is a socket of this machine, behind a veth. A clone is nobody's: the socket must not count what
-		// waits in the queues of the fabric as its own card's (TCP small queues).
+		// The sender is a socket of this machine, behind a veth. A clone has no owner. Otherwise, the socket would
+		// count frames in the queues of the fabric as frames in the queue of its own interface (TCP small queues).
 		bpf_clone_redirect(skb, path->ifindex, 0);
 		return TC_ACT_SHOT;
 	}

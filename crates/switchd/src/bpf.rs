@@ -1,7 +1,9 @@
-//! The kernel's part: loads the program of `bpf/switch.bpf.c`, attaches it to the ports, and reads and writes its maps.
+//! Access to the kernel: loads the BPF program `bpf/switch.bpf.c`, attaches it to the ports, and reads and writes its
+//! maps.
 //!
-//! Maps are pinned in a BPF file system, and the attachments belong to the interfaces. If the switch is killed, the kernel goes
-//! on forwarding the flows that it knows. The next start takes the maps over and replaces the program without a gap.
+//! Maps are pinned in a BPF file system, and the attachments belong to the interfaces. If the switch is killed, the
+//! kernel continues to forward the flows that it knows. The next start reuses the maps and replaces the program without
+//! a gap.
 
 use crate::layout::{Flow, Path as KernelPath, Port, Told};
 use aya::maps::{HashMap, MapData, RingBuf};
@@ -15,20 +17,20 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::path::Path;
 
-/// The compiled program; empty if clang was missing.
+/// The compiled BPF program. Empty if clang was missing.
 static PROGRAM: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/switch.bpf.o"));
 /// Maps that outlive the process.
 const PINNED: [&str; 2] = ["paths", "ports"];
-/// Beginning of the folder of the pins. The number changes with the layout of the maps.
+/// Prefix of the name of the folder for pins. The number changes with the layout of the maps.
 const PIN_FOLDER: &str = "pathloom-switch-1";
-/// Where the program is among the filters of an interface.
+/// Priority and handle of the program among the tc filters of an interface.
 const PRIORITY: u16 = 1;
 const HANDLE: TcHandle = TcHandle::new(0, 1);
 
 #[allow(unsafe_code)]
 mod pod {
     use super::{Flow, KernelPath, Pod, Port};
-    // SAFETY: all are `repr(C)`, of integers, and without padding (tested in `layout.rs`).
+    // SAFETY: all structures are `repr(C)`, consist of integers, and have no padding (tested in `layout.rs`).
     unsafe impl Pod for Flow {}
     unsafe impl Pod for KernelPath {}
     unsafe impl Pod for Port {}
@@ -36,7 +38,7 @@ mod pod {
 
 type Anyhow<T> = Result<T, Box<dyn Error>>;
 
-/// The loaded program and its maps.
+/// The loaded BPF program and its maps.
 pub struct Bpf {
     ebpf: Ebpf,
     paths: HashMap<MapData, Flow, KernelPath>,
@@ -48,7 +50,7 @@ fn pins(bpf_fs: &Path, name: &str) -> Pins {
     Pins::new(bpf_fs, &format!("{PIN_FOLDER}-{name}"))
 }
 
-/// Fails if there is no compiled program, because clang was missing.
+/// Fails if there is no compiled BPF program, because clang was missing.
 pub fn require() -> Result<(), String> {
     pins::require(PROGRAM)
 }
@@ -64,21 +66,23 @@ impl Bpf {
         let mut map = |name: &str| take_map(&mut ebpf, name);
         let (paths, ports) = (HashMap::try_from(map("paths")?)?, HashMap::try_from(map("ports")?)?);
         let frames = RingBuf::try_from(map("frames")?)?;
-        let program: &mut SchedClassifier = ebpf.program_mut("forward").ok_or("there is no program")?.try_into()?;
+        let program: &mut SchedClassifier =
+            ebpf.program_mut("forward").ok_or("the BPF object has no program `forward`")?.try_into()?;
         program.load()?;
         Ok(Bpf { ebpf, paths, ports, frames })
     }
 
-    /// Runs the program at an interface, in place of that of an earlier start. `port`: its number and its limit.
+    /// Attaches the program to an interface, and replaces the program of an earlier start. `port` contains the number
+    /// of the port and its limit.
     pub fn attach(&mut self, interface: &str, ifindex: u32, port: Port) -> Result<(), String> {
         let mut attach = || -> Anyhow<()> {
-            // Counts go on.
+            // The counters of an earlier start continue.
             let before = self.ports.get(&ifindex, 0).unwrap_or_default();
             let now = Port { number: port.number, per_s: port.per_s, due_ns: 0, ..before };
             self.ports.insert(ifindex, now, 0)?;
             let program: &mut SchedClassifier =
-                self.ebpf.program_mut("forward").ok_or("there is no program")?.try_into()?;
-            // It may be there already. If it cannot be added, the program cannot be attached either, and that is told.
+                self.ebpf.program_mut("forward").ok_or("the BPF object has no program `forward`")?.try_into()?;
+            // The queueing discipline may exist already. If it cannot be added, attaching the program fails below.
             let _ = qdisc_add_clsact(interface);
             let options = NlOptions { priority: PRIORITY, handle: HANDLE, classid: None };
             let ingress = TcAttachType::Ingress;
@@ -89,14 +93,14 @@ impl Bpf {
                     program.attach_to_link(old)?
                 }
             };
-            // It stays attached when this process ends.
+            // The program must stay attached when this process ends.
             std::mem::forget(program.take_link(id)?);
             Ok(())
         };
         attach().map_err(|problem| format!("{interface}: {}", one_line(problem.as_ref())))
     }
 
-    /// Gives each frame that waits to `act`, but not more than `most`. Says whether there may be more.
+    /// Passes waiting frames to `act`, at most `most` of them. Returns whether there may be more.
     pub fn frames(&mut self, most: usize, mut act: impl FnMut(&mut Ways<'_>, Told<'_>)) -> bool {
         for _ in 0..most {
             let Some(entry) = self.frames.next() else { return false };
@@ -107,17 +111,17 @@ impl Bpf {
         true
     }
 
-    /// The flows that the kernel forwards.
+    /// Access to the flows that the kernel forwards.
     pub fn ways(&mut self) -> Ways<'_> {
         Ways(&mut self.paths)
     }
 
-    /// Counts of a port.
+    /// Returns the settings and counters of a port.
     pub fn port(&self, ifindex: u32) -> Port {
         self.ports.get(&ifindex, 0).unwrap_or_default()
     }
 
-    /// Gives up interfaces of an earlier start that are none of these.
+    /// Removes the entries of interfaces that are not in `wanted`. They are from an earlier start.
     pub fn keep_ports(&mut self, wanted: &[u32]) {
         let old: Vec<u32> = self.ports.keys().flatten().filter(|index| !wanted.contains(index)).collect();
         old.iter().for_each(|index| drop(self.ports.remove(index)));
@@ -125,54 +129,55 @@ impl Bpf {
 }
 
 impl AsRawFd for Bpf {
-    /// Readable when frames wait.
+    /// The descriptor is readable when frames wait.
     fn as_raw_fd(&self) -> RawFd {
         self.frames.as_raw_fd()
     }
 }
 
-/// The flows that the kernel forwards.
+/// Access to the flows that the kernel forwards.
 pub struct Ways<'a>(&'a mut HashMap<MapData, Flow, KernelPath>);
 
 impl Ways<'_> {
-    /// Has the kernel forward a flow. Says no if it has no room.
+    /// Makes the kernel forward a flow. Returns false if the table is full.
     pub fn put(&mut self, flow: &Flow, path: &KernelPath) -> bool {
         self.0.insert(flow, path, 0).is_ok()
     }
 
-    /// Ends that.
+    /// Makes the kernel stop forwarding a flow.
     pub fn remove(&mut self, flow: &Flow) {
         let _ = self.0.remove(flow);
     }
 
-    /// What becomes of a flow, and what has passed of it.
+    /// Returns the path and the counters of a flow.
     pub fn get(&self, flow: &Flow) -> Option<KernelPath> {
         self.0.get(flow, 0).ok()
     }
 
-    /// All of them.
+    /// Returns all flows.
     pub fn all(&self) -> Vec<(Flow, KernelPath)> {
         self.0.iter().flatten().collect()
     }
 }
 
-/// Whether an earlier start has left maps.
+/// Whether an earlier start has left pinned maps.
 pub fn is_pinned(bpf_fs: &Path, name: &str) -> bool {
     pins(bpf_fs, name).has(&PINNED)
 }
 
-/// Flows that the kernel forwards for a switch that does not run.
+/// Returns the number of flows that the kernel forwards for a switch whose process does not run. `None` if there are no
+/// maps.
 pub fn left(bpf_fs: &Path, name: &str) -> Option<usize> {
     let map = MapData::from_pin(pins(bpf_fs, name).place(PINNED[0])).ok()?;
     let paths: HashMap<MapData, Flow, KernelPath> = HashMap::try_from(aya::maps::Map::HashMap(map)).ok()?;
     Some(paths.keys().flatten().count())
 }
 
-/// Removes the program from interfaces, and the pins. Says whether there were any.
+/// Removes the program from interfaces, and the pins. Returns whether there were any pins.
 pub fn clean<'a>(bpf_fs: &Path, name: &str, interfaces: impl Iterator<Item = &'a str>) -> io::Result<bool> {
     for interface in interfaces {
         if let Ok(link) = SchedClassifierLink::attached(interface, TcAttachType::Ingress, PRIORITY, HANDLE, None) {
-            // Dropping the link detaches the program; it may be gone already.
+            // Dropping the link detaches the program.
             drop(link);
         }
     }

@@ -1,4 +1,4 @@
-//! The configuration file (TOML). docs/switch.example.toml has every setting with its default.
+//! The configuration file (TOML). docs/switch.example.toml contains every setting with its default.
 
 use pathloom_daemon::config::{self, from_toml};
 use pathloom_model::{Mac, Nanos, PortNo, Tier};
@@ -8,26 +8,26 @@ use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// The file as it is.
+/// The content of the file.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Name of the switch; its pins and its line in `show` have it.
+    /// Name of the switch, used for its pins and in the output of `show`.
     pub name: String,
-    /// What it runs.
+    /// The protocol that the switch runs.
     pub protocol: Protocol,
-    /// Its Ethernet address, unique among switches and hosts.
+    /// Ethernet address of the switch, unique among switches and hosts.
     pub mac: String,
-    /// Its tier; floods are kept from going up only where it is known.
+    /// Tier of the switch. If it is not set, `descend_only` has no effect.
     pub tier: Option<Level>,
-    /// File of the network namespace that its interfaces are in; that of the process if it is not set.
+    /// File of the network namespace that contains the interfaces. If it is not set: the namespace of the process.
     pub namespace: Option<PathBuf>,
-    /// Directory of the control socket and of what the next start goes on with.
+    /// Directory of the control socket and of the state for the next start.
     pub directory: PathBuf,
     /// A mounted BPF file system.
     #[serde(default = "usual_bpf_fs")]
     pub bpf_fs: PathBuf,
-    /// Its ports.
+    /// Ports of the switch.
     pub ports: Vec<Port>,
     /// Timers in milliseconds.
     #[serde(default)]
@@ -35,22 +35,22 @@ pub struct Config {
     /// Limits.
     #[serde(default)]
     pub limits: Limits,
-    /// What elephants are, for `tfe`.
+    /// Marks of elephants, for `tfe`.
     #[serde(default)]
     pub elephants: Marked,
 }
 
-/// What a switch runs.
+/// The protocol that a switch runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Protocol {
-    /// Learns addresses and floods what it does not know. For trees alone.
+    /// A learning switch: it learns addresses and floods frames to unknown addresses. Only for trees.
     Learning,
     /// ARP-Path.
     ArpPath,
     /// TCP-Path.
     TcpPath,
-    /// TCP-Path for elephants alone.
+    /// TCP-Path for elephants only.
     Tfe,
 }
 
@@ -60,9 +60,9 @@ pub enum Protocol {
 pub enum Level {
     /// Switches with hosts.
     Tor,
-    /// Between the two.
+    /// Switches between the other two tiers.
     Aggregation,
-    /// The top.
+    /// Switches of the top tier.
     Core,
 }
 
@@ -70,31 +70,31 @@ pub enum Level {
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Port {
-    /// Its number, from 1 on.
+    /// Number of the port, at least 1.
     pub number: u32,
-    /// Its network interface.
+    /// Network interface of the port.
     pub interface: String,
-    /// What it leads to.
+    /// Whether the port leads to a host or to a switch.
     #[serde(default)]
     pub role: Role,
-    /// Tier of the switch that it leads to.
+    /// Tier of the switch to which the port leads.
     pub tier: Option<Level>,
 }
 
-/// What a port leads to.
+/// Role of a port: whether it leads to a host or to a switch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Found out by Hello: only where hosts are trusted.
+    /// The switch learns the role from Hello. Only for trusted hosts.
     #[default]
     Learn,
-    /// A host.
+    /// The port leads to a host.
     Host,
-    /// A switch.
+    /// The port leads to a switch.
     Switch,
 }
 
-/// Timers in milliseconds; `pathloom_switching::programs::Settings` says what each is for.
+/// Timers in milliseconds. `pathloom_switching::programs::Settings` describes each of them.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Timers {
@@ -129,17 +129,17 @@ impl Default for Timers {
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// Connections on the whole switch, and of the hosts at one port.
+    /// Maximum number of connections of the whole switch, and of the hosts at one port.
     pub connections: usize,
     pub connections_per_port: usize,
-    /// Hosts on the whole switch, and at one port.
+    /// Maximum number of hosts in the table of the switch, and at one port.
     pub hosts: usize,
     pub hosts_per_port: usize,
-    /// Explorations, recoveries and broadcasts that a host port may begin per second.
+    /// Maximum number of explorations, recoveries and broadcasts that a host port may begin per second.
     pub explorations_per_s: u32,
-    /// Frames of a host port that user space looks at per second; the kernel drops what is above.
+    /// Maximum number of frames of a host port per second that user space handles. The kernel drops further frames.
     pub host_frames_per_s: u32,
-    /// Flows of a host port that the kernel forwards by itself. Others are forwarded in user space.
+    /// Maximum number of flows of a host port that the kernel forwards. Further flows are forwarded in user space.
     pub kernel_flows_per_port: usize,
 }
 
@@ -158,15 +158,15 @@ impl Default for Limits {
     }
 }
 
-/// What elephants are.
+/// Marks of elephants.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Marked {
-    /// First and last source port; none if empty.
+    /// First and last source port of elephants. If empty, source ports do not mark elephants.
     pub source_ports: Vec<u16>,
-    /// DSCP; none if it is 0.
+    /// DSCP of elephants. If 0, the DSCP does not mark elephants.
     pub dscp: u8,
-    /// Whether a flood that came from above goes down alone.
+    /// Whether a flood that came from a higher tier is sent to lower tiers only.
     pub descend_only: bool,
 }
 
@@ -182,12 +182,12 @@ fn usual_bpf_fs() -> PathBuf {
     "/sys/fs/bpf".into()
 }
 
-/// Reads a file. The error names the file, the place and what was expected.
+/// Reads a file. The error contains the file, the place and the expected value.
 pub fn read(file: &Path) -> Result<Config, String> {
     config::read(file, parse)
 }
 
-/// Reads the text of a configuration.
+/// Parses and checks the text of a configuration.
 pub fn parse(text: &str) -> Result<Config, String> {
     let config: Config = from_toml(text)?;
     config.check()?;
@@ -197,32 +197,32 @@ pub fn parse(text: &str) -> Result<Config, String> {
 impl Config {
     fn check(&self) -> Result<(), String> {
         let plain = |letter: char| letter.is_ascii_alphanumeric() || "_-+".contains(letter);
-        // A BPF file system has no dots in names.
+        // A BPF file system does not allow dots in names.
         if self.name.is_empty() || self.name.len() > 64 || !self.name.chars().all(plain) {
             return Err(format!("name: `{}`: expected up to 64 letters, digits, _, - or +", self.name));
         }
         if !self.mac()?.is_station() {
-            return Err(format!("mac: `{}` is a group address or 0; expected that of a station", self.mac));
+            return Err(format!("mac: `{}` is a group address or 0; expected a station address", self.mac));
         }
         if self.ports.is_empty() {
-            return Err("ports: at least one was expected, as [[ports]] number = 1, interface = \"eth1\"".into());
+            return Err("ports: expected at least one, for example [[ports]] number = 1, interface = \"eth1\"".into());
         }
         let (mut numbers, mut interfaces) = (BTreeSet::new(), BTreeSet::new());
         for port in &self.ports {
             if port.number == 0 || !numbers.insert(port.number) {
-                return Err(format!("ports: number {} is 0 or there twice", port.number));
+                return Err(format!("ports: number {} is 0 or occurs twice", port.number));
             }
             if port.interface.is_empty() || port.interface.len() > 15 || !interfaces.insert(&port.interface) {
-                return Err(format!("ports: interface `{}` is there twice or no name of one", port.interface));
+                return Err(format!("ports: interface `{}` occurs twice or is not a valid name", port.interface));
             }
             if port.tier.is_some() && port.role != Role::Switch {
-                return Err(format!("ports: number {}: tier is for a port with role = \"switch\"", port.number));
+                return Err(format!("ports: number {}: tier requires role = \"switch\"", port.number));
             }
         }
         let Timers { neighbour_age_ms, settle_ms, lock_ms, connection_age_ms, host_age_ms, .. } = self.timers;
         let times = [neighbour_age_ms, settle_ms, lock_ms, connection_age_ms, host_age_ms];
         if times.contains(&0) || times.iter().any(|&time| time > 86_400_000) {
-            return Err("timers: a time is 0 or longer than a day".into());
+            return Err("timers: ages, settle_ms and lock_ms must be from 1 to 86400000 ms (one day)".into());
         }
         match self.elephants.source_ports.as_slice() {
             [] => {}
@@ -230,19 +230,19 @@ impl Config {
             _ => return Err("elephants.source_ports: expected [FIRST, LAST] or []".into()),
         }
         if self.elephants.dscp > 63 {
-            return Err(format!("elephants.dscp: {} is not in 0 to 63", self.elephants.dscp));
+            return Err(format!("elephants.dscp: {} is not between 0 and 63", self.elephants.dscp));
         }
         Ok(())
     }
 
-    /// The address of the switch.
+    /// Returns the address of the switch.
     pub fn mac(&self) -> Result<Mac, String> {
         let parts: Vec<u8> = self.mac.split(':').filter_map(|part| u8::from_str_radix(part, 16).ok()).collect();
         let bytes: Option<[u8; 6]> = parts.try_into().ok().filter(|_| self.mac.split(':').count() == 6);
-        bytes.map(Mac).ok_or_else(|| format!("mac: `{}` is no address such as 02:00:00:00:01:00", self.mac))
+        bytes.map(Mac).ok_or_else(|| format!("mac: `{}` is not an address such as 02:00:00:00:01:00", self.mac))
     }
 
-    /// The settings of the program.
+    /// Returns the settings of the program.
     pub fn settings(&self) -> programs::Settings {
         let (timers, limits) = (&self.timers, &self.limits);
         programs::Settings {
@@ -264,7 +264,7 @@ impl Config {
         }
     }
 
-    /// The program, with all ports down.
+    /// Creates the program, with all ports down.
     pub fn program(&self, now: Nanos, boot: u64) -> Result<Box<dyn Program>, String> {
         let role = |port: &Port| match port.role {
             Role::Learn => PortRole::Learn,
@@ -291,7 +291,7 @@ impl Config {
 }
 
 impl Protocol {
-    /// Its name in the file.
+    /// Returns the name of the protocol in the file.
     pub fn name(self) -> &'static str {
         match self {
             Protocol::Learning => "learning",
@@ -320,7 +320,7 @@ mod tests {
     const PORT: &str = "[[ports]]\nnumber = 1\ninterface = 'eth1'\n";
 
     #[test]
-    fn the_example_has_every_setting_with_its_default() {
+    fn the_example_contains_the_defaults() {
         let example = parse(include_str!("../../../docs/switch.example.toml")).unwrap();
         let least = parse(&format!("{LEAST}{PORT}")).unwrap();
         assert_eq!((example.timers, example.limits), (least.timers, least.limits));
@@ -328,18 +328,18 @@ mod tests {
     }
 
     #[test]
-    fn bad_settings_are_named_with_what_was_expected() {
+    fn bad_settings_are_refused_with_a_message() {
         let error = |text: &str| parse(text).unwrap_err();
         assert!(error(LEAST).contains("ports"));
-        assert!(error(&format!("ports = []\n{LEAST}")).contains("at least one was expected"));
-        assert!(error(&format!("{LEAST}{PORT}{PORT}")).contains("number 1 is 0 or there twice"));
+        assert!(error(&format!("ports = []\n{LEAST}")).contains("expected at least one"));
+        assert!(error(&format!("{LEAST}{PORT}{PORT}")).contains("number 1 is 0 or occurs twice"));
         assert!(error(&format!("{LEAST}{PORT}tier = 'core'\n")).contains("role = \"switch\""));
         assert!(error(&format!("{LEAST}{PORT}[timers]\nlock_ms = 0\n")).contains("timers"));
         assert!(error(&format!("{LEAST}{PORT}[timers]\nlok_ms = 1\n")).contains("line 9"));
         assert!(error(&format!("{LEAST}{PORT}[elephants]\nsource_ports = [5]\n")).contains("[FIRST, LAST]"));
         let with_mac = |mac: &str| error(&format!("{}{PORT}", LEAST.replace("02:00:00:00:01:00", mac)));
         assert!(with_mac("03:00:00:00:01:00").contains("group address"));
-        assert!(with_mac("02:00:00:00:01").contains("no address such as"));
+        assert!(with_mac("02:00:00:00:01").contains("not an address such as"));
         assert!(error(&format!("{}{PORT}", LEAST.replace("tcp-path", "stp"))).contains("line 2"));
         assert!(error(&format!("{}{PORT}", LEAST.replace("'s1'", "'../s1'"))).contains("name"));
     }

@@ -1,12 +1,12 @@
-//! The structures of `bpf/switch.bpf.c`, as they are in the maps.
+//! The structures of `bpf/switch.bpf.c`, with the memory layout of the maps.
 
 use pathloom_model::{FiveTuple, Mac};
 use std::net::Ipv4Addr;
 
-/// Bytes of the header before a frame in the ring.
+/// Number of bytes of the header before a frame in the ring.
 pub const HEADER_BYTES: usize = 16;
 
-/// A flow that comes in by an interface.
+/// A flow that arrives at an interface.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Flow {
@@ -22,20 +22,20 @@ pub struct Flow {
     pub src_mac: [u8; 6],
 }
 
-/// What becomes of a flow, and what has passed of it.
+/// The output interface of a flow, the reason for it, and counters.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Path {
     pub ifindex: u32,
     pub kind: u32,
     pub exploration: u64,
-    /// By the monotonic clock.
+    /// Time of the last frame, by the monotonic clock.
     pub last_ns: u64,
     pub packets: u64,
     pub bytes: u64,
 }
 
-/// A port.
+/// Settings and counters of a port.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Port {
@@ -51,7 +51,7 @@ pub struct Port {
 }
 
 impl Flow {
-    /// The flow of a five-tuple between two stations.
+    /// Creates the flow of a five-tuple between two stations.
     pub fn new(ifindex: u32, five_tuple: &FiveTuple, src: Mac, dst: Mac, dscp: u8) -> Flow {
         let network = |address: Ipv4Addr| u32::from_ne_bytes(address.octets());
         Flow {
@@ -67,7 +67,7 @@ impl Flow {
         }
     }
 
-    /// Its five-tuple.
+    /// Returns the five-tuple of the flow.
     pub fn five_tuple(&self) -> FiveTuple {
         let address = |value: u32| Ipv4Addr::from(value.to_ne_bytes());
         FiveTuple {
@@ -80,10 +80,10 @@ impl Flow {
     }
 }
 
-/// A frame that the kernel hands to user space.
+/// A frame that the kernel passes to user space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Told<'a> {
-    /// Number of the port that it came in by.
+    /// Number of the port at which the frame arrived.
     pub port: u32,
     /// VLAN tag that the kernel has taken out of the bytes.
     pub tci: Option<u16>,
@@ -92,7 +92,7 @@ pub struct Told<'a> {
 }
 
 impl Told<'_> {
-    /// Reads an entry of the ring; `None` if it is shorter than it says.
+    /// Reads an entry of the ring. `None` if it is shorter than its header states.
     pub fn read(entry: &[u8]) -> Option<Told<'_>> {
         let word = |index: usize| {
             let bytes = entry.get(4 * index..4 * index + 4)?;
@@ -109,14 +109,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn structures_are_as_large_as_in_the_program() {
+    fn structures_have_the_sizes_of_the_bpf_program() {
         assert_eq!(size_of::<Flow>(), 36 - 4);
         assert_eq!(size_of::<Path>(), 40);
         assert_eq!(size_of::<Port>(), 64);
     }
 
     #[test]
-    fn a_flow_survives_the_map() {
+    fn a_flow_round_trips() {
         let tuple = FiveTuple {
             src: [10, 0, 0, 1].into(),
             dst: [10, 0, 7, 2].into(),

@@ -1,8 +1,8 @@
 //! A live switch that runs a switch program: ARP-Path, TCP-Path, TFE, or a learning switch.
 //!
-//! [`switch`] is the switch without its surroundings: it drives the same state machines as the simulator. Everything else is the
-//! driver: [`bpf`] has the kernel forward known flows, [`links`] are the interfaces, [`run`] is the process.
-//! docs/pathloom-switch.md is for operators.
+//! [`switch`] is the switch without input and output. It drives the same state machines as the simulator. The other
+//! modules are the driver: [`bpf`] makes the kernel forward known flows, [`links`] handles the interfaces, and [`run`]
+//! is the main loop of the process. docs/pathloom-switch.md is the documentation for operators.
 
 pub mod bpf;
 #[allow(missing_docs)]

@@ -1,4 +1,4 @@
-//! Interfaces: which are up, and a socket to send by.
+//! Network interfaces: their carrier state, and a socket that sends frames.
 
 use pathloom_daemon::netlink::{message, messages, number32, Message, Socket, DUMP};
 use pathloom_daemon::system;
@@ -21,12 +21,12 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     }
 }
 
-/// Moves this thread, which must be the only one, into a network namespace.
+/// Moves this thread into a network namespace. It must be the only thread of the process.
 pub fn enter(namespace: &Path) -> io::Result<()> {
     system::enter(&std::fs::File::open(namespace)?)
 }
 
-/// Number of an interface of this namespace; `None` if there is none of that name.
+/// Returns the index of an interface of this namespace. `None` if no interface has this name.
 #[allow(unsafe_code)]
 pub fn index_of(interface: &str) -> Option<u32> {
     let name = CString::new(interface).ok()?;
@@ -47,7 +47,7 @@ impl Sender {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         // SAFETY: the descriptor is owned at once.
         let socket = unsafe { OwnedFd::from_raw_fd(check(libc::socket(libc::AF_PACKET, kind, 0))?) };
-        // One queue that is full must not keep frames from other ports.
+        // A full queue of one port must not block frames to other ports.
         set_option(&socket, libc::SO_SNDBUFFORCE, SEND_BUFFER_BYTES)?;
         Ok(Sender { socket })
     }
@@ -62,7 +62,7 @@ impl Sender {
         to.sll_protocol = kind;
         let (data, length) = (bytes.as_ptr().cast(), bytes.len());
         let size = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-        // SAFETY: the pointers are to values that live, with their lengths.
+        // SAFETY: the pointers point to live values, and the lengths are those of the values.
         let sent =
             unsafe { libc::sendto(self.socket.as_raw_fd(), data, length, 0, std::ptr::from_ref(&to).cast(), size) };
         if sent < 0 {
@@ -77,11 +77,11 @@ impl Sender {
 fn set_option(socket: &OwnedFd, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
     let size = size_of::<libc::c_int>() as libc::socklen_t;
     let value = std::ptr::from_ref(&value).cast();
-    // SAFETY: the value has the size that is said.
+    // SAFETY: `size` is the size of the value.
     check(unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, name, value, size) }).map(drop)
 }
 
-/// Tells which interfaces have a carrier.
+/// Watches which interfaces have carrier.
 #[derive(Debug)]
 pub struct Links {
     socket: Socket,
@@ -95,15 +95,15 @@ impl Links {
         Ok(Links { socket, buffer: vec![0; 1 << 16] })
     }
 
-    /// Asks for the state of all interfaces.
+    /// Requests the state of all interfaces.
     pub fn ask(&self) -> io::Result<()> {
         self.socket.send(&message(libc::RTM_GETLINK, DUMP, 0, &[0; 16]))
     }
 
-    /// Adds what has been said since: by number of the interface, whether it is up.
+    /// Adds the states that were received since the last call: the index of each interface, and whether it is up.
     ///
     /// # Errors
-    /// Something may have been missed: ask again.
+    /// Messages may have been lost. Call [`Links::ask`] again.
     pub fn take(&mut self, into: &mut BTreeMap<u32, bool>) -> io::Result<()> {
         loop {
             match self.socket.receive(&mut self.buffer) {
@@ -134,7 +134,7 @@ fn read_links(datagram: &[u8], into: &mut BTreeMap<u32, bool>) {
     }
 }
 
-/// Ports and their interfaces.
+/// Assignment of ports to the indices of their interfaces.
 #[derive(Clone, Debug, Default)]
 pub struct Numbers {
     pub index_of: BTreeMap<PortNo, u32>,
@@ -142,7 +142,7 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// A port has this interface from now on.
+    /// Assigns an interface to a port.
     pub fn set(&mut self, port: PortNo, index: u32) {
         if let Some(before) = self.index_of.insert(port, index) {
             self.port_of.remove(&before);
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_is_up_if_it_is_wanted_and_has_a_carrier() {
+    fn a_port_is_up_if_it_is_enabled_and_has_carrier() {
         let both = IFF_LOWER_UP | 1;
         let rows = [(7, both, true), (8, 1, false), (9, IFF_LOWER_UP, false)];
         let mut bytes: Vec<u8> =
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_that_are_cut_off_are_no_messages() {
+    fn truncated_messages_are_ignored() {
         let bytes = about(libc::RTM_NEWLINK, 7, 1);
         for cut in 0..28 {
             let mut found = BTreeMap::new();

@@ -38,7 +38,8 @@ fn start(file: &Path) -> Result<(), String> {
     run::run(config)
 }
 
-/// Checks a configuration and what the program was built with. What is missing on this machine alone is said, too.
+/// Checks a configuration, and that the BPF program was compiled in. Prints a missing namespace or missing interfaces,
+/// which are no errors.
 fn check(file: &Path) -> Result<(), String> {
     let config = config::read(file)?;
     bpf::require()?;
@@ -69,7 +70,7 @@ fn report(files: &[&str], json: bool) -> Result<(), String> {
                 if json {
                     rows.push(serde_json::json!({ "name": config.name, "process": null, "kernel_flows": flows }));
                 } else {
-                    let kernel = flows.map_or("nor does the kernel forward for it".into(), |flows| {
+                    let kernel = flows.map_or("the kernel forwards no flows for it".into(), |flows| {
                         format!("the kernel still forwards {flows} flows")
                     });
                     println!("{}: does not run; {kernel}", config.name);
@@ -86,7 +87,7 @@ fn report(files: &[&str], json: bool) -> Result<(), String> {
 fn clean(file: &Path) -> Result<(), String> {
     let config = config::read(file)?;
     if show::ask(&config.directory)?.is_some() {
-        return Err(format!("the switch `{}` runs; end it first", config.name));
+        return Err(format!("the switch `{}` is running; stop it first", config.name));
     }
     if let Some(namespace) = &config.namespace {
         links::enter(namespace).map_err(|problem| format!("{}: {problem}", namespace.display()))?;

@@ -1,4 +1,5 @@
-//! The process of a switch: one thread that waits for frames, links, questions and timers.
+//! The process of a switch: one thread that waits for frames, changes of links, requests at the control socket, and
+//! timers.
 
 use crate::bpf::{self, Bpf, Ways};
 use crate::config::{Config, Role};
@@ -16,24 +17,25 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixListener;
 use tracing::{info, warn};
 
-/// Frames that are served before anything else gets its turn.
+/// Maximum number of frames that are handled before other events.
 const BATCH: usize = 256;
-/// Least time between two readings of the kernel's counters, and the share of time that they may take.
+/// Minimum time between two readings of the kernel's counters.
 const LEAST_PAUSE: Nanos = Nanos::from_millis(50);
+/// The pause after a reading is at least this many times as long as the reading.
 const CREDIT_SHARE: u64 = 20;
-/// How long a change may wait until it is written down.
+/// Longest time between a change and its storage in the state file.
 const SAVE_AFTER: Nanos = Nanos::from_millis(50);
-/// How often ports that are refused something are named, and how often one port is.
+/// Time between two checks for ports whose frames were refused, and minimum time between two messages about one port.
 const LOOK_AFTER: Nanos = Nanos::from_secs(1);
 const NAME_AGAIN: Nanos = Nanos::from_secs(10);
 
-/// What `forward` in the kernel calls the grounds.
+/// Values of `path.kind` in the kernel: the reasons for which it forwards a flow.
 const DEFAULT: u32 = 0;
 const FORWARD: u32 = 1;
 const BACKWARD: u32 = 2;
 
-/// Time of the program: that of the day when the process began, and monotonic from then on, so that numbers of explorations rise
-/// over restarts of the machine.
+/// Clock of the program. It starts with the time of day at the start of the process, and is monotonic from then on. So
+/// the numbers of explorations increase over restarts of the machine.
 #[derive(Clone, Copy, Debug)]
 struct Clock {
     ahead_ns: u64,
@@ -53,13 +55,13 @@ impl Clock {
     }
 }
 
-/// The kernel and the interfaces, for one call of the switch.
+/// Access to the kernel and the interfaces, for one call of the switch.
 struct Kernel<'a, 'b> {
     ways: &'a mut Ways<'b>,
     out: &'a mut Out,
 }
 
-/// What frames leave by.
+/// The objects that are needed to send frames.
 struct Out {
     sender: Sender,
     numbers: Numbers,
@@ -137,18 +139,18 @@ struct Running {
     started: Nanos,
     taken_over: bool,
     kept: State,
-    /// When what has changed is written down; `None` while nothing can have.
+    /// Time at which changes are written to the state file. `None` if nothing can have changed.
     save_due: Option<Nanos>,
     credit_due: Nanos,
     look_due: Nanos,
-    /// By port: frames refused or limited that have been named, and when.
+    /// Per port: number of refused or limited frames in the last message, and earliest time of the next message.
     named: BTreeMap<PortNo, (u64, Nanos)>,
 }
 
-/// Runs a switch for as long as the process lives.
+/// Runs a switch until the process ends.
 ///
 /// # Errors
-/// Why it could not start, or cannot go on.
+/// The reason why the switch could not start or cannot continue.
 pub fn run(config: Config) -> Result<(), String> {
     let mut running = Running::start(config)?;
     running.serve()
@@ -164,7 +166,7 @@ impl Running {
         let named = |problem: io::Error| format!("{}: {problem}", directory.display());
         fs::create_dir_all(&directory).map_err(named)?;
         if show::ask(&directory)?.is_some() {
-            return Err(format!("{}: the switch `{}` runs already", directory.display(), config.name));
+            return Err(format!("{}: the switch `{}` is already running", directory.display(), config.name));
         }
         let missing = config.ports.iter().find(|port| index_of(&port.interface).is_none());
         if let Some(port) = missing {
@@ -213,7 +215,7 @@ impl Running {
         Ok(running)
     }
 
-    /// Brings the ports up, takes over what there is, and has the kernel run the program.
+    /// Brings the ports up, takes over the state of an earlier start, and attaches the BPF program.
     fn begin(&mut self, before: Option<State>) -> Result<(), String> {
         for port in &self.config.ports {
             if let Some(index) = index_of(&port.interface) {
@@ -223,13 +225,14 @@ impl Running {
         let wanted: Vec<u32> = self.out.numbers.port_of.keys().copied().collect();
         self.bpf.keep_ports(&wanted);
         self.forget_strangers(before.is_some());
-        // Before the first Hello leaves: its answer may come at once, and waits in the ring.
+        // The program is attached before the first Hello leaves. The answer may arrive at once, and then waits in the
+        // ring.
         for port in self.config.ports.clone() {
             self.attach(&port)?;
         }
         let now = self.out.clock.now();
         let up = self.ask_links()?;
-        // Hello leaves with `take_over`, when it can name the neighbours.
+        // With saved state, Hello is sent by `take_over`, when it can contain the neighbours.
         for (&port, index) in &self.out.numbers.index_of {
             self.up.insert(port, up.get(index).copied().unwrap_or(false));
         }
@@ -244,7 +247,7 @@ impl Running {
             None => states.iter().for_each(|&(port, up)| self.switch.port(now, port, up, &mut kernel)),
         }
         self.save(now);
-        let how = if self.taken_over { "with the tables of an earlier start" } else { "anew" };
+        let how = if self.taken_over { "with the tables of an earlier start" } else { "without earlier tables" };
         info!("switch {} runs {} on {} ports, {how}", self.config.name, self.kept.protocol, self.config.ports.len());
         Ok(())
     }
@@ -256,7 +259,7 @@ impl Running {
         self.bpf.attach(&port.interface, index, Port { number: port.number, per_s, ..Port::default() })
     }
 
-    /// Removes flows by interfaces that are no ports of ours; all, if nothing is taken over.
+    /// Removes flows by interfaces that are not ports of this switch, or all flows if no state is taken over.
     fn forget_strangers(&mut self, taken_over: bool) {
         let known = &self.out.numbers.port_of;
         let mut ways = self.bpf.ways();
@@ -267,11 +270,11 @@ impl Running {
         }
     }
 
-    /// Which interfaces are up, of all.
+    /// Returns for each interface whether it is up.
     fn ask_links(&mut self) -> Result<BTreeMap<u32, bool>, String> {
         let mut found = BTreeMap::new();
         self.links.ask().map_err(|problem| problem.to_string())?;
-        // The kernel answers within the call or little later.
+        // The kernel answers during the call or shortly after it.
         for _ in 0..1000 {
             self.links.take(&mut found).map_err(|problem| problem.to_string())?;
             if self.out.numbers.port_of.keys().all(|index| found.contains_key(index)) {
@@ -283,7 +286,7 @@ impl Running {
     }
 
     fn serve(&mut self) -> Result<(), String> {
-        // Links may have changed since they were asked for.
+        // Links may have changed since their state was requested.
         let mut ready = Ready { links: true, questions: true };
         loop {
             let more = self.take_frames();
@@ -295,7 +298,7 @@ impl Running {
             }
             let now = self.out.clock.now();
             self.timers(now);
-            // While frames wait, a look at the others must not take time.
+            // While frames wait, the check for other events must not block.
             ready = self.wait(if more { Some(now) } else { None })?;
         }
     }
@@ -313,7 +316,7 @@ impl Running {
     fn take_links(&mut self) {
         let mut found = BTreeMap::new();
         if self.links.take(&mut found).is_err() {
-            // Some were missed.
+            // Messages were lost.
             let _ = self.links.ask();
         }
         if found.is_empty() {
@@ -332,7 +335,7 @@ impl Running {
         }
     }
 
-    /// Interfaces that were deleted and made again have another number and no program.
+    /// Finds interfaces that were deleted and created again. They have another index and no BPF program.
     fn find_lost_interfaces(&mut self) {
         for port in self.config.ports.clone() {
             let number = PortNo(port.number);
@@ -383,7 +386,7 @@ impl Running {
         }
     }
 
-    /// Writes down what has changed.
+    /// Writes the state file, if the state has changed.
     fn save(&mut self, now: Nanos) {
         self.save_due = None;
         let mut saved = self.switch.save_tables();
@@ -394,11 +397,11 @@ impl Running {
         saved.last_number = last_number;
         self.kept.saved = saved;
         if let Err(problem) = state::store(&self.config.directory, &self.kept) {
-            warn!("{}: {problem}; a restart will begin anew", self.config.directory.display());
+            warn!("{}: {problem}; a restart will begin without tables", self.config.directory.display());
         }
     }
 
-    /// Names ports that were refused something, each now and then.
+    /// Logs ports whose frames were refused, each port at most once per [`NAME_AGAIN`].
     fn name_ports(&mut self, now: Nanos) {
         let refused = self.switch.tables().refused;
         for port in &self.config.ports {
@@ -411,7 +414,7 @@ impl Running {
                 let last = by_program.map_or("too many frames for user space", |one| refused_name(one.last));
                 let more = total - named;
                 warn!(
-                    "port {} ({}): refused {more} frames, last: {last}; {} limited",
+                    "port {} ({}): refused {more} frames, last cause: {last}; {} limited in total",
                     port.number, port.interface, kernel.limited
                 );
                 self.named.insert(number, (total, now.saturating_add(NAME_AGAIN)));
@@ -454,7 +457,7 @@ impl Running {
         report
     }
 
-    /// Waits until there is something to do, or, with `until`, until then; says what there is besides frames.
+    /// Waits for the next event or timer, or at most until `until`. Returns which events besides frames are ready.
     #[allow(unsafe_code)]
     fn wait(&self, until: Option<Nanos>) -> Result<Ready, String> {
         let now = self.out.clock.now();
@@ -464,7 +467,7 @@ impl Running {
         let pause = libc::timespec { tv_sec: (pause / 1_000_000_000) as i64, tv_nsec: (pause % 1_000_000_000) as i64 };
         let ready = |fd: i32| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         let mut fds = [ready(self.bpf.as_raw_fd()), ready(self.links.as_raw_fd()), ready(self.listener.as_raw_fd())];
-        // SAFETY: the array has the length that is said, and the time lives.
+        // SAFETY: the length is that of the array, and the array and the time are alive.
         let done = unsafe { libc::ppoll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, &pause, std::ptr::null()) };
         let problem = io::Error::last_os_error();
         if done < 0 && problem.kind() != io::ErrorKind::Interrupted {
@@ -474,7 +477,7 @@ impl Running {
     }
 }
 
-/// What there is to do besides frames.
+/// Events besides frames that are ready.
 struct Ready {
     links: bool,
     questions: bool,

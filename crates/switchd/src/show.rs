@@ -1,4 +1,4 @@
-//! What `pathloom-switch show` prints, and the socket that it asks.
+//! The report that `pathloom-switch show` prints, and the control socket that provides it.
 
 use crate::layout::Port;
 use pathloom_daemon::pins::remove_file;
@@ -14,7 +14,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long the two ends wait for each other.
+/// How long both ends of the control socket wait for each other.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Tables and counters of a switch.
@@ -23,23 +23,23 @@ pub struct Report {
     pub name: String,
     pub protocol: String,
     pub process: u32,
-    /// Since this start.
+    /// Time since this start.
     pub uptime_s: f64,
-    /// Whether it has gone on with the tables of an earlier start.
+    /// Whether the switch continued with the tables of an earlier start.
     pub taken_over: bool,
     pub ports: Vec<PortRow>,
-    /// Directed entries as the paper counts them, and those of confirmed connections.
+    /// Number of directed connection entries as in the paper, and number of those of confirmed connections.
     pub connection_entries: usize,
     pub confirmed_entries: usize,
     pub explorations: u64,
     pub recoveries: u64,
     pub fails: u64,
     pub unreadable: u64,
-    /// Frames that could not be sent, because of a full queue or a port that is down.
+    /// Number of frames that could not be sent, for example because of a full queue or a port that is down.
     pub send_failures: u64,
     /// Dropped frames by cause.
     pub dropped: BTreeMap<String, u64>,
-    /// Flows that the kernel forwards.
+    /// Number of flows that the kernel forwards.
     pub kernel_flows: usize,
     pub hosts: Vec<HostRow>,
     pub neighbours: Vec<NeighbourRow>,
@@ -52,19 +52,19 @@ pub struct PortRow {
     pub number: u32,
     pub interface: String,
     pub up: bool,
-    /// Forwarded in the kernel.
+    /// Frames forwarded by the kernel, and their bytes.
     pub forwarded: u64,
     pub forwarded_bytes: u64,
-    /// Looked at in user space.
+    /// Frames passed to user space.
     pub told: u64,
-    /// Dropped by the kernel because the port sends too many that user space has to look at.
+    /// Frames dropped by the kernel because the port sends too many frames to user space.
     pub limited: u64,
-    /// Dropped because user space was behind, or because they were too long for it.
+    /// Frames dropped because the ring to user space was full, and because they were too long for it.
     pub lost: u64,
     pub too_long: u64,
-    /// Flows of the port that the kernel forwards.
+    /// Number of flows of the port that the kernel forwards.
     pub kernel_flows: usize,
-    /// Frames that were refused, and why the last one was.
+    /// Number of frames that were refused, and the cause of the last refusal.
     pub refused: u64,
     pub refused_last: Option<String>,
 }
@@ -77,7 +77,7 @@ pub struct HostRow {
     pub local: bool,
 }
 
-/// A switch that is heard.
+/// A neighbouring switch.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct NeighbourRow {
     pub port: u32,
@@ -94,13 +94,13 @@ pub struct ConnectionRow {
     pub to_destination: u32,
 }
 
-/// The name of what was refused: a cause, or `unreadable`.
+/// Returns the name of the cause of a refusal, or `unreadable`.
 pub fn refused_name(cause: Option<DropCause>) -> &'static str {
     cause.map_or("unreadable", DropCause::name)
 }
 
 impl PortRow {
-    /// The counts of a port.
+    /// Creates the row of a port from its counters in the kernel.
     pub fn new(number: PortNo, interface: &str, up: bool, kernel: Port) -> PortRow {
         PortRow {
             number: number.0,
@@ -120,7 +120,7 @@ impl PortRow {
 }
 
 impl Report {
-    /// Puts the tables of the program in.
+    /// Fills in the tables of the program.
     pub fn fill(&mut self, tables: &Tables, saved: &Saved) {
         (self.connection_entries, self.confirmed_entries) = (tables.connections, tables.confirmed);
         (self.explorations, self.recoveries, self.fails) = (tables.explorations, tables.recoveries, tables.fails);
@@ -156,13 +156,13 @@ impl Report {
         self.connections = saved.connections.iter().map(connection).collect();
     }
 
-    /// The report for people.
+    /// Returns the report as text for people.
     pub fn text(&self) -> String {
         let mut out = String::new();
-        let start = if self.taken_over { "has taken the tables of an earlier start over" } else { "began anew" };
+        let start = if self.taken_over { "with the tables of an earlier start" } else { "without earlier tables" };
         let _ = writeln!(
             out,
-            "{}: {}, process {}, runs for {:.0} s, {start}",
+            "{}: {}, process {}, running for {:.0} s, started {start}",
             self.name, self.protocol, self.process, self.uptime_s
         );
         let _ = writeln!(
@@ -176,7 +176,7 @@ impl Report {
         );
         let _ = writeln!(
             out,
-            "  began       {} explorations, {} recoveries, {} path fails",
+            "  started     {} explorations, {} recoveries, {} Path Fail messages",
             self.explorations, self.recoveries, self.fails
         );
         let drops: Vec<String> = self.dropped.iter().map(|(cause, count)| format!("{cause} {count}")).collect();
@@ -213,7 +213,7 @@ impl Report {
                 "  host        {} by port {}{}",
                 one.mac,
                 one.port,
-                if one.local { ", here" } else { "" }
+                if one.local { ", at this switch" } else { "" }
             );
         }
         for one in &self.connections {
@@ -227,12 +227,12 @@ impl Report {
     }
 }
 
-/// Where a switch answers.
+/// Returns the path of the control socket of a switch.
 pub fn socket(directory: &Path) -> PathBuf {
     directory.join("control.sock")
 }
 
-/// Opens the socket, for root alone.
+/// Opens the control socket. Only root may use it.
 pub fn listen(directory: &Path) -> io::Result<UnixListener> {
     let place = socket(directory);
     remove_file(&place)?;
@@ -242,7 +242,7 @@ pub fn listen(directory: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Answers on a thread of its own, so that a slow reader delays no frame.
+/// Answers on a separate thread, so that a slow reader does not delay frames.
 pub fn answer(mut stream: UnixStream, report: Report) {
     std::thread::spawn(move || {
         let text = serde_json::to_vec(&report).unwrap_or_default();
@@ -252,12 +252,12 @@ pub fn answer(mut stream: UnixStream, report: Report) {
     });
 }
 
-/// Asks a switch; `None` if it does not run.
+/// Requests the report of a switch. `None` if the switch does not run.
 pub fn ask(directory: &Path) -> Result<Option<Report>, String> {
     let Ok(mut stream) = UnixStream::connect(socket(directory)) else { return Ok(None) };
     let _ = stream.set_read_timeout(Some(PATIENCE));
     let mut text = String::new();
     let read = stream.read_to_string(&mut text).map_err(|problem| problem.to_string());
     read.map_err(|problem| format!("{}: {problem}", socket(directory).display()))?;
-    serde_json::from_str(&text).map(Some).map_err(|problem| format!("the answer of the switch: {problem}"))
+    serde_json::from_str(&text).map(Some).map_err(|problem| format!("unreadable answer of the switch: {problem}"))
 }

@@ -1,5 +1,5 @@
-//! What one start leaves to the next, as a file. It is written whenever it changes, because a process that is killed has no
-//! time to do so.
+//! The state file, which one start of the switch leaves for the next. It is written after each change, because a killed
+//! process cannot write it.
 
 use pathloom_switching::Saved;
 use serde::{Deserialize, Serialize};
@@ -12,34 +12,34 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// The contents of the file.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct State {
-    /// Start of the machine: what the kernel forwards does not outlive it.
+    /// Boot identifier of the machine. After a reboot, the kernel does not forward the old flows any more.
     pub machine: String,
-    /// Protocol and address, by which another switch would be told apart.
+    /// Protocol and Ethernet address. If they differ, the file belongs to another switch.
     pub protocol: String,
     pub mac: String,
-    /// Number of the start that neighbours know.
+    /// Start number that the neighbours know.
     pub boot: u64,
     /// The tables.
     pub saved: Saved,
 }
 
-/// Where the file is.
+/// Returns the path of the file.
 pub fn place(directory: &Path) -> PathBuf {
     directory.join("state.json")
 }
 
-/// Names this start of the machine.
+/// Returns the boot identifier of the machine.
 pub fn machine() -> String {
     fs::read_to_string(BOOT_ID).unwrap_or_default().trim().to_owned()
 }
 
-/// What an earlier start of this switch has left; `None` if there is nothing that can be used.
+/// Reads the state that an earlier start of this switch has left. `None` if there is no usable state.
 pub fn load(directory: &Path, protocol: &str, mac: &str) -> Option<State> {
     let state: State = serde_json::from_str(&fs::read_to_string(place(directory)).ok()?).ok()?;
     (state.machine == machine() && state.protocol == protocol && state.mac == mac).then_some(state)
 }
 
-/// Writes the file: wholly, or not at all.
+/// Writes the file atomically.
 pub fn store(directory: &Path, state: &State) -> io::Result<()> {
     let partial = directory.join("state.json.partial");
     fs::write(&partial, serde_json::to_vec(state)?)?;
@@ -53,7 +53,7 @@ mod tests {
     use pathloom_switching::{SavedHost, SavedNeighbour};
 
     #[test]
-    fn another_switch_protocol_or_machine_takes_nothing_over() {
+    fn state_of_another_switch_protocol_or_boot_is_ignored() {
         let directory = std::env::temp_dir().join(format!("pathloom-switch-state-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
         let neighbour = SavedNeighbour {

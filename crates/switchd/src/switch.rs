@@ -1,4 +1,4 @@
-//! The switch without its surroundings: a program, the bytes of its frames, and what the kernel forwards on its behalf.
+//! The switch without input and output: a program, the bytes of its frames, and the flows that the kernel forwards.
 
 use pathloom_model::{Body, FiveTuple, Frame, Mac, Nanos, PortNo};
 use pathloom_openflow::packet::path::{emit, read};
@@ -8,41 +8,44 @@ use rand::SeedableRng;
 use rand_pcg::Pcg64;
 use std::collections::BTreeMap;
 
-/// A flow of the default forwarding that the kernel has not seen for so long is decided anew.
+/// After this time without a frame, the kernel no longer forwards a flow of the default forwarding. The program decides
+/// about its next frame.
 const IDLE: Nanos = Nanos::from_secs(30);
 const ETH_VLAN: [u8; 2] = [0x81, 0x00];
 
-/// A flow as the kernel knows it: untagged frames of a five-tuple between two stations with one DSCP, at one port.
+/// A flow in the form of the kernel's table: untagged frames of a five-tuple between two stations with one DSCP, at one
+/// port.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Flow {
-    /// First, because flows are looked up by it.
+    /// The first field, because flows are sorted and looked up by it.
     pub five_tuple: FiveTuple,
-    /// Port that its frames come in by.
+    /// Port at which the frames arrive.
     pub in_port: PortNo,
-    /// Stations.
+    /// Source and destination station.
     pub src: Mac,
     pub dst: Mac,
     pub dscp: u8,
 }
 
-/// On which grounds the kernel forwards a flow.
+/// Reason for which the kernel forwards a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ground {
-    /// The way to a host.
+    /// The way to a host in the default forwarding.
     Default,
-    /// The path of a connection by this exploration; `forward`: the flow goes from its source to its destination.
+    /// The path that this exploration found for a connection. `forward`: the flow goes from the source of the
+    /// exploration to its destination.
     Connection { exploration: u64, forward: bool },
 }
 
-/// What the kernel does with a flow.
+/// How the kernel forwards a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Way {
-    /// Port that its frames leave by.
+    /// Port by which the frames leave.
     pub out_port: PortNo,
     pub ground: Ground,
 }
 
-/// What has passed of a flow since it was remembered.
+/// Counters of a flow since it was remembered, and the time of its last frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Passed {
     pub last: Nanos,
@@ -50,31 +53,31 @@ pub struct Passed {
     pub bytes: u64,
 }
 
-/// What the switch has the system do.
+/// Operations of the system that the switch uses.
 pub trait System {
     /// Sends a frame.
     fn send(&mut self, port: PortNo, bytes: &[u8]);
-    /// Has the kernel forward a flow. Says whether it will.
+    /// Makes the kernel forward a flow. Returns whether the kernel accepts the flow.
     fn remember(&mut self, flow: &Flow, way: &Way) -> bool;
-    /// Ends that.
+    /// Makes the kernel stop forwarding a flow.
     fn forget(&mut self, flow: &Flow);
-    /// What has passed of a flow that the kernel forwards.
+    /// Returns the counters of a flow that the kernel forwards.
     fn passed(&self, flow: &Flow) -> Option<Passed>;
-    /// All flows that the kernel forwards. It takes long: the kernel's whole table is searched.
+    /// Returns all flows that the kernel forwards. This is slow, because it reads the whole table of the kernel.
     fn flows(&self) -> Vec<(Flow, Way, Passed)>;
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Known {
     way: Way,
-    /// Packets and bytes that have been credited.
+    /// Packets and bytes that were already credited.
     packets: u64,
     bytes: u64,
-    /// When it was last seen to be used.
+    /// Time of the last known frame.
     last: Nanos,
 }
 
-/// Flows of one port that the kernel may forward.
+/// Number of flows of one port that the kernel forwards, and its limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Share {
     pub flows: usize,
@@ -87,13 +90,14 @@ pub struct Switch {
     known: BTreeMap<Flow, Known>,
     shares: BTreeMap<PortNo, Share>,
     buffer: Vec<u8>,
-    /// In which order copies of an exploration leave. One after another, they would all choose the path by the first port.
+    /// Source of the random order in which copies of an exploration leave. With a fixed order, all explorations would
+    /// choose the path by the first port.
     order: Pcg64,
 }
 
 impl Switch {
-    /// A switch whose ports are down. `shares`: how many flows of a port the kernel may forward. `seed`: of the order in which
-    /// copies of one frame leave.
+    /// Creates a switch whose ports are down. `shares` contains the maximum number of flows of each port that the
+    /// kernel forwards. `seed` is the seed of the order in which copies of one frame leave.
     pub fn new(program: Box<dyn Program>, shares: impl Iterator<Item = (PortNo, usize)>, seed: u64) -> Switch {
         let shares = shares.map(|(port, most)| (port, Share { flows: 0, most })).collect();
         Switch {
@@ -105,7 +109,7 @@ impl Switch {
         }
     }
 
-    /// Goes on with what an earlier start has saved and what the kernel has been forwarding since.
+    /// Continues with the state that an earlier start has saved, and with the flows that the kernel still forwards.
     pub fn take_over(&mut self, now: Nanos, mut saved: Saved, system: &mut impl System) {
         let mut connections: BTreeMap<FiveTuple, SavedConnection> = BTreeMap::new();
         let ways: BTreeMap<Mac, PortNo> = saved.hosts.iter().map(|host| (host.mac, host.port)).collect();
@@ -136,7 +140,7 @@ impl Switch {
         self.verify(system);
     }
 
-    /// A frame has come in.
+    /// Handles a frame that arrived at a port. `tci` is its VLAN tag, if the kernel took one out of `bytes`.
     pub fn frame(&mut self, now: Nanos, port: PortNo, tci: Option<u16>, bytes: &[u8], system: &mut impl System) {
         let tagged;
         let bytes = match (tci, bytes.split_at_checked(12)) {
@@ -152,7 +156,7 @@ impl Switch {
         };
         let mut verdict = self.program.decide(now, port, &found.frame);
         self.send(&mut verdict.emissions, found.packet, system);
-        // What has become wrong goes before what is right now comes.
+        // Decisions that have become wrong are removed before the new decision is added.
         self.settle(system);
         self.remember(now, port, &found.frame, &verdict, system);
     }
@@ -174,7 +178,7 @@ impl Switch {
         }
     }
 
-    /// On which grounds the program has just decided about a flow.
+    /// Returns the reason of the program's latest decision about a flow.
     fn ground(&self, flow: &Flow, out_port: PortNo) -> Ground {
         match self.program.connection(flow.five_tuple) {
             Some(path) if ports_of(&path, flow) == Some((flow.in_port, out_port)) => Ground::Connection {
@@ -191,23 +195,23 @@ impl Switch {
         }
     }
 
-    /// A port has gone up or down.
+    /// Handles a port that went up or down.
     pub fn port(&mut self, now: Nanos, port: PortNo, up: bool, system: &mut impl System) {
         self.program.set_port(now, port, up);
         self.settle(system);
     }
 
-    /// As [`Switch::port`], before [`Switch::take_over`]: nothing is sent yet.
+    /// Like [`Switch::port`], but for use before [`Switch::take_over`]: nothing is sent yet.
     pub fn prepare_port(&mut self, now: Nanos, port: PortNo, up: bool) {
         self.program.set_port(now, port, up);
     }
 
-    /// When [`Switch::timeout`] is to be called next, at the latest.
+    /// Latest time at which [`Switch::timeout`] must be called next.
     pub fn next_timeout(&self) -> Option<Nanos> {
         self.program.poll_timeout()
     }
 
-    /// Credits what the kernel has forwarded, and does what is due.
+    /// Credits the frames that the kernel has forwarded, and performs the actions that are due.
     pub fn timeout(&mut self, now: Nanos, system: &mut impl System) {
         self.credit(now, system);
         self.program.handle_timeout(now);
@@ -217,7 +221,7 @@ impl Switch {
         old.iter().for_each(|flow| self.forget(flow, system));
     }
 
-    /// Tells the program what the kernel has forwarded since this was last done.
+    /// Reports to the program the frames that the kernel has forwarded since the last call.
     pub fn credit(&mut self, now: Nanos, system: &mut impl System) {
         for (flow, known) in &mut self.known {
             let Some(passed) = system.passed(flow) else { continue };
@@ -241,7 +245,7 @@ impl Switch {
         }
     }
 
-    /// Sends what timers and repairs bring, and has the kernel forget what has become wrong.
+    /// Sends the frames of timers and repairs, and removes the flows from the kernel whose decisions have become wrong.
     fn settle(&mut self, system: &mut impl System) {
         let mut emissions: Vec<Outgoing> = std::iter::from_fn(|| self.program.poll_emission()).collect();
         self.send(&mut emissions, &[], system);
@@ -262,7 +266,7 @@ impl Switch {
         }
     }
 
-    /// Has the kernel forget connections that have no such path any more.
+    /// Removes flows of connections from the kernel if the connection no longer has this path.
     fn verify(&mut self, system: &mut impl System) {
         let wrong = |(flow, known): (&Flow, &Known)| {
             let Ground::Connection { exploration, .. } = known.way.ground else { return None };
@@ -281,28 +285,28 @@ impl Switch {
         }
     }
 
-    /// Sizes of the program's tables, and its counts.
+    /// Sizes of the program's tables, and its counters.
     pub fn tables(&self) -> Tables {
         self.program.tables()
     }
 
-    /// The lasting tables.
+    /// Returns the state of the program that is saved.
     pub fn save(&self) -> Saved {
         self.program.save()
     }
 
-    /// What the next start can go on with, without connections: those are in the kernel.
+    /// Like [`Switch::save`], but without connections, because the kernel contains them.
     pub fn save_tables(&self) -> Saved {
         self.program.save_tables()
     }
 
-    /// Flows that the kernel forwards for each port.
+    /// Number of flows that the kernel forwards for each port, and its limit.
     pub fn shares(&self) -> &BTreeMap<PortNo, Share> {
         &self.shares
     }
 }
 
-/// Ports by which frames of a flow come in and leave by the path of its connection.
+/// Returns the input port and the output port of a flow on the path of its connection.
 fn ports_of(path: &SavedConnection, flow: &Flow) -> Option<(PortNo, PortNo)> {
     let (src, dst) = (path.conversation.src, path.conversation.dst);
     match path.conversation.five_tuple == flow.five_tuple {
@@ -312,7 +316,7 @@ fn ports_of(path: &SavedConnection, flow: &Flow) -> Option<(PortNo, PortNo)> {
     }
 }
 
-/// The path of a connection by one of its flows.
+/// Returns the path of a connection, reconstructed from one of its flows.
 fn connection_of(flow: &Flow, out_port: PortNo, exploration: u64, forward: bool) -> SavedConnection {
     let own = pathloom_model::Conversation::of(flow.src, flow.dst, flow.five_tuple);
     let (conversation, to_source, to_destination) =
@@ -320,7 +324,7 @@ fn connection_of(flow: &Flow, out_port: PortNo, exploration: u64, forward: bool)
     SavedConnection { conversation, exploration, to_source, to_destination }
 }
 
-/// All flows with a five-tuple.
+/// Returns the range of all flows with a five-tuple.
 fn flows_of(five_tuple: FiveTuple) -> std::ops::RangeInclusive<Flow> {
     let end =
         |port, byte, dscp| Flow { five_tuple, in_port: PortNo(port), src: Mac([byte; 6]), dst: Mac([byte; 6]), dscp };

@@ -12,7 +12,7 @@ const GROUP: Mac = Mac([3, 0x50, 0x41, 0x54, 0x48, 0]);
 const H1: PortNo = PortNo(1);
 const S2: PortNo = PortNo(2);
 
-/// A kernel that notes what it is told.
+/// A fake kernel that records frames and flows.
 #[derive(Default)]
 struct Kernel {
     sent: Vec<(PortNo, Vec<u8>)>,
@@ -79,7 +79,7 @@ fn segment(five_tuple: FiveTuple, tcp_flags: u8) -> Vec<u8> {
     bytes
 }
 
-/// The SYN of a host explores, and the answer of the far switch confirms.
+/// Opens a connection: the SYN of a host starts an exploration, and the reply of the remote switch confirms the path.
 fn connect(switch: &mut Switch, kernel: &mut Kernel, src_port: u16) {
     let five_tuple = tuple(src_port);
     switch.frame(NOW, H1, None, &segment(five_tuple, TCP_SYN), kernel);
@@ -93,12 +93,12 @@ fn connect(switch: &mut Switch, kernel: &mut Kernel, src_port: u16) {
     let mut bytes = Vec::new();
     emit(&Frame { src: OTHER, dst: GROUP, body }, &reply[14..], &mut bytes);
     switch.frame(NOW, S2, None, &bytes, kernel);
-    // The host receives the very bytes that its peer has sent.
+    // The host receives exactly the bytes that its peer has sent.
     assert_eq!(kernel.sent.last(), Some(&(H1, reply)));
 }
 
 #[test]
-fn the_kernel_forwards_a_connection_from_its_first_data_on_until_it_ages() {
+fn the_kernel_forwards_a_connection_from_its_first_data_until_it_expires() {
     let (mut switch, mut kernel) = switch(10);
     connect(&mut switch, &mut kernel, 5000);
     assert!(kernel.flows.is_empty(), "no frame without SYN has passed yet");
@@ -108,7 +108,7 @@ fn the_kernel_forwards_a_connection_from_its_first_data_on_until_it_ages() {
     let (&flow, &(way, _)) = kernel.flows.first_key_value().unwrap();
     assert_eq!((flow.in_port, flow.src, flow.dst, way.out_port), (H1, HOST, FAR, S2));
     assert!(matches!(way.ground, Ground::Connection { forward: true, .. }));
-    // What the kernel forwards keeps the entry alive: it is credited before anything ages.
+    // Frames that the kernel forwards renew the entry: they are credited before entries expire.
     let at = |seconds| NOW + Nanos::from_secs(seconds);
     kernel.flows.get_mut(&flow).unwrap().1 = Passed { last: at(3), packets: 3, bytes: 300 };
     switch.timeout(at(5), &mut kernel);
@@ -118,27 +118,27 @@ fn the_kernel_forwards_a_connection_from_its_first_data_on_until_it_ages() {
 }
 
 #[test]
-fn a_tagged_frame_is_put_together_again_and_never_left_to_the_kernel() {
+fn a_tagged_frame_is_reassembled_and_never_forwarded_by_the_kernel() {
     let (mut switch, mut kernel) = switch(10);
     connect(&mut switch, &mut kernel, 5000);
     let before = kernel.sent.len();
     switch.frame(NOW, S2, Some(4094), &segment(tuple(5000).reverse(), TCP_ACK), &mut kernel);
     assert_eq!(kernel.sent.len(), before + 1);
-    assert_eq!(kernel.sent.last().unwrap().0, H1, "the last switch takes the tag off");
+    assert_eq!(kernel.sent.last().unwrap().0, H1, "the last switch removes the tag");
     assert_eq!(kernel.sent.last().unwrap().1, segment(tuple(5000).reverse(), TCP_ACK));
     assert!(kernel.flows.is_empty());
-    // From a host it is forged.
+    // A tagged frame of a host is forged.
     switch.frame(NOW, H1, Some(4094), &segment(tuple(5000), TCP_ACK), &mut kernel);
     assert_eq!((kernel.sent.len(), switch.tables().refused[0].port), (before + 1, H1));
 }
 
 #[test]
-fn the_share_of_a_port_and_a_full_map_leave_flows_to_user_space() {
+fn flows_beyond_the_limit_of_a_port_or_map_stay_in_user_space() {
     let (mut switch, mut kernel) = switch(2);
     for port in 5000..5004 {
         connect(&mut switch, &mut kernel, port);
         switch.frame(NOW, H1, None, &segment(tuple(port), TCP_ACK), &mut kernel);
-        // Once more: nothing is counted twice.
+        // The same frame again is not counted twice.
         switch.frame(NOW, H1, None, &segment(tuple(port), TCP_ACK), &mut kernel);
     }
     assert_eq!((kernel.flows.len(), switch.shares()[&H1].flows), (2, 2));
@@ -149,7 +149,7 @@ fn the_share_of_a_port_and_a_full_map_leave_flows_to_user_space() {
 }
 
 #[test]
-fn a_port_that_goes_down_takes_its_flows_with_it() {
+fn flows_of_a_port_that_goes_down_are_removed() {
     let (mut switch, mut kernel) = switch(10);
     connect(&mut switch, &mut kernel, 5000);
     switch.frame(NOW, H1, None, &segment(tuple(5000), TCP_ACK), &mut kernel);
@@ -159,7 +159,7 @@ fn a_port_that_goes_down_takes_its_flows_with_it() {
 }
 
 #[test]
-fn the_next_start_goes_on_with_what_the_kernel_forwards() {
+fn the_next_start_continues_with_the_flows_in_the_kernel() {
     let (mut old, mut kernel) = switch(10);
     let hello = Hello {
         switch: OTHER,
@@ -174,12 +174,12 @@ fn the_next_start_goes_on_with_what_the_kernel_forwards() {
     connect(&mut old, &mut kernel, 5000);
     old.frame(NOW, H1, None, &segment(tuple(5000), TCP_ACK), &mut kernel);
     old.frame(NOW, S2, None, &segment(tuple(5000).reverse(), TCP_ACK), &mut kernel);
-    // A flow of the default forwarding to a host that nobody knows any more.
+    // A flow of the default forwarding to a host that is not known any more.
     let udp = FiveTuple { proto: 17, ..tuple(1) };
     let stray = Flow { five_tuple: udp, in_port: H1, src: HOST, dst: Mac([2; 6]), dscp: 0 };
     kernel.remember(&stray, &Way { out_port: S2, ground: Ground::Default });
     let saved = old.save_tables();
-    assert_eq!(saved.connections, [], "these are in the kernel");
+    assert_eq!(saved.connections, [], "connections are in the kernel");
     let neighbour = SavedNeighbour { port: S2, switch: OTHER, its_port: PortNo(5), boot: 3, tier: None };
     assert_eq!(saved.neighbours, [neighbour]);
     assert!(saved.hosts.iter().any(|host| matches!(host, SavedHost { mac: HOST, port: H1, local: true, .. })));
@@ -189,7 +189,7 @@ fn the_next_start_goes_on_with_what_the_kernel_forwards() {
     kernel.sent.clear();
     next.take_over(NOW, saved, &mut kernel);
     assert_eq!(next.save().connections, old.save().connections);
-    assert_eq!(kernel.flows.len(), 2, "the stray one is gone, both directions stay: {:?}", kernel.flows);
+    assert_eq!(kernel.flows.len(), 2, "the stray flow is removed, both directions remain: {:?}", kernel.flows);
     assert_eq!((next.shares()[&H1].flows, next.shares()[&S2].flows), (1, 1));
     let (port, bytes) = &kernel.sent[0];
     let Body::Hello(hello) = read(bytes).unwrap().frame.body else { panic!("{bytes:?}") };
@@ -197,7 +197,7 @@ fn the_next_start_goes_on_with_what_the_kernel_forwards() {
 }
 
 #[test]
-fn copies_of_an_exploration_leave_in_any_order() {
+fn copies_of_an_exploration_leave_in_random_order() {
     let above = PortRole::Switch { tier: None };
     let roles = [(H1, PortRole::Host), (S2, above), (PortNo(3), above), (PortNo(4), above)].into();
     let identity = Identity { mac: OWN, tier: None, boot: 7, roles };
@@ -212,12 +212,12 @@ fn copies_of_an_exploration_leave_in_any_order() {
         assert_eq!(kernel.sent.len(), 3);
         *first.entry(kernel.sent[0].0).or_insert(0) += 1;
     }
-    // Else all connections of an idle fabric would take one path.
+    // Otherwise, all connections of an idle fabric would take the same path.
     assert!(first.len() == 3 && first.values().all(|count| (70..130).contains(count)), "{first:?}");
 }
 
 #[test]
-fn what_cannot_be_read_is_counted_and_named() {
+fn unreadable_frames_are_counted_per_port() {
     let (mut switch, mut kernel) = switch(10);
     let mut message = [GROUP.0, OTHER.0].concat();
     message.extend([0x88, 0xb5, 9, 1]);

@@ -1,37 +1,38 @@
-//! What becomes of a frame.
+//! Decisions of a switch about frames.
 
 use crate::table::RuleRef;
 use pathloom_model::rules::MeterId;
 use pathloom_model::PortNo;
 
-/// One copy of a frame on its way out.
+/// One copy of a frame that leaves the switch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Emission {
-    /// Port it leaves by.
+    /// Port by which the copy leaves.
     pub port: PortNo,
-    /// VLAN tag it leaves with.
+    /// VLAN tag of the copy.
     pub tag: Option<u16>,
 }
 
-/// What becomes of a frame, and why.
+/// What the switch does with a frame, and the rules that caused it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Decision {
-    /// Copies sent out; none: the frame is dropped.
+    /// Copies that are sent. If there are none, the frame is dropped.
     pub emissions: Vec<Emission>,
-    /// A copy of the headers goes to the controller.
+    /// Whether a copy of the headers is sent to the controller.
     pub copied: bool,
-    /// The rules that acted, in order: one per table passed.
+    /// The rules that acted, in order: one per table.
     pub rules: Vec<RuleRef>,
-    /// Meters the frame has to pass first, in order.
+    /// Meters that the frame must pass first, in order.
     pub meters: Vec<MeterId>,
-    /// Whether a rule that looks at TCP flags stood in a table that was passed: then the decision holds for this frame
-    /// alone when its flags are not those of a plain segment.
+    /// Whether one of the tables used contains a rule that matches TCP flags. If so, and if the flags of the frame are
+    /// not those of a plain segment, the decision is valid for this frame only.
     pub looked_at_flags: bool,
 }
 
 impl Decision {
-    /// Whether all plain segments of a flow that enter alike leave by just this port: then a driver may remember it,
-    /// until [`crate::Switch::take_stale`] names the flow.
+    /// Returns the emission if there is only one, without copy to the controller and without meter. All plain segments
+    /// of the flow that enter by the same port with the same tag and DSCP then leave in the same way. A driver may
+    /// remember the decision until [`crate::Switch::take_stale`] returns the flow.
     pub fn single(&self) -> Option<Emission> {
         match self.emissions[..] {
             [one] if !self.copied && self.meters.is_empty() => Some(one),

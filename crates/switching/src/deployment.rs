@@ -1,4 +1,4 @@
-//! A program on every switch of a fabric, and what the hosts of the fabric do.
+//! Deployment of a program on every switch of a fabric, with the matching behaviour of hosts.
 
 use crate::programs::Identity;
 use crate::Program;
@@ -7,20 +7,21 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-/// Makes the program of a switch that starts at this time.
+/// Creates the program of a switch that starts at this time.
 pub type MakeProgram = dyn Fn(Nanos, Identity) -> Box<dyn Program + Send> + Send + Sync;
 
-/// A program on every switch of a fabric, and what the hosts of the fabric do.
+/// A program on every switch of a fabric, and the behaviour of the hosts.
 #[derive(Clone)]
 pub struct Deployment {
-    /// Makes the program of a switch, whose ports are down.
+    /// Creates the program of a switch. All ports of the switch are down.
     pub make: Arc<MakeProgram>,
-    /// How long hosts keep addresses that they have resolved by ARP. For 0, each connection sends a request.
+    /// How long hosts keep addresses that they have resolved by ARP. With 0, each connection sends a request.
     pub arp_age: Nanos,
-    /// A switch takes up to this long, drawn evenly, for each message between switches that it passes on. Without it, copies of
-    /// an exploration that meet no queue arrive at one instant, and the order of ports would choose the path.
+    /// Longest time that a switch needs to forward a message between switches. The time of each message is uniformly
+    /// random. Without this jitter, copies of an exploration that meet no queue arrive at the same time, and the order
+    /// of ports determines the path.
     pub jitter: Nanos,
-    /// What hosts mark as elephants, if anything.
+    /// The transfers that hosts mark as elephants, if any.
     pub elephants: Option<Marking>,
 }
 
@@ -34,27 +35,27 @@ impl fmt::Debug for Deployment {
     }
 }
 
-/// Transfers that hosts mark.
+/// The transfers that hosts mark as elephants, and the kind of mark.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Marking {
-    /// Transfers of more than these bytes, and those without end.
+    /// Hosts mark transfers of more than this number of bytes, and transfers without end.
     pub above_bytes: u64,
-    /// How they are marked.
+    /// The mark.
     pub mark: Mark,
 }
 
 impl Marking {
-    /// Whether a transfer of this size is one; `None` is a transfer without end.
+    /// Whether hosts mark a transfer of this size. `None` is a transfer without end.
     pub fn include(&self, size_bytes: Option<u64>) -> bool {
         size_bytes.is_none_or(|size| size > self.above_bytes)
     }
 }
 
-/// How hosts mark elephants.
+/// The mark by which switches recognise elephants.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Mark {
-    /// By a source port of this range, which other transfers do not use.
+    /// A source port in this range, which other transfers do not use.
     SourcePorts(RangeInclusive<u16>),
-    /// By this differentiated-services code point.
+    /// This differentiated-services code point.
     Dscp(u8),
 }

@@ -1,9 +1,9 @@
-//! How a group chooses among its buckets (OpenFlow 1.3 §5.6).
+//! Choice of the buckets of a group (OpenFlow 1.3 §5.6).
 
 use pathloom_model::rules::{Bucket, Group, GroupKind};
 use pathloom_model::{FiveTuple, PortNo};
 
-/// The buckets that act on a frame of this five-tuple.
+/// Returns the buckets that act on a frame with this five-tuple.
 pub(crate) fn choose<'a>(
     group: &'a Group,
     tuple: &FiveTuple,
@@ -25,7 +25,7 @@ fn select<'a>(
     live: impl Fn(&&'a Bucket) -> bool,
 ) -> Option<&'a Bucket> {
     let total: u64 = group.buckets.iter().filter(&live).map(|bucket| u64::from(bucket.weight)).sum();
-    // The hash is scaled to the sum of weights by multiplication: no bias worth naming, and no division.
+    // The hash is scaled to the sum of weights by a multiplication. This needs no division, and its bias is negligible.
     let mut point = (u64::from(tuple.ecmp_hash(salt)) * total) >> 32;
     group.buckets.iter().filter(&live).find(|bucket| {
         let weight = u64::from(bucket.weight);

@@ -1,12 +1,14 @@
-//! What a switch does with a frame: a match/action pipeline with counters, timers, groups and meters.
+//! Models of switches: a match/action pipeline with counters, timers, groups and meters, and switch programs.
 //!
-//! A [`Switch`] has the meaning of an OpenFlow 1.3 switch (§5), cut to what Pathloom uses: frames start at table 0, the
-//! matching rule of the highest priority acts, `goto` leads to a later table, a frame that no rule matches is dropped.
-//! It sees parsed headers, never bytes, and time is an argument. [`Switch::decide`] says what becomes of a frame and
-//! which rules it used. A driver that remembers decisions asks [`Switch::take_stale`] after each change which of them to
-//! forget, and hands the frames it forwarded from memory to [`Switch::credit`] before counters are read or rules time out.
+//! A [`Switch`] behaves like an OpenFlow 1.3 switch (§5), reduced to the features that Pathloom uses. A frame starts at
+//! table 0, the matching rule with the highest priority acts, and `goto` leads to a later table. Processing ends at a
+//! table without a matching rule. A switch handles parsed headers, not bytes, and time is an argument.
+//! [`Switch::decide`] returns the ports by which a frame leaves, and the rules that it used. A driver may remember
+//! decisions. After each change, it calls [`Switch::take_stale`], which returns the decisions that the driver must
+//! forget. Before the driver reads counters or expires rules, it calls [`Switch::credit`] for the frames that it
+//! forwarded from memory.
 //!
-//! A [`Program`] is a switch of another kind: it has no controller and finds its paths together with its neighbours.
+//! A [`Program`] is another kind of switch: it has no controller and finds paths together with its neighbours.
 
 mod decision;
 pub mod deployment;

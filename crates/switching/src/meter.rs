@@ -1,4 +1,4 @@
-//! A token bucket (OpenFlow 1.3 §5.7, band type drop).
+//! A meter: a token bucket (OpenFlow 1.3 §5.7, band type drop).
 
 use pathloom_model::rules::Meter;
 use pathloom_model::Nanos;
@@ -6,7 +6,7 @@ use pathloom_model::Nanos;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MeterState {
     pub(crate) meter: Meter,
-    /// Tokens in bits, times [`SCALE`] so that slow meters gain them evenly.
+    /// Tokens in bits, times [`SCALE`], so that slow meters gain tokens without rounding errors.
     tokens: u128,
     filled: Nanos,
 }
@@ -20,7 +20,7 @@ impl MeterState {
         state
     }
 
-    /// Whether a frame of `bytes` passes.
+    /// Returns whether a frame of `bytes` passes, and takes its tokens if it does.
     pub(crate) fn pass(&mut self, now: Nanos, bytes: u32) -> bool {
         let gained = u128::from(now.saturating_sub(self.filled).0) * u128::from(self.meter.rate_bps);
         self.tokens = (self.tokens + gained).min(self.capacity());

@@ -1,84 +1,89 @@
-//! Switch programs: protocols by which a fabric finds its paths itself, as state machines that do not know who runs them.
+//! Switch programs: protocols by which the switches of a fabric find paths without a controller. Programs are state
+//! machines that do not depend on their driver.
 //!
-//! A driver (the simulator, a live switch) tells a [`Program`] of frames, ports and time, and carries out what it answers.
-//! The rules between the two:
+//! A driver (the simulator or a live switch) passes frames, port changes and time to a [`Program`], and carries out its
+//! verdicts. Both follow these rules:
 //!
-//! - Ports are down until [`Program::set_port`] brings them up. A start is `new` and then `set_port` for each port.
-//! - After each call, the driver takes what [`Program::poll_emission`] has, until it has nothing more, and
-//!   [`Program::take_stale`], before it uses a remembered decision again.
-//! - Each frame of a [`Verdict`] has the payload of the frame that was decided on: a frame is put into a message, taken
-//!   out of it, or passed on. Frames from `poll_emission` carry no payload of a host, but for ARP packets, whose bytes
+//! - Ports are down until [`Program::set_port`] brings them up. To start a program, the driver calls `new` and then
+//!   `set_port` for each port.
+//! - After each call, the driver calls [`Program::poll_emission`] until it returns `None`. It calls
+//!   [`Program::take_stale`] before it uses a remembered decision again.
+//! - Each frame of a [`Verdict`] has the payload of the incoming frame: the frame is put into a message, taken out of a
+//!   message, or forwarded. Frames from `poll_emission` contain no payload of a host, except ARP packets, whose bytes
 //!   follow from their fields.
-//! - A decision is remembered for a five-tuple and the port it comes in by ([`Verdict::remember`]), until `take_stale` names the
-//!   five-tuple. What was forwarded from memory is credited before [`Program::handle_timeout`] and [`Program::tables`].
+//! - A decision is remembered for a five-tuple and an input port ([`Verdict::remember`]), until `take_stale` returns
+//!   the five-tuple. The driver calls [`Program::credit`] for frames that it forwarded from memory before it calls
+//!   [`Program::handle_timeout`] or [`Program::tables`].
 
 use crate::{Saved, SavedConnection, Stale};
 use pathloom_model::{FiveTuple, Frame, Nanos, PortNo};
 
 /// A protocol of switches. Time is an argument and never goes back.
 pub trait Program {
-    /// Says what becomes of a frame that came in by `in_port`.
+    /// Decides what to do with a frame that arrived at `in_port`.
     fn decide(&mut self, now: Nanos, in_port: PortNo, frame: &Frame) -> Verdict;
 
-    /// Does what is due at `now`: Hello, ageing, repeated recovery.
+    /// Performs the actions that are due at `now`: Hello, ageing, repeated recovery.
     fn handle_timeout(&mut self, now: Nanos);
 
-    /// When [`Program::handle_timeout`] is to be called next, at the latest. It may have nothing to do then.
+    /// Latest time at which [`Program::handle_timeout`] must be called next. It may have nothing to do then.
     fn poll_timeout(&self) -> Option<Nanos>;
 
-    /// The next frame that timers, ports and repairs bring. `None`: no more.
+    /// Returns the next frame that a timer, a port change or a repair sends. `None`: no more frames.
     fn poll_emission(&mut self) -> Option<Outgoing>;
 
-    /// A port went up or down.
+    /// Brings a port up or down.
     fn set_port(&mut self, now: Nanos, port: PortNo, up: bool);
 
-    /// Which remembered decisions may have become wrong since this was last asked.
+    /// Returns the remembered decisions that may have become wrong since the last call.
     fn take_stale(&mut self) -> Stale;
 
-    /// Counts frames of a remembered five-tuple that were forwarded without asking.
+    /// Counts frames of a remembered five-tuple that the driver forwarded without calling the program.
     fn credit(&mut self, five_tuple: FiveTuple, used: Used);
 
     /// Counts a frame between switches that the driver could not read: unknown version, truncated, invalid.
     fn note_unreadable(&mut self, in_port: PortNo);
 
-    /// Sizes of the tables, and what has been counted so far.
+    /// Sizes of the tables, and counters so far.
     fn tables(&self) -> Tables;
 
-    /// What the next start of the program can go on with. A program without lasting tables has nothing.
+    /// Returns the state with which the next start of the program can continue. Empty if the program saves nothing.
     fn save(&self) -> Saved {
         Saved::default()
     }
 
-    /// The same without connections, which may be many.
+    /// Like [`Program::save`], but without connections, which may be many.
     fn save_tables(&self) -> Saved {
         Saved::default()
     }
 
-    /// Goes on with what an earlier start has saved. The boot number must be that of the earlier start, the ports that are up must
-    /// have been brought up, and nothing may have been polled yet. Paths by ports that are down are broken at once.
+    /// Restores the state that an earlier start has saved. The boot number must be that of the earlier start. The ports
+    /// that are up must have been brought up, and nothing may have been polled yet. Paths by ports that are down are
+    /// broken at once.
     fn restore(&mut self, _now: Nanos, _saved: &Saved) {}
 
-    /// The path of a confirmed connection, named by the five-tuple of either direction.
+    /// Returns the path of a confirmed connection. The five-tuple may be that of either direction.
     fn connection(&self, _five_tuple: FiveTuple) -> Option<SavedConnection> {
         None
     }
 }
 
-/// What becomes of a frame.
+/// What a program does with a frame.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Verdict {
-    /// What leaves. Each port is named at most once.
+    /// The frames that leave, at most one per port.
     pub emissions: Vec<Outgoing>,
-    /// If set, further frames of this five-tuple that come in by the same port with the same DSCP and VLAN tag, and without
-    /// SYN, FIN and RST, leave as this one does: unchanged, by the single port of `emissions`. The frame decided on is an IP
-    /// frame, and the five-tuple its own. (The DSCP matters to TFE: a flow that is marked later becomes an elephant.)
+    /// If set, the driver may treat further frames like this one: unchanged, they leave by the single port of
+    /// `emissions`. This holds for frames with this five-tuple that arrive at the same port with the same DSCP and VLAN
+    /// tag, and without SYN, FIN and RST. The present frame is an IP frame with this five-tuple. (The DSCP matters to
+    /// TFE: a flow that is marked later becomes an elephant.)
     pub remember: Option<FiveTuple>,
-    /// Why nothing leaves. Set if and only if `emissions` is empty.
+    /// Cause if no frame leaves. Set if and only if `emissions` is empty.
     pub dropped: Option<DropCause>,
 }
 
 impl Verdict {
-    /// The frame goes no further.
+    /// The frame is dropped.
     pub fn drop(why: DropCause) -> Verdict {
         Verdict { dropped: Some(why), ..Verdict::default() }
     }
@@ -88,61 +93,63 @@ impl Verdict {
         Verdict { emissions: vec![Outgoing { port, frame }], ..Verdict::default() }
     }
 
-    /// These frames leave; if there are none, the frame is dropped because no port takes it.
+    /// These frames leave. If there are none, the cause is [`DropCause::NoPort`].
     pub fn all(emissions: Vec<Outgoing>) -> Verdict {
         let dropped = emissions.is_empty().then_some(DropCause::NoPort);
         Verdict { emissions, remember: None, dropped }
     }
 }
 
-/// A frame on its way out.
+/// A frame that leaves the switch.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Outgoing {
-    /// Port it leaves by.
+    /// Port by which the frame leaves.
     pub port: PortNo,
     /// The frame.
     pub frame: Frame,
 }
 
-/// Frames that were forwarded from memory.
+/// Frames that a driver forwarded by a remembered decision.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Used {
-    /// When the last of them passed.
+    /// Time of the last frame.
     pub last: Nanos,
-    /// How many.
+    /// Number of frames.
     pub packets: u64,
-    /// Their bytes, headers included.
+    /// Number of bytes, including headers.
     pub bytes: u64,
 }
 
-/// Why a frame goes no further.
+/// Cause for which a frame is dropped.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum DropCause {
-    /// It was for the switch itself, which has used it up.
+    /// The frame was for the switch itself, which has processed it.
     Consumed,
-    /// A later copy of what has come already.
+    /// The frame is a later copy of an exploration that has already arrived.
     LateCopy,
-    /// No entry says where to.
+    /// No table entry contains a way to the destination.
     NoRoute,
-    /// No port is there that it could leave by.
+    /// There is no port by which the frame could leave.
     NoPort,
-    /// It came in by a port that is down, unsettled, or heard in one direction alone.
+    /// The frame arrived at a port that is down, whose role is not yet known, or whose link works in one direction
+    /// only.
     PortNotReady,
-    /// It explores, and the switch has started so lately that it cannot tell a late copy from the first.
+    /// The frame is an exploration. The switch started so recently that it cannot distinguish a late copy from the
+    /// first one.
     Quiet,
-    /// It came in by a port that is not on its path.
+    /// The frame arrived at a port that is not on its path.
     WrongPort,
-    /// A message between switches came in by a port of a host.
+    /// A message between switches, or a frame with a VLAN tag, arrived at a port of a host.
     Forged,
-    /// Its source address belongs to a host at another port.
+    /// The source address belongs to a host at another port.
     StolenAddress,
-    /// Its source address is no station's, or its fields contradict each other.
+    /// The source address is not a station address, or fields contradict each other.
     Invalid,
-    /// A table is full, or its port has used up its share of a table.
+    /// A table is full, or the port has used up its share of a table.
     TableFull,
-    /// Its port begins more explorations than it may.
+    /// The port begins more explorations than allowed.
     RateLimited,
-    /// It has passed more switches than any path has.
+    /// The message has passed more switches than allowed.
     TooManyHops,
 }
 
@@ -164,7 +171,7 @@ impl DropCause {
         DropCause::TooManyHops,
     ];
 
-    /// Name in results: `late-copy`.
+    /// Name in results, for example `late-copy`.
     pub fn name(self) -> &'static str {
         match self {
             DropCause::Consumed => "consumed",
@@ -184,28 +191,29 @@ impl DropCause {
     }
 }
 
-/// Sizes of a program's tables and its counts, for results. What a program does not have stays 0.
+/// Sizes and counters of a program, for results. A value that a program does not have is 0.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Tables {
-    /// Directed entries for connections, as the paper counts them: a locked connection has one, a confirmed one has two.
+    /// Number of directed connection entries, as in the paper: one for a locked connection, two for a confirmed one.
     pub connections: usize,
-    /// Of these, entries of confirmed connections.
+    /// Number of these entries that belong to confirmed connections.
     pub confirmed: usize,
-    /// Hosts whose port is known.
+    /// Number of hosts whose port is known.
     pub hosts: usize,
-    /// Neighbours that are switches.
+    /// Number of neighbouring switches.
     pub neighbours: usize,
-    /// Explorations that began here, for a SYN or a broadcast.
+    /// Number of explorations that this switch began, for a SYN or a broadcast.
     pub explorations: u64,
-    /// Recoveries that began here.
+    /// Number of recoveries that this switch began.
     pub recoveries: u64,
-    /// Path Fail messages that began here.
+    /// Number of Path Fail messages that this switch began.
     pub fails: u64,
     /// Dropped frames by cause, in the order of [`DropCause::ALL`].
     pub dropped: [u64; DropCause::ALL.len()],
-    /// Frames between switches that could not be read.
+    /// Number of frames between switches that could not be read.
     pub unreadable: u64,
-    /// Ports with frames that were refused, the number of these, and the last cause: attackers and defects by name.
+    /// Ports whose frames were refused, with the number of these frames and the last cause. They show attackers and
+    /// defects.
     pub refused: Vec<RefusedPort>,
 }
 
@@ -214,8 +222,8 @@ pub struct Tables {
 pub struct RefusedPort {
     /// The port.
     pub port: PortNo,
-    /// Frames that were forged, invalid, from stolen addresses, unreadable or beyond a limit of the port.
+    /// Number of frames that were forged, invalid, from stolen addresses, unreadable or beyond a limit of the port.
     pub frames: u64,
-    /// The last cause; `None` for a frame that could not be read.
+    /// The last cause. `None` for a frame that could not be read.
     pub last: Option<DropCause>,
 }

@@ -1,27 +1,27 @@
-//! What one start of a program leaves to the next, so that a switch whose kernel goes on forwarding is not a new switch to
-//! its neighbours.
+//! State that a program saves for its next start. If the kernel of the switch continues to forward meanwhile, the
+//! neighbours do not notice the restart.
 
 use pathloom_model::{Conversation, FiveTuple, Heard, Mac, PortNo, Tier};
 use serde::{Deserialize, Serialize};
 
-/// The lasting part of a program's tables. Connections are in it only if they are confirmed.
+/// The part of a program's tables that is saved. It contains only confirmed connections.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Saved {
-    /// The highest number of an exploration that began here.
+    /// The highest number of an exploration that this switch began.
     pub last_number: u64,
-    /// Switches that are heard and that hear this one.
+    /// Neighbouring switches with working links in both directions.
     pub neighbours: Vec<SavedNeighbour>,
     /// Hosts whose port is known.
     pub hosts: Vec<SavedHost>,
     /// Confirmed connections.
     #[serde(skip)]
     pub connections: Vec<SavedConnection>,
-    /// Decisions of the default forwarding that a driver still remembers: five-tuple, source and destination.
+    /// Decisions of the default forwarding that a driver still remembers: five-tuple, source and destination station.
     #[serde(skip)]
     pub remembered: Vec<(FiveTuple, Mac, Mac)>,
 }
 
-/// A neighbour at a port.
+/// A neighbouring switch at a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SavedNeighbour {
     /// Port of this switch.
@@ -30,14 +30,14 @@ pub struct SavedNeighbour {
     pub switch: Mac,
     /// Port of the neighbour.
     pub its_port: PortNo,
-    /// Start of the neighbour's program.
+    /// Number of the start of the neighbour's program.
     pub boot: u64,
-    /// Its tier, if known.
+    /// Tier of the neighbour, if known.
     pub tier: Option<Tier>,
 }
 
 impl SavedNeighbour {
-    /// The neighbour as a Hello names it.
+    /// Returns the neighbour in the form that a Hello contains.
     pub fn heard(&self) -> Heard {
         Heard { switch: self.switch, port: self.its_port, boot: self.boot }
     }
@@ -59,7 +59,7 @@ pub struct SavedHost {
 /// The path of a connection in one switch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SavedConnection {
-    /// From the source of the exploration.
+    /// The conversation, seen from the source of the exploration.
     pub conversation: Conversation,
     /// Number of the exploration.
     pub exploration: u64,

@@ -1,25 +1,25 @@
-//! What a driver that remembers decisions has to forget.
+//! Remembered decisions that a driver must forget.
 
 use pathloom_model::rules::Match;
 use pathloom_model::FiveTuple;
 
-/// Which decisions of a switch may have become wrong.
+/// The decisions of a switch that may have become wrong.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Stale {
-    /// None.
+    /// No decisions.
     #[default]
     Nothing,
-    /// Those about frames of these five-tuples. One may be named twice.
+    /// Decisions about frames with these five-tuples. The list may contain duplicates.
     Flows(Vec<FiveTuple>),
-    /// Perhaps all.
+    /// Possibly all decisions.
     Everything,
 }
 
-/// Most flows that are named one by one: nobody may ever ask.
+/// Maximum length of the list of flows. The limit is necessary because a driver need not ask for the list.
 const MOST_FLOWS: usize = 64;
 
 impl Stale {
-    /// A rule with this match has come or gone.
+    /// Records that a rule with this match was added or removed.
     pub(crate) fn add(&mut self, matches: &Match) {
         match (&mut *self, matches.only_five_tuple()) {
             (Stale::Nothing, Some(flow)) => *self = Stale::Flows(vec![flow]),
@@ -40,7 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_of_one_flow_touch_that_flow_alone() {
+    fn a_rule_for_one_flow_affects_only_that_flow() {
         let mut stale = Stale::default();
         stale.add(&Match::five_tuple(tuple(1)));
         stale.add(&Match { tag: Some(7), dscp: Some(8), ..Match::five_tuple(tuple(2)) });
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_nobody_takes_does_not_grow_for_ever() {
+    fn the_list_of_stale_flows_is_bounded() {
         let mut stale = Stale::default();
         (0..=MOST_FLOWS as u16).for_each(|port| stale.add(&Match::five_tuple(tuple(port))));
         assert_eq!(stale, Stale::Everything);

@@ -1,4 +1,4 @@
-//! A switch: tables, groups, meters, ports.
+//! A match/action switch with tables, groups, meters and ports.
 
 use crate::decision::{Decision, Emission};
 use crate::group::choose;
@@ -10,27 +10,27 @@ use pathloom_model::{FiveTuple, Headers, Nanos, PortNo};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// What does not change while a switch runs.
+/// Settings that do not change while a switch runs.
 #[derive(Clone, Copy, Debug)]
 pub struct SwitchSettings {
-    /// Ports are 1..=`ports`.
+    /// Number of ports. They have the numbers 1 to `ports`.
     pub ports: u32,
-    /// Tables are 0..`tables`.
+    /// Number of tables. They have the numbers 0 to `tables` - 1.
     pub tables: u8,
-    /// Rules it has room for (TCAM size); `None`: as many as memory holds.
+    /// Maximum number of rules (TCAM size). `None`: no limit.
     pub rule_limit: Option<usize>,
-    /// Its own salt of the ECMP hash.
+    /// Salt of the ECMP hash of this switch.
     pub salt: u64,
 }
 
-/// A rule that is gone.
+/// A rule that was removed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Removed {
     /// The rule.
     pub rule: Rule,
-    /// What it had counted.
+    /// Its last counters.
     pub counters: RuleCounters,
-    /// Whether its hard time-out, not its idle time-out, ended it.
+    /// Whether it was removed by its hard time-out.
     pub hard: bool,
 }
 
@@ -43,14 +43,14 @@ pub struct Switch {
     groups: BTreeMap<GroupId, Group>,
     meters: BTreeMap<MeterId, MeterState>,
     port_up: Vec<bool>,
-    /// Decisions that may have become wrong since somebody last asked.
+    /// Decisions that may have become wrong since the last call of [`Switch::take_stale`].
     stale: Stale,
-    /// A time at or before which each rule with a time-out wants to be looked at again.
+    /// Times at which rules with a time-out are checked. A rule is checked at its deadline or earlier.
     deadlines: BinaryHeap<Reverse<(Nanos, u32, RuleRefOrder)>>,
     inserted: u32,
 }
 
-/// Orders heap entries by insertion, never by what a slot happens to be.
+/// Makes all references equal, so that heap entries are ordered by insertion and never by the number of a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct RuleRefOrder(RuleRef);
 
@@ -66,11 +66,11 @@ impl Ord for RuleRefOrder {
     }
 }
 
-/// Groups may name groups; OpenFlow forbids loops among them, and this bound ends them.
+/// Maximum nesting of groups. Groups may refer to other groups. OpenFlow forbids loops, and this limit ends them.
 const GROUP_DEPTH: u32 = 4;
 
 impl Switch {
-    /// A switch without rules, all ports up.
+    /// Creates a switch without rules. All ports are up.
     pub fn new(settings: SwitchSettings) -> Switch {
         Switch {
             settings,
@@ -85,25 +85,25 @@ impl Switch {
         }
     }
 
-    /// Forgets all rules, groups and meters, as a switch does that lost its power. Ports stay as they are.
+    /// Deletes all rules, groups and meters, as a loss of power does. Ports keep their state.
     pub fn clear(&mut self) {
         let port_up = std::mem::take(&mut self.port_up);
         *self = Switch { stale: Stale::Everything, port_up, ..Switch::new(self.settings) };
     }
 
-    /// Which remembered decisions may have become wrong since this was last asked. A rule for one five-tuple touches the
-    /// decisions about that flow alone; other rules, groups and ports those about all flows. A meter touches none:
-    /// decisions with meters are not for remembering.
+    /// Returns the remembered decisions that may have become wrong since the last call. A change of a rule for one
+    /// five-tuple affects only the decisions about that flow. Changes of other rules, groups and ports affect all
+    /// flows. Changes of meters affect none, because decisions with meters are not remembered.
     pub fn take_stale(&mut self) -> Stale {
         std::mem::take(&mut self.stale)
     }
 
-    /// Rules that stand.
+    /// Number of installed rules.
     pub fn rule_count(&self) -> usize {
         self.rules.len()
     }
 
-    /// Brings a port up or down; groups avoid buckets whose watched port is down.
+    /// Brings a port up or down. Groups avoid buckets whose watched port is down.
     pub fn set_port(&mut self, port: PortNo, up: bool) {
         if let Some(state) = (port.0 as usize).checked_sub(1).and_then(|index| self.port_up.get_mut(index)) {
             if *state != up {
@@ -113,7 +113,7 @@ impl Switch {
         }
     }
 
-    /// Adds a rule, or replaces the one with the same key (its counters start again, OpenFlow 1.3 §6.4).
+    /// Adds a rule, or replaces the rule with the same key. Its counters start at 0 (OpenFlow 1.3 §6.4).
     pub fn add_rule(&mut self, now: Nanos, rule: Rule) -> Result<(), Refusal> {
         self.check_rule(&rule)?;
         let key = rule.key();
@@ -135,7 +135,7 @@ impl Switch {
         Ok(())
     }
 
-    /// Deletes just this rule; `None` if it does not stand.
+    /// Deletes exactly this rule. `None` if it is not installed.
     pub fn delete_rule(&mut self, key: &RuleKey) -> Option<Removed> {
         let reference = self.tables.get_mut(usize::from(key.table))?.remove(key)?;
         self.stale.add(&key.matches);
@@ -153,7 +153,8 @@ impl Switch {
         Ok(())
     }
 
-    /// Deletes a group that no rule names. A group that does not exist is no error (OpenFlow 1.3 §6.4).
+    /// Deletes a group to which no rule and no group refers. It is not an error if the group does not exist (OpenFlow
+    /// 1.3 §6.4).
     pub fn delete_group(&mut self, id: GroupId) -> Result<(), Refusal> {
         let names = |actions: &[RuleAction]| actions.contains(&RuleAction::Group(id));
         let in_rules = self.rules.iter().any(|(_, entry)| names(&entry.rule.actions));
@@ -170,7 +171,7 @@ impl Switch {
         self.meters.insert(meter.id, MeterState::new(now, meter));
     }
 
-    /// Deletes a meter that no rule names.
+    /// Deletes a meter to which no rule refers.
     pub fn delete_meter(&mut self, id: MeterId) -> Result<(), Refusal> {
         if self.rules.iter().any(|(_, entry)| entry.rule.meter == Some(id)) {
             return Err(Refusal::InUse);
@@ -179,7 +180,7 @@ impl Switch {
         Ok(())
     }
 
-    /// What becomes of a frame. Counters do not move: see [`Switch::credit`].
+    /// Decides what to do with a frame. Counters do not change: see [`Switch::credit`].
     pub fn decide(&self, in_port: PortNo, headers: &Headers) -> Decision {
         let mut decision = Decision::default();
         let mut tag = headers.tag;
@@ -200,12 +201,13 @@ impl Switch {
         }
     }
 
-    /// Whether a frame passes a meter. A meter that does not exist passes everything.
+    /// Returns whether a frame passes a meter. A meter that does not exist passes every frame.
     pub fn pass_meter(&mut self, now: Nanos, meter: MeterId, bytes: u32) -> bool {
         self.meters.get_mut(&meter).is_none_or(|state| state.pass(now, bytes))
     }
 
-    /// Counts frames that were forwarded by these rules, the last of them at `last`. Stale references are passed over.
+    /// Counts frames that were forwarded by these rules. `last` is the time of the last frame. Invalid references are
+    /// ignored.
     pub fn credit(&mut self, rules: &[RuleRef], packets: u64, bytes: u64, last: Nanos) {
         for &reference in rules {
             if let Some(entry) = self.rules.get_mut(reference) {
@@ -216,12 +218,13 @@ impl Switch {
         }
     }
 
-    /// When [`Switch::expire`] should be called next.
+    /// Time at which [`Switch::expire`] should be called next.
     pub fn poll_timeout(&self) -> Option<Nanos> {
         self.deadlines.peek().map(|Reverse((at, _, _))| *at)
     }
 
-    /// Removes the rules that have timed out by `now`. A driver that remembers decisions credits them first.
+    /// Removes the rules that have timed out by `now`. A driver that remembers decisions calls [`Switch::credit`]
+    /// before.
     pub fn expire(&mut self, now: Nanos) -> Vec<Removed> {
         let mut removed = Vec::new();
         while let Some(&Reverse((at, _, RuleRefOrder(reference)))) = self.deadlines.peek() {
@@ -245,12 +248,12 @@ impl Switch {
         rules
     }
 
-    /// All groups by identifier.
+    /// All groups, ordered by identifier.
     pub fn groups(&self) -> impl Iterator<Item = &Group> {
         self.groups.values()
     }
 
-    /// All meters by identifier.
+    /// All meters, ordered by identifier.
     pub fn meters(&self) -> impl Iterator<Item = &Meter> {
         self.meters.values().map(|state| &state.meter)
     }
@@ -265,7 +268,7 @@ impl Switch {
     ) {
         for action in actions {
             match *action {
-                // Only OFPP_IN_PORT, which no rule of ours names, sends a frame back (OpenFlow 1.3.5 §7.2.1).
+                // Only OFPP_IN_PORT, which Pathloom's rules do not use, sends a frame back (OpenFlow 1.3.5 §7.2.1).
                 RuleAction::Output(port) if port == in_port => {}
                 RuleAction::Output(port) => decision.emissions.push(Emission { port, tag: *tag }),
                 RuleAction::Copy => decision.copied = true,
@@ -274,7 +277,7 @@ impl Switch {
                 RuleAction::Group(id) if depth < GROUP_DEPTH => {
                     let Some(group) = self.groups.get(&id) else { continue };
                     for bucket in choose(group, tuple, self.settings.salt, |port| self.is_up(port)) {
-                        // What a bucket does to the frame stays in the bucket (OpenFlow 1.3 §5.6.1).
+                        // A bucket changes only its own copy of the frame (OpenFlow 1.3 §5.6.1).
                         let mut inner = *tag;
                         self.act(&bucket.actions, (in_port, tuple), &mut inner, decision, depth + 1);
                     }
@@ -365,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn the_highest_priority_acts_and_goto_leads_on() {
+    fn the_highest_priority_acts_and_goto_continues_in_a_later_table() {
         let mut s = switch();
         let to_dst = Match { dst: Some(Prefix::new([10, 0, 1, 0].into(), 24)), ..Match::default() };
         s.add_rule(Nanos::ZERO, Rule { goto: Some(2), ..rule(0, 0, Match::default(), vec![]) }).unwrap();
@@ -381,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_are_set_seen_by_later_tables_and_taken_off() {
+    fn tags_are_set_matched_by_later_tables_and_removed() {
         let mut s = switch();
         let set = vec![RuleAction::SetTag(5)];
         s.add_rule(Nanos::ZERO, Rule { goto: Some(1), ..rule(0, 0, Match::default(), set) }).unwrap();
@@ -395,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_it_cannot_carry_out() {
+    fn impossible_rules_and_groups_are_refused() {
         let mut s = switch();
         let any = Match::default();
         assert_eq!(s.add_rule(Nanos::ZERO, rule(3, 0, any, out(1))), Err(Refusal::BadTable));
@@ -412,11 +415,11 @@ mod tests {
             s.add_rule(Nanos::ZERO, rule(0, priority, any, out(1))).unwrap();
         }
         assert_eq!(s.add_rule(Nanos::ZERO, rule(0, 99, any, out(1))), Err(Refusal::TableFull));
-        s.add_rule(Nanos::ZERO, rule(0, 7, any, out(2))).expect("replacing needs no room");
+        s.add_rule(Nanos::ZERO, rule(0, 7, any, out(2))).expect("a replaced rule needs no additional space");
     }
 
     #[test]
-    fn idle_and_hard_timeouts_end_rules() {
+    fn idle_and_hard_timeouts_remove_rules() {
         let mut s = switch();
         let idle = Rule { idle_timeout_s: 5, ..rule(0, 1, Match::default(), out(1)) };
         let hard = Rule { hard_timeout_s: 7, ..rule(0, 2, Match::five_tuple(tuple(1)), out(1)) };
@@ -467,7 +470,7 @@ mod tests {
     }
 
     proptest! {
-        /// Tuple-space search finds what a scan over all rules finds, whatever was added and deleted before.
+        /// Tuple-space search finds the same rule as a scan over all rules, after any additions and deletions.
         #[test]
         fn look_up_agrees_with_a_scan(
             steps in prop::collection::vec((any_match(), 0u16..50, any::<bool>()), 1..40),
@@ -478,7 +481,7 @@ mod tests {
             for (index, (matches, priority, add)) in steps.into_iter().enumerate() {
                 let mut one = rule(0, priority, matches, out(1));
                 one.cookie = index as u64;
-                // One rule per priority, so that which of two equals acts is not left open.
+                // One match per priority, because it is undefined which of two rules with equal priority acts.
                 let taken = model.keys().any(|(known, m)| *known == priority && *m != matches);
                 if add && !taken {
                     s.add_rule(Nanos::ZERO, one.clone()).unwrap();

@@ -1,19 +1,19 @@
-//! One rule table: tuple-space search, so that a look-up costs one hash per distinct mask and not one test per rule.
+//! A rule table with tuple-space search: a look-up costs one hash per distinct mask, not one test per rule.
 
 use pathloom_model::rules::{Match, Rule, RuleCounters, RuleKey};
 use pathloom_model::{Headers, Nanos, PortNo, Prefix};
 use rustc_hash::FxHashMap;
 use std::num::NonZeroU32;
 
-/// Names a rule for as long as it stands; goes stale when the rule is removed or replaced.
+/// Reference to an installed rule. It becomes invalid when the rule is removed or replaced.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RuleRef {
     slot: u32,
-    /// Not 0, so that `Option<RuleRef>` takes no more room.
+    /// Not 0, so that `Option<RuleRef>` needs no additional memory.
     epoch: NonZeroU32,
 }
 
-/// A standing rule with its counters and clocks.
+/// An installed rule with its counters and times.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) rule: Rule,
@@ -23,7 +23,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// When it times out, should no frame come before.
+    /// Time at which the rule times out if no frame uses it before.
     pub(crate) fn deadline(&self) -> Option<Nanos> {
         let after = |since: Nanos, seconds: u16| since + Nanos::from_secs(u64::from(seconds));
         let idle = (self.rule.idle_timeout_s > 0).then(|| after(self.last_used, self.rule.idle_timeout_s));
@@ -32,7 +32,7 @@ impl Entry {
     }
 }
 
-/// Which fields a rule looks at.
+/// The fields that a rule matches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Mask {
     in_port: bool,
@@ -61,7 +61,7 @@ impl Mask {
         }
     }
 
-    /// The match that a rule with this mask has if it is for this frame; none if no rule with this mask can be.
+    /// Returns the match of a rule with this mask that matches this frame. `None` if no rule with this mask can match.
     fn apply(&self, in_port: PortNo, headers: &Headers) -> Option<Match> {
         let tuple = &headers.five_tuple;
         if self.tcp_flags.is_some() && tuple.proto != pathloom_model::PROTO_TCP {
@@ -81,7 +81,7 @@ impl Mask {
     }
 }
 
-/// A match as it is looked up: prefixes and flags reduced to the bits that count.
+/// Returns a match in the form that is looked up: prefixes and flags contain only the bits that are compared.
 fn canonical(m: &Match) -> Match {
     Match {
         src: m.src.map(|p| Prefix::new(p.address, p.len)),
@@ -95,7 +95,7 @@ fn canonical(m: &Match) -> Match {
 #[derive(Clone, Debug)]
 struct Family {
     mask: Mask,
-    /// Highest priority of any rule in it, ever: an upper bound that lets a look-up stop early.
+    /// Highest priority of any present or earlier rule: an upper bound that lets a look-up stop early.
     ceiling: u16,
     /// Rules by match, highest priority first.
     rules: FxHashMap<Match, Vec<(u16, RuleRef)>>,
@@ -104,12 +104,12 @@ struct Family {
 /// The rules of one table.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Table {
-    /// Highest ceiling first.
+    /// Sorted by ceiling, the highest first.
     families: Vec<Family>,
 }
 
 impl Table {
-    /// The rule that acts on a frame.
+    /// Returns the rule that acts on a frame.
     pub(crate) fn look_up(&self, in_port: PortNo, headers: &Headers) -> Option<RuleRef> {
         let mut best: Option<(u16, RuleRef)> = None;
         for family in &self.families {
@@ -130,7 +130,7 @@ impl Table {
         self.families.iter().any(|family| family.mask.tcp_flags.is_some())
     }
 
-    /// Adds a rule whose key no rule of the table has.
+    /// Adds a rule. No other rule of the table may have the same key.
     pub(crate) fn insert(&mut self, key: &RuleKey, rule: RuleRef) {
         let mask = Mask::of(&key.matches);
         let index = self.families.iter().position(|family| family.mask == mask).unwrap_or_else(|| {
@@ -162,7 +162,7 @@ impl Table {
     }
 }
 
-/// Where rules live; references go stale by epoch.
+/// Storage of the rules. A reference is invalid if its epoch is not that of the slot.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Slab {
     entries: Vec<(NonZeroU32, Option<Entry>)>,
@@ -203,7 +203,7 @@ impl Slab {
         Some(entry)
     }
 
-    /// Standing rules, in an order that depends on the history of insertions and removals alone.
+    /// Installed rules, in an order that depends only on the history of insertions and removals.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (RuleRef, &Entry)> {
         self.entries.iter().enumerate().filter_map(|(slot, (epoch, entry))| {
             entry.as_ref().map(|entry| (RuleRef { slot: slot as u32, epoch: *epoch }, entry))

@@ -1,9 +1,9 @@
-//! Recorded cases: what is done to a network, and what the controller told its scheme and its switches in answer.
+//! Recorded cases: stimuli to a network, and what the controller then told its scheme and its switches.
 //!
-//! A case is a file of JSON lines. The first names the set-up, the others bear a time each: a stimulus (`packet`,
-//! `counted`, `cable`, `session`, `input`, or the `action` that the scheme is to want), or what came of it (`event`, what
-//! the scheme was told, and `output`). With the environment variable `PATHLOOM_BLESS` set to 1, files are written anew
-//! from what happens; otherwise they are compared with it.
+//! A case is a file of JSON lines. The first one has the set-up. Each other line has a time, and either a stimulus
+//! (`packet`, `counted`, `cable`, `session`, `input`, or an `action` that the scheme requests) or a result (an
+//! `event` for the scheme, or an `output` of the controller). With the environment variable `PATHLOOM_BLESS` set to
+//! 1, files are rewritten from what happens; otherwise they are compared with it.
 
 use crate::network::{Network, Timing};
 use crate::scripted::Script;
@@ -30,7 +30,7 @@ struct Setup {
     from_the_start: bool,
 }
 
-/// A further line.
+/// Any other line of a case.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Line {
     at: Nanos,
@@ -43,23 +43,23 @@ struct Line {
 enum What {
     /// A host sends a packet.
     Packet(Headers),
-    /// The rule that counts a flow has counted so many bytes more.
+    /// The rule that counts a flow counts this many bytes more.
     Counted { five_tuple: FiveTuple, bytes: u64 },
     /// The first cable between two switches, by name, fails or comes back.
     Cable { ends: (String, String), up: bool },
-    /// The session to a switch ends or comes to stand.
+    /// The session to a switch ends or is established.
     Session { switch: String, up: bool },
-    /// The controller is told this.
+    /// The controller gets this input.
     Input(Input),
-    /// The scheme is to want this.
+    /// The scheme requests this action.
     Action(Action),
-    /// The scheme was told this.
+    /// The scheme got this event.
     Event(Event),
-    /// The controller wanted this.
+    /// The controller produced this output.
     Output(Output),
 }
 
-/// What is wrong with a case.
+/// Why a case is wrong.
 #[derive(Debug)]
 pub struct CaseError(pub String);
 
@@ -71,7 +71,8 @@ impl std::fmt::Display for CaseError {
 
 impl std::error::Error for CaseError {}
 
-/// Checks all cases (`*.jsonl`) of a folder, in order of name, and returns how many there are. No case is an error.
+/// Checks all cases (`*.jsonl`) of a folder, in order of name, and returns their number. A folder without cases is an
+/// error.
 pub fn check_folder(folder: &FilePath) -> Result<usize, CaseError> {
     let failed = |problem: std::io::Error| CaseError(format!("{}: {problem}", folder.display()));
     let mut cases: Vec<PathBuf> = Vec::new();
@@ -81,13 +82,13 @@ pub fn check_folder(folder: &FilePath) -> Result<usize, CaseError> {
     cases.retain(|path| path.extension().is_some_and(|extension| extension == "jsonl"));
     cases.sort();
     if cases.is_empty() {
-        return Err(CaseError(format!("{}: no *.jsonl file in it", folder.display())));
+        return Err(CaseError(format!("{}: no *.jsonl file in this folder", folder.display())));
     }
     cases.iter().try_for_each(|case| check_case(case))?;
     Ok(cases.len())
 }
 
-/// Checks one case, or writes it anew where `PATHLOOM_BLESS` is 1.
+/// Checks one case, or rewrites it if `PATHLOOM_BLESS` is 1.
 pub fn check_case(file: &FilePath) -> Result<(), CaseError> {
     let error = |problem: String| CaseError(format!("{}: {problem}", file.display()));
     let text = fs::read_to_string(file).map_err(|problem| error(problem.to_string()))?;
@@ -104,18 +105,18 @@ pub fn check_case(file: &FilePath) -> Result<(), CaseError> {
     }
     match (text.lines().count(), played.lines().count()) {
         (recorded, happened) if recorded != happened => {
-            Err(error(format!("it has {recorded} lines, but {happened} happened; PATHLOOM_BLESS=1 writes it anew")))
+            Err(error(format!("{recorded} lines recorded, but {happened} happened; PATHLOOM_BLESS=1 rewrites them")))
         }
         _ => Ok(()),
     }
 }
 
-/// Does what the stimuli of a case say, and writes the case down with what happens.
+/// Plays the stimuli of a case. Returns the text of the case with what happened.
 pub fn play_case(text: &str) -> Result<String, String> {
     let mut lines = text.lines();
     let setup: Setup = lines
         .next()
-        .ok_or_else(|| "it is empty; the first line names the set-up".to_owned())
+        .ok_or_else(|| "the case is empty; expected the set-up in the first line".to_owned())
         .and_then(|line| serde_json::from_str(line).map_err(|problem| format!("line 1: {problem}")))?;
     let fabric = Arc::new(fabric_from_spec(&setup.fabric).map_err(|problem| problem.to_string())?);
     let script = Script::new();
@@ -154,7 +155,7 @@ struct Player {
     network: Network,
     script: Script,
     written: Vec<String>,
-    /// Events and records of the log that are written down.
+    /// Number of events, and number of records of the log, that have been written.
     events: usize,
     outputs: usize,
 }
@@ -165,7 +166,7 @@ impl Player {
         self.catch_up()
     }
 
-    /// Writes down what has happened: by time, and at one time what the scheme was told first.
+    /// Writes what has happened, in order of time. At the same time, events for the scheme come first.
     fn catch_up(&mut self) -> Result<(), String> {
         let heard = self.script.heard();
         let events = heard[self.events..].iter().map(|(at, event)| Line { at: *at, what: What::Event(event.clone()) });
@@ -195,7 +196,7 @@ impl Player {
             What::Cable { ends: (a, b), up } => {
                 let (from, to) = (find(network, &a)?, find(network, &b)?);
                 let link = network.fabric.link_between(from, to);
-                network.set_cable(link.ok_or_else(|| format!("{a} and {b} are no neighbours"))?, up);
+                network.set_cable(link.ok_or_else(|| format!("{a} and {b} are not neighbours"))?, up);
             }
             What::Session { switch, up } => {
                 let switch = find(network, &switch)?;
@@ -212,7 +213,7 @@ impl Player {
     }
 }
 
-/// The rule that acts on a flow at its source ToR counts so many bytes more.
+/// The rule that acts on a flow at its source ToR counts this many bytes more.
 fn count(network: &mut Network, five_tuple: FiveTuple, bytes: u64) -> Result<(), String> {
     let now = network.now();
     let entries = network.switches.iter_mut().flat_map(|switch| &mut switch.entries);

@@ -1,4 +1,4 @@
-//! Fake switches, a network of them with delays of its own choosing, flows in it, strategies and golden files: for tests alone.
+//! For tests only: fake switches, a network of them with drawn delays, flows in it, strategies and golden files.
 
 mod golden;
 mod network;

@@ -1,5 +1,6 @@
-//! A network of fake switches under a controller. Packets take time on links, messages take time to switches and back
-//! and to be carried out there; messages of one session keep their order, those of two sessions do not.
+//! A network of fake switches under a controller. Packets take time on links. Messages take time to switches and
+//! back, and switches take time to carry them out. Messages of one session keep their order, those of two sessions do
+//! not.
 
 use crate::switch::{FakeSwitch, Gone};
 use pathloom_control::{Controller, Input, Output, SOURCE_COOKIE, SOURCE_COOKIE_MASK};
@@ -10,29 +11,29 @@ use rand_pcg::Pcg64;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A packet that has crossed so many links is going round in circles.
+/// A packet that has crossed more links than this is in a loop.
 const MOST_HOPS: u32 = 64;
-/// Rules in one part of a review's answer.
+/// Number of rules in one part of the answer to a review.
 const REVIEW_PART: usize = 3;
 /// Bytes of every packet.
 const PACKET_BYTES: u64 = 1000;
 
-/// How long things take: least and most.
+/// Durations: the least and the greatest of each.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
-    /// A packet on a link.
+    /// Time of a packet on a link.
     pub link: (Nanos, Nanos),
-    /// A message between controller and switch.
+    /// Time of a message between controller and switch.
     pub message: (Nanos, Nanos),
-    /// A switch with a message.
+    /// Time that a switch takes for a message.
     pub work: (Nanos, Nanos),
-    /// Whether switches answer barriers when they come, and not when what came before is done: wrong, to see whether a
-    /// test notices.
+    /// Whether switches answer barriers on arrival, before earlier messages are carried out. This is wrong on
+    /// purpose, to see whether a test notices it.
     pub lies: bool,
 }
 
 impl Timing {
-    /// Everything at once.
+    /// Everything happens at once.
     pub const NONE: Timing = Timing {
         link: (Nanos::ZERO, Nanos::ZERO),
         message: (Nanos::ZERO, Nanos::ZERO),
@@ -44,24 +45,24 @@ impl Timing {
 /// What became of a packet, or of a copy of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
-    /// It reached this host, with this tag still on.
+    /// It reached this host, with this tag.
     Arrived(NodeId, Option<u16>),
-    /// A switch had no rule for it, or one that drops.
+    /// A switch had no rule for it, or had a rule that drops it.
     Dropped(NodeId),
     /// A link was down.
     Cut(LinkId),
-    /// It went round and round.
+    /// It was in a loop.
     Looped,
 }
 
-/// All that became of one packet.
+/// Everything that became of one packet.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// When it was sent.
     pub sent: Nanos,
     /// Its headers.
     pub headers: Headers,
-    /// Empty while it is under way; more than one where it was doubled.
+    /// Empty while it is under way; more than one if it was duplicated.
     pub fates: Vec<(Nanos, Fate)>,
     /// The switches it has entered, in order.
     pub switches: Vec<NodeId>,
@@ -77,7 +78,7 @@ enum Happening {
     AtController(u32, Input),
     /// A packet enters a node.
     Frame { packet: usize, node: NodeId, in_port: PortNo, headers: Headers, hops: u32 },
-    /// Time-outs of a switch are looked at.
+    /// A switch checks for expired rules.
     Expire(NodeId),
 }
 
@@ -87,32 +88,32 @@ pub struct Network {
     pub fabric: Arc<Fabric>,
     /// The controller.
     pub controller: Controller,
-    /// What is up.
+    /// Which links are up.
     pub links: LinkState,
-    /// By node; hosts have one too, unused.
+    /// By node. Those of hosts are not used.
     pub switches: Vec<FakeSwitch>,
     /// All packets sent.
     pub packets: Vec<Report>,
-    /// Everything that the controller was told and said, in order.
+    /// All inputs and outputs of the controller, in order.
     pub log: Vec<pathloom_control::Record>,
-    /// A flow whose way is looked at whenever a switch has changed its rules.
+    /// A flow whose path is checked whenever a switch has changed its rules.
     pub watched: Option<Headers>,
-    /// Moments at which a packet of it would not have arrived, and what would have become of it.
+    /// Times at which a packet of this flow would not have arrived, and what would have become of it.
     pub failures: Vec<(Nanos, Vec<Fate>)>,
     timing: Timing,
     rng: Pcg64,
     agenda: BTreeMap<(Nanos, u64), Happening>,
     sequence: u64,
     now: Nanos,
-    /// By node: number of the session, odd while it stands.
+    /// By node: number of the session. It is odd while the session is up.
     sessions: Vec<u32>,
-    /// By node: when the last message of each direction arrives, and when the switch is done with its work.
+    /// By node: when the last message of each direction arrives, and when the switch finishes its work.
     last: Vec<[Nanos; 3]>,
     controller_dead: bool,
 }
 
 impl Network {
-    /// Empty switches and a controller without sessions.
+    /// Creates empty switches, and a controller without sessions.
     pub fn new(fabric: Arc<Fabric>, controller: Controller, timing: Timing, seed: u64) -> Network {
         let nodes = fabric.nodes();
         let mut network = Network {
@@ -144,7 +145,7 @@ impl Network {
         network
     }
 
-    /// All switches connect, and the controller has the time it needs to set them up.
+    /// All switches connect, and the controller gets the time that it needs to set them up.
     pub fn start(&mut self) {
         for switch in self.fabric.switches().to_vec() {
             self.connect(switch);
@@ -153,17 +154,17 @@ impl Network {
         self.run_until(settled);
     }
 
-    /// The time.
+    /// The present time.
     pub fn now(&self) -> Nanos {
         self.now
     }
 
-    /// The session to a switch comes to stand.
+    /// The session to a switch is established.
     pub fn connect(&mut self, switch: NodeId) {
         let session = &mut self.sessions[switch.index()];
         if *session % 2 == 0 && !self.controller_dead {
             *session += 1;
-            // What the switch has begun it finishes before it looks at the new session.
+            // The switch finishes the work that it has begun before it handles messages of the new session.
             let [_, _, working] = self.last[switch.index()];
             self.last[switch.index()] = [self.now, self.now, working];
             let ports_down = self.switches[switch.index()].ports_down.iter().copied().collect();
@@ -171,7 +172,8 @@ impl Network {
         }
     }
 
-    /// The session to a switch ends: what is under way in either direction is lost, except what the switch has begun.
+    /// The session to a switch ends. Messages under way in either direction are lost, except those that the switch
+    /// has begun to carry out.
     pub fn disconnect(&mut self, switch: NodeId) {
         let session = &mut self.sessions[switch.index()];
         if *session % 2 == 1 {
@@ -182,7 +184,7 @@ impl Network {
         }
     }
 
-    /// The controller stops without a word; its sessions end.
+    /// The controller stops without notice; its sessions end.
     pub fn kill_controller(&mut self) {
         self.controller_dead = true;
         for switch in self.fabric.switches().to_vec() {
@@ -190,7 +192,7 @@ impl Network {
         }
     }
 
-    /// Another controller takes its place. Switches have still to connect.
+    /// Another controller starts in its place. No switch is connected yet.
     pub fn start_controller(&mut self, controller: Controller) {
         self.controller = controller;
         self.controller_dead = false;
@@ -241,7 +243,8 @@ impl Network {
         packet
     }
 
-    /// What becomes of a packet that a host sends now, if nothing else happens: it takes no time and leaves no trace.
+    /// What becomes of a packet that a host sends now, if nothing else happens. The check takes no time and leaves no
+    /// trace.
     pub fn fates(&self, headers: Headers) -> Vec<Fate> {
         let at = *self.fabric.attachment(headers.five_tuple.src).expect("a host sends from an address it has");
         let (mut fates, mut open) = (Vec::new(), vec![(at.uplink, headers, 0)]);
@@ -268,18 +271,19 @@ impl Network {
         fates
     }
 
-    /// Whether a packet with these headers reaches the host that has its destination address, once and untouched.
+    /// Whether a packet with these headers reaches the host with its destination address, exactly once and without a
+    /// tag.
     pub fn reaches(&self, headers: Headers) -> bool {
         let host = self.fabric.attachment(headers.five_tuple.dst).map(|at| at.host);
         host.is_some_and(|host| self.fates(headers) == [Fate::Arrived(host, None)])
     }
 
-    /// Tells the controller something that no switch says.
+    /// Gives the controller an input that comes from no switch.
     pub fn tell(&mut self, input: Input) {
         self.feed(input);
     }
 
-    /// Puts another scheme in charge of the controller. The log has its name, as if it had no settings.
+    /// Puts another scheme in charge of the controller. The log has only its name, not its settings.
     pub fn set_scheme(&mut self, scheme: Box<dyn pathloom_scheme::Scheme>) {
         let change = pathloom_control::SchemeChange { spec: scheme.name().to_owned(), seed: 0 };
         self.log.push(pathloom_control::Record::scheme(self.now, change));
@@ -329,7 +333,7 @@ impl Network {
         self.carry_out();
     }
 
-    /// Sends on what the controller wants.
+    /// Carries out the outputs of the controller.
     fn carry_out(&mut self) {
         while let Some(output) = self.controller.poll_output() {
             self.log.push(pathloom_control::Record::output(self.now, output.clone()));
@@ -355,7 +359,7 @@ impl Network {
         Nanos(self.rng.random_range(least.0..=most.0))
     }
 
-    /// A moment that is not before the last one of this switch and direction.
+    /// Draws a time that is not before the last one of this switch and direction.
     fn in_order(&mut self, switch: NodeId, direction: usize, spread: (Nanos, Nanos)) -> Nanos {
         let at = self.now + self.draw(spread);
         let last = &mut self.last[switch.index()][direction];
@@ -437,7 +441,7 @@ impl Network {
         self.report(switch, Input::Reviewed { switch, number, rules: Vec::new(), groups, meters, last: true });
     }
 
-    /// Somebody else deletes some rules of a switch. It tells of those that asked for it.
+    /// Somebody else deletes some rules of a switch. The switch reports those that have `notify_removal`.
     pub fn vanish(&mut self, switch: NodeId, which: impl Fn(&Rule) -> bool) {
         let gone: Vec<RuleKey> = self.switches[switch.index()]
             .entries
@@ -521,7 +525,7 @@ impl Network {
         self.packets.iter().filter(twice).collect()
     }
 
-    /// Packets that did not reach the host they were for, once and without a tag.
+    /// Packets that did not reach the host that they were for, exactly once and without a tag.
     pub fn mishaps(&self) -> Vec<&Report> {
         let fine = |report: &&Report| {
             let host = self.fabric.attachment(report.headers.five_tuple.dst).map(|at| at.host);

@@ -1,11 +1,11 @@
-//! The schemes of the registry, with what tests that go through all of them have to know.
+//! The schemes of the registry, with the facts that tests of all schemes need.
 //!
-//! Each scheme says that in `tests/conformance/NAME/common.json`, beside its recorded cases:
+//! Each scheme has these facts in `tests/conformance/NAME/common.json`, beside its recorded cases:
 //!
-//! - `settings`: the specifications in which the tests of the contract run it;
-//! - `fast`: the specifications in which it acts several times a second, for whole runs of a few seconds;
-//! - `balances`: whether it puts two flows on two paths where there are two;
-//! - `settles`: whether rounds without news move nothing in the end; false for what draws anew in each round.
+//! - `settings`: the specifications with which the tests of the contract run it;
+//! - `fast`: the specifications with which it acts several times a second, for whole runs of a few seconds;
+//! - `balances`: whether it puts two flows on two paths if there are two;
+//! - `settles`: whether rounds without news move nothing in the end; false for schemes that draw anew in each round.
 
 use pathloom_scheme::Detection;
 use pathloom_schemes::Registry;
@@ -31,7 +31,7 @@ pub struct Tested {
     pub name: &'static str,
     /// Whether it gives flows paths of their own.
     pub places: bool,
-    /// Whether it puts two flows on two paths where there are two.
+    /// Whether it puts two flows on two paths if there are two.
     pub balances: bool,
     /// Whether rounds without news move nothing in the end.
     pub settles: bool,
@@ -64,7 +64,7 @@ fn of(name: &'static str) -> Vec<Tested> {
         let parsed = parsed.unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         assert_eq!(parsed.name, name, "{}: `{spec}` is another scheme", file.display());
         let needs = parsed.central(1)?.needs();
-        // The flows of short runs are no subflows.
+        // The flows of short runs are not subflows.
         let places = needs.detection != Detection::Nothing || needs.subflows && !fast;
         let (balances, settles) = (common.balances, common.settles);
         Some(Tested { spec: spec.clone(), name, places, balances, settles, fast })

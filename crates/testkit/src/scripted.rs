@@ -1,11 +1,11 @@
-//! A scheme that does what a test tells it, when it is told to, and remembers what it heard.
+//! A scheme that does what a test tells it, when the test tells it, and records the events that it gets.
 
 use pathloom_model::Nanos;
 use pathloom_scheme::{Action, Event, Needs, Scheme, State, StateError, View};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-/// What the test and its scheme share.
+/// State that the test and its scheme share.
 #[derive(Debug, Default)]
 struct Shared {
     heard: Vec<(Nanos, Event)>,
@@ -13,7 +13,7 @@ struct Shared {
     told: Vec<(Nanos, Action)>,
 }
 
-/// The test's end: it tells the scheme what to do and asks what it heard.
+/// The test's side of a scripted scheme: it gives the scheme its actions, and reads the events that the scheme got.
 #[derive(Clone, Debug, Default)]
 pub struct Script(Arc<Mutex<Shared>>);
 
@@ -23,14 +23,14 @@ impl Script {
         Script::default()
     }
 
-    /// The scheme is to want this at that time.
+    /// Makes the scheme request this action at that time.
     pub fn at(&self, at: Nanos, action: Action) {
         let mut shared = self.lock();
         shared.told.push((at, action.clone()));
         shared.due.entry(at).or_default().push(action);
     }
 
-    /// A script of everything this one was ever told, as it was before any of it came true.
+    /// A new script with all actions that this one was ever given, none of them requested yet.
     pub fn from_the_start(&self) -> Script {
         let script = Script::new();
         let told = self.lock().told.clone();
@@ -38,17 +38,17 @@ impl Script {
         script
     }
 
-    /// All it heard so far.
+    /// All events that the scheme got so far, with their times.
     pub fn heard(&self) -> Vec<(Nanos, Event)> {
         self.lock().heard.clone()
     }
 
-    /// The events it heard, without their times.
+    /// The events that the scheme got, without their times.
     pub fn events(&self) -> Vec<Event> {
         self.lock().heard.iter().map(|(_, event)| event.clone()).collect()
     }
 
-    /// Forgets what it heard.
+    /// Clears the recorded events.
     pub fn clear(&self) {
         self.lock().heard.clear();
     }
@@ -58,7 +58,7 @@ impl Script {
         Box::new(Scripted { script: self.clone(), needs, on_start: Vec::new() })
     }
 
-    /// A scheme that follows this script and wants this when it starts.
+    /// A scheme that follows this script, and requests these actions when it starts.
     pub fn scheme_with(&self, needs: Needs, on_start: Vec<Action>) -> Box<dyn Scheme> {
         Box::new(Scripted { script: self.clone(), needs, on_start })
     }

@@ -4,11 +4,11 @@ use pathloom_model::{Fabric, FabricBuilder, LinkId, LinkSettings, NodeId, Path, 
 use proptest::prelude::*;
 use std::sync::Arc;
 
-/// Links of all fabrics here: a full queue takes 12 ms.
+/// Settings of the links of all fabrics here: a full queue takes 12 ms.
 const SETTINGS: LinkSettings = LinkSettings { rate_bps: 100_000_000, delay_ps: 1_000_000, buffer_packets: 100 };
 
-/// A connected fabric of 3 to 8 switches with arbitrary cables (two between the same switches as well), and a host or
-/// two at each of at least two of them.
+/// A connected fabric of 3 to 8 switches with arbitrary cables (also several between the same switches). At least two
+/// of the switches have one or two hosts each.
 pub fn fabrics() -> impl Strategy<Value = Arc<Fabric>> {
     let extra = prop::collection::vec((0..8usize, 0..8usize), 2..12);
     let hosts = prop::collection::vec(0..3usize, 8);
@@ -35,8 +35,8 @@ fn build(switches: usize, parents: &[prop::sample::Index], extra: &[(usize, usiz
     Arc::new(builder.build().expect("every fabric of this kind can be built"))
 }
 
-/// A loop-free walk from one switch to another that takes its turns as `turns` says; `None` if it runs into a dead end.
-/// Walks are as crooked as the turns: nothing makes them short.
+/// A loop-free walk from one switch to another, with turns taken from `turns`; `None` if it does not arrive within
+/// 200 steps. Walks can be long, because nothing makes them short.
 pub fn walk(fabric: &Fabric, from: NodeId, to: NodeId, turns: &[u8]) -> Option<Path> {
     let mut links: Vec<LinkId> = Vec::new();
     let mut seen = vec![from];

@@ -1,5 +1,5 @@
-//! A switch written for tests: it looks through all its rules for every frame, and shares no code with `switching`, so
-//! that the two can judge each other.
+//! A switch written for tests. It searches all its rules for every frame and shares no code with `switching`, so that
+//! the two can be compared with each other.
 
 use pathloom_control::{Removal, RuleStats};
 use pathloom_model::rules::{
@@ -9,16 +9,16 @@ use pathloom_model::units::NS_PER_S;
 use pathloom_model::{Headers, Nanos, PortNo};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A rule and what has happened to it.
+/// A rule and its state.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// The rule.
     pub rule: Rule,
-    /// What it has counted.
+    /// Its counters.
     pub counters: RuleCounters,
-    /// When it was added.
+    /// Time when it was added.
     pub added: Nanos,
-    /// When it last matched a frame.
+    /// Time when it last matched a frame.
     pub used: Nanos,
 }
 
@@ -27,20 +27,20 @@ pub struct Entry {
 pub struct Gone {
     /// The rule.
     pub rule: Rule,
-    /// What it had counted.
+    /// Its counters when it was removed.
     pub counters: RuleCounters,
-    /// Why.
+    /// Why it was removed.
     pub why: Removal,
 }
 
 /// What a switch does with one frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// Frames that leave, as they leave.
+    /// Frames that leave, with the headers that they leave with.
     pub out: Vec<(PortNo, Headers)>,
-    /// Frames copied to the controller, as they were.
+    /// Frames copied to the controller, with the headers that they had then.
     pub copies: Vec<Headers>,
-    /// Whether some table had no rule for it.
+    /// Whether some table had no rule for the frame.
     pub missed: bool,
 }
 
@@ -57,9 +57,9 @@ pub struct FakeSwitch {
     pub ports_down: BTreeSet<PortNo>,
     /// Number of its ports.
     pub ports: u32,
-    /// Most rules it takes; `None` for any number.
+    /// Most rules that it accepts; `None` for any number.
     pub room: Option<usize>,
-    /// What makes its hash differ from that of others.
+    /// Number that makes its hash differ from that of other switches.
     pub salt: u64,
 }
 
@@ -97,14 +97,14 @@ impl FakeSwitch {
         Ok(())
     }
 
-    /// Deletes a rule, if it is there.
+    /// Deletes a rule, if it exists.
     pub fn delete_rule(&mut self, key: &RuleKey) -> Option<Gone> {
         let index = self.entries.iter().position(|entry| entry.rule.key() == *key)?;
         let entry = self.entries.swap_remove(index);
         Some(Gone { rule: entry.rule, counters: entry.counters, why: Removal::Deleted })
     }
 
-    /// Deletes a group that no rule names.
+    /// Deletes a group that no rule uses.
     pub fn delete_group(&mut self, group: GroupId) -> Result<(), Refusal> {
         let names = |entry: &Entry| entry.rule.actions.contains(&RuleAction::Group(group));
         if self.entries.iter().any(names) {
@@ -114,7 +114,7 @@ impl FakeSwitch {
         Ok(())
     }
 
-    /// Removes the rules whose time-outs are over.
+    /// Removes and returns the rules that have timed out.
     pub fn expire(&mut self, now: Nanos) -> Vec<Gone> {
         let (mut gone, mut kept) = (Vec::new(), Vec::new());
         for entry in self.entries.drain(..) {
@@ -127,7 +127,7 @@ impl FakeSwitch {
         gone
     }
 
-    /// When the next time-out will be over, if nothing comes before.
+    /// Time of the next time-out, if nothing happens before.
     pub fn next_expiry(&self) -> Option<Nanos> {
         self.entries.iter().filter_map(|entry| Self::ends(entry).map(|(at, _)| at)).min()
     }
@@ -141,7 +141,7 @@ impl FakeSwitch {
         [idle, hard].into_iter().flatten().min_by_key(|&(at, _)| at)
     }
 
-    /// What becomes of a frame of so many bytes now.
+    /// Handles a frame of this size now: returns what becomes of it, and updates counters.
     pub fn forward(&mut self, in_port: PortNo, headers: Headers, now: Nanos, bytes: u64) -> Verdict {
         let mut hit = Vec::new();
         let verdict = self.peek(in_port, headers, &mut hit);
@@ -154,7 +154,7 @@ impl FakeSwitch {
         verdict
     }
 
-    /// What would become of a frame, and the entries it would hit.
+    /// What would become of a frame. Adds the entries that it would match to `hit`.
     pub fn peek(&self, in_port: PortNo, headers: Headers, hit: &mut Vec<usize>) -> Verdict {
         let (mut verdict, mut headers, mut table) = (Verdict::default(), headers, Some(0));
         while let Some(number) = table {

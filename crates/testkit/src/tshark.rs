@@ -1,4 +1,4 @@
-//! An independent judge of frames: tshark's dissectors. Without tshark it says so and judges nothing.
+//! An independent judge of frames: tshark's dissectors. Without tshark, a message is printed and nothing is checked.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -17,16 +17,16 @@ fn pcap(frames: &[Vec<u8>]) -> Vec<u8> {
     file
 }
 
-/// One line per frame with these fields, tab-separated; nothing if there is no tshark.
+/// Returns one line per frame with these fields, separated by tabs; `None` if there is no tshark.
 ///
 /// # Panics
-/// tshark fails.
+/// If tshark fails.
 pub fn dissect(frames: &[Vec<u8>], fields: &[&str]) -> Option<Vec<String>> {
     let mut command = Command::new("tshark");
     command.args(["-r", "-", "-T", "fields"]).args(fields.iter().flat_map(|field| ["-e", field]));
     let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
     let Ok(mut child) = child else {
-        eprintln!("not judged: there is no tshark here; install it with `apt-get install tshark`");
+        eprintln!("frames are not checked, because tshark is not installed; install it with `apt-get install tshark`");
         return None;
     };
     child.stdin.take().expect("piped").write_all(&pcap(frames)).expect("tshark reads its input");

@@ -1,4 +1,4 @@
-//! Flows in a network of slow switches, under a controller whose scheme does as it is told.
+//! Flows in a network of slow switches, under a controller whose scheme follows a script.
 
 use crate::{strategies, Network, Script, Timing};
 use pathloom_control::{Config, Controller, Message, Output, RestoreError, Snapshot};
@@ -15,52 +15,53 @@ pub const fn ms(ms: u64) -> Nanos {
 
 /// A second.
 pub const SECOND: Nanos = Nanos::from_secs(1);
-/// Flows are known by their label.
+/// Flows are detected by their label.
 pub const LABEL: Needs = Needs { detection: Detection::Label, ..Needs::NOTHING };
 /// The same, with flows that move in place.
 pub const SFMM: Needs = Needs { migration: Migration::Sfmm, ..LABEL };
 /// The same, with rules that flows share.
 pub const SHARED: Needs = Needs { rules: RuleSharing::PerPath, ..LABEL };
-/// Messages take up to ten times as long as packets do on a link, and so does the work of a switch: they overtake each other.
+/// Messages take up to ten times as long as packets on a link, and so does the work of a switch, so messages overtake
+/// each other.
 pub const SLOW: Timing =
     Timing { link: (Nanos(100_000), Nanos(3_000_000)), message: (ms(1), ms(15)), work: (ms(0), ms(30)), lies: false };
-/// Between two packets of a flow.
+/// Time between two packets of a flow.
 const PACKET_GAP: Nanos = Nanos(700_000);
-/// Every rule that nobody needs is gone by then, and every flow that sends no more.
+/// Time by which all rules that nobody needs and all flows that no longer send are removed.
 const AFTERMATH: Nanos = Nanos::from_secs(60);
 
-/// The network, what its scheme is told and heard, and the flows.
+/// The network, the script of its scheme, and the flows.
 pub struct World {
     /// Switches and controller.
     pub network: Network,
-    /// What the scheme is to do, and what it heard.
+    /// Actions that the scheme requests, and events that it got.
     pub script: Script,
-    /// Packets of the first flow.
+    /// Headers of the packets of the first flow.
     pub flow: Headers,
-    /// Packets of every flow, in the order in which they began.
+    /// Headers of the packets of every flow, in the order in which the flows began.
     pub flows: Vec<Headers>,
-    /// What the scheme wants of the controller.
+    /// Needs of the scheme.
     pub needs: Needs,
     /// The controller's settings.
     pub config: Config,
-    /// Rules of each node before there was a flow.
+    /// Number of rules of each node before there was a flow.
     pub bare: Vec<usize>,
 }
 
 impl World {
-    /// A labelled flow from the first host to the last, over default routes, 300 ms old.
+    /// A world with one labelled flow from the first host to the last, over default routes. It is 300 ms old.
     pub fn new(fabric: Arc<Fabric>, needs: Needs, config: Config, seed: u64) -> World {
         let last = fabric.attachments().len() - 1;
         World::with_flows(fabric, needs, config, seed, &[(0, last)])
     }
 
-    /// The same on a FatTree of 20 switches, known by its label.
+    /// The same on a FatTree of 20 switches, with a flow that is detected by its label.
     pub fn fat_tree() -> World {
         let fabric = fabric_from_spec("fat-tree:k=4").expect("a FatTree of four ports");
         World::new(Arc::new(fabric), LABEL, Config::default(), 1)
     }
 
-    /// Labelled flows between hosts of these numbers, from source ports 1000 on.
+    /// A world with labelled flows between hosts with these numbers. Their source ports count from 1000.
     pub fn with_flows(fabric: Arc<Fabric>, needs: Needs, config: Config, seed: u64, pairs: &[(usize, usize)]) -> World {
         let script = Script::new();
         let controller = Controller::new(config.clone(), fabric.clone(), scheme(&script, needs));
@@ -85,7 +86,7 @@ impl World {
         world
     }
 
-    /// The first flow's name.
+    /// Identifier of the first flow.
     pub fn id(&self) -> FlowId {
         *self.network.controller.view().flows.keys().next().expect("the flow is known")
     }
@@ -95,24 +96,24 @@ impl World {
         self.network.fabric.attachment(self.flow.five_tuple.src).expect("the host is there").tor
     }
 
-    /// The path between the first flow's ToRs that takes these turns; `None` if they lead nowhere.
+    /// The path between the first flow's ToRs with these turns; `None` if they do not lead there.
     pub fn walk(&self, turns: &[u8]) -> Option<Path> {
         let fabric = &self.network.fabric;
         let last = fabric.attachment(self.flow.five_tuple.dst).expect("the host is there").tor;
         strategies::walk(fabric, self.tor(), last, turns)
     }
 
-    /// The scheme is to do this now.
+    /// Makes the scheme request this action now.
     pub fn act(&mut self, action: Action) {
         self.script.at(self.network.now(), action);
     }
 
-    /// The scheme is to put the first flow on a path.
+    /// Makes the scheme put the first flow on a path.
     pub fn route(&mut self, path: &Path) {
         self.act(Action::Route { flow: self.id(), path: path.clone(), rate_bps: None });
     }
 
-    /// Passes time under steady traffic of all flows.
+    /// Advances the time while all flows send steadily.
     pub fn traffic(&mut self, time: Nanos) {
         let end = self.network.now() + time;
         while self.network.now() < end {
@@ -123,20 +124,20 @@ impl World {
         }
     }
 
-    /// Passes time.
+    /// Advances the time.
     pub fn pass(&mut self, time: Nanos) {
         let end = self.network.now() + time;
         self.network.run_until(end);
     }
 
-    /// What the scheme heard since it was last asked.
+    /// Events that the scheme got since the last call.
     pub fn events(&self) -> Vec<Event> {
         let events = self.script.events();
         self.script.clear();
         events
     }
 
-    /// What the controller wanted, as far as the log goes back.
+    /// Outputs of the controller that are in the log.
     pub fn outputs(&self) -> impl Iterator<Item = &Output> {
         self.network.log.iter().filter_map(|record| match &record.message {
             Message::Output(output) => Some(output),
@@ -144,30 +145,30 @@ impl World {
         })
     }
 
-    /// A scheme that does what the script says.
+    /// A scheme that follows the script.
     pub fn scheme(&self) -> Box<dyn Scheme> {
         scheme(&self.script, self.needs)
     }
 
-    /// The controller dies, and a new one, without a memory, takes over.
+    /// The controller stops, and a new one without a snapshot takes over.
     pub fn restart(&mut self, epoch: u16) {
         self.network.kill_controller();
         let config = Config { epoch, ..self.config.clone() };
         self.network.start_controller(Controller::new(config, self.network.fabric.clone(), self.scheme()));
     }
 
-    /// A new controller that remembers.
+    /// A new controller that starts from a snapshot.
     pub fn restored(&self, snapshot: Snapshot, epoch: u16) -> Result<Controller, RestoreError> {
         let config = Config { epoch, ..self.config.clone() };
         Controller::restore(config, self.network.fabric.clone(), self.scheme(), snapshot, self.network.now())
     }
 
-    /// Every switch finds its controller again.
+    /// Every switch connects to the controller again.
     pub fn connect_all(&mut self) {
         self.network.fabric.switches().to_vec().into_iter().for_each(|switch| self.network.connect(switch));
     }
 
-    /// Switches whose rules are not those of the start, or not those that the controller counts.
+    /// Switches whose number of rules differs from that at the start, or from that which the controller counts.
     pub fn leaked(&self) -> Vec<String> {
         let mut found = Vec::new();
         for &switch in self.network.fabric.switches() {
@@ -180,14 +181,14 @@ impl World {
         found
     }
 
-    /// Panics if a packet was lost, doubled or went in circles.
+    /// Panics if a packet was lost, duplicated or in a loop.
     pub fn no_mishap(&mut self) {
         self.pass(ms(100));
         let mishaps = self.network.mishaps();
         assert!(mishaps.is_empty(), "{} of {}: {:?}", mishaps.len(), self.network.packets.len(), mishaps[0]);
     }
 
-    /// Lets the flows end, and panics if a packet had a mishap, or a rule, a meter or a flow is left.
+    /// Lets the flows end. Panics if a packet did not arrive properly, or if a rule, a meter or a flow is left.
     pub fn nothing_is_lost_or_left(&mut self) {
         self.pass(AFTERMATH);
         self.no_mishap();

@@ -1,6 +1,5 @@
-//! Recorded cases of the controller, under `tests/conformance/control` of the repository.
-//! `PATHLOOM_BLESS=1 cargo test -p pathloom-testkit --test cases` writes them anew; read the difference before you commit
-//! it.
+//! Recorded cases of the controller, under `tests/conformance/control` of the repository. `PATHLOOM_BLESS=1 cargo
+//! test -p pathloom-testkit --test cases` rewrites them; read the difference before you commit it.
 
 use pathloom_testkit::{check_folder, play_case};
 use std::fs;
@@ -25,7 +24,7 @@ fn a_case_that_differs_is_noticed() {
     let changed = text.replacen("70000000", "7000000", 1);
     assert_ne!(play_case(&changed).unwrap(), changed, "a flow that sends less is not long");
     for (broken, complaint) in [
-        ("", "it is empty"),
+        ("", "the case is empty"),
         ("{}", "line 1: missing field"),
         (&text.replacen("leaf-spine", "leef-spine", 1), "leef-spine"),
         (&text.replacen("\"measure\"", "\"measur\"", 1), "line "),

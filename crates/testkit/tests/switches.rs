@@ -1,4 +1,4 @@
-//! The fake switch and the real one, written apart, must agree on every frame.
+//! The fake switch and the real one, written independently, must agree on every frame.
 
 use pathloom_model::rules::{Bucket, Group, GroupId, GroupKind, Match, Rule, RuleAction};
 use pathloom_model::{FiveTuple, Headers, Nanos, PortNo, Prefix, PROTO_TCP, PROTO_UDP};
@@ -97,12 +97,14 @@ proptest! {
     ) {
         let mut real = Switch::new(SwitchSettings { ports: PORTS, tables: 3, rule_limit: None, salt: 9 });
         let mut fake = FakeSwitch::new(PORTS, 9);
-        // Which member of a select group takes a flow is a switch's own business: one member, or the first that is up.
+        // A switch may choose any member of a select group. So this group has one member, and the other takes the
+        // first that is up.
         for group in [group(0, GroupKind::Select, &members[..1]), group(1, GroupKind::FastFailover, &members)] {
             prop_assert!(real.add_group(group.clone()).is_ok());
             fake.groups.insert(group.id, group);
         }
-        // Two rules of one priority that match one frame are undefined; priorities are made different.
+        // The result is undefined if two rules of the same priority match a frame, so the priorities are made
+        // different.
         let mut priority = 0;
         let mut kept: BTreeMap<_, Rule> = BTreeMap::new();
         for rule in rules {
@@ -125,7 +127,7 @@ proptest! {
             let decision = real.decide(in_port, &headers);
             let verdict = fake.peek(in_port, headers, &mut Vec::new());
             let mut emitted: Vec<_> = decision.emissions.iter().map(|out| (out.port, out.tag)).collect();
-            // A frame sent to a dead port is lost at the port, in one switch or outside the other.
+            // A frame sent to a port that is down is lost at the port: inside one switch, outside the other.
             emitted.retain(|(port, _)| Some(*port) != down);
             let sent: Vec<_> = verdict.out.iter().map(|(port, headers)| (*port, headers.tag)).collect();
             prop_assert_eq!(emitted, sent);

@@ -1,28 +1,28 @@
-//! What transports there are, and the keys they take, for listings.
+//! The available transports and their keys, for listings.
 
 /// A key of a transport.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TransportKey {
-    /// As it stands before the `=`.
+    /// Name of the key, before the `=`.
     pub name: &'static str,
-    /// Its default, as it would be written; `none` where leaving it out is the only way to say that.
+    /// Default as text. `none` means that the default applies only if the key is left out.
     pub default: &'static str,
-    /// What it sets, in one line.
+    /// What the key sets, in one line.
     pub about: &'static str,
-    /// Where it comes from.
+    /// Source of the key or of its default.
     pub source: &'static str,
 }
 
 /// A transport that hosts can run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TransportName {
-    /// As it stands before the `:`.
+    /// Name of the transport, before the `:`.
     pub name: &'static str,
-    /// What it is, in one line.
+    /// Description in one line.
     pub about: &'static str,
-    /// Where it is published.
+    /// Where the transport is published.
     pub source: &'static str,
-    /// The keys it takes.
+    /// Keys of the transport.
     pub keys: &'static [TransportKey],
 }
 
@@ -30,13 +30,13 @@ const fn key(name: &'static str, default: &'static str, about: &'static str, sou
     TransportKey { name, default, about, source }
 }
 
-/// The keys that every TCP has, the default of `sack`, and keys of its own.
+/// The keys of every TCP transport, with the default of `sack`, and the transport's additional keys.
 macro_rules! keys_of_tcp {
     ($sack:literal $(, $own:expr)*) => {
         &[
             key("iw", "12KB", "initial congestion window", "RFC 5681 §3.1; the value of the OFPT and LESSOR papers"),
-            key("rwnd", "16MiB", "receive window, which bounds what is outstanding", "RFC 9293 §3.8"),
-            key("ssthresh", "none", "slow-start threshold at the start, a size; none is no bound", "RFC 5681 §3.1"),
+            key("rwnd", "16MiB", "receive window, which limits the unacknowledged bytes", "RFC 9293 §3.8"),
+            key("ssthresh", "none", "initial slow-start threshold, a size; none means no limit", "RFC 5681 §3.1"),
             key(
                 "mss",
                 "1448B",
@@ -46,39 +46,39 @@ macro_rules! keys_of_tcp {
             key(
                 "min_rto",
                 "200ms",
-                "least retransmission time-out; in the simulator by default at most four of the longest round trips",
+                "minimum retransmission time-out; simulator default: at most four times the longest round trip",
                 "RFC 6298 §2.4; Linux's value",
             ),
-            key("max_rto", "60s", "greatest retransmission time-out", "RFC 6298 §2.5"),
-            key("initial_rto", "1s", "time-out before there is an RTT sample, that of the SYN above all", "RFC 6298 §2.1"),
+            key("max_rto", "60s", "maximum retransmission time-out", "RFC 6298 §2.5"),
+            key("initial_rto", "1s", "time-out before the first RTT sample, mainly for the SYN", "RFC 6298 §2.1"),
             key("acks", "2", "full segments per acknowledgement, 1 to 64; 1 acknowledges each", "RFC 5681 §4.2"),
-            key("delayed_ack", "40ms", "how long an acknowledgement may be delayed", "RFC 5681 §4.2; Linux's value"),
-            key("handshake", "on", "whether a SYN exchange comes first", "RFC 9293 §3.5"),
-            key("limited_transmit", "on", "whether the first two duplicate acknowledgements may send new segments", "RFC 3042"),
+            key("delayed_ack", "40ms", "longest delay of an acknowledgement", "RFC 5681 §4.2; Linux's value"),
+            key("handshake", "on", "whether a connection begins with a SYN exchange", "RFC 9293 §3.5"),
+            key("limited_transmit", "on", "whether the first two duplicate acknowledgements allow new segments", "RFC 3042"),
             key(
                 "impatient",
                 "on",
                 "whether only the first partial acknowledgement restarts the timer; Linux: off",
                 "RFC 6582 §4",
             ),
-            key("small_queues", "on", "at most two segments of a connection in its host's card", "Linux, TCP small queues"),
-            key("byte_counting", "off", "whether slow start counts bytes rather than acknowledgements; Linux: on", "RFC 3465"),
+            key("small_queues", "on", "at most two segments per connection in the network card", "Linux, TCP small queues"),
+            key("byte_counting", "off", "whether slow start counts bytes instead of acknowledgements; Linux: on", "RFC 3465"),
             key(
                 "jitter",
                 "0s",
-                "a host works on a packet for up to this time, which breaks phase effects",
+                "a host processes a packet for up to this time, which avoids phase effects",
                 "Floyd, Jacobson 1992",
             ),
             key(
                 "pace",
                 "none",
-                "greatest rate at which frames are handed to the card, a rate; none is no bound",
+                "maximum rate of frames into the network card, a rate; none means no limit",
                 "this project",
             ),
             key(
                 "sack",
                 $sack,
-                "whether losses are mended by selective acknowledgements; off: by duplicates (RFC 6582)",
+                "whether recovery uses selective acknowledgements; off: duplicate ones (RFC 6582)",
                 "RFC 2018, RFC 6675",
             ),
             $($own,)*
@@ -101,7 +101,7 @@ const TRANSPORTS: [TransportName; 4] = [
     },
     TransportName {
         name: "dctcp",
-        about: "Data Center TCP: links mark packets above a threshold, and the window falls by the share of marks",
+        about: "Data Center TCP: links mark packets above a threshold; the window falls by the share of marks",
         source: "RFC 8257, RFC 6675, RFC 6298",
         keys: keys_of_tcp!(
             "on",
@@ -109,7 +109,7 @@ const TRANSPORTS: [TransportName; 4] = [
             key(
                 "mark",
                 "none",
-                "packets that may wait at a port before others are marked; none is 20 up to 1 Gbit/s, 65 above, and at \
+                "queued packets at a port from which arrivals are marked; none means 20 up to 1 Gbit/s, 65 above, at \
                  most half of the buffer",
                 "RFC 8257 §3.1; Alizadeh et al. 2010",
             )
@@ -117,7 +117,7 @@ const TRANSPORTS: [TransportName; 4] = [
     },
     TransportName {
         name: "mptcp",
-        about: "MPTCP: each connection sends over several subflows, whose windows grow together",
+        about: "MPTCP: each connection sends over several subflows, with coupled windows",
         source: "RFC 8684, RFC 6356",
         keys: keys_of_tcp!(
             "on",
@@ -125,13 +125,13 @@ const TRANSPORTS: [TransportName; 4] = [
             key(
                 "cc",
                 "lia",
-                "how windows grow: lia or olia together; uncoupled (NewReno) or cubic each by itself",
+                "how windows grow: lia or olia coupled; uncoupled (NewReno) or cubic independently",
                 "RFC 6356; Khalili et al. 2012; RFC 5681; RFC 9438",
             ),
             key(
                 "manager",
                 "ndiffports",
-                "between which addresses: ndiffports the first two, by other ports; fullmesh every pair of the two hosts",
+                "addresses of subflows: ndiffports the first two, with other ports; fullmesh every pair of the two hosts",
                 "RFC 8684 §3.2; the path managers of the Linux MPTCP project",
             ),
             key(
@@ -144,7 +144,7 @@ const TRANSPORTS: [TransportName; 4] = [
     },
 ];
 
-/// Every transport, with its keys.
+/// Returns all transports with their keys.
 pub fn transports() -> &'static [TransportName] {
     &TRANSPORTS
 }
@@ -155,7 +155,7 @@ mod tests {
     use crate::TransportSpec;
 
     #[test]
-    fn the_listed_defaults_are_the_defaults() {
+    fn listed_defaults_match_the_parser() {
         for transport in transports() {
             let plain = TransportSpec::parse(transport.name).unwrap();
             assert_eq!(plain.name(), transport.name);

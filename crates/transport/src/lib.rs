@@ -1,9 +1,9 @@
-//! TCP as pure state machines: NewReno, CUBIC and DCTCP, with or without selective acknowledgements; and MPTCP over them
-//! ([`mptcp`]).
+//! TCP as pure state machines: NewReno, CUBIC and DCTCP, with or without selective acknowledgements. MPTCP is built
+//! on them ([`mptcp`]).
 //!
-//! A [`Sender`] and a [`Receiver`] are the two ends of one direction of one connection. They know no addresses, no queues
-//! and no clock: a driver hands them what arrived and the time, takes the segments they want to send, and calls them
-//! again at the time they name. The loop of a driver is
+//! A [`Sender`] and a [`Receiver`] are the two ends of one direction of a connection. They have no addresses, queues
+//! or clock. A driver gives them the time and the segments that arrive, takes the segments that they want to send,
+//! and calls them again at the time that they request. The loop of a driver is
 //!
 //! ```
 //! use pathloom_model::Nanos;

@@ -1,15 +1,15 @@
-//! Sets of byte ranges: what a receiver holds out of order, and what a sender knows to have arrived.
+//! Sets of byte ranges: bytes that a receiver has out of order, or bytes that a sender knows to have arrived.
 
 use std::iter::Sum;
 use std::ops::{Add, Sub};
 
-/// Ranges that room is kept for; most of a larger room is given back when three quarters of it are empty.
+/// Capacity that is always kept. A larger capacity is reduced when it is less than a quarter full.
 const KEPT: usize = 8;
 
-/// Places to look at one by one before the search begins anew.
+/// Positions that are checked one by one before a binary search starts.
 const MOST_STEPS: usize = 6;
 
-/// A number of a byte.
+/// The type of a byte number.
 pub(crate) trait Number: Copy + Ord + Add<Output = Self> + Sub<Output = Self> + Sum {}
 
 impl Number for u64 {}
@@ -34,7 +34,8 @@ impl<N: Number> Ranges<N> {
         &self.0
     }
 
-    /// Lengthens the last range to `end` if it ends at `start`. Behind a loss, segments keep coming in order.
+    /// Extends the last range to `end` if it ends at `start`, and returns whether it does. After a loss, segments
+    /// continue to arrive in order.
     #[inline]
     pub(crate) fn extend_last(&mut self, start: N, end: N) -> bool {
         match self.0.last_mut() {
@@ -46,13 +47,13 @@ impl<N: Number> Ranges<N> {
         }
     }
 
-    /// Adds a range and merges it with those that it overlaps or touches. Returns how many bytes are new.
+    /// Adds a range and merges it with ranges that it overlaps or touches. Returns the number of new bytes.
     pub(crate) fn insert(&mut self, start: N, end: N) -> N {
         let from = self.0.partition_point(|&(_, to)| to < start);
         self.insert_at(from, start, end)
     }
 
-    /// As [`Ranges::insert`], looking for the place from `near` on. Returns where the range is now.
+    /// As [`Ranges::insert`], but the search for the position starts at `near`. Returns the position of the range.
     #[inline]
     pub(crate) fn insert_near(&mut self, near: usize, start: N, end: N) -> usize {
         let from = self.place_near(near, start);
@@ -66,8 +67,8 @@ impl<N: Number> Ranges<N> {
         from
     }
 
-    /// The first range that ends at `start` or behind it. Whoever adds in ascending order finds it where the last one was, or
-    /// a few places off.
+    /// Returns the position of the first range that ends at or after `start`. If a caller adds ranges in ascending
+    /// order, it is at the position of the previous one or close to it.
     #[inline]
     fn place_near(&self, near: usize, start: N) -> usize {
         let mut at = near.min(self.0.len());
@@ -83,9 +84,9 @@ impl<N: Number> Ranges<N> {
         self.0.partition_point(|&(_, to)| to < start)
     }
 
-    /// Adds a range. `from` is the place of the first one that ends at `start` or behind it.
+    /// Adds a range. `from` is the position of the first range that ends at or after `start`.
     fn insert_at(&mut self, from: usize, start: N, end: N) -> N {
-        // Mostly it touches no range, or one.
+        // Usually the range touches at most one other range.
         let Some(first) = self.0.get(from).filter(|first| first.0 <= end) else {
             self.0.insert(from, (start, end));
             return end - start;
@@ -103,8 +104,8 @@ impl<N: Number> Ranges<N> {
         merged.1 - merged.0 - known
     }
 
-    /// Removes everything before `edge`; a range that begins at or before `edge` is removed whole, and the place where it
-    /// ends is returned, or `edge` if there is no such range.
+    /// Removes everything before `edge`. A range that begins at or before `edge` is removed entirely. Returns the end
+    /// of that range, or `edge` if there is no such range.
     pub(crate) fn take_reached(&mut self, edge: N) -> N {
         let reached = self.0.iter().take_while(|(from, _)| *from <= edge).count();
         if reached == 0 {
@@ -118,7 +119,7 @@ impl<N: Number> Ranges<N> {
         edge
     }
 
-    /// Lowers all numbers by `by`, which none is below.
+    /// Subtracts `by` from all numbers; no number is below `by`.
     pub(crate) fn lower(&mut self, by: N) {
         for range in &mut self.0 {
             *range = (range.0 - by, range.1 - by);
@@ -131,23 +132,23 @@ impl<N: Number> Ranges<N> {
         self.0.len()
     }
 
-    /// Bytes in all ranges together.
+    /// Returns the number of bytes in all ranges.
     pub(crate) fn total(&self) -> N {
         total(&self.0)
     }
 
-    /// Whether one range holds all of this one.
+    /// Whether one range contains this whole range.
     pub(crate) fn holds(&self, start: N, end: N) -> bool {
         self.0.iter().any(|&(from, to)| from <= start && end <= to)
     }
 
-    /// The range that holds this byte.
+    /// Returns the range that contains this byte.
     pub(crate) fn around(&self, byte: N) -> Option<(N, N)> {
         self.0.iter().copied().find(|&(from, to)| from <= byte && byte < to)
     }
 
-    /// The first gap that ends behind `start`: where it begins (`start` at least), and where the next range does.
-    /// `None` behind the last range.
+    /// Returns the first gap that ends after `start`: its begin (at least `start`), and the begin of the next range.
+    /// `None` after the last range.
     pub(crate) fn gap_from(&self, start: N) -> Option<(N, N)> {
         let mut from = start;
         for &(first, to) in &self.0 {
@@ -165,12 +166,12 @@ fn total<N: Number>(ranges: &[(N, N)]) -> N {
 }
 
 impl Ranges {
-    /// The end of the last range, or 0 if there is none.
+    /// Returns the end of the last range, or 0 if there is none.
     pub(crate) fn end(&self) -> u64 {
         self.0.last().map_or(0, |last| last.1)
     }
 
-    /// Bytes in the set from `start` on and before `end`.
+    /// Returns the number of bytes in the set from `start` up to, but not including, `end`.
     pub(crate) fn bytes_within(&self, start: u64, end: u64) -> u64 {
         let within = |&(first, to): &(u64, u64)| to.min(end).saturating_sub(first.max(start));
         self.0.iter().map(within).sum()

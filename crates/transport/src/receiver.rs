@@ -5,9 +5,9 @@ use crate::sack::SackBlocks;
 use crate::Settings;
 use pathloom_model::Nanos;
 
-/// Puts segments in order and says when to acknowledge.
+/// Puts segments in order and decides when to acknowledge.
 ///
-/// The fields that every segment needs come first, so that they share a cache line: see [`Receiver::BUSY_BYTES`].
+/// The fields that every segment needs come first, so that they share a cache line; see [`Receiver::BUSY_BYTES`].
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct Receiver {
@@ -24,15 +24,15 @@ pub struct Receiver {
     marked: bool,
     reordered: u32,
     delayed_ack: Nanos,
-    /// A byte of each range that a segment arrived in last, the most recent one first (RFC 2018 §4).
+    /// One byte of each of the most recent ranges, the newest first (RFC 2018 §4).
     recent: [u64; SackBlocks::MOST],
 }
 
 impl Receiver {
-    /// How many of its first bytes a segment needs that arrives in order.
+    /// Number of bytes at the start of the struct that an in-order segment needs.
     pub const BUSY_BYTES: usize = std::mem::offset_of!(Receiver, delayed_ack);
 
-    /// A receiver that has seen nothing.
+    /// Creates a receiver to which no segment has arrived yet.
     pub fn new(settings: &Settings) -> Receiver {
         Receiver {
             next: 0,
@@ -48,23 +48,23 @@ impl Receiver {
         }
     }
 
-    /// Bytes delivered in order to the application.
+    /// Returns the number of bytes delivered in order to the application.
     pub fn delivered_bytes(&self) -> u64 {
         self.next
     }
 
-    /// Bytes that have arrived, in order or not.
+    /// Returns the number of bytes that have arrived, in order or not.
     pub fn arrived_bytes(&self) -> u64 {
         self.next + self.beyond.total()
     }
 
-    /// Segments with something new that arrived after one from further on in the stream: reordered as RFC 4737 §3 has it.
-    /// What is sent again to fill a gap counts too.
+    /// Returns the number of segments with new data that arrived after a segment from further on in the stream
+    /// (reordered, as in RFC 4737 §3). Retransmissions that fill a gap count too.
     pub fn reordered(&self) -> u32 {
         self.reordered
     }
 
-    /// A segment of `len` bytes from `seq` on has arrived. Returns the acknowledgement number to send now, if any.
+    /// Handles a segment of `len` bytes from `seq` on. Returns the acknowledgement number to send now, if any.
     #[inline]
     pub fn handle_data(&mut self, now: Nanos, seq: u64, len: u32) -> Option<u64> {
         if seq == self.next && self.beyond.is_empty() {
@@ -79,9 +79,9 @@ impl Receiver {
         self.handle_out_of_order(seq, seq + u64::from(len))
     }
 
-    /// A segment with or without a congestion mark arrives; [`Receiver::handle_data`] follows. Where that is a change,
-    /// returns the acknowledgement to send at once for what came before, with an echo of what that was: the opposite
-    /// (RFC 8257 §3.2).
+    /// Handles the congestion mark of a segment, or its absence; [`Receiver::handle_data`] follows. If the mark
+    /// differs from that of the segments before, returns the acknowledgement to send at once for those, if one is
+    /// pending. It echoes the old value, the opposite of `marked` (RFC 8257 §3.2).
     pub fn handle_mark(&mut self, marked: bool) -> Option<u64> {
         let changed = std::mem::replace(&mut self.marked, marked) != marked;
         (changed && self.unacknowledged > 0).then(|| self.acknowledge())
@@ -93,13 +93,13 @@ impl Receiver {
         self.marked
     }
 
-    /// The end of the stream has arrived, and all before it: a FIN is acknowledged when it comes (RFC 9293 §3.10.7.4), and
-    /// never with the delay of data. Returns the acknowledgement number to send now.
+    /// Handles the end of the stream, after all data have arrived. A FIN is acknowledged at once (RFC 9293
+    /// §3.10.7.4), without the delay of data. Returns the acknowledgement number to send now.
     pub fn handle_fin(&mut self) -> u64 {
         self.acknowledge()
     }
 
-    /// RFC 5681 §4.2: what is out of order, repeated or fills a gap is acknowledged at once.
+    /// RFC 5681 §4.2: a segment that is out of order, repeated or fills a gap is acknowledged at once.
     #[cold]
     fn handle_out_of_order(&mut self, start: u64, end: u64) -> Option<u64> {
         if self.sack && start > self.next {
@@ -117,13 +117,13 @@ impl Receiver {
         Some(self.acknowledge())
     }
 
-    /// Whether a range has something new, and one from further on has arrived.
+    /// Whether a range has new bytes and a later range has already arrived.
     fn is_late(&self, start: u64, end: u64) -> bool {
         let overtaken = self.beyond.as_slice().last().is_some_and(|last| start < last.0);
         overtaken && end > self.next && !self.beyond.holds(start, end)
     }
 
-    /// Puts the range of this byte first among those to report.
+    /// Moves the range of this byte to the front of the ranges to report.
     fn remember(&mut self, byte: u64) {
         let same = |&old: &u64| self.beyond.around(old).is_some_and(|(start, end)| start <= byte && byte <= end);
         let place = self.recent.iter().position(same).unwrap_or(SackBlocks::MOST - 1);
@@ -131,14 +131,14 @@ impl Receiver {
         self.recent[0] = byte;
     }
 
-    /// Whether an acknowledgement has ranges to report.
+    /// Whether an acknowledgement has SACK blocks to report.
     #[inline]
     pub fn has_sack_blocks(&self) -> bool {
         self.sack && !self.beyond.is_empty()
     }
 
-    /// The SACK option of an acknowledgement that is sent now: the range of the segment that arrived last, then those
-    /// reported before it (RFC 2018 §4).
+    /// Returns the SACK option of an acknowledgement that is sent now: the range of the newest segment, then the
+    /// ranges reported before it (RFC 2018 §4).
     pub fn sack_blocks(&self) -> SackBlocks {
         let mut blocks = SackBlocks::default();
         let mut used = 0;
@@ -151,7 +151,7 @@ impl Receiver {
         blocks
     }
 
-    /// When a delayed acknowledgement is due.
+    /// Returns the time when a delayed acknowledgement is due.
     #[inline]
     pub fn poll_timeout(&self) -> Option<Nanos> {
         self.ack_due
@@ -202,14 +202,14 @@ mod tests {
     fn a_change_of_marks_is_acknowledged_at_once() {
         let mut r = receiver(2);
         assert_eq!((r.handle_mark(false), r.handle_data(Nanos(0), 0, 100)), (None, None));
-        assert_eq!(r.handle_mark(true), Some(100), "what came without a mark is told apart");
+        assert_eq!(r.handle_mark(true), Some(100), "bytes without a mark are acknowledged separately");
         assert_eq!((r.handle_data(Nanos(0), 100, 100), r.echoes()), (None, true));
         assert_eq!((r.handle_mark(true), r.handle_data(Nanos(0), 200, 100)), (None, Some(300)));
         assert_eq!((r.handle_mark(false), r.echoes()), (None, false), "nothing is left to acknowledge");
     }
 
     #[test]
-    fn answers_gaps_and_their_filling_at_once() {
+    fn gaps_and_their_filling_are_acknowledged_at_once() {
         let mut r = receiver(2);
         assert_eq!(r.handle_data(Nanos(0), 100, 100), Some(0));
         assert_eq!(r.handle_data(Nanos(0), 300, 100), Some(0));
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn reports_the_range_that_grew_last_first() {
+    fn the_most_recent_range_is_reported_first() {
         let mut r = Receiver::new(&Settings { sack: true, ..Settings::default() });
         let mut blocks = |seq| {
             r.handle_data(Nanos(0), seq, 100);
@@ -231,14 +231,14 @@ mod tests {
         assert_eq!(blocks(300), [(200, 400), (600, 700)]);
         assert_eq!(blocks(800), [(800, 900), (200, 400), (600, 700)]);
         assert_eq!(blocks(1000), [(1000, 1100), (800, 900), (200, 400)]);
-        assert_eq!(blocks(900), [(800, 1100), (200, 400)], "two ranges became one");
+        assert_eq!(blocks(900), [(800, 1100), (200, 400)], "two ranges have merged");
         assert_eq!(blocks(0), [(800, 1100), (200, 400)]);
-        assert_eq!(blocks(100), [(800, 1100)], "what is acknowledged is not reported");
+        assert_eq!(blocks(100), [(800, 1100)], "acknowledged bytes are not reported");
     }
 
     proptest! {
         #[test]
-        fn what_a_later_one_overtook_is_counted(order in Just((0u64..40).collect::<Vec<_>>()).prop_shuffle(), again in 0usize..40) {
+        fn reordered_segments_are_counted(order in Just((0u64..40).collect::<Vec<_>>()).prop_shuffle(), again in 0usize..40) {
             let mut r = receiver(1);
             for &item in &order {
                 r.handle_data(Nanos(0), item * 100, 100);
@@ -250,7 +250,7 @@ mod tests {
         }
 
         #[test]
-        fn any_order_and_any_overlap_ends_whole(mut order in Just((0u64..40).collect::<Vec<_>>()).prop_shuffle(), extra in prop::collection::vec((0u64..3900, 1u32..300), 0..20)) {
+        fn any_order_and_overlap_delivers_all_bytes(mut order in Just((0u64..40).collect::<Vec<_>>()).prop_shuffle(), extra in prop::collection::vec((0u64..3900, 1u32..300), 0..20)) {
             let mut r = receiver(1);
             for &(seq, len) in &extra {
                 let len = len.min((4000 - seq) as u32);

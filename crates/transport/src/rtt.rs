@@ -3,19 +3,19 @@
 use crate::Settings;
 use pathloom_model::Nanos;
 
-/// The least RTT is that of at least so many samples, and at most twice as many: a flow that is moved to a longer path
-/// forgets the shorter one.
+/// Number of samples per minimum. The least RTT covers at least this many samples and at most twice as many, so that
+/// a flow that moves to a longer path forgets the RTT of the shorter one.
 const LEAST_OF: u32 = 64;
 
-/// Smoothed RTT, its variation, and the time-out they make; and the least RTT lately.
+/// The smoothed RTT, its variation, the resulting time-out, and the smallest recent RTT.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RttEstimator {
-    /// Smoothed RTT and RTT variation in nanoseconds; none before the first sample.
+    /// Smoothed RTT and RTT variation in nanoseconds; `None` before the first sample.
     smoothed: Option<(u64, u64)>,
     rto: Nanos,
-    /// Least RTT of the present samples, and of the [`LEAST_OF`] before them.
+    /// Least RTT of the current samples, and of the [`LEAST_OF`] samples before them.
     least: [u64; 2],
-    /// Number of present samples.
+    /// Number of current samples.
     samples: u32,
     min_rto: Nanos,
     max_rto: Nanos,
@@ -27,28 +27,28 @@ impl RttEstimator {
         RttEstimator { smoothed: None, rto: settings.initial_rto, least: [u64::MAX; 2], samples: 0, min_rto, max_rto }
     }
 
-    /// The present time-out, backed off or not.
+    /// Returns the current time-out, with backoff.
     pub(crate) fn rto(&self) -> Nanos {
         self.rto
     }
 
-    /// The smoothed RTT.
+    /// Returns the smoothed RTT.
     pub(crate) fn smoothed(&self) -> Option<Nanos> {
         self.smoothed.map(|(srtt, _)| Nanos(srtt))
     }
 
-    /// The time-out that the samples make by themselves, without bounds and not backed off.
+    /// Returns the time-out that follows from the samples alone, without bounds and backoff.
     pub(crate) fn unbounded(&self) -> Option<Nanos> {
         self.smoothed.map(|(srtt, rttvar)| Nanos(srtt + 4 * rttvar))
     }
 
-    /// The least RTT lately, which is that of the path where no queue stands.
+    /// Returns the smallest recent RTT, which is the RTT of the path without queueing.
     pub(crate) fn least(&self) -> Option<Nanos> {
         let least = self.least[0].min(self.least[1]);
         (least < u64::MAX).then_some(Nanos(least))
     }
 
-    /// RFC 6298 §2.2, §2.3.
+    /// RFC 6298 §2.2, §2.3: adds a sample.
     pub(crate) fn sample(&mut self, rtt: Nanos) {
         if self.samples == LEAST_OF {
             (self.least, self.samples) = ([u64::MAX, self.least[0]], 0);
@@ -66,12 +66,12 @@ impl RttEstimator {
         self.rto = Nanos(srtt + 4 * rttvar).clamp(self.min_rto, self.max_rto);
     }
 
-    /// RFC 6298 §5.5.
+    /// RFC 6298 §5.5: doubles the time-out.
     pub(crate) fn back_off(&mut self) {
         self.rto = Nanos(self.rto.0.saturating_mul(2)).min(self.max_rto);
     }
 
-    /// RFC 6298 §5.7: after a SYN had to be repeated, data start with at least 3 s, until the first sample.
+    /// RFC 6298 §5.7: after a repeated SYN, the time-out for data is at least 3 s until the first sample.
     pub(crate) fn after_repeated_syn(&mut self) {
         self.smoothed = None;
         self.rto = self.rto.max(Nanos::from_secs(3)).min(self.max_rto);
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_least_rtt_is_forgotten_when_it_is_long_past() {
+    fn an_old_least_rtt_is_forgotten() {
         let mut e = RttEstimator::new(&Settings::default());
         assert_eq!(e.least(), None);
         e.sample(Nanos::from_millis(2));

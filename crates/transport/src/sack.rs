@@ -1,34 +1,35 @@
-//! Selective acknowledgements: the option (RFC 2018), and what a sender concludes from it (RFC 6675).
+//! Selective acknowledgements: the option (RFC 2018), and the sender's conclusions from it (RFC 6675).
 
 use crate::ranges::Ranges;
 
-/// Blocks of one SACK option: ranges that have arrived out of order, the most recent one first (RFC 2018 §4). Three fit
-/// into a header beside the timestamp option (RFC 2018 §3). Unused places are empty ranges.
+/// The blocks of one SACK option: ranges that have arrived out of order, the most recent first (RFC 2018 §4). Three
+/// fit into a header with the timestamp option (RFC 2018 §3). Unused entries are empty ranges.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SackBlocks(pub [(u64, u64); SackBlocks::MOST]);
 
 impl SackBlocks {
-    /// Blocks in one option.
+    /// Number of blocks in one option.
     pub const MOST: usize = 3;
 
-    /// The blocks that are not empty.
+    /// Returns the blocks that are not empty.
     pub fn blocks(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.0.iter().copied().filter(|(start, end)| start < end)
     }
 }
 
-/// What a sender knows to have arrived beyond the cumulative acknowledgement.
+/// The bytes beyond the cumulative acknowledgement that a sender knows to have arrived.
 #[derive(Clone, Debug)]
 pub(crate) struct Scoreboard {
     sacked: Ranges,
     mss: u64,
-    /// One past the highest byte sent again in this recovery (HighRxt of RFC 6675 §2, plus one).
+    /// One past the highest byte retransmitted in this recovery (HighRxt of RFC 6675 §2, plus one).
     pub(crate) high_rxt: u64,
     /// Whether this recovery has used its rescue retransmission (RescueRxt of RFC 6675 §2).
     pub(crate) rescued: bool,
 }
 
-/// Duplicate acknowledgements, or segments that overtook, after which a segment counts as lost (DupThresh, RFC 6675 §2).
+/// Number of duplicate acknowledgements, or of later ranges, after which a segment counts as lost (DupThresh, RFC
+/// 6675 §2).
 pub(crate) const DUP_THRESH: u32 = 3;
 
 impl Scoreboard {
@@ -36,28 +37,28 @@ impl Scoreboard {
         Scoreboard { sacked: Ranges::default(), mss, high_rxt: 0, rescued: false }
     }
 
-    /// Enters the blocks of an acknowledgement that are above `una` and below `high` (RFC 6675 §4, Update). Returns how
-    /// many bytes it reports for the first time. What was never sent is ignored.
+    /// Adds the blocks of an acknowledgement that are above `una` and below `high` (RFC 6675 §4, Update). Blocks of
+    /// bytes that were never sent are ignored. Returns the number of bytes that are reported for the first time.
     pub(crate) fn update(&mut self, una: u64, high: u64, blocks: &SackBlocks) -> u64 {
         let usable = blocks.blocks().filter(|&(start, end)| start > una && end <= high);
         usable.map(|(start, end)| self.sacked.insert(start, end)).sum()
     }
 
-    /// All before `una` is acknowledged.
+    /// Handles the acknowledgement of all bytes before `una`.
     pub(crate) fn acknowledge(&mut self, una: u64) {
         if !self.sacked.is_empty() {
             self.sacked.take_reached(una);
         }
     }
 
-    /// Recovery begins: nothing has been sent again yet.
+    /// Begins a recovery, in which nothing has been retransmitted yet.
     pub(crate) fn begin_recovery(&mut self, una: u64) {
         self.high_rxt = una;
         self.rescued = false;
     }
 
-    /// The segment from `start` on and before `end` was sent again in recovery. With nothing above it that arrived, or sent
-    /// again before, it is the rescue of NextSeg (4), which leaves HighRxt as it was.
+    /// Records a retransmission in recovery, from `start` up to `end`. If nothing above it has arrived, or it was
+    /// retransmitted before, it is the rescue of NextSeg (4), which does not change HighRxt.
     pub(crate) fn sent_again(&mut self, start: u64, end: u64) {
         if end <= self.high_rxt || start >= self.sacked.end() {
             self.rescued = true;
@@ -66,7 +67,7 @@ impl Scoreboard {
         }
     }
 
-    /// Bytes from `start` on and before `end` that have arrived.
+    /// Returns the number of bytes from `start` up to `end` that have arrived.
     pub(crate) fn sacked_within(&self, start: u64, end: u64) -> u64 {
         if self.sacked.is_empty() {
             return 0;
@@ -74,8 +75,8 @@ impl Scoreboard {
         self.sacked.bytes_within(start, end)
     }
 
-    /// Everything before this byte that has not arrived is lost (IsLost of RFC 6675 §4): above it three separate ranges, or
-    /// more than two segments' bytes, have arrived. 0 if nothing is lost.
+    /// Returns the byte before which everything that has not arrived is lost (IsLost of RFC 6675 §4). At or above
+    /// this byte, three separate ranges or the bytes of more than two segments have arrived. 0 if nothing is lost.
     pub(crate) fn lost_before(&self) -> u64 {
         let (mut ranges, mut bytes) = (0, 0);
         for &(start, end) in self.sacked.as_slice().iter().rev() {
@@ -88,25 +89,25 @@ impl Scoreboard {
         0
     }
 
-    /// Bytes in the network (SetPipe of RFC 6675 §4) between `una` and `high`.
+    /// Returns the number of bytes in the network (SetPipe of RFC 6675 §4) between `una` and `high`.
     pub(crate) fn pipe(&self, una: u64, high: u64) -> u64 {
         let missing = |start: u64, end: u64| (end - start) - self.sacked_within(start, end);
         let lost = self.lost_before().clamp(una, high);
         missing(lost, high) + missing(una, self.high_rxt.clamp(una, high))
     }
 
-    /// The first segment behind what was sent again that is lost (rule 1 of NextSeg, RFC 6675 §4).
+    /// Returns the first lost segment after the retransmitted ones (rule 1 of NextSeg, RFC 6675 §4).
     pub(crate) fn next_lost(&self, una: u64) -> Option<(u64, u64)> {
         self.next_missing(una).filter(|&(start, _)| start < self.lost_before())
     }
 
-    /// The first segment behind what was sent again with something above it that has arrived (rule 3 of NextSeg).
+    /// Returns the first missing segment after the retransmitted ones, if a later one has arrived (rule 3 of NextSeg).
     pub(crate) fn next_missing(&self, una: u64) -> Option<(u64, u64)> {
         let (start, end) = self.sacked.gap_from(self.high_rxt.max(una))?;
         Some((start, end.min(start + self.mss)))
     }
 
-    /// The last segment before `high` that has not arrived (rule 4 of NextSeg).
+    /// Returns the last segment before `high` that has not arrived (rule 4 of NextSeg).
     pub(crate) fn last_missing(&self, una: u64, high: u64) -> Option<(u64, u64)> {
         let mut end = high;
         while let Some((start, _)) = end.checked_sub(1).and_then(|byte| self.sacked.around(byte)) {
@@ -116,8 +117,8 @@ impl Scoreboard {
         (end > una).then(|| (end.saturating_sub(self.mss).max(below).max(una), end))
     }
 
-    /// Where to go on with what is sent again after a time-out: behind the range around `next`, if there is one, and how
-    /// far that gap goes.
+    /// Returns where a sender continues after a time-out: the first missing byte from `next` on, and the end of that
+    /// gap.
     pub(crate) fn skip_arrived(&self, next: u64) -> (u64, u64) {
         match self.sacked.gap_from(next) {
             Some(gap) => gap,
@@ -148,12 +149,12 @@ mod tests {
     }
 
     #[test]
-    fn the_pipe_leaves_out_what_arrived_and_what_is_lost() {
+    fn the_pipe_excludes_arrived_and_lost_bytes() {
         let mut b = scoreboard(&[(100, 500), (600, 700)]);
-        // 0..100 is lost; 500..600 and 700..1000 are under way.
+        // 0..100 is lost; 500..600 and 700..1000 are in flight.
         assert_eq!(b.pipe(0, 1000), 400);
         b.high_rxt = 100;
-        assert_eq!(b.pipe(0, 1000), 500, "what was sent again is under way as well");
+        assert_eq!(b.pipe(0, 1000), 500, "retransmitted bytes are in flight too");
     }
 
     #[test]
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_of_what_was_never_sent_or_is_acknowledged_are_ignored() {
+    fn blocks_of_unsent_or_acknowledged_bytes_are_ignored() {
         let mut b = Scoreboard::new(100);
         let wild = SackBlocks([(0, 100), (900, 1100), (u64::MAX - 1, u64::MAX)]);
         assert_eq!(b.update(50, 1000, &wild), 0);

@@ -1,4 +1,4 @@
-//! What a transport can be told, and how that is written: `newreno:iw=12KB,min_rto=200ms,…`.
+//! The settings of a transport, and their text form: `newreno:iw=12KB,min_rto=200ms,…`.
 
 use crate::mptcp::MptcpSettings;
 use crate::streams::StreamSettings;
@@ -7,7 +7,7 @@ use pathloom_model::Nanos;
 use serde::{Deserialize, Serialize};
 
 /// Ethernet, IPv4 and TCP headers with the timestamp option: 14 + 20 + 20 + 12. A frame is this much longer than its
-/// payload, and an acknowledgement is this long.
+/// payload. An acknowledgement has this length.
 pub const HEADER_BYTES: u32 = 66;
 
 /// Settings of a TCP connection.
@@ -15,57 +15,58 @@ pub const HEADER_BYTES: u32 = 66;
 pub struct Settings {
     /// Payload bytes of a full segment.
     pub mss_bytes: u32,
-    /// Initial congestion window (RFC 5681 §3.1; the papers take 12 KB).
+    /// Initial congestion window (RFC 5681 §3.1; the papers use 12 KB).
     pub initial_window_bytes: u64,
-    /// What the receiver offers; bounds what is outstanding.
+    /// Receive window; limits the unacknowledged bytes.
     pub receive_window_bytes: u64,
-    /// Slow-start threshold at the start (RFC 5681 §3.1: "arbitrarily high").
+    /// Initial slow-start threshold (RFC 5681 §3.1: "arbitrarily high").
     pub initial_ssthresh_bytes: u64,
-    /// Least retransmission time-out (RFC 6298 §2.4 says 1 s, Linux 200 ms).
+    /// Minimum retransmission time-out (RFC 6298 §2.4 says 1 s, Linux 200 ms).
     pub min_rto: Nanos,
-    /// Greatest retransmission time-out (RFC 6298 §2.5).
+    /// Maximum retransmission time-out (RFC 6298 §2.5).
     pub max_rto: Nanos,
-    /// Time-out before there is an RTT sample (RFC 6298 §2.1).
+    /// Time-out before the first RTT sample (RFC 6298 §2.1).
     pub initial_rto: Nanos,
     /// Full segments per acknowledgement: 1 acknowledges each, 2 is RFC 5681 §4.2's delayed acknowledgement.
     pub ack_every: u32,
-    /// How long an acknowledgement may be delayed.
+    /// Longest delay of an acknowledgement.
     pub delayed_ack: Nanos,
-    /// Whether a SYN exchange comes first.
+    /// Whether a connection begins with a SYN exchange.
     pub handshake: bool,
-    /// Whether the first two duplicate acknowledgements may send new segments (RFC 3042).
+    /// Whether the first two duplicate acknowledgements allow new segments (RFC 3042).
     pub limited_transmit: bool,
-    /// Whether only the first partial acknowledgement restarts the retransmission timer, so that a window with many losses
-    /// ends in a time-out: the "Impatient" variant of RFC 6582 §4. Without it, as in Linux, one loss is mended per round
-    /// trip ("Slow-but-Steady").
+    /// Whether only the first partial acknowledgement restarts the retransmission timer, so that a window with many
+    /// losses ends in a time-out: the "Impatient" variant of RFC 6582 §4. Otherwise, as in Linux, one loss is
+    /// repaired per round trip ("Slow-but-Steady").
     pub impatient: bool,
-    /// Whether a connection has at most two segments in its host's network card at a time, as Linux's TCP small queues see
-    /// to: the host never fills its own card's queue, and acknowledgements pass between. Without it the card's queue is
-    /// one like any other, and drops what finds no room.
-    // Written before there was a choice means without.
+    /// Whether a connection has at most two segments in its host's network card at a time, as with Linux's TCP small
+    /// queues. Then a host never fills the queue of its card, and acknowledgements pass in between. Otherwise the
+    /// queue of the card is an ordinary queue, and drops packets when it is full.
+    // Settings written before this option existed mean `false`.
     #[serde(default)]
     pub small_queues: bool,
-    /// Whether slow start counts bytes (RFC 3465 without its limit, as Linux): the window doubles each round trip, however
-    /// few acknowledgements come. Without it, RFC 5681 §3.1: at most one segment more per acknowledgement.
+    /// Whether slow start counts bytes (RFC 3465 without its limit, as in Linux): the window doubles in each round
+    /// trip, even with few acknowledgements. Otherwise RFC 5681 §3.1 applies: at most one more segment per
+    /// acknowledgement.
     #[serde(default)]
     pub byte_counting: bool,
-    /// Whether receivers report what has arrived out of order and senders mend losses by it (RFC 2018, RFC 6675). Without
-    /// it, NewReno's recovery (RFC 6582).
+    /// Whether receivers report data that arrived out of order, and senders use these reports to repair losses (RFC
+    /// 2018, RFC 6675). Otherwise NewReno's recovery is used (RFC 6582).
     #[serde(default)]
     pub sack: bool,
-    /// What decides how far the window opens and falls.
+    /// Congestion control: determines how far the window grows and shrinks.
     #[serde(default)]
     pub congestion: CongestionControl,
-    /// Packets that may wait at a port before those that come are marked (K of RFC 8257 §3.1), where the congestion control
-    /// listens to marks. `None` for what fits the port's rate.
+    /// Number of packets in a port's queue from which arriving packets are marked (K of RFC 8257 §3.1), if the
+    /// congestion control uses marks. `None` selects a value that suits the rate of the port.
     #[serde(default)]
     pub mark_packets: Option<u32>,
-    /// Before a host sends a packet on an idle card it works on it for a time drawn from 0 up to this. Without it, flows
-    /// of one round-trip time keep step with each other, and which of them a full queue drops never changes (Floyd and
-    /// Jacobson, On Traffic Phase Effects in Packet-Switched Gateways, 1992).
+    /// Before a host sends a packet on an idle card, it waits for a random time from 0 up to this. Without it, flows
+    /// with the same round-trip time stay synchronised, and a full queue always drops packets of the same flows
+    /// (Floyd and Jacobson, On Traffic Phase Effects in Packet-Switched Gateways, 1992).
     #[serde(default)]
     pub jitter: Nanos,
-    /// Greatest rate at which frames (headers included) are handed to the network card.
+    /// Maximum rate of frames (with headers) into the network card.
     pub pace_bps: Option<u64>,
 }
 
@@ -95,7 +96,7 @@ impl Default for Settings {
     }
 }
 
-/// What decides how far a congestion window opens and falls.
+/// The congestion control: determines how far a congestion window grows and shrinks.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CongestionControl {
@@ -106,11 +107,11 @@ pub enum CongestionControl {
     Cubic,
     /// RFC 8257; for links that mark packets.
     Dctcp {
-        /// Weight of a new sample in the estimate of how much is marked (g of RFC 8257 §3.3).
+        /// Weight of a new sample in the estimated share of marks (g of RFC 8257 §3.3).
         gain: f64,
     },
-    /// RFC 5681, but growth in congestion avoidance is told from outside ([`crate::Sender::set_growth`]), for one of several
-    /// connections that grow together.
+    /// RFC 5681, but the growth in congestion avoidance is set from outside ([`crate::Sender::set_growth`]), for
+    /// connections whose windows are coupled.
     Coupled,
 }
 
@@ -125,7 +126,7 @@ pub enum TransportSpec {
     Tcp(Settings),
     /// MPTCP.
     Mptcp(MptcpSettings),
-    /// Several TCP connections per transfer, each on a path of its own. Schemes bring it; no specification names it.
+    /// Several TCP connections per transfer, each on its own path. Only schemes select it; no specification does.
     Streams(StreamSettings),
 }
 
@@ -136,11 +137,11 @@ impl Default for TransportSpec {
 }
 
 impl TransportSpec {
-    /// Reads `newreno:iw=12KB,…`, `cubic:…`, `dctcp:…` or `mptcp:subflows=4,…`. [`crate::transports`] lists the keys.
+    /// Parses `newreno:iw=12KB,…`, `cubic:…`, `dctcp:…` or `mptcp:subflows=4,…`. [`crate::transports`] lists the keys.
     pub fn parse(text: &str) -> Result<TransportSpec, SpecError> {
         let spec = Spec::parse("transport", text)?;
         let congestion = match spec.name() {
-            // Of MPTCP's subflows, `cc=` decides.
+            // For MPTCP, the key `cc` determines the congestion control of the subflows.
             "newreno" | "mptcp" => CongestionControl::NewReno,
             "cubic" => CongestionControl::Cubic,
             "dctcp" => CongestionControl::Dctcp { gain: spec.number("gain", 0.0, 1.0)?.unwrap_or(DCTCP_GAIN) },
@@ -149,8 +150,8 @@ impl TransportSpec {
                 return Err(spec.unknown_name(&names));
             }
         };
-        // NewReno is a way to mend losses without selective acknowledgements; the others were defined with them, and hosts
-        // that run MPTCP have them.
+        // NewReno recovers losses without selective acknowledgements. The other transports were defined with them,
+        // and hosts with MPTCP support them.
         let sack = congestion != CongestionControl::NewReno || spec.name() == "mptcp";
         let d = Settings { sack, congestion, ..Settings::default() };
         let settings = Settings {
@@ -185,7 +186,7 @@ impl TransportSpec {
         Ok(mptcp.map_or(TransportSpec::Tcp(settings), TransportSpec::Mptcp))
     }
 
-    /// Its name in specifications.
+    /// Returns the name of the transport in specifications.
     pub fn name(&self) -> &'static str {
         match self {
             TransportSpec::Mptcp(_) => "mptcp",
@@ -199,7 +200,7 @@ impl TransportSpec {
         }
     }
 
-    /// The settings of each of its TCP connections.
+    /// Returns the settings of each TCP connection of the transport.
     pub fn settings(&self) -> &Settings {
         match self {
             TransportSpec::Tcp(settings) => settings,
@@ -208,18 +209,20 @@ impl TransportSpec {
         }
     }
 
-    /// This transport with the settings of connections that another one gives, those left at their defaults among them. What
-    /// makes it MPTCP (subflows, path manager, how windows grow, scheduler) stays, and so do selective acknowledgements beside
-    /// `newreno`, which has none by default: `mptcp:sack=off` takes them away. Plain TCP gives way to whatever is given.
+    /// Returns this transport with the TCP settings of `given`, including those that `given` leaves at their
+    /// defaults. MPTCP keeps its own keys (subflows, path manager, coupling, scheduler). It also keeps selective
+    /// acknowledgements if `given` is `newreno`, which has none by default; `mptcp:sack=off` disables them. Parallel
+    /// streams keep their own keys too. Plain TCP is replaced by `given`.
     ///
     /// # Errors
-    /// MPTCP is to have the congestion control of a plain TCP that decides by itself how its window grows.
+    /// The given transport does not fit: MPTCP accepts only `newreno` and `mptcp`, and parallel streams accept only
+    /// TCP.
     pub fn refined_by(self, given: TransportSpec) -> Result<TransportSpec, &'static str> {
         let own = match self {
             TransportSpec::Tcp(_) => return Ok(given),
             TransportSpec::Mptcp(own) => own,
             TransportSpec::Streams(own) => {
-                let TransportSpec::Tcp(tcp) = given else { return Err("expected a TCP, which each stream runs") };
+                let TransportSpec::Tcp(tcp) = given else { return Err("expected a TCP transport for each stream") };
                 return Ok(TransportSpec::Streams(StreamSettings { tcp, ..own }));
             }
         };
@@ -229,14 +232,14 @@ impl TransportSpec {
                 Settings { sack: tcp.sack || own.tcp.sack, ..tcp }
             }
             TransportSpec::Tcp(_) | TransportSpec::Streams(_) => {
-                return Err("expected newreno:… or mptcp:…, whose keys MPTCP's subflows take over")
+                return Err("expected newreno:… or mptcp:…, whose keys apply to MPTCP's subflows")
             }
         };
         let congestion = own.tcp.congestion;
         Ok(TransportSpec::Mptcp(MptcpSettings { tcp: Settings { congestion, ..tcp }, ..own }))
     }
 
-    /// The same with a least retransmission time-out of `most` at most.
+    /// Returns the transport with a minimum retransmission time-out of at most `most`.
     pub fn with_min_rto_at_most(mut self, most: Nanos) -> TransportSpec {
         let tcp = match &mut self {
             TransportSpec::Tcp(tcp) => tcp,
@@ -247,7 +250,7 @@ impl TransportSpec {
         self
     }
 
-    /// Those of MPTCP, if it is that.
+    /// Returns the MPTCP settings, if the transport is MPTCP.
     pub fn mptcp(&self) -> Option<&MptcpSettings> {
         match self {
             TransportSpec::Tcp(_) | TransportSpec::Streams(_) => None,
@@ -255,7 +258,7 @@ impl TransportSpec {
         }
     }
 
-    /// Those of parallel streams, if it is that.
+    /// Returns the settings of parallel streams, if the transport uses them.
     pub fn streams(&self) -> Option<&StreamSettings> {
         match self {
             TransportSpec::Streams(settings) => Some(settings),
@@ -264,7 +267,7 @@ impl TransportSpec {
     }
 }
 
-/// The key that only transports have that listen to marks.
+/// Reads the key `mark`, which only transports that use congestion marks have.
 fn mark_packets(spec: &Spec) -> Result<Option<u32>, SpecError> {
     match spec.name() {
         "dctcp" => Ok(spec.count("mark", 1, 1_000_000)?.map(|packets| packets as u32)),
@@ -272,7 +275,7 @@ fn mark_packets(spec: &Spec) -> Result<Option<u32>, SpecError> {
     }
 }
 
-/// Simulated packets have 15 bits for their payload.
+/// Checks the segment size. Simulated packets have 15 bits for the length of their payload.
 fn bounded_mss(spec: &Spec, mss: u64) -> Result<u32, SpecError> {
     let most = u64::from(u16::MAX >> 1);
     match (100..=most).contains(&mss) {
@@ -293,7 +296,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_least_time_out_of_any_transport_can_be_bounded() {
+    fn min_rto_of_every_transport_can_be_limited() {
         for spec in ["newreno", "cubic", "dctcp", "mptcp:subflows=2"] {
             let least = |most| {
                 let bounded = TransportSpec::parse(spec).unwrap().with_min_rto_at_most(Nanos::from_millis(most));
@@ -304,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_it_documents() {
+    fn documented_keys_are_parsed() {
         let spec = TransportSpec::parse("newreno:iw=15KB,acks=1,min_rto=10ms,handshake=off,pace=1Gbps").unwrap();
         let s = spec.settings();
         assert_eq!((s.initial_window_bytes, s.ack_every, s.min_rto), (15_000, 1, Nanos::from_millis(10)));
@@ -334,11 +337,11 @@ mod tests {
         assert_eq!(congestion("cubic"), (Coupling::Uncoupled, CongestionControl::Cubic));
         let newreno = TransportSpec::parse("newreno:sack=on").unwrap();
         let sole = TransportSpec::parse("mptcp:cc=uncoupled").unwrap();
-        assert_eq!(sole.settings(), newreno.settings(), "the paths alone make a difference");
+        assert_eq!(sole.settings(), newreno.settings(), "only the subflows differ");
     }
 
     #[test]
-    fn mptcp_keeps_what_makes_it_mptcp() {
+    fn refined_mptcp_keeps_its_own_keys() {
         let parse = |text: &str| TransportSpec::parse(text).unwrap();
         let own = parse("mptcp:subflows=2,cc=olia");
         let both = parse("mptcp:subflows=2,cc=olia,min_rto=10ms");
@@ -351,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn parallel_streams_keep_what_makes_them_parallel() {
+    fn refined_streams_keep_their_own_keys() {
         let parse = |text: &str| TransportSpec::parse(text).unwrap();
         let spec = Spec::parse("scheme", "parallel-tcp:streams=7").unwrap();
         let own = TransportSpec::Streams(StreamSettings::read(&spec, Settings::default()).unwrap());
@@ -361,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn names_what_is_wrong() {
+    fn errors_name_the_problem() {
         let message = |text: &str| TransportSpec::parse(text).unwrap_err().to_string();
         assert!(message("newrno").contains("did you mean `newreno`"));
         assert!(message("newreno:iv=1KB").contains("did you mean `iw`"));

@@ -1,13 +1,13 @@
-//! Parallel TCP streams: a transfer has several connections, each with a fixed part of it, and a path for each of them. How
-//! many streams a path can use, and how streams are spread over paths (parallel TCP §3.2).
+//! Parallel TCP streams: a transfer has several connections, each with a fixed part of the data and its own path.
+//! This module computes how many streams a path can use, and how streams are spread over paths (parallel TCP §3.2).
 
 use crate::Settings;
 use pathloom_model::spec::{Spec, SpecError};
 use serde::{Deserialize, Serialize};
 
-/// Most streams of a transfer.
+/// Largest number of streams of a transfer.
 pub const MOST_STREAMS: u64 = 256;
-/// Most paths of a transfer, as many as an assignment may have.
+/// Largest number of paths of a transfer, equal to the limit of an assignment.
 pub const MOST_PATHS: u64 = 64;
 /// Streams per Mbit/s and ms, as measured in the virtual set-up of the paper (§5.1.2).
 pub const PUBLISHED_A: f64 = 0.001_495;
@@ -16,47 +16,47 @@ pub const PUBLISHED_A: f64 = 0.001_495;
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Policy {
-    /// All on the shortest path.
+    /// All streams on the shortest path.
     Single,
-    /// In turn.
+    /// Paths in turn.
     RoundRobin,
-    /// In the ratio of the numbers that the paths can use.
+    /// In proportion to the number of streams that each path can use.
     Optimal,
-    /// In a given ratio; further paths get none.
+    /// In a given ratio; paths beyond the ratio get no stream.
     Ratio(Vec<u32>),
 }
 
-/// Hosts that open several streams per transfer.
+/// Settings of hosts that open several streams per transfer.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct StreamSettings {
     /// Settings of each stream.
     pub tcp: Settings,
-    /// Paths that a transfer asks for.
+    /// Number of paths that a transfer requests.
     pub paths: u32,
-    /// Streams of a transfer.
+    /// Number of streams of a transfer.
     pub streams: u32,
-    /// How they are spread.
+    /// How the streams are spread over paths.
     pub policy: Policy,
-    /// Whether paths share no cable; otherwise they are those of fewest hops.
+    /// Whether the paths share no cable; otherwise they are the paths with the fewest hops.
     pub disjoint: bool,
-    /// Streams that a path can use per Mbit/s of its rate and ms of its round trip.
+    /// Number of streams that a path can use per Mbit/s of its rate and per ms of its round trip.
     pub a: f64,
 }
 
-/// What streams depend on of a path.
+/// The properties of a path that determine its streams.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PathTraits {
-    /// Rate of its slowest link, b/s.
+    /// Rate of the slowest link, bit/s.
     pub rate_bps: u64,
-    /// Round trip over it, ms.
+    /// Round trip over the path, ms.
     pub round_trip_ms: f64,
 }
 
 impl StreamSettings {
-    /// Reads `paths`, `streams`, `policy`, `ratio`, `search` and `a`.
+    /// Parses `paths`, `streams`, `policy`, `ratio`, `search` and `a`.
     ///
     /// # Errors
-    /// A value that makes no sense: what was expected.
+    /// A value is invalid; the message says what was expected.
     pub fn read(spec: &Spec, tcp: Settings) -> Result<StreamSettings, SpecError> {
         let count = |key, default, most| Ok(spec.count(key, 1, most)?.map_or(default, |count| count as u32));
         let (paths, streams) = (count("paths", 4, MOST_PATHS)?, count("streams", 4, MOST_STREAMS)?);
@@ -66,7 +66,7 @@ impl StreamSettings {
         let given = spec.text_of("ratio").filter(|&text| text != "none");
         let ratio = given.map(|text| ratio(spec, text, paths)).transpose()?;
         let policy = match (named, ratio) {
-            (Some(_), Some(_)) => return Err(spec.error("ratio: it says how streams are spread; leave policy out")),
+            (Some(_), Some(_)) => return Err(spec.error("ratio: it sets how streams are spread; leave policy out")),
             (named, ratio) => named.or(ratio.map(Policy::Ratio)).unwrap_or(Policy::Optimal),
         };
         let disjoint = spec.choice("search", &[("breadth-first", false), ("edge-disjoint", true)])?.unwrap_or(false);
@@ -74,7 +74,7 @@ impl StreamSettings {
         Ok(StreamSettings { tcp, paths, streams, policy, disjoint, a })
     }
 
-    /// Paths to ask for.
+    /// Returns the number of paths to request.
     pub fn paths_wanted(&self) -> u32 {
         if self.policy == Policy::Single {
             1
@@ -83,14 +83,14 @@ impl StreamSettings {
         }
     }
 
-    /// Streams that a path can use: max(1, a·B·R), rounded to the nearest (parallel TCP eq. 8).
+    /// Returns the number of streams that a path can use: max(1, a·B·R), rounded to the nearest (parallel TCP eq. 8).
     pub fn optimum(&self, path: &PathTraits) -> u32 {
         optimum(self.a, path)
     }
 
-    /// The path of each stream, in the order in which they are opened; empty without paths. Every path with a share gets one
-    /// stream first, that with the largest share before others. Each further stream goes to the path that lacks most of its
-    /// share (Sainte-Laguë), so the numbers are as near to the ratio as they can be.
+    /// Returns the path of each stream, in the order in which the streams are opened; empty without paths. First,
+    /// every path with a share gets one stream, in descending order of shares. Each further stream goes to the path
+    /// that is furthest below its share (Sainte-Laguë), so the numbers are as close to the ratio as possible.
     pub fn spread(&self, paths: &[PathTraits]) -> Vec<usize> {
         let weights: Vec<u32> = match &self.policy {
             Policy::Single => vec![1],
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn the_numbers_of_table_2_and_of_topology_a_come_out() {
+    fn optimum_matches_table_2_and_is_at_least_one() {
         let wide = settings("parallel-tcp:a=0.000065").unwrap();
         let paths = [(7284, 191.0), (6380, 183.0), (9160, 211.0), (7805, 191.0)];
         let predicted =
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_the_problem() {
         for (text, words) in [
             ("parallel-tcp:streams=0", "streams"),
             ("parallel-tcp:policy=optimum", "did you mean `optimal`"),

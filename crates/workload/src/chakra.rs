@@ -1,9 +1,10 @@
-//! Execution traces of MLCommons Chakra (`.et`): what each rank computes, sends and receives, and what it waits for.
+//! Execution traces of MLCommons Chakra (`.et`): computation, sends and receives of each rank, with their
+//! dependencies.
 //!
-//! A trace is a file for each rank, `NAME.0.et`, `NAME.1.et` and so on: messages of Protocol Buffers with their lengths before
-//! them, first one with the metadata of the trace, then one for each node of the rank's graph (`et_def.proto` of schema
-//! 0.0.4). Sends and receives of two ranks belong together by their tag, in the order of the files; collectives by
-//! their order.
+//! A trace has a file for each rank: `NAME.0.et`, `NAME.1.et` and so on. A file has length-delimited messages of
+//! Protocol Buffers: first one with the metadata of the trace, then one for each node of the rank's graph
+//! (`et_def.proto` of schema 0.0.4). Sends and receives of two ranks are matched by their tag, in the order of the
+//! files. Collectives are matched by their order.
 
 use crate::error::WorkloadError;
 use crate::flow_spec::{Draft, Start};
@@ -34,7 +35,7 @@ struct Node {
     attributes: Vec<Attribute>,
 }
 
-/// A named value; the tag tells its type.
+/// A named value. The tag of its field is its type.
 #[derive(Clone, PartialEq, Message)]
 struct Attribute {
     #[prost(string, tag = "1")]
@@ -51,7 +52,7 @@ struct Attribute {
     text: Option<String>,
 }
 
-/// What the trace says of itself.
+/// The metadata of the trace.
 #[derive(Clone, PartialEq, Message)]
 struct Metadata {
     #[prost(string, tag = "1")]
@@ -63,9 +64,9 @@ struct Metadata {
 const SEND: i32 = 5;
 const RECEIVE: i32 = 6;
 const COLLECTIVE: i32 = 7;
-/// Types of nodes go from 0 (invalid) to this.
+/// The last type of a node. Types begin at 0 (invalid).
 const LAST_KIND: i32 = COLLECTIVE;
-/// Most ranks of a trace.
+/// Maximum number of ranks in a trace.
 pub(crate) const MOST_RANKS: usize = 100_000;
 
 impl Node {
@@ -77,12 +78,13 @@ impl Node {
     }
 }
 
-/// The file of a rank, by that of the first: `a/ring.0.et` and 3 give `a/ring.3.et`; `None` if it is not the first one's.
+/// The file of a rank, derived from the file of the first rank: `a/ring.0.et` and 3 give `a/ring.3.et`. `None` if
+/// `first` is not the file of a first rank.
 pub(crate) fn file_of_rank(first: &str, rank: usize) -> Option<String> {
     Some(format!("{}.{rank}.et", first.strip_suffix(".0.et").filter(|name| !name.is_empty() && !name.ends_with('/'))?))
 }
 
-/// `chakra:file=NAME.0.et`.
+/// The traffic `chakra:file=NAME.0.et`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ChakraTrace {
     /// The file of the first rank.
@@ -91,7 +93,7 @@ pub(crate) struct ChakraTrace {
 }
 
 impl ChakraTrace {
-    /// Takes the keys of a specification.
+    /// Reads the keys of a specification.
     pub fn take(spec: &Spec) -> Result<ChakraTrace, SpecError> {
         let missing = || spec.error("names no file; expected file=, such as chakra:file=ring.0.et");
         let file = spec.text_of("file").ok_or_else(missing)?.to_owned();
@@ -102,7 +104,7 @@ impl ChakraTrace {
         Ok(ChakraTrace { file, compute })
     }
 
-    /// The flows. The coflow of those of a collective is its number.
+    /// The flows. The coflow of a flow is the number of its collective or single transfer.
     pub fn draft(&self, context: &Context) -> Result<Draft, WorkloadError> {
         let ranks = context.traces.len();
         if ranks == 0 {
@@ -110,7 +112,7 @@ impl ChakraTrace {
         }
         if ranks > context.hosts.len() as usize {
             let hosts = context.hosts.len();
-            return Err(context.error(format!("file: the trace is of {ranks} ranks; the fabric has {hosts} hosts")));
+            return Err(context.error(format!("file: the trace has {ranks} ranks; the fabric has {hosts} hosts")));
         }
         let graphs = context
             .traces
@@ -131,7 +133,7 @@ impl ChakraTrace {
         if let Some(at) = late {
             let (first, end) = (quantity::time(at), quantity::time(context.duration));
             return Err(context.error(format!(
-                "a transfer of the trace starts at {first}, and arrivals end at {end}; raise --duration, or take compute=off"
+                "a transfer starts at {first}, and arrivals end at {end}; raise --duration, or set compute=off"
             )));
         }
         let description = format!(
@@ -154,16 +156,16 @@ impl ChakraTrace {
 /// The graph of a rank.
 struct Graph {
     nodes: Vec<Node>,
-    /// By node: how many of what it waits for is not done.
+    /// By node: number of its dependencies that are not finished.
     missing: Vec<usize>,
-    /// By node: those that wait for it.
+    /// By node: the nodes that wait for it.
     waiters: Vec<Vec<usize>>,
-    /// Among the collectives of its group, the place of a node that is one.
+    /// By node: its position among the collectives of its group, if it is a collective.
     turn: Vec<usize>,
 }
 
 impl Graph {
-    /// Reads the trace of a rank. An error says what is wrong, and of which node.
+    /// Reads the trace of a rank. An error names the problem and the node.
     fn read(mut bytes: &[u8], ranks: usize) -> Result<Graph, String> {
         let all = bytes.len();
         let broken = |what: &str, rest: &[u8], error: &dyn std::fmt::Display| {
@@ -195,7 +197,7 @@ impl Graph {
             let node = &graph.nodes[place];
             for needed in node.control_deps.iter().chain(&node.data_deps) {
                 let unknown =
-                    || format!("node {} (`{}`): waits for node {needed}, which is not there", node.id, node.name);
+                    || format!("node {} (`{}`): waits for node {needed}, which does not exist", node.id, node.name);
                 graph.waiters[*places.get(needed).ok_or_else(unknown)?].push(place);
                 graph.missing[place] += 1;
             }
@@ -209,11 +211,11 @@ impl Graph {
     }
 }
 
-/// Whether a node says all that is needed.
+/// Checks that a node has all necessary attributes.
 fn check(node: &Node, ranks: usize) -> Result<(), String> {
     let rank = |name: &str| match node.number(name) {
         Some(rank) if (0..ranks as i64).contains(&rank) => Ok(()),
-        Some(rank) => Err(format!("{name}: {rank} is no rank; the trace has {ranks}, from 0 on")),
+        Some(rank) => Err(format!("{name}: {rank} is not a rank; the trace has {ranks} ranks, counted from 0")),
         None => Err(format!("has no {name}")),
     };
     match node.kind {
@@ -221,11 +223,11 @@ fn check(node: &Node, ranks: usize) -> Result<(), String> {
         RECEIVE => rank("comm_src")?,
         COLLECTIVE => drop(collective_of(node)?),
         1..=LAST_KIND => return Ok(()),
-        kind => return Err(format!("type {kind} is none of 1 to {LAST_KIND}")),
+        kind => return Err(format!("type {kind} is unknown; expected 1 to {LAST_KIND}")),
     }
     match node.number("comm_size") {
         Some(1..) => Ok(()),
-        Some(bytes) => Err(format!("comm_size: {bytes} is not a number of bytes from 1 on")),
+        Some(bytes) => Err(format!("comm_size: {bytes} is not a number of bytes; expected 1 or more")),
         None => Err("has no comm_size".to_owned()),
     }
 }
@@ -238,32 +240,33 @@ fn collective_of(node: &Node) -> Result<Collective, String> {
         Some(6) => Ok(Collective::AllToAll),
         Some(7) => Ok(Collective::ReduceScatter),
         Some(other) => Err(format!(
-            "comm_type: {other} is not read; expected 0 (all-reduce), 2 (all-gather), 6 (all-to-all) or 7 (reduce-scatter)"
+            "comm_type: {other} is not supported; expected 0 (all-reduce), 2 (all-gather), 6 (all-to-all) \
+             or 7 (reduce-scatter)"
         )),
         None => Err("has no comm_type".to_owned()),
     }
 }
 
-/// The process group that a collective names; without a name it is that of all ranks.
+/// The process group that a collective names. Without a name it is the group of all ranks.
 fn group_of(node: &Node) -> &str {
     let named = node.attributes.iter().find(|attribute| attribute.name == "pg_name");
     named.and_then(|attribute| attribute.text.as_deref()).unwrap_or_default()
 }
 
-/// A place where transfers of a rank wait for another.
+/// Transfers from one rank to another with the same tag: sender, receiver, tag.
 type Channel = (usize, usize, i64);
 
-/// Who has come to a collective so far: rank and node.
+/// The ranks that have reached a collective, each with its node.
 type Arrived = Vec<(usize, usize)>;
 
-/// Follows all graphs at once, as far as each can go.
+/// Follows all graphs at the same time, each as far as possible.
 struct Walk<'a, 'b> {
     of: &'a ChakraTrace,
     graphs: Vec<Graph>,
     transfers: Transfers<'a, 'b>,
-    /// By rank and node: when it is done; what it waits for, until it is.
+    /// By rank and node: when the node can start. Once it is finished: when it is done.
     done: Vec<Vec<Ready>>,
-    /// Nodes that wait for nothing in their own graph, in the order of ranks and nodes.
+    /// Nodes without open dependencies in their own graph, in the order of ranks and nodes.
     ready: BTreeSet<(usize, usize)>,
     sent: BTreeMap<Channel, VecDeque<u32>>,
     expected: BTreeMap<Channel, VecDeque<usize>>,
@@ -271,7 +274,7 @@ struct Walk<'a, 'b> {
     groups: BTreeMap<String, Vec<usize>>,
     arrived: BTreeMap<(String, usize), Arrived>,
     left: usize,
-    /// Whether a computation follows several flows.
+    /// Whether a computation depends on several flows.
     mixed: bool,
 }
 
@@ -313,16 +316,16 @@ impl<'a, 'b> Walk<'a, 'b> {
         let Some((rank, place)) = self.graphs.iter().enumerate().find_map(stuck) else { return Ok(()) };
         let node = &self.graphs[rank].nodes[place];
         let why = match node.kind {
-            RECEIVE if self.graphs[rank].missing[place] == 0 => "no other rank sends what it is to receive",
+            RECEIVE if self.graphs[rank].missing[place] == 0 => "no other rank sends the data that it receives",
             COLLECTIVE if self.graphs[rank].missing[place] == 0 => {
-                "other ranks of its group never come to this collective"
+                "other ranks of its group never reach this collective"
             }
-            _ => "it waits, over others, for itself or for a node that is never done",
+            _ => "it waits, directly or through others, for itself or for a node that is never done",
         };
         Err(self.of.wrong(rank, format!("node {} (`{}`) is never done: {why}", node.id, node.name)))
     }
 
-    /// A node whose dependencies are done.
+    /// Handles a node whose dependencies are finished.
     fn visit(&mut self, rank: usize, place: usize) -> Result<(), WorkloadError> {
         let (kind, peer, tag, bytes, duration_us) = {
             let node = &self.graphs[rank].nodes[place];
@@ -361,14 +364,14 @@ impl<'a, 'b> Walk<'a, 'b> {
         Ok(())
     }
 
-    /// What a node is to receive is under way.
+    /// Handles a receive whose flow is known.
     fn receive(&mut self, rank: usize, place: usize, flow: u32) {
         let mut done = self.done[rank][place].clone();
         done.and(&Ready::after(flow));
         self.finish(rank, place, done);
     }
 
-    /// A rank comes to a collective; the last one begins it.
+    /// Handles a rank that reaches a collective. The last rank starts the collective.
     fn arrive(&mut self, rank: usize, place: usize, bytes: u64) -> Result<(), WorkloadError> {
         let graph = &self.graphs[rank];
         let group = group_of(&graph.nodes[place]).to_owned();
@@ -388,7 +391,7 @@ impl<'a, 'b> Walk<'a, 'b> {
         if let Some(other) = all.iter().find(|one| what(one) != what(&all[0])) {
             let node = &self.graphs[other.0].nodes[other.1];
             let problem = format!(
-                "node {} (`{}`): rank {} has another type or size of collective in its place",
+                "node {} (`{}`): rank {} has a collective of another type or size at this position",
                 node.id, node.name, all[0].0
             );
             return Err(self.of.wrong(other.0, problem));
@@ -403,7 +406,7 @@ impl<'a, 'b> Walk<'a, 'b> {
         Ok(())
     }
 
-    /// A node is done; those that wait for it may go on.
+    /// Finishes a node. Nodes that wait for it may become ready.
     fn finish(&mut self, rank: usize, place: usize, ready: Ready) {
         self.left -= 1;
         let graph = &mut self.graphs[rank];

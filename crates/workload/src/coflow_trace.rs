@@ -1,8 +1,7 @@
 //! Coflow traces in the text format of the coflow-benchmark (github.com/coflow/coflow-benchmark).
 //!
-//! The first line is `ports coflows`; every further one is a coflow: `id arrival_ms mappers mapper… reducers
-//! reducer:megabytes…`. What a reducer receives comes in equal parts from all mappers of its coflow. A megabyte is 10⁶
-//! bytes here.
+//! The first line is `ports coflows`. Every further line is a coflow: `id arrival_ms mappers mapper… reducers
+//! reducer:megabytes…`. A reducer receives equal parts from all mappers of its coflow. A megabyte is 10⁶ bytes here.
 
 use crate::error::WorkloadError;
 use crate::flow_spec::Draft;
@@ -33,7 +32,7 @@ struct Coflow {
     reducers: Vec<(u32, f64)>,
 }
 
-/// What was left out.
+/// Numbers of coflows and flows that are left out.
 #[derive(Default)]
 struct LeftOut {
     late: usize,
@@ -42,7 +41,7 @@ struct LeftOut {
 }
 
 impl CoflowTrace {
-    /// Takes the keys of a specification.
+    /// Reads the keys of a specification.
     pub fn take(spec: &Spec) -> Result<CoflowTrace, SpecError> {
         Ok(CoflowTrace {
             file: take_file(spec, "FB2010-1Hr-150-0.txt")?,
@@ -52,7 +51,7 @@ impl CoflowTrace {
         })
     }
 
-    /// The flows; the coflow of each is its identity in the trace.
+    /// The flows. The coflow of each is its identifier in the trace.
     pub fn draft(&self, context: &Context) -> Result<Draft, WorkloadError> {
         let text = context.text_of_file(&self.file)?;
         if let Some(problem) = foreign_text(text) {
@@ -103,7 +102,7 @@ impl CoflowTrace {
         Ok(Draft { flows, description, notes })
     }
 
-    /// Ports, coflows, and what to note.
+    /// Reads the number of ports, the coflows, and notes.
     fn parse(&self, text: &str) -> Result<(u32, Vec<Coflow>, Vec<String>), WorkloadError> {
         let lines = text.trim_start_matches('\u{feff}').lines().enumerate();
         let mut lines = lines.map(|(index, line)| (index + 1, line.trim())).filter(|(_, line)| !line.is_empty());
@@ -144,7 +143,7 @@ impl LeftOut {
         }
         if self.local > 0 {
             let (flows, bytes) = (quantity::count(self.local, "flow"), quantity::bytes(self.local_bytes));
-            notes.push(format!("left out: {flows} ({bytes}) from a host to itself, which the network never sees"));
+            notes.push(format!("left out: {flows} ({bytes}) from a host to itself, which do not use the network"));
         }
     }
 }
@@ -159,7 +158,7 @@ impl Coflow {
         let id = words.next::<u32>("the identity of the coflow")?;
         let arrival_ms = words.next::<f64>("the time of arrival in milliseconds")?;
         if !(0.0..=1e12).contains(&arrival_ms) {
-            return Err(format!("arrival at {arrival_ms} ms; expected a time from 0 on"));
+            return Err(format!("arrival at {arrival_ms} ms; expected a time of at least 0"));
         }
         let count = words.next::<usize>("the number of mappers")?;
         let mut mappers = Vec::new();
@@ -196,7 +195,7 @@ struct Words<'a> {
 impl Words<'_> {
     fn next<T: FromStr>(&mut self, what: &str) -> Result<T, String> {
         let word = self.words.next().ok_or_else(|| format!("ends where {what} should be"))?;
-        word.parse().map_err(|_| format!("`{word}` stands where {what} should be"))
+        word.parse().map_err(|_| format!("`{word}` is not {what}"))
     }
 
     fn finish(&mut self) -> Result<(), String> {
@@ -205,7 +204,7 @@ impl Words<'_> {
             Some(word) => {
                 let count = self.line.split_whitespace().count();
                 Err(format!(
-                    "`{word}` and what follows is too much: the line has {count} words, more than its counts say"
+                    "`{word}` and the words after it are too many: the line has {count} words, more than its counts say"
                 ))
             }
         }

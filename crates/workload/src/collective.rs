@@ -8,7 +8,7 @@ use pathloom_model::spec::{Spec, SpecError};
 use pathloom_model::Nanos;
 use rand::seq::SliceRandom;
 
-/// Which hosts take part, in rank order.
+/// The participating hosts, in rank order.
 #[derive(Clone, Debug, PartialEq)]
 struct Ranks {
     hosts: Choice,
@@ -23,7 +23,7 @@ enum Choice {
 }
 
 impl Ranks {
-    /// Takes `hosts=` and `placement=` out of a specification.
+    /// Reads `hosts=` and `placement=` from a specification.
     fn take(spec: &Spec) -> Result<Ranks, SpecError> {
         let hosts = match spec.text_of("hosts") {
             None => Choice::All,
@@ -34,7 +34,7 @@ impl Ranks {
         };
         let shuffled = spec.choice("placement", &[("linear", false), ("random", true)])?.unwrap_or(false);
         if shuffled && matches!(hosts, Choice::Named(_)) {
-            return Err(spec.error("placement=random does not go with hosts by name, whose order is the placement"));
+            return Err(spec.error("placement=random is invalid with hosts by name: their order is the placement"));
         }
         Ok(Ranks { hosts, shuffled })
     }
@@ -88,7 +88,7 @@ pub(crate) struct AllReduce {
 }
 
 impl AllReduce {
-    /// Takes the keys of a specification.
+    /// Reads the keys of a specification.
     pub fn take(spec: &Spec) -> Result<AllReduce, SpecError> {
         spec.choice("algorithm", &[("ring", ())])?;
         Ok(AllReduce {
@@ -100,13 +100,13 @@ impl AllReduce {
         })
     }
 
-    /// The flows; the coflow of each is its step, counted on over all iterations.
+    /// The flows. The coflow of each is its step, counted over all iterations.
     pub fn draft(&self, context: &Context) -> Result<Draft, WorkloadError> {
         let hosts = self.ranks.hosts(context)?;
         let ranks = hosts.len() as u32;
         if self.size_bytes < u64::from(ranks) {
             let size = self.size_bytes;
-            return Err(context.error(format!("size: {size} B gives no byte to some of {ranks} chunks; raise size=")));
+            return Err(context.error(format!("size: {size} B is too small for {ranks} chunks; raise size=")));
         }
         let steps = 2 * (ranks - 1);
         let count = f64::from(steps) * f64::from(ranks) * f64::from(self.iterations);
@@ -118,7 +118,8 @@ impl AllReduce {
                 let start = if step == 0 {
                     context.jittered(Nanos::ZERO, self.jitter, &mut jitter)
                 } else {
-                    // What it passes on has to be there, and its last send done: one connection, in order.
+                    // It must have received the chunk that it passes on, and its last send must be done: one
+                    // connection, in order.
                     let before = (step - 1) * ranks;
                     let delay = if step % steps == 0 { self.gap } else { Nanos::ZERO };
                     Start::After { flows: [before + (rank + ranks - 1) % ranks, before + rank].into(), delay }
@@ -140,12 +141,13 @@ impl AllReduce {
     }
 }
 
-/// The chunk that `rank` sends in `step` of 2(N-1): its own first, then always what it has just received.
+/// The chunk that `rank` sends in `step` of 2(N-1): first its own chunk, then always the chunk that it has just
+/// received.
 fn chunk_sent(step: u32, rank: u32, ranks: u32) -> u32 {
     (rank + 2 * ranks - step) % ranks
 }
 
-/// Bytes of a chunk: the first ones take what does not divide.
+/// Bytes of a chunk. The first chunks get the remainder of the division.
 fn chunk_bytes(size_bytes: u64, ranks: u32, chunk: u32) -> u64 {
     let ranks = u64::from(ranks);
     size_bytes / ranks + u64::from(u64::from(chunk) < size_bytes % ranks)
@@ -164,7 +166,7 @@ pub(crate) struct AllToAll {
 }
 
 impl AllToAll {
-    /// Takes the keys of a specification.
+    /// Reads the keys of a specification.
     pub fn take(spec: &Spec) -> Result<AllToAll, SpecError> {
         Ok(AllToAll {
             size_bytes: spec.size_bytes("size")?.unwrap_or(1_000_000),
@@ -177,7 +179,7 @@ impl AllToAll {
         })
     }
 
-    /// The flows; the coflow of each is its phase, counted on over all iterations.
+    /// The flows. The coflow of each is its phase, counted over all iterations.
     pub fn draft(&self, context: &Context) -> Result<Draft, WorkloadError> {
         let hosts = self.ranks.hosts(context)?;
         let ranks = hosts.len() as u32;
@@ -193,7 +195,7 @@ impl AllToAll {
                 let start = match phase.checked_sub(parallel) {
                     None => context.jittered(Nanos::ZERO, self.jitter, &mut jitter),
                     Some(before) => {
-                        // The first sends of an iteration come after the last ones of the one before.
+                        // The first sends of an iteration follow the last ones of the previous iteration.
                         let delay = if phase % phases < parallel { self.gap } else { Nanos::ZERO };
                         Start::After { flows: [before * ranks + rank].into(), delay }
                     }
@@ -216,7 +218,7 @@ impl AllToAll {
         Ok(Draft { flows, description, notes: Vec::new() })
     }
 
-    /// Distances to the receivers of each rank, in random order; none where phase p goes p + 1 ranks on.
+    /// Distances to the receivers of each rank, in random order; `None` if the distance in phase p is p + 1.
     fn orders(&self, ranks: u32, context: &Context) -> Option<Vec<Vec<u32>>> {
         let mut rng = context.rng("order");
         let mut order = |_| {
@@ -233,9 +235,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ring_leaves_the_whole_sum_with_everyone() {
+    fn the_ring_gives_every_rank_the_whole_sum() {
         for ranks in 2..9u32 {
-            // parts[rank][chunk]: the set of ranks whose share is in it, as bits.
+            // parts[rank][chunk]: the ranks whose share it contains, as bits.
             let mut parts: Vec<Vec<u32>> = (0..ranks).map(|rank| vec![1 << rank; ranks as usize]).collect();
             for step in 0..2 * (ranks - 1) {
                 let before = parts.clone();

@@ -1,4 +1,4 @@
-//! Flows from a file: a simple CSV, or (by the ending `.cm`) a connection matrix of htsim.
+//! Flows from a file: a simple CSV or, if its name ends in `.cm`, a connection matrix of htsim.
 
 use crate::error::WorkloadError;
 use crate::flow_spec::{Draft, FlowSpec, Start};
@@ -11,7 +11,7 @@ use crate::spec::take_file;
 use crate::{poisson, quantity};
 use pathloom_model::spec::{Spec, SpecError};
 
-/// Columns where there is no header, and what their names may be.
+/// The columns if there is no header, and their possible names.
 const COLUMNS: [&[&str]; 5] =
     [&["start_s", "start"], &["src", "source"], &["dst", "destination"], &["size_bytes", "size"], &["coflow"]];
 
@@ -25,12 +25,12 @@ pub(crate) struct FlowFile {
 type Columns = [Option<usize>; 5];
 
 impl FlowFile {
-    /// Takes the keys of a specification.
+    /// Reads the keys of a specification.
     pub fn take(spec: &Spec) -> Result<FlowFile, SpecError> {
         Ok(FlowFile { file: take_file(spec, "flows.csv")? })
     }
 
-    /// The flows; those that start at or after the end of the run are left out.
+    /// The flows. Those that start at or after the end of the run are left out.
     pub fn draft(&self, context: &Context) -> Result<Draft, WorkloadError> {
         let text = context.text_of_file(&self.file)?;
         if let Some(problem) = foreign_text(text) {
@@ -88,7 +88,7 @@ impl FlowFile {
     }
 }
 
-/// Where the columns are, and whether these cells are a header: they are when the first is no number.
+/// Finds the columns. Also returns whether these cells are a header: they are if the first one is not a number.
 fn find_columns(cells: &[&str]) -> Result<(Columns, bool), String> {
     if cells[0].parse::<f64>().is_ok() {
         let columns = [0, 1, 2, 3, 4].map(|column| (column < 4 || cells.len() > 4).then_some(column));
@@ -144,7 +144,7 @@ pub(crate) fn read_size(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("size_bytes: `{text}` is not a number of bytes from 1 to {MOST_BYTES:e}"))
 }
 
-/// The draft of flows that a file lists.
+/// Creates the draft of flows that a file lists.
 pub(crate) fn describe(file: &str, what: &str, flows: Vec<FlowSpec>, late: usize, context: &Context) -> Draft {
     let long_lived = flows.iter().filter(|flow| flow.size_bytes.is_none()).count();
     let description = format!(

@@ -1,4 +1,4 @@
-//! The result: a list of transfers, each with a time or a condition to start at.
+//! The result: a list of transfers. Each starts at a time or after other transfers.
 
 use pathloom_model::{Nanos, NodeId};
 use serde::{Deserialize, Serialize};
@@ -11,12 +11,12 @@ use std::collections::BinaryHeap;
 pub enum Start {
     /// At this time of the run.
     At(Nanos),
-    /// `delay` after the last of `flows` has finished. They are indices in [`Workload::flows`], at least one, all lower
-    /// than the index of the flow that waits for them.
+    /// `delay` after the last of `flows` has finished. They are indices in [`Workload::flows`], at least one, all
+    /// lower than the index of the waiting flow.
     After {
-        /// The flows that have to finish.
+        /// The flows that must finish first.
         flows: Box<[u32]>,
-        /// What passes between the last end and the start.
+        /// Time between the last end and the start.
         delay: Nanos,
     },
 }
@@ -28,29 +28,30 @@ pub struct FlowSpec {
     pub start: Start,
     /// Host that sends.
     pub src: NodeId,
-    /// Host that receives, never `src`.
+    /// Host that receives; it differs from `src`.
     pub dst: NodeId,
     /// Payload, at least 1; `None` for a long-lived flow, which runs to the end.
     pub size_bytes: Option<u64>,
-    /// Step of a collective, number of an incast, or identity of the coflow it belongs to, for reporting.
+    /// Step of a collective, number of an incast, or identifier of the coflow that the flow belongs to. Used in
+    /// reports.
     pub coflow: Option<u32>,
 }
 
-/// What a [`crate::TrafficSpec`] generates.
+/// The flows that a [`crate::TrafficSpec`] generates.
 ///
-/// Flows that start at a time come first, in order of time; those that wait for others follow, each after all that it
-/// waits for.
+/// Flows that start at a time come first, in order of time. Flows that wait for others follow, each after all flows
+/// that it waits for.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Workload {
     /// The transfers.
     pub flows: Vec<FlowSpec>,
-    /// Exactly what was generated: parameters, the source of tables, the load achieved.
+    /// What exactly was generated: parameters, the source of tables, the achieved load.
     pub description: String,
-    /// What a reader of results should know: what was left out, cut off or reinterpreted.
+    /// Notes for readers of results: what was left out, cut off or reinterpreted.
     pub notes: Vec<String>,
 }
 
-/// Flows whose [`Start::After`] refers to positions in the list as drafted, in any order.
+/// Flows whose [`Start::After`] refers to positions in the draft, in any order.
 #[derive(Debug, Default)]
 pub(crate) struct Draft {
     pub flows: Vec<FlowSpec>,
@@ -58,11 +59,11 @@ pub(crate) struct Draft {
     pub notes: Vec<String>,
 }
 
-/// Drafted flows that wait for each other in a circle; one of them, by its position in the draft.
+/// Drafted flows that wait for each other in a cycle: the position of one of them in the draft.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Circle(pub usize);
 
-/// Puts flows into the order that [`Workload`] promises, and renumbers what they wait for.
+/// Sorts flows into the order that [`Workload`] promises, and renumbers their dependencies.
 pub(crate) fn arrange(mut flows: Vec<FlowSpec>) -> Result<Vec<FlowSpec>, Circle> {
     let begins = |flow: &FlowSpec| match flow.start {
         Start::At(time) => time,
@@ -70,7 +71,7 @@ pub(crate) fn arrange(mut flows: Vec<FlowSpec>) -> Result<Vec<FlowSpec>, Circle>
     };
     let waits = |flow: &FlowSpec| matches!(flow.start, Start::After { .. });
     if !flows.iter().any(waits) {
-        // Stable: flows of one instant stay as they were drafted.
+        // The sort is stable: flows that start at the same time keep the order of the draft.
         flows.sort_by_key(begins);
         return Ok(flows);
     }
@@ -91,7 +92,8 @@ pub(crate) fn arrange(mut flows: Vec<FlowSpec>) -> Result<Vec<FlowSpec>, Circle>
     Ok(arranged.collect())
 }
 
-/// Appends the waiting flows to `order`, which holds all others: each after what it waits for, else as drafted.
+/// Appends the waiting flows to `order`, which has all others. Each comes after the flows that it waits for;
+/// otherwise the order of the draft is kept.
 fn add_waiting(flows: &[FlowSpec], order: &mut Vec<u32>) -> Result<(), Circle> {
     // The flows that wait for flow `f` are `waiters[first[f]..first[f + 1]]`.
     let needs = |index: usize| match &flows[index].start {
@@ -146,7 +148,7 @@ mod tests {
         Start::After { flows: flows.into(), delay: Nanos(7) }
     }
 
-    /// One flow per start; the size tells which it was.
+    /// One flow per start. The size of a flow is its index.
     fn draft(starts: Vec<Start>) -> Vec<FlowSpec> {
         let flow = |(index, start)| FlowSpec {
             start,
@@ -159,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn puts_times_first_and_waiting_flows_after_what_they_wait_for() {
+    fn puts_timed_flows_first_and_waiting_flows_after_their_dependencies() {
         let arranged = arrange(draft(vec![after(&[2, 1]), at(5), after(&[3]), at(3), at(5)])).unwrap();
         let sizes: Vec<u64> = arranged.iter().filter_map(|flow| flow.size_bytes).collect();
         assert_eq!(sizes, [3, 1, 4, 2, 0]);
@@ -168,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_circles() {
+    fn detects_cycles() {
         assert_eq!(arrange(draft(vec![at(0), after(&[2]), after(&[1])])), Err(Circle(1)));
         assert_eq!(arrange(draft(vec![after(&[0])])), Err(Circle(0)));
         assert_eq!(arrange(Vec::new()), Ok(Vec::new()));

@@ -1,17 +1,17 @@
-//! Files of other tools that are not read, and what to use in their place.
+//! Files of other tools that are not supported, and what to use instead.
 
 use pathloom_model::spec::{extension, Spec, SpecError};
 
-/// What is wrong with a file by its name, and the way out; `None` if its name says nothing.
+/// The problem with a file of this name, and the way out; `None` if the name shows no problem.
 fn problem_of(path: &str) -> Option<String> {
     match extension(path)?.as_str() {
         "et" => Some("a Chakra trace is named by the file of its first rank: chakra:file=NAME.0.et".to_owned()),
-        "topo" | "graphml" => Some(format!("{path} is a fabric, not traffic; --fabric names it")),
+        "topo" | "graphml" => Some(format!("{path} is a fabric, not traffic; use it with --fabric")),
         _ => None,
     }
 }
 
-/// An error about a traffic specification that is the name of a file; `None` if it is none.
+/// The error for a traffic specification that is the name of a file; `None` if it is no such name.
 pub(crate) fn file_as_name(spec: &Spec) -> Option<SpecError> {
     let path = spec.name();
     let problem = match extension(path)?.as_str() {
@@ -25,12 +25,12 @@ pub(crate) fn file_as_name(spec: &Spec) -> Option<SpecError> {
     Some(spec.error(problem))
 }
 
-/// An error about the `file=` of a specification that cannot be what is wanted there.
+/// Refuses a `file=` of a specification whose name shows another format.
 pub(crate) fn check_file(spec: &Spec, path: &str) -> Result<(), SpecError> {
     problem_of(path).map_or(Ok(()), |problem| Err(spec.error(format!("file: {problem}"))))
 }
 
-/// What is wrong with a text that another tool's workload begins: SimAI and ASTRA-sim name the parallelism first.
+/// The problem with a text that begins like a workload of SimAI or ASTRA-sim, which name the parallelism first.
 pub(crate) fn foreign_text(text: &str) -> Option<String> {
     let first = text.lines().next()?.trim_start();
     let kinds = ["HYBRID_", "DATA", "MODEL", "TRANSFORMER", "DLRM", "MICRO"];

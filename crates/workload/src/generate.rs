@@ -1,4 +1,5 @@
-//! What all generators share: the fabric's hosts, the time there is, the seed, and how a draft becomes a workload.
+//! Common parts of all generators: the fabric's hosts, the duration, the seed, and the conversion of a draft to a
+//! workload.
 
 use crate::error::{WorkloadError, MOST_FLOWS};
 use crate::flow_spec::{arrange, Circle, Draft, FlowSpec, Start, Workload};
@@ -8,15 +9,15 @@ use pathloom_model::spec::SpecError;
 use pathloom_model::Nanos;
 use rand_pcg::Pcg64;
 
-/// Spread over which the starts of long-lived flows are drawn. Without it all windows of one drop-tail queue grow and
-/// halve in step (phase locking), and the shares that come out are those of the start order, not of the routing.
+/// Interval over which the starts of long-lived flows are drawn. Without it, all windows of one drop-tail queue grow
+/// and halve in step (phase locking). Then the order of the starts determines the shares, and not the routing.
 pub(crate) const LONG_LIVED_JITTER: Nanos = Nanos::from_millis(1);
 
-/// Spread over which the starts of synchronised flows (incast, collectives) are drawn: servers answer one request within
-/// some microseconds of one another, never in the same nanosecond.
+/// Interval over which the starts of synchronised flows (incast, collectives) are drawn. Servers answer one request
+/// within some microseconds of one another, never in the same nanosecond.
 pub(crate) const SYNCHRONISED_JITTER: Nanos = Nanos::from_micros(10);
 
-/// What a generator works with.
+/// The input of a generator.
 pub(crate) struct Context<'a> {
     /// The specification as given.
     pub text: &'a str,
@@ -26,12 +27,12 @@ pub(crate) struct Context<'a> {
     pub seed: u64,
     /// Text of the file that the specification names.
     pub file_text: Option<&'a str>,
-    /// Where it is a trace of several files: the content of each, by rank.
+    /// The content of each file, by rank, if the traffic is a trace of several files.
     pub traces: &'a [Vec<u8>],
 }
 
 impl Context<'_> {
-    /// An error about the specification on this fabric.
+    /// An error in the specification, on this fabric.
     pub fn error(&self, problem: impl Into<String>) -> WorkloadError {
         SpecError { what: "traffic", spec: self.text.to_owned(), problem: problem.into() }.into()
     }
@@ -50,12 +51,12 @@ impl Context<'_> {
         self.file_text.ok_or_else(missing)
     }
 
-    /// The random stream of a purpose.
+    /// The random stream for a purpose.
     pub fn rng(&self, purpose: &str) -> Pcg64 {
         random::seeded(self.seed, purpose, 0)
     }
 
-    /// The random stream of a purpose and one of several hosts, events or the like.
+    /// The random stream for a purpose and for one of several hosts, events or the like.
     pub fn rng_of(&self, purpose: &str, index: u64) -> Pcg64 {
         random::seeded(self.seed, purpose, index)
     }
@@ -71,19 +72,19 @@ impl Context<'_> {
         FlowSpec { start, src: self.hosts.node(src), dst: self.hosts.node(dst), size_bytes, coflow }
     }
 
-    /// Seconds of the run.
+    /// Duration of the run in seconds.
     pub fn duration_s(&self) -> f64 {
         self.duration.as_secs_f64()
     }
 
-    /// Puts a draft in order and completes its notes.
+    /// Sorts the flows of a draft and completes its notes.
     pub fn finish(&self, draft: Draft) -> Result<Workload, WorkloadError> {
         let Draft { flows, description, mut notes } = draft;
         if flows.is_empty() {
             notes.push(format!("no flow starts within {}", quantity::time(self.duration)));
         }
         let flows = arrange(flows).map_err(|Circle(flow)| {
-            self.error(format!("flow {flow} (counted from 0) waits, over others, for itself; it would never start"))
+            self.error(format!("flow {flow} (counted from 0) depends on itself, so it would never start"))
         })?;
         Ok(Workload { flows, description, notes })
     }

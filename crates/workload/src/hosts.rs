@@ -1,17 +1,17 @@
-//! The hosts of a fabric as traffic sees them: numbered from 0, each with an access rate and its ToRs.
+//! The hosts of a fabric, as traffic needs them: numbered from 0, each with an access rate and its ToRs.
 
 use pathloom_model::{Fabric, NodeId};
 use std::collections::BTreeMap;
 
-/// Hosts in the fabric's order. Everything here is by host number, not by node.
+/// Hosts in the fabric's order. All functions use host numbers, not nodes.
 pub(crate) struct Hosts<'a> {
     fabric: &'a Fabric,
-    /// Of all interfaces of a host together.
+    /// By host, the total rate of its interfaces.
     rates_bps: Vec<u64>,
     /// Host numbers, ordered by the ToR of the first interface.
     by_tor: Vec<u32>,
-    /// Where in `by_tor` the hosts stand that share a ToR with a host, itself among them: first positions and lengths, in
-    /// order. A host with one interface has one such range.
+    /// By host, the positions in `by_tor` of the hosts that share a ToR with it, itself included. They are ranges
+    /// (first position and length) in order. A host with one interface has one range.
     near: Vec<Vec<(u32, u32)>>,
     numbers: BTreeMap<&'a str, u32>,
 }
@@ -35,7 +35,7 @@ impl<'a> Hosts<'a> {
         }
     }
 
-    /// How many there are, at least 2.
+    /// Number of hosts, at least 2.
     pub fn len(&self) -> u32 {
         self.rates_bps.len() as u32
     }
@@ -50,23 +50,23 @@ impl<'a> Hosts<'a> {
         &self.fabric.node(self.node(number)).name
     }
 
-    /// Rate of the host's access links together.
+    /// Total rate of the host's access links.
     pub fn rate_bps(&self, number: u32) -> f64 {
         self.rates_bps[number as usize] as f64
     }
 
-    /// How many hosts share no ToR with this one.
+    /// Number of hosts that share no ToR with this one.
     pub fn elsewhere(&self, number: u32) -> u32 {
         self.len() - self.near[number as usize].iter().map(|range| range.1).sum::<u32>()
     }
 
-    /// One of the [`Hosts::elsewhere`] hosts, `choice` below their number.
+    /// One of the [`Hosts::elsewhere`] hosts. `choice` is below their number.
     pub fn elsewhere_at(&self, number: u32, choice: u32) -> u32 {
         let beyond = |place: u32, &(first, len): &(u32, u32)| if place < first { place } else { place + len };
         self.by_tor[self.near[number as usize].iter().fold(choice, beyond) as usize]
     }
 
-    /// A host by its name, or by its number where no host has such a name.
+    /// Finds a host by its name, or by its number if no host has such a name.
     pub fn find(&self, text: &str) -> Result<u32, String> {
         if let Some(&number) = self.numbers.get(text) {
             return Ok(number);
@@ -74,7 +74,7 @@ impl<'a> Hosts<'a> {
         match text.parse::<u32>() {
             Ok(number) if number < self.len() => Ok(number),
             _ => Err(format!(
-                "`{text}` is no host of the fabric; hosts are {} to {}, or 0 to {} by number",
+                "`{text}` is not a host of the fabric; hosts are {} to {}, or 0 to {} by number",
                 self.name(0),
                 self.name(self.len() - 1),
                 self.len() - 1
@@ -82,7 +82,7 @@ impl<'a> Hosts<'a> {
         }
     }
 
-    /// `16 hosts of 10 Mbps`.
+    /// The hosts as text, such as `16 hosts of 10 Mbps`.
     pub fn describe(&self) -> String {
         let low = self.rates_bps.iter().copied().min().unwrap_or(0);
         let high = self.rates_bps.iter().copied().max().unwrap_or(0);
@@ -95,7 +95,7 @@ impl<'a> Hosts<'a> {
     }
 }
 
-/// For each host the places in `by_tor` of all that have a ToR in common with it, as ranges.
+/// For each host, the positions in `by_tor` of all hosts that share a ToR with it, as ranges.
 fn neighbours(tors: &[Vec<NodeId>], by_tor: &[u32]) -> Vec<Vec<(u32, u32)>> {
     let mut places: BTreeMap<NodeId, Vec<u32>> = BTreeMap::new();
     for (place, &number) in by_tor.iter().enumerate() {
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn elsewhere_are_all_that_share_no_tor() {
+    fn elsewhere_has_all_hosts_that_share_no_tor() {
         for spec in
             ["jellyfish:switches=9,ports=6,hosts=12,homes=2", "jellyfish:switches=9,ports=6,hosts=12", "fat-tree:k=4"]
         {

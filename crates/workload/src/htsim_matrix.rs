@@ -1,4 +1,4 @@
-//! Connection matrices of htsim (`.cm`): flows with start times in picoseconds, or triggered by the end of others.
+//! Connection matrices of htsim (`.cm`): flows start at times in picoseconds, or when other flows end (triggers).
 //!
 //! Lines: `Nodes n`, `Connections n`, `Triggers n`; a flow, `src->dst [id n] start ps | trigger t [size bytes]
 //! [send_done_trigger t] [recv_done_trigger t] [prio p]`; a trigger, `trigger id t oneshot | multishot | barrier
@@ -13,19 +13,20 @@ use pathloom_model::Nanos;
 use std::collections::BTreeMap;
 use std::str::{FromStr, SplitWhitespace};
 
-/// Everything a file says.
+/// The content of a file.
 #[derive(Default)]
 struct Matrix {
     connections: Vec<Connection>,
     triggers: BTreeMap<u64, Trigger>,
-    /// By trigger: the flows that set it off.
+    /// By trigger: the flows that activate it.
     setters: BTreeMap<u64, Vec<u32>>,
     announced: Option<u64>,
 }
 
 struct Trigger {
     line: usize,
-    /// How many flows have to set it off; one, but for a barrier. A barrier without a count waits for all.
+    /// Number of flows that must activate it: one, except for a barrier. A barrier without a count waits for all
+    /// flows.
     count: Option<u64>,
 }
 
@@ -42,7 +43,8 @@ enum Begin {
     Trigger(u64),
 }
 
-/// The flows of `text`. Those that start at or after the end of the run are left out, and what waits for them too.
+/// Creates the flows of `text`. Flows that start at or after the end of the run are left out, and so are flows that
+/// wait for them.
 pub(crate) fn draft(file: &str, text: &str, context: &Context) -> Result<Draft, WorkloadError> {
     let mut matrix = Matrix::default();
     for (index, line) in text.lines().enumerate() {
@@ -69,7 +71,7 @@ pub(crate) fn draft(file: &str, text: &str, context: &Context) -> Result<Draft, 
     let undeclared = matrix.setters.keys().filter(|id| !matrix.triggers.contains_key(id)).count();
     if undeclared > 0 {
         let triggers = crate::quantity::count(undeclared, "trigger");
-        draft.notes.push(format!("{file}: {triggers} not declared; each acts when all flows that set it off are done"));
+        draft.notes.push(format!("{file}: {triggers} not declared; each acts when all flows that activate it end"));
     }
     Ok(draft)
 }
@@ -116,7 +118,7 @@ impl Matrix {
             }
         }
         let id = id.ok_or("the trigger has no id")?;
-        let barrier = barrier.ok_or("the trigger is none of oneshot, multishot and barrier")?;
+        let barrier = barrier.ok_or("the trigger has no type; expected oneshot, multishot or barrier")?;
         let trigger = Trigger { line: number, count: if barrier { count } else { Some(1) } };
         match self.triggers.insert(id, trigger) {
             None => Ok(()),
@@ -134,7 +136,7 @@ impl Matrix {
         let hosts = context.hosts.len();
         let node = |text: &str| {
             let node = text.parse::<u32>().ok().filter(|&node| node < hosts);
-            node.ok_or_else(|| format!("node `{text}` is no host; the fabric's hosts are 0 to {}", hosts - 1))
+            node.ok_or_else(|| format!("node `{text}` is not a host; the fabric's hosts are 0 to {}", hosts - 1))
         };
         let (src, dst) = pair.split_once("->").unwrap_or((pair, ""));
         let pair = (node(src)?, node(dst)?);
@@ -146,7 +148,7 @@ impl Matrix {
                 "start" => {
                     let start_ps: f64 = value(words, word)?;
                     if !(0.0..=1e19).contains(&start_ps) {
-                        return Err(format!("start {start_ps} is not a number of picoseconds from 0 on"));
+                        return Err(format!("start {start_ps} is not a number of picoseconds of at least 0"));
                     }
                     set_once(&mut begin, Begin::At(Nanos(start_ps as u64 / PS_PER_NS)))?;
                 }
@@ -178,14 +180,14 @@ impl Matrix {
             Begin::At(time) => return Ok(Start::At(time)),
             Begin::Trigger(id) => id,
         };
-        let setters = self.setters.get(&id).ok_or_else(|| format!("no flow sets off trigger {id}"))?;
+        let setters = self.setters.get(&id).ok_or_else(|| format!("no flow activates trigger {id}"))?;
         let too_few = self.triggers.get(&id).and_then(|trigger| {
             trigger.count.filter(|&count| count != setters.len() as u64).map(|count| (trigger.line, count))
         });
         if let Some((line, count)) = too_few {
             return Err(format!(
-                "trigger {id} (line {line}) acts when {count} of {} flows are done; only one that waits for all of its flows \
-                 can be used",
+                "trigger {id} (line {line}) acts when {count} of {} flows are done; only triggers that wait for all of \
+                 their flows are supported",
                 setters.len()
             ));
         }
@@ -211,7 +213,7 @@ fn set_once(begin: &mut Option<Begin>, new: Begin) -> Result<(), String> {
     }
 }
 
-/// Drops flows that start at `end` or later, those that wait for them, and so on.
+/// Drops flows that start at `end` or later, flows that wait for them, and so on.
 fn without_late(flows: Vec<FlowSpec>, end: Nanos) -> Vec<FlowSpec> {
     let mut waiters: Vec<Vec<u32>> = vec![Vec::new(); flows.len()];
     let mut drop_list = Vec::new();

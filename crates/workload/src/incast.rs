@@ -1,4 +1,4 @@
-//! Incast: many hosts answer one host at once.
+//! Incast: many hosts answer one host at the same time.
 
 use crate::error::WorkloadError;
 use crate::flow_spec::Draft;
@@ -8,10 +8,10 @@ use crate::random::{below, distinct};
 use pathloom_model::spec::{Spec, SpecError};
 use pathloom_model::Nanos;
 
-/// Senders where not given, or all others where there are fewer.
+/// Default number of senders. If there are fewer other hosts, all of them send.
 const SENDERS: u32 = 16;
 
-/// Bytes from each sender where not given: the server request unit of the incast literature (Phanishayee et al.,
+/// Default number of bytes from each sender: the server request unit of the incast literature (Phanishayee et al.,
 /// FAST 2008).
 const SIZE_BYTES: u64 = 256_000;
 
@@ -26,7 +26,7 @@ pub(crate) struct Incast {
 }
 
 impl Incast {
-    /// Takes the keys of a specification.
+    /// Reads the keys of a specification.
     pub fn take(spec: &Spec) -> Result<Incast, SpecError> {
         let period = spec.time("period")?;
         if period == Some(Nanos::ZERO) {
@@ -41,7 +41,7 @@ impl Incast {
         })
     }
 
-    /// The flows; the coflow of each is the number of its incast.
+    /// The flows. The coflow of each is the number of its incast.
     pub fn draft(&self, context: &Context) -> Result<Draft, WorkloadError> {
         let others = context.hosts.len() - 1;
         let senders = match self.senders {

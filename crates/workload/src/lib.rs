@@ -1,9 +1,9 @@
 //! Flow sizes, arrivals, communication patterns and traces, turned into lists of flows.
 //!
-//! A [`TrafficSpec`] is read from the command line (`web-search:load=0.4,pattern=random`), and
-//! [`TrafficSpec::generate`] turns it, a fabric, a duration and a seed into a [`Workload`]. Every quantity that is
-//! drawn has a random stream of its own: the sizes of two runs that differ in load alone are the same, flow by flow,
-//! and a longer run begins with the flows of a shorter one.
+//! A [`TrafficSpec`] is read from the command line (`web-search:load=0.4,pattern=random`). From it, a fabric, a
+//! duration and a seed, [`TrafficSpec::generate`] makes a [`Workload`]. Every quantity that is drawn has a random
+//! stream of its own. So two runs that differ only in load have the same sizes, flow by flow, and a longer run begins
+//! with the flows of a shorter one.
 
 mod chakra;
 mod coflow_trace;

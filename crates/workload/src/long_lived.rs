@@ -18,7 +18,7 @@ pub(crate) struct LongLived {
 }
 
 impl LongLived {
-    /// Takes the keys of a specification.
+    /// Reads the keys of a specification.
     pub fn take(spec: &Spec) -> Result<LongLived, SpecError> {
         Ok(LongLived {
             pattern: Pattern::take(spec, Pattern::Stride(None))?,

@@ -1,24 +1,24 @@
-//! What traffic there is, for listings and errors.
+//! The kinds of traffic, for listings and errors.
 
 use serde::Serialize;
 
 /// A key of a traffic specification.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct TrafficKey {
-    /// As it stands before the `=`.
+    /// The name before the `=`.
     pub name: &'static str,
-    /// One line: what it is, its unit by example, its default.
+    /// One line: meaning, unit by example, default.
     pub help: &'static str,
 }
 
 /// A kind of traffic.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct TrafficName {
-    /// As it stands before the `:`; `FILE.csv` stands for any such name.
+    /// The name before the `:`. `FILE.csv` represents any such name.
     pub name: &'static str,
-    /// The keys it takes.
+    /// The keys of this traffic.
     pub keys: &'static [TrafficKey],
-    /// One line: what it is.
+    /// One line: description.
     pub help: &'static str,
 }
 
@@ -36,12 +36,12 @@ const SCALE: TrafficKey = key("scale", "factor on all flow sizes (1)");
 const MAX_SIZE: TrafficKey = key("max_size", "larger flows are cut to this size, such as 100MB (none)");
 const HOSTS: TrafficKey = key("hosts", "how many hosts take part, or their names as h0/h4/h8 (all)");
 const PLACEMENT: TrafficKey = key("placement", "linear (ranks in the fabric's order) or random (linear)");
-const ITERATIONS: TrafficKey = key("iterations", "how often, one after the other (1)");
+const ITERATIONS: TrafficKey = key("iterations", "number of iterations, one after the other (1)");
 const GAP: TrafficKey = key("gap", "time between two iterations on a host, such as 5ms (0s)");
 const FEW_JITTER: TrafficKey = key("jitter", "starts are spread at random over this time (10us)");
 
-const COMPUTE: TrafficKey = key("compute", "on, as long as the file says, or off: computation takes no time (on)");
-const ROUNDS: TrafficKey = key("iterations", "how often all layers go forward and backward (1)");
+const COMPUTE: TrafficKey = key("compute", "on (computation takes the time in the file) or off (takes no time) (on)");
+const ROUNDS: TrafficKey = key("iterations", "number of passes forward and backward over all layers (1)");
 
 const POISSON: &[TrafficKey] = &[LOAD, PATTERN, STRIDE, SCALE, MAX_SIZE];
 
@@ -67,17 +67,17 @@ const NAMES: [TrafficName; 14] = [
             key("on", "mean ON period, such as 100ms (as long as off, or as 5 flows take)"),
             key("off", "mean OFF period (as long as on)"),
             key("sigma_on", "standard deviation of the logarithm of ON periods, 0 to 3 (1)"),
-            key("sigma_off", "the same of OFF periods (1)"),
-            key("sigma_gap", "the same of the gaps between flows in ON time (1)"),
+            key("sigma_off", "the same for OFF periods (1)"),
+            key("sigma_gap", "the same for the gaps between flows in ON time (1)"),
         ],
-        help: "an ON-OFF source per host, three log-normal laws as in the OFPT and LESSOR papers",
+        help: "an ON-OFF source per host, log-normal periods and gaps as in the OFPT and LESSOR papers",
     },
     TrafficName {
         name: "long-lived",
         keys: &[
             PATTERN,
             STRIDE,
-            key("flows", "flows per pair, or per host where the pattern is random (1)"),
+            key("flows", "flows per pair, or per host if the pattern is random (1)"),
             key("jitter", "starts are spread at random over this time (1ms)"),
         ],
         help: "flows that run from the start to the end",
@@ -86,18 +86,18 @@ const NAMES: [TrafficName; 14] = [
         name: "incast",
         keys: &[
             key("senders", "how many hosts send at once (16, or all others)"),
-            key("size", "what each sends (256KB)"),
+            key("size", "bytes that each host sends (256KB)"),
             key("period", "time from one incast to the next, such as 100ms (one incast only)"),
-            key("receiver", "name or number of the receiving host (random, anew each time)"),
+            key("receiver", "name or number of the receiving host (a random one for each incast)"),
             FEW_JITTER,
         ],
-        help: "many hosts answer one at once",
+        help: "many hosts answer one host at the same time",
     },
     TrafficName {
         name: "all-reduce",
         keys: &[
             key("algorithm", "ring (ring)"),
-            key("size", "what is reduced, each host's buffer (100MB)"),
+            key("size", "size of each host's buffer, which is reduced (100MB)"),
             HOSTS,
             PLACEMENT,
             ITERATIONS,
@@ -109,9 +109,9 @@ const NAMES: [TrafficName; 14] = [
     TrafficName {
         name: "all-to-all",
         keys: &[
-            key("size", "what each host sends to each other one (1MB)"),
-            key("parallel", "transfers a host has under way at once (1)"),
-            key("order", "shift (phase p goes p hosts on) or random (shift)"),
+            key("size", "bytes that each host sends to every other host (1MB)"),
+            key("parallel", "transfers that a host sends at the same time (1)"),
+            key("order", "shift (in phase p, each host sends to the p-th host after it) or random (shift)"),
             HOSTS,
             PLACEMENT,
             ITERATIONS,
@@ -137,8 +137,8 @@ const NAMES: [TrafficName; 14] = [
     },
     TrafficName {
         name: "chakra",
-        keys: &[key("file", "the trace of the first rank, NAME.0.et; the others are found beside it"), COMPUTE],
-        help: "an execution trace of MLCommons Chakra: sends, receives and collectives, with what each waits for",
+        keys: &[key("file", "the trace of the first rank, NAME.0.et; the others are in the same folder"), COMPUTE],
+        help: "an execution trace of MLCommons Chakra: sends, receives and collectives, with dependencies",
     },
     TrafficName {
         name: "simai",

@@ -1,11 +1,12 @@
-//! ON-OFF sources, as the OFPT (§6.1 B) and LESSOR (§5.1.2) papers use them.
+//! ON-OFF sources, as in the OFPT (§6.1 B) and LESSOR (§5.1.2) papers.
 //!
-//! The papers say: ON periods, OFF periods and intervals within ON periods follow three different log-normal laws, flow
-//! sizes those of web search. They publish no parameter and no scale. Ours: every host is a source of its own; the
-//! standard deviation of each logarithm is [`SIGMA`]; the mean interval follows from the load; the mean ON period holds
-//! [`BURST_FLOWS`] intervals, and the mean OFF period is as long. So the process keeps its shape when rates or sizes are
-//! scaled. The clock of intervals stands still in OFF periods, and every host starts at a random moment of a process
-//! that has been going on for ever: that makes the expected load exact for any duration.
+//! According to the papers, ON periods, OFF periods and intervals within ON periods follow three different log-normal
+//! distributions, and flow sizes follow web search. They publish no parameter and no scale, so Pathloom chooses them.
+//! Every host is a separate source. The standard deviation of each logarithm is [`SIGMA`]. The mean interval follows
+//! from the load. The mean ON period has [`BURST_FLOWS`] intervals, and the mean OFF period is as long. So the
+//! process keeps its shape if rates or sizes are scaled. The clock of intervals stops during OFF periods. Every host
+//! starts at a random moment of a process that has always been running. This makes the expected load exact for any
+//! duration.
 
 use crate::error::{WorkloadError, MOST_FLOWS};
 use crate::flow_spec::{Draft, Start};
@@ -18,13 +19,13 @@ use crate::spec::{take_load, SizeChoice, SizeSpec};
 use pathloom_model::spec::{Spec, SpecError};
 use pathloom_model::Nanos;
 
-/// Standard deviation of the logarithm of ON, OFF and gap, where not given.
+/// Default standard deviation of the logarithms of ON period, OFF period and gap.
 pub(crate) const SIGMA: f64 = 1.0;
 
-/// Mean number of flows in an ON period, where `on=` is not given.
+/// Mean number of flows in an ON period, if `on=` is not given.
 pub(crate) const BURST_FLOWS: f64 = 5.0;
 
-/// More periods than this, over all hosts, are refused: they would take minutes to draw.
+/// Maximum number of periods over all hosts. More would take minutes to draw.
 const MOST_PERIODS: f64 = 1e8;
 
 /// Independent ON-OFF sources, one per host.
@@ -40,7 +41,7 @@ pub(crate) struct OnOff {
     sigma_gap: f64,
 }
 
-/// The laws of one host.
+/// The distributions of one host.
 struct Laws {
     on_s: f64,
     off_s: f64,
@@ -51,14 +52,14 @@ struct Laws {
 }
 
 impl OnOff {
-    /// Takes the keys of a specification.
+    /// Reads the keys of a specification.
     pub fn take(spec: &Spec) -> Result<OnOff, SpecError> {
         let sizes = SizeSpec::take(spec, SizeChoice::take(spec)?)?;
         let period = |key: &'static str| match spec.time(key)? {
             Some(Nanos::ZERO) => Err(spec.error(format!("{key}: 0 is too short; expected a time such as 100ms"))),
             period => Ok(period),
         };
-        // Beyond 3 the mean is made by values so rare that no run sees its load.
+        // Above 3, values that are too rare for any run dominate the mean.
         let sigma = |key: &'static str| Ok::<f64, SpecError>(spec.number(key, 0.0, 3.0)?.unwrap_or(SIGMA));
         Ok(OnOff {
             sizes,
@@ -103,7 +104,7 @@ impl OnOff {
             context.refuse_too_many(flows.len() as f64, WAY_OUT)?;
         }
         notes.extend(note_on(self.pattern));
-        notes.push("the papers publish no parameters of their ON-OFF sources; these are ours".to_owned());
+        notes.push("the papers publish no parameters of their ON-OFF sources; Pathloom chose these".to_owned());
         let description = format!(
             "sizes {}, mean {}; {} at load {}; {}; {}; {}",
             table.name(),
@@ -140,11 +141,11 @@ impl OnOff {
         )
     }
 
-    /// The laws of a host that starts `flows_per_s` flows in the mean.
+    /// The distributions of a host that starts `flows_per_s` flows per second on average.
     fn laws(&self, flows_per_s: f64) -> Laws {
         let given = |period: Option<Nanos>| period.map(Nanos::as_secs_f64);
         let half_s = BURST_FLOWS / 2.0 / flows_per_s;
-        // One period alone given: the other is as long.
+        // If only one period is given, the other one is as long.
         let on_s = given(self.on.or(self.off)).unwrap_or(half_s);
         let off_s = given(self.off.or(self.on)).unwrap_or(half_s);
         let gap_s = on_s / (on_s + off_s) / flows_per_s;
@@ -159,7 +160,7 @@ impl OnOff {
     }
 }
 
-/// When the flows of one host start.
+/// The times at which the flows of one host start.
 fn starts(laws: &Laws, src: u32, context: &Context) -> Result<Vec<Nanos>, WorkloadError> {
     let mut rng = context.rng_of("on-off times", u64::from(src));
     let mut starts = Vec::new();

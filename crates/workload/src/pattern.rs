@@ -1,4 +1,4 @@
-//! Communication patterns: who sends to whom.
+//! Communication patterns: which host sends to which.
 
 use crate::error::MOST_FLOWS;
 use crate::hosts::Hosts;
@@ -7,24 +7,24 @@ use pathloom_model::spec::{nearest, Spec, SpecError};
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
 
-/// Who sends to whom.
+/// Which host sends to which.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Pattern {
     /// To any other host.
     Random,
     /// To any host on another ToR (TCP-Path §V.B).
     InterLeaf,
-    /// Host x to host (x + stride) mod N; N/2 when not given (OFPT §6.1 C, one-to-one).
+    /// Host x to host (x + stride) mod N; N/2 if it is not given (OFPT §6.1 C, one-to-one).
     Stride(Option<u32>),
-    /// Each host sends to one and receives from one, none to itself (mptcp-aware, PT).
+    /// Each host sends to one host and receives from one, none to itself (mptcp-aware, PT).
     Permutation,
     /// N random pairs; a host may be in any number of them (mptcp-aware, UT).
     Unconstrained,
     /// Each host to this many others (OFPT §6.1 C, one-to-multi).
     OneTo(u32),
-    /// Each host to this many others, and from as many (OFPT §6.1 C, one-to-multi, as its worst flows have it).
+    /// Each host to this many others, and from as many (OFPT §6.1 C, one-to-multi, as its worst flows suggest).
     OneToEven(u32),
-    /// Each host to as many others as it draws, from one to all (LESSOR §5.1.3).
+    /// Each host to a random number of others, from one to all (LESSOR §5.1.3).
     OneToRandom,
     /// Each host to all others.
     AllToAll,
@@ -38,7 +38,7 @@ pub(crate) const PATTERNS: &str =
      all-to-all, incast";
 
 impl Pattern {
-    /// Takes `pattern=` and `stride=` out of a specification.
+    /// Reads `pattern=` and `stride=` from a specification.
     pub fn take(spec: &Spec, default: Pattern) -> Result<Pattern, SpecError> {
         let stride = spec.count("stride", 1, u64::from(u32::MAX))?.map(|stride| stride as u32);
         let pattern = match spec.text_of("pattern") {
@@ -48,7 +48,7 @@ impl Pattern {
         match (pattern, stride) {
             (Pattern::Stride(_), stride) => Ok(Pattern::Stride(stride)),
             (_, None) => Ok(pattern),
-            (_, Some(_)) => Err(spec.error("stride= goes with pattern=stride only")),
+            (_, Some(_)) => Err(spec.error("stride= is only valid with pattern=stride")),
         }
     }
 
@@ -81,7 +81,7 @@ impl Pattern {
         Err(format!("pattern: `{text}` is not one of {PATTERNS}{hint}"))
     }
 
-    /// In words, for descriptions.
+    /// The pattern in words, for descriptions.
     pub fn describe(&self, hosts: &Hosts) -> String {
         match self {
             Pattern::Random => "to a random other host".to_owned(),
@@ -102,7 +102,7 @@ impl Pattern {
         }
     }
 
-    /// What is wrong with this pattern on this fabric, if anything.
+    /// Checks that this pattern fits this fabric. The error describes the problem.
     pub fn check(&self, hosts: &Hosts) -> Result<(), String> {
         let all = hosts.len();
         if let Some(host) = (0..all).find(|&host| hosts.rate_bps(host) == 0.0) {
@@ -114,30 +114,33 @@ impl Pattern {
         match *self {
             Pattern::InterLeaf => match (0..all).find(|&host| hosts.elsewhere(host) == 0) {
                 Some(host) => Err(format!(
-                    "pattern=inter-leaf needs for each host another one that shares no ToR with it, and host {} has none; \
+                    "pattern=inter-leaf needs, for each host, another host without a common ToR, and host {} has none; \
                      use pattern=random, or a fabric with more ToRs",
                     hosts.name(host)
                 )),
                 None => Ok(()),
             },
             Pattern::Stride(Some(stride)) if stride % all == 0 => Err(format!(
-                "stride={stride} leads every one of the {all} hosts to itself; expected a stride from 1 to {}",
+                "stride={stride} makes each of the {all} hosts send to itself; expected a stride from 1 to {}",
                 all - 1
             )),
-            Pattern::OneTo(others) | Pattern::OneToEven(others) if others >= all => {
-                Err(format!("pattern=one-to-{others} needs {others} other hosts; each of the {all} hosts has {}", all - 1))
-            }
-            Pattern::OneTo(others) | Pattern::OneToEven(others) if u64::from(others) * u64::from(all) > MOST_FLOWS => Err(format!(
-                "pattern=one-to-{others} on {all} hosts makes more than the {MOST_FLOWS} pairs there may be; lower one-to-N"
+            Pattern::OneTo(others) | Pattern::OneToEven(others) if others >= all => Err(format!(
+                "pattern=one-to-{others} needs {others} other hosts; each of the {all} hosts has {}",
+                all - 1
             )),
+            Pattern::OneTo(others) | Pattern::OneToEven(others) if u64::from(others) * u64::from(all) > MOST_FLOWS => {
+                Err(format!(
+                    "pattern=one-to-{others} on {all} hosts exceeds the limit of {MOST_FLOWS} pairs; lower one-to-N"
+                ))
+            }
             Pattern::OneToRandom if u64::from(all - 1) * u64::from(all) > MOST_FLOWS => Err(format!(
-                "pattern=one-to-random on {all} hosts may make more than the {MOST_FLOWS} pairs there may be; take one-to-N"
+                "pattern=one-to-random on {all} hosts may exceed the limit of {MOST_FLOWS} pairs; use one-to-N"
             )),
             _ => Ok(()),
         }
     }
 
-    /// How many pairs [`Pattern::pairs`] gives at most, when each is taken `times` times.
+    /// Maximum number of pairs that [`Pattern::pairs`] returns, if each is taken `times` times.
     pub fn pair_count(&self, hosts: &Hosts, times: u32) -> f64 {
         let all = f64::from(hosts.len());
         let pairs = match self {
@@ -149,8 +152,8 @@ impl Pattern {
         pairs * f64::from(times)
     }
 
-    /// The pairs of long-lived flows, by source, `times` of each. Random patterns draw each of the `times` anew. The
-    /// pattern must have passed [`Pattern::check`].
+    /// The pairs of long-lived flows, by source, `times` of each. Random patterns draw each of the `times`
+    /// separately. The pattern must have passed [`Pattern::check`].
     pub fn pairs(&self, hosts: &Hosts, times: u32, rng: &mut Pcg64) -> Vec<(u32, u32)> {
         let all = hosts.len();
         let mut pairs = Vec::new();
@@ -173,7 +176,7 @@ impl Pattern {
         pairs
     }
 
-    /// The pairs of a pattern that settles them at the start, by source.
+    /// The pairs of a pattern that fixes them at the start, by source.
     fn fixed_pairs(&self, hosts: &Hosts, rng: &mut Pcg64) -> Vec<(u32, u32)> {
         let all = hosts.len();
         match *self {
@@ -202,14 +205,14 @@ impl Pattern {
     }
 }
 
-/// A host and this many distinct others.
+/// The pairs of a host with this many distinct others.
 fn one_to(src: u32, others: u32, all: u32, rng: &mut Pcg64) -> Vec<(u32, u32)> {
     let skip_self = |drawn: u32| (src, drawn + u32::from(drawn >= src));
     distinct(rng, others, all - 1).into_iter().map(skip_self).collect()
 }
 
-/// Each host to this many others and from as many, by source: the hosts stand in a circle in random order, and each
-/// sends to those at the same random distances.
+/// Pairs from each host to this many others and from as many, by source. The hosts are in a circle in random order,
+/// and each sends to those at the same random distances.
 fn one_to_even(others: u32, all: u32, rng: &mut Pcg64) -> Vec<(u32, u32)> {
     let mut circle: Vec<u32> = (0..all).collect();
     circle.shuffle(rng);
@@ -225,7 +228,7 @@ fn one_to_even(others: u32, all: u32, rng: &mut Pcg64) -> Vec<(u32, u32)> {
         .collect()
 }
 
-/// As many random pairs as there are hosts, in order of source.
+/// As many random pairs as there are hosts, in the order of sources.
 fn random_pairs(all: u32, rng: &mut Pcg64) -> Vec<(u32, u32)> {
     let mut pairs: Vec<(u32, u32)> = (0..all)
         .map(|_| {
@@ -237,7 +240,7 @@ fn random_pairs(all: u32, rng: &mut Pcg64) -> Vec<(u32, u32)> {
     pairs
 }
 
-/// A permutation that leaves nothing in place, each of them equally likely: about one permutation in e is one.
+/// A random permutation without fixed points, all equally likely. About one permutation in e has no fixed point.
 fn derangement(all: u32, rng: &mut Pcg64) -> Vec<u32> {
     let mut order: Vec<u32> = (0..all).collect();
     loop {
@@ -248,17 +251,17 @@ fn derangement(all: u32, rng: &mut Pcg64) -> Vec<u32> {
     }
 }
 
-/// Chooses a destination for one flow after the other, and says how much each host sends.
+/// Chooses the destination of one flow after the other, and gives the offered load of each host.
 pub(crate) struct Chooser {
     rule: Rule,
-    /// What each host offers at load 1.
+    /// The offered load of each host at load 1.
     offered_bps: Vec<f64>,
 }
 
 enum Rule {
     Random,
     InterLeaf,
-    /// Each host goes through all others in turn; how many it has been through.
+    /// Each host sends to all others in turn. By host, the number of others that it has passed in this turn.
     InTurn(Vec<u32>),
     /// Destinations of each host: `of[first[src]..first[src + 1]]`.
     Fixed {
@@ -268,18 +271,18 @@ enum Rule {
 }
 
 impl Chooser {
-    /// For a pattern that has passed [`Pattern::check`].
+    /// Creates a chooser for a pattern that has passed [`Pattern::check`].
     ///
-    /// At load 1 every source fills its access link, however many destinations it has; with `unconstrained` it fills it
-    /// once per pair, so that the network as a whole carries load 1; with `incast` all sources together fill the
-    /// access link of the receiver.
+    /// At load 1 every source fills its access link, however many destinations it has. With `unconstrained`, it fills
+    /// the link once per pair, so that the network as a whole carries load 1. With `incast`, all sources together
+    /// fill the access link of the receiver.
     pub fn new(pattern: Pattern, hosts: &Hosts, rng: &mut Pcg64) -> Chooser {
         let all = hosts.len();
         let mut offered_bps: Vec<f64> = (0..all).map(|host| hosts.rate_bps(host)).collect();
         let rule = match pattern {
             Pattern::Random => Rule::Random,
             Pattern::InterLeaf => Rule::InterLeaf,
-            // Everybody begins elsewhere, or all would send to neighbours at first.
+            // Each host begins at a random position. Otherwise all would send to neighbours at first.
             Pattern::AllToAll => Rule::InTurn((0..all).map(|_| below(rng, all - 1)).collect()),
             _ => {
                 let pairs = pattern.fixed_pairs(hosts, rng);
@@ -303,12 +306,12 @@ impl Chooser {
         Chooser { rule, offered_bps }
     }
 
-    /// What each host offers at load 1, in bits per second, by host number.
+    /// The offered load of each host at load 1, in bits per second, by host number.
     pub fn offered_bps(&self) -> &[f64] {
         &self.offered_bps
     }
 
-    /// The destination of the next flow of `src`, which must be a host that offers something.
+    /// The destination of the next flow of `src`, which must be a host with an offered load.
     pub fn next(&mut self, src: u32, hosts: &Hosts, rng: &mut Pcg64) -> u32 {
         let all = hosts.len();
         match &mut self.rule {

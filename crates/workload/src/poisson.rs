@@ -12,10 +12,11 @@ use pathloom_model::units::NS_PER_S;
 use pathloom_model::Nanos;
 use rand_pcg::Pcg64;
 
-/// What to lower when there are too many flows.
+/// What to change if there are too many flows.
 pub(crate) const WAY_OUT: &str = "lower load= or the duration, or raise scale=";
 
-/// One Poisson process over the whole network. The source of a flow is drawn in proportion to what each host offers.
+/// One Poisson process over the whole network. The source of a flow is drawn in proportion to the offered loads of
+/// the hosts.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Poisson {
     pub sizes: SizeSpec,
@@ -24,7 +25,7 @@ pub(crate) struct Poisson {
 }
 
 impl Poisson {
-    /// Takes the keys of a specification.
+    /// Reads the keys of a specification.
     pub fn take(spec: &Spec, choice: SizeChoice) -> Result<Poisson, SpecError> {
         let load = take_load(spec)?;
         Ok(Poisson { sizes: SizeSpec::take(spec, choice)?, load, pattern: Pattern::take(spec, Pattern::Random)? })
@@ -67,18 +68,18 @@ impl Poisson {
     }
 }
 
-/// What load means under patterns where that is not plain.
+/// A note on the meaning of load, for patterns where it is not obvious.
 pub(crate) fn note_on(pattern: Pattern) -> Option<String> {
     match pattern {
         Pattern::Incast => Some("load is that of the receiver's access link; all senders share it".to_owned()),
         Pattern::Unconstrained => Some(
-            "load is per pair: a host in several pairs offers as many times the load, one in none nothing".to_owned(),
+            "load is per pair: a host in n pairs offers n times the load, a host in no pair offers nothing".to_owned(),
         ),
         _ => None,
     }
 }
 
-/// `1753 flows, 3 GB offered, load achieved 0.41`.
+/// The result as text, such as `1753 flows, 3 GB offered, load achieved 0.41`.
 pub(crate) fn achieved(payload_bytes: f64, flows: usize, total_bps: f64, context: &Context) -> String {
     format!(
         "{} in {}, {} offered, load achieved {}",
@@ -89,14 +90,14 @@ pub(crate) fn achieved(payload_bytes: f64, flows: usize, total_bps: f64, context
     )
 }
 
-/// Seconds as nanoseconds, rounded, at most [`Nanos::MAX`].
+/// Converts seconds to nanoseconds, rounded, at most [`Nanos::MAX`].
 pub(crate) fn nanos(time_s: f64) -> Nanos {
     Nanos((time_s * NS_PER_S as f64).round() as u64)
 }
 
-/// Draws sources in proportion to what they offer.
+/// Draws sources in proportion to their offered loads.
 struct Sources {
-    /// Sum of what hosts 0 to i offer.
+    /// Sum of the offered loads of hosts 0 to i.
     cumulative: Vec<f64>,
 }
 
@@ -110,11 +111,12 @@ impl Sources {
         Sources { cumulative: offered_bps.iter().map(add).collect() }
     }
 
-    /// A host that offers something.
+    /// A random host with an offered load.
     fn draw(&self, rng: &mut Pcg64) -> u32 {
         let total = self.cumulative[self.cumulative.len() - 1];
         let aim = uniform(rng) * total;
-        // The product may be rounded up to the total itself; then the last host that offers something is meant.
+        // Because of rounding, the product may be the total itself. Then the last host with an offered load is
+        // returned.
         let host = self.cumulative.partition_point(|&sum| sum <= aim);
         host.min(self.cumulative.partition_point(|&sum| sum < total)) as u32
     }
@@ -126,7 +128,7 @@ mod tests {
     use crate::random::seeded;
 
     #[test]
-    fn sources_are_drawn_in_proportion_and_never_silent_ones() {
+    fn sources_are_drawn_in_proportion_to_their_loads() {
         let offered = [0.0, 3.0, 0.0, 1.0, 0.0];
         let sources = Sources::new(&offered);
         let mut rng = seeded(1, "test", 0);

@@ -1,4 +1,4 @@
-//! Quantities written for people: `1.711 MB`, `10 Mbps`, `300 ms`.
+//! Quantities as text for readers: `1.711 MB`, `10 Mbps`, `300 ms`.
 
 use pathloom_model::Nanos;
 
@@ -12,17 +12,17 @@ pub(crate) fn rate(value: f64) -> String {
     scaled(value, &[(1e12, "Tbps"), (1e9, "Gbps"), (1e6, "Mbps"), (1e3, "kbps"), (1.0, "bps")])
 }
 
-/// A span of time.
+/// A duration.
 pub(crate) fn time(value: Nanos) -> String {
     seconds(value.as_secs_f64())
 }
 
-/// A span of time in seconds.
+/// A duration in seconds.
 pub(crate) fn seconds(value: f64) -> String {
     scaled(value, &[(1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")])
 }
 
-/// A count with the word for it, `1 flow`, `2 flows`.
+/// A count with its noun: `1 flow`, `2 flows`.
 pub(crate) fn count(number: usize, word: &str) -> String {
     format!("{number} {word}{}", if number == 1 { "" } else { "s" })
 }
@@ -32,7 +32,7 @@ pub(crate) fn number(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return format!("{value}");
     }
-    // The exponent as it is printed: exact, which a logarithm is not.
+    // The exponent as it is printed. It is exact; a logarithm is not.
     let exponent = format!("{value:e}").split_once('e').and_then(|(_, digits)| digits.parse::<i32>().ok()).unwrap_or(0);
     let decimals = (3 - exponent).clamp(0, 12) as usize;
     let text = format!("{value:.decimals$}");

@@ -1,10 +1,11 @@
-//! Random streams and the distributions drawn from them, the same to the last bit on every machine.
+//! Random streams and the distributions drawn from them. They are the same to the last bit on every machine.
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use std::collections::BTreeSet;
 
-/// A generator of its own for one purpose (and one of several like things): what is drawn from it shifts no other.
+/// A separate generator for one purpose (and for one of several similar things). Draws from it do not change other
+/// streams.
 pub(crate) fn seeded(seed: u64, purpose: &str, index: u64) -> Pcg64 {
     // FNV-1a of the purpose, then the finaliser of SplitMix64 over everything.
     let purpose = purpose
@@ -82,18 +83,18 @@ pub(crate) struct LogNormal {
 }
 
 impl LogNormal {
-    /// The one with this mean and this standard deviation of the logarithm.
+    /// The distribution with this mean and this standard deviation of the logarithm.
     pub fn with_mean(mean: f64, sigma: f64) -> LogNormal {
         LogNormal { mu: libm::log(mean) - sigma * sigma / 2.0, sigma }
     }
 
-    /// One value.
+    /// Draws one value.
     pub fn draw(&self, rng: &mut Pcg64) -> f64 {
         libm::exp(self.mu + self.sigma * normal(rng))
     }
 
-    /// What is left of the interval that a random moment falls into, when intervals follow one another: long intervals
-    /// are hit more often (the length-biased log-normal has mu + sigma²), and the moment lies anywhere in them.
+    /// Draws the rest of the interval that contains a random moment, if intervals follow one another. Long intervals
+    /// contain it more often (the length-biased log-normal has mu + sigma²), and the moment is anywhere in them.
     pub fn draw_rest(&self, rng: &mut Pcg64) -> f64 {
         let whole = libm::exp(self.mu + self.sigma * self.sigma + self.sigma * normal(rng));
         whole * uniform(rng)
@@ -115,7 +116,7 @@ mod tests {
         let all = [first(1, "sizes", 0), first(2, "sizes", 0), first(1, "gaps", 0), first(1, "sizes", 1)];
         let distinct: BTreeSet<u64> = all.into_iter().collect();
         assert_eq!(distinct.len(), 4);
-        // Results that were published with a seed must not change under it.
+        // Results were published with a seed, so the numbers of a seed must not change.
         assert_eq!(first(1, "sizes", 0), 14_739_695_414_570_224_869);
     }
 
@@ -125,7 +126,7 @@ mod tests {
         assert!((mean(100_000, || exponential(&mut rng)) - 1.0).abs() < 0.02);
         let law = LogNormal::with_mean(3.0, 1.0);
         assert!((mean(200_000, || law.draw(&mut rng)) - 3.0).abs() < 0.06);
-        // Mean of what is left: E[X²] / 2 E[X], with E[X²] = E[X]² exp(sigma²).
+        // Mean of the rest: E[X²] / 2 E[X], with E[X²] = E[X]² exp(sigma²).
         let rest = 3.0 * 1f64.exp() / 2.0;
         assert!((mean(400_000, || law.draw_rest(&mut rng)) - rest).abs() < 0.15);
         assert!(mean(100_000, || normal(&mut rng)).abs() < 0.02);

@@ -1,9 +1,10 @@
-//! Workloads of SimAI, which are those of ASTRA-sim with the groups of Megatron: what each layer computes and which collective
-//! follows, forward and backward.
+//! Workloads of SimAI, which are those of ASTRA-sim with the groups of Megatron: the computation of each layer and
+//! the collective that follows it, forward and backward.
 //!
-//! The first line names the parallelism (`HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: 8 ep: 1 pp: 1 … all_gpus:
-//! 16`), the second counts the layers. A layer has a name, a number that is not read, then computation (ns), collective and
-//! its bytes for the forward pass, for gradients of inputs and for gradients of weights, and the computation of the update.
+//! The first line names the parallelism (`HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: 8 ep: 1 pp: 1 …
+//! all_gpus: 16`), the second one gives the number of layers. A layer has a name and a number that is not used. Then
+//! come computation (ns), collective and its bytes, for the forward pass, for gradients of inputs and for gradients
+//! of weights. The last word is the computation of the update.
 
 use crate::error::WorkloadError;
 use crate::flow_spec::{Draft, Start};
@@ -13,7 +14,7 @@ use crate::training::{Collective, Ready, Transfers};
 use pathloom_model::spec::{nearest, Spec, SpecError};
 use pathloom_model::Nanos;
 
-/// `simai:file=FILE.txt`.
+/// The traffic `simai:file=FILE.txt`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SimaiWorkload {
     pub file: String,
@@ -21,7 +22,7 @@ pub(crate) struct SimaiWorkload {
     iterations: u32,
 }
 
-/// The parallelism that a file is for.
+/// The supported parallelism.
 const POLICY: &str = "HYBRID_TRANSFORMER_FWD_IN_BCKWD";
 const MICRO: &str = "MICRO";
 const COLLECTIVES: [(&str, Option<Collective>); 5] = [
@@ -31,17 +32,17 @@ const COLLECTIVES: [(&str, Option<Collective>); 5] = [
     ("REDUCESCATTER", Some(Collective::ReduceScatter)),
     ("ALLTOALL", Some(Collective::AllToAll)),
 ];
-/// Words of a layer.
+/// Number of words of a layer.
 const WORDS: usize = 12;
 
 /// Ranks that take part in a collective together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Group {
-    /// Of one tensor-parallel group: neighbours.
+    /// The ranks of one tensor-parallel group, which are neighbours.
     Tensor,
-    /// Those in one place of their tensor-parallel groups.
+    /// The ranks at the same position of their tensor-parallel groups.
     Data,
-    /// Data-parallel ranks that share experts' inputs.
+    /// Data-parallel ranks that share the inputs of experts.
     Expert,
     /// Data-parallel ranks that hold the same experts.
     DataExpert,
@@ -55,14 +56,14 @@ struct Communication {
     bytes: u64,
 }
 
-/// Computation, and what follows it.
+/// A computation, and the collective that follows it.
 #[derive(Clone, Debug, PartialEq)]
 struct Pass {
     compute: Nanos,
     communication: Option<Communication>,
 }
 
-/// A layer: forward, gradients of inputs, gradients of weights; and the update.
+/// A layer: forward pass, gradients of inputs, gradients of weights, and update.
 struct Layer {
     forward: Pass,
     input: Pass,
@@ -79,7 +80,7 @@ struct Parallelism {
 }
 
 impl SimaiWorkload {
-    /// Takes the keys of a specification.
+    /// Reads the keys of a specification.
     pub fn take(spec: &Spec) -> Result<SimaiWorkload, SpecError> {
         let missing = || spec.error("names no file; expected file=, such as simai:file=microAllReduce.txt");
         let file = spec.text_of("file").ok_or_else(missing)?.to_owned();
@@ -96,7 +97,7 @@ impl SimaiWorkload {
         let hosts = context.hosts.len() as usize;
         if parallelism.ranks > hosts {
             let ranks = parallelism.ranks;
-            return Err(context.error(format!("file: the workload is of {ranks} ranks; the fabric has {hosts} hosts")));
+            return Err(context.error(format!("file: the workload has {ranks} ranks; the fabric has {hosts} hosts")));
         }
         let mut run = Run {
             transfers: Transfers::new(context),
@@ -117,7 +118,7 @@ impl SimaiWorkload {
         if let Some(at) = first.filter(|&at| at >= context.duration) {
             let (at, end) = (quantity::time(at), quantity::time(context.duration));
             return Err(context.error(format!(
-                "the first transfer starts at {at}, and arrivals end at {end}; raise --duration, or take compute=off"
+                "the first transfer starts at {at}, and arrivals end at {end}; raise --duration, or set compute=off"
             )));
         }
         let description = format!(
@@ -130,8 +131,9 @@ impl SimaiWorkload {
             quantity::bytes(payload_bytes(&flows)),
             if self.compute { "takes the time that the file says" } else { "takes no time" },
         );
-        let note = "a rank waits for all of its collectives before the next pass, but for those of gradients of weights, which \
-                    it waits for at the end of an iteration";
+        let note =
+            "a rank waits for all of its collectives before the next pass, except those of gradients of weights; \
+             for these it waits at the end of an iteration";
         Ok(Draft { flows, description, notes: vec![note.to_owned()] })
     }
 }
@@ -139,16 +141,17 @@ impl SimaiWorkload {
 /// The state of all ranks.
 struct Run<'a, 'b> {
     transfers: Transfers<'a, 'b>,
-    /// When each rank can go on.
+    /// When each rank can continue.
     now: Vec<Ready>,
-    /// When its gradients of weights are complete.
+    /// When the gradients of weights of each rank are complete.
     gradients: Vec<Ready>,
     compute: bool,
     of: Parallelism,
 }
 
 impl Run<'_, '_> {
-    /// All layers forward, then backward: gradients of weights first, whose collectives go on beside what follows.
+    /// Runs all layers forward, then backward: gradients of weights first. Their collectives run beside the passes
+    /// that follow.
     fn iteration(&mut self, layers: &[Layer]) -> Result<(), WorkloadError> {
         for layer in layers {
             self.compute(layer.forward.compute);
@@ -176,7 +179,7 @@ impl Run<'_, '_> {
         }
     }
 
-    /// When each rank is done with the collective of a pass.
+    /// Adds the collective of a pass. Returns when each rank has finished it.
     fn communicate(&mut self, pass: &Pass) -> Result<Vec<Ready>, WorkloadError> {
         let Some(of) = &pass.communication else { return Ok(self.now.clone()) };
         let mut done = self.now.clone();
@@ -191,7 +194,7 @@ impl Run<'_, '_> {
 }
 
 impl Parallelism {
-    /// The ranks of each group of a kind. Tensor-parallel ranks are neighbours; an expert group takes as many
+    /// The ranks of each group of a kind. Tensor-parallel ranks are neighbours. An expert group has `expert`
     /// neighbouring data-parallel ranks.
     fn groups(&self, group: Group) -> Vec<Vec<usize>> {
         let data = self.ranks / self.tensor;
@@ -216,7 +219,7 @@ impl Parallelism {
     }
 }
 
-/// Reads a workload. An error tells the line.
+/// Reads a workload. An error has the number of the line.
 fn read(text: &str) -> Result<(Parallelism, Vec<Layer>), (usize, String)> {
     let mut lines =
         text.lines().enumerate().map(|(index, line)| (index + 1, line.trim())).filter(|line| !line.1.is_empty());
@@ -245,7 +248,7 @@ fn parallelism(line: &str) -> Result<Parallelism, String> {
     let mut words = line.split_whitespace();
     let policy = words.next().unwrap_or_default();
     if policy != POLICY && policy != MICRO {
-        return Err(format!("the parallelism `{policy}` is not read; expected {POLICY}"));
+        return Err(format!("the parallelism `{policy}` is not supported; expected {POLICY}"));
     }
     let (mut tensor, mut expert, mut pipeline, mut all) = (None, 1, 1, None);
     while let Some(key) = words.next() {
@@ -265,7 +268,7 @@ fn parallelism(line: &str) -> Result<Parallelism, String> {
     let tensor = tensor.ok_or("has no `model_parallel_NPU_group:`")?;
     let ranks = all.ok_or("has no `all_gpus:`")?;
     if pipeline != 1 {
-        return Err(format!("pp: {pipeline}: pipelines of several stages are not read; expected pp: 1"));
+        return Err(format!("pp: {pipeline}: pipelines of several stages are not supported; expected pp: 1"));
     }
     if ranks % (tensor * expert) != 0 {
         return Err(format!("all_gpus: {ranks} is not a multiple of {tensor} (tensor) times {expert} (ep)"));
@@ -304,7 +307,7 @@ fn communication(word: &str, bytes: &str, usual: Group) -> Result<Option<Communi
     let known = COLLECTIVES.map(|(known, _)| known);
     let what = COLLECTIVES.iter().find(|(known, _)| *known == name).ok_or_else(|| {
         let hint = nearest(name, &known).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-        format!("`{word}` is no collective{hint} (known: {})", known.join(", "))
+        format!("`{word}` is not a collective{hint} (known: {})", known.join(", "))
     })?;
     let bytes = bytes.parse::<u64>().map_err(|_| format!("`{bytes}` after {word} is not a number of bytes"))?;
     match what.1 {

@@ -3,9 +3,9 @@
 use crate::error::WorkloadError;
 use crate::sizes::SizeTable;
 
-/// Reads a table. Columns are parted by a comma, a semicolon, a tab or spaces; empty lines and lines that begin with `#`
-/// are skipped, and so is a header. Probabilities may be percentages: then the last is 100. The second result tells of
-/// such a choice.
+/// Reads a table. Columns are separated by a comma, a semicolon, a tab or spaces. Empty lines, lines that begin with
+/// `#` and a header are skipped. Probabilities may be percentages: then the last one is 100, and the second result is
+/// a note.
 pub(crate) fn parse(file: &str, text: &str) -> Result<(SizeTable, Option<String>), WorkloadError> {
     let wrong = |line: usize, problem: String| WorkloadError::Line { file: file.to_owned(), line, problem };
     let mut points: Vec<(f64, f64)> = Vec::new();
@@ -24,7 +24,7 @@ pub(crate) fn parse(file: &str, text: &str) -> Result<(SizeTable, Option<String>
                 points.push((size, probability));
                 lines.push(index + 1);
             }
-            // A header has no number in it.
+            // A header contains no number.
             _ if header_allowed && numbers.iter().all(Option::is_none) && !cells.is_empty() => {}
             _ => {
                 let problem = format!("`{line}` is not `size_bytes,cumulative probability`, such as 10000,0.15");

@@ -4,14 +4,15 @@ use crate::random::uniform;
 use crate::tables::PUBLISHED;
 use rand_pcg::Pcg64;
 
-/// The largest flow a table may hold, in bytes.
+/// The maximum flow size of a table, in bytes.
 pub(crate) const MOST_BYTES: f64 = 1e15;
 
 /// A flow-size distribution: points (bytes, cumulative probability) with straight lines between them.
 ///
-/// Sizes are drawn by inverting the table, held between 1 byte and the largest allowed, and rounded to whole bytes.
-/// What lies below the probability of the first point is of the first point's size. Two points of one size are a step:
-/// that size has a probability of its own. Two points of one probability are a gap: no size between them occurs.
+/// Sizes are drawn by inverting the table, limited to between 1 byte and the maximum size, and rounded to whole
+/// bytes. Below the probability of the first point, all sizes are that of the first point. Two points with the same
+/// size are a step: that size has a probability of its own. Two points with the same probability are a gap: no size
+/// between them occurs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SizeTable {
     name: String,
@@ -30,8 +31,8 @@ impl SizeTable {
         })
     }
 
-    /// A table of these points, called `name` in descriptions. Both columns must never fall, and the last probability
-    /// must be 1; otherwise the error names the index of the point and the problem.
+    /// A table of these points, with `name` for descriptions. Neither column may fall, and the last probability must
+    /// be 1; otherwise the error has the index of the point and the problem.
     pub fn new(name: impl Into<String>, points: Vec<(f64, f64)>) -> Result<SizeTable, (usize, String)> {
         let last = points.len().checked_sub(1).ok_or((0, "a size table needs at least one point".to_owned()))?;
         for (index, &(size, probability)) in points.iter().enumerate() {
@@ -70,7 +71,7 @@ impl SizeTable {
         self
     }
 
-    /// What it is and where it comes from.
+    /// Description and source of the table.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -93,7 +94,8 @@ impl SizeTable {
         exact.clamp(1.0, self.most_bytes).round() as u64
     }
 
-    /// Mean flow size in bytes, exact for what [`SizeTable::quantile_bytes`] gives, rounding and cut included.
+    /// Mean flow size in bytes. It is exact for the values of [`SizeTable::quantile_bytes`], including rounding and
+    /// cut.
     pub fn mean_bytes(&self) -> f64 {
         let first = self.points[0];
         let start = first.1 * first.0.clamp(1.0, self.most_bytes).round();
@@ -101,7 +103,7 @@ impl SizeTable {
         start + pairs.map(|pair| (pair[1].1 - pair[0].1) * self.mean_between(pair[0].0, pair[1].0)).sum::<f64>()
     }
 
-    /// One flow size.
+    /// Draws one flow size.
     pub(crate) fn draw(&self, rng: &mut Pcg64) -> u64 {
         self.quantile_bytes(uniform(rng))
     }
@@ -112,7 +114,7 @@ impl SizeTable {
         if b <= a {
             return low.round();
         }
-        // The integral of round(x) is x²/2 less half the square of what rounding took off or added.
+        // The integral of round(x) is x²/2 minus half the square of the rounding difference.
         let rest = |x: f64| (x - x.round()).powi(2) / 2.0;
         let within = (high - low) * (high + low) / 2.0 - (rest(high) - rest(low));
         let below = (low.min(b) - a).max(0.0);
@@ -183,19 +185,19 @@ mod tests {
                 p0 + (size - x0) / (x1 - x0) * (p1 - p0)
             };
             let gap = |(rank, &size): (usize, &u64)| {
-                // A whole byte stands for all sizes that round to it.
+                // A whole byte represents all sizes that round to it.
                 let low = rank as f64 / f64::from(count) - cumulative((size as f64 + 0.5).min(1e9 - 1.0));
                 let high = cumulative((size as f64 - 0.5).max(0.1)) - (rank + 1) as f64 / f64::from(count);
                 low.max(high)
             };
             let worst = drawn.iter().enumerate().filter(|(_, &size)| size > 1).map(gap).fold(0.0, f64::max);
-            // 1.95 / sqrt(n): exceeded by one sample in a thousand.
+            // 1.95 / sqrt(n) is exceeded by one sample in a thousand.
             assert!(worst < 1.95 / f64::from(count).sqrt(), "{name}: {worst}");
         }
     }
 
     #[test]
-    fn refuses_tables_that_are_none() {
+    fn refuses_invalid_tables() {
         let problem = |points: &[(f64, f64)]| SizeTable::new("t", points.to_vec()).unwrap_err();
         assert!(problem(&[]).1.contains("at least one point"));
         assert!(problem(&[(1.0, 0.0), (5.0, 0.9)]).1.contains("the last must be 1"));

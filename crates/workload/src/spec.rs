@@ -1,4 +1,4 @@
-//! Traffic as it is specified on the command line.
+//! Traffic as specified on the command line.
 
 use crate::chakra::{file_of_rank, ChakraTrace, MOST_RANKS};
 use crate::coflow_trace::CoflowTrace;
@@ -22,7 +22,7 @@ use pathloom_model::spec::{nearest, Spec, SpecError};
 use pathloom_model::{Fabric, Nanos};
 use std::fmt;
 
-/// A parsed traffic specification, such as `web-search:load=0.4,pattern=random`; [`traffic_names`] lists what there is.
+/// A parsed traffic specification, such as `web-search:load=0.4,pattern=random`; [`traffic_names`] lists all kinds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrafficSpec {
     text: String,
@@ -89,21 +89,21 @@ impl TrafficSpec {
         }
     }
 
-    /// The files whose content [`TrafficSpec::generate_from`] needs in this order, up to the first that is not there; none
-    /// but for traces of a file per rank.
+    /// The files whose content [`TrafficSpec::generate_from`] needs, in this order, up to the first file that does
+    /// not exist. Empty except for traces with one file per rank.
     pub fn needs_traces(&self) -> impl Iterator<Item = String> + '_ {
         let first = if let Kind::Chakra(trace) = &self.kind { Some(&trace.file) } else { None };
         (0..MOST_RANKS).map_while(move |rank| file_of_rank(first?, rank))
     }
 
-    /// Whether all flows run to the end of the run (`long-lived:`). A `flows:` file may hold such flows too; there the
-    /// flows themselves tell.
+    /// Whether all flows run to the end of the run (`long-lived:`). A `flows:` file may also have such flows; only
+    /// the flows themselves show it.
     pub fn is_long_lived(&self) -> bool {
         matches!(self.kind, Kind::LongLived(_))
     }
 
-    /// The flows on `fabric` during `duration`: none starts at a time beyond it. The same arguments give the same flows.
-    /// `file_text` is the text of [`TrafficSpec::needs_file`].
+    /// Generates the flows on `fabric` during `duration`: no start time is at or beyond it. The same arguments give
+    /// the same flows. `file_text` is the text of [`TrafficSpec::needs_file`].
     pub fn generate(
         &self,
         fabric: &Fabric,
@@ -114,7 +114,7 @@ impl TrafficSpec {
         self.generate_from(fabric, duration, seed, (file_text, &[]))
     }
 
-    /// As [`TrafficSpec::generate`], with the content of [`TrafficSpec::needs_traces`] besides.
+    /// As [`TrafficSpec::generate`], also with the content of [`TrafficSpec::needs_traces`].
     pub fn generate_from(
         &self,
         fabric: &Fabric,
@@ -148,7 +148,7 @@ impl fmt::Display for TrafficSpec {
     }
 }
 
-/// Flow sizes as specified.
+/// The flow sizes of a specification.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SizeSpec {
     choice: SizeChoice,
@@ -171,7 +171,7 @@ impl SizeChoice {
         published.map(|table| SizeChoice::Published(table.name)).or_else(file)
     }
 
-    /// Takes `sizes=` out of a specification; the default is web search.
+    /// Reads `sizes=` from a specification; the default is web search.
     pub fn take(spec: &Spec) -> Result<SizeChoice, SpecError> {
         let Some(text) = spec.text_of("sizes") else { return Ok(SizeChoice::Published(PUBLISHED[0].name)) };
         SizeChoice::named(text).ok_or_else(|| {
@@ -183,7 +183,7 @@ impl SizeChoice {
 }
 
 impl SizeSpec {
-    /// Takes `scale=` and `max_size=` out of a specification.
+    /// Reads `scale=` and `max_size=` from a specification.
     pub fn take(spec: &Spec, choice: SizeChoice) -> Result<SizeSpec, SpecError> {
         let scale = spec.number("scale", 1e-6, 1e6)?.unwrap_or(1.0);
         Ok(SizeSpec { choice, scale, most_bytes: spec.size_bytes("max_size")? })
@@ -196,7 +196,7 @@ impl SizeSpec {
         }
     }
 
-    /// The table, and what there is to note about it.
+    /// The table, and notes on it.
     pub fn table(&self, context: &Context) -> Result<(SizeTable, Vec<String>), WorkloadError> {
         let (table, note) = match &self.choice {
             SizeChoice::File(file) => size_csv::parse(file, context.text_of_file(file)?)?,
@@ -211,12 +211,12 @@ impl SizeSpec {
     }
 }
 
-/// Takes `load=` out of a specification: offered payload per host / access rate.
+/// Reads `load=` from a specification: offered payload per host / access rate.
 pub(crate) fn take_load(spec: &Spec) -> Result<f64, SpecError> {
     Ok(spec.number("load", 0.0001, 10.0)?.unwrap_or(0.4))
 }
 
-/// Takes `file=`, which must be there, out of a specification. Files of other tools that are not read are refused.
+/// Reads `file=`, which is required, from a specification. Unsupported files of other tools are refused.
 pub(crate) fn take_file(spec: &Spec, example: &str) -> Result<String, SpecError> {
     let missing = || spec.error(format!("names no file; expected file=, such as {}:file={example}", spec.name()));
     let file = spec.text_of("file").ok_or_else(missing)?;

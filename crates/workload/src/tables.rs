@@ -1,14 +1,14 @@
 //! Published flow-size tables.
 //!
-//! Tables under one name differ between sources; each says which it is. Points are (bytes, cumulative probability),
-//! with straight lines between them.
+//! Tables with the same name differ between sources, so each one names its source. Points are (bytes, cumulative
+//! probability), with straight lines between them.
 
 /// A published table.
 #[derive(Debug)]
 pub(crate) struct Published {
     /// Name in specifications.
     pub name: &'static str,
-    /// Where its points come from.
+    /// Source of its points.
     pub source: &'static str,
     /// One line for listings.
     pub help: &'static str,
@@ -16,7 +16,7 @@ pub(crate) struct Published {
     pub points: &'static [(f64, f64)],
 }
 
-/// All of them, in the order of listings.
+/// All published tables, in the order of listings.
 pub(crate) const PUBLISHED: [Published; 4] = [
     Published {
         name: "web-search",

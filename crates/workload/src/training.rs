@@ -1,14 +1,15 @@
-//! Transfers of distributed training as traces state them: what a rank waits for, and collectives between ranks.
+//! Transfers of distributed training, as in traces: dependencies of ranks, and collectives between ranks.
 
 use crate::error::{WorkloadError, MOST_FLOWS};
 use crate::flow_spec::{FlowSpec, Start};
 use crate::generate::Context;
 use pathloom_model::Nanos;
 
-/// Most references to other flows in all starts together: about a gigabyte.
+/// Maximum number of references to other flows in all starts together: about a gigabyte.
 const MOST_WAITS: usize = 200_000_000;
 
-/// When a rank can go on: `delay` after the last of `flows` has finished, or after the start of the run if there are none.
+/// When a rank can continue: `delay` after the last of `flows` has finished, or after the start of the run if there
+/// are none.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Ready {
     pub flows: Vec<u32>,
@@ -16,12 +17,12 @@ pub(crate) struct Ready {
 }
 
 impl Ready {
-    /// After a flow.
+    /// When this flow has finished.
     pub fn after(flow: u32) -> Ready {
         Ready { flows: vec![flow], delay: Nanos::ZERO }
     }
 
-    /// After both. The longer delay counts for all flows, so this is never too early.
+    /// When both conditions hold. The longer delay counts for all flows, so this is never too early.
     pub fn and(&mut self, other: &Ready) {
         self.flows.extend(&other.flows);
         self.flows.sort_unstable();
@@ -29,7 +30,7 @@ impl Ready {
         self.delay = self.delay.max(other.delay);
     }
 
-    /// So much later.
+    /// Adds this delay.
     pub fn later(mut self, delay: Nanos) -> Ready {
         self.delay = self.delay.saturating_add(delay);
         self
@@ -39,22 +40,22 @@ impl Ready {
 /// Kinds of collectives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Collective {
-    /// Ring: reduce-scatter, then all-gather of what each rank has.
+    /// Ring: reduce-scatter, then all-gather of the results of each rank.
     AllReduce,
-    /// Ring: each rank begins with its own part, and all of it goes round.
+    /// Ring: each rank begins with its own part, and all parts go around the ring.
     AllGather,
     /// Ring: each rank ends with its own part of the sum.
     ReduceScatter,
-    /// Each rank sends a part to every other one, all at once.
+    /// Each rank sends a part to every other one, all at the same time.
     AllToAll,
 }
 
-/// The flows of a trace as they are found.
+/// The flows of a trace that are found so far.
 pub(crate) struct Transfers<'a, 'b> {
     context: &'a Context<'b>,
     pub flows: Vec<FlowSpec>,
     waits: usize,
-    /// Collectives and single transfers so far.
+    /// Number of collectives and single transfers so far.
     steps: u32,
 }
 
@@ -63,13 +64,13 @@ impl<'a, 'b> Transfers<'a, 'b> {
         Transfers { context, flows: Vec::new(), waits: 0, steps: 0 }
     }
 
-    /// The step of a transfer that belongs to no collective.
+    /// The step number of a transfer that belongs to no collective.
     pub fn own_step(&mut self) -> u32 {
         self.steps += 1;
         self.steps - 1
     }
 
-    /// Adds a transfer between two hosts; its number.
+    /// Adds a transfer between two hosts. Returns its number.
     pub fn send(&mut self, ready: &Ready, pair: (u32, u32), bytes: u64, step: u32) -> Result<u32, WorkloadError> {
         self.waits += ready.flows.len();
         if self.flows.len() as u64 >= MOST_FLOWS || self.waits > MOST_WAITS {
@@ -83,10 +84,10 @@ impl<'a, 'b> Transfers<'a, 'b> {
         Ok(self.flows.len() as u32 - 1)
     }
 
-    /// Adds a collective of `bytes` between hosts, each of which begins when it is ready; when each is done.
+    /// Adds a collective of `bytes` between hosts, each of which begins when it is ready. Returns when each is done.
     ///
-    /// The bytes are those of the buffer that is reduced or scattered, and of an all-gather those that a rank brings, as
-    /// ASTRA-sim takes them.
+    /// As in ASTRA-sim, `bytes` is the size of the buffer that is reduced or scattered. For an all-gather, it is the
+    /// contribution of each rank.
     pub fn collective(
         &mut self,
         what: Collective,
@@ -108,7 +109,7 @@ impl<'a, 'b> Transfers<'a, 'b> {
         }
     }
 
-    /// In each step, every rank sends to the next; it passes on what it received in the step before.
+    /// In each step, every rank sends to the next one. It passes on what it received in the previous step.
     fn ring(&mut self, hosts: &[u32], ready: &[Ready], part: u64, steps: usize) -> Result<Vec<Ready>, WorkloadError> {
         let ranks = hosts.len();
         let (mut now, step) = (ready.to_vec(), self.steps - 1);

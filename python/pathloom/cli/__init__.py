@@ -1,4 +1,4 @@
-"""The command line. Nothing heavy is imported here, so that Ctrl-C is answered in order from the first moment on."""
+"""The command line. This module imports nothing heavy, so that Ctrl-C is handled properly from the start."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from types import FrameType
 from pathloom.cli.encoding import make_streams_forgiving
 
 TRACEBACK_VARIABLE = "PATHLOOM_TRACEBACK"
-"""Set in the environment, it shows the traceback of an error inside Pathloom."""
+"""Environment variable; if it is set, the traceback of an error inside Pathloom is shown."""
 
 EXIT_ERROR, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 1, 2, 130
 EXIT_TERMINATED = 128 + signal.SIGTERM
 
 
 class Interrupted(Exception):
-    """Ctrl-C came, and there is more to say than that."""
+    """Ctrl-C interrupted the command. The text says how much was finished and where it is kept."""
 
 
 def main() -> None:
@@ -27,14 +27,14 @@ def main() -> None:
 
     def terminate(_number: int, _frame: FrameType | None) -> None:
         terminated.set()
-        raise KeyboardInterrupt  # What was finished is kept, as after Ctrl-C.
+        raise KeyboardInterrupt  # Finished runs are kept, as after Ctrl-C.
 
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, terminate)
     code = run(sys.argv[1:])
     if code == EXIT_INTERRUPTED:
         code = EXIT_TERMINATED if terminated.is_set() else code
-        # An interrupt that passed through a module being loaded would make Python end itself by that signal.
+        # If the interrupt came during an import, `sys.exit` would end Python by SIGINT instead of with this code.
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Runs one command line; returns the exit code. Whatever goes wrong is one line on stderr."""
+    """Runs one command line and returns the exit code. An error is printed on stderr."""
     make_streams_forgiving()
     try:
         from pathloom.cli.app import carry_out
@@ -55,13 +55,13 @@ def run(arguments: list[str]) -> int:
         print(f"pathloom: {interrupted}", file=sys.stderr)
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # Who reads our output has gone; what Python would still flush goes nowhere.
+        # The reader of standard output is gone. Python flushes the rest to /dev/null at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_ERROR
     except Exception as error:
         return _unexpected(error)
     except BaseException as error:
-        # A panic in the core is none of Python's ordinary exceptions.
+        # A panic in the Rust core is a BaseException, but not an Exception.
         if type(error).__name__ != "PanicException":
             raise
         return _unexpected(error)

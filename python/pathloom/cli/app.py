@@ -1,4 +1,4 @@
-"""The command line as a whole, and how its errors are shown."""
+"""All commands of the command line, and the output of their errors."""
 
 from __future__ import annotations
 
@@ -94,13 +94,13 @@ def carry_out(arguments: list[str]) -> int:
     except Abort:
         raise KeyboardInterrupt from None
     if code == EXIT_INTERRUPTED:
-        # This is what the library makes of an interrupt that came before or after the runs.
+        # The library returns this code if an interrupt came before or after the runs.
         raise KeyboardInterrupt
     return code if isinstance(code, int) else 0
 
 
 def _command_of(arguments: list[str]) -> str:
-    """The command that arguments begin with.
+    """Returns the command at the beginning of the arguments.
 
     >>> _command_of(["fabric", "show", "diamond", "--json"])
     'pathloom fabric show'
@@ -115,7 +115,7 @@ def _command_of(arguments: list[str]) -> str:
 
 
 def _refusal(error: TyperException) -> str:
-    """What was wrong with an argument. Numbers are checked by a library whose words are not ours."""
+    """Returns what is wrong with an argument. A library checks numbers; its messages are replaced."""
     param, problems = getattr(error, "param", None), getattr(error.__cause__, "errors", None)
     if param is None or problems is None:
         return error.format_message().removesuffix(".")
@@ -135,7 +135,7 @@ def _check_text(arguments: list[str]) -> None:
         if not is_text(argument):
             encoding = sys.getfilesystemencoding()
             raise bad_input(
-                f"`{as_text(argument)}` is no text in the locale's encoding, {encoding}; set LC_ALL=C.UTF-8"
+                f"`{as_text(argument)}` is not text in the locale's encoding, {encoding}; set LC_ALL=C.UTF-8"
             )
 
 

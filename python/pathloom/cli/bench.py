@@ -66,7 +66,7 @@ def _lines(row: dict[str, Any]) -> list[list[str]]:
 
 
 def _share(goodput: float | None) -> str:
-    return "nothing was under way" if goodput is None else f"{goodput:.4f}"
+    return "no flow was active" if goodput is None else f"{goodput:.4f}"
 
 
 @app.command("solver")
@@ -82,9 +82,9 @@ def solver(
 ) -> None:
     """Measure allocation: maximum concurrent flow beside the exact optimum, placement quality, one arrival, one round.
 
-    Beside λ, what flows may split to reach, stands what the placement of single paths reaches.
-    Times are CPU seconds of one core. Where HiGHS does not finish in its time the optimum stays empty; the bound
-    that our own solver proves stands beside it.
+    λ is the value for flows that may split, `λ placed` that for flows on single paths. Times are CPU seconds of one
+    core. If HiGHS exceeds its time limit, the optimum λ* stays empty. `bound` is the upper bound that Pathloom's own
+    solver proves.
 
     Example: pathloom bench solver --json -
     """
@@ -122,26 +122,26 @@ def _solver_line(row: dict[str, Any]) -> list[str]:
 @app.command("faults")
 def faults(
     duration: Annotated[
-        str, typer.Option("--duration", metavar="TIME", help="How long to go on, by the wall clock.")
+        str, typer.Option("--duration", metavar="TIME", help="How long to run, by the wall clock.")
     ] = "60s",
     seed: Annotated[
         str | None, typer.Option("--seed", metavar="N", help="Seed of the first schedule; then N + 1 and so on. [1]")
     ] = None,
     schedules: Annotated[
-        int | None, typer.Option("--schedules", metavar="COUNT", min=1, help="Run so many, however long it takes.")
+        int | None, typer.Option("--schedules", metavar="COUNT", min=1, help="Run this many, however long it takes.")
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--everything", help="Draw what is known to break promises as well (docs/faults.md).")
+        bool, typer.Option("--everything", help="Also draw cases that are known to break promises (docs/faults.md).")
     ] = False,
     jobs: JobsOption = None,
     json: JsonOption = None,
 ) -> None:
     """Draw small fabrics, schemes, workloads and faults that overlap, simulate them, and look for broken promises.
 
-    No packet of a standing flow is lost but by a fault itself, none goes in a loop; every flow delivers again after the
-    last repair; in the end no rule is left over or missing, and nobody waits. Each schedule follows from its seed
-    alone: one that breaks a promise prints as the command that repeats it, which also prints the schedule in its
-    smallest form. Exit code 1 if any did.
+    Packets of a flow are lost only through a fault itself, and no packet goes in a loop. Every flow delivers packets
+    again after the last repair. In the end no rule is left over or missing, and no flow is held. A schedule depends
+    only on its seed. If one breaks a promise, the bench prints the command that repeats it, and the exit code is 1.
+    That command prints the smallest form of the schedule.
 
     Example: pathloom bench faults --seed 1 --schedules 100
     """

@@ -203,17 +203,17 @@ def run(
 
 
 def _written_files(pcap: Path | None, event_log: Path | None, settings: Settings) -> Wrappers:
-    """The files that a run writes of its packets and messages. Raises `PathloomError`."""
+    """Returns the files to which a run writes its packets and messages. Raises `PathloomError`."""
     if (pcap or event_log) and settings.runs > 1:
         option = "--pcap" if pcap else "--event-log"
         raise bad_input(f"{option}: is for a single run; leave --runs at 1 (--seed chooses the run)")
     if (pcap or event_log) and len(settings.worlds) > 1:
-        raise bad_input("--worlds: a file is written of a run in one world; name one of them")
+        raise bad_input("--worlds: --pcap and --event-log record a run in one world; name one world")
     return Wrappers(str(pcap) if pcap else None, str(event_log) if event_log else None)
 
 
 def _settings(given: dict[str, Any], spec: Path | None, one_scheme: bool = False, **defaults: Any) -> Settings:
-    """Settings from a file, if there is one, and the options given, which win."""
+    """Returns the settings from the file, if there is one. Options of the command line override them."""
     from_file = read_spec_file(spec) if spec is not None else {}
     options = {key: value for key, value in given.items() if value is not None}
     source = "command line" if spec is None else f"experiment file `{spec}`"
@@ -233,7 +233,7 @@ def _one_scheme(scheme: str) -> tuple[str]:
 
 @dataclass(frozen=True)
 class Where:
-    """Where runs are carried out."""
+    """The threads or the cluster that carry out the runs."""
 
     jobs: int | None
     """Runs at a time on this machine; None for one per core, over `threads`."""
@@ -242,7 +242,7 @@ class Where:
     """Threads of each run; None for one."""
 
     def runs_at_a_time(self) -> int:
-        """What `jobs` says or stands for."""
+        """Returns `jobs`, or its default if it is None."""
         from pathloom.experiments.api import default_jobs
 
         return self.jobs or default_jobs(self.threads or 1)
@@ -250,7 +250,7 @@ class Where:
 
 @dataclass(frozen=True)
 class Delivery:
-    """Where a result goes."""
+    """Where a result is written: a folder, JSON, plots."""
 
     out: Path | None
     json: str | None
@@ -259,7 +259,7 @@ class Delivery:
     resume: bool
 
     def check(self, settings: Settings) -> None:
-        """Raises `PathloomError` when a result could not go there."""
+        """Raises `PathloomError` if the result could not be written."""
         from pathloom.experiments.results_folder import check_comparison_folder
 
         console.check_json_target(self.json)
@@ -316,7 +316,7 @@ def _carry_out(verb: str, settings: Settings, wrappers: Wrappers, where: Where, 
     again = "; the same command goes on from here" if delivery.resume and done else ""
     said = f"{done} of {planned} runs were finished{kept}{again}"
     if isinstance(result.failure, SchemeError):
-        way_out = "--keep-going goes on, with its flows where they are, and marks the result"
+        way_out = "--keep-going continues, leaves the scheme's flows on their paths, and marks the result"
         raise SchemeError(f"{result.failure}; {said}; {way_out}", result.failure.traceback) from result.failure
     if result.failure is not None:
         raise ToolError(f"{result.failure}; {said}") from result.failure
@@ -335,7 +335,7 @@ def _run_and_watch(verb: str, experiment: Experiment, where: Where) -> Result:
 
 
 def deliver(result: Result, folder: OutFolder | None, delivery: Delivery) -> None:
-    """Prints the table, or JSON in its place, and fills the folder."""
+    """Writes the folder, and prints the table, or JSON instead."""
     json = delivery.json
     try:
         if folder is not None:
@@ -345,7 +345,7 @@ def deliver(result: Result, folder: OutFolder | None, delivery: Delivery) -> Non
             raise
         raise bad_input(f"{error}; all runs are kept in {folder.path}; the same command goes on from here") from None
     finally:
-        # Whatever became of the folder: hours may have gone into what is in memory.
+        # Print the result even if the folder could not be written: the runs may have taken hours.
         if json is not None:
             console.put_json(json, result.json())
         if json != console.STDOUT:
@@ -355,7 +355,7 @@ def deliver(result: Result, folder: OutFolder | None, delivery: Delivery) -> Non
 
 
 def print_result(result: Result) -> None:
-    """Prints the tables of a result: a row per figure and a column per scheme, which fits narrow terminals."""
+    """Prints the tables of a result. A row per figure and a column per scheme fit narrow terminals."""
     from pathloom.experiments.notes import failures
     from pathloom.report.headline import banners, headlines, legend, runs_text
     from pathloom.report.tables import control_table, main_table
@@ -379,7 +379,7 @@ def print_result(result: Result) -> None:
 
 
 def _turned(table: Table) -> tuple[list[str], list[list[str]]]:
-    """Names of the schemes, and a row per column of the table; * marks the best of a row."""
+    """Returns the names of the schemes, and a row for each column of the table; * marks the best value of a row."""
     names = [row[0] for row in table.rows]
     rows = []
     for column in range(1, len(table.headings)):

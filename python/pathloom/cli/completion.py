@@ -1,4 +1,4 @@
-"""What the shell completes: names of fabrics, traffic, schemes and transports; in lists, the last one."""
+"""Shell completion of the names of fabrics, traffic, schemes and transports. In a list, it completes the last name."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from pathloom import _core
 
 
 def fabrics(incomplete: str) -> list[str]:
-    """Fabrics that begin so."""
+    """Returns the names of fabrics that begin with this text."""
     return _beginning(incomplete, (one["name"] for one in _core.fabrics()))
 
 
 def traffics(incomplete: str) -> list[str]:
-    """Kinds of traffic that begin so."""
+    """Returns the names of kinds of traffic that begin with this text."""
     return _beginning(incomplete, (one["name"] for one in _core.traffics()))
 
 
 def transports(incomplete: str) -> list[str]:
-    """Transports that begin so."""
+    """Returns the names of transports that begin with this text."""
     return _beginning(incomplete, (one["name"] for one in _core.transports()))
 
 
 def schemes(incomplete: str) -> list[str]:
-    """Schemes that begin so; behind a comma, those that begin like what follows it.
+    """Returns the names of schemes that begin with this text. In a list, it completes the last name.
 
     >>> schemes("spt,hedera-")
     ['spt,hedera-sa']

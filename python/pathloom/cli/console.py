@@ -1,4 +1,4 @@
-"""What commands say: results to stdout, all else to stderr."""
+"""Output of commands: results go to stdout, everything else to stderr."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STDOUT = "-"
 
 
 def say(text: str) -> None:
-    """A line for the person at the terminal, apart from the result."""
+    """Prints a line for the user on stderr, apart from the result."""
     print(text, file=sys.stderr)
 
 
@@ -42,15 +42,15 @@ def table(
 ) -> None:
     """Prints a table; the columns from `numbers_from` on are aligned to the right, and none of their cells is broken.
 
-    On a terminal that is too narrow, rows that have the first `groups` columns in common stand below a line with these.
-    If that does not do, the table goes on below itself with the columns that have no room, and the first ones again.
-    With `words_last`, the last column may take several lines.
+    On a terminal that is too narrow, the first `groups` columns become a line above the rows that share their values.
+    If the rest is still too wide, the table is printed in parts, one below another. Each part repeats the first
+    columns. With `words_last`, the last column may take several lines.
     """
     headings, rows = [as_shown(one) for one in headings], [[as_shown(cell) for cell in row] for row in rows]
     console = Console(highlight=False, markup=False)
     shape = numbers_from, words_last
     if not console.is_terminal:
-        # A pipe has no width: no line is broken, nor padded at its end.
+        # A pipe has no width: lines are neither broken nor padded at the end.
         wide = Console(highlight=False, markup=False, width=400, file=io.StringIO())
         with wide.capture() as capture:
             wide.print(_grid(title, headings, rows, [], numbers_from))
@@ -58,7 +58,7 @@ def table(
         return
     widths = _widths(headings, rows)
     fits = sum(widths) + GAP * (len(widths) - 1) <= console.width
-    # Long texts before a few numbers are broken between their words, as they always were.
+    # If the numbers take at most half of the width, the long texts before them are broken between words.
     few_numbers = sum(width + GAP for width in widths[numbers_from:]) <= console.width // 2
     if fits or (few_numbers and not groups):
         console.print(_grid(title, headings, rows, widths, numbers_from, words_last))
@@ -106,7 +106,7 @@ def _print_in_parts(
 
 
 def parts(widths: list[int], numbers_from: int, width: int) -> list[list[int]]:
-    """Which columns stand beside each other in so much room, part by part; the first ones are in each.
+    """Returns the columns of each part of a table of this width. Every part has the first `numbers_from` columns.
 
     >>> parts([5, 6, 10, 10, 10], 2, 40), parts([5, 60, 10, 10], 2, 40)
     ([[0, 1, 2, 3], [0, 1, 4]], [[0, 1, 2], [0, 1, 3]])
@@ -130,7 +130,7 @@ def _grid(
     numbers_from: int,
     words_last: bool = False,
 ) -> RichTable:
-    """A table of columns that are at least so wide; numbers are not broken, and words only between them."""
+    """Returns a table whose columns of numbers have at least these widths. Only cells of text are broken into lines."""
     grid = RichTable(
         title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="bold"
     )
@@ -150,7 +150,7 @@ def _grid(
 
 
 def check_json_target(target: str | None) -> None:
-    """Finds out early that the file of `--json` cannot be written. Raises `PathloomError`."""
+    """Raises `PathloomError` if the file of `--json` cannot be written. It is called before the runs."""
     if target is None or target == STDOUT:
         return
     path = Path(target)
@@ -168,7 +168,7 @@ def check_json_target(target: str | None) -> None:
 
 
 def put_text(text: str) -> None:
-    """Writes a text for programs to standard output: as UTF-8, whatever the terminal's encoding is."""
+    """Writes a text for programs to standard output, as UTF-8 whatever the terminal's encoding is."""
     sys.stdout.flush()
     binary = getattr(sys.stdout, "buffer", None)
     if binary is None:
@@ -179,7 +179,7 @@ def put_text(text: str) -> None:
 
 
 def put_json(target: str, content: Any) -> None:
-    """Writes JSON to a file, whole, or to standard output."""
+    """Writes JSON to standard output, or to a file, which is replaced in one step."""
     text = content if isinstance(content, str) else json.dumps(content, indent=2, allow_nan=False) + "\n"
     if target == STDOUT:
         put_text(text)
@@ -189,7 +189,7 @@ def put_json(target: str, content: Any) -> None:
 
 @contextmanager
 def progress_bar(what: str, runs: int) -> Iterator[Report]:
-    """A bar on stderr that moves with the runs; a line a minute when stderr is not a terminal."""
+    """Shows the progress of the runs on stderr: a bar on a terminal, otherwise a line per minute."""
     shares = Shares(what, runs)
     columns = [
         TextColumn("{task.description}"),

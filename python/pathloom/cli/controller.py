@@ -1,4 +1,4 @@
-"""`pathloom controller` and `pathloom bench controller`: the native programs, and what asks a controller that runs."""
+"""`pathloom controller` and `pathloom bench controller`: native programs, and commands for a running controller."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 from pathloom.native import BENCH, PROGRAM, program
 
 VERBATIM = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-"""Everything behind the command goes to the native program as it is."""
+"""Settings of commands that pass all their arguments unchanged to the native program."""
 
 
 def become(arguments: list[str], name: str = PROGRAM) -> NoReturn:
@@ -25,7 +25,7 @@ def become(arguments: list[str], name: str = PROGRAM) -> NoReturn:
 def controller(context: typer.Context) -> int:
     """Control a live fabric: `--config FILE`, or `check FILE` to check a configuration.
 
-    A controller that runs is asked by `status`, `flows`, `why` and the like.
+    The commands `status`, `flows`, `why` and others query a running controller.
 
     Example: pathloom controller check controller.toml
 

@@ -24,7 +24,7 @@ def diff(
     latex: Annotated[Path | None, typer.Option("--latex", metavar="FILE", help="Write the table as LaTeX.")] = None,
     json: JsonOption = None,
 ) -> int:
-    """Show what differs between two results: settings, and every figure with how sure its difference is.
+    """Show what differs between two results: settings, and every figure with the certainty of its difference.
 
     Points of sweeps are compared by their axes, schemes by their names. A result of another simulator is compared with
     every scheme.
@@ -61,7 +61,7 @@ def _print(found: Diff, table: Table) -> None:
         print(line)
     print()
     first = table.headings.index("A")
-    # What needs many words is said once, below.
+    # A long explanation follows a colon. It is printed once, below the table.
     rows = [[*row[:-1], row[-1].partition(":")[0]] for row in table.rows]
     console.table(None, table.headings, rows, first, groups=first - 1, words_last=True)
     for said in dict.fromkeys(row[-1] for row in table.rows if ":" in row[-1]):

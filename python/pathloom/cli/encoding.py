@@ -1,4 +1,4 @@
-"""Outputs whose encoding lacks some of our letters: ASCII and Latin-1 get the nearest ones, and nothing fails."""
+"""Output in encodings that lack characters, such as ASCII and Latin-1: the nearest characters replace these."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NEAREST = {
 
 
 def nearest(text: str) -> str:
-    """The nearest ASCII text.
+    """Returns the text in ASCII: the nearest characters replace all others.
 
     >>> nearest("−0.02 ± 10 µs ≥ 1\u202f000, Zürich, 東")
     '-0.02 +- 10 us >= 1 000, Zurich, ?'
@@ -41,7 +41,7 @@ def nearest(text: str) -> str:
 
 
 def _plain(letter: str) -> str:
-    """A letter without its accents, a space of any width as a space; a question mark for all else."""
+    """Returns a letter without its accents, a space for a space of any width, and `?` for other characters."""
     return unicodedata.normalize("NFKD", letter).encode("ascii", "ignore").decode("ascii") or "?"
 
 
@@ -52,12 +52,12 @@ def _handle(error: UnicodeError) -> tuple[str, int]:
 
 
 def is_text(argument: str) -> bool:
-    """Whether an argument of the command line could be decoded; Python keeps what cannot as lone surrogates."""
+    """Returns whether an argument could be decoded. Python represents undecodable bytes by lone surrogates."""
     return not any("\ud800" <= letter <= "\udfff" for letter in argument)
 
 
 def as_text(argument: str) -> str:
-    r"""What an argument that could not be decoded may have been meant as.
+    r"""Returns an undecodable argument as it reads in UTF-8.
 
     >>> as_text(b"Z\xc3\xbcrich".decode("ascii", "surrogateescape"))
     'Zürich'
@@ -66,13 +66,13 @@ def as_text(argument: str) -> str:
 
 
 def as_shown(text: str) -> str:
-    """The text as standard output can show it: what is laid out by its width has to be known before it is written."""
+    """Returns the text as standard output prints it. The layout of tables needs it, since the width may differ."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     return text.encode(encoding, HANDLER).decode(encoding)
 
 
 def make_streams_forgiving() -> None:
-    """Lets standard output and standard error write the nearest letters where their encoding lacks some."""
+    """Makes standard output and standard error write the nearest character for one that their encoding lacks."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=HANDLER)

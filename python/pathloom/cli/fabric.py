@@ -92,7 +92,7 @@ def _lines(summary: dict[str, Any], words: dict[str, Words]) -> list[tuple[str, 
 
 
 def _paths_text(paths: dict[str, int], tor: Words) -> str:
-    """How many shortest paths there are.
+    """Returns how many shortest paths there are.
 
     >>> _paths_text({"min": 2, "max": 4, "median": 4}, TOR)
     '2 to 4 between two ToRs, median 4'
@@ -105,7 +105,7 @@ def _paths_text(paths: dict[str, int], tor: Words) -> str:
 
 
 def _round_trip_text(round_trip_ps: list[int] | None) -> str:
-    """The longest round trip, for those who choose time-outs.
+    """Returns the longest round trips, which help users to choose time-outs.
 
     >>> _round_trip_text([24_000_000, 158_000_000])
     'at most 24 µs with empty queues, 158 µs with full ones, of full frames both ways'
@@ -117,7 +117,7 @@ def _round_trip_text(round_trip_ps: list[int] | None) -> str:
 
 
 def _default_rto_text(round_trip_ps: list[int] | None) -> str:
-    """The least time-out of a fabric for which that of Linux is too long.
+    """Returns the default minimum time-out of a fabric, if Linux's is too long for it.
 
     >>> _default_rto_text([24_000_000, 158_000_000])
     '1 ms, four of the longest round trips (--transport newreno:min_rto=200ms is Linux)'
@@ -132,7 +132,7 @@ def _default_rto_text(round_trip_ps: list[int] | None) -> str:
 
 
 def _bisection_text(bisection: dict[str, Any] | None) -> str:
-    """What is known of the bisection, and of which halves.
+    """Returns the bisection bandwidth, exact or as bounds, and the host ports of the two halves.
 
     >>> _bisection_text({"bps": 49e9, "kind": "upper-bound", "at_least_bps": 7e9, "host_ports": [98, 99]})
     'at most 49 Gbit/s, the best cut found, and at least 7 Gbit/s, between 98 and 99 host ports'

@@ -1,6 +1,6 @@
-"""How `--help` looks: options in groups, whole sentences, examples that can be copied; no word is ever cut.
+"""Layout of `--help`: options in groups, whole sentences, examples that can be copied. No word is cut.
 
-The texts are plain: they are full of colons and brackets, which a markup language would take for its own.
+The texts are printed without markup: they have many colons and brackets, which would be taken for markup.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ OPTIONS = "Options"
 Verb = TypeVar("Verb", bound=Callable[..., Any])
 LEAST_WIDTH, MOST_WIDTH = 50, 100
 MOST_NAME = 18
-"""Longer names of options stand on a line of their own."""
+"""Names of options that are longer than this are printed on a separate line."""
 EXAMPLE = "Example: "
 INDENT = "  "
 
 
 class Command(TyperCommand):
-    """A command whose options stand in the groups that `rich_help_panel` names."""
+    """A command whose help lists the options in the groups that `rich_help_panel` names."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Writes the whole help."""
@@ -35,7 +35,7 @@ class Command(TyperCommand):
 
 
 class Group(TyperGroup):
-    """A group of commands, each with its first sentence."""
+    """A group of commands whose help shows the first sentence of each command."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Writes the whole help."""
@@ -45,19 +45,19 @@ class Group(TyperGroup):
 
 
 class App(typer.Typer):
-    """A group of commands whose help looks like this."""
+    """An application whose commands and groups have this layout of the help."""
 
     def __init__(self, **settings: Any) -> None:
-        """Takes what `typer.Typer` takes."""
+        """Accepts the arguments of `typer.Typer`."""
         super().__init__(**{"cls": Group, "rich_markup_mode": None, **settings})
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[[Verb], Verb]:
-        """Takes what `typer.Typer.command` takes."""
+        """Accepts the arguments of `typer.Typer.command`."""
         return super().command(name, **{"cls": Command, **settings})
 
 
 def parts_of_help(text: str) -> tuple[str, list[str]]:
-    r"""What a command does, and its examples: paragraphs that begin with `Example: `.
+    r"""Returns what a command does, and its examples: the paragraphs that begin with `Example: `.
 
     >>> parts_of_help("Runs it.\n\nExample: pathloom run\n--seed 2\n\nExample: pathloom run")
     ('Runs it.', ['pathloom run --seed 2', 'pathloom run'])
@@ -77,7 +77,7 @@ def first_sentence(text: str) -> str:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """The lines of a text. A word that is wider than a line is continued behind a comma, a bar or a slash alone.
+    """Returns the lines of a text. A word that is wider than a line is broken only after a comma, a bar or a slash.
 
     >>> wrapped("see hosts=newreno|linux,pin=on there", 20)
     ['see hosts=newreno|', 'linux,pin=on there']
@@ -96,7 +96,7 @@ def wrapped(text: str, width: int) -> list[str]:
 
 
 def shell_lines(command: str, width: int) -> list[str]:
-    r"""A command in lines that a shell joins again, broken before options alone.
+    r"""Returns a command in lines that a shell joins again. Lines are broken only before options.
 
     >>> shell_lines("pathloom run --fabric diamond --seed 2", 36)
     ['pathloom run --fabric diamond \\', '    --seed 2']
@@ -137,7 +137,7 @@ def _sections(
             continue
         argument = param.param_type_name == "argument"
         title = "Arguments" if argument else getattr(param, "rich_help_panel", None) or OPTIONS
-        # Defaults that are given as text come in brackets of their own.
+        # Typer prints defaults that are given as text in additional parentheses.
         text = re.sub(r"\[default: \((.*)\)\]$", r"[default: \1]", record[1])
         found.setdefault(title, []).append((record[0].replace(" <str>", ""), text))
     order = ["Arguments", SETTINGS, RUNS, NETWORK, OUTPUT]
@@ -149,7 +149,7 @@ def _sections(
 
 
 def _definitions(rows: Sequence[tuple[str, str]], width: int) -> list[str]:
-    """Names with what they mean beside them."""
+    """Returns lines with each name and its meaning beside it."""
     column = max((len(name) for name, _ in rows if len(name) <= MOST_NAME), default=MOST_NAME) + 4
     lines = []
     for name, text in rows:
@@ -170,5 +170,5 @@ def _terminal_width() -> int:
 
 
 def _bold(text: str) -> str:
-    """On a terminal; what is written elsewhere loses it on its way."""
+    """Returns the text in bold. The codes are removed on output that is not a terminal."""
     return text if os.environ.get("NO_COLOR") else str(typer.style(text, bold=True))

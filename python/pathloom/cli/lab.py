@@ -347,7 +347,7 @@ def _print_status(rows: list[dict[str, Any]]) -> None:
         print(f"  controller  {steering}")
         if "way_out" in row:
             print(f"              {row['way_out']}")
-            print(f"              it said last: {row['last_words'] or 'nothing'}")
+            print(f"              last line of its log: {row['last_words'] or 'none'}")
         if programs is None:
             print(f"  host agent  {_host_agent(row['host_agent'])}")
         print(f"  drops       {sum(link['dropped_packets'] for link in row['links'])} packets at switches")

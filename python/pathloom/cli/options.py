@@ -237,7 +237,7 @@ SpecFileOption = Annotated[
 
 
 def whole_number(option: str, text: str | None) -> int | None:
-    """The value of an option that is a whole number. Raises `PathloomError` when it is none, or not in its range."""
+    """Returns the whole number of an option. Raises `PathloomError` if it is none, or out of range."""
     if text is None:
         return None
     ranges = {
@@ -253,7 +253,7 @@ def whole_number(option: str, text: str | None) -> int | None:
 
 
 def check_cluster(cluster: str | None, jobs: int | None, worlds: Sequence[str]) -> None:
-    """Raises `PathloomError` when --cluster does not go with the other options."""
+    """Raises `PathloomError` if --cluster cannot be combined with the other options."""
     if cluster is None:
         return
     if jobs is not None:
@@ -264,7 +264,7 @@ def check_cluster(cluster: str | None, jobs: int | None, worlds: Sequence[str]) 
 
 @contextmanager
 def runner_of(cluster: str | None, threads: int) -> Iterator[Runner]:
-    """What carries out runs: so many threads, or the cluster that is named. Raises `PathloomError`."""
+    """Yields the runner of the runs: this number of threads, or the named cluster. Raises `PathloomError`."""
     if cluster is None:
         from pathloom.experiments.workers import Threads
 
@@ -277,17 +277,17 @@ def runner_of(cluster: str | None, threads: int) -> Iterator[Runner]:
 
 
 def plot_kinds(text: str | None) -> tuple[str, ...]:
-    """The value of --plots. Raises `PathloomError` on an unknown kind."""
+    """Returns the kinds of plots of --plots. Raises `PathloomError` on an unknown kind."""
     kinds = tuple(part.strip() for part in text.split(",")) if text is not None else PLOT_KINDS[:1]
     for place, kind in enumerate(kinds):
         if kind not in PLOT_KINDS:
-            raise bad_input(f"--plots `{text}`: `{kind}` is no kind; expected some of {', '.join(PLOT_KINDS)}")
+            raise bad_input(f"--plots `{text}`: `{kind}` is not a kind; expected some of {', '.join(PLOT_KINDS)}")
         if kind in kinds[:place]:
             raise bad_input(f"--plots `{text}`: {kind} is given twice; name each kind once")
     return kinds
 
 
 def show_help_if_alone(context: typer.Context) -> None:
-    """Shows the help of a group of commands that was called without one."""
+    """Shows the help of a group of commands that was called without a command."""
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())

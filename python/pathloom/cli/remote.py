@@ -41,7 +41,7 @@ def _rate(rate_bps: float | None) -> str:
 
 
 def _show(json: str | None, content: dict[str, Any]) -> bool:
-    """Writes JSON if it was asked for; tells whether there is still something to print."""
+    """Writes JSON if `json` names a target. Returns whether a table should be printed too."""
     if json is not None:
         console.put_json(json, {"schema": 1, **content})
     return json != console.STDOUT

@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 LIST = "list"
 FOLDER = Path("results/reproduction")
 RUNS = "runs"
-"""Where --resume keeps runs, in the folder of the pictures."""
+"""Subfolder of the folder of the pictures, in which --resume keeps runs."""
 SCHEMA = 1
 MOST_SHORTER = 1e6
-"""A run a millionth as long as published still lasts some nanoseconds."""
+"""Largest value of --shorten. A millionth of a published duration is still some nanoseconds."""
 
 
 def reproduce(
@@ -64,8 +64,8 @@ def reproduce(
         bool,
         typer.Option(
             "--resume",
-            help="Keep each finished run in FOLDER/runs, and take from there what an earlier call has left, but for "
-            "live runs that lacked the machine.",
+            help="Keep each finished run in FOLDER/runs, and take from there what an earlier call has left, except "
+            "live runs that lacked processor time.",
         ),
     ] = False,
     any_build: Annotated[
@@ -113,7 +113,7 @@ def reproduce(
     workers, first_seed = whole_number("--jobs", jobs), whole_number("--seed", seed)
     form = _form(quick, shorten, world)
     if any_build and not resume:
-        raise bad_input("--any-build: says which kept runs count, so it needs --resume")
+        raise bad_input("--any-build: selects kept runs, so it needs --resume")
     check_cluster(cluster, workers, (world,))
     if target == LIST:
         _list(json)
@@ -140,7 +140,7 @@ def reproduce(
 
 
 def _form(quick: bool, shorten: str | None, world: str) -> Form:
-    """How much is run. Raises `PathloomError`."""
+    """Returns the form of the runs: published, quick or shortened. Raises `PathloomError`."""
     from pathloom.reproduction.definitions import PUBLISHED, QUICK, Form
 
     if world not in (SIM, LAB):
@@ -149,7 +149,7 @@ def _form(quick: bool, shorten: str | None, world: str) -> Form:
     if world != SIM and (quick or shorten is not None):
         raise bad_input(f"{option}: is for the simulator; in the lab a figure has one form")
     if quick and shorten is not None:
-        raise bad_input("--shorten: does not go with --quick, which sets durations of its own; leave one out")
+        raise bad_input("--shorten: cannot be combined with --quick, which sets its own durations; leave one out")
     if shorten is None:
         return QUICK if quick else PUBLISHED
     try:
@@ -162,7 +162,7 @@ def _form(quick: bool, shorten: str | None, world: str) -> Form:
 
 
 def _in_lab(wanted: list[Figure]) -> list[Figure]:
-    """The figures as they are run in the lab; of several, those that are."""
+    """Returns the lab forms of the figures. If there are several, figures without a lab form are left out."""
     return [figure.in_lab() for figure in wanted if figure.lab is not None or len(wanted) == 1]
 
 
@@ -174,9 +174,9 @@ def _carry_out(
     memory: Memory,
     json: str | None,
 ) -> list[Reproduced]:
-    """Runs figures one by one and prints each; one that is finished is kept whatever becomes of the next.
+    """Runs figures one by one and prints each. A finished figure is kept even if a later one fails.
 
-    `folders` are those of the results and of kept runs, if there is one.
+    `folders` are the folder of the results and the folder of kept runs, if runs are kept.
     """
     folder, runs = folders
     done: list[Reproduced] = []
@@ -215,12 +215,12 @@ def _results(
 
 
 class Forecast:
-    """Says on stderr how many runs there are and about how long they take, and afterwards how long they took."""
+    """Prints on stderr how many runs there are and about how long they take, and afterwards how long they took."""
 
     def __init__(
         self, threads: int, figures: list[tuple[Figure, list[Planned]]], memory: Memory, here: bool = True
     ) -> None:
-        """Says it of all figures, where there are several. `here`: this process carries out the runs."""
+        """Prints the forecast of all figures if there are several. `here`: this process carries out the runs."""
         from pathloom.reproduction.estimate import Pace
 
         self._threads, self._figures, self._memory, self._here = threads, figures, memory, here
@@ -244,7 +244,7 @@ class Forecast:
 
     @contextmanager
     def watched(self, place: int) -> Iterator[None]:
-        """Says how long a figure is likely to take and how long it took, and learns from that."""
+        """Prints how long a figure is likely to take and how long it took. Later forecasts use that time."""
         self.runs, work = self._to_do([self._figures[place]])
         self._say(self._figures[place][0].id, self.runs, work)
         projected_s = self._pace.wall_s(work, self._threads)
@@ -254,14 +254,14 @@ class Forecast:
             return
         wall_s, processor_s = time.monotonic() - begin_s, time.process_time() - begin_processor_s
         self._pace.note(work, wall_s * self._threads)
-        # Of runs in the lab and on a cluster, this process sees next to nothing.
+        # Runs in the lab and on a cluster use almost no processor time of this process.
         processor = f", {minutes(processor_s)} of processor time" if self._here else ""
         took = f"{counted(self.runs, 'run')} took {minutes(wall_s)}{processor}; projected: {minutes(projected_s)}"
         console.say(f"{self._figures[place][0].id}: {took}")
 
 
 def print_figure(result: Reproduced, image: Path) -> None:
-    """Prints a figure: published beside measured, why they differ, and where the picture is."""
+    """Prints a figure: published beside measured values, why they differ, and the file of the picture."""
     from pathloom.reproduction import library, texts
 
     print(f"{result.figure.id}: {result.figure.title} ({result.figure.source})")

@@ -63,7 +63,7 @@ def scitags(
         for number, handler in before.items():
             signal.signal(number, handler)
     if verbose:
-        counts = f"{announcements.aside} were left alone, {announcements.bad} lines made no sense"
+        counts = f"{announcements.aside} were ignored, {announcements.bad} lines were unreadable"
         _say(f"{broker.claimed} announcements gave a path, {broker.without} gave none, {counts}")
 
 

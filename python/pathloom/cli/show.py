@@ -24,7 +24,7 @@ def show(
     ] = "127.0.0.1",
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")] = True,
 ) -> int:
-    """Show a result as a page that lives: links over time, flows and their paths, two schemes side by side.
+    """Show a result as an interactive page: links over time, flows and their paths, two schemes side by side.
 
     The page is served on this machine alone, until Ctrl-C. Results of `--series` have a time slider.
 

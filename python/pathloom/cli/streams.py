@@ -148,7 +148,7 @@ def advise(
 
 
 def _assigned(assignment: int, controller: str | None, path: list[str] | None) -> list[Route]:
-    """The paths of an assignment as the controller has measured them. Raises `PathloomError`, `ToolError`."""
+    """Returns the paths of an assignment as the controller measured them. Raises `PathloomError`, `ToolError`."""
     from pathloom.streams.paths import Away, Paths, Place, Refused, route
 
     where = controller or os.environ.get("PATHLOOM_PATHS")
@@ -166,14 +166,14 @@ def _assigned(assignment: int, controller: str | None, path: list[str] | None) -
 
 
 def check_a(a: float) -> float:
-    """Raises `PathloomError` unless it can be the `a` of the model."""
+    """Returns `a`. Raises `PathloomError` unless it is a finite number above 0."""
     if not 0 < a < math.inf:
         raise bad_input(f"--a {a:g}: expected a number above 0, such as 0.001495")
     return a
 
 
 def parse_policy(text: str) -> Policy:
-    """A policy by its name. Raises `PathloomError`."""
+    """Returns the policy of this name. Raises `PathloomError` if there is none."""
     from pathloom.streams import POLICIES
 
     known: Policy | None = next((known for known in POLICIES if known == text), None)
@@ -183,7 +183,7 @@ def parse_policy(text: str) -> Policy:
 
 
 def parse_path(text: str) -> Route:
-    """A path: RATE,LATENCY and its shared links. Raises `PathloomError`."""
+    """Parses a path: RATE,LATENCY and its shared links. Raises `PathloomError`."""
     from pathloom.streams import Route
     from pathloom.streams.model import parse_rate_bps
 
@@ -194,7 +194,7 @@ def parse_path(text: str) -> Route:
     for part in parts[2:]:
         name, equals, rate = part.partition("=")
         if not name or not equals:
-            raise bad_input(f"--path `{text}`: `{part}` is no shared link; expected NAME=RATE such as s1-s2=100Mbps")
+            raise bad_input(f"--path `{text}`: `{part}` is not a shared link; expected NAME=RATE such as s1-s2=100Mbps")
         links[name] = parse_rate_bps(rate)
     try:
         return Route(parse_rate_bps(parts[0]), _core.parse_time_s(parts[1]), links)

@@ -42,7 +42,7 @@ def sweep(
         Path,
         typer.Argument(
             metavar="FILE.toml",
-            help="Settings as of compare, with {name} in values, and lists in [grid] or single [[points]].",
+            help="Settings of compare, with {name} in values, and lists in [grid] or single [[points]].",
         ),
     ],
     until: Annotated[
@@ -56,7 +56,9 @@ def sweep(
     ] = None,
     resume: Annotated[
         bool,
-        typer.Option("--resume", help="Go on in a folder that holds another sweep, and use its runs where they count."),
+        typer.Option(
+            "--resume", help="Continue in a folder that holds another sweep, and use those of its runs that fit."
+        ),
     ] = False,
     cluster: ClusterOption = None,
     plots: PlotsOption = None,
@@ -98,7 +100,7 @@ def sweep(
 
 @contextmanager
 def _ready(plan: SweepPlan, folder: Path, until: Precision | None) -> Iterator[Sweep]:
-    """The sweep, with the folder of its runs claimed for this process."""
+    """Claims the folder of the runs for this process, and yields the sweep."""
     from pathloom.experiments.store import claimed
     from pathloom.experiments.sweep import Sweep
 
@@ -130,7 +132,7 @@ def _carry_out(ready: Sweep, folder: Path, threads: int | None, cluster: str | N
 
 
 def _kept_text(ready: Sweep, folder: Path) -> str:
-    """What is kept when a sweep ends early."""
+    """Returns the text about kept runs when a sweep ends early."""
     done, planned = ready.finished(), ready.planned()
     if not done:
         return "no run was finished"
@@ -150,7 +152,7 @@ def _shown(work: Work) -> Job:
 
 
 def deliver(result: SweepResult, folder: Path, json: str | None, kinds: Sequence[str]) -> None:
-    """Prints the table, or JSON in its place, and fills the folder."""
+    """Writes the folder, and prints the table, or JSON instead."""
     for trouble in result.troubles:
         console.say(f"pathloom: warning: {trouble}")
     kept = f"all runs are kept in {folder}; the same command goes on from here"

@@ -42,7 +42,7 @@ SearchOption = Annotated[
 TokenOption = Annotated[
     Path | None, typer.Option("--token-file", metavar="FILE", help="Token of role operate, for other hosts.")
 ]
-VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Say at the end how many had paths.")]
+VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Print the number of connections with paths.")]
 
 
 def with_paths(
@@ -75,7 +75,7 @@ def make_broker(
     wish: tuple[int, str | None, Ratio | None],
     say: Callable[[str], None],
 ) -> Broker:
-    """What claims paths, from the options of a command. Raises `PathloomError`."""
+    """Returns the broker that claims paths, made from the options of a command. Raises `PathloomError`."""
     from pathloom.streams.paths import Place
     from pathloom.streams.with_paths import Broker, Wish
 
@@ -89,7 +89,7 @@ def make_broker(
 
 
 def ratio_of(policy: str, paths: list[str], a: float | None) -> Ratio | None:
-    """In which ratio connections take the paths; None for each path in turn, which the controller sees to."""
+    """Returns the ratio in which connections take the paths; None if the controller assigns the paths in turn."""
     from pathloom.cli.streams import check_a, parse_path, parse_policy
     from pathloom.streams import ratio
     from pathloom.streams.paths import route

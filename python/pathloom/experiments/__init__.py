@@ -1,1 +1,1 @@
-"""From settings to runs to results."""
+"""Experiments: settings, runs and results."""

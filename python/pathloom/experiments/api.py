@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Experiment:
-    """An experiment that is checked and ready: bad input has been found once this exists."""
+    """An experiment that is checked and ready: the constructor finds bad input."""
 
     def __init__(
         self,
@@ -38,8 +38,8 @@ class Experiment:
     ) -> None:
         """Prepares the first run of every scheme.
 
-        `fabric` stands in for `settings.fabric` where it is given; `in_python` are schemes given as classes. Runs that
-        the store holds are not carried out again. Each simulated run gets so many `threads`.
+        `fabric` replaces `settings.fabric` if it is given; `in_python` are schemes given as classes. Runs in the store
+        are not carried out again. Each simulated run uses up to `threads` threads.
         """
         self._threads = threads
         self.settings = settings
@@ -55,17 +55,17 @@ class Experiment:
             files = self._in_python
             return Execution(self.settings, self.fabric.text, wrappers, files, store=self._store, threads=self._threads)
         for label in self._in_python:
-            raise bad_input(f"scheme `{label}`: is written in Python, and the lab runs schemes of static routes so far")
+            raise bad_input(f"scheme `{label}`: is written in Python; the lab cannot run it, so use --worlds sim")
         from pathloom.lab.runs import LabExecution
 
         return LabExecution(self.settings, self.fabric, wrappers)
 
     def missing(self) -> int:
-        """How many runs in the simulator are still to be carried out."""
+        """Number of runs in the simulator that have not been carried out yet."""
         return sum(len(execution.missing()) for execution in self._executions if isinstance(execution, Execution))
 
     def on_one_thread(self) -> dict[str, str]:
-        """Schemes that were given several threads and make use of one, and why."""
+        """Schemes that were given several threads but use only one, and why."""
         executions = [execution for execution in self._executions if isinstance(execution, Execution)]
         return {scheme: why for execution in executions for scheme, why in execution.on_one_thread.items()}
 
@@ -77,10 +77,10 @@ class Experiment:
     ) -> Result:
         """Carries out all runs on `jobs` threads, by default one per core, or by `runner` if they are simulated.
 
-        After a Ctrl-C the result holds the runs that were finished, and is not `complete`; nor is it after a `failure`.
+        After Ctrl-C or a `failure` the result holds the finished runs and is not `complete`.
         """
         for execution in self._executions:
-            # One world after the other: the lab has the machine to itself.
+            # One world after the other, because the lab needs the machine for itself.
             if isinstance(execution, Execution):
                 execution.run(jobs or default_threads(), progress, runner=runner)
             else:
@@ -114,24 +114,24 @@ def compare(
 
     Args:
         fabric: a `Fabric`, a specification such as `"fat-tree:k=4"`, or a networkx graph.
-        traffic: a specification such as `web_search(load=0.4)` gives.
+        traffic: a specification, such as the result of `web_search(load=0.4)`.
         schemes: names with keys, such as `["spt", "ecmp", "hedera:period=1s"]`; also schemes written in Python, as
             classes or as `"FILE.py:CLASS:key=value"`; see `pathloom.scheme`.
-        duration: how long flows arrive, with its unit; those under way have five times as long more to finish.
+        duration: how long flows arrive, with its unit; active flows then have five times as long to finish.
         until: `"finished"` lets every finite flow finish instead, however long that takes.
         runs: runs per scheme; run r has the seed `seed + r - 1`, the same for every scheme.
-        seed: decides, with `runs`, everything that is drawn at random.
-        jobs: runs at a time; by default one per core, over `threads`. The result does not depend on it.
+        seed: decides, with `runs`, all random numbers.
+        jobs: runs at a time; by default the number of cores over `threads`. The result does not depend on it.
         threads: threads of each simulated run, where its scheme and its transport allow it. The result does not depend
             on it.
-        transport: what hosts run, such as `"newreno:iw=12KB"`; by default each scheme's own.
+        transport: the transport of the hosts, such as `"newreno:iw=12KB"`; by default that of each scheme.
         control: control channel and controller, such as `"delay=1ms,service=20us"`.
-        faults: what fails and comes back, such as `"10s:down:e0_0-a0_1"`.
-        yardstick: whether the exact optimum is worked out beside each result, as `optimum` and `of_optimum`.
+        faults: failures and repairs, such as `"10s:down:e0_0-a0_1"`.
+        yardstick: whether the exact optimum is computed for each result, as `optimum` and `of_optimum`.
         worlds: `"sim"`, `"lab"` (network namespaces and Open vSwitch; needs root), or both.
-        lab: what only the lab has to be told, such as `"hosts=linux"`.
-        keep_going: whether runs go on when a scheme written in Python fails; the result is then marked.
-        series: steps of time, such as `"10ms"`, in which `Result.link_series` and `Result.flow_series` are noted.
+        lab: settings of the lab, such as `"hosts=linux"`.
+        keep_going: whether runs continue when a scheme written in Python fails; the result is then marked.
+        series: length of the steps, such as `"10ms"`, of `Result.link_series` and `Result.flow_series`.
 
     Raises:
         PathloomError: on bad input, with one line that says what is wrong and what was expected.
@@ -167,13 +167,13 @@ def compare(
         in_python=in_python,
     )
     if threads < 1:
-        raise bad_input(f"threads: {threads} will not do; expected 1 or more")
+        raise bad_input(f"threads: {threads} is not valid; expected 1 or more")
     experiment = Experiment(settings, _as_fabric(fabric), in_python=in_python, threads=threads)
     return _carried_out(experiment, default_jobs(threads) if jobs is None else jobs)
 
 
 def default_jobs(threads: int) -> int:
-    """Runs at a time if nobody says how many, each on so many threads.
+    """Default number of runs at a time, if each run uses this many threads.
 
     >>> default_jobs(10_000)
     1
@@ -229,9 +229,9 @@ def run(
 
 
 def _carried_out(experiment: Experiment, jobs: int | None) -> Result:
-    """The result of an experiment, with a warning for each scheme that failed and was let go on."""
+    """Carries out an experiment and returns its result. Warns about each scheme that failed with `keep_going`."""
     if jobs is not None and jobs < 1:
-        raise bad_input(f"jobs: {jobs} will not do; expected 1 or more")
+        raise bad_input(f"jobs: {jobs} is not valid; expected 1 or more")
     settings = experiment.settings
     with watched("pathloom", settings.runs * len(settings.labels)) as progress:
         result = experiment.carry_out(jobs, progress)
@@ -241,7 +241,7 @@ def _carried_out(experiment: Experiment, jobs: int | None) -> Result:
 
 
 def _whole(result: Result) -> Result:
-    """A result that has all its runs. Raises what ended it early."""
+    """Returns the result if it has all its runs. Otherwise raises the cause of the early end."""
     if result.failure is not None:
         raise result.failure
     if not result.complete:

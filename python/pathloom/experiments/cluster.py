@@ -1,7 +1,7 @@
 """Runs on the workers of a Dask cluster, with the same figures as on this machine.
 
-A run travels as its settings, the files that it reads and its schemes in Python; its outcome comes back as the store
-writes it. A worker that dies costs the runs that it had under way, which Dask hands to others.
+A worker gets the settings of a run, the files that it reads and its schemes in Python. It returns the outcome in the
+format of the store. If a worker dies, Dask gives its unfinished runs to other workers.
 """
 
 from __future__ import annotations
@@ -37,52 +37,52 @@ if TYPE_CHECKING:
     from distributed import Client
 
 MOST_LOCAL = 256
-"""Most workers that `local:N` starts."""
+"""Maximum number of workers that `local:N` starts."""
 CONNECT_S = 10.0
-"""How long a scheduler has to answer."""
+"""Time within which a scheduler must answer, in seconds."""
 WORKERS_S = 30.0
-"""How long a scheduler has to find its first worker."""
+"""Time within which a scheduler must have its first worker, in seconds."""
 PER_WORKER = 2
-"""Runs that are handed to a thread of a worker ahead of time, the one under way included."""
+"""Runs that are handed out per thread of a worker, the run in progress included."""
 LOOK_S = 0.5
-"""How often a run under way asks whether it should end."""
+"""Interval at which a run checks whether it should end, in seconds."""
 MOST_DEATHS = 3
-"""After so many dead workers, Dask gives up a run."""
+"""Number of workers that may die during a run; one more, and Dask gives up the run."""
 
 _place_lock = threading.Lock()
-"""The working folder is the whole process's."""
+"""Guards the working folder, which all threads of the process share."""
 
 
 @dataclass(frozen=True)
 class Parcel:
-    """All that a worker has to know of a run."""
+    """All that a worker needs to carry out a run."""
 
     settings: str
-    """As JSON."""
+    """The settings of the run alone, as JSON."""
     job: Job
     fabric_text: str | None
     sample_at_s: tuple[float, ...]
     files: Mapping[str, bytes]
-    """Content of the files that the settings name and that schemes import, by their path."""
+    """Contents of the files that the settings name and that schemes import, by path."""
     program: str
-    """Digest of the program that is to carry it out."""
+    """Digest of the program that must carry out the run."""
     stop: str
-    """Name of the event that ends it early."""
+    """Name of the event that ends the run early."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a worker made of a parcel. All empty when it was told to end."""
+    """Answer of a worker to a parcel. All fields are None if the run was ended early."""
 
     outcome: bytes | None = None
     bad_input: str | None = None
     failure: tuple[str, str] | None = None
-    """A scheme that failed: the line and the traceback."""
+    """Message and traceback of a scheme that failed."""
 
 
 @contextlib.contextmanager
 def connected(where: str) -> Iterator[Cluster]:
-    """The cluster that `--cluster` names; what was started for it ends with it. Raises `PathloomError`."""
+    """The cluster that `--cluster` names. Workers started for it end with the context. Raises `PathloomError`."""
     kind, _, rest = where.partition(":")
     local = kind == "local" and rest.isdecimal() and 1 <= int(rest) <= MOST_LOCAL
     host, colon, port = rest.removeprefix("//").rpartition(":")
@@ -97,7 +97,7 @@ def connected(where: str) -> Iterator[Cluster]:
     quiet = {
         "distributed.logging": {"distributed": "critical", "distributed.worker": "critical"},
         "distributed.scheduler.allowed-failures": MOST_DEATHS,
-        # Runs differ in length, and a stolen one would begin twice.
+        # Runs differ in length: idle workers take runs that wait at busy workers.
         "distributed.scheduler.work-stealing": True,
         "distributed.comm.timeouts.connect": f"{CONNECT_S}s",
         "distributed.worker.memory.terminate": 0.95,
@@ -121,7 +121,7 @@ def _client(where: str) -> Client:
     try:
         client = distributed.Client(where, timeout=CONNECT_S)
     except (OSError, TimeoutError, ValueError) as error:
-        raise bad_input(f"--cluster `{where}`: no scheduler of Dask answers there: {error or 'timed out'}") from None
+        raise bad_input(f"--cluster `{where}`: no Dask scheduler answers there: {error or 'timed out'}") from None
     try:
         client.wait_for_workers(1, timeout=WORKERS_S)
     except TimeoutError:
@@ -139,7 +139,7 @@ class Cluster:
         self._where = where
 
     def run(self, works: Sequence[Work], progress: Progress, take: Take) -> Ended:
-        """Hands runs out in order, a few ahead of the workers, and takes their outcomes as they come."""
+        """Hands out runs in order, a few more than workers can carry out, and takes outcomes as they arrive."""
         import distributed
 
         stop = distributed.Event(f"pathloom-{uuid.uuid4().hex}", client=self._client)
@@ -170,7 +170,7 @@ class Cluster:
 
     @property
     def count(self) -> int:
-        """Runs that its workers carry out at once now."""
+        """Number of runs that the present workers carry out at once."""
         return int(sum(self._client.nthreads().values()))
 
     def _room(self) -> int:
@@ -189,7 +189,9 @@ class Cluster:
         try:
             answer: Answer = future.result()
         except distributed.KilledWorker:
-            return ToolError(f"{which}: {MOST_DEATHS + 1} workers died of it; it may be larger than their memory")
+            return ToolError(
+                f"{which}: {MOST_DEATHS + 1} workers died during it; it may need more memory than they have"
+            )
         except Exception as error:
             return ToolError(f"{which}: the cluster {self._where} failed: {type(error).__name__}: {error}")
         if answer.bad_input is not None:
@@ -198,19 +200,19 @@ class Cluster:
             return SchemeError(*answer.failure)
         outcome = OutcomeCodec().decode(answer.outcome) if answer.outcome is not None else None
         if outcome is None:
-            return ToolError(f"{which}: the cluster {self._where} sent nothing that can be read")
+            return ToolError(f"{which}: the cluster {self._where} sent an unreadable outcome")
         take(work, replace(outcome, job=job))
         progress(work, 1.0)
         return None
 
 
 def parcel_of(work: Work, stop: str) -> Parcel:
-    """All that a worker has to know of a run. Raises `PathloomError` when a file cannot be read."""
+    """Makes the parcel of a run. Raises `PathloomError` if a file cannot be read."""
     execution, job = work.execution, work.job
     settings = execution.settings
     in_python = execution.in_python.get(job.scheme)
     if in_python is not None and not is_python_spec(job.scheme):
-        raise bad_input(f"scheme `{job.scheme}`: a class cannot travel to another machine; name it as FILE.py:CLASS")
+        raise bad_input(f"scheme `{job.scheme}`: a class cannot be sent to another machine; name it as FILE.py:CLASS")
     alone = settings.model_copy(update={"schemes": (job.scheme,)})
     imported = in_python.files if in_python is not None else ()
     paths = [*named_files([alone.fabric, alone.traffic, job.scheme]), *imported]
@@ -224,7 +226,7 @@ def parcel_of(work: Work, stop: str) -> Parcel:
 
 
 def carry_out(parcel: Parcel) -> Answer:
-    """Carries out a run; this is what workers do."""
+    """Carries out a run on a worker."""
     job = parcel.job
     try:
         if program_digest() != parcel.program:
@@ -253,7 +255,7 @@ def _scheme(spec: str) -> PythonScheme | None:
 
 @contextlib.contextmanager
 def _files_in_place(files: Mapping[str, bytes]) -> Iterator[None]:
-    """Lets the files of a parcel be found by their paths: as they are on this machine, or in a folder made for them."""
+    """Makes the files of a parcel available under their paths: as on this machine, or in a temporary folder."""
     with _place_lock:
         if all(Path(path).is_file() and digest(path) == sha256(content) for path, content in files.items()):
             _forget_modules(map(Path, files))
@@ -280,7 +282,7 @@ def _files_in_place(files: Mapping[str, bytes]) -> Iterator[None]:
 
 
 def _forget_modules(paths: Iterable[Path]) -> None:
-    """Lets modules be imported again: a worker outlives many runs, and files may have changed since the last one."""
+    """Makes sure that modules are imported again: files may have changed since the worker's last run."""
     gone = {path.resolve() for path in paths}
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
@@ -289,14 +291,14 @@ def _forget_modules(paths: Iterable[Path]) -> None:
 
 
 class _Told:
-    """Whether a run under way has been told to end. It asks the scheduler now and then."""
+    """Tells whether a run should end, by asking the scheduler every `LOOK_S`."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._next_look = time.monotonic() + LOOK_S
 
     def is_set(self) -> bool:
-        """See `pathloom.experiments.execution.Stop`."""
+        """Whether the run should end now."""
         if time.monotonic() < self._next_look:
             return False
         import distributed

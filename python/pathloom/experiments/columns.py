@@ -8,9 +8,9 @@ from typing import Any
 import polars as pl
 
 LEFT_OUT = ("scheme", "world", "runs", "run", "seed", "unfinished")
-"""Keys that say which row it is, or that are lists."""
+"""Keys that identify a row or whose values are lists."""
 OPTIONAL = ("programs",)
-"""Sections that are None where there is nothing to tell."""
+"""Sections that may be None."""
 _BOUNDED = ("mean", "p50", "p95", "p99", "mouse", "rabbit", "elephant")
 FIXED = {
     "": ("scheme", "runs", "run", "seed", "delivered_bytes", "retransmits", "timeouts", "end_s", "failures"),
@@ -27,20 +27,20 @@ FIXED = {
     "optimum_fct_s": ("mean", "p50", "p95", "p99"),
     "of_optimum": ("throughput", "fct"),
 }
-"""Sections and keys whose columns have the same names in every result."""
+"""Sections and keys whose columns have the same names in all results."""
 OPEN = ("control_sizes_", "programs_")
-"""How the names of all other columns begin."""
+"""Prefixes of the names of all other columns."""
 RATIOS = "of_optimum"
-"""A section of ratios, whatever its keys are called."""
+"""A section of ratios, which have no unit."""
 _MARK = "_censored"
 _NO_UNIT = ("of", "groups", "incomplete", "faults", "unrecovered")
-"""Counts and words in sections of times."""
+"""Keys of counts and words in sections of times."""
 
 
 def figures_of(row: Mapping[str, Any]) -> dict[str, float | int | bool | str | None]:
-    """Every figure that `result.json` has of a scheme or a run, but for wall-clock times.
+    """All figures of a scheme or a run in `result.json`, except wall-clock times.
 
-    Sections become the first part of a name and their unit its last: `fct_s.p99` is `fct_p99_s`.
+    A column name begins with the section and ends with its unit: `fct_s.p99` is `fct_p99_s`.
 
     >>> figures_of({"run": 1, "fct_s": {"p99": 0.5, "p99_censored": True}, "flows": {"started": 3}, "wall_s": 1.0})
     {'fct_p99_s': 0.5, 'fct_p99_censored': True, 'flows_started': 3}
@@ -84,6 +84,6 @@ def is_column(name: str) -> bool:
 
 
 def frame_of(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
-    """A table of rows that may lack columns of each other, in the order in which columns appear first."""
+    """A table of rows that may have different columns, in the order of their first occurrence."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     return pl.DataFrame({name: pl.Series(name, [row.get(name) for row in rows], strict=False) for name in names})

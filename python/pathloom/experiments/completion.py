@@ -1,6 +1,6 @@
-"""When work of several flows is complete: collectives, coflows and incasts.
+"""Completion times of groups of flows: collectives, coflows and incasts.
 
-A group is complete when its last flow is; its completion time counts from the start of its first flow.
+A group is complete when its last flow is complete. Its completion time starts with its first flow.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import polars as pl
 from pathloom.experiments.stats import bounded_percentile, ci95, mean
 
 COLLECTIVES: Final = ("all-reduce", "all-to-all", "chakra", "simai")
-"""Traffic that is one piece of work, or several iterations of it."""
+"""Traffic whose flows form one group, or one group per iteration."""
 PERCENTILES: Final = (50, 95, 99)
 _KINDS: Final = {"incast": "incast", "coflow": "coflow", "flows": "coflow"}
-"""Traffic whose flows name the group that they belong to, and what such a group is called."""
+"""Traffic whose flows name their group, and the kind of this group."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,12 @@ class Completions:
     complete_s: tuple[float, ...]
     """Completion times, ascending."""
     incomplete_s: tuple[float, ...]
-    """The time that groups had that are not complete, ascending."""
+    """Times of incomplete groups from their start to the end of the run, ascending."""
     never_begun: int
-    """Groups of which no flow started; they have no time."""
+    """Number of groups of which no flow started; they have no time."""
 
     def __add__(self, other: Completions) -> Completions:
-        """The groups of both."""
+        """The groups of both together."""
         return Completions(
             self.kind,
             tuple(sorted((*self.complete_s, *other.complete_s))),
@@ -44,7 +44,7 @@ class Completions:
         )
 
     def figures(self) -> dict[str, Any]:
-        """What `result.json` says of them."""
+        """The entry of the groups in `result.json`."""
         times_s = [*self.complete_s, *self.incomplete_s]
         values: dict[str, Any] = {
             "of": self.kind,
@@ -60,7 +60,7 @@ class Completions:
 
 
 def with_completion(summary: Mapping[str, Any], flows: pl.DataFrame, traffic: str) -> dict[str, Any]:
-    """A scheme's summary with `completion_s` in it and in its runs; null where the traffic has no groups of flows.
+    """A scheme's summary with `completion_s` in it and in its runs; null if the traffic has no groups of flows.
 
     `flows` are those of all its runs. The mean is the mean over runs of each run's mean; percentiles are of the groups
     of all runs together.
@@ -97,7 +97,7 @@ def completions(traffic: str, flows: pl.DataFrame, end_s: float) -> Completions 
     if kind is None or grouped.height == 0:
         return None
     if kind == "collective":
-        # A collective counts its steps on over all iterations.
+        # The steps of a collective are numbered through all iterations.
         steps = int(grouped["coflow"].max()) + 1  # type: ignore[arg-type]
         group = pl.col("coflow") // max(steps // _iterations(traffic), 1)
     else:

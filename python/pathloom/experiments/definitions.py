@@ -1,4 +1,4 @@
-"""What the words in a result mean, in one place: the code, the report and the help texts take them from here."""
+"""Definitions of the words in a result, for the code, the report and the help texts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SIZE_BINS: Final = (
     ("1-10 MB", 1_000_000, 10_000_001),
     ("> 10 MB", 10_000_001, None),
 )
-"""Bins of the plots by flow size: label, least size in bytes, first size beyond it."""
+"""Bins of the plots by flow size: label, smallest size in bytes, smallest size above the bin."""
 
 DEFINITIONS: Final = (
     (

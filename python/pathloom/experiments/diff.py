@@ -1,4 +1,4 @@
-"""What differs between two results: settings, and every figure with how sure its difference is."""
+"""The differences between two results: settings, and every figure with the certainty of its difference."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FIGURES = (
 )
 """Sections and keys of `result.json` that are compared."""
 SAME_FLOWS = ("fabric", "traffic", "duration", "until")
-"""Where these settings are equal, and so are files but schemes, runs of equal seeds have the same flows."""
+"""If these settings and all files except schemes are equal, runs of equal seeds have the same flows."""
 UNKNOWN, SAME = "unknown", "same"
 
 Row = Mapping[str, Any]
@@ -49,25 +49,25 @@ class Change:
     b: float
     bound_a: bool
     bound_b: bool
-    """Whether unfinished flows make the value a bound."""
+    """Whether the value is a bound because of unfinished flows."""
     ci95: float | None
-    """Half width of the 95 % confidence interval of the difference; None where there is none."""
+    """Half width of the 95 % confidence interval of the difference; None if there is none."""
     paired: bool
-    """Whether the interval is of the differences run by run."""
+    """Whether the interval is that of the differences run by run."""
 
     @property
     def difference(self) -> float:
-        """B less A."""
+        """B minus A."""
         return self.b - self.a
 
     @property
     def share(self) -> float | None:
-        """The difference over A; None where A is 0."""
+        """The difference over A; None if A is 0."""
         return self.difference / self.a if self.a else None
 
     @property
     def says(self) -> str:
-        """What may be said of it, as `says` in docs/formats.md; nothing of a percentile, which has no interval."""
+        """The verdict, as `says` in docs/formats.md; empty for a percentile, which has no interval."""
         if self.bound_a or self.bound_b:
             return UNKNOWN
         if self.a == self.b:
@@ -96,18 +96,18 @@ class Change:
 
 @dataclass(frozen=True)
 class Diff:
-    """Two results beside each other."""
+    """A comparison of two results."""
 
     a: Loaded
     b: Loaded
     settings: tuple[tuple[str, Any, Any], ...]
-    """Settings that differ: key, value in A, value in B; None where there is none."""
+    """Settings that differ: key, value in A, value in B; None for a missing value."""
     changes: tuple[Change, ...]
     only_a: tuple[str, ...]
     only_b: tuple[str, ...]
     """Schemes and points that the other result lacks."""
     runs: tuple[str, ...] = ()
-    """Which results ended early, and what is compared where runs of one have no counterpart."""
+    """Sentences on results that ended early, and on what is compared if runs have no counterpart."""
 
     def record(self) -> dict[str, Any]:
         """The content of `diff --json`."""
@@ -126,13 +126,13 @@ class Diff:
 def diff(a: Loaded, b: Loaded) -> Diff:
     """Compares two results: points by their axes, schemes by their names.
 
-    The result of another simulator is compared with every scheme of the other one. Raises `PathloomError` when they
-    have nothing in common.
+    A result of another simulator is compared with every scheme of the other result. Raises `PathloomError` if the two
+    results have nothing in common.
     """
     rows_a, rows_b = _rows(a), _rows(b)
     names = sorted({*a.summary["settings"], *b.summary["settings"]})
     values = [(key, a.summary["settings"].get(key), b.summary["settings"].get(key)) for key in names]
-    # Nothing, and a list of nothing, are the same: a key that an older version did not have.
+    # None and an empty list count as equal: an older version may lack the key.
     differ = [(key, one, other) for key, one, other in values if (one or None) != (other or None)]
     if FOREIGN in (a.kind, b.kind):
         pairs = [(one, other) for one in rows_a for other in rows_b]
@@ -192,7 +192,7 @@ def _nothing_in_common(a: Loaded, b: Loaded) -> PathloomError:
 
 
 def _run_lines(a: Loaded, b: Loaded, pairs: Sequence[tuple[_Key, _Key]], paired: bool) -> tuple[str, ...]:
-    """What to know of runs that one of two results lacks."""
+    """Sentences on runs that one of the two results lacks."""
     lines = []
     for name, side in (("A", a), ("B", b)):
         if side.summary.get("complete") is False:
@@ -245,8 +245,9 @@ def _change(one: _Key, a: Row, other: _Key, b: Row, section: str, key: str, pair
 def _sides(a: Row, b: Row, section: str, key: str, paired: bool) -> _Sides:
     """A figure of both results with the half width for its difference.
 
-    Means are taken run by run where both have the same flows, and counts are of the same runs; what one of them lacks
-    is left out. Otherwise the interval adds the squares of both half widths, so it is no narrower than Welch's.
+    If both have the same flows, means are compared run by run, and counts are of the same runs. Runs that one result
+    lacks are left out. Otherwise the interval is the root of the sum of both squared half widths, so it is no narrower
+    than Welch's.
     """
     bounds = is_bound(a, section, key), is_bound(b, section, key)
     whole = _Sides(figure_of(a, section, key), figure_of(b, section, key), *bounds)

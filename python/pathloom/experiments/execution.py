@@ -1,7 +1,7 @@
-"""Runs: one simulation each, in slices short enough to watch and to stop.
+"""Runs: one simulation each, in slices that are short enough to report progress and to stop.
 
-What a run gives depends on its settings and its seed alone: not on the number of threads, nor on how it was sliced. A
-scheme written in Python holds the interpreter only while it is asked.
+The outcome of a run depends only on its settings and its seed, not on the number of threads or on the slices. A scheme
+written in Python holds the interpreter lock only while it is called.
 """
 
 from __future__ import annotations
@@ -31,82 +31,82 @@ if TYPE_CHECKING:
     from pathloom.experiments.store import Store
 
 SLICE_WALL_S = 0.1
-"""How long a slice should take: the time that Ctrl-C has to wait at most, or little more."""
+"""Target duration of a slice. Ctrl-C waits at most this long, or little more."""
 FIRST_SLICES = 2000
-"""The first slice is this part of the duration at most,"""
+"""The first slice is at most the duration over this number,"""
 FIRST_SLICE_S = 1e-3
-"""and no more than this of simulated time, which is soon done on any fabric."""
+"""and at most this simulated time, which takes little time on any fabric."""
 SLICE_CHANGE_MOST = 4.0
-"""Two neighbouring slices differ at most by this factor."""
+"""Two consecutive slices differ at most by this factor."""
 LEAST_SLICE_S = 1e-8
-"""Slices stay well above the simulator's nanosecond."""
+"""Shortest slice: well above the simulator's clock unit of a nanosecond."""
 LONGEST_S = 200 * 86_400
-"""What the simulator's clock holds, in seconds."""
+"""Longest time that the simulator's clock can represent, in seconds."""
 MOST_DRAIN = 2**32 - 1
-"""Longest drain that the simulator takes, in durations."""
+"""Longest drain that the simulator accepts, in durations."""
 _NO_FLOWS = "the traffic has no flows; raise --duration or the load"
-"""What the core says where no flow starts; it does not know who asked for the run, nor in which words."""
+"""The core's message if no flow starts. `_as_given` adapts it to the words of the settings."""
 SILENT_BACKOFFS = 3
-"""With `until=finished` a run is given up when unfinished flows receive nothing for so many of the longest
-retransmission time-outs: a flow with a working path has been tried again by then."""
+"""With `until=finished` a run is abandoned if unfinished flows receive nothing for this many of the longest
+retransmission time-outs: any flow with a working path has been retransmitted by then."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What had arrived by a moment of a run."""
+    """The data that had arrived by a time of a run."""
 
     at_s: float
     delivered_bytes: int
-    """Payload of all flows."""
+    """Payload bytes of all flows."""
     polling_period_s: float | None = None
-    """Mean time between rounds of readings so far; None where there were not two, and in the lab, where only the end of
-    a run tells."""
+    """Mean time between rounds of readings so far; None before the second round, and in the lab, where only the end of
+    a run gives it."""
 
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """What one run gave, as the simulator reports it."""
+    """The outcome of one run, as the simulator reports it."""
 
     job: Job
     outcome: dict[str, Any]
     wall_s: float
     trouble: tuple[int, str, str] | None = None
-    """Where a scheme in Python failed: how often, the first time in one line, and the traceback of that."""
+    """Failures of a scheme in Python: how often it failed, the first failure in one line, and its traceback."""
     samples: tuple[Sample, ...] = ()
-    """Taken at the times that the execution was given."""
+    """Samples at the times `sample_at_s` of the execution."""
     silent_s: float | None = None
-    """How long nothing had arrived when the run was given up; None where it was not."""
+    """How long nothing had arrived when the run was abandoned; None if it was not."""
     stolen_share: float = 0.0
-    """What the host of a virtual machine gave to others of its processors' time during a run in the lab, 0 to 1."""
+    """Share of processor time that the host of this virtual machine gave to others during a run in the lab, 0 to 1."""
     description: str = ""
-    """What was generated for the run: parameters, sources of tables, load achieved."""
+    """The traffic generated for the run: parameters, sources of tables, load achieved."""
     notes: tuple[str, ...] = ()
-    """What a reader should know of its workload."""
+    """What a reader should know about the workload."""
 
 
 NOTED_STOLEN_SHARE = 0.05
-"""Runs whose machine was kept from them for longer say so."""
+"""A run with a larger `stolen_share` gets a note."""
 
 
 def stolen_text(share: float) -> str:
-    """Says what `RunOutcome.stolen_share` may have done.
+    """Describes the possible effect of `RunOutcome.stolen_share`.
 
     >>> stolen_text(0.3)
-    "the host of this machine gave 30 % of its processors' time to others; a lab that lacks it carries less"
+    "the host of this machine gave 30 % of its processors' time to others, so the lab may carry less traffic"
     """
     percent = f"{round(100 * share)} % of its processors' time"
-    return f"the host of this machine gave {percent} to others; a lab that lacks it carries less"
+    return f"the host of this machine gave {percent} to others, so the lab may carry less traffic"
 
 
 @dataclass(frozen=True)
 class Wrappers:
-    """Files that a run writes beside its result; for a single run only."""
+    """Files that a run writes in addition to its result; only for a single run."""
 
     pcap: str | None = None
     event_log: str | None = None
 
     def remove_partial(self) -> None:
-        """Removes what a run that was given up may have left beside them."""
+        """Removes partial files that an abandoned run may have left."""
         for path in (self.pcap, self.event_log):
             if path is not None:
                 with suppress(OSError):
@@ -114,7 +114,7 @@ class Wrappers:
 
 
 class Stop(Protocol):
-    """Tells a run under way to end."""
+    """Tells a run in progress to end."""
 
     def is_set(self) -> bool:
         """Whether it should end now."""
@@ -140,9 +140,9 @@ class Execution:
     ) -> None:
         """Prepares the first run of every scheme, so that bad input is found before any run starts.
 
-        `sample_at_s` are moments of a run, ascending, at which what has arrived so far is noted. Runs that the store
-        holds are not carried out again, and those that are finished are added to it. Each run gets so many `threads`;
-        no outcome depends on their number.
+        `sample_at_s` are ascending times of a run at which the delivered data is sampled. Runs in the store are not
+        carried out again, and finished runs are added to it. Each run uses up to `threads` threads; no outcome depends
+        on their number.
         """
         self.threads = threads
         self.settings = settings
@@ -153,24 +153,24 @@ class Execution:
         self.outcomes: list[RunOutcome] = []
         self.interrupted = False
         self.failure: SchemeError | ToolError | None = None
-        """What ended it early: a scheme written in Python that failed, unless the settings say to keep going."""
+        """Cause of an early end: a failed scheme written in Python, unless the settings have `keep_going`."""
         self.jobs = settings.jobs(SIM)
         self._store = store
         self._finished: dict[Job, RunOutcome] = {}
         self._names = {job: self._identity(job) for job in self.jobs} if store is not None else {}
         self.kept = {job for job in self.jobs if self._stored(job) is not None}
-        """The runs that the store holds."""
+        """The runs that are in the store."""
         first = [job for job in self.jobs if job.run == 1 and job not in self.kept]
         self._prepared = interruptible(lambda: self._first(first))
         reasons = {job.scheme: prepared.one_thread for job, prepared in self._prepared.items()}
         self.on_one_thread = {scheme: why for scheme, why in reasons.items() if why is not None and threads > 1}
-        """Schemes whose runs make use of one thread only, and why."""
+        """Schemes whose runs use only one thread, and why."""
         head = self._stored(self.jobs[0]) or self._prepared[self.jobs[0]]
         self.description = head.description
         self.notes = list(head.notes)
 
     def _first(self, jobs: Sequence[Job]) -> dict[Job, _core.Simulation]:
-        """The first run of each scheme. Raises `PathloomError` when there is no room for them."""
+        """Prepares the first run of each scheme. Raises `PathloomError` if there is not enough memory for them."""
         prepared: dict[Job, _core.Simulation] = {}
         for job in jobs:
             prepared[job] = self._simulation(job)
@@ -183,7 +183,7 @@ class Execution:
         return [job for job in self.jobs if job not in self.kept and job not in self._finished]
 
     def release(self) -> None:
-        """Lets go of the runs that are prepared; they are prepared again when they are carried out."""
+        """Frees the prepared runs; they are prepared again when they are carried out."""
         self._prepared.clear()
 
     def _simulation(self, job: Job) -> _core.Simulation:
@@ -197,7 +197,7 @@ class Execution:
 
     def _stored(self, job: Job) -> RunOutcome | None:
         found = self._store.find(self._names[job]) if self._store is not None else None
-        # Its place among the runs is not part of what it gave.
+        # The stored outcome does not depend on the position of the run, so the job is replaced.
         return replace(found, job=job) if found is not None else None
 
     def run(
@@ -207,35 +207,35 @@ class Execution:
         take: Callable[[RunOutcome], None] | None = None,
         runner: Runner | None = None,
     ) -> None:
-        """Carries out all runs on so many threads, or by a `runner` of another kind.
+        """Carries out all runs on this many threads, or by another `runner`.
 
-        With `take`, each run is given to it as soon as it is finished, from the thread that carried it out, and not
-        kept in `outcomes`: thousands of large runs need not be held at once.
+        If `take` is given, it is called with each finished run, on the thread that carried it out. The run is then not
+        kept in `outcomes`, so thousands of large runs need not fit into memory.
 
-        After a Ctrl-C the runs under way are given up within a slice, `interrupted` is set, and `outcomes` holds the
-        runs that were finished. A scheme that fails ends the runs likewise and is the `failure`, unless the settings
-        say to keep going. Any other error in a run ends the others likewise and is raised.
+        After Ctrl-C the runs in progress are abandoned within a slice, `interrupted` is set, and `outcomes` holds the
+        finished runs. A failed scheme ends the runs in the same way and is stored in `failure`, unless the settings
+        have `keep_going`. Any other error in a run also ends the others, and is raised.
         """
         works = [Work(self, job) for job in self.missing()]
         take_one: Take = (lambda work, outcome: work.execution.keep(outcome)) if take is None else _handed(take)
         try:
             if runner is not None:
-                # What is prepared here is of no use to those who carry it out elsewhere.
+                # Another runner cannot use the runs that are prepared here.
                 self.release()
             ended = (runner or Threads(threads)).run(works, lambda work, share: progress(work.job, share), take_one)
         finally:
-            # Those that nobody came to would keep their half-written files.
+            # Frees the runs that were not carried out, so that their partial files are removed.
             self.release()
         self.interrupted, self.failure = ended.interrupted, ended.failure
         self.collect()
 
     def keep(self, outcome: RunOutcome) -> None:
-        """Takes a run that is finished: into the store, where there is one."""
+        """Keeps a finished run, in the store if there is one."""
         job = outcome.job
         if self._store is None:
             self._finished[job] = outcome
             return
-        # A file that changed in the meantime may have been read in either form.
+        # If an input file changed during the run, it is not known which content the run has read.
         if self._identity(job) == self._names[job]:
             self._store.add(self._names[job], outcome)
             self.kept.add(job)
@@ -243,12 +243,12 @@ class Execution:
             self._finished[job] = outcome
 
     def collect(self) -> None:
-        """Fills `outcomes` with the runs that are finished."""
+        """Fills `outcomes` with the finished runs."""
         found = {job: self._finished.get(job) or self._stored(job) for job in self.jobs}
         self.outcomes = [outcome for outcome in found.values() if outcome is not None]
 
     def carry_out(self, job: Job, stop: Stop, progress: Callable[[float], None]) -> RunOutcome | None:
-        """Carries out one run; None when it was stopped. Raises `PathloomError` and `SchemeError`."""
+        """Carries out one run; None if it was stopped. Raises `PathloomError` and `SchemeError`."""
         try:
             simulation = self._prepared.pop(job, None) or self._simulation(job)
         except PathloomError as error:
@@ -269,9 +269,9 @@ def simulation(
     in_python: PythonScheme | None = None,
     threads: int = 1,
 ) -> _core.Simulation:
-    """Prepares a run: its flows are drawn and default routes stand. Raises `PathloomError` on bad input.
+    """Prepares a run: draws its flows and installs default routes. Raises `PathloomError` on bad input.
 
-    `in_python` stands in for the scheme that the job names.
+    `in_python` replaces the scheme that the job names.
     """
     what = json.dumps(
         {
@@ -300,7 +300,7 @@ def simulation(
 
 
 def _as_given(text: str, settings: Settings) -> str:
-    """What the core says of settings, in the words in which they were given: options, keys of a file or arguments.
+    """Rewrites a message of the core in the terms of the settings: options, keys of a file or arguments.
 
     >>> settings = Settings(fabric="diamond", traffic="flows:file=a.csv", schemes=("ecmp",), control="dely=1ms")
     >>> _as_given("control `control:dely=1ms`: unknown key `dely`", settings)
@@ -317,7 +317,7 @@ def _as_given(text: str, settings: Settings) -> str:
 
 
 def _has_load(traffic: str) -> bool:
-    """Whether traffic has a load that can be raised; traces and collectives have none.
+    """Whether traffic has a load that can be raised; traces and collectives have no load.
 
     >>> [_has_load(spec) for spec in ("web-search", "sizes.csv:load=0.1", "flows:file=a.csv")]
     [True, True, False]
@@ -328,7 +328,7 @@ def _has_load(traffic: str) -> bool:
 
 
 def drain(settings: Settings) -> int:
-    """How many durations flows under way have to finish at most.
+    """Longest drain, in durations: the time that active flows have to finish.
 
     >>> drain(Settings.of({"fabric": "diamond", "traffic": "long-lived", "schemes": ("ecmp",), "duration": "1s"}))
     5
@@ -346,7 +346,7 @@ def advance(
     stop: Stop,
     progress: Callable[[float], None],
 ) -> RunOutcome | None:
-    """Advances a run to its end, slice by slice; None when it was stopped. Raises `SchemeError`."""
+    """Advances a run to its end, slice by slice; None if it was stopped. Raises `SchemeError`."""
     started, duration_s = time.perf_counter(), settings.duration_s
     reached, slice_s = 0.0, min(duration_s / FIRST_SLICES, FIRST_SLICE_S)
     moments = _Moments(settings, sample_at_s)
@@ -388,7 +388,7 @@ def advance(
 
 
 def _check_scheme(simulation: _core.Simulation, job: Job, settings: Settings) -> None:
-    """Raises `SchemeError` when the scheme, written in Python, has failed and nobody said to keep going."""
+    """Raises `SchemeError` if the scheme, written in Python, has failed and `keep_going` is not set."""
     if settings.keep_going or simulation.troubles is None:
         return
     _, line, traceback = simulation.troubles
@@ -397,7 +397,7 @@ def _check_scheme(simulation: _core.Simulation, job: Job, settings: Settings) ->
 
 
 class _Moments:
-    """The moments of a run at which something is noted: samples of what has arrived, and steps of series."""
+    """The times of a run at which data is recorded: samples of delivered data, and steps of series."""
 
     def __init__(self, settings: Settings, sample_at_s: Sequence[float]) -> None:
         self.samples: list[Sample] = []
@@ -406,7 +406,7 @@ class _Moments:
 
     @property
     def due_s(self) -> float:
-        """When the next of them is."""
+        """Time of the next sample or step."""
         return min(self._next_sample_s, self._recorder.due_s if self._recorder is not None else math.inf)
 
     @property
@@ -414,7 +414,7 @@ class _Moments:
         return self._at_s[len(self.samples)] if len(self.samples) < len(self._at_s) else math.inf
 
     def take(self, simulation: _core.Simulation, reached_s: float) -> bool:
-        """Notes what is due; whether anything was."""
+        """Records what is due. Returns whether anything was due."""
         # The simulator's clock is in whole nanoseconds.
         if reached_s < self.due_s - LEAST_SLICE_S:
             return False
@@ -425,32 +425,32 @@ class _Moments:
         return True
 
     def take_rest(self, simulation: _core.Simulation) -> None:
-        """Notes what was due later: a run that ends early delivers nothing more."""
+        """Records the samples and the step that are still due: a run that ends early delivers nothing more."""
         self.samples += [_sample(simulation, at_s) for at_s in self._at_s[len(self.samples) :]]
         if self._recorder is not None:
             self._recorder.take(simulation, simulation.outcome()["end_ns"] / 1e9)
 
     def series(self) -> dict[str, Any]:
-        """The series as a part of the outcome, where there are some."""
+        """The series as a part of the outcome; empty without series."""
         return {"series": self._recorder.columns()} if self._recorder is not None else {}
 
 
 class _Silence:
-    """Finds out that unfinished flows receive nothing any more, once the usual drain and all faults are over.
+    """Detects that unfinished flows receive nothing any more, after the usual drain and all faults.
 
-    It looks at set times of the run, so that what it finds does not depend on how the run is sliced.
+    It checks at fixed times of the run, so that the result does not depend on the slices.
     """
 
     def __init__(self, settings: Settings) -> None:
         self.limit_s = SILENT_BACKOFFS * _core.transport_settings(settings.transport)["max_rto"] / 1e9
-        """A run is given up when nothing arrived for so long."""
+        """A run is abandoned if nothing arrives for this long."""
         usual_s = settings.duration_s * (1 + DRAIN)
         self.look_s = max([usual_s, *map(fault_end_s, settings.faults)])
-        """When it looks next."""
+        """Time of the next check."""
         self._arrived_bytes = -1
 
     def is_too_long(self, simulation: _core.Simulation, now_s: float) -> bool:
-        """Whether nothing arrived between the last two looks."""
+        """Whether nothing arrived between the last two checks."""
         if now_s < self.look_s - LEAST_SLICE_S:
             return False
         flows = simulation.outcome()["flows"]
@@ -461,7 +461,7 @@ class _Silence:
 
 
 def fault_end_s(fault: str) -> float:
-    """When the last of what a fault stands for happens: cables may flap.
+    """Time of the last event of a fault: cables may flap.
 
     >>> fault_end_s("1s:flap:c0:100ms/400ms/3"), fault_end_s("2s:down:c0")
     (2.1, 2.0)
@@ -475,7 +475,7 @@ def fault_end_s(fault: str) -> float:
 
 
 def fault_time_s(fault: str) -> float:
-    """When a fault, `10s:down:c0`, happens.
+    """Time of a fault such as `10s:down:c0`.
 
     >>> fault_time_s("300ms:down:e0_0-a0_1")
     0.3

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Writes files completely or not at all."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from pathlib import Path
 from pathloom.errors import bad_input
 
 Writer = Callable[[Path], object]
-"""Fills a file."""
+"""Writes the content of a file."""
 PLOT_KINDS = ("svg", "pdf", "png")
-"""Kinds of files that plots are written as."""
+"""File formats of plots."""
 PARTIAL = ".partial-"
-"""How the names of files and folders begin that are not whole yet."""
+"""Prefix of the names of files and folders that are not complete yet."""
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Lets `write` fill a file beside `path` and puts it in place at once.
+    """Lets `write` fill a temporary file in the folder of `path`, and then renames it to `path`.
 
-    Raises `PathloomError` when that cannot be done; then `path` is as it was before.
+    Raises `PathloomError` if this fails; `path` is then unchanged.
     """
     try:
         handle, name = tempfile.mkstemp(prefix=PARTIAL, suffix=path.suffix, dir=path.parent)
@@ -44,11 +44,11 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
 
 
 def replace_files(folder: Path, files: Sequence[tuple[str, Writer]], known: Collection[str]) -> list[Path]:
-    """Fills a folder with files, given by name and what writes them; the last one comes last. Returns their paths.
+    """Fills a folder with files, given by their names and writers, in this order. Returns their paths.
 
-    They are written aside and put in place when all are there. Files of the names `known` that are not among them, from
-    something that filled the folder before, are removed. Raises `PathloomError` when a file cannot be written; then the
-    folder holds what it held.
+    The files are written to a temporary folder and moved when all are complete. Older files with names in `known` that
+    are not replaced are removed. Raises `PathloomError` if a file cannot be written; the folder then keeps its old
+    content.
     """
     try:
         aside = Path(tempfile.mkdtemp(prefix=PARTIAL, dir=folder))
@@ -60,7 +60,7 @@ def replace_files(folder: Path, files: Sequence[tuple[str, Writer]], known: Coll
             write(aside / name)
             _to_disk(aside / name)
         last, names = files[-1][0], [name for name, _ in files]
-        # Its presence tells that the folder is whole.
+        # The presence of the last file tells that the folder is complete.
         for name in (last, *(other for other in known if other not in names)):
             (folder / name).unlink(missing_ok=True)
         for name in names:
@@ -73,7 +73,7 @@ def replace_files(folder: Path, files: Sequence[tuple[str, Writer]], known: Coll
 
 
 def _to_disk(path: Path) -> None:
-    """Waits until the disk has a file: after a power failure it is there whole under its new name, or not at all."""
+    """Waits until a file is on disk. After a power failure it is then complete under its new name, or missing."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -82,17 +82,17 @@ def _to_disk(path: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes a text file whole."""
+    """Writes a text file completely or not at all."""
     write_whole(path, lambda partial: partial.write_text(text, encoding="utf-8"))
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Writes a file whole."""
+    """Writes a file completely or not at all."""
     write_whole(path, lambda partial: partial.write_bytes(content))
 
 
 def check_writable(path: Path) -> None:
-    """Raises `PathloomError` when a file cannot be written there; leaves nothing behind."""
+    """Raises `PathloomError` if a file cannot be written at `path`. Leaves no file behind."""
     try:
         with tempfile.TemporaryFile(dir=path.parent):
             pass
@@ -103,16 +103,16 @@ def check_writable(path: Path) -> None:
 
 
 class OutFolder:
-    """A folder for results, proved writable before any work is done.
+    """A folder for results, checked to be writable before any work is done.
 
-    Folders that it had to make are taken away again by `give_up` when nothing was written into them.
+    `give_up` removes the folders that it made if nothing was written into them.
     """
 
     def __init__(self, path: Path) -> None:
-        """Makes the folder; raises `PathloomError` when it is a file or cannot be written."""
+        """Makes the folder. Raises `PathloomError` if it is a file or cannot be written."""
         self.path = path
         self._made: list[Path] = []
-        # Unlike Path.exists, this takes what may not be looked at for missing; making it then says why.
+        # Unlike Path.exists, this regards a folder without permission as missing; mkdir then reports why.
         missing = [folder for folder in (path, *path.parents) if not os.path.exists(folder)]  # noqa: PTH110
         try:
             for folder in reversed(missing):
@@ -127,14 +127,14 @@ class OutFolder:
             raise bad_input(f"--out `{path}`: {reason(error)}; {way_out}") from None
 
     def give_up(self) -> None:
-        """Takes away the folders that were made and are still empty."""
+        """Removes the folders that were made and are still empty."""
         for folder in reversed(self._made):
             with contextlib.suppress(OSError):
                 folder.rmdir()
 
 
 def reason(error: OSError) -> str:
-    """What the system said, in lower case: `no such file or directory`."""
+    """The message of the system in lower case: `no such file or directory`."""
     return (error.strerror or str(error)).lower()
 
 

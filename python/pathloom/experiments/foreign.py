@@ -1,4 +1,4 @@
-"""Results of other simulators: ns-3's FlowMonitor, and flows in CSV. They say when flows ended, and little else."""
+"""Results of other simulators: ns-3's FlowMonitor, and flows in CSV. They contain little but the ends of flows."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from pathloom.experiments.summary import fct_figures, flow_counts
 from pathloom.words import count_text, counted
 
 SUFFIXES = (".csv", ".xml")
-"""Files that are read."""
+"""Suffixes of the files that can be read."""
 COLUMNS = {"flow": ("flow",), "start": ("start", "start_s"), "end": ("end", "end_s"), "bytes": ("bytes", "size_bytes")}
-"""What a CSV file has to have, and the names that a column may have. Times are in seconds."""
+"""Columns that a CSV file must have, and the names that each may have. Times are in seconds."""
 SCHEMA = {
     "flow": pl.String,
     "src": pl.String,
@@ -34,7 +34,7 @@ SCHEMA = {
     "age_s": pl.Float64,
     "finished": pl.Boolean,
 }
-"""Columns of the table of flows; they mean what they mean in `pathloom.experiments.tables.FLOW_SCHEMA`."""
+"""Columns of the table of flows, with the same meaning as in `pathloom.experiments.tables.FLOW_SCHEMA`."""
 _NS_TIME = re.compile(r"\+?(-?[0-9.]+(?:[eE][+-]?[0-9]+)?)ns")
 _FIVE_TUPLE = ("sourceAddress", "destinationAddress", "protocol", "sourcePort", "destinationPort")
 
@@ -47,7 +47,7 @@ class Foreign:
     notes: tuple[str, ...]
 
     def summary(self, path: Path) -> dict[str, Any]:
-        """As far as it goes, what `result.json` would say of it, as one run of one scheme."""
+        """The content of a `result.json` for it, as far as known, with one run of one scheme."""
         figures, counts = fct_figures(self.flows), flow_counts(self.flows)
         none = {"mean": None, "mean_censored": None, "ci95": None}
         run = {"run": 1, "seed": None, "throughput": none, "fct_s": figures, "flows": counts}
@@ -74,7 +74,7 @@ class Foreign:
 
 
 def read_foreign(path: Path) -> Foreign:
-    """Reads FlowMonitor's XML or a CSV file. Raises `PathloomError` that names the place."""
+    """Reads FlowMonitor's XML or a CSV file. Raises a `PathloomError` that names the place of an error."""
     reader = {".csv": _read_csv, ".xml": _read_flow_monitor}.get(path.suffix.lower())
     if reader is None:
         raise bad_input(f"`{path}`: expected a results folder, a .csv file of flows, or FlowMonitor's .xml")
@@ -104,7 +104,7 @@ def _read_csv(path: Path) -> Foreign:
             raise bad_input(f"{where}: has {len(cells)} cells; expected {len(lines[0])}, as in the heading")
         name = cells[places["flow"]].strip()
         if name in names:
-            raise bad_input(f"{where}: flow `{name}` is there twice; give each flow one line")
+            raise bad_input(f"{where}: flow `{name}` occurs twice; give each flow one line")
         names.add(name)
         start_s = _number(where, "start", cells[places["start"]])
         end = cells[places["end"]].strip()
@@ -124,7 +124,7 @@ def _places(path: Path, heading: Sequence[str]) -> dict[str, int]:
     for column, names in COLUMNS.items():
         found = [place for place, cell in enumerate(heading) if cell in names]
         if len(found) != 1:
-            problem = "is missing" if not found else "is there twice"
+            problem = "is missing" if not found else "occurs twice"
             raise bad_input(f"`{path}`: column `{column}` {problem}; expected a heading such as flow,start,end,bytes")
         places[column] = found[0]
     return places
@@ -153,7 +153,9 @@ def _read_flow_monitor(path: Path) -> Foreign:
         raise bad_input(f"`{path}`: is not XML: {error}") from None
     stats, classifier = root.findall("FlowStats/Flow"), root.findall("Ipv4FlowClassifier/Flow")
     if root.tag != "FlowMonitor" or not stats:
-        raise bad_input(f"`{path}`: is not FlowMonitor's: expected <FlowMonitor> with <FlowStats> and flows in it")
+        raise bad_input(
+            f"`{path}`: is not a file of FlowMonitor: expected <FlowMonitor> with <FlowStats> and flows in it"
+        )
     tuples = {flow.get("flowId", ""): tuple(flow.get(key, "") for key in _FIVE_TUPLE) for flow in classifier}
     sent = {tuples[name]: _count(path, flow, "txBytes") for flow in stats if (name := flow.get("flowId", "")) in tuples}
     rows, silent = [], 0
@@ -161,7 +163,7 @@ def _read_flow_monitor(path: Path) -> Foreign:
         name = flow.get("flowId", "")
         source, target, protocol, source_port, target_port = tuples.get(name, ("", "", "", "", ""))
         back = (target, source, protocol, target_port, source_port)
-        # The other direction of a connection, which carries acknowledgements, is a flow of its own.
+        # The reverse direction of a connection, with the acknowledgements, is a separate flow.
         if name in tuples and sent.get(back, -1) > _count(path, flow, "txBytes"):
             continue
         received = _count(path, flow, "rxBytes")
@@ -172,10 +174,10 @@ def _read_flow_monitor(path: Path) -> Foreign:
             {"flow": name, "src": source, "dst": target, "size_bytes": received, "start_s": start_s, "end_s": end_s}
         )
     notes = [
-        f"`{path}`: FlowMonitor knows no sizes: a flow counts as finished with its last packet, and its size is what "
+        f"`{path}`: FlowMonitor has no sizes: a flow counts as finished with its last packet, and its size is what "
         "was received, headers included"
     ]
-    notes += [f"`{path}`: {counted(silent, 'flow')} received nothing, so unfinished"] if silent else []
+    notes += [f"`{path}`: {counted(silent, 'flow')} received nothing and count as unfinished"] if silent else []
     return Foreign(_frame(rows), tuple(notes))
 
 
@@ -199,7 +201,7 @@ def _ns_time(path: Path, flow: ElementTree.Element, key: str) -> float:
 
 
 def _frame(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
-    """The table of flows. An unfinished one counts with the time until the last event of all."""
+    """The table of flows. The age of an unfinished flow is its time until the last event of all flows."""
     rows = list(rows)
     last_s = max(max(row["start_s"], row["end_s"] or 0.0) for row in rows)
     return pl.DataFrame(

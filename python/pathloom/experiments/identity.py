@@ -1,4 +1,4 @@
-"""What a run depends on, as a short name: equal names mean equal figures.
+"""Short names of runs, made from everything that a run depends on: equal names mean equal figures.
 
 The name is a digest of the settings of the run, its seed, the content of the files that it reads, and the program.
 """
@@ -34,37 +34,37 @@ def identity(settings: Settings, job: Job, *parts: str) -> str:
 
 
 def work_identity(settings: Settings, job: Job, *parts: str) -> str:
-    """The same, whatever program carries it out."""
+    """The name of a run without the digest of the program that carries it out."""
     alone = alone_settings(settings, job)
     files = named_files([alone.fabric, alone.traffic, *alone.schemes])
     return short_digest(alone.model_dump_json(), *map(digest, files), *parts)
 
 
 def short_digest(*texts: str) -> str:
-    """Digest of texts, as long as a name."""
+    """Digest of texts with the length of a name."""
     return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:LETTERS]
 
 
 def alone_settings(settings: Settings, job: Job) -> Settings:
-    """The settings that matter to a run: how many others there are does not, nor what is worked out of it."""
+    """The settings that affect a run, without other runs and schemes and without the yardstick."""
     mine = {"schemes": (job.scheme,), "runs": 1, "seed": job.seed, "worlds": (job.world,), "yardstick": False}
     return settings.model_copy(update=mine)
 
 
 def program_digest() -> str:
-    """Digest of what carries out a run in the simulator."""
+    """Digest of the program files that carry out a run in the simulator."""
     from pathloom.experiments import execution, python_schemes
 
     return digests([str(_core.__file__), execution.__file__, python_schemes.__file__])
 
 
 def digests(paths: Iterable[str]) -> str:
-    """Digests of files, one after the other."""
+    """Digests of files, concatenated."""
     return "".join(map(digest, paths))
 
 
 def digest(path: str) -> str:
-    """SHA-256 of a file in hexadecimal digits. It is read again only when it has changed."""
+    """SHA-256 of a file in hexadecimal digits. The file is read again only if it has changed."""
     status = os.stat(path)  # noqa: PTH116
     known = (path, status.st_ino, status.st_size, status.st_mtime_ns)
     if known not in _digests:

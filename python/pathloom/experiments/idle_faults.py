@@ -1,7 +1,7 @@
-"""Faults that change nothing: repairs of what is whole, and failures of what has failed already.
+"""Finds faults that have no effect: repairs of what works, and failures of what has already failed.
 
-It goes by what faults name, as the simulator does: a switch that comes back does not mend a cable that was cut on its
-own.
+Failures are tracked by the item that a fault names, as in the simulator. A switch that comes up does not repair a cable
+that was cut separately.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from pathloom.experiments.execution import fault_time_s
 from pathloom.fabrics import Fabric
 
 Thing = tuple[str, int | str]
-"""What may fail: a node, a cable, the quality of a cable, or a session."""
+"""An item that may fail: a node, a cable, the quality of a cable, or a session."""
 MENDS = {"up": "down or flap", "restore": "degrade or loss", "session-up": "session-down"}
-"""Faults that mend something, and those that they mend."""
+"""Faults that repair something, and the faults that they repair."""
 _WITH_VALUE = ("degrade", "loss", "flap")
 
 
 @dataclass
 class _State:
-    """What has failed so far."""
+    """The items that have failed so far."""
 
     failed: set[Thing] = field(default_factory=set)
     flaps_until_s: dict[Thing, float] = field(default_factory=dict)
-    """While something flaps, a fault of it may change something or nothing."""
+    """Time until which an item flaps. Until then, a fault of the item may or may not have an effect."""
 
     def flaps(self, things: Sequence[Thing], at_s: float) -> bool:
         return any(at_s <= self.flaps_until_s.get(thing, -1.0) for thing in things)
 
 
 def idle_faults(fabric: Fabric, faults: Sequence[str]) -> dict[str, str]:
-    """The faults that change nothing, and why."""
+    """The faults that have no effect, and why."""
     names, state = _Names(fabric), _State()
     # Cables that are down from the start can be brought up.
     state.failed.update(("cable", cable) for cable, up in enumerate(fabric.links["up"][::2]) if not up)
@@ -47,7 +47,7 @@ def idle_faults(fabric: Fabric, faults: Sequence[str]) -> dict[str, str]:
 
 
 def _why_idle(fault: str, names: _Names, state: _State) -> str | None:
-    """Why a fault changes nothing; None where it does. Notes in `state` what it does."""
+    """Why a fault has no effect; None if it has one. Records the effect in `state`."""
     at_s = fault_time_s(fault)
     _, verb, what = (part.strip() for part in f"{fault}::".split(":", 2))
     what = what.rstrip(":")
@@ -77,7 +77,7 @@ def _why_idle(fault: str, names: _Names, state: _State) -> str | None:
 
 
 class _Names:
-    """What the names in faults stand for."""
+    """Finds the items that the names in faults refer to."""
 
     def __init__(self, fabric: Fabric) -> None:
         self._nodes = {str(node["name"]): index for index, node in enumerate(fabric.nodes)}
@@ -87,7 +87,7 @@ class _Names:
             self._between.setdefault(ends, []).append(link // 2)
 
     def things(self, verb: str, what: str) -> Iterator[Thing]:
-        """What a fault names, as far as it can fail and be mended."""
+        """The items that a fault names, if they can fail and be repaired."""
         if verb in ("session-down", "session-up"):
             yield "session", what
         elif verb in ("down", "up", "flap", "degrade", "loss", "restore"):
@@ -102,12 +102,12 @@ class _Names:
                     yield from (("cable", cable) for cable in cables)
 
     def _target(self, name: str) -> tuple[int | None, list[int]] | None:
-        """A node and its cables, or the cables that are named; None where nothing is called so."""
+        """A node and its cables, or the cables that are named; None if nothing has this name."""
         node = self._nodes.get(name)
         if node is not None:
             return node, [cable for (source, _), cables in self._between.items() if source == node for cable in cables]
         pair, _, number = name.partition("#") if re.search(r"#\d+$", name) else (name, "", "")
-        # Names may hold a dash themselves.
+        # A name may contain a dash itself.
         for dash in re.finditer("-", pair):
             ends = self._nodes.get(pair[: dash.start()]), self._nodes.get(pair[dash.end() :])
             cables = self._between.get(ends)

@@ -1,4 +1,4 @@
-"""What a result rests on beside its settings: files, and schemes given as classes."""
+"""The inputs of a result besides its settings: files, and schemes given as classes."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from pathloom.fabrics import Fabric
 from pathloom.specs import is_python_spec
 
 OWN_FABRIC = "fabric.json"
-"""Where a results folder keeps a fabric that was built in Python."""
+"""Name of the file in a results folder that holds a fabric built in Python."""
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """Files that were read, and schemes that no command line can name."""
+    """Files that were read, and schemes that a command line cannot name."""
 
     files: Mapping[str, str] = field(default_factory=dict)
-    """SHA-256 of each file as it was before the runs, in hexadecimal digits, by its path as it was named."""
+    """SHA-256 of each file before the runs, in hexadecimal digits, by the path that was given."""
     classes: tuple[str, ...] = ()
     """Names of the schemes that were given as Python classes."""
 
     @classmethod
     def of(cls, settings: Settings, fabric: Fabric, in_python: Mapping[str, PythonScheme] | None = None) -> Self:
-        """Reads the files that these settings name, and those that schemes in Python import from beside them."""
+        """Reads the files that the settings name, and those that schemes in Python import from their folders."""
         schemes = in_python or {}
         words = [settings.traffic, *settings.schemes]
-        # A fabric that was built in Python may be called like a file that has nothing to do with it.
+        # A fabric that was built in Python may have the name of an unrelated file.
         words += [settings.fabric] if fabric.text is None else []
         imported = (path for scheme in schemes.values() for path in scheme.files)
         paths = dict.fromkeys([*named_files(words), *imported])
@@ -42,7 +42,7 @@ class Inputs:
         return cls({**own, **digests}, tuple(name for name in schemes if not is_python_spec(name)))
 
     def changed(self, own_fabric: bool) -> list[str]:
-        """The files that are no longer what they were. `own_fabric` tells that the fabric never was a file."""
+        """The files that have changed. `own_fabric` tells that the fabric did not come from a file."""
         return [
             path
             for path, digest in self.files.items()
@@ -57,13 +57,13 @@ def named_files(specs: Iterable[str]) -> list[str]:
     True
     """
     parts = (part.split("=")[-1].strip() for spec in specs for part in spec.replace(",", ":").split(":"))
-    # Unlike Path.is_file, this takes what may not be looked at for missing.
+    # Unlike Path.is_file, this regards a file without permission as missing.
     found = [part for part in dict.fromkeys(parts) if "." in part and os.path.isfile(part)]  # noqa: PTH113
     return [path for part in found for path in _with_ranks(part)]
 
 
 def _with_ranks(path: str) -> list[str]:
-    """A file, and if it is the trace of the first rank, `NAME.0.et`, those of the others."""
+    """A file; for the trace of the first rank, `NAME.0.et`, also the traces of the other ranks."""
     name = path.removesuffix(".0.et")
     if name == path:
         return [path]
@@ -77,7 +77,7 @@ def sha256(content: bytes) -> str:
 
 
 def sha256_of_file(path: str | Path) -> str | None:
-    """The digest of a file's content; None where it cannot be read."""
+    """The digest of a file's content; None if it cannot be read."""
     try:
         return sha256(Path(path).read_bytes())
     except OSError:
@@ -85,7 +85,7 @@ def sha256_of_file(path: str | Path) -> str | None:
 
 
 def listed_files(files: Collection[str]) -> str:
-    """File names in a sentence.
+    """A list of file names for a sentence.
 
     >>> listed_files(["a.csv"]), listed_files(["a.csv", "b.py"])
     ('`a.csv`', '`a.csv`, `b.py`')

@@ -1,4 +1,4 @@
-"""Results that were saved, and those of other simulators, for Python and for `pathloom diff`."""
+"""Loads saved results, and results of other simulators, for Python and for `pathloom diff`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FOREIGN = "foreign"
 
 @dataclass(frozen=True, repr=False)
 class Loaded:
-    """A result that was saved.
+    """A saved result.
 
     `summary` is the content of `result.json`, `table` has a row per scheme and point, `runs` a row per run. `flows` and
     `links` are the tables of a comparison; a sweep has none.
@@ -36,19 +36,19 @@ class Loaded:
 
     @property
     def points(self) -> list[Mapping[str, Any]]:
-        """The points of a sweep; anything else is one point without axes."""
+        """The points of a sweep; any other result is one point without axes."""
         if self.kind == SWEEP:
             return list(self.summary["points"])
         return [{"at": {}, "schemes": self.summary["schemes"]}]
 
     @cached_property
     def flows(self) -> pl.DataFrame:
-        """One row per flow and run. Raises `PathloomError` where there is no such table."""
+        """One row per flow and run. Raises `PathloomError` if there is no such table."""
         return self._flows if self._flows is not None else self._parquet("flows.parquet")
 
     @cached_property
     def links(self) -> pl.DataFrame:
-        """One row per link and run. Raises `PathloomError` where there is no such table."""
+        """One row per link and run. Raises `PathloomError` if there is no such table."""
         return self._parquet("links.parquet")
 
     @cached_property
@@ -91,7 +91,7 @@ class Loaded:
 
 
 def load(path: str | Path) -> Loaded:
-    """Reads the result in a folder, or that of another simulator in a file.
+    """Reads a result from a folder, or a result of another simulator from a file.
 
     Args:
         path: a results folder, its `result.json`, a CSV file with the columns flow, start, end, bytes (seconds), or
@@ -117,7 +117,7 @@ def load(path: str | Path) -> Loaded:
 
 
 def _checked(record: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
-    """A record that has what is asked of it below. Raises `PathloomError`."""
+    """Checks that a record has all required keys. Raises `PathloomError`."""
     try:
         points = record["points"] if kind_of(record) == SWEEP else [record]
         for point in points:
@@ -131,5 +131,7 @@ def _checked(record: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
                     dict(row[section])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         what = f"{type(error).__name__}: {error}"
-        raise bad_input(f"`{path / RESULT}`: is damaged, or of another version of Pathloom: {what}") from None
+        raise bad_input(
+            f"`{path / RESULT}`: is damaged, or was written by another version of Pathloom: {what}"
+        ) from None
     return record

@@ -1,4 +1,4 @@
-"""How much memory a run takes, so that one that does not fit is refused before it starts.
+"""Estimates the memory of a run, so that a run that does not fit is refused before it starts.
 
 The figures per flow, link and rule are measured: for six runs, from k=8 to k=24 and up to 83,000 flows, the estimate is
 within 30 % of the peak of the resident memory. `tests/python/test_memory.py` measures three again.
@@ -15,17 +15,17 @@ from pathloom.errors import bad_input
 from pathloom.experiments.settings import Job
 
 PREPARED_PER_FLOW_BYTES, PER_FLOW_BYTES = 350, 760
-"""What a flow takes in a run that is prepared, and at the end of one, its row in the outcome included."""
+"""Memory of a flow in a prepared run, and at the end of a run, its row in the outcome included."""
 PREPARED_PER_LINK_BYTES, PER_LINK_BYTES = 1000, 1700
-"""What a direction of a cable takes, its queue included."""
+"""The same for one direction of a cable, its queue included."""
 PER_RULE_BYTES = 30
 LINKS_PER_SWITCH = 16
-"""Switches have at least so many directions of cables, where there are many rules."""
+"""Lower bound of the directions of cables per switch in fabrics with many rules."""
 PER_RUN_BYTES = 3_000_000
 
 
 def run_bytes(outcome: Mapping[str, Any]) -> tuple[int, int]:
-    """What a run takes once it is prepared, and at most in the end; from its outcome so far."""
+    """Memory of a run when it is prepared, and at most at its end; computed from its outcome so far."""
     flows, links = len(outcome["flows"]["index"]), len(outcome["links"]["sent_bytes"])
     rules = int(outcome["control"]["rules_max"]) * (links // LINKS_PER_SWITCH) * PER_RULE_BYTES
     prepared = flows * PREPARED_PER_FLOW_BYTES + links * PREPARED_PER_LINK_BYTES + rules
@@ -33,14 +33,14 @@ def run_bytes(outcome: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def available_bytes() -> int | None:
-    """Memory that this process may still take: of the machine, or of its control group; None where nobody tells."""
+    """Memory that this process may still use, by the machine and its control group; None if unknown."""
     found = [_of_machine(), _of_group()]
     known = [one for one in found if one is not None]
     return min(known) if known else None
 
 
 def check_room(simulation: _core.Simulation, job: Job, others: int = 0) -> None:
-    """Raises `PathloomError` when there is no room for the rest of a run that is prepared, and to prepare `others`."""
+    """Raises `PathloomError` if there is too little memory to finish a prepared run and to prepare `others`."""
     available = available_bytes()
     if available is None:
         return
@@ -63,7 +63,7 @@ def _of_machine() -> int | None:
 
 
 def _of_group() -> int | None:
-    """What the innermost control group of this process (version 2) leaves of its limit."""
+    """Memory below the limit of the innermost control group (version 2) of this process."""
     try:
         own = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
         name = next(line.partition("::")[2] for line in own if line.startswith("0::"))

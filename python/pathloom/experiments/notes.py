@@ -1,7 +1,7 @@
-"""What a reader of a result should know beside its figures: the one place where notes on a result are made.
+"""Makes the notes on a result: what a reader should know besides its figures.
 
-A note is a sentence without its full stop. To add a kind, write a function that takes the result and gives its notes,
-and put it into `MAKERS`.
+A note is a sentence without its full stop. To add a kind of note, write a function from the result to its notes and add
+it to `MAKERS`.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
     from pathloom.experiments.result import Result
 
 DEFAULT_ROUTES_ALONE = ("spt", "ecmp", "mptcp")
-"""Schemes that are nothing but their default routes."""
+"""Schemes that consist only of their default routes."""
 
 
 def notes_on(result: Result) -> list[str]:
-    """All notes on a result, those that the fabric and the worlds made of themselves first."""
+    """All notes on a result; those of the fabric and of the worlds come first."""
     own = [note for make in MAKERS for note in make(result)]
     return list(dict.fromkeys([*result.fabric.notes, *result.execution_notes, *own]))
 
 
 def failures(result: Result) -> list[str]:
-    """The schemes written in Python that failed in runs that kept going."""
+    """The schemes written in Python that failed in runs with `keep_going`."""
     return [" ".join(line.split()) for line, _ in troubles(result.outcomes)]
 
 
 def troubles(outcomes: Sequence[RunOutcome]) -> list[tuple[str, str]]:
-    """For each scheme that failed in a run: what happened, in a line, and the traceback of the first failure."""
+    """For each scheme that failed in a run: a line with what happened, and the traceback of the first failure."""
     counts: dict[str, int] = {}
     first: dict[str, tuple[RunOutcome, str, str]] = {}
     for one in outcomes:
@@ -59,7 +59,7 @@ def troubles(outcomes: Sequence[RunOutcome]) -> list[tuple[str, str]]:
 
 
 def late_faults(result: Result) -> list[str]:
-    """Faults that came when runs were over."""
+    """Faults that came after the end of runs."""
     ends = [_end_s(one) for one in result.outcomes]
     notes = []
     for fault in result.settings.faults if ends else ():
@@ -73,13 +73,13 @@ def late_faults(result: Result) -> list[str]:
 
 
 def faults_without_effect(result: Result) -> list[str]:
-    """Faults that mend what is whole, or that fail what has failed already."""
+    """Faults that repair what works, or that break what has already failed."""
     found = idle_faults(result.fabric, result.settings.faults)
     return [f"fault {fault} changed nothing: {why}" for fault, why in found.items()]
 
 
 def recovery_times(result: Result) -> list[str]:
-    """How long goodput took to recover from faults, where the series tell."""
+    """How long goodput took to recover from faults, if there are series."""
     return [
         f"scheme {row['scheme']}: {_recovery_text(row['recovery_s'])} (steps of {result.settings.series})"
         f"{_short_lived_text(row['flows'])}"
@@ -89,7 +89,7 @@ def recovery_times(result: Result) -> list[str]:
 
 
 def _recovery_text(recovery: Mapping[str, Any]) -> str:
-    """What became of goodput after the faults of all runs."""
+    """The recovery of goodput after the faults of all runs."""
     lost, fell = recovery["unrecovered"], "goodput fell below 90 % of what it had been"
     missed = "not back before the next fault or the end of arrivals"
     of_all = f"after {lost} of {counted(recovery['faults'], 'fault')} (over all runs)"
@@ -105,12 +105,12 @@ def _recovery_text(recovery: Mapping[str, Any]) -> str:
 
 
 def _short_lived_text(flows: Mapping[str, int]) -> str:
-    """What to mind where flows come and go."""
+    """A caution for the case that flows end during the run."""
     return "" if flows["long_lived"] == flows["offered"] else "; flows end here, so goodput falls without a fault too"
 
 
 def long_periods(result: Result) -> list[str]:
-    """Schemes whose period is as long as all of their runs, or longer."""
+    """Schemes whose period is at least as long as their longest run."""
     notes = []
     for label, outcomes in _runs_of_schemes(result):
         period, longest_s = _period(outcomes[0].job.scheme), max(map(_end_s, outcomes))
@@ -125,7 +125,7 @@ def long_periods(result: Result) -> list[str]:
 
 
 def idle_schemes(result: Result) -> list[str]:
-    """Schemes that gave no flow a path, though they are more than their default routes."""
+    """Schemes that gave no flow a path, except schemes that consist only of default routes."""
     return [
         f"scheme {label} never acted: it gave no flow a path, and all stayed on the default routes"
         for label, outcomes in _runs_of_schemes(result)
@@ -136,7 +136,7 @@ def idle_schemes(result: Result) -> list[str]:
 
 
 def runs_given_up(result: Result) -> list[str]:
-    """Runs that `until=finished` could not bring to an end."""
+    """Runs that were abandoned with `until=finished`."""
     notes = []
     for label, outcomes in _runs_of_schemes(result):
         silent = [one for one in outcomes if one.silent_s is not None]
@@ -152,7 +152,7 @@ def runs_given_up(result: Result) -> list[str]:
 
 
 def flows_never_started(result: Result) -> list[str]:
-    """Flows without any time, which no mean has room for."""
+    """Flows that never started, which are missing in all means."""
     flows = result.flows
     count = flows.filter(pl.col("start_s").is_null() & pl.col("size_bytes").is_not_null()).height
     if count == 0:
@@ -183,11 +183,11 @@ MAKERS: tuple[Callable[[Result], list[str]], ...] = (
     timeout_notes,
     changed_files,
 )
-"""Everything that makes notes on a result, in the order in which they are printed."""
+"""All makers of notes, in the order in which the notes are printed."""
 
 
 def _runs_of_schemes(result: Result) -> list[tuple[str, list[RunOutcome]]]:
-    """The schemes that have runs, and these."""
+    """The schemes that have runs, and their runs."""
     found = [(label, [one for one in result.outcomes if one.job.label == label]) for label in result.settings.labels]
     return [(label, outcomes) for label, outcomes in found if outcomes]
 
@@ -197,13 +197,13 @@ def _end_s(one: RunOutcome) -> float:
 
 
 def _paths_given(one: RunOutcome) -> int | None:
-    """Paths that a scheme gave flows, moves included; None where nobody counted."""
+    """Number of paths that a scheme gave to flows, moves included; None if they were not counted."""
     control: dict[str, Any] = one.outcome["control"]
     return int(control["routes"] + control["reroutes"]) if "routes" in control else None
 
 
 def _period(scheme: str) -> str | None:
-    """The period of a scheme, as given or by default; None where it has no such key."""
+    """The period of a scheme, as given or by default; None if it has no such key."""
     if is_python_spec(scheme):
         return None
     name, _, keys = scheme.partition(":")

@@ -1,4 +1,4 @@
-"""What the programs of switches came to: `programs` of a scheme and of a run in `result.json`."""
+"""Figures of the programs of switches: `programs` of a scheme and of a run in `result.json`."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 from pathloom.experiments.stats import mean
 
 MOST = ("entries_max", "hosts_max")
-"""Figures of which the largest of all runs is told."""
+"""Figures of which the largest value of all runs is reported."""
 MEANS = ("entries_mean", "broadcast_share")
-"""Figures of which the mean over runs is told. All others are counts, summed over runs."""
+"""Figures of which the mean over runs is reported. All other figures are counts, summed over runs."""
 
 
 def programs_of(outcome: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What `result.json` says of the programs in one run; None where switches follow rules.
+    """The entry in `result.json` for the programs of one run; None if switches follow rules.
 
     `entries` has the mean number of entries for connections in a switch, by time in seconds.
     """
@@ -23,7 +23,7 @@ def programs_of(outcome: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def programs_of_runs(runs: Sequence[Mapping[str, Any]]) -> dict[str, float | None] | None:
-    """The same of all runs of a scheme."""
+    """The entry in `result.json` for the programs of all runs of a scheme."""
     rows = [run["programs"] for run in runs if run["programs"] is not None]
     if not rows:
         return None

@@ -1,4 +1,4 @@
-"""Schemes written in Python: from a class, or from `FILE.py:CLASS:key=value`, to an object for every run."""
+"""Schemes written in Python: makes an object for every run from a class or from `FILE.py:CLASS:key=value`."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from pathloom.errors import bad_input
 Maker = Callable[..., object]
 
 _MODULE = "pathloom_scheme_file_"
-"""How the names of modules begin that are made of files of schemes."""
+"""Prefix of the names of modules that are made from files of schemes."""
 
 
 @dataclass(frozen=True)
 class PythonScheme:
-    """A class, or whatever else makes a scheme when it is called, and the keys it is called with."""
+    """A class or another callable that makes a scheme, and the keys for the call."""
 
     label: str
     make: Maker
@@ -33,7 +33,7 @@ class PythonScheme:
     """The modules that its file imported from the file's own folder when it was loaded."""
 
     def instance(self, seed: int) -> object:
-        """A fresh scheme for one run; a constructor that takes a `seed` gets it. Raises `PathloomError`."""
+        """Makes a new scheme for one run. A constructor with a parameter `seed` gets it. Raises `PathloomError`."""
         keys = dict(self.keys)
         if "seed" in _parameters(self.make):
             keys.setdefault("seed", seed)
@@ -44,9 +44,9 @@ class PythonScheme:
 
 
 def name_schemes(schemes: Sequence[object]) -> tuple[tuple[str, ...], dict[str, PythonScheme]]:
-    """The names of schemes, and those given as classes by their names. Raises `PathloomError`."""
+    """The names of all schemes, and by name the schemes given as classes. Raises `PathloomError`."""
     if isinstance(schemes, str):
-        raise bad_input(f"schemes: `{schemes}` is one text; expected a list, such as {schemes.split(',')}")
+        raise bad_input(f"schemes: `{schemes}` is a single text; expected a list, such as {schemes.split(',')}")
     names: list[str] = []
     in_python: dict[str, PythonScheme] = {}
     for scheme in schemes:
@@ -54,17 +54,19 @@ def name_schemes(schemes: Sequence[object]) -> tuple[tuple[str, ...], dict[str, 
             names.append(scheme)
             continue
         if not callable(scheme):
-            raise bad_input(f"schemes: `{scheme!r}` is no class; expected a name or a class: every run makes its own")
+            raise bad_input(
+                f"schemes: `{scheme!r}` is not a class; expected a name or a class, because every run makes an instance"
+            )
         label = _label(scheme)
         if label in in_python or _registered(label):
-            raise bad_input(f"schemes: there are two called `{label}`; give the class an attribute `name` of its own")
+            raise bad_input(f"schemes: two are named `{label}`; give the class a different attribute `name`")
         in_python[label] = PythonScheme(label, scheme)
         names.append(label)
     return tuple(names), in_python
 
 
 def load_scheme(spec: str) -> PythonScheme:
-    """What `FILE.py:CLASS:key=value,key=value` names. Raises `PathloomError`."""
+    """Loads the scheme that `FILE.py:CLASS:key=value,key=value` names. Raises `PathloomError`."""
     file, _, rest = spec.partition(":")
     name, _, keys = rest.partition(":")
     if "=" in name:
@@ -75,7 +77,7 @@ def load_scheme(spec: str) -> PythonScheme:
 
 
 def _load(path: Path, spec: str) -> types.ModuleType:
-    """Runs a file as a module of its own. What it imports from beside it is found."""
+    """Runs a file as a new module. It can import modules from its folder."""
     try:
         source = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -129,13 +131,13 @@ def _class_in(module: types.ModuleType, name: str, spec: str) -> Maker:
 
 
 def _read_keys(make: Maker, text: str, spec: str) -> dict[str, Any]:
-    """Keys and values for the constructor, each value of the type that the constructor states."""
+    """Keys and values for the constructor, converted to the types of its parameters."""
     parameters = _parameters(make)
     keys: dict[str, Any] = {}
     for pair in filter(None, text.split(",")):
         key, equals, value = (part.strip() for part in pair.partition("="))
         if not equals:
-            raise bad_input(f"scheme `{spec}`: `{pair}` is no key=value")
+            raise bad_input(f"scheme `{spec}`: `{pair}` is not key=value")
         if key not in parameters:
             near = _core.nearest(key, list(parameters))
             hint = f"; did you mean `{near}`?" if near else ""
@@ -155,11 +157,11 @@ def _value(key: str, text: str, kind: type, spec: str) -> bool | int | float | s
         return kind(text) if kind in (int, float) else text
     except (KeyError, ValueError):
         expected = {bool: "on or off", int: "a whole number", float: "a number"}[kind]
-        raise bad_input(f"scheme `{spec}`: {key}: `{text}` will not do; expected {expected}") from None
+        raise bad_input(f"scheme `{spec}`: {key}: `{text}` is not valid; expected {expected}") from None
 
 
 def _parameters(make: Maker) -> dict[str, type]:
-    """Parameters that can be given by name, and their types: as annotated, or that of the default."""
+    """Parameters that can be given by name, and their types: the annotation, or the type of the default."""
     try:
         parameters = inspect.signature(make).parameters
     except (TypeError, ValueError):
@@ -198,7 +200,7 @@ def _registered(label: str) -> bool:
 
 
 def _place(error: Exception, file: Path) -> str:
-    """The last line of the file that took part in an error."""
+    """The last line of the file in the traceback of an error."""
     lines = [error.lineno] if isinstance(error, SyntaxError) and error.filename == str(file) else []
     step = error.__traceback__
     while step is not None:

@@ -1,7 +1,7 @@
-"""Time to recover after a fault: from the fault until the goodput of all flows is again nearly what it was before.
+"""Time to recover after a fault: from the fault until the goodput of all flows is nearly back at its former value.
 
-It is read from the series of flows, so it is known to a step of `series`, and it means most where flows are long-lived:
-with flows that come and go, goodput falls and rises without a fault.
+It is computed from the series of flows, so its resolution is a step of `series`. It is most meaningful for long-lived
+flows: if flows start and end, goodput changes without a fault.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from pathloom.experiments.stats import mean
 RECOVERED = 0.9
 """Goodput counts as recovered at this share of its mean before the fault."""
 BEFORE = 10
-"""Steps before a fault over which that mean is taken, at most."""
+"""Maximum number of steps before a fault over which that mean is taken."""
 UNTIL = 10
-"""Steps after a fault within which goodput falls, if the fault is felt at all."""
+"""Steps after a fault within which goodput must fall if the fault has an effect."""
 REPAIRS = ("up", "restore", "session-up", "controller-restart")
-"""Faults that mend something."""
+"""Faults that repair something."""
 
 
 @dataclass(frozen=True)
 class Recovery:
-    """What became of the goodput after the faults of one moment."""
+    """Recovery of the goodput after the faults at one time."""
 
     at_s: float
     took_s: float | None
-    """0 if it never fell; None if it was not what it had been before the next fault or the end of arrivals."""
+    """Recovery time: 0 if goodput never fell, None if it was not back before the next fault or the end of arrivals."""
 
 
 def with_recovery(summary: Mapping[str, Any], outcomes: Sequence[RunOutcome], settings: Settings) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def with_recovery(summary: Mapping[str, Any], outcomes: Sequence[RunOutcome], se
 
 
 def recoveries(one: RunOutcome, settings: Settings) -> list[Recovery]:
-    """What became of the goodput of a run after each of its faults; empty without series or faults."""
+    """Recovery of the goodput of a run after each of its faults; empty without series or faults."""
     series = one.outcome.get("series")
     if not series or settings.series is None:
         return []
@@ -64,7 +64,7 @@ def recoveries(one: RunOutcome, settings: Settings) -> list[Recovery]:
 
 
 def _level(goodput: np.ndarray[Any, Any], at_s: float, step_s: float) -> float:
-    """The mean goodput before a moment; 0 where there was none."""
+    """The mean goodput before a time; 0 if there was none."""
     last = math.floor(at_s / step_s + 1e-9)
     before = goodput[max(last - BEFORE, 0) : last]
     return float(before.mean()) if len(before) else 0.0

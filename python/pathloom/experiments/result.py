@@ -1,4 +1,4 @@
-"""The result of an experiment: tables, summary, report, and the folder they are kept in."""
+"""The result of an experiment: tables, summary, report, and the folder for them."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ FILES = (
 )
 """Every file that a result may write into its folder."""
 SCHEMA = 1
-"""Version of `result.json`. Keys may be added within a version; none is renamed or dropped."""
+"""Version of `result.json`. Keys may be added within a version, but not renamed or removed."""
 
 
 class Result:
-    """What an experiment gave.
+    """The result of an experiment.
 
     >>> import pathloom as pl
     >>> result = pl.compare(
@@ -80,25 +80,25 @@ class Result:
         executions: Sequence[Execution | LabExecution],
         inputs: Inputs | None = None,
     ) -> None:
-        """Takes the runs of executions that are over; `inputs` are as they were before the runs."""
+        """Collects the runs of finished executions; `inputs` are the inputs as they were before the runs."""
         self.settings = settings
         self.fabric = fabric
         outcomes = [outcome for execution in executions for outcome in execution.outcomes]
         places = {label: place for place, label in enumerate(settings.labels)}
         self.outcomes = sorted(outcomes, key=lambda one: (places[one.job.label], one.job.run))
-        """The runs that were finished: schemes in the order of the settings, and in each the runs."""
+        """The finished runs: schemes in the order of the settings, and the runs of each scheme in order."""
         self.failure = next((execution.failure for execution in executions if execution.failure is not None), None)
-        """What ended the experiment early, if it was not Ctrl-C."""
+        """Cause of an early end of the experiment, other than Ctrl-C."""
         self.complete = self.failure is None and not any(execution.interrupted for execution in executions)
         self.description = executions[0].description
-        """What the traffic of the first run was, exactly."""
+        """Exact description of the traffic of the first run."""
         self.execution_notes = [note for execution in executions for note in execution.notes]
-        """What the worlds noted of themselves."""
+        """Notes of the worlds."""
         self.inputs = inputs or Inputs.of(settings, fabric)
         self.changed_files = self.inputs.changed(own_fabric=fabric.text is not None)
-        """Files that are no longer what they were before the runs."""
+        """Files that have changed since the start of the runs."""
         self.troubles = [f"{line}\n{traceback}".rstrip() for line, traceback in troubles(self.outcomes)]
-        """What went wrong in schemes written in Python, with tracebacks: at most one text per scheme."""
+        """Failures of schemes written in Python, with tracebacks: at most one text per scheme."""
 
     @cached_property
     def notes(self) -> list[str]:
@@ -127,7 +127,7 @@ class Result:
 
     @cached_property
     def way_series(self) -> pl.DataFrame:
-        """One row per change of a flow's way, with `series`; see `pathloom.experiments.series.WAY_SERIES_SCHEMA`."""
+        """One row per change of a flow's path, with `series`; see `pathloom.experiments.series.WAY_SERIES_SCHEMA`."""
         return way_series(self.fabric, self.outcomes)
 
     @cached_property
@@ -193,9 +193,9 @@ class Result:
     def save(self, folder: str | Path, kinds: Sequence[str] = PLOT_KINDS[:1]) -> list[Path]:
         """Writes tables, plots in these kinds (`svg`, `pdf`, `png`), report and `result.json`; returns their paths.
 
-        The result of a comparison that was in the folder before is replaced as a whole, with those of its plots that
-        this one does not have. Raises `PathloomError` when the folder holds the result of a sweep, and when a file
-        cannot be written; the folder is then as it was.
+        A previous result of a comparison in the folder is replaced completely, including plots that this result lacks.
+        Raises `PathloomError` if the folder holds the result of a sweep, or if a file cannot be written. The folder is
+        then unchanged.
         """
         from pathloom.report.latex import latex
         from pathloom.report.page import page
@@ -230,7 +230,7 @@ class Result:
         ]
 
     def _repr_html_(self) -> str:
-        """For notebooks: a table and two pictures."""
+        """A table and two pictures, for notebooks."""
         from pathloom.report.notebook import notebook_cell
 
         return notebook_cell(self)

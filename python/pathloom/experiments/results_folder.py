@@ -1,4 +1,4 @@
-"""What a results folder holds, so that results of different kinds are never mixed."""
+"""Checks what a results folder holds, so that results of different kinds are never mixed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SWEEP, COMPARISON = "sweep", "comparison"
 
 
 def read_record(folder: Path) -> dict[str, Any] | None:
-    """The content of a folder's `result.json`; None where there is none. Raises `PathloomError` on anything else."""
+    """The content of a folder's `result.json`; None without one. Raises `PathloomError` if it is not a result."""
     path = folder / RESULT
     try:
         text = path.read_text(encoding="utf-8")
@@ -40,7 +40,7 @@ def read_record(folder: Path) -> dict[str, Any] | None:
 
 
 def kind_of(record: object) -> str | None:
-    """Whether a `result.json` is that of a sweep or of a comparison; None where it is neither."""
+    """Whether a `result.json` is that of a sweep or of a comparison; None if it is neither."""
     if not isinstance(record, dict) or not isinstance(record.get("settings"), dict):
         return None
     if isinstance(record.get("points"), list):
@@ -49,18 +49,18 @@ def kind_of(record: object) -> str | None:
 
 
 def check_kind(folder: Path, kind: str, place: str = "") -> None:
-    """Raises `PathloomError` when a folder holds a result that is not of this kind; `place` stands before its name."""
+    """Raises `PathloomError` if a folder holds a result of another kind; its name in the message follows `place`."""
     try:
         record = read_record(folder)
     except PathloomError:
-        return  # What is damaged is no result that anybody could lose.
+        return  # A damaged result cannot be used, so it may be replaced.
     found = kind_of(record)
     if found not in (None, kind):
         raise bad_input(f"{place}`{folder}`: holds the result of a {found}; name another folder")
 
 
 def check_sweep_folder(folder: Path, plan: SweepPlan, until: Precision | None, resume: bool) -> None:
-    """Raises `PathloomError` when a sweep would replace another result in the folder without being told to."""
+    """Raises `PathloomError` if a sweep would replace another result in the folder without `resume`."""
     record = read_record(folder)
     if record is None:
         return
@@ -74,19 +74,19 @@ def check_sweep_folder(folder: Path, plan: SweepPlan, until: Precision | None, r
 
 
 def check_comparison_folder(folder: Path, settings: Settings, resume: bool) -> None:
-    """Raises `PathloomError` when a comparison would replace another result in the folder without being told to."""
+    """Raises `PathloomError` if a comparison would replace another result in the folder without `resume`."""
     try:
         record = read_record(folder)
     except PathloomError:
-        return  # Whether anything can be written there is found out later.
+        return  # Whether the folder can be written is checked later.
     if record is None:
         return
     check_kind(folder, COMPARISON, "--out ")
-    # Settings that a result of an older version does not have are taken to be as by default.
+    # A setting that is missing in a result of an older version is assumed to be the default.
     mine = settings.model_dump(mode="json")
     differs = [key for key, value in record["settings"].items() if key in mine and value != mine[key]]
     if differs and not resume:
-        # Runs of the lab are not kept, so --resume is not for them.
+        # Runs in the lab are not stored, so --resume cannot use them.
         replace = "" if LAB in settings.worlds else "--resume replaces it and uses runs that are kept there, or "
         raise bad_input(
             f"--out `{folder}`: holds a result of other settings ({', '.join(differs)}); {replace}name another folder"

@@ -1,4 +1,4 @@
-"""Series over time: what links and flows did in each step of a run, `--series 10ms`."""
+"""Series over time: values of links and flows in each step of a run, for `--series 10ms`."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ LINK_SERIES_SCHEMA = {
 }
 """Columns of the series of links: one row per step and link that sent, queued or dropped anything in it.
 
-`at_s` is the end of the step; `rate_bps` is what the link sent, headers included, and `mean_queue` the packets that
-waited, both in the mean over the step.
+`at_s` is the end of the step. `rate_bps` is the rate at which the link sent, headers included, and `mean_queue` the
+number of queued packets; both are means over the step.
 """
 FLOW_SERIES_SCHEMA = {
     "scheme": pl.String,
@@ -38,7 +38,7 @@ FLOW_SERIES_SCHEMA = {
     "goodput_bps": pl.Float64,
     "window_bytes": pl.UInt64,
 }
-"""Columns of the series of flows: one row per step and flow that had a window at its end, or of which anything arrived.
+"""Columns of the series of flows: one row per step and flow that has a window at its end or received anything in it.
 
 `window_bytes` is the congestion window at the end of the step, of all subflows together; 0 if the flow has ended.
 """
@@ -53,15 +53,15 @@ WAY_SERIES_SCHEMA = {
     "path": pl.String,
     "why": pl.String,
 }
-"""Columns of the series of ways: one row per subflow and step in which its way, or the reason for it, was another one.
+"""Columns of the series of ways (paths): one row per subflow and step in which its path, or the reason for it, changed.
 
-`path` has the names of the nodes that its data would cross at the end of the step, or crossed when it closed. `why` is
-the reason that the controller has for it; null on the default routes.
+`path` has the names of the nodes that data of the subflow would cross at the end of the step, or when it closed. `why`
+is the controller's reason for the path; null on the default routes.
 """
 
 
 class Recorder:
-    """Notes what changed from step to step of a run."""
+    """Records the changes in each step of a run."""
 
     def __init__(self, step_s: float) -> None:
         self._step_s = step_s
@@ -74,27 +74,28 @@ class Recorder:
 
     @property
     def due_s(self) -> float:
-        """When the next step ends. Steps are counted, not added up, so that they stay where they belong."""
+        """Time when the next step ends. It is computed from the number of steps, so that errors do not add up."""
         return round((self._taken + 1) * self._step_s, 9)
 
     def take(self, simulation: _core.Simulation, now_s: float) -> None:
-        """Notes the step that ends now."""
+        """Records the step that ends now."""
         self._taken += 1
         took_s = now_s - self._before_s
         if took_s <= 0:
             return
         outcome = simulation.outcome()
         links, flows = outcome["links"], outcome["flows"]
-        # The core's means are over the time so far.
+        # Means of the core are over the time since the start.
         now = {
             "busy_s": links["utilisation"] * now_s,
             "waited": links["mean_queue"] * now_s,
             "dropped": links["dropped_packets"].astype(np.int64),
-            # Bytes behind a gap count when they arrive. All at once when it closes would be faster than the link.
+            # Bytes after a gap count when they arrive. If they counted when the gap closes, the rate of a step could
+            # exceed that of the link.
             "arrived": flows["arrived_bytes"].astype(np.int64),
         }
         before = self._before or {name: np.zeros_like(column) for name, column in now.items()}
-        # Sums of many numbers differ in their last bits: less than nothing is nothing.
+        # Sums of many numbers have rounding errors, so negative differences count as 0.
         step = {name: np.maximum(column - before[name], 0) for name, column in now.items()}
         used = np.flatnonzero((step["busy_s"] > 1e-12) | (step["waited"] > 1e-12) | (step["dropped"] > 0))
         arrived = np.flatnonzero((step["arrived"] > 0) | (flows["window_bytes"] > 0))
@@ -111,7 +112,7 @@ class Recorder:
     def _take_ways(self, simulation: _core.Simulation, now_s: float) -> None:
         for flow, src_port, links, why in simulation.take_ways():
             known = self._ways.get((flow, src_port))
-            # One that closed in this step is told without a reason, which ended with it.
+            # A subflow that closed in this step is reported without a reason.
             if known is None or known[0] != links or (why is not None and known[1] != why):
                 self._ways[flow, src_port] = links, why
                 self._changed_ways.append((now_s, flow, src_port, links, why))
@@ -124,12 +125,12 @@ class Recorder:
         self._rows.setdefault(name, []).append(column)
 
     def columns(self) -> dict[str, Any]:
-        """All rows so far, by table and column; of the ways, by row."""
+        """All rows so far, by table and column; the rows of ways as tuples."""
         return {**{name: np.concatenate(parts) for name, parts in self._rows.items()}, "ways": self._changed_ways}
 
 
 def link_series(fabric: Fabric, outcomes: Sequence[RunOutcome]) -> pl.DataFrame:
-    """What links did, step by step."""
+    """The series of links."""
     names, links = np.array(fabric.names), fabric.links
     ends = {end: names[np.array(links[end], dtype=np.int64)] for end in ("source", "target")}
     rates_bps = np.array(links["rate_bps"], dtype=np.float64)
@@ -149,13 +150,13 @@ def link_series(fabric: Fabric, outcomes: Sequence[RunOutcome]) -> pl.DataFrame:
 
 
 def flow_series(outcomes: Sequence[RunOutcome]) -> pl.DataFrame:
-    """What flows received and how large their windows were, step by step."""
+    """The series of flows: goodput and window."""
     names = ("at_s", "flow", "goodput_bps", "window_bytes")
     return _table(outcomes, lambda series: {name: series[f"flow.{name}"] for name in names}, FLOW_SERIES_SCHEMA)
 
 
 def way_series(fabric: Fabric, outcomes: Sequence[RunOutcome]) -> pl.DataFrame:
-    """Which way flows went, whenever it changed."""
+    """The series of ways: the path of each subflow whenever it changed."""
     names, links = fabric.names, fabric.links
 
     def path(way: Sequence[int]) -> str:

@@ -1,4 +1,4 @@
-"""What an experiment is: the settings that decide its result, from options, from Python or from a TOML file."""
+"""The settings of an experiment, which decide its result: from options, from Python or from a TOML file."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from pathloom.specs import LAB, SIM, is_python_spec, split_specs
 from pathloom.words import time_spec
 
 WORLDS = (SIM, LAB)
-"""All that there are."""
+"""All worlds."""
 FINISHED = "finished"
-"""What `until` may say: the drain lasts until every finite flow is finished."""
+"""The value of `until`: the drain lasts until every finite flow is finished."""
 DRAIN = 5
-"""How many times the duration flows under way have to finish, unless `until` says otherwise."""
+"""Length of the drain in durations, unless `until` is set: the time that active flows have to finish."""
 MOST_STEPS = 100_000
-"""Most steps of a series in one run, drain included."""
+"""Maximum number of steps of a series in one run, drain included."""
 LEAST_STEP_S = 1e-6
 """Shortest step of a series."""
 LEAST_LAB_STEP_S = 0.1
-"""Shortest step in the lab: counters of its interfaces take some 10 ms to read."""
+"""Shortest step in the lab: reading the counters of its interfaces takes about 10 ms."""
 MOST_RUNS = 10_000
-"""Most runs of one scheme."""
+"""Maximum number of runs of one scheme."""
 MOST_SEED = 2**53 - MOST_RUNS
-"""Seeds stay exact in every JSON reader."""
+"""Largest seed, so that every JSON reader represents all seeds exactly."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Job:
     seed: int
     world: str = SIM
     label: str = ""
-    """What tables call the scheme in this world."""
+    """Name of the scheme in this world in tables."""
 
 
 LAB_KEYS = {
@@ -54,21 +54,21 @@ LAB_KEYS = {
     "pin": ("on", "on: rules send flows where the simulator's switches would; off: the lab's switches choose"),
     "daemons": ("as many as suit the machine", "processes of Open vSwitch over which the switches are spread"),
 }
-"""The keys of `--lab`: default, and what each sets."""
+"""The keys of `--lab`: default and meaning of each."""
 
 
 @dataclass(frozen=True)
 class LabSettings:
-    """What only the lab has to be told."""
+    """Settings that only the lab needs."""
 
     hosts: str = "newreno"
-    """What the hosts' kernels run: `newreno`, as in the simulator, or `linux` or `linux/NAME`."""
+    """TCP of the hosts' kernels: `newreno`, as in the simulator, or `linux` or `linux/NAME`."""
     controller: str = "none"
-    """`pathloom`, the native controller, or `none`: static routes, for schemes that are no more than that."""
+    """`pathloom`, the native controller, or `none`: static routes, for schemes that need nothing more."""
     pinned: bool = True
-    """Whether flows go where the simulator's switches would hash them to, by rules, or where the lab's own would."""
+    """Whether rules send flows where the simulator's switches would hash them, or the lab's switches choose."""
     daemons: int | None = None
-    """Over how many daemons of Open vSwitch switches are spread; None for as many as the machine bears."""
+    """Number of Open vSwitch daemons over which the switches are spread; None for a number that suits the machine."""
 
     @classmethod
     def parse(cls, text: str | None) -> Self:
@@ -97,10 +97,10 @@ class LabSettings:
 
 
 class Settings(BaseModel):
-    """Everything that decides a result; what does not (threads, folders) is not here.
+    """Everything that decides a result. Threads and folders do not, so they are not settings.
 
-    Run number r of every scheme has the seed `seed + r - 1`, so all schemes meet the same flows, and a single run can
-    be repeated alone by its own seed. For independent repetitions choose seeds at least `runs` apart.
+    Run number r of every scheme has the seed `seed + r - 1`, so all schemes have the same flows. A single run can be
+    repeated with its seed. For independent repetitions choose seeds at least `runs` apart.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -112,20 +112,20 @@ class Settings(BaseModel):
     control: str | None = None
     duration: str = "10s"
     until: str | None = None
-    """`finished`: the drain has no set length, but lasts until every finite flow is finished."""
+    """`finished`: the drain has no fixed length; it lasts until every finite flow is finished."""
     runs: int = Field(default=3, ge=1, le=MOST_RUNS)
     seed: int = Field(default=1, ge=0, le=MOST_SEED)
     faults: tuple[str, ...] = ()
     yardstick: bool = False
-    """Whether the exact optimum is worked out beside each result."""
+    """Whether the exact optimum is computed for each result."""
     worlds: tuple[str, ...] = Field(default=(SIM,), min_length=1)
     lab: str | None = None
     keep_going: bool = False
-    """Whether runs go on when a scheme written in Python fails; the result is then marked."""
+    """Whether runs continue when a scheme written in Python fails; the result is then marked."""
     fit_min_rto: bool = True
-    """Whether the least retransmission time-out fits the fabric where the transport does not set it (`timeouts.py`)."""
+    """Whether the minimum retransmission time-out fits the fabric if the transport does not set it (`timeouts.py`)."""
     series: str | None = None
-    """How long the steps are in which links and flows are noted over time; None for no series."""
+    """Length of the steps in which links and flows are recorded over time; None for no series."""
 
     @field_validator("schemes")
     @classmethod
@@ -172,7 +172,7 @@ class Settings(BaseModel):
         except PathloomError as error:
             raise bad_input(f"duration: {error}") from None
         if seconds <= 0:
-            raise bad_input(f"duration: `{duration}` is no time at all; expected more than 0s, such as 10s")
+            raise bad_input(f"duration: `{duration}` is not a positive time; expected more than 0s, such as 10s")
         return duration
 
     @field_validator("until")
@@ -180,7 +180,7 @@ class Settings(BaseModel):
     def _known_end(cls, until: str | None) -> str | None:
         if until is not None and until != FINISHED:
             precise = "; ci= is for pathloom sweep --until" if until.startswith("ci") else ""
-            raise bad_input(f"until: `{until}` will not do; expected {FINISHED}, or leave it out{precise}")
+            raise bad_input(f"until: `{until}` is not valid; expected {FINISHED}, or leave it out{precise}")
         return until
 
     @model_validator(mode="after")
@@ -193,7 +193,7 @@ class Settings(BaseModel):
             raise bad_input(f"series: {error}") from None
         least_s = max(self.duration_s * (1 + DRAIN) / MOST_STEPS, LEAST_STEP_S)
         if step_s == 0:
-            raise bad_input(f"series: `{self.series}` is no time at all; expected {_time_from(least_s)} or more")
+            raise bad_input(f"series: `{self.series}` is not a positive time; expected {_time_from(least_s)} or more")
         if step_s < least_s:
             raise bad_input(f"series: `{self.series}` gives too many steps; expected {_time_from(least_s)} or more")
         if LAB in self.worlds and step_s < LEAST_LAB_STEP_S:
@@ -218,7 +218,7 @@ class Settings(BaseModel):
 
     @property
     def duration_s(self) -> float:
-        """How long flows arrive, in simulated seconds."""
+        """Time during which flows arrive, in simulated seconds."""
         return _core.parse_time_s(self.duration)
 
     def run_seed(self, run: int) -> int:
@@ -226,16 +226,16 @@ class Settings(BaseModel):
         return self.seed + run - 1
 
     def label(self, scheme: str, world: str) -> str:
-        """What tables call a scheme in a world: where there are two, those of the lab are marked."""
+        """Name of a scheme in a world in tables. With two worlds, schemes in the lab are marked."""
         return scheme if world == SIM or len(self.worlds) == 1 else f"{scheme}@{world}"
 
     @property
     def labels(self) -> list[str]:
-        """What tables call the schemes, world by world."""
+        """Names of the schemes in tables, world by world."""
         return [self.label(scheme, world) for world in self.worlds for scheme in self.schemes]
 
     def jobs(self, world: str) -> list[Job]:
-        """All runs in a world, seed by seed: what is finished at any time compares all schemes on the same flows."""
+        """All runs in a world, seed by seed: at any time, the finished runs compare all schemes on the same flows."""
         return [
             Job(scheme, run, self.run_seed(run), world, self.label(scheme, world))
             for run in range(1, self.runs + 1)
@@ -243,7 +243,7 @@ class Settings(BaseModel):
         ]
 
     def command(self, verb: str = "compare") -> str:
-        """The command line that gives this result again."""
+        """The command line that repeats this result."""
         from pathloom.experiments.timeouts import written_transport
 
         options: list[tuple[str, str | None]] = [
@@ -270,7 +270,7 @@ class Settings(BaseModel):
 
     @classmethod
     def of(cls, values: Mapping[str, Any], source: str = "settings", in_python: Container[str] = ()) -> Self:
-        """Checks values; `source` is the word that errors begin with, `in_python` are schemes given as classes.
+        """Checks values. Errors begin with `source`; `in_python` are schemes given as classes.
 
         Raises `PathloomError` with one line that names the key, what was found and what was expected.
         """
@@ -281,9 +281,9 @@ class Settings(BaseModel):
 
 
 def read_spec_file(path: Path) -> dict[str, Any]:
-    """The settings in a TOML file. Keys are those of `Settings`; `scheme` and `fault` may stand for lists of one.
+    """The settings in a TOML file. Keys are those of `Settings`; `scheme` and `fault` give a single member.
 
-    Raises `PathloomError` when the file cannot be read or is not TOML, or holds an unknown key.
+    Raises `PathloomError` if the file cannot be read, is not TOML, or has an unknown key.
     """
     source = f"experiment file `{path}`"
     return spelt_out(checked_keys(read_toml(path, source), source))
@@ -302,10 +302,10 @@ def read_toml(path: Path, source: str) -> dict[str, Any]:
 def checked_keys(
     values: Mapping[str, Any], source: str, more: Sequence[str] = (), unlisted: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Values under the names of `Settings`: `scheme` and `fault` may stand for lists of one, as options do.
+    """Values under the names of `Settings`: `scheme` and `fault` become lists with one member, as with options.
 
-    `more` are keys that are known besides. The caller refuses those that are `unlisted`, so no message offers them.
-    Raises `PathloomError` on an unknown key.
+    `more` are further known keys. The caller rejects keys in `unlisted`, so no message suggests them. Raises
+    `PathloomError` on an unknown key.
     """
     known = [*Settings.model_fields, *_SINGLE, *more]
     for key in values:
@@ -322,7 +322,7 @@ def checked_keys(
 
 
 def spelt_out(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values with lists that are written as one text, `ecmp,spt`, taken apart."""
+    """Values in which lists that are written as one text, such as `ecmp,spt`, are split."""
     whole = dict(values)
     if isinstance(whole.get("schemes"), str):
         whole["schemes"] = split_specs(whole["schemes"])
@@ -336,7 +336,7 @@ _SINGLE = {"scheme": "schemes", "fault": "faults"}
 
 
 def unknown_key(key: str, known: Sequence[str]) -> str:
-    """Says that a key is unknown, with the nearest one that is known."""
+    """Message for an unknown key, with the nearest known key."""
     near = _core.nearest(key, list(known))
     hint = f"; did you mean `{near}`?" if near else ""
     return f"unknown key `{key}`{hint} (known: {', '.join(known)})"
@@ -357,7 +357,7 @@ def _one_line(error: ValidationError, source: str, known: list[str]) -> str:
             expected = _EXPECTED.get(key.split(".", maxsplit=1)[0], "another value")
             if first["input"] == ():
                 return f"{source}: {key} is empty; expected {expected}"
-            return f"{source}: {key}: `{first['input']}` will not do; expected {expected}"
+            return f"{source}: {key}: `{first['input']}` is not valid; expected {expected}"
 
 
 _YES_OR_NO = "true or false"
@@ -382,7 +382,7 @@ _EXPECTED = {
 
 
 def _time_from(seconds: float) -> str:
-    """A time as a specification has it, in two digits, rounded up.
+    """A time in the form of a specification, in two digits, rounded up.
 
     >>> [_time_from(seconds) for seconds in (0.00018, 1e-6, 0.1, 0.0123456, 6.0)]
     ['180us', '1us', '100ms', '13ms', '6s']

@@ -17,9 +17,9 @@ PERCENTILES = (50, 95, 99)
 def with_slowdown(summary: Mapping[str, Any], flows: pl.DataFrame) -> dict[str, Any]:
     """A scheme's summary with `slowdown` in it and in its runs. `flows` are those of all its runs.
 
-    The slowdown of a flow is its FCT over its ideal FCT, 1 or more; that of an unfinished flow counts with the time it
-    has had so far. As in `fct_s`, means are means over runs, percentiles are of the flows of all runs together, and
-    `NAME_censored` says that unfinished flows make a figure a lower bound.
+    The slowdown of a flow is its FCT over its ideal FCT, 1 or more. For an unfinished flow the time since its start is
+    used. As in `fct_s`, means are means over runs, and percentiles are over the flows of all runs together.
+    `NAME_censored` tells that a figure is a lower bound because of unfinished flows.
     """
     runs = [{**run, "slowdown": slowdowns(flows.filter(pl.col("run") == run["run"]))} for run in summary["runs"]]
     means = {
@@ -60,5 +60,5 @@ def _split(flows: pl.DataFrame) -> tuple[list[float], list[float]]:
 
 
 def _mean(exact: list[float], bounds: list[float]) -> tuple[float | None, bool | None]:
-    """The mean, and whether it is a bound alone."""
+    """The mean, and whether it is only a bound."""
     return mean([*exact, *bounds]), bool(bounds) if exact or bounds else None

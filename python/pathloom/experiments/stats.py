@@ -1,4 +1,4 @@
-"""Means, percentiles and confidence intervals that come out the same on every machine.
+"""Means, percentiles and confidence intervals with the same result on every machine.
 
 Sums are exact (`math.fsum`), so they do not depend on the order of the values or on the width of a vector unit.
 """
@@ -10,12 +10,12 @@ from collections.abc import Iterable, Sequence
 
 
 def mean(values: Sequence[float]) -> float | None:
-    """Arithmetic mean; None of nothing."""
+    """Arithmetic mean; None if there are no values."""
     return math.fsum(values) / len(values) if values else None
 
 
 def percentile(ascending: Sequence[float], share: float) -> float | None:
-    """The value below which `share` (0..1) of the ascending values lie, linear between neighbours; None of nothing.
+    """The value below which `share` (0..1) of the ascending values lie, linear between neighbours; None without values.
 
     >>> percentile([1.0, 2.0, 4.0], 0.75)
     3.0
@@ -26,18 +26,18 @@ def percentile(ascending: Sequence[float], share: float) -> float | None:
     low = math.floor(place)
     high = min(low + 1, len(ascending) - 1)
     if place == low or ascending[low] == ascending[high]:
-        return ascending[low]  # Without a difference, which infinite neighbours do not have.
+        return ascending[low]  # Returned directly, because the difference of infinite neighbours is not a number.
     return ascending[low] + (ascending[high] - ascending[low]) * (place - low)
 
 
 def bounded_percentile(
     exact: Iterable[float], bounds: Sequence[float], limit: float, share: float
 ) -> tuple[float | None, bool | None]:
-    """A percentile of values some of which are known by a bound alone, and whether it is itself a bound alone.
+    """A percentile of values of which some are known only by a bound, and whether the percentile is only a bound.
 
-    `exact` are the known values; each of the `bounds` stands for a value between it and `limit`. The percentile is
-    exact where it is the same at both ends: the flows that are cut (right-censored) lie above its rank. Otherwise it
-    is a bound on the same side as the `bounds`: a lower one where `limit` is infinity. None twice of nothing.
+    `exact` are the known values. Each of the `bounds` represents a value between it and `limit`. The percentile is
+    exact if it is the same for both extremes: the censored flows are above its rank. Otherwise it is a bound on the
+    same side as the `bounds`: a lower bound if `limit` is infinity. Without values both results are None.
 
     >>> bounded_percentile([1.0, 2.0, 4.0], [3.0], math.inf, 0.5)
     (2.5, True)
@@ -51,7 +51,7 @@ def bounded_percentile(
 
 
 def ci95(values: Sequence[float]) -> float | None:
-    """Half width of the 95 % confidence interval of the mean (Student's t); None of fewer than two values.
+    """Half width of the 95 % confidence interval of the mean (Student's t); None for fewer than two values.
 
     >>> round(ci95([1.0, 2.0, 3.0]), 4)
     2.4841
@@ -64,7 +64,7 @@ def ci95(values: Sequence[float]) -> float | None:
 
 
 def t_test(values: Sequence[float]) -> float | None:
-    """Probability of a mean as far from 0 if the true one were 0 (two-sided t test); None of fewer than two values.
+    """Probability of a mean this far from 0 if the true mean is 0 (two-sided t test); None for fewer than two values.
 
     >>> round(t_test([1.0, 2.0, 3.0]), 4)
     0.0742
@@ -96,7 +96,7 @@ def holm(probabilities: Sequence[float]) -> list[float]:
 def t_quantile_975(freedom: int) -> float:
     """The 97.5 % quantile of Student's t distribution, by bisection of its distribution function.
 
-    It is rounded to 9 decimals, so that the last bits of a machine's sine and cosine do not show.
+    It is rounded to 9 decimals, so that it does not depend on the last bits of a machine's sine and cosine.
 
     >>> t_quantile_975(1), t_quantile_975(9)
     (12.706204736, 2.262157163)

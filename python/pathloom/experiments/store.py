@@ -1,7 +1,7 @@
-"""Finished runs in a folder, one file each, so that what takes hours can be interrupted and gone on with.
+"""Finished runs in a folder, one file each, so that long computations can be interrupted and resumed.
 
-A file is there whole or not at all, and its name is the `identity` of its run. So a run that was stored is never
-carried out again, and one whose settings, files or program have changed is never taken for the old one.
+A file is complete or it does not exist, and its name is the `identity` of its run. So a stored run is never carried out
+again, and a run with changed settings, files or program is never confused with the stored one.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from pathloom.experiments.settings import Job
 Value = TypeVar("Value")
 
 RUNS = "runs"
-"""The folder of finished runs in a results folder."""
+"""Name of the folder of finished runs in a results folder."""
 _ARRAY = "array"
-"""Key of the number of an array, in place of the array itself."""
+"""Key of the number of an array, which replaces the array in JSON."""
 
 
 class Codec(Protocol[Value]):
-    """How the runs of a store are written."""
+    """The file format of the runs of a store."""
 
     suffix: str
 
@@ -43,7 +43,7 @@ class Codec(Protocol[Value]):
         ...
 
     def decode(self, content: bytes) -> Value | None:
-        """What a file holds; None where it is not whole."""
+        """The run in a file; None if the file is incomplete or damaged."""
         ...
 
 
@@ -55,7 +55,7 @@ class Store(Generic[Value]):
         self._codec = codec
 
     def find(self, name: str) -> Value | None:
-        """A run that was stored; None where it is not there, or not whole: then it is to be carried out again."""
+        """A stored run; None if it is missing or incomplete, so that it must be carried out again."""
         try:
             content = (self.folder / f"{name}{self._codec.suffix}").read_bytes()
         except OSError:
@@ -68,23 +68,23 @@ class Store(Generic[Value]):
 
 
 class OutcomeCodec:
-    """Outcomes of runs as NumPy's zip files: the columns of flows and links, and all else as JSON. Nothing is lost."""
+    """Outcomes of runs as NumPy's zip files, without loss: columns of flows and links, and all else as JSON."""
 
     suffix = ".npz"
 
     def encode(self, value: RunOutcome) -> bytes:
-        """See `Codec`."""
+        """The content of the file of an outcome."""
         columns: dict[str, Any] = {}
         record = {**vars(value), "outcome": _packed(value.outcome, columns)}
         record["job"] = asdict(value.job)
         record["samples"] = [asdict(sample) for sample in value.samples]
         buffer = io.BytesIO()
-        # JSON writes every number so that it is read again as the same.
+        # Numbers in JSON are read back exactly.
         np.savez_compressed(buffer, record=np.array(json.dumps(record)), **columns)
         return buffer.getvalue()
 
     def decode(self, content: bytes) -> RunOutcome | None:
-        """See `Codec`."""
+        """The outcome in a file; None if the file is incomplete or damaged."""
         try:
             with np.load(io.BytesIO(content), allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
@@ -100,7 +100,7 @@ class OutcomeCodec:
 
 
 def _packed(value: Any, arrays: dict[str, Any]) -> Any:
-    """What JSON can hold, with arrays put aside."""
+    """The value as JSON can represent it; its arrays are moved to `arrays`."""
     if isinstance(value, np.ndarray):
         name = str(len(arrays))
         arrays[name] = value
@@ -119,7 +119,7 @@ def _unpacked(value: Any, arrays: Mapping[str, Any]) -> Any:
 
 
 def run_store(folder: Path) -> Store[RunOutcome]:
-    """Whole outcomes of runs in a folder."""
+    """The store of complete outcomes of runs in a folder."""
     return Store(folder, OutcomeCodec())
 
 
@@ -127,8 +127,8 @@ def run_store(folder: Path) -> Store[RunOutcome]:
 def claimed(path: Path) -> Iterator[Store[RunOutcome]]:
     """The store of finished runs in a results folder, for one process at a time.
 
-    What a process that was killed has left half-written is removed. At the end, the folder of runs is removed if it is
-    empty. Raises `PathloomError` when another process works in the folder, or it cannot be written.
+    Partial files of a process that was killed are removed. At the end, the folder of runs is removed if it is empty.
+    Raises `PathloomError` if another process uses the folder, or if it cannot be written.
     """
     runs = OutFolder(path / RUNS)
     try:
@@ -141,19 +141,18 @@ def claimed(path: Path) -> Iterator[Store[RunOutcome]]:
 
 @contextlib.contextmanager
 def alone(path: Path) -> Iterator[None]:
-    """Keeps a results folder for this process, so that two commands do not mix their results in it.
+    """Locks a results folder for this process, so that two commands do not mix their results in it.
 
-    What a process that was killed has left half-written is removed. Raises `PathloomError` when another process works
-    in the folder.
+    Partial files of a process that was killed are removed. Raises `PathloomError` if another process uses the folder.
     """
-    # The lock goes with the process, however that ends.
+    # The system releases the lock when the process ends, in whatever way.
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise bad_input(
-                f"--out `{path}`: another command works in it; wait for it, or name another folder"
+                f"--out `{path}`: another command is using it; wait for it, or name another folder"
             ) from None
         _remove_partial(path)
         yield

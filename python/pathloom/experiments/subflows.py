@@ -1,4 +1,4 @@
-"""The table of subflows: which way the parts of a connection went, and what each carried."""
+"""The table of subflows: the path of each part of a connection, and the bytes that it carried."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ SUBFLOW_SCHEMA = {
 }
 """Columns of the table of subflows, one row per subflow of a flow that has several.
 
-`path` has the names of the nodes that the subflow's data passed, from host to host, as the rules were when the subflow
-ended or at the end of the run. `share` is the part of the bytes of all subflows of the flow that this one delivered, 0
-to 1; it is null if none delivered anything.
+`path` has the names of the nodes that the subflow's data crosses, from host to host, by the rules when the subflow or
+the run ended. `share` is the part of the bytes of all subflows of the flow that this one delivered, 0 to 1; it is null
+if no subflow delivered anything.
 """
 
 
 def subflow_table(fabric: Fabric, outcomes: Sequence[RunOutcome]) -> pl.DataFrame:
-    """One row per subflow and run; the lab, which does not look into connections, has none."""
+    """One row per subflow and run. Runs in the lab have no rows, because the lab does not record subflows."""
     frames = [_subflows_of(fabric, one) for one in outcomes if one.outcome.get("subflows")]
     frames = [frame for frame in frames if frame.height]
     return pl.concat(frames) if frames else pl.DataFrame(schema=SUBFLOW_SCHEMA)

@@ -16,14 +16,15 @@ from pathloom.experiments.timeouts import timeout_wait
 
 
 def scheme_summary(scheme: str, outcomes: Sequence[RunOutcome], flows: pl.DataFrame) -> dict[str, Any]:
-    """What `result.json` says of one scheme. `flows` are the flows of all its runs.
+    """The entry of one scheme in `result.json`. `flows` are the flows of all its runs.
 
-    Means are means over runs; percentiles and minima are over the flows of all runs; counts are sums over runs, but
-    for `rules_max`, the most of any run. What no flow tells is null.
+    Means are means over runs. Percentiles and minima are over the flows of all runs. Counts are sums over runs, except
+    `rules_max`, which is the maximum of all runs. A figure without any flow is null.
 
-    All flows that started count. An unfinished one is right-censored: its FCT is the time it has had or more, its
-    throughput what it can come to or less. Beside each figure of `fct_s` and `throughput`, `NAME_censored` says whether
-    such flows make it a bound alone: the true FCT is at least, the true throughput at most what `NAME` says.
+    All flows that started count. An unfinished flow is right-censored: its FCT is at least the time since its start,
+    and its throughput is at most what it can still reach. For each figure of `fct_s` and `throughput`, `NAME_censored`
+    tells whether it is only a bound because of such flows: the true FCT is at least, the true throughput at most, the
+    value of `NAME`.
     """
     runs = [run_summary(one, flows.filter(pl.col("run") == one.job.run)) for one in outcomes]
     wall_s = math.fsum(run["wall_s"] for run in runs)
@@ -65,7 +66,7 @@ def scheme_summary(scheme: str, outcomes: Sequence[RunOutcome], flows: pl.DataFr
 
 
 def _largest_sizes(runs: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """How much the scheme kept at most in any run, by what it is."""
+    """The largest sizes of the scheme's state in any run, by name."""
     largest: dict[str, int] = {}
     for run in runs:
         for name, size in run["control"].get("sizes", {}).items():
@@ -74,7 +75,7 @@ def _largest_sizes(runs: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 
 
 def run_summary(one: RunOutcome, flows: pl.DataFrame) -> dict[str, Any]:
-    """What `result.json` says of one run."""
+    """The entry of one run in `result.json`."""
     packets = {name: int(count) for name, count in one.outcome["packets"].items()}
     return {
         "run": one.job.run,
@@ -111,9 +112,9 @@ def fct_figures(flows: pl.DataFrame) -> dict[str, float | bool | None]:
 
 
 def _timeout_wait(flows: pl.DataFrame, end_s: float) -> dict[str, float | None]:
-    """Time that flows spent waiting for time-outs, before and after their first RTT sample, and that they took in all.
+    """Time that flows waited for time-outs, before and after their first RTT sample, and their total time.
 
-    Where there are finite flows it is theirs alone; long-lived ones are taken to run until `end_s`.
+    If there are finite flows, only these count. Otherwise long-lived flows count as running until `end_s`.
     """
     if flows["timeout_wait_s"].has_nulls():
         return {"initial_s": None, "sampled_s": None, "flows_s": None}
@@ -135,9 +136,9 @@ def paired_differences(
 ) -> list[dict[str, float | None] | None]:
     """Mean and 95 % confidence interval of each scheme's difference to scheme number `base`, run by run.
 
-    All schemes meet the same flows in a run, so what the runs differ by cancels out. `share` is the difference over the
-    larger of both means, without its sign, and `share_ci95` the interval over it. None for the base itself and where
-    there is no run to compare.
+    All schemes have the same flows in a run, so differences between runs cancel out. `share` is the difference over the
+    larger of both means, without its sign, and `share_ci95` the interval over that mean. None for the base itself and
+    if there is no run to compare.
     """
     base_runs = {run["run"]: metric(run) for run in schemes[base]["runs"]}
     rows: list[dict[str, float | None] | None] = []
@@ -160,21 +161,21 @@ def difference_of(difference: float, half: float | None, larger: float) -> dict[
 
 
 def _values(flows: pl.DataFrame, column: str) -> tuple[list[float], list[float]]:
-    """What is known of a column exactly, and of unfinished flows by a bound alone; ascending both."""
+    """Exact values of a column, and the bounds for unfinished flows; both ascending."""
     cut = pl.col("size_bytes").is_not_null() & ~pl.col("finished")
     exact, bounds = (flows.filter(which)[column].drop_nulls().sort().to_list() for which in (~cut, cut))
     return exact, bounds
 
 
 def _mean_of(flows: pl.DataFrame, column: str, name: str) -> dict[str, float | bool | None]:
-    """The mean over the flows of a run, and whether it is a bound alone."""
+    """The mean over the flows of a run, and whether it is only a bound."""
     exact, bounds = _values(flows, column)
     value = mean([*exact, *bounds])
     return _marked(name, value, None if value is None else bool(bounds))
 
 
 def _mean_over(runs: Sequence[Mapping[str, Any]], key: str, name: str) -> dict[str, float | bool | None]:
-    """The mean over runs of a figure, and whether it is a bound alone: it is where that of a run is."""
+    """The mean of a figure over runs, and whether it is only a bound, because that of a run is."""
     value = mean(_known(run[key][name] for run in runs))
     cut = any(run[key][f"{name}_censored"] for run in runs)
     return _marked(name, value, None if value is None else cut)
@@ -193,7 +194,7 @@ def _lowest_throughputs(flows: pl.DataFrame) -> dict[str, float | bool | None]:
 
 
 def _fairness(flows: pl.DataFrame) -> float | None:
-    """Jain's index of the throughput of flows (DEC-TR-301, 1984), 1/n to 1; None where flows are unfinished."""
+    """Jain's index of the throughput of flows (DEC-TR-301, 1984), 1/n to 1; None if flows are unfinished."""
     exact, bounds = _values(flows, "throughput")
     squares = math.fsum(value * value for value in exact)
     if bounds or squares == 0:
@@ -206,7 +207,7 @@ def _marked(name: str, value: float | None, censored: bool | None) -> dict[str, 
 
 
 def flow_counts(flows: pl.DataFrame) -> dict[str, int]:
-    """How many flows there were, and what became of them."""
+    """Numbers of offered, started, finished, unfinished and long-lived flows."""
     finite = flows.filter(pl.col("size_bytes").is_not_null())
     return {
         "offered": flows.height,
@@ -218,7 +219,7 @@ def flow_counts(flows: pl.DataFrame) -> dict[str, int]:
 
 
 def _mean_of_all(values: Iterable[float | None]) -> float | None:
-    """The mean; None unless every value is known, so that no scheme is judged by the runs that suited it."""
+    """The mean; None unless every value is known, so that a scheme is not judged by a part of its runs."""
     every = list(values)
     known = _known(every)
     return mean(known) if len(known) == len(every) else None

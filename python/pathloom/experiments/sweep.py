@@ -1,4 +1,4 @@
-"""Sweeps: comparisons at many points, carried out as one list of runs that can be interrupted and gone on with."""
+"""Sweeps: comparisons at many points, carried out as one list of runs that can be interrupted and resumed."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from pathloom.fabrics import Fabric
 from pathloom.specs import is_python_spec
 
 MOST_FABRICS = 16
-"""So many fabrics are kept at once: neighbouring points share them."""
+"""Number of fabrics that are kept at once: neighbouring points share them."""
 
 Watch = Callable[["Sweep", Sequence[Work]], AbstractContextManager[Progress]]
-"""Makes what is told of the progress of a list of runs."""
+"""Makes the reporter of the progress of a list of runs."""
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Prepared:
     execution: Execution
     inputs: Inputs
     sure: float | None = None
-    """How wide the widest interval is, where that was asked for."""
+    """Width of the widest interval, if it was requested."""
 
 
 def sweep(
@@ -50,14 +50,14 @@ def sweep(
 ) -> SweepResult:
     """Compares schemes at every point of a grid; see docs/sweeps.md.
 
-    Finished runs are kept in `out`, and calling it again does only what is missing. `SweepResult.save` writes tables,
+    Finished runs are kept in `out`, and another call carries out only missing runs. `SweepResult.save` writes tables,
     plots and report.
 
     Args:
         settings: what a sweep's file holds, with `grid` as a dict of lists, or `points` as a list of dicts; or the
             path of such a file.
         out: folder of finished runs.
-        until: `"ci=2%"` adds runs until differences are that sure.
+        until: `"ci=2%"` adds runs until the confidence intervals of differences are that narrow.
         jobs: threads; by default one per core. The result does not depend on it.
 
     Raises:
@@ -67,7 +67,7 @@ def sweep(
 
     """
     if jobs is not None and jobs < 1:
-        raise bad_input(f"jobs: {jobs} will not do; expected 1 or more")
+        raise bad_input(f"jobs: {jobs} is not valid; expected 1 or more")
     plan = SweepPlan.of(settings) if isinstance(settings, Mapping) else SweepPlan.read(Path(settings))
     precision = Precision.parse(until) if until is not None else None
     with claimed(Path(out)) as store:
@@ -86,10 +86,10 @@ def _unwatched(_sweep: Sweep, _works: Sequence[Work]) -> Iterator[Progress]:
 
 
 class Sweep:
-    """A sweep that is checked and ready: bad input has been found once this exists."""
+    """A sweep that is checked and ready: the constructor finds bad input."""
 
     def __init__(self, plan: SweepPlan, store: Store[RunOutcome], until: Precision | None = None) -> None:
-        """Prepares the first run of every scheme at every point that the store lacks."""
+        """Prepares the first run of every scheme at every point, if it is not in the store."""
         if until is not None:
             plan.check_added_runs()
         self.plan, self.until = plan, until
@@ -123,15 +123,15 @@ class Sweep:
         return [work for _, work in sorted(works, key=lambda pair: pair[0])]
 
     def planned(self) -> int:
-        """How many runs there are, those that are finished included."""
+        """Number of all runs, finished runs included."""
         return sum(len(prepared.execution.jobs) for prepared in self.points)
 
     def finished(self) -> int:
-        """How many of them are finished."""
+        """Number of finished runs."""
         return self.planned() - len(self.missing())
 
     def carry_out(self, runner: Runner, watch: Watch) -> Ended:
-        """Carries out the runs that are missing, and with `until` those that have to be added."""
+        """Carries out the missing runs, and with `until` the runs that must be added."""
         while True:
             works = self.missing()
             if works:
@@ -143,7 +143,7 @@ class Sweep:
                 return Ended()
 
     def _add_runs(self, until: Precision) -> bool:
-        """Adds a run to every point that is not sure enough; whether there is such a point."""
+        """Adds a run to every point with too wide an interval. Returns whether there is such a point."""
         added = False
         for place, prepared in enumerate(self.points):
             settings = prepared.execution.settings
@@ -159,7 +159,7 @@ class Sweep:
         return added
 
     def result(self) -> SweepResult:
-        """What the sweep gave. Raises `ValueError` when runs are missing."""
+        """The result of the sweep. Raises `ValueError` if runs are missing."""
         if self.missing():
             raise ValueError(f"{len(self.missing())} runs of the sweep are missing")
         points = [self._point(prepared) for prepared in self.points]

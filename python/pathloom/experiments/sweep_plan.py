@@ -1,6 +1,6 @@
-"""What a sweep is: the settings of a comparison with `{name}` in them, and what the names stand for.
+"""The plan of a sweep: the settings of a comparison with `{name}` in them, and the values of the names.
 
-`[grid]` has a list of values for each name, and `[[points]]` single points with a value for each of theirs.
+`[grid]` has a list of values for each name. `[[points]]` are single points with one value for each of their names.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from pathloom.specs import SIM, split_specs
 
 Result = TypeVar("Result")
 Value = str | int | float | bool
-"""What a grid may hold."""
+"""Type of a value in a grid."""
 
 MOST_POINTS = 10_000
-"""Most points of one sweep."""
+"""Maximum number of points of one sweep."""
 GRID, POINTS = "grid", "points"
 _NAME = re.compile(r"\{([^{}]*)\}")
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
@@ -33,7 +33,7 @@ _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 @dataclass(frozen=True)
 class Point:
-    """One place in the grid."""
+    """One point of the sweep."""
 
     at: Mapping[str, Value]
     """The value of each axis."""
@@ -41,7 +41,7 @@ class Point:
 
     @property
     def name(self) -> str:
-        """What messages and tables call it.
+        """Name of the point in messages and tables.
 
         >>> settings = Settings.of({"fabric": "diamond", "traffic": "long-lived", "schemes": ("ecmp",)})
         >>> Point({"load": 0.2, "k": 4}, settings).name
@@ -52,20 +52,20 @@ class Point:
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """A sweep that is checked as far as that can be done without a simulation."""
+    """A sweep, checked as far as possible without a simulation."""
 
     template: Mapping[str, Any]
-    """The settings as the file has them."""
+    """The settings as in the file, with names in them."""
     grid: Mapping[str, tuple[Value, ...]]
-    """The values of each axis, in the order in which they first come."""
+    """The values of each axis, in the order of their first occurrence."""
     points: tuple[Point, ...]
     """The points of the list, each with all combinations of the grid; the last axis changes fastest."""
     listed: tuple[Mapping[str, Value], ...] = ()
-    """The points of the list; empty where there is a grid alone."""
+    """The points of the list; empty if there is only a grid."""
     source: str = "sweep"
-    """What messages call the file."""
+    """Name of the file in messages."""
     file: str | None = None
-    """The file as it was named; None where the settings were given in Python."""
+    """Path of the file as given; None if the settings were given in Python."""
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -75,7 +75,7 @@ class SweepPlan:
 
     @classmethod
     def of(cls, values: Mapping[str, Any], source: str = "sweep") -> Self:
-        """The sweep that settings with `grid` or `points` describe.
+        """Makes the sweep that settings with `grid` or `points` describe.
 
         Raises `PathloomError` with a line that names the key.
         """
@@ -100,7 +100,7 @@ class SweepPlan:
         return plan
 
     def check_added_runs(self) -> None:
-        """Raises `PathloomError` when an axis would not be in the tables where runs are added."""
+        """Raises `PathloomError` if an axis cannot be a column of the tables when runs are added."""
         for name in ("runs", "seed"):
             if name in self.grid:
                 raise bad_input(
@@ -109,7 +109,7 @@ class SweepPlan:
                 )
 
     def _check_columns(self) -> None:
-        """Raises `PathloomError` when an axis has the name of a column of the tables that means something else."""
+        """Raises `PathloomError` if an axis has the name of a table column with another meaning."""
         alike = {
             "scheme": "scheme" in self.scheme_axes,
             "runs": all(point.settings.runs == point.at.get("runs") for point in self.points),
@@ -125,7 +125,7 @@ class SweepPlan:
 
     @property
     def scheme_axes(self) -> list[str]:
-        """Axes whose values are whole schemes: they are told apart by colour, not along an axis.
+        """Axes whose values are whole schemes: plots distinguish them by colour, not along an axis.
 
         >>> common = {"fabric": "diamond", "traffic": "long-lived", "schemes": ["{scheme}"]}
         >>> SweepPlan.of({**common, "grid": {"scheme": ["ecmp", "spt"]}}).scheme_axes
@@ -136,9 +136,9 @@ class SweepPlan:
         return [name for name in self.grid if f"{{{name}}}" in whole]
 
     def series(self, point: Point) -> list[str]:
-        """What the schemes of a point are called from point to point, in their order.
+        """Names of the schemes of a point that are the same at all points, in their order.
 
-        A scheme with an axis among its keys is called as the file writes it.
+        A scheme with an axis among its keys has the name that is in the file.
         """
         schemes = self.template["schemes"]
         if isinstance(schemes, str):
@@ -147,7 +147,7 @@ class SweepPlan:
         return [str(_filled(scheme, axes)) if _whole(scheme) in axes else scheme for scheme in schemes]
 
     def record(self) -> dict[str, Any]:
-        """The settings, the list and the grid as `result.json` has them."""
+        """The settings, the list and the grid, as in `result.json`."""
         in_list = self.listed[0] if self.listed else {}
         grid = {name: list(values) for name, values in self.grid.items() if name not in in_list}
         return {
@@ -157,7 +157,7 @@ class SweepPlan:
         }
 
     def others(self, axis: str) -> list[str]:
-        """The axes that may have several values at one value of `axis`, but for those that are whole schemes.
+        """The axes that may have several values at one value of `axis`, except axes of whole schemes.
 
         >>> common = {"fabric": "fat-tree:k={k},rate={rate}", "traffic": "long-lived", "schemes": ["ecmp"]}
         >>> SweepPlan.of({**common, "grid": {"k": [4, 6], "rate": ["1Gbps", "2Gbps"]}}).others("k")
@@ -175,7 +175,7 @@ class SweepPlan:
 
 
 def value_text(value: Value) -> str:
-    """A value as it stands in a specification.
+    """A value as text in a specification.
 
     >>> value_text(0.2), value_text(True), value_text("10Mbps")
     ('0.2', 'on', '10Mbps')
@@ -186,22 +186,22 @@ def value_text(value: Value) -> str:
 
 
 def place_text(at: Mapping[str, Value]) -> str:
-    """Where a point is: `load=0.2, k=4`."""
+    """The values of a point as text: `load=0.2, k=4`."""
     return ", ".join(f"{name}={value_text(value)}" for name, value in at.items())
 
 
 def _check_name(name: str, source: str, key: str) -> None:
     if not _PLAIN_NAME.fullmatch(name):
-        raise bad_input(f"{source}: {key}: `{name}` is no name; expected letters, digits, _ and -")
+        raise bad_input(f"{source}: {key}: `{name}` is not a name; expected letters, digits, _ and -")
 
 
 def _check_value(value: object, source: str, key: str) -> None:
     if not isinstance(value, str | int | float) or (isinstance(value, float) and not math.isfinite(value)):
-        raise bad_input(f"{source}: {key}: `{value}` will not do; expected a text or a finite number")
+        raise bad_input(f"{source}: {key}: `{value}` is not valid; expected a text or a finite number")
 
 
 def _listed(found: object, source: str) -> tuple[dict[str, Value], ...]:
-    """The points of the list, which all have the same names."""
+    """The points of the list, all with the same names."""
     if found is None:
         return ()
     if (
@@ -230,7 +230,7 @@ def _listed(found: object, source: str) -> tuple[dict[str, Value], ...]:
 
 
 def _values_of(listed: Sequence[Mapping[str, Value]]) -> dict[str, tuple[Value, ...]]:
-    """The values that each name of the list has, each once."""
+    """The values of each name of the list, without duplicates."""
     names = listed[0] if listed else ()
     return {name: tuple({value_text(entry[name]): entry[name] for entry in listed}.values()) for name in names}
 
@@ -249,7 +249,7 @@ def _grid(found: object, source: str, listed: Sequence[Mapping[str, Value]]) -> 
         if listed and name in listed[0]:
             raise bad_input(f"{source}: grid: {name} is in [[points]] too; give its values in one of them")
         if not isinstance(values, list | tuple) or not values:
-            raise bad_input(f"{source}: grid: {name}: `{values}` will not do; expected a list of values")
+            raise bad_input(f"{source}: grid: {name}: `{values}` is not valid; expected a list of values")
         for value in values:
             _check_value(value, source, f"grid: {name}")
         texts = [value_text(value) for value in values]
@@ -264,7 +264,7 @@ def _grid(found: object, source: str, listed: Sequence[Mapping[str, Value]]) -> 
 
 
 def _check_names(template: Mapping[str, Any], grid: Mapping[str, Any], source: str) -> None:
-    """Every name in the settings is in the grid or the list, and every name of these is in the settings."""
+    """Checks that every name in the settings is in the grid or the list, and the reverse."""
     used: set[str] = set()
     for key, value in template.items():
         for text in value if isinstance(value, list) else [value]:
@@ -277,7 +277,7 @@ def _check_names(template: Mapping[str, Any], grid: Mapping[str, Any], source: s
                 used.add(name)
     for name in grid:
         if name not in used:
-            raise bad_input(f"{source}: grid: {name} is used nowhere; write {{{name}}} in a value, or leave it out")
+            raise bad_input(f"{source}: grid: {name} is not used; write {{{name}}} in a value, or leave it out")
 
 
 def _settings(template: Mapping[str, Any], at: Mapping[str, Value], source: str) -> Settings:
@@ -289,7 +289,7 @@ def _settings(template: Mapping[str, Any], at: Mapping[str, Value], source: str)
 
 
 def at_point(place: str, make: Callable[[], Result], source: str = "sweep") -> Result:
-    """Calls `make`; bad input that it finds is said to be at that point."""
+    """Calls `make`. Adds the point to the message of a `PathloomError`."""
     try:
         return make()
     except PathloomError as error:
@@ -298,7 +298,7 @@ def at_point(place: str, make: Callable[[], Result], source: str = "sweep") -> R
 
 
 def _filled(value: Any, at: Mapping[str, Value]) -> Any:
-    """A value with the names in it replaced. One that is a name alone becomes the value itself, a number too."""
+    """A value with the names in it replaced. If the text is only a name, the result is its value, also a number."""
     if not isinstance(value, str):
         return value
     alone = _whole(value)

@@ -1,4 +1,4 @@
-"""The result of a sweep: figures at every point, tables, plots and report, and the folder they are kept in."""
+"""The result of a sweep: figures at every point, tables, plots, report, and the folder for them."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from pathloom.experiments.until import Precision
 
 SCHEMA = 1
-"""Version of a sweep's `result.json`. Keys may be added within a version; none is renamed or dropped."""
+"""Version of a sweep's `result.json`. Keys may be added within a version, but not renamed or removed."""
 RESULT = "result.json"
 FILES = (RESULT, "report.html", "points.csv", "points.tex", "runs.parquet")
-"""Files of a sweep beside its plots."""
+"""Files of a sweep except its plots."""
 PLOT_FILE = re.compile(r"[a-z0-9-]+-by-.+\.(svg|pdf|png)")
 """Names of its plots."""
 _FIGURE = re.compile(r"\d+(\.\d+)?( ?(ns|us|µs|ms|s|min|h)\b)?")
@@ -35,19 +35,19 @@ _FIGURE = re.compile(r"\d+(\.\d+)?( ?(ns|us|µs|ms|s|min|h)\b)?")
 
 @dataclass(frozen=True)
 class PointResult:
-    """What one point gave."""
+    """The result of one point."""
 
     at: Mapping[str, Value]
     settings: Settings
     series: tuple[str, ...]
-    """What its schemes are called from point to point."""
+    """Names of its schemes that are the same at all points."""
     description: str
     notes: tuple[str, ...]
     schemes: tuple[dict[str, Any], ...]
-    """As `schemes` in the result of a comparison."""
+    """The same as `schemes` in the result of a comparison."""
     troubles: tuple[str, ...] = ()
     until: dict[str, Any] | None = None
-    """Widest interval and whether it is as narrow as was asked for, where that was."""
+    """Width of the widest interval, and whether it is as narrow as requested; None if nothing was requested."""
 
     def record(self) -> dict[str, Any]:
         """The point in `result.json`."""
@@ -61,7 +61,7 @@ class PointResult:
 
 @dataclass(frozen=True, repr=False)
 class SweepResult:
-    """What a sweep gave."""
+    """The result of a sweep."""
 
     plan: SweepPlan
     until: Precision | None
@@ -110,9 +110,9 @@ class SweepResult:
 
     @property
     def notes(self) -> list[str]:
-        """Notes on the points, each with the points that it is about.
+        """Notes on the points, each with its points.
 
-        Notes that differ in their figures alone are one, that of the first point; `points` has all.
+        Notes that differ only in their figures are merged into that of the first point; `points` has all notes.
         """
         alike: dict[str, list[tuple[str, str]]] = {}
         for point in self.points:
@@ -121,7 +121,7 @@ class SweepResult:
         return [self._said_once(found) for found in alike.values()]
 
     def _said_once(self, found: Sequence[tuple[str, str]]) -> str:
-        """A note for the points that have it or one like it."""
+        """One note for all points that have it or a similar one."""
         note, place = found[0]
         same = len({one for one, _ in found}) == 1
         if same and len(found) == len(self.points):
@@ -132,15 +132,15 @@ class SweepResult:
 
     @property
     def troubles(self) -> list[str]:
-        """What went wrong in schemes written in Python, with tracebacks."""
+        """Failures of schemes written in Python, with tracebacks."""
         return [f"at {place_text(point.at)}: {text}" for point in self.points for text in point.troubles]
 
     def save(self, folder: str | Path, kinds: Sequence[str] = PLOT_KINDS[:1]) -> list[Path]:
         """Writes tables, plots in these kinds (`svg`, `pdf`, `png`), report and `result.json`; returns their paths.
 
-        The result of a sweep that was in the folder before is replaced as a whole; finished runs stay. Raises
-        `PathloomError` when the folder holds the result of a comparison, and when a file cannot be written; the folder
-        then holds the result that it held.
+        A previous result of a sweep in the folder is replaced completely; finished runs are kept. Raises
+        `PathloomError` if the folder holds the result of a comparison, or if a file cannot be written. The previous
+        result is then kept.
         """
         from pathloom.experiments.results_folder import SWEEP, check_kind
         from pathloom.report.latex import latex
@@ -175,10 +175,10 @@ class SweepResult:
 
 
 def _runs(points: Sequence[PointResult]) -> int:
-    """How many runs there are at all points."""
+    """Number of runs at all points."""
     return sum(len(row["runs"]) for point in points for row in point.schemes)
 
 
 def settings_record(plan: SweepPlan, until: Precision | None) -> dict[str, Any]:
-    """What decides the result of a sweep, but for the content of files."""
+    """The settings that decide the result of a sweep, except the content of files."""
     return {**plan.record(), **({"precision": until.text()} if until is not None else {})}

@@ -41,12 +41,13 @@ FLOW_SCHEMA = {
 }
 """Columns of the table of flows.
 
-`fct_s` is null where a flow has none; `age_s` is the FCT of a finished flow and the time an unfinished one has had so
-far; `reordered` counts segments that arrived after a later one, and is null in the lab, where nobody counts them, as
-`timeouts` is where the kernel does not (before Linux 6.7); `timeout_wait_s` is the silence of the sender before its
-time-outs, and `initial_wait_s` the part of it before there was an RTT sample, in the SYN above all (null in the lab);
-`throughput` of an unfinished finite flow is the most it can come to; what never started has neither. `slowdown` is
-`age_s` over `ideal_fct_s`, so that of an unfinished flow is the least it can come to.
+`fct_s` is null if a flow has no FCT. `age_s` is the FCT of a finished flow, and the time since the start of an
+unfinished flow. `reordered` counts segments that arrived after a later one; it is null in the lab, which does not count
+them. `timeouts` is null if the kernel does not count them (before Linux 6.7). `timeout_wait_s` is the time that the
+sender was silent before its time-outs. `initial_wait_s` is the part of it before the first RTT sample, mostly for the
+SYN (null in the lab). `throughput` of an unfinished finite flow is the most that it can reach. A flow that never
+started has neither `age_s` nor `throughput`. `slowdown` is `age_s` over `ideal_fct_s`; for an unfinished flow it is the
+least that it can reach.
 """
 
 LINK_SCHEMA = {
@@ -65,12 +66,12 @@ LINK_SCHEMA = {
 }
 """Columns of the table of links, one row per direction of a cable.
 
-`utilisation` is over the time until the slowest scheme of the run has ended, the same for all schemes; `mean_queue` is
-over the time until the scheme itself has.
+`utilisation` is over the time until the slowest scheme of the run ends, the same for all schemes. `mean_queue` is over
+the time until the scheme itself ends.
 """
 
 _NONE = -1
-"""How the core writes a number that is not there."""
+"""Value that the core uses for a missing number."""
 
 
 def flow_table(fabric: Fabric, outcomes: Sequence[RunOutcome]) -> pl.DataFrame:
@@ -90,7 +91,7 @@ def link_table(fabric: Fabric, outcomes: Sequence[RunOutcome]) -> pl.DataFrame:
     windows_ns = link_windows_ns(outcomes)
     for one in outcomes:
         columns = one.outcome["links"]
-        # The core's is over the scheme's own time.
+        # The utilisation of the core is over the scheme's own time.
         share = int(one.outcome["end_ns"]) / windows_ns[one.job.run]
         frame = pl.DataFrame(
             {
@@ -107,7 +108,7 @@ def link_table(fabric: Fabric, outcomes: Sequence[RunOutcome]) -> pl.DataFrame:
 
 
 def link_windows_ns(outcomes: Sequence[RunOutcome]) -> dict[int, int]:
-    """By run, the time until its slowest scheme ended: what the utilisation of links is over."""
+    """By run, the time until its slowest scheme ended: the time over which utilisation is computed."""
     windows_ns: dict[int, int] = {}
     for one in outcomes:
         windows_ns[one.job.run] = max(windows_ns.get(one.job.run, 1), int(one.outcome["end_ns"]))
@@ -144,7 +145,7 @@ def _flows_of(names: np.ndarray[Any, Any], one: RunOutcome) -> pl.DataFrame:
         .when(size.is_not_null())
         .then(pl.lit(SIZE_CLASSES[1])),
     )
-    # What an unfinished flow can come to at most: as if it finished now.
+    # The most that an unfinished flow can reach: as if it finished now.
     at_most = pl.min_horizontal(pl.col("ideal_fct_s") / pl.col("age_s"), pl.lit(1.0))
     known = pl.col("throughput").is_not_nan()
     throughput = pl.when(known).then(pl.col("throughput")).when(pl.col("age_s").is_not_null()).then(at_most)

@@ -1,8 +1,8 @@
-"""What flows lose to retransmission time-outs, which key of the transport mends it, and the least time-out by default.
+"""Time lost in retransmission time-outs, the transport keys that reduce it, and the default minimum time-out.
 
-The default of `min_rto` is four of the longest round trips of the fabric with full queues, rounded up to one digit, and
-at most Linux's 200 ms. On a fast fabric 200 ms would be most of the FCT of every flow that loses its last segment.
-Where the kernels of the lab send, theirs counts.
+The default of `min_rto` is four times the longest round trip of the fabric with full queues, rounded up to one digit,
+and at most the 200 ms of Linux. On a fast fabric 200 ms would be most of the FCT of every flow that loses its last
+segment. In the lab, the value of the kernels applies.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from pathloom.experiments.settings import Settings
 
 NOTED_SHARE = 0.1
-"""From this share of the flow completion time on, time-outs are noted."""
+"""Share of the flow completion time from which time-outs get a note."""
 ROUND_TRIPS = 4
-"""A time-out fits from so many of the longest round trips on: NewReno mends one loss per round trip, and its timer runs
-on from the first partial acknowledgement (RFC 6582 §4)."""
+"""A time-out fits if it is at least this many of the longest round trips: NewReno repairs one loss per round trip, and
+its timer continues from the first partial acknowledgement (RFC 6582 §4)."""
 KEYS = {"min_rto": "sampled_s", "initial_rto": "initial_s"}
-"""Keys of the transport that bound time-outs from below, and the share of the waiting that each is to blame for."""
+"""Keys of the transport that set minimum time-outs, and the part of the waiting time that each causes."""
 
 
 def timeout_notes(result: Result) -> list[str]:
-    """A note when time-outs make up a tenth or more of the FCT under some scheme."""
+    """A note if time-outs make up a tenth or more of the FCT under any scheme."""
     noted = [row for row in result.summary_of_schemes if (row["timeout_wait"]["share"] or 0.0) >= NOTED_SHARE]
     if not noted:
         return []
@@ -49,7 +49,7 @@ def timeout_notes(result: Result) -> list[str]:
     if default is not None:
         settings["min_rto"] = round(1e9 * _core.parse_time_s(default))
     waited = {key: sum(row["timeout_wait"][part] or 0.0 for row in noted) for key, part in KEYS.items()}
-    # A time-out that already fits is no fault of its own.
+    # A time-out that already fits is not the cause.
     keys = [
         key
         for key, seconds in waited.items()
@@ -68,7 +68,7 @@ def timeout_notes(result: Result) -> list[str]:
 
 
 def default_notes(result: Result) -> list[str]:
-    """A note where the least time-out is that of the fabric, and a sender had to wait for one."""
+    """A note if the minimum time-out is that of the fabric and a time-out expired."""
     if not any(row["timeouts"] for row in result.summary_of_schemes):
         return []
     default = default_min_rto(result.settings, result.fabric.round_trip_ps())
@@ -82,9 +82,9 @@ def default_notes(result: Result) -> list[str]:
 
 
 def default_min_rto(settings: Settings, round_trip_ps: Sequence[int] | None) -> str | None:
-    """The least time-out, as it is written, for a longest round trip with empty queues and with full ones.
+    """The default minimum time-out, as text, for a longest round trip with empty and with full queues.
 
-    None where the transport's own counts: it is set, or it is shorter, or kernels send.
+    None if that of the transport applies: it is set, it is shorter, or the kernels of the lab send.
     """
     if not settings.fit_min_rto or LAB in settings.worlds or _sets_min_rto(settings.transport):
         return None
@@ -92,7 +92,7 @@ def default_min_rto(settings: Settings, round_trip_ps: Sequence[int] | None) -> 
 
 
 def shorter_min_rto(round_trip_ps: Sequence[int] | None) -> str | None:
-    """The time that fits a longest round trip; None if there is none, or the transports' own is no longer than that.
+    """The time-out that fits a longest round trip; None without one, or if that of the transports is no longer.
 
     >>> shorter_min_rto([24_000_000, 158_000_000]), shorter_min_rto([24_000_000_000, 158_000_000_000])
     ('1ms', None)
@@ -104,7 +104,7 @@ def shorter_min_rto(round_trip_ps: Sequence[int] | None) -> str | None:
 
 
 def usual_min_rto() -> str:
-    """The least time-out of the transports, as a specification has it: that of Linux.
+    """The minimum time-out of the transports, as text in a specification: that of Linux.
 
     >>> usual_min_rto()
     '200ms'
@@ -113,14 +113,14 @@ def usual_min_rto() -> str:
 
 
 def written_transport(settings: Settings) -> str | None:
-    """The transport as a command has to name it: no option says `fit_min_rto = false`, but the key itself does."""
+    """The transport for a command line, with `min_rto` set if `fit_min_rto` is false, which has no option."""
     if settings.fit_min_rto or _sets_min_rto(settings.transport):
         return settings.transport
     return with_keys(settings.transport or "newreno", {"min_rto": usual_min_rto()})
 
 
 def default_min_rto_ns(settings: Settings, fabric_text: str | None) -> int | None:
-    """The same in nanoseconds, for the fabric of the settings or that in the text."""
+    """The default minimum time-out in nanoseconds, for the fabric of the settings or of the text."""
     if _sets_min_rto(settings.transport) or not settings.fit_min_rto:
         return None
     default = default_min_rto(settings, _round_trip_ps(settings.fabric, fabric_text, _file_digests(settings.fabric)))
@@ -146,7 +146,7 @@ def _file_digests(fabric: str) -> str:
 
 @lru_cache(maxsize=64)
 def _round_trip_ps(fabric: str, text: str | None, files: str) -> tuple[int, int] | None:
-    """The longest round trip of a fabric; `files` are the digests of what its specification reads."""
+    """The longest round trip of a fabric; `files` are the digests of the files that its specification reads."""
     from pathloom.fabrics import Fabric
 
     built = Fabric(fabric) if text is None else Fabric.from_node_link(text, fabric)
@@ -154,7 +154,7 @@ def _round_trip_ps(fabric: str, text: str | None, files: str) -> tuple[int, int]
 
 
 def fitting_time(seconds: float) -> str:
-    """The next time of one digit, 1, 2 or 5, as a specification has it.
+    """The time rounded up to one digit (1, 2 or 5), in the form of a specification.
 
     >>> [fitting_time(seconds) for seconds in (632e-6, 150e-6, 1.1, 3e-9, 0.05)]
     ['1ms', '200us', '2s', '5ns', '50ms']
@@ -176,9 +176,9 @@ def with_keys(spec: str, keys: Mapping[str, str]) -> str:
 
 
 def timeout_wait(runs: list[dict[str, Any]]) -> dict[str, float | None]:
-    """What a scheme's runs say of the time lost in time-outs, added up, and its share of the flows' time.
+    """The time that the runs of a scheme lost in time-outs, and its share of the flows' time.
 
-    All None where a run does not know it: the kernels of the lab do not tell.
+    All values are None if a run does not know its time: the kernels of the lab do not report it.
     """
     parts = [run["timeout_wait"] for run in runs]
     if not parts or any(part["initial_s"] is None for part in parts):

@@ -1,4 +1,4 @@
-"""How sure a comparison has to be, and whether it is: `--until ci=2%`."""
+"""The required certainty of a comparison, and whether it is reached: `--until ci=2%`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathloom.experiments.summary import paired_differences
 from pathloom.experiments.verdicts import HEADLINE, Figure
 
 MOST_TIMES = 10
-"""How many times the given runs are carried out at most, unless `most` says otherwise."""
+"""At most this many times the runs of the settings are carried out, unless `most` is given."""
 LEAST_RUNS = 2
 """One run has no interval."""
 
@@ -23,12 +23,12 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Precision:
-    """Runs are added until intervals are no wider than this."""
+    """Required width of intervals: runs are added until it is reached."""
 
     share: float
     """Half width of the 95 % confidence interval of a scheme's paired difference to the best, over the larger mean."""
     most: int | None = None
-    """Most runs of each scheme at a point; None for `MOST_TIMES` the runs of its settings."""
+    """Maximum number of runs of each scheme at a point; None for `MOST_TIMES` the runs of its settings."""
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -56,11 +56,11 @@ class Precision:
         return cls(_share(values["ci"], text), int(most) if most is not None else None)
 
     def most_runs(self, runs: int) -> int:
-        """Most runs of each scheme where the settings ask for so many."""
+        """Maximum number of runs of each scheme if the settings have `runs`."""
         return self.most if self.most is not None else min(max(MOST_TIMES * runs, LEAST_RUNS), MOST_RUNS)
 
     def text(self) -> str:
-        """As `parse` reads it."""
+        """The text that `parse` reads."""
         most = f",most={self.most}" if self.most is not None else ""
         return f"ci={100 * self.share:.12g}%{most}"
 
@@ -71,14 +71,15 @@ def _share(value: str, text: str) -> float:
     except ValueError:
         share = math.nan
     if not 0 < share <= 1:
-        raise bad_input(f"--until `{text}`: ci: `{value}` will not do; expected above 0% and at most 100%, such as 2%")
+        raise bad_input(f"--until `{text}`: ci: `{value}` is not valid; expected above 0% and at most 100%, such as 2%")
     return share
 
 
 def uncertainty(schemes: Sequence[Row]) -> float | None:
     """The widest interval of any headline figure: of the paired difference to the best scheme, or of a single scheme.
 
-    A share of the larger mean. Infinite where there is one run alone; None where no figure has a value.
+    The result is a share of the larger mean. It is infinite if there is only one run, and None if no figure has a
+    value.
 
     >>> def row(*means):
     ...     runs = [{"run": run, "throughput": {"mean": mean}} for run, mean in enumerate(means)]

@@ -1,6 +1,6 @@
-"""Which scheme is best in a figure, and whether that may be said.
+"""Finds the best scheme in a figure, and whether the runs are enough to say so.
 
-Runs of one seed meet the same flows under every scheme, so schemes are compared run by run (paired).
+Runs of one seed have the same flows under every scheme, so schemes are compared run by run (paired).
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from pathloom.experiments.summary import paired_differences
 EQUAL_SHARE = 0.01
 """Figures that differ by this share of the larger one, or less, are called equal."""
 SIGNIFICANT = 0.05
-"""Differences are clear when chance gives them less often than this."""
+"""A difference is clear if its probability by chance is below this."""
 _ROUNDING = 1e-9
 
 Row = Mapping[str, Any]
-"""What `result.json` says of a scheme, or of one of its runs."""
+"""The entry of a scheme in `result.json`, or of one of its runs."""
 
 
 class Verdict(Enum):
-    """What the runs say of a difference between two schemes."""
+    """What the runs show about a difference between two schemes."""
 
     EQUAL = "equal"
     """The whole paired 95 % confidence interval lies within 1 %."""
@@ -35,11 +35,11 @@ class Verdict(Enum):
     UNCLEAR = "unclear"
     """The interval reaches beyond 1 % and does not exclude 0."""
     SINGLE = "single"
-    """There is one run to compare, and so no interval."""
+    """There is only one run to compare, so there is no interval."""
 
 
 def verdict(difference: Mapping[str, float | None]) -> Verdict:
-    """What to call a difference that `paired_differences` gives.
+    """Classifies a difference that `paired_differences` returns.
 
     >>> verdict({"mean": 0.2, "ci95": 0.1, "share": 0.3, "share_ci95": 0.15})
     <Verdict.CLEAR: 'clear'>
@@ -67,19 +67,19 @@ class Figure:
     """A figure in which schemes are compared."""
 
     of: Callable[[Row], float | None]
-    """Its value, of a scheme or of a run."""
+    """Returns the value of a scheme or of a run."""
     high_is_better: bool
     is_bound: Callable[[Row], bool] = lambda _row: False
-    """Whether unfinished flows make the value of a scheme a bound alone, better than the truth."""
+    """Whether the value of a scheme is only a bound, better than the true value, because of unfinished flows."""
 
 
 def figure_of(row: Row, section: str, name: str) -> float | None:
-    """A figure of a scheme or a run; None where there is none."""
+    """A figure of a scheme or a run; None if there is none."""
     return (row.get(section) or {}).get(name)
 
 
 def is_bound(row: Row, section: str, name: str) -> bool:
-    """Whether unfinished flows make a figure of a scheme a bound alone."""
+    """Whether a figure of a scheme is only a bound because of unfinished flows."""
     return bool((row.get(section) or {}).get(f"{name}_censored"))
 
 
@@ -90,27 +90,27 @@ def _mean_of(section: str, high_is_better: bool) -> Figure:
 
 
 THROUGHPUT, FCT, COMPLETION = _mean_of("throughput", True), _mean_of("fct_s", False), _mean_of("completion_s", False)
-"""The figures that the headline speaks of."""
+"""The figures in the headline of a report."""
 HEADLINE = {"completion_s": COMPLETION, "throughput": THROUGHPUT, "fct_s": FCT}
-"""They by their places in `result.json`."""
+"""The same figures by their keys in `result.json`."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two schemes compared in a figure, run by run; the members are places in the list of schemes."""
+    """Two schemes compared in a figure, run by run. `one` and `other` are indices in the list of schemes."""
 
     one: int
     other: int
     difference: Mapping[str, float | None]
-    """As `paired_differences` gives it: of `other` to `one`."""
+    """The difference of `other` to `one`, as `paired_differences` returns it."""
     chance: float | None
-    """Probability of such a difference by chance, corrected for the number of pairs (Holm); None of a single run."""
+    """Probability of such a difference by chance, corrected for the number of pairs (Holm); None for a single run."""
     bound: bool
-    """Whether unfinished flows may make up the lead of the better scheme."""
+    """Whether the lead of the better scheme may be due to unfinished flows only."""
 
     @property
     def verdict(self) -> Verdict:
-        """As of a single difference, but a difference only where the corrected probability is below `SIGNIFICANT`."""
+        """As for a single difference, but `UNCLEAR` if the corrected probability is not below `SIGNIFICANT`."""
         found = verdict(self.difference)
         if found in (Verdict.EQUAL, Verdict.SINGLE) or self.chance is None:
             return found
@@ -145,11 +145,11 @@ def _paired_values(schemes: Sequence[Row], figure: Figure, one: int, other: int)
 
 @dataclass(frozen=True)
 class Ranking:
-    """How schemes compare in a figure; the members are places in the list of schemes."""
+    """How schemes compare in a figure. Numbers are indices in the list of schemes."""
 
     best: int
     equal: tuple[int, ...]
-    """Not to be told from the best: the interval lies within 1 %, or both differ by no more in a single run."""
+    """Equal to the best: the interval lies within 1 %, or a single run differs by 1 % or less."""
     small: tuple[int, ...]
     """Worse than the best, but by 1 % or less."""
     unclear: tuple[int, ...]
@@ -157,19 +157,19 @@ class Ranking:
     clear: tuple[int, ...]
     """Clearly worse than the best."""
     single: tuple[int, ...]
-    """Those that a single run is all there is to compare with the best by; some of `equal` and `unclear`."""
+    """Compared with the best by a single run only; these are also in `equal` or `unclear`."""
     bound: bool
-    """Whether the best value is a bound alone, so that the true one may be worse."""
+    """Whether the best value is only a bound, so that the true value may be worse."""
 
     @property
     def crowned(self) -> int | None:
-        """The scheme that is clearly better than every other; None where there is none."""
+        """The scheme that is clearly better than every other; None if there is none."""
         others = (*self.equal, *self.small, *self.unclear)
         return self.best if self.clear and not (others or self.bound) else None
 
 
 def ranking(schemes: Sequence[Row], figure: Figure) -> Ranking | None:
-    """Compares schemes in a figure; None where fewer than two have a value."""
+    """Compares schemes in a figure; None if fewer than two have a value."""
     values = [figure.of(row) if row["runs"] else None for row in schemes]
     known = [(value, place) for place, value in enumerate(values) if value is not None]
     if len(known) < 2:
@@ -200,14 +200,14 @@ def ranking(schemes: Sequence[Row], figure: Figure) -> Ranking | None:
 
 
 def _place_of(difference: Mapping[str, float | None] | None, near: bool, high_is_better: bool) -> Verdict:
-    """How a scheme stands to the best; `near` says that their figures of all runs together differ by 1 % or less."""
+    """Compares a scheme with the best; `near` tells that their figures of all runs together differ by 1 % or less."""
     if difference is None:  # They have no run in common.
         return Verdict.UNCLEAR
     said = verdict(difference)
     if said in (Verdict.EQUAL, Verdict.SINGLE):
         return said
     mean = difference["mean"] or 0.0
-    # Figures of all runs together may rank otherwise than the runs do one by one.
+    # Figures of all runs together may rank schemes differently from the paired runs.
     if not (mean < 0 if high_is_better else mean > 0):
         return Verdict.UNCLEAR
     return Verdict.SMALL if near and said is Verdict.CLEAR else said

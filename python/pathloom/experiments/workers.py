@@ -1,7 +1,7 @@
-"""Threads that carry out runs, and that end soon after Ctrl-C.
+"""Threads that carry out runs and end soon after Ctrl-C.
 
-The simulator does not hold the interpreter while it runs, so threads are all it takes to use every core. `Threads` is
-one way to carry out a list of runs; `pathloom.experiments.cluster` has another, over machines.
+The simulator does not hold the interpreter lock while it runs, so threads can use all cores. `Threads` carries out a
+list of runs in this process; `pathloom.experiments.cluster` does it on several machines.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Work:
-    """A run that is to be carried out, and the experiment that it belongs to."""
+    """A run to carry out, and the experiment that it belongs to."""
 
     execution: Execution
     job: Job
     place: str = ""
-    """What the experiment is called where there are several."""
+    """Name of the experiment if there are several."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Ended:
     interrupted: bool = False
     """Whether Ctrl-C ended it early."""
     failure: SchemeError | ToolError | None = None
-    """What else ended it early, such as a scheme written in Python that failed."""
+    """Any other cause of an early end, such as a failed scheme written in Python."""
 
     @property
     def early(self) -> bool:
@@ -54,18 +54,18 @@ Take = Callable[[Work, "RunOutcome"], None]
 
 
 class Runner(Protocol):
-    """What carries out runs. Their figures do not depend on it."""
+    """Carries out runs. Their figures do not depend on the runner."""
 
     @property
     def count(self) -> int:
-        """Runs that it carries out at once."""
+        """Number of runs that it carries out at once."""
         ...
 
     def run(self, works: Sequence[Work], progress: Progress, take: Take) -> Ended:
-        """Carries out runs, begun in this order.
+        """Carries out runs, started in this order.
 
-        After a Ctrl-C the runs under way are given up soon. A scheme that fails ends the runs likewise. Any other error
-        in a run ends the others and is raised.
+        After Ctrl-C the runs in progress are soon abandoned, and also after a failure of a scheme. Any other error in a
+        run ends the other runs and is raised.
         """
         ...
 
@@ -77,7 +77,7 @@ class Threads:
         self.count = count
 
     def run(self, works: Sequence[Work], progress: Progress, take: Take) -> Ended:
-        """See `Runner`. Runs under way are given up within a slice of simulated time."""
+        """Carries out runs, as `Runner` describes. Runs in progress are abandoned within a slice of simulated time."""
         stop, lock = threading.Event(), threading.Lock()
         todo = iter(enumerate(works))
         errors: list[BaseException] = []
@@ -112,7 +112,7 @@ class Threads:
             interrupted = True
         finally:
             stop.set()
-            # A Ctrl-C may have come between two of them. One that has not begun by now finds that it should stop.
+            # Ctrl-C may come between the start of two threads. A thread that has not begun yet stops when it begins.
             await_all([worker for worker in workers if worker.begun.is_set()])
         if errors:
             raise errors[0]
@@ -120,7 +120,7 @@ class Threads:
 
 
 def interruptible(call: Callable[[], Result]) -> Result:
-    """Makes a call into the core on another thread, so that Ctrl-C is answered while it lasts."""
+    """Calls the core on another thread, so that Python handles Ctrl-C during the call."""
     results: list[Result] = []
     errors: list[BaseException] = []
 
@@ -139,10 +139,9 @@ def interruptible(call: Callable[[], Result]) -> Result:
 
 
 class Worker:
-    """A thread that tells when it has begun and when it has ended.
+    """A thread with events for its begin and its end.
 
-    `Thread.join` will not do: a Ctrl-C that comes in it makes Python 3.11 take a thread that still runs for one that
-    has ended.
+    `Thread.join` is not used: if Ctrl-C interrupts it, Python 3.11 regards a running thread as ended.
     """
 
     def __init__(self, work: Callable[[], None], name: str) -> None:
@@ -163,7 +162,7 @@ class Worker:
 
 
 def await_all(workers: Sequence[Worker]) -> None:
-    """Waits for threads to end, and wakes up often: Python answers Ctrl-C between two waits."""
+    """Waits for threads to end in short waits: Python handles Ctrl-C between two waits."""
     for worker in workers:
         while not worker.ended.wait(0.1):
             pass

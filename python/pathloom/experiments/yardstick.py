@@ -1,8 +1,8 @@
-"""How far from perfect: the exact optimum of what a run offered, beside what a scheme made of it.
+"""The exact optimum for the traffic of a run, to compare the results of a scheme with.
 
-For long-lived flows it is a linear program over all splits of the traffic, so no routing does better. For finite flows
-it is a lower bound of each FCT: its frames at the rate of the access link, and propagation, without handshake, slow
-start and storing in switches.
+For long-lived flows the optimum is a linear program over all splits of the traffic, so no routing does better. For
+finite flows it is a lower bound of each FCT: the time of its frames at the rate of the access link, and propagation.
+Handshake, slow start, and storing and forwarding in switches are left out.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from pathloom.fabrics import Fabric
 from pathloom.optimum import max_throughput
 
 FRAME_BYTES, PAYLOAD_BYTES = 1514, 1448
-"""A full frame of a default transport and what it carries."""
+"""Bytes of a full frame of a default transport, and of its payload."""
 TIME_LIMIT_S = 600.0
-"""After so long the linear program of a run is given up, and the run has no optimum of throughput."""
+"""Time limit of the linear program of a run. If it is exceeded, the run has no optimum of throughput."""
 PERCENTILES = (50, 95, 99)
 
 
 class Yardstick:
-    """Optima of the runs of one experiment. All schemes meet the same flows in a run, so each is worked out once."""
+    """Optima of the runs of one experiment. All schemes have the same flows in a run, so each is computed once."""
 
     def __init__(self, settings: Settings, fabric: Fabric) -> None:
         self._fabric = fabric
-        # Where segments have another length, headers are left out of the demand; the bound is then a little higher.
+        # If segments have another length, headers are left out of the demand; the bound is then a little higher.
         standard = "mss=" not in (settings.transport or "")
         self._wire_share = FRAME_BYTES / PAYLOAD_BYTES if standard else 1.0
         self._numbers = {name: number for number, name in enumerate(fabric.names)}
@@ -57,9 +57,9 @@ class Yardstick:
         }
 
     def _throughput(self, flows: pl.DataFrame) -> float | None:
-        """The greatest mean throughput of the flows of a run; None where the program was not solved in its time."""
+        """The greatest mean throughput of the flows of a run; None if the program was not solved in time."""
         long_lived = flows.filter(pl.col("size_bytes").is_null() & pl.col("start_s").is_not_null())
-        finite = int(flows["age_s"].count())  # A finite flow comes to 1 at most.
+        finite = int(flows["age_s"].count())  # The throughput of a finite flow is at most 1.
         if long_lived.height == 0:
             return 1.0 if finite else None
         pairs = tuple(long_lived.select("src", "dst", "optimum_bps").iter_rows())
@@ -81,7 +81,7 @@ class Yardstick:
 
 
 def _ideals(flows: pl.DataFrame) -> list[float]:
-    """Ideal completion times, ascending. Of an unfinished flow it counts no more time than the flow has had."""
+    """Ideal completion times, ascending. That of an unfinished flow is at most the time since its start."""
     started = flows.filter(pl.col("age_s").is_not_null())
     return started.select(pl.min_horizontal("ideal_fct_s", "age_s")).to_series().sort().to_list()
 

@@ -1,12 +1,12 @@
 """The agent: carries the transfers of a run between the hosts of a lab, over the TCP of their kernels.
 
-A process of its own (`python -m pathloom.lab.agent`) that reads a plan as JSON from its standard input, writes lines of
-JSON to its standard output (`{"zero_ns": …}`, time 0 by the monotonic clock, `{"now_ns": …}` now and then, the result
-last), and ends when its input does. A socket
-belongs to the namespace it was made in, so one process serves all hosts: under one clock, a transfer that waits for
-others starts the moment the last of them is done, and FCT needs no clocks to agree.
+The agent is a separate process (`python -m pathloom.lab.agent`). It reads a plan as JSON from its standard input, and
+ends when its input does. It writes lines of JSON to its standard output: `{"zero_ns": …}`, time 0 by the monotonic
+clock; `{"now_ns": …}` from time to time; the result last. A socket belongs to the namespace in which it was made, so
+one process serves all hosts. Its one clock lets a transfer that waits for others start as soon as the last of them is
+done, and FCT needs no synchronised clocks.
 
-A transfer's clock starts when its application has data, which is when it connects, and stops when the receiving
+The FCT of a transfer begins when its application has data, which is when it connects. It ends when the receiving
 application has the last byte.
 """
 
@@ -31,22 +31,22 @@ from pathloom.lab.orders import Key, Orders, OrdersError
 from pathloom.lab.system import NETNS, set_namespace
 
 EPHEMERAL = (32_768, 28_232)
-"""First port and number of ports that sources take, as in the simulator."""
+"""First source port and number of source ports, as in the simulator."""
 CHUNK = 1 << 18
 LOW_WATER_BYTES = 1 << 15
-"""A receiver is woken for so much, or for the rest."""
+"""A receiver is woken when it has this many bytes, or the rest of the transfer."""
 REPORT_NS = 500_000_000
 LEAD_NS = 50_000_000
-"""What passes between the last listener's start and time 0."""
+"""Time between the start of the last listener and time 0."""
 UNSENT_BYTES = 1 << 16
-"""What a socket may hold unsent where the controller may tell its flow to wait: that much goes out all the same."""
+"""Unsent bytes in a socket whose flow the controller may hold. They are sent even while the flow is held."""
 WELCOME_S = 10.0
 PACES_KEPT_NS = 14_500_000_000
-"""How long a lost controller's paces are kept. None lasts longer than 15 s, as it looks every `DIAL_NS`."""
+"""How long rates of a lost controller are kept. The check runs every `DIAL_NS`, so none lasts longer than 15 s."""
 DIAL_NS = 500_000_000
-"""How often a lost controller is looked for."""
+"""Time between two attempts to connect to a lost controller."""
 FRAME_BYTES, PAYLOAD_BYTES = 1514, 1448
-"""Of a full frame. Kernels count payload when they pace; controllers mean what is on the wire."""
+"""Sizes of a full frame. Kernels count payload when they pace; the controller's rates count frames."""
 MOST_SUBFLOWS = 64
 _SOL_MPTCP, _MPTCP_TCPINFO = 284, 2
 _SUBFLOW_DATA = struct.Struct("=IIII")
@@ -56,16 +56,16 @@ _NO_PACE = (1 << 64) - 1
 _INFO_BYTES = 256
 _PACKETS = memoryview(bytearray(CHUNK))
 FlowStep = tuple[int, int, list[tuple[int, int, int]]]
-"""A step of a series: its end and when it was noted, in nanoseconds; by flow its number, bytes received and window."""
+"""A step of a series: its end and when it was recorded, in nanoseconds; number, received bytes and window by flow."""
 DESCRIPTORS = 1 << 17
-"""Files that the agent asks to have open at once, two for each flow under way."""
+"""Limit of open files that the agent asks for; each active flow needs two."""
 _NONE_LEFT = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _NOT_YET = (errno.EAGAIN, errno.EINPROGRESS, errno.EINTR)
 
 
 @dataclass(eq=False)
 class Transfer:
-    """One flow under way."""
+    """One flow of the plan, and its state."""
 
     index: int
     spec: dict[str, Any]
@@ -97,11 +97,11 @@ class Transfer:
 
     @property
     def key(self) -> Key:
-        """Its connection."""
+        """Addresses and ports of its connection."""
         return (self.spec["src_address"], self.src_port, self.spec["dst_address"], self.dst_port)
 
     def row(self) -> dict[str, Any]:
-        """What the result says of it."""
+        """Returns its row in the result."""
         names = ("src_port", "dst_port", "start_ns", "finish_ns", "retransmits", "timeouts", "packets", "error")
         counts = {"held_ns": self.held_ns, "leases_ended": self.leases_ended}
         return {**{name: getattr(self, name) for name in names}, **counts, "delivered_bytes": self.received}
@@ -147,7 +147,7 @@ class Agent:
         self.held: set[Transfer] = set()
 
     def now_ns(self) -> int:
-        """Time of the run."""
+        """Returns the time of the run."""
         return time.monotonic_ns() - self.zero_ns
 
     def run(self) -> dict[str, Any]:
@@ -189,13 +189,16 @@ class Agent:
         return {"flows": rows, "end_ns": end_ns, "samples": self.samples, "steps": self.steps}
 
     def may_start(self, spec: dict[str, Any], stopped: bool) -> bool:
-        """Arrivals stop with the duration, by the plan and not by when it is carried out; what waited still starts."""
+        """Returns whether a flow may start: it waited for others, or the plan starts it within the duration.
+
+        A long-lived flow must also start before the run has stopped.
+        """
         if spec["after"]:
             return True
         return spec["start_ns"] < self.duration_ns and not (stopped and spec["size_bytes"] is None)
 
     def _take_notes(self, now: int) -> None:
-        """Takes samples that are due, and the step of the series that has ended. One that was missed is part of it."""
+        """Takes samples that are due, and records the step of the series that has ended, with any missed steps."""
         while self.sample_ns and self.sample_ns[0] <= now:
             self.sample_ns.pop(0)
             self._sample()
@@ -203,7 +206,7 @@ class Agent:
             self._note_step(now, now // self.step_ns * self.step_ns)
 
     def _take_last_notes(self, end_ns: int) -> None:
-        """Takes the samples that are left, and the step within which the run ends, if it does not end with one."""
+        """Takes the samples that are left, and records the last step if more than a tenth of it has passed."""
         for _ in self.sample_ns:
             self._sample()
         for step_end_ns in self._step_ends_ns():
@@ -211,11 +214,11 @@ class Agent:
                 self._note_step(end_ns, step_end_ns)
 
     def _step_ends_ns(self) -> list[int]:
-        """When the next step of the series ends; empty without a series."""
+        """Returns the end of the next step of the series; empty without a series."""
         return [(self.steps[-1][0] if self.steps else 0) + self.step_ns] if self.step_ns else []
 
     def _note_step(self, now: int, end: int) -> None:
-        """Notes what each application has received since the last step, and the windows of those that send."""
+        """Records what each application has received since the last step, and the windows of senders."""
         self._receive_all()
         rows = []
         for transfer in self.transfers:
@@ -232,12 +235,12 @@ class Agent:
                 self._receive(transfer, transfer.receiver)
 
     def _sample(self) -> None:
-        """Notes what all applications have received."""
+        """Records the bytes that all applications have received so far."""
         self._receive_all()
         self.samples.append(sum(transfer.received for transfer in self.transfers))
 
     def _listening(self) -> set[tuple[str, int]]:
-        """Addresses and ports that wait for connections. Subflows join at every address of a host."""
+        """Returns addresses and ports to listen on. Subflows join at every address of a host."""
         asked = {(transfer.spec["dst_address"], transfer.spec["dst_port"]) for transfer in self.transfers}
         if not self.mptcp:
             return asked
@@ -247,7 +250,7 @@ class Agent:
         return {(other, port) for address, port in asked for other in of_host[self.namespaces[address]]}
 
     def _socket(self, address: str) -> socket.socket:
-        """A socket of the host with that address."""
+        """Makes a socket of the host with this address."""
         namespace = self.namespaces[address]
         if namespace not in self._descriptors:
             self._descriptors[namespace] = os.open(NETNS / namespace, os.O_RDONLY | os.O_CLOEXEC)
@@ -280,7 +283,7 @@ class Agent:
                 return
 
     def _connect(self, transfer: Transfer, key: tuple[str, int, str, int]) -> bool:
-        """Connects under a five-tuple; says no when the kernel has it in use."""
+        """Connects with a five-tuple. Returns False if the kernel already uses it."""
         try:
             sender = self._socket(key[0])
         except OSError as error:
@@ -313,7 +316,7 @@ class Agent:
         if descriptor in self.listeners:
             return self._accept(*self.listeners[descriptor])
         if descriptor == sys.stdin.fileno():
-            raise SystemExit(1)  # Who wanted the result has gone.
+            raise SystemExit(1)  # The reader of the result is gone.
         if self.orders is not None and descriptor == self.orders.fileno():
             return self._follow()
         found = self.sockets.get(descriptor)
@@ -330,7 +333,7 @@ class Agent:
                 receiver, peer = listener.accept()
             except OSError as error:
                 if error.errno in _NONE_LEFT:
-                    raise  # The listener would call for ever.
+                    raise  # Otherwise epoll would report the listener for ever.
                 return
             transfer = self.expected.get((peer[0], peer[1], address, port))
             if transfer is None or transfer.receiver is not None:
@@ -344,7 +347,7 @@ class Agent:
 
     def _send(self, transfer: Transfer, sender: socket.socket, events: int) -> None:
         if transfer in self.held and not self.enforced:
-            # Only errors are heard of it; that it could send may have been heard together with the order to hold it.
+            # A held socket is polled for errors only. Its last event may have come together with the order to hold it.
             if events & (select.EPOLLERR | select.EPOLLHUP):
                 self._fail(transfer, sender.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) or errno.EPIPE)
             return
@@ -385,20 +388,20 @@ class Agent:
         rest = LOW_WATER_BYTES if transfer.size is None else min(LOW_WATER_BYTES, transfer.size - transfer.received)
         receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, rest)
 
-    # --- what the controller wants
+    # --- orders of the controller
 
     @property
     def protocol(self) -> int:
-        """What sockets run."""
+        """Protocol of the sockets."""
         return socket.IPPROTO_MPTCP if self.mptcp else socket.IPPROTO_TCP
 
     @property
     def enforced(self) -> bool:
-        """Whether the agent of the hosts paces and holds; what is left to do here is to note how long."""
+        """Whether the agent of the hosts paces and holds. Then this process only records how long flows are held."""
         return self.orders is not None and self.orders.enforced
 
     def _await_welcome(self) -> None:
-        """Connects to the controller, if there is one, and waits for what it says first. Raises `OrdersError`."""
+        """Connects to the controller, if there is one, and waits for its first message. Raises `OrdersError`."""
         if self.place is None:
             return
         self._connect_to_controller()
@@ -415,7 +418,7 @@ class Agent:
         self.epoll.register(self.orders.fileno(), select.EPOLLIN)
 
     def _dial(self, now: int) -> None:
-        """Looks for a controller that was lost."""
+        """Connects to a lost controller again. Lifts its rates if it is lost for longer than `PACES_KEPT_NS`."""
         if self.place is None or self.orders is not None or now < self.dial_ns:
             return
         self.dial_ns = now + DIAL_NS
@@ -453,7 +456,7 @@ class Agent:
             self._lose(error)
 
     def _follow(self) -> None:
-        """Does what the controller says; what it says of connections that are over means nothing."""
+        """Carries out the orders of the controller. Orders for closed connections are ignored."""
         assert self.orders is not None
         try:
             orders = self.orders.read()
@@ -472,7 +475,7 @@ class Agent:
         return None
 
     def _pace(self, transfer: Transfer, rate_bps: int | None) -> None:
-        """Has the kernel pace a connection to what the controller says, and the plan; None lifts the former."""
+        """Makes the kernel pace a connection at the lower rate of controller and plan; None lifts the controller's."""
         if self.enforced:
             rate_bps = None
         transfer.paced = rate_bps is not None
@@ -504,7 +507,7 @@ class Agent:
     def _end_leases(self, now: int) -> None:
         while self.leases and self.leases[0][0] <= now:
             transfer = self.transfers[heapq.heappop(self.leases)[1]]
-            # A lease may have been renewed since.
+            # The lease may have been renewed since.
             if transfer.held_until_ns <= now:
                 transfer.leases_ended += transfer in self.held
                 self._release(transfer)
@@ -520,7 +523,7 @@ class Agent:
         self._close(transfer)
 
     def _close(self, transfer: Transfer) -> None:
-        """Ends a transfer at once: what is not delivered by now is given up."""
+        """Ends a transfer at once. Bytes that are not delivered yet are discarded."""
         self.open.discard(transfer)
         self._release(transfer)
         if self.expected.pop(transfer.key, None) is not None:
@@ -538,9 +541,9 @@ class Agent:
 
 
 def count(transfer: Transfer, end: socket.socket) -> None:
-    """Adds what the kernel has counted at one end of a transfer."""
+    """Adds the kernel's counts at one end of a transfer."""
     for info in infos(end):
-        # Places in struct tcp_info (linux/tcp.h); it has grown at its end with the kernel.
+        # Offsets in struct tcp_info (linux/tcp.h). Newer kernels have added fields at its end.
         if len(info) >= 140:
             transfer.retransmits += struct.unpack_from("=I", info, 100)[0]
             transfer.packets += struct.unpack_from("=I", info, 136)[0]
@@ -551,17 +554,17 @@ def count(transfer: Transfer, end: socket.socket) -> None:
 
 
 def window_bytes(sender: socket.socket) -> int:
-    """The congestion windows of a connection, or of its subflows together."""
+    """Returns the congestion window of a connection, or the sum over its subflows."""
     # The largest segment and the window in segments, in struct tcp_info.
     sizes = [(struct.unpack_from("=I", info, 16)[0], struct.unpack_from("=I", info, 80)[0]) for info in infos(sender)]
     return sum(segment * window for segment, window in sizes)
 
 
 def infos(end: socket.socket) -> list[bytes]:
-    """What the kernel tells of a connection, or of each subflow that it still has (struct tcp_info)."""
+    """Returns struct tcp_info of a connection, or of each subflow that it still has."""
     if end.proto != socket.IPPROTO_MPTCP:
         return [end.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)]
-    # struct mptcp_subflow_data (linux/mptcp.h), then the subflows. The kernel reads what it is told there of lengths.
+    # struct mptcp_subflow_data (linux/mptcp.h), then the subflows. The kernel reads the lengths in this struct.
     data = ctypes.create_string_buffer(_SUBFLOW_DATA.size + MOST_SUBFLOWS * _INFO_BYTES)
     _SUBFLOW_DATA.pack_into(data, 0, _SUBFLOW_DATA.size, 0, 0, _INFO_BYTES)
     length = ctypes.c_uint32(len(data))
@@ -579,7 +582,7 @@ def _say(line: dict[str, Any]) -> None:
 
 
 def allow_descriptors() -> None:
-    """Each flow takes two, and there is one process for all of them: the usual limit of 1024 is for 500 flows."""
+    """Raises the limit of open files. Each flow needs two, so the usual limit of 1024 is enough for 500 flows."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     for wanted in (max(most, DESCRIPTORS), most):
         with suppress(OSError, ValueError):
@@ -588,7 +591,7 @@ def allow_descriptors() -> None:
 
 
 def main() -> None:
-    """Reads a plan, carries it out, and writes what came of it."""
+    """Reads a plan, carries it out, and writes the result."""
     allow_descriptors()
     agent = Agent(json.loads(sys.stdin.readline()))
     _say(agent.run())

@@ -1,4 +1,4 @@
-"""What a thread does while a run is under way in the lab."""
+"""Tasks that run in threads during a run in the lab."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from pathloom.errors import ToolError
 
 
 class Alongside(ABC):
-    """Begins when the run does, and ends with it at the latest."""
+    """A task that begins with a run, and ends with it at the latest."""
 
     def __init__(self) -> None:
         self._over = Event()
-        """Set when the run ends: nothing more is to be done."""
+        """Set when the run ends; the task then stops."""
         self._failure: ToolError | None = None
         self._thread: Thread | None = None
 
     def begin(self, zero_ns: int) -> None:
-        """Time 0 of the run is then, by the monotonic clock. To be told again changes nothing."""
+        """Starts the task. `zero_ns`: time 0 of the run by the monotonic clock. Further calls have no effect."""
         if self._thread is None:
             self._thread = Thread(target=self._run, args=(zero_ns,), name=type(self).__name__, daemon=True)
             self._thread.start()
 
     def end(self) -> None:
-        """Does no more. Raises `ToolError` when something could not be done."""
+        """Ends the task. Raises `ToolError` if it has failed."""
         self._over.set()
         if self._thread is not None:
             self._thread.join()
@@ -39,4 +39,4 @@ class Alongside(ABC):
 
     @abstractmethod
     def _carry_out(self, zero_ns: int) -> None:
-        """Does it, until `_over` is set. Raises `ToolError`."""
+        """Carries out the task until `_over` is set. Raises `ToolError`."""

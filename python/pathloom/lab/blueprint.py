@@ -1,8 +1,8 @@
-"""What a fabric becomes in the lab: names, numbers and addresses. Pure: the same fabric gives the same blueprint.
+"""Maps a fabric to the names, numbers and addresses of a lab. The same fabric always gives the same blueprint.
 
 The convention, which controllers share (docs/lab.md):
 
-- bridge `s<node name>` (`s+<node number>` where that is no good name for an interface),
+- bridge `s<node name>` (`s+<node number>` if that is not a valid name of an interface),
 - datapath id = node number + 1, OpenFlow port = the fabric's own port number, which counts from 1,
 - `l<link number>` is the switch's end of the directed link that leaves it,
 - a host's n-th port is `eth<n>` in its namespace, with the fabric's address and the MAC
@@ -21,7 +21,7 @@ from pathloom.words import listed
 
 NAMESPACE_PREFIX = "pathloom."
 SWITCHES = "switches"
-"""How the last part of the name of a namespace of switches begins; the first daemon's is just this."""
+"""Last part of the name of the first daemon's namespace. The names of others end in this and the daemon's ordinal."""
 
 _SAFE = re.compile(r"[A-Za-z0-9_-]+\Z")
 _OF_SWITCHES = re.compile(rf"{SWITCHES}\d*\Z")
@@ -31,7 +31,7 @@ _INTERFACE_MOST = 15
 
 @dataclass(frozen=True)
 class Shape:
-    """What one direction of a cable does to packets."""
+    """Properties of one direction of a cable."""
 
     rate_bps: int
     delay_ps: int
@@ -49,7 +49,7 @@ class Switch:
     dpid: str
     """16 hexadecimal digits."""
     namespace: str
-    """Of the daemon that runs it."""
+    """Namespace of the daemon that runs the switch."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,10 @@ class SwitchPort:
     number: int
     """OpenFlow port."""
     link: int
-    """The directed link that leaves by it."""
+    """The directed link that leaves by this port."""
     interface: str
     namespace: str
-    """Where the interface is: the switch's."""
+    """Namespace of the interface, which is the switch's."""
     shape: Shape
 
 
@@ -98,16 +98,16 @@ class Blueprint:
 
     lab: str
     fabric: str
-    """Specification."""
+    """Specification of the fabric."""
     switch_namespaces: tuple[str, ...]
-    """Of the switches, one for each daemon."""
+    """Namespaces of the switches, one for each daemon."""
     switches: tuple[Switch, ...]
     switch_ports: tuple[SwitchPort, ...]
     hosts: tuple[Host, ...]
 
     @classmethod
     def of(cls, lab: str, fabric: Fabric, daemons: int = 1) -> Self:
-        """The blueprint of a fabric in a lab of that name, its switches spread over up to so many daemons."""
+        """Returns the blueprint of a fabric in a lab of this name, with its switches on at most `daemons` daemons."""
         if keys := fabric.core.simulated_keys():
             only = "is for the simulator only" if len(keys) == 1 else "are for the simulator only"
             raise bad_input(f"--fabric: {listed([f'{key}=' for key in keys])} {only}; leave out what the lab cannot do")
@@ -140,7 +140,7 @@ class Blueprint:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
-        """The blueprint that `to_dict` gave."""
+        """Returns the blueprint from the result of `to_dict`."""
         switch_ports = [SwitchPort(**{**port, "shape": Shape(**port["shape"])}) for port in values["switch_ports"]]
         hosts = [
             Host(
@@ -165,7 +165,10 @@ class Blueprint:
         return asdict(self)
 
     def host_port(self, text: str) -> tuple[Host, HostPort]:
-        """A host's port: `h3` is the first one of host h3, `h3:eth1` the one of that name. Raises `PathloomError`."""
+        """Returns a host and its port: `h3` is the first one of host h3, `h3:eth1` its port eth1.
+
+        Raises `PathloomError`.
+        """
         hosts = {host.name: host for host in self.hosts}
         name, interface = (text, "") if text in hosts else text.rpartition(":")[::2]
         if name not in hosts:
@@ -184,7 +187,7 @@ class Blueprint:
 
     @property
     def namespaces(self) -> list[str]:
-        """Names of all its namespaces."""
+        """Names of all namespaces of the lab."""
         return [*self.switch_namespaces, *(host.namespace for host in self.hosts)]
 
     def ports_in(self, namespace: str) -> list[SwitchPort]:
@@ -193,13 +196,13 @@ class Blueprint:
 
     @property
     def shapes(self) -> list[Shape]:
-        """Of all links."""
+        """Shapes of all links."""
         ends: list[SwitchPort | HostPort] = [*self.switch_ports, *(port for host in self.hosts for port in host.ports)]
         return [end.shape for end in ends]
 
 
 def plan_dict(blueprint: Blueprint, fabric: Fabric) -> dict[str, Any]:
-    """What a lab is made of, for other programs: switches, hosts, and cables with the ports at both ends."""
+    """Returns the parts of a lab, for other programs: switches, hosts, and cables with the ports at both ends."""
     links = fabric.links
     names = ("source", "target", "source_port", "target_port", "rate_bps", "delay_ps", "buffer_packets", "up")
     cables = [{name: links[name][link] for name in names} for link in range(0, len(links["source"]), 2)]
@@ -209,9 +212,9 @@ def plan_dict(blueprint: Blueprint, fabric: Fabric) -> dict[str, Any]:
 
 
 def spread(fabric: Fabric, daemons: int) -> dict[int, int]:
-    """Spreads the switches of a fabric over up to so many daemons, numbered from 0: daemon by node number.
+    """Spreads the switches of a fabric over at most `daemons` daemons. Returns the daemon, from 0 on, by node number.
 
-    Each is to have as much to forward: as much of the ports' rates, of every tier, for a tier may be busy alone.
+    Each daemon gets about the same sum of port rates in every tier, since one tier may be busy while others are not.
 
     >>> spread(Fabric("fat-tree:k=2"), 2)
     {0: 0, 1: 1, 2: 0, 3: 1, 4: 0}
@@ -234,7 +237,7 @@ def spread(fabric: Fabric, daemons: int) -> dict[int, int]:
 
 
 def ordinal(number: int) -> str:
-    """What tells the names of a daemon's things from those of the first, which have nothing added.
+    """Returns the suffix in the names of a daemon's files and namespace; the first daemon has none.
 
     >>> [ordinal(number) for number in range(3)]
     ['', '2', '3']

@@ -18,37 +18,37 @@ from pathloom.lab.switches import OpenVSwitch
 from pathloom.native import program
 
 OWN = "pathloom"
-"""What stands for the native controller where a lab is told where its controller is."""
+"""Value for the native controller, where a lab otherwise gets the address of a controller."""
 _WITHIN = ("timeout", "solved", "solve", "load", "rtt", "reviewed", "review_request", "repaired", "resync")
-"""What crosses no channel, and the reading of rules all the time, which the simulator does not do."""
+"""Events that cross no control channel, and the periodic reading of rules, which the simulator does not do."""
 ADDRESS = "127.0.0.1:6653"
-"""Where those find it who are in the namespace of the first switches."""
+"""Address of the controller in the namespace of the first switches."""
 SWITCHES_SOCKET = "controller.sock"
-"""Where the switches of a lab find it, in their run directory, from whatever namespace."""
+"""Socket of the controller for the switches of a lab, in their run directory. Every namespace can reach it."""
 HOSTS_SOCKET = "hosts.sock"
-"""Where host agents find it, in the run directory."""
+"""Socket of the controller for host agents, in the run directory."""
 STATIC_ARP, PROXY_ARP = "static", "proxy"
 """Whether hosts know each other's hardware addresses, or ask the controller."""
 EVENTS = "events.jsonl"
-"""Everything it was told and wanted, in the run directory."""
+"""Event log with all inputs and outputs of the controller, in the run directory."""
 PATIENCE_S = 60.0
 STOP_S = 5.0
 
 
 def target(directory: Path) -> str:
-    """What the switches of a lab call, given its run directory."""
+    """Returns the target to which the switches of a lab connect, given its run directory."""
     return f"unix:{_socket(directory)}"
 
 
 def _socket(directory: Path) -> Path:
-    # Open vSwitch calls nothing in the file system that is not beside its own sockets.
+    # Open vSwitch connects only to sockets that are in the directory of its own sockets.
     return directory / "ovs" / SWITCHES_SOCKET
 
 
 def start(
     blueprint: Blueprint, directory: Path, fabric: Fabric, scheme: str, seed: int, arp: str = STATIC_ARP
 ) -> subprocess.Popen[bytes]:
-    """Starts the controller with a scheme; what it says goes to `controller.log` of the run directory."""
+    """Starts the controller with a scheme. It logs to `controller.log` in the run directory."""
     write_config(directory, fabric, scheme, seed, arp)
     return launch(blueprint, directory)
 
@@ -69,7 +69,7 @@ def write_config(
     }
     lines = []
     for table, keys in words.items():
-        # A text in JSON is a text in TOML.
+        # A JSON string is also a TOML string.
         lines += [f"[{table}]", *(f"{key} = {json.dumps(value)}" for key, value in keys.items())]
     lines += [f"seed = {seed}", "[discovery]", f'hosts = "{"learn" if arp == PROXY_ARP else "configured"}"']
     lines += [*management.table(directory), more, ""]
@@ -77,7 +77,7 @@ def write_config(
 
 
 def launch(blueprint: Blueprint, directory: Path) -> subprocess.Popen[bytes]:
-    """Starts the controller as `controller.toml` says."""
+    """Starts the controller with the configuration `controller.toml`."""
     file = directory / "controller.toml"
     command = [system.find_tool("ip") or "ip", "netns", "exec", blueprint.namespace, program(), "--config", str(file)]
     with (directory / "controller.log").open("ab") as log:
@@ -89,7 +89,7 @@ def launch(blueprint: Blueprint, directory: Path) -> subprocess.Popen[bytes]:
             env={**os.environ, system.MARK: str(directory)},
             start_new_session=True,
         )
-    # It has a machine of its own elsewhere, and must not wait for the switches here.
+    # In a real network, the controller has its own machine. Here it must not wait for the switches.
     system.run_at_once(process.pid)
     return process
 
@@ -97,7 +97,7 @@ def launch(blueprint: Blueprint, directory: Path) -> subprocess.Popen[bytes]:
 def await_routes(
     process: subprocess.Popen[bytes], switches: OpenVSwitch, directory: Path, rules: dict[int, int]
 ) -> None:
-    """Waits until every switch has as many rules as are set up before the first flow. Raises `ToolError`."""
+    """Waits until every switch has the number of rules that exist before the first flow. Raises `ToolError`."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         check(process, directory)
@@ -110,13 +110,13 @@ def await_routes(
 
 
 def check(process: subprocess.Popen[bytes], directory: Path) -> None:
-    """Raises `ToolError` with what a controller said last when it has ended by itself."""
+    """Raises `ToolError` with the last line of the controller's log if the controller has ended by itself."""
     if process.poll() is not None:
         raise ToolError(f"the controller ended: {last_words(directory) or f'exit code {process.returncode}'}")
 
 
 def await_sessions(process: subprocess.Popen[bytes], switches: OpenVSwitch, directory: Path) -> None:
-    """Waits until every switch has its session. Raises `ToolError`."""
+    """Waits until every switch has a session with the controller. Raises `ToolError`."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         check(process, directory)
@@ -125,12 +125,12 @@ def await_sessions(process: subprocess.Popen[bytes], switches: OpenVSwitch, dire
             return
         time.sleep(0.05)
     raise ToolError(
-        f"not all switches have called the controller within {PATIENCE_S:g} s; see {directory}/controller.log"
+        f"not all switches have connected to the controller within {PATIENCE_S:g} s; see {directory}/controller.log"
     )
 
 
 def last_words(directory: Path) -> str | None:
-    """The last line that the controller of a lab has logged; None if there is none."""
+    """Returns the last line of the controller's log; None if the log is empty or missing."""
     try:
         said = (directory / "controller.log").read_text(encoding="utf-8", errors="replace").strip().splitlines()
     except FileNotFoundError:
@@ -139,12 +139,12 @@ def last_words(directory: Path) -> str | None:
 
 
 def running(directory: Path) -> int | None:
-    """Number of the process that is the controller of a lab, whoever started it; None if there is none."""
+    """Returns the process number of a lab's controller, whoever started it; None if it does not run."""
     return process_with(directory / "controller.toml")
 
 
 def process_with(config: Path) -> int | None:
-    """Number of the process that runs with this configuration file; None if there is none."""
+    """Returns the number of the process that runs with this configuration file; None if there is none."""
     file = os.fsencode(config)
     with os.scandir("/proc") as entries:
         for entry in entries:
@@ -152,15 +152,15 @@ def process_with(config: Path) -> int | None:
                 try:
                     words = Path(f"/proc/{entry.name}/cmdline").read_bytes().split(b"\0")
                 except OSError:
-                    continue  # It has ended meanwhile.
-                # `ip netns exec` has the same words behind others of its own, until it becomes the controller.
+                    continue  # The process has ended meanwhile.
+                # Until `ip netns exec` becomes the controller, it has the same words behind its own words.
                 if words[1:3] == [b"--config", file]:
                     return int(entry.name)
     return None
 
 
 def busy_ns(process: subprocess.Popen[bytes]) -> int:
-    """Processor time that its main thread took, which is the controller."""
+    """Returns the processor time, in nanoseconds, of the main thread, which runs the controller."""
     try:
         return int(Path(f"/proc/{process.pid}/schedstat").read_text(encoding="ascii").split()[0])
     except OSError:
@@ -168,14 +168,17 @@ def busy_ns(process: subprocess.Popen[bytes]) -> int:
 
 
 def messages(directory: Path, since_ns: int) -> int:
-    """Messages that crossed the control channel, either way, from a time on (ns since 1970), by the event log."""
+    """Counts the messages in the event log that crossed the control channel, in both directions.
+
+    Only messages from `since_ns` on count (nanoseconds since 1970).
+    """
     count = 0
     with (directory / EVENTS).open(encoding="utf-8") as log:
         for line in log:
             if not line.endswith("\n"):
-                break  # A controller that was killed may have begun it.
+                break  # A killed controller may have left an incomplete line.
             record = json.loads(line)
-            # A change of scheme is no message.
+            # A change of scheme is not a message.
             if record.get("at", -1) >= since_ns and "scheme" not in record:
                 what = record.get("input", record.get("output"))
                 verb = what if isinstance(what, str) else next(iter(what))
@@ -184,9 +187,9 @@ def messages(directory: Path, since_ns: int) -> int:
 
 
 def final_counts(directory: Path) -> dict[str, int]:
-    """What a controller that was stopped in order has counted.
+    """Returns the counts that a controller logs when it is stopped by SIGTERM.
 
-    `routes`, `reroutes`, `rules_max`, `polls` and `polling_ns`.
+    They are `routes`, `reroutes`, `rules_max`, `polls` and `polling_ns`.
     """
     said = (directory / "controller.log").read_text(encoding="utf-8", errors="replace").splitlines()
     last = next((line for line in reversed(said) if "the rules stay" in line), "")
@@ -194,12 +197,12 @@ def final_counts(directory: Path) -> dict[str, int]:
 
 
 def replay(directory: Path) -> str:
-    """Gives a pure controller the events of a live one; says how many outputs agreed. Raises `ToolError` if not all."""
+    """Replays the events of a live controller. Returns how many outputs agreed; raises `ToolError` if not all did."""
     return system.run_tool([program(), "replay", directory / "controller.toml", directory / EVENTS])
 
 
 def stop(process: subprocess.Popen[bytes]) -> bool:
-    """Ends a controller; the rules stay. Says whether it ended in order, and has said what it counted."""
+    """Ends a controller; its rules stay. Returns whether it exited normally, and so logged its counts."""
     process.send_signal(signal.SIGTERM)
     try:
         return process.wait(STOP_S) == 0

@@ -18,21 +18,21 @@ from pathloom.lab.system import MARK, find_tool, run_at_once, run_tool
 
 SCHEMA_FILE = Path("/usr/share/openvswitch/vswitch.ovsschema")
 SEND_BUFFER_BYTES = 1 << 30
-"""Of the one socket that all ports send through."""
+"""Buffer of the one socket through which all ports send."""
 RECEIVE_BUFFER_BYTES = 1 << 26
-"""Of the socket of each port."""
+"""Buffer of the receiving socket of each port."""
 _SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33
 _SOL_PACKET, _PACKET_IGNORE_OUTGOING = 263, 23
 _PIDFD_GETFD = 438
 ALLOCATOR, ALLOCATOR_PACKAGE = "tcmalloc_minimal", "libtcmalloc-minimal4"
-"""What serves the daemon's memory where it is installed, and the Debian package that it comes with."""
+"""Memory allocator that the daemon uses if it is installed, and its Debian package."""
 
 
 class Daemon:
-    """One of the daemons of a lab, which has a network namespace and a database of its own.
+    """One of the daemons of a lab, with its own network namespace and database.
 
-    All share a directory: whichever runs a switch, `ovs-ofctl` finds it there by its name, and a switch finds its
-    controller. Of what a daemon has, names bear its ordinal.
+    All daemons share a directory. There `ovs-ofctl` finds a switch by its name, whichever daemon runs it, and a switch
+    finds its controller. The names of a daemon's files contain its ordinal.
     """
 
     def __init__(self, blueprint: Blueprint, number: int, lab_directory: Path) -> None:
@@ -45,7 +45,7 @@ class Daemon:
 
     @property
     def database(self) -> str:
-        """Where `ovs-vsctl` finds it."""
+        """Address of the database, for `ovs-vsctl`."""
         return f"unix:{self._file('db', '.sock')}"
 
     def start(self) -> None:
@@ -61,7 +61,7 @@ class Daemon:
         run_at_once(self.process())
 
     def runs(self) -> bool:
-        """Whether its process is there."""
+        """Returns whether its process runs."""
         try:
             process = self.process()
             ours = Path(f"/proc/{process}/comm").read_text(encoding="ascii").startswith("ovs-vswitchd")
@@ -70,7 +70,7 @@ class Daemon:
             return False
 
     def process(self) -> int:
-        """Number of its process. Raises `OSError` when it was never started."""
+        """Returns its process number. Raises `OSError` if it was never started."""
         return int(self._file("ovs-vswitchd", ".pid").read_text(encoding="ascii"))
 
     def add_bridges(self, controller: str | None) -> None:
@@ -83,7 +83,7 @@ class Daemon:
             arguments += ["--", "add-port", bridges[port.switch], port.interface]
             arguments += ["--", "set", "Interface", port.interface, f"ofport_request={port.number}"]
         self.vsctl(arguments[1:])
-        # The daemon reports in the database, not in the exit code, when a device would not do.
+        # The daemon reports an unusable device in the database, not in the exit code.
         table = json.loads(self.vsctl(["--format=json", "--columns=name,error,ofport", "list", "Interface"]))
         for name, error, number in table["data"]:
             if isinstance(error, str) and error:
@@ -98,7 +98,7 @@ class Daemon:
                 raise ToolError(f"Open vSwitch: {port.interface} became port {found}, not {port.number}")
 
     def set_controller(self, bridge: str, target: str) -> None:
-        """Lets a bridge call a controller, in place of the one that it called. Raises `ToolError`."""
+        """Makes a bridge connect to another controller. Raises `ToolError`."""
         self.vsctl(list(_controller_arguments(bridge, target))[1:])
 
     def vsctl(self, arguments: Sequence[str]) -> str:
@@ -106,19 +106,19 @@ class Daemon:
         return self._tool(["ovs-vsctl", f"--db={self.database}", "--timeout=60", *arguments])
 
     def connected_bridges(self) -> dict[str, bool]:
-        """By bridge, whether its controller is connected; bridges without one are left out."""
+        """Returns, by bridge, whether its controller is connected; bridges without a controller are left out."""
         bridges = json.loads(self.vsctl(["--format=json", "--columns=name,controller", "list", "Bridge"]))["data"]
         controllers = json.loads(self.vsctl(["--format=json", "--columns=_uuid,is_connected", "list", "Controller"]))
         connected = {uuid[1]: is_connected for (uuid, is_connected) in controllers["data"]}
         return {name: connected.get(ref[1], False) for name, ref in bridges if ref[0] == "uuid"}
 
     def widen_buffers(self) -> None:
-        """Makes room in the sockets that ports send and receive through. Raises `ToolError`.
+        """Enlarges the buffers of the sockets that ports send and receive through. Raises `ToolError`.
 
-        The daemon sends every port's frames through one packet socket, whose buffer would hold less than a hundred
-        frames over all links, and receives each port's through one as small: what does not fit is lost outside every
-        queue, and no counter shows it. The first comes to be with the first frame sent, so one is sent on a bridge's
-        first port.
+        The daemon sends the frames of all ports through one packet socket, whose buffer would hold less than a hundred
+        frames for all links. It receives the frames of each port through another socket that is as small. Frames that
+        do not fit are lost outside every queue, and no counter shows it. The daemon makes the sending socket with the
+        first frame that it sends, so this method sends a frame on a bridge's first port.
         """
         first = self.ports[0]
         bridge = next(switch.bridge for switch in self.switches if switch.node == first.switch)
@@ -129,7 +129,7 @@ class Daemon:
             with duplicate:
                 duplicate.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, SEND_BUFFER_BYTES)
                 duplicate.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, RECEIVE_BUFFER_BYTES)
-                # Else every frame sent is copied to its own port's socket, which throws the copy away.
+                # Otherwise every sent frame is copied to the socket of its own port, which discards the copy.
                 duplicate.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, 1)
                 count += 1
         if count <= len(self.ports):
@@ -138,7 +138,7 @@ class Daemon:
             )
 
     def keep_to(self, processors: set[int]) -> None:
-        """Keeps the thread that forwards, and no other, on these processors."""
+        """Binds the forwarding thread, and no other thread, to these processors."""
         os.sched_setaffinity(self.process(), processors)
 
     def buffers(self) -> list[tuple[int, int]]:
@@ -173,16 +173,16 @@ class Daemon:
 
 @cache
 def allocator() -> str | None:
-    """The library that serves the daemon's memory, None for the C library's own.
+    """Returns the library of the daemon's memory allocator; None for the allocator of the C library.
 
-    In each of its rounds the daemon takes a burst of packets' worth of memory for every port, and gives back what was
-    not filled; glibc keeps no blocks of that size at hand, and takes two fifths of the daemon's time for it.
+    In each round, the daemon allocates memory for a burst of packets for every port, and frees the unused part. glibc
+    does not cache blocks of that size, and takes two fifths of the daemon's time for that.
     """
     return ctypes.util.find_library(ALLOCATOR)
 
 
 def slowed_down() -> list[str]:
-    """What keeps switches from being as fast as they can, for the person who reads the results."""
+    """Returns what makes switches slower than they can be, as notes for the reader of the results."""
     if allocator() is not None:
         return []
     return [f"switches forward up to a tenth less than they can: on Debian, apt-get install {ALLOCATOR_PACKAGE}"]
@@ -209,7 +209,7 @@ def _packet_sockets(process: int) -> set[int]:
 
 
 def _duplicates(process: int, inodes: set[int]) -> Iterator[socket.socket]:
-    """Our own descriptors of those sockets of another process (pidfd_getfd)."""
+    """Yields duplicates of these sockets of another process (pidfd_getfd)."""
     libc = ctypes.CDLL(None, use_errno=True)
     handle = os.pidfd_open(process)
     try:

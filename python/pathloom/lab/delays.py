@@ -1,8 +1,8 @@
-"""Long links: what is sent over them arrives after their delay.
+"""Long links: packets arrive after the delay of the link.
 
-A cable with a delay is two veth pairs, and `pathloom-delay` between them forwards each packet when it is due. Rate and
-queue stay those of the ends. A pair of links costs a few per cent of a processor at 10 Mbit/s, so only delays are kept
-that count beside what the machine itself takes for a hop.
+A cable with a delay is two veth pairs. Between them, `pathloom-delay` forwards each packet when it is due. The ends of
+the cable set rate and queue as usual. A pair of links costs a few per cent of a processor at 10 Mbit/s. So a lab keeps
+only delays that are long compared with the time that the machine itself takes for a hop.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from pathloom.native import find
 
 PROGRAM = "pathloom-delay"
 LEAST_PS = 1_000_000_000
-"""Delays from 1 ms on are kept."""
+"""Shortest delay that a lab keeps: 1 ms."""
 _started: list[subprocess.Popen[bytes]] = []
-"""Forwarders that this process has started. They are asked for their exit codes when the next one is started."""
+"""Forwarders that this process has started. Their exit codes are collected when the next one is started."""
 
 
 def is_kept(delay_ps: int) -> bool:
-    """Whether a lab keeps a link's delay: where the program is that does it, and for long links."""
+    """Returns whether a lab keeps this delay: it must be long, and `pathloom-delay` must be installed."""
     return delay_ps >= LEAST_PS and find(PROGRAM) is not None
 
 
 def is_long(end: SwitchPort | HostPort, other: SwitchPort | HostPort) -> bool:
-    """Whether the lab keeps the delay of a cable, in one direction or both."""
+    """Returns whether the lab keeps the delay of a cable, in one direction or both."""
     return is_kept(max(end.shape.delay_ps, other.shape.delay_ps))
 
 
 def far_end(end: SwitchPort | HostPort) -> str:
-    """What an end of a long cable is joined to, in the namespace of the first switches."""
+    """Returns the interface to which an end of a long cable is joined, in the namespace of the first switches."""
     return f"d{end.link}"
 
 
 def cables(blueprint: Blueprint) -> Iterator[tuple[SwitchPort, SwitchPort | HostPort]]:
-    """The long cables: both ends of each."""
+    """Yields the two ends of each long cable."""
     switch_ends = {port.link: port for port in blueprint.switch_ports}
     host_ends = {port.link: port for host in blueprint.hosts for port in host.ports}
     for port in blueprint.switch_ports:
@@ -50,7 +50,7 @@ def cables(blueprint: Blueprint) -> Iterator[tuple[SwitchPort, SwitchPort | Host
 
 
 def interfaces(blueprint: Blueprint) -> list[str]:
-    """What the forwarder joins, in the namespace of the first switches."""
+    """Returns the interfaces that the forwarder joins, in the namespace of the first switches."""
     return [far_end(end) for pair in cables(blueprint) for end in pair]
 
 
@@ -64,7 +64,7 @@ def start(blueprint: Blueprint, directory: Path) -> None:
         for one, other in pairs
     ]
     program = find(PROGRAM)
-    assert program is not None, "long cables are laid where it is found"
+    assert program is not None, "long cables exist only if the program is installed"
     command = [system.find_tool("ip") or "ip", "netns", "exec", blueprint.namespace, program, *words]
     with (directory / "delay.log").open("ab") as log:
         process = subprocess.Popen(
@@ -80,4 +80,4 @@ def start(blueprint: Blueprint, directory: Path) -> None:
     with process.stdout as said:
         if said.readline() != b"ready\n":
             last = (directory / "delay.log").read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            raise ToolError(f"`{PROGRAM}` did not start: {last[-1] if last else 'it said nothing'}")
+            raise ToolError(f"`{PROGRAM}` did not start: {last[-1] if last else 'its log is empty'}")

@@ -1,4 +1,4 @@
-"""Faults: cables of a lab that go down and come back while a run is under way, as `--fault` says."""
+"""Faults of `--fault`: cables of a lab go down and come up again during a run."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathloom.lab.blueprint import Blueprint, SwitchPort
 
 
 class FaultSchedule(Alongside):
-    """Takes cables down and brings them back while a run is under way."""
+    """Takes cables down and up again during a run."""
 
     def __init__(self, blueprint: Blueprint, faults: list[tuple[int, bool, list[int]]]) -> None:
-        """`faults`: nanoseconds from time 0 on, whether the cables come back, one link of each."""
+        """`faults`: nanoseconds after time 0, whether the cables come up, and one link of each cable."""
         super().__init__()
         self._faults = faults
         ours = {port.link: port for port in blueprint.switch_ports}
-        # A cable to a host has one end among the switches: the host loses its carrier with it.
+        # Only one end of a cable to a host is at a switch. If it goes down, the host loses its carrier too.
         self._ends = {
             link: [ours[end] for end in (link, link ^ 1) if end in ours] for _, _, all_ in faults for link in all_
         }
@@ -29,9 +29,9 @@ class FaultSchedule(Alongside):
             _set({end: up for cable in cables for end in self._ends[cable]})
 
     def end(self) -> None:
-        """Lets no more happen, and leaves all cables as the fabric has them: the next run begins as this one did.
+        """Carries out no more faults, and restores the state of all cables for the next run.
 
-        Raises `ToolError` when a fault could not be carried out.
+        Raises `ToolError` if a fault could not be carried out.
         """
         try:
             super().end()
@@ -41,7 +41,7 @@ class FaultSchedule(Alongside):
 
 
 def _set(states: dict[SwitchPort, bool]) -> None:
-    """Takes ends of cables up or down."""
+    """Sets ends of cables up or down."""
     for namespace in sorted({end.namespace for end in states}):
         own = {end.interface: up for end, up in states.items() if end.namespace == namespace}
         system.batch("ip", namespace, [f"link set {name} {'up' if up else 'down'}" for name, up in own.items()])

@@ -24,26 +24,26 @@ from pathloom.native import find
 
 PROGRAM = "pathloom-hostd"
 PROGRAMS_SOCKET = "hostd.sock"
-"""Where programs that announce their own transfers find it, in the run directory."""
+"""Socket of the agent for programs that announce their own transfers, in the run directory."""
 LONG_BYTES = 100_000
-"""Acknowledged bytes from which a connection is long, where an experiment says nothing else."""
+"""Acknowledged bytes from which a connection is long, unless an experiment sets another value."""
 BUCKETS = 4096
-"""Of a host's table of connections: to release a connection, all of a host's are visited."""
+"""Buckets of a host's table of connections. To release a connection, the agent visits the whole table."""
 PATIENCE_S = 10.0
 _MNT_DETACH = 2
 _libc = ctypes.CDLL(None, use_errno=True)
 _started: dict[int, subprocess.Popen[bytes]] = {}
-"""Agents that this process has started, by process."""
+"""Agents that this process has started, by process number."""
 
 
 def start(
     blueprint: Blueprint, directory: Path, long_bytes: int = LONG_BYTES, subflows: Subflows | None = None
 ) -> None:
-    """Starts the agent of a lab in place of one that runs; without the program, does nothing.
+    """Starts the agent of a lab, and ends a running one before. Does nothing if the program is not installed.
 
-    With `subflows` it opens them for every MPTCP connection.
+    With `subflows`, the agent opens subflows for every MPTCP connection.
 
-    Raises `ToolError` when the program ends at once.
+    Raises `ToolError` if the program ends at once, or does not listen within `PATIENCE_S`.
     """
     program = find(PROGRAM)
     if program is None:
@@ -66,12 +66,12 @@ def start(
         if process.poll() is not None or time.monotonic() > deadline:
             raise ToolError(f"`{PROGRAM}` did not start: {last_words(directory) or f'exit code {process.poll()}'}")
         time.sleep(0.01)
-    # It has a machine of its own elsewhere.
+    # In a real network, each host runs the agent on its own processors.
     system.run_at_once(process.pid)
 
 
 def stop(directory: Path) -> None:
-    """Ends the agent of a lab, if there is one; flows are released."""
+    """Ends the agent of a lab, if it runs. Held flows are released."""
     process = running(directory)
     (directory / PROGRAMS_SOCKET).unlink(missing_ok=True)
     _reap()
@@ -89,32 +89,32 @@ def stop(directory: Path) -> None:
 
 
 def _reap() -> None:
-    """Asks for the exit codes of agents that have ended."""
+    """Collects the exit codes of agents that have ended."""
     for over in [number for number, one in _started.items() if one.poll() is not None]:
         del _started[over]
 
 
 def running(directory: Path) -> int | None:
-    """Number of the process that is the agent of a lab; None if there is none."""
+    """Returns the process number of a lab's agent; None if it does not run."""
     found = controller.process_with(_config(directory))
     return None if found is None or system.is_over(found) else found
 
 
 def enforces(directory: Path) -> bool:
-    """Whether it paces and holds by BPF programs."""
+    """Returns whether the agent paces and holds connections by BPF programs."""
     return (directory / "bpf" / "pathloom-hostd-1" / "link-hold").exists()
 
 
 def join(directory: Path, process: int) -> None:
     """Moves a process into the cgroup of a lab, so that the agent sees the connections that it opens from now on."""
     members = _cgroup(directory) / "cgroup.procs"
-    # Without an agent there is none.
+    # Without an agent, the cgroup does not exist.
     with suppress(FileNotFoundError):
         members.write_text(str(process), encoding="ascii")
 
 
 def last_words(directory: Path) -> str | None:
-    """The last line that the agent of a lab has logged; None if there is none."""
+    """Returns the last line of the agent's log; None if the log is empty or missing."""
     try:
         said = (directory / "hostd.log").read_text(encoding="utf-8", errors="replace").strip().splitlines()
     except FileNotFoundError:
@@ -123,7 +123,7 @@ def last_words(directory: Path) -> str | None:
 
 
 def warning(directory: Path) -> str | None:
-    """Why the agent can do less than it should; None if it can do all, or never ran."""
+    """Returns why the agent cannot use BPF; None if it can, or never ran."""
     try:
         lines = (directory / "hostd.log").read_text(encoding="utf-8", errors="replace").splitlines()
     except FileNotFoundError:
@@ -133,7 +133,7 @@ def warning(directory: Path) -> str | None:
 
 
 def remove(directory: Path) -> None:
-    """Takes away what `start` has made; the lab's processes have ended."""
+    """Removes the cgroup and the mounts that `start` made. The lab's processes must have ended."""
     _reap()
     group = _cgroup(directory)
     deadline = time.monotonic() + PATIENCE_S
@@ -151,17 +151,17 @@ def remove(directory: Path) -> None:
 
 
 def add_namespaces(blueprint: Blueprint, keep_open: Sequence[int] = ()) -> None:
-    """Makes the network namespaces of a lab; those of hosts have small tables of connections, where the kernel can.
+    """Makes the network namespaces of a lab. If the kernel can, the hosts get small tables of connections.
 
-    By default they share the machine's own, and to visit the connections of one host takes 14 ms instead of 0.1. The
-    size is that of the namespace which makes another, so the lab's first one makes the rest: the machine's setting
-    stays as it is. Raises `ToolError`.
+    By default, all namespaces share the machine's table, and a visit to the connections of one host takes 14 ms instead
+    of 0.1 ms. A new namespace takes the size from a setting of the namespace that makes it. So the first namespace of
+    the lab makes the others, and the machine's setting does not change. Raises `ToolError`.
     """
     first, *rest = blueprint.namespaces
     system.batch("ip", None, [f"netns add {first}"], keep_open)
 
     def add() -> None:
-        # Before Linux 6.1 there is no such setting.
+        # Linux before 6.1 does not have this setting.
         with suppress(OSError):
             system.write_sysctls({"net.ipv4.tcp_child_ehash_entries": str(BUCKETS)})
         system.batch("ip", None, [f"netns add {name}" for name in rest], keep_open)
@@ -174,12 +174,12 @@ def _config(directory: Path) -> Path:
 
 
 def _cgroup(directory: Path) -> Path:
-    # Every mount shows the same hierarchy, that of the machine.
+    # Every mount of cgroup2 shows the hierarchy of the machine.
     return directory / "cgroup" / f"pathloom-{directory.name}"
 
 
 def _mount(directory: Path) -> None:
-    """Mounts file systems for the programs and the cgroup; where that is refused, the agent goes on without BPF."""
+    """Mounts file systems for BPF programs and the cgroup. If that fails, the agent runs without BPF."""
     for place, kind in ((directory / "bpf", "bpf"), (directory / "cgroup", "cgroup2")):
         place.mkdir(exist_ok=True)
         if not place.is_mount():

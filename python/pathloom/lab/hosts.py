@@ -1,4 +1,4 @@
-"""Hosts: addresses, routes, neighbours, and what their kernels' TCP does."""
+"""Hosts: addresses, routes, neighbours, and the TCP settings of their kernels."""
 
 from __future__ import annotations
 
@@ -13,37 +13,37 @@ from pathloom.lab.blueprint import Blueprint, Host
 from pathloom.lab.links import HOST_QUEUE_PACKETS, shape_lines
 
 WHOLE_LENGTH = 8
-"""Every address of a fabric is in 10.0.0.0/8, which is on the link of each host."""
+"""Prefix length: every address of a fabric is in 10.0.0.0/8, which each host reaches directly on its link."""
 SEGMENT_OVERHEAD_BYTES = 800
-"""Memory that Linux reckons for a segment besides its payload, about; from half to twice as much serves as well."""
+"""Approximate memory that Linux counts for a segment besides its payload. Half or twice as much works as well."""
 MPTCP = "mptcp"
 """The transport whose connections have several subflows."""
 MPTCP_SETTING = Path("/proc/sys/net/mptcp/pm_type")
 MPTCP_SYSCTLS = {
-    "net.mptcp.pm_type": "1",  # The agent of the hosts opens subflows, and nobody else.
-    "net.mptcp.add_addr_timeout": "1",  # An announcement of an address that was lost is repeated after so many seconds.
+    "net.mptcp.pm_type": "1",  # Only the agent of the hosts opens subflows.
+    "net.mptcp.add_addr_timeout": "1",  # Seconds after which a lost announcement of an address is repeated.
 }
-"""Of every host, where the kernel has MPTCP."""
+"""Sysctls of every host, if the kernel has MPTCP."""
 FIRST_TABLE = 101
-"""Routing table of a host's first port, where it has several."""
+"""Routing table of a host's first port, if the host has several ports."""
 
 QUIET = {
     "net.ipv6.conf.all.disable_ipv6": "1",
     "net.ipv6.conf.default.disable_ipv6": "1",
 }
-"""No packet crosses a lab that nobody asked for."""
+"""Sysctls that turn IPv6 off, so that a lab carries no unrequested packets."""
 
 
 @dataclass(frozen=True)
 class HostStack:
-    """What the kernels of the hosts run."""
+    """TCP settings of the hosts' kernels."""
 
     name: str
     sysctls: dict[str, str]
     route: str
     """Attributes of the routes, as `ip route` takes them."""
     spared_bytes: int = 0
-    """What packets are shorter by than those of the simulator, and links count them longer by."""
+    """Bytes by which packets are shorter than those of the simulator. Links count each packet as longer by this."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -52,20 +52,20 @@ class HostStack:
 
 @dataclass(frozen=True)
 class Subflows:
-    """Which subflows MPTCP connections have."""
+    """Subflows of MPTCP connections."""
 
     count: int
-    """For each pair of addresses."""
+    """Number of subflows for each pair of addresses."""
     manager: str
-    """`ndiffports` or `fullmesh`."""
+    """Path manager: `ndiffports` or `fullmesh`."""
     cc: str
-    """How the simulator's windows grow."""
+    """Congestion control of the subflows in the simulator."""
 
 
 def subflows_of(scheme: str, transport: str | None) -> Subflows | None:
-    """What hosts are told of MPTCP by a scheme, or else by a `--transport`; None where they run plain TCP.
+    """Returns the subflows that a scheme, or else a `--transport`, asks for; None if hosts run plain TCP.
 
-    Both have been read by the core, so they are good.
+    The core has read both texts before, so they are valid.
 
     >>> subflows_of("mptcp:subflows=8", None)
     Subflows(count=8, manager='ndiffports', cc='lia')
@@ -87,13 +87,13 @@ def subflows_of(scheme: str, transport: str | None) -> Subflows | None:
 
 
 def check_mptcp(what: str) -> None:
-    """Raises `PathloomError` where this machine cannot run MPTCP under our path manager."""
+    """Raises `PathloomError` if this machine's kernel has no MPTCP with path managers in user space."""
     if not MPTCP_SETTING.exists():
-        raise bad_input(f"{what}: this kernel has no MPTCP with path managers of programs (Linux 5.19 has)")
+        raise bad_input(f"{what}: this kernel has no MPTCP with path managers in user space (Linux 5.19 has it)")
 
 
 _REPEATABLE = {
-    "net.ipv4.tcp_no_metrics_save": "1",  # A connection learns nothing from those before it.
+    "net.ipv4.tcp_no_metrics_save": "1",  # A connection learns nothing from earlier ones.
     "net.ipv4.tcp_tw_reuse": "1",  # The next run opens the same connections again.
     "net.ipv4.tcp_syncookies": "0",
     "net.core.somaxconn": "4096",
@@ -106,25 +106,25 @@ _NEWRENO = {
     "net.ipv4.tcp_early_retrans": "0",
     "net.ipv4.tcp_frto": "0",
     "net.ipv4.tcp_ecn": "0",
-    # By time stamps (RFC 3522), Linux sees that it sent a segment again in vain, and undoes its recovery. Then, without
-    # SACK, it takes what the receiver answers to such segments for signs of the next loss, which RFC 6582 (section 4.1)
-    # forbids; it did so thousands of times in a row.
+    # By time stamps (RFC 3522), Linux detects a spurious retransmission and undoes its recovery. Without SACK, it then
+    # takes the receiver's answers to such segments for signs of the next loss, thousands of times in a row. RFC 6582
+    # (section 4.1) forbids that.
     "net.ipv4.tcp_timestamps": "0",
-    "net.ipv4.tcp_max_tw_buckets": "0",  # Without time stamps, this is how the next run may open the same connections.
-    "net.ipv4.tcp_max_reordering": "3",  # Three duplicate acknowledgements, whatever was seen before.
-    "net.ipv4.tcp_pacing_ss_ratio": "1000",  # A flow is paced to what it is told, not to its window.
+    "net.ipv4.tcp_max_tw_buckets": "0",  # Lets the next run open the same connections without time stamps.
+    "net.ipv4.tcp_max_reordering": "3",  # Always three duplicate acknowledgements, also after reordering.
+    "net.ipv4.tcp_pacing_ss_ratio": "1000",  # The given rate paces a flow, not its window.
     "net.ipv4.tcp_pacing_ca_ratio": "1000",
 }
-"""RFC 6582 as the simulator has it: no SACK, no RACK, no tail-loss probe, no F-RTO, nothing undone."""
+"""RFC 6582 as in the simulator: no SACK, no RACK, no tail-loss probe, no F-RTO, no undone recovery."""
 TIMESTAMP_BYTES = 12
-"""What the option takes (RFC 7323, appendix A), which packets of the simulator have."""
+"""Size of the time-stamp option (RFC 7323, appendix A), which packets of the simulator have."""
 
 
 def host_stack(text: str, transport: str | None) -> HostStack:
     """Reads `newreno` (as the simulator's hosts, with the settings of a `--transport`), `linux` or `linux/bbr`.
 
-    `linux` is what kernels do by themselves, with CUBIC or the congestion control named. Raises `PathloomError` when
-    the kernel cannot do what is asked.
+    With `linux`, kernels keep their defaults, with CUBIC or the named congestion control. Raises `PathloomError` if the
+    kernel cannot do what is asked.
     """
     if text == "newreno":
         settings = _core.transport_settings(transport)
@@ -133,7 +133,7 @@ def host_stack(text: str, transport: str | None) -> HostStack:
             if settings["congestion"] == "cubic" or not settings["sack"]:
                 raise bad_input(f"--transport `{transport}`: subflows of the lab's hosts run newreno with SACK")
         elif settings["congestion"] != "new_reno" or settings["sack"]:
-            out = "; with cubic take hosts=linux" if settings["congestion"] == "cubic" else ""
+            out = "; for cubic use hosts=linux" if settings["congestion"] == "cubic" else ""
             raise bad_input(f"--transport `{transport}`: the lab's hosts run newreno without SACK{out}")
         return _newreno(settings)
     name, _, control = text.partition("/")
@@ -141,19 +141,19 @@ def host_stack(text: str, transport: str | None) -> HostStack:
         raise bad_input(f"hosts `{text}`: expected newreno, or linux, or linux/NAME with a congestion control")
     if transport is not None and not (control in ("", "cubic") and _is_plain_cubic(transport)):
         raise bad_input(f"--transport `{transport}`: is for hosts that run newreno; with `{text}` take cubic, or none")
-    # By route: a namespace's own default may only be one that the machine allows to everybody.
+    # Set by route: the default of a namespace may only be a congestion control that the machine allows to all users.
     control = control or "cubic"
     return HostStack(f"linux/{control}", _REPEATABLE, f"congctl {control}")
 
 
 def _is_plain_cubic(transport: str) -> bool:
-    """Whether this is CUBIC with keys that kernels need not be told, so that simulator and kernel may be compared."""
+    """Returns whether this is CUBIC that differs from the default only in keys for the simulator."""
     settings, plain = (_core.transport_settings(text) for text in (transport, "cubic"))
     return {**settings, **{key: plain[key] for key in _SIMULATED_ALONE}} == plain
 
 
 _SIMULATED_ALONE = ("jitter", "byte_counting", "impatient", "small_queues")
-"""Keys by which the simulator is brought nearer to what kernels do by themselves."""
+"""Keys that make the simulator behave more like a kernel. Kernels do not need them."""
 
 
 def _newreno(settings: dict[str, Any]) -> HostStack:
@@ -162,7 +162,7 @@ def _newreno(settings: dict[str, Any]) -> HostStack:
     names = {**{key: key for key in told_not}, "initial_ssthresh_bytes": "ssthresh"}
     for key, name in names.items():
         if settings[key] != usual[key]:
-            raise bad_input(f"--transport: the lab's kernels cannot be told {name}; leave it at its default")
+            raise bad_input(f"--transport: the lab's kernels have no setting for {name}; leave it at its default")
     if settings["ack_every"] not in (1, 2):
         raise bad_input(
             "--transport: acks: the lab's kernels acknowledge every segment or every other one; take 1 or 2"
@@ -172,10 +172,10 @@ def _newreno(settings: dict[str, Any]) -> HostStack:
     route.append(f"advmss {settings['mss_bytes']}")
     if settings["ack_every"] == 1:
         route.append("quickack 1")
-    # The window stands open from the start. Half of a buffer is what the kernel reckons for its own.
+    # The receive window is open from the start. The kernel counts half of a buffer for itself.
     receive = 2 * settings["receive_window_bytes"]
-    # A card holds two segments of a connection. The kernel counts their memory, of which payload is a part, and its own
-    # limit follows the pacing rate, which is set high here.
+    # An interface holds two segments of a connection. The kernel counts their memory, which includes the payload. Its
+    # own limit would follow the pacing rate, which is set high here.
     held = 2 * settings["mss_bytes"] + SEGMENT_OVERHEAD_BYTES
     memory = {"net.ipv4.tcp_rmem": f"4096 {receive} {receive}", "net.ipv4.tcp_limit_output_bytes": str(held)}
     return HostStack("newreno", {**_REPEATABLE, **_NEWRENO, **memory}, " ".join(route), TIMESTAMP_BYTES)
@@ -186,8 +186,8 @@ def address_lines(host: Host, stack: HostStack) -> Iterator[str]:
     yield "link set lo up"
     several = len(host.ports) > 1
     for index, port in enumerate(host.ports):
-        # Whatever the card can do, a kernel's TCP makes super-packets of as many segments as the card allows, and cuts
-        # them up behind its queue: 45 segments would stand there as one packet, and leave it as one.
+        # TCP makes super-packets of as many segments as the interface allows, even without offloads, and splits them
+        # only after the queue. Without this limit, 45 segments would be one packet in the queue.
         yield f"link set {port.interface} gso_max_segs 1 {'up' if port.shape.up else 'down'}"
         yield f"address add {port.address}/{WHOLE_LENGTH} dev {port.interface} noprefixroute"
         route = f"10.0.0.0/{WHOLE_LENGTH} dev {port.interface} src {port.address} {stack.route}".rstrip()
@@ -200,7 +200,7 @@ def address_lines(host: Host, stack: HostStack) -> Iterator[str]:
 
 
 def subflow_sysctls(stack: HostStack, subflows: bool) -> dict[str, str]:
-    """What differs for hosts whose connections have subflows, from the next connection on.
+    """Returns the sysctls that depend on whether connections have subflows. They apply to new connections.
 
     Simulated subflows have selective acknowledgements, other connections of the simulator have none.
     """
@@ -208,7 +208,7 @@ def subflow_sysctls(stack: HostStack, subflows: bool) -> dict[str, str]:
 
 
 def neighbour_lines(blueprint: Blueprint, host: Host) -> Iterator[str]:
-    """Lines for `ip -batch` in the host's namespace: the MAC of every other address, so that nobody asks."""
+    """Lines for `ip -batch` in the host's namespace: the MAC of every other address, so that no host uses ARP."""
     others = [port for other in blueprint.hosts if other is not host for port in other.ports]
     for port in host.ports:
         for other in others:
@@ -222,13 +222,13 @@ def host_shape_lines(host: Host, stack: HostStack) -> Iterator[str]:
 
 
 def host_sysctls(host: Host, stack: HostStack) -> dict[str, str]:
-    """What is set in the host's namespace before its links are up."""
+    """Returns the sysctls that are set in the host's namespace before its links are up."""
     several = {"net.ipv4.conf.all.arp_ignore": "1", "net.ipv4.conf.all.arp_announce": "2"}
     return {**QUIET, **stack.sysctls, **(several if len(host.ports) > 1 else {})}
 
 
 def hosts_file(blueprint: Blueprint) -> str:
-    """The names of all hosts, as /etc/hosts has them."""
+    """Returns the names of all hosts in the format of /etc/hosts."""
     lines = ["127.0.0.1 localhost"]
     for host in blueprint.hosts:
         for index, port in enumerate(host.ports):

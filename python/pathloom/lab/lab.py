@@ -1,4 +1,4 @@
-"""A lab: put up, found again, taken down. What there is of it is found by names and run directory, never by memory."""
+"""A lab: puts it up, finds it again, takes it down. Its parts are found by names and the run directory only."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ RUN_DIRECTORY = Path("/run/pathloom")
 DEFAULT_NAME = "lab"
 STARTING, UP = "starting", "up"
 REAL_ARP = "real"
-"""Hosts ask each other for their hardware addresses."""
+"""Hosts ask each other for hardware addresses by ARP."""
 LOCK_PATIENCE_S = 10.0
 
 SwitchTables = tuple[int, list[Any], list[Any]]
@@ -42,10 +42,10 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}\Z")
 
 
 class Lab:
-    """One lab of this machine, there or not."""
+    """One lab of this machine, which may exist or not."""
 
     def __init__(self, name: str = DEFAULT_NAME) -> None:
-        """Names a lab; raises `PathloomError` on a name that will not do."""
+        """Names a lab. Raises `PathloomError` if the name is not valid."""
         if not _NAME.match(name):
             raise bad_input(
                 f"--name `{name}`: expected up to 32 of a-z, 0-9, - and _, beginning with a letter or digit"
@@ -56,12 +56,12 @@ class Lab:
         self._lock: int | None = None
         self._controller: subprocess.Popen[bytes] | None = None
         self._told: tuple[int, Subflows | None] | None = None
-        """What the agent of the hosts was started with."""
+        """Arguments with which the agent of the hosts was started."""
 
-    # --- what there is
+    # --- state
 
     def state(self) -> dict[str, Any] | None:
-        """What was written down of it when it was put up; None when nothing was, or not to the end."""
+        """Returns the record that was written when the lab was put up; None if it is missing or incomplete."""
         try:
             found = json.loads((self.directory / "lab.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -73,12 +73,12 @@ class Lab:
         state = self.state()
         if state is None or state.get("state") != UP:
             known = ", ".join(known_labs())
-            hint = f"; there are: {known}" if known else ""
+            hint = f"; existing labs: {known}" if known else ""
             raise bad_input(f"lab `{self.name}`: is not up{hint} (put it up with `pathloom lab up FABRIC`)")
         return Blueprint.from_dict(state["blueprint"])
 
     def exists(self) -> bool:
-        """Whether anything is left of it."""
+        """Returns whether any part of the lab exists."""
         return self.directory.exists() or bool(system.namespaces_of(self.prefix))
 
     def open_vswitch(self) -> OpenVSwitch:
@@ -86,7 +86,7 @@ class Lab:
         return OpenVSwitch(self.blueprint(), self.directory)
 
     def program_switches(self) -> ProgramSwitches | None:
-        """The switches of a lab that is up, if they run a protocol of their own."""
+        """The switches of a lab that is up, if they find paths themselves; otherwise None."""
         blueprint = self.blueprint()
         protocol = (self.state() or {}).get("switches")
         return ProgramSwitches(blueprint, self.directory) if protocol else None
@@ -100,9 +100,9 @@ class Lab:
         stack: HostStack | None = None,
         say: Callable[[str], None] = lambda _text: None,
     ) -> Blueprint:
-        """Builds the lab with switches that run a protocol of their own; hosts ask for addresses by ARP.
+        """Builds the lab with switches that find paths themselves; hosts ask for addresses by ARP.
 
-        Whatever goes wrong, or Ctrl-C, takes away what was built. The caller keeps the lab locked until `release`.
+        After an error or Ctrl-C, everything that was built is removed. The caller keeps the lab locked until `release`.
         Raises `PathloomError`, `ToolError`.
         """
         system.check_machine()
@@ -143,17 +143,17 @@ class Lab:
             return blueprint
 
     def start_programs(self, blueprint: Blueprint, fabric: Fabric, scheme: str) -> None:
-        """Starts the switches with a protocol, and waits until they forward. Raises `PathloomError`, `ToolError`."""
+        """Starts the switches with a protocol, and waits until they find paths. Raises `PathloomError`, `ToolError`."""
         switches = ProgramSwitches(blueprint, self.directory)
         switches.configure(fabric, scheme)
         switches.start()
         switches.await_quiet()
 
     def restart_programs(self, fabric: Fabric, scheme: str) -> None:
-        """Starts all switches anew, with another protocol. Raises `PathloomError`, `ToolError`."""
+        """Restarts all switches with another protocol. Raises `PathloomError`, `ToolError`."""
         blueprint = self.blueprint()
         ProgramSwitches(blueprint, self.directory).stop()
-        # Hosts that know each other's addresses would not ask, and switches learn from what hosts ask.
+        # Switches learn from ARP requests, and hosts that know each other's addresses would send none.
         for host in blueprint.hosts:
             system.batch("ip", host.namespace, ["neigh flush all"], self._kept())
         self.start_programs(blueprint, fabric, scheme)
@@ -171,14 +171,14 @@ class Lab:
         daemons: int | None = None,
         transport: str | None = None,
     ) -> Blueprint:
-        """Builds the lab; switches call the controller at `target`, or get the default routes of `scheme`.
+        """Builds the lab; switches connect to the controller at `target`, or get the default routes of `scheme`.
 
-        With `controller.OWN` for a target, the native controller is started, with that scheme. With
-        `controller.PROXY_ARP`, hosts do not know each other's hardware addresses, and the controller tells them.
-        `daemons` is over how many daemons switches are spread, `daemon_count` if None. Scheme and `transport` say
-        whether the agent of the hosts opens subflows of MPTCP connections.
+        If the target is `controller.OWN`, the native controller is started with that scheme. With
+        `controller.PROXY_ARP`, hosts do not know each other's hardware addresses, and ask the controller for them. The
+        switches are spread over `daemons` daemons, or over `daemon_count` of them if None. `scheme` and `transport`
+        decide whether the agent of the hosts opens subflows of MPTCP connections.
 
-        Whatever goes wrong, or Ctrl-C, takes away what was built. The caller keeps the lab locked until `release`.
+        After an error or Ctrl-C, everything that was built is removed. The caller keeps the lab locked until `release`.
         Raises `PathloomError`, `ToolError`.
         """
         system.check_machine()
@@ -186,7 +186,7 @@ class Lab:
         with self._undone_on_failure():
             with uninterrupted():
                 self._claim()
-                # Here numpy is loaded from within the core, which an interrupt would upset.
+                # The core imports numpy here, and an interrupt would break the import.
                 blueprint = Blueprint.of(self.name, fabric, daemons)
             stack = stack or hosts.host_stack("newreno", None)
             subflows = hosts.subflows_of(scheme, transport) if target in (None, controller.OWN) else None
@@ -248,7 +248,7 @@ class Lab:
         (self.directory / "hosts").write_text(hosts.hosts_file(blueprint), encoding="utf-8")
 
     def _join_long_cables(self, blueprint: Blueprint) -> None:
-        """Starts what keeps the delays of long cables. Without it, such a cable is in two parts."""
+        """Starts the forwarder of long cables. Without it, the two halves of such a cable are not connected."""
         far_ends = delays.interfaces(blueprint)
         system.inside(blueprint.namespace, lambda: links.turn_offloads_off(far_ends))
         system.batch("ip", blueprint.namespace, [f"link set {one} up" for one in far_ends], self._kept())
@@ -256,7 +256,7 @@ class Lab:
 
     @contextmanager
     def _undone_on_failure(self) -> Iterator[None]:
-        """Takes away what was built when the rest fails or is interrupted."""
+        """Removes everything that was built if the block fails or is interrupted."""
         try:
             yield
         except BaseException:
@@ -266,13 +266,13 @@ class Lab:
             raise
 
     def _finish(self, state: dict[str, Any], notes: list[str], say: Callable[[str], None]) -> None:
-        """Writes down that the lab is up, and says in what it differs from its fabric."""
+        """Records that the lab is up, and prints how it differs from its fabric."""
         self._write_state({**state, "state": UP, "notes": notes})
         for note in notes:
             say(note)
 
     def _open_ports(self, daemon: Daemon, receiving: set[int]) -> None:
-        """Makes the interfaces of a daemon's switches fit to be its ports."""
+        """Prepares the interfaces of a daemon's switches to become its ports."""
         system.batch("ip", daemon.namespace, links.up_lines(daemon.ports), self._kept())
         system.inside(daemon.namespace, lambda: links.turn_offloads_off(port.interface for port in daemon.ports))
         links.spread_receiving(daemon.namespace, receiving)
@@ -298,7 +298,7 @@ class Lab:
             raise ToolError(f"host {host.name}: {error}") from None
 
     def start_hostd(self, long_bytes: int = hostd.LONG_BYTES, subflows: Subflows | None = None) -> None:
-        """Starts the agent of the hosts, unless it runs as is wanted. Raises `ToolError`."""
+        """Starts the agent of the hosts, unless it already runs with these arguments. Raises `ToolError`."""
         if hostd.running(self.directory) is None or (long_bytes, subflows) != self._told:
             hostd.start(self.open_vswitch_of_state().blueprint, self.directory, long_bytes, subflows)
             self._told = (long_bytes, subflows)
@@ -317,11 +317,10 @@ class Lab:
         long_bytes: int = hostd.LONG_BYTES,
         subflows: Subflows | None = None,
     ) -> None:
-        """Starts the native controller on empty switches, in place of the one that this process has started before.
+        """Starts the native controller on empty switches, after it ends the one that this process started before.
 
-        With it starts the agent of the hosts, to which connections of at least `long_bytes` are long, and which opens
-        `subflows` for those of MPTCP. Returns when
-        every switch is set up. Raises `PathloomError`, `ToolError`.
+        Also starts the agent of the hosts. To the agent, connections of at least `long_bytes` are long, and it opens
+        `subflows` for MPTCP connections. Returns when every switch is set up. Raises `PathloomError`, `ToolError`.
         """
         switches = self.open_vswitch_of_state()
         if self._controller is not None:
@@ -334,10 +333,10 @@ class Lab:
         self.start_hostd(long_bytes, subflows)
 
     def restart_controller(self) -> bool:
-        """Starts the native controller of a lab that is up again, if it has ended; says whether it had.
+        """Restarts the native controller of a lab that is up, if it has ended. Returns whether it had ended.
 
-        It adopts the rules that it finds, and keeps the scheme that the lab was put up with. Raises `PathloomError` for
-        a lab that has no controller of ours, and `ToolError` when the controller ends at once.
+        The controller adopts the rules that it finds, and keeps the scheme of the lab. Raises `PathloomError` for a lab
+        without the native controller, and `ToolError` if the controller ends at once.
         """
         system.check_machine()
         blueprint = self.blueprint()
@@ -345,7 +344,7 @@ class Lab:
         if target != controller.OWN:
             steering = f"the controller at {target}" if target else "static routes"
             raise bad_input(
-                f"lab `{self.name}`: has {steering}, and no controller of ours; "
+                f"lab `{self.name}`: has {steering}, not Pathloom's own controller; "
                 "`lab up --controller pathloom` starts one"
             )
         self.hold()
@@ -364,7 +363,7 @@ class Lab:
             self.release()
 
     def stop_controller(self) -> bool:
-        """Ends the controller that this process has started; its rules stay. Says whether it ended in order."""
+        """Ends the controller that this process has started; its rules stay. Returns whether it exited normally."""
         return self._controller is None or controller.stop(self._controller)
 
     def controller_process(self) -> subprocess.Popen[bytes]:
@@ -374,12 +373,12 @@ class Lab:
         return self._controller
 
     def write_default_routes(self, fabric: Fabric, scheme: str) -> None:
-        """Gives every switch the default routes of a scheme, in place of what it has. Raises `PathloomError`."""
+        """Replaces the rules of every switch by the default routes of a scheme. Raises `PathloomError`."""
         rows = default_tables(fabric, scheme)
         self.write_tables(rows, {})
 
     def write_tables(self, rows: list[SwitchTables], pins: dict[int, list[str]]) -> None:
-        """Gives every switch these rules and groups, and pins, in place of what it has. Raises `ToolError`."""
+        """Replaces the rules and groups of every switch by these rows and pins. Raises `ToolError`."""
         groups = {node: [rules.group_line(group, salt=node + 1) for group in own] for node, _, own in rows}
         flows = {
             node: [*(rules.flow_line(rule, copies=False) for rule in own), *pins.get(node, ())] for node, own, _ in rows
@@ -387,7 +386,7 @@ class Lab:
         self.open_vswitch_of_state().write_tables(groups, flows)
 
     def open_vswitch_of_state(self) -> OpenVSwitch:
-        """The switches of a lab that is up, or on its way up."""
+        """Returns the switches of a lab that is up, or that is being put up."""
         state = self.state()
         if state is None:
             raise bad_input(f"lab `{self.name}`: is not up")
@@ -396,7 +395,7 @@ class Lab:
     # --- down
 
     def down(self) -> bool:
-        """Takes away whatever there is of the lab; says whether there was anything. Raises `PathloomError`."""
+        """Removes all parts of the lab. Returns whether there were any. Raises `PathloomError`."""
         if not self.exists():
             return False
         if self._lock is None and not self._take_lock(LOCK_PATIENCE_S):
@@ -416,14 +415,14 @@ class Lab:
         with suppress(FileNotFoundError):
             shutil.rmtree(self.directory)
         self.release()
-        # Other labs may stand, or be about to.
+        # Other labs may exist, or be starting.
         with suppress(OSError):
             RUN_DIRECTORY.rmdir()
 
-    # --- the lock, which the kernel takes from a process that dies
+    # --- the lock, which the kernel releases when a process ends
 
     def _claim(self) -> None:
-        """Makes the run directory ours, clearing what a start that was killed has left. Raises `PathloomError`."""
+        """Locks the run directory, and removes what a killed start has left. Raises `PathloomError`."""
         if not self._take_lock(0.0, make=True):
             process = (self.state() or {}).get("process", "?")
             raise bad_input(f"lab `{self.name}`: is in use by process {process}; choose another --name")
@@ -450,7 +449,7 @@ class Lab:
                 descriptor = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY)
                 try:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    # Who held it before us may have removed the directory that we opened.
+                    # The previous holder of the lock may have removed the directory that was opened here.
                     if os.path.samestat(os.fstat(descriptor), self.directory.stat()):
                         self._lock = descriptor
                         return True
@@ -465,16 +464,16 @@ class Lab:
             time.sleep(0.02)
 
     def _kept(self) -> list[int]:
-        """Tools hold the lock as well while they run: who takes it knows that they have ended."""
+        """Returns descriptors that tools keep open, so that the lock is held until they have ended."""
         return [self._lock] if self._lock is not None else []
 
     def hold(self) -> None:
-        """Locks a lab that is up, against `down`. Raises `PathloomError` when somebody else has."""
+        """Locks a lab that is up, against `down`. Raises `PathloomError` if another process holds the lock."""
         if not self._take_lock(LOCK_PATIENCE_S):
             raise bad_input(f"lab `{self.name}`: is in use by process {(self.state() or {}).get('process', '?')}")
 
     def release(self) -> None:
-        """Lets others take the lab down."""
+        """Releases the lock, so that others can take the lab down."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -486,7 +485,7 @@ class Lab:
 
 
 def known_labs() -> list[str]:
-    """Names of all labs of which anything is left on this machine."""
+    """Returns the names of all labs that have any part on this machine."""
     names = {name.removeprefix(NAMESPACE_PREFIX).rpartition(".")[0] for name in system.namespaces_of(NAMESPACE_PREFIX)}
     with suppress(FileNotFoundError):
         names |= {entry.name for entry in RUN_DIRECTORY.iterdir() if entry.is_dir()}
@@ -494,21 +493,21 @@ def known_labs() -> list[str]:
 
 
 def departures(blueprint: Blueprint) -> list[str]:
-    """In what a lab differs from its fabric, for the person who reads the results."""
+    """Returns how a lab differs from its fabric, as notes for the reader of the results."""
     return [*links.departures(blueprint), *slowed_down()]
 
 
 def daemon_count(target: str | None, wanted: int | None) -> int:
-    """Over how many daemons of Open vSwitch the switches of a lab are spread whose controller is at `target`.
+    """Returns over how many Open vSwitch daemons a lab spreads its switches, if its controller is at `target`.
 
-    Each daemon has a network of its own, so only one can call an address that is the lab's own. Raises `PathloomError`
-    when more than that are wanted.
+    Each daemon has its own network namespace, so only one can reach an address inside the lab. Raises `PathloomError`
+    if more are wanted for such a target.
     """
     if target is None or target == controller.OWN or target.startswith("unix:"):
         return system.usual_daemons() if wanted is None else wanted
     if wanted not in (None, 1):
         raise bad_input(
-            f"--daemons {wanted}: only one daemon can call `{target}`; let the controller listen on unix:PATH, "
+            f"--daemons {wanted}: only one daemon can reach `{target}`; let the controller listen on unix:PATH, "
             "or leave --daemons out"
         )
     return 1
@@ -535,7 +534,7 @@ def default_tables(fabric: Fabric, scheme: str) -> list[SwitchTables]:
 
 @contextmanager
 def _pool() -> Iterator[ThreadPoolExecutor]:
-    """Threads that start nothing more once something went wrong."""
+    """Yields a thread pool. After an error, tasks that have not started are cancelled."""
     pool = ThreadPoolExecutor(TOOLS_AT_ONCE)
     try:
         yield pool
@@ -545,7 +544,7 @@ def _pool() -> Iterator[ThreadPoolExecutor]:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Puts Ctrl-C off while something is taken away; it is answered after that."""
+    """Delays Ctrl-C, SIGTERM and SIGHUP until the block has ended; then `KeyboardInterrupt` is raised."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

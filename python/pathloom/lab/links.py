@@ -1,7 +1,7 @@
 """Cables: veth pairs whose ends send at the fabric's rate from a drop-tail queue of the fabric's length.
 
-HTB paces to within 0.3 % of the rate and lets a `pfifo` below it count packets, as the fabric's buffers do. What a link
-does not keep is said by `departures`.
+HTB paces to within 0.3 % of the rate. A `pfifo` below it counts packets, as the fabric's buffers do. `departures` lists
+the properties of the fabric's links that a lab does not keep.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from pathloom.lab.blueprint import Blueprint, HostPort, Shape, SwitchPort
 from pathloom.words import time_text
 
 HOST_QUEUE_PACKETS = 1000
-"""Queue of a host's own card. The fabric's buffer would be too short there: a host may fill its card at once."""
+"""Queue of a host's interface. The fabric's buffer would be too short: a host may send many packets at once."""
 BURST_S = 0.004
-"""How much sending a link that was kept waiting by the machine may catch up on."""
+"""Sending time, in seconds, that a link may catch up on after the machine delayed it."""
 FULL_FRAME_BYTES = 1514
 LEAST_DELAY_PS = 100_000_000
-"""Shorter delays (0.1 ms) are lost in what the machine itself takes for a hop, and nothing is said of them."""
+"""Delays below 0.1 ms are hidden by the time that the machine itself takes for a hop, and are not mentioned."""
 
 _SIOCETHTOOL = 0x8946
 _OFFLOADS = {"rx": 0x15, "tx": 0x17, "sg": 0x19, "tso": 0x1F, "gso": 0x24, "gro": 0x2C}
-"""ETHTOOL_S... commands of what packets must not be subject to (linux/ethtool.h)."""
+"""ETHTOOL_S... commands of the offloads that are turned off (linux/ethtool.h)."""
 
 
 def veth_lines(blueprint: Blueprint) -> Iterator[tuple[str, str]]:
-    """Every cable: a namespace of switches, and a line for `ip -batch` there."""
+    """Yields, for every cable, a namespace of switches and a line for `ip -batch` in it."""
     host_ends = {port.peer: (host, port) for host in blueprint.hosts for port in host.ports}
     switch_ends = {port.link: port for port in blueprint.switch_ports}
     for port in blueprint.switch_ports:
@@ -54,21 +54,21 @@ def veth_lines(blueprint: Blueprint) -> Iterator[tuple[str, str]]:
 
 
 def _far_peer(end: SwitchPort | HostPort, blueprint: Blueprint) -> str:
-    """The other end of the pair that a long cable begins with, where the forwarder is."""
+    """Returns the words for the far end of a long cable's veth pair, which is where the forwarder is."""
     return f"peer name {delays.far_end(end)} netns {blueprint.namespace}"
 
 
 def up_lines(ports: Iterable[SwitchPort]) -> Iterator[str]:
-    """Lines for `ip -batch` in the namespace of these ports, whose cables are there: all that are to be up."""
+    """Yields lines for `ip -batch` in the namespace of these ports that set each interface up or down."""
     yield "link set lo up"
     for port in ports:
         yield f"link set {port.interface} {'up' if port.shape.up else 'down'}"
 
 
 def spread_receiving(namespace: str, processors: Iterable[int]) -> None:
-    """Lets these processors do the receiving of what switches are sent. Raises `ToolError`.
+    """Makes these processors receive the packets for switches. Raises `ToolError`.
 
-    The switches' one thread would else receive every frame that it sends, which is a third of its work.
+    Otherwise the switches' one thread would also receive every frame that it sends, which is a third of its work.
     """
     words = [0]
     for processor in processors:
@@ -80,9 +80,9 @@ def spread_receiving(namespace: str, processors: Iterable[int]) -> None:
 
 
 def shape_lines(interface: str, shape: Shape, queue_packets: int, spared_bytes: int) -> Iterator[str]:
-    """Lines for `tc -batch`: one end of a cable sends at the link's rate, from a queue of so many packets.
+    """Lines for `tc -batch`: one end of a cable sends at the link's rate, from a queue of `queue_packets`.
 
-    Each packet takes the time of one that is longer by `spared_bytes`.
+    Each packet takes the time of a packet that is longer by `spared_bytes`.
     """
     burst = max(round(shape.rate_bps / 8 * BURST_S), 2 * FULL_FRAME_BYTES)
     overhead = f"overhead {spared_bytes} " if spared_bytes else ""
@@ -93,16 +93,16 @@ def shape_lines(interface: str, shape: Shape, queue_packets: int, spared_bytes: 
 
 
 def switch_shape_lines(ports: Iterable[SwitchPort], spared_bytes: int) -> Iterator[str]:
-    """Lines for `tc -batch` in the namespace of these ports. `add-port` takes queues away: they come after it."""
+    """Lines for `tc -batch` in the namespace of these ports. They must run after `add-port`, which removes queues."""
     for port in ports:
         yield from shape_lines(port.interface, port.shape, port.shape.buffer_packets, spared_bytes)
 
 
 def turn_offloads_off(interfaces: Iterable[str]) -> None:
-    """Lets interfaces of this thread's namespace carry packets one by one, with real checksums. Raises `OSError`.
+    """Makes interfaces of this thread's namespace carry single packets with real checksums. Raises `OSError`.
 
-    Segmentation offload would put super-packets into queues that count packets, and Open vSwitch in user space forwards
-    checksums that a host left to its card.
+    Segmentation offload would put super-packets into queues that count packets. Open vSwitch in user space would
+    forward packets whose checksum a host left to its interface.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as door:
         for interface in interfaces:
@@ -114,7 +114,7 @@ def turn_offloads_off(interfaces: Iterable[str]) -> None:
 
 
 def departures(blueprint: Blueprint) -> list[str]:
-    """In what the links of the lab differ from those of the fabric, for the person who reads the results."""
+    """Returns how the links of the lab differ from those of the fabric, as notes for the reader of the results."""
     lost = [shape.delay_ps for shape in blueprint.shapes if not delays.is_kept(shape.delay_ps)]
     longest = max(lost, default=0)
     if longest < LEAST_DELAY_PS:

@@ -1,7 +1,7 @@
-"""A lab's network beside its links, by which programs on hosts ask the controller for paths.
+"""Management network of a lab, over which programs on hosts ask the controller for paths.
 
-Each host has a cable of its own to the controller's namespace. It has no address: a host calls from the address that it
-has on the fabric, by which the controller knows it.
+Each host has a separate cable to the controller's namespace. The cable has no address of its own: a host uses its
+address on the fabric, by which the controller identifies it.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from pathloom.lab import system
 from pathloom.lab.blueprint import Blueprint, Host
 
 ADDRESS = "169.254.255.254"
-"""The controller's, in the namespace of the first switches."""
+"""Address of the controller, in the namespace of the first switches."""
 PORT = 8080
 VARIABLE = "PATHLOOM_PATHS"
-"""Environment variable by which programs on hosts find it."""
+"""Environment variable with the controller's address, for programs on hosts."""
 INTERFACE = "control"
-"""The interface of a host to the controller, beside the fabric."""
+"""Interface of a host to the controller, separate from the fabric."""
 _MARK = "paths"
-"""File of the run directory that says that this network is there."""
+"""File in the run directory that exists if the lab has this network."""
 
 
 def place() -> str:
-    """Where the controller serves programs on hosts: ADDRESS:PORT."""
+    """Returns the address at which the controller serves programs on hosts: ADDRESS:PORT."""
     return f"{ADDRESS}:{PORT}"
 
 
 def connect(blueprint: Blueprint, directory: Path) -> None:
-    """Lays the cables. Raises `ToolError`."""
+    """Makes the cables. Raises `ToolError`."""
     system.batch("ip", blueprint.namespace, _controller_lines(blueprint))
     for host in blueprint.hosts:
         system.batch("ip", host.namespace, _host_lines(host))
@@ -42,7 +42,7 @@ def is_there(directory: Path) -> bool:
 
 
 def table(directory: Path) -> list[str]:
-    """What the controller's configuration says of it; nothing in a lab without it."""
+    """Returns the lines of the controller's configuration for this network; none in a lab without it."""
     return ["[paths]", f'address = "{place()}"'] if is_there(directory) else []
 
 
@@ -65,6 +65,6 @@ def _host_lines(host: Host) -> Iterator[str]:
 
 
 def _mac(host: Host, end: int) -> str:
-    """Hardware address of an end of a host's cable: 0 is the controller's."""
+    """Hardware address of an end of a host's cable; end 0 is the controller's."""
     number = host.node + 1
     return f"02:01:{number >> 16 & 255:02x}:{number >> 8 & 255:02x}:{number & 255:02x}:{end:02x}"

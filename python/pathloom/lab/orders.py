@@ -1,7 +1,7 @@
-"""What the live controller wants of hosts, and what they tell it: one connection that speaks for all hosts of a lab.
+"""Orders of the live controller to hosts, and announcements of hosts, over one connection for all hosts of a lab.
 
-It leads to the agent of the hosts (`hostd.py`), or where there is none to the controller itself. The protocol is in
-docs/controller.md: lines of JSON over a socket in the file system.
+The connection goes to the agent of the hosts (`hostd.py`), or without an agent to the controller itself. The protocol
+is in docs/controller.md: lines of JSON over a Unix socket.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ Key = tuple[str, int, str, int]
 
 
 class OrdersError(Exception):
-    """The controller is gone, or will not have us; the text says which."""
+    """The connection to the controller is lost, or the controller refused it; the text says which."""
 
 
 class Orders:
-    """The connection to the controller. It is made at once; lines are never waited for."""
+    """The connection to the controller. It is opened at once; reading and writing never block."""
 
     def __init__(self, path: str, addresses: Iterable[str]) -> None:
-        """Connects and says for which hosts. Raises `OSError` when nobody listens."""
+        """Connects and sends the addresses of the hosts. Raises `OSError` if nobody listens."""
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             self._socket.connect(path)
@@ -38,13 +38,13 @@ class Orders:
         self._unread = b""
         self._unsent = b""
         self.announce: bool | None = None
-        """Whether long transfers are to be announced; None until the controller has said so."""
+        """Whether the controller wants announcements of long transfers; None until it has said so."""
         self.enforced = False
         """Whether the kernel paces and holds, so that orders are for information."""
         self._say({"hello": {"version": VERSION, "hosts": sorted(addresses)}})
 
     def fileno(self) -> int:
-        """For `select`."""
+        """Returns the descriptor, for `select`."""
         return self._socket.fileno()
 
     def close(self) -> None:
@@ -52,17 +52,17 @@ class Orders:
         self._socket.close()
 
     def announce_transfer(self, key: Key, size_bytes: int | None) -> None:
-        """Says that a transfer is about to start. Raises `OrdersError`."""
+        """Announces a transfer that is about to start. Raises `OrdersError`."""
         self._say({"announce": {"flow": _flow(key), "size_bytes": size_bytes}})
 
     def finish_transfer(self, key: Key) -> None:
-        """Says that an announced transfer is over. Raises `OrdersError`."""
+        """Reports the end of an announced transfer. Raises `OrdersError`."""
         self._say({"finish": {"flow": _flow(key)}})
 
     def read(self) -> list[tuple[str, Key, Any]]:
-        """The orders that have come: `hold` with its lease in ms, `release`, `pace` with its rate in bit/s or None.
+        """Returns received orders: `hold` with its lease in ms, `release`, `pace` with its rate in bit/s or None.
 
-        Raises `OrdersError` when the connection has ended.
+        Raises `OrdersError` if the connection has ended.
         """
         try:
             while got := self._socket.recv(_CHUNK):
@@ -70,12 +70,12 @@ class Orders:
         except BlockingIOError:
             pass
         except OSError as error:
-            raise OrdersError(f"the controller is gone: {error.strerror}") from None
+            raise OrdersError(f"the connection to the controller is lost: {error.strerror}") from None
         else:
-            raise OrdersError("the controller is gone")
+            raise OrdersError("the controller closed the connection")
         *lines, self._unread = self._unread.split(b"\n")
         if len(self._unread) > LINE_BYTES:
-            raise OrdersError(f"the controller said more than {LINE_BYTES} bytes without an end of line")
+            raise OrdersError(f"the controller sent more than {LINE_BYTES} bytes without an end of line")
         self.flush()
         return [order for line in lines if line.strip() for order in self._order(line)]
 
@@ -94,10 +94,10 @@ class Orders:
                     rate_bps = what["rate_bps"]
                     return [(verb, _key(what["flow"]), None if rate_bps is None else int(rate_bps))]
                 case "refused" if self.announce is None:
-                    raise OrdersError(f"the controller will not have us: {what['why']}")
-                # Other words belong to later versions, or answer what we never ask.
+                    raise OrdersError(f"the controller refused the connection: {what['why']}")
+                # Other messages belong to later versions, or answer requests that this class never sends.
         except (ValueError, TypeError, KeyError, AttributeError):
-            raise OrdersError(f"the controller said something of no use: {line[:80]!r}") from None
+            raise OrdersError(f"the controller sent an unreadable line: {line[:80]!r}") from None
         return []
 
     def _say(self, what: dict[str, Any]) -> None:
@@ -112,7 +112,7 @@ class Orders:
         except BlockingIOError:
             pass
         except OSError as error:
-            raise OrdersError(f"the controller is gone: {error.strerror}") from None
+            raise OrdersError(f"the connection to the controller is lost: {error.strerror}") from None
 
 
 def _flow(key: Key) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""Probes: numbered UDP packets on standing flows of a lab, and what became of each of them.
+"""Probes: numbered UDP packets on long-lasting flows of a lab, and a record of which of them arrived.
 
-Two processes of their own (`python -m pathloom.lab.probes send|receive`) serve all hosts, for a socket belongs to the
-namespace it was made in. Both run before ordinary processes where the machine permits it, so that a busy machine does
-not look like a broken network; the receiver takes the kernel's time of arrival.
+Two separate processes (`python -m pathloom.lab.probes send|receive`) serve all hosts. This works because a socket
+belongs to the namespace in which it was made. Both processes run before ordinary ones if the machine permits it, so
+that a busy machine does not look like a broken network. The receiver uses the kernel's time of arrival.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from pathloom.lab.blueprint import Blueprint
 from pathloom.lab.system import MARK, NETNS, run_at_once, set_namespace
 
 LABEL_DSCP = 8
-"""What marks a long flow (LONG_FLOW_DSCP of the core)."""
+"""DSCP that marks a long flow (LONG_FLOW_DSCP of the core)."""
 LEAST_BYTES = 16
 DRAIN_S = 1.0
-"""How long the receiver waits for what is still under way."""
+"""How long the receiver waits for probes in flight after the sender has stopped."""
 PATIENCE_S = 20.0
 LATEST_NS = 20_000_000
-"""A sender that is later than this has been held up: it goes on from there, and does not catch up at once."""
+"""A sender that is later than this continues from the present time, and does not send missed probes at once."""
 _BUFFER_BYTES = 1 << 23
 _HEAD = struct.Struct("!QQ")
 _SO_TIMESTAMPNS = 35
-"""Of Linux (asm-generic/socket.h)."""
+"""Socket option of Linux (asm-generic/socket.h)."""
 _TIME = struct.Struct("qq")
 
 Numbers = npt.NDArray[np.int64]
@@ -48,7 +48,7 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Track:
-    """What became of the probes of one flow. Times are of the real-time clock, in nanoseconds."""
+    """Probes of one flow that were sent and that arrived. Times are of the real-time clock, in nanoseconds."""
 
     source: str
     target: str
@@ -87,7 +87,7 @@ class Track:
 
     @property
     def longest_pause_ns(self) -> int:
-        """Longest time between two sendings: what a busy machine did, not the network."""
+        """Longest time between two sent probes. A busy machine causes it, not the network."""
         return int(np.max(np.diff(self.sent_ns), initial=0))
 
     def missing(self) -> Numbers:
@@ -95,10 +95,10 @@ class Track:
         return np.setdiff1d(np.arange(self.sent, dtype=np.int64), self.seqs)
 
     def outage_ns(self, since_ns: int, until_ns: int | None = None) -> int | None:
-        """How long after `since_ns` probes were lost: until the first arrival sent after the last lost one.
+        """Returns the time from `since_ns` to the first arrival of a probe that was sent after the last lost probe.
 
-        Looks at probes sent from 50 ms before `since_ns` on, up to `until_ns`. 0 when none was lost, None when none of
-        those sent after them arrived.
+        Only losses of probes sent from 50 ms before `since_ns` until `until_ns` count. Returns 0 if none was lost, and
+        None if no probe sent after the last lost one arrived.
         """
         first = int(np.searchsorted(self.sent_ns, since_ns - 50_000_000))
         end = self.sent if until_ns is None else int(np.searchsorted(self.sent_ns, until_ns))
@@ -123,9 +123,9 @@ class Probes:
         dscp: int = LABEL_DSCP,
         first_port: int = 20_000,
     ) -> None:
-        """Each pair is a flow between two hosts, or ports of theirs, as `Blueprint.host_port` names them.
+        """Each pair is a flow between two hosts, or between ports of hosts, as `Blueprint.host_port` names them.
 
-        Every flow sends `rate_hz` probes a second. Raises `PathloomError`.
+        Every flow sends `rate_hz` probes per second. Raises `PathloomError`.
         """
         ends = [(blueprint.host_port(source), blueprint.host_port(target)) for source, target in pairs]
         self.pairs = list(pairs)
@@ -155,7 +155,7 @@ class Probes:
 
     def start(self) -> None:
         """Starts to send. Raises `ToolError`."""
-        # The receiver first: it says a line when it listens.
+        # The receiver starts first. Each process prints a line when it is ready.
         for role in ("receive", "send"):
             command = [sys.executable, "-m", "pathloom.lab.probes", role, str(self._file(role))]
             process = subprocess.Popen(
@@ -176,7 +176,7 @@ class Probes:
             run_at_once(process.pid)
 
     def stop(self) -> list[Track]:
-        """Stops sending, waits for what is under way, and says what became of it. Raises `ToolError`."""
+        """Stops sending, waits for probes in flight, and returns the record of each flow. Raises `ToolError`."""
         receiver, sender = self._processes
         for process, wait_s in ((sender, 0.0), (receiver, DRAIN_S)):
             time.sleep(wait_s)
@@ -200,7 +200,7 @@ class Probes:
         return tracks
 
     def kill(self) -> None:
-        """Ends both processes, whatever they do."""
+        """Kills both processes."""
         for process in self._processes:
             process.kill()
             process.wait()
@@ -214,7 +214,7 @@ class Probes:
 
 
 def summary(tracks: Sequence[Track]) -> dict[str, Any]:
-    """All flows together, for a report."""
+    """Summarises all flows, for a report."""
     return {
         "flows": len(tracks),
         "sent": sum(track.sent for track in tracks),
@@ -268,7 +268,7 @@ def send(plan: dict[str, Any], file: Path) -> None:
             try:
                 sender.send(payload)
             except OSError:
-                # The host's own card is down: nothing was sent.
+                # The host's interface is down: nothing was sent.
                 continue
             log.extend((index, now_ns))
             seqs[index] += 1
@@ -277,7 +277,7 @@ def send(plan: dict[str, Any], file: Path) -> None:
 
 
 def receive(plan: dict[str, Any], file: Path) -> None:
-    """Notes every probe that arrives until the standard input ends."""
+    """Records every probe that arrives until the standard input ends."""
     poll = select.epoll()
     poll.register(sys.stdin.fileno(), select.EPOLLIN | select.EPOLLHUP)
     flows = {}
@@ -318,7 +318,7 @@ def _write(file: Path, log: array.array[int]) -> None:
 
 
 def main() -> None:
-    """What runs in the processes: a role, and the file for what was seen."""
+    """Runs one of the two processes. Its arguments are the role, and the file for the record of probes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     role, file = sys.argv[1], Path(sys.argv[2])
     plan = json.loads(sys.stdin.readline())

@@ -1,7 +1,7 @@
-"""The switches of a lab that runs a protocol of switches: one `pathloom-switch` for each, and no controller.
+"""The switches of a lab that find paths themselves: one process `pathloom-switch` for each, and no controller.
 
-Each process has a configuration, a control socket, and a file for its next start in the run directory. One that is
-killed leaves its flows to the kernel; `start` starts it again, and it goes on with its tables.
+Each process has a configuration, a control socket, and a file for its next start in the run directory. If a process is
+killed, the kernel still forwards its flows. `start` starts the process again, and it continues with its tables.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from pathloom.native import program
 
 PROGRAM = "pathloom-switch"
 PROTOCOLS = ("tcp-path", "tfe", "arp-path")
-"""Schemes that are protocols of switches."""
+"""Schemes that are protocols between switches."""
 PATIENCE_S = 20.0
 QUIET_S = 1.0
-"""For so long after its start, a switch takes no part in explorations."""
+"""Seconds after its start during which a switch takes no part in explorations."""
 _LEVELS = ("tor", "aggregation", "core")
 _TIMERS = {
     "hello": ("hello_ms", 1),
@@ -42,17 +42,17 @@ _TIMERS = {
 }
 _LIMITS = {"table": "connections", "explorations": "explorations_per_s"}
 _FOR_HOSTS = ("arp", "jitter", "elephant")
-"""Keys that say what simulated hosts and cables do; those of the lab are real."""
+"""Keys for simulated hosts and cables. The lab ignores them, since its hosts and cables are real."""
 _TIME = re.compile(r"(\d+(?:\.\d+)?)(ms|s|min)\Z")
 _MS = {"ms": 1, "s": 1000, "min": 60_000}
 _MNT_DETACH = 2
 _libc = ctypes.CDLL(None, use_errno=True)
 _started: dict[Path, subprocess.Popen[bytes]] = {}
-"""Switches that this process has started, by configuration."""
+"""Switches that this process has started, by configuration file."""
 
 
 def is_protocol(scheme: str) -> bool:
-    """Whether a scheme is a protocol of switches.
+    """Returns whether a scheme is a protocol between switches.
 
     >>> is_protocol("tfe:mark=dscp"), is_protocol("ecmp")
     (True, False)
@@ -61,13 +61,13 @@ def is_protocol(scheme: str) -> bool:
 
 
 def settings_of(scheme: str) -> dict[str, dict[str, Any]]:
-    """The sections of a configuration that a scheme's keys ask for. Raises `PathloomError`.
+    """Returns the sections of a switch's configuration that set a scheme's keys. Raises `PathloomError`.
 
     >>> settings_of("tcp-path:hello=2s,table=100")
     {'timers': {'hello_ms': 2000, 'neighbour_age_ms': 6000}, 'limits': {'connections': 100}}
     """
     name, _, rest = scheme.partition(":")
-    _core.scheme_name(scheme)  # Refuses what the simulator would.
+    _core.scheme_name(scheme)  # Raises an error for a scheme that the simulator would refuse.
     sections: dict[str, dict[str, Any]] = {}
     given = dict(part.split("=", 1) for part in rest.split(",") if part)
     for key, value in given.items():
@@ -80,7 +80,7 @@ def settings_of(scheme: str) -> dict[str, dict[str, Any]]:
         elif key == "flood" and name == "tfe":
             sections.setdefault("elephants", {})["descend_only"] = value == "down"
         elif key not in (*_FOR_HOSTS, "mark", "ports"):
-            raise bad_input(f"scheme `{scheme}`: the lab's switches cannot be told {key}; take --worlds sim")
+            raise bad_input(f"scheme `{scheme}`: the lab's switches have no setting for {key}; use --worlds sim")
     if name == "tfe":
         by_dscp = given.get("mark") == "dscp"
         ports = [int(end) for end in given.get("ports", "3500-4500").split("-")]
@@ -133,11 +133,11 @@ class ProgramSwitches:
             self.config(switch).write_text("\n".join([*lines, ""]), encoding="utf-8")
 
     def config(self, switch: Switch) -> Path:
-        """The configuration of a switch."""
+        """Returns the configuration file of a switch."""
         return self.directory / f"{switch.node}.toml"
 
     def log(self, switch: Switch) -> str:
-        """What a switch has said."""
+        """Returns the log of a switch."""
         try:
             return self._log(switch).read_text(encoding="utf-8", errors="replace")
         except FileNotFoundError:
@@ -159,8 +159,8 @@ class ProgramSwitches:
                 )
             _started[self.config(switch)] = process
             system.run_at_once(process.pid)
-            # A connection is set up by one switch after another, and waits for each to be woken. The kernel limits what
-            # a host can have them do, so they leave the machine to others.
+            # One switch after another sets a connection up, and each has to be woken for it. The kernel limits the work
+            # that a host can cause, so the switches leave processor time to others.
             with suppress(OSError):
                 os.sched_setscheduler(process.pid, os.SCHED_FIFO, os.sched_param(1))
         deadline = time.monotonic() + PATIENCE_S
@@ -177,7 +177,7 @@ class ProgramSwitches:
         time.sleep(QUIET_S + 0.1)
 
     def process(self, switch: Switch) -> int | None:
-        """Number of the process of a switch; None if it does not run."""
+        """Returns the process number of a switch; None if it does not run."""
         started = _started.get(self.config(switch))
         if started is not None and started.poll() is None:
             return started.pid
@@ -185,7 +185,7 @@ class ProgramSwitches:
         return None if found is None or system.is_over(found) else found
 
     def kill(self, switch: Switch) -> None:
-        """Ends a switch as a crash does."""
+        """Kills a switch, as a crash would."""
         process = self.process(switch)
         if process is not None:
             os.kill(process, signal.SIGKILL)
@@ -196,23 +196,23 @@ class ProgramSwitches:
                 time.sleep(0.001)
 
     def stop(self) -> None:
-        """Ends all switches, and has the kernel forward nothing for them any more. Raises `ToolError`."""
+        """Ends all switches, and stops the kernel from forwarding for them. Raises `ToolError`."""
         for switch in self.blueprint.switches:
             self.kill(switch)
         system.run_tool([program(PROGRAM), "clean", *map(self.config, self.blueprint.switches)])
 
     def runs(self) -> bool:
-        """Whether the processes of all switches are there."""
+        """Returns whether the processes of all switches run."""
         return all(self.process(switch) is not None for switch in self.blueprint.switches)
 
     def show(self) -> list[dict[str, Any]]:
-        """Tables and counters of all switches, as `pathloom-switch show --json` has them. Raises `ToolError`."""
+        """Returns the tables and counters of all switches from `pathloom-switch show --json`. Raises `ToolError`."""
         text = system.run_tool([program(PROGRAM), "show", *map(self.config, self.blueprint.switches), "--json"])
         rows: list[dict[str, Any]] = json.loads(text)
         return rows
 
     def _answers(self, switch: Switch, process: int) -> bool:
-        """Whether a process serves as a switch."""
+        """Returns whether this process answers on the control socket of a switch."""
         with socket.socket(socket.AF_UNIX) as door, suppress(OSError, ValueError):
             door.settimeout(PATIENCE_S)
             door.connect(str(self.directory / str(switch.node) / "control.sock"))
@@ -234,7 +234,7 @@ class ProgramSwitches:
 
 
 def remove(run_directory: Path) -> None:
-    """Takes away what `start` has mounted; the lab's processes have ended."""
+    """Removes the mounts of `start`. The lab's processes must have ended."""
     for file in [file for file in _started if file.is_relative_to(run_directory)]:
         _started.pop(file).wait()
     place = run_directory / "bpf-switches"
@@ -245,5 +245,5 @@ def remove(run_directory: Path) -> None:
 
 
 def _level(key: str, tier: str) -> dict[str, str]:
-    """The tier of a node, if switches know it by name."""
+    """Returns the tier of a node as a setting, if the switches have a name for it; otherwise nothing."""
     return {key: tier} if tier in _LEVELS else {}

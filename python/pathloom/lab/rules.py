@@ -1,4 +1,4 @@
-"""The rules of the model in the words of `ovs-ofctl`."""
+"""The rules of the model in the syntax of `ovs-ofctl`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 PROTO_TCP, PROTO_UDP = 6, 17
 TABLE_LONG_FLOWS = 1
 PIN_PRIORITY = 900
-"""Below the rules that a scheme gives single flows (1000 and above), above everything else in their table."""
+"""Priority of rules that pin flows: below a scheme's rules for single flows (1000 and above), above all others."""
 _FLAGS = (("fin", 0x01), ("syn", 0x02), ("rst", 0x04), ("psh", 0x08), ("ack", 0x10), ("urg", 0x20))
 
 
 def flow_line(rule: Mapping[str, Any], copies: bool) -> str:
-    """A rule as a line for `ovs-ofctl add-flows`; without `copies`, nothing is sent to a controller.
+    """Returns a rule as a line for `ovs-ofctl add-flows`. Without `copies`, it sends no packets to a controller.
 
     >>> match = {"dst": {"address": "10.0.1.0", "len": 24}}
     >>> rule = {"table": 2, "priority": 124, "matches": match, "actions": [{"Output": 3}], "goto": None, "cookie": 7}
@@ -29,10 +29,10 @@ def flow_line(rule: Mapping[str, Any], copies: bool) -> str:
 
 
 def group_line(group: Mapping[str, Any], salt: int) -> str:
-    """A group as a line for `ovs-ofctl add-groups`, in OpenFlow 1.5.
+    """Returns a group as a line for `ovs-ofctl add-groups`, in OpenFlow 1.5.
 
-    Flows are spread by a hash of the five-tuple that `salt` has a part in: each switch has one of its own, or every
-    switch would choose as the one before it did, and half of a fat tree would stay idle.
+    Flows are spread by a hash of the five-tuple and `salt`. Each switch needs a different salt. Otherwise every switch
+    would choose as the switch before it, and half of a fat tree would stay idle.
     """
     kind = {"Select": "select", "FastFailover": "ff", "All": "all"}[group["kind"]]
     parts = [f"group_id={group['id']}", f"type={kind}"]
@@ -51,10 +51,10 @@ def group_line(group: Mapping[str, Any], salt: int) -> str:
 def pin_lines(flow: Mapping[str, Any], links: Mapping[str, Sequence[int]], spread: Mapping[int, set[int]]) -> Iterator[
     tuple[int, str]
 ]:  # fmt: skip
-    """Rules that make one flow go the ways that were worked out for it: pairs of switch and line.
+    """Yields the rules that send one flow along the paths computed for it, as pairs of switch and line.
 
-    Only switches that would spread it by a hash of their own need to be told. `spread` holds, by switch, the ports that
-    its groups spread flows over.
+    Only switches that would spread the flow by their own hash need a rule. `spread` has, by switch, the ports over
+    which its groups spread flows.
     """
     ends = [(flow["src_address"], flow["src_port"]), (flow["dst_address"], flow["dst_port"])]
     for (source, target), way in zip(((ends[0], ends[1]), (ends[1], ends[0])), flow["ways"], strict=True):

@@ -1,8 +1,8 @@
 """Runs in the lab: the experiments of the simulator, on real kernels and real switches.
 
-The simulator prepares each run: it draws the same flows under the same five-tuples, and says what every switch has been
-told and which way its hash would send each flow. The lab gives its switches the same rules, the agent carries the same
-flows, and what comes of it has the form of a simulator's outcome.
+The simulator prepares each run. It draws the same flows with the same five-tuples, and computes the rules of every
+switch and the path on which its hash would send each flow. The lab gives its switches the same rules, and the agent
+carries the same flows. The outcome has the same form as the simulator's.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ from pathloom.specs import LAB
 from pathloom.words import listed
 
 STATIC = ("spt", "ecmp", "mptcp")
-"""Schemes that are their default routes and nothing else."""
+"""Schemes that consist of default routes only."""
 MOST_PINNED = 5_000
-"""Flows for which rules are written in reasonable time."""
+"""Largest number of flows for which rules are written in reasonable time."""
 LEAST_LOST = 100
-"""Packets lost outside queues that are worth a note."""
+"""More packets lost outside queues than this are worth a note."""
 _SAMPLE_S = 0.25
 _START_S = 0.01
 _SILENCE_S = 10.0
-"""How long a lab may take to fall silent after a run."""
+"""Longest wait, in seconds, until a lab sends no packets after a run."""
 
 
 @dataclass
@@ -70,22 +70,22 @@ class Counters:
 
 
 class LabExecution:
-    """All runs of an experiment in the lab, one after another, in one lab of its own."""
+    """All runs of an experiment, one after another, in a lab that is built for them."""
 
     def __init__(
         self, settings: Settings, fabric: Fabric, wrappers: Wrappers, sample_at_s: Sequence[float] = ()
     ) -> None:
         """Prepares the first run of every scheme, so that bad input is found before any lab is built.
 
-        `sample_at_s` are moments of a run, ascending, at which what has arrived so far is noted.
+        `sample_at_s` are times of a run, in ascending order, at which the bytes received so far are recorded.
         """
         if wrappers.pcap:
-            raise bad_input("the lab writes no --pcap; `pathloom lab exec` reaches its interfaces")
+            raise bad_input("--pcap: is for the simulator; capture packets of a lab with `pathloom lab exec`")
         self.event_log = wrappers.event_log
         live = LabSettings.parse(settings.lab).controller == "pathloom"
         programs = any(is_protocol(scheme) for scheme in settings.schemes)
         if settings.faults and not live and not programs:
-            raise bad_input("--fault: static routes in the lab answer no fault; add --lab controller=pathloom")
+            raise bad_input("--fault: static routes in the lab do not react to faults; add --lab controller=pathloom")
         if wrappers.event_log and not live:
             raise bad_input("--event-log: without a controller there are no events; add --lab controller=pathloom")
         if wrappers.event_log:
@@ -120,7 +120,7 @@ class LabExecution:
         self._check_subflows()
 
     def _check_subflows(self) -> None:
-        """Raises `PathloomError` where MPTCP is wanted and cannot be had; notes what differs from the simulator."""
+        """Raises `PathloomError` if MPTCP is needed but not available. Notes differences from the simulator."""
         for scheme, subflows in self.subflows.items():
             if subflows is None:
                 continue
@@ -128,7 +128,7 @@ class LabExecution:
             program(hostd.PROGRAM)
             if subflows.cc in ("lia", "olia"):
                 self._note(
-                    ["the lab's kernels do not couple the windows of MPTCP's subflows; cc=uncoupled is what they do"]
+                    ["the lab's kernels do not couple the windows of MPTCP's subflows; they behave as cc=uncoupled"]
                 )
 
     def _simulation(self, job: Job) -> _core.Simulation:
@@ -142,9 +142,8 @@ class LabExecution:
     ) -> None:
         """Carries out all runs, one after another.
 
-        With `take`, each run is given to it as soon as it is finished, and not kept in `outcomes`. After a Ctrl-C
-        `interrupted` is set, and `failure` where a tool of the system failed; `outcomes` holds the runs that were
-        finished.
+        With `take`, each finished run is passed to it at once, and not kept in `outcomes`. After Ctrl-C, `interrupted`
+        is set. If a system tool failed, `failure` is set. `outcomes` has the finished runs.
         """
         lab = Lab(f"run-{os.getpid()}")
         try:
@@ -160,10 +159,10 @@ class LabExecution:
             self.interrupted = True
         except ToolError as error:
             self.failure = error
-            self._note([f"the lab gave up: {error}"])
+            self._note([f"the lab failed: {error}"])
 
     def _check_programs(self) -> bool:
-        """Whether the switches find the paths themselves. Raises `PathloomError`."""
+        """Returns whether the switches find the paths themselves. Raises `PathloomError`."""
         protocols = [job.scheme for job in self.jobs if is_protocol(job.scheme)]
         if protocols and (self.target is not None or len(protocols) < len(self.jobs)):
             raise bad_input(
@@ -235,7 +234,7 @@ class LabExecution:
     def _prepare_switches(
         self, lab: Lab, job: Job, run: _core.Simulation, offered: list[dict[str, Any]]
     ) -> dict[int, list[str]]:
-        """Gives hosts and switches what they start a run with; returns the rules that pin flows."""
+        """Prepares hosts and switches for a run. Returns, by switch, the rules that pin flows."""
         subflows = self.subflows[job.scheme]
         lab.set_subflows(self.stack, subflows is not None)
         if subflows is not None and self.target is None:
@@ -253,14 +252,14 @@ class LabExecution:
         return pins
 
     def _stolen_share(self, job: Job, stolen_s: float, took_s: float) -> float:
-        """What the machine's host kept of its processors, which is noted when it is much."""
+        """Returns the share of processor time that the machine's host gave to others. Notes a large share."""
         share = stolen_s / (took_s * (os.cpu_count() or 1))
         if share > NOTED_STOLEN_SHARE:
             self._note([f"run {job.run} of {job.label}: {stolen_text(share)}"])
         return share
 
     def _control(self, lab: Lab, began_ns: int, busy_ns: int, pins: dict[int, list[str]]) -> dict[str, Any]:
-        """What the controller did in a run, which ends it; pins are none of its rules. Raises `ToolError`."""
+        """Ends the controller and returns what it did in a run. Its rules exclude pins. Raises `ToolError`."""
         if self.programs:
             return _program_counts(lab)
         counts = lab.open_vswitch().rule_counts()
@@ -279,7 +278,7 @@ class LabExecution:
         took_ns = controller.busy_ns(lab.controller_process()) - busy_ns
         busy_share = min(max(took_ns / (time.time_ns() - began_ns), 0.0), 1.0)
         if not lab.stop_controller():
-            raise ToolError("the controller did not end in order, and has not said what it counted")
+            raise ToolError("the controller did not exit normally, and has not logged its counts")
         if self.event_log:
             write_whole(Path(self.event_log), partial(shutil.copyfile, lab.directory / controller.EVENTS))
         said = controller.final_counts(lab.directory)
@@ -294,7 +293,7 @@ class LabExecution:
         }
 
     def _pins(self, offered: list[dict[str, Any]], tables: list[SwitchTables]) -> dict[int, list[str]]:
-        """By switch, the rules that send flows where the simulator's switches would."""
+        """Returns, by switch, the rules that send flows on the paths that the simulator's switches would choose."""
         if not self.options.pinned:
             return {}
         if len(offered) > MOST_PINNED:
@@ -338,8 +337,8 @@ class LabExecution:
                 delivered += packets
             else:
                 taken += packets
-        # What went into switches and came to none of their queues. A little is usual: when a queue refuses a packet,
-        # Open vSwitch gives up those of the same batch behind it, which that queue never sees.
+        # Packets that entered switches but reached none of their queues. A few are usual: when a queue refuses a
+        # packet, Open vSwitch also drops the packets behind it in the same batch, which the queue does not count.
         lost = max(taken - forwarded, 0)
         if lost > max(dropped, LEAST_LOST):
             self._note([f"run {job.run} of {job.label}: {lost} packets were lost in switches, outside every queue"])
@@ -347,7 +346,7 @@ class LabExecution:
             "sent": sent,
             "copied": 0,
             "delivered": delivered,
-            # A host's card counts them among what arrived.
+            # A host's interface counts them as delivered.
             "misdelivered": 0,
             "dropped": dropped + lost,
             "in_flight": max(sent - delivered - dropped - lost, 0),
@@ -357,7 +356,7 @@ class LabExecution:
 
 
 def _program_counts(lab: Lab) -> dict[str, Any]:
-    """What switches that find paths themselves did in a run. Raises `ToolError`."""
+    """Returns what switches that find paths themselves did in a run. Raises `ToolError`."""
     switches = lab.program_switches()
     rows = switches.show() if switches is not None else []
     dead = [row["name"] for row in rows if row["process"] is None]
@@ -375,30 +374,30 @@ def _program_counts(lab: Lab) -> dict[str, Any]:
 
 
 def _orders_socket(lab: Lab) -> Path:
-    """Where the agent that carries the flows announces them: to the agent of the hosts, if it runs."""
+    """Returns the socket for announcements of flows: that of the hosts' agent if it runs, else the controller's."""
     own = hostd.running(lab.directory) is not None
     return lab.directory / (hostd.PROGRAMS_SOCKET if own else controller.HOSTS_SOCKET)
 
 
 def _long_bytes(offered: list[dict[str, Any]]) -> int:
-    """From how many bytes on a connection is long, so that none of those that are not labelled is."""
+    """Returns the bytes from which a connection is long, so that no unlabelled connection is."""
     sizes: list[int] = [flow["size_bytes"] or 0 for flow in offered if not flow["dscp"]]
     return max([hostd.LONG_BYTES, *(size + 1 for size in sizes)])
 
 
 def _simulators_own(control: str | None) -> list[str]:
-    """A note where the simulator was told something of control that the lab, whose switches are real, was not."""
+    """Returns a note if --control has keys that apply to the simulator only, since the lab's switches are real."""
     keys = [part.partition("=")[0].strip() for part in (control or "").removeprefix("control:").split(",")]
     own = [key for key in keys if key and key not in ("long", "handover")]
     if not own:
         return []
     what = listed(own)
-    return [f"the lab's controller and switches are what they are; {what} of --control went to the simulator alone"]
+    return [f"the lab has a real controller and real switches; {what} of --control applied to the simulator alone"]
 
 
 @contextmanager
 def _standing(lab: Lab) -> Iterator[None]:
-    """Takes the lab down at the end, whatever happens."""
+    """Takes the lab down at the end, also after an error."""
     try:
         yield
     finally:
@@ -412,9 +411,9 @@ def run_agent(
     report: Callable[[float], None],
     begin: Sequence[Callable[[int], None]] = (),
 ) -> dict[str, Any]:
-    """Carries out a plan; `report` is told the time of the run now and then. Raises `ToolError`.
+    """Carries out a plan; `report` is called from time to time with the time of the run. Raises `ToolError`.
 
-    `begin` is told when time 0 of the run is, in nanoseconds of the monotonic clock.
+    The functions in `begin` are called with time 0 of the run, in nanoseconds of the monotonic clock.
     """
     command = [sys.executable, "-m", "pathloom.lab.agent"]
     environment = {**os.environ, MARK: str(lab.directory)}
@@ -453,12 +452,12 @@ def run_agent(
         output.close()
     if not lines or "flows" not in lines[-1]:
         said = errors.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        raise ToolError(f"the agent ended early: {said[-1] if said else 'it said nothing'}")
+        raise ToolError(f"the agent ended early: {said[-1] if said else 'its log is empty'}")
     return lines[-1]
 
 
 def _counters(lab: Lab) -> Counters:
-    """What every link has sent so far."""
+    """Returns the counters of every link."""
     blueprint = lab.blueprint()
     found = {int(name[1:]): counts for name, counts in link_counters(blueprint).items()}
     for host in blueprint.hosts:
@@ -469,12 +468,12 @@ def _counters(lab: Lab) -> Counters:
 
 
 def _await_silence(lab: Lab) -> None:
-    """Waits until what is on its way to closed connections has arrived, so that nothing moves while it is counted."""
+    """Waits until the last packets of closed connections have arrived, so that counters do not change any more."""
     own = {port.link for host in lab.blueprint().hosts for port in host.ports}
     last, deadline = None, time.monotonic() + _SILENCE_S
     while time.monotonic() < deadline:
         links = _counters(lab).links
-        # Between switches, a controller's probes never end.
+        # Between switches, the controller's discovery probes never end, so only queues are checked there.
         now = {link: counts for link, counts in links.items() if link in own or counts[3]}
         if now == last and not any(counts[3] for counts in now.values()):
             return
@@ -483,7 +482,7 @@ def _await_silence(lab: Lab) -> None:
 
 
 def _difference(before: Counters, after: Counters, spared_bytes: int) -> Counters:
-    """What links have sent in between, each packet as long as it took."""
+    """Returns what links sent between two readings. Each packet counts as `spared_bytes` longer, as on the link."""
     none = (0, 0, 0, 0)
     rows = {}
     for link, (sent_bytes, packets, drops, waiting) in after.links.items():
@@ -513,7 +512,7 @@ def _flow_columns(offered: list[dict[str, Any]], result: dict[str, Any], duratio
         "packets",
     ):
         columns[name] = whole(row[name] for row in rows)
-    for name in ("reordered", "timeout_wait_ns", "initial_wait_ns"):  # No kernel tells.
+    for name in ("reordered", "timeout_wait_ns", "initial_wait_ns"):  # Kernels do not report these.
         columns[name] = np.full(len(rows), -1, dtype=np.int64)
     columns["index"] = np.arange(len(rows))
     columns["optimum_bps"] = np.array([flow["optimum_bps"] for flow in offered])
@@ -522,7 +521,7 @@ def _flow_columns(offered: list[dict[str, Any]], result: dict[str, Any], duratio
 
 
 def _throughput(flow: dict[str, Any], row: dict[str, Any], duration_s: float) -> float | None:
-    """As the simulator has it: ideal FCT over FCT, or goodput over optimum; None where there is none yet."""
+    """Returns ideal FCT over FCT, or goodput over optimum, as the simulator does; None if there is none yet."""
     if row["start_ns"] < 0:
         return None
     if flow["size_bytes"] is None:
@@ -530,7 +529,7 @@ def _throughput(flow: dict[str, Any], row: dict[str, Any], duration_s: float) ->
         return float(row["delivered_bytes"] * 8 / seconds / flow["optimum_bps"]) if seconds > 0 else None
     if row["finish_ns"] < 0:
         return None
-    # Without a queue, HTB lets a packet go when its sending begins: a few bytes alone may beat the ideal.
+    # Without a queue, HTB passes a packet on when its sending begins, so a very short flow may beat the ideal.
     return min(float(flow["ideal_fct_ns"] / max(row["finish_ns"] - row["start_ns"], 1)), 1.0)
 
 

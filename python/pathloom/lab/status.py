@@ -1,4 +1,4 @@
-"""What there is of a lab, and how it is."""
+"""The state of a lab and of its parts."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from pathloom.lab.switches import OpenVSwitch
 
 
 def lab_status(name: str) -> dict[str, Any]:
-    """The row of a lab in `pathloom lab status --json`.
+    """Returns the row of a lab in `pathloom lab status --json`.
 
-    `state` is `up`, `starting`, `broken` (parts of it are gone) or `down`; all but the first two hold nothing more.
-    `controller_process` is the process of our own controller, null when it has ended; `way_out` then says what to do.
-    `host_agent` is about the agent of the hosts: its process, null when it does not run, whether it paces and holds,
-    and why not. `programs` is about switches that find paths themselves, null for Open vSwitch: their protocol, and the
-    tables and counters of each.
+    `state` is `up`, `starting`, `broken` (parts of it are missing) or `down`. The row of a lab that never was up has
+    only its name and state. `controller_process` is the process of Pathloom's own controller. It is null if the
+    controller has ended, and `way_out` then says what to do. `host_agent` describes the agent of the hosts: its process
+    (null if it does not run), whether it paces and holds, and why not. `programs` describes switches that find paths
+    themselves: their protocol, and the tables and counters of each. It is null for Open vSwitch.
     """
     lab = Lab(name)
     if not lab.exists():
@@ -66,7 +66,7 @@ def lab_status(name: str) -> dict[str, Any]:
 
 
 def _controller(lab: Lab, target: str | None) -> dict[str, Any]:
-    """What becomes of our own controller; nothing for a lab that has none."""
+    """Returns the state of Pathloom's own controller; nothing for a lab without it."""
     if target != controller.OWN:
         return {}
     process = controller.running(lab.directory)
@@ -106,7 +106,7 @@ def _links(blueprint: Blueprint) -> list[dict[str, Any]]:
 
 
 def link_counters(blueprint: Blueprint) -> dict[str, tuple[int, int, int, int]]:
-    """By interface of a switch: bytes and packets sent, packets dropped and waiting. Raises `ToolError`."""
+    """Returns, by interface of a switch, bytes and packets sent, packets dropped and waiting. Raises `ToolError`."""
     found = {}
     for namespace in blueprint.switch_namespaces:
         text = system.run_tool(["tc", "-n", namespace, "-s", "-json", "qdisc", "show"])

@@ -1,7 +1,7 @@
 """Series of a run in the lab, `--series 100ms`: what flows received and what links sent in each step.
 
-The agent that carries the flows notes theirs, and this process reads the counters of the switches' interfaces. What a
-host's own queue drops or holds is not read: its link is known by what arrives at the switch.
+The agent that carries the flows records what they received. This process reads the counters of the switches'
+interfaces. The queue and the drops of a host's own interface are not read: its link is measured at the switch.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from pathloom.lab.status import link_counters
 
 
 class LinkSteps(Alongside):
-    """Reads the counters of all links at the end of each step, while a run is under way."""
+    """Reads the counters of all links at the end of each step, during a run."""
 
     def __init__(self, blueprint: Blueprint, step_s: float, spared_bytes: int) -> None:
-        """`spared_bytes`: by how much the lab's frames are shorter than those that they stand for."""
+        """`spared_bytes`: bytes by which the lab's frames are shorter than those of the simulator."""
         super().__init__()
         self._blueprint = blueprint
         self._step_ns = round(step_s * 1e9)
@@ -41,11 +41,11 @@ class LinkSteps(Alongside):
             counts = self._read()
             now_ns = time.monotonic_ns() - zero_ns
             self._readings.append((step, now_ns, counts))
-            # A reading that took longer than a step stands for those that have gone by as well.
+            # A reading that took longer than a step also covers the steps that have passed.
             step = max(step + 1, now_ns // self._step_ns + 1)
 
     def _read(self) -> dict[int, tuple[int, int, int]]:
-        """By link: bytes sent, packets dropped, and packets waiting."""
+        """Returns, by link, bytes sent, packets dropped and packets waiting."""
         found = {}
         for interface, (sent_bytes, packets, drops, waiting) in link_counters(self._blueprint).items():
             found[self._ports[interface]] = (sent_bytes + packets * self._spared_bytes, drops, waiting)
@@ -59,11 +59,11 @@ class LinkSteps(Alongside):
         return found
 
     def series(self, fabric: Fabric, flow_steps: Iterable[FlowStep]) -> dict[str, Any]:
-        """The series of a run, as the simulator has it, with what the agent noted of flows. Ways are not known."""
+        """Returns the series of a run in the simulator's form, with the agent's records of flows, without paths."""
         return {**self._links(fabric), **_flows(flow_steps, self._step_ns / 1e9), "ways": []}
 
     def _links(self, fabric: Fabric) -> dict[str, Any]:
-        """One row per step and link that did anything."""
+        """Returns one row per step and active link."""
         rates_bps = fabric.links["rate_bps"]
         rows: list[tuple[float, int, float, float, int]] = []
         for (last, before_ns, before), (step, now_ns, now) in pairwise(self._readings):
@@ -82,7 +82,7 @@ class LinkSteps(Alongside):
 
 
 def _flows(steps: Iterable[FlowStep], step_s: float) -> dict[str, Any]:
-    """One row per step and flow that had a window or received anything. A late note stands for missed steps too."""
+    """Returns one row per step and flow with a window or received bytes. A late record also covers missed steps."""
     rows: list[tuple[float, int, float, int]] = []
     last, before_ns = 0, 0
     for end_ns, now_ns, flows in steps:

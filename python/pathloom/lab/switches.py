@@ -1,4 +1,4 @@
-"""The switches of a lab: a private Open vSwitch of as many daemons as it takes, for each forwards in but one thread."""
+"""The switches of a lab: a private Open vSwitch with several daemons, since each daemon forwards in one thread only."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Value = TypeVar("Value")
 
 TOOLS_AT_ONCE = 4
 SESSIONS_AT_ONCE = 32
-"""OpenFlow sessions: they wait for the switches' next round more than they work."""
+"""OpenFlow sessions at the same time. They mostly wait for the next round of the switches."""
 
 
 class OpenVSwitch:
-    """The instance of one lab."""
+    """The Open vSwitch of one lab."""
 
     def __init__(self, blueprint: Blueprint, run_directory: Path) -> None:
         self.blueprint = blueprint
@@ -33,7 +33,7 @@ class OpenVSwitch:
         self._on_daemons(Daemon.start)
 
     def runs(self) -> bool:
-        """Whether the processes of all daemons are there."""
+        """Returns whether the processes of all daemons run."""
         return all(daemon.runs() for daemon in self.daemons)
 
     def add_bridges(self, controller: str | None) -> None:
@@ -41,11 +41,11 @@ class OpenVSwitch:
         self._on_daemons(lambda daemon: daemon.add_bridges(controller))
 
     def widen_buffers(self) -> None:
-        """Makes room in the sockets that ports send and receive through. Raises `ToolError`."""
+        """Enlarges the buffers of the sockets that ports send and receive through. Raises `ToolError`."""
         self._on_daemons(Daemon.widen_buffers)
 
     def keep_to(self, processors: Sequence[int]) -> None:
-        """Keeps the threads that forward, and no others, each on a processor."""
+        """Binds each forwarding thread, and no other thread, to a processor."""
         for daemon, processor in zip(self.daemons, processors, strict=True):
             daemon.keep_to({processor})
 
@@ -54,7 +54,7 @@ class OpenVSwitch:
         return self._daemon_of[bridge]
 
     def connected_bridges(self) -> dict[str, bool]:
-        """By bridge, whether its controller is connected; bridges without one are left out."""
+        """Returns, by bridge, whether its controller is connected; bridges without a controller are left out."""
         return {bridge: is_it for daemon in self.daemons for bridge, is_it in daemon.connected_bridges().items()}
 
     def buffers(self) -> list[tuple[int, int]]:
@@ -64,7 +64,7 @@ class OpenVSwitch:
     def write_tables(
         self, groups: Mapping[int, Iterable[str]], flows: Mapping[int, Iterable[str]], clear: bool = True
     ) -> None:
-        """Gives switches groups and flows, by node number, in place of what they had (each at once), or besides.
+        """Adds groups and flows to switches, by node number. With `clear`, they replace the old ones in one step.
 
         Raises `ToolError`.
         """
@@ -82,7 +82,7 @@ class OpenVSwitch:
         self.write_tables({}, flows, clear=False)
 
     def rule_counts(self) -> dict[int, int]:
-        """How many rules each switch has, by node number. Raises `ToolError`."""
+        """Returns how many rules each switch has, by node number. Raises `ToolError`."""
 
         def count(daemon: Daemon, switch: Switch) -> int:
             said = daemon.ofctl("dump-aggregate", switch.bridge)
@@ -91,7 +91,9 @@ class OpenVSwitch:
         return self._on_switches(count)
 
     def dump(self, verb: str) -> dict[int, list[str]]:
-        """What `ovs-ofctl` says to `dump-flows`, `dump-groups` or `dump-meters`, by node number, without counters.
+        """Returns the output of `ovs-ofctl` `dump-flows`, `dump-groups` or `dump-meters`, by node number.
+
+        The output has no counters.
 
         Raises `ToolError`.
         """

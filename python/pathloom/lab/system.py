@@ -1,4 +1,4 @@
-"""The door to the kernel and its tools: namespaces, processes, batches of `ip` and `tc`, files of the run directory."""
+"""Access to the kernel and its tools: namespaces, processes, batches of `ip` and `tc`."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ TOOLS = {
     "ovsdb-server": "openvswitch-switch",
     "ovsdb-tool": "openvswitch-switch",
 }
-"""What a lab needs, and the Debian package that it comes with."""
+"""Tools that a lab needs, with their Debian packages."""
 
 ENDING = (signal.SIGTERM, signal.SIGHUP)
-"""Signals that end a process beside Ctrl-C."""
+"""Signals besides SIGINT (Ctrl-C) that end a process."""
 _CLONE_NEWNS, _CLONE_NEWNET = 0x00020000, 0x40000000
 _MS_REC, _MS_SLAVE, _MS_BIND = 0x4000, 1 << 19, 0x1000
 _SCHED_SETATTR, _SCHED_GETATTR = (274, 275) if platform.machine() == "aarch64" else (314, 315)
@@ -46,12 +46,12 @@ _SCHED_ATTR = struct.Struct("=IIQiIQQQ")
 SLICE_NS = 100_000
 GROUP_NICE = -10
 MOST_DAEMONS = 4
-"""More are not started by themselves: the hosts of a lab have work to do as well."""
+"""Largest default number of daemons. The hosts of a lab need processors too."""
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def check_machine() -> None:
-    """Raises `PathloomError` with the way out when a lab cannot be built here."""
+    """Raises `PathloomError` if a lab cannot be built on this machine. The message says what to do."""
     if os.geteuid() != 0:
         raise bad_input("lab: needs root, for namespaces and Open vSwitch; run it with sudo, or as root")
     for tool, package in TOOLS.items():
@@ -61,9 +61,9 @@ def check_machine() -> None:
 
 @contextmanager
 def ending_in_order() -> Iterator[None]:
-    """Lets SIGTERM and SIGHUP interrupt this process as Ctrl-C does: what it has built is taken away first.
+    """Makes SIGTERM and SIGHUP interrupt this process as Ctrl-C does, so that it removes what it has built.
 
-    What is ignored, as under `nohup`, stays so.
+    Signals that are ignored, as under `nohup`, stay ignored.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -77,12 +77,12 @@ def ending_in_order() -> Iterator[None]:
 
 
 def is_ignored(number: int) -> bool:
-    """Whether this process does not hear a signal."""
+    """Returns whether this process ignores a signal."""
     return signal.getsignal(number) is signal.SIG_IGN
 
 
 def find_tool(name: str) -> str | None:
-    """Path of a tool; those of administrators are found whatever PATH says."""
+    """Returns the path of a tool. The directories of administrators' tools are searched too, whatever PATH says."""
     places = [*os.environ.get("PATH", os.defpath).split(os.pathsep), "/usr/local/sbin", "/usr/sbin", "/sbin"]
     return shutil.which(name, path=os.pathsep.join(places))
 
@@ -96,8 +96,8 @@ def run_tool(
 ) -> str:
     """Runs a tool to its end, with `text` as its input; returns what it printed.
 
-    It has a session of its own, so that a Ctrl-C at the terminal does not cut it short. The descriptors `keep_open`
-    stay open in it. Raises `ToolError` with the last line that it said.
+    The tool gets its own session, so that Ctrl-C at the terminal does not end it. The descriptors `keep_open` stay open
+    in it. Raises `ToolError` with the first line of its error output.
     """
     name = str(arguments[0])
     command = [find_tool(name) or name, *map(str, arguments[1:])]
@@ -124,7 +124,7 @@ def run_tool(
 
 
 def batch(tool: str, namespace: str | None, lines: Iterable[str], keep_open: Sequence[int] = ()) -> None:
-    """Gives `ip` or `tc` many lines at once. Raises `ToolError`."""
+    """Runs many lines of `ip` or `tc` in one process. Raises `ToolError`."""
     text = "".join(f"{line}\n" for line in lines)
     if text:
         within = ["-n", namespace] if namespace is not None else []
@@ -132,13 +132,14 @@ def batch(tool: str, namespace: str | None, lines: Iterable[str], keep_open: Seq
 
 
 def run_at_once(process: int) -> None:
-    """Lets all threads of a process run before ordinary ones, where the machine permits it.
+    """Lets all threads of a process run before ordinary ones, if the machine permits it.
 
-    A fabric does not wait because programs on its hosts, or others on this machine, are busy. Short slices and a great
-    weight come near the real-time class, and are never paused as that is, for a twentieth of each second; where the
-    kernel has no slices of one's own (before 6.12), it is the real-time class. A nice value counts within a group of
-    processes, which has one of its own: with `GROUP_NICE`, ordinary programs get a tenth of a processor that a switch
-    would take whole, which it does long before it has no more to give.
+    A real fabric does not wait because programs on its hosts, or others on this machine, are busy. Short time slices
+    and a large weight have almost the effect of the real-time class. But they are not paused for a twentieth of each
+    second, as that class is. If the kernel has no time slices per thread (before 6.12), the threads get the real-time
+    class. A nice value counts only within a group of processes, and the group has its own nice value. With
+    `GROUP_NICE`, ordinary programs get a tenth of a processor that a switch would otherwise take completely. A switch
+    takes a processor completely long before it reaches its limit.
     """
     for entry in os.scandir(f"/proc/{process}/task"):
         thread = int(entry.name)
@@ -154,7 +155,10 @@ def run_at_once(process: int) -> None:
 
 
 def stolen_s() -> float:
-    """Seconds that the machine's host gave to others since its start, of all processors; 0 where none is."""
+    """Returns the processor time, in seconds since the start, that a virtual machine's host gave to others.
+
+    It is the sum over all processors; 0 if the kernel does not report it.
+    """
     try:
         total = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()
         return int(total[8]) / os.sysconf("SC_CLK_TCK")
@@ -163,15 +167,16 @@ def stolen_s() -> float:
 
 
 def usual_daemons() -> int:
-    """Over how many daemons of Open vSwitch a lab's switches are spread, where nothing else is said."""
+    """Returns the default number of Open vSwitch daemons over which a lab's switches are spread."""
     return min(MOST_DAEMONS, len(os.sched_getaffinity(0)))
 
 
 def share_processors(name: str, count: int) -> list[tuple[int, set[int]]]:
-    """For each of the threads that forward for a lab's switches, its processor and those that receive for it.
+    """Returns, for each forwarding thread of a lab's switches, its processor and the processors that receive for it.
 
-    Work that interrupts such a thread is missing there. So nothing is received on its own processor, and on none of
-    another's where that can be; where there is but one, all share it. Labs side by side spread by their names.
+    Work that interrupts a forwarding thread slows it down. So nothing is received on its own processor, and if possible
+    nothing on the processor of another such thread. If there is only one processor, all share it. Labs that run at the
+    same time begin with different processors, chosen by their names.
     """
     processors = sorted(os.sched_getaffinity(0))
     first = zlib.crc32(name.encode())
@@ -209,15 +214,15 @@ def inside(namespace: str, act: Callable[[], Value]) -> Value:
 
 
 def write_sysctls(values: Mapping[str, str]) -> None:
-    """Sets sysctls of the calling thread's network namespace. Raises `OSError` naming the file."""
+    """Sets sysctls of the calling thread's network namespace. Raises `OSError` with the name of the file."""
     for name, value in values.items():
         Path("/proc/sys", *name.split(".")).write_text(value, encoding="ascii")
 
 
 def enter_for_good(namespace: str, hosts_file: Path) -> None:
-    """Moves this process into a namespace, with a mount table of its own in which names are looked up in `hosts_file`.
+    """Moves this process into a namespace, with its own mounts, in which `hosts_file` replaces /etc/hosts.
 
-    For the process that becomes another program. Raises `OSError`.
+    The process cannot return, and should become another program. Raises `OSError`.
     """
     with (NETNS / namespace).open("rb") as file:
         set_namespace(file.fileno())
@@ -239,7 +244,7 @@ def _mount(source: str | None, target: str, kind: str | None, flags: int) -> Non
 
 
 def namespaces_of(prefix: str) -> list[str]:
-    """Names of the namespaces that begin so."""
+    """Returns the names of the namespaces that begin with this prefix."""
     try:
         return sorted(entry.name for entry in NETNS.iterdir() if entry.name.startswith(prefix))
     except FileNotFoundError:
@@ -247,7 +252,7 @@ def namespaces_of(prefix: str) -> list[str]:
 
 
 def processes_of(run_directory: Path, prefix: str) -> list[int]:
-    """Processes that bear the mark of a lab or are in one of its namespaces, this process and its parents excepted."""
+    """Returns the processes with the mark of a lab or in its namespaces, except this process and its parents."""
     mark = f"{MARK}={run_directory}".encode()
     inodes = set()
     for name in namespaces_of(prefix):
@@ -284,7 +289,7 @@ def _own_line() -> set[int]:
 
 
 def end_processes(run_directory: Path, prefix: str, patience_s: float = 10.0) -> None:
-    """Ends every process of a lab at once. Raises `ToolError` when one does not go."""
+    """Kills every process of a lab. Raises `ToolError` if one does not end within `patience_s`."""
     deadline = time.monotonic() + patience_s
     while left := [process for process in processes_of(run_directory, prefix) if not is_over(process)]:
         if time.monotonic() > deadline:
@@ -298,7 +303,7 @@ def end_processes(run_directory: Path, prefix: str, patience_s: float = 10.0) ->
 
 
 def is_over(process: int) -> bool:
-    """Whether a process has ended, if only its entry is left because nobody has asked for its exit code."""
+    """Returns whether a process has ended, even if its entry is left because its exit code was not collected."""
     try:
         stat = Path(f"/proc/{process}/stat").read_text(encoding="ascii", errors="replace")
     except OSError as error:
@@ -307,10 +312,10 @@ def is_over(process: int) -> bool:
 
 
 def delete_namespaces(names: Iterable[str]) -> None:
-    """Deletes namespaces, those that were only half made included."""
+    """Deletes namespaces, including incomplete ones."""
     for name in names:
         path = NETNS / name
-        # A detached mount goes away even where something still looks into it.
+        # A lazy unmount (MNT_DETACH) works even if a process still uses the mount.
         while _libc.umount2(str(path).encode(), 2) == 0:
             pass
         path.unlink(missing_ok=True)

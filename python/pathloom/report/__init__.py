@@ -1,1 +1,1 @@
-"""Pictures and pages."""
+"""Reports: pictures, tables and pages."""

@@ -1,8 +1,8 @@
-"""Pictures that follow the reader's choice of a light or a dark page, in one file.
+"""SVG pictures that adapt to a light or a dark page.
 
-Every colour of the SVG becomes a CSS variable. Its value on light pages is the colour itself; on dark ones it is the
-partner that `DARK` or the scale of utilisation names. Programs that know no CSS variables never see such a picture:
-the files of a results folder keep plain colours. What is printed is always light.
+Every colour of the SVG becomes a CSS variable. Its value on light pages is the colour itself. On dark pages it is the
+partner in `DARK` or in the scale of utilisation. The files of a results folder keep plain colours, for programs without
+CSS variables. Printed pages are always light.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from pathloom.report.style import FAINT, GRID, INK
 PAPER, DARK_PAPER = "#ffffff", "#16191e"
 
 BUSY = LinearSegmentedColormap.from_list("busy", [colormaps["YlOrRd"](0.06 + 0.94 * step / 15) for step in range(16)])
-"""The scale of utilisation on a light ground: the busier a link, the darker."""
+"""The scale of utilisation on a light background: the busier a link, the darker."""
 _DARK_BUSY = LinearSegmentedColormap.from_list("dark busy", ["#3d3a2e", "#8a5a1c", "#e0761b", "#ffb347", "#fff3b0"])
-"""The same on a dark ground: the busier, the brighter."""
+"""The same on a dark background: the busier a link, the brighter."""
 
 DARK = {
     PAPER: DARK_PAPER,
@@ -28,13 +28,13 @@ DARK = {
     INK: "#e4e7eb",
     FAINT: "#9aa1ab",
     GRID: "#333941",
-    # Schemes. Those that are left out are light enough.
+    # Schemes. Other colours of schemes are light enough.
     "#7f7f7f": "#a3a8af",
     "#0072b2": "#3b8bd6",
     "#56b4e9": "#9adcff",
     "#d55e00": "#f0803c",
     "#009e73": "#22b98c",
-    # Fabrics: nodes, cables and the ground of pods.
+    # Fabrics: nodes, cables and the background of pods.
     "#c9ced6": "#4a515c",
     "#cfe3f1": "#173a52",
     "#d5ebdf": "#14402f",
@@ -44,14 +44,14 @@ DARK = {
     "#c8102e": "#ff6b7d",
     "#f5f6f8": "#20252c",
 }
-"""The partner of each colour on a dark ground; others stay as they are."""
+"""The partner of each colour on a dark background; other colours do not change."""
 
 _COLOUR = re.compile(r"(?<=[:\" ])#[0-9a-f]{6}(?=[;\"])")
 _OPENING = re.compile(r"<svg\b[^>]*>")
 
 
 def with_dark_mode(svg: str) -> str:
-    """The same picture, which on a page that is shown dark is dark as well, unless pixels are part of it.
+    """The same picture, but dark on dark pages. A picture that contains pixel images is not changed.
 
     >>> text = with_dark_mode('<svg><path style="fill: #ffffff"/></svg>')
     >>> '<path style="fill: var(--cffffff)"/>' in text, "--cffffff:#16191e" in text

@@ -1,4 +1,4 @@
-"""Two results beside each other, as rows of text."""
+"""The table of a comparison of two results, as rows of text."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SAYS = {
 
 
 def diff_table(found: Diff) -> Table:
-    """A row per point, scheme and figure: A, B, the difference with its interval, and what may be said of it."""
+    """A row per point, scheme and figure: A, B, the difference with its interval, and the verdict."""
     axes = list(dict.fromkeys(name for change in found.changes for name in change.at))
     rows = []
     for change in found.changes:
@@ -62,7 +62,7 @@ def diff_table(found: Diff) -> Table:
 
 
 def numbers(found: Diff) -> pl.DataFrame:
-    """The same as numbers: times in seconds, throughput and slowdown without a unit."""
+    """The table as numbers: times in seconds, throughput and slowdown without a unit."""
     rows = []
     for change in found.changes:
         record = change.record()
@@ -85,7 +85,7 @@ def setting_lines(found: Diff) -> list[str]:
 
 
 def _apart(a: object, b: object) -> tuple[object, object]:
-    """What differs of two settings: of lists and tables, what the other one has not.
+    """The parts in which two settings differ: for lists and tables, the members that the other one lacks.
 
     >>> _apart(["ecmp", "spt"], ["ecmp"]), _apart({"load": 1, "k": 4}, {"load": 2, "k": 4}), _apart(1, 2)
     ((['spt'], []), ({'load': 1}, {'load': 2}), (1, 2))
@@ -103,7 +103,7 @@ def _apart(a: object, b: object) -> tuple[object, object]:
 
 
 def _shown(value: object) -> str:
-    """A setting in words: lists as the command line has them.
+    """A setting as text, with lists as on the command line.
 
     >>> _shown(["ecmp", "spt"]), _shown({"load": [0.2, 0.4]}), _shown([]), _shown(True)
     ('ecmp, spt', 'load=0.2, 0.4', 'nothing', 'on')

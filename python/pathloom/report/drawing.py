@@ -37,17 +37,17 @@ POD_FILL = "#f5f6f8"
 
 SUFFIXES = (".svg", ".png", ".pdf")
 MOST_BOXES = 90
-"""Drawings of more switches have dots without names; but maps name as many as there is room for."""
+"""Drawings of more switches than this have dots without names; maps name as many as there is room for."""
 MOST_HOST_NAMES = 40
 COARSE_DPI = 80
-"""Of the pixels in a notebook, where a drawing of k=16 with finer ones takes 6 MB."""
+"""Resolution of the pixels in a notebook; at a finer one, a drawing of k=16 takes 6 MB."""
 MOST_VECTOR_CABLES = 1500
-"""Larger fabrics are drawn as pixels inside the vector file, which otherwise takes megabytes."""
+"""Cables of larger fabrics are drawn as pixels in the vector file, which otherwise takes megabytes."""
 
 
 @dataclass(frozen=True)
 class LinkValues:
-    """A value per directed link, to be shown by colour."""
+    """A value per directed link, shown by colour."""
 
     values: Sequence[float]
     colours: Colormap
@@ -56,7 +56,7 @@ class LinkValues:
 
 @dataclass(frozen=True)
 class _Canvas:
-    """An axes of known size, on which inches can be told in drawing units."""
+    """An axes of known size, to convert between inches and drawing units."""
 
     axes: Axes
     place: Layout
@@ -82,11 +82,11 @@ def draw_to_file(fabric: Fabric, path: Path) -> None:
 
 
 def fabric_svg(fabric: Fabric) -> str:
-    """A drawing of a fabric as the text of an SVG, without the date, so that equal fabrics make equal texts."""
+    """A drawing of a fabric as SVG text without the date, so that equal fabrics give equal texts."""
     buffer = BytesIO()
     save_figure(fabric_figure(fabric), buffer, "svg", dpi=COARSE_DPI)
     svg = buffer.getvalue().decode("utf-8")
-    # Inside of a page, an SVG has neither an XML declaration nor a document type.
+    # Inside a page, an SVG has neither an XML declaration nor a document type.
     return svg[svg.index("<svg") :]
 
 
@@ -107,7 +107,7 @@ def fabric_figure(fabric: Fabric) -> Figure:
 
 
 def _width(fabric: Fabric, place: Layout) -> float:
-    """Inches across: enough for the widest row of a drawing in tiers."""
+    """Width in inches, enough for the widest row of a drawing in tiers."""
     switches = sum(node["tier"] != "host" for node in fabric.nodes)
     if place.style == "tiers":
         rows = [[x for x, y in place.positions if y == row] for row in {y for _, y in place.positions if y > 0}]
@@ -127,21 +127,21 @@ def _caption(fabric: Fabric, width: float) -> str:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A fabric drawn on an axes, without names so far."""
+    """A fabric drawn on an axes, still without names."""
 
     axes: Axes
     fabric: Fabric
     place: Layout
     small: bool
-    """Whether it is one of several in a picture."""
+    """Whether the drawing is one of several in a picture."""
 
 
 def draw_fabric(
     axes: Axes, fabric: Fabric, place: Layout, width: float, height: float, values: LinkValues | None = None
 ) -> Drawing:
-    """Draws a fabric on an axes of about `width` x `height` inches; `name_nodes` has to be called when all is drawn.
+    """Draws a fabric on an axes of about `width` x `height` inches. Call `name_nodes` when everything is drawn.
 
-    With values, each cable is two lines, one per direction, side by side as on a road with traffic on the right.
+    With values, each cable is two parallel lines, one per direction, as on a road with traffic on the right.
     """
     canvas = _Canvas(axes, place, width, height)
     around = {"circle": (0.01, 0.01), "map": (0.05, 0.05), "spring": (0.05, 0.05), "sides": (0.09, 0.09)}.get(
@@ -164,7 +164,7 @@ def draw_fabric(
 
 
 def _pods(canvas: _Canvas) -> None:
-    """A light ground under each pod: its hosts, ToRs and aggregation switches."""
+    """Draws a light background for each pod: its hosts, ToRs and aggregation switches."""
     if not _shows_pods(canvas.place):
         return
     spans = canvas.place.pods
@@ -204,7 +204,7 @@ def _cables(canvas: _Canvas, fabric: Fabric, pixels: bool) -> None:
 
 
 def _further_homes(fabric: Fabric) -> set[int]:
-    """The cables of hosts but the first of each host. A cable has an even number, that of one direction."""
+    """The cables of hosts except the first cable of each host, by the even link number of the cable."""
     hosts = {node for node, record in enumerate(fabric.nodes) if record["tier"] == "host"}
     seen: set[int] = set()
     further: set[int] = set()
@@ -217,7 +217,7 @@ def _further_homes(fabric: Fabric) -> set[int]:
 
 
 def _widths(rates_bps: Sequence[int]) -> list[float]:
-    """Line widths that grow with the logarithm of the rate; all alike where the rates are."""
+    """Line widths that grow with the logarithm of the rate; all equal if the rates are equal."""
     low, high = min(rates_bps, default=1), max(rates_bps, default=1)
     thin = 0.9 if len(rates_bps) < 400 else 0.35
     if low == high:
@@ -226,7 +226,7 @@ def _widths(rates_bps: Sequence[int]) -> list[float]:
 
 
 def _directions(canvas: _Canvas, fabric: Fabric, values: LinkValues, pixels: bool) -> None:
-    """Two coloured lines per cable; the busiest are drawn last."""
+    """Draws two coloured lines per cable, the busiest last."""
     links = fabric.links
     count = len(links["source"])
     shift = 0.022 if count <= 400 else 0.008
@@ -262,7 +262,7 @@ def _failed_cables(canvas: _Canvas, fabric: Fabric) -> None:
 
 
 def _nodes(canvas: _Canvas, fabric: Fabric) -> None:
-    """A dot for every node; boxes with names come on top of them."""
+    """Draws a dot for every node; boxes with names are drawn on top."""
     by_tier: dict[str, list[int]] = {}
     for node, record in enumerate(fabric.nodes):
         by_tier.setdefault(record["tier"], []).append(node)
@@ -295,11 +295,11 @@ def _switch_points(fabric: Fabric) -> float:
 
 
 def name_nodes(figure: Figure, drawings: Sequence[Drawing]) -> list[tuple[int, int]]:
-    """Writes the names of nodes where there is room; for each drawing, how many switches have one, of how many.
+    """Writes names of nodes where there is room. Returns named and all switches of each drawing.
 
-    The layout of the figure is settled by this: whatever else it shows has to be there.
+    This fixes the layout of the figure, so everything else must be drawn before.
     """
-    # The second time, the layout knows how large everything is.
+    # The second pass uses the sizes that the first pass has found.
     for _ in range(2):
         figure.draw_without_rendering()
     figure.set_layout_engine("none")
@@ -341,7 +341,7 @@ def _lines(fabric: Fabric, place: Layout) -> list[tuple[Position, Position]]:
 
 
 def _name_pods(namer: Namer, place: Layout) -> None:
-    """The number of each pod below it."""
+    """Writes the number of each pod below it."""
     if not _shows_pods(place):
         return
     middles = {pod: ((left + right) / 2, -0.053) for pod, (left, right) in place.pods.items()}
@@ -352,7 +352,7 @@ def _name_pods(namer: Namer, place: Layout) -> None:
 
 
 def _name_hosts(namer: Namer, place: Layout, hosts: Sequence[Name], size_pt: float) -> None:
-    """Names of hosts stand outside of them, in drawings that have the hosts in rows or columns."""
+    """Writes names of hosts outside the drawing, if it has the hosts in rows or columns."""
     if len(hosts) > MOST_HOST_NAMES or place.style not in ("tiers", "sides"):
         return
     if place.style == "tiers":
@@ -364,7 +364,7 @@ def _name_hosts(namer: Namer, place: Layout, hosts: Sequence[Name], size_pt: flo
 
 
 def _key(axes: Axes, fabric: Fabric, place: Layout) -> None:
-    """What the colours and lines mean, below the drawing."""
+    """Draws the meaning of the colours and lines below the drawing."""
     entries = [_dot(words.many, TIER_COLOURS[tier], TIER_EDGES[tier]) for tier, words in tier_words(fabric).items()]
     if place.guessed:
         entries.append(_dot("without coordinates", "white", TIER_EDGES["tor"]))

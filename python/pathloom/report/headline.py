@@ -1,4 +1,4 @@
-"""What a report says in words: warnings on top, what to take away, and what the marks in the tables mean."""
+"""The sentences of a report: warnings on top, the main findings, and the meaning of the marks in tables."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class _Metric:
-    """A figure that the headline speaks of."""
+    """A figure of the headline."""
 
     section: str
-    """Its place in `result.json`."""
+    """Key of its section in `result.json`."""
     name: str
     figure: Figure
     text: FigureText
@@ -40,7 +40,7 @@ class _Metric:
 
 
 def banners(result: Result) -> list[tuple[str, str]]:
-    """What must be read before any figure: in a few words, and in full."""
+    """Warnings to read before any figure: each in a few words, and in full."""
     found = []
     if not result.complete:
         counts = [sum(one.job.label == label for one in result.outcomes) for label in result.settings.labels]
@@ -50,14 +50,14 @@ def banners(result: Result) -> list[tuple[str, str]]:
         if len(set(counts)) > 1:
             each = [f"{label} has {count}" for label, count in zip(result.settings.labels, counts, strict=True)]
             differ = f" Schemes differ in their number of runs: {listed(each)}."
-        text = f"{sum(counts)} of {all_runs} runs were finished. What follows rests on these alone.{differ}"
+        text = f"{sum(counts)} of {all_runs} runs were finished. All figures are of these runs only.{differ}"
         found.append((why, text))
     found += [("Not what the scheme would do", f"{failure[:1].upper()}{failure[1:]}.") for failure in failures(result)]
     return found
 
 
 def headlines(schemes: Sequence[Row]) -> list[str]:
-    """What a reader should take away, in a sentence or two of plain text."""
+    """The main findings, in a sentence or two of plain text."""
     done = [row for row in schemes if row["runs"]]
     metrics = [metric for metric in _metrics(done) if any(metric.figure.of(row) is not None for row in done)]
     rankings = {metric.section: ranking(done, metric.figure) for metric in metrics}
@@ -73,7 +73,7 @@ def headlines(schemes: Sequence[Row]) -> list[str]:
 
 
 def legend(schemes: Sequence[Row], table: Table, best_mark: str) -> list[str]:
-    """What the marks in the main table mean, as far as there are any."""
+    """The meaning of the marks that the main table contains."""
     lines = []
     several = any(len(row["runs"]) > 1 for row in schemes)
     if table.has_best():
@@ -113,14 +113,14 @@ def _metrics(schemes: Sequence[Row]) -> list[_Metric]:
 
 
 def _disagree(more: Ranking | None, shorter: Ranking | None) -> bool:
-    """Whether other schemes lead by throughput than by FCT."""
+    """Whether the leading schemes by throughput and by FCT differ."""
     if more is None or shorter is None or more.bound or shorter.bound:
         return False
     return not {more.best, *more.equal} & {shorter.best, *shorter.equal}
 
 
 def _sentence(schemes: Sequence[Row], metric: _Metric, found: Ranking | None) -> str:
-    """What is to be said of one metric."""
+    """The sentence about one metric."""
     if found is None:
         row = next(row for row in schemes if metric.figure.of(row) is not None)
         return f"{row['scheme']}: {metric.name} {metric.value(row)}."
@@ -140,7 +140,7 @@ def _sentence(schemes: Sequence[Row], metric: _Metric, found: Ranking | None) ->
 
 
 def _clause(schemes: Sequence[Row], metric: _Metric, found: Ranking | None) -> str:
-    """Who leads in a metric, as a part of a sentence."""
+    """The leading schemes in a metric, as a part of a sentence."""
     assert found is not None
     leaders = _leaders(schemes, found)
     said = [metric.value(schemes[found.best])]
@@ -157,7 +157,7 @@ def _leaders(schemes: Sequence[Row], found: Ranking) -> list[Row]:
 
 
 def _caveat(schemes: Sequence[Row], found: Ranking) -> str:
-    """Why the best may not be the best; empty where it is."""
+    """Reasons why the best scheme may not be the best; empty if there are none."""
     parts = []
 
     def names(places: Sequence[int]) -> str:
@@ -179,7 +179,7 @@ def _caveat(schemes: Sequence[Row], found: Ranking) -> str:
 
 
 def runs_text(result: Result) -> str:
-    """How many runs there were of each scheme, how long, and from which seed."""
+    """Number and length of the runs of each scheme, and their first seed."""
     settings = result.settings
     until = f" (until {settings.until})" if settings.until is not None else ""
     return f"{counted(settings.runs, 'run')} of {settings.duration}{until}, seed {settings.seed}"

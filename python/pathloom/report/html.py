@@ -1,4 +1,4 @@
-"""Parts of a page that needs nothing beside it: tables, pictures and lists of words."""
+"""Parts of a self-contained page: tables, pictures and lists of words."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathloom.report.plots import Plot
 from pathloom.report.tables import Table
 
 MOST_UNBROKEN = 24
-"""Letters of a name that stay in one line."""
+"""Maximum number of letters of a name that are kept on one line."""
 
 
 def document(title: str, parts: Sequence[str]) -> str:
@@ -28,7 +28,7 @@ def document(title: str, parts: Sequence[str]) -> str:
 
 
 def plain_table(table: Table, label: str) -> str:
-    """A table with its headings on top, as HTML; the label is for those who hear the page."""
+    """A table with its headings on top, as HTML; the label is for screen readers."""
     head = "".join(map(heading, table.headings))
     rows = [f"<tr><td>{breakable(row[0])}</td>{''.join(cell(text) for text in row[1:])}</tr>" for row in table.rows]
     return html_table(head, rows, label)
@@ -40,7 +40,7 @@ def heading(text: str) -> str:
 
 
 def html_table(head: str, rows: Sequence[str], label: str, kind: str = "wide") -> str:
-    """A table of a row of headings and rows that are HTML; the keyboard can scroll one that is wider than the page."""
+    """A table from headings and rows in HTML. A table that is wider than the page can be scrolled by keyboard."""
     body = "".join(rows)
     return (
         f'<div class="{kind}" role="group" tabindex="0" aria-label="{escape(label)}">'
@@ -49,7 +49,7 @@ def html_table(head: str, rows: Sequence[str], label: str, kind: str = "wide") -
 
 
 def digests(files: Mapping[str, str]) -> str:
-    """Names of files with their checksums, which may be broken anywhere."""
+    """A table of files with their checksums; lines may break anywhere in a checksum."""
     cells = "".join(
         f'<tr><td>{breakable(path)}</td><td class="text digest">{digest}</td></tr>' for path, digest in files.items()
     )
@@ -57,7 +57,7 @@ def digests(files: Mapping[str, str]) -> str:
 
 
 def cell(text: str, best: bool = False) -> str:
-    """A cell, with its interval apart."""
+    """A cell of a table, with its interval in a separate element."""
     value, plus_minus, half = text.partition(" ± ")
     after = f'<span class="half"> ± {escape(half)}</span>' if plus_minus else ""
     mark = ' class="best"' if best else ""
@@ -65,7 +65,7 @@ def cell(text: str, best: bool = False) -> str:
 
 
 def breakable(name: str, mark: str = "") -> str:
-    """The name of a scheme, which may be broken behind `:`, `,` and `/` alone, unless a part of it is very long.
+    """The name of a scheme. Lines break only after `:`, `,` and `/`, unless a part of the name is very long.
 
     The mark, which is HTML, stays with the beginning of the name.
     """
@@ -78,7 +78,7 @@ def breakable(name: str, mark: str = "") -> str:
 
 
 def swatch(colour: str | None) -> str:
-    """A spot of colour, on dark pages of its partner; nothing without a colour."""
+    """A spot in a colour, or in its partner colour on dark pages; empty without a colour."""
     if not colour:
         return ""
     both = f"background:{colour};background:light-dark({colour},{DARK.get(colour, colour)})"
@@ -86,7 +86,7 @@ def swatch(colour: str | None) -> str:
 
 
 def figure_block(plot: Plot) -> str:
-    """A picture with its title and what it shows."""
+    """A picture with its title and description."""
     return (
         f"<h2>{escape(plot.title)}</h2>\n<figure><figcaption>{escape(plot.says)}</figcaption>"
         f'<img src="{plot.data_uri}" alt="{escape(plot.title)}: {escape(plot.says)}"></figure>'
@@ -94,5 +94,5 @@ def figure_block(plot: Plot) -> str:
 
 
 def pairs(rows: Sequence[tuple[str, str]]) -> str:
-    """Words and what they mean."""
+    """A list of words and their meanings."""
     return "<dl>" + "".join(f"<dt>{escape(word)}</dt><dd>{escape(text)}</dd>" for word, text in rows) + "</dl>"

@@ -28,7 +28,7 @@ _ESCAPED = {
 
 
 def escaped(text: str) -> str:
-    r"""A text as LaTeX prints it.
+    r"""A text with the special characters of LaTeX escaped.
 
     >>> escaped("5 % ± 2_a")
     '5 \\% $\\pm$ 2\\_a'
@@ -39,7 +39,7 @@ def escaped(text: str) -> str:
 def latex(table: Table, *, turned: bool = False) -> str:
     r"""A table as a `tabular`; the best value of a column is bold.
 
-    With `turned` its columns are rows: a page has room for many figures of a few schemes below each other.
+    With `turned`, columns become rows: many figures of a few schemes then fit on a page.
 
     >>> print(latex(Table(["scheme", "load_1"], [["ecmp", "50 %"]], [None, 0])), end="")
     \begin{tabular}{lr}

@@ -1,6 +1,6 @@
-"""Where the nodes of a fabric stand in a drawing.
+"""Positions of the nodes of a fabric in a drawing.
 
-Positions lie in a unit square; `Layout.aspect` is the width over the height that the square should be stretched to.
+Positions are in a unit square. `Layout.aspect` is the width over the height to which the square is stretched.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathloom.fabrics import Fabric
 from pathloom.report.spread import Position, apart, fill_in
 
 MOST_MOVED_APART = 1500
-"""Maps of more switches leave those that cover each other where they are."""
+"""In maps of more switches than this, switches that cover each other are not moved."""
 MOST_SPRING_SWITCHES = 300
 """Fabrics without positions and with more switches than this are drawn as a circle."""
 
@@ -28,9 +28,9 @@ class Layout:
     style: str
     """`tiers`, `sides`, `map`, `circle` or `spring`."""
     pods: dict[int, tuple[float, float]] = field(default_factory=dict)
-    """Left and right end of each pod, in a drawing in tiers."""
+    """Left and right end of each pod, in a drawing with tiers."""
     guessed: frozenset[int] = frozenset()
-    """Switches of a map that have no coordinates and stand near their neighbours."""
+    """Switches of a map without coordinates, placed near their neighbours."""
 
 
 class _Graph:
@@ -91,7 +91,7 @@ def _tiers(graph: _Graph) -> Layout:
 
 
 def _row_heights(rows: int) -> list[float]:
-    """Hosts stand close to their ToRs; the other rows have equal distances."""
+    """Heights of the rows: hosts are close to their ToRs, the other rows have equal distances."""
     step = 1 / (rows - 1.45)
     return [0.0, *(step * (row - 0.45) for row in range(1, rows))]
 
@@ -141,13 +141,13 @@ def _spread_rest(
         left, right = pods[pod] if pod is not None else (0.0, 1.0)
         below = sorted(x[tor] for tor in graph.tors if tor in x and graph.nodes[tor]["pod"] == pod)
         evenly = [left + (right - left) * (index + 0.5) / len(members) for index in range(len(members))]
-        # As many as there are ToRs in the pod: straight above them.
+        # If there are as many as ToRs in the pod, they are straight above the ToRs.
         places = below if pod is not None and len(below) == len(members) else evenly
         x.update(zip(members, places, strict=True))
 
 
 def _sides(graph: _Graph, middle: Sequence[int]) -> Layout:
-    """Two ToRs left and right, their hosts outside, what lies between them in the middle."""
+    """Two ToRs left and right, their hosts outside, and the switches between them in the middle."""
     positions: list[Position] = [(0.5, 0.5)] * len(graph.nodes)
     for tor, tor_x, host_x in zip(graph.tors, (0.27, 0.73), (0.0, 1.0), strict=True):
         positions[tor] = (tor_x, 0.5)
@@ -160,13 +160,13 @@ def _sides(graph: _Graph, middle: Sequence[int]) -> Layout:
 
 
 def _even(count: int) -> list[float]:
-    """Places from top to bottom; few are kept near the middle."""
+    """Positions from top to bottom; a few are close to the middle."""
     reach = min(1.0, 0.34 * max(count - 1, 0))
     return [0.5 + reach / 2 - reach * index / max(count - 1, 1) for index in range(count)]
 
 
 def _map(graph: _Graph, placed: Mapping[int, Position]) -> Layout:
-    """Switches where the file says they are, the others near their neighbours, hosts fanned out around them."""
+    """Switches at the coordinates of the file, other switches near their neighbours, hosts around their switches."""
     xs, ys = [x for x, _ in placed.values()], [y for _, y in placed.values()]
     # Degrees of longitude are shorter away from the equator; for other coordinates this changes little.
     middle_y = (min(ys) + max(ys)) / 2

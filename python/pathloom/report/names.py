@@ -1,4 +1,4 @@
-"""The names of nodes in a drawing, put where they cover neither each other nor other nodes."""
+"""Places the names of nodes in a drawing, so that they cover neither each other nor other nodes."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from pathloom.report.style import FAINT, INK
 SIZES_PT = (7.5, 6.0, 5.5, 5.0)
 """Font sizes that are tried, the largest first."""
 _PAD = 0.28
-"""Space around the name in a box, in font sizes."""
+"""Space around the name in a box, as a multiple of the font size."""
 _GAP_PX = 1.0
-"""Between any two names."""
+"""Least distance between any two names, in pixels."""
 _FINE_DPI = 720
-"""Texts are measured at this resolution; at a coarse one, letters keep to the pixels."""
+"""Resolution at which texts are measured; at a coarse one, letters are aligned to pixels."""
 _WIDER = 1.03
-"""And so they may need a little more room."""
+"""Factor for the width of texts, because such letters may need a little more room."""
 _MARGIN_PT = 6.0
-"""How far names may reach out of the axes."""
+"""Distance by which names may extend beyond the axes, in points."""
 _AROUND = tuple(
     (math.cos(angle), math.sin(angle)) for angle in (math.radians(45 * turn) for turn in (0, 4, 2, 6, 1, 7, 3, 5))
 )
-"""Directions in which a name may stand from its node: beside it, above, below, and the corners."""
+"""Possible directions from a node to its name: beside it, above, below, and the corners."""
 
 
 class Rect(NamedTuple):
@@ -44,11 +44,11 @@ class Rect(NamedTuple):
 
     @staticmethod
     def around(x: float, y: float, width: float, height: float) -> Rect:
-        """The rectangle with that middle."""
+        """The rectangle with this centre."""
         return Rect(x - width / 2, y - height / 2, x + width / 2, y + height / 2)
 
     def lies_in(self, other: Rect) -> bool:
-        """Whether nothing of it lies outside of the other."""
+        """Whether the rectangle is completely inside the other."""
         inside = self.left >= other.left and self.right <= other.right
         return inside and self.low >= other.low and self.high <= other.high
 
@@ -59,21 +59,21 @@ class Name:
 
     text: str
     at: tuple[float, float]
-    """Where the node is, in the coordinates of the axes."""
+    """Position of the node, in the coordinates of the axes."""
     face: str
     edge: str
     """Colours of its box."""
     weight: int = 0
-    """Where not all have room, the greater goes first."""
+    """If not all names have room, names with a larger weight are placed first."""
 
 
 class Namer:
-    """Puts names into a drawing whose size is settled: nothing may change the layout of the figure afterwards."""
+    """Writes names into a drawing of fixed size: nothing may change the layout of the figure afterwards."""
 
     def __init__(self, axes: Axes, renderer: RendererAgg) -> None:
         self.axes = axes
         self.taken: list[Rect] = []
-        """What no further name may cover."""
+        """Rectangles that no further name may cover."""
         self._fine: Any = RendererAgg(1, 1, _FINE_DPI)  # type: ignore[no-untyped-call]
         self._px_per_pt = renderer.dpi / 72
         box, margin, edge = axes.get_window_extent(renderer), _MARGIN_PT * self._px_per_pt, 2 * _GAP_PX
@@ -86,19 +86,19 @@ class Namer:
         self._segments: npt.NDArray[np.float64] = np.empty((0, 4))
 
     def dots(self, points: Iterable[tuple[float, float]], diameter_pt: float) -> list[Rect]:
-        """What dots of that size take up."""
+        """The rectangles that dots of this size cover."""
         side = diameter_pt * self._px_per_pt
         return [Rect.around(x, y, side, side) for x, y in self._pixels(points)]
 
     def avoid(self, lines: Sequence[Sequence[tuple[float, float]]]) -> None:
-        """Lets names that stand beside their node choose a side where few of these lines are."""
+        """Makes names beside their nodes avoid the sides with many of these lines."""
         ends = self._pixels([point for line in lines for point in line])
         self._segments = np.array(ends, dtype=float).reshape(-1, 4)
 
     def boxes(self, groups: Sequence[Sequence[Name]], start_pt: float, clear: Sequence[Rect] = ()) -> list[bool]:
-        """Writes names in boxes on their nodes, in the largest size from `start_pt` down in which all fit.
+        """Writes names in boxes on their nodes, in the largest size up to `start_pt` in which all fit.
 
-        Where none will do, the groups that fit into the smallest are written. The boxes cover nothing of `clear`.
+        If no size fits all, the groups that fit in the smallest size are written. The boxes do not cover `clear`.
         Returns which groups were written.
         """
         sizes = [size for size in SIZES_PT if size <= start_pt] or [start_pt]
@@ -117,7 +117,7 @@ class Namer:
         return fits
 
     def line_up(self, names: Sequence[Name], size_pt: float, offset_pt: tuple[float, float], ha: str, va: str) -> bool:
-        """Writes names that all stand on the same side of their places, or none if two would meet."""
+        """Writes names on the same side of their positions, or none of them if two would overlap."""
         rects = [self._beside(name, size_pt, offset_pt, ha, va) for name in names]
         if not _free(rects, self.taken, self._page):
             return False
@@ -127,7 +127,7 @@ class Namer:
         return True
 
     def beside(self, names: Sequence[Name], size_pt: float, distance_pt: float) -> int:
-        """Writes names beside their nodes, on a free side each; returns how many had one."""
+        """Writes each name on a free side of its node. Returns how many names were written."""
         written = 0
         for name in sorted(names, key=lambda one: -one.weight):
             found = []
@@ -171,7 +171,7 @@ class Namer:
         return Rect.around(x, y, width, height)
 
     def _crossings(self, rect: Rect) -> int:
-        """How many of the lines cross a rectangle, by the theorem of the separating axis."""
+        """Number of lines that cross a rectangle, by the separating axis theorem."""
         if not len(self._segments):
             return 0
         ax, ay, bx, by = self._segments.T
@@ -220,7 +220,7 @@ class Namer:
 
 
 def _free(rects: Sequence[Rect], taken: Sequence[Rect], page: Rect) -> bool:
-    """Whether rectangles meet neither each other nor what is taken, and lie on the page."""
+    """Whether rectangles overlap neither each other nor taken ones, and are inside the page."""
     if not all(rect.lies_in(page) for rect in rects):
         return False
     own = np.array(rects, dtype=float).reshape(-1, 4)
@@ -231,5 +231,5 @@ def _free(rects: Sequence[Rect], taken: Sequence[Rect], page: Rect) -> bool:
         & (own[:, None, 1] < others[None, :, 3] + _GAP_PX)
         & (others[None, :, 1] < own[:, None, 3] + _GAP_PX)
     )
-    # Each meets itself.
+    # Each rectangle overlaps itself.
     return int(met.sum()) == len(rects)

@@ -1,4 +1,4 @@
-"""A result as the cell of a notebook shows it: the main table and two pictures."""
+"""A result in the cell of a notebook: the main table and two pictures."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from pathloom.experiments.result import Result
 
 SCOPE = "pathloom-result"
-"""Class of the element that all of its style is confined to."""
+"""Class of the element to which all styles are limited."""
 MOST_PICTURES = 2
 PICTURE_DPI, CSS_DPI = 120, 84
-"""Resolution of the pictures, and the one that they are shown at."""
+"""Resolution of the pictures, and the resolution at which they are shown."""
 
 
 def notebook_cell(result: Result) -> str:
-    """A part of a page, with no style for anything outside of it.
+    """A part of an HTML page, whose styles apply only to itself.
 
-    The whole report is `Result.report()`, or in the folder that `Result.save` fills.
+    `Result.report()` and `Result.save` give the whole report.
     """
     settings, schemes = result.settings, result.summary["schemes"]
     css = files("pathloom.report").joinpath("notebook.css").read_text(encoding="utf-8")
@@ -44,7 +44,7 @@ def notebook_cell(result: Result) -> str:
 
 
 def _figure(plot: Plot) -> str:
-    """A picture with its title; what it says is its alternative text."""
+    """A picture with its title; its description is the alternative text."""
     width = round(plot.figure.get_figwidth() * CSS_DPI)
     return (
         f"<figure><figcaption>{escape(plot.title)}</figcaption><img "

@@ -1,4 +1,4 @@
-"""The report: one HTML page that needs nothing beside it."""
+"""The report: one HTML page that needs no other files."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 MOST_UNFINISHED_SHOWN = 30
 MOST_UNCROWDED = 5
-"""Schemes that stand side by side in a table with figure and interval in one line."""
+"""With more schemes than this, a table has the interval of a figure on a second line."""
 MOST_PAIRS_SHOWN = 12
-"""Longer tables of all pairs are folded up."""
+"""A table of all pairs with more rows than this is collapsed."""
 BASE_SAYS = (
     "Each scheme minus the first one, as a mean of paired differences: both schemes have the same flows in a run, so "
     "what differs between runs cancels out. Each pair is judged by itself, at 95 %, without "
@@ -89,25 +89,25 @@ def colours_of(result: Result) -> dict[str, str]:
 
 
 def headline_block(schemes: Sequence[Mapping[str, Any]]) -> str:
-    """What a reader should take away, as HTML."""
+    """The main findings, as HTML."""
     lines = "".join(f"<p>{escape(line)}</p>" for line in headlines(schemes))
     return f'<div class="headline">{lines}</div>' if lines else ""
 
 
 def banner_block(result: Result) -> str:
-    """What must be read before any figure, as HTML."""
+    """Warnings to read before any figure, as HTML."""
     lines = "".join(f"<p><strong>{escape(short)}.</strong> {escape(full)}</p>" for short, full in banners(result))
     return f'<div class="headline warning">{lines}</div>' if lines else ""
 
 
 def _legend(schemes: Sequence[Mapping[str, Any]], table: Table) -> str:
-    """What marks in the main table mean."""
+    """The meaning of the marks in the main table."""
     lines = legend(schemes, table, "Bold:")
     return f'<p class="under">{escape(" ".join(lines))}</p>' if lines else ""
 
 
 def scheme_table(table: Table, colours: Mapping[str, str], label: str) -> str:
-    """A row per figure and a column per scheme, as on the terminal: this fits narrow windows."""
+    """A row per figure and a column per scheme, as on the terminal, to fit narrow windows."""
     names = [row[0] for row in table.rows]
     head = "".join(f'<th scope="col">{breakable(name, swatch(colours.get(name)))}</th>' for name in names)
     rows = []
@@ -201,7 +201,7 @@ def _settings(result: Result) -> str:
 
 
 def _again(result: Result) -> str:
-    """The command that gives the figures again, and what it cannot give again."""
+    """The command that repeats the figures, and what it cannot repeat."""
     settings, inputs = result.settings, result.inputs
     parts = ["<h2>Reproduce</h2>"]
     named = tuple(scheme for scheme in settings.schemes if scheme not in inputs.classes)
@@ -215,7 +215,7 @@ def _again(result: Result) -> str:
         command = settings.model_copy(update={"schemes": named}).command()
         simulated = "gives the same figures again, on any machine and any number of threads"
         if LAB in settings.worlds:
-            simulated = "runs it again; what is simulated comes out the same, what is run live never does to the digit"
+            simulated = "runs it again; figures of the simulator are the same, figures of the lab differ each time"
         version, condition = result.summary["versions"]["pathloom"], ""
         if inputs.files:
             condition = ", as long as the files below are what they were"
@@ -234,6 +234,6 @@ def _again(result: Result) -> str:
 
 
 def _footer(summary: Mapping[str, Any]) -> str:
-    """Nothing that differs between two runs of one seed: how long they took is in result.json."""
+    """The footer. It has nothing that differs between runs of one seed: their durations are in result.json."""
     hops = sum(row["packets"]["hops"] for row in summary["schemes"])
     return f"<footer>Pathloom {escape(summary['versions']['pathloom'])} · {count_text(hops)} packet-hops</footer>"

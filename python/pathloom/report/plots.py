@@ -1,4 +1,4 @@
-"""The plots of a report. Each says in one sentence what it shows; each scheme looks the same in all of them."""
+"""The plots of a report. Each has a text that describes it; a scheme looks the same in all plots."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
     from pathloom.experiments.result import Result
 
 MOST_STEPS = 600
-"""Steps of a distribution function that are drawn: as many as can be told apart."""
+"""Maximum number of steps that are drawn of a distribution function; more cannot be distinguished."""
 MOST_SMALL_MAP = 60
-"""Maps of more switches take the whole width of the heat map."""
+"""A map with more switches than this takes the whole width of the heat map."""
 FLAT_ASPECT = 2.5
-"""Width over height of a tiered drawing in the heat map, where several stand above each other."""
+"""Width over height of a tiered drawing in the heat map, in which several drawings are above each other."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Plot:
         return f"{self.name}.svg"
 
     def write(self, path: Path) -> None:
-        """Writes it as the end of the name says: `.svg`, `.pdf` or `.png`."""
+        """Writes the picture in the format of the suffix: `.svg`, `.pdf` or `.png`."""
         kind = path.suffix[1:]
         if kind == "svg":
             path.write_bytes(self.svg)
@@ -80,20 +80,20 @@ class Plot:
         return buffer.getvalue()
 
     def png_uri(self, dpi: int) -> str:
-        """The picture in pixels as text that an HTML page can hold: much shorter than as SVG."""
+        """The picture in pixels as a data URI for an HTML page, much shorter than the SVG."""
         buffer = io.BytesIO()
         save_figure(self.figure, buffer, "png", dpi)
         return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
 
     @property
     def data_uri(self) -> str:
-        """The SVG as text that an HTML page can hold; it turns dark with the page."""
+        """The SVG as a data URI for an HTML page; it adapts to dark pages."""
         svg = with_dark_mode(self.svg.decode("utf-8"))
         return "data:image/svg+xml;base64," + base64.b64encode(svg.encode("utf-8")).decode("ascii")
 
 
 def plots(result: Result, most: int | None = None) -> list[Plot]:
-    """The pictures that a result has data for, in the order of the report: all of them, or the first so many."""
+    """The pictures for which a result has data, in the order of the report: all, or the first `most`."""
     look = looks(result.settings.labels)
     makers: list[Callable[[Result, Mapping[str, Look]], Plot | None]] = [
         means,
@@ -114,7 +114,7 @@ def means(result: Result, look: Mapping[str, Look]) -> Plot | None:
     """Mean throughput and mean FCT of each scheme with 95 % confidence intervals."""
     rows = [row for row in result.summary["schemes"] if row["runs"]]
     if len(rows) < 2:
-        return None  # The table says it all.
+        return None  # The table is enough for one scheme.
     panels = [("throughput", "mean throughput (1 = ideal)", 1.0)]
     if any(row["fct_s"]["mean"] is not None for row in rows):
         scale, unit = _time_unit([row["fct_s"]["mean"] for row in rows])
@@ -136,7 +136,7 @@ def means(result: Result, look: Mapping[str, Look]) -> Plot | None:
 
 
 def _dots(axes: Axes, figures: Sequence[Mapping[str, Any]], schemes: Sequence[Look], scale: float, bound: str) -> None:
-    """A mean and its interval per scheme. One that unfinished flows make a bound is hollow and marked with `bound`."""
+    """Draws a mean and its interval per scheme. A mean that is only a bound is hollow and marked with `bound`."""
     for place, (figure, look) in enumerate(zip(figures, schemes, strict=True)):
         if figure["mean"] is None:
             continue
@@ -168,7 +168,7 @@ def _dots(axes: Axes, figures: Sequence[Mapping[str, Any]], schemes: Sequence[Lo
 
 
 def _cut_at(axes: Axes, least: float, most: float | None) -> None:
-    """Ends the axis where values end; intervals of few runs reach beyond."""
+    """Ends the axis where values end, even if intervals of few runs extend further."""
     left, right = axes.get_xlim()
     margin = 0.02 * (right - left)
     axes.set_xlim(max(left, least - margin), right if most is None else min(right, most + margin))
@@ -314,7 +314,7 @@ def link_heat_map(result: Result, look: Mapping[str, Look]) -> Plot | None:
     bar.set_label("utilisation")
     bar.ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _place: f"{value:.0%}"))
     bar.outline.set_visible(False)
-    # As pixels it could not change its colours with the lines.
+    # Drawn as vectors, so that its colours can change with those of the lines on dark pages.
     assert bar.solids is not None, "the colours of a ScalarMappable"
     bar.solids.set(rasterized=False, edgecolor="face")
     name_nodes(figure, drawings)
@@ -326,7 +326,7 @@ def link_heat_map(result: Result, look: Mapping[str, Look]) -> Plot | None:
 
 
 def _window_text(result: Result) -> str:
-    """Says what time utilisation is over, as part of a sentence."""
+    """The time over which utilisation is computed, as part of a sentence."""
     times = sorted(window_ns / 1e9 for window_ns in link_windows_ns(result.outcomes).values())
     low, high = time_text(times[0]), time_text(times[-1])
     how_long = low if low == high else f"{low} to {high}"
@@ -366,7 +366,7 @@ def link_ranks(result: Result, look: Mapping[str, Look]) -> Plot | None:
 
 
 def over_time(result: Result, look: Mapping[str, Look]) -> Plot | None:
-    """What flows and links did in each step, in the first run of each scheme."""
+    """Values of flows and links in each step, in the first run of each scheme."""
     if result.settings.series is None:
         return None
     flows, links = result.flow_series, result.link_series
@@ -423,15 +423,15 @@ def _in_bin(flows: pl.DataFrame, low: int, high: int | None) -> pl.DataFrame:
 
 
 def _unfinished_text(result: Result, what: str) -> str:
-    """What unfinished flows do to a picture, as a sentence behind the others; nothing where there are none."""
+    """The effect of unfinished flows on a picture, as an additional sentence; empty if there are none."""
     count = unfinished(result.flows).height
     return f" {count_text(count)} flow{'s are' if count > 1 else ' is'} unfinished: {what}." if count else ""
 
 
 def _steps(ascending: Sequence[float], flows: int | None = None) -> tuple[list[float], list[float]]:
-    """The distribution function of ascending values, thinned where it has more steps than can be seen.
+    """The distribution function of ascending values, thinned if it has more than `MOST_STEPS` steps.
 
-    Of so many flows; those without a value are taken to have a greater one than all.
+    `flows` is the number of flows, by default that of the values. Flows without a value count as above all values.
     """
     count = len(ascending)
     known = count / (flows or count)
@@ -449,7 +449,7 @@ def _link_means(result: Result) -> dict[str, list[float]]:
     for scheme in result.settings.labels:
         own = result.links.filter(pl.col("scheme") == scheme)
         if own.height:
-            # Not by a grouping, whose threads may add up in any order.
+            # Does not use group_by, whose threads may add the values in any order.
             by_link = own.sort("link", "run")["utilisation"].to_numpy()
             table[scheme] = by_link.reshape(own["link"].n_unique(), -1).mean(axis=1).tolist()
     return table
@@ -462,7 +462,7 @@ def _shares(axes: Axes) -> None:
 
 
 def _time_unit(times_s: Sequence[float | None]) -> tuple[float, str]:
-    """Factor and name of the unit in which times read best."""
+    """Factor and name of the unit that suits these times best."""
     most = max(time for time in times_s if time is not None)
     for least, factor, unit in ((1.0, 1.0, "s"), (1e-3, 1e3, "ms"), (0.0, 1e6, "µs")):
         if most >= least:
@@ -471,7 +471,7 @@ def _time_unit(times_s: Sequence[float | None]) -> tuple[float, str]:
 
 
 def _log_times_over(axes: Axes) -> None:
-    """Ticks of a logarithmic axis of slowdowns, named as in tables, from 1 on."""
+    """Sets the ticks of a logarithmic axis of slowdowns, from 1 on, with labels as in tables."""
     low, high = axes.get_ylim()
     low = min(low, 0.95)
     decades = [10.0**power for power in range(math.ceil(math.log10(high)) + 1)]
@@ -485,7 +485,7 @@ def _log_times_over(axes: Axes) -> None:
 
 
 def _log_times(axes: Axes, which: str) -> None:
-    """Ticks of a logarithmic axis of seconds at 1, 10 and 100 µs, ms and s, named with their unit."""
+    """Sets the ticks of a logarithmic axis of seconds at 1, 10 and 100 µs, ms and s, with units in the labels."""
     axis = axes.xaxis if which == "x" else axes.yaxis
     low, high = axes.get_xlim() if which == "x" else axes.get_ylim()
     decades = [10.0**power for power in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)]

@@ -1,4 +1,4 @@
-"""Places on a map: for nodes that have none of their own, and for nodes that would cover each other."""
+"""Positions on a map, for nodes without coordinates and for nodes that would cover each other."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ Position = tuple[float, float]
 _ROUNDS = 200
 _PUSHES = 60
 _BESIDE = 0.06
-"""How far a node that would cover its only neighbour is put from it."""
+"""Distance between a node and a neighbour that it would otherwise cover."""
 _GOLDEN_ANGLE = math.pi * (3 - math.sqrt(5))
 
 
 def fill_in(known: Mapping[int, Position], neighbours: Mapping[int, Sequence[int]]) -> dict[int, Position]:
-    """A place for every node: the known one, or the middle of its neighbours' places.
+    """A position for every node: the known one, or the middle of its neighbours' positions.
 
-    `neighbours` has an entry for every node; positions lie in the unit square. Nodes that no known one can be reached
-    from stand in a row at the lower edge.
+    `neighbours` has an entry for every node; positions lie in the unit square. Nodes that are not connected to a node
+    with a known position are in a row at the lower edge.
     """
     missing = [node for node in neighbours if node not in known]
     places = dict(known)
@@ -39,7 +39,7 @@ def fill_in(known: Mapping[int, Position], neighbours: Mapping[int, Sequence[int
 
 
 def _beside(places: Mapping[int, Position], node: int, neighbours: Mapping[int, Sequence[int]]) -> Position:
-    """Where it is, unless that covers a neighbour: then on that one's far side from its other neighbours."""
+    """Position of a node: unchanged, or, if it covers a neighbour, on the side away from that neighbour's others."""
     x, y = places[node]
     near = [other for other in neighbours[node] if math.dist(places[node], places[other]) < _BESIDE / 2]
     if not near:
@@ -55,13 +55,13 @@ def _middle(places: Sequence[Position]) -> Position:
 
 
 def apart(places: Mapping[int, Position], aspect: float, least: float) -> dict[int, Position]:
-    """The same places, moved as little as it takes for any two to be at least about `least` heights apart.
+    """The same positions, moved as little as needed so that any two are at least about `least` heights apart.
 
     `aspect` is the width of the drawing over its height.
     """
     nodes = list(places)
     at = np.array([places[node] for node in nodes], dtype=float).reshape(-1, 2) * (aspect, 1.0)
-    # Nodes at one and the same place leave it in different directions.
+    # Nodes at the same position are moved in different directions.
     shared = np.array([count > 1 for count in map(Counter(places.values()).__getitem__, places.values())])
     angles = np.arange(len(nodes)) * _GOLDEN_ANGLE
     at += least * 1e-3 * np.column_stack([np.cos(angles), np.sin(angles)]) * shared[:, None]

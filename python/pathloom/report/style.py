@@ -1,4 +1,4 @@
-"""How pictures look: one colour, marker and line per scheme, the same in every picture; no chart junk."""
+"""The style of pictures: one colour, marker and line per scheme, the same in every picture, and no decoration."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ INK = "#222222"
 FAINT = "#8a8f98"
 GRID = "#e3e6ea"
 
-# Okabe and Ito's palette, told apart under every common kind of colour blindness; yellow is left out on white.
+# Okabe and Ito's palette, distinguishable with every common colour blindness; yellow is left out on white.
 _LOOKS: tuple[tuple[str, str, str | tuple[float, tuple[float, ...]]], ...] = (
     ("#7f7f7f", "s", (0, (4, 1.5))),
     ("#0072b2", "o", "solid"),
@@ -43,9 +43,9 @@ _FAVOURITES = {
 }
 
 MOST_LABEL_LETTERS = 34
-"""Longer names of schemes are cut in pictures."""
+"""Names of schemes that are longer than this are shortened in pictures."""
 _LEGEND_ROOM_PT = 60.0
-"""What stands left and right of the axes: ticks, their labels and the name of the axis."""
+"""Width left and right of the axes, in points: ticks, their labels and the name of the axis."""
 
 _SETTINGS: dict[Any, Any] = {
     "font.family": "sans-serif",
@@ -70,7 +70,7 @@ _SETTINGS: dict[Any, Any] = {
     "legend.fontsize": 9.0,
     "lines.linewidth": 1.8,
     "text.color": INK,
-    # Names and specifications may hold dollar signs.
+    # Names and specifications may contain dollar signs.
     "text.parse_math": False,
     "svg.fonttype": "path",
     "svg.hashsalt": "pathloom",
@@ -79,7 +79,7 @@ _SETTINGS: dict[Any, Any] = {
 
 @dataclass(frozen=True)
 class Look:
-    """What a scheme is called in a picture, and its colour, marker and line style."""
+    """Label of a scheme in a picture, and its colour, marker and line style."""
 
     label: str
     colour: str
@@ -88,7 +88,7 @@ class Look:
 
 
 def looks(schemes: Sequence[str]) -> dict[str, Look]:
-    """A look for each scheme: its usual one, unless another setting of the same scheme has it already."""
+    """A look for each scheme: its usual one, unless the same scheme with other settings already has it."""
     taken: dict[str, int] = {}
     for scheme in schemes:
         favourite = _FAVOURITES.get(scheme.split(":", 1)[0])
@@ -103,9 +103,9 @@ def looks(schemes: Sequence[str]) -> dict[str, Look]:
 
 
 def short_labels(schemes: Sequence[str]) -> list[str]:
-    """What schemes are called in pictures: long specifications lose their middle, unless two would then be alike.
+    """Labels of schemes in pictures: the middle of long specifications is cut, unless two labels would then be equal.
 
-    Matplotlib leaves labels out that begin with an underscore; files whose names do are in this folder.
+    Matplotlib omits labels that begin with an underscore, so such file names get the prefix `./`.
 
     >>> short_labels(["ecmp", "experiments/my-schemes/greedy.py:Greedy:period=100ms"])
     ['ecmp', 'experiments/my-s…eedy:period=100ms']
@@ -121,13 +121,13 @@ def short_labels(schemes: Sequence[str]) -> list[str]:
 def pathloom_style() -> Iterator[None]:
     """Matplotlib settings for all pictures, undone afterwards."""
     with mpl.rc_context(_SETTINGS), warnings.catch_warnings():
-        # Letters that the font lacks are drawn as boxes; nobody can do anything about it here.
+        # Letters that the font lacks are drawn as boxes; a warning about them would not help.
         warnings.filterwarnings("ignore", "Glyph .* missing from")
         yield
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """A figure of so many inches, apart from any windowing system."""
+    """A figure of this size in inches, without a windowing system."""
     figure = Figure(figsize=(width, height), layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
     return figure
@@ -141,14 +141,14 @@ def save_figure(figure: Figure, target: Path | BytesIO, kind: str, dpi: int = 16
 
 
 def renderer_of(figure: Figure) -> RendererAgg:
-    """What measures texts for a figure."""
+    """The renderer that measures texts of a figure."""
     canvas = figure.canvas
     assert isinstance(canvas, FigureCanvasAgg), "made by new_figure"
     return cast(RendererAgg, canvas.get_renderer())  # type: ignore[no-untyped-call]
 
 
 def fitting_legend(place: Axes | Figure, most_columns: int, **keys: Any) -> None:
-    """A legend in as many columns as the figure is wide enough for."""
+    """Draws a legend in as many columns as fit into the width of the figure."""
     figure = place if isinstance(place, Figure) else place.figure
     assert isinstance(figure, Figure), "no part of pathloom draws into sub-figures"
     room = figure.bbox.width - _LEGEND_ROOM_PT * figure.dpi / 72 * (place is not figure)
@@ -160,5 +160,5 @@ def fitting_legend(place: Axes | Figure, most_columns: int, **keys: Any) -> None
 
 
 def legend_above(axes: Axes, columns: int = 4) -> None:
-    """A legend over the plot, where it covers nothing."""
+    """Draws a legend above the plot, where it covers nothing."""
     fitting_legend(axes, columns, loc="lower left", bbox_to_anchor=(0.0, 1.0), borderaxespad=0.3, handlelength=2.6)

@@ -1,4 +1,4 @@
-"""The part of the report about subflows: the paths of connections, and the slowest connections in detail."""
+"""The section of the report about subflows: paths of connections, and details of the slowest connections."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathloom.experiments.result import Result
 
 SLOWEST = 3
-"""Connections of each scheme that are shown subflow by subflow."""
+"""Number of connections of each scheme that are shown subflow by subflow."""
 
 
 def overview(result: Result) -> Table | None:

@@ -1,4 +1,4 @@
-"""The report of a sweep: one HTML page that needs nothing beside it."""
+"""The report of a sweep: one HTML page that needs no other files."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def page(result: SweepResult, plots: Sequence[Plot]) -> str:
 
 
 def what_text(result: SweepResult) -> str:
-    """What was swept, in a line."""
+    """The traffic, fabric and size of the sweep, in one line."""
     template = result.plan.template
     runs = sum(len(row["runs"]) for point in result.points for row in point.schemes)
     said = f"{counted(len(result.points), 'point')}, {counted(runs, 'run')}"
@@ -63,7 +63,7 @@ def _setting_text(value: object) -> str:
 
 
 def _runs(result: SweepResult) -> list[tuple[str, str]]:
-    """How many runs each scheme has at a point, and their seeds, where the settings do not vary them."""
+    """The number of runs of each scheme at a point, and their seeds; empty if the settings vary the seed."""
     if isinstance(result.plan.template.get("seed"), str):
         return []
     runs = [len(row["runs"]) for point in result.points for row in point.schemes]
@@ -74,7 +74,7 @@ def _runs(result: SweepResult) -> list[tuple[str, str]]:
 
 
 def _again(result: SweepResult) -> str:
-    """The command that gives the figures again, and the files that it reads."""
+    """The command that repeats the figures, and the files that it reads."""
     parts = ["<h2>Reproduce</h2>"]
     if result.plan.file is None:
         parts.append("<p>The settings were given in Python: call <code>pathloom.sweep</code> with them.</p>")

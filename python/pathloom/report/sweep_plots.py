@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from pathloom.experiments.sweep_result import PointResult, SweepResult
 
 MOST_PANELS = 12
-"""Combinations of the other axes that one picture shows."""
+"""Maximum number of combinations of the other axes in one picture."""
 MOST_LETTERS = 32
-"""Values of an axis that have more letters in all do not fit beside each other, and are turned."""
+"""Labels of an axis with more letters than this in total do not fit next to each other, and are rotated."""
 COLUMNS = 3
-"""Panels beside each other."""
+"""Number of panels in a row."""
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,9 @@ class _Axis:
     name: str
     values: tuple[Value, ...]
     places: tuple[float, ...]
-    """Where the values stand."""
+    """Positions of the values on the axis."""
     is_numeric: bool
-    """Whether they stand in proportion; otherwise at equal distances, in the order of the grid."""
+    """Whether positions are proportional to the values; otherwise they are equidistant, in the order of the grid."""
 
 
 def plots(result: SweepResult) -> list[Plot]:
@@ -59,7 +59,7 @@ def _axis(name: str, values: Sequence[Value]) -> _Axis:
 
 
 def _number(value: Value) -> float | None:
-    """A value as a number: times in seconds; None where it is another text."""
+    """A value as a number, for times in seconds; None for any other text."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int | float):
@@ -164,7 +164,7 @@ def _label(axes: Axes, axis: _Axis, room: int) -> None:
 
 
 def _thinned(places: Sequence[float], texts: Sequence[str], room: int) -> list[str]:
-    """Labels for ticks at these places, empty where they would touch another; the first and the last one stay.
+    """Labels for ticks at these places, empty if they would touch another; the first and the last one are kept.
 
     >>> _thinned([0.2, 0.225, 0.25, 0.6], ["0.2", "0.225", "0.25", "0.6"], 32)
     ['0.2', '', '', '0.6']

@@ -1,4 +1,4 @@
-"""The table of a sweep, as rows of text: the page, the terminal and LaTeX print the same one."""
+"""The table of a sweep as rows of text, for the page, the terminal and LaTeX."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ class Metric:
     """A figure that sweeps show."""
 
     name: str
-    """In names of files."""
+    """Name of the figure in file names."""
     title: str
     section: str
     key: str
-    """Its place in `result.json`."""
+    """Keys of the figure in `result.json`."""
     text: FigureText
     high_is_better: bool = False
 
     @property
     def figure(self) -> Figure:
-        """As schemes are compared in it."""
+        """The figure for comparisons of schemes."""
         return Figure(self.value, self.high_is_better, self.is_bound)
 
     @property
     def bound_sign(self) -> str:
-        """Stands before a value that unfinished flows make a bound."""
+        """Sign before a value that is a bound because of unfinished flows."""
         return AT_MOST if self.high_is_better else AT_LEAST
 
     def value(self, row: Row) -> float | None:
-        """Its value, of a scheme or of a run."""
+        """The value of a scheme or of a run."""
         return figure_of(row, self.section, self.key)
 
     def half(self, row: Row) -> float | None:
@@ -49,11 +49,11 @@ class Metric:
         return figure_of(row, self.section, "ci95") if self.key == "mean" else None
 
     def is_bound(self, row: Row) -> bool:
-        """Whether unfinished flows make its value a bound."""
+        """Whether the value is a bound because of unfinished flows."""
         return is_bound(row, self.section, self.key)
 
     def cell(self, row: Row) -> str:
-        """Its value in a table."""
+        """The value as a cell of a table."""
         value, half = self.value(row), self.half(row)
         if value is None:
             return NOTHING
@@ -70,7 +70,7 @@ METRICS = (
 
 
 def metrics_of(result: SweepResult) -> list[Metric]:
-    """The figures that any scheme at any point has."""
+    """The figures for which any scheme at any point has a value."""
     rows = [row for point in result.points for row in point.schemes]
     return [metric for metric in METRICS if any(metric.value(row) is not None for row in rows)]
 
@@ -78,7 +78,7 @@ def metrics_of(result: SweepResult) -> list[Metric]:
 def points_table(result: SweepResult) -> Table:
     """A row per point and scheme: axes, scheme, runs, and every figure with its interval.
 
-    A value with a star is clearly the best of its point.
+    A star marks a value that is clearly the best of its point.
     """
     metrics = metrics_of(result)
     axes = [name for name in result.plan.grid if name not in result.plan.scheme_axes]
@@ -104,7 +104,7 @@ def _best(schemes: Sequence[Row], metric: Metric) -> int | None:
 
 
 def legend_lines(result: SweepResult, table: Table) -> list[str]:
-    """What the marks in the table mean, as far as there are any."""
+    """The meaning of the marks that the table contains."""
     cells = [cell for row in table.rows for cell in row]
     lines = []
     if any(cell.endswith(" *") for cell in cells):
@@ -124,7 +124,7 @@ def legend_lines(result: SweepResult, table: Table) -> list[str]:
 
 
 def until_lines(result: SweepResult) -> list[str]:
-    """How sure the points are, where that was asked for."""
+    """The certainty that the points reach, if it was requested."""
     if result.until is None:
         return []
     asked = [point for point in result.points if point.until is not None]

@@ -1,4 +1,4 @@
-"""The tables of a report, as rows of text: the page and the terminal print the same ones."""
+"""The tables of a report as rows of text, for the page and the terminal."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from pathloom.words import (
 
 NOTHING = "–"
 PLURALS = dict(zip(SIZE_CLASSES, ("mice", "rabbits", "elephants"), strict=True))
-"""What many flows of a size class are called."""
+"""Plurals of the names of size classes."""
 AT_LEAST, AT_MOST = "≥ ", "≤ "
-"""What stands before a figure that unfinished flows make a bound."""
+"""Signs before a figure that is a bound because of unfinished flows."""
 PAIRS_FROM = 3
-"""From so many schemes on there is a table of all pairs."""
+"""Number of schemes from which there is a table of all pairs."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Table:
     headings: list[str]
     rows: list[list[str]]
     best: list[int | None]
-    """For each column the row that is clearly better than every other; None where none is."""
+    """For each column the row that is clearly better than all others; None if there is none."""
 
     def has_best(self) -> bool:
         """Whether any value is marked as the best."""
@@ -66,16 +66,16 @@ Row = Mapping[str, Any]
 class _Column:
     heading: str
     value: Callable[[Row], float | None]
-    """Its value, of a scheme or of a run."""
+    """Returns the value of a scheme or of a run."""
     text: Callable[[float], str]
     better: str | None = None
-    """`high`, `low`, or None where more is neither better nor worse."""
+    """`high`, `low`, or None if a larger value is neither better nor worse."""
     half: Callable[[Row], float | None] = lambda _row: None
     is_bound: Callable[[Row], bool] = lambda _row: False
 
     @property
     def bound_sign(self) -> str:
-        """Unfinished flows take longer than they have so far, and come to less."""
+        """Sign of a bound: unfinished flows will take longer than now, and reach less throughput."""
         return AT_MOST if self.better == "high" else AT_LEAST
 
 
@@ -104,7 +104,7 @@ def main_table(schemes: Sequence[Row]) -> Table:
 
 
 def _completion_columns(schemes: Sequence[Row]) -> list[_Column]:
-    """Completion times of collectives, coflows or incasts; percentiles where there are several in a run."""
+    """Completion times of collectives, coflows or incasts; percentiles if a run has several."""
     found = next((row["completion_s"] for row in schemes if row.get("completion_s")), None)
     if found is None:
         return []
@@ -135,7 +135,7 @@ def _cut(section: str, name: str) -> Callable[[Row], bool]:
 
 
 def control_table(schemes: Sequence[Row]) -> Table:
-    """What control and losses cost each scheme, per run."""
+    """Control overhead and losses of each scheme, per run."""
 
     def per_run(key: str, name: str | None = None) -> Callable[[Row], float | None]:
         def value(row: Row) -> float | None:
@@ -160,12 +160,12 @@ def control_table(schemes: Sequence[Row]) -> Table:
 
 
 def _size_column(name: str) -> _Column:
-    """How much a scheme keeps of something."""
+    """The column for one size of a scheme's state."""
     return _Column(name, lambda row: row["control"]["sizes"].get(name), count_text)
 
 
 def _program_columns() -> list[_Column]:
-    """What programs of switches cost, where there are such; counts are per run."""
+    """Columns for the cost of programs of switches; counts are per run."""
 
     def figure(name: str, per_run: bool = False) -> Callable[[Row], float | None]:
         def value(row: Row) -> float | None:
@@ -188,7 +188,7 @@ def _program_columns() -> list[_Column]:
 
 
 def difference_table(schemes: Sequence[Row]) -> Table | None:
-    """Each scheme's difference to the first one, run by run; None when there is nothing to compare."""
+    """Each scheme's difference to the first one, run by run; None if there is nothing to compare."""
     done = [row for row in schemes if row["runs"]]
     if len(done) < 2 or all(len(row["runs"]) < 2 for row in done):
         return None
@@ -207,7 +207,7 @@ def difference_table(schemes: Sequence[Row]) -> Table | None:
 
 
 def pair_table(schemes: Sequence[Row]) -> Table | None:
-    """The differences of all pairs of three schemes or more, corrected for their number (Holm); None of fewer."""
+    """The differences of all pairs of three or more schemes, corrected for their number (Holm); else None."""
     done = [row for row in schemes if len(row["runs"]) > 1]
     if len(done) < PAIRS_FROM:
         return None
@@ -221,7 +221,7 @@ def pair_table(schemes: Sequence[Row]) -> Table | None:
 
 
 def _compared_figures(schemes: Sequence[Row]) -> list[tuple[str, Figure, FigureText, str]]:
-    """Figures of the tables of differences: name, figure, how it is written, and what more of it is called."""
+    """Figures of the tables of differences: name, figure, format, and the word for a larger value."""
     figures = [("throughput", THROUGHPUT, share_figure, "more"), ("mean FCT", FCT, time_figure, "longer")]
     if any(row.get("completion_s") for row in schemes):
         figures.append(("completion", COMPLETION, time_figure, "longer"))
@@ -229,7 +229,7 @@ def _compared_figures(schemes: Sequence[Row]) -> list[tuple[str, Figure, FigureT
 
 
 def _better_is_bound(figure: Figure, difference: Mapping[str, float | None] | None, row: Row, base: Row) -> bool:
-    """Whether unfinished flows may make up the lead of the better scheme of two."""
+    """Whether the lead of the better of two schemes may be due to unfinished flows only."""
     ahead = ((difference or {}).get("mean") or 0.0) > 0
     return figure.is_bound(row if ahead == figure.high_is_better else base)
 
@@ -276,7 +276,7 @@ def _dropped_share(row: Row) -> float | None:
 
 
 def _table(schemes: Sequence[Row], columns: Sequence[_Column]) -> Table:
-    """Cells of the columns that any scheme has a value for."""
+    """The table of the columns for which any scheme has a value."""
     values = {column.heading: [column.value(row) if row["runs"] else None for row in schemes] for column in columns}
     used = [column for column in columns if any(value is not None for value in values[column.heading])]
     rows = []
@@ -294,7 +294,7 @@ def _table(schemes: Sequence[Row], columns: Sequence[_Column]) -> Table:
 
 
 def _best(schemes: Sequence[Row], column: _Column) -> int | None:
-    """The scheme that is clearly better than every other in a column, unless its own code failed."""
+    """The scheme that is clearly better than all others in a column; None if its code failed."""
     if column.better is None:
         return None
     found = ranking(schemes, Figure(column.value, column.better == "high", column.is_bound))

@@ -1,1 +1,1 @@
-"""Published figures, run again: `pathloom reproduce`."""
+"""Reproduction of published figures: `pathloom reproduce`."""

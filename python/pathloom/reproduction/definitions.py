@@ -1,7 +1,7 @@
-"""What a published figure is: the TOML files under `experiments/`, one per figure, as types.
+"""Definitions of published figures: types for the TOML files under `experiments/`, one per figure.
 
-A figure is data: the set-up as published, how the picture is drawn, and the published numbers with what is known of why
-ours differ. All that can be measured has a name in `pathloom.reproduction.metrics`.
+A figure is data: the set-up as published, how the picture is drawn, and the published numbers with known causes of
+differences. `pathloom.reproduction.metrics` has the names of all metrics.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from pathloom.errors import bad_input
 from pathloom.reproduction.metrics import METRICS
 
 POINTS = 5.0
-"""A difference of more than this many points asks for a cause: percentage points, or per cent of another unit."""
+"""A difference of more than this needs a cause: in percentage points, or in per cent of another unit."""
 
 
 NOT_LIVE = ("reordered",)
 """Metrics that the lab's kernels do not count."""
 
 HERE = "{here}"
-"""Stands in a file for the folder of all experiments, where traces and schemes of figures are."""
+"""Placeholder in a file for the folder of all experiments, which has the traces and schemes of figures."""
 
 
 class _Part(BaseModel):
@@ -33,7 +33,7 @@ class _Part(BaseModel):
 
 
 class Measure(_Part):
-    """What is measured: a metric by name, and what it takes."""
+    """A measure: the name of a metric, and its parameters."""
 
     metric: str
     level: float | None = None
@@ -54,7 +54,7 @@ class Measure(_Part):
 
 
 class Overrides(_Part):
-    """What a case, or the quick form of a figure, sets otherwise."""
+    """Settings that a case, or the quick form of a figure, changes."""
 
     fabric: str | None = None
     traffic: str | None = None
@@ -68,12 +68,12 @@ class Overrides(_Part):
 
 @dataclass(frozen=True)
 class Form:
-    """How much of a figure is run: all that is published, or less."""
+    """How much of a figure is run: all that was published, or less."""
 
     quick: bool = False
-    """What the figure's file says for `--quick`."""
+    """Whether the settings for `--quick` in the figure's file are used."""
     shorten: float = 1.0
-    """Every run lasts its published duration over this; there are as many as published."""
+    """Factor by which every run is shorter than published. The number of runs is as published."""
 
 
 PUBLISHED = Form()
@@ -81,7 +81,7 @@ QUICK = Form(quick=True)
 
 
 class Setup(_Part):
-    """The set-up that all cases share. `{x}` in a text, or in a scheme, is the place on the x axis."""
+    """The set-up that all cases share. `{x}` in a text or a scheme is replaced by the place on the x axis."""
 
     fabric: str
     traffic: str
@@ -96,34 +96,34 @@ class Setup(_Part):
 
 
 class Case(Overrides):
-    """A set-up of its own: one place on the x axis."""
+    """Changes of the set-up for one case, such as a place on the x axis."""
 
     label: str
     x: float | None = None
 
 
 class Quick(Overrides):
-    """What `--quick` sets otherwise."""
+    """Settings that `--quick` changes."""
 
     cases: tuple[str, ...] | None = None
     """The cases that are run; all, when left out."""
     shorten: float | None = Field(default=None, gt=1.0)
-    """Every case lasts its own duration over this, where cases differ in theirs."""
+    """Factor by which every case is shorter than its duration, for cases with different durations."""
 
 
 class InLab(Overrides):
-    """What `--world lab` sets otherwise: what one machine carries, under the native controller."""
+    """Settings that `--world lab` changes: a load that one machine can carry, under the native controller."""
 
     cases: tuple[str, ...] | None = None
     """The cases that are run; all, when left out."""
     notes: tuple[str, ...] = ()
-    """In place of the figure's own, which speak of the simulator."""
+    """Notes that replace those of the figure, which are about the simulator."""
     cause: str | None = None
-    """Why ours differs there."""
+    """Why the measured number differs in the lab."""
 
 
 class Variant(Measure):
-    """One of several measures of the same runs, side by side in the picture."""
+    """One of several measures of the same runs, drawn next to each other."""
 
     metric: str = ""
     label: str
@@ -135,7 +135,7 @@ class Variant(Measure):
 
 
 class Plot(Measure):
-    """How the picture is drawn."""
+    """How the picture of a figure is drawn."""
 
     kind: Literal["bars", "lines", "ranks", "time", "starts"]
     y: str
@@ -144,12 +144,12 @@ class Plot(Measure):
     unit: str = "%"
     variants: tuple[Variant, ...] = ()
     optimum: str | None = None
-    """Metric of the yardstick that is drawn beside the schemes."""
+    """Metric of the optimum that is drawn next to the schemes."""
     steps: int = Field(default=36, ge=1)
-    """For `starts`: how many parts the run is divided into. The `level` of the metric is where a part begins."""
+    """For `starts`: number of parts of the run. The `level` of the metric is the begin of a part."""
     log: bool = False
     moment: float | None = None
-    """Where on the x axis something happens that the picture shows, such as a move."""
+    """Place on the x axis of an event that the picture marks, such as a move."""
     moment_label: str = ""
 
     @model_validator(mode="after")
@@ -159,7 +159,7 @@ class Plot(Measure):
         return self
 
     def measures(self) -> list[tuple[str, Measure]]:
-        """Label and measure of every variant; one without a label where there are none; of `starts`, every step."""
+        """Label and measure of every variant, or of every step for `starts`; one without a label if there are none."""
         if self.kind == "starts":
             takes = {name: getattr(self, name) for name in Measure.model_fields}
             shares = [step / self.steps for step in range(self.steps)]
@@ -173,39 +173,39 @@ class Plot(Measure):
 
 
 class Row(_Part):
-    """A published number, and what it is a number of."""
+    """A published number, and how it is measured."""
 
     label: str
     unit: str = "%"
     published: float | None = None
     bound: Literal["exactly", "at least", "at most"] = "exactly"
-    """What the paper says of it: equal, or a bound that holds."""
+    """Meaning of the published number: exact, or a bound."""
     metric: str | None = None
-    """None for what cannot be measured yet; then `cause` says why."""
+    """None if the number cannot be measured yet; then `cause` says why."""
     level: float | None = None
     below_bytes: int | None = None
     from_bytes: int | None = None
     flow: int | None = None
     scheme: str | None = None
-    """By default the only one of the figure."""
+    """By default the only scheme of the figure."""
     case: str | None = None
-    """By default all."""
+    """By default all cases."""
     over: tuple[str, ...] = ()
-    """Schemes that it is compared with."""
+    """Schemes that the row is compared with."""
     over_case: str | None = None
-    """Case whose runs it is compared with. `case` has to say which case is compared."""
+    """Case whose runs the row is compared with. `case` must then be set."""
     over_scheme: str | None = None
     """The scheme in `over_case`, if it has another name there."""
     compared: Literal["gain", "saving"] = "gain"
-    """100 (a / b - 1), or 100 (1 - a / b), where a is what the row is about and b what it is compared with."""
+    """100 (a / b - 1), or 100 (1 - a / b), where a is the value of the row and b the value that it is compared with."""
     across: Literal["mean", "least", "most"] = "mean"
-    """Which value counts where several cases, or schemes to compare with, give several."""
+    """Which value counts if several cases, or several schemes to compare with, give several values."""
     cause: str | None = None
-    """Why ours differs, where that is known."""
+    """Why the measured number differs, if known."""
 
     @property
     def measure(self) -> Measure | None:
-        """What is measured for it."""
+        """The measure of the row."""
         if self.metric is None:
             return None
         takes = ("metric", "level", "below_bytes", "from_bytes", "flow")
@@ -224,25 +224,25 @@ class Figure(_Part):
     """A published figure."""
 
     id: str
-    """`ofpt/fig4a`."""
+    """Name of the figure, such as `ofpt/fig4a`."""
     title: str
     source: str
     """Paper, section, figure."""
     notes: tuple[str, ...] = ()
-    """What the paper leaves open and what is taken for it, and what else a reader should know."""
+    """Assumptions where the paper gives no details, and other information for the reader."""
     names: dict[str, str] = {}
-    """How the paper calls the schemes."""
+    """Names of the schemes in the paper."""
     setup: Setup
     cases: tuple[Case, ...] = ()
     x: tuple[float, ...] = ()
-    """Short for one case per value, which takes the place of `{x}`."""
+    """Short form of one case per value, which replaces `{x}`."""
     quick: Quick = Quick()
     lab: InLab | None = None
-    """None for what is not run in the lab."""
+    """None if the figure is not run in the lab."""
     plot: Plot
     rows: tuple[Row, ...] = ()
     cause: str | None = None
-    """Why ours differs, for the rows that have no cause of their own."""
+    """Why the measured numbers differ, for rows without a cause."""
 
     @model_validator(mode="after")
     def _names_belong(self) -> Self:
@@ -257,7 +257,7 @@ class Figure(_Part):
                 row.over_case not in labels or row.case in (None, row.over_case) or row.over
             ):
                 raise bad_input(
-                    f"row `{row.label}`: over_case `{row.over_case}`: expected another case than `case`, no over"
+                    f"row `{row.label}`: over_case `{row.over_case}`: expected a case other than `case`, and no `over`"
                 )
             for scheme in [
                 *([row.scheme] if row.scheme else []),
@@ -267,7 +267,7 @@ class Figure(_Part):
                 if scheme not in schemes:
                     raise bad_input(f"row `{row.label}`: scheme `{scheme}` is not one of {', '.join(schemes)}")
             if row.scheme is None and row.metric is not None and len(schemes) > 1:
-                raise bad_input(f"row `{row.label}`: says no scheme; expected one of {', '.join(schemes)}")
+                raise bad_input(f"row `{row.label}`: scheme is missing; expected one of {', '.join(schemes)}")
         for part, cases in (("quick", self.quick.cases), ("lab", self.lab.cases if self.lab is not None else None)):
             for label in cases or ():
                 if label not in labels:
@@ -277,12 +277,12 @@ class Figure(_Part):
         return self
 
     def in_lab(self) -> Figure:
-        """The figure as it is run in the lab. Raises `PathloomError` if it is not."""
+        """The figure as it is run in the lab. Raises `PathloomError` if it is not run there."""
         if self.lab is None:
             raise bad_input(f"figure {self.id}: is not run in the lab")
         given = self.lab.model_dump(exclude={"cases", "notes", "cause"}, exclude_none=True)
         labels = self.lab.cases or tuple(case.label for case in self.all_cases())
-        # One scheme in another's place bears its name; why the simulator differs says nothing here.
+        # A scheme that replaces another one gets its name. The causes of differences in the simulator are dropped.
         names = dict(self.names)
         if self.lab.schemes is not None:
             names.update(
@@ -303,13 +303,13 @@ class Figure(_Part):
         )
 
     def all_cases(self) -> tuple[Case, ...]:
-        """The cases as published; a single one without a label where there are none."""
+        """The cases as published; a single case without a label if there are none."""
         if self.x:
             return tuple(Case(label=f"{value:g}", x=value) for value in self.x)
         return self.cases or (Case(label=""),)
 
     def measures(self) -> list[Measure]:
-        """All that the figure asks of its runs."""
+        """All measures that the figure needs of its runs."""
         rows = [row.measure for row in self.rows if row.measure is not None]
         measures = [*rows, *(measure for _, measure in self.plot.measures())]
         if self.plot.optimum is not None:
@@ -323,7 +323,7 @@ class Figure(_Part):
         return list(dict.fromkeys(named))
 
     def name_of(self, scheme: str) -> str:
-        """How the paper calls a scheme."""
+        """Name of a scheme in the paper."""
         return self.names.get(scheme, scheme)
 
 
@@ -340,7 +340,7 @@ def read_figure(path: Path, identity: str) -> Figure:
 
 
 def _problem(error: ValidationError) -> str:
-    """The first problem in one line; a key that is unknown rather than the one that is missing for it."""
+    """The first problem in one line. An unknown key comes before a missing key."""
     errors = error.errors()
     unknown = [one for one in errors if one["type"] == "extra_forbidden"]
     first = (unknown or errors)[0]

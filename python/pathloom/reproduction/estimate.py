@@ -1,7 +1,7 @@
-"""How long the runs of a figure take, before they begin: from the packet-hops that they are likely to simulate.
+"""Estimates how long the runs of a figure will take, from the likely number of simulated packet-hops.
 
-An estimate is of use to decide between now and the night, no more: it may be off by a factor of two or three at first.
-It learns from the figures that the same call has carried out.
+An estimate is good enough to decide whether to run a figure now or at night. At first it may be wrong by a factor of
+two or three. It improves with the figures that the same call has carried out.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from pathloom.fabrics import Fabric
 from pathloom.specs import LAB
 
 HOPS_PER_S = 1.2e7
-"""Packet-hops that a thread simulates in a second, before anything has been measured (docs/testing.md)."""
+"""Packet-hops that a thread simulates in a second, used before anything is measured (docs/testing.md)."""
 FRAME_BITS = 1500 * 8
 ACKNOWLEDGED = 2.0
-"""A packet and its acknowledgement."""
+"""Packets per data packet: the packet and its acknowledgement."""
 START_UP_S = 0.3
-"""What a run costs besides: its fabric, its flows, its tables."""
+"""Seconds of a run besides the simulation, for its fabric, flows and tables."""
 LIVE_OVERHEAD_S = 15.0
-"""What a run in the lab costs besides its duration."""
+"""Seconds of a run in the lab besides its duration."""
 
 
 @lru_cache(maxsize=32)
 def _sizes(fabric: str) -> tuple[float, float]:
-    """Bits per second that all hosts together can send, and the links of a path."""
+    """Bits per second that all hosts together can send, and the number of links of a path."""
     built = Fabric(fabric)
     summary = built.summary()
     hosts = sum(node["tier"] == "host" for node in built.nodes)
@@ -38,7 +38,7 @@ def _sizes(fabric: str) -> tuple[float, float]:
 
 
 def work_s(settings: Settings, jobs: Sequence[Job]) -> float:
-    """Seconds that so many runs take one after the other.
+    """Seconds that these runs take one after the other.
 
     >>> settings = Settings.of({"fabric": "fat-tree:k=4,rate=10Mbps", "traffic": "long-lived", "schemes": ("ecmp",)})
     >>> job = settings.jobs("sim")[0]
@@ -59,7 +59,7 @@ def work_s(settings: Settings, jobs: Sequence[Job]) -> float:
 
 @lru_cache(maxsize=32)
 def _listed_bits(traffic: str) -> float:
-    """Bits of the flows that a file lists; without end for other traffic, and for a file with a flow without end."""
+    """Bits of the flows that a file lists; infinite for other traffic, and for a file with a long-lived flow."""
     found = re.match(r"flows:file=([^,]+)", traffic)
     if found is None:
         return math.inf
@@ -68,19 +68,19 @@ def _listed_bits(traffic: str) -> float:
 
 
 class Pace:
-    """What the figures of a call took, over what was estimated."""
+    """The ratio of measured to estimated time of the figures of a call."""
 
     def __init__(self) -> None:
-        """Nothing has been measured."""
+        """Starts without any measurement."""
         self._estimated_s = self._taken_s = 0.0
 
     def note(self, estimated_s: float, taken_s: float) -> None:
-        """Takes in a figure that was carried out: work estimated, and time taken by all threads."""
+        """Records a finished figure: its estimated work, and the time that all threads took."""
         self._estimated_s += estimated_s
         self._taken_s += taken_s
 
     def wall_s(self, estimated_s: float, threads: int) -> float:
-        """Time by the clock that this much work takes.
+        """Wall-clock time for this amount of estimated work.
 
         >>> pace = Pace()
         >>> pace.wall_s(600.0, 2)

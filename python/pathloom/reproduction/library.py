@@ -1,4 +1,4 @@
-"""Which published figures there are, and how they are asked for."""
+"""The list of published figures, and how a command names them."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ def names(paper: str) -> list[str]:
 
 
 def figures(target: str) -> list[Figure]:
-    """The figures that `ofpt/fig4a`, `ofpt` or `all` asks for. Raises `PathloomError` with the nearest name."""
+    """The figures that `ofpt/fig4a`, `ofpt` or `all` selects. Raises `PathloomError` with the nearest name."""
     return [read_figure(FOLDER / f"{identity}.toml", identity) for identity in identities(target)]
 
 
 @lru_cache(maxsize=1)
 def all_measures() -> tuple[Measure, ...]:
-    """What any figure asks of its runs: figures of a paper share runs."""
+    """The measures of all figures, because figures of a paper share runs."""
     return tuple(measure for figure in figures(ALL) for measure in figure.measures())
 
 
 def identities(target: str) -> list[str]:
-    """Names, as `ofpt/fig4a`, of the figures that are asked for. Raises `PathloomError` with the nearest name.
+    """Names, such as `ofpt/fig4a`, of the selected figures. Raises `PathloomError` with the nearest name.
 
     >>> identities("ofpt/fig4a")
     ['ofpt/fig4a']

@@ -1,4 +1,4 @@
-"""From a figure to numbers: carries out its runs, and puts what they gave beside what was published."""
+"""Carries out the runs of a figure and compares the measured with the published numbers."""
 
 from __future__ import annotations
 
@@ -37,39 +37,39 @@ if TYPE_CHECKING:
     from pathloom.lab.runs import LabExecution
 
 LIVE = "controller=pathloom"
-"""What the lab is told for figures: every scheme runs in the native controller."""
+"""Settings of the lab for figures: every scheme runs in the native controller."""
 NOT_EXPLAINED = "not explained yet"
-"""What stands where a cause is missing: never a guess."""
+"""Text that is printed if no cause is known."""
 
 
 class Stopped(KeyboardInterrupt):
-    """Ctrl-C came while runs were under way."""
+    """Raised after Ctrl-C during runs."""
 
 
 @dataclass(frozen=True)
 class Planned:
-    """One case of a figure as it is to be run."""
+    """One case of a figure with the settings of its runs."""
 
     case: Case
     settings: Settings
     unbuilt: tuple[str, ...]
-    """Schemes of the case that the registry does not have."""
+    """Schemes of the case that are not in the registry."""
     sample_at_s: tuple[float, ...]
     templates: tuple[str, ...] = ()
-    """The schemes of the settings as the figure has them, with `{x}` where the place on the x axis stands."""
+    """The schemes of the settings as in the figure, with the placeholder `{x}` for the place on the x axis."""
 
     @property
     def schemes(self) -> tuple[str, ...]:
-        """The schemes as the figure has them, in the order of those in the settings."""
+        """The schemes as in the figure, in the order of those in the settings."""
         return self.templates or self.settings.schemes
 
     def template(self, scheme: str) -> str:
-        """A scheme of the settings as the figure has it."""
+        """A scheme of the settings as it is in the figure."""
         return self.schemes[self.settings.schemes.index(scheme)]
 
     @property
     def world(self) -> str:
-        """Where it is run."""
+        """World in which the case runs: the simulator or the lab."""
         return self.settings.worlds[0]
 
 
@@ -80,7 +80,7 @@ class Value:
     mean: float | None
     ci95: float | None
     bound: str = "exactly"
-    """`at least` or `at most` where flows were not finished and leave a bound alone."""
+    """`at least` or `at most` if the number is only a bound, because flows were not finished."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Line:
 
     @property
     def difference(self) -> float | None:
-        """Measured less published."""
+        """Measured minus published."""
         return None if self.published is None or self.value.mean is None else self.value.mean - self.published
 
     def as_json(self) -> dict[str, Any]:
@@ -123,23 +123,23 @@ class Reproduced:
     seed: int
     plans: tuple[Planned, ...]
     data: dict[tuple[str, str], list[Kept]]
-    """Runs by label of the case and scheme."""
+    """Stored runs, by label of the case and scheme."""
     lines: tuple[Line, ...]
-    """What the paper prints numbers of, then every other point of the picture."""
+    """The rows with published numbers, then every other point of the picture."""
 
     @property
     def world(self) -> str:
-        """Where it was run."""
+        """World in which the figure was run: the simulator or the lab."""
         return self.plans[0].world
 
     @property
     def schemes(self) -> list[str]:
-        """Schemes that were run, in order."""
+        """Schemes that were run, in the order of the figure."""
         return list(dict.fromkeys(scheme for plan in self.plans for scheme in plan.schemes))
 
     @property
     def notes(self) -> list[str]:
-        """The figure's own, and what came between its runs."""
+        """The notes of the figure, and notes on problems of its runs."""
         shares = [run.stolen_share for runs in self.data.values() for run in runs]
         lacking = sum(share > NOTED_STOLEN_SHARE for share in shares)
         said = [f"{lacking} of {len(shares)} runs, at worst: {stolen_text(max(shares))}"] if lacking else []
@@ -149,7 +149,7 @@ class Reproduced:
 
     @property
     def published(self) -> list[Line]:
-        """The rows that the paper prints numbers of."""
+        """The rows with published numbers."""
         return list(self.lines[: len(self.figure.rows)])
 
     def value(self, measure: Measure, case: str, scheme: str) -> Value:
@@ -171,9 +171,9 @@ class Reproduced:
 
 
 def plan(figure: Figure, form: Form, seed: int, world: str = SIM) -> list[Planned]:
-    """The cases to run, with their settings checked. Raises `PathloomError`.
+    """The cases to run, with checked settings. Raises `PathloomError`.
 
-    For the lab, the figure is what `Figure.in_lab` gives.
+    For the lab, `figure` must be the result of `Figure.in_lab`.
     """
     plans = []
     place: dict[str, Any] = {"worlds": (LAB,), "lab": LIVE} if world == LAB else {}
@@ -191,7 +191,7 @@ def plan(figure: Figure, form: Form, seed: int, world: str = SIM) -> list[Planne
         filled = tuple(_filled(scheme, case) for scheme in known)
         texts = {key: _filled(value, case) if isinstance(value, str) else value for key, value in values.items()}
         settings = Settings.of(
-            # The papers have the time-outs of Linux.
+            # The papers use the time-outs of Linux.
             {**texts, **place, "schemes": filled or ("ecmp",), "seed": seed, "fit_min_rto": False},
             f"figure {figure.id}, case `{case.label}`",
         )
@@ -202,7 +202,7 @@ def plan(figure: Figure, form: Form, seed: int, world: str = SIM) -> list[Planne
 
 
 def to_do(figures: Iterable[tuple[Figure, Sequence[Planned]]], memory: Memory) -> tuple[int, float]:
-    """How many runs are still to be carried out for these figures, and the seconds that they take one by one.
+    """Number of missing runs of these figures, and the estimated seconds that they take one after the other.
 
     Runs that figures share count once.
     """
@@ -218,9 +218,9 @@ def to_do(figures: Iterable[tuple[Figure, Sequence[Planned]]], memory: Memory) -
 def reproduce(
     figure: Figure, plans: Sequence[Planned], form: Form, runner: Runner | int, memory: Memory, progress: Progress
 ) -> Reproduced:
-    """Carries out the runs that are missing and works out every row. Raises `PathloomError` and `Stopped`.
+    """Carries out the missing runs and computes every row. Raises `PathloomError` and `Stopped`.
 
-    `runner` carries out runs in the simulator; a number is that of threads.
+    `runner` carries out runs in the simulator; a number means this many threads.
     """
     data: dict[tuple[str, str], list[Kept]] = {}
     for one in plans:
@@ -235,7 +235,7 @@ def reproduce(
 
 
 def _split(schemes: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The schemes that the registry has, and the others."""
+    """The schemes that are in the registry, and the others."""
     registry = {entry["name"] for entry in _core.schemes()}
     known = tuple(scheme for scheme in schemes if is_python_spec(scheme) or scheme.split(":", 1)[0] in registry)
     return known, tuple(scheme for scheme in schemes if scheme not in known)
@@ -254,14 +254,14 @@ def _sample_times(every: str | None, duration_s: float) -> tuple[float, ...]:
 
 
 def _missing(figure: Figure, one: Planned, memory: Memory) -> list[Job]:
-    """The runs of a case that are still to be carried out."""
+    """The runs of a case that have not been carried out yet."""
     asked = figure.measures()
     jobs = one.settings.jobs(one.world) if one.settings.schemes else []
     return [job for job in jobs if memory.find(one.settings, job, one.sample_at_s, asked) is None]
 
 
 def _fill(figure: Figure, one: Planned, runner: Runner | int, memory: Memory, progress: Progress) -> None:
-    """Carries out the runs of a case that are missing; each is kept as soon as it is finished."""
+    """Carries out the missing runs of a case; each run is stored as soon as it is finished."""
     missing = _missing(figure, one, memory)
     if not missing:
         return
@@ -288,7 +288,7 @@ def _fill(figure: Figure, one: Planned, runner: Runner | int, memory: Memory, pr
         elif isinstance(execution, Execution):
             execution.run(1, named, take, runner)
         else:
-            raise TypeError("runs in the lab are carried out here")
+            raise TypeError("a runner cannot carry out runs in the lab; expected a number of threads")
     except _core.PathloomError as error:
         raise bad_input(f"figure {figure.id}: {error}") from None
     if execution.failure is not None:
@@ -298,7 +298,7 @@ def _fill(figure: Figure, one: Planned, runner: Runner | int, memory: Memory, pr
 
 
 def _execution(settings: Settings, fabric: Fabric, one: Planned) -> Execution | LabExecution:
-    """What carries out the runs of a case, in its world."""
+    """Makes the execution that carries out the runs of a case in its world."""
     if one.world == LAB:
         from pathloom.lab.runs import LabExecution
 
@@ -321,12 +321,12 @@ def _measured(measure: Measure, runs: Sequence[Kept]) -> Value:
 
 
 def _bound(measure: Measure, runs: Iterable[Kept]) -> str:
-    """What a mean over runs is: a bound alone where one of them is."""
+    """Whether a mean over runs is exact or a bound. It is a bound if that of any run is."""
     return next((run.bounds[key(measure)] for run in runs if key(measure) in run.bounds), "exactly")
 
 
 def _cut_notes(result: Reproduced) -> list[str]:
-    """Says which runs ended before their flows did, if a figure asks them for what that leaves open."""
+    """Notes on runs that ended before their flows, if this makes measures of the figure bounds."""
     asked = {key(measure) for measure in result.figure.measures()}
     cut = [
         f"{result.figure.name_of(scheme)}{f' at {case}' if case else ''} ({count} of {len(runs)})"
@@ -376,7 +376,7 @@ def _unbuilt_text(figure: Figure, unbuilt: Sequence[str]) -> str:
 
 
 def _compared(how: str, own: Sequence[float], other: Sequence[float]) -> list[float]:
-    """Run by run: all schemes meet the same flows in a run."""
+    """Compares run by run: all schemes have the same flows in a run."""
     pairs = [(a, b) for a, b in zip(own, other, strict=False) if b]
     return [100.0 * (a / b - 1.0) if how == "gain" else 100.0 * (1.0 - a / b) for a, b in pairs]
 
@@ -392,7 +392,7 @@ def _across(how: str, vectors: Sequence[Sequence[float]]) -> Value:
 
 
 def is_far(line: Line) -> bool:
-    """Whether a difference asks for a cause: more than 5 points, beyond the bound if it is one."""
+    """Whether a difference needs a cause: more than `POINTS` points, for a bound only on its wrong side."""
     difference = line.difference
     if difference is None or line.published is None:
         return False
@@ -403,7 +403,7 @@ def is_far(line: Line) -> bool:
 
 
 def _points(figure: Figure, plans: Sequence[Planned], data: dict[tuple[str, str], list[Kept]]) -> list[Line]:
-    """Every point of a bar chart or a line that no row stands for: measured, with nothing published beside it."""
+    """Lines for the points of a bar or line picture that have no row: measured, but without a published number."""
     if figure.plot.kind not in ("bars", "lines"):
         return []
     taken = {

@@ -1,7 +1,7 @@
-"""What can be measured of a run, by name.
+"""Metrics of a run, by name.
 
-A metric gives one number of one run, or None where the run has nothing to measure. A curve gives several, for pictures.
-A new one is a function and a line in the table below it.
+A metric computes one number of one run, or None if the run has nothing to measure. A curve has several numbers, for
+pictures. To add a metric, write a function and add a line to `METRICS`.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ class RunData:
     """One run of one scheme."""
 
     flows: pl.DataFrame
-    """As `pathloom.experiments.tables.FLOW_SCHEMA`."""
+    """Table with the columns of `pathloom.experiments.tables.FLOW_SCHEMA`."""
     summary: Mapping[str, Any]
-    """As one of the `runs` in `result.json`."""
+    """The same as one of the `runs` in `result.json`."""
     samples: Sequence[Sample]
-    """What had arrived by moments of the run; the last of them is when arrivals end."""
+    """Data that had arrived by certain times of the run; the last time is the end of arrivals."""
     access_bps: float
     """Rate of the slowest access link."""
 
 
 class Takes(Protocol):
-    """What a measure may give beside its name."""
+    """Parameters of a measure besides its name."""
 
     @property
     def level(self) -> float | None:
@@ -76,7 +76,7 @@ def _throughput(run: RunData, takes: Takes) -> float | None:
 
 
 def _interface_values(run: RunData, takes: Takes) -> list[float]:
-    """Throughput of the flows as a share of what one interface can carry, however many a host has."""
+    """Throughput of the flows as a share of the rate of one interface, even if a host has several."""
     # A flow of a host with two interfaces has twice the optimum.
     interfaces = (pl.col("optimum_bps") / run.access_bps).round().clip(lower_bound=1.0)
     values = _flows(run, takes).select(pl.col("throughput") * interfaces)["throughput"]
@@ -84,7 +84,7 @@ def _interface_values(run: RunData, takes: Takes) -> list[float]:
 
 
 def _interface_throughput(run: RunData, takes: Takes) -> float | None:
-    """Mean throughput of the flows, in per cent of what one interface can carry."""
+    """Mean throughput of the flows, in per cent of the rate of one interface."""
     return _times(100.0, mean(_interface_values(run, takes)))
 
 
@@ -94,7 +94,7 @@ def _worst_throughput(run: RunData, takes: Takes) -> float | None:
 
 
 def _goodput_share(run: RunData, _takes: Takes) -> float | None:
-    """Payload that has arrived when arrivals of flows end, over all that finite flows offered, in per cent."""
+    """Payload delivered by the end of arrivals, over the payload that finite flows offered, in per cent."""
     offered = int(run.flows["size_bytes"].sum())
     return 100.0 * run.samples[-1].delivered_bytes / offered if offered and run.samples else None
 
@@ -162,7 +162,7 @@ def _rate_from(run: RunData, takes: Takes, share: float) -> float | None:
 
 
 def _settling(run: RunData, takes: Takes) -> float | None:
-    """How much more `settled_rate` is from the share `level` of the run on than from its beginning, in per cent."""
+    """Increase of `settled_rate` from the share `level` of the run on, over that from the beginning, in per cent."""
     late, early = _settled_rate(run, takes), _rate_from(run, takes, 0.0)
     return 100.0 * (late / early - 1.0) if late is not None and early else None
 
@@ -178,7 +178,7 @@ def _fct_p95(run: RunData, takes: Takes) -> float | None:
 
 
 def _p95(run: RunData, takes: Takes) -> tuple[float | None, bool | None]:
-    """The percentile, and whether unfinished flows leave of it a lower bound."""
+    """The percentile, and whether it is only a lower bound because of unfinished flows."""
     flows = _flows(run, takes)
     cut = unfinished(flows)["age_s"].drop_nulls().to_list()
     return bounded_percentile(flows.filter("finished")["age_s"].drop_nulls().to_list(), cut, math.inf, 0.95)
@@ -191,13 +191,13 @@ def _fct_optimum(run: RunData, takes: Takes) -> float | None:
 
 
 def _fct_excess(run: RunData, takes: Takes) -> float | None:
-    """How much more the mean flow completion time is than `fct_optimum`, in per cent."""
+    """Excess of the mean flow completion time over `fct_optimum`, in per cent."""
     time, optimum = _fct_mean(run, takes), _fct_optimum(run, takes)
     return 100.0 * (time / optimum - 1.0) if time is not None and optimum else None
 
 
 def _unfinished(run: RunData, _takes: Takes) -> float | None:
-    """Share of the finite flows that did not arrive whole, in per cent."""
+    """Share of the finite flows that did not finish, in per cent."""
     finite = run.flows.filter(pl.col("size_bytes").is_not_null())
     return _times(100.0, mean([float(not finished) for finished in finite["finished"]]))
 
@@ -222,41 +222,41 @@ def _goodput(run: RunData, takes: Takes) -> float | None:
 
 
 def _busy(run: RunData, _takes: Takes) -> float | None:
-    """Share of the run that the controller was busy, as modelled, in per cent."""
+    """Share of the run that the modelled controller was busy, in per cent."""
     return _times(100.0, run.summary["control"]["busy_share"])
 
 
 def _messages(run: RunData, _takes: Takes) -> float | None:
-    """Control messages."""
+    """Number of control messages."""
     return float(run.summary["control"]["messages"])
 
 
 def _rules_max(run: RunData, _takes: Takes) -> float | None:
-    """Most rules in any switch at any time."""
+    """Maximum number of rules in any switch at any time."""
     return float(run.summary["control"]["rules_max"])
 
 
 def _entries(run: RunData, _takes: Takes) -> float | None:
-    """Entries for connections in a switch that runs a program: mean over switches and time."""
+    """Mean number of entries for connections in a switch that runs a program, over switches and time."""
     programs = run.summary["programs"]
     return None if programs is None else float(programs["entries_mean"])
 
 
 def _broadcast_share(run: RunData, _takes: Takes) -> float | None:
-    """Bytes of broadcast frames over all other bytes that ToRs got, per million (TCP-Path §V.D.2)."""
+    """Bytes of broadcast frames over all other bytes that ToRs received, per million (TCP-Path §V.D.2)."""
     programs = run.summary["programs"]
     return None if programs is None else _times(1e6, programs["broadcast_share"])
 
 
 REQUEST_BYTES = {"syn": 106, "arp": 82}
-"""Bytes of a Path Request by what it carries (docs/tcp-path-frames.md)."""
+"""Bytes of a Path Request, by the packet that it carries (docs/tcp-path-frames.md)."""
 
 
 def _request_share(run: RunData, takes: Takes) -> float | None:
-    """Path Requests of connections over all but broadcast that ToRs got, in per cent of TCP-Path equation (3).
+    """Path Requests of connections over non-broadcast bytes at ToRs, in per cent of TCP-Path equation (3).
 
-    `level` is N_S (N_L - 1) / 2 times the bytes of a Path Request. The flows of `from_bytes` and more are those that
-    explore. The rest of the explorations are of ARP requests; each exploration reaches as many ToRs as any other.
+    `level` is N_S (N_L - 1) / 2 times the bytes of a Path Request. Flows of `from_bytes` and more explore paths. The
+    other explorations are for ARP requests; every exploration reaches the same number of ToRs.
     """
     programs, explored = run.summary["programs"], _flows(run, takes)["start_s"].count()
     size_bytes = int(run.flows["size_bytes"].sum())
@@ -269,41 +269,41 @@ def _request_share(run: RunData, takes: Takes) -> float | None:
 
 
 def _reroutes(run: RunData, _takes: Takes) -> float | None:
-    """Flows moved from a path to another."""
+    """Number of moves of flows from one path to another."""
     return float(run.summary["control"]["reroutes"])
 
 
 def _polling_period(run: RunData, _takes: Takes) -> float | None:
-    """Mean time from a round of readings to the next, in seconds, until arrivals end; None where there are not two.
+    """Mean time between rounds of readings until arrivals end, in seconds; None with fewer than two rounds.
 
-    In the lab it is that of the whole run, drain included, and second looks within a round are no rounds.
+    In the lab it is the mean over the whole run, drain included. Second readings within a round do not count.
     """
     sampled = run.samples[-1].polling_period_s if run.samples else None
     return sampled if sampled is not None else run.summary["control"].get("polling_period_s")
 
 
 def _dropped(run: RunData, _takes: Takes) -> float | None:
-    """Packets lost."""
+    """Number of lost packets."""
     return float(run.summary["packets"]["dropped"])
 
 
 def _reordered(run: RunData, _takes: Takes) -> float | None:
-    """Segments that arrived after a later one, those sent again among them."""
+    """Number of segments that arrived after a later one, retransmissions included."""
     return float(run.flows["reordered"].sum())
 
 
 def _goodput_least(run: RunData, _takes: Takes) -> float | None:
-    """Least goodput between two samples, the first and the last stretch left out, in kbit/s."""
+    """Least goodput between two samples, without the first and the last interval, in kbit/s."""
     return min((kbps for _, kbps in goodput_in_time(run)[1:-1]), default=None)
 
 
 def _goodput_most(run: RunData, _takes: Takes) -> float | None:
-    """Most goodput between two samples, the first and the last stretch left out, in kbit/s."""
+    """Greatest goodput between two samples, without the first and the last interval, in kbit/s."""
     return max((kbps for _, kbps in goodput_in_time(run)[1:-1]), default=None)
 
 
 def goodput_in_time(run: RunData) -> list[tuple[float, float]]:
-    """Time in the middle between two samples, in seconds, and the goodput of all flows between them, in kbit/s."""
+    """Middle time between two samples, in seconds, and the goodput of all flows between them, in kbit/s."""
     return [
         ((before.at_s + after.at_s) / 2, 8e-3 * (after.delivered_bytes - before.delivered_bytes) / span_s)
         for before, after in zip(run.samples, run.samples[1:], strict=False)
@@ -312,7 +312,7 @@ def goodput_in_time(run: RunData) -> list[tuple[float, float]]:
 
 
 def by_rank(run: RunData, takes: Takes, metric: str) -> list[float]:
-    """What `metric` is the mean of, flow by flow, ascending: one of `RANKED`."""
+    """The values of the flows whose mean is `metric`, ascending. `metric` is one of `RANKED`."""
     if metric == "share":
         return _shares(run, takes)
     if metric == "interface_throughput":
@@ -321,7 +321,7 @@ def by_rank(run: RunData, takes: Takes, metric: str) -> list[float]:
 
 
 RANKED = ("throughput", "share", "interface_throughput")
-"""Metrics that are means over flows which `by_rank` gives one by one."""
+"""Metrics that are means over flows; `by_rank` returns the values of the flows."""
 
 
 def _times(factor: float, value: float | None) -> float | None:
@@ -345,11 +345,11 @@ BOUNDS = {
     "makespan_share": "at most",
     "goodput": "at most",
 }
-"""What unfinished flows leave of a metric, which counts them with the time they have had."""
+"""Kind of bound that unfinished flows make of a metric, which uses their time since the start."""
 
 
 def bound(run: RunData, takes: Takes, metric: str) -> str:
-    """What a metric says of a run: `exactly`, or a bound alone, because flows were not finished."""
+    """Whether a metric of a run is exact (`exactly`) or only a bound, because flows were not finished."""
     if metric not in BOUNDS:
         return "exactly"
     cut = _p95(run, takes)[1] if metric == "fct_p95" else unfinished(_flows(run, takes))["age_s"].count() > 0
@@ -390,4 +390,4 @@ METRICS: dict[str, Metric] = {
     "goodput_least": _goodput_least,
     "goodput_most": _goodput_most,
 }
-"""Name and function of every metric."""
+"""Functions of all metrics, by name."""

@@ -1,4 +1,4 @@
-"""The folder of reproduced figures: a picture and a record of each, and one page in Markdown with all of them."""
+"""The folder of reproduced figures: a picture and a record of each, and a page in Markdown with all of them."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from pathloom.reproduction.pictures import picture
 from pathloom.reproduction.texts import ALL, HEADINGS, NOTHING, causes, command, measured_table, rows, setup_lines
 
 LETTERS = ascii_lowercase
-"""Of the causes below a table."""
+"""Letters of the causes below a table."""
 PAGE = "README.md"
-"""Name of the page, which code hosts show of a folder."""
+"""Name of the page; code hosts show a file of this name for its folder."""
 QUICK = "quick"
-"""A folder in the folder, with what `--quick` gave: the page shows it beside the rest."""
+"""Name of the subfolder with the results of `--quick`; the page shows them in an extra column."""
 
 
 def save(result: Reproduced, folder: Path) -> Path:
-    """Writes picture and record of a figure, and the page anew; returns the path of the picture.
+    """Writes the picture and the record of a figure, and updates the page. Returns the path of the picture.
 
-    Figures that the folder has from before stay on the page. Raises `PathloomError` when a file cannot be written.
+    Figures that are already in the folder stay on the page. Raises `PathloomError` if a file cannot be written.
     """
     image = folder / f"{result.figure.id}.svg"
     try:
@@ -56,7 +56,7 @@ def _record(result: Reproduced) -> dict[str, Any]:
 
 
 def _records(folder: Path) -> list[dict[str, Any]]:
-    """The records of a folder in the order of papers and figures; files that are no such record are left alone."""
+    """The records of a folder in the order of papers and figures; other files are ignored."""
     found = []
     for identity in identities("all"):
         path = folder / f"{identity}.json"
@@ -101,7 +101,7 @@ def _contents(records: list[dict[str, Any]]) -> str:
 
 
 def _anchor(record: dict[str, Any]) -> str:
-    """How a code host names the heading of a figure."""
+    """The anchor that a code host gives the heading of a figure."""
     heading = f"{record['id']}: {record['title']}".lower()
     return "".join(c if c.isalnum() or c in "-_" else "-" if c == " " else "" for c in heading)
 
@@ -133,7 +133,7 @@ def _section(record: dict[str, Any], quick: dict[str, Any] | None) -> str:
 
 
 def _marked(rows: list[list[str]], causes: list[tuple[str, str]]) -> list[list[str]]:
-    """The rows with the letter of their cause behind the difference.
+    """The rows with the letter of their cause after the difference.
 
     >>> _marked([["TCP", "1 s", "3 s", "+2 s"], ["ECMP", "1 s", "1 s", "0 s"]], [("TCP", "it rains")])
     [['TCP', '1 s', '3 s', '+2 s (a)'], ['ECMP', '1 s', '1 s', '0 s']]
@@ -147,7 +147,7 @@ def _marked(rows: list[list[str]], causes: list[tuple[str, str]]) -> list[list[s
 
 
 def _beside(table: list[list[str]], quick: list[list[str]]) -> list[list[str]]:
-    """A table, headings first, with what `--quick` measured for each row in one more column.
+    """A table, headings first, with one more column for the measurements of `--quick`.
 
     >>> table = [["", "published", "measured", "difference"], ["TCP", "1 s", "3 s", "+2 s"]]
     >>> _beside(table, [["TCP", "1 s", "4 s", "+3 s"]])
@@ -158,7 +158,7 @@ def _beside(table: list[list[str]], quick: list[list[str]]) -> list[list[str]]:
 
 
 def _sentence(text: str) -> str:
-    """A text with a capital in the beginning and a full stop in the end.
+    """A text with a capital at the beginning and a full stop at the end.
 
     >>> _sentence("the sum is 3"), _sentence("k=4 is small")
     ('The sum is 3.', 'k=4 is small.')

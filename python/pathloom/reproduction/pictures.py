@@ -1,6 +1,6 @@
 """Pictures of reproduced figures in the form of the paper: bars, lines over load, flows by rank, rates in time.
 
-What the paper prints as a number is drawn beside what was measured, as a hollow diamond.
+Published numbers are drawn as hollow marks next to the measured ones.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from pathloom.reproduction.runs import key
 from pathloom.reproduction.texts import number_text
 
 MOST_RANKS = 400
-"""Points of a curve by rank that are drawn: as many as can be told apart."""
+"""Maximum number of points that are drawn of a curve by rank; more cannot be distinguished."""
 
 MARKERS = {"exactly": "D", "at least": "^", "at most": "v"}
-"""Marker of a published number; an arrow at a bound points to where it allows the value to be."""
+"""Markers of published numbers. The arrow at a bound points to the values that it allows."""
 
 WIDEST = 12
-"""Letters of a label under a group of bars that fit on one line."""
+"""Maximum number of letters in one line of a label under a group of bars."""
 
 ONE_SIZE = (1.8, 5.5)
-"""Width of a line and size of its marks, in points, where each scheme has one."""
+"""Width of a line and size of its marks, in points, if each scheme has one line."""
 SIZES = ((3.0, 8.0), (1.6, 5.0), (0.8, 3.0))
-"""The same for several lines of a scheme: the first variant is the thickest."""
+"""The same for schemes with several lines: the first variant is the thickest."""
 SIDE = 0.012
-"""Distance between two schemes at one place of a line picture, as a share of the x axis."""
+"""Horizontal distance between two schemes at one place of a line picture, as a share of the x axis."""
 
 
 def picture(result: Reproduced) -> Picture:
@@ -57,7 +57,7 @@ def picture(result: Reproduced) -> Picture:
         axes.set_ylabel(figure.plot.y)
         if figure.plot.log:
             axes.set_yscale("log")
-            # Text is drawn as it is, so powers of ten in the notation of TeX would show their dollars.
+            # Texts are drawn without TeX, so powers of ten in TeX notation would show dollar signs.
             axes.yaxis.set_major_formatter(lambda value, _place: f"{value:g}")
         elif figure.plot.kind in ("bars", "lines"):
             axes.set_ylim(bottom=min(0.0, _least(result)))
@@ -68,7 +68,7 @@ def picture(result: Reproduced) -> Picture:
 
 @dataclass(frozen=True)
 class _Series:
-    """How each scheme looks, among all schemes of the figure, so that pictures of one paper agree."""
+    """The look of each scheme among all schemes of the figure, so that pictures of one paper agree."""
 
     of_scheme: Mapping[str, Look]
 
@@ -85,7 +85,7 @@ def _width(result: Reproduced) -> float:
 
 
 def _bounds(result: Reproduced) -> list[str]:
-    """How the published numbers of the picture are meant, each kind once."""
+    """The kinds of published numbers in the picture, without duplicates."""
     if result.figure.plot.kind not in ("bars", "lines"):
         return []
     lines = [_published(result, *key) for key in _all_keys(result)]
@@ -99,7 +99,7 @@ def _all_keys(result: Reproduced) -> list[tuple[Measure, str, str]]:
 
 
 def _least(result: Reproduced) -> float:
-    """The least value of the picture: axes start at zero unless something is below."""
+    """The least value of the picture: axes start at zero unless a value is below."""
     values = [result.value(*key).mean for key in _all_keys(result) if key[2] in result.schemes]
     return min((value for value in values if value is not None), default=0.0)
 
@@ -109,7 +109,7 @@ def _schemes_of(result: Reproduced) -> list[str]:
 
 
 def _published(result: Reproduced, measure: Measure, case: str, scheme: str) -> Line | None:
-    """What the paper prints for a point of the picture."""
+    """The line with the published number of a point of the picture; None if there is none."""
     only = len(result.figure.schemes()) == 1
     for row, line in zip(result.figure.rows, result.published, strict=True):
         same_scheme = row.scheme == scheme or (row.scheme is None and only)
@@ -120,7 +120,7 @@ def _published(result: Reproduced, measure: Measure, case: str, scheme: str) -> 
     return None
 
 
-# Bars: one group per case, or per variant where there are some; in a group one bar per scheme.
+# Bars: one group per case, and per variant if there are some; in a group one bar per scheme.
 
 
 def _groups(result: Reproduced) -> list[tuple[str, Measure, str]]:
@@ -212,7 +212,7 @@ def _hollow(bound: str, colour: str) -> dict[str, Any]:
 
 
 def _order(look: Look) -> float:
-    """Broken lines lie over solid ones, which would hide them."""
+    """Drawing order: broken lines are above solid lines, which would hide them."""
     return 2.0 if look.line == "solid" else 2.1
 
 
@@ -245,7 +245,7 @@ def _lines(axes: Axes, result: Reproduced, series: _Series) -> None:
 
 
 def _ranks(axes: Axes, result: Reproduced, series: _Series) -> None:
-    """Throughput of the flows in ascending order: the mean over the runs of the flow of each rank."""
+    """Draws the throughput of the flows in ascending order: for each rank the mean over the runs."""
     curves = [
         (
             plan.case.label,
@@ -275,7 +275,7 @@ def _ranks(axes: Axes, result: Reproduced, series: _Series) -> None:
 
 
 def _mean_curve(curves: Sequence[Sequence[float]]) -> list[float]:
-    """The mean, rank by rank, of ascending curves; of percentiles where they differ in length."""
+    """The mean of ascending curves, rank by rank, or by percentiles if they differ in length."""
     curves = [curve for curve in curves if curve]
     if not curves:
         return []
@@ -287,9 +287,9 @@ def _mean_curve(curves: Sequence[Sequence[float]]) -> list[float]:
 
 
 def _in_time(axes: Axes, result: Reproduced, series: _Series) -> None:
-    """The goodput in time of the first run of every scheme, or of every case where there is one scheme.
+    """Draws the goodput over time of the first run of every scheme and case.
 
-    A line of a case has its name at its end: there may be more of them than looks that can be told apart.
+    With several cases, each line ends with the name of its case: there may be more cases than distinct looks.
     """
     several, plot, top = len(result.plans) > 1, result.figure.plot, 0.0
     for plan in result.plans:
@@ -315,11 +315,11 @@ def _in_time(axes: Axes, result: Reproduced, series: _Series) -> None:
 
 
 STROKES = ("solid", (0, (4, 1.5)), (0, (1, 1.2)))
-"""Strokes of the cases of a picture over starting times; schemes have colours."""
+"""Line styles of the cases in a picture over starting times; schemes have colours."""
 
 
 def _by_start(axes: Axes, result: Reproduced, series: _Series) -> None:
-    """What flows reach that start at a time or later: the mean over the runs, by scheme and case."""
+    """Draws the metric of the flows that start at a time or later: the mean over the runs, by scheme and case."""
     for plan, stroke in zip(result.plans, itertools.cycle(STROKES), strict=False):
         for scheme in plan.schemes:
             points = [

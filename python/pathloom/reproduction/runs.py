@@ -1,8 +1,7 @@
-"""What is kept of a run: the numbers that figures ask for, a few hundred bytes, and not its hundred thousand flows.
+"""Stored results of runs: the numbers that figures need, a few hundred bytes, and not the hundred thousand flows.
 
-Kept runs are shared between figures. With a folder they outlive the process, one file per run, so that what takes hours
-can be interrupted and gone on with. A run that another build of Pathloom has carried out counts only where that is
-asked for.
+Figures share stored runs. With a folder they outlive the process, one file per run, so that long computations can be
+interrupted and resumed. A run that another build of Pathloom has carried out is used only on request.
 """
 
 from __future__ import annotations
@@ -27,29 +26,29 @@ from pathloom.reproduction.metrics import METRICS, RANKED, RunData, bound, by_ra
 from pathloom.specs import LAB
 
 MOST_RANKED = 5_000
-"""Runs with more flows than this keep no curve by rank: no picture by rank shows so many."""
+"""For runs with more flows than this no curves by rank are stored: no picture by rank shows so many flows."""
 
 
 @dataclass(frozen=True)
 class Kept:
-    """What is left of one run."""
+    """The stored results of one run."""
 
     values: dict[str, float | None]
     """Metrics, by `key`."""
     bounds: dict[str, str] = field(default_factory=dict)
-    """Those of them that are bounds alone because flows were not finished: `at least` or `at most`."""
+    """Metrics that are only bounds because flows were not finished: `at least` or `at most`."""
     ranks: dict[str, list[float]] = field(default_factory=dict)
     """Curves by rank, by name of the metric."""
     goodput: list[tuple[float, float]] = field(default_factory=list)
-    """Time in seconds and goodput in kbit/s, where a run was sampled."""
+    """Time in seconds and goodput in kbit/s, if the run was sampled."""
     stolen_share: float = 0.0
-    """As in `RunOutcome`."""
+    """The same as in `RunOutcome`."""
     build: str = ""
-    """The build of Pathloom that carried the run out: `this_build` of then."""
+    """The build of Pathloom that carried out the run: `this_build` at that time."""
 
 
 def key(asked: Measure) -> str:
-    """Tells a measure from others.
+    """A text that identifies a measure.
 
     >>> key(Measure(metric="fct_mean", below_bytes=1000))
     'fct_mean below_bytes=1000'
@@ -59,7 +58,7 @@ def key(asked: Measure) -> str:
 
 
 def keep(run: RunData, measures: Iterable[Measure], stolen_share: float = 0.0) -> Kept:
-    """Works out every measure of a run, and its curves."""
+    """Computes all measures of a run, and its curves."""
     measures = list(measures)
     values = {key(one): _finite(METRICS[one.metric](run, one)) for one in measures}
     few = run.flows.height <= MOST_RANKED
@@ -73,16 +72,16 @@ def _finite(value: float | None) -> float | None:
 
 
 class KeptCodec:
-    """What is left of a run, as JSON."""
+    """The stored results of a run, as JSON."""
 
     suffix = ".json"
 
     def encode(self, value: Kept) -> bytes:
-        """See `pathloom.experiments.store.Codec`."""
+        """The content of the file of a run."""
         return (json.dumps(asdict(value), allow_nan=False) + "\n").encode()
 
     def decode(self, content: bytes) -> Kept | None:
-        """See `pathloom.experiments.store.Codec`."""
+        """The results in a file; None if the file is incomplete or damaged."""
         try:
             record: dict[str, Any] = json.loads(content)
             goodput = [(float(at_s), float(kbps)) for at_s, kbps in record["goodput"]]
@@ -94,12 +93,12 @@ class KeptCodec:
 
 
 class Memory:
-    """Runs by what they depend on, shared by figures."""
+    """Stored runs by their identity, shared by figures."""
 
     def __init__(self, folder: Path | None = None, any_build: bool = False) -> None:
-        """`folder` is where runs are kept beyond this process; None for nowhere.
+        """`folder` stores runs beyond this process; None stores nothing.
 
-        `any_build` takes runs from there whatever build of Pathloom carried them out.
+        With `any_build`, runs in the folder are used whatever build of Pathloom carried them out.
         """
         self._any_build = any_build
         self._store = Store(folder, KeptCodec()) if folder is not None else None
@@ -108,7 +107,7 @@ class Memory:
     def find(
         self, settings: Settings, job: Job, sample_at_s: Sequence[float], measures: Iterable[Measure]
     ) -> Kept | None:
-        """A run that was carried out before, if all that is asked of it was kept."""
+        """A run that was carried out before, if all requested measures are stored."""
         name = run_name(settings, job, sample_at_s)
         found = self._runs.get(name) or self._read(name)
         if found is None or any(key(one) not in found.values for one in measures):
@@ -117,7 +116,7 @@ class Memory:
         return found
 
     def add(self, settings: Settings, job: Job, sample_at_s: Sequence[float], kept: Kept) -> None:
-        """Keeps a run. Raises `PathloomError` when its file cannot be written."""
+        """Stores a run. Raises `PathloomError` if its file cannot be written."""
         name = run_name(settings, job, sample_at_s)
         self._runs[name] = kept
         if self._store is not None:
@@ -127,24 +126,24 @@ class Memory:
         kept = self._store.find(name) if self._store is not None else None
         if kept is not None and kept.build != this_build() and not self._any_build:
             return None
-        # One that lacked the machine is carried out again, now that the machine may be there.
+        # A run that lacked too much processor time is carried out again, as the machine may be less busy now.
         return kept if kept is not None and kept.stolen_share <= NOTED_STOLEN_SHARE else None
 
 
 def run_name(settings: Settings, job: Job, sample_at_s: Sequence[float]) -> str:
-    """The identity of a run, whatever build of Pathloom carries it out."""
+    """The identity of a run, independent of the build of Pathloom that carries it out."""
     lab = _laboratory() if LAB in settings.worlds else []
     return work_identity(settings, job, repr(tuple(sample_at_s)), *lab)
 
 
 def this_build() -> str:
-    """The identity of what carries out runs in the simulator and measures them."""
+    """The identity of the program files that carry out runs in the simulator and measure them."""
     measured_by = [metrics.__file__, tables.__file__, summary.__file__, stats.__file__]
     return short_digest(program_digest(), digests(measured_by))
 
 
 def _laboratory() -> list[str]:
-    """What else decides what a run in the lab of this machine gives."""
+    """Further identities that affect a run in the lab of this machine: lab code, programs and kernel."""
     from pathloom.lab import daemons, system
 
     own = sorted(str(path) for path in Path(system.__file__).parent.glob("*.py"))

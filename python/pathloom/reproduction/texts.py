@@ -1,4 +1,4 @@
-"""A reproduced figure in words and rows of text: the terminal and the page print the same ones."""
+"""Texts of a reproduced figure, for the terminal and the page."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathloom.words import figure_in, is_zero
 
 NOTHING = "–"
 ALL = "all of it"
-"""What a cause of every row is said to be of."""
+"""Label of a cause that applies to every row."""
 SIGNS = {"exactly": "", "at least": "≥ ", "at most": "≤ "}
 HEADINGS = ["", "published", "measured", "difference"]
 
 
 def number_text(value: float | None, unit: str = "") -> str:
-    """A number in the digits that count, with its unit.
+    """A number in its significant digits, with its unit.
 
     >>> number_text(98.123, "%"), number_text(0.01234, "s"), number_text(None, "s"), number_text(1234.5)
     ('98.1 %', '0.0123 s', '–', '1234')
@@ -45,7 +45,7 @@ def value_text(value: Value, unit: str) -> str:
 
 
 def published_text(line: Line) -> str:
-    """What the paper says.
+    """The published number as text.
 
     >>> from pathloom.reproduction.measure import Value
     >>> published_text(Line("ECMP", "%", 67.5, "at most", Value(80.0, None), None))
@@ -56,12 +56,12 @@ def published_text(line: Line) -> str:
 
 
 def measured_text(line: Line) -> str:
-    """What we measure, with the half width of its confidence interval."""
+    """The measured number as text, with the half width of its confidence interval."""
     return value_text(line.value, line.unit)
 
 
 def difference_text(line: Line) -> str:
-    """Measured less published, with its sign, and with the decimals of the larger of them.
+    """Measured minus published, with its sign, and with the decimals of the larger of both.
 
     >>> from pathloom.reproduction.measure import Value
     >>> difference_text(Line("ECMP", "%", 67.5, "exactly", Value(80.0, None), None))
@@ -74,12 +74,12 @@ def difference_text(line: Line) -> str:
 
 
 def rows(result: Reproduced) -> list[list[str]]:
-    """Label, published, measured, difference of everything that the paper prints a number of."""
+    """Label, published, measured and difference of everything for which the paper prints a number."""
     return [[line.label, published_text(line), measured_text(line), difference_text(line)] for line in result.published]
 
 
 def causes(result: Reproduced) -> list[tuple[str, str]]:
-    """Why: the labels of the rows that share a cause, and the cause."""
+    """The causes of differences: the labels of the rows with the same cause, and the cause."""
     by_cause: dict[str, list[str]] = {}
     for line in result.published:
         if line.cause is not None:
@@ -89,7 +89,7 @@ def causes(result: Reproduced) -> list[tuple[str, str]]:
 
 
 def measured_table(result: Reproduced) -> tuple[list[str], list[list[str]]] | None:
-    """Every point of a picture over an axis: a row per place, a column per scheme; None for other pictures."""
+    """Every point of a line picture: a row per place on the x axis, a column per scheme; None for other pictures."""
     figure = result.figure
     if figure.plot.kind != "lines" or not result.schemes:
         return None
@@ -104,9 +104,9 @@ def measured_table(result: Reproduced) -> tuple[list[str], list[list[str]]] | No
 
 
 def setup_lines(result: Reproduced, where: str = "experiments") -> list[tuple[str, str]]:
-    """What was run, as words and texts: placeholders stay as the file has them.
+    """The set-up of the runs, as words and texts. Placeholders stay as in the file.
 
-    Files that come with Pathloom are said to be in the folder `where`, by default that of the repository.
+    Files that come with Pathloom get the folder `where`, by default that of the repository.
     """
     figure, first = result.figure, result.plans[0].settings
     setup = figure.setup
@@ -138,7 +138,7 @@ def _case_text(label: str, case: Overrides, setup: Setup) -> str:
 
 
 def command(result: Reproduced) -> str:
-    """The command that gives these numbers again."""
+    """The command that repeats these numbers."""
     form = " --quick" if result.form.quick else ""
     form += f" --shorten {result.form.shorten:g}" if result.form.shorten != 1.0 else ""
     world = f" --world {result.world}" if result.world != SIM else ""

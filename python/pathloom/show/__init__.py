@@ -1,1 +1,1 @@
-"""A results folder as a page that lives: `pathloom show`. The controller serves the same page for a live fabric."""
+"""A results folder as an interactive page: `pathloom show`. The controller serves the same page for a live fabric."""

@@ -1,4 +1,4 @@
-"""Which links were down, and when, as the faults of a result say."""
+"""Computes which links were down, and when, from the faults of a result."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathloom import _core
 
 
 def changes_of_links(faults: Sequence[str], names: Sequence[str], links: Mapping[str, Sequence[int]]) -> list[Any]:
-    """`[seconds, [links that are down from then on]]` for each moment at which that changes.
+    """Returns `[seconds, [links that are down from then on]]` for each time at which that changes.
 
     A fault of a node takes all its links down. Faults of sessions and of the controller take none down.
 
@@ -44,7 +44,7 @@ def _parts(fault: str) -> tuple[float, str, str]:
 
 
 def _cable(what: str, numbers: Mapping[str, int]) -> frozenset[int] | None:
-    """Both ends of `a-b`; names of nodes may have hyphens too."""
+    """Returns both ends of `a-b`; names of nodes may have hyphens too."""
     words = what.split("-")
     for place in range(1, len(words)):
         pair = "-".join(words[:place]).strip(), "-".join(words[place:]).strip()

@@ -1,4 +1,4 @@
-"""What the page asks of a results folder, answered from its parquet files in small pieces."""
+"""Answers the page's requests about a results folder from its parquet files, in small pieces."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from pathloom.fabrics import Fabric
 from pathloom.show.faults import changes_of_links
 
 UNKNOWN = 65535
-"""A utilisation that is not known, among per mille."""
+"""Value of an unknown utilisation; known ones are in per mille."""
 MOST_FRAMES = 64
 """Steps of a series in one answer, at most."""
 MOST_FLOWS = 200
 """Flows in one answer, at most."""
 MOST_POINTS = 2000
-"""Points of a distribution."""
+"""Points of a distribution in one answer, at most."""
 _FLOW_COLUMNS = [
     "flow", "src", "dst", "src_port", "dst_port", "size_bytes", "size_class", "start_s", "fct_s", "age_s",
     "finished", "delivered_bytes", "throughput", "slowdown", "retransmits", "timeouts", "reordered",
@@ -43,7 +43,7 @@ class NotThere(Exception):
 
 
 class Results:
-    """A result that was saved; safe to use from several threads."""
+    """A saved result. Several threads may use it."""
 
     def __init__(self, folder: Path) -> None:
         """Opens a folder. Raises `PathloomError` when it is not the result of a comparison."""
@@ -63,7 +63,7 @@ class Results:
         self._fabric = _fabric(loaded.path, loaded.summary["settings"], self._links)
 
     def about(self) -> dict[str, Any]:
-        """What was run, and the figures of each scheme."""
+        """Returns what was run, and the figures of each scheme."""
         settings = self.record["settings"]
         runs = sorted({run["run"] for scheme in self.record["schemes"] for run in scheme["runs"]})
         return {
@@ -83,11 +83,11 @@ class Results:
         }
 
     def fabric(self) -> dict[str, Any]:
-        """Nodes and links, as the controller's API gives them."""
+        """Returns nodes and links, in the form of the controller's API."""
         return self._fabric
 
     def links(self, scheme: str, run: int) -> dict[str, Any]:
-        """What each link did over the whole run, in per mille of its rate."""
+        """Returns utilisation (per mille of the rate), drops and mean queue of each link over the whole run."""
         rows = self._piece("links", scheme, run)
         count = len(self._fabric["links"]["source"])
         values = np.full(count, UNKNOWN, dtype=np.int64)
@@ -100,7 +100,7 @@ class Results:
         }
 
     def frames(self, scheme: str, run: int, first: int, count: int) -> dict[str, Any]:
-        """Steps of the series of links: utilisation by step and link, in per mille of its rate."""
+        """Returns steps of the series of links: utilisation by step and link, in per mille of the rate."""
         rates_bps = np.array(self._fabric["links"]["rate_bps"], dtype=np.float64)
         rows = self._piece("link-series", scheme, run)
         at_s = np.array(self._steps(scheme, run))
@@ -114,14 +114,14 @@ class Results:
         return {"first": first, "utilisation": frames.tolist()}
 
     def times(self, scheme: str, run: int) -> dict[str, Any]:
-        """Ends of the steps of a run, and what its flows received in each."""
+        """Returns the ends of the steps of a run, and the total goodput of its flows in each step."""
         at_s, flows = self._steps(scheme, run), self._piece("flow-series", scheme, run)
         total = flows.group_by("at_s").agg(pl.col("goodput_bps").sum())
         joined = pl.DataFrame({"at_s": at_s}).join(total, on="at_s", how="left", maintain_order="left")
         return {"at_s": at_s, "goodput_bps": joined["goodput_bps"].fill_null(0).round().to_list()}
 
     def flows(self, scheme: str, run: int, asked: Mapping[str, str]) -> dict[str, Any]:
-        """Flows, page by page: all of them, or those on a link (`link`) at some time (`at_s`)."""
+        """Returns flows, page by page: all of them, or those on a link (`link`) at some time (`at_s`)."""
         rows = self._piece("flows", scheme, run)
         on_link = asked.get("link")
         if on_link is not None:
@@ -139,7 +139,7 @@ class Results:
         return {"total": rows.height, "first": first, "items": [_plain(row) for row in shown.iter_rows(named=True)]}
 
     def flow(self, scheme: str, run: int, flow: int) -> dict[str, Any]:
-        """A flow: its figures, its ways and why, its subflows, and its goodput over time."""
+        """Returns a flow: its figures, its paths and their reasons, its subflows, and its goodput over time."""
         found = self._piece("flows", scheme, run).filter(pl.col("flow") == flow).select(_FLOW_COLUMNS)
         if found.height == 0:
             raise NotThere(f"run {run} of {scheme} has no flow {flow}")
@@ -150,7 +150,7 @@ class Results:
         return {"flow": _plain(found.row(0, named=True)), **parts}
 
     def race(self, scheme: str, run: int) -> dict[str, Any]:
-        """When flows finished and what they took, sorted by FCT; throughputs where flows do not end."""
+        """Returns FCTs and ends of finished flows, sorted by FCT, and the throughputs of long-lived flows."""
         rows = self._piece("flows", scheme, run)
         finished = rows.filter(pl.col("finished") & pl.col("fct_s").is_not_null()).sort("fct_s")
         shown = _thinned(finished)
@@ -164,12 +164,12 @@ class Results:
         }
 
     def _steps(self, scheme: str, run: int) -> list[float]:
-        """Ends of all steps of a run; the series have no rows of steps in which nothing was sent."""
+        """Returns the ends of all steps of a run. The series have no rows for steps in which nothing was sent."""
         known = set(self._piece("link-series", scheme, run)["at_s"]) | set(
             self._piece("flow-series", scheme, run)["at_s"]
         )
         step_s = _core.parse_time_s(self.record["settings"]["series"])
-        # As the simulator counts them, so that they are equal to the last bit.
+        # Computed as in the simulator, so that the values are equal to the last bit.
         known |= {round((number + 1) * step_s, 9) for number in range(int(max(known, default=0.0) / step_s))}
         return sorted(known)
 
@@ -188,7 +188,7 @@ class Results:
         return [_plain(row) for row in rows.iter_rows(named=True)]
 
     def _on_link(self, flows: pl.DataFrame, scheme: str, run: int, link: int, at_s: float | None) -> pl.DataFrame:
-        """The flows whose ways cross a link: in the step that ends at a time, or at any time."""
+        """Returns the flows whose paths cross a link: in the step that ends at `at_s`, or at any time if it is None."""
         links = self._fabric["links"]
         if link >= len(links["source"]):
             raise NotThere(f"the fabric has no link {link}")
@@ -220,7 +220,7 @@ class Results:
             return self._tables[name]
 
     def _piece(self, name: str, scheme: str, run: int) -> pl.DataFrame:
-        """The rows of one run."""
+        """Returns the rows of one run."""
         with self._lock:
             key = name, scheme, run
             if key not in self._pieces:
@@ -242,7 +242,7 @@ def _read(path: Path) -> pl.DataFrame:
 
 
 def _fabric(folder: Path, settings: Mapping[str, Any], links: pl.DataFrame) -> dict[str, Any]:
-    """The fabric of a result; one whose file is gone is pieced together from the table of links."""
+    """Returns the fabric of a result. If its file is missing, it is rebuilt from the table of links."""
     try:
         own = folder / OWN_FABRIC
         text = own.read_text(encoding="utf-8") if own.is_file() else None
@@ -288,20 +288,20 @@ def _figures(scheme: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _thinned(rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows evenly by rank, the first and the last among them."""
+    """Returns at most `MOST_POINTS` evenly spaced rows, with the first and the last one."""
     if rows.height <= MOST_POINTS:
         return rows
     return rows[np.unique(np.linspace(0, rows.height - 1, MOST_POINTS).astype(np.int64))]
 
 
 def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
-    """What JSON has words for: a number that is none becomes null."""
+    """Returns a row for JSON: NaN and infinite numbers become null."""
     return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
 
 
 def _whole(text: str, what: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 12:
-        raise NotThere(f"{what} `{text}` is no whole number")
+        raise NotThere(f"{what} `{text}` is not a whole number")
     return int(text)
 
 
@@ -311,5 +311,5 @@ def _number(text: str, what: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise NotThere(f"{what} `{text}` is no number")
+        raise NotThere(f"{what} `{text}` is not a number")
     return value

@@ -1,4 +1,4 @@
-"""Serves the page and the answers for it, over HTTP; nothing can be changed through it."""
+"""Serves the page and its data over HTTP. Nothing can be changed through it."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _POLICY = (
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 _SOURCE = 'data-source="controller"'
-"""What `index.html` says of where its data comes from; the controller serves it as it is."""
+"""Attribute of `index.html` that names the source of its data. The controller serves the file unchanged."""
 
 Asked = Mapping[str, str]
 
 
 def _answers(results: Results) -> Mapping[str, Callable[[Asked], Any]]:
-    """The addresses of the API, and what answers each."""
+    """Returns, by address of the API, the function that answers it."""
 
     def run(asked: Asked) -> tuple[str, int]:
         return asked.get("scheme", ""), _place(asked, "run")
@@ -54,7 +54,7 @@ def _answers(results: Results) -> Mapping[str, Callable[[Asked], Any]]:
 def _place(asked: Asked, name: str, default: int | None = None) -> int:
     text = asked.get(name, "" if default is None else str(default))
     if not text.isascii() or not text.isdigit() or len(text) > 12:
-        raise NotThere(f"{name} `{text}` is no whole number")
+        raise NotThere(f"{name} `{text}` is not a whole number")
     return int(text)
 
 
@@ -64,7 +64,7 @@ class PageServer(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, results: Results, host: str, port: int) -> None:
-        """Listens. Raises `PathloomError` when it cannot."""
+        """Starts to listen. Raises `PathloomError` if that is not possible."""
         self.answers = _answers(results)
         page = files("pathloom.web")
         self.static = {path: ((page / name).read_bytes(), kind) for path, (name, kind) in STATIC.items()}
@@ -83,12 +83,12 @@ class PageServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Where the page is."""
+        """Address of the page."""
         host, port = str(self.server_address[0]), self.server_address[1]
         return f"http://{host}:{port}/"
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A browser that went away is no error."""
+        """Does nothing: a browser that disconnects is not an error."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -121,7 +121,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_HEAD = do_GET  # noqa: N815
 
     def _is_for_us(self) -> bool:
-        """Whether the browser knows the server by an address of this machine: other sites must not read results."""
+        """Returns whether the request names the server by a loopback address. So other sites cannot read results."""
         host = urlsplit(f"//{self.headers.get('Host', '')}").hostname or ""
         return host == "localhost" or is_loopback(host)
 
@@ -140,11 +140,11 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(content)
 
     def log_message(self, *_: object) -> None:
-        """Requests are not logged."""
+        """Does nothing: requests are not logged."""
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address is one of this machine alone.
+    """Returns whether an address is a loopback address, which only this machine can reach.
 
     >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("10.0.0.1")
     (True, True, False)

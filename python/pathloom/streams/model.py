@@ -59,7 +59,7 @@ class Fit:
 
 
 def parse_rate_bps(text: str) -> float:
-    """A rate with its unit.
+    """Parses a rate with its unit, in bit/s.
 
     >>> parse_rate_bps("100Mbps"), parse_rate_bps("728.4 Mbps")
     (100000000.0, 728400000.0)
@@ -77,7 +77,7 @@ def parse_rate_bps(text: str) -> float:
 
 
 def predicted(a: float, rate_bps: float, latency_s: float) -> float:
-    """max(1, a·B·R), before it is rounded (parallel TCP eq. 8)."""
+    """Returns max(1, a·B·R), not rounded (parallel TCP eq. 8)."""
     return max(1.0, a * (rate_bps / 1e6) * (latency_s * 1e3))
 
 
@@ -93,7 +93,7 @@ def optimum(a: float, rate_bps: float, latency_s: float) -> int:
 def fit(measurements: Iterable[Measured]) -> Fit:
     """Fits `a` to the number of streams with the shortest time at each bandwidth and latency; the smaller one in a tie.
 
-    Measurements without latency say nothing about `a`: any number is as good there. Raises `PathloomError` when there
+    Measurements without latency are not used for the fit: they do not depend on `a`. Raises `PathloomError` if there
     are no others.
     """
     times: dict[tuple[float, float], list[tuple[float, int]]] = defaultdict(list)
@@ -109,7 +109,7 @@ def fit(measurements: Iterable[Measured]) -> Fit:
 
 
 def read_measurements(file: Path) -> list[Measured]:
-    """Reads a CSV file with the columns of `COLUMNS`. Raises `PathloomError` that names the line."""
+    """Reads a CSV file with the columns of `COLUMNS`. Raises `PathloomError`, which names the line."""
     try:
         with file.open(encoding="utf-8", newline="") as lines:
             rows = list(csv.reader(lines))

@@ -12,7 +12,7 @@ from pathloom.errors import bad_input
 from pathloom.streams.policies import Route
 
 PATIENCE_S = 2.0
-"""How long the controller may take for an answer: a connection waits for it."""
+"""Longest wait for an answer of the controller. A connection waits for the answer."""
 
 
 class Away(Exception):
@@ -23,14 +23,14 @@ class Refused(Exception):
     """The controller refuses a request; the text says why."""
 
     def __init__(self, status: int, why: str) -> None:
-        """`status` is that of HTTP."""
+        """`status` is the HTTP status."""
         super().__init__(why)
         self.status = status
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a controller serves applications on hosts."""
+    """Address at which a controller serves applications on hosts."""
 
     address: str
     port: int
@@ -59,18 +59,18 @@ class Place:
 
 
 def route(row: Mapping[str, Any]) -> Route:
-    """A path as the controller has measured it: what others leave of its rate, and its round trip."""
+    """Returns a path as the controller measured it: the rate that others leave free, and the round trip."""
     available = row["available_bps"]
     rate_bps = row["rate_bps"] if available is None else available
-    # A path that is full still carries something.
+    # A full path still counts with 1 bit/s.
     return Route(max(float(rate_bps), 1.0), float(row["round_trip_s"]))
 
 
 class Paths:
-    """A connection to the service, from one address of this host. It is for one thread at a time."""
+    """A connection to the service, from one address of this host. Only one thread may use it at a time."""
 
     def __init__(self, place: Place, source: str | None) -> None:
-        """`source`: the address for which it acts; the controller trusts the address of a connection."""
+        """`source`: address of the host; the controller identifies a host by the address of the connection."""
         self._headers = {"Content-Type": "application/json"}
         if place.token is not None:
             self._headers["Authorization"] = f"Bearer {place.token}"
@@ -84,7 +84,7 @@ class Paths:
     def assign(
         self, src: str, dst: str, count: int, lifetime_s: int | None = None, search: str | None = None
     ) -> Mapping[str, Any]:
-        """Paths between two hosts: the assignment, with its `id` and `paths`."""
+        """Requests paths between two hosts. Returns the assignment, with its `id` and `paths`."""
         asked: dict[str, Any] = {"src": src, "dst": dst, "count": count}
         if lifetime_s is not None:
             asked["lifetime_s"] = lifetime_s
@@ -93,7 +93,7 @@ class Paths:
         return self._call("POST", "/v1/assignments", asked)
 
     def assignment(self, assignment: int) -> Mapping[str, Any]:
-        """An assignment, with the `users` of each path."""
+        """Returns an assignment, with the `users` of each path."""
         return self._call("GET", f"/v1/assignments/{assignment}")
 
     def claim(
@@ -107,10 +107,10 @@ class Paths:
         dst_port: int | None = None,
         opens_to: int | None = None,
     ) -> list[str]:
-        """Claims a path for the connection from this port: the switches on it.
+        """Claims a path for the connection from this port. Returns the switches on the path.
 
-        With `dst_port` the connection stands already, and moves to the path at once. `opens_to` is the port of one to
-        come: it has its path soon even if the controller does not see its first packet.
+        With `dst_port`, the connection already exists and moves to the path at once. `opens_to` is the destination port
+        of a future connection. It gets its path soon, even if the controller does not see its first packet.
         """
         asked: dict[str, Any] = {"src": src, "dst": dst, "src_port": src_port}
         if dst_port is not None:
@@ -126,9 +126,9 @@ class Paths:
         self._call("DELETE", f"/v1/assignments/{assignment}")
 
     def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
-        """Raises `Away`, `Refused`."""
+        """Sends a request and returns the answer. Raises `Away`, `Refused`."""
         text = None if body is None else json.dumps(body)
-        # The controller closes connections on which nothing is asked for long.
+        # The controller closes idle connections, so a request on an old connection is repeated once.
         for last in (self._line.sock is None, True):
             try:
                 self._line.request(method, path, text, self._headers)

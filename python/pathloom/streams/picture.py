@@ -16,7 +16,7 @@ SUFFIXES = (".png", ".svg", ".pdf")
 
 
 def check_picture(file: Path) -> None:
-    """Raises `PathloomError` unless a picture can have this name."""
+    """Raises `PathloomError` unless this is a valid name of a picture file."""
     if file.suffix not in SUFFIXES:
         raise bad_input(f"--out {file}: expected a file that ends in {', '.join(SUFFIXES)}")
 
@@ -31,7 +31,7 @@ def draw(fitted: Fit, file: Path) -> None:
 
 
 def figure(fitted: Fit) -> Figure:
-    """The picture: measured points, and one line per bandwidth for the mean as published."""
+    """Returns the picture: measured points, and one line per bandwidth for the mean, as published."""
     from matplotlib.figure import Figure
 
     drawn = Figure(figsize=(6.0, 4.0), dpi=150)

@@ -22,7 +22,7 @@ POLICIES: Final = get_args(Policy)
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A path: what it can carry by itself, its latency, and the links that it may share with others."""
+    """A path: its rate without other paths, its latency, and the links that it may share with others."""
 
     rate_bps: float
     latency_s: float
@@ -31,7 +31,7 @@ class Route:
 
 
 def ratio(policy: Policy, routes: Sequence[Route], a: float) -> list[float]:
-    """The shares of the paths, in any unit. Raises `PathloomError` without paths."""
+    """Returns the shares of the paths, in any unit. Raises `PathloomError` without paths."""
     if not routes:
         raise bad_input("no path was given; expected at least one")
     match policy:
@@ -46,7 +46,7 @@ def ratio(policy: Policy, routes: Sequence[Route], a: float) -> list[float]:
 
 
 def apportion(shares: Sequence[float], streams: int) -> list[int]:
-    """Whole numbers of streams: one for each path with a share, then as near to the shares as can be (Sainte-Laguë).
+    """Returns numbers of streams: one for each path with a share, the rest close to the shares (Sainte-Laguë).
 
     >>> apportion([1, 1, 9], 22), apportion([4, 1, 5, 1], 22), apportion([1, 1], 3)
     ([2, 2, 18], [8, 2, 10, 2], [2, 1])
@@ -63,7 +63,7 @@ def apportion(shares: Sequence[float], streams: int) -> list[int]:
 
 
 def throughput_bps(shares: Sequence[float], routes: Sequence[Route]) -> float:
-    """What paths carry together if they carry bytes in this ratio, so that all of them finish at one time.
+    """Returns the total rate of paths that carry bytes in this ratio, so that all of them finish at the same time.
 
     >>> slow, fast = Route(10e6, 0.0), Route(30e6, 0.0)
     >>> throughput_bps([1, 1], [slow, fast]), throughput_bps([1, 3], [slow, fast])
@@ -81,9 +81,9 @@ def throughput_bps(shares: Sequence[float], routes: Sequence[Route]) -> float:
 
 
 def max_flow(routes: Sequence[Route]) -> list[float]:
-    """Rates of the paths, in b/s, that are the most in all while no link carries more than its rate.
+    """Returns rates of the paths, in b/s, with the largest sum for which no link carries more than its rate.
 
-    Of all optima, HiGHS gives one; it is the same for the same input. Raises `PathloomError` if a link has two rates.
+    HiGHS returns one of the optima, always the same for the same input. Raises `PathloomError` if a link has two rates.
     """
     links: dict[str, float] = {}
     for route in routes:

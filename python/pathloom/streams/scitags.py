@@ -5,8 +5,8 @@ Storage services write one line for each transfer that begins or ends:
     start tcp SRC SPORT DST DPORT EXPERIMENT ACTIVITY
     end tcp SRC SPORT DST DPORT EXPERIMENT ACTIVITY
 
-(https://www.scitags.org, the named pipe of flowd.) They write it when the connection stands, so a path is claimed for a
-connection that stands, by both of its ports.
+(https://www.scitags.org, the named pipe of flowd.) They write the line when the connection exists, so a path is claimed
+for an existing connection, by both of its ports.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from pathloom.streams.with_paths import Broker, Ports
 EXPECTED: Final = "expected start|end tcp|udp SRC SPORT DST DPORT EXPERIMENT ACTIVITY"
 MOST_LINE_BYTES: Final = 400
 MOST_FLOWS: Final = 65_536
-"""Announced flows that are remembered. An end that never comes costs one of them; the oldest gives way."""
+"""Announced flows that are remembered. If an end is never announced, its flow stays until it is the oldest."""
 MOST_PAIRS: Final = 256
 """Pairs of hosts that are remembered, each with an assignment and a connection to the controller."""
 REST_S: Final = 0.2
-"""After this time without more bytes, what has come is taken as a line: some programs write no end of line."""
+"""After this time without more bytes, the received bytes count as a line: some programs write no end of line."""
 COMPLAINT_S: Final = 5.0
-"""Least time between two complaints about lines, for a program may write many that make no sense."""
+"""Shortest time between two messages about unreadable lines, since a program may write many of them."""
 _READ_BYTES = 65_536
 
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """A connection, in the words of the one who announces it."""
+    """A connection, as it was announced."""
 
     src: str
     src_port: int
@@ -50,23 +50,23 @@ class Flow:
     dst_port: int
 
     def turned(self) -> Flow:
-        """The same connection from its other end."""
+        """Returns the same connection from its other end."""
         return Flow(self.dst, self.dst_port, self.src, self.src_port)
 
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """One line."""
+    """The content of one line."""
 
     starts: bool
     flow: Flow
     is_tcp: bool
-    """Other protocols have no connections that could be claimed."""
+    """Whether the protocol is TCP. Paths can be claimed for TCP connections only."""
     is_ipv4: bool
 
 
 def parse(line: str) -> Announcement:
-    """Reads a line. Raises `ValueError` that says what is wrong.
+    """Reads a line. Raises `ValueError`, which says what is wrong.
 
     >>> parse("start tcp 10.0.0.1 1094 10.0.1.1 40001 2 3").flow
     Flow(src='10.0.0.1', src_port=1094, dst='10.0.1.1', dst_port=40001)
@@ -84,10 +84,10 @@ def parse(line: str) -> Announcement:
         raise ValueError(f"{src} and {dst} are of two families")
     for port in (src_port, dst_port):
         if not (_is_number(port) and 1 <= int(port) <= 65_535):
-            raise ValueError(f"`{port}` is no port")
+            raise ValueError(f"`{port}` is not a port")
     for tag in tags:
         if not _is_number(tag):
-            raise ValueError(f"`{tag}` is no number")
+            raise ValueError(f"`{tag}` is not a number")
     flow = Flow(str(addresses[0]), int(src_port), str(addresses[1]), int(dst_port))
     return Announcement(state.lower() == "start", flow, protocol.lower() == "tcp", addresses[0].version == 4)
 
@@ -97,7 +97,7 @@ def _is_number(text: str) -> bool:
 
 
 def is_own(address: str) -> bool:
-    """Whether this host has an IPv4 address."""
+    """Returns whether this IPv4 address is one of this host."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.bind((address, 0))
@@ -107,7 +107,7 @@ def is_own(address: str) -> bool:
 
 
 class Announcements:
-    """Claims paths for connections that are announced, and returns what is not needed any more."""
+    """Claims paths for announced connections, and releases paths that are not needed any more."""
 
     def __init__(
         self,
@@ -119,24 +119,24 @@ class Announcements:
         """`any_host`: the broker has a token, so it may claim paths for connections between other hosts."""
         self._broker, self._say, self._any_host, self._clock = broker, say, any_host, clock
         self._flows: dict[Flow, None] = {}
-        """By the end that claims, oldest first."""
+        """Remembered flows from the end that claims, the oldest first."""
         self._pairs: dict[tuple[str, str], int] = {}
-        """Flows of each pair of hosts; the pair that was used last is last."""
+        """Number of flows of each pair of hosts; the pair that was used last is last."""
         self._quiet_until = -COMPLAINT_S
         self._untold = 0
         self.bad = 0
-        """Lines that make no sense."""
+        """Number of unreadable lines."""
         self.aside = 0
-        """Announcements of flows that cannot have a path: no TCP, no IPv4, or neither end is this host."""
+        """Number of announced flows that cannot have a path: not TCP, not IPv4, or neither end is this host."""
 
     def take(self, line: str) -> None:
-        """Does what a line says. A line that makes no sense changes nothing."""
+        """Carries out a line. An unreadable line changes nothing."""
         if not line.strip():
             return
         try:
             announced = parse(line)
         except ValueError as error:
-            # What others write is shown without what a terminal would obey.
+            # The text of others is printed without control characters.
             self.complain(f"{line.strip()[:80]!a}: {ascii(str(error))[1:-1]}")
             return
         flow = self._own_end(announced)
@@ -148,7 +148,7 @@ class Announcements:
             self._end(flow)
 
     def complain(self, text: str) -> None:
-        """Says that a line makes no sense, unless that was said just before."""
+        """Reports an unreadable line, unless another was reported shortly before."""
         self.bad += 1
         now = self._clock()
         if now < self._quiet_until:
@@ -159,7 +159,7 @@ class Announcements:
         self._quiet_until, self._untold = now + COMPLAINT_S, 0
 
     def _own_end(self, announced: Announcement) -> Flow | None:
-        """The flow from the end for which this host may speak."""
+        """Returns the flow from the end for which a path may be claimed here; None if there is none."""
         flow = announced.flow
         if not (announced.is_tcp and announced.is_ipv4) or flow.src == flow.dst:
             return None
@@ -179,7 +179,7 @@ class Announcements:
         self._broker.claim(flow.src, flow.dst, Ports(flow.src_port, dst_port=flow.dst_port))
 
     def _end(self, flow: Flow) -> None:
-        """The controller sees the end of the connection itself; here, its pair of hosts may be done with."""
+        """Forgets a flow, and the pair of hosts after its last flow. The controller sees the end of flows itself."""
         if flow not in self._flows:
             return
         del self._flows[flow]
@@ -200,24 +200,24 @@ class Pipe:
     """A named pipe that many programs write to, one after another or at once."""
 
     def __init__(self, file: Path) -> None:
-        """Makes the pipe if it is not there. Raises `PathloomError`."""
+        """Makes the pipe if it does not exist. Raises `PathloomError`."""
         self._file = file
         self._made = False
         self._buffer = b""
         self._skips = False
-        """Whether the rest of a line that is too long is on its way."""
+        """Whether the next bytes are the rest of a line that is too long."""
         self._handle = self._open()
 
     def _open(self) -> int:
         try:
             with contextlib.suppress(FileExistsError):
                 os.mkfifo(self._file, 0o622)
-                # Services write to it that run as other users.
+                # Services that run as other users write to it.
                 self._file.chmod(0o622)
                 self._made = True
             if not stat.S_ISFIFO(self._file.stat().st_mode):
-                raise bad_input(f"--pipe {self._file}: is no named pipe; name a file that is not there yet, or a pipe")
-            # Its own writing end keeps the pipe open when the last program has closed it.
+                raise bad_input(f"--pipe {self._file}: is not a named pipe; name a pipe, or a file that does not exist")
+            # The writing end in this process keeps the pipe open after the last program has closed it.
             handle = os.open(self._file, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
             raise bad_input(f"--pipe {self._file}: cannot be opened: {error.strerror}") from None
@@ -229,9 +229,9 @@ class Pipe:
         return handle
 
     def lines(self, wait_s: float) -> Iterator[str | None]:
-        """Lines that come within a time; `None` for one that is too long.
+        """Yields lines that arrive within a time; `None` for a line that is too long.
 
-        If the pipe was deleted, it is made again; then it raises `PathloomError` if that is not possible.
+        If the pipe was deleted, it is made again. Raises `PathloomError` if that is not possible.
         """
         if not self._is_there():
             os.close(self._handle)
@@ -279,7 +279,7 @@ def _text(line: bytes) -> str:
 
 
 def serve(pipe: Pipe, announcements: Announcements, until: Callable[[], bool]) -> None:
-    """Takes lines until it is to end. Raises `PathloomError` if the pipe is lost."""
+    """Handles lines until `until` returns true. Raises `PathloomError` if the pipe is lost."""
     while not until():
         for line in pipe.lines(wait_s=1.0):
             if line is None:

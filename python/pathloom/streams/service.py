@@ -1,4 +1,4 @@
-"""Asks a controller for paths by XML-RPC. Nothing but the standard library is needed."""
+"""Asks a controller for paths by XML-RPC. It needs only the standard library."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathloom.errors import ToolError, bad_input
 
 PATIENCE_S = 30.0
 SERVER_FAULTS = range(500, 600)
-"""Faults that are not the caller's: the controller has no time, or is stopping."""
+"""Codes of faults that the caller did not cause: the controller has no time, or is stopping."""
 
 
 class _Transport(xmlrpc.client.Transport):
-    """A transport that gives up after a while."""
+    """A transport with a time-out."""
 
     def make_connection(self, host: Any) -> http.client.HTTPConnection:
         connection = super().make_connection(host)
@@ -36,7 +36,7 @@ class Service:
         self._headers = [("Authorization", f"Bearer {token}")] if token else []
 
     def assign(self, src_ip: str, src_mac: str, dst_ip: str, paths: int) -> tuple[int, int]:
-        """Paths between two hosts: how many were found, and the id of the assignment."""
+        """Requests paths between two hosts. Returns how many were found, and the id of the assignment."""
         found, assignment = self._call("AssignMultipath", src_ip, src_mac, dst_ip, paths)
         return int(found), int(assignment)
 

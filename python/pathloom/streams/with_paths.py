@@ -1,8 +1,8 @@
 """`pathloom with-paths`: the TCP connections of any program get assigned paths, one after another.
 
-The program runs with a library (crates/preload) that binds each TCP socket to a source port, claims a path for it here,
-and only then lets it connect. Here is the other side: it asks the controller for paths between the two hosts when their
-first connection comes, claims one for each connection, and releases them when the program has ended.
+The program runs with a library (crates/preload) that binds each TCP socket to a source port, claims a path for it from
+this module, and only then lets it connect. This module asks the controller for paths between two hosts at their first
+connection, claims a path for each connection, and releases the paths when the program has ended.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ LIBRARY = "libpathloom_preload.so"
 DOOR = "PATHLOOM_WITH_PATHS"
 """Environment variable with the name of the socket on which the library claims paths."""
 LIFETIME_S = 60
-"""How long the controller keeps paths that nobody uses, should this process be killed."""
+"""How long the controller keeps unused paths if this process is killed."""
 PAUSE_S = 5.0
-"""How long a controller that is away, or has no path, is not asked again. Connections do not wait for it meanwhile."""
+"""Pause before a controller that did not answer, or had no path, is asked again. Meanwhile connections do not wait."""
 _LINE_BYTES = 200
 _PT_INTERP = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """Which paths are wanted."""
+    """The paths that are wanted."""
 
     count: int
     search: str | None = None
     ratio: Callable[[Sequence[Mapping[str, Any]]], Sequence[float]] | None = None
-    """In which ratio connections take the paths, by what the controller says of them; each the path that the fewest
-    have, if None."""
+    """Returns the ratio in which connections take the paths, from the controller's rows of paths. If None, each
+    connection takes the path with the fewest connections."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,9 @@ class Ports:
 
     src_port: int
     dst_port: int | None = None
-    """Of one that stands."""
+    """Destination port of an existing connection."""
     opens_to: int | None = None
-    """The destination port of one to come."""
+    """Destination port of a future connection."""
 
 
 @dataclass
@@ -81,7 +81,7 @@ class Broker:
         self.without = 0
 
     def claim(self, src: str, dst: str, ports: Ports) -> bool:
-        """Claims a path for a connection; says whether it has one."""
+        """Claims a path for a connection. Returns whether it has one."""
         with self._lock:
             if (src, dst) not in self._pairs:
                 own = None if self._place.token is not None else src
@@ -110,12 +110,12 @@ class Broker:
         return True
 
     def _claim(self, pair: Pair, src: str, dst: str, ports: Ports) -> None:
-        """Raises `Away`, `Refused`."""
+        """Claims a path, after it requests an assignment if there is none. Raises `Away`, `Refused`."""
         for last in (pair.assignment is None, True):
             if pair.assignment is None:
                 found = pair.line.assign(src, dst, self._wish.count, LIFETIME_S, self._wish.search)
                 pair.assignment = int(found["id"])
-                # What is free is asked now: later, the connections themselves use it.
+                # The ratio uses the rates that are free now. Later, the connections themselves use them.
                 pair.shares = self._wish.ratio(found["paths"]) if self._wish.ratio is not None else ()
             try:
                 path = self._choose(pair) if pair.shares else None
@@ -123,7 +123,7 @@ class Broker:
                 pair.line.claim(pair.assignment, src, dst, ports.src_port, path=path, **others)
                 return
             except Refused as error:
-                # It has expired, or the controller has been started anew without its state.
+                # The assignment has expired, or the controller was restarted without its state.
                 if error.status != 404 or last:
                     raise
                 pair.assignment = None
@@ -139,7 +139,7 @@ class Broker:
             self._say(f"{text}; connections take the default routes")
 
     def release(self) -> None:
-        """Releases all paths; what the controller does not hear expires."""
+        """Releases all paths. If the controller does not answer, they expire."""
         with self._lock:
             pairs = list(self._pairs.values())
         for pair in pairs:
@@ -164,7 +164,7 @@ def _release(pair: Pair) -> None:
 
 
 def next_path(shares: Sequence[float], users: Sequence[int]) -> int | None:
-    """The path for one connection more, so that they come nearest to the shares (Sainte-Laguë); None without shares.
+    """Returns the path for one more connection, closest to the shares (Sainte-Laguë); None without shares.
 
     >>> next_path([1, 1, 9], [1, 1, 1]), next_path([1, 1, 9], [0, 0, 1]), next_path([1, 1], [2, 1])
     (2, 0, 1)
@@ -178,7 +178,7 @@ def next_path(shares: Sequence[float], users: Sequence[int]) -> int | None:
 
 
 class _Claim(socketserver.StreamRequestHandler):
-    """One claim of the library: a line, and the answer."""
+    """Reads one claim of the library, which is a line, and answers it."""
 
     timeout = 5
 
@@ -202,15 +202,15 @@ class _Door(socketserver.ThreadingUnixStreamServer):
 
 
 def run(command: Sequence[str], library: str, broker: Broker, say: Callable[[str], None]) -> int:
-    """Runs a command whose connections get paths; returns its exit code, 128 + the signal that ended it.
+    """Runs a command whose connections get paths. Returns its exit code, or 128 + the signal that ended it.
 
-    Raises `ToolError` when it cannot be started.
+    Raises `ToolError` if it cannot be started.
     """
     why = no_effect(command[0])
     if why is not None:
         say(f"`{command[0]}` {why}: this has no effect on it, and its connections take the default routes")
     with tempfile.TemporaryDirectory(prefix="pathloom-with-paths-") as directory:
-        # Servers open connections as other users than the one that started them.
+        # Servers may open connections as other users than the one that started them.
         Path(directory).chmod(0o711)
         place = Path(directory) / "door"
         with _Door(str(place), broker) as door:
@@ -232,7 +232,7 @@ def _run(command: Sequence[str], more: Mapping[str, str]) -> int:
         process = subprocess.Popen(list(command), env={**os.environ, **more})
     except OSError as error:
         raise ToolError(f"`{command[0]}` could not be started: {error.strerror}") from None
-    # Ctrl-C reaches the command by itself, as it is in the same group; other signals are passed on.
+    # Ctrl-C reaches the command too, as it is in the same process group. Other signals are passed on.
     before = {signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: None)}
     for number in (signal.SIGTERM, signal.SIGHUP):
         before[number] = signal.signal(number, lambda number, _: process.send_signal(number))
@@ -245,7 +245,7 @@ def _run(command: Sequence[str], more: Mapping[str, str]) -> int:
 
 
 def no_effect(command: str, depth: int = 3) -> str | None:
-    """Why a library that is preloaded has no effect on a command; None where it has, as far as the file tells."""
+    """Returns why a preloaded library has no effect on a command; None if it has, as far as the file shows."""
     import shutil
 
     found = shutil.which(command)
@@ -266,7 +266,7 @@ def no_effect(command: str, depth: int = 3) -> str | None:
 
 
 def _is_static(head: bytes) -> bool:
-    """Whether the head of a file is that of a 64-bit ELF program without an interpreter."""
+    """Returns whether the head of a file is that of a 64-bit ELF program without an interpreter."""
     if head[:5] != b"\x7fELF\x02":
         return False
     offset = int.from_bytes(head[32:40], "little")
@@ -276,7 +276,10 @@ def _is_static(head: bytes) -> bool:
 
 
 def find_library() -> str:
-    """Where the library is: in this package, beside this Python's own, or in the system. Raises `PathloomError`."""
+    """Returns the path of the library: in this package, in this Python's `lib`, or in the system.
+
+    Raises `PathloomError`.
+    """
     package = Path(__file__).parents[1]
     places = [folder / LIBRARY for folder in (package, Path(sys.prefix) / "lib", Path("/usr/lib/pathloom"))]
     found = next((str(place) for place in places if place.is_file()), None)

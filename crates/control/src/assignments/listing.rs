@@ -1,37 +1,38 @@
-//! Assignments as they are shown to operators and to their owners.
+//! Lists of assignments for operators and owners.
 
 use super::{Assignment, AssignmentId, Assignments, Claimed, Owner, PathRequest};
 use pathloom_model::{Nanos, Path};
 use std::ops::Bound;
 
-/// An assignment, as it is shown.
+/// An entry of the list.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Listed {
-    /// Its name.
+    /// Its identifier.
     pub id: AssignmentId,
-    /// Who may claim its paths and release it.
+    /// Its owner, who may claim its paths and release it.
     pub owner: Owner,
-    /// What was asked for.
+    /// The request that it answers.
     pub request: PathRequest,
-    /// Its paths in the order in which they are claimed, and how many claims and connections have each.
+    /// Its paths in the order in which they are claimed, each with its number of claims and connections.
     pub paths: Vec<(Path, u32)>,
-    /// Claims whose connection has not come yet.
+    /// Number of claims whose connection has not been opened yet.
     pub waiting: usize,
-    /// Connections on its paths.
+    /// Number of connections on its paths.
     pub connections: usize,
-    /// When it expires if nobody uses it; `None` while there are claims or connections.
+    /// When it expires if nobody uses it; `None` while it has claims or connections.
     pub until: Option<Nanos>,
-    /// Whether it only waits for its connections to end.
+    /// Whether it was released and only waits for its connections to end.
     pub released: bool,
 }
 
 impl Assignments {
-    /// An assignment; `None` if there is none of this name.
+    /// Returns an assignment; `None` if no assignment has this identifier.
     pub fn get(&self, id: AssignmentId) -> Option<Listed> {
         self.assignments.get(&id).map(|assignment| self.listed(id, assignment))
     }
 
-    /// Assignments after one of them, in the order of their names; of one owner if one is named.
+    /// Returns assignments after another one, in the order of their identifiers. If an owner is given, only those of
+    /// this owner.
     pub fn list<'a>(
         &'a self,
         after: Option<AssignmentId>,

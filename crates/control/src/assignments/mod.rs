@@ -1,12 +1,15 @@
-//! Path assignments: an application asks for paths between two addresses, claims the next of them for each connection that it
-//! is about to open, and the connection takes that path in both directions from its first packet on. (The controller of
-//! parallel TCP streams: its AssignMultipath is [`Assignments::assign`], its MakePath is [`Assignments::claim`].)
+//! Path assignments. An application requests paths between two addresses, and claims the next of them for each
+//! connection that it is about to open. The connection uses that path in both directions from its first packet on.
+//! (This is the controller of the parallel TCP paper: its AssignMultipath is [`Assignments::assign`], and its
+//! MakePath is [`Assignments::claim`].)
 //!
-//! Assignments belong to the controller: they do not depend on the scheme in charge, and schemes do not hear of them. This
-//! component knows which paths were assigned, claimed and taken; [`crate::routes`] puts the connections on them.
+//! Assignments belong to the controller. They do not depend on the scheme in charge, and schemes get no events about
+//! them. This component stores which paths are assigned, claimed and in use. [`crate::routes`] puts the connections
+//! on them.
 //!
-//! An assignment ends when its owner releases it or nobody has used it for its lifetime. A released one accepts no claim, and
-//! is forgotten when its last connection has ended. A claim ends when no first packet has come for it in time.
+//! An assignment ends when its owner releases it, or when nobody has used it for its lifetime. A released assignment
+//! accepts no claims, and is removed when its last connection has ended. A claim ends if no first packet arrives in
+//! time.
 
 mod error;
 mod listing;
@@ -28,12 +31,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::Ipv4Addr;
 
-/// Assignments that one epoch of the controller names before it may use a name of the next epoch.
+/// Number of identifiers per epoch of the controller. If an epoch uses more, it continues with those of the next
+/// epoch.
 const IDS_PER_EPOCH: u32 = 1 << 16;
-/// Names fit a signed number of 32 bits, the only integer of XML-RPC.
+/// Identifiers fit into a signed number of 32 bits, the only integer type of XML-RPC.
 const ID_MASK: u32 = i32::MAX as u32;
 
-/// Name of an assignment, 1 to 2³¹ − 1.
+/// Identifier of an assignment, 1 to 2³¹ − 1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct AssignmentId(pub u32);
@@ -44,7 +48,8 @@ impl fmt::Display for AssignmentId {
     }
 }
 
-/// Who may claim and release an assignment. The driver makes it from what it knows of the caller.
+/// Owner of an assignment, who may claim its paths and release it. The driver derives it from what it knows of the
+/// caller.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Owner(pub String);
@@ -53,7 +58,7 @@ pub struct Owner(pub String);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PathSearch {
-    /// The loop-free paths of fewest hops, breadth first (parallel TCP: AssignMultipath).
+    /// The loop-free paths with the fewest hops, by breadth-first search (parallel TCP: AssignMultipath).
     #[default]
     BreadthFirst,
     /// Paths that share no cable.
@@ -64,19 +69,19 @@ pub enum PathSearch {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AssignmentLimits {
-    /// Assignments in all.
+    /// Maximum number of assignments.
     pub most: u32,
-    /// Assignments of one owner.
+    /// Maximum number of assignments of one owner.
     pub most_per_owner: u32,
-    /// Paths of one assignment.
+    /// Maximum number of paths of one assignment.
     pub most_paths: u32,
-    /// Claims and connections of one assignment.
+    /// Maximum number of claims and connections of one assignment.
     pub most_claims: u32,
     /// How long a claim waits for the first packet of its connection.
     pub claim_timeout: Nanos,
-    /// How long an assignment without claim and connection is kept, unless it was made with another lifetime.
+    /// How long an assignment without claims and connections is kept, unless the request has another lifetime.
     pub lifetime: Nanos,
-    /// The longest lifetime that may be asked for.
+    /// The longest lifetime that can be requested.
     pub longest_lifetime: Nanos,
 }
 
@@ -94,16 +99,16 @@ impl Default for AssignmentLimits {
     }
 }
 
-/// What an application asks for.
+/// A request for paths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PathRequest {
     /// Address of the sender.
     pub src: Ipv4Addr,
     /// Address of the receiver.
     pub dst: Ipv4Addr,
-    /// Paths wanted. Fewer are assigned where there are no more.
+    /// Number of paths. Fewer are assigned if there are no more.
     pub count: u32,
-    /// Which paths.
+    /// Kind of paths.
     #[serde(default)]
     pub search: PathSearch,
     /// How long the assignment is kept while nobody uses it; `None` for [`AssignmentLimits::lifetime`].
@@ -111,54 +116,55 @@ pub struct PathRequest {
     pub lifetime: Option<Nanos>,
 }
 
-/// A connection as an application knows it. Of one to come the receiver's port does not matter: its first packet tells. One
-/// that stands is named by both ports, from either end, because a server has many connections at one port.
+/// A connection as an application identifies it. If it will be opened, the receiver's port does not matter, because
+/// the first packet contains it. An open connection is identified by both ports, from either end, because a server
+/// has many connections at one port.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct ClaimKey {
-    /// Address of the sender, which opens a connection to come.
+    /// Address of the sender. If the connection will be opened, the sender opens it.
     pub src: Ipv4Addr,
     /// Address of the receiver.
     pub dst: Ipv4Addr,
     /// Source port.
     pub src_port: u16,
-    /// Destination port of a connection that stands; `None` for one to come.
+    /// Destination port of an open connection; `None` if it will be opened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dst_port: Option<u16>,
 }
 
 impl ClaimKey {
-    /// A connection to come.
+    /// The key of a connection that will be opened.
     pub const fn to_come(src: Ipv4Addr, dst: Ipv4Addr, src_port: u16) -> ClaimKey {
         ClaimKey { src, dst, src_port, dst_port: None }
     }
 
-    /// The connection of a first packet.
+    /// The key of the connection to which a first packet belongs.
     pub(crate) fn of(five_tuple: &FiveTuple) -> ClaimKey {
         ClaimKey::to_come(five_tuple.src, five_tuple.dst, five_tuple.src_port)
     }
 
-    /// A connection that stands.
+    /// The key of an open connection.
     fn standing(five_tuple: &FiveTuple) -> ClaimKey {
         ClaimKey { dst_port: Some(five_tuple.dst_port), ..ClaimKey::of(five_tuple) }
     }
 
-    /// The five-tuple of a connection that stands.
+    /// The five-tuple of an open connection.
     pub(crate) fn five_tuple(&self) -> Option<FiveTuple> {
         let ClaimKey { src, dst, src_port, dst_port } = *self;
         Some(FiveTuple { src, dst, src_port, dst_port: dst_port?, proto: PROTO_TCP })
     }
 }
 
-/// An assignment, as it is made and listed.
+/// Answer to a request or a claim.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Assigned {
-    /// Its name.
+    /// Identifier of the assignment.
     pub assignment: AssignmentId,
-    /// The paths found, in the order in which they will be claimed.
+    /// The paths in the order in which they will be claimed.
     pub paths: Vec<Path>,
 }
 
-/// What the component sees of the controller.
+/// The part of the controller's state that assignments use.
 #[derive(Clone, Copy)]
 pub(crate) struct Facts<'a> {
     pub now: Nanos,
@@ -173,7 +179,7 @@ impl Facts<'_> {
         self.places.attachment(self.fabric, address).ok_or(AssignError::UnknownAddress { address })
     }
 
-    /// The ToRs that an assignment is to join.
+    /// Returns the ToRs that an assignment connects.
     fn ends(&self, src: Ipv4Addr, dst: Ipv4Addr) -> Result<(NodeId, NodeId), AssignError> {
         let (from, to) = (self.attachment(src)?, self.attachment(dst)?);
         if from.host == to.host {
@@ -187,7 +193,7 @@ impl Facts<'_> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Slot {
     path: Path,
-    /// Claims and connections that have it.
+    /// Number of claims and connections on it.
     users: u32,
 }
 
@@ -196,18 +202,18 @@ struct Assignment {
     owner: Owner,
     request: PathRequest,
     lifetime: Nanos,
-    /// ToRs that the paths join.
+    /// ToRs that the paths connect.
     ends: (NodeId, NodeId),
     /// Different paths, at least one.
     slots: Vec<Slot>,
     claims: BTreeSet<ClaimKey>,
-    /// Without claims, when it expires.
+    /// When it expires, if it has no claims.
     until: Nanos,
-    /// Whether it only waits for its connections to end.
+    /// Whether it was released and only waits for its connections to end.
     released: bool,
 }
 
-/// A connection on an assigned path: its flows, as far as they are known.
+/// The flows of a connection on an assigned path, as far as they are known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 struct Connection {
     flow: Option<FlowId>,
@@ -216,9 +222,9 @@ struct Connection {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Claimed {
-    /// The first packet has not come yet.
+    /// The first packet has not arrived yet.
     Waiting { until: Nanos },
-    /// The connection stands.
+    /// The connection is open.
     Bound(Connection),
 }
 
@@ -229,23 +235,23 @@ struct Claim {
     state: Claimed,
 }
 
-/// Which way a flow of a connection goes.
+/// Direction of a flow of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Way {
     Forth,
     Back,
 }
 
-/// What is to be done at a time.
+/// Timers of assignments.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Due {
-    /// A claim has waited for long enough.
+    /// A claim expires.
     Claim(ClaimKey),
-    /// An assignment has not been used for its lifetime.
+    /// An assignment expires, because it was not used for its lifetime.
     Assignment(AssignmentId),
-    /// A flow whose path was refused is to be tried again.
+    /// A flow whose path was refused is put on it again.
     Retry(FlowId),
-    /// The first packet of a connection should have been seen by now.
+    /// The first packet of a connection should have been seen by this time.
     Unseen(ClaimKey),
 }
 
@@ -256,26 +262,27 @@ pub struct Assignments {
     claims: BTreeMap<ClaimKey, Claim>,
     flows: BTreeMap<FlowId, (ClaimKey, Way)>,
     per_owner: BTreeMap<Owner, u32>,
-    /// Assignments by the address of their sender: first and last packets from there are to be copied.
+    /// Number of assignments by the address of their sender. First and last packets from these addresses are copied.
     per_source: BTreeMap<Ipv4Addr, u32>,
-    /// Senders that came or went since the controller last asked.
+    /// Senders that were added or removed since [`Assignments::take_changed_sources`] was last called.
     changed_sources: BTreeSet<Ipv4Addr>,
-    /// Flows to be tried again, and how often they were refused in a row.
+    /// Flows that will be put on their paths again, with the time and the number of refusals in a row.
     retries: BTreeMap<FlowId, (Nanos, u32)>,
-    /// Claims that get their path without a first packet, when, and the port to which their connections are opened.
+    /// Claims that get their path without a first packet, with the time and the port to which their connections are
+    /// opened.
     unseen: BTreeMap<ClaimKey, (Nanos, u16)>,
     due: BTreeSet<(Nanos, Due)>,
-    /// The name given last.
+    /// The last identifier that was used.
     last: u32,
 }
 
 impl Assignments {
-    /// None yet. The names of two epochs in a row do not meet before one of them has given 65,536.
+    /// Creates an empty list. The identifiers of two successive epochs differ until one of them has used 65,536.
     pub(crate) fn new(epoch: u16) -> Assignments {
         Assignments { last: u32::from(epoch).wrapping_mul(IDS_PER_EPOCH) & ID_MASK, ..Assignments::default() }
     }
 
-    /// Finds up to `request.count` paths and keeps them for `owner`.
+    /// Finds up to `request.count` paths and assigns them to `owner`.
     pub(crate) fn assign(
         &mut self,
         at: &Facts<'_>,
@@ -313,9 +320,9 @@ impl Assignments {
         Ok(Assigned { assignment, paths })
     }
 
-    /// The path for a connection to come: the one that is wished for, if it is up; otherwise, of those that are up, the one that
-    /// the fewest claims and connections have, and the first of these. The same claim again gives the same path, and waits
-    /// anew.
+    /// Returns the path for a connection: the one of index `wish`, if it is up; otherwise the one with the fewest
+    /// claims and connections among those that are up, the first of them if several have as few. If the same claim is
+    /// repeated, it gets the same path, and its wait starts again.
     pub(crate) fn claim(
         &mut self,
         at: &Facts<'_>,
@@ -328,7 +335,7 @@ impl Assignments {
         let present = self.claims.get(&key).copied();
         match present {
             Some(claim) if claim.id == id => return self.claim_again(at, key, claim),
-            // The application asked anew before it connected.
+            // The application made a new request before it connected.
             Some(Claim { id: other, state: Claimed::Waiting { .. }, .. }) if self.owns(owner, other) => {}
             Some(Claim { id: other, .. }) => {
                 return Err(AssignError::PortTaken { src_port: key.src_port, id: other });
@@ -353,7 +360,7 @@ impl Assignments {
         let path = assignment.slots[slot].path.clone();
         self.due.remove(&(assignment.until, Due::Assignment(id)));
         if present.is_some() {
-            // Of the other assignment; this one has the key by now.
+            // The old claim of the other assignment. This assignment already has the key.
             self.end_claim(at.now, key);
         }
         let until = at.now.saturating_add(at.limits.claim_timeout);
@@ -362,7 +369,7 @@ impl Assignments {
         Ok(path)
     }
 
-    /// Whether an owner may claim a path of an assignment for a connection; gives the assignment's ends.
+    /// Checks whether an owner may claim a path of an assignment for a connection. Returns the assignment's ends.
     fn checked(&self, owner: &Owner, id: AssignmentId, key: ClaimKey) -> Result<(Ipv4Addr, Ipv4Addr), AssignError> {
         let assignment = self.owned(owner, id)?;
         let PathRequest { src, dst, .. } = assignment.request;
@@ -389,14 +396,14 @@ impl Assignments {
         Ok(path)
     }
 
-    /// Accepts no more claims for an assignment. Claims without a connection end; connections stay where they are.
+    /// Stops accepting claims for an assignment. Claims without a connection end; connections keep their paths.
     pub(crate) fn release(&mut self, now: Nanos, owner: &Owner, id: AssignmentId) -> Result<(), AssignError> {
         self.owned(owner, id)?;
         self.close(now, id);
         Ok(())
     }
 
-    /// The path that waits for the connection of this first packet; `None` where nobody claimed one.
+    /// Returns the claimed path for the connection of this first packet; `None` if nobody claimed one.
     pub(crate) fn waiting(&self, five_tuple: &FiveTuple) -> Option<&Path> {
         let claim = self.claims.get(&ClaimKey::of(five_tuple)).filter(|_| five_tuple.proto == PROTO_TCP)?;
         match claim.state {
@@ -405,7 +412,7 @@ impl Assignments {
         }
     }
 
-    /// The connection that has a flow, and the assignment of its path.
+    /// Returns the connection to which a flow belongs, and the assignment of its path.
     pub(crate) fn holder(&self, flow: FlowId) -> Option<(AssignmentId, ClaimKey)> {
         let (key, _) = self.flows.get(&flow)?;
         Some((self.claims.get(key)?.id, *key))
@@ -416,7 +423,7 @@ impl Assignments {
         self.claims.get(&key).is_some_and(|claim| matches!(claim.state, Claimed::Waiting { .. }))
     }
 
-    /// The connection of a claim is there: these flows are its directions.
+    /// The connection of a claim is open. Stores the flows of its directions.
     pub(crate) fn bind(&mut self, key: ClaimKey, flow: Option<FlowId>, back: Option<FlowId>) {
         let Some(claim) = self.claims.get_mut(&key) else { return };
         if let Claimed::Waiting { until } = claim.state {
@@ -428,7 +435,7 @@ impl Assignments {
         self.flows.extend(back.map(|back| (back, (key, Way::Back))));
     }
 
-    /// The path that a flow of a connection is to have, seen from its sender; `None` for other flows.
+    /// Returns the path of a flow of a connection, in the direction of the flow; `None` for other flows.
     pub(crate) fn path_of(&self, flow: FlowId) -> Option<Path> {
         let (key, way) = self.flows.get(&flow)?;
         let claim = self.claims.get(key)?;
@@ -439,7 +446,7 @@ impl Assignments {
         })
     }
 
-    /// A flow has ended, and with it its connection. Gives the flow of the other direction, which is to end too.
+    /// A flow has ended, and so has its connection. Returns the flow of the other direction, which must end too.
     pub(crate) fn flow_ended(&mut self, now: Nanos, flow: FlowId) -> Option<FlowId> {
         self.forget_retry(flow);
         let (key, way) = self.flows.remove(&flow)?;
@@ -451,38 +458,38 @@ impl Assignments {
         }
     }
 
-    /// Addresses whose first and last packets are to be copied, in order.
+    /// Addresses whose first and last packets must be copied, in order.
     pub(crate) fn sources(&self) -> impl Iterator<Item = Ipv4Addr> + '_ {
         self.per_source.keys().copied()
     }
 
-    /// Addresses that became a source, or ceased to be one, since this was last asked.
+    /// Returns the addresses that became a source, or ceased to be one, since the last call.
     pub(crate) fn take_changed_sources(&mut self) -> BTreeSet<Ipv4Addr> {
         std::mem::take(&mut self.changed_sources)
     }
 
-    /// Assignments, with those that are released and still have connections.
+    /// Number of assignments, including released ones that still have connections.
     pub fn len(&self) -> usize {
         self.assignments.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no assignments.
     pub fn is_empty(&self) -> bool {
         self.assignments.is_empty()
     }
 
-    /// Claims whose connection has not come yet.
+    /// Number of claims whose connection has not been opened yet.
     pub fn waiting_claims(&self) -> usize {
         self.claims.len() - self.connections()
     }
 
-    /// Connections on assigned paths.
+    /// Number of connections on assigned paths.
     pub fn connections(&self) -> usize {
         self.claims.values().filter(|claim| matches!(claim.state, Claimed::Bound(_))).count()
     }
 
-    /// All assignments in the order of their names, each with its owner, its paths, and how many claims and connections have
-    /// each path.
+    /// All assignments in the order of their identifiers, each with its owner, its paths, and the number of claims
+    /// and connections on each path.
     pub fn iter(&self) -> impl Iterator<Item = (AssignmentId, &Owner, Vec<(&Path, u32)>)> + '_ {
         self.assignments.iter().map(|(&id, of)| {
             let paths = of.slots.iter().map(|slot| (&slot.path, slot.users));
@@ -500,7 +507,7 @@ impl Assignments {
         }
     }
 
-    /// The assignment of this name, if it is this owner's and accepts claims.
+    /// Returns the assignment with this identifier, if it belongs to this owner and accepts claims.
     fn owned(&self, owner: &Owner, id: AssignmentId) -> Result<&Assignment, AssignError> {
         match self.assignments.get(&id).filter(|assignment| !assignment.released) {
             Some(assignment) if assignment.owner == *owner => Ok(assignment),
@@ -534,7 +541,7 @@ impl Assignments {
         count_down(&mut self.per_owner, &assignment.owner);
     }
 
-    /// Nobody uses an assignment from now on: it expires after its lifetime, or at once if it was released.
+    /// If nobody uses an assignment, starts its lifetime, or removes it if it was released.
     fn rest(&mut self, now: Nanos, id: AssignmentId) {
         let Some(assignment) = self.assignments.get_mut(&id).filter(|assignment| assignment.claims.is_empty()) else {
             return;
@@ -546,7 +553,7 @@ impl Assignments {
         self.due.insert((assignment.until, Due::Assignment(id)));
     }
 
-    /// Takes back what a claim, or its connection, had.
+    /// Ends a claim or its connection.
     pub(crate) fn end_claim(&mut self, now: Nanos, key: ClaimKey) {
         let Some(claim) = self.claims.remove(&key) else { return };
         self.forget_unseen(key);
@@ -568,7 +575,7 @@ impl Assignments {
         self.rest(now, claim.id);
     }
 
-    /// Ends an assignment, but for its connections.
+    /// Ends an assignment, but not its connections.
     fn close(&mut self, now: Nanos, id: AssignmentId) {
         let Some(assignment) = self.assignments.get_mut(&id) else { return };
         assignment.released = true;
@@ -584,7 +591,7 @@ impl Assignments {
     }
 }
 
-/// Counts a key down; returns whether it was the last.
+/// Decrements the count of a key. Returns whether it reached 0.
 fn count_down<K: Ord>(counts: &mut BTreeMap<K, u32>, key: &K) -> bool {
     let Some(count) = counts.get_mut(key) else { return false };
     *count = count.saturating_sub(1);

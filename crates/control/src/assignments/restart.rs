@@ -1,4 +1,4 @@
-//! Assignments over a restart of the controller: what a snapshot has of them, and what switches tell.
+//! Assignments across a restart of the controller, from a snapshot and from the rules of switches.
 
 use super::{
     Assignment, AssignmentId, Assignments, Claim, ClaimKey, Claimed, Connection, Due, Facts, Owner, PathRequest, Slot,
@@ -9,7 +9,7 @@ use pathloom_scheme::FlowId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// Assignments and their claims, in a form that survives the controller.
+/// Assignments and their claims, in a form that survives a restart.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct SavedAssignments {
     last: u32,
@@ -31,14 +31,14 @@ struct SavedAssignment {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 struct SavedClaim {
     src_port: u16,
-    /// The other port, if the connection stood when its path was claimed.
+    /// The destination port, if the connection was open when its path was claimed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     dst_port: Option<u16>,
-    /// Which of the paths.
+    /// Index of its path.
     slot: usize,
-    /// Until when it waits; `None` once its connection has come.
+    /// When its wait ends; `None` if its connection is open.
     until: Option<Nanos>,
-    /// The port to which its connection is about to be opened, while no first packet was seen.
+    /// The port to which its connection is about to be opened, as long as no first packet was seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     opens_to: Option<u16>,
     /// The flows of its connection.
@@ -49,7 +49,7 @@ struct SavedClaim {
 }
 
 impl Assignments {
-    /// What is to survive.
+    /// Returns the state for a snapshot.
     pub(crate) fn save(&self) -> SavedAssignments {
         let saved = |(&id, of): (&AssignmentId, &Assignment)| SavedAssignment {
             id,
@@ -76,8 +76,8 @@ impl Assignments {
         Some(SavedClaim { src_port, dst_port, slot: claim.slot, until, opens_to, flow, back })
     }
 
-    /// Takes back what was saved on this fabric, as far as it makes sense. `stands` tells whether a flow is known and has not
-    /// ended. Every flow is put on its path again after a while: a move may have been interrupted.
+    /// Restores assignments that are valid on this fabric. `stands` returns whether a flow is known and has not
+    /// ended. Every flow is put on its path again after some time, because a move may have been interrupted.
     pub(crate) fn restore(&mut self, at: &Facts<'_>, saved: SavedAssignments, stands: impl Fn(FlowId) -> bool) {
         self.last = self.last.max(saved.last & ID_MASK);
         for SavedAssignment { id, owner, request, lifetime, paths, claims, until, released } in saved.assignments {
@@ -103,7 +103,7 @@ impl Assignments {
             };
             match assignment.released {
                 true => self.remove(id),
-                // Its last connection may have ended meanwhile; then nobody noted until when it rests.
+                // Its last connection may have ended meanwhile, so its lifetime has not been started.
                 false if until <= at.now => self.rest(at.now, id),
                 false => drop(self.due.insert((until, Due::Assignment(id)))),
             }
@@ -147,7 +147,7 @@ impl Assignments {
         }
     }
 
-    /// A flow of a connection was found in the switches. If its claim is remembered, it has come.
+    /// A flow of a connection was found in the switches. If there is a claim for it, the connection is open.
     pub(crate) fn adopted(&mut self, now: Nanos, five_tuple: &FiveTuple, flow: FlowId) {
         if self.flows.contains_key(&flow) {
             return;

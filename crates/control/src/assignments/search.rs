@@ -1,11 +1,11 @@
-//! The paths of an assignment.
+//! Path search for assignments.
 
 use super::PathSearch;
 use pathloom_model::search::{edge_disjoint, k_shortest};
 use pathloom_model::{Fabric, LinkState, NodeId, Path};
 use std::collections::BTreeMap;
 
-/// Up to `count` different paths between two ToRs over links that are up, shortest first.
+/// Returns up to `count` different paths between two ToRs over links that are up, shortest first.
 pub(super) fn find(
     fabric: &Fabric,
     links: &LinkState,
@@ -19,12 +19,12 @@ pub(super) fn find(
     }
 }
 
-/// Searches that were made under one state of the links.
+/// Results of searches for one state of the links.
 #[derive(Default)]
 pub(super) struct Found(BTreeMap<(NodeId, NodeId, PathSearch, usize), Vec<Path>>);
 
 impl Found {
-    /// As [`find`], once for all that ask for the same.
+    /// Like [`find`], but searches only once for equal arguments.
     fn find(
         &mut self,
         (fabric, links): (&Fabric, &LinkState),
@@ -36,9 +36,9 @@ impl Found {
         self.0.entry(key).or_insert_with(|| find(fabric, links, ends, search, count))
     }
 
-    /// The paths that an assignment of `count` paths is to have that has `present`: those of them that are up, and others in
-    /// place of the rest. Where paths must be disjoint and those in place leave room for fewer than there could be, all are
-    /// chosen anew. Empty if none is up.
+    /// Returns the new paths of an assignment of `count` paths that has the paths `present`: those of `present` that
+    /// are up, and others instead of the rest. If paths must be disjoint, and those that are up leave room for fewer
+    /// paths than possible, all paths are new. Empty if no path is up.
     pub(super) fn renew(
         &mut self,
         (fabric, links): (&Fabric, &LinkState),

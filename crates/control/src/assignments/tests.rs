@@ -4,7 +4,7 @@ use pathloom_model::{fabric_from_spec, LinkId};
 
 const SECOND: Nanos = Nanos::from_secs(1);
 
-/// A FatTree and what the controller would know of it.
+/// A FatTree, and the state of the controller that assignments use.
 struct Setting {
     fabric: Fabric,
     links: LinkState,
@@ -45,7 +45,7 @@ impl Setting {
         self.act(|all, at| all.claim(at, &me(), id, ClaimKey::to_come(src, dst, src_port), None))
     }
 
-    /// The first packet from a port has come, and the connection has two flows.
+    /// The first packet from a port has arrived, and the connection has two flows.
     fn bind(&mut self, src_port: u16) -> (FlowId, FlowId) {
         let flows = (FlowId(u64::from(src_port)), FlowId(u64::from(src_port) << 16));
         self.all.bind(ClaimKey::of(&self.syn(src_port)), Some(flows.0), Some(flows.1));
@@ -106,7 +106,7 @@ fn paths_are_found_breadth_first_or_disjoint() {
 }
 
 #[test]
-fn bad_requests_are_named() {
+fn bad_requests_are_refused_with_a_reason() {
     let mut setting = Setting::new();
     setting.limits.most_per_owner = 1;
     let good = setting.request(4);
@@ -146,7 +146,7 @@ fn bad_requests_are_named() {
 }
 
 #[test]
-fn each_claim_gets_the_next_path_and_the_same_claim_the_same() {
+fn each_claim_gets_the_next_path_and_a_repeated_claim_the_same_one() {
     let mut setting = Setting::new();
     let Assigned { assignment, paths } = setting.assign(setting.request(4)).unwrap();
     let got: Vec<Path> = (1..=6).map(|port| setting.claim(assignment, port).unwrap()).collect();
@@ -158,11 +158,11 @@ fn each_claim_gets_the_next_path_and_the_same_claim_the_same() {
     assert_eq!(setting.all.path_of(flow), Some(paths[1].clone()));
     assert_eq!(setting.all.path_of(back), Some(paths[1].reverse()));
     assert_eq!(setting.claim(assignment, 2).unwrap(), paths[1], "it is there already");
-    // What ends makes room on its path: 2 and 6 had the second one.
+    // A connection that ends makes room on its path: 2 and 6 had the second one.
     assert_eq!(setting.all.flow_ended(SECOND, flow), Some(back));
     assert_eq!(setting.all.flow_ended(SECOND, back), None);
     assert_eq!(setting.claim(assignment, 7).unwrap(), paths[1]);
-    // Another assignment takes a claim over that was not used, but not a connection.
+    // Another assignment takes over an unused claim, but not a connection.
     let other = setting.assign(setting.request(1)).unwrap();
     setting.claim(other.assignment, 7).unwrap();
     assert_eq!(setting.all.waiting_claims(), 6);
@@ -200,7 +200,7 @@ fn claims_and_assignments_expire() {
 }
 
 #[test]
-fn a_connection_that_nobody_saw_is_due_once_unless_its_claim_is_over() {
+fn an_unseen_connection_is_due_once_unless_its_claim_has_ended() {
     let mut setting = Setting::new();
     let id = setting.assign(setting.request(4)).unwrap().assignment;
     let PathRequest { src, dst, .. } = setting.request(1);
@@ -222,7 +222,7 @@ fn a_connection_that_nobody_saw_is_due_once_unless_its_claim_is_over() {
     setting.act(|all, at| all.restore(at, saved, |_| true));
     assert_eq!(setting.pass_all(Nanos::from_millis(99)).unseen, []);
     let port = FiveTuple { dst_port: 443, ..setting.syn(3) };
-    assert_eq!(setting.pass_all(Nanos::from_millis(1)).unseen, [(again, port)], "it is forgotten by no restart");
+    assert_eq!(setting.pass_all(Nanos::from_millis(1)).unseen, [(again, port)], "a restart keeps it");
     setting.all.release(setting.now, &me(), id).unwrap();
     setting.all.flow_ended(setting.now, FlowId(2));
     setting.nothing_is_left();
@@ -239,9 +239,9 @@ fn a_claim_may_name_its_path() {
     assert_eq!(claim(&mut setting, 1, 2), Ok(paths[2].clone()));
     assert_eq!(claim(&mut setting, 2, 2), Ok(paths[2].clone()));
     assert_eq!(claim(&mut setting, 3, 3), Err(AssignError::NoSuchPath { id, asked: 3, paths: 3 }));
-    assert_eq!(setting.claim(id, 4), Ok(paths[0].clone()), "others take what the fewest have");
+    assert_eq!(setting.claim(id, 4), Ok(paths[0].clone()), "other claims get the path with the fewest users");
     setting.links.set_cable(paths[2].links()[1], false);
-    assert_eq!(claim(&mut setting, 5, 2), Ok(paths[1].clone()), "a dead path is not given");
+    assert_eq!(claim(&mut setting, 5, 2), Ok(paths[1].clone()), "a dead path is not assigned");
 }
 
 #[test]
@@ -287,7 +287,7 @@ fn a_released_assignment_stays_until_its_last_connection_has_ended() {
 }
 
 #[test]
-fn dead_paths_are_replaced_and_their_connections_go_along() {
+fn dead_paths_are_replaced_for_their_connections_too() {
     let mut setting = Setting::new();
     for search in [PathSearch::BreadthFirst, PathSearch::EdgeDisjoint] {
         let Assigned { assignment, paths } = setting.assign(PathRequest { search, ..setting.request(2) }).unwrap();
@@ -324,21 +324,21 @@ fn paths_come_and_go_with_the_links() {
     setting.claim(id, 1).unwrap();
     let (flow, back) = setting.bind(1);
     setting.fail(ups[0]);
-    assert_eq!(setting.all.iter().next().unwrap().2.len(), 1, "one way is left");
+    assert_eq!(setting.all.iter().next().unwrap().2.len(), 1, "one path is left");
     assert_eq!(setting.fail(ups[1]), []);
     let nothing = AssignError::NoPath { src: setting.address(0), dst: setting.address(15) };
     assert_eq!(setting.claim(id, 2), Err(nothing.clone()));
     assert_eq!(setting.claim(id, 1), Err(nothing.clone()));
     assert_eq!(setting.assign(setting.request(2)), Err(nothing));
     setting.links.set_cable(ups[1], true);
-    assert_eq!(setting.act(|all, at| all.links_changed(at)), [flow, back], "they wait for it");
+    assert_eq!(setting.act(|all, at| all.links_changed(at)), [flow, back], "they waited for the link");
     setting.links.set_cable(ups[0], true);
     setting.act(|all, at| all.links_changed(at));
     assert_eq!(setting.all.iter().next().unwrap().2.len(), 2, "it has its second path again");
 }
 
 #[test]
-fn refused_paths_are_tried_again_later_and_later() {
+fn refused_paths_are_tried_again_after_increasing_waits() {
     let mut setting = Setting::new();
     let id = setting.assign(setting.request(1)).unwrap().assignment;
     setting.claim(id, 1).unwrap();
@@ -358,7 +358,7 @@ fn refused_paths_are_tried_again_later_and_later() {
 }
 
 #[test]
-fn a_restart_keeps_what_still_makes_sense() {
+fn a_restart_keeps_valid_assignments() {
     let mut setting = Setting::new();
     let id = setting.assign(setting.request(4)).unwrap().assignment;
     let claimed: Vec<Path> = (1..=3).map(|port| setting.claim(id, port).unwrap()).collect();
@@ -373,7 +373,8 @@ fn a_restart_keeps_what_still_makes_sense() {
     assert_eq!(setting.all.path_of(ended), None);
     assert_eq!(setting.claim(id, 3).unwrap(), claimed[2]);
     assert_eq!(setting.pass(SECOND), [stands, back], "a move may have been interrupted");
-    // The first packet of the third came after the snapshot was taken: its flows are found in the switches.
+    // The first packet of the third connection came after the snapshot was taken. Its flows are found in the
+    // switches.
     let (forth, other) = (FlowId(77), FlowId(78));
     setting.all.adopted(setting.now, &setting.syn(3).reverse(), other);
     setting.all.adopted(setting.now, &setting.syn(3), forth);
@@ -385,7 +386,7 @@ fn a_restart_keeps_what_still_makes_sense() {
     assert!(![id, idle].contains(&next));
     setting.pass(Nanos::from_secs(3600));
     setting.nothing_is_left();
-    // What is not of this fabric, or makes no sense, is left out.
+    // Entries for another fabric, and invalid ones, are left out.
     for (from, to) in
         [("\"slot\":0", "\"slot\":99"), ("10.0.0.1", "192.0.2.1"), ("\"paths\":[[", "\"paths\":[[999999,")]
     {

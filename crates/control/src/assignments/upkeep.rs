@@ -1,33 +1,34 @@
-//! What changes assignments without anybody asking: time, links, hosts that move, and paths that switches refuse.
+//! Changes of assignments without a request: by time, links, hosts that move, and paths that switches refuse.
 
 use super::search::Found;
 use super::{Assignment, AssignmentId, Assignments, ClaimKey, Claimed, Due, Facts, Slot};
 use pathloom_model::{FiveTuple, Nanos, Path};
 use pathloom_scheme::FlowId;
 
-/// From the refusal of a path to the next try; doubled with each refusal in a row, three times at most.
+/// From the refusal of a path to the next attempt. It is doubled for each refusal in a row, at most three times.
 const RETRY: Nanos = Nanos::from_secs(1);
 const MOST_DOUBLINGS: u32 = 3;
 
-/// From the claim of a path to the time at which a first packet should have been seen. Its copy takes some milliseconds.
+/// From the claim of a path to the time at which a first packet should have been seen. Its copy needs some
+/// milliseconds.
 const UNSEEN: Nanos = Nanos::from_millis(100);
 
-/// What is due at a time.
+/// Results of expired timers.
 #[derive(PartialEq, Eq, Debug, Default)]
 pub(crate) struct DueNow {
-    /// Flows that are to be put on their paths again.
+    /// Flows that must be put on their paths again.
     pub again: Vec<FlowId>,
     /// Connections that get their paths although no first packet of them was seen.
     pub unseen: Vec<(ClaimKey, FiveTuple)>,
 }
 
 impl Assignments {
-    /// When [`Assignments::handle_timeout`] is wanted.
+    /// When [`Assignments::handle_timeout`] has work to do.
     pub(crate) fn poll_timeout(&self) -> Option<Nanos> {
         self.due.first().map(|&(at, _)| at)
     }
 
-    /// Ends claims and assignments whose time is over.
+    /// Handles expired timers: ends claims and assignments, and returns the work for the caller.
     pub(crate) fn handle_timeout(&mut self, now: Nanos) -> DueNow {
         let mut found = DueNow::default();
         while let Some(&(_, due)) = self.due.first().filter(|&&(at, _)| at <= now) {
@@ -46,7 +47,8 @@ impl Assignments {
         found
     }
 
-    /// A connection is about to be opened to this port. If its first packet is not seen soon, it gets its path without.
+    /// A connection is about to be opened to this port. If its first packet is not seen soon, the connection gets its
+    /// path without it.
     pub(crate) fn open_unseen_later(&mut self, now: Nanos, key: ClaimKey, dst_port: u16) {
         self.forget_unseen(key);
         if self.is_waiting(key) {
@@ -56,14 +58,14 @@ impl Assignments {
         }
     }
 
-    /// A first packet was seen, or is no longer waited for.
+    /// The first packet was seen, or is not expected any more.
     pub(super) fn forget_unseen(&mut self, key: ClaimKey) {
         if let Some((at, _)) = self.unseen.remove(&key) {
             self.due.remove(&(at, Due::Unseen(key)));
         }
     }
 
-    /// A flow is not on its path: it is tried again after a while.
+    /// A flow is not on its path. It is put there again after some time.
     pub(crate) fn try_later(&mut self, now: Nanos, flow: FlowId) {
         if !self.flows.contains_key(&flow) {
             return;
@@ -76,20 +78,20 @@ impl Assignments {
         self.due.insert((at, Due::Retry(flow)));
     }
 
-    /// The path of a flow is down, and there is no other: it is tried again when a link comes up.
+    /// The path of a flow is down, and there is no other. The flow waits until a link comes up.
     pub(crate) fn await_link(&mut self, now: Nanos, flow: FlowId) {
         self.retries.entry(flow).or_insert((now, 0));
     }
 
-    /// A flow is on its path, or is over.
+    /// A flow is on its path, or has ended. Deletes its next attempt.
     pub(crate) fn forget_retry(&mut self, flow: FlowId) {
         if let Some((at, _)) = self.retries.remove(&flow) {
             self.due.remove(&(at, Due::Retry(flow)));
         }
     }
 
-    /// Links came up or went down. Paths over dead links are replaced as far as others are up, and assignments that lack
-    /// paths get more. Gives the flows whose path is another one now, or is up again.
+    /// Links came up or went down. Dead paths are replaced as far as other paths are up, and assignments that lack
+    /// paths get more. Returns the flows whose path has changed or is up again.
     pub(crate) fn links_changed(&mut self, at: &Facts<'_>) -> Vec<FlowId> {
         let mut found = Found::default();
         let mut again = Vec::new();
@@ -98,14 +100,14 @@ impl Assignments {
             let (request, ends) = (assignment.request, assignment.ends);
             let wanted = request.count as usize;
             if assignment.slots.len() >= wanted && assignment.slots.iter().all(|slot| slot.path.is_up(at.links)) {
-                // It may have lost all of its paths for a while, and flows may wait for them.
+                // All its paths may have been down for a while, so flows may wait for them.
                 again.extend(self.retrying(id));
                 continue;
             }
             let present: Vec<Path> = assignment.slots.iter().map(|slot| slot.path.clone()).collect();
             let paths = found.renew((at.fabric, at.links), ends, request.search, wanted, &present);
             if paths.is_empty() {
-                // They wait on the default routes until a link is back.
+                // The flows wait on the default routes until a link is up again.
                 for flow in self.flows_of(id) {
                     self.await_link(at.now, flow);
                 }
@@ -117,8 +119,8 @@ impl Assignments {
         again
     }
 
-    /// Addresses are elsewhere now. Assignments get paths between the places where their ends are; those that lost an end are
-    /// closed.
+    /// Addresses have moved. Assignments get paths between the new places of their ends. Assignments with an end that
+    /// does not exist any more are closed.
     pub(crate) fn addresses_changed(&mut self, at: &Facts<'_>) {
         for id in self.assignments.keys().copied().collect::<Vec<_>>() {
             let Some(assignment) = self.assignments.get_mut(&id) else { continue };
@@ -139,8 +141,8 @@ impl Assignments {
         }
     }
 
-    /// Gives an assignment other paths, at least one. Claims keep the path that they have, or get one in its place: a path
-    /// that nobody had before, or else one of those with the fewest users.
+    /// Replaces the paths of an assignment by `paths`, which must not be empty. Claims keep their path or get another
+    /// one instead: an unused new path if there is one, else one of those with the fewest users.
     fn replace(&mut self, id: AssignmentId, paths: Vec<Path>) {
         let Some(assignment) = self.assignments.get_mut(&id) else { return };
         let before: Vec<Path> = assignment.slots.drain(..).map(|slot| slot.path).collect();
@@ -180,7 +182,7 @@ impl Assignments {
         connections.flat_map(|connection| [connection.flow, connection.back]).flatten().collect()
     }
 
-    /// Those of them that are to be tried again some time.
+    /// Those of them that wait for another attempt.
     fn retrying(&self, id: AssignmentId) -> Vec<FlowId> {
         if self.retries.is_empty() {
             return Vec::new();

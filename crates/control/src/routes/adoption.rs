@@ -1,4 +1,5 @@
-//! Flows that are found standing: those with a complete path are adopted, and what nobody has a use for is taken away.
+//! Adoption of unknown flows whose rules are found in switches. Those with a complete path are adopted, and useless
+//! rules are deleted.
 
 use super::Routes;
 use crate::context::Context;
@@ -12,14 +13,14 @@ use pathloom_model::{FiveTuple, NodeId, Path};
 use pathloom_scheme::{Event, FlowId, FlowView};
 
 impl Routes {
-    /// Takes note of a rule of a flow that is not known.
+    /// Stores a found rule of a flow that is not known.
     pub(crate) fn add_orphan(&mut self, cx: &mut Context, switch: NodeId, id: FlowId, cookie: Cookie, rule: Rule) {
         let (epoch, serial) = epoch_and_serial(id);
         if epoch == cx.config.epoch {
             self.flows.skip_to(serial + 1);
         }
         let Some(key) = key_of(cx, id, &rule.matches) else {
-            // Its addresses are of another fabric.
+            // Its addresses do not exist on this fabric.
             self.limits.delete_found(cx, &self.flows, switch, &rule);
             return;
         };
@@ -33,14 +34,14 @@ impl Routes {
         cx.count_rules(switch, 1);
     }
 
-    /// The rules of a switch are known now: looks at the flows that waited for them.
+    /// The rules of a switch are known now. Examines the flows that waited for them.
     pub(crate) fn orphans_may_be_complete(&mut self, cx: &mut Context, switch: NodeId) {
         for id in self.orphans.take_waiting(switch) {
             self.look_at_orphan(cx, id);
         }
     }
 
-    /// The rule of a flow that is not known ran out.
+    /// A rule of an unknown flow expired.
     pub(crate) fn orphan_rule_removed(&mut self, cx: &mut Context, switch: NodeId, id: FlowId, plan: u8) {
         let Some(rule) = self.orphans.remove_source(id, plan) else { return };
         cx.count_rules(switch, -1);
@@ -68,7 +69,8 @@ impl Routes {
         }
     }
 
-    /// Makes a flow known whose rule of `plan` acts, and takes away what the flow has no use for.
+    /// Adds a flow whose rule of `plan` is effective to the known flows, and deletes rules that the flow does not
+    /// need.
     fn adopt(&mut self, cx: &mut Context, id: FlowId, plan: u8, path: Option<Path>) {
         let Some(orphan) = self.orphans.remove(id) else { return };
         let Some(key) = key_of(cx, id, &Match::five_tuple(orphan.five_tuple)) else { return };
@@ -82,7 +84,8 @@ impl Routes {
             confirmed: true,
             leaving: false,
         }));
-        // Away from the plans that the controller before may have begun, of which some switch may still tell.
+        // Keeps distance from the plans that the previous controller may have started, which switches may still
+        // report.
         flow.plans = (plan + PLANS / 3) % PLANS;
         flow.measured_bytes = None.into();
         flow.key.meter = orphan.sources.iter().find_map(|(_, rule)| rule.meter);
@@ -128,8 +131,9 @@ impl Routes {
         }
     }
 
-    /// Takes away the rules of plans that an adopted flow has no use for. Where the version that it is on has a rule for the
-    /// same tag, that one acts instead, at once: what was cut over in part is cut over. Others drain.
+    /// Deletes rules of plans that an adopted flow does not need. If the flow's version has a rule with the same tag
+    /// at a switch, that rule replaces the deleted one at once. This completes a cutover that was done in part. Other
+    /// rules drain.
     fn take_away(&mut self, cx: &mut Context, id: FlowId, plan: u8, useless: Vec<((u8, NodeId), Rule)>) {
         let Some(flow) = self.flows.get(id) else { return };
         let (five_tuple, fabric) = (flow.key.five_tuple, &cx.fabric);
@@ -146,13 +150,13 @@ impl Routes {
         self.drain_hops(cx, five_tuple, left.into_iter().map(|((plan, at), rule)| (plan, at, rule.key())));
     }
 
-    /// The rule that acts leads nowhere: the flow goes back to the default routes.
+    /// The effective rule leads to no complete path. The flow returns to the default routes.
     fn unroute_broken(&mut self, cx: &mut Context, id: FlowId, plan: u8) {
         self.add_count(cx, id);
         self.leave(cx, id, plan);
     }
 
-    /// A snapshot is older than what its source ToR shows of a flow: what was remembered of its routes is void.
+    /// The rules at the source ToR of a flow are newer than the snapshot. The routes in the snapshot are discarded.
     pub(crate) fn make_orphan(&mut self, cx: &mut Context, id: FlowId, found: &[(Cookie, Rule)]) {
         let Some(flow) = self.flows.get_mut(id) else { return };
         let (tor, staying) = (flow.tor(), flow.staying().count());
@@ -160,7 +164,7 @@ impl Routes {
         flow.sources.clear();
         cx.count_rules(tor, -(staying as i32));
         self.settle(cx, id);
-        // The flow gets the meter that its rules name. Another one would be left behind.
+        // The flow gets the meter that its rules use. Another meter is deleted, so that it does not remain.
         if !found.iter().any(|(_, rule)| rule.meter == meter) {
             self.limits.forget(cx, &self.flows, id);
         }
@@ -170,7 +174,8 @@ impl Routes {
         }
     }
 
-    /// Nothing leads to the rules that were found at later switches: they go when no packet can be under way any more.
+    /// Removes an orphan without a rule at its source ToR. Its rules at later switches are deleted when no packet can
+    /// be in transit any more.
     pub(crate) fn drop_orphan(&mut self, cx: &mut Context, id: FlowId) {
         if let Some(orphan) = self.orphans.remove(id) {
             let hops = orphan.hops.into_iter();
@@ -178,7 +183,7 @@ impl Routes {
         }
     }
 
-    /// Takes away rules at later switches when no packet can be under way to them any more.
+    /// Deletes rules at later switches when no packet can be in transit to them any more.
     pub(super) fn drain_hops(
         &mut self,
         cx: &mut Context,

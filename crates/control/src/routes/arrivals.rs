@@ -1,4 +1,4 @@
-//! How flows come to be known, and how they end.
+//! Arrival and end of flows.
 
 use super::Routes;
 use crate::context::Context;
@@ -9,10 +9,10 @@ use crate::plan::FlowKey;
 use pathloom_model::{Attachment, FiveTuple, Headers, NodeId, PortNo};
 use pathloom_scheme::{Detection, Event, FlowId, FlowView};
 
-/// Most news kept per switch until its rules are known.
+/// Maximum number of stored messages per switch until its rules are known.
 const MOST_NEWS: usize = 1024;
 
-/// News of a flow from a ToR whose rules are not known yet.
+/// A message about a flow from a ToR whose rules are not known yet.
 #[derive(Clone, Debug)]
 pub(super) enum News {
     /// A copy of a packet.
@@ -27,7 +27,7 @@ impl Routes {
             return self.keep_news(cx, switch, News::Packet(in_port, *headers));
         }
         let five_tuple = headers.five_tuple;
-        // Only a host's own port can speak for its address.
+        // The packet must come from the port of its source address, so that no host can send packets for another.
         let at_home = |at: &Attachment| at.tor == switch && cx.fabric.link(at.uplink).to_port == in_port;
         if cx.attachment(five_tuple.src).filter(at_home).is_none() {
             cx.counts.nonsense += 1;
@@ -37,7 +37,7 @@ impl Routes {
             return;
         }
         match meaning(&cx.config, &cx.needs, headers) {
-            // Known by now, or over: this packet was on its way.
+            // The flow is known by now or has ended; this packet was in transit.
             Meaning::Standing { .. } if self.flows.find(&five_tuple).is_some() => {}
             Meaning::Standing { long } => {
                 let arrived = self.arrive(cx, five_tuple, long);
@@ -71,7 +71,8 @@ impl Routes {
         }
     }
 
-    /// An application is about to send. Where flows are measured that tells their size, elsewhere it makes them known.
+    /// Handles an announcement. If flows are measured, it only gives the size of the flow; otherwise it makes the
+    /// flow known.
     pub(crate) fn announced(&mut self, cx: &mut Context, five_tuple: FiveTuple, size_bytes: Option<u64>) {
         let long = match cx.needs.detection {
             Detection::Nothing => return,
@@ -92,7 +93,8 @@ impl Routes {
         }
     }
 
-    /// Keeps what came before the rules of a ToR are known: a flow that begins may be found standing there.
+    /// Stores a message that comes before the rules of a ToR are known, because the rules of the flow may be found
+    /// there.
     fn keep_news(&mut self, cx: &mut Context, tor: NodeId, news: News) {
         let kept = self.news.entry(tor).or_default();
         if kept.len() < MOST_NEWS {
@@ -102,7 +104,7 @@ impl Routes {
         }
     }
 
-    /// The rules of a ToR are known now.
+    /// The rules of a ToR are known now. Handles its stored messages.
     pub(crate) fn read_news(&mut self, cx: &mut Context, tor: NodeId) {
         for news in self.news.remove(&tor).unwrap_or_default() {
             match news {
@@ -112,14 +114,14 @@ impl Routes {
         }
     }
 
-    /// The connection is over, as its last packet or its application says.
+    /// Handles the end of a connection, as reported by its last packet or its application.
     pub(crate) fn ended(&mut self, cx: &mut Context, five_tuple: &FiveTuple) {
         if let Some(id) = self.flows.find(five_tuple) {
             self.finish(cx, id);
         }
     }
 
-    /// Takes note of a flow that begins. `None` if it is known, or cannot be.
+    /// Adds a flow that begins. `None` if it is already known or cannot be added.
     fn arrive(&mut self, cx: &mut Context, five_tuple: FiveTuple, long: bool) -> Option<FlowId> {
         let (src, dst) = match (cx.attachment(five_tuple.src), cx.attachment(five_tuple.dst)) {
             (Some(src), Some(dst)) if src.address != dst.address => (src, dst),
@@ -133,10 +135,10 @@ impl Routes {
             let last = self.flows.get(id)?;
             plans = last.plans;
             if !last.closed {
-                // The first packet again; unless a way back turns out to be a long flow of its own.
+                // The first packet was repeated. However, a way back can turn out to be a long flow itself.
                 return (long && cx.leads_back(id)).then(|| self.make_long(cx, id)).flatten();
             }
-            // The ports are used again before the rules of their last connection have run out.
+            // The ports are used again before the rules of their last connection have expired.
             self.retire(cx, id);
         }
         if self.orphans.has(&five_tuple) {
@@ -156,25 +158,25 @@ impl Routes {
         Some(key.id)
     }
 
-    /// The flow that is announced to be long, if it was known but not to be long: its connection began before.
+    /// Returns the flow of an announcement, if it was known but not as long, because its connection began before.
     fn grown(&mut self, cx: &mut Context, five_tuple: &FiveTuple, long: bool) -> Option<FlowId> {
         let id = self.flows.find(five_tuple).filter(|&id| long && !is_bound(id) && !cx.is_long(id))?;
         self.flows.get(id).filter(|flow| !flow.closed)?;
         self.make_long(cx, id)
     }
 
-    /// A flow that is known is long.
+    /// Marks a known flow as long.
     fn make_long(&mut self, cx: &mut Context, id: FlowId) -> Option<FlowId> {
         cx.view.flows.get_mut(&id)?.long = true;
         Some(id)
     }
 
-    /// Flows of a ToR's hosts that may still be counted.
+    /// Number of flows of a ToR's hosts that can still be counted.
     fn room_to_count(&self, cx: &Context, tor: NodeId) -> u32 {
         cx.config.max_counted_per_tor.saturating_sub(self.flows.of_tor(tor))
     }
 
-    /// Adds a flow to what is known.
+    /// Adds a flow to the view and the known flows.
     pub(crate) fn insert_flow(&mut self, cx: &mut Context, flow: Flow, long: bool) {
         let FlowKey { id, five_tuple, src, dst, .. } = flow.key;
         let view = FlowView { long, ..FlowView::new(five_tuple, &src, &dst, cx.now) };
@@ -183,8 +185,8 @@ impl Routes {
         self.flows.insert(flow);
     }
 
-    /// The flow is over: the scheme is told at once. Packets may be sent again after the last one, so the rules of a
-    /// path stay until they have seen none for their idle time-out.
+    /// Ends a flow. The scheme is told at once. Packets can be retransmitted after the last one, so the rules of a
+    /// path stay until no packet has matched them for their idle time-out.
     pub(crate) fn finish(&mut self, cx: &mut Context, id: FlowId) {
         let Some(flow) = self.flows.get_mut(id).filter(|flow| !flow.closed) else { return };
         flow.closed = true;
@@ -206,8 +208,8 @@ impl Routes {
         }
     }
 
-    /// Ends a flow whose five-tuple another one takes over. Returns the plans it made, from which the other goes on: its rules
-    /// may stand for a while.
+    /// Ends a flow whose five-tuple another flow takes over. Returns the number of its plans. The other flow
+    /// continues from there, because the rules of this one may stay for some time.
     pub(crate) fn replace(&mut self, cx: &mut Context, id: FlowId) -> Option<u8> {
         let plans = self.flows.get(id)?.plans;
         self.finish(cx, id);
@@ -215,7 +217,7 @@ impl Routes {
         Some(plans)
     }
 
-    /// Takes away all rules of a flow that is over.
+    /// Deletes all rules of a flow that has ended.
     pub(crate) fn retire(&mut self, cx: &mut Context, id: FlowId) {
         if self.flows.get(id).is_some_and(|flow| flow.current_move.is_some()) {
             self.undo_move(cx, id);
@@ -227,7 +229,7 @@ impl Routes {
         self.forget_if_done(cx, id);
     }
 
-    /// Forgets a flow that is over and has no rule left at its source ToR.
+    /// Removes a flow that has ended and has no rule at its source ToR any more.
     pub(crate) fn forget_if_done(&mut self, cx: &mut Context, id: FlowId) {
         let done = |flow: &Flow| flow.closed && flow.sources.is_empty() && flow.current_move.is_none();
         if self.flows.get(id).is_some_and(done) {

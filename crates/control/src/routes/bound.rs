@@ -1,8 +1,9 @@
-//! Connections on assigned paths: what [`crate::assignments`] decides is carried out here.
+//! Connections on assigned paths. This module carries out the decisions of [`crate::assignments`].
 //!
-//! Both directions of such a connection are flows like others, with rules, moves and counters, but no scheme hears of them. A
-//! bit of their identifiers says what they are, so that a controller that starts anew and finds their rules keeps them out of
-//! its scheme's facts. They end together, with the connection's last packet or when nothing comes any more.
+//! Both directions of such a connection are flows with rules, moves and counters, but schemes get no events about
+//! them. A bit of their identifiers marks them. Therefore a restarted controller that finds their rules tells its
+//! scheme nothing about them. Both directions end together, after the last packet of the connection or when it has
+//! been idle for too long.
 
 use super::Routes;
 use crate::assignments::{self, AssignError, Assigned, AssignmentId, Assignments, ClaimKey, Owner, SavedAssignments};
@@ -14,14 +15,14 @@ use crate::plan::FlowKey;
 use pathloom_model::{FiveTuple, Headers, Path, PROTO_TCP, TCP_ACK, TCP_FIN, TCP_RST, TCP_SYN};
 use pathloom_scheme::FlowId;
 
-/// What the assignments see.
+/// Returns the part of the state that the assignments need.
 fn facts(cx: &Context) -> assignments::Facts<'_> {
     let Context { now, fabric, view, places, config, .. } = cx;
     assignments::Facts { now: *now, fabric, links: &view.links, places, limits: &config.assignments }
 }
 
 impl Routes {
-    /// Lets the assignments do something that takes a look at the rest of the controller.
+    /// Calls a method of the assignments with the state that it needs.
     fn with_assignments<R>(
         &mut self,
         cx: &Context,
@@ -30,7 +31,7 @@ impl Routes {
         act(&mut self.assignments, &facts(cx))
     }
 
-    /// Answers an application that asks for paths, claims one or releases its assignment; others are not for here.
+    /// Answers a request for paths, a claim or a release. Other inputs are counted as invalid.
     pub(crate) fn answer_application(&mut self, cx: &mut Context, input: Input) {
         match input {
             Input::AssignPaths { request, owner, paths } => {
@@ -57,8 +58,8 @@ impl Routes {
         }
     }
 
-    /// Whether the copy of a packet is of a connection on an assigned path. If it is the first of one that somebody claimed a
-    /// path for, that is where the connection goes.
+    /// Whether a copied packet belongs to a connection on an assigned path. If it is the first packet of a connection
+    /// with a claim, puts the connection on its path.
     pub(crate) fn takes_packet(&mut self, cx: &mut Context, headers: &Headers) -> bool {
         let (five_tuple, flags) = (headers.five_tuple, headers.tcp_flags);
         if self.assignments.is_empty() || five_tuple.proto != PROTO_TCP {
@@ -71,7 +72,7 @@ impl Routes {
         self.bind(cx, ClaimKey::of(&five_tuple), five_tuple)
     }
 
-    /// Puts a connection on the path that was claimed for it; says whether it could.
+    /// Puts a connection on its claimed path. Returns whether this was possible.
     fn bind(&mut self, cx: &mut Context, key: ClaimKey, five_tuple: FiveTuple) -> bool {
         let flow = self.make_bound(cx, five_tuple);
         let back = flow.and_then(|_| self.make_bound(cx, five_tuple.reverse()));
@@ -87,8 +88,8 @@ impl Routes {
         true
     }
 
-    /// Claims a path for a connection that stands, and moves it there at once: no first packet will tell of it. A connection
-    /// has one path, whichever of its ends claims it.
+    /// Claims a path for an open connection, and moves it there at once, because no first packet will arrive. A
+    /// connection has one path, whichever of its ends claims it.
     fn claim_standing(
         &mut self,
         cx: &mut Context,
@@ -113,8 +114,9 @@ impl Routes {
         Ok(path)
     }
 
-    /// The copy of a first packet has not come. A switch that has just got the rule that copies it may still forward by what
-    /// it has cached, and copies are lost when a switch sends too many. The connection is treated as one that stands.
+    /// Puts a connection on its path although no copy of its first packet has arrived. A switch with a new rule for
+    /// copies may still forward by cached flows, and copies are lost if a switch sends too many. The connection is
+    /// treated like an open one.
     fn bind_unseen(&mut self, cx: &mut Context, key: ClaimKey, five_tuple: FiveTuple) {
         let flows = [five_tuple, five_tuple.reverse()].map(|ends| self.flows.find(&ends));
         if !flows.into_iter().flatten().any(|flow| self.assignments.holder(flow).is_some()) {
@@ -122,7 +124,7 @@ impl Routes {
         }
     }
 
-    /// Makes a direction of a connection known. A flow that had its five-tuple is over: its rules stay while it drains.
+    /// Adds the flow of one direction of a connection. A flow that had the same five-tuple ends, and its rules drain.
     fn make_bound(&mut self, cx: &mut Context, five_tuple: FiveTuple) -> Option<FlowId> {
         let (src, dst) = (cx.attachment(five_tuple.src)?, cx.attachment(five_tuple.dst)?);
         let mut plans = 0;
@@ -141,7 +143,7 @@ impl Routes {
         Some(key.id)
     }
 
-    /// Puts a flow of a connection on the path that it is to have, if that is up. Where it is there already, nothing is done.
+    /// Puts a flow of a connection on its path, if that is up. Does nothing if it is already there.
     fn lead(&mut self, cx: &mut Context, id: FlowId) {
         if self.flows.get(id).is_none_or(|flow| flow.closed) {
             return;
@@ -153,7 +155,7 @@ impl Routes {
         }
     }
 
-    /// A flow of a connection is over, and so is the other direction.
+    /// If a flow of a connection ends, ends the other direction too.
     pub(crate) fn end_bound(&mut self, cx: &mut Context, id: FlowId) {
         if is_bound(id) {
             if let Some(other) = self.assignments.flow_ended(cx.now, id) {
@@ -162,14 +164,15 @@ impl Routes {
         }
     }
 
-    /// A flow of a connection has left its path for another reason than a dead link, or could not be put there.
+    /// A flow of a connection left its path for another reason than a dead link, or could not be put there. Tries
+    /// again later.
     pub(crate) fn lead_later(&mut self, cx: &mut Context, id: FlowId) {
         if is_bound(id) && self.flows.get(id).is_some_and(|flow| !flow.closed) {
             self.assignments.try_later(cx.now, id);
         }
     }
 
-    /// Does what is due for assignments.
+    /// Handles the expired timers of assignments.
     pub(crate) fn assignments_if_due(&mut self, cx: &mut Context) {
         if self.assignments.poll_timeout().is_some_and(|at| at <= cx.now) {
             let due = self.assignments.handle_timeout(cx.now);
@@ -182,7 +185,7 @@ impl Routes {
         }
     }
 
-    /// Links came up or went down: connections go to the paths that take the place of dead ones.
+    /// Links came up or went down. Moves connections to the paths that replace dead ones.
     pub(crate) fn reassign(&mut self, cx: &mut Context) {
         if !self.assignments.is_empty() {
             for id in self.with_assignments(cx, |all, at| all.links_changed(at)) {
@@ -191,14 +194,14 @@ impl Routes {
         }
     }
 
-    /// Addresses are elsewhere now.
+    /// Addresses have moved.
     pub(crate) fn assignments_moved(&mut self, cx: &mut Context) {
         if !self.assignments.is_empty() {
             self.with_assignments(cx, |all, at| all.addresses_changed(at));
         }
     }
 
-    /// Takes back the assignments of a snapshot, when its flows are known.
+    /// Restores the assignments of a snapshot. Its flows must already be known.
     pub(crate) fn restore_assignments(&mut self, cx: &mut Context, saved: SavedAssignments) {
         let stands = |id: FlowId| self.flows.get(id).is_some_and(|flow| !flow.closed);
         self.assignments.restore(&facts(cx), saved, stands);

@@ -1,7 +1,7 @@
-//! The flows, and the rules that they have: by five-tuple at the source ToR, and after it on the paths that they are put on.
+//! The flows and their rules: by five-tuple at the source ToR, and after it on the paths of the flows.
 //!
-//! [`Routes`] owns what is known of each flow and all rules of single flows. It sees the rest of the controller through
-//! [`Context`] alone. What begins with a packet ([`arrivals`]) ends with rules ([`moves`]) in here.
+//! [`Routes`] owns the state of each flow and all rules of single flows. It uses the rest of the controller only
+//! through [`Context`]. Packets are handled in [`arrivals`], and the rules that result are sent in [`moves`].
 
 mod adoption;
 mod arrivals;
@@ -36,22 +36,22 @@ use std::collections::{BTreeMap, BTreeSet};
 /// All flows and their rules.
 pub(crate) struct Routes {
     pub flows: FlowTable,
-    /// Flows that may need a counting rule when the input at hand has been dealt with.
+    /// Flows that may need a counting rule after the current input.
     fresh: Vec<FlowId>,
-    /// Rules of abandoned versions that stay until the packets under way have passed.
+    /// Rules of abandoned versions, which stay until the packets in transit have passed.
     pub draining: Draining,
     /// Rules that flows share.
     pub labels: Labels,
-    /// What flows may send.
+    /// Rate limits of flows.
     pub limits: Limits,
-    /// Rules of flows that nobody remembers.
+    /// Rules of unknown flows.
     pub orphans: Orphans,
-    /// Which paths were assigned to applications.
+    /// Paths that are assigned to applications.
     pub assignments: Assignments,
     pub moves: Moves,
-    /// From asking for a path to its confirmation.
+    /// Times from the request for a path to its confirmation.
     pub set_up: DurationHistogram,
-    /// What came before the rules of a ToR were known: the flows may be found among them.
+    /// Messages from before the rules of a ToR were known. Their flows may be among those rules.
     news: BTreeMap<NodeId, Vec<News>>,
 }
 
@@ -72,7 +72,8 @@ impl Routes {
         }
     }
 
-    /// Notes something for the scheme. It does not hear of paths of ways back, nor of connections on assigned paths.
+    /// Queues an event for the scheme. It gets no events about paths of ways back, nor about connections on assigned
+    /// paths.
     pub(crate) fn tell(&mut self, cx: &mut Context, event: Event) {
         match event {
             Event::RouteConfirmed { flow } if is_bound(flow) => self.assignments.forget_retry(flow),
@@ -82,12 +83,12 @@ impl Routes {
         }
     }
 
-    /// A flow may need a counting rule when the input at hand has been dealt with.
+    /// Gives a flow a counting rule after the current input, if it needs one.
     pub(crate) fn count_soon(&mut self, id: FlowId) {
         self.fresh.push(id);
     }
 
-    /// Whether a rule that was found drains.
+    /// Whether a found rule drains.
     pub(crate) fn is_draining(&self, switch: NodeId, key: &RuleKey, plan: u8) -> bool {
         let left = reconcile::five_tuple(key).and_then(|tuple| self.draining.get(&(tuple, plan)));
         left.is_some_and(|left| left.rules.contains(&(switch, *key)))
@@ -103,7 +104,7 @@ impl Routes {
         }
         let pending = cx.view.flows.get(&id).is_some_and(|view| view.pending.as_ref() == Some(&path));
         let asked = pending || self.comes_next(cx, id, &path);
-        // Before anything is undone for it.
+        // This is checked before anything is undone for the new path.
         if !asked && !there && self.flows.free_plan(id, &self.draining).is_none() {
             return self.reject(cx, id, Rejection::Draining);
         }
@@ -154,7 +155,7 @@ impl Routes {
         }
     }
 
-    /// A switch that has no room for one rule more, of those that would need it for a path.
+    /// Returns a switch without room for one more rule, among those that would need one for a path.
     fn full_switch(&self, cx: &Context, tor: NodeId, path: &Path) -> Option<NodeId> {
         cx.config.rule_limit?;
         let needing = match cx.needs.rules {
@@ -184,7 +185,7 @@ impl Routes {
         self.count_soon(id);
     }
 
-    /// Puts a flow back on the default routes: they need no more than its source ToR.
+    /// Puts a flow back on the default routes, which only needs its source ToR.
     pub(crate) fn leave_paths(&mut self, cx: &mut Context, id: FlowId) {
         let Some(flow) = self.flows.get(id) else { return };
         let on_paths: Vec<u8> =
@@ -200,12 +201,12 @@ impl Routes {
         }
     }
 
-    /// Flows with rules for paths: those that a dead link can hit.
+    /// Flows with rules for paths, which a dead link can affect.
     pub(crate) fn routed(&self) -> impl Iterator<Item = FlowId> + '_ {
         self.flows.iter().filter(|(_, flow)| !flow.versions.is_empty()).map(|(id, _)| id)
     }
 
-    /// Number of flows with rules for a path over each link, by link, with those that move away from it.
+    /// Number of flows with rules for a path over each link, by link. Flows that move away from a link are included.
     pub(crate) fn on_links(&self, cx: &Context) -> Vec<u32> {
         let mut flows = vec![0; cx.fabric.links().len()];
         for flow in self.routed().filter_map(|id| self.flows.get(id)) {

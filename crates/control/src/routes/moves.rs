@@ -1,4 +1,4 @@
-//! Moves of flows, phase by phase ([`crate::plan`] has the phases; [`crate::sfmm`] those of moves in place).
+//! Moves of flows, phase by phase. The phases are in [`crate::plan`], and those of moves in place in [`crate::sfmm`].
 
 use super::phase::{InPlacePhase, Move, Phase, Stage, TagPhase};
 use super::Routes;
@@ -13,13 +13,13 @@ use pathloom_model::{NodeId, Path};
 use pathloom_scheme::{Event, FlowId, Rejection, RuleSharing};
 use std::num::NonZeroU32;
 
-/// What moves have in common.
+/// State that all moves share.
 pub(crate) struct Moves {
-    /// Number of the last one.
+    /// Number of the last move.
     last: NonZeroU32,
-    /// In which order a move in place deletes the old rules.
+    /// Order in which moves in place delete the old rules.
     pub order: CutoverOrder,
-    /// What each link carries, as far as it was worked out for the input at hand.
+    /// Load of each link, if it was computed for the current input.
     loads: Option<Vec<u64>>,
 }
 
@@ -30,12 +30,13 @@ impl Default for Moves {
 }
 
 impl Moves {
-    /// What links carry has to be worked out again.
+    /// Discards the link loads, so that they are computed again.
     pub(crate) fn forget_loads(&mut self) {
         self.loads = None;
     }
 
-    /// Where a flow is cut over from one path to another, and in which order; `None` if it cannot be cut over in place.
+    /// Returns the switches at which a flow is cut over from one path to another, in order. `None` if it cannot be
+    /// moved in place.
     pub(crate) fn cutover(&mut self, cx: &Context, old: &Path, new: &Path) -> Option<Vec<NodeId>> {
         let loads = self.loads.get_or_insert_with(|| routed_loads(cx));
         let bottleneck = sfmm::bottleneck(&cx.fabric, old, new, loads)?;
@@ -48,7 +49,7 @@ impl Moves {
     }
 }
 
-/// What each link carries of the flows routed over it, as far as it is known, in bits per second.
+/// Returns the load of each link from the flows routed over it, as far as it is known, in bit/s.
 fn routed_loads(cx: &Context) -> Vec<u64> {
     let mut loads = vec![0u64; cx.fabric.links().len()];
     for flow in cx.view.flows.values() {
@@ -61,7 +62,7 @@ fn routed_loads(cx: &Context) -> Vec<u64> {
 }
 
 impl Routes {
-    /// Begins to move a flow to a path.
+    /// Starts the move of a flow to a path.
     pub(crate) fn start_move(&mut self, cx: &mut Context, id: FlowId, path: Path) {
         let Some(plan) = self.flows.take_plan(id, &self.draining) else {
             return self.give_up(cx, id, Rejection::Draining);
@@ -89,7 +90,7 @@ impl Routes {
         self.enter_phase(cx, id);
     }
 
-    /// Sends the steps of the phase that a move is in; goes on where there is nothing to send.
+    /// Sends the steps of the current phase of a move. If there are none, continues with the next phase.
     fn enter_phase(&mut self, cx: &mut Context, id: FlowId) {
         loop {
             let sent = self.send_phase(cx, id);
@@ -108,8 +109,8 @@ impl Routes {
         }
     }
 
-    /// Sends the steps of the phase that a move is in. Returns how many confirmations it waits for; `None` if the version
-    /// is gone that it leads to.
+    /// Sends the steps of the current phase of a move. Returns the number of confirmations that it waits for; `None`
+    /// if the new version does not exist any more.
     fn send_phase(&mut self, cx: &mut Context, id: FlowId) -> Option<u32> {
         let flow = self.flows.get(id)?;
         let current_move = flow.current_move.as_deref()?;
@@ -143,7 +144,8 @@ impl Routes {
         }
     }
 
-    /// Adds the rules of the new version of a move by tags at the switches after the source ToR; returns how many.
+    /// Adds the rules of the new version of a move by tags at the switches after the source ToR. Returns their
+    /// number.
     fn add_hops(&mut self, cx: &mut Context, id: FlowId) -> u32 {
         let Some(flow) = self.flows.get(id) else { return 0 };
         let Some(current_move) = flow.current_move.as_deref() else { return 0 };
@@ -160,7 +162,7 @@ impl Routes {
         count
     }
 
-    /// Adds the rule of the new version of a move by tags at the source ToR; returns how many that are.
+    /// Adds the rule of the new version of a move by tags at the source ToR. Returns the number of rules.
     fn add_new_source(&mut self, cx: &mut Context, id: FlowId) -> u32 {
         let Some(flow) = self.flows.get_mut(id) else { return 0 };
         let Some(current_move) = flow.current_move.as_deref() else { return 0 };
@@ -174,7 +176,7 @@ impl Routes {
         1
     }
 
-    /// All steps of a phase are confirmed, or it had none: the next phase begins. Returns whether there is one.
+    /// All steps of a phase are confirmed, or it had none. Starts the next phase. Returns whether there is one.
     fn next_phase(&mut self, cx: &mut Context, id: FlowId) -> bool {
         let Some(flow) = self.flows.get_mut(id) else { return false };
         let Some(current_move) = flow.current_move.as_deref_mut() else { return false };
@@ -254,7 +256,7 @@ impl Routes {
         }
     }
 
-    /// The flow is on its new path; returns whether that is news for the scheme.
+    /// The flow is on its new path. Returns whether the scheme must be told.
     pub(crate) fn finish_quietly(&mut self, cx: &mut Context, id: FlowId) -> bool {
         let Some(flow) = self.flows.get_mut(id) else { return false };
         let Some(current_move) = flow.current_move.take() else { return false };
@@ -264,7 +266,7 @@ impl Routes {
         let of_controller = cx.is_of_controller(id);
         let news = cx.view.flows.get_mut(&id).filter(|_| !closed).map(|view| {
             if of_controller {
-                // No route of the scheme's.
+                // The scheme did not request this route.
             } else if view.route.is_some() {
                 cx.counts.reroutes += 1;
                 cx.counts.reroutes_in_place += u64::from(matches!(current_move.phase, Phase::InPlace(_)));
@@ -279,7 +281,7 @@ impl Routes {
         news.is_some()
     }
 
-    /// Ends a move because something else is wanted now: what is committed stays, the rest is undone.
+    /// Ends a move because the flow gets another route now. A committed move stays in effect; otherwise it is undone.
     pub(crate) fn supersede(&mut self, cx: &mut Context, id: FlowId) {
         let Some(flow) = self.flows.get_mut(id) else { return };
         let Some(current_move) = &flow.current_move else { return };
@@ -301,12 +303,13 @@ impl Routes {
         }
     }
 
-    /// Takes back what a move that is not committed has done so far.
+    /// Undoes the steps of a move that is not committed.
     pub(crate) fn undo_move(&mut self, cx: &mut Context, id: FlowId) {
         let Some(flow) = self.flows.get_mut(id) else { return };
         let Some(current_move) = flow.current_move.take() else { return };
         if !current_move.adds_hops() {
-            // Packets may bear the new tag already: first the source, then, when they have drained, the rest.
+            // Packets may already have the new tag. Therefore the rule at the source ToR is deleted first, and the
+            // others after packets have drained.
             self.leave(cx, id, current_move.plan);
             return self.settle(cx, id);
         }
@@ -318,7 +321,7 @@ impl Routes {
         }
     }
 
-    /// Gives up the move under way and says why. The flow stays where it was.
+    /// Ends the current move without result, and reports the reason. The flow stays where it was.
     pub(crate) fn give_up(&mut self, cx: &mut Context, id: FlowId, why: Rejection) {
         self.undo_move(cx, id);
         if let Some(view) = cx.view.flows.get_mut(&id) {
@@ -329,7 +332,7 @@ impl Routes {
         self.count_soon(id);
     }
 
-    /// A switch refused something of a flow's move.
+    /// A switch refused a step of a flow's move.
     pub(crate) fn step_refused(
         &mut self,
         cx: &mut Context,
@@ -343,7 +346,7 @@ impl Routes {
             return;
         };
         if current_move.stage() == Some(Stage::After) {
-            // It stays as it is: on its new path, with low rules.
+            // The flow stays as it is: on its new path, with low rules.
             return self.break_off(cx, id, Rejection::Refused(switch, why));
         }
         if current_move.is_committed() {
@@ -358,7 +361,7 @@ impl Routes {
     }
 }
 
-/// The plan of the rule of a flow at its source ToR, and its level above `base`; `None` for other rules.
+/// Returns the plan and the level (above `base`) of a rule of a flow at its source ToR; `None` for other rules.
 fn source_step(rule: &Rule, base: u16) -> Option<(u8, u8)> {
     let cookie = Cookie::decode(rule.cookie).filter(|cookie| cookie.kind == RuleKind::Source)?;
     Some((cookie.plan, rule.priority.checked_sub(base)? as u8))

@@ -1,47 +1,47 @@
-//! A move of a flow, and how far it has come: each phase holds what it needs.
+//! The move of a flow and its progress. Each phase contains the data that it needs.
 
 use pathloom_model::{Nanos, NodeId, Path};
 use std::num::NonZeroU32;
 
-/// A move under way.
+/// A move in progress.
 #[derive(Clone, Debug)]
 pub(crate) struct Move {
-    /// Number of the move, so that late confirmations of an abandoned one are known.
+    /// Number of the move, by which late confirmations of an abandoned move are recognised.
     pub number: NonZeroU32,
-    /// The version it leads to.
+    /// Plan of the new version.
     pub plan: u8,
-    /// Level that the new rule at the source ToR gets.
+    /// Level of the new rule at the source ToR.
     pub level: u8,
-    /// The phase under way.
+    /// The current phase.
     pub phase: Phase,
-    /// When it was asked for.
+    /// When the move was requested.
     pub begun: Nanos,
-    /// Confirmations that the phase still waits for.
+    /// Number of confirmations that the phase still waits for.
     pub waiting: u32,
 }
 
 /// The phase of a move.
 #[derive(Clone, Debug)]
 pub(crate) enum Phase {
-    /// Of a move by tags ([`crate::plan`]).
+    /// A phase of a move by tags ([`crate::plan`]).
     Tagged(TagPhase),
-    /// Of a move in place ([`crate::sfmm`]).
+    /// A phase of a move in place ([`crate::sfmm`]).
     InPlace(Box<InPlace>),
 }
 
-/// The phase of a move by tags: steps 1 to 3 of [`crate::plan`]. With step 4 the flow is on its new path already.
+/// The phase of a move by tags: steps 1 to 3 of [`crate::plan`]. At step 4 the flow is already on its new path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TagPhase {
-    /// The rules of the new version are added at all switches but the first.
+    /// The rules of the new version are added at all switches except the first.
     AddHops,
     /// The new rule is added at the source ToR.
     AddSource,
-    /// The old rules are deleted there.
+    /// The old rules are deleted at the source ToR.
     DeleteOld,
 }
 
 impl TagPhase {
-    /// The phase that follows; `None` when the flow is on its new path.
+    /// Returns the next phase; `None` if the flow is on its new path.
     pub(crate) fn next(self) -> Option<TagPhase> {
         match self {
             TagPhase::AddHops => Some(TagPhase::AddSource),
@@ -54,16 +54,16 @@ impl TagPhase {
 /// A move in place.
 #[derive(Clone, Debug)]
 pub(crate) struct InPlace {
-    /// Switches on both paths, in the order in which the old rules are deleted there.
+    /// Switches on both paths, in the order in which the old rules are deleted.
     pub order: Vec<NodeId>,
-    /// How far it has come.
+    /// The current phase.
     pub phase: InPlacePhase,
 }
 
 /// The phase of a move in place, as listed in [`crate::sfmm`].
 #[derive(Clone, Debug)]
 pub(crate) enum InPlacePhase {
-    /// The low rules of the new path are added at all switches but the first. `old`: the plan it leads away from.
+    /// The low rules of the new path are added at all switches except the first. `old`: plan of the old version.
     AddHops { old: u8 },
     /// The low rule is added at the source ToR.
     AddSource { old: u8 },
@@ -71,34 +71,35 @@ pub(crate) enum InPlacePhase {
     CutFirst(Cutover),
     /// The old rules are deleted at the other cutover switches.
     CutRest(Cutover),
-    /// Copies of the new rules are added with normal priority: their plan, and their level at the source ToR.
+    /// Copies of the new rules are added with normal priority. `plan`: their plan. `level`: their level at the source
+    /// ToR.
     AddCopies { plan: u8, level: u8 },
-    /// The low rules are deleted. `copy`: the plan of the copies.
+    /// The low rules are deleted. `copy`: plan of the copies.
     DeleteLow { copy: u8 },
 }
 
-/// What is known while the old rules are deleted.
+/// Data for the time in which the old rules are deleted.
 #[derive(Clone, Debug)]
 pub(crate) struct Cutover {
-    /// The version it leads away from.
+    /// Plan of the old version.
     pub old: u8,
-    /// A path that was asked for meanwhile.
+    /// A path that was requested meanwhile.
     pub next: Option<Path>,
 }
 
-/// How far a move in place has come.
+/// Progress of a move in place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
-    /// Every packet goes by the old path.
+    /// Every packet uses the old path.
     Before,
-    /// A packet may go by parts of both.
+    /// A packet may use parts of both paths.
     Between,
-    /// Every packet goes by the new path.
+    /// Every packet uses the new path.
     After,
 }
 
 impl Move {
-    /// Whether its rules at the source ToR have not been sent: no packet can enter the new version.
+    /// Whether its rule at the source ToR has not been sent, so that no packet can enter the new version.
     pub(crate) fn adds_hops(&self) -> bool {
         match &self.phase {
             Phase::Tagged(phase) => *phase == TagPhase::AddHops,
@@ -106,7 +107,7 @@ impl Move {
         }
     }
 
-    /// Whether its rule at the source ToR has been sent and is not confirmed.
+    /// Whether its rule at the source ToR has been sent but not confirmed.
     pub(crate) fn adds_source(&self) -> bool {
         match &self.phase {
             Phase::Tagged(phase) => *phase == TagPhase::AddSource,
@@ -114,12 +115,12 @@ impl Move {
         }
     }
 
-    /// Whether its rule at the source ToR is confirmed: a move by tags carries the flow from then on, whatever happens.
+    /// Whether its rule at the source ToR is confirmed. From then on, a move by tags is completed in any case.
     pub(crate) fn is_committed(&self) -> bool {
         !self.adds_hops() && !self.adds_source()
     }
 
-    /// What a move in place has come to; `None` for a move by tags.
+    /// Returns the progress of a move in place; `None` for a move by tags.
     pub(crate) fn stage(&self) -> Option<Stage> {
         match &self.phase {
             Phase::Tagged(_) => None,
@@ -131,7 +132,7 @@ impl Move {
         }
     }
 
-    /// The version that a move in place leads away from, while its rules stand.
+    /// Returns the plan of the old version of a move in place, as long as its rules exist.
     pub(crate) fn old_plan(&self) -> Option<u8> {
         let Phase::InPlace(way) = &self.phase else { return None };
         match &way.phase {
@@ -141,7 +142,7 @@ impl Move {
         }
     }
 
-    /// The plan of the copies with normal priority that are being added.
+    /// Returns the plan of the copies with normal priority, while they are added.
     pub(crate) fn added_copy(&self) -> Option<u8> {
         match &self.phase {
             Phase::InPlace(way) => match way.phase {
@@ -152,7 +153,7 @@ impl Move {
         }
     }
 
-    /// Takes out the path that was asked for while the flow was between two others.
+    /// Returns the path that was requested while the flow was between two paths.
     pub(crate) fn into_next(self) -> Option<Path> {
         let Phase::InPlace(way) = self.phase else { return None };
         match way.phase {
@@ -161,7 +162,7 @@ impl Move {
         }
     }
 
-    /// What is known while a flow is between two paths.
+    /// Returns the data for the time in which a flow is between two paths.
     pub(crate) fn cutover_mut(&mut self) -> Option<&mut Cutover> {
         let Phase::InPlace(way) = &mut self.phase else { return None };
         match &mut way.phase {
@@ -194,7 +195,7 @@ mod tests {
         let next = Path::empty();
         let cutover = || Cutover { old: 3, next: Some(next.clone()) };
         let (old, before, between, after) = (Some(3), Some(Stage::Before), Some(Stage::Between), Some(Stage::After));
-        // Phase; stage, old plan, plan of the copies, whether a path comes next.
+        // Phase, and its stage, old plan, plan of the copies, whether a path is requested next.
         let expected = [
             (InPlacePhase::AddHops { old: 3 }, (before, old, None, false)),
             (InPlacePhase::AddSource { old: 3 }, (before, old, None, false)),

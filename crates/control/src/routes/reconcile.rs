@@ -1,4 +1,5 @@
-//! After a session was lost, or the controller started anew: what a switch has is compared with what it should have.
+//! Compares the flow rules of a switch with those that it should have, after a lost session or a restart of the
+//! controller.
 
 use super::Routes;
 use crate::context::Context;
@@ -11,11 +12,11 @@ use pathloom_model::{FiveTuple, NodeId};
 use pathloom_scheme::{Event, FlowId, Rejection};
 use std::collections::BTreeMap;
 
-/// Rules of flows found in a switch.
+/// Rules of flows that were found in a switch.
 type Found = BTreeMap<FlowId, Vec<(Cookie, Rule)>>;
 
 impl Routes {
-    /// Compares the rules of flows that a switch has with those that it should have.
+    /// Compares the flow rules of a switch with those that it should have.
     pub(crate) fn reconcile_flows(&mut self, cx: &mut Context, switch: NodeId, rules: Vec<Rule>) {
         let mut found = Found::new();
         let mut wiped = true;
@@ -30,7 +31,7 @@ impl Routes {
             self.flows.iter().filter(|(_, flow)| flow.tor() == switch).map(|(id, _)| id).collect();
         for id in sourced {
             self.reconcile_sources(cx, id, found.get(&id).map_or(&[], Vec::as_slice), wiped);
-            // In case it was refused its counting rule before.
+            // Its counting rule may have been refused before.
             self.count_soon(id);
         }
         for id in self.routed().collect::<Vec<_>>() {
@@ -45,16 +46,16 @@ impl Routes {
         self.read_news(cx, switch);
     }
 
-    /// The source ToR of a flow out of a snapshot has been asked.
+    /// The source ToR of a flow from a snapshot has been read. Checks whether the snapshot is still right.
     fn verify(&mut self, cx: &mut Context, id: FlowId, found: &[(Cookie, Rule)], wiped: bool) {
         let Some(flow) = self.flows.get_mut(id) else { return };
         let interrupted = std::mem::take(&mut flow.interrupted);
         flow.unverified = false;
-        // What is not sent yet was planned since the start, so the rule with the number of that plan is an older one.
+        // An unsent rule was planned after the start. A found rule with its plan is an older one.
         let known = |cookie: &Cookie| flow.sources.iter().any(|source| source.plan == cookie.plan && source.sent);
         let sources = || found.iter().filter(|(cookie, _)| cookie.kind == RuleKind::Source);
         let leaving = |plan: u8| flow.sources.iter().any(|source| source.plan == plan && source.leaving);
-        // A move in place that the snapshot takes for given up went through: nothing but its rule stands.
+        // The snapshot took a move in place for given up, but the move was completed: only its rule exists.
         let is_past = |(cookie, rule): &(Cookie, Rule)| {
             leaving(cookie.plan) && flow.version(cookie.plan).is_none() && !rule.actions.is_empty()
         };
@@ -88,7 +89,7 @@ impl Routes {
                     && rule.priority == base + u16::from(source.level)
             });
             let Some(flow) = self.flows.get(id) else { return };
-            // There, but with another meter, or to another port.
+            // The rule exists, but with another meter or another port.
             let none = Version::new(source.plan, None);
             let version = flow.version(source.plan).unwrap_or(&none);
             let planned = cx.planner().source(&key, version, source.level);
@@ -131,11 +132,11 @@ impl Routes {
                     cx.add_rule(tor, rule, purpose);
                     self.mark_sent(id, source.plan);
                 }
-                // Its idle time-out came while nobody could be told.
+                // Its idle time-out expired while there was no session.
                 (false, false) => self.source_lost(cx, id, source.plan, false),
             }
             if there && (source.leaving || outdated) {
-                // The rule that stood may have been the last to name its meter.
+                // The found rule may have been the last one to use its meter.
                 let stood =
                     |(cookie, _): &&(Cookie, Rule)| (cookie.kind, cookie.plan) == (RuleKind::Source, source.plan);
                 found.iter().filter(stood).for_each(|(_, rule)| self.limits.meter_unnamed(cx, &self.flows, tor, rule));
@@ -150,7 +151,7 @@ impl Routes {
         }
     }
 
-    /// Adds what a switch lacks of the paths that known flows are on.
+    /// Adds the rules that a switch lacks for the paths of known flows.
     fn reconcile_hops(&mut self, cx: &mut Context, switch: NodeId, id: FlowId, found: &[(Cookie, Rule)]) {
         let Some(flow) = self.flows.get(id) else { return };
         let carries = |version: &&Version| flow.staying().any(|source| source.plan == version.plan);
@@ -165,13 +166,13 @@ impl Routes {
         }
     }
 
-    /// Whether the path of a plan leads through a switch.
+    /// Whether the version of a plan has a rule at a switch after the source ToR.
     fn has_hop(&self, cx: &Context, flow: &Flow, plan: u8, switch: NodeId) -> bool {
         flow.version(plan).is_some_and(|version| version.stands_at(&cx.fabric, switch))
     }
 
-    /// A rule of a flow was found in a switch: takes it away if the flow is known and has no use for it, and keeps it for
-    /// [`crate::orphans`] if the flow is not known.
+    /// Handles a found rule of a flow. If the flow is known and does not need the rule, it is deleted. If the flow is
+    /// not known, the rule is stored in [`crate::orphans`].
     fn found_rule(&mut self, cx: &mut Context, switch: NodeId, id: FlowId, cookie: Cookie, rule: Rule) {
         let draining = self.is_draining(switch, &rule.key(), cookie.plan);
         let Some(flow) = self.flows.get(id) else {
@@ -192,7 +193,7 @@ impl Routes {
         };
         match (wanted, cookie.kind, five_tuple(&rule.key())) {
             (true, ..) => {}
-            // Packets that entered the path before may still be under way.
+            // Packets that entered the path before may still be in transit.
             (false, RuleKind::Hop, Some(tuple)) => {
                 cx.count_rules(switch, 1);
                 self.drain_hops(cx, tuple, std::iter::once((cookie.plan, switch, rule.key())));
@@ -202,7 +203,7 @@ impl Routes {
     }
 }
 
-/// The five-tuple of a rule of a flow.
+/// Returns the five-tuple of a flow's rule.
 pub(crate) fn five_tuple(key: &RuleKey) -> Option<FiveTuple> {
     let matches = &key.matches;
     Some(FiveTuple {

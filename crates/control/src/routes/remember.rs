@@ -1,4 +1,4 @@
-//! What a snapshot has of flows, and how they are taken back from it.
+//! Flows in snapshots: how they are stored and restored.
 
 use super::Routes;
 use crate::context::Context;
@@ -17,16 +17,16 @@ pub(crate) type Drain = (FiveTuple, u8, Vec<(NodeId, RuleKey)>);
 pub(crate) struct FlowRecord {
     id: FlowId,
     five_tuple: FiveTuple,
-    /// `None` once the scheme was told that it ended.
+    /// View of the flow; `None` if the flow has ended.
     view: Option<FlowView>,
     sources: Vec<SourceRule>,
     versions: Vec<Version>,
     plans: u8,
     past_bytes: u64,
     held_until: Nanos,
-    /// Whether the scheme waits for a path that was given up.
+    /// Whether the scheme waits for a path whose set-up ended.
     interrupted: bool,
-    /// What it may send, and the meter that sees to it.
+    /// Its rate limit. The meter that enforces it is in `meter`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pace_bps: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -34,7 +34,7 @@ pub(crate) struct FlowRecord {
 }
 
 impl Routes {
-    /// What a snapshot has of a flow.
+    /// Returns the record of a flow for a snapshot.
     pub(crate) fn flow_record(&self, cx: &Context, id: FlowId, flow: &Flow) -> FlowRecord {
         let mut record = FlowRecord {
             id,
@@ -50,7 +50,7 @@ impl Routes {
             meter: flow.key.meter,
         };
         if flow.current_move.is_some() {
-            // By the time of the next start, the move has most likely gone on. The rules that are found tell how far.
+            // At the next start, the move has probably continued. The rules that are found then show its progress.
             record.interrupted = true;
             record.sources.clear();
             record.versions.clear();
@@ -61,7 +61,7 @@ impl Routes {
         record
     }
 
-    /// Takes back a flow of a snapshot; an error is the five-tuple one of whose addresses the fabric does not have.
+    /// Restores a flow of a snapshot. The error is its five-tuple, if the fabric does not have one of the addresses.
     pub(crate) fn remember(&mut self, cx: &mut Context, record: FlowRecord) -> Result<(), FiveTuple> {
         let FlowRecord { id, five_tuple, .. } = record;
         let attachments = (cx.attachment(five_tuple.src), cx.attachment(five_tuple.dst));

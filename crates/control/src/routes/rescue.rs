@@ -1,4 +1,4 @@
-//! Flows whose paths are cut: by dead links, lost sessions, and switches without room for shared rules.
+//! Handles interrupted paths: dead links, lost sessions, and switches without room for shared rules.
 
 use super::Routes;
 use crate::context::Context;
@@ -9,7 +9,7 @@ use pathloom_model::{Attachment, LinkId, NodeId, Path};
 use pathloom_scheme::{FlowId, Rejection};
 
 impl Routes {
-    /// Puts flows back on the default routes whose path a dead link has cut, and gives up moves onto it.
+    /// Moves flows whose path has a dead link back to the default routes, and ends moves to such paths.
     pub(crate) fn rescue_from(&mut self, cx: &mut Context, dead: LinkId) {
         let crosses = |path: &Path| path.links().iter().copied().find(|link| link.cable() == dead.cable());
         for id in self.routed().collect::<Vec<_>>() {
@@ -50,8 +50,8 @@ impl Routes {
         }
     }
 
-    /// The session to a switch was lost: what was not confirmed may have arrived or not. Moves that had not reached their
-    /// source ToR are given up; others are taken up again when the source ToR is back.
+    /// The session to a switch was lost, and it may or may not have received unconfirmed messages. Moves that have
+    /// not reached their source ToR end. Others continue when the source ToR is back.
     pub(crate) fn session_lost(&mut self, cx: &mut Context, switch: NodeId) {
         self.orphans.forget(cx, switch);
         self.labels.session_lost(switch);
@@ -75,7 +75,7 @@ impl Routes {
         }
     }
 
-    /// Ends the flows one of whose ends is elsewhere now: their paths lead to where it was.
+    /// Ends flows with an end that has moved, because their paths lead to its old place.
     pub(crate) fn leave_old_places(&mut self, cx: &mut Context) {
         let gone = |at: &Attachment| cx.attachment(at.address).is_none_or(|now| now.uplink != at.uplink);
         let moved = |flow: &Flow| gone(&flow.key.src) || gone(&flow.key.dst);
@@ -86,8 +86,8 @@ impl Routes {
         }
     }
 
-    /// A switch has no room for the rule of a label: flows that were on it ride the default routes. Moves that wait for it
-    /// are told by themselves.
+    /// A switch has no room for the rule of a label. Flows that used it return to the default routes. Moves that wait
+    /// for the rule handle the refusal themselves.
     pub(crate) fn label_refused(&mut self, cx: &mut Context, switch: NodeId, label: u16) {
         if !self.labels.note_absent(cx, switch, label) {
             return;

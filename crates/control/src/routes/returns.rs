@@ -1,9 +1,10 @@
-//! Ways back: where a scheme asks for both directions ([`pathloom_scheme::Needs::both_directions`]), the other direction of
-//! a TCP connection takes the path of its flow, reversed. Acknowledgements then wait only behind what that path carries.
+//! Ways back: if a scheme needs both directions ([`pathloom_scheme::Needs::both_directions`]), the reverse direction
+//! of a TCP connection uses the path of its flow, reversed. Acknowledgements then only wait behind other traffic of
+//! that path.
 //!
-//! A way back is a flow like others, but the scheme does not hear of it. Its identifier says what it is, so that a controller
-//! that starts anew and finds its rules does not take it for a long flow. It ends with the flow that it belongs to, and it
-//! becomes a long flow of the scheme's when it is announced, labelled or measured to be one.
+//! A way back is a flow, but the scheme gets no events about it. Its identifier marks it, so that a restarted
+//! controller that finds its rules does not take it for a long flow. It ends together with its flow. It becomes a
+//! long flow of the scheme if an announcement, a label or a measurement shows that it is long.
 
 use super::Routes;
 use crate::context::Context;
@@ -14,7 +15,7 @@ use pathloom_model::{Path, PROTO_TCP};
 use pathloom_scheme::FlowId;
 
 impl Routes {
-    /// Has the other direction of a long flow take its path.
+    /// Puts the reverse direction of a long flow on its path, reversed.
     pub(crate) fn lead_back(&mut self, cx: &mut Context, id: FlowId, path: &Path) {
         if !cx.needs.both_directions || !cx.is_long(id) {
             return;
@@ -24,21 +25,22 @@ impl Routes {
         }
     }
 
-    /// The flow is put back on the default routes, and so is the other direction.
+    /// The flow returns to the default routes, and its way back too.
     pub(crate) fn leave_back(&mut self, cx: &mut Context, id: FlowId) {
         if let Some(back) = self.way_back(cx, id) {
             self.unroute(cx, back);
         }
     }
 
-    /// The flow is over, and so is its way back. Its rules stay until nothing more comes.
+    /// The flow has ended, and its way back too. The rules of the way back stay until no packet matches them any
+    /// more.
     pub(crate) fn end_back(&mut self, cx: &mut Context, id: FlowId) {
         if let Some(back) = self.way_back(cx, id) {
             self.finish(cx, back);
         }
     }
 
-    /// Puts all ways back on the default routes: a scheme is in charge that asks for none.
+    /// Puts all ways back on the default routes, because the new scheme does not need them.
     pub(crate) fn leave_all_back(&mut self, cx: &mut Context) {
         let ways: Vec<FlowId> = self.flows.iter().map(|(id, _)| id).filter(|&id| cx.leads_back(id)).collect();
         for id in ways {
@@ -46,18 +48,19 @@ impl Routes {
         }
     }
 
-    /// The way back of a flow.
+    /// Returns the way back of a flow.
     fn way_back(&self, cx: &Context, id: FlowId) -> Option<FlowId> {
         let reverse = self.flows.get(id)?.key.five_tuple.reverse();
         let back = self.flows.find(&reverse)?;
         (cx.leads_back(back) && self.flows.get(back).is_some_and(|flow| !flow.closed)).then_some(back)
     }
 
-    /// Makes the way back of a flow; `None` where the other direction is a flow of the scheme's, or cannot be one.
+    /// Creates the way back of a flow. `None` if the reverse direction is a long flow of the scheme, or cannot be
+    /// one.
     fn make_way_back(&mut self, cx: &mut Context, id: FlowId) -> Option<FlowId> {
         let five_tuple = self.flows.get(id)?.key.five_tuple.reverse();
         if five_tuple.proto != PROTO_TCP {
-            // Nothing has to come back, and rules that nothing uses come and go.
+            // Other protocols need no reverse packets, and unused rules would expire and be added again.
             return None;
         }
         let (src, dst) = (cx.attachment(five_tuple.src)?, cx.attachment(five_tuple.dst)?);
@@ -65,7 +68,8 @@ impl Routes {
         let name = match self.flows.find(&five_tuple) {
             Some(other) if cx.is_long(other) => return None,
             Some(other) => {
-                // It was known by its first packet, and counted. It is counted on its path from now on.
+                // The reverse direction was known by its first packet and counted. From now on it is counted on its
+                // path.
                 plans = self.replace(cx, other)?;
                 other
             }

@@ -1,4 +1,4 @@
-//! The rules of flows at their source ToRs: they count a flow, lead it onto its path, and run out when it is over.
+//! Rules of flows at their source ToRs. They count a flow, put it on its path, and expire when it has ended.
 
 use super::Routes;
 use crate::context::Context;
@@ -13,13 +13,14 @@ use pathloom_model::rules::RuleKey;
 use pathloom_model::{FiveTuple, Nanos, NodeId};
 use pathloom_scheme::{FlowId, Migration};
 
-/// Longest wait before a refused counting rule is tried again is this, doubled per refusal.
+/// Base of the wait before a refused counting rule is sent again. It is doubled for each refusal.
 const COUNT_AGAIN: Nanos = Nanos::from_secs(1);
-/// A flow whose counting rule was refused so often cannot be watched, and is let go.
+/// Number of refusals of its counting rule after which a flow is ended, because it cannot be counted.
 const MOST_REFUSALS: u8 = 4;
 
 impl Routes {
-    /// The level of the next rule of a flow at its source ToR. Flows that may move in place need room below.
+    /// Returns the level for the next rule of a flow at its source ToR. Flows that may move in place need free levels
+    /// below.
     pub(super) fn free_level(&self, cx: &Context, id: FlowId) -> u8 {
         let in_place = cx.needs.migration == Migration::Sfmm;
         let level = |flow: &Flow| if in_place { flow.highest_free_level() } else { flow.free_level() };
@@ -45,7 +46,7 @@ impl Routes {
         }
     }
 
-    /// Takes away the rule of a plan at the source ToR.
+    /// Deletes the rule of a plan at the source ToR.
     pub(crate) fn leave(&mut self, cx: &mut Context, id: FlowId, plan: u8) {
         let Some(flow) = self.flows.get_mut(id) else { return };
         let Some(index) = flow.sources.iter().position(|source| source.plan == plan && !source.leaving) else { return };
@@ -65,7 +66,7 @@ impl Routes {
         }
     }
 
-    /// A rule at the source ToR is not there any more, as was wanted.
+    /// A rule at the source ToR that had to be deleted is gone.
     pub(crate) fn gone(&mut self, cx: &mut Context, id: FlowId, plan: u8) {
         let Some(flow) = self.flows.get_mut(id) else { return };
         if let Some(index) = flow.sources.iter().position(|source| source.plan == plan && source.leaving) {
@@ -76,7 +77,7 @@ impl Routes {
         self.forget_if_done(cx, id);
     }
 
-    /// Lets the versions drain that no packet enters any more.
+    /// Starts to drain the versions that no packet enters any more.
     pub(crate) fn settle(&mut self, cx: &mut Context, id: FlowId) {
         let Some(flow) = self.flows.get_mut(id) else { return };
         if flow.versions.iter().all(|version| flow.is_entered(version.plan)) {
@@ -88,7 +89,7 @@ impl Routes {
         for version in versions.iter().filter(|version| done.contains(&version.plan)) {
             let rules = self.labels.rules_of(cx, &key, version);
             let planner = cx.planner();
-            // A packet may have gone by parts of all versions with its tag.
+            // A packet may have used parts of all versions with this tag.
             let paths =
                 versions.iter().filter(|other| other.tag == version.tag).filter_map(|other| other.path.as_ref());
             let worst = paths.map(|path| planner.worst_delay(&key, path)).fold(Nanos::ZERO, Nanos::saturating_add);
@@ -101,8 +102,9 @@ impl Routes {
         }
     }
 
-    /// Rules of a plan drained already when its version was given up: a snapshot had taken the move to it for given up, but
-    /// it went through. What they share is no longer needed twice; what is not among the rules that drain now, is.
+    /// The rules of a plan already drained when its version was abandoned: a snapshot took its move for given up, but
+    /// the move was completed. A shared rule that is in both lists is claimed once less. A rule that is only in the
+    /// old list is added to the new one.
     fn keep_draining(&mut self, cx: &mut Context, of: (FiveTuple, u8), before: Vec<(NodeId, RuleKey)>) {
         for (switch, key) in before {
             let rules = &mut self.draining.entry(of).or_default().rules;
@@ -114,11 +116,11 @@ impl Routes {
         }
     }
 
-    /// No packet of an abandoned version is under way any more.
+    /// No packet of an abandoned version is in transit any more.
     pub(crate) fn drained(&mut self, cx: &mut Context, five_tuple: FiveTuple, plan: u8) {
         let over = |left: &Left| left.until <= cx.now;
         if !self.draining.get(&(five_tuple, plan)).is_some_and(over) {
-            // More rules drain since, which another timer is for.
+            // More rules have been added since then, for which another timer is set.
             return;
         }
         for (switch, key) in self.draining.remove(&(five_tuple, plan)).unwrap_or_default().rules {
@@ -126,7 +128,7 @@ impl Routes {
         }
     }
 
-    /// A switch has a counting rule.
+    /// A switch has confirmed a counting rule.
     pub(crate) fn count_confirmed(&mut self, id: FlowId, plan: u8) {
         if let Some(known) = self.flows.get_mut(id) {
             known.refusals = 0;
@@ -146,7 +148,7 @@ impl Routes {
         self.count_later(cx, id);
     }
 
-    /// Tries again to have a flow counted; lets it go after some times.
+    /// Sends the counting rule of a flow again later. Ends the flow after several attempts.
     fn count_later(&mut self, cx: &mut Context, id: FlowId) {
         let Some(flow) = self.flows.get_mut(id) else { return };
         flow.refusals = flow.refusals.saturating_add(1);
@@ -158,7 +160,7 @@ impl Routes {
         cx.timers.set(at, Timer::Count { flow: id });
     }
 
-    /// Gives every flow that has no rule at its source ToR, and none under way, a counting rule.
+    /// Adds a counting rule for every flow that has no rule at its source ToR and no move in progress.
     pub(crate) fn count_fresh(&mut self, cx: &mut Context) {
         let mut fresh = std::mem::take(&mut self.fresh);
         for id in fresh.drain(..) {
@@ -167,12 +169,12 @@ impl Routes {
                 self.add_count(cx, id);
             }
         }
-        // What that led to waits for the next input.
+        // Flows that were added meanwhile wait for the next input.
         std::mem::swap(&mut fresh, &mut self.fresh);
         self.fresh.append(&mut fresh);
     }
 
-    /// A switch has removed a rule that was to say so.
+    /// Handles a removal notice.
     pub(crate) fn rule_removed(&mut self, cx: &mut Context, switch: NodeId, removed: &Removed) {
         let &Removed { cookie, counters, why, .. } = removed;
         let Some(Cookie { kind: RuleKind::Source, flow: id, plan }) = Cookie::decode(cookie) else { return };
@@ -187,8 +189,8 @@ impl Routes {
         }
     }
 
-    /// Whether a flow whose rule ran out only pauses: it has been silent for less than the time after which it is over. `sent`
-    /// tells whether the rule had seen a packet.
+    /// Whether a flow whose rule expired only pauses: it has been idle for less than the time after which it is over.
+    /// `sent` tells whether the rule matched a packet.
     fn only_pauses(&mut self, cx: &mut Context, id: FlowId, plan: u8, sent: bool) -> bool {
         let planner = cx.planner();
         let (patience_s, lasted_s) = (planner.idle_timeout_s, planner.path_idle_timeout_s);
@@ -203,8 +205,8 @@ impl Routes {
         silent_s < patience_s
     }
 
-    /// A rule at the source ToR that was to stay is gone: nothing came for its idle time-out. A flow that `goes_on` gets it
-    /// again.
+    /// A rule at the source ToR was removed although it should stay, because no packet matched it for its idle
+    /// time-out. If the flow `goes_on`, the rule is added again.
     pub(crate) fn source_lost(&mut self, cx: &mut Context, id: FlowId, plan: u8, goes_on: bool) {
         let Some(flow) = self.flows.get_mut(id) else { return };
         let Some(index) = flow.sources.iter().position(|source| source.plan == plan && !source.leaving) else { return };
@@ -218,7 +220,7 @@ impl Routes {
             return if self.still_needed(id, plan) { self.add_source(cx, id, lost) } else { self.settle(cx, id) };
         }
         if (held || goes_on) && !closed {
-            // It was told not to send, or may go on; that is no end.
+            // The flow is held or may continue, so it has not ended.
             return self.add_source(cx, id, lost);
         }
         self.finish(cx, id);

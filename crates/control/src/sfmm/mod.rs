@@ -1,24 +1,29 @@
-//! Seamless flow migration (OFPT §5.3, Alg. 4), and the gaps that its listing leaves.
+//! Seamless flow migration mechanism (SFMM: OFPT §5.3, Alg. 4), with the cases that the published algorithm leaves
+//! open.
 //!
-//! A flow on a path moves in place: the rules of its new path match the same tag as those of the old one, with a lower
-//! priority, so that packets go on by the old path until its rules are deleted where both paths pass.
+//! A flow on a path moves in place. The rules of its new path match the same tag as those of the old path, but with a
+//! lower priority. Therefore packets use the old path until its rules are deleted at the switches that both paths
+//! have in common.
 //!
-//! 0. add the rules of the new path, low, at all switches but the first;
+//! 0. add the rules of the new path with low priority at all switches except the first;
 //! 1. when all are confirmed, add the low rule at the source ToR;
-//! 2. when that is confirmed, delete the old rule at the cutover switch before the bottleneck;
-//! 3. then the old rules of the other cutover switches, which would be hit for ever (the paper lets them run out);
-//! 4. when all are confirmed, the old rules elsewhere drain, and copies of the new ones are added with normal priority;
-//! 5. when all are confirmed, delete the low ones: the next migration finds room below again.
+//! 2. when this is confirmed, delete the old rule at the cutover switch before the bottleneck;
+//! 3. then delete the old rules of the other cutover switches, which packets would match for ever (in the paper they
+//!    expire);
+//! 4. when all are confirmed, the old rules elsewhere drain, and copies of the new rules are added with normal
+//!    priority;
+//! 5. when all are confirmed, delete the low rules, so that the next migration has room below again.
 //!
-//! Where a switch has no room for the copies, or rules of the flow drain under every plan there is, the low rules stay, and
-//! the next move is by tags.
+//! If a switch has no room for the copies, or rules of the flow drain under every plan, then the low rules stay. The
+//! next move is by tags.
 //!
-//! The low rules are one version of the route and their copies another, so that each has a plan of its own in its cookies
-//! ([`crate::cookies`]) and a controller that starts anew can tell how far a migration had come ([`crate::orphans`]).
-//! A flow is moved by tags instead ([`crate::plan`]) when it comes from the default routes or goes back to them, when both
-//! paths visit two switches in opposite order, when rules of an earlier path are still draining where the new one passes,
-//! and when its rules are shared ([`crate::labels`]). A path that is asked for between phases 2 and 4 comes next. A link
-//! that dies then, or a session that is lost, sends the flow back to the default routes, which takes its source ToR alone.
+//! The low rules are one version of the route, and their copies are another one. Therefore each has its own plan in
+//! its cookies ([`crate::cookies`]), and a restarted controller can find out how far a migration had come
+//! ([`crate::orphans`]). A flow is moved by tags instead ([`crate::plan`]) in four cases: it comes from the default
+//! routes or returns to them; both paths visit two switches in opposite order; rules of an earlier path still drain
+//! at switches of the new one; its rules are shared ([`crate::labels`]). A path that is requested between phases 2
+//! and 4 is set up next. If a link dies then, or a session is lost, the flow returns to the default routes, which
+//! only needs its source ToR.
 
 mod order;
 
@@ -33,14 +38,14 @@ use pathloom_model::{LinkId, NodeId, Path};
 use pathloom_scheme::{FlowId, Migration, Rejection, RuleSharing};
 
 impl Routes {
-    /// How a flow could move to `path` in place, and the tag that it keeps; `None` if it must be moved by tags.
+    /// Returns how a flow can move to `path` in place, and the tag that it keeps. `None` if it must be moved by tags.
     pub(crate) fn in_place(&mut self, cx: &mut Context, id: FlowId, path: &Path) -> Option<(InPlace, u16)> {
         if cx.needs.migration != Migration::Sfmm || cx.needs.rules != RuleSharing::PerFlow {
             return None;
         }
         let priorities = &cx.config.priorities;
         if priorities.hop(true) == priorities.hop(false) {
-            // There is nothing below priority 0.
+            // There is no priority below 0.
             return None;
         }
         let flow = self.flows.get(id)?;
@@ -51,13 +56,13 @@ impl Routes {
         if flow.level_below(source.level).is_none() || self.drains_on(cx, flow, old.tag, path) {
             return None;
         }
-        // Only now, and not for every new flow: all flows have to be looked at.
+        // This comes last, because it examines all flows.
         let order = self.moves.cutover(cx, before, path)?;
         Some((InPlace { order, phase: InPlacePhase::AddHops { old: old.plan } }, old.tag))
     }
 
-    /// Whether rules with this tag of the flow stand where a path passes that it has left: they would act before the low
-    /// ones.
+    /// Whether other rules of the flow with this tag exist at switches of a path. They would match before the low
+    /// rules.
     fn drains_on(&self, cx: &Context, flow: &Flow, tag: u16, path: &Path) -> bool {
         let tuple = flow.key.five_tuple;
         let visited = order::switches(&cx.fabric, path);
@@ -69,8 +74,8 @@ impl Routes {
             || self.draining.range((tuple, 0)..=(tuple, u8::MAX)).any(|(_, left)| left.rules.iter().any(blocks))
     }
 
-    /// All steps of a phase of a move in place are confirmed: takes note of what is gone, and prepares what comes next. Returns
-    /// whether the move goes on.
+    /// All steps of a phase of a move in place are confirmed. Records which rules are gone, and prepares the next
+    /// phase. Returns whether the move continues.
     pub(crate) fn next_phase_in_place(&mut self, cx: &mut Context, id: FlowId) -> bool {
         let Some(flow) = self.flows.get_mut(id) else { return false };
         let Some(Phase::InPlace(way)) = flow.current_move.as_deref_mut().map(|current_move| &mut current_move.phase)
@@ -103,8 +108,8 @@ impl Routes {
         true
     }
 
-    /// The flow is on its new path: what was asked for meanwhile is next, or else copies of its low rules with normal
-    /// priority. Returns whether the move goes on.
+    /// The flow is on its new path. A path that was requested meanwhile is next; otherwise copies of its low rules
+    /// are added with normal priority. Returns whether the move continues.
     fn lift(&mut self, cx: &mut Context, id: FlowId, next: Option<Path>) -> bool {
         if let Some(next) = next {
             self.finish_quietly(cx, id);
@@ -117,7 +122,7 @@ impl Routes {
         let roomy = path.is_some_and(|path| order::switches(&cx.fabric, path).iter().all(|&at| cx.has_room(at)));
         let plan = if roomy { self.flows.take_plan(id, &self.draining) } else { None };
         let (Some(low), Some(plan)) = (low, plan) else {
-            // The low rules have to do.
+            // The low rules stay instead of copies.
             self.finish_move(cx, id);
             return false;
         };
@@ -132,7 +137,7 @@ impl Routes {
         true
     }
 
-    /// The rules of a version at these switches are gone.
+    /// Records that the rules of a version at these switches are gone.
     fn note_cut(&mut self, cx: &mut Context, id: FlowId, plan: u8, switches: &[NodeId]) {
         let Some(flow) = self.flows.get_mut(id) else { return };
         let tor = flow.tor();
@@ -144,8 +149,8 @@ impl Routes {
         }
     }
 
-    /// The normal rules are confirmed: from now on they are the flow's version, and the low ones go at once, for at each
-    /// switch the normal one does what the low one did.
+    /// The normal rules are confirmed and are the flow's version from now on. The low rules are deleted at once,
+    /// because the normal rule at each switch has the same effect.
     pub(crate) fn forget_low(&mut self, cx: &mut Context, id: FlowId, copy: u8) {
         let Some(flow) = self.flows.get_mut(id) else { return };
         let Some(current_move) = flow.current_move.as_mut() else { return };
@@ -157,9 +162,9 @@ impl Routes {
         hops.into_iter().for_each(|at| cx.count_rules(at, -1));
     }
 
-    /// Ends a move in place early. Before it cuts over, it is undone. In between, the flow goes back to the default
-    /// routes, which needs no more than its source ToR. Afterwards, it is on its new path already, and stays there with
-    /// low rules. Returns the path that was to come next.
+    /// Ends a move in place early. Before the cutover, the move is undone. During the cutover, the flow returns to
+    /// the default routes, which only needs its source ToR. After the cutover, the flow is already on its new path
+    /// and stays there with low rules. Returns the path that was to be set up next.
     pub(crate) fn end_in_place(&mut self, cx: &mut Context, id: FlowId) -> Option<Path> {
         let stage = self.flows.get(id)?.current_move.as_ref()?.stage()?;
         match stage {
@@ -177,7 +182,7 @@ impl Routes {
         None
     }
 
-    /// Takes back the copies with normal priority, if the low rules are still there.
+    /// Deletes the copies with normal priority, if the low rules are still there.
     fn drop_copy(&mut self, cx: &mut Context, id: FlowId) {
         let Some(flow) = self.flows.get_mut(id) else { return };
         let Some(plan) = flow.current_move.as_ref().and_then(|current_move| current_move.added_copy()) else { return };
@@ -195,7 +200,8 @@ impl Routes {
         }
     }
 
-    /// Ends a move in place whose path, old or new, cannot be used any more, and says why. What was to come next comes.
+    /// Ends a move in place whose old or new path cannot be used any more, and reports the reason. If another path
+    /// was requested meanwhile, it is set up next.
     pub(crate) fn break_off(&mut self, cx: &mut Context, id: FlowId, why: Rejection) {
         let stage = self.flows.get(id).and_then(|flow| flow.current_move.as_deref()).and_then(Move::stage);
         match stage {
@@ -225,7 +231,7 @@ impl Routes {
         }
     }
 
-    /// The path that was asked for while a flow was between two others.
+    /// Starts the move to the path that was requested while the flow was between two paths.
     fn go_on_to(&mut self, cx: &mut Context, id: FlowId, path: Path) {
         if self.flows.get(id).is_none_or(|flow| flow.closed) {
             return;
@@ -246,7 +252,7 @@ impl Routes {
         }
     }
 
-    /// Whether a path that is asked for now has to wait, because the flow is between two others; if so, it is noted.
+    /// Whether a requested path must wait, because the flow is between two paths. If so, stores it.
     pub(crate) fn comes_next(&mut self, cx: &mut Context, id: FlowId, path: &Path) -> bool {
         let Some(flow) = self.flows.get_mut(id) else { return false };
         let Some(current_move) = flow.current_move.as_deref_mut() else { return false };
@@ -260,7 +266,7 @@ impl Routes {
         true
     }
 
-    /// The link of `dead`'s cable that the paths of a move in place use, old or new.
+    /// Returns a link of the same cable as `dead` that the old or new path of a move in place uses.
     pub(crate) fn cut_in_place(&self, flow: &Flow, dead: LinkId) -> Option<LinkId> {
         let current_move = flow.current_move.as_ref().filter(|current_move| current_move.stage().is_some())?;
         let plans = [Some(current_move.plan), current_move.old_plan()];
@@ -279,7 +285,7 @@ impl Routes {
         paths.any(|path| order::switches(&cx.fabric, path).contains(&switch))
     }
 
-    /// Whether the low rule at the source ToR that ran out is still needed: its flow was silent while it moved.
+    /// Whether an expired low rule at the source ToR is still needed, because the flow sent nothing while it moved.
     pub(crate) fn still_needed(&self, id: FlowId, plan: u8) -> bool {
         let Some(flow) = self.flows.get(id).filter(|flow| !flow.closed) else { return false };
         let Some(current_move) = flow.current_move.as_ref().filter(|current_move| current_move.plan == plan) else {
@@ -289,7 +295,7 @@ impl Routes {
     }
 }
 
-/// The steps of the phase that a move in place is in; `None` if a version is gone that it needs.
+/// Returns the steps of the current phase of a move in place; `None` if a version that it needs is gone.
 pub(crate) fn steps_in_place(cx: &Context, flow: &Flow, current_move: &Move, way: &InPlace) -> Option<Vec<Step>> {
     let planner = cx.planner();
     let (key, tor) = (&flow.key, flow.tor());

@@ -1,20 +1,21 @@
-//! Where a flow is cut over from its old path to its new one, and in which order (OFPT §5.3, Alg. 4).
+//! Determines at which switches a flow is cut over from its old path to its new one, and in which order (OFPT §5.3,
+//! Alg. 4).
 //!
-//! A cutover switch is on both paths. While each of them has both rules, the old one acts; once that is deleted, the new
-//! one does. If both paths visit the cutover switches in the same order, then a packet comes to them in that order
-//! whichever rule acts where, also when rules change while it is under way: no order of deletions makes a loop, and none
-//! loses a packet. If they visit two of them in opposite order (A-B-C-D and A-C-B-D), a packet on its way from B to C by
-//! the old path can be sent back to B by the new rule of C, so such a flow is not cut over in place.
+//! A cutover switch is on both paths. While it has both rules, the old rule is effective; when that is deleted, the
+//! new one is effective. If both paths visit the cutover switches in the same order, then a packet visits them in
+//! that order too, even if rules change while it is in transit. Therefore no order of deletions causes loops or
+//! packet loss. If the paths visit two of them in opposite order, such as A-B-C-D and A-C-B-D, a flow is not moved in
+//! place. A packet on the old path from B to C could be sent back to B by the new rule of C.
 
 use pathloom_model::{Fabric, LinkId, NodeId, Path};
 
-/// Says where a flow is cut over from the first path to the second, and in which order; the link is the bottleneck of the
-/// first. `None`: it cannot be cut over in place.
+/// Function that returns the switches at which a flow is cut over from the first path to the second, in order. The
+/// link is the bottleneck of the first path. `None`: the flow cannot be moved in place.
 pub type CutoverOrder = fn(&Fabric, &Path, &Path, LinkId) -> Option<Vec<NodeId>>;
 
-/// The order of OFPT: first the cutover switch before the bottleneck, to leave the congestion quickly. The rules upstream
-/// of it are still hit and would never run out, so they are next, from the bottleneck to the source ToR, and then those
-/// downstream.
+/// The order of OFPT. The cutover switch before the bottleneck is first, so that the flow leaves the congestion
+/// quickly. The rules upstream of it are next, from the bottleneck to the source ToR, because they still match
+/// packets and would never expire. Those downstream follow.
 pub fn bottleneck_first(fabric: &Fabric, old: &Path, new: &Path, bottleneck: LinkId) -> Option<Vec<NodeId>> {
     let (before, after) = (switches(fabric, old), switches(fabric, new));
     let common: Vec<NodeId> = before.iter().copied().filter(|switch| after.contains(switch)).collect();
@@ -26,15 +27,15 @@ pub fn bottleneck_first(fabric: &Fabric, old: &Path, new: &Path, bottleneck: Lin
     Some(common[..=last].iter().rev().chain(&common[last + 1..]).copied().collect())
 }
 
-/// The link of `old` that has the most load for its capacity, of those that the flow leaves with `new`; the first of
-/// them if several have.
+/// Returns the link of `old` with the highest load relative to its capacity, among those that are not in `new`. If
+/// several have the same, returns the first of them.
 pub(crate) fn bottleneck(fabric: &Fabric, old: &Path, new: &Path, load_bps: &[u64]) -> Option<LinkId> {
     let left = old.links().iter().copied().filter(|link| !new.links().contains(link));
     left.reduce(|most, link| {
         let share =
             |link: LinkId| (u128::from(load_bps[link.index()]), u128::from(fabric.link(link).settings.rate_bps));
         let ((load, rate), (most_load, most_rate)) = (share(link), share(most));
-        // load/rate against load/rate, without rounding; without any load, the slowest link is the tightest.
+        // Compares load/rate without rounding. Without any load, the slowest link is the bottleneck.
         let tighter = (load * most_rate, most_rate) > (most_load * rate, rate);
         if tighter {
             link
@@ -44,7 +45,7 @@ pub(crate) fn bottleneck(fabric: &Fabric, old: &Path, new: &Path, load_bps: &[u6
     })
 }
 
-/// The switches of a path, from its source ToR on.
+/// Returns the switches of a path, from its source ToR on.
 pub(crate) fn switches(fabric: &Fabric, path: &Path) -> Vec<NodeId> {
     path.links().first().map_or(Vec::new(), |&first| path.switches(fabric, fabric.link(first).from))
 }
@@ -54,7 +55,7 @@ mod tests {
     use super::*;
     use pathloom_model::{FabricBuilder, LinkSettings, Tier};
 
-    /// The fabric of OFPT's Fig. 3, as far as its example needs it: switches 1, 2, 3, 4, 7, 9, 10 in that order.
+    /// The part of the fabric of OFPT's Fig. 3 that its example needs: switches 1, 2, 3, 4, 7, 9, 10 in that order.
     fn figure_3() -> (Fabric, Path, Path, [NodeId; 7]) {
         let settings = LinkSettings { rate_bps: 10_000_000, delay_ps: 1, buffer_packets: 100 };
         let mut builder = FabricBuilder::new("figure 3");

@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 
 /// Maximum number of waiting requests.
 const WAITING: usize = 256;
-/// How long a request waits.
+/// How long a request waits for its answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 type Question = Box<dyn FnOnce(&mut Hub) + Send>;
@@ -44,7 +44,7 @@ impl Asker {
         match tokio::time::timeout(PATIENCE, asked).await {
             Ok(Some(answer)) => Ok(answer),
             Ok(None) => Err(Problem::busy("the controller is stopping")),
-            Err(_) => Err(Problem::busy(format!("it had no time for this within {} s", PATIENCE.as_secs()))),
+            Err(_) => Err(Problem::busy(format!("it did not answer within {} s", PATIENCE.as_secs()))),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Path assignments over HTTP and XML-RPC: who may ask for what, and what becomes of bad calls.
+//! Path assignments over HTTP and XML-RPC: who may request what, and the answers to invalid calls.
 
 use crate::testing::{api, lab, read_answer, request, Answer, Directory, Lab, OPERATE, READ};
 use roxmltree::Document;
@@ -8,7 +8,7 @@ use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Hosts with addresses of the loopback, so that tests can be these hosts.
+/// Hosts with loopback addresses, so that tests can connect as these hosts.
 const HOSTS: &str = "[[addresses]]\nat = \"h0\"\nprefixes = [\"127.0.0.1/32\"]\n\
                      [[addresses]]\nat = \"h1\"\nprefixes = [\"127.0.0.2/32\"]\n\
                      [[addresses]]\nat = \"h15\"\nprefixes = [\"127.0.0.9/32\"]\n";
@@ -19,7 +19,7 @@ fn standing(more: &str) -> Lab {
     lab(Directory::new(), &format!("{}{paths}", api("")), true)
 }
 
-/// A connection to the address for applications, from an address of the loopback.
+/// Connects to the address for applications, from a loopback address.
 fn connect(lab: &Lab, from: &str) -> TcpStream {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     socket.bind(&SockAddr::from(format!("{from}:0").parse::<SocketAddr>().unwrap())).unwrap();
@@ -40,7 +40,7 @@ fn xml(method: &str, params: &[&str]) -> String {
     format!("<?xml version='1.0'?><methodCall><methodName>{method}</methodName><params>{params}</params></methodCall>")
 }
 
-/// The answer to a call: numbers and truth values as text, or the code and the words of the fault.
+/// The answer to a call: numbers and booleans as text, or the code and the text of the fault.
 fn read(answer: &Answer) -> Result<Vec<String>, (i32, String)> {
     assert_eq!(answer.status, 200, "{}", answer.body);
     assert!(answer.head.contains("text/xml"), "{}", answer.head);
@@ -115,7 +115,7 @@ fn operators_list_claim_and_release_for_any_host_page_by_page() {
     let place = format!("/v1/assignments/{}", ids[0]);
     let (status, claimed) = lab.change("POST", &format!("{place}/claims"), &connection);
     assert_eq!((status, &claimed["switches"]), (201, &all[0]["paths"][0]["switches"]));
-    // One that stands already is named by both ports, and is on its path at once.
+    // A claim for an existing connection names both ports and takes effect at once.
     let standing = |dst_port: Value| {
         let body = json!({"src": "10.0.0.1", "dst": "10.0.7.1", "src_port": 443, "dst_port": dst_port});
         lab.change("POST", &format!("{place}/claims"), &body.to_string())
@@ -128,7 +128,8 @@ fn operators_list_claim_and_release_for_any_host_page_by_page() {
     }
     let row = lab.get(&place);
     assert_eq!((&row["waiting"], &row["connections"]), (&json!(1), &json!(2)));
-    // One to come may say where it goes: it has its path soon, whether its first packet is seen or not.
+    // A claim for a new connection may name its destination port. The connection gets its path soon, even if its
+    // first packet is not seen.
     let to_come = |opens_to: Value| {
         let body = json!({"src": "10.0.0.1", "dst": "10.0.7.1", "src_port": 5003, "opens_to": opens_to});
         lab.change("POST", &format!("{place}/claims"), &body.to_string())
@@ -143,7 +144,7 @@ fn operators_list_claim_and_release_for_any_host_page_by_page() {
         assert!(begun.elapsed() < Duration::from_secs(60), "{}", lab.get(&place));
         std::thread::sleep(Duration::from_millis(10));
     }
-    // One who may look sees all, and changes nothing.
+    // A token of role read sees everything and changes nothing.
     let looker = |method: &str| lab.call(method, &place, &format!("Bearer {READ}"), "").status;
     assert_eq!((looker("GET"), looker("DELETE")), (200, 403));
     let (status, gone) = lab.change("DELETE", &place, "");
@@ -156,19 +157,19 @@ fn operators_list_claim_and_release_for_any_host_page_by_page() {
     assert_eq!(read(&lab.call("POST", "/RPC2", &bearer, &body)), Ok(vec!["1".to_owned()]));
     assert_eq!(lab.call("POST", "/RPC2", "", &body).status, 401);
     let fault = read(&lab.call("POST", "/RPC2", &format!("Bearer {READ}"), &body)).unwrap_err();
-    assert!(fault.0 == 403 && fault.1.contains("may only look"), "{fault:?}");
-    // The first one is listed as long as its connections stand.
+    assert!(fault.0 == 403 && fault.1.contains("may only read"), "{fault:?}");
+    // The first one is listed as long as it has connections.
     assert_eq!(lab.get("/v1/assignments")["items"].as_array().unwrap().len(), 2);
 }
 
 #[test]
-fn a_host_acts_for_itself_alone_unless_a_token_allows_more() {
+fn a_host_acts_only_for_itself_unless_a_token_allows_more() {
     let lab = standing("");
     let asked = json!({"src": "127.0.0.1", "dst": "127.0.0.9", "count": 2}).to_string();
     let own = ask(&lab, "127.0.0.1", "POST", "/v1/assignments", "", &asked);
     assert_eq!(own.status, 201, "{}", own.body);
     let place = format!("/v1/assignments/{}", own.json()["id"]);
-    // Another host sees, claims and releases none of it.
+    // Another host can neither see nor claim nor release it.
     let other = |method: &str, path: &str, body: &str| ask(&lab, "127.0.0.2", method, path, "", body);
     let claim = |src: &str| json!({"src": src, "dst": "127.0.0.9", "src_port": 5001}).to_string();
     assert_eq!(other("POST", "/v1/assignments", &asked).status, 403);
@@ -185,7 +186,7 @@ fn a_host_acts_for_itself_alone_unless_a_token_allows_more() {
     let bearer = |token: &str| format!("Bearer {token}");
     let with = |token: &str| ask(&lab, "127.0.0.2", "POST", "/v1/assignments", &bearer(token), &asked).status;
     assert_eq!((with(READ), with("unknown"), with(OPERATE)), (403, 401, 201));
-    // There is nothing else at this address.
+    // This address serves nothing else.
     for path in ["/v1/state", "/v1/flows", "/metrics", "/"] {
         assert_eq!(other("GET", path, "").status, 404, "{path}");
     }
@@ -193,7 +194,7 @@ fn a_host_acts_for_itself_alone_unless_a_token_allows_more() {
 }
 
 #[test]
-fn bad_calls_are_faults_and_nothing_is_installed() {
+fn invalid_calls_are_faults_and_install_nothing() {
     let lab = standing("");
     let id = call(&lab, "127.0.0.1", "AssignMultipath", &["127.0.0.1", MAC, "127.0.0.9", &int(2)]).unwrap()[1].clone();
     let others = json!({"src": "127.0.0.2", "dst": "127.0.0.9", "count": 2}).to_string();
@@ -213,7 +214,7 @@ fn bad_calls_are_faults_and_nothing_is_installed() {
         (make([&others, me, to, &int(5001)]), 403, "another owner"),
         (make([&others, you, to, &int(5001)]), 403, "not the address of the caller"),
         (make([&id, me, "10.0.7.1", &int(5001)]), 409, "leads from"),
-        (make([&id, me, to, &int(0)]), 400, "0 is no port"),
+        (make([&id, me, to, &int(0)]), 400, "port 0 is not valid"),
         (make([&id, me, to, &int(70_000)]), -32602, "70000"),
         (make([&id, me, to, &int(-1)]), -32602, "-1"),
         (make([&int(-5), me, to, &int(5001)]), -32602, "assignment id"),
@@ -227,9 +228,9 @@ fn bad_calls_are_faults_and_nothing_is_installed() {
         (assign([me, MAC, to, "4"]), -32602, "is a string"),
         (assign([me, MAC, to, "<double>4.0</double>"]), -32602, "is a double"),
         (assign([me, MAC, to, "<struct/>"]), -32602, "is a struct"),
-        (assign([me, MAC, to, "<int>four</int>"]), -32602, "`four` is no int"),
-        (assign([me, "x", to, &int(2)]), -32602, "no hardware address"),
-        (assign(["h0", MAC, to, &int(2)]), -32602, "no IPv4 address"),
+        (assign([me, MAC, to, "<int>four</int>"]), -32602, "`four` is not an int"),
+        (assign([me, "x", to, &int(2)]), -32602, "not a hardware address"),
+        (assign(["h0", MAC, to, &int(2)]), -32602, "not an IPv4 address"),
         (assign([&int(1), MAC, to, &int(2)]), -32602, "expected a string"),
         (xml("AssignMultipath", &[me, to]), -32602, "2 parameters, expected 4"),
         (xml("ReleaseMultipath", &[&others]), 403, "another owner"),

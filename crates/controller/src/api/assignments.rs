@@ -31,9 +31,9 @@ pub(super) fn router() -> Router<Api> {
 /// An assignment.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]
-#[allow(dead_code)] // It describes.
+#[allow(dead_code)] // Only describes the parameter.
 pub(super) struct AssignmentInPath {
-    /// Its id.
+    /// Id of the assignment.
     #[param(minimum = 1, maximum = 2147483647)]
     assignment: u32,
 }
@@ -76,7 +76,7 @@ pub(super) struct Asked {
     /// Address of the receiving host.
     #[schema(value_type = String, format = Ipv4, example = "10.0.7.1")]
     dst: Ipv4Addr,
-    /// Number of paths. Fewer are assigned where there are no more.
+    /// Number of paths. Fewer are assigned if fewer exist.
     #[serde(deserialize_with = "whole")]
     #[schema(minimum = 1, maximum = 64)]
     count: u32,
@@ -91,18 +91,19 @@ pub(super) struct Asked {
 /// A path of an assignment.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct AssignedPathRow {
-    /// Its switches, from ToR to ToR; none where both hosts are at one ToR.
+    /// Names of its switches, from ToR to ToR; empty if both hosts are at one ToR.
     switches: Vec<String>,
-    /// Claims and connections that have it.
+    /// Number of claims and connections that use it.
     users: u32,
     /// Rate of its slowest link, in b/s, the links of both hosts included.
     rate_bps: u64,
-    /// What the connections of all leave of its links, in b/s, by the counters of ports; none where they were not read.
+    /// Smallest free rate of its links, in b/s: the rate less the load by port counters; null if a counter was not
+    /// read.
     available_bps: Option<u64>,
-    /// Round trip between both hosts, in seconds, by timed probes over the links between switches. The delays of other links
-    /// are those of the fabric.
+    /// Round-trip time between both hosts, in seconds. Links between switches count with the delay that probes
+    /// measured, if they did. All other links count with the delay of the fabric.
     round_trip_s: f64,
-    /// Whether all links between switches were measured by probes. For others the delay of the fabric counts.
+    /// Whether probes measured all its links between switches.
     round_trip_measured: bool,
 }
 
@@ -115,17 +116,17 @@ pub(super) struct AssignmentRow {
     #[schema(value_type = String)]
     dst: Ipv4Addr,
     search: SearchRow,
-    /// Paths asked for.
+    /// Number of paths that were requested.
     asked: u32,
     /// Paths found, in the order in which they are claimed.
     paths: Vec<AssignedPathRow>,
-    /// Claims whose connection has not come yet.
+    /// Number of claims whose connection has not begun yet.
     waiting: usize,
-    /// Connections on its paths.
+    /// Number of connections on its paths.
     connections: usize,
-    /// When it expires if nobody uses it, in seconds since 1970; none while there are claims or connections.
+    /// When it expires if nobody uses it, in seconds since 1970; null while there are claims or connections.
     expires_s: Option<f64>,
-    /// Whether it only waits for its connections to end.
+    /// Whether it is released and only waits for its connections to end.
     released: bool,
 }
 
@@ -150,11 +151,11 @@ impl AssignmentRow {
     }
 }
 
-/// A connection that an application is about to open, or one that stands.
+/// A connection that an application is about to open, or one that exists.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Claim {
-    /// Address of the sending host, which opens the connection. Of a connection that stands, either end may be named here.
+    /// Address of the sending host, which opens the connection. For an existing connection, this may be either end.
     #[schema(value_type = String, format = Ipv4, example = "10.0.0.1")]
     src: Ipv4Addr,
     /// Address of the receiving host.
@@ -164,16 +165,17 @@ pub(super) struct Claim {
     #[serde(deserialize_with = "whole")]
     #[schema(minimum = 1, maximum = 65535)]
     src_port: u16,
-    /// The other port, if the connection stands already: it moves to the path at once. Left out for one to come.
+    /// Destination port of an existing connection, which moves to the path at once. It is left out for a new
+    /// connection.
     #[serde(default, deserialize_with = "whole_or_none")]
     #[schema(minimum = 1, maximum = 65535)]
     dst_port: Option<u16>,
-    /// The port to which a connection to come is opened, if it is known. The connection then has its path 0.1 s after the
-    /// claim even if its first packet was not seen.
+    /// Destination port of a new connection, if it is known. The connection then has its path 0.1 s after the claim,
+    /// even if its first packet was not seen.
     #[serde(default, deserialize_with = "whole_or_none")]
     #[schema(minimum = 1, maximum = 65535)]
     opens_to: Option<u16>,
-    /// Which of the assignment's paths, counted from 0; the one that the fewest have if it is left out.
+    /// Number of the path in the assignment, from 0. If it is left out, the path with the fewest users is claimed.
     #[serde(default, deserialize_with = "whole_or_none")]
     #[schema(minimum = 0, maximum = 63)]
     path: Option<u64>,
@@ -182,17 +184,17 @@ pub(super) struct Claim {
 /// The path that a connection will take.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct ClaimedRow {
-    /// Its switches, from ToR to ToR.
+    /// Names of its switches, from ToR to ToR.
     switches: Vec<String>,
 }
 
-/// An assignment by its name in a path.
+/// Reads the id of an assignment in the path of a request.
 fn name(path: Result<Path<String>, PathRejection>) -> Result<AssignmentId, Problem> {
     let text = path.map_or_else(|problem| problem.body_text(), |Path(text)| text);
     let digits = (1..=10).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     let number = text.parse().ok().filter(|&number: &u32| digits && number > 0);
     number.map(AssignmentId).ok_or_else(|| {
-        Problem::bad(format!("`{text}` names no assignment")).at("assignment").expected("its id, 1 to 2147483647")
+        Problem::bad(format!("`{text}` is not the id of an assignment")).at("assignment").expected("1 to 2147483647")
     })
 }
 
@@ -240,7 +242,7 @@ fn row(hub: &mut Hub, caller: Caller, id: AssignmentId) -> Result<AssignmentRow,
 
 /// Assigns paths between two hosts to an application.
 ///
-/// It claims one of them for each connection that it opens.
+/// The application claims one of them for each connection that it opens.
 #[utoipa::path(post, path = "/v1/assignments", request_body = Asked, responses((status = 201, body = AssignmentRow), (status = 409, body = Problem)))]
 pub(super) async fn assign(
     State(api): State<Api>,
@@ -257,8 +259,8 @@ pub(super) async fn assign(
 
 /// Claims the next path of an assignment for a connection.
 ///
-/// The first packet of a connection to come must come within `control.assignments.claim_timeout`. With `dst_port`, the
-/// connection stands already.
+/// The first packet of a new connection must arrive within `control.assignments.claim_timeout`. With `dst_port`, the
+/// connection exists already.
 #[utoipa::path(post, path = "/v1/assignments/{assignment}/claims", params(AssignmentInPath), request_body = Claim, responses((status = 201, body = ClaimedRow), (status = 409, body = Problem)))]
 pub(super) async fn claim(
     State(api): State<Api>,
@@ -283,12 +285,12 @@ pub(super) async fn release(
     let id = name(path)?;
     let before = api.ask(move |hub| Some(row(hub, caller, id))).await??;
     api.release(caller, id).await?;
-    // It is gone unless connections stand.
+    // The assignment is gone unless it has connections.
     let row = api.ask(move |hub| Some(row(hub, caller, id).ok())).await?;
     Ok(Json(row.unwrap_or(AssignmentRow { waiting: 0, connections: 0, expires_s: None, released: true, ..before })))
 }
 
-/// A request that the controller refuses.
+/// Converts an error of the controller into a problem.
 fn refused(problem: &AssignError) -> Problem {
     use AssignError as E;
     let (status, title) = match problem {
@@ -310,7 +312,7 @@ fn refused(problem: &AssignError) -> Problem {
 }
 
 impl Api {
-    /// Assigns paths, and waits until that is stored and the first packets of the connections will be seen.
+    /// Assigns paths. Waits until the assignment is stored and the first packets of its connections will be seen.
     pub(super) async fn assign(&self, caller: Caller, request: PathRequest) -> Result<Assigned, Problem> {
         let owner = caller.acts_for(request.src)?;
         let asked = move |hub: &mut Hub| {
@@ -321,12 +323,15 @@ impl Api {
         let assigned = answer.map_err(|problem| refused(&problem))?;
         wait_for(stored).await;
         if tokio::time::timeout(CONFIRMATION, seen).await.is_err() {
-            tracing::warn!(%request.src, "its switch confirms no rules: its first connections may miss their paths");
+            tracing::warn!(
+                %request.src,
+                "its switch has not confirmed the rules: its first connections may miss their paths"
+            );
         }
         Ok(assigned)
     }
 
-    /// Claims a path; gives the names of its switches.
+    /// Claims a path. Returns the names of its switches.
     pub(super) async fn claim(
         &self,
         caller: Caller,
@@ -343,7 +348,7 @@ impl Api {
         self.ask(asked).await?.map_err(|problem| refused(&problem))
     }
 
-    /// Releases an assignment, and waits until that is stored.
+    /// Releases an assignment. Waits until the change is stored.
     pub(super) async fn release(&self, caller: Caller, id: AssignmentId) -> Result<(), Problem> {
         let asked = move |hub: &mut Hub| {
             let Some(owner) = caller.uses(hub, id) else { return Some((Err(AssignError::Unknown(id)), None)) };

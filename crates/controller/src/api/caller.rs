@@ -11,9 +11,9 @@ use std::net::Ipv4Addr;
 /// Who sends a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Caller {
-    /// A host without a token. It acts for its own address alone.
+    /// A host without a token. It may act only for its own address.
     Host(Ipv4Addr),
-    /// Somebody with a token, who may act for any host.
+    /// A client with a token. It may act for any host.
     Token,
 }
 
@@ -22,12 +22,12 @@ pub(super) enum Caller {
 pub(super) struct Bearer {
     /// Its name in the file of tokens.
     pub name: String,
-    /// What it may do as it was shown: as a password it only reads.
+    /// The role in this request: a token that was sent as a password may only read.
     pub role: Role,
 }
 
 impl Caller {
-    /// Whether it may ask for paths from an address; gives the owner as which it does.
+    /// Returns the owner for requests from this address, or a problem if the caller must not act for it.
     pub(super) fn acts_for(self, src: Ipv4Addr) -> Result<Owner, Problem> {
         match self {
             Caller::Host(own) if own != src => {
@@ -39,7 +39,7 @@ impl Caller {
         }
     }
 
-    /// The owner as which it uses an assignment. Whether that is the assignment's owner, the controller decides.
+    /// The owner as which the caller uses an assignment. The controller checks whether it owns the assignment.
     pub(super) fn uses(self, hub: &mut Hub, id: AssignmentId) -> Option<Owner> {
         match self {
             Caller::Host(own) => Some(owner_of(own)),

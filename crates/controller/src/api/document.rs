@@ -9,16 +9,16 @@ use utoipa::{Modify, ToSchema};
 
 /// Statuses that any request may return.
 const ANY: [(&str, &str); 7] = [
-    ("400", "The request makes no sense, or its path is no text."),
-    ("401", "No token, or one that is not known."),
-    ("404", "There is no such thing, or this controller has no fabric."),
-    ("408", "The body did not come in time."),
+    ("400", "The request is invalid, or its path is not UTF-8."),
+    ("401", "No token, or an unknown one."),
+    ("404", "There is no such object, or this controller has no fabric."),
+    ("408", "The body did not arrive in time."),
     ("413", "The body is too long."),
-    ("429", "Too many requests with this token are being answered."),
+    ("429", "Too many requests with this token are in progress."),
     ("503", "The controller does not answer."),
 ];
 /// Further statuses of requests that change something.
-const CHANGES: (&str, &str) = ("403", "This token may look, and not change anything; or it was shown as a password.");
+const CHANGES: (&str, &str) = ("403", "This token may only read, or it was sent as a password.");
 
 /// Adds the common part to the description.
 pub(super) struct Everywhere;

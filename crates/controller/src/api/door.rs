@@ -1,4 +1,4 @@
-//! Authorisation of requests. All handlers are behind it.
+//! Authorisation of requests, before all handlers.
 
 use super::caller::{Bearer, Caller};
 use super::problem::Problem;
@@ -19,8 +19,8 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Bytes of a call of XML-RPC beyond the limit that are read before it is refused. Many clients hear of a refusal only
-/// after they have sent the whole call.
+/// Number of bytes beyond the limit that are read from an XML-RPC call before it is refused. Many clients read a
+/// refusal only after they have sent the whole call.
 const UNUSED_BYTES: usize = 16 << 20;
 /// Maximum number of remembered addresses with refused requests.
 const REMEMBERED: usize = 1024;
@@ -36,14 +36,14 @@ pub(crate) struct Door {
     pub admits: Admits,
 }
 
-/// Who is admitted.
+/// Clients whose requests are accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Admits {
-    /// Whoever shows a token.
+    /// Clients with a token.
     Tokens,
-    /// Every host, as the one whose address it has, and whoever shows a token that may change things.
+    /// Every host, identified by its address, and clients with a token.
     Hosts {
-        /// Whether tokens are accepted. Where nothing is encrypted, they would travel in clear.
+        /// Whether tokens are accepted. Without encryption, others could read them.
         tokens: bool,
     },
 }
@@ -59,7 +59,7 @@ pub(crate) struct Book {
 /// Why a connection was closed early.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Closed {
-    /// It made room for a later one.
+    /// It was closed to make room for a later one.
     MadeRoom,
     /// It arrived while requests were in progress on all others.
     NoRoom,
@@ -119,10 +119,10 @@ impl Book {
     }
 }
 
-/// How a client showed its token.
+/// How a client sent its token.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shown {
-    /// By a program.
+    /// As a bearer token, by a program.
     Bearer,
     /// As a password. Browsers send it for requests of any page, so it only allows reading.
     Basic,
@@ -144,7 +144,7 @@ pub(crate) async fn keep(
             if refused {
                 door.book.refuse(peer.ip(), problem.title);
             }
-            // Clients of XML-RPC understand faults, and this one status.
+            // XML-RPC clients understand faults, and the status 401.
             let is_fault = is_call && problem.status != StatusCode::UNAUTHORIZED.as_u16();
             let mut response = if is_fault { rpc::refuse(&problem) } else { problem.into_response() };
             // The rest of the request is not read.
@@ -164,7 +164,7 @@ impl Door {
         let (name, caller, role) = self.identify(peer, &request, changes, looks)?;
         let busy = seat.begin(&name)?;
         if changes && !looks && caller == Caller::Token {
-            tracing::info!(%peer, name, %method, path = request.uri().path(), "the API is told to change something");
+            tracing::info!(%peer, name, %method, path = request.uri().path(), "a request to the API changes something");
         }
         let unused = if request.uri().path() == rpc::PATH { UNUSED_BYTES } else { 0 };
         let (parts, body) = request.into_parts();
@@ -177,18 +177,18 @@ impl Door {
                 Ok((request, busy))
             }
             Ok(None) => {
-                let detail = format!("the body has more than {} bytes, or broke off", self.body_bytes);
+                let detail = format!("the body has more than {} bytes, or ended early", self.body_bytes);
                 let problem = Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "the body is too long", detail);
-                Err(problem.way_out("no request of this API needs so much; body_bytes is the limit"))
+                Err(problem.way_out("no request of this API needs so many bytes; body_bytes is the limit"))
             }
             Err(_) => {
-                let detail = format!("the body was not there after {} s", self.timeout.as_secs_f64());
+                let detail = format!("the body did not arrive within {} s", self.timeout.as_secs_f64());
                 Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "the request takes too long", detail))
             }
         }
     }
 
-    /// The name by which the requests of a client are counted, who it is, and what it may do.
+    /// Returns the name under which the requests of a client are counted, the caller, and its role.
     fn identify(
         &self,
         peer: SocketAddr,
@@ -199,13 +199,13 @@ impl Door {
         if let Admits::Hosts { tokens } = self.admits {
             if !request.headers().contains_key(header::AUTHORIZATION) {
                 let IpAddr::V4(address) = peer.ip().to_canonical() else {
-                    let detail = format!("{} is no IPv4 address, which all hosts of fabrics have", peer.ip());
+                    let detail = format!("{} is not an IPv4 address, and all hosts of a fabric have one", peer.ip());
                     return Err(Problem::new(StatusCode::FORBIDDEN, "no host of a fabric", detail));
                 };
                 return Ok((address.to_string(), Caller::Host(address), Role::Read));
             }
             if !tokens {
-                let detail = "nothing is encrypted here, so the token could be read on its way";
+                let detail = "this address is not encrypted, so others could read the token";
                 let problem = Problem::new(StatusCode::FORBIDDEN, "no tokens here", detail);
                 return Err(problem.at("Authorization").way_out("use the address of [api], or set [paths.tls]"));
             }
@@ -218,7 +218,7 @@ impl Door {
             return Err(problem.at("Authorization").way_out("`pathloom controller token` makes one"));
         };
         if changes && (shown == Shown::Basic || (role < Role::Operate && !looks)) {
-            let detail = format!("{} changes something, and `{name}` may only look", request.method());
+            let detail = format!("{} changes something, and `{name}` may only read", request.method());
             let problem = Problem::new(StatusCode::FORBIDDEN, "this token may not do that", detail);
             return Err(problem.at("Authorization").expected("a token of role operate, as a bearer token"));
         }
@@ -227,8 +227,8 @@ impl Door {
     }
 }
 
-/// Reads a body of up to `most` bytes; `None` if it is longer or breaks off. Reads up to `unused` more bytes of a longer
-/// one.
+/// Reads a body of up to `most` bytes; `None` if it is longer or ends early. Reads up to `unused` more bytes of a
+/// longer one.
 async fn read_body(body: Body, most: usize, unused: usize) -> Option<Bytes> {
     let mut body = pin!(body);
     let end = most.saturating_add(unused);
@@ -256,8 +256,8 @@ fn shown(headers: &HeaderMap) -> Result<(Shown, String), Problem> {
         problem.at("Authorization").expected("Bearer TOKEN").way_out("`pathloom controller token` makes one")
     };
     let value = headers.get(header::AUTHORIZATION).ok_or_else(|| problem("the request shows no token"))?;
-    let value = value.to_str().map_err(|_| problem("the header is no text"))?;
-    let (way, rest) = value.split_once(' ').ok_or_else(|| problem("the header has one word alone"))?;
+    let value = value.to_str().map_err(|_| problem("the header is not text"))?;
+    let (way, rest) = value.split_once(' ').ok_or_else(|| problem("the header has only one word"))?;
     match way.to_ascii_lowercase().as_str() {
         "bearer" => Ok((Shown::Bearer, rest.trim().to_owned())),
         "basic" => {

@@ -1,4 +1,4 @@
-//! What the page for people needs beside the lists: the fabric as a whole, and a stream of what changes.
+//! Data for the web page, besides the lists: the fabric as a whole, and a stream of changes.
 
 use super::caller::Bearer;
 use super::problem::Problem;
@@ -21,10 +21,10 @@ use utoipa::ToSchema;
 
 /// Time between two events.
 const PERIOD: Duration = Duration::from_secs(1);
-/// A stream ends after this number of events, and its client shows its token again. So a token that was removed does not
-/// go on reading.
+/// A stream ends after this number of events, and its client must send its token again. So a removed token cannot be
+/// used for long.
 const EVENTS: u32 = 30;
-/// Links that are read between two messages of switches.
+/// Number of links that are read between two messages of switches.
 const LINKS_AT_A_TIME: usize = 1000;
 
 /// A fabric. Its order of nodes and links never changes.
@@ -41,7 +41,7 @@ struct NodeRow {
     /// `host`, `tor`, `aggregation` or `core`.
     tier: &'static str,
     pod: Option<u32>,
-    /// x and y, where the input file has them.
+    /// x and y, if the input file has them.
     position: Option<(f64, f64)>,
 }
 
@@ -95,7 +95,7 @@ pub(super) async fn fabric(State(api): State<Api>) -> Answer<FabricRow> {
 pub(super) struct TokenRow {
     /// Its name in the file of tokens.
     name: String,
-    /// `read` or `operate`. A token that was shown as a password only reads.
+    /// `read` or `operate`. A token that was sent as a password may only read.
     role: &'static str,
 }
 
@@ -109,7 +109,7 @@ pub(super) async fn token(Extension(Bearer { name, role }): Extension<Bearer>) -
     Json(TokenRow { name, role })
 }
 
-/// What changed in a second. The first event of a stream has everything.
+/// The changes in a second. The first event of a stream has everything.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct ChangesRow {
     /// Seconds since 1970.
@@ -134,7 +134,7 @@ struct LinkChanges {
     dropped_packets: Vec<u64>,
 }
 
-/// What a stream has told so far.
+/// The rows that a stream has sent so far.
 #[derive(Default)]
 struct Told {
     switches: Vec<SwitchRow>,
@@ -180,7 +180,7 @@ pub(super) async fn events(State(api): State<Api>) -> impl IntoResponse {
         if count > 0 {
             tokio::time::sleep(PERIOD).await;
         }
-        // A controller that stops, or has no time, ends the stream.
+        // The stream ends if the controller is stopping or does not answer in time.
         let changes = told.changes(&api).await.ok()?;
         let event = Event::default().json_data(&changes).ok()?;
         Some((Ok::<_, Infallible>(event), (api, told, count + 1)))

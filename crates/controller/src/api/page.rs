@@ -1,4 +1,4 @@
-//! The page for people. `pathloom show` serves the same files for results; `make web` builds them.
+//! The web page. `pathloom show` serves the same files for results; `make web` builds them.
 
 use super::routes::Api;
 use axum::http::{header, HeaderName};
@@ -9,7 +9,7 @@ use axum::Router;
 const PAGE: &str = include_str!("../../../../python/pathloom/web/index.html");
 const PROGRAM: &str = include_str!("../../../../python/pathloom/web/app.js");
 const STYLE: &str = include_str!("../../../../python/pathloom/web/app.css");
-/// The page loads nothing from elsewhere, and nothing that is written into it runs.
+/// The page loads nothing from other hosts, and no script that is written into the page runs.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -17,7 +17,7 @@ pub(super) fn router() -> Router<Api> {
     Router::new().route("/", get(page)).route("/app.js", get(program)).route("/app.css", get(style))
 }
 
-/// A page for people: the fabric, its flows, switches and alarms, and what operators do.
+/// The web page: the fabric, its flows, switches and alarms, and the commands of operators.
 #[utoipa::path(get, path = "/", responses((status = 200, content_type = "text/html", body = String)))]
 pub(super) async fn page() -> Response {
     file("text/html; charset=utf-8", PAGE)

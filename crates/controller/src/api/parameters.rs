@@ -21,9 +21,9 @@ pub(super) const MOST_INTEGER: u64 = (1 << 53) - 1;
 /// A switch.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]
-#[allow(dead_code)] // It describes.
+#[allow(dead_code)] // Only describes the parameter.
 pub(super) struct SwitchInPath {
-    /// Its name.
+    /// Name of the switch.
     #[param(example = "e0_0")]
     name: String,
 }
@@ -31,7 +31,7 @@ pub(super) struct SwitchInPath {
 /// A link.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]
-#[allow(dead_code)] // It describes.
+#[allow(dead_code)] // Only describes the parameter.
 pub(super) struct LinkInPath {
     /// NODE:PORT of its start, or FROM,TO if there is only one link between the two.
     #[param(example = "e0_0:3")]
@@ -41,9 +41,9 @@ pub(super) struct LinkInPath {
 /// A flow.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]
-#[allow(dead_code)] // It describes.
+#[allow(dead_code)] // Only describes the parameter.
 pub(super) struct FlowInPath {
-    /// Its id, or SRC:PORT,DST:PORT,PROTO.
+    /// Id of the flow, or SRC:PORT,DST:PORT,PROTO.
     #[param(
         example = "10.0.0.1:4000,10.0.7.1:80,tcp",
         pattern = "^([0-9]{1,19}|((25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])\\.){3}(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9]):(6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[0-9]{1,4}),((25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])\\.){3}(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9]):(6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[0-9]{1,4})(,(tcp|udp|(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])))?)$"
@@ -51,15 +51,15 @@ pub(super) struct FlowInPath {
     flow: String,
 }
 
-/// Which page of a list.
+/// Selects a page of a list.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Paging {
-    /// Items at most; 100 if it is left out.
+    /// Maximum number of items; 100 if it is left out.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
-    /// `next` of the page before.
+    /// `next` of the previous page.
     #[param(pattern = "^[0-9]{1,19}$")]
     after: Option<String>,
 }
@@ -68,7 +68,7 @@ impl Paging {
     fn cut(self) -> Result<Cut, Problem> {
         let limit = self.limit.unwrap_or(PAGE_ITEMS);
         if !(1..=MOST_ITEMS).contains(&limit) {
-            return Err(Problem::bad(format!("a page of {limit} items")).at("limit").expected("1 to 1000"));
+            return Err(Problem::bad(format!("a page cannot have {limit} items")).at("limit").expected("1 to 1000"));
         }
         let place = |text: &String| number(text).ok_or_else(|| not_a_place(text));
         Ok(Cut { limit, after: self.after.as_ref().map(place).transpose()? })
@@ -76,24 +76,24 @@ impl Paging {
 }
 
 fn not_a_place(text: &str) -> Problem {
-    Problem::bad(format!("`{text}` is no place in a list")).at("after").expected("`next` of the page before")
+    Problem::bad(format!("`{text}` is not a position in a list")).at("after").expected("`next` of the previous page")
 }
 
-/// A number of up to 19 decimal digits: names of flows, and places in lists.
+/// Reads a number of up to 19 decimal digits: the id of a flow, or a position in a list.
 fn number(text: &str) -> Option<u64> {
     let digits = (1..=19).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|_| digits)
 }
 
-/// Which page of the flows.
+/// Selects a page of the flows.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct FlowPaging {
-    /// Items at most; 100 if it is left out.
+    /// Maximum number of items; 100 if it is left out.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
-    /// `next` of the page before.
+    /// `next` of the previous page.
     #[param(pattern = "^[0-9]{1,19}$")]
     after: Option<String>,
     /// Only long flows (true), or only others (false).
@@ -131,14 +131,13 @@ pub(super) fn flow_name(text: &str) -> Result<FlowName, Problem> {
     };
     let id = number(text).map(|id| FlowName::Id(FlowId(id)));
     id.or_else(|| tuple().map(FlowName::Tuple)).ok_or_else(|| {
-        Problem::bad(format!("`{text}` names no flow"))
+        Problem::bad(format!("`{text}` does not name a flow"))
             .at("flow")
             .expected("its id, or SRC:PORT,DST:PORT,PROTO such as 10.0.0.2:4000,10.1.0.2:80,tcp")
     })
 }
 
-/// Reads an integer, which JSON may also write with a fraction of zero: 80.0 (JSON Schema §6.1.1 takes both for the
-/// same).
+/// Reads an integer. JSON may also write it with a zero fraction, such as 80.0 (JSON Schema §6.1.1).
 ///
 /// # Errors
 /// It is not a number, not an integer, or out of the range of `T`.
@@ -159,5 +158,5 @@ fn as_whole<T: TryFrom<u64>, E: serde::de::Error>(number: &Number) -> Result<T, 
         |float: f64| (float.fract() == 0.0 && (0.0..=MOST_INTEGER as f64).contains(&float)).then_some(float as u64);
     let whole = number.as_u64().or_else(|| number.as_f64().and_then(exact));
     let fits = whole.and_then(|whole| T::try_from(whole).ok());
-    fits.ok_or_else(|| E::custom(format!("{number} is no integer in the range that was expected")))
+    fits.ok_or_else(|| E::custom(format!("{number} is not an integer in the expected range")))
 }

@@ -22,7 +22,7 @@ pub(crate) struct DryRunRow {
     pub scheme: String,
     /// The scheme in charge.
     pub instead_of: String,
-    /// Number of long flows that it was told of. These are only flows that the scheme in charge has found.
+    /// Number of long flows in the prediction: those that the scheme in charge has found.
     pub flows: usize,
     pub moved: usize,
     /// The first thousand moves.
@@ -32,7 +32,7 @@ pub(crate) struct DryRunRow {
     pub jobs: usize,
     /// Number of requested paths that could not be set up.
     pub rejected: usize,
-    /// Whether it finished: no further moves.
+    /// Whether the scheme finished: it makes no further moves.
     pub settled: bool,
     pub now: PredictionRow,
     pub then: PredictionRow,
@@ -43,7 +43,7 @@ pub(crate) struct DryRunRow {
 pub(crate) struct MoveRow {
     pub flow: String,
     pub five_tuple: super::rows::TupleRow,
-    /// None for the default routes.
+    /// Null on the default routes.
     pub from: Option<Vec<String>>,
     pub to: Option<Vec<String>>,
 }
@@ -58,21 +58,21 @@ pub(crate) struct PredictionRow {
     /// flows have to share it.
     pub max_load_share: f64,
     pub max_load_link: Option<String>,
-    /// Number of flows whose path depends on the switches' hash. The prediction uses a hash of its own.
+    /// Number of flows whose path depends on the switches' hash. The prediction uses a different hash.
     pub uncertain: usize,
     /// Number of flows without any path.
     pub cut_off: usize,
 }
 
-/// Adds the possible paths to the answer why a flow is where it is.
+/// Adds a sentence and the possible paths to the reasons for the path of a flow.
 pub(crate) fn explain(why: Why) -> WhyRow {
     let Why { flow, known, placed, history, view, scheme } = why;
     let candidates = candidates(&view, &known);
     let sentence = match (&placed, &flow.path) {
         (Some(reason), _) => format!("{} {}, because of this: {}", reason.scheme, reason.decision, reason.cause),
-        (None, Some(_)) => "it was put there before the controller started, and nobody remembers why".into(),
+        (None, Some(_)) => "it was put there before the controller started; the reason is not known".into(),
         (None, None) if !flow.long => {
-            format!("{scheme} was not told of it: it rides the default routes ({})", defaults_text(view.defaults))
+            format!("{scheme} was not told of it: it uses the default routes ({})", defaults_text(view.defaults))
         }
         (None, None) => format!("{scheme} left it on the default routes ({})", defaults_text(view.defaults)),
     };
@@ -104,7 +104,7 @@ fn candidates(view: &View, flow: &FlowView) -> Option<Vec<CandidateRow>> {
     Some(all.filter(|path| !path.is_empty()).map(row).collect())
 }
 
-/// Tries a scheme.
+/// Runs a scheme on the copy and returns the flows that it would move.
 pub(crate) fn try_scheme(fork: Fork, label: String, scheme: Box<dyn Scheme>) -> DryRunRow {
     let Fork { view: before, now, scheme: instead_of } = fork;
     let run = dry_run(before.clone(), scheme, now);
@@ -181,7 +181,7 @@ pub(crate) fn predict(view: &View) -> PredictionRow {
 /// A flow, after it was announced.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct AnnouncedRow {
-    /// The flow; none if the scheme in charge does not look at announcements.
+    /// The flow; null if the controller does not know it.
     pub flow: Option<FlowRow>,
     /// The result of the announcement.
     pub note: String,

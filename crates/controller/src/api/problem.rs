@@ -42,22 +42,22 @@ impl Problem {
         Problem { way_out: Some(way_out.into()), ..self }
     }
 
-    /// The request is invalid.
+    /// A problem for an invalid request.
     pub(crate) fn bad(detail: impl Into<String>) -> Problem {
         Problem::new(StatusCode::BAD_REQUEST, "the request makes no sense", detail)
     }
 
-    /// There is no such thing.
+    /// A problem for an unknown object.
     pub(crate) fn unknown(detail: impl Into<String>) -> Problem {
         Problem::new(StatusCode::NOT_FOUND, "there is no such thing", detail)
     }
 
-    /// It conflicts with the current state.
+    /// A problem for a conflict with the current state.
     pub(crate) fn conflict(detail: impl Into<String>) -> Problem {
         Problem::new(StatusCode::CONFLICT, "it cannot be done as things stand", detail)
     }
 
-    /// The controller does not answer.
+    /// A problem for a controller that does not answer.
     pub(crate) fn busy(detail: impl Into<String>) -> Problem {
         let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the controller does not answer", detail);
         problem.way_out("ask again in a moment")
@@ -71,8 +71,8 @@ impl IntoResponse for Problem {
         let json = HeaderValue::from_static("application/problem+json");
         let mut response = (status, [(header::CONTENT_TYPE, json)], body).into_response();
         if status == StatusCode::UNAUTHORIZED {
-            // Makes a browser ask for a password, which is the token. Chromium knows one challenge in a header, so each has
-            // its own.
+            // Makes a browser ask for a password, which is the token. Chromium reads only one challenge per header,
+            // so each challenge has its own header.
             for way in ["Basic realm=\"Pathloom: any name, a token as password\"", "Bearer"] {
                 response.headers_mut().append(header::WWW_AUTHENTICATE, HeaderValue::from_static(way));
             }

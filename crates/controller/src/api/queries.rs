@@ -13,10 +13,10 @@ use pathloom_model::{Fabric, FiveTuple, LinkId, Nanos, NodeId};
 use pathloom_scheme::{FlowId, FlowView, Scheme, View};
 use std::sync::Arc;
 
-/// Which page of a list.
+/// The position and size of a page of a list.
 #[derive(Clone, Debug)]
 pub(crate) struct Cut {
-    /// Items at most.
+    /// Maximum number of items.
     pub limit: usize,
     /// The last item of the previous page.
     pub after: Option<u64>,
@@ -29,7 +29,7 @@ pub(crate) enum FlowName {
     Tuple(FiveTuple),
 }
 
-/// The stored reasons why a flow is where it is; the caller computes the rest.
+/// The stored reasons for the path of a flow; the caller computes the rest.
 pub(crate) struct Why {
     pub flow: FlowRow,
     pub known: FlowView,
@@ -39,7 +39,7 @@ pub(crate) struct Why {
     pub scheme: String,
 }
 
-/// What changes of a link.
+/// The part of the state of a link that changes.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct LinkState {
     /// As in a [`LinkRow`].
@@ -237,7 +237,7 @@ impl Hub {
         Some(Fork { view: self.controller()?.view().clone(), now, scheme })
     }
 
-    /// Takes a link or switch out of service, or back into it.
+    /// Takes a link or switch out of service, or puts it back into service.
     pub(crate) fn take_out(&mut self, target: Target, out: bool) -> Result<(), DrainError> {
         let Some((controller, _)) = self.parts() else { return Err(DrainError::NotOurs) };
         controller.check_drain(target, out)?;
@@ -245,12 +245,12 @@ impl Hub {
         Ok(())
     }
 
-    /// Puts another scheme in charge. Flows stay where they are until it moves them.
+    /// Puts another scheme in charge. Flows stay on their paths until it moves them.
     pub(crate) fn set_scheme(&mut self, change: SchemeChange, scheme: Box<dyn Scheme>) {
         if self.controller().is_none() {
             return;
         }
-        // Inputs received before come first, also in the log.
+        // Earlier inputs are handled first, also in the log.
         self.settle();
         let (now, to) = (self.clock.now(), change.spec.clone());
         self.recorder.iter_mut().for_each(|recorder| recorder.scheme(now, change.clone()));

@@ -1,4 +1,4 @@
-//! The addresses of the API.
+//! The routes of the API.
 
 use super::ask::Asker;
 use super::assignments;
@@ -39,7 +39,7 @@ use utoipa::{OpenApi, ToSchema};
 pub(super) struct Api {
     pub asker: Asker,
     pub book: Arc<Book>,
-    /// How paths are searched for applications that do not say.
+    /// How paths are searched if a request does not say.
     pub search: PathSearch,
 }
 
@@ -49,7 +49,7 @@ pub(super) type Answer<T> = Result<Json<T>, Problem>;
 #[openapi(
     info(
         title = "Pathloom controller",
-        description = "What the controller knows, why flows are where they are, and what an operator may tell it. Show a token as `Authorization: Bearer TOKEN`."
+        description = "The state of the controller, the reasons for the paths of flows, and the commands of an operator. Send a token as `Authorization: Bearer TOKEN`."
     ),
     modifiers(&Everywhere),
     paths(
@@ -121,7 +121,7 @@ pub(super) fn router(api: Api) -> Router {
         .with_state(api)
 }
 
-/// What applications on hosts may use: path assignments alone.
+/// The routes for applications on hosts: only path assignments.
 pub(super) fn host_router(api: Api) -> Router {
     assigning()
         .fallback(nowhere)
@@ -135,16 +135,16 @@ fn assigning() -> Router<Api> {
 }
 
 async fn nowhere(uri: axum::http::Uri) -> Problem {
-    Problem::unknown(format!("nothing is at {}", uri.path())).way_out("/openapi.json lists what there is")
+    Problem::unknown(format!("there is nothing at {}", uri.path())).way_out("/openapi.json lists the addresses")
 }
 
 async fn no_such_method(method: axum::http::Method, uri: axum::http::Uri) -> Problem {
-    let detail = format!("{} does not take {method}", uri.path());
+    let detail = format!("{} does not support {method}", uri.path());
     let problem = Problem::new(StatusCode::METHOD_NOT_ALLOWED, "the address does not take this method", detail);
-    problem.way_out("/openapi.json lists what there is")
+    problem.way_out("/openapi.json lists the addresses")
 }
 
-/// This description, in JSON.
+/// This description of the API, in JSON.
 #[utoipa::path(get, path = "/openapi.json", responses((status = 200, content_type = "application/json", body = serde_json::Value)))]
 async fn document() -> Json<utoipa::openapi::OpenApi> {
     Json(Document::openapi())
@@ -168,12 +168,12 @@ async fn metrics(State(api): State<Api>, headers: HeaderMap) -> Result<Response,
     Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
 }
 
-/// Refuses a request whose path is not text. Others go to handlers.
+/// Refuses a request whose path is not UTF-8. Passes all other requests on.
 async fn readable(request: Request, next: Next) -> Response {
     if is_text(request.uri().path()) {
         return next.run(request).await;
     }
-    Problem::bad("the path is not UTF-8").at("path").expected("names as the lists give them").into_response()
+    Problem::bad("the path is not UTF-8").at("path").expected("names as in the lists").into_response()
 }
 
 /// Whether a path is UTF-8 after decoding its escapes (RFC 3986 §2.1).
@@ -212,9 +212,9 @@ impl Api {
 pub(super) fn body<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, Problem> {
     let wrong = |problem: String| {
         let problem = Problem::bad(format!("the body cannot be read: {problem}")).at("body");
-        problem.expected("a JSON object").way_out("/openapi.json says which")
+        problem.expected("a JSON object").way_out("/openapi.json describes it")
     };
-    // Otherwise the values of an array would count as the fields, in order.
+    // Otherwise, the values of an array would be read as the fields, in order.
     if bytes.trim_ascii_start().starts_with(b"[") {
         return Err(wrong("it is an array".into()));
     }
@@ -265,12 +265,10 @@ fn refused(fabric: &Fabric, what: &str, out: bool, problem: DrainError) -> Probl
             let problem = Problem::conflict(format!("{what} is a link of a host"));
             problem.expected("a switch, or a link between two switches")
         }
-        DrainError::HasHosts(_) => Problem::conflict(format!("hosts hang on {what}, and have no other way"))
+        DrainError::HasHosts(_) => Problem::conflict(format!("hosts are connected to {what} and have no other path"))
             .way_out("take its links out of service one by one, or move the hosts first"),
-        DrainError::CutsOff(node) => {
-            Problem::conflict(format!("without {what}, {} could not be reached any more", name(node)))
-                .way_out("bring another way up first; /v1/links shows what is down or drained")
-        }
+        DrainError::CutsOff(node) => Problem::conflict(format!("without {what}, {} would be unreachable", name(node)))
+            .way_out("bring another path up first; /v1/links shows what is down or drained"),
         DrainError::Already if out => Problem::conflict(format!("{what} is out of service already")),
         DrainError::Already => Problem::conflict(format!("{what} is in service already"))
             .way_out("a link stays out of service as long as a switch at an end of it does"),
@@ -289,13 +287,13 @@ async fn drain_switch(State(api): State<Api>, Path(name): Path<String>) -> Answe
     serve_switch(api, name, true).await
 }
 
-/// Takes a switch back into service.
+/// Puts a switch back into service.
 #[utoipa::path(post, path = "/v1/switches/{name}/undrain", params(SwitchInPath), responses((status = 200, body = SwitchRow), (status = 409, body = Problem)))]
 async fn undrain_switch(State(api): State<Api>, Path(name): Path<String>) -> Answer<SwitchRow> {
     serve_switch(api, name, false).await
 }
 
-/// Reads the rules of a switch again now and repairs changes of others, without waiting for its turn.
+/// Reads the rules of a switch again now and repairs changes by others, without waiting for the next periodic review.
 #[utoipa::path(post, path = "/v1/switches/{name}/resync", params(SwitchInPath), responses((status = 200, body = SwitchRow)))]
 async fn resync_switch(State(api): State<Api>, Path(name): Path<String>) -> Answer<SwitchRow> {
     let node = find_switch(&*api.fabric().await?, &name)?;
@@ -307,7 +305,7 @@ async fn resync_switch(State(api): State<Api>, Path(name): Path<String>) -> Answ
     .map(Json)
 }
 
-/// Reads the rules of all switches again now and repairs changes of others.
+/// Reads the rules of all switches again now and repairs changes by others.
 #[utoipa::path(post, path = "/v1/resync", responses((status = 200, body = StateRow)))]
 async fn resync(State(api): State<Api>) -> Answer<StateRow> {
     api.ask(|hub| {
@@ -346,7 +344,7 @@ fn find_link(fabric: &Fabric, name: &str) -> Result<LinkId, Problem> {
     at_port().or_else(between).ok_or_else(|| {
         Problem::unknown(format!("the fabric has no link `{name}`"))
             .at("link")
-            .expected("NODE:PORT of its start, or FROM,TO where there is one link alone between the two")
+            .expected("NODE:PORT of its start, or FROM,TO if there is only one link between the two")
             .way_out("/v1/links lists them")
     })
 }
@@ -366,13 +364,13 @@ async fn link_row(api: &Api, link: LinkId) -> Answer<LinkRow> {
     api.ask(row).await.map(Json)
 }
 
-/// Takes a cable, both directions of it, out of service. It is safe to pull when its state is `drained`.
+/// Takes a cable out of service, in both directions. It is safe to unplug when its state is `drained`.
 #[utoipa::path(post, path = "/v1/links/{id}/drain", params(LinkInPath), responses((status = 200, body = LinkRow), (status = 409, body = Problem)))]
 async fn drain_link(State(api): State<Api>, Path(id): Path<String>) -> Answer<LinkRow> {
     serve_link(api, id, true).await
 }
 
-/// Takes a cable back into service.
+/// Puts a cable back into service.
 #[utoipa::path(post, path = "/v1/links/{id}/undrain", params(LinkInPath), responses((status = 200, body = LinkRow), (status = 409, body = Problem)))]
 async fn undrain_link(State(api): State<Api>, Path(id): Path<String>) -> Answer<LinkRow> {
     serve_link(api, id, false).await
@@ -405,7 +403,7 @@ async fn flow(State(api): State<Api>, Path(text): Path<String>) -> Answer<FlowRo
     row.map(Json).ok_or_else(|| unknown_flow(&text))
 }
 
-/// Why a flow is where it is, and where else it could be.
+/// Why a flow has its path, and which other paths it could take.
 #[utoipa::path(get, path = "/v1/flows/{flow}/why", params(FlowInPath), responses((status = 200, body = WhyRow), (status = 404, body = Problem)))]
 async fn why(State(api): State<Api>, Path(text): Path<String>) -> Answer<WhyRow> {
     let name = flow_name(&text)?;
@@ -447,9 +445,9 @@ async fn announce(State(api): State<Api>, bytes: Bytes) -> Result<(StatusCode, J
     let (flow, detection) = api.ask(told).await?;
     let note = match (&flow, detection) {
         (Some(_), _) => "the flow is known",
-        (None, Detection::Nothing) => "the scheme in charge looks for no flows: this one will ride the default routes",
+        (None, Detection::Nothing) => "the scheme in charge looks for no flows: this one uses the default routes",
         (None, _) => {
-            "noted; the flow is known as soon as the rules of its source ToR are, or it was one too many for its host"
+            "noted; the flow is known when the rules of its source ToR have been read, unless its host has too many"
         }
     };
     Ok((StatusCode::ACCEPTED, Json(AnnouncedRow { flow, note: note.into() })))
@@ -505,8 +503,8 @@ impl Wanted {
 
 /// Puts another scheme in charge, without loss.
 ///
-/// The scheme finds all long flows where they are. It stays until the next start, which uses the scheme of the
-/// configuration.
+/// The new scheme starts with all long flows on their present paths. It stays in charge until the next start, which
+/// uses the scheme of the configuration.
 #[utoipa::path(put, path = "/v1/scheme", request_body = Wanted, responses((status = 200, body = StateRow), (status = 400, body = Problem)))]
 async fn set_scheme(State(api): State<Api>, bytes: Bytes) -> Answer<StateRow> {
     let wanted: Wanted = body(&bytes)?;
@@ -534,5 +532,5 @@ async fn dry_run(State(api): State<Api>, bytes: Bytes) -> Answer<DryRunRow> {
     let (change, scheme) = body::<Wanted>(&bytes)?.make()?;
     let fork = api.ask(Hub::fork).await?;
     let tried = tokio::task::spawn_blocking(move || try_scheme(fork, change.spec, scheme)).await;
-    tried.map(Json).map_err(|_| Problem::busy("the scheme did not survive its trial"))
+    tried.map(Json).map_err(|_| Problem::busy("the dry run of the scheme failed"))
 }

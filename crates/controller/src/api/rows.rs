@@ -25,7 +25,7 @@ pub(crate) struct StateRow {
     pub version: &'static str,
     /// The specification of the scheme in charge.
     pub scheme: String,
-    /// Its start, in seconds since 1970.
+    /// Time at which the scheme was put in charge, in seconds since 1970.
     pub scheme_since_s: f64,
     /// Number of this start of the controller.
     pub epoch: u16,
@@ -78,10 +78,10 @@ pub(crate) struct FlowCounts {
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct AgentCounts {
-    /// Hosts that an agent speaks for.
+    /// Number of hosts that have an agent.
     pub hosts: usize,
-    /// Agents that were limited, refused or sent away since the controller started, by name. From some number on, new ones are
-    /// counted together as `others`.
+    /// Agents that were limited, refused or disconnected since the controller started, by name. Beyond 1024 names,
+    /// further agents are counted together as `others`.
     pub offenders: Vec<OffenderRow>,
 }
 
@@ -90,7 +90,7 @@ pub(crate) struct OffenderRow {
     /// Address that the agent connects from, or `process N` of this machine.
     pub agent: String,
     pub times: u64,
-    /// The last time, in seconds since 1970.
+    /// Time of the last offence, in seconds since 1970.
     pub last_s: f64,
 }
 
@@ -110,7 +110,7 @@ pub(crate) struct SwitchRow {
     /// Address of its session, if it has one.
     pub peer: Option<String>,
     pub drained: bool,
-    /// Rules that it should have.
+    /// Number of rules that it should have.
     pub rules: u32,
     /// Number of foreign rules when it was last read.
     pub foreign_rules: u64,
@@ -192,12 +192,12 @@ pub(crate) struct FlowRow {
     /// Whether the scheme was told of it.
     pub long: bool,
     pub size_bytes: Option<u64>,
-    /// Counted at its source ToR, headers included.
+    /// Bytes counted at its source ToR, headers included.
     pub bytes: u64,
     pub rate_bps: Option<u64>,
     /// The rate that the scheme reserved for it.
     pub allocated_bps: Option<u64>,
-    /// When the controller first heard of it, in seconds since 1970.
+    /// When the controller found it, in seconds since 1970.
     pub since_s: f64,
 }
 
@@ -234,7 +234,7 @@ pub(crate) fn path_names(fabric: &Fabric, flow: &FlowView, path: &Path) -> Vec<S
     path.switches(fabric, flow.src_tor).into_iter().map(|switch| fabric.node(switch).name.clone()).collect()
 }
 
-/// Why a flow is where it is.
+/// Why a flow has its path.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct WhyRow {
     pub flow: FlowRow,
@@ -281,7 +281,7 @@ impl ReasonRow {
     }
 }
 
-/// Its name in specifications.
+/// Describes in words how the default routes are chosen.
 pub(crate) fn defaults_text(how: DefaultRoutes) -> &'static str {
     match how {
         DefaultRoutes::SinglePath => "one shortest path per destination ToR",

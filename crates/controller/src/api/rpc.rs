@@ -1,5 +1,5 @@
-//! Path assignments over XML-RPC, as the controller of parallel TCP streams publishes them (parallel TCP §4):
-//! `AssignMultipath` and `MakePath`; and `ReleaseMultipath`, which the paper leaves out.
+//! Path assignments over XML-RPC. `AssignMultipath` and `MakePath` are those of the controller for parallel TCP
+//! streams (parallel TCP §4). `ReleaseMultipath` is not in the paper.
 
 use super::caller::Caller;
 use super::problem::Problem;
@@ -14,7 +14,7 @@ use axum::Router;
 use pathloom_control::{AssignmentId, ClaimKey, PathRequest};
 use std::net::Ipv4Addr;
 
-/// Where XML-RPC is served. Clients use this path unless they are told another one.
+/// Path at which XML-RPC is served. It is the default of clients.
 pub(super) const PATH: &str = "/RPC2";
 
 /// The methods and their parameters.
@@ -48,7 +48,7 @@ pub(super) fn refuse(problem: &Problem) -> Response {
     respond(&Err(fault(problem)))
 }
 
-/// The code of a fault is the status that the same problem has over HTTP.
+/// Converts a problem into a fault. Its code is the HTTP status of the problem.
 fn fault(problem: &Problem) -> Fault {
     let Problem { status, detail, expected, way_out, .. } = problem;
     let expected = expected.iter().map(|expected| format!("; expected {expected}"));
@@ -119,12 +119,11 @@ impl Params<'_> {
     }
 
     fn address(&self, index: usize) -> Result<Ipv4Addr, Fault> {
-        let bad = |_| self.fault(format!("parameter {} is no IPv4 address such as 10.0.0.1", index + 1));
+        let bad = |_| self.fault(format!("parameter {} is not an IPv4 address such as 10.0.0.1", index + 1));
         self.text(index)?.parse().map_err(bad)
     }
 
-    /// Checks an address such as 02:00:00:00:00:01. The place of a host follows from its IP address, so nothing else
-    /// is done with it.
+    /// Checks an address such as 02:00:00:00:00:01. It is not used, because the IP address identifies the host.
     fn hardware_address(&self, index: usize) -> Result<(), Fault> {
         let text = self.text(index)?;
         let byte = |part: &str| part.len() == 2 && u8::from_str_radix(part, 16).is_ok() && !part.starts_with('+');
@@ -132,7 +131,7 @@ impl Params<'_> {
         if parts.len() == 6 && parts.into_iter().all(byte) {
             return Ok(());
         }
-        Err(self.fault(format!("parameter {} is no hardware address such as 02:00:00:00:00:01", index + 1)))
+        Err(self.fault(format!("parameter {} is not a hardware address such as 02:00:00:00:00:01", index + 1)))
     }
 
     fn number<T: TryFrom<i64>>(&self, index: usize, what: &str) -> Result<T, Fault> {

@@ -1,9 +1,9 @@
 //! Limits the connections that the API serves at a time, and selects those that make room for new ones.
 //!
 //! A connection is a stranger until a request on it shows a valid token. Strangers have half of the seats. When these
-//! are taken, the oldest stranger of the address with the most makes room. So idle connections do not block others,
-//! even from the same address, which may be a reverse proxy's. Later a connection counts for its token, not for its
-//! address.
+//! are taken, the oldest stranger of the address with the most strangers is closed. So idle connections do not block
+//! others, even from the same address, which may be a reverse proxy's. Later a connection counts for its token, not
+//! for its address.
 
 use super::problem::Problem;
 use axum::http::StatusCode;
@@ -53,7 +53,7 @@ pub(super) struct Seat {
     leave: Arc<Notify>,
 }
 
-/// A request in progress. After it is dropped, its connection may have to make room.
+/// A request in progress. After it is dropped, its connection may be closed for another one.
 #[derive(Debug)]
 pub(super) struct Busy(Arc<Seat>);
 
@@ -66,20 +66,20 @@ pub(super) struct Seated {
 }
 
 impl Seats {
-    /// This number of seats.
+    /// Creates this number of seats.
     pub(super) fn new(most: usize) -> Seats {
         Seats { most, taken: Arc::default() }
     }
 
-    /// Whether a connection that just arrived, and may be about to send a request, would have to make room for another.
-    /// If many arrive at the same time, the next is accepted a little later.
+    /// Whether the next connection would close one that just arrived and may be about to send a request. Then the
+    /// next one is accepted a little later.
     pub(super) fn should_wait(&self) -> bool {
         let taken = self.lock();
         let next = self.is_full(&taken).then(|| taken.longest_stranger()).flatten();
         next.and_then(|number| taken.connections.get(&number)).is_some_and(|one| one.since.elapsed() < GRACE)
     }
 
-    /// Whether one more makes another go.
+    /// Whether a further connection requires that another one is closed.
     fn is_full(&self, taken: &Taken) -> bool {
         let strangers = taken.connections.values().filter(|one| one.bearer.is_none()).count();
         strangers >= self.most.div_ceil(2) || taken.connections.len() >= self.most
@@ -158,7 +158,7 @@ impl Seat {
         self.seats.lock().connections.get(&self.number).is_none_or(|own| own.bearer.is_none())
     }
 
-    /// Waits until this connection has to make room for another.
+    /// Waits until this connection must make room for another.
     pub(super) async fn gives_way(&self) {
         self.leave.notified().await;
     }
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thousand_strangers_move_no_one_with_a_token() {
+    fn a_thousand_strangers_displace_no_connection_with_a_token() {
         let seats = Seats::new(8);
         let known: Vec<Arc<Seat>> = (0..4).map(|_| seat(&seats, 1)).collect();
         known.iter().for_each(|seat| drop(seat.begin("proxy").unwrap()));
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_connections_of_the_greediest_token_make_room_and_busy_ones_do_not() {
+    fn idle_connections_of_the_token_with_the_most_are_closed_and_busy_ones_are_not() {
         let seats = Seats::new(4);
         let all: Vec<Arc<Seat>> = (0..4)
             .map(|number| {

@@ -23,7 +23,7 @@ use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 
-/// Time beyond the time-out of a request for which a client may keep an idle connection.
+/// Number of request time-outs for which a client may keep an idle connection.
 const IDLE: u32 = 6;
 /// Maximum size of a request's headers. A connection takes little more memory, plus `body_bytes` after it has shown a
 /// token.
@@ -54,10 +54,10 @@ pub(crate) fn start(ready: ReadyApi) -> io::Result<(SocketAddr, Questions)> {
     })
 }
 
-/// Starts the address at which applications on hosts ask for paths; returns as [`start`] does.
+/// Starts the address at which applications on hosts request paths. Returns the same as [`start`].
 ///
 /// # Errors
-/// As [`start`].
+/// The same as [`start`].
 pub(crate) fn start_for_hosts(ready: ReadyPaths) -> io::Result<(SocketAddr, Questions)> {
     launch("paths", ready.address, |asker| {
         let book = Arc::new(Book::default());
@@ -117,11 +117,11 @@ async fn accept(listener: TcpListener, service: Service) {
         tokio::spawn(async move {
             let done = tokio::select! {
                 done = greet(stream, tls, (peer, seat.clone()), app, patience) => done,
-                // Its replacement was already noted.
+                // This close was already counted.
                 () = seat.gives_way() => Err("it made room for another".into()),
                 () = stays_strange(&seat, header_timeout) => {
                     book.close(peer.ip(), Closed::Late);
-                    Err("it showed no good token in time".into())
+                    Err("it showed no valid token in time".into())
                 }
             };
             if let Err(problem) = done {
@@ -131,7 +131,7 @@ async fn accept(listener: TcpListener, service: Service) {
     }
 }
 
-/// Waits until the time for a connection to show a valid token is over.
+/// Waits until the time for a connection to show a valid token is over. Never ends if the connection has shown one.
 async fn stays_strange(seat: &Seat, header_timeout: Duration) {
     tokio::time::sleep(header_timeout).await;
     if !seat.is_stranger() {

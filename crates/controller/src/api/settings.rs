@@ -20,9 +20,9 @@ pub struct Api {
     pub tokens: Option<PathBuf>,
     /// Certificates, for HTTPS.
     pub tls: Option<Tls>,
-    /// Connections at a time.
+    /// Maximum number of connections at a time.
     pub connections: usize,
-    /// Longest body of a request.
+    /// Maximum size of the body of a request, in bytes.
     pub body_bytes: usize,
     /// How long a client may take for a request, and for reading a part of the answer.
     #[serde(deserialize_with = "crate::duration::read")]
@@ -71,7 +71,7 @@ impl Api {
         let tokens = Tokens::read(&beside.join(tokens)).map_err(|problem| format!("api.tokens: {problem}"))?;
         if !address.ip().is_loopback() && self.tls.is_none() {
             return Err(format!(
-                "api.address: {address} can be reached from outside, and tokens would travel in clear; give api.tls, or a loopback address"
+                "api.address: {address} can be reached from other machines, and tokens would be sent unencrypted; set api.tls, or use a loopback address"
             ));
         }
         if self.tls.as_ref().is_some_and(|tls| tls.bind_names || !tls.names.is_empty()) {
@@ -89,19 +89,19 @@ impl Api {
     }
 }
 
-/// Where applications on hosts ask for paths, without a token; there is no such place without an address.
+/// The address at which applications on hosts request paths without a token. Without an address, it is not served.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Paths {
-    /// Address and port. Who connects here acts for the host whose address it has.
+    /// Address and port. A client that connects here acts for the host whose address it has.
     pub address: Option<SocketAddr>,
     /// Certificates, for HTTPS. With them, or on a loopback address, the tokens of `api.tokens` are accepted too.
     pub tls: Option<Tls>,
-    /// How paths are searched for applications that do not say, here and in the API.
+    /// How paths are searched if a request does not say, here and in the API.
     pub search: PathSearch,
-    /// Connections at a time.
+    /// Maximum number of connections at a time.
     pub connections: usize,
-    /// Longest body of a request.
+    /// Maximum size of the body of a request, in bytes.
     pub body_bytes: usize,
     /// How long a client may take for a request, and for reading a part of the answer.
     #[serde(deserialize_with = "crate::duration::read")]
@@ -129,7 +129,7 @@ impl Default for Paths {
 #[derive(Clone, Debug)]
 pub(crate) struct ReadyPaths {
     pub address: SocketAddr,
-    /// Those of the API; none if there is no API.
+    /// The tokens of the API; empty if there is no API.
     pub tokens: Current<Tokens>,
     pub tls: Option<Current<rustls::ServerConfig>>,
     pub connections: usize,

@@ -18,7 +18,7 @@ fn announce(lab: &Lab, src_port: u16) -> Value {
     answer
 }
 
-/// Assigns paths; gives the name of the assignment.
+/// Assigns paths. Returns the id of the assignment.
 fn assign(lab: &Lab) -> String {
     let (status, row) = lab.change("POST", "/v1/assignments", r#"{"src": "10.0.0.1", "dst": "10.0.7.1", "count": 2}"#);
     assert_eq!(status, 201, "{row}");
@@ -26,7 +26,7 @@ fn assign(lab: &Lab) -> String {
 }
 
 #[test]
-fn nobody_is_let_in_without_a_token_and_nobody_changes_things_with_one_to_look() {
+fn requests_need_a_token_and_changes_need_role_operate() {
     let lab = standing("");
     for path in ["/", "/openapi.json", "/metrics", "/v1/state", "/v1/flows", "/nowhere"] {
         let answer = lab.call("GET", path, "", "");
@@ -47,7 +47,7 @@ fn nobody_is_let_in_without_a_token_and_nobody_changes_things_with_one_to_look()
     for authorization in [&read, &operate, &basic(READ)] {
         assert_eq!(lab.call("GET", "/v1/state", authorization, "").status, 200, "{authorization}");
     }
-    // What a browser sends by itself changes nothing.
+    // A password, which a browser sends by itself, cannot change anything. Neither can a token of role read.
     for authorization in [&read, &basic(OPERATE)] {
         let answer = lab.call("POST", "/v1/scheme/fall-back", authorization, "");
         assert_eq!(answer.status, 403);
@@ -58,7 +58,7 @@ fn nobody_is_let_in_without_a_token_and_nobody_changes_things_with_one_to_look()
 }
 
 #[test]
-fn all_that_is_documented_is_there_and_nothing_is_fetched_from_elsewhere() {
+fn every_documented_route_exists_and_the_page_loads_nothing_from_other_hosts() {
     let lab = standing(ANNOUNCED);
     let flow = announce(&lab, 4000)["flow"]["id"].as_str().unwrap().to_owned();
     let document = lab.get("/openapi.json");
@@ -75,7 +75,7 @@ fn all_that_is_documented_is_there_and_nothing_is_fetched_from_elsewhere() {
                 "get" if path == "/v1/events" => {}
                 "get" => drop(lab.get(&path)),
                 other => {
-                    // Whether it makes sense or not: it is there, and what is wrong is said in so many words.
+                    // The request may be invalid, but the route exists, and an error has a detail.
                     let (status, answer) = lab.change(&other.to_uppercase(), &path, "");
                     let told = answer["status"] == status && answer["detail"].is_string();
                     assert!(status < 300 || told, "{path}: {status} {answer}");
@@ -96,7 +96,7 @@ fn all_that_is_documented_is_there_and_nothing_is_fetched_from_elsewhere() {
 }
 
 #[test]
-fn the_stream_of_events_begins_with_everything_and_goes_on_with_what_changes() {
+fn the_event_stream_begins_with_everything_and_continues_with_changes() {
     let lab = standing(ANNOUNCED);
     let fabric = lab.get("/v1/fabric");
     let links = fabric["links"]["id"].as_array().unwrap().len();
@@ -120,7 +120,7 @@ fn the_stream_of_events_begins_with_everything_and_goes_on_with_what_changes() {
 }
 
 #[test]
-fn a_token_learns_its_role_and_as_a_password_it_reads_alone() {
+fn a_token_can_query_its_role_and_only_reads_as_a_password() {
     let lab = standing("");
     let basic = format!("Basic {}", data_encoding::BASE64.encode(format!("me:{OPERATE}").as_bytes()));
     let cases = [(format!("Bearer {READ}"), "looker", "read"), (format!("Bearer {OPERATE}"), "doer", "operate")];
@@ -131,7 +131,7 @@ fn a_token_learns_its_role_and_as_a_password_it_reads_alone() {
 }
 
 #[test]
-fn a_flow_is_announced_explained_and_moved_off_what_leaves_service() {
+fn a_flow_is_announced_explained_and_moved_off_a_drained_cable() {
     let lab = standing(ANNOUNCED);
     let announced = announce(&lab, 4000);
     let id = announced["flow"]["id"].as_str().unwrap().to_owned();
@@ -161,20 +161,20 @@ fn a_flow_is_announced_explained_and_moved_off_what_leaves_service() {
 }
 
 #[test]
-fn a_link_is_draining_while_a_switch_at_its_end_is_away() {
+fn a_link_is_draining_while_a_switch_at_its_end_has_no_session() {
     let away = fabric_from_spec("fat-tree:k=4").unwrap().find("a0_0").unwrap();
     let lab = lab_without(Directory::new(), &api(""), &[u64::from(away.0) + 1]);
     let cable = "/v1/links/e0_0,a0_0";
     assert_eq!(lab.change("POST", &format!("{cable}/drain"), "").0, 200);
-    wait("all that are there have confirmed", || lab.get("/v1/state")["staging"] == false);
-    assert_eq!(lab.get(cable)["state"], "draining", "a0_0 goes on with the routes that it has");
+    wait("all switches with a session have confirmed", || lab.get("/v1/state")["staging"] == false);
+    assert_eq!(lab.get(cable)["state"], "draining", "a0_0 keeps its old routes");
 }
 
 #[test]
-fn a_scheme_is_tried_put_in_charge_and_given_up() {
+fn a_scheme_is_dry_run_put_in_charge_and_replaced_by_ecmp() {
     let lab = standing(ANNOUNCED);
     announce(&lab, 4000);
-    wait("the flow is on its path, and so is its way back", || lab.get("/v1/state")["flows"]["own_path"] == 2);
+    wait("the flow and its reverse flow are on their paths", || lab.get("/v1/state")["flows"]["own_path"] == 2);
     let (status, run) = lab.change("POST", "/v1/scheme/dry-run", "{\"scheme\": \"ecmp\"}");
     assert_eq!((status, &run["flows"], &run["moved"]), (200, &json!(1), &json!(1)), "{run}");
     assert!(run["moves"][0]["to"].is_null() && run["settled"] == true && run["then"]["uncertain"] == 1);
@@ -207,23 +207,23 @@ fn lists_come_in_pages() {
         names.dedup();
         assert_eq!((seen.len(), names.len()), (all, all), "{list}");
     }
-    // Their ways back are not long.
+    // The reverse flows are not long.
     let others = lab.get("/v1/flows?long=false")["items"].clone();
     assert!(others.as_array().unwrap().iter().all(|flow| flow["long"] == false), "{others}");
 }
 
 #[test]
-fn what_makes_no_sense_is_answered_with_its_place_and_a_way_out() {
+fn invalid_requests_are_answered_with_the_place_and_a_way_out() {
     let lab = standing("");
     let unknown =
         json!({"five_tuple": {"src": "9.9.9.9", "dst": "10.0.7.1", "src_port": 1, "dst_port": 2}}).to_string();
     let cases = [
         ("GET", "/v1/flows/123", "", 404, "no flow `123`"),
         ("GET", "/v1/flows/abc", "", 400, "SRC:PORT,DST:PORT"),
-        ("GET", "/v1/flows/1.2.3.4:1,2.3.4.5:2,tcp,more", "", 400, "names no flow"),
+        ("GET", "/v1/flows/1.2.3.4:1,2.3.4.5:2,tcp,more", "", 400, "does not name a flow"),
         ("GET", "/v1/flows?limit=0", "", 400, "1 to 1000"),
         ("GET", "/v1/flows?limt=3", "", 400, "limt"),
-        ("GET", "/v1/links?after=x", "", 400, "no place in a list"),
+        ("GET", "/v1/links?after=x", "", 400, "not a position in a list"),
         ("GET", "/v1/links/e0_0:99", "", 404, "NODE:PORT"),
         ("GET", "/v1/switches/h0_0_0", "", 404, "/v1/switches"),
         ("GET", "/v2/state", "", 404, "/openapi.json"),
@@ -232,13 +232,13 @@ fn what_makes_no_sense_is_answered_with_its_place_and_a_way_out() {
         ("POST", "/v1/flows", "{\"size\": 1}", 400, "size"),
         ("POST", "/v1/flows", &unknown, 404, "9.9.9.9"),
         ("POST", "/v1/flows", "[]", 400, "an array"),
-        ("POST", "/v1/flows", &unknown.replace("\"src_port\":1", "\"src_port\":1.5"), 400, "1.5 is no integer"),
-        ("POST", "/v1/flows", &unknown.replace("\"src_port\":1", "\"src_port\":65536"), 400, "65536 is no integer"),
+        ("POST", "/v1/flows", &unknown.replace("\"src_port\":1", "\"src_port\":1.5"), 400, "1.5 is not an integer"),
+        ("POST", "/v1/flows", &unknown.replace("\"src_port\":1", "\"src_port\":65536"), 400, "65536 is not an integer"),
         ("POST", "/v1/flows", &unknown.replace("\"src_port\":1", "\"src_port\":1.0"), 404, "9.9.9.9"),
         ("GET", "/v1/switches?long=true", "", 400, "long"),
-        ("GET", "/v1/flows?after=18446744073709551615", "", 400, "no place in a list"),
+        ("GET", "/v1/flows?after=18446744073709551615", "", 400, "not a position in a list"),
         ("PUT", "/v1/scheme", "{\"scheme\": \"ecmp\", \"seed\": 9007199254740992}", 400, "too large"),
-        ("POST", "/v1/switches/e0_0/drain", "", 409, "have no other way"),
+        ("POST", "/v1/switches/e0_0/drain", "", 409, "have no other path"),
         ("POST", "/v1/links/e0_0:1/drain", "", 409, "a link of a host"),
         ("POST", "/v1/links/e0_0:3/undrain", "", 409, "in service already"),
         ("PUT", "/v1/scheme", "{\"scheme\": \"ecpm\"}", 400, "ecmp"),
@@ -253,7 +253,7 @@ fn what_makes_no_sense_is_answered_with_its_place_and_a_way_out() {
 }
 
 #[test]
-fn one_who_sends_too_much_or_too_slowly_is_told_so() {
+fn too_long_and_too_slow_requests_are_refused() {
     let lab = standing("body_bytes = 1000\nheader_timeout = \"2s\"");
     let (status, answer) = lab.change("POST", "/v1/flows", &"x".repeat(100_000));
     assert_eq!(status, 413, "{answer}");
@@ -273,7 +273,7 @@ fn one_who_sends_too_much_or_too_slowly_is_told_so() {
 }
 
 #[test]
-fn headers_that_come_byte_by_byte_have_a_few_seconds() {
+fn headers_that_arrive_byte_by_byte_time_out() {
     let lab = standing("timeout = \"60s\"\nheader_timeout = \"1s\"");
     let begun = Instant::now();
     let mut slow = lab.connect();
@@ -282,7 +282,7 @@ fn headers_that_come_byte_by_byte_have_a_few_seconds() {
         std::thread::sleep(Duration::from_millis(50));
         slow.write_all(&[byte]).is_ok()
     });
-    assert!(sent.count() < 1000, "it was cut off while it spoke");
+    assert!(sent.count() < 1000, "the connection was closed while the client sent headers");
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
     let metrics = || lab.call("GET", "/metrics", &format!("Bearer {READ}"), "").body;
     let counted = "pathloom_api_connections_closed_total{why=\"no_token_in_time\"} 1";
@@ -290,15 +290,15 @@ fn headers_that_come_byte_by_byte_have_a_few_seconds() {
 }
 
 #[test]
-fn idle_connections_of_one_address_lock_out_no_request_of_it() {
+fn idle_connections_do_not_block_requests_of_the_same_address() {
     let lab = standing("timeout = \"20s\"\nheader_timeout = \"20s\"\nconnections = 16");
     let mut idle: Vec<_> = (0..60).map(|_| lab.connect()).collect();
     idle.iter_mut().skip(30).for_each(|stream| drop(stream.write_all(b"GET /v1/state HTTP/1.1\r\nHost: x\r\n")));
     let begun = Instant::now();
     (0..20).for_each(|_| drop(lab.get("/v1/state")));
     assert!(begun.elapsed() < Duration::from_secs(10), "20 requests took {:?}", begun.elapsed());
-    // Connections that were used once and are kept, as a proxy keeps them, hold nobody up either; nor do those without
-    // a token.
+    // Connections that were used once and stay open, as those of a proxy do, do not block others either. The same
+    // holds for connections without a token.
     let asked = format!("GET /v1/scheme HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {READ}\r\n\r\n");
     let use_once = |_| {
         let mut stream = lab.connect();
@@ -324,10 +324,10 @@ fn idle_connections_of_one_address_lock_out_no_request_of_it() {
 }
 
 #[test]
-fn as_many_as_there_are_seats_for_may_ask_at_a_time() {
+fn as_many_requests_as_seats_are_answered_at_a_time() {
     let lab = standing("timeout = \"20s\"\nconnections = 64");
-    // Twice as many as there are seats for strangers: none of them is sent away before it has asked. Each of two tokens
-    // asks on half of the seats, which is the most that one token may.
+    // There are twice as many connections as seats for strangers, but none is closed before its request. Each of two
+    // tokens uses half of the seats, which is the most that one token may.
     let asked = [READ, OPERATE].map(|token| request("GET", "/v1/state", &format!("Bearer {token}"), ""));
     let streams: Vec<_> = (0..64)
         .map(|number| {
@@ -343,7 +343,7 @@ fn as_many_as_there_are_seats_for_may_ask_at_a_time() {
 #[test]
 fn requests_of_one_token_leave_room_for_those_of_another() {
     let lab = standing("timeout = \"8s\"\nconnections = 8");
-    // Bodies that do not come: each takes a place until its time is over.
+    // Requests whose bodies do not arrive. Each occupies a seat until it times out.
     let head = format!(
         "POST /v1/flows HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {OPERATE}\r\nContent-Length: 90\r\n\r\n{{"
     );
@@ -359,7 +359,7 @@ fn requests_of_one_token_leave_room_for_those_of_another() {
 }
 
 #[test]
-fn a_path_that_is_no_text_is_a_problem() {
+fn a_path_that_is_not_utf_8_is_refused() {
     let lab = standing("");
     for path in ["/v1/switches/%ff", "/v1/flows/%c3%28/why", "/%ff"] {
         let answer = lab.call("GET", path, &format!("Bearer {READ}"), "");
@@ -374,7 +374,7 @@ fn a_path_that_is_no_text_is_a_problem() {
 fn metrics_are_in_the_text_format() {
     let lab = standing(ANNOUNCED);
     announce(&lab, 4000);
-    wait("the flow is on its path, and so is its way back", || lab.get("/v1/state")["flows"]["own_path"] == 2);
+    wait("the flow and its reverse flow are on their paths", || lab.get("/v1/state")["flows"]["own_path"] == 2);
     let plain = lab.call("GET", "/metrics", &format!("Bearer {READ}"), "");
     assert!(plain.head.contains("text/plain; version=0.0.4"), "{}", plain.head);
     let lines: Vec<&str> = plain.body.lines().collect();
@@ -385,7 +385,7 @@ fn metrics_are_in_the_text_format() {
         assert!(told("HELP") && told("TYPE"), "{name} has no help");
     }
     assert!(!plain.body.contains("# EOF") && !plain.body.contains("# UNIT"));
-    // Whoever understands the newer format asks for it.
+    // A client that understands the newer format requests it.
     let wanted = format!("Bearer {READ}\r\nAccept: application/openmetrics-text;version=1.0.0,text/plain;q=0.5");
     let answer = lab.call("GET", "/metrics", &wanted, "");
     assert!(answer.head.contains("application/openmetrics-text"), "{}", answer.head);

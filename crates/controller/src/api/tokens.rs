@@ -8,9 +8,9 @@ use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 /// The role of a token.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Role {
-    /// Read.
+    /// May read.
     Read,
-    /// Read and change things.
+    /// May read, and change things.
     Operate,
 }
 
@@ -45,7 +45,7 @@ impl Tokens {
         let text = std::fs::read_to_string(file).map_err(problem)?;
         let tokens = Tokens::parse(&text).map_err(|what| format!("{place}: {what}"))?;
         if tokens.0.is_empty() {
-            return Err(format!("{place}: no token in it, so nobody could ask anything; {make}"));
+            return Err(format!("{place}: no token in it, so nobody could use the API; {make}"));
         }
         Ok(tokens)
     }
@@ -65,7 +65,7 @@ impl Tokens {
             let role = match role {
                 "read" => Role::Read,
                 "operate" => Role::Operate,
-                _ => return Err(format!("{place}: `{role}` is no role; expected read or operate")),
+                _ => return Err(format!("{place}: `{role}` is not a role; expected read or operate")),
             };
             if token.len() < LEAST_CHARACTERS {
                 return Err(format!(

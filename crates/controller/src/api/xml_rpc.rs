@@ -1,16 +1,16 @@
-//! Calls and answers of XML-RPC (xmlrpc.com/spec.md), as far as calls with plain parameters need it. The XML is read by
-//! a library that takes no document type, so it expands no entities of a caller.
+//! Calls and answers of XML-RPC (xmlrpc.com/spec.md), as far as calls with plain parameters need it. The XML library
+//! refuses document types, so it expands no entities of a caller.
 
 use roxmltree::{Document, Node, ParsingOptions};
 use std::fmt::Write;
 
-/// Elements and texts of a call at most. No call has nearly as many.
+/// Maximum number of XML nodes of a call. No call needs nearly as many.
 const MOST_NODES: u32 = 1000;
 
 /// The call is not well-formed XML. (These three codes are the usual ones: "Specification for Fault Code
 /// Interoperability".)
 const NOT_WELL_FORMED: i32 = -32700;
-/// It is XML, but no call.
+/// The XML is not a call.
 const NO_CALL: i32 = -32600;
 /// There is no such method.
 pub(super) const NO_METHOD: i32 = -32601;
@@ -31,7 +31,7 @@ pub(super) enum Value {
     Bool(bool),
     Text(String),
     Array(Vec<Value>),
-    /// A value of a type that no method here takes; its name.
+    /// A value of a type that no method uses, with the name of the type.
     Other(String),
 }
 
@@ -64,7 +64,7 @@ impl Value {
 /// Reads a call.
 ///
 /// # Errors
-/// The bytes are no XML, or no call: what was expected, and where.
+/// The bytes are not XML, or not a call. The fault says what was expected, and where.
 pub(super) fn read_call(bytes: &[u8]) -> Result<Call, Fault> {
     let text = std::str::from_utf8(bytes).map_err(|_| Fault::new(NOT_WELL_FORMED, "the call is not UTF-8"))?;
     let options = ParsingOptions { allow_dtd: false, nodes_limit: MOST_NODES, ..ParsingOptions::default() };
@@ -74,7 +74,7 @@ pub(super) fn read_call(bytes: &[u8]) -> Result<Call, Fault> {
     })?;
     let root = document.root_element();
     if !root.has_tag_name("methodCall") {
-        return Err(no_call(format!("`{}` is no call; `methodCall` was expected", short(root.tag_name().name()))));
+        return Err(no_call(format!("`{}` is not a call; `methodCall` was expected", short(root.tag_name().name()))));
     }
     let name = child(root, "methodName").and_then(|node| node.text()).map(str::trim).filter(|name| !name.is_empty());
     let method = name.ok_or_else(|| no_call("the call has no `methodName`"))?.to_owned();
@@ -99,7 +99,7 @@ fn child<'a>(of: Node<'a, 'a>, name: &'static str) -> Option<Node<'a, 'a>> {
 }
 
 fn read_value(value: Node<'_, '_>) -> Result<Value, String> {
-    // Without a type it is a string.
+    // A value without a type is a string.
     let Some(typed) = value.first_element_child() else {
         return Ok(Value::Text(value.text().unwrap_or_default().to_owned()));
     };
@@ -107,19 +107,19 @@ fn read_value(value: Node<'_, '_>) -> Result<Value, String> {
     match typed.tag_name().name() {
         "string" => Ok(Value::Text(text.to_owned())),
         "int" | "i4" | "i8" => {
-            let number = text.trim().parse().map_err(|_| format!("`{}` is no int", short(text)))?;
+            let number = text.trim().parse().map_err(|_| format!("`{}` is not an int", short(text)))?;
             Ok(Value::Int(number))
         }
         "boolean" => match text.trim() {
             "0" => Ok(Value::Bool(false)),
             "1" => Ok(Value::Bool(true)),
-            _ => Err(format!("`{}` is no boolean", short(text))),
+            _ => Err(format!("`{}` is not a boolean", short(text))),
         },
         other => Ok(Value::Other(short(other).to_owned())),
     }
 }
 
-/// The beginning of a text of a caller, for messages.
+/// The first 60 characters of a caller's text, for messages.
 fn short(text: &str) -> &str {
     text.char_indices().nth(60).map_or(text, |(end, _)| &text[..end])
 }
@@ -134,7 +134,7 @@ pub(super) fn write_answer(answer: &Result<Value, Fault>) -> String {
             out.push_str("</param></params>");
         }
         Err(Fault { code, message }) => {
-            // Writing to a text does not fail.
+            // Writing to a string does not fail.
             let _ = write!(out, "<fault><value><struct><member><name>faultCode</name><value><int>{code}</int></value>");
             out.push_str("</member><member><name>faultString</name>");
             write_value(&Value::Text(message.clone()), &mut out);
@@ -164,7 +164,8 @@ fn write_value(value: &Value, out: &mut String) {
     out.push_str("</value>");
 }
 
-/// Characters that XML 1.0 does not allow (§2.2) become question marks.
+/// Appends an escaped character. Carriage returns, and characters that XML 1.0 does not allow (§2.2), become question
+/// marks.
 fn write_char(char: char, out: &mut String) {
     match char {
         '&' => out.push_str("&amp;"),
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_call_is_a_fault_and_no_entity_is_expanded() {
+    fn invalid_calls_are_faults_and_no_entity_is_expanded() {
         let bomb = "<!DOCTYPE b [<!ENTITY a \"aaaaaaaaaa\"><!ENTITY b \"&a;&a;&a;&a;&a;&a;&a;&a;\">]>\
                     <methodCall><methodName>&b;</methodName></methodCall>";
         let file = "<!DOCTYPE x [<!ENTITY f SYSTEM \"file:///etc/passwd\">]><methodCall>&f;</methodCall>";
@@ -236,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_well_formed_whatever_they_say() {
+    fn answers_with_any_text_are_well_formed() {
         let answers = [
             Ok(Value::Array(vec![Value::Int(4), Value::Bool(true)])),
             Err(Fault::new(404, "no <b> & \u{0} \u{ffff} \r here")),

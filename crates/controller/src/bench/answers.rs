@@ -35,8 +35,8 @@ struct Asking {
     number_at: usize,
     next: u64,
     outstanding: usize,
-    /// When the packets of the last numbers were sent, as far as they are not answered. The first is that of `next`
-    /// less their count.
+    /// Times at which the last packets were sent; `None` for answered ones. The first entry belongs to the number
+    /// `next` less their count.
     sent: VecDeque<Option<Instant>>,
     counts: Rc<RefCell<Counts>>,
 }
@@ -65,7 +65,7 @@ impl Asking {
         self.next += 1;
     }
 
-    /// When a number was sent, if it was and has not been answered.
+    /// Notes the answer to a number. Returns when it was sent; `None` if it was not, or has been answered already.
     fn answered(&mut self, number: u64) -> Option<Instant> {
         let first = self.next - self.sent.len() as u64;
         let sent = self.sent.get_mut(usize::try_from(number.checked_sub(first)?).ok()?)?.take();
@@ -130,7 +130,7 @@ pub(crate) fn run(
                 connect(port, Fake::new(datapath_id, 4, common.clone()), asking, go.clone())
             })
             .collect();
-        until("all sessions standing", || common.standing.get() == switches).await?;
+        until("the start of all sessions", || common.standing.get() == switches).await?;
         let connected_s = start.elapsed().as_secs_f64();
         tokio::time::sleep(WARM_UP).await;
         go.notify_waiters();
@@ -152,7 +152,7 @@ pub(crate) fn run(
     })
 }
 
-/// Measures our controller and the rivals.
+/// Measures this controller and the rivals.
 pub(crate) fn measure(plan: &Plan, done: &mut impl FnMut(Row)) -> Result<(), String> {
     for &outstanding in &plan.outstanding {
         for &switches in &plan.switches {

@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 
 /// The fabric of the measurement.
 const FABRIC: &str = "fat-tree:k=8";
-/// Assignments standing, calls measured, and other flows set up per second.
+/// Number of existing assignments, of measured calls, and of other flows set up per second.
 const LOAD: Load = Load { assignments: 1000, calls: 10_000, flows_per_s: 1000 };
 /// Paths of each assignment.
 const PATHS: usize = 4;
@@ -31,7 +31,7 @@ pub(super) struct Load {
     pub flows_per_s: u32,
 }
 
-/// A switch of which every wake-up opens one flow more.
+/// A switch that opens one more flow at each wake-up.
 struct Paced(Opening);
 
 impl Work for Paced {
@@ -91,7 +91,7 @@ fn int(value: impl std::fmt::Display) -> String {
     text(format!("<int>{value}</int>"))
 }
 
-/// Makes all assignments, waits for `go`, and claims their paths in turn. Gives the time of each claim in ns.
+/// Makes all assignments, waits for `go`, and claims their paths in turn. Returns the time of each claim in ns.
 fn claim_all(port: u16, fabric: &Fabric, load: Load, go: &std::sync::mpsc::Receiver<()>) -> Result<Vec<u64>, String> {
     let mut client = Client::connect(port).map_err(|problem| problem.to_string())?;
     let hosts = fabric.attachments();
@@ -136,7 +136,7 @@ pub(super) fn run((openflow, rpc): (u16, u16), spec: &str, load: Load) -> Result
             }
             tasks.push(connect(openflow, fake, Paced(opening), go));
         }
-        until("all sessions standing", || common.standing.get() == fabric.switches().len()).await?;
+        until("the start of all sessions", || common.standing.get() == fabric.switches().len()).await?;
         let connected_s = start.elapsed().as_secs_f64();
         quiet(&common).await;
         let (go, gone) = std::sync::mpsc::channel();
@@ -152,7 +152,7 @@ pub(super) fn run((openflow, rpc): (u16, u16), spec: &str, load: Load) -> Result
             }
         };
         let claims = async {
-            // The assignments are made meanwhile.
+            // Meanwhile, the assignments are made.
             let _ = go.send(());
             clients.await.map_err(|problem| problem.to_string())?
         };

@@ -10,7 +10,7 @@ use std::time::Instant;
 /// Shared state of fake switches.
 #[derive(Clone, Default)]
 pub(crate) struct Common {
-    /// Switches whose ports have been asked for.
+    /// Number of switches that have answered the request for their features.
     pub standing: Rc<Cell<usize>>,
     /// Messages read by all.
     pub messages: Rc<Cell<u64>>,

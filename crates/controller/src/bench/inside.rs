@@ -1,7 +1,9 @@
-//! The same set-ups with the controller and its fake switches in one thread and without sockets, for profilers.
+//! The path set-ups of `paths`, with the controller and its fake switches in one thread and without sockets, for
+//! profilers.
 //!
 //! `valgrind --tool=callgrind --toggle-collect='*Hub*received*' --toggle-collect='*Hub*settle*'
-//! pathloom-controller-bench inside spt 2000 10000` counts what the controller takes, and not what the switches do.
+//! pathloom-controller-bench inside spt 2000 10000` counts the instructions of the controller, without those of the
+//! switches.
 
 use super::fake::Common;
 use super::load_generator::Work;
@@ -20,8 +22,8 @@ const OUTSTANDING: usize = 128;
 /// Number of rounds without a path after which the run fails.
 const MOST_IDLE: usize = 10_000;
 
-/// Sets up paths under a scheme, and prints the controller's time for each. `words`: the scheme, flows standing
-/// before, flows measured.
+/// Sets up paths under a scheme, and prints the controller's time for each. `words`: the scheme, the number of flows
+/// set up before, and the number of flows measured.
 pub(crate) fn run(words: &[&str]) -> Result<(), String> {
     let number = |index: usize, without: usize| match words.get(index) {
         Some(word) => word.parse().map_err(|_| format!("inside: a number was expected and not {word}")),

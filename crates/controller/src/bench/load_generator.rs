@@ -1,4 +1,5 @@
-//! The connections of fake switches. One task each reads all available bytes, handles them, and writes once.
+//! The connections of fake switches. One task per connection reads all available bytes, handles them, and writes
+//! once.
 
 use super::fake::Fake;
 use std::io;
@@ -29,7 +30,7 @@ pub(crate) fn connect<W: Work + 'static>(port: u16, fake: Fake, work: W, go: Rc<
     })
 }
 
-/// Works on any connection.
+/// Works on an open connection.
 pub(crate) async fn drive<W: Work>(
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     mut fake: Fake,

@@ -1,9 +1,10 @@
 //! The program `pathloom-controller-bench`: fake switches load a controller, and the measurement is made on their side.
 //! None of this is in `pathloom-controller` itself.
 //!
-//! The controller under test is a process of its own (this program again, or a rival). The fake switches speak OpenFlow
-//! 1.3 on the loopback. An answer counts once, when the packet that a packet-in carried comes back; a path counts when
-//! the last of its rules has arrived. Times are those of the generator, so they include both ways through the kernel.
+//! The controller under test is a process of its own (this program again, or a rival). The fake switches use OpenFlow
+//! 1.3 on the loopback. An answer counts once, when the packet that a packet-in carried comes back. A path counts
+//! when the last of its rules has arrived. Times are those of the generator, so they include both ways through the
+//! kernel.
 
 mod answers;
 mod claims;
@@ -23,7 +24,7 @@ use std::time::Duration;
 const USAGE: &str = "\
 usage: pathloom-controller-bench [--work answers|paths|claims|all] [--switches 1,16,80,320] [--outstanding 1,128]
                                  [--duration 2s] [--schemes spt,ofpt] [--no-rivals] [--json -]
-Rivals are measured beside it in the same run where they are installed: ovs-testcontroller, and os-ken (in the Python that
+Installed rivals are measured in the same run: ovs-testcontroller, and os-ken (in the Python that
 PATHLOOM_OSKEN_PYTHON names, or that of judges/ beside this program, or python3).";
 
 /// The settings of a measurement.
@@ -146,7 +147,7 @@ mod tests {
     /// A small run of everything: this program's controllers answer and set up paths.
     #[test]
     fn a_learning_switch_answers_and_a_fabric_gets_its_paths() {
-        // Long enough for a machine that stands still for a while.
+        // Long enough even if the machine stalls for a while.
         let plan = Plan { duration: Duration::from_secs(2), ..Plan::default() };
         let port = served::on_a_thread("learning");
         let measured = answers::run((port, std::process::id()), 3, 16, plan.duration).unwrap();

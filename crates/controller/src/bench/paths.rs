@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 
 /// The fabric of the comparison.
 pub(super) const FABRIC: &str = "fat-tree:k=8";
-/// Flows standing before the measurement, and flows measured.
+/// Number of flows set up before the measurement, and number of flows measured.
 pub(super) const FLOWS: (usize, usize) = (10_000, 40_000);
 /// Time without a message after which the default routes count as installed.
 const QUIET: Duration = Duration::from_millis(300);
@@ -48,7 +48,8 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// Of flows standing before the measurement, and flows measured, if that does not take longer than `limit`.
+    /// Counts these numbers of flows: set up before the measurement, and measured. The measurement ends after `limit`
+    /// at the latest.
     pub(super) fn new((standing, measured): (usize, usize), limit: Duration, process: Option<u32>) -> Counts {
         Counts {
             left: standing + measured,
@@ -88,7 +89,7 @@ impl Counts {
         }
     }
 
-    /// Paths set up.
+    /// Number of paths set up.
     pub(super) fn finished(&self) -> usize {
         self.finished
     }
@@ -115,7 +116,7 @@ pub(super) struct Opening {
 }
 
 impl Opening {
-    /// The first packet of the next flow, from a host of this ToR to one of another.
+    /// Appends the first packet of the next flow, from a host of this ToR to one of another.
     pub(super) fn open(&mut self, now: Instant, out: &mut Vec<u8>) {
         {
             let mut counts = self.counts.borrow_mut();
@@ -138,7 +139,7 @@ impl Opening {
     }
 }
 
-/// Appends the packet-in of a labelled flow's first packet, a SYN that came in by `port`.
+/// Appends the packet-in of a labelled flow's first packet, a SYN that arrived at `port`.
 pub(crate) fn first_packet(five_tuple: FiveTuple, port: u32, out: &mut Vec<u8>) {
     let mut payload = [0u8; 40];
     payload[..10].copy_from_slice(&[0x45, LONG_FLOW_DSCP << 2, 0, 40, 0, 0, 0, 0, 64, PROTO_TCP]);
@@ -172,7 +173,7 @@ impl Work for Opening {
 }
 
 impl Opening {
-    /// Whether there are hosts here, whose flows may be opened.
+    /// Whether the switch has hosts, whose flows may be opened.
     pub(super) fn has_hosts(&self) -> bool {
         !self.hosts.is_empty()
     }
@@ -212,7 +213,7 @@ pub(super) fn switches<'a>(
     })
 }
 
-/// Loads the controller on a port with `flows` (standing before, measured) on a fabric.
+/// Loads the controller on a port with `flows` (set up before, measured) on a fabric.
 pub(crate) fn run(
     (port, process): (u16, u32),
     spec: &str,
@@ -229,7 +230,7 @@ pub(crate) fn run(
         let tasks: Vec<_> = switches(&fabric, outstanding, &common, &counts)
             .map(|(fake, opening)| connect(port, fake, opening, go.clone()))
             .collect();
-        until("all sessions standing", || common.standing.get() == fabric.switches().len()).await?;
+        until("the start of all sessions", || common.standing.get() == fabric.switches().len()).await?;
         let connected_s = start.elapsed().as_secs_f64();
         quiet(&common).await;
         go.notify_waiters();
@@ -272,7 +273,7 @@ async fn until_progress(mut state: impl FnMut() -> (bool, Duration, usize)) -> R
             return Ok(());
         }
         if idle > Duration::from_secs(10) {
-            return Err(format!("too slow: {finished} paths were set up when patience ended"));
+            return Err(format!("too slow: {finished} paths were set up within the time limit"));
         }
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
@@ -284,12 +285,12 @@ pub(crate) fn measure(plan: &Plan, done: &mut impl FnMut(Row)) -> Result<(), Str
     for scheme in &plan.schemes {
         let name = scheme.split(':').next().unwrap_or_default();
         if !known.contains(&name) {
-            return Err(format!("--schemes: there is no scheme {name}; there are {}", known.join(", ")));
+            return Err(format!("--schemes: there is no scheme {name}; the schemes are {}", known.join(", ")));
         }
         for &outstanding in &plan.outstanding {
             let (work, numbers) = (format!("paths {scheme}"), (80, outstanding));
             if !served::routes_first_packets(scheme)? {
-                let why = "it routes no flow when its first packet comes".into();
+                let why = "it sets up no path when the first packet of a flow arrives".into();
                 done(Row::without(("pathloom", &work), numbers, why));
                 continue;
             }
@@ -311,7 +312,7 @@ mod tests {
     use pathloom_openflow::frame;
 
     #[test]
-    fn a_first_packet_is_one_that_a_controller_sees_as_such() {
+    fn the_controller_can_parse_a_first_packet() {
         let (src, dst) = ([10, 0, 0, 1].into(), [10, 0, 1, 1].into());
         let five_tuple = FiveTuple { src, dst, proto: PROTO_TCP, src_port: 1, dst_port: 2 };
         let mut out = Vec::new();

@@ -21,7 +21,7 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
-    /// From single times in nanoseconds, which are sorted here.
+    /// Computes the percentiles of single times in nanoseconds. Sorts the times.
     pub(crate) fn new(
         count: u64,
         seconds: f64,

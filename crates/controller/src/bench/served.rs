@@ -41,7 +41,8 @@ pub(crate) fn on_a_thread(what: &'static str) -> u16 {
     receiver.recv().unwrap()
 }
 
-/// The same for a fabric. Returns the ports for switches and for applications that ask for paths.
+/// Serves a fabric on a thread of this process. Returns the ports for switches and for applications that ask for
+/// paths.
 #[cfg(test)]
 pub(crate) fn both_on_a_thread(what: &'static str) -> (u16, u16) {
     let (sender, receiver) = std::sync::mpsc::channel();
@@ -56,7 +57,7 @@ pub(super) fn hub(what: &str) -> Result<Hub, String> {
     if what == "learning" {
         return Ok(Hub::new(Brain::Packets(Box::<Learning>::default()), None, Default::default(), settings));
     }
-    let (scheme, spec) = what.strip_prefix("fabric:").and_then(|rest| rest.split_once(':')).ok_or("no such thing")?;
+    let (scheme, spec) = what.strip_prefix("fabric:").and_then(|rest| rest.split_once(':')).ok_or("unknown subject")?;
     let fabric = Arc::new(fabric_from_spec(spec).map_err(|problem| problem.to_string())?);
     let scheme = central(scheme)?;
     let datapaths = fabric.switches().iter().map(|&switch| (u64::from(switch.0) + 1, switch)).collect();
@@ -84,7 +85,7 @@ pub(super) fn routes_first_packets(scheme: &str) -> Result<bool, String> {
     Ok(matches!(central(scheme)?.needs().detection, Detection::Label | Detection::Any { .. }))
 }
 
-/// The address for applications, where the load generator asks for any host.
+/// The address for applications, at which the load generator requests paths for any host.
 fn paths() -> Result<ReadyPaths, String> {
     let tokens = Arc::new(Tokens::parse(&format!("operate bench {TOKEN}\n"))?);
     let paths = Paths { address: Some(([127, 0, 0, 1], 0).into()), ..Paths::default() };

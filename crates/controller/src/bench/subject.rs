@@ -56,7 +56,7 @@ impl Rival {
     /// Starts it for this number of switches.
     pub(crate) fn start(&self, switches: usize) -> Start {
         if let Some((most, why)) = self.most.filter(|&(most, _)| switches > most) {
-            return Start::Unfit(format!("it takes {most} switches at most ({why})"));
+            return Start::Unfit(format!("it accepts {most} switches at most ({why})"));
         }
         let port = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
         let Ok(port) = port.map(|address| address.port()) else { return Start::Absent };
@@ -85,7 +85,7 @@ pub(crate) struct Subject {
     child: Child,
     /// Port of the loopback it listens on.
     port: u16,
-    /// Port for applications that ask for paths, if it has one.
+    /// Port for applications that request paths, if it has one.
     second_port: Option<u16>,
 }
 
@@ -111,12 +111,12 @@ impl Subject {
         }
     }
 
-    /// Its port, and its number among the processes.
+    /// Its port and its process identifier.
     pub(crate) fn place(&self) -> (u16, u32) {
         (self.port, self.child.id())
     }
 
-    /// Its port for applications that ask for paths.
+    /// Its port for applications that request paths.
     pub(crate) fn second_port(&self) -> Option<u16> {
         self.second_port
     }

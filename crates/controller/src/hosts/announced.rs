@@ -1,5 +1,5 @@
-//! The flows that an agent has announced and not finished, host by host. A host whose agent announces more than it may
-//! has too many flows, or lies; further ones ride the default routes.
+//! The flows that an agent has announced and not finished, by host. Flows of a host beyond its limit are refused and
+//! use the default routes.
 
 use pathloom_model::{FiveTuple, NodeId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Announced(BTreeMap<NodeId, BTreeSet<FiveTuple>>);
 
 impl Announced {
-    /// Takes note of a flow of a host; says whether the host has no more than `most` of them.
+    /// Notes a flow of a host. Returns false if the host already has `most` other flows.
     pub(super) fn begin(&mut self, host: NodeId, flow: FiveTuple, most: usize) -> bool {
         let flows = self.0.entry(host).or_default();
         if flows.len() >= most && !flows.contains(&flow) {
@@ -19,7 +19,7 @@ impl Announced {
         true
     }
 
-    /// The flow is over.
+    /// Removes a flow that is over.
     pub(super) fn end(&mut self, host: NodeId, flow: &FiveTuple) {
         if let Some(flows) = self.0.get_mut(&host) {
             flows.remove(flow);
@@ -33,7 +33,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     #[test]
-    fn each_host_has_so_many_at_a_time() {
+    fn the_number_of_flows_per_host_is_limited() {
         let mut announced = Announced::default();
         let (src, dst) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 7, 1));
         let flow = |src_port| FiveTuple { src, dst, proto: 6, src_port, dst_port: 80 };

@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
-/// Number of bytes of an agent's lines that are handled without a break.
+/// An agent may exceed its rate by the lines of this time before it is read more slowly.
 const BURST: Nanos = Nanos::from_secs(1);
 /// How long a disconnected agent has to read the reason.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -157,7 +157,7 @@ async fn read(shared: &Shared, id: AgentId, per_host: u32, mut reader: impl Asyn
     }
 }
 
-/// Handles all whole lines; returns their number.
+/// Handles all whole lines. Returns their number, the time, and the number of hosts that the agent represents.
 fn work_off(shared: &Shared, id: AgentId, buffer: &mut Vec<u8>) -> (u64, Nanos, usize) {
     let mut hub = shared.hub.borrow_mut();
     let (mut from, mut lines) = (0, 0);

@@ -1,8 +1,9 @@
 //! Agents on the hosts of a fabric. The controller sends them holds, releases and paces. They announce transfers, and
 //! pass on applications' requests for paths.
 //!
-//! An agent connects, says which hosts it represents, and gets the messages for them; docs/controller.md has the
-//! protocol. This module has no sockets: lines come in and go out in buffers, so that tests can drive it as sockets do.
+//! An agent connects, names the hosts that it represents, and gets the messages for them; docs/controller.md has the
+//! protocol. This module has no sockets: lines come in and go out in buffers, so that tests can drive it as sockets
+//! do.
 
 mod announced;
 mod door;
@@ -32,11 +33,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::Notify;
 
-/// Longest line of an agent.
+/// Maximum length of a line of an agent, in bytes.
 pub(crate) const LINE_BYTES: usize = 64 << 10;
 /// Number of invalid lines before an agent is disconnected.
 const PATIENCE: u32 = 16;
-/// Bytes that may wait for an agent that does not read.
+/// Maximum number of bytes that wait for an agent that does not read.
 const BACKLOG_BYTES: usize = 4 << 20;
 /// How long an agent has for its first line.
 const FIRST_LINE: Nanos = Nanos::from_secs(10);
@@ -91,7 +92,7 @@ struct Agent {
     hosts: BTreeSet<NodeId>,
     greeted: bool,
     closed: bool,
-    /// Why it is disconnected, until that is logged.
+    /// The reason for its disconnection, until that is logged.
     unsaid: Option<String>,
     useless: u32,
     announced: Announced,
@@ -110,20 +111,20 @@ pub(crate) struct Hosts {
     most: usize,
     /// Maximum number of flows that an agent may have announced, for each host.
     flows_per_host: usize,
-    /// Until when the lines of an address are paid for: who connects again has no new allowance.
+    /// Time until which the allowance of an address is used up by its lines. A new connection gets no new allowance.
     paid: BTreeMap<Ipv4Addr, Nanos>,
-    /// Agents that did what they must not.
+    /// Offences of agents.
     offenders: Offenders,
     agents: BTreeMap<AgentId, Agent>,
-    /// Agents that have not yet said which hosts they represent.
+    /// Agents that have not yet named their hosts.
     newcomers: Newcomers<AgentId>,
     by_host: BTreeMap<NodeId, AgentId>,
-    /// Hosts with an agent, as the controller was told last.
+    /// Hosts with an agent, as last reported to the controller.
     known: BTreeSet<NodeId>,
     /// Unanswered requests for paths, with the agent and its number of the request.
     requests: BTreeMap<u64, (AgentId, u64)>,
     last: u64,
-    /// What the scheme wants to hear.
+    /// What the scheme in charge needs from agents.
     wants: Wants,
     now: Nanos,
     /// Limits log lines about agents.
@@ -159,17 +160,17 @@ impl Hosts {
         self.refused
     }
 
-    /// What agents did that they must not, by agent.
+    /// Offences of agents, by agent.
     pub(crate) fn offences(&self) -> impl Iterator<Item = (&str, Offences)> {
         self.offenders.iter()
     }
 
-    /// Number of hosts that an agent speaks for.
+    /// Number of hosts that have an agent.
     pub(crate) fn represented(&self) -> usize {
         self.by_host.len()
     }
 
-    /// Names an agent that is limited in the log, unless there are too many equal lines.
+    /// Logs an agent that is limited, unless there are too many equal lines.
     fn limited(&mut self, peer: &str, why: &str) {
         self.offenders.count(self.now, peer);
         if let Some(times) = self.quiet.admit(self.now, &subject(peer, why)) {
@@ -177,20 +178,20 @@ impl Hosts {
         }
     }
 
-    /// An agent says more than it may, and is read more slowly.
+    /// Notes that an agent sends more than it may, and is read more slowly.
     pub(crate) fn slowed(&mut self, id: AgentId) {
         if let Some(peer) = self.agents.get(&id).map(|agent| agent.peer.clone()) {
-            self.limited(&peer, "it says more than it may, and is read more slowly");
+            self.limited(&peer, "it sends more lines than it may, and is read more slowly");
         }
     }
 
-    /// Until when the lines of an agent's address are paid for.
+    /// Time until which the allowance of an agent's address is used up.
     pub(crate) fn paid_until(&self, id: AgentId) -> Nanos {
         let only = self.agents.get(&id).and_then(|agent| agent.only);
         only.and_then(|only| self.paid.get(&only)).copied().unwrap_or_default()
     }
 
-    /// Takes note until when the lines of an agent's address are paid for.
+    /// Sets the time until which the allowance of an agent's address is used up.
     pub(crate) fn set_paid_until(&mut self, id: AgentId, until: Nanos) {
         if let Some(only) = self.agents.get(&id).and_then(|agent| agent.only) {
             self.paid.insert(only, until);
@@ -210,7 +211,7 @@ impl Hosts {
         (self.most, self.newcomers, self.flows_per_host) = (most, Newcomers::new(most), flows_per_host);
     }
 
-    /// The TLS handshake of an agent failed.
+    /// Counts an agent whose TLS handshake failed.
     pub(crate) fn not_encrypted(&mut self, peer: &str, why: &str) {
         self.sent_away(peer, &format!("its TLS handshake failed: {why}"));
     }
@@ -229,8 +230,8 @@ impl Hosts {
         }
     }
 
-    /// Accepts a connection; `None` if there are too many that represent hosts. One that has not yet said which hosts
-    /// it represents makes room.
+    /// Accepts a connection. If there are too many, disconnects an agent that has not yet named its hosts; `None` if
+    /// all have.
     pub(crate) fn connect(&mut self, now: Nanos, peer: String, only: Option<IpAddr>) -> Option<AgentId> {
         self.now = self.now.max(now);
         let address = only;
@@ -242,7 +243,7 @@ impl Hosts {
                 return None;
             };
             if let Some(agent) = self.agents.remove(&oldest) {
-                self.sent_away(&agent.peer, "another needed its place, and it had not named its hosts");
+                self.sent_away(&agent.peer, "it had not named its hosts, and another agent needed its place");
                 agent.away.notify_one();
             }
         }
@@ -274,14 +275,14 @@ impl Hosts {
         Some(id)
     }
 
-    /// The connection is closed.
+    /// Removes the agent of a closed connection.
     pub(crate) fn disconnect(&mut self, id: AgentId, why: &str) {
         let Some(agent) = self.agents.remove(&id) else { return };
         let mut left: BTreeSet<NodeId> = agent.hosts.clone();
         left.retain(|host| self.by_host.get(host) == Some(&id));
         self.by_host.retain(|_, other| *other != id);
-        // An agent that is still connected represents these hosts again, for example that of the machine when a program
-        // that requested paths ends.
+        // An agent that is still connected represents these hosts again. An example is the agent of the machine,
+        // after a program that requested paths has ended.
         for host in left {
             let heir = self.agents.iter().rev().find(|(_, one)| !one.closed && one.hosts.contains(&host));
             self.by_host.extend(heir.map(|(&heir, _)| (host, heir)));
@@ -291,7 +292,7 @@ impl Hosts {
             self.sent_away(&agent.peer, why);
         }
         if agent.greeted {
-            tracing::info!(peer = %agent.peer, hosts = agent.hosts.len(), why, "an agent is gone");
+            tracing::info!(peer = %agent.peer, hosts = agent.hosts.len(), why, "the connection of an agent ended");
         }
     }
 
@@ -301,7 +302,7 @@ impl Hosts {
         let greeted = agent.greeted;
         let said = match serde_json::from_slice::<Said>(line) {
             Ok(said) => said,
-            Err(problem) => return self.refuse(id, &format!("the line is no message: {problem}")),
+            Err(problem) => return self.refuse(id, &format!("the line is not a valid message: {problem}")),
         };
         match said {
             Said::Hello { version, hosts, token } => self.hello(id, version, &hosts, token.as_deref()),
@@ -333,7 +334,7 @@ impl Hosts {
         }
     }
 
-    /// What the controller has to be told: hosts that have an agent now, or have none any more.
+    /// Inputs for the controller: hosts that have an agent now, or have none any more.
     pub(crate) fn changes(&mut self) -> Vec<Input> {
         let now: BTreeSet<NodeId> = self.by_host.keys().copied().collect();
         let input = |&host: &NodeId, speaks| Input::Agent { host, speaks };
@@ -343,7 +344,8 @@ impl Hosts {
         changes
     }
 
-    /// Takes the lines queued for an agent; leaves it the given buffer.
+    /// Takes the lines queued for an agent, and leaves it the given buffer. Returns whether the agent is
+    /// disconnected.
     pub(crate) fn take_output(&mut self, id: AgentId, buffer: &mut Vec<u8>) -> Option<bool> {
         let agent = self.agents.get_mut(&id)?;
         std::mem::swap(&mut agent.out, buffer);
@@ -365,8 +367,8 @@ impl Hosts {
         self.agents.get(&id).map_or(0, |agent| agent.hosts.len())
     }
 
-    /// Sends an output of the controller to the agent of a host. Without an agent nothing is sent: the host's flows are
-    /// not held, and share as TCP does.
+    /// Sends an output of the controller to the agent of a host. Without an agent nothing is sent: the host's flows
+    /// are not held, and share the network as TCP does.
     pub(crate) fn carry_out(&mut self, output: &Output) {
         let (host, told) = match *output {
             Output::HoldFlow { host, five_tuple, lease } => {
@@ -426,7 +428,7 @@ impl Hosts {
         }
     }
 
-    /// A line was invalid: tells the agent. After too many invalid lines, disconnects it.
+    /// Refuses an invalid line. After too many of them, disconnects the agent.
     pub(crate) fn refuse(&mut self, id: AgentId, why: &str) -> Option<Input> {
         let agent = self.agents.get_mut(&id)?;
         agent.useless += 1;
@@ -438,17 +440,17 @@ impl Hosts {
         let peer = agent.peer.clone();
         self.offenders.count(self.now, &peer);
         if let Some(times) = self.quiet.admit(self.now, &subject(&peer, why)) {
-            tracing::warn!(peer, why, times, "an agent said something of no use");
+            tracing::warn!(peer, why, times, "a line of an agent was refused");
         }
         None
     }
 
     fn hello(&mut self, id: AgentId, version: u32, addresses: &[Ipv4Addr], token: Option<&str>) -> Option<Input> {
         if version != VERSION {
-            return self.refuse(id, &format!("this controller speaks version {VERSION}, not {version}"));
+            return self.refuse(id, &format!("this controller supports version {VERSION}, not {version}"));
         }
         let only = self.agents.get(&id)?.only;
-        let Some(fabric) = self.fabric.clone() else { return self.refuse(id, "no fabric is controlled here") };
+        let Some(fabric) = self.fabric.clone() else { return self.refuse(id, "this controller has no fabric") };
         if let Some(Err(why)) = self.tokens.as_ref().filter(|_| only.is_some()).map(|all| all.check(token, addresses)) {
             return self.refuse(id, why);
         }
@@ -488,7 +490,7 @@ impl Hosts {
         }
     }
 
-    /// Takes note of an announced flow, unless the host has too many.
+    /// Notes an announced flow, unless the host has too many.
     fn begin(&mut self, id: AgentId, host: NodeId, flow: FiveTuple) -> Option<()> {
         let most = self.flows_per_host;
         let agent = self.agents.get_mut(&id)?;
@@ -502,7 +504,7 @@ impl Hosts {
         None
     }
 
-    /// Only the agent of a flow's sender may send lines about it. Returns the sender.
+    /// Returns the sender of a flow. Only the agent of this host may send lines about the flow.
     fn speaks_for(&mut self, id: AgentId, flow: &FiveTuple) -> Option<NodeId> {
         let host = self.host(flow.src);
         if let Some(host) = host.filter(|host| self.by_host.get(host) == Some(&id)) {
@@ -562,7 +564,7 @@ impl Agent {
         self.wake.notify_one();
         if self.out.len() > BACKLOG_BYTES {
             self.out.clear();
-            self.close("it does not read what it is told");
+            self.close("it does not read its messages");
         }
     }
 
@@ -576,7 +578,7 @@ impl Agent {
     }
 }
 
-/// Names of the switches of a path, from ToR to ToR; none where both hosts are at one ToR.
+/// Names of the switches of a path, from ToR to ToR; empty if both hosts are at one ToR.
 pub(crate) fn names<'a>(fabric: &'a Fabric, path: &Path) -> Vec<&'a str> {
     let first = path.links().first().map(|&link| fabric.link(link).from);
     let switches = first.map(|first| path.switches(fabric, first)).unwrap_or_default();

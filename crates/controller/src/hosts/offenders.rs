@@ -1,27 +1,27 @@
-//! Agents that do what they must not, by name.
+//! Offences of host agents, by name.
 
 use pathloom_model::Nanos;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-/// Agents counted by name; more are counted together.
+/// Maximum number of agents counted by name; further ones are counted together.
 const MOST_NAMED: usize = 1024;
-/// Name of those.
+/// Name of the further agents.
 const OTHERS: &str = "others";
 
-/// What one agent did that it must not.
+/// Offences of one agent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Offences {
     pub times: u64,
     pub last: Nanos,
 }
 
-/// All agents that were limited, refused or sent away.
+/// All agents that were limited, refused or disconnected.
 #[derive(Debug, Default)]
 pub(super) struct Offenders(BTreeMap<String, Offences>);
 
 impl Offenders {
-    /// Counts something that the agent of a connection must not do.
+    /// Counts an offence of the agent of a connection.
     pub(super) fn count(&mut self, now: Nanos, peer: &str) {
         let name = name_of(peer);
         let named = self.0.contains_key(&name) || self.0.len() < MOST_NAMED;
@@ -29,7 +29,7 @@ impl Offenders {
         *offences = Offences { times: offences.times + 1, last: now };
     }
 
-    /// By name of the agent.
+    /// The offences by name of the agent.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, Offences)> {
         self.0.iter().map(|(agent, &offences)| (agent.as_str(), offences))
     }

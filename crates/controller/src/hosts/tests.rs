@@ -19,7 +19,7 @@ fn flow(src: &str) -> FiveTuple {
     FiveTuple { src: src.parse().unwrap(), dst: "10.0.7.1".parse().unwrap(), proto: 6, src_port: 40000, dst_port: 5001 }
 }
 
-/// What an agent has been told since it was last asked, and whether it has been sent away.
+/// The messages to an agent since the last call, and whether it is disconnected.
 fn read(hosts: &mut Hosts, id: AgentId) -> (String, bool) {
     let mut buffer = Vec::new();
     let closed = hosts.take_output(id, &mut buffer).unwrap();
@@ -37,7 +37,7 @@ fn greeted(hosts: &mut Hosts, addresses: &str) -> AgentId {
 const ANNOUNCE: &[u8] = br#"{"announce":{"flow":{"src":"10.0.0.1","dst":"10.0.7.1","proto":6,"src_port":40000,"dst_port":5001},"size_bytes":9}}"#;
 
 #[test]
-fn what_is_for_a_host_goes_to_the_agent_that_speaks_for_it() {
+fn messages_for_a_host_go_to_the_agent_that_represents_it() {
     let mut hosts = hosts();
     let fabric = hosts.fabric.clone().unwrap();
     let host = fabric.attachment("10.0.0.1".parse().unwrap()).unwrap().host;
@@ -54,7 +54,7 @@ fn what_is_for_a_host_goes_to_the_agent_that_speaks_for_it() {
     );
     assert_eq!(read(&mut hosts, one).0, expected);
     assert_eq!(read(&mut hosts, other).0, "");
-    // Another connection for the same host takes over; without any, nothing is kept for later.
+    // Another connection for the same host takes over. Without any, no message is kept for later.
     let again = greeted(&mut hosts, r#"["10.0.0.1"]"#);
     hosts.carry_out(&Output::ReleaseFlow { host, five_tuple });
     assert!(!read(&mut hosts, one).0.contains("release"));
@@ -65,7 +65,7 @@ fn what_is_for_a_host_goes_to_the_agent_that_speaks_for_it() {
 }
 
 #[test]
-fn agents_announce_what_their_hosts_send() {
+fn agents_announce_the_flows_of_their_hosts() {
     let mut hosts = hosts();
     let id = greeted(&mut hosts, r#"["10.0.0.1"]"#);
     let five_tuple = flow("10.0.0.1");
@@ -78,14 +78,14 @@ fn agents_announce_what_their_hosts_send() {
     assert_eq!(read(&mut hosts, id).0, "{\"wants\":{\"announce\":false,\"report\":true}}\n");
     hosts.set_wants(Wants { announce: true, report: false });
     read(&mut hosts, id);
-    // Nobody speaks for others.
+    // No agent can announce flows of hosts that it does not represent.
     let other = greeted_announcing(&mut hosts);
     assert_eq!(hosts.line(other, ANNOUNCE), None);
     assert!(read(&mut hosts, other).0.contains("this agent does not represent the host 10.0.0.1"));
 }
 
 #[test]
-fn the_controller_hears_once_which_hosts_have_an_agent() {
+fn changes_of_represented_hosts_are_reported_once() {
     let mut hosts = hosts();
     assert_eq!(hosts.changes(), []);
     let one = greeted(&mut hosts, r#"["10.0.0.1"]"#);
@@ -129,9 +129,10 @@ fn paths_are_offered_claimed_and_released_by_the_names_of_their_switches() {
     assert_eq!(say(&claim("10.0.0.1", 40000)), "{\"claimed\":{\"request\":5,\"path\":[\"e0_0\",\"a0_0\",\"e0_1\"]}}\n");
     assert_eq!(say(&claim("10.0.0.1", 40001)), "{\"claimed\":{\"request\":5,\"path\":[\"e0_0\",\"a0_1\",\"e0_1\"]}}\n");
     assert!(
-        say(&claim("10.0.0.1", 0)).contains("\"request\":5") && say(&claim("10.0.0.1", 0)).contains("0 is no port")
+        say(&claim("10.0.0.1", 0)).contains("\"request\":5")
+            && say(&claim("10.0.0.1", 0)).contains("port 0 is not valid")
     );
-    assert!(say(&claim("10.0.0.1", 70000)).contains("the line is no message"));
+    assert!(say(&claim("10.0.0.1", 70000)).contains("the line is not a valid message"));
     assert!(say(&claim("10.0.0.2", 40000)).contains("this agent does not represent the host 10.0.0.2"));
     let release = format!(r#"{{"release_paths":{{"request":6,"assignment":{id},"src":"10.0.0.1"}}}}"#);
     assert_eq!(say(&release), "{\"paths_released\":{\"request\":6}}\n");
@@ -150,7 +151,7 @@ fn controller_id(offer: &str) -> u64 {
 }
 
 #[test]
-fn who_comes_by_tcp_speaks_for_its_own_address() {
+fn an_agent_by_tcp_represents_only_the_host_with_its_address() {
     let mut hosts = hosts();
     for (from, hello, welcome) in [
         ("10.0.0.1", r#"["10.0.0.1"]"#, true),
@@ -167,7 +168,7 @@ fn who_comes_by_tcp_speaks_for_its_own_address() {
 }
 
 #[test]
-fn the_useless_are_sent_away() {
+fn agents_with_invalid_lines_are_disconnected() {
     let mut hosts = hosts();
     let first_lines =
         ["", "7", r#"{"hello":{"version":2,"hosts":[]}}"#, r#"{"hello":{"version":1,"hosts":["1.2.3.4"]}}"#];
@@ -183,7 +184,7 @@ fn the_useless_are_sent_away() {
     assert!(!read(&mut hosts, id).1);
     assert_eq!(hosts.line(id, b"[]"), None);
     assert!(read(&mut hosts, id).1);
-    // Silence is of no use either.
+    // A silent agent is disconnected as well.
     let silent = hosts.connect(Nanos::ZERO, "test".into(), None).unwrap();
     hosts.tick(FIRST_LINE);
     assert!(!read(&mut hosts, silent).1);
@@ -192,7 +193,7 @@ fn the_useless_are_sent_away() {
 }
 
 #[test]
-fn who_announces_without_end_is_limited_and_named_and_others_are_not() {
+fn an_agent_with_too_many_announcements_is_limited_and_named() {
     let mut hosts = hosts();
     hosts.set_most(16, 10);
     let (liar, honest) = (greeted(&mut hosts, r#"["10.0.0.1"]"#), greeted(&mut hosts, r#"["10.0.7.1"]"#));
@@ -213,7 +214,7 @@ fn who_announces_without_end_is_limited_and_named_and_others_are_not() {
 }
 
 #[test]
-fn numbers_that_make_no_sense_are_no_message() {
+fn lines_with_invalid_numbers_are_refused() {
     let mut hosts = hosts();
     let id = greeted(&mut hosts, r#"["10.0.0.1"]"#);
     let flow = serde_json::to_string(&flow("10.0.0.1")).unwrap();
@@ -223,11 +224,11 @@ fn numbers_that_make_no_sense_are_no_message() {
     }
     let port = flow.replace("40000", "70000");
     assert_eq!(hosts.line(id, format!(r#"{{"announce":{{"flow":{port}}}}}"#).as_bytes()), None);
-    assert_eq!(read(&mut hosts, id).0.matches("the line is no message").count(), 7);
+    assert_eq!(read(&mut hosts, id).0.matches("the line is not a valid message").count(), 7);
 }
 
 #[test]
-fn who_does_not_read_is_sent_away() {
+fn an_agent_that_does_not_read_is_disconnected() {
     let mut hosts = hosts();
     let host = hosts.host("10.0.0.1".parse().unwrap()).unwrap();
     let id = greeted(&mut hosts, r#"["10.0.0.1"]"#);
@@ -237,11 +238,11 @@ fn who_does_not_read_is_sent_away() {
 }
 
 #[test]
-fn who_speaks_for_no_host_any_more_is_sent_away() {
+fn an_agent_that_represents_no_host_any_more_is_disconnected() {
     let mut hosts = hosts();
     let one = greeted(&mut hosts, r#"["10.0.0.1","10.0.7.1"]"#);
     let other = greeted(&mut hosts, r#"["10.0.0.1"]"#);
-    assert_eq!(read(&mut hosts, one), (String::new(), false), "it still speaks for a host");
+    assert_eq!(read(&mut hosts, one), (String::new(), false), "it still represents a host");
     assert_eq!(hosts.line(other, br#"{"hello":{"version":1,"hosts":["10.0.0.1"]}}"#), None);
     assert!(!read(&mut hosts, other).1, "it displaces nobody, and not itself");
     let third = greeted(&mut hosts, r#"["10.0.7.1"]"#);
@@ -250,20 +251,20 @@ fn who_speaks_for_no_host_any_more_is_sent_away() {
     assert!(!read(&mut hosts, other).1 && !read(&mut hosts, third).1);
 }
 
-/// Runs what uses sockets.
+/// Runs a test that uses sockets.
 fn run(test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     LocalSet::new().block_on(&runtime, test);
 }
 
 #[test]
-fn agents_that_say_nothing_make_room_for_those_that_speak_for_hosts() {
+fn silent_agents_are_disconnected_for_agents_that_represent_hosts() {
     let mut hosts = hosts();
     hosts.set_most(4, 10);
     let from = |last: u8| Some(IpAddr::from([10, 0, 0, last]));
     let first = hosts.connect(Nanos::ZERO, "10.0.0.1:1".into(), from(1)).unwrap();
     let idle = (0..40).map(|_| hosts.connect(Nanos::ZERO, "10.0.0.2:1".into(), from(2)).unwrap()).last().unwrap();
-    assert!(hosts.agents.contains_key(&first), "there are more of the other address");
+    assert!(hosts.agents.contains_key(&first), "the other address has more connections");
     for last in 3..=5 {
         let id = hosts.connect(Nanos::ZERO, format!("10.0.0.{last}:1"), from(last)).unwrap();
         let hello = format!(r#"{{"hello":{{"version":1,"hosts":["10.0.{}.1"]}}}}"#, last - 3);
@@ -271,11 +272,11 @@ fn agents_that_say_nothing_make_room_for_those_that_speak_for_hosts() {
         assert_eq!(hosts.line(id, hello.as_bytes()), None);
     }
     assert!(!hosts.agents.contains_key(&idle) && hosts.agents.contains_key(&first) && hosts.agents.len() == 4);
-    // 38 of the forty, and then the last two of them.
+    // 37 of the forty were closed for later ones of the forty, and the last three for the agents.
     assert_eq!(hosts.refused(), 37 + 3);
     let last = greeted(&mut hosts, r#"["10.0.3.1"]"#);
     assert!(!hosts.agents.contains_key(&first));
-    assert_eq!(hosts.connect(Nanos::ZERO, "10.0.0.9:1".into(), from(9)), None, "all of them speak for hosts");
+    assert_eq!(hosts.connect(Nanos::ZERO, "10.0.0.9:1".into(), from(9)), None, "all of them represent hosts");
     assert!(hosts.agents.contains_key(&last));
 }
 
@@ -285,7 +286,7 @@ fn shared() -> Shared {
 }
 
 #[test]
-fn who_does_not_read_loses_its_connection() {
+fn an_agent_that_does_not_read_loses_its_connection() {
     run(async {
         let (shared, directory) = (shared(), Directory::new());
         let path = directory.0.join("agents");
@@ -307,7 +308,7 @@ fn who_does_not_read_loses_its_connection() {
 }
 
 #[test]
-fn who_says_a_line_without_end_is_sent_away() {
+fn an_agent_with_an_endless_line_is_disconnected() {
     run(async {
         let (shared, directory) = (shared(), Directory::new());
         let path = directory.0.join("agents");
@@ -315,14 +316,15 @@ fn who_says_a_line_without_end_is_sent_away() {
         let mut agent = UnixStream::connect(&path).await.unwrap();
         agent.write_all(b"{\"hello\":{\"version\":1,\"hosts\":[\"10.0.0.1\"]}}\n").await.unwrap();
         until("a welcome", || !shared.hub.borrow().hosts.by_host.is_empty()).await.unwrap();
-        // What the kernel does not take any more when the connection is closed does not matter.
+        // The controller may close the connection before all bytes are sent.
         let _ = agent.write_all(&vec![b'x'; 10 << 20]).await;
         until("a farewell", || shared.hub.borrow().hosts.agents.is_empty()).await.unwrap();
         assert!(shared.hub.borrow().hosts.by_host.is_empty() && shared.hub.borrow().hosts.refused() == 1);
     });
 }
 
-/// In how many hundredths of a second the kernel will ask whether the peer of a connection on this machine is there.
+/// Hundredths of a second until the kernel probes the peer of a connection on this machine; `None` without such a
+/// timer.
 fn asks_in(port: u16, peer: u16) -> Option<u32> {
     let (port, peer) = (format!(":{port:04X}"), format!(":{peer:04X}"));
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
@@ -334,7 +336,7 @@ fn asks_in(port: u16, peer: u16) -> Option<u32> {
 }
 
 #[test]
-fn the_kernel_misses_hosts_that_are_gone() {
+fn the_kernel_probes_the_hosts_of_agents() {
     run(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -346,7 +348,7 @@ fn the_kernel_misses_hosts_that_are_gone() {
 }
 
 #[test]
-fn there_is_room_for_so_many() {
+fn the_number_of_agents_is_limited() {
     let mut hosts = hosts();
     hosts.set_most(2, 10);
     let [one, _] = [r#"["10.0.0.1"]"#, r#"["10.0.1.1"]"#].map(|address| greeted(&mut hosts, address));
@@ -359,7 +361,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_bytes_are_borne(lines in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..60), 1..20)) {
+    fn any_bytes_are_handled(lines in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..60), 1..20)) {
         let mut hosts = hosts();
         let id = hosts.connect(Nanos::ZERO, "test".into(), None).unwrap();
         hosts.line(id, br#"{"hello":{"version":1,"hosts":["10.0.0.1"]}}"#);
@@ -374,7 +376,7 @@ proptest! {
 }
 
 #[test]
-fn an_agent_by_tcp_needs_a_token_and_speaks_for_its_own_address_alone() {
+fn an_agent_by_tcp_needs_a_token_and_represents_only_its_own_address() {
     let mut hosts = hosts();
     let directory = Directory::new();
     directory.write("tokens", 0o600, "a-token-of-the-first-host 10.0.0.1\n");
@@ -396,11 +398,11 @@ fn an_agent_by_tcp_needs_a_token_and_speaks_for_its_own_address_alone() {
 }
 
 #[test]
-fn a_host_goes_back_to_the_agent_that_had_it_when_another_one_leaves() {
+fn a_host_returns_to_its_earlier_agent_when_the_later_one_leaves() {
     let mut hosts = hosts();
     let machine = greeted(&mut hosts, r#"["10.0.0.1","10.0.7.1"]"#);
     let program = greeted(&mut hosts, r#"["10.0.0.1"]"#);
-    assert_eq!(hosts.line(machine, ANNOUNCE), None, "the program speaks for the host now");
+    assert_eq!(hosts.line(machine, ANNOUNCE), None, "the program represents the host now");
     hosts.disconnect(program, "test");
     assert!(hosts.line(machine, ANNOUNCE).is_some());
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use subtle::ConstantTimeEq;
 
-/// Least length of a token.
+/// Minimum length of a token, in characters.
 const LEAST_CHARACTERS: usize = 16;
 
 /// The valid tokens. Only their digests are kept.
@@ -44,7 +44,7 @@ impl Tokens {
                 return Err(format!("line {number}: a token of at least {LEAST_CHARACTERS} characters was expected"));
             }
             let address = |word: &str| {
-                word.parse().map_err(|_| format!("line {number}: `{word}` is no address such as 10.0.0.1"))
+                word.parse().map_err(|_| format!("line {number}: `{word}` is not an address such as 10.0.0.1"))
             };
             let addresses = words.map(address).collect::<Result<_, _>>()?;
             tokens.push(Token { digest: Sha256::digest(token).into(), addresses });
@@ -58,7 +58,7 @@ impl Tokens {
     /// Whether an agent with this token may represent hosts with these addresses. The error is for the agent.
     pub(crate) fn check(&self, token: Option<&str>, addresses: &[Ipv4Addr]) -> Result<(), &'static str> {
         let digest = Sha256::digest(token.ok_or("a token is needed; see token_file of the agent")?);
-        // The time does not depend on how much of a token is right.
+        // The time of the comparison does not depend on how many characters of a token are right.
         let same = |one: &&Token| bool::from(one.digest.ct_eq(&digest));
         let found: Vec<_> = self.0.iter().filter(same).collect();
         if found.is_empty() {
@@ -83,7 +83,7 @@ mod tests {
     const ONE: &str = "only-the-first-host";
 
     #[test]
-    fn a_token_counts_for_its_hosts() {
+    fn a_token_is_valid_only_for_its_hosts() {
         let tokens = Tokens::parse(&format!("# of agents\n{ANY}\n\n{ONE} 10.0.0.1 10.0.0.2\n")).unwrap();
         let hosts: Vec<Ipv4Addr> = ["10.0.0.1", "10.0.7.1"].map(|text| text.parse().unwrap()).to_vec();
         assert_eq!(tokens.check(Some(ANY), &hosts), Ok(()));
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_no_use_are_refused_with_their_place() {
+    fn invalid_token_files_are_refused_with_their_place() {
         let directory = Directory::new();
         let load = |mode, text: &str| {
             directory.write("tokens", mode, text);

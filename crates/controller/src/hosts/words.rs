@@ -54,7 +54,7 @@ pub enum Said {
     },
     /// An application is about to open a connection, and claims the next of its paths for it.
     Claim {
-        /// Names the request in the answer.
+        /// Number of the request, repeated in the answer.
         request: u64,
         /// The assignment that the offer named.
         assignment: AssignmentId,
@@ -65,9 +65,9 @@ pub enum Said {
         /// Source port of the connection.
         src_port: u16,
     },
-    /// An application needs its paths no more. Existing connections keep them.
+    /// An application no longer needs its paths. Existing connections keep them.
     ReleasePaths {
-        /// Names the request in the answer.
+        /// Number of the request, repeated in the answer.
         request: u64,
         /// The assignment that the offer named.
         assignment: AssignmentId,
@@ -76,7 +76,7 @@ pub enum Said {
     },
 }
 
-/// What the scheme in charge wants to hear of agents.
+/// What the scheme in charge needs from agents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Wants {
     /// Whether they must announce long transfers before they start, and their ends.
@@ -94,34 +94,35 @@ pub enum Told<'a> {
     Welcome {
         /// Version of the protocol.
         version: u32,
-        /// What the scheme wants to hear.
+        /// What the scheme in charge needs.
         #[serde(flatten)]
         wants: Wants,
     },
     /// Another scheme is in charge.
     Wants(Wants),
-    /// A line was of no use, a request could not be granted, or others speak for the agent's hosts now; the connection
-    /// may be closed after it.
+    /// A line was invalid, a request could not be granted, or others represent the agent's hosts now. The connection
+    /// may be closed after this message.
     Refused {
-        /// Why.
+        /// The reason.
         why: &'a str,
-        /// The request that it answers, if it is no fault of the line.
+        /// The request that it answers, unless the line itself was invalid.
         #[serde(skip_serializing_if = "Option::is_none")]
         request: Option<u64>,
     },
-    /// Send nothing of this flow until it is released, or until the lease ends. So a lost controller holds nobody.
+    /// Send nothing of this flow until it is released, or until the lease ends. So the loss of the controller blocks
+    /// no flow for long.
     Hold {
         /// The flow.
         flow: FiveTuple,
-        /// Milliseconds from now.
+        /// Duration of the lease in milliseconds.
         lease_ms: u64,
     },
-    /// Send again.
+    /// Send the flow again.
     Release {
         /// The flow.
         flow: FiveTuple,
     },
-    /// Send no faster than this on the access link.
+    /// Send the flow no faster than this on the access link.
     Pace {
         /// The flow.
         flow: FiveTuple,
@@ -134,7 +135,7 @@ pub enum Told<'a> {
         request: u64,
         /// The assignment, for claims.
         assignment: AssignmentId,
-        /// Names of the switches of each path, from ToR to ToR; none where both hosts are at one ToR.
+        /// Names of the switches of each path, from ToR to ToR; empty if both hosts are at one ToR.
         paths: Vec<Vec<&'a str>>,
     },
     /// The connection will take this path.
@@ -152,9 +153,9 @@ pub enum Told<'a> {
 }
 
 impl Told<'_> {
-    /// Queues it as a line.
+    /// Appends the message as a line.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
-        // It has no maps, so JSON can represent it, and writing to a buffer does not fail.
+        // The message has no maps, so JSON can represent it, and writing to a buffer does not fail.
         if serde_json::to_writer(&mut *out, self).is_ok() {
             out.push(b'\n');
         }

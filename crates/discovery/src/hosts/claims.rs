@@ -1,4 +1,5 @@
-//! Ownership of addresses: the first sender owns an address, and is asked before a claim of another sender is accepted.
+//! Ownership of addresses: the first sender owns an address. Before a claim of another sender is accepted, the owner is
+//! asked whether it is still there.
 
 use super::{HostLearning, HostOutput, KnownHost};
 use crate::alarm::Trouble;
@@ -7,12 +8,12 @@ use crate::{Mac, Place};
 use pathloom_model::Nanos;
 use std::net::Ipv4Addr;
 
-/// State of a host that is being asked whether it is there.
+/// State of a host that is being asked whether it is still there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asking {
-    /// Requests sent.
+    /// Number of requests sent.
     sent: u32,
-    /// The claim to its address or hardware address that caused the requests.
+    /// The claim to its address or hardware address that caused the requests, if any.
     claim: Option<KnownHost>,
 }
 
@@ -21,12 +22,12 @@ pub(super) struct Asking {
 pub(super) struct Host {
     pub(super) mac: Mac,
     pub(super) place: Place,
-    /// When it was last heard.
+    /// Time of the last frame from the host.
     pub(super) last: Nanos,
-    /// Its port is up. If not, the host is remembered, but not reported.
+    /// Whether the host is present and was reported. If not, it is only remembered.
     pub(super) plugged: bool,
     asking: Option<Asking>,
-    /// A port whose claim it has refuted, and until when further claims from there are refused.
+    /// Port whose claim the host has refuted, and the time until which further claims from there are refused.
     refuted: Option<(Place, Nanos)>,
 }
 
@@ -37,7 +38,7 @@ impl Host {
 }
 
 impl HostLearning {
-    /// Whether this sender owns its address. False for now if the owner must be asked first.
+    /// Returns whether the sender owns its address. If another owner must be asked first, the result is false for now.
     pub(super) fn claim(&mut self, claim: KnownHost) -> bool {
         if let Some(&owner) = self.expected.get(&claim.address).filter(|&&owner| owner != claim.place) {
             if self.settings.pinned {
@@ -65,9 +66,9 @@ impl HostLearning {
         }
     }
 
-    /// Whether nobody answers for a configured address at its own port, from which nothing was heard. The first call
-    /// sends a request there. A claim from elsewhere is accepted when it is repeated after the time that a host has to
-    /// answer.
+    /// Whether no host answers for a configured address at its configured port. No host with this address is known. A
+    /// call sends a request to that port while a host there may still answer. A claim from another port is accepted
+    /// when it is repeated after the time allowed for the answer.
     fn has_left(&mut self, address: Ipv4Addr, owner: Place) -> bool {
         if !self.edges.get(&owner).is_some_and(|edge| edge.up) {
             return true;
@@ -75,7 +76,7 @@ impl HostLearning {
         let since = *self.presumed.entry(address).or_insert(self.now);
         let patience = Nanos(self.settings.probe_gap.0.saturating_mul(u64::from(self.settings.probes)));
         let waited = self.now.saturating_sub(since);
-        // A request from long ago has no meaning any more.
+        // If the first request was sent long ago, the waiting time starts again.
         if waited > Nanos(patience.0.saturating_mul(10)) {
             self.presumed.insert(address, self.now);
         } else if waited >= patience {
@@ -86,7 +87,7 @@ impl HostLearning {
         false
     }
 
-    /// The address is free. Checks whether the hardware address is free too.
+    /// Decides a claim to a free address: checks whether the hardware address is free too.
     fn claim_mac(&mut self, claim: KnownHost) -> bool {
         let owned = self.by_mac.get(&claim.mac).cloned().unwrap_or_default();
         for address in owned {
@@ -102,7 +103,7 @@ impl HostLearning {
         self.learn(claim, None)
     }
 
-    /// The owner was heard at its port, so it is alive, and pending claims are refuted.
+    /// Records that the owner was heard at its port. So it is alive, and a pending claim is refuted.
     fn refresh(&mut self, known: KnownHost, before: Host) {
         let until = self.now.saturating_add(self.settings.refused_for);
         let claim = before.asking.and_then(|asking| asking.claim);
@@ -127,23 +128,23 @@ impl HostLearning {
         self.alarm(claim.place, Trouble::Spoofed { address: claim.address, mac: claim.mac, owner });
     }
 
-    /// Another sender claims what a host has that may be alive.
+    /// Handles a claim of another sender to the address or hardware address of a host that may be alive.
     fn contest(&mut self, address: Ipv4Addr, host: Host, claim: KnownHost) {
         if host.refuted.is_some_and(|(place, until)| place == claim.place && self.now < until) {
             return self.spoofed(claim, host.place);
         }
-        // Of several claims, only the first is examined.
+        // If there are several claims, only the first is examined.
         if host.asking.is_none_or(|asking| asking.claim.is_none()) {
             self.ask(address, Some(claim));
         }
     }
 
-    /// Whether a host is being asked just now.
+    /// Whether a host is being asked whether it is still there.
     pub(super) fn is_asked(&self, address: Ipv4Addr) -> bool {
         self.hosts.get(&address).is_some_and(|host| host.asking.is_some())
     }
 
-    /// Asks a host, from the beginning, whether it is there.
+    /// Starts to ask a host whether it is still there. The number of requests starts at zero.
     pub(super) fn ask(&mut self, address: Ipv4Addr, claim: Option<KnownHost>) {
         if let Some(host) = self.hosts.get_mut(&address) {
             host.asking = Some(Asking { sent: 0, claim });
@@ -151,7 +152,7 @@ impl HostLearning {
         }
     }
 
-    /// Its time has come: sends a request, repeats it, or gives the host up.
+    /// Handles the expired timer of a host: sends or repeats a request, or removes the host.
     pub(super) fn look_after(&mut self, address: Ipv4Addr) {
         let Some(host) = self.hosts.get_mut(&address) else { return };
         if !self.edges.get(&host.place).is_some_and(|edge| edge.up) && host.asking.is_none() {
@@ -169,12 +170,13 @@ impl HostLearning {
         }
         asking.sent += 1;
         let (mac, place) = (host.mac, host.place);
-        // Without a sender address, so that it changes no host's table (RFC 5227 §2.1.1).
+        // The request has no sender address, so it changes no host's ARP table (RFC 5227 §2.1.1).
         self.send(place, &Arp::request(self.settings.own_mac, Ipv4Addr::UNSPECIFIED, address, mac));
         self.agenda.set(address, self.now.saturating_add(self.settings.probe_gap));
     }
 
-    /// The port of a host is down: the host has left, or will come back with the port.
+    /// Handles the loss of a host's port. The host has left, or comes back with the port. A pending claim is decided at
+    /// once.
     pub(super) fn unplug(&mut self, address: Ipv4Addr) {
         let Some(host) = self.hosts.get_mut(&address) else { return };
         let claim = host.asking.take().and_then(|asking| asking.claim);
@@ -189,7 +191,7 @@ impl HostLearning {
         self.agenda.set(address, self.now.saturating_add(self.settings.idle));
     }
 
-    /// Adds a host from an earlier start of the controller. It is not reported before it answers.
+    /// Adds a host that was known at an earlier start of the controller. It is not reported before it answers.
     pub(super) fn remember(&mut self, known: KnownHost) {
         let KnownHost { address, mac, place } = known;
         let at_work = self.by_mac.get(&mac).into_iter().flatten().any(|ip| self.hosts[ip].place != place);
@@ -215,12 +217,13 @@ impl HostLearning {
         }
     }
 
-    /// A host does not answer. The pending claim, if any, is accepted.
+    /// Removes a host that does not answer. A pending claim is accepted, unless its hardware address has another owner
+    /// that must be asked first.
     fn give_up(&mut self, address: Ipv4Addr) {
         let Some(host) = self.forget(address) else { return };
         let claim = host.asking.and_then(|asking| asking.claim);
         let claim = claim.filter(|claim| self.edges.get(&claim.place).is_some_and(|edge| edge.up));
-        // Another port may use the hardware address: then its owner must be asked as well.
+        // If a host at another port uses the hardware address, that host must be asked as well.
         let free = |claim: &KnownHost| {
             let others = self.by_mac.get(&claim.mac).into_iter().flatten();
             others.map(|other| &self.hosts[other]).all(|other| other.place == claim.place || !other.plugged)
@@ -240,7 +243,7 @@ impl HostLearning {
         }
     }
 
-    /// Adds a host; `before` is the previous owner of the address.
+    /// Adds a host. `before` is the previous owner of the address. Returns false if a limit on hosts is reached.
     fn learn(&mut self, new: KnownHost, before: Option<Host>) -> bool {
         let KnownHost { address, mac, place } = new;
         let (most_here, most) = (self.settings.hosts_per_port, self.settings.hosts);
@@ -255,7 +258,7 @@ impl HostLearning {
         };
         edge.hosts.insert(address);
         self.presumed.remove(&address);
-        // Its remembered entries at ports that are down are removed.
+        // Entries of this hardware address at other ports are removed. They are only remembered, not reported.
         let elsewhere = |ip: &Ipv4Addr| self.hosts[ip].place != place;
         let over: Vec<Ipv4Addr> = self.by_mac.get(&mac).into_iter().flatten().copied().filter(elsewhere).collect();
         for ip in over {

@@ -1,4 +1,4 @@
-//! Answers and forwarded frames for accepted senders.
+//! Answers to ARP frames of accepted senders, and forwarding of these frames.
 
 use super::{HostLearning, KnownHost};
 use crate::alarm::Trouble;
@@ -7,18 +7,18 @@ use crate::Place;
 use std::net::Ipv4Addr;
 
 impl HostLearning {
-    /// Serves a sender that owns its address.
+    /// Handles an ARP frame whose sender owns its address: answers or forwards it.
     pub(super) fn serve(&mut self, place: Place, arp: &Arp) {
         if arp.is_announcement() {
             return;
         }
         let target = self.host(arp.target_ip).filter(|target| target.place != place);
         match (arp.operation, target) {
-            // The frame goes to the hardware address that the controller knows, not to one that the sender gives.
+            // The frame goes to the hardware address that the controller knows, not to the one in the frame.
             (Operation::Reply, Some(target)) => self.send(target.place, &Arp { to: target.mac, ..*arp }),
             (Operation::Reply, None) => {}
             (Operation::Request, Some(target)) => self.answer(place, arp, target),
-            // Hosts on one port hear each other.
+            // Hosts at the same port receive each other's frames without the controller.
             (Operation::Request, None) if self.host(arp.target_ip).is_some() => {}
             (Operation::Request, None) => self.search(place, arp),
         }
@@ -37,12 +37,12 @@ impl HostLearning {
         heard.is_some_and(|last| self.now.saturating_sub(last) < self.settings.fresh)
     }
 
-    /// A host asks whether an address is free (RFC 5227 §2.1.1). It asks more than once. So an owner that was not heard
-    /// recently gets a request first, and the next question is answered.
+    /// Handles the question of a host whether an address is free (RFC 5227 §2.1.1). A host repeats this question. So an
+    /// owner that was not heard recently first gets a request, and the controller answers the next question.
     pub(super) fn serve_probe(&mut self, place: Place, arp: &Arp) {
         match self.host(arp.target_ip) {
             Some(owner) if owner.place == place => {}
-            // An owner that asks from another port has moved. An answer would make it give up its address.
+            // An owner that asks from another port has moved. After an answer, it would not use its address any more.
             Some(owner) if owner.mac != arp.sender_mac && self.is_fresh(owner.address) => {
                 self.send(place, &arp.answer(owner.mac))
             }
@@ -55,8 +55,8 @@ impl HostLearning {
         }
     }
 
-    /// Tells all other hosts that an address has another hardware address now. They may have the old one in their
-    /// tables, and would request the new one only after that entry has aged.
+    /// Announces to all other hosts that the hardware address of an address has changed. Their ARP tables may contain
+    /// the old one, and they would request the new one only after this entry has expired.
     pub(super) fn announce(&mut self, host: KnownHost) {
         if !self.floods.take(self.now) {
             return;
@@ -69,7 +69,7 @@ impl HostLearning {
         }
     }
 
-    /// Forwards a request for an unknown address to ports with hosts.
+    /// Forwards a request for an unknown address to its configured port, or to all other edge ports.
     fn search(&mut self, place: Place, arp: &Arp) {
         let Some(edge) = self.edges.get_mut(&place) else { return };
         if !edge.unknown.take(self.now) {

@@ -16,7 +16,7 @@ impl LinkDiscovery {
         match parse(frame, &self.key) {
             Received::Ours(probe) => self.probe_heard(at, probe),
             Received::Forged => self.alarm(at, Trouble::ForgedProbe),
-            // A neighbour's own LLDP is not trustworthy.
+            // LLDP of other senders is ignored, because it is not signed.
             Received::Foreign | Received::Malformed => {}
         }
     }
@@ -63,7 +63,7 @@ impl LinkDiscovery {
         }
     }
 
-    /// Whether a probe is recent, arrived for the first time, and came over a cable from another switch.
+    /// Checks that a probe is recent, arrived for the first time, and came from another switch.
     fn accept(&mut self, at: Place, probe: Probe) -> bool {
         let from = probe.from;
         let age = self.now.saturating_sub(probe.sent);

@@ -7,30 +7,31 @@ use crate::limits::Bucket;
 use crate::{Dpid, Mac, Place};
 use pathloom_model::Nanos;
 
-/// Highest number of a port that is not reserved (OpenFlow 1.3.5 §7.2.1, `OFPP_MAX`).
+/// Port numbers from this one on are ignored: `OFPP_MAX` (OpenFlow 1.3.5 §7.2.1). Higher numbers are reserved.
 const HIGHEST_PORT: u32 = 0xffff_ff00;
 /// Maximum number of ports per switch, so that a faulty switch cannot fill the memory.
 const MOST_PORTS: usize = 4096;
-/// Maximum number of probes of a port under way.
+/// Number of a port's last probes that are stored. Only these are accepted when they arrive.
 pub(super) const IN_FLIGHT: usize = 8;
-/// Probes of a port whose times are kept. The shortest counts: the others waited somewhere.
+/// Number of a port's last arrived probes whose travel times are stored. The shortest one is used, because the others
+/// contain waiting times.
 pub(super) const TIMED: usize = 8;
 
 /// A switch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Switch {
-    /// Whether it has a session.
+    /// Whether the switch has a session.
     pub(super) session: bool,
 }
 
-/// A probe sent.
+/// A probe that was sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sent {
     pub(super) nonce: u64,
     pub(super) arrived: Option<Place>,
 }
 
-/// The port at which probes of another port arrive.
+/// The port at which the probes of another port arrive, and the time of the last arrival.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Heard {
     pub(super) at: Place,
@@ -43,43 +44,45 @@ pub(super) struct Port {
     pub(super) mac: Mac,
     /// Carrier, as last reported.
     pub(super) up: bool,
-    /// Reported as removed. It is still remembered, so that repeated removal counts as flapping.
+    /// The switch reported the removal of the port. Its state is kept, so that repeated removal counts as flapping.
     removed: bool,
     pub(super) damper: Damper,
-    /// Up, but must stay so for a while before it is used.
+    /// The port flapped. It is not used before it has stayed up for a while.
     pub(super) held: bool,
-    /// A host is known here.
+    /// A host is known at this port.
     pub(super) host: bool,
-    /// Reported as facing hosts.
+    /// The port was reported as facing hosts.
     pub(super) edge: bool,
     pub(super) up_since: Nanos,
     /// The latest probes sent, as a ring buffer.
     pub(super) sent: [Option<Sent>; IN_FLIGHT],
     pub(super) last_sent: Option<Nanos>,
-    /// Probes sent since it came up.
+    /// Number of probes sent since the port came up or its link went down.
     pub(super) probes: u32,
-    /// Probes sent since one last arrived.
+    /// Number of probes sent since one last arrived.
     pub(super) unheard: u32,
-    /// When the first of them was sent.
+    /// Time at which the first of these probes was sent.
     pub(super) unheard_since: Nanos,
     /// Time to wait after the next probe.
     pub(super) gap: Nanos,
+    /// Where the probes of this port arrive.
     pub(super) heard: Option<Heard>,
-    /// How long its last probes took, to the controller and back, the latest first.
+    /// Travel times of its last probes, from the controller and back to it, the latest first.
     pub(super) took: [Option<Nanos>; TIMED],
-    /// When a probe of another port last arrived here.
+    /// Time at which a probe of another port last arrived here.
     pub(super) last_in: Option<Nanos>,
+    /// The other end of the link that is up.
     pub(super) link: Option<Place>,
-    /// A link ended here and its cable may still be there. So the port does not count as facing hosts before it loses
-    /// carrier.
+    /// A link was up here and its cable may still be connected. So the port does not count as facing hosts before it
+    /// loses carrier.
     pub(super) was_link: bool,
-    /// One of its probes arrived at two places. Its probes are refused until this time.
+    /// Time until which probes of this port are refused, because one of them arrived at two ports.
     pub(super) shared_until: Nanos,
     pub(super) bucket: Bucket,
 }
 
 impl Port {
-    /// Up and not waiting to become stable.
+    /// Whether the port is up and does not wait for the end of flapping.
     pub(super) fn usable(&self) -> bool {
         self.up && !self.held
     }
@@ -100,7 +103,7 @@ impl LinkDiscovery {
         for &state in ports {
             self.port_status(dpid, state);
         }
-        // Links that were up while the session was lost get the full time to show that they still are.
+        // Links that were up when the session was lost get the full time again before they count as silent.
         for place in self.ports_of(dpid).collect::<Vec<_>>() {
             self.resume(place);
         }
@@ -199,7 +202,7 @@ impl LinkDiscovery {
         self.alarm(place, Trouble::Flapping { failures, wait });
     }
 
-    /// A port that had to stay up for a while has done so.
+    /// Starts to use a port that flapped and has stayed up for the required time.
     pub(super) fn quiet(&mut self, place: Place) {
         if self.ports.get(&place).is_some_and(|port| port.up && port.held) {
             self.use_port(place);
@@ -228,7 +231,7 @@ impl LinkDiscovery {
         }
         let before = port.heard.take().map(|heard| heard.at);
         (port.up, port.held, port.host, port.was_link, port.last_in) = (false, false, false, false, None);
-        // Probes under way, and arrivals from the other end, belong to the time before.
+        // Probes under way, and what is known of the other direction, date from before the loss of carrier.
         (port.sent, port.took) = ([None; IN_FLIGHT], [None; TIMED]);
         if let Some(other) = before.and_then(|at| self.ports.get_mut(&at)) {
             other.heard = other.heard.filter(|heard| heard.at != place);
@@ -244,7 +247,7 @@ impl LinkDiscovery {
         }
     }
 
-    /// A switch removed a port.
+    /// Handles the removal of a port by its switch.
     pub(super) fn port_removed(&mut self, place: Place) {
         if self.has_session(place.dpid) && self.ports.contains_key(&place) {
             self.port_down(place, LinkLoss::PortDown);
@@ -265,7 +268,7 @@ impl LinkDiscovery {
             self.alarm(place, Trouble::HostOnLink { peer });
             self.unlink(place, LinkLoss::Doubtful);
         }
-        // The host there must not get probes that it could relay.
+        // The host must not get probes that it could relay.
         self.stop_probing(place);
         self.timers.set(Timer::Settle(place), self.now);
     }
@@ -277,8 +280,8 @@ impl LinkDiscovery {
         self.schedule(place);
     }
 
-    /// No switch answers, so the port faces hosts. If its probes arrive somewhere, or if it receives some, it may still
-    /// become part of a link.
+    /// Decides whether a port faces hosts: a host is known there, or no switch answers. If probes of the port arrive
+    /// somewhere, or if it receives probes, it may still become part of a link.
     pub(super) fn settle(&mut self, place: Place) {
         let again = self.now.saturating_add(self.settings.settle);
         let Some(port) = self.ports.get_mut(&place) else { return };
@@ -308,7 +311,7 @@ impl LinkDiscovery {
         }
     }
 
-    /// Takes down the link of a port, if any. Its ends are probed often again, because it may be back soon.
+    /// Takes down the link of a port, if any. Its ends are probed often again, because the link may come back soon.
     pub(super) fn unlink(&mut self, place: Place, why: LinkLoss) {
         let Some(peer) = self.ports.get_mut(&place).and_then(|port| port.link.take()) else { return };
         let (a, b) = (place.min(peer), place.max(peer));

@@ -1,4 +1,4 @@
-//! The times of probes, and when missing probes take a link down.
+//! Times at which probes are sent, and the decision that a link with missing probes is down.
 
 use super::ports::{Port, Sent};
 use super::{LinkDiscovery, LinkLoss, LinkOutput, Timer};
@@ -9,7 +9,7 @@ use rand::RngExt;
 
 /// Minimum time between a probe of a port and a further one caused by a received probe.
 const LATELY: Nanos = Nanos::from_millis(10);
-/// Number of times within an interval at which switches have their rounds.
+/// Number of time steps per interval. Probe rounds start only at these steps.
 const ROUNDS: u64 = 10;
 
 impl LinkDiscovery {
@@ -31,7 +31,7 @@ impl LinkDiscovery {
         }
     }
 
-    /// The other end of a cable has just been heard: tests whether a probe arrives there.
+    /// Probes a port that has just received a probe, to test the other direction of its cable.
     pub(super) fn probe_back(&mut self, place: Place) {
         let Some(port) = self.ports.get_mut(&place) else { return };
         if port.last_sent.is_none_or(|at| self.now.saturating_sub(at) >= LATELY) {
@@ -40,8 +40,9 @@ impl LinkDiscovery {
         }
     }
 
-    /// Sets the time of the next probe, after one was sent or when hosts are gone. A link whose probe does not arrive
-    /// is probed again soon if the switch at the other end has a session. Other known ports wait for the next round.
+    /// Sets the time of the next probe, after one was sent or when the hosts of a port have left. A link whose probe
+    /// does not arrive is probed again soon, if the switch at the other end has a session. Other links and edge ports
+    /// wait for the next round.
     pub(super) fn schedule(&mut self, place: Place) {
         if !self.probed(place) {
             return;
@@ -69,12 +70,13 @@ impl LinkDiscovery {
         }
     }
 
-    /// A probe of a link arrived: the next one comes with the next round.
+    /// Cancels planned probes of a port whose probe arrived over a link. The next round sends the next probe.
     pub(super) fn rest(&mut self, place: Place) {
         self.stop_probing(place);
     }
 
-    /// Probes the ports of a switch that are part of a link or face hosts, except ports that wait for an answer.
+    /// Starts a round: probes the ports of a switch that are part of a link or face hosts, except ports that will be
+    /// probed again soon anyway.
     pub(super) fn round(&mut self, dpid: Dpid) {
         for place in self.ports_of(dpid).collect::<Vec<_>>() {
             let is_known = |port: &Port| port.edge || port.link.is_some();
@@ -85,8 +87,8 @@ impl LinkDiscovery {
         self.next_round(dpid);
     }
 
-    /// Sets the time of the next round of a switch. Rounds that are due within a tenth of an interval run together.
-    /// Several switches may be one process, which then wakes up once for all of them.
+    /// Sets the time of the next round of a switch. Rounds that are due within a tenth of an interval start together.
+    /// Several switches may run in one process, which then wakes up once for all of them.
     pub(super) fn next_round(&mut self, dpid: Dpid) {
         let gap = self.jittered(self.settings.interval);
         let step = (self.settings.interval.0 / ROUNDS).max(1);
@@ -94,13 +96,13 @@ impl LinkDiscovery {
         self.rounds.set(dpid, Nanos(at.0 - at.0 % step));
     }
 
-    /// A random time in the last quarter of the span, so that ports that came up together are probed at different
-    /// times.
+    /// Returns a random time in the last quarter of the span, so that ports that came up together are probed at
+    /// different times.
     fn jittered(&mut self, gap: Nanos) -> Nanos {
         Nanos(gap.0 - self.rng.random_range(0..=gap.0 / 4))
     }
 
-    /// Sends probes that are due, urgent ones first, as far as the rate limit allows.
+    /// Sends the probes that are due, urgent ones first, as far as the rate limit allows.
     pub(super) fn send_due(&mut self) {
         loop {
             let next = [self.urgent.next(), self.routine.next()].into_iter().flatten().min();
@@ -134,8 +136,8 @@ impl LinkDiscovery {
         self.schedule(place);
     }
 
-    /// Checks whether probes from `place` still arrive. Missing probes count only if they were sent and both switches
-    /// had sessions. A delayed controller, or a switch without a session, does not take a forwarding link down.
+    /// Checks whether probes from `place` still arrive. Missing probes count only if they were sent, and if both
+    /// switches have sessions. So a delayed controller or a lost session does not take down a link that still forwards.
     pub(super) fn check(&mut self, place: Place) {
         let Some(heard) = self.ports.get(&place).and_then(|port| port.heard) else { return };
         let watched = self.has_session(place.dpid) && self.has_session(heard.at.dpid);

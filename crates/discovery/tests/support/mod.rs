@@ -1,4 +1,4 @@
-//! A tiny network: cables with delay, loss and carrier, and control channels, around the state machine under test.
+//! A small network around the state machine under test: cables with delay, loss and carrier, and control channels.
 #![allow(dead_code)]
 
 use pathloom_discovery::cabling::{dpid_of, link_at, place_of};
@@ -10,7 +10,7 @@ use rand_pcg::Pcg64;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// One crossing of a control channel, on average; a frame takes two and a wire.
+/// Mean delay of one control channel. A frame crosses two control channels and a cable.
 const CHANNEL_NS: u64 = 500_000;
 
 /// A fabric of live switches and the discovery that watches it.
@@ -18,19 +18,19 @@ pub struct Net {
     pub fabric: Arc<Fabric>,
     pub links: LinkDiscovery,
     pub now: Nanos,
-    /// Share of probes lost.
+    /// Share of probes that are lost.
     pub loss: f64,
-    /// Links as reported, and what was reported.
+    /// Links that were reported as up.
     pub up: BTreeSet<(Place, Place)>,
     pub up_at: BTreeMap<(Place, Place), Nanos>,
     pub losses: Vec<LinkLoss>,
     pub edges: BTreeSet<Place>,
     pub alarms: Vec<Alarm>,
-    /// Every probe sent: when, where, what.
+    /// Every probe sent: time, port, frame.
     pub sent: Vec<(Nanos, Place, Vec<u8>)>,
     /// Cables without carrier.
     pub cut: BTreeSet<u32>,
-    /// Cables with carrier that carry nothing from this end.
+    /// Ports whose cables have carrier, but lose every frame sent from this port.
     pub mute: BTreeSet<Place>,
     connected: BTreeSet<NodeId>,
     rng: Pcg64,
@@ -96,7 +96,7 @@ impl Net {
         self.tell(LinkInput::SwitchDown { dpid: dpid_of(node) });
     }
 
-    /// Takes carrier away or gives it back; both switches notice.
+    /// Removes or restores the carrier of a cable. Switches with a session report the change.
     pub fn carrier(&mut self, link: LinkId, up: bool) {
         if up {
             self.cut.remove(&link.cable());
@@ -139,7 +139,8 @@ impl Net {
         }
     }
 
-    /// Out of a port and over its cable, to the controller if the switch there has a session.
+    /// Sends a frame out of a port and over its cable. The frame reaches the controller if the switch at the other end
+    /// has a session.
     fn carry(&mut self, place: Place, frame: Vec<u8>) {
         let link = link_at(&self.fabric, place).expect("sent out of a port of the fabric");
         let to = self.fabric.link(link).to;
@@ -178,7 +179,7 @@ impl Net {
         self.now = end;
     }
 
-    /// Runs until everything wanted is up, at most for `span`; says how long it took.
+    /// Runs until exactly the wanted links are up, at most for `span`. Returns the time that this took.
     pub fn run_until_right(&mut self, span: Nanos) -> Option<Nanos> {
         let start = self.now;
         while self.now - start <= span {
@@ -190,7 +191,7 @@ impl Net {
         None
     }
 
-    /// The cables that can be used now.
+    /// The cables between switches that have carrier.
     pub fn wanted(&self) -> BTreeSet<(Place, Place)> {
         let live = |link: &LinkId| !self.cut.contains(&link.cable());
         let ends = |link| (place_of(&self.fabric, link), place_of(&self.fabric, link.reverse()));

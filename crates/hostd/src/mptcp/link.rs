@@ -1,4 +1,4 @@
-//! The way to the kernel's MPTCP in one network namespace: a socket for events, and one for requests.
+//! Sockets to the kernel's MPTCP in one network namespace: one for events, and one for requests.
 
 use super::wire::{self, Event, Request};
 use crate::namespaces::Namespace;
@@ -7,12 +7,13 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Room for events that wait: of a connection there are about as many as it has subflows, of some 150 bytes.
+/// Buffer size for waiting events. A connection causes about as many events as it has subflows, of about 150 bytes
+/// each.
 const EVENT_BUFFER_BYTES: libc::c_int = 8 << 20;
 const DATAGRAM_BYTES: usize = 16 << 10;
 const SETTING: &str = "/proc/sys/net/mptcp/pm_type";
 
-/// Both sockets.
+/// The sockets for events and requests.
 #[derive(Debug)]
 pub struct Link {
     events: Socket,
@@ -21,17 +22,17 @@ pub struct Link {
     sequence: u32,
 }
 
-/// What reading events came to.
+/// Result of reading events.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Heard {
     /// The events.
     pub events: Vec<Event>,
-    /// Whether the kernel had no room for some.
+    /// Whether events were lost because the buffer was full.
     pub lost: bool,
 }
 
 impl Link {
-    /// Opens both. The error says what the namespace lacks.
+    /// Opens both sockets. The error tells what is missing in the namespace.
     pub fn open(namespace: &Namespace) -> Result<Link, String> {
         let plain = |problem: io::Error| problem.to_string();
         let open = |flags| Socket::open(libc::NETLINK_GENERIC, flags, 0);
@@ -42,9 +43,9 @@ impl Link {
         let mut link = Link { events, requests, family: wire::CONTROL, sequence: 0 };
         let (family, group) = link.find_family().map_err(|problem| format!("the kernel's MPTCP: {problem}"))?;
         link.family = family;
-        // Without the right to force it, the kernel's limit applies.
+        // Without the necessary privilege, the kernel's limit applies.
         let _ = link.events.force_room(EVENT_BUFFER_BYTES);
-        link.events.join(group).map_err(|problem| format!("events of MPTCP: {problem}; run it as root"))?;
+        link.events.join(group).map_err(|problem| format!("MPTCP events: {problem}; run the agent as root"))?;
         Ok(link)
     }
 
@@ -53,7 +54,7 @@ impl Link {
         self.events.as_fd().try_clone_to_owned()
     }
 
-    /// Reads all events that wait.
+    /// Reads all waiting events.
     pub fn read_events(&self) -> io::Result<Heard> {
         let mut heard = Heard::default();
         let mut buffer = vec![0; DATAGRAM_BYTES];
@@ -73,7 +74,7 @@ impl Link {
         }
     }
 
-    /// Asks the kernel for something. The inner error is the number with which it refuses.
+    /// Sends a request to the kernel and waits for the answer. The inner error is the kernel's error number.
     pub fn ask(&mut self, request: &Request) -> io::Result<Result<(), i32>> {
         self.sequence = self.sequence.wrapping_add(1);
         let sequence = self.sequence;
@@ -106,12 +107,12 @@ impl Link {
     }
 }
 
-/// Whether path management is left to programs here.
+/// Checks that the kernel leaves path management to user space in this namespace.
 fn check_setting() -> Result<(), String> {
-    let way = "`sysctl -w net.mptcp.pm_type=1` leaves the subflows of new connections to the agent";
+    let way = "set it with `sysctl -w net.mptcp.pm_type=1`, so that the agent can manage subflows";
     match fs::read_to_string(SETTING) {
         Ok(text) if text.trim() == "1" => Ok(()),
         Ok(text) => Err(format!("net.mptcp.pm_type is {}; {way}", text.trim())),
-        Err(problem) => Err(format!("the kernel has no MPTCP with path managers of its own ({SETTING}: {problem})")),
+        Err(problem) => Err(format!("the kernel has no MPTCP with path managers in user space ({SETTING}: {problem})")),
     }
 }

@@ -1,9 +1,9 @@
-//! The path manager of one network namespace, as a state machine: the kernel's events come in, requests to the kernel
-//! go out. Time is an argument.
+//! The path manager of one network namespace, as a state machine. Inputs are events of the kernel, outputs are requests
+//! to the kernel. Time is an argument.
 //!
-//! The end that opened a connection opens its further subflows: so many for each pair of addresses. With a full mesh the
-//! pairs are those of all own addresses and all addresses of the other end. That end announces its other addresses when it
-//! accepts a connection.
+//! The end that opened a connection opens its further subflows, the same number for each pair of addresses. With a full
+//! mesh, the pairs consist of all own addresses and all addresses of the other end. The other end announces its further
+//! addresses when it accepts a connection.
 
 use super::wire::{Ends, Event, Request};
 use pathloom_model::Nanos;
@@ -12,52 +12,53 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-/// Subflows that a connection has at most, as in the simulator.
+/// Maximum number of subflows of a connection, as in the simulator.
 pub const MOST_SUBFLOWS: u32 = 64;
-/// Connections that are managed at a time. Further ones keep the subflow that they have.
+/// Maximum number of managed connections. Further connections keep their first subflow only.
 pub const MOST_CONNECTIONS: usize = 65_536;
-/// Addresses of the other end that are used, announced ones included.
+/// Maximum number of addresses of the other end, including announced addresses.
 const MOST_ADDRESSES: usize = 8;
-/// After the first failure of a subflow, and after many, it is opened anew after so long.
+/// Waiting time before a subflow is reopened after its first failure. It doubles with each further failure.
 const SHORTEST_WAIT: Nanos = Nanos::from_millis(250);
+/// Longest waiting time before a subflow is reopened.
 const LONGEST_WAIT: Nanos = Nanos::from_secs(30);
-/// A subflow that stood so long was good: the next wait is the shortest again.
+/// If a subflow was established for this long, the next waiting time is the shortest again.
 const GOOD: Nanos = Nanos::from_secs(10);
 
-/// Over which pairs of addresses subflows run.
+/// The pairs of addresses over which subflows run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Pairs {
-    /// That of the first subflow; the others have other source ports.
+    /// Only the pair of the first subflow. The other subflows have other source ports.
     #[default]
     Ndiffports,
-    /// All.
+    /// All pairs of addresses.
     Fullmesh,
 }
 
-/// What the manager is to do.
+/// Settings of the manager.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// Subflows per pair of addresses.
+    /// Number of subflows per pair of addresses.
     pub subflows: u32,
-    /// The pairs.
+    /// The pairs of addresses.
     pub pairs: Pairs,
-    /// Own addresses in the fabric. Connections from others are left alone.
+    /// Own addresses in the fabric. Connections from other addresses are not managed.
     pub own: Vec<Ipv4Addr>,
 }
 
-/// Figures for the log.
+/// Counters of the manager.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
-    /// Connections that this host has opened.
+    /// Number of connections that this host has opened.
     pub connections: u64,
-    /// Subflows that were asked for.
+    /// Number of requested subflows.
     pub created: u64,
-    /// Subflows among them that stood.
+    /// Number of established subflows.
     pub established: u64,
-    /// Requests that the kernel refused, and subflows that never stood.
+    /// Number of requests that the kernel refused, and of subflows that were never established.
     pub failed: u64,
-    /// Connections and addresses beyond a limit.
+    /// Number of connections and addresses beyond a limit.
     pub refused: u64,
 }
 
@@ -69,26 +70,26 @@ struct Pair {
 
 #[derive(Clone, Debug, Default)]
 struct OfPair {
-    /// Asked for, and neither established nor closed so far.
+    /// Number of requested subflows that are neither established nor closed so far.
     asked: u32,
-    /// Subflows that stand, and since when.
+    /// Established subflows, and the times of their establishment.
     standing: BTreeMap<Ends, Nanos>,
-    /// Failures in a row.
+    /// Number of consecutive failures.
     failures: u32,
-    /// Nothing is asked for before.
+    /// Time before which no subflow is requested.
     waits_until: Option<Nanos>,
 }
 
 #[derive(Clone, Debug)]
 struct Connection {
-    /// Address that the first subflow came from; its number is 0.
+    /// Own address of the first subflow. Its address identifier is 0.
     first: Ipv4Addr,
     /// Port of the other end.
     port: u16,
-    /// Addresses of the other end that it has announced, by number.
+    /// Addresses that the other end has announced, by address identifier.
     announced: BTreeMap<u8, SocketAddrV4>,
     pairs: BTreeMap<Pair, OfPair>,
-    /// The pairs in the order in which they came.
+    /// The pairs in the order in which they were added.
     order: Vec<Pair>,
 }
 
@@ -97,40 +98,40 @@ struct Connection {
 pub struct Manager {
     settings: Settings,
     connections: BTreeMap<u32, Connection>,
-    /// When pairs of connections are to be looked at.
+    /// Times at which connections are checked for missing subflows, with their tokens.
     due: BTreeSet<(Nanos, u32)>,
     requests: VecDeque<Request>,
     counts: Counts,
 }
 
 impl Manager {
-    /// Knows no connection.
+    /// Creates a manager without connections.
     pub fn new(settings: Settings) -> Manager {
         let (connections, due, requests) = (BTreeMap::new(), BTreeSet::new(), VecDeque::new());
         Manager { settings, connections, due, requests, counts: Counts::default() }
     }
 
-    /// Figures.
+    /// Returns the counters.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Connections that are managed.
+    /// Number of managed connections.
     pub fn connections(&self) -> usize {
         self.connections.len()
     }
 
-    /// What the kernel is to be asked for next.
+    /// Returns the next request to the kernel.
     pub fn poll_request(&mut self) -> Option<Request> {
         self.requests.pop_front()
     }
 
-    /// When [`Manager::handle_time`] is to be called.
+    /// Time at which [`Manager::handle_time`] must be called.
     pub fn poll_timeout(&self) -> Option<Nanos> {
         self.due.first().map(|&(at, _)| at)
     }
 
-    /// Time has passed.
+    /// Requests the subflows that are due.
     pub fn handle_time(&mut self, now: Nanos) {
         while let Some(&(at, token)) = self.due.first().filter(|(at, _)| *at <= now) {
             self.due.remove(&(at, token));
@@ -138,7 +139,7 @@ impl Manager {
         }
     }
 
-    /// The kernel tells something.
+    /// Handles an event of the kernel.
     pub fn handle_event(&mut self, now: Nanos, event: Event) {
         match event {
             Event::Established { token, accepted: true, ends } => self.announce(token, *ends.local.ip()),
@@ -151,14 +152,16 @@ impl Manager {
         }
     }
 
-    /// Events were lost: which connections have ended is not known. All are forgotten, and keep the subflows that they have.
+    /// Handles a loss of events. It is unknown which connections have ended. So all connections are forgotten, and keep
+    /// their present subflows.
     pub fn handle_loss(&mut self) {
         self.connections.clear();
         self.due.clear();
         self.requests.clear();
     }
 
-    /// The kernel has refused a request. If it does not know the connection (`ESRCH`), that is over.
+    /// Handles the refusal of a request by the kernel. If the kernel does not know the connection (`ESRCH`), the
+    /// connection has ended.
     pub fn handle_refusal(&mut self, now: Nanos, request: &Request, error: i32) {
         self.counts.failed += 1;
         if error == libc::ESRCH {
@@ -179,7 +182,7 @@ impl Manager {
         if !self.settings.own.contains(&own) {
             return;
         }
-        // The kernel gives a token to one connection at a time: an older one is over.
+        // At any time, the kernel uses a token for one connection only. So an older one with this token has ended.
         if !self.connections.contains_key(&token) && self.connections.len() >= MOST_CONNECTIONS {
             self.counts.refused += 1;
             return;
@@ -194,7 +197,7 @@ impl Manager {
         self.ask(now, token);
     }
 
-    /// A connection was accepted: the other end opens its subflows, and hears of the other addresses here.
+    /// Announces the other own addresses for an accepted connection. The other end opens its subflows.
     fn announce(&mut self, token: u32, first: Ipv4Addr) {
         if self.settings.pairs == Pairs::Ndiffports || !self.settings.own.contains(&first) {
             return;
@@ -250,12 +253,12 @@ impl Manager {
                 self.counts.failed += 1;
             }
         }
-        // A connection that ends closes its subflows first, and is gone when the wait is over.
+        // A connection that ends closes its subflows first. It is then forgotten before the waiting time has passed.
         let at = of_pair.fail(now);
         self.due.insert((at, token));
     }
 
-    /// Asks for the subflows that a connection lacks, for one of each pair in turn.
+    /// Requests the missing subflows of a connection, one of each pair in turn.
     fn ask(&mut self, now: Nanos, token: u32) {
         let Some(connection) = self.connections.get_mut(&token) else { return };
         let mut total: u32 = connection.pairs.values().map(OfPair::subflows).sum();
@@ -282,7 +285,7 @@ impl OfPair {
         self.asked + self.standing.len() as u32
     }
 
-    /// Returns when to try again.
+    /// Records a failure. Returns the time of the next attempt.
     fn fail(&mut self, now: Nanos) -> Nanos {
         let wait = Nanos(SHORTEST_WAIT.0 << self.failures.min(10)).min(LONGEST_WAIT);
         self.failures += 1;
@@ -293,7 +296,7 @@ impl OfPair {
 }
 
 impl Connection {
-    /// Adds the pairs of an address of the other end, that of the first subflow's own address first.
+    /// Adds the pairs of an address of the other end. The pair with the own address of the first subflow comes first.
     fn add_pairs(&mut self, settings: &Settings, first: Ipv4Addr, remote: SocketAddrV4) {
         let others = settings.own.iter().copied().filter(|one| settings.pairs == Pairs::Fullmesh && *one != first);
         for local in std::iter::once(first).chain(others) {
@@ -311,7 +314,7 @@ impl Connection {
     }
 }
 
-/// Own addresses by their numbers: 0 for that of the first subflow, as RFC 8684 (§3.2) has it.
+/// Returns the own addresses with their address identifiers: 0 for the address of the first subflow (RFC 8684 §3.2).
 fn numbered(own: &[Ipv4Addr], first: Ipv4Addr) -> impl Iterator<Item = (u8, Ipv4Addr)> + '_ {
     let number = move |(id, &address): (u8, &Ipv4Addr)| (if address == first { 0 } else { id }, address);
     (1..=u8::MAX).zip(own).map(number)

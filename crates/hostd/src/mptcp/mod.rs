@@ -1,6 +1,6 @@
-//! The agent as path manager of the kernel's MPTCP (`net.mptcp.pm_type=1`): it opens the further subflows of every
-//! connection, and opens those anew that fail. [`manager`] is the state machine, [`wire`] the messages of generic netlink,
-//! [`link`] the sockets. Each network namespace has a manager of its own.
+//! The agent as path manager of the kernel's MPTCP (`net.mptcp.pm_type=1`). It opens the further subflows of every
+//! connection, and reopens subflows that fail. [`manager`] is the state machine, [`wire`] contains the messages of
+//! generic netlink, and [`link`] the sockets. Each network namespace has a separate manager.
 
 pub mod link;
 pub mod manager;
@@ -21,14 +21,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// A manager and its way to the kernel.
+/// A manager and its sockets to the kernel.
 pub struct PathManager {
     manager: Manager,
     link: Link,
     place: String,
 }
 
-/// Opens a manager for each namespace of the hosts; none if the configuration has no `[mptcp]`. The error is one line.
+/// Opens a manager for each namespace of the hosts, or none if the configuration has no `[mptcp]`. The error is one
+/// line.
 pub fn open(config: &Config) -> Result<Vec<PathManager>, String> {
     let Some(mptcp) = &config.mptcp else { return Ok(Vec::new()) };
     let mut by_namespace: BTreeMap<Option<PathBuf>, Vec<_>> = BTreeMap::new();
@@ -39,7 +40,7 @@ pub fn open(config: &Config) -> Result<Vec<PathManager>, String> {
 }
 
 fn open_one(mptcp: &Mptcp, path: Option<PathBuf>, own: Vec<std::net::Ipv4Addr>) -> Result<PathManager, String> {
-    let place = path.as_ref().map_or("the own namespace".into(), |path| format!("namespace {}", path.display()));
+    let place = path.as_ref().map_or("the agent's namespace".into(), |path| format!("namespace {}", path.display()));
     let opened = Namespace::open(path.as_deref()).map_err(|problem| problem.to_string());
     let link = opened.and_then(|namespace| Link::open(&namespace));
     let link = link.map_err(|problem| format!("mptcp: {place}: {problem}"))?;
@@ -52,10 +53,10 @@ fn now() -> Nanos {
 }
 
 impl PathManager {
-    /// Manages the paths until the kernel's answers fail.
+    /// Manages the subflows until the communication with the kernel fails.
     pub async fn keep(mut self) {
         if let Err(problem) = self.turn().await {
-            tracing::error!(%problem, place = self.place, "the subflows of MPTCP are no longer managed");
+            tracing::error!(%problem, place = self.place, "the agent no longer manages MPTCP subflows");
         }
     }
 
@@ -68,7 +69,7 @@ impl PathManager {
                     ready?.clear_ready();
                     let heard = self.link.read_events()?;
                     if heard.lost {
-                        tracing::warn!(place = self.place, "events of MPTCP were lost; connections keep the subflows they have");
+                        tracing::warn!(place = self.place, "MPTCP events were lost; connections keep their subflows");
                         self.manager.handle_loss();
                     }
                     heard.events.into_iter().for_each(|event| {
@@ -86,7 +87,7 @@ impl PathManager {
     fn carry_out(&mut self) -> io::Result<()> {
         while let Some(request) = self.manager.poll_request() {
             if let Err(error) = self.link.ask(&request)? {
-                tracing::debug!(place = self.place, ?request, error, "the kernel refuses");
+                tracing::debug!(place = self.place, ?request, error, "the kernel refused a request");
                 self.manager.handle_refusal(now(), &request, error);
             }
         }

@@ -49,7 +49,7 @@ fn a_connection_gets_its_subflows_between_the_addresses_of_the_first() {
 }
 
 #[test]
-fn a_full_mesh_has_every_pair_as_often() {
+fn a_full_mesh_has_the_same_number_of_subflows_for_each_pair() {
     let mut manager = manager(2, Pairs::Fullmesh);
     begin(&mut manager, 7);
     let (first, second) = (create(7, 0, THERE[0]), create(7, 2, THERE[0]));
@@ -57,7 +57,7 @@ fn a_full_mesh_has_every_pair_as_often() {
     manager.handle_event(START, Event::Announced { token: 7, id: 2, address: THERE[1], port: None });
     let (third, fourth) = (create(7, 0, THERE[1]), create(7, 2, THERE[1]));
     assert_eq!(requests(&mut manager), [third, fourth, third, fourth]);
-    // The same again, and an address that goes.
+    // The same announcement again, and a withdrawn address.
     manager.handle_event(START, Event::Announced { token: 7, id: 2, address: THERE[1], port: None });
     manager.handle_event(START, Event::Removed { token: 7, id: 2 });
     manager.handle_event(START, Event::Removed { token: 7, id: 9 });
@@ -67,7 +67,7 @@ fn a_full_mesh_has_every_pair_as_often() {
 }
 
 #[test]
-fn the_end_that_accepts_announces_its_other_addresses_and_opens_nothing() {
+fn the_accepting_end_announces_its_other_addresses_and_opens_no_subflow() {
     let accepted = Event::Established { token: 7, accepted: true, ends: ends(HERE[1], PORT, THERE[0]) };
     let mut mesh = manager(2, Pairs::Fullmesh);
     mesh.handle_event(START, accepted);
@@ -78,7 +78,7 @@ fn the_end_that_accepts_announces_its_other_addresses_and_opens_nothing() {
 }
 
 #[test]
-fn a_subflow_that_dies_is_opened_again_later_and_later() {
+fn a_failed_subflow_is_reopened_after_increasing_times() {
     let mut manager = manager(2, Pairs::Ndiffports);
     begin(&mut manager, 7);
     assert_eq!(requests(&mut manager).len(), 1);
@@ -95,7 +95,7 @@ fn a_subflow_that_dies_is_opened_again_later_and_later() {
         assert_eq!(requests(&mut manager), [create(7, 0, THERE[0])]);
         now = due;
     }
-    // It stood long enough to be trusted again.
+    // The subflow was established for long enough to reset the waiting time.
     manager.handle_event(now, Event::SubflowEstablished { token: 7, ends });
     now = now.saturating_add(Nanos::from_secs(10));
     manager.handle_event(now, Event::SubflowClosed { token: 7, ends });
@@ -107,7 +107,7 @@ fn a_subflow_that_dies_is_opened_again_later_and_later() {
 }
 
 #[test]
-fn what_the_kernel_refuses_is_tried_again_unless_the_connection_is_over() {
+fn a_refused_request_is_repeated_unless_the_connection_has_ended() {
     let mut manager = manager(2, Pairs::Ndiffports);
     begin(&mut manager, 7);
     let request = requests(&mut manager)[0];
@@ -133,7 +133,7 @@ fn connections_are_forgotten_when_events_were_lost() {
 }
 
 #[test]
-fn limits_hold_for_subflows_addresses_and_connections() {
+fn subflows_addresses_and_connections_are_limited() {
     let mut mesh = manager(64, Pairs::Fullmesh);
     begin(&mut mesh, 7);
     assert_eq!(requests(&mut mesh).len() as u32, MOST_SUBFLOWS - 1);
@@ -147,13 +147,13 @@ fn limits_hold_for_subflows_addresses_and_connections() {
         begin(&mut plain, token);
     }
     assert_eq!((plain.connections(), plain.counts().refused), (MOST_CONNECTIONS, 3));
-    // One whose number is used again takes the place of the old one.
+    // A connection whose token is used again replaces the old one.
     begin(&mut plain, 5);
     assert_eq!((plain.connections(), plain.counts().refused), (MOST_CONNECTIONS, 3));
 }
 
 #[test]
-fn events_of_strangers_change_nothing() {
+fn events_of_unknown_connections_change_nothing() {
     let mut manager = manager(4, Pairs::Fullmesh);
     let ends = ends(THERE[0], 1, HERE[0]);
     manager.handle_event(START, Event::Established { token: 1, accepted: false, ends });
@@ -205,7 +205,7 @@ fn established() -> Vec<u8> {
 }
 
 #[test]
-fn events_are_read_as_the_kernel_writes_them() {
+fn events_of_the_kernel_are_read() {
     let ends = ends(HERE[0], 40_000, THERE[0]);
     assert_eq!(wire::event(&established()), Some(Event::Established { token: 7, accepted: true, ends }));
     let with = |command: u8| {
@@ -220,12 +220,12 @@ fn events_are_read_as_the_kernel_writes_them() {
     assert_eq!(with(7), Some(Event::Removed { token: 7, id: 3 }));
     assert_eq!(with(10), Some(Event::SubflowEstablished { token: 7, ends }));
     assert_eq!(with(11), Some(Event::SubflowClosed { token: 7, ends }));
-    // Those of no use here: created, priority, listeners.
+    // Events that are not used: created, priority, listeners.
     assert_eq!([1, 13, 15, 16, 0, 255].map(with), [None; 6]);
 }
 
 #[test]
-fn requests_are_what_the_kernel_reads() {
+fn requests_have_the_format_of_the_kernel() {
     let bytes = create(7, 2, THERE[0]).emit(33, 5);
     let found: Vec<_> = messages(&bytes).collect();
     assert_eq!((found.len(), found[0].kind, found[0].sequence), (1, 33, 5));
@@ -251,7 +251,7 @@ fn answers_and_families_are_read() {
     assert_eq!((wire::family(&body, "none"), wire::family(&body[..20], wire::EVENTS)), (None, None));
 }
 
-/// A sequence that looks random and is always the same.
+/// Returns a pseudo-random sequence that is always the same for a seed.
 fn bytes(seed: u64) -> impl Iterator<Item = u8> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     std::iter::repeat_with(move || {
@@ -263,7 +263,7 @@ fn bytes(seed: u64) -> impl Iterator<Item = u8> {
 }
 
 #[test]
-fn wrong_bytes_are_harmless() {
+fn invalid_bytes_are_harmless() {
     let good = message(30, &established());
     let read = |datagram: &[u8]| {
         messages(datagram).for_each(|message| {
@@ -272,7 +272,7 @@ fn wrong_bytes_are_harmless() {
             wire::family(message.body, wire::EVENTS);
         });
     };
-    // Cut at every place, each byte changed to each value, and plain noise.
+    // Truncation at every position, every change of one byte, and random bytes.
     for length in 0..good.len() {
         read(&good[..length]);
         assert_eq!(messages(&good[..length]).count(), 0);
@@ -282,7 +282,7 @@ fn wrong_bytes_are_harmless() {
             read(&changed);
         }
     }
-    // The last two bytes fill up.
+    // The last two bytes are padding.
     for cut in 4..established().len() - 2 {
         assert_eq!(wire::event(&established()[..cut]), None, "{cut} bytes");
     }

@@ -1,12 +1,12 @@
-//! Messages of generic netlink for MPTCP (linux/genetlink.h, linux/mptcp_pm.h): what the kernel tells about connections,
-//! and what it is asked for. All bytes are those of messages; nothing here has a socket.
+//! Messages of generic netlink for MPTCP (linux/genetlink.h, linux/mptcp_pm.h): events of the kernel about connections,
+//! and requests to the kernel. This module only reads and writes bytes and has no sockets.
 
 use pathloom_daemon::netlink::{attributes, find, message, number16, number32, put, ACKNOWLEDGED, NESTED};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-/// Name of the family of messages.
+/// Name of the netlink family.
 pub const FAMILY: &str = "mptcp_pm";
-/// Name of the group that events are sent to.
+/// Name of the multicast group of the events.
 pub const EVENTS: &str = "mptcp_pm_events";
 /// Type of messages about families themselves (GENL_ID_CTRL).
 pub const CONTROL: u16 = 16;
@@ -16,88 +16,88 @@ const GET_FAMILY: u8 = 3;
 const VERSION: u8 = 1;
 const SIGNAL: u32 = 1;
 
-/// An end of a subflow, and the other one.
+/// The two ends of a subflow.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Ends {
-    /// The own end.
+    /// The end at this host.
     pub local: SocketAddrV4,
     /// The other end.
     pub remote: SocketAddrV4,
 }
 
-/// What the kernel tells. `token` names the connection in its namespace.
+/// An event of the kernel. `token` identifies the connection in its namespace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// A connection may have more subflows from now on. `ends` are those of its first one.
+    /// A connection is established and may have more subflows from now on.
     Established {
         /// The connection.
         token: u32,
-        /// Whether this host has accepted it.
+        /// Whether this host has accepted the connection.
         accepted: bool,
-        /// Of the first subflow.
+        /// Ends of the first subflow.
         ends: Ends,
     },
-    /// A connection is over.
+    /// A connection has ended.
     Closed {
         /// The connection.
         token: u32,
     },
-    /// The other end has an address more.
+    /// The other end has announced an address.
     Announced {
         /// The connection.
         token: u32,
-        /// Number that the other end gives it.
+        /// Address identifier, chosen by the other end.
         id: u8,
         /// The address.
         address: Ipv4Addr,
-        /// Its port, if that is another one than the connection's.
+        /// Port of the address, if it differs from that of the connection.
         port: Option<u16>,
     },
-    /// The other end has an address less.
+    /// The other end has withdrawn an address.
     Removed {
         /// The connection.
         token: u32,
-        /// Number of the address.
+        /// Address identifier.
         id: u8,
     },
-    /// A subflow stands.
+    /// A subflow is established.
     SubflowEstablished {
         /// The connection.
         token: u32,
-        /// Of the subflow.
+        /// Ends of the subflow.
         ends: Ends,
     },
-    /// A subflow is over, or was never accepted.
+    /// A subflow has ended, or was never accepted.
     SubflowClosed {
         /// The connection.
         token: u32,
-        /// Of the subflow.
+        /// Ends of the subflow.
         ends: Ends,
     },
 }
 
-/// What the kernel is asked for.
+/// A request to the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Request {
-    /// One more subflow.
+    /// Opens one more subflow.
     Create {
         /// The connection.
         token: u32,
-        /// The own address and its number. The kernel chooses the port.
+        /// The own address and its identifier. The kernel chooses the port.
         local: (u8, Ipv4Addr),
         /// The other end.
         remote: SocketAddrV4,
     },
-    /// Tells the other end of an own address.
+    /// Announces an own address to the other end.
     Announce {
         /// The connection.
         token: u32,
-        /// The address and its number.
+        /// The address and its identifier.
         local: (u8, Ipv4Addr),
     },
 }
 
-/// Numbers of a family and of one of its groups.
+/// Reads the numbers of a family and of one of its groups.
 pub fn family(body: &[u8], group: &str) -> Option<(u16, u32)> {
     let own = body.get(GENERIC_BYTES..)?;
     let number = number16(find(own, 1)?)?;
@@ -107,7 +107,7 @@ pub fn family(body: &[u8], group: &str) -> Option<(u16, u32)> {
     Some((number, number32(find(found, 2)?)?))
 }
 
-/// Reads an event. `None` for those that are of no use here, such as connections over IPv6.
+/// Reads an event. `None` for events that are not used, for example about connections over IPv6.
 pub fn event(body: &[u8]) -> Option<Event> {
     let command = *body.first()?;
     let attributes = body.get(GENERIC_BYTES..)?;
@@ -136,7 +136,7 @@ fn ends(attributes: &[u8]) -> Option<Ends> {
     Some(Ends { local: end(5, 9)?, remote: end(7, 10)? })
 }
 
-/// Asks for the numbers of a family by its name.
+/// Returns the request for the numbers of a family with this name.
 pub fn ask_family(name: &str, sequence: u32) -> Vec<u8> {
     let mut body = begin(GET_FAMILY);
     put(&mut body, 2, &[name.as_bytes(), b"\0"].concat());
@@ -144,7 +144,7 @@ pub fn ask_family(name: &str, sequence: u32) -> Vec<u8> {
 }
 
 impl Request {
-    /// The message.
+    /// Returns the message of the request.
     pub fn emit(&self, family: u16, sequence: u32) -> Vec<u8> {
         let (command, token, (id, own)) = match *self {
             Request::Announce { token, local } => (8, token, local),
@@ -170,14 +170,14 @@ impl Request {
         message(family, ACKNOWLEDGED, sequence, &body)
     }
 
-    /// The connection.
+    /// Returns the token of the connection.
     pub fn token(&self) -> u32 {
         let (Request::Create { token, .. } | Request::Announce { token, .. }) = *self;
         token
     }
 }
 
-/// The header of generic netlink (linux/genetlink.h).
+/// Returns the header of generic netlink (linux/genetlink.h).
 fn begin(command: u8) -> Vec<u8> {
     vec![command, VERSION, 0, 0]
 }
@@ -186,7 +186,7 @@ fn byte(attributes: &[u8], wanted: u16) -> Option<u8> {
     find(attributes, wanted)?.first().copied()
 }
 
-/// Ports of events have the order of the network, those of requests the machine's.
+/// Reads a port of an event, which is in network byte order. Ports of requests have the byte order of the machine.
 fn port(bytes: &[u8]) -> Option<u16> {
     Some(u16::from_be_bytes(*bytes.first_chunk()?))
 }

@@ -1,16 +1,16 @@
-//! The dual side: distances under given lengths, over all paths and not only those in use.
+//! The dual side: distances under given lengths, over all paths and not only over those in use.
 
 use super::bundles::Bundles;
 use super::Problem;
 
-/// Share of the bound that is given away so that links without length have one: it makes paths short in links, and
-/// spares the search endless gains of nothing.
+/// Share by which the bound is weakened so that links of length 0 get a positive length. This prefers paths with few
+/// links, and saves the search from endless gains of 0.
 const FLOOR: f64 = 1e-3;
 
 /// Buffers of the search for distances.
 pub(super) struct Bound {
     distance: Vec<f64>,
-    /// Link and node that follow on the shortest path.
+    /// The next link and the next node on the shortest path.
     next: Vec<(u32, u32)>,
     queue: Vec<u32>,
     queued: Vec<bool>,
@@ -28,8 +28,8 @@ impl Bound {
         }
     }
 
-    /// The bound on λ that these lengths prove: Σ c·l / Σ d·dist(l). Paths much shorter than those in use are added to
-    /// `bundles`.
+    /// The bound on λ that these lengths prove: Σ c·l / Σ d·dist(l). Paths that are much shorter than those in use
+    /// are added to `bundles`.
     pub(super) fn find(&mut self, problem: &mut Problem<'_>, lengths: &[f64], bundles: Option<&mut Bundles>) -> f64 {
         let whole: f64 = lengths.iter().zip(&problem.capacity).map(|(length, capacity)| length * capacity).sum();
         let capacity: f64 = problem.capacity.iter().sum();
@@ -54,8 +54,8 @@ impl Bound {
         whole * (1.0 + FLOOR) / cost
     }
 
-    /// Distances of all nodes to `dst`: first over the paths of fewest hops, layer by layer, then wherever a detour is
-    /// shorter. Returns the links looked at.
+    /// Computes the distances of all nodes to `dst`: first over the paths with the fewest hops, layer by layer, then
+    /// over shorter detours. Returns the number of links examined.
     fn distances(&mut self, problem: &Problem<'_>, dst: u32, lengths: &[f64]) -> u64 {
         let Some(routes) = problem.routes.to(dst) else { return 0 };
         self.layers.iter_mut().for_each(Vec::clear);
@@ -92,7 +92,7 @@ impl Bound {
         operations + self.correct(problem, lengths)
     }
 
-    /// Shortens distances until no link is a short cut.
+    /// Reduces distances until no link leads to a shorter one. Returns the number of links examined.
     fn correct(&mut self, problem: &Problem<'_>, lengths: &[f64]) -> u64 {
         let (mut next, mut operations) = (0, 0);
         while let Some(&node) = self.queue.get(next) {

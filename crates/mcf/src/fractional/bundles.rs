@@ -1,27 +1,28 @@
-//! The primal side: the paths of each trade, what each carries, and how traffic moves from long ones to short ones.
+//! The primal side: the paths of each trade, the traffic on each, and how traffic moves from long paths to short
+//! ones.
 
 use super::{Problem, Split, FIRST_PATHS, ROUGH_POWER};
 use crate::routes::RoutesTo;
 
-/// Moves between two paths of one trade in one sweep.
+/// Maximum number of moves between two paths of one trade in one sweep.
 const MOVES: u32 = 24;
-/// Lengths of a trade's paths that differ by less, relatively, are equal.
+/// Lengths of a trade's paths count as equal if their relative difference is less.
 const EQUAL: f64 = 0.005;
 /// The same in the first rounds.
 const ROUGHLY_EQUAL: f64 = 0.05;
-/// Halvings in search of what to move, after doublings have found its order of magnitude.
+/// Number of halvings in the search for the amount to move, after doublings have found its order of magnitude.
 const HALVINGS: u32 = 9;
-/// A path is offered to a trade when it is shorter than all it has by this share.
+/// A path is added to a trade if all its other paths are longer by this share.
 const SHORTER: f64 = 0.02;
 
 /// The paths of one trade.
 #[derive(Clone, Debug)]
 struct Bundle {
-    /// Links of all paths, one path after the other.
+    /// Links of all paths, concatenated.
     links: Vec<u32>,
-    /// Where each path ends in `links`.
+    /// End of each path in `links`.
     ends: Vec<u32>,
-    /// What each path carries.
+    /// Traffic on each path.
     flow: Vec<f64>,
 }
 
@@ -38,14 +39,14 @@ impl Bundle {
     }
 }
 
-/// All bundles, the loads they make, and the lengths that follow from those.
+/// All bundles, the loads that they cause, and the lengths that follow from the loads.
 pub(super) struct Bundles {
     bundles: Vec<Bundle>,
     load: Vec<f64>,
     /// 1 / capacity.
     inverse: Vec<f64>,
     length: Vec<f64>,
-    /// 1 / (load over capacity of the fullest link) when lengths were last worked out.
+    /// 1 / (load over capacity of the fullest link), from the last computation of all lengths.
     scale: f64,
     power: u32,
 }
@@ -78,7 +79,7 @@ impl Bundles {
         1.0 / self.load.iter().zip(&self.inverse).map(|(load, inverse)| load * inverse).fold(0.0, f64::max)
     }
 
-    /// l(e).
+    /// The length l(e) of each link.
     pub(super) fn lengths(&self) -> &[f64] {
         &self.length
     }
@@ -90,7 +91,7 @@ impl Bundles {
         whole / self.load.iter().zip(&self.length).map(|(load, length)| load * length).sum::<f64>()
     }
 
-    /// Works out all loads and lengths anew, with q = 2^power.
+    /// Computes all loads and lengths again, with q = 2^power.
     pub(super) fn sharpen(&mut self, power: u32) {
         self.load.fill(0.0);
         for bundle in &self.bundles {
@@ -105,7 +106,7 @@ impl Bundles {
         }
     }
 
-    /// l(e) at a load.
+    /// The length l(e) of a link at a load.
     fn length_at(&self, link: usize, load: f64) -> f64 {
         let mut share = load.max(0.0) * self.inverse[link] * self.scale;
         for _ in 0..self.power {
@@ -114,7 +115,7 @@ impl Bundles {
         share * self.inverse[link]
     }
 
-    /// Once over all trades. Returns the links looked at.
+    /// Moves traffic of each trade once. Returns the number of links examined.
     pub(super) fn sweep(&mut self) -> u64 {
         let mut operations = 0;
         for index in 0..self.bundles.len() {
@@ -133,7 +134,7 @@ impl Bundles {
         operations
     }
 
-    /// Moves traffic of one trade from its longest path in use to its shortest, until they are equally long. Tells
+    /// Moves traffic of one trade from its longest path in use to its shortest, until they are equally long. Returns
     /// whether there was anything to move.
     fn shift(&mut self, bundle: &mut Bundle) -> bool {
         let (mut long, mut short) = ((0, -1.0), (0, f64::INFINITY));
@@ -165,9 +166,9 @@ impl Bundles {
         true
     }
 
-    /// How much of `most` has to move from one path to another to make them equally long. Lengths are nearly those of
-    /// the fullest links, so that what makes these equally full is a good answer, unless it is nothing: then by
-    /// bisection, for lengths are far from straight lines.
+    /// How much of `most` must move from one path to another to make them equally long. The length of a path is
+    /// nearly that of its fullest link. So the amount that makes these links equally full is a good answer, unless it
+    /// is too small. Then the answer is found by bisection, because lengths are far from linear.
     fn step(&self, from: &[u32], to: &[u32], most: f64) -> f64 {
         let fullest = |path: &[u32], other: &[u32]| {
             let own = path.iter().filter(|link| !other.contains(link)).map(|&link| link as usize);
@@ -184,7 +185,7 @@ impl Bundles {
             own.map(|&link| self.length_at(link as usize, self.load[link as usize] + flow)).sum()
         };
         let longer = |flow: f64| own(from, to, -flow) >= own(to, from, flow);
-        // By that much the length of a link changes to e times what it is.
+        // If its load changes by this amount, the length of a link changes by about a factor of e.
         let (mut low, mut high) = (0.0, full / inverse / f64::from(1u32 << self.power));
         while high < most && longer(high) {
             (low, high) = (high, 2.0 * high);
@@ -206,7 +207,7 @@ impl Bundles {
         0.5 * (low + high)
     }
 
-    /// Takes up a path of this length if all that the trade has are much longer.
+    /// Adds a path of this length to a trade if all paths of the trade are much longer.
     pub(super) fn offer(&mut self, trade: usize, length: f64, lengths: &[f64], path: impl FnOnce() -> Vec<u32>) {
         let bundle = &mut self.bundles[trade];
         let of = |index: usize| bundle.path(index).iter().map(|&link| lengths[link as usize]).sum::<f64>();
@@ -215,15 +216,15 @@ impl Bundles {
         }
     }
 
-    /// What every path carries now.
+    /// The present traffic on every path.
     pub(super) fn shares(&self) -> Vec<Vec<f64>> {
         self.bundles.iter().map(|bundle| bundle.flow.clone()).collect()
     }
 
-    /// The split in which paths carry `flows`, and the loads it makes.
+    /// The split in which paths carry `flows`, and the loads that it causes.
     pub(super) fn finish(mut self, problem: &Problem<'_>, flows: Vec<Vec<f64>>) -> (Split, Vec<f64>) {
         for (bundle, flow) in self.bundles.iter_mut().zip(flows) {
-            // Paths taken up since then carry nothing.
+            // Paths that were added since then carry nothing.
             bundle.flow.fill(0.0);
             bundle.flow[..flow.len()].copy_from_slice(&flow);
         }
@@ -239,7 +240,7 @@ impl Bundles {
     }
 }
 
-/// Lists the first [`FIRST_PATHS`] shortest paths in order of their links.
+/// Lists the first [`FIRST_PATHS`] shortest paths, in the order of their links.
 fn list(routes: RoutesTo<'_>, node: u32, dst: u32, path: &mut Vec<u32>, bundle: &mut Bundle) {
     if node == dst {
         bundle.links.extend_from_slice(path);

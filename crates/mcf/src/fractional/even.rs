@@ -1,9 +1,9 @@
-//! The even split: every node spreads what goes to a destination evenly over its next hops.
+//! The even split: every node splits the traffic to a destination evenly over its next hops.
 
 use super::Problem;
 
 impl Problem<'_> {
-    /// Load of each link.
+    /// Computes the load of each link.
     pub(super) fn even(&mut self) -> Vec<f64> {
         let mut load = vec![0.0; self.capacity.len()];
         let mut amount = vec![0.0; self.network.node_count()];

@@ -1,15 +1,16 @@
 //! Maximum concurrent flow: the greatest λ such that λ times every demand fits at once, split over any paths.
 //!
-//! Shahrokhi and Matula 1990; by multiplicative weights as Garg and Könemann (SIAM J. Comput. 2007) and Fleischer (2000)
-//! have it: capacities c(e) stay fixed, every link has a length l(e) that grows multiplicatively with its load, and
-//! traffic goes where it is shorter. Two departures make it fast. All demands are routed at any time, so that flow is
-//! *moved* from long paths to short ones instead of being piled up and scaled: l(e) = (f(e)/c(e))^q / c(e), whose
-//! q grows from round to round. And it stops by its own certificates: the loads say what λ is reached (the primal
-//! side), and for any lengths Σ c(e)·l(e) / Σ d·dist(l) is a bound that no routing beats (the dual side).
+//! The method uses multiplicative weights, as Garg and Könemann (SIAM J. Comput. 2007) and Fleischer (2000), after
+//! Shahrokhi and Matula (1990). Capacities c(e) stay fixed. Every link has a length l(e) that grows multiplicatively
+//! with its load, and traffic goes where it is shorter. Two differences make it fast. First, all demands are routed
+//! at any time. Flow is *moved* from long paths to short ones, instead of being accumulated and scaled: l(e) =
+//! (f(e)/c(e))^q / c(e), where q grows from round to round. Second, it stops by its own certificates. The loads give
+//! the λ that is reached (the primal side). For any lengths, Σ c(e)·l(e) / Σ d·dist(l) is a bound that no routing
+//! exceeds (the dual side).
 //!
-//! Every run begins with an even split over the next hops of shortest paths, and asks for its certificate first. In a
-//! healthy FatTree the split is optimal and the links of the tightest cut prove it, so nothing else is done: the
-//! symmetry is found in the numbers.
+//! Every run begins with an even split over the next hops of shortest paths, and computes its certificates first. In
+//! a healthy FatTree this split is optimal, and the links of the tightest cut prove it. Then the run ends, so the
+//! symmetry of the fabric need not be detected.
 
 mod bound;
 mod bundles;
@@ -21,42 +22,42 @@ use bound::Bound;
 use bundles::Bundles;
 use std::collections::BTreeMap;
 
-/// Paths listed per commodity before lengths say which others are needed.
+/// Number of paths listed per commodity before lengths show which others are needed.
 const FIRST_PATHS: usize = 96;
 /// q of the first round, as a power of two.
 const FIRST_POWER: u32 = 4;
-/// q up to which no round is repeated.
+/// q, as a power of two, below which q grows whenever a bound was computed.
 const ROUGH_POWER: u32 = 7;
-/// q of the last rounds: beyond it the lengths of all but the fullest links drown in rounding.
+/// q of the last rounds, as a power of two. Beyond it, the lengths of all but the fullest links are lost in rounding.
 const LAST_POWER: u32 = 10;
-/// Rounds at most.
+/// Maximum number of rounds.
 const MAX_ROUNDS: u32 = 400;
-/// The gap between λ and its bound that is aimed at, as a share of ε.
+/// Target gap between λ and its bound, as a share of ε.
 const AIM: f64 = 0.2;
 
 /// Traffic from one node to another that may be split over paths.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Commodity {
-    /// Node it comes from, as in [`crate::NetworkLink::ends`].
+    /// Source node, as in [`crate::NetworkLink::ends`].
     pub src: u32,
-    /// Node it goes to. A commodity from a node to itself takes no links.
+    /// Destination node. A commodity from a node to itself uses no links.
     pub dst: u32,
-    /// What it asks for, in b/s.
+    /// Demand in b/s.
     pub demand_bps: f64,
 }
 
-/// Why there is no λ.
+/// The reason why there is no λ.
 #[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
 pub enum FractionalError {
-    /// A demand that is none.
+    /// A demand is not a positive finite number.
     #[error("commodity {index} asks for {demand_bps} b/s; expected a positive, finite number")]
     BadDemand {
-        /// Its index.
+        /// Index of the commodity.
         index: usize,
         /// Its demand.
         demand_bps: f64,
     },
-    /// An ε that is none.
+    /// ε is not above 0 and below 1.
     #[error("epsilon is {0}; expected a number above 0 and below 1, such as 0.05")]
     BadEpsilon(f64),
 }
@@ -66,18 +67,18 @@ pub enum FractionalError {
 pub enum Split {
     /// Evenly over all next hops at every node, as ECMP does with many small flows.
     Even,
-    /// By commodity, the paths and the share of the demand that each carries; shares of a commodity sum to 1. None for a
-    /// commodity from a node to itself.
+    /// By commodity, the paths and the share of the demand on each. The shares of a commodity sum to 1. A commodity
+    /// from a node to itself has no paths.
     Paths(Vec<Vec<(Box<[u32]>, f64)>>),
 }
 
-/// A maximum concurrent flow, as near as was asked for.
+/// A maximum concurrent flow, with the requested accuracy.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Fractional {
-    /// λ reached by the split: the minimum over commodities of served / demanded. Infinite when nothing limits it, 0
-    /// when a commodity has no path.
+    /// λ that the split reaches: the minimum over commodities of served / demanded traffic. Infinite if nothing
+    /// limits it, 0 if a commodity has no path.
     pub lambda: f64,
-    /// No routing has a greater λ.
+    /// Upper bound of λ for any routing.
     pub bound: f64,
     /// How the demands are split.
     pub split: Split,
@@ -85,15 +86,15 @@ pub struct Fractional {
     pub load_bps: Vec<f64>,
     /// Commodities without a path.
     pub cut_off: Vec<usize>,
-    /// Rounds of moving traffic; 0 when the even split was good enough.
+    /// Number of rounds in which traffic was moved; 0 if the even split was good enough.
     pub rounds: u32,
-    /// Links looked at: the measure of its cost.
+    /// Number of links examined, as a measure of the work.
     pub operations: u64,
 }
 
-/// The maximum concurrent flow of these commodities: ends as soon as λ ≥ (1 − ε/5)·bound, which is well within ε, or
-/// after so many rounds that no more is to be hoped for; `bound` then says how near it came. Links of capacity 0 are
-/// down; access links are no limit here.
+/// Computes the maximum concurrent flow of these commodities. Ends as soon as λ ≥ (1 − ε/5)·bound, which is well
+/// within ε, or after the maximum number of rounds; then `bound` shows how near λ came. Links of capacity 0 are down.
+/// Access links are not a limit here.
 pub fn fractional(network: &Network, commodities: &[Commodity], epsilon: f64) -> Result<Fractional, FractionalError> {
     if !(epsilon > 0.0 && epsilon < 1.0) {
         return Err(FractionalError::BadEpsilon(epsilon));
@@ -109,14 +110,15 @@ pub fn fractional(network: &Network, commodities: &[Commodity], epsilon: f64) ->
     Ok(problem.solve(epsilon))
 }
 
-/// All demand between two nodes, by place; demands in units of the greatest capacity.
+/// All demand between two nodes, given by place. Demands are in units of the greatest capacity.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Trade {
     src: u32,
     demand: f64,
 }
 
-/// The commodities, merged and grouped by destination, on the links in units of the greatest capacity.
+/// The commodities, merged and grouped by destination, and the links. All rates are in units of the greatest
+/// capacity.
 struct Problem<'a> {
     network: &'a Network,
     routes: Routes,
@@ -125,7 +127,7 @@ struct Problem<'a> {
     capacity: Vec<f64>,
     /// Trades in order of their destinations.
     trades: Vec<Trade>,
-    /// Destinations, and where the trades of each begin; the last entry ends them.
+    /// Destinations, and the index of the first trade of each. The last entry is the end of all trades.
     destinations: Vec<(u32, usize)>,
     /// Trade of each commodity.
     trade_of: Vec<Option<u32>>,
@@ -169,12 +171,12 @@ impl<'a> Problem<'a> {
         Problem { network, routes, unit_bps, capacity, trades, destinations, trade_of, cut_off, operations: 0 }
     }
 
-    /// Destinations with the range of their trades.
+    /// The destinations, with the range of their trades.
     fn by_destination(&self) -> impl Iterator<Item = (u32, std::ops::Range<usize>)> + '_ {
         self.destinations.windows(2).map(|pair| (pair[0].0, pair[0].1..pair[1].1))
     }
 
-    /// Nothing to split, or a commodity that gets nothing whatever is done.
+    /// The result if there is nothing to split, or if a commodity has no path.
     fn trivial(self) -> Fractional {
         let lambda = if self.cut_off.is_empty() { f64::INFINITY } else { 0.0 };
         Fractional {
@@ -210,7 +212,7 @@ impl<'a> Problem<'a> {
             if lambda > best.0 {
                 best = (lambda, bundles.shares());
             }
-            // As long as a round gains much, the bound can wait.
+            // While rounds gain much, the bound is not needed.
             if lambda > before * (1.0 + AIM * epsilon) && rounds % 4 != 0 {
                 continue;
             }
@@ -221,8 +223,8 @@ impl<'a> Problem<'a> {
             if good(best.0, least_bound) || rounds >= MAX_ROUNDS {
                 break;
             }
-            // Traffic that is nearly all on shortest paths will prove little more at this q; the first ones are only there
-            // to lead to the others.
+            // If nearly all traffic is on shortest paths, further rounds prove little more at this q. The first
+            // values of q only prepare the later ones.
             if power < ROUGH_POWER || bundles.bound_at_rest() >= found * (1.0 - AIM * epsilon) {
                 power = (power + 1).min(LAST_POWER);
             }
@@ -240,7 +242,7 @@ impl<'a> Problem<'a> {
             .fold(0.0, f64::max)
     }
 
-    /// Length 1 / capacity for the fullest links, none for others: the lengths that q = ∞ would give.
+    /// Length 1 / capacity for the fullest links and 0 for others: the lengths that q = ∞ would give.
     fn tightest(&self, load: &[f64], fullest: f64) -> Vec<f64> {
         let length = |(&load, &capacity): (&f64, &f64)| {
             if load > 0.0 && load >= fullest * capacity * (1.0 - 1e-9) {
@@ -255,7 +257,7 @@ impl<'a> Problem<'a> {
     fn finish(self, lambda: f64, bound: f64, load: Vec<f64>, split: Split, rounds: u32) -> Fractional {
         Fractional {
             lambda,
-            // A split that is optimal may seem better than its bound by rounding.
+            // Because of rounding, an optimal split may seem better than its bound.
             bound: bound.max(lambda),
             split,
             load_bps: load.into_iter().map(|load| load * lambda * self.unit_bps).collect(),

@@ -3,58 +3,59 @@
 use super::Paths;
 use rand::{Rng, RngExt};
 
-/// A host that flows go to.
+/// A host that receives flows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Destination {
-    /// The slot it had in the last round, or any for a new one; taken modulo the number of slots.
+    /// Its slot in the last round, or any number for a new host; taken modulo the number of slots.
     pub slot: u32,
     /// Hosts of one group (a pod, or the whole fabric) swap slots with each other.
     pub group: u32,
 }
 
-/// A flow that wants a path.
+/// A flow that needs a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AnnealedFlow {
-    /// Index of its destination. A flow to none of those given takes no part.
+    /// Index of its destination. A flow with an unknown destination takes no part.
     pub destination: u32,
-    /// Its ends. A flow whose pair has no path takes no part.
+    /// The pair of its ends. A flow whose pair has no path takes no part.
     pub pair: u32,
-    /// What it adds to every link of its path.
+    /// The load that it adds to every link of its path.
     pub demand_bps: u64,
 }
 
-/// How long and how hot.
+/// The number of steps, and how readily steps uphill are accepted.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct AnnealingSettings {
-    /// Neighbours tried; also the temperature at the start, which falls by one each time.
+    /// Number of neighbours tried. Also the temperature at the start, which falls by one with each of them.
     pub iterations: u32,
-    /// The paper's c as a multiple of the first temperature; the greater, the fewer steps uphill (0.5 for the paper's
-    /// 16 hosts, 1000 for its large fabrics).
+    /// The paper's c as a multiple of the first temperature. The greater it is, the fewer steps uphill are accepted
+    /// (0.5 for the paper's 16 hosts, 1000 for its large fabrics).
     pub cooling: f64,
-    /// The rate that counts as an energy of 1: that of a NIC.
+    /// The rate that counts as an energy of 1: the rate of a NIC.
     pub unit_bps: u64,
 }
 
 /// The result of [`anneal`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Annealing {
-    /// Slot of each destination in the best state met.
+    /// Slot of each destination in the best state found.
     pub slots: Vec<u32>,
-    /// Path index of each flow in that state; `None` where its pair has no path.
+    /// Path index of each flow in that state; `None` if its pair has no path.
     pub paths: Vec<Option<u64>>,
-    /// Exceeded capacity, summed over links, in that state.
+    /// Exceeded capacity in that state, summed over links.
     pub energy_bps: u128,
-    /// Links looked at.
+    /// Number of links examined.
     pub operations: u64,
 }
 
-/// Hedera §4.3.2, Simulated Annealing. A state gives each destination host one slot, so that all flows to a host come by
-/// one core; this keeps the search space small. In the paper a slot is a core switch of a FatTree. Here there are as
-/// many slots as the pair with the most paths has paths, and slot s means path ⌊s·count/slots⌋ of a pair with fewer: in
-/// a FatTree whose paths are in order of ports, that is the same core for all pods, and within a pod the aggregation
-/// switch below that core. The energy is the exceeded capacity summed over links. A neighbour swaps the slots of two hosts of
-/// one group, or gives one host another slot (without which slots that nobody has would stay empty). A neighbour with
-/// energy e' is taken from a state with energy e when e' < e, and else with probability exp(c·(e − e')/T).
+/// Hedera §4.3.2, Simulated Annealing. A state gives each destination host one slot, so that all flows to a host use
+/// the same core. This keeps the search space small. In the paper, a slot is a core switch of a FatTree. Here, the
+/// number of slots is the maximum number of paths of a pair, and slot s means path ⌊s·count/slots⌋ of a pair with
+/// fewer paths. In a FatTree whose paths are in order of ports, this is the same core for all pods. Within a pod, it
+/// is the aggregation switch below that core. The energy is the exceeded capacity, summed over links. A neighbour
+/// swaps the slots of two hosts of one group, or gives one host another slot (otherwise, unused slots would stay
+/// unused). From a state with energy e, a neighbour with energy e' is accepted if e' < e, and otherwise with
+/// probability exp(c·(e − e')/T).
 pub fn anneal(
     capacity_bps: &[u64],
     destinations: &[Destination],
@@ -78,7 +79,7 @@ pub fn anneal(
         if state.energy_bps > before {
             let uphill = (state.energy_bps - before) as f64 / settings.unit_bps.max(1) as f64;
             let cold = settings.cooling * f64::from(settings.iterations) / f64::from(temperature);
-            // libm's, not the system's: the same bits on every machine.
+            // The function of `libm`, not of the system: it gives the same bits on every machine.
             if libm::exp(-uphill * cold) <= rng.random::<f64>() {
                 for (destination, slot) in undo.into_iter().flatten() {
                     state.give(destination, slot);
@@ -93,7 +94,7 @@ pub fn anneal(
     Annealing { paths: indices.collect(), slots: best_slots, energy_bps: best, operations: state.operations }
 }
 
-/// The path that a slot means for a pair with `count` paths.
+/// The index of the path that a slot means for a pair with `count` paths.
 fn path_index(slot: u32, slots: u32, count: u64) -> u64 {
     u64::from(slot) * count / u64::from(slots)
 }
@@ -127,15 +128,15 @@ struct State<'a, P> {
     flows_to: Vec<Vec<u32>>,
     slot_count: u32,
     slots: Vec<u32>,
-    /// Wide, so that no sum of demands overflows and every step can be undone exactly.
+    /// 128 bits, so that no sum of demands overflows and every step can be undone exactly.
     load_bps: Vec<u128>,
     energy_bps: u128,
     operations: u64,
-    /// Kept between calls to save allocations.
+    /// Buffer that is kept between calls to save allocations.
     links: Vec<u32>,
 }
 
-/// What to put back: destinations and the slots they had.
+/// How to undo a step: destinations and their previous slots.
 type Undo = [Option<(u32, u32)>; 2];
 
 impl<'a, P: Paths> State<'a, P> {
@@ -174,7 +175,7 @@ impl<'a, P: Paths> State<'a, P> {
         state
     }
 
-    /// Goes to a random neighbour.
+    /// Moves to a random neighbour. Returns how to undo that.
     fn step(&mut self, groups: &Groups, rng: &mut impl Rng) -> Undo {
         let one = rng.random_range(0..self.slots.len() as u32);
         let slot = self.slots[one as usize];
@@ -200,7 +201,7 @@ impl<'a, P: Paths> State<'a, P> {
         }
     }
 
-    /// Puts the flows of a destination on the links of its slot, or takes them off.
+    /// Adds the flows of a destination to the links of its slot, or removes them.
     fn shift(&mut self, destination: u32, on: bool) {
         let mut links = std::mem::take(&mut self.links);
         for position in 0..self.flows_to[destination as usize].len() {

@@ -1,40 +1,42 @@
-//! Edge colouring of bipartite multigraphs: as many colours as the busiest vertex has edges are enough (König 1916).
+//! Edge colouring of bipartite multigraphs. The greatest number of edges at a vertex is a sufficient number of
+//! colours (König 1916).
 //!
-//! Edges come one by one. Where no colour is free at both ends, α being free at one and β at the other, the path of
-//! edges coloured β and α by turns that begins at the one changes its colours, which frees β there; it cannot come to the
-//! other end (Kempe's chains). So what is coloured already changes little.
+//! Edges are coloured one by one. If no colour is free at both ends, let α be free at one end and β at the other.
+//! Take the path of edges coloured β and α in turn that begins at the first end. Its colours are swapped, which frees
+//! β there. The path cannot lead to the other end (Kempe chains). So few of the existing colours change.
 
 use std::ops::Range;
 
 /// No edge.
 const NONE: u32 = u32::MAX;
 
-/// Edges between left and right vertices with a colour each, no two of one colour at one vertex.
+/// Edges between left and right vertices, each with a colour. No two edges at a vertex have the same colour.
 #[derive(Clone, Debug)]
 pub(super) struct Colouring {
     colours: usize,
-    /// Edge by vertex and colour, on the left and on the right.
+    /// Edge by vertex and colour, on the left and on the right side.
     at: [Vec<u32>; 2],
     /// Vertices of each edge.
     ends: Vec<[u32; 2]>,
     colour: Vec<u32>,
-    /// Entries looked at.
+    /// Number of entries examined.
     pub operations: u64,
 }
 
 impl Colouring {
-    /// No edge of `ends` (left and right vertex) is coloured yet.
+    /// Creates a colouring in which no edge of `ends` (left and right vertex) has a colour yet.
     pub(super) fn new(vertices: [usize; 2], colours: usize, ends: Vec<[u32; 2]>) -> Colouring {
         let at = vertices.map(|count| vec![NONE; count * colours]);
         Colouring { colours, at, colour: vec![NONE; ends.len()], ends, operations: 0 }
     }
 
-    /// The colour of an edge.
+    /// The colour of an edge, if it has one.
     pub(super) fn colour(&self, edge: usize) -> Option<u32> {
         Some(self.colour[edge]).filter(|&colour| colour != NONE)
     }
 
-    /// Gives an edge a colour of this range without changing any other edge; tells whether one was free at both ends.
+    /// Gives an edge a colour of this range without changing any other edge. Returns whether one was free at both
+    /// ends.
     pub(super) fn put(&mut self, edge: usize, mut among: Range<usize>) -> bool {
         let [left, right] = self.ends[edge];
         self.operations += 2 * among.len() as u64;
@@ -45,8 +47,8 @@ impl Colouring {
         free.is_some()
     }
 
-    /// Gives an edge a colour, changing others as need be; tells whether that was possible. It is, unless one of its ends
-    /// has as many coloured edges already as there are colours.
+    /// Gives an edge a colour, and changes others if necessary. Returns whether that was possible. It fails only if
+    /// one of the ends already has as many coloured edges as there are colours.
     pub(super) fn insert(&mut self, edge: usize) -> bool {
         if self.put(edge, 0..self.colours) {
             return true;
@@ -54,7 +56,7 @@ impl Colouring {
         let [left, right] = self.ends[edge];
         let free = |side: usize, vertex: u32| (0..self.colours).find(|&colour| self.is_free(side, vertex, colour));
         let Some((free_left, free_right)) = free(0, left).zip(free(1, right)) else { return false };
-        // From the right end, whose edge of the left end's free colour is in the way.
+        // Begins at the right end, where another edge has the colour that is free at the left end.
         let mut chain = Vec::new();
         let (mut side, mut vertex, mut pair) = (1, right, [free_left, free_right]);
         loop {
@@ -100,7 +102,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Edges that meet differ in colour.
+    /// Asserts that edges with a common vertex differ in colour.
     fn check(colouring: &Colouring) {
         for (edge, ends) in colouring.ends.iter().enumerate() {
             for (other, others) in colouring.ends.iter().enumerate().take(edge) {
@@ -112,10 +114,10 @@ mod tests {
     }
 
     proptest! {
-        /// As many colours as the greatest degree are enough for any multigraph, from any start; with one less, every edge
-        /// that is refused has a full end.
+        /// The greatest degree is a sufficient number of colours for any multigraph, from any start. With one colour
+        /// less, every refused edge has an end whose colours are all used.
         #[test]
-        fn as_many_colours_as_the_greatest_degree(
+        fn the_greatest_degree_is_a_sufficient_number_of_colours(
             edges in prop::collection::vec(((0..6u32, 0..6u32), 0..4usize), 1..40),
         ) {
             let ends: Vec<[u32; 2]> = edges.iter().map(|&((left, right), _)| [left, right]).collect();

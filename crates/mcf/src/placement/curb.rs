@@ -1,27 +1,28 @@
-//! What flows can have at most where links have failed, before it is asked which path they take.
+//! Maximum demands of flows where links have failed, computed before paths are chosen.
 //!
-//! Four flows that ask for a link each cannot all have one where a ToR has three links left: two of them will have half.
-//! As long as each asks for a whole link none of the three looks better than another, and negotiation does not settle.
-//! So it is settled beforehand who gives way: at every ToR, and at every pod of a FatTree, whose flows ask for more than its
-//! links carry, flows are curbed to the share of a link that they would have with one more flow on it, and then of
-//! another, until what is left fits. Those that have to give way at both ends come first: one loss instead of two.
+//! If a ToR has three links left, four flows that demand a link each cannot all have one: two of them will have half.
+//! As long as each demands a whole link, none of the three links looks better than another, and negotiation does not
+//! settle. So this module decides beforehand which flows give way. It examines every ToR, and every pod of a FatTree.
+//! If the flows demand more than the links carry, flows are curbed to the share of a link that they would have with
+//! one more flow on it. If that is not enough, they are curbed to the share with another one, until the rest fits.
+//! Flows that must give way at both ends come first: that is one loss instead of two.
 
 use super::placer::Placer;
 use crate::fat_tree::FatTree;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// By how many more flows than at first a link is taken to be shared, at most.
+/// Maximum number of additional flows that are assumed to share a link.
 const MOST_SHARING: u32 = 8;
 
-/// The links into or out of a part of the network, and the flows that have to cross one of them.
+/// The links into or out of a part of the network, and the flows that must cross one of them.
 #[derive(Default)]
 struct Cut {
-    /// What the links carry in all that are up.
+    /// Total capacity of the links that are up.
     capacity_bps: u64,
-    /// What the greatest of them carries.
+    /// Greatest capacity of one of these links.
     link_bps: u64,
-    /// What the flows ask for.
+    /// Total demand of the flows.
     asked_bps: u64,
     slots: Vec<u32>,
 }
@@ -35,13 +36,14 @@ impl Cut {
         }
     }
 
-    /// Whether flows ask for more than the links carry, by more than a thousandth.
+    /// Whether the demand exceeds the capacity by more than a thousandth.
     fn is_exceeded(&self) -> bool {
         self.link_bps > 0 && self.asked_bps > self.capacity_bps + self.capacity_bps / 1000
     }
 }
 
-/// Curbs the flows of a cut once, those first that have to give way in most places, until what they ask for fits.
+/// Curbs the flows of a cut once, until their demand fits. Flows come first whose demand, times the number of
+/// exceeded cuts that they cross, is greatest.
 fn curb(cuts: &mut [Cut], of: &[Vec<usize>], asked: &mut [u64], index: usize) {
     let mut slots = std::mem::take(&mut cuts[index].slots);
     let burden = |slot: u32| of[slot as usize].iter().filter(|&&cut| cuts[cut].is_exceeded()).count() as u64;
@@ -63,8 +65,7 @@ fn curb(cuts: &mut [Cut], of: &[Vec<usize>], asked: &mut [u64], index: usize) {
 }
 
 impl Placer {
-    /// By slot, what each flow asks for once flows have been curbed; `None` if all can have what they ask for as far as
-    /// cuts tell.
+    /// By slot, the demand of each flow after curbing; `None` if no cut is exceeded.
     pub(super) fn curbed(&mut self) -> Option<Vec<u64>> {
         let (mut cuts, of) = self.cuts();
         let mut asked = self.demands();
@@ -85,12 +86,12 @@ impl Placer {
         Some(asked)
     }
 
-    /// By slot, what each flow asks for.
+    /// By slot, the demand of each flow.
     pub(super) fn demands(&self) -> Vec<u64> {
         self.slots.iter().map(|standing| standing.as_ref().map_or(0, |standing| standing.demand_bps)).collect()
     }
 
-    /// Sets what each flow asks for, by slot.
+    /// Sets the demand of each flow, by slot.
     pub(super) fn set_demands(&mut self, demands_bps: &[u64]) {
         for (slot, &demand_bps) in (0..).zip(demands_bps) {
             if self.slots[slot as usize].is_some() {
@@ -99,7 +100,7 @@ impl Placer {
         }
     }
 
-    /// The cuts that are looked at, and by slot those that each flow crosses.
+    /// The cuts that are examined, and by slot the cuts that each flow crosses.
     fn cuts(&mut self) -> (Vec<Cut>, Vec<Vec<usize>>) {
         let first = self.slots.iter().flatten().find_map(|standing| standing.ends);
         let tree = first.and_then(|(from, _)| self.tree(from));
@@ -130,7 +131,7 @@ impl Placer {
         (cuts, of)
     }
 
-    /// The links of a ToR (by place) or of a pod, in or out, without flows.
+    /// The cut of the links of a ToR (by place) or of a pod, inbound or outbound, without flows.
     fn cut(&self, tree: Option<&FatTree>, (pod, into, number): (bool, bool, usize)) -> Cut {
         let mut cut = Cut::default();
         match (pod, tree) {

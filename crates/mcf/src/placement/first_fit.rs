@@ -2,44 +2,44 @@
 
 use super::Paths;
 
-/// A flow that wants a path.
+/// A flow that needs a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request<'a> {
-    /// Its ends.
+    /// The pair of its ends.
     pub pair: u32,
-    /// What it reserves on every link of its path.
+    /// The bandwidth that it reserves on every link of its path.
     pub demand_bps: u64,
-    /// The links it is on now, if known. It need not be one of the pair's paths.
+    /// The links of its present path, if known. It need not be one of the pair's paths.
     pub present: Option<&'a [u32]>,
 }
 
-/// What became of a request.
+/// The result for a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Placed {
-    /// Its present path still has room.
+    /// Its present path still has enough capacity.
     Kept,
-    /// This path of its pair is the first with room.
+    /// This path of its pair is the first with enough capacity.
     Path(u64),
-    /// No path has room: it stays where it is.
+    /// No path has enough capacity: the flow stays where it is.
     Nowhere,
 }
 
 /// The result of [`first_fit`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FirstFit {
-    /// What became of each request, in the order given.
+    /// The result for each request, in the given order.
     pub placed: Vec<Placed>,
-    /// Reserved by link. It exceeds a capacity only where flows that found no room stay on a known path.
+    /// Reserved bandwidth by link. It exceeds a capacity only if flows that fit on no path stay on a known path.
     pub reserved_bps: Vec<u64>,
-    /// Links looked at.
+    /// Number of links examined.
     pub operations: u64,
 }
 
-/// Hedera §4.3.1, Global First Fit: the paths of each flow are searched in order, and the first whose links all have
-/// room for the flow's demand is reserved for it. As in the paper, a flow that was placed before keeps its path; as
-/// demands change between rounds, only as long as its demand still fits. Those flows go first, in the order given, then
-/// all others. A flow without room anywhere stays where it is: on its known path, where it is counted though it
-/// overfills it, or wherever the default rules hash it, where nothing is reserved (the paper's line 9).
+/// Hedera §4.3.1, Global First Fit: the paths of each flow are searched in order. The first path whose links all have
+/// capacity for the flow's demand is reserved for it. As in the paper, a flow that was placed before keeps its path.
+/// Because demands change between rounds, it does so only as long as its demand still fits. Those flows come first,
+/// in the given order, then all others. A flow that fits nowhere stays where it is. On a known path, it is counted
+/// although it overfills the path. Otherwise the default rules hash it, and nothing is reserved (the paper's line 9).
 pub fn first_fit(capacity_bps: &[u64], requests: &[Request<'_>], paths: &impl Paths) -> FirstFit {
     let mut ledger = Ledger { capacity_bps, reserved_bps: vec![0; capacity_bps.len()], operations: 0 };
     let mut placed = vec![Placed::Nowhere; requests.len()];

@@ -1,35 +1,35 @@
-//! Local search on top of the papers' walk.
+//! Local search that improves the result of the papers' walk.
 
 use super::placer::Placer;
 use super::standing::Ledger;
 
-/// Sweeps over the overfull links at most; each but the last has moved something.
+/// Maximum number of sweeps over the overfull links. Each sweep except the last has moved something.
 const MAX_SWEEPS: u32 = 8;
-/// Links looked at, at most, by both kinds of search together: about a tenth of a second, two on the largest fabrics.
+/// Maximum number of links examined by both kinds of search together: about 0.1 s, or 0.2 s on the largest fabrics.
 const MOST_OPERATIONS: u64 = 12_000_000;
-/// Least gain worth a move, in the unit of [`pain`].
+/// Minimum gain of a move, in the unit of [`pain`].
 const LEAST_GAIN: f64 = 1e-9;
 
-/// How bad it is that a link of this capacity carries that load: the share by which it is overfull, more than in
-/// proportion, and a little for every load, so that equal paths are used equally.
+/// The cost of this load on a link of this capacity. The share by which the link is overfull counts more than in
+/// proportion. Every load counts a little, so that equal paths are used equally.
 fn pain(load_bps: i64, capacity_bps: i64) -> f64 {
     let share = load_bps as f64 / capacity_bps.max(1) as f64;
     let over = (share - 1.0).max(0.0);
     over * (1.0 + 0.5 * over) + 0.05 * share * share
 }
 
-/// Who may move.
+/// Which flows may move.
 pub(super) struct Budget {
-    /// Standing flows that may still start to move.
+    /// Number of placed flows that may still begin to move.
     left: usize,
-    /// By slot, whether its moves are free: it is new, or has moved already.
+    /// By slot, whether further moves are free, because the flow is new or has moved already.
     free: Vec<bool>,
-    /// Slots that have moved, and the paths they stood on.
+    /// Slots that have moved, and their original paths.
     origins: Vec<(u32, Box<[u32]>)>,
 }
 
 impl Budget {
-    /// `new` are the slots of flows that had no path, which may move freely.
+    /// `new` are the slots of flows that had no path. They may move freely.
     fn new(slots: usize, most_moves: usize, new: &[u32]) -> Budget {
         let mut free = vec![false; slots];
         new.iter().for_each(|&slot| free[slot as usize] = true);
@@ -45,7 +45,7 @@ impl Budget {
         slots.filter(|&slot| !self.free[slot as usize]).count() <= self.left
     }
 
-    /// Notes that a flow left the path it was on.
+    /// Records that a flow left its path.
     pub(super) fn note(&mut self, slot: u32, before: &[u32]) {
         if !std::mem::replace(&mut self.free[slot as usize], true) {
             self.left -= 1;
@@ -55,8 +55,8 @@ impl Budget {
 }
 
 impl Placer {
-    /// Moves flows off overfull links as long as that helps. Returns the flows that stood on a path before and stand on
-    /// another now, at most `most_moves`; `new` are the slots that had none, which may move freely.
+    /// Moves flows off overfull links as long as that helps. Returns the flows that had a path before and have
+    /// another one now, at most `most_moves`. `new` are the slots of flows that had no path; these may move freely.
     pub(super) fn improve(&mut self, most_moves: usize, new: &[u32]) -> Vec<u64> {
         let mut budget = Budget::new(self.slots.len(), most_moves, new);
         let most = self.operations() + MOST_OPERATIONS;
@@ -76,7 +76,7 @@ impl Placer {
         ids
     }
 
-    /// Moves one flow at a time, each to where it hurts less, until the search has looked at `most` links in all.
+    /// Moves one flow at a time to a path with a lower cost, until the search has examined `most` links in total.
     fn relieve(&mut self, budget: &mut Budget, most: u64) {
         for _ in 0..MAX_SWEEPS {
             let mut changed = false;
@@ -102,7 +102,7 @@ impl Placer {
         }
     }
 
-    /// Links whose flows ask for more than they have (by more than a thousandth), the most overfull first.
+    /// Links whose demand exceeds their capacity (by more than a thousandth), the most overfull first.
     pub(super) fn overfull(&self) -> Vec<u32> {
         let over = |&link: &u32| self.ledger.left_bps(link) < -self.ledger.capacity_bps(link) / 1000;
         let mut links: Vec<u32> = (0..self.network.links().len() as u32).filter(over).collect();
@@ -110,7 +110,7 @@ impl Placer {
         links
     }
 
-    /// Moves a flow to the path on which it hurts least, if that is better; returns the path it was on.
+    /// Moves a flow to the path with the lowest added cost, if that is better. Returns its previous path.
     fn relocate(&mut self, slot: u32) -> Option<Box<[u32]>> {
         let ends = self.standing(slot).ends?;
         let before = self.standing(slot).path.clone()?;
@@ -129,7 +129,7 @@ impl Placer {
     }
 }
 
-/// What one more flow of this demand adds to the pain of a link.
+/// The cost that one more flow of this demand adds to a link.
 fn added_pain(ledger: &Ledger, link: u32, demand_bps: i64) -> f64 {
     let capacity_bps = ledger.capacity_bps(link);
     let load_bps = capacity_bps - ledger.left_bps(link);

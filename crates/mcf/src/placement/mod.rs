@@ -1,11 +1,11 @@
-//! Which path each flow takes.
+//! The path of each flow.
 //!
-//! [`first_fit`] and [`anneal`] are plain functions; [`Placer`] keeps its state from flow to flow and searches paths
+//! [`first_fit`] and [`anneal`] are plain functions. [`Placer`] keeps its state from flow to flow and searches paths
 //! itself.
 //!
-//! Paths come through [`Paths`]; how they are found, and what the ends of a flow are, is the caller's business. Rates
-//! are whole bits per second, so that reservations add up and come off without rounding. Every placement returns the
-//! number of operations it took (one is one link of one path looked at), for whoever charges modelled time.
+//! Paths come from [`Paths`]; the caller decides how they are found, and what the ends of a flow are. Rates are whole
+//! bits per second, so that reservations can be added and removed without rounding. Every placement returns its
+//! number of operations (each examines one link of one path), for callers that charge modelled time.
 
 mod annealing;
 mod colouring;

@@ -1,24 +1,25 @@
-//! Negotiation over full links: flows on overfull links are taken off and routed anew, one after the other, again and
-//! again, while links that stay overfull become dearer from pass to pass.
+//! Negotiation over full links: flows on overfull links are removed and routed again, one after the other, in several
+//! passes. Links that stay overfull become more expensive from pass to pass.
 //!
-//! This is how signals are routed on FPGAs (McMurchie and Ebeling, "PathFinder", FPGA 1995): a flow that has another
-//! way gives in sooner or later, one that has none stays. It solves what moving one flow at a time cannot, where every
-//! flow that moves pushes another one away. The best state met is kept. Where cuts say beforehand that not all flows can
-//! have what they ask for, they have been curbed.
+//! Signals on FPGAs are routed in this way (McMurchie and Ebeling, "PathFinder", FPGA 1995). A flow that has another
+//! path gives way sooner or later; a flow that has none stays. This solves cases in which every flow that moves
+//! displaces another one, so that moving one flow at a time does not help. The best state found is kept. If cuts show
+//! beforehand that not all demands can be met, flows have been curbed.
 
 use super::improve::Budget;
 use super::placer::Placer;
 use super::standing::{Ledger, Standing};
 
-/// By how much a link that is overfull by all of its capacity becomes dearer per pass.
+/// Increase of the price, per pass, of a link that is overfull by all of its capacity.
 const DEARER: f64 = 0.5;
-/// Flows up to which max-min rates are worked out after every pass.
+/// Maximum number of flows for which max-min rates are computed after every pass.
 const EXACT: usize = 2_000;
-/// Share of all demands that is worth no further pass.
+/// Share of all demands above which no further pass is made.
 const GOOD_ENOUGH: f64 = 0.9995;
 
 impl Placer {
-    /// Negotiates until no link is overfull or the passes are over, moving no more standing flows than the budget has.
+    /// Negotiates until no link is overfull or the passes are used up. Moves no more placed flows than the budget
+    /// allows.
     pub(super) fn negotiate(&mut self, budget: &mut Budget, most: u64) {
         let links = self.network.links().len();
         let mut dearness = vec![1.0f64; links];
@@ -66,7 +67,7 @@ impl Placer {
         }
     }
 
-    /// Puts a flow where it hurts least at these prices; returns the path it was on, if it is on another now.
+    /// Puts a flow on the cheapest path at these prices. Returns its previous path, if it has another one now.
     fn reroute(&mut self, slot: u32, dearness: &[f64]) -> Option<Box<[u32]>> {
         let ends = self.standing(slot).ends?;
         let demand_bps = self.standing(slot).demand_bps as i64;
@@ -88,10 +89,11 @@ impl Placer {
         Some(before)
     }
 
-    /// The sum of max-min rates. Of many flows a quick likeness: what they would get if each had its share, by demand, of
-    /// its fullest link.
+    /// The sum of max-min rates. With many flows, a quick estimate: the rates if each flow had its share, by demand,
+    /// of its fullest link.
     fn served(&mut self) -> f64 {
-        // Every flow has two access links beside its path; one look to set out, and one to stop.
+        // Every flow has two access links besides its path. Each link is examined once when the flow is set up and
+        // once when it stops.
         let links = |standing: &Standing| 2 * (2 + standing.path.as_deref().map_or(0, <[u32]>::len));
         self.extra_operations += self.slots.iter().flatten().map(links).sum::<usize>() as u64;
         if self.len() <= EXACT {

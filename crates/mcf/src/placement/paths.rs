@@ -1,16 +1,16 @@
-//! The paths a flow may take.
+//! The paths that a flow may take.
 
-/// Paths by pair of ends. A pair is an index the caller gives to two ToRs (or whatever the ends are); all flows of a
-/// pair share its paths.
+/// Paths by pair of ends. A pair is an index that the caller gives to two ToRs (or other ends). All flows of a pair
+/// share its paths.
 pub trait Paths {
-    /// Number of paths of a pair; 0 when its ends are cut off from each other.
+    /// Number of paths of a pair; 0 if its ends are not connected.
     fn count(&self, pair: u32) -> u64;
 
-    /// Appends the links of path number `index`, less than [`Paths::count`], to `links`.
+    /// Appends the links of a path to `links`. `index` is less than [`Paths::count`].
     fn links(&self, pair: u32, index: u64, links: &mut Vec<u32>);
 }
 
-/// Paths that are simply listed.
+/// Paths that are listed explicitly.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct PathTable {
     pairs: Vec<Vec<Vec<u32>>>,

@@ -1,4 +1,5 @@
-//! Placement that keeps its state: flows come and go, links fail and return, and nothing starts from nothing.
+//! Placement with a state: flows arrive and depart, links fail and return, and each step starts from the present
+//! paths.
 
 use super::planes::Planes;
 use super::search::Search;
@@ -10,43 +11,45 @@ use crate::routes::Routes;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// Paths are equally light when they differ by less than this part of a flow's demand.
+/// Paths are equally light if they differ by less than a flow's demand divided by this number.
 const SLACK: i64 = 2;
 
-/// Flows on an access link from which on a change of one in so many is not passed on to all of them at once.
+/// The demands of all flows on an access link are estimated again if their number has changed by more than one in
+/// this many.
 const FEW: u64 = 32;
-/// With more flows than these on it, a change of one in so many is not: an arrival would estimate dozens of others anew, whose
-/// shares are small.
+/// With more flows than this on an access link, all demands are estimated again only if their number has changed by
+/// more than one in [`FEW_OF_CROWD`]. Otherwise an arrival would change dozens of other flows, whose shares are
+/// small.
 const CROWD: u64 = 64;
 const FEW_OF_CROWD: u64 = 8;
 
-/// A flow that wants a path.
+/// A flow that needs a path.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PlacedFlow {
-    /// Node that the sending host is attached to: one of the network's.
+    /// Node that the sending host is attached to, by its number in the network.
     pub src_tor: u32,
     /// Node that the receiving host is attached to.
     pub dst_tor: u32,
-    /// Access link of the sender. Flows that share it share its capacity.
+    /// Access link of the sender. Flows on the same access link share its capacity.
     pub src_access: Option<u32>,
     /// Access link of the receiver.
     pub dst_access: Option<u32>,
-    /// The most it takes, where the application announced it; else its natural demand counts (Hedera §4.2): what its
-    /// access links would give it were they the only limits.
+    /// Announced rate, if there is one. The demand is the natural demand (Hedera §4.2), but at most this rate. The
+    /// natural demand is the rate of the flow if its access links were the only limits.
     pub announced_bps: Option<u64>,
-    /// Bytes still to be sent, where known; flows of unknown size come last in the order of remaining time.
+    /// Bytes left to send, if known. Flows of unknown size come last in the order of remaining time.
     pub remaining_bytes: Option<u64>,
 }
 
-/// How a [`Placer`] works.
+/// Settings of a [`Placer`].
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PlacerSettings {
     /// ε of the links' lengths, l(e) = (1 + ε)^(f(e)/c(e)).
     pub epsilon: f64,
-    /// Whether a round improves on the papers' walk by local search.
+    /// Whether a round improves the result of the papers' walk by local search.
     pub improve: bool,
-    /// Passes of negotiation over full links at most, and a third of that many without a better state. Only rounds that
-    /// leave links overfull take them.
+    /// Maximum number of passes of negotiation over full links. A third of that many without a better state end it.
+    /// Only rounds that leave links overfull need passes.
     pub passes: u32,
 }
 
@@ -56,58 +59,58 @@ impl Default for PlacerSettings {
     }
 }
 
-/// Why a flow cannot be taken in.
+/// The reason why a flow cannot be added or changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PlaceError {
-    /// The name is taken.
-    #[error("flow {0} is placed already; let it depart first, or give the new one another name")]
+    /// The identifier is in use.
+    #[error("flow {0} is placed already; let it depart first, or give the new one another identifier")]
     Known(u64),
-    /// No such flow.
+    /// There is no such flow.
     #[error("there is no flow {0}; it never arrived or has departed")]
     Unknown(u64),
-    /// An access link that the network does not have.
+    /// The network does not have an access link of the flow.
     #[error("flow {flow} names access link {link}, but the network has {links} links only")]
     Link {
         /// The flow.
         flow: u64,
         /// Its access link.
         link: u32,
-        /// Links of the network.
+        /// Number of links of the network.
         links: usize,
     },
-    /// Nothing says what the flow takes.
+    /// Nothing limits the demand of the flow.
     #[error(
         "flow {0} has neither an announced rate nor an access link, so its demand has no bound; give it one of them"
     )]
     Unbounded(u64),
-    /// A path to adopt that does not lead from the flow's first ToR to its last.
+    /// The path to adopt does not lead from the flow's source ToR to its destination ToR.
     #[error("the path given for flow {0} does not lead from its source ToR to its destination ToR")]
     WrongPath(u64),
 }
 
-/// What a round changed. Flows are in ascending order.
+/// The changes of a round. Flows are in ascending order.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Round {
     /// Flows that had no path and have one now.
     pub placed: Vec<u64>,
     /// Flows that were moved from one path to another.
     pub moved: Vec<u64>,
-    /// Flows that no path is left for.
+    /// Flows for which no path is left.
     pub stranded: Vec<u64>,
-    /// Links looked at: the measure of its cost.
+    /// Number of links examined, as a measure of the work.
     pub operations: u64,
 }
 
-/// Puts each flow on one path (OFPT Algorithm 2 and LESSOR Algorithm 2, as a walk that ends).
+/// Puts each flow on one path (OFPT Algorithm 2 and LESSOR Algorithm 2, as a walk that terminates).
 ///
-/// The papers' walk: flows of a ToR pair in the order of minimum remaining time first; each takes the lightest path of
-/// its pair, that is the one whose tightest link has most bandwidth left, b = min c(e) − f(e), and among equally light
-/// ones the shortest under the lengths l(e) = (1 + ε)^(f(e)/c(e)), the product of the papers' updates in a form that can
-/// be taken back. Unlike theirs, f(e) counts what the flows on a link ask for, not what they were given: once
-/// all paths are full, b goes on to tell a path that is overfull twice from one that is so once.
+/// The papers' walk places the flows of a ToR pair with minimum remaining time first. Each takes the lightest path of
+/// its pair: the one whose tightest link has the most bandwidth left, b = min c(e) − f(e). Among equally light paths,
+/// it takes the shortest under the lengths l(e) = (1 + ε)^(f(e)/c(e)). This is the product of the papers' updates, in
+/// a form that can be undone. Unlike in the papers, f(e) counts the demands of the flows on a link, not their shares.
+/// So when all paths are full, b still distinguishes a path that is overfull twice from one that is overfull once.
 ///
-/// Paths are the shortest ones over links that are up; where failures leave none of the usual length, the shortest that
-/// are left. They are searched in the graph of next hops and never listed.
+/// Paths are the shortest ones over links that are up. If failures leave none of the usual length, they are the
+/// shortest that are left. They are searched in the graph of next hops and never listed.
 #[derive(Clone, Debug)]
 pub struct Placer {
     pub(super) network: Network,
@@ -116,9 +119,9 @@ pub struct Placer {
     pub(super) search: Search,
     walk: Walk,
     planes: Planes,
-    /// What colouring and curbing have looked at since the beginning.
+    /// Number of entries examined by colouring and curbing since the creation.
     pub(super) extra_operations: u64,
-    /// The FatTree that flows are placed on, if it is one; `None` until the first flow is placed.
+    /// The FatTree on which flows are placed, if the network is one; the outer `None` until the first flow is placed.
     tree: Option<Option<Arc<FatTree>>>,
     /// The path found last.
     path: Vec<u32>,
@@ -126,12 +129,12 @@ pub struct Placer {
     /// Flows by slot.
     pub(super) slots: Vec<Option<Standing>>,
     free: Vec<u32>,
-    /// Slots by name; looked up, never walked.
+    /// Slots by identifier. Only for look-ups, never iterated.
     names: FxHashMap<u64, u32>,
 }
 
 impl Placer {
-    /// No flows on this network.
+    /// Creates a placer without flows on this network.
     pub fn new(network: Network, settings: PlacerSettings) -> Placer {
         let (routes, search) = (Routes::new(&network), Search::new(network.node_count()));
         let walk = Walk::new(network.node_count());
@@ -153,7 +156,7 @@ impl Placer {
         }
     }
 
-    /// The network it places flows on.
+    /// The network on which flows are placed.
     pub fn network(&self) -> &Network {
         &self.network
     }
@@ -163,14 +166,15 @@ impl Placer {
         self.names.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no flows.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
 
-    /// Takes a flow in and gives it the lightest path; no other flow is moved. The demands of the flows it shares access
-    /// links with are estimated anew, each as the least of its fair shares of its access links; [`Placer::round`] makes
-    /// that exact. Returns its links between the ToRs, or `None` when no path is left (or one of its nodes has no link).
+    /// Adds a flow and gives it the lightest path; no other flow is moved. The demands of the flows on the same
+    /// access links are estimated again, each as the smallest of its fair shares of its access links;
+    /// [`Placer::round`] makes them exact. Returns the flow's links between the ToRs, or `None` if no path is left
+    /// (or one of its nodes has no link).
     pub fn arrive(&mut self, id: u64, flow: PlacedFlow) -> Result<Option<&[u32]>, PlaceError> {
         let slot = self.enter(id, flow)?;
         self.share_access(slot);
@@ -178,13 +182,13 @@ impl Placer {
         Ok(self.path(id))
     }
 
-    /// Takes a flow in without a path; the next round gives it one, in its place in the order of remaining time.
+    /// Adds a flow without a path. The next round gives it one, in the order of remaining time.
     pub fn wait(&mut self, id: u64, flow: PlacedFlow) -> Result<(), PlaceError> {
         self.enter(id, flow).map(|_| ())
     }
 
-    /// Takes in a flow that stands on a path already: links between its ToRs, in order. The path need not be a shortest
-    /// one. If one of its links is down, the flow waits for a round instead.
+    /// Adds a flow that is on a path already: links between its ToRs, in order. The path need not be a shortest one.
+    /// If one of its links is down, the flow waits for a round instead.
     pub fn adopt(&mut self, id: u64, flow: PlacedFlow, path: &[u32]) -> Result<(), PlaceError> {
         let mut node = self.network.place(flow.src_tor);
         for &link in path {
@@ -207,7 +211,7 @@ impl Placer {
         Ok(())
     }
 
-    /// Takes a flow out; tells whether it was there. What it reserved is free at once.
+    /// Removes a flow; returns whether it was there. Its bandwidth is free at once.
     pub fn depart(&mut self, id: u64) -> bool {
         let Some(slot) = self.names.remove(&id) else { return false };
         self.lift(slot);
@@ -219,14 +223,14 @@ impl Placer {
         true
     }
 
-    /// Tells what is left of a flow; it counts in the order of the next round.
+    /// Sets the remaining bytes of a flow. They count for the order in the next round.
     pub fn set_remaining(&mut self, id: u64, bytes: u64) -> Result<(), PlaceError> {
         let slot = self.slot(id)?;
         self.standing_mut(slot).flow.remaining_bytes = Some(bytes);
         Ok(())
     }
 
-    /// Changes (or takes back, with `None`) the rate a flow was announced with.
+    /// Changes (or removes, with `None`) the announced rate of a flow.
     pub fn set_announced(&mut self, id: u64, announced_bps: Option<u64>) -> Result<(), PlaceError> {
         let slot = self.slot(id)?;
         if announced_bps.is_none() && self.standing(slot).flow.access() == [None, None] {
@@ -242,9 +246,9 @@ impl Placer {
         self.routes.is_up(link)
     }
 
-    /// Brings one directed link up or down. When it goes down, the flows on it get another path at once, least remaining
-    /// time first; when it comes up, flows without a path are tried again. Returns the flows whose path changed or was
-    /// lost, ascending.
+    /// Sets the state of one directed link. When it goes down, the flows on it get another path at once, least
+    /// remaining time first. When it comes up, flows without a path are tried again. Returns the flows whose path
+    /// changed or was lost, ascending.
     pub fn set_link(&mut self, link: u32, up: bool) -> Vec<u64> {
         if !self.routes.set(&self.network, link, up) {
             return Vec::new();
@@ -272,35 +276,35 @@ impl Placer {
         changed
     }
 
-    /// The links of a flow's path between its ToRs, in order; `None` if there is no such flow, or no path for it.
+    /// The links of a flow's path between its ToRs, in order; `None` if there is no such flow, or if it has no path.
     pub fn path(&self, id: u64) -> Option<&[u32]> {
         let slot = *self.names.get(&id)?;
         self.standing(slot).path.as_deref()
     }
 
-    /// What a flow asks for, B_f: announced or estimated.
+    /// B_f, the demand of a flow: announced or estimated.
     pub fn demand_bps(&self, id: u64) -> Option<u64> {
         self.names.get(&id).map(|&slot| self.standing(slot).demand_bps)
     }
 
-    /// What the flows on a link ask for in all, f(e).
+    /// f(e), the total demand of the flows on a link.
     pub fn load_bps(&self, link: u32) -> u64 {
         self.ledger.load_bps(link)
     }
 
-    /// Number of links whose flows ask for more than they have in all.
+    /// Number of links whose demand exceeds their capacity.
     pub fn overfull_links(&self) -> usize {
         self.ledger.overfull()
     }
 
-    /// Flows in ascending order of name.
+    /// The flows in ascending order of identifiers.
     pub fn flows(&self) -> Vec<u64> {
         let mut ids: Vec<u64> = self.slots.iter().flatten().map(|standing| standing.id).collect();
         ids.sort_unstable();
         ids
     }
 
-    /// Takes all flows off their paths, so that the next round places them from nothing.
+    /// Takes all flows off their paths, so that the next round places all of them again.
     pub fn lift_all(&mut self) {
         for slot in 0..self.slots.len() as u32 {
             if self.slots[slot as usize].is_some() {
@@ -354,7 +358,7 @@ impl Placer {
         Ok(slot)
     }
 
-    /// Puts a waiting flow on the lightest path; tells whether there is one.
+    /// Puts a waiting flow on the lightest path; returns whether there is one.
     pub(super) fn place(&mut self, slot: u32) -> bool {
         let standing = self.standing(slot);
         let Some((from, to)) = standing.ends else { return false };
@@ -370,7 +374,8 @@ impl Placer {
         found
     }
 
-    /// Puts a flow on the lightest path that goes up and down once, if this is a FatTree and such a path is left.
+    /// Puts a flow on the lightest path that goes up and down once. Returns whether this is a FatTree with such a
+    /// path.
     fn place_by_plane(&mut self, slot: u32, (from, to): (u32, u32), slack_bps: i64, path: &mut Vec<u32>) -> bool {
         let Some(tree) = self.tree(from) else { return false };
         let tors = tree.tor_at(from).zip(tree.tor_at(to));
@@ -385,7 +390,7 @@ impl Placer {
         found.is_some()
     }
 
-    /// The path with the least sum of costs, none of which is negative, among the shortest ones; see
+    /// Finds the path with the lowest sum of costs among the shortest paths. Costs must not be negative. See
     /// [`Search::cheapest`].
     pub(super) fn cheapest(
         &mut self,
@@ -406,7 +411,8 @@ impl Placer {
         self.routes.to(to).and_then(|routes| self.search.cheapest(routes, from, cost, path))
     }
 
-    /// The FatTree that flows are placed on, if it is one. It is looked for when the first flow is placed, from its ToR.
+    /// The FatTree on which flows are placed, if the network is one. It is searched for when the first flow is
+    /// placed, from the flow's ToR.
     pub(super) fn tree(&mut self, tor: u32) -> Option<Arc<FatTree>> {
         self.tree.get_or_insert_with(|| FatTree::find(&self.network, tor).map(Arc::new)).clone()
     }
@@ -422,7 +428,7 @@ impl Placer {
         found
     }
 
-    /// Links looked at since the beginning.
+    /// Number of links examined since the creation.
     pub(super) fn operations(&self) -> u64 {
         self.planes.operations
             + self.walk.operations
@@ -454,7 +460,7 @@ impl Placer {
         }
     }
 
-    /// Estimates anew what the flows on the access links of a flow ask for.
+    /// Estimates the demands of the flows on the access links of a flow again.
     fn share_access(&mut self, slot: u32) {
         let access = self.standing(slot).flow.access();
         if access == [None, None] {
@@ -464,7 +470,8 @@ impl Placer {
         access.into_iter().flatten().for_each(|link| self.share_link(link, Some(slot)));
     }
 
-    /// Where many share a link, one more or less changes so little for each that not all are estimated anew every time.
+    /// If many flows share a link, one more or less changes little for each. Then not all of them are estimated again
+    /// every time.
     fn share_link(&mut self, link: u32, slot: Option<u32>) {
         let count = self.ledger.on_link(link).len() as u32;
         let before = self.ledger.shared_by(link);
@@ -478,7 +485,7 @@ impl Placer {
         }
     }
 
-    /// Estimates anew what a flow asks for.
+    /// Estimates the demand of a flow again.
     fn share(&mut self, slot: u32) {
         let flow = self.standing(slot).flow;
         let share = |link: u32| self.network.capacity_bps(link) / (self.ledger.on_link(link).len() as u64).max(1);

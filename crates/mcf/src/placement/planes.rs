@@ -1,22 +1,22 @@
 //! The papers' choice of a path in a FatTree, by plane and core.
 //!
-//! A path is the cables of its two ToRs to one plane and, between pods, one core of the plane. What lies between the
-//! pods is the same for all their ToRs, so it is summed up per plane and core (the papers' path dictionary, taken apart:
-//! the two links of a core, and the best of each plane) and kept from flow to flow of one pair of pods. A flow then
-//! looks at its planes, and at the cores of those few planes that may have the path: about 120 numbers at k=48, where
-//! its 576 paths have 1,200 links.
+//! A path consists of the cables of its two ToRs to one plane and, between pods, of one core of the plane. The part
+//! between the pods is the same for all their ToRs. So it is summarised per plane and core, and kept for all flows of
+//! one pair of pods. (It is the papers' path dictionary, split up: the two links of a core, and the best of each
+//! plane.) A flow then examines its planes, and the cores of those few planes that may have the path. At k=48 these
+//! are about 120 numbers; its 576 paths have 1,200 links.
 
 use super::standing::Ledger;
 use crate::fat_tree::FatTree;
 use crate::routes::Routes;
 
-/// Width of what cannot be crossed.
+/// The width of a stretch that cannot be crossed.
 const SHUT: i64 = i64::MIN;
 
-/// A stretch of a path.
+/// A part of a path.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
-    /// Least bandwidth left on its links; [`SHUT`] if one is down.
+    /// Minimum bandwidth left on its links; [`SHUT`] if one is down.
     width_bps: i64,
     /// Sum of their lengths.
     length: f64,
@@ -31,7 +31,7 @@ impl Stretch {
         Stretch { width_bps, length: ledger.length(up) + ledger.length(down) }
     }
 
-    /// The best that a choice of these offers, each figure for itself.
+    /// The greatest width and the smallest length of these stretches, each by itself.
     fn best(all: &[Stretch]) -> Stretch {
         let none = Stretch { width_bps: SHUT, length: f64::INFINITY };
         all.iter().fold(none, |best, one| Stretch {
@@ -41,32 +41,32 @@ impl Stretch {
     }
 }
 
-/// The search, with what it knows of the pair of pods it looked at last.
+/// The search, with its data on the last pair of pods.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Planes {
-    /// Pods, and the version of the ledger for which the rest holds.
+    /// Pods and version of the ledger for which the other data is valid.
     known: Option<(usize, usize, u64)>,
-    /// By plane and core.
+    /// The stretch between the pods, by plane and core.
     middle: Vec<Stretch>,
-    /// The best of each plane.
+    /// The best stretch of each plane.
     best: Vec<Stretch>,
-    /// By plane, the cables of the ToRs of the flow at hand.
+    /// By plane, the cables of the ToRs of the current flow.
     ends: Vec<Stretch>,
     /// Plane and core of the path found last.
     choice: (usize, usize),
-    /// Links looked at since the beginning.
+    /// Number of links examined since the creation.
     pub operations: u64,
 }
 
 impl Planes {
-    /// Forgets what it knows: links came up or went down.
+    /// Drops its data, because links came up or went down.
     pub(super) fn forget(&mut self) {
         self.known = None;
     }
 
-    /// Leaves in `path` the path whose tightest link has most bandwidth left, to within `slack_bps`, and of those the
-    /// one with the least sum of lengths. Tells whether there is a path that goes up and down again once. `src` and `dst`
-    /// are numbers of ToRs.
+    /// Finds the path whose tightest link has the most bandwidth left, to within `slack_bps`, and of those the one
+    /// with the smallest sum of lengths. Writes it to `path`. Returns whether there is a path that goes up and down
+    /// once. `src` and `dst` are numbers of ToRs.
     pub(super) fn lightest(
         &mut self,
         (tree, routes, ledger): (&FatTree, &Routes, &Ledger),
@@ -96,9 +96,9 @@ impl Planes {
         true
     }
 
-    /// The path that goes up and down again once with the least sum of costs, none of which is negative; of equal ones,
-    /// that whose links come first. It is left in `path`. `None` when all have an infinite cost, as links that are down
-    /// have.
+    /// Finds the path that goes up and down once with the lowest sum of costs, and of equal ones the one whose links
+    /// come first. Costs must not be negative. Writes it to `path` and returns the sum. `None` if all paths have an
+    /// infinite cost, as links that are down have.
     pub(super) fn cheapest(
         &mut self,
         (tree, routes): (&FatTree, &Routes),
@@ -137,7 +137,7 @@ impl Planes {
         Some(least).filter(|&least| least < f64::INFINITY)
     }
 
-    /// Tells that a flow between two pods was put on the path that was just found, and nothing else has changed.
+    /// Updates the data after a flow was put on the path that was found last. Nothing else may have changed.
     pub(super) fn taken(&mut self, (tree, routes, ledger): (&FatTree, &Routes, &Ledger), src: usize, dst: usize) {
         let (from, to, (plane, core)) = (tree.pod_of(src), tree.pod_of(dst), self.choice);
         let Some(known) = &mut self.known else { return };
@@ -151,7 +151,7 @@ impl Planes {
         self.operations += tree.cores as u64;
     }
 
-    /// Sums up what lies between two pods, unless that is known.
+    /// Computes the stretches between two pods, unless they are known.
     fn survey(&mut self, (tree, routes, ledger): (&FatTree, &Routes, &Ledger), (from, to): (usize, usize)) {
         let wanted = Some((from, to, ledger.version()));
         if self.known == wanted {
@@ -170,7 +170,7 @@ impl Planes {
         self.operations += 2 * (tree.planes * tree.cores) as u64;
     }
 
-    /// No path of a plane is wider or shorter.
+    /// Bounds for the paths of a plane: none is wider or shorter.
     fn bound(&self, plane: usize, cores: usize) -> Stretch {
         let ends = self.ends[plane];
         if cores == 0 {
@@ -180,8 +180,8 @@ impl Planes {
         Stretch { width_bps: ends.width_bps.min(middle.width_bps), length: ends.length + middle.length }
     }
 
-    /// Plane and core of the shortest path of at least this width; there is one. The plane that promises most is looked
-    /// at first, which spares most of the others.
+    /// Plane and core of the shortest path of at least this width, which must exist. The plane with the best bound is
+    /// examined first, which makes most of the others unnecessary.
     fn shortest(&mut self, width_bps: i64, cores: usize) -> (usize, usize) {
         let (mut length, mut choice) = (f64::INFINITY, (0, 0));
         let planes = || (0..self.ends.len()).map(|plane| (plane, self.bound(plane, cores)));

@@ -1,17 +1,17 @@
 //! Exact placement of equal flows on a healthy FatTree, by colouring edges.
 //!
-//! Planes are colours of the flows between ToRs: where no two flows of a plane share a source or a destination ToR, no
+//! Planes are colours of the flows between ToRs: if no two flows of a plane share a source or a destination ToR, no
 //! cable of a ToR carries two. Within a plane, cores are colours of the flows between pods. Both are bipartite
-//! multigraphs, so colours enough for the busiest vertex are always enough: a permutation fills a FatTree to the last
-//! bit. Where links have room for several flows a plane or core has as many colours. Flows that stand well keep
-//! theirs as far as possible.
+//! multigraphs, so the degree of the busiest vertex is always a sufficient number of colours. Therefore a permutation
+//! fills a FatTree completely. If links have capacity for several flows, a plane or core has as many colours. Flows
+//! on good paths keep them as far as possible.
 
 use super::colouring::Colouring;
 use super::improve::Budget;
 use super::placer::Placer;
 use crate::fat_tree::FatTree;
 
-/// A flow between two ToRs of the tree, by number, and where it is now.
+/// A flow between two ToRs of the tree, by number, with its present plane and core.
 struct Coloured {
     slot: u32,
     tors: [usize; 2],
@@ -20,10 +20,10 @@ struct Coloured {
 }
 
 impl Placer {
-    /// Gives every flow a plane and a core such that no link is overfull, if that can be told from counting: all links
-    /// of a FatTree are up, those of one tier alike, and as many flows as meet on a link fit on it even if each asks for as much
-    /// as the greatest. Else, or if more flows would have to move than the budget has, nothing changes. Tells whether
-    /// it was done.
+    /// Gives every flow a plane and a core such that no link is overfull, if counting shows that this is possible.
+    /// All links of a FatTree must be up, and those of one tier must be equal. As many flows as meet on a link must
+    /// fit on it, even if each has the greatest demand. Otherwise, or if more flows would move than the budget
+    /// allows, nothing changes. Returns whether it was done.
     pub(super) fn recolour(&mut self, budget: &mut Budget) -> bool {
         let first = self.slots.iter().flatten().find_map(|standing| standing.ends);
         let Some(tree) = first.and_then(|(from, _)| self.tree(from)) else { return false };
@@ -37,7 +37,7 @@ impl Placer {
         done && self.settle(&tree, &flows, budget)
     }
 
-    /// What the links of both tiers carry, if all are up and those of a tier alike.
+    /// Capacities of the links of both tiers, if all are up and those of a tier are equal.
     fn healthy(&self, tree: &FatTree) -> Option<[u64; 2]> {
         let mut capacities = [u64::MAX; 2];
         for (tier, capacity_bps) in tree.tiers().into_iter().zip(&mut capacities) {
@@ -52,8 +52,8 @@ impl Placer {
         Some(capacities)
     }
 
-    /// All flows that cross links, those that stand on a path first; `None` if one is not between ToRs of the tree, or
-    /// stands on a detour.
+    /// All flows between different ToRs, with their present planes and cores; `None` if one is not between ToRs of
+    /// the tree.
     fn coloured(&self, tree: &FatTree) -> Option<Vec<Coloured>> {
         let mut flows = Vec::new();
         for slot in 0..self.slots.len() as u32 {
@@ -76,7 +76,7 @@ impl Placer {
         Some(flows)
     }
 
-    /// Gives every flow a plane; `most` flows fit on a link. Where its plane changes, the core is open again.
+    /// Gives every flow a plane; `most` flows fit on a link. If its plane changes, its core is undecided again.
     fn colour_planes(&mut self, tree: &FatTree, flows: &mut [Coloured], most: usize) -> bool {
         let ends: Vec<[u32; 2]> = flows.iter().map(|flow| flow.tors.map(|tor| tor as u32)).collect();
         let wishes: Vec<Option<usize>> = flows.iter().map(|flow| flow.plane).collect();
@@ -103,8 +103,8 @@ impl Placer {
         true
     }
 
-    /// Spreads edges over `groups` of colours such that at most `most` of a group meet at a vertex, and as few as can
-    /// be; `None` if there are too many. Wishes are met first, as far as they agree.
+    /// Distributes edges over `groups` of colours such that at most `most` edges of a group meet at a vertex, and as
+    /// few as possible; `None` if there are too many. Wishes are met first, as far as they are compatible.
     fn colours(
         &mut self,
         vertices: usize,
@@ -134,7 +134,7 @@ impl Placer {
         (0..wishes.len()).map(group).collect::<Option<Vec<usize>>>().filter(|_| all)
     }
 
-    /// Puts the flows where their plane and core are, if the budget allows that.
+    /// Moves the flows to their planes and cores, if the budget allows that.
     fn settle(&mut self, tree: &FatTree, flows: &[Coloured], budget: &mut Budget) -> bool {
         let mut path = Vec::new();
         let mut moves: Vec<(u32, Box<[u32]>)> = Vec::new();

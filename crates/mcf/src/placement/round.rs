@@ -5,9 +5,10 @@ use super::standing::Standing;
 use crate::{max_min, FlowSet};
 
 impl Placer {
-    /// One round, as the papers have it every polling period and when flows came or went: estimates all demands exactly,
-    /// places the flows that have no path, in the papers' order, and then moves flows to where there is more room, but
-    /// at most `most_moves` of those that stood on a path before. What stands well is left alone.
+    /// Runs one round, as the papers do in every polling period and when flows arrive or depart. It estimates all
+    /// demands exactly and places the flows that have no path, in the papers' order. Then it moves flows to paths
+    /// with more free capacity, but at most `most_moves` of those that had a path before. Flows on good paths stay
+    /// there.
     pub fn round(&mut self, most_moves: usize) -> Round {
         let operations = self.operations();
         self.estimate_demands();
@@ -28,9 +29,9 @@ impl Placer {
         round
     }
 
-    /// Bandwidth for each flow as the papers give it: in the order of minimum remaining time first, each takes the
-    /// available bandwidth of its path up to its demand, b_f = min(b, B_f). A flow that comes late may get nothing and is
-    /// to be held. Ascending by flow; flows without a path get nothing.
+    /// The bandwidth of each flow as the papers give it. In the order of minimum remaining time, each takes the
+    /// available bandwidth of its path up to its demand, b_f = min(b, B_f). A late flow may get nothing; then it must
+    /// be held. Ascending by flow; flows without a path get nothing.
     pub fn shares_bps(&self) -> Vec<(u64, u64)> {
         let mut slots: Vec<u32> =
             (0..self.slots.len() as u32).filter(|&slot| self.slots[slot as usize].is_some()).collect();
@@ -51,8 +52,8 @@ impl Placer {
         shares
     }
 
-    /// Max-min fair rates of the flows on their paths and access links, up to what was announced: what TCP would give
-    /// them. Ascending by flow; flows without a path get 0.
+    /// Max-min fair rates of the flows on their paths and access links, up to the announced rates: the rates that TCP
+    /// would give them. Ascending by flow; flows without a path get 0.
     pub fn max_min_bps(&self) -> Vec<(u64, f64)> {
         let capacity: Vec<f64> = self.network.links().iter().map(|link| link.capacity_bps as f64).collect();
         let (mut flows, mut ids, mut rates) = (FlowSet::new(), Vec::new(), Vec::new());
@@ -80,8 +81,8 @@ impl Placer {
         self.standing(slot).flow.access().into_iter().flatten().chain(path.iter().copied())
     }
 
-    /// The natural demand of every flow, capped by what was announced: max-min rates with the access links as the only
-    /// limits (Hedera §4.2).
+    /// Estimates the natural demand of every flow, up to its announced rate: max-min rates with the access links as
+    /// the only limits (Hedera §4.2).
     fn estimate_demands(&mut self) {
         let used: Vec<u32> = (0..self.slots.len() as u32).filter(|&slot| self.slots[slot as usize].is_some()).collect();
         let capacity: Vec<f64> = self.network.links().iter().map(|link| link.capacity_bps as f64).collect();
@@ -100,14 +101,15 @@ impl Placer {
         }
         if let Ok(natural) = max_min(&capacity, &flows) {
             for (slot, rate) in used.into_iter().zip(natural.rates) {
-                // Rounded, for a third of a link three times over must fit on it.
+                // Rounded down, because three thirds of a link must fit on it. The tolerance covers rounding errors.
                 self.set_demand(slot, (rate + 1e-6) as u64);
             }
         }
     }
 
-    /// The papers' order: ToR pair by ToR pair, and within a pair minimum remaining time first. Pairs between the same two
-    /// pods follow each other, and else those of one destination, so that what is known of the way is of use again.
+    /// Sorts slots in the papers' order: ToR pair by ToR pair, and within a pair minimum remaining time first. Pairs
+    /// between the same two pods follow each other, and otherwise pairs with one destination, so that data of the
+    /// search can be reused.
     pub(super) fn order(&mut self, slots: &mut [u32]) {
         let first = slots.iter().find_map(|&slot| self.standing(slot).ends);
         let tree = first.and_then(|(from, _)| self.tree(from));
@@ -120,11 +122,11 @@ impl Placer {
         slots.sort_by_cached_key(|slot| (key(slot), self.remaining_time(*slot)));
     }
 
-    /// Minimum remaining time first; unknown sizes last; then by name.
+    /// Sort key: minimum remaining time first, unknown sizes last, then by identifier.
     fn remaining_time(&self, slot: u32) -> (u64, u64) {
         let Standing { flow, demand_bps, id, .. } = self.standing(slot);
         let bytes = flow.remaining_bytes.map_or(f64::INFINITY, |bytes| bytes as f64);
-        // Bits of numbers that are not negative are in their order.
+        // The bits of non-negative floating-point numbers are in the order of the numbers.
         ((bytes / (*demand_bps).max(1) as f64).to_bits(), *id)
     }
 }

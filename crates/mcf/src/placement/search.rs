@@ -1,28 +1,29 @@
-//! Looks for one path among all shortest ones between two nodes, without listing them.
+//! Searches for one path among all shortest paths between two nodes, without listing them.
 //!
-//! All next hops of a node lie one hop nearer to the destination, so a search goes layer by layer and looks at every
-//! link of the graph of shortest paths once: 1,200 links for the 576 paths between two pods of a k=48 FatTree.
+//! All next hops of a node are one hop nearer to the destination. So a search goes layer by layer and examines every
+//! link of the graph of shortest paths once. These are 1,200 links for the 576 paths between two pods of a k=48
+//! FatTree.
 
 use crate::routes::RoutesTo;
 
-/// What is known of a node that the search has come to.
+/// The data of a node that the search has reached.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     round: u32,
-    /// Link by which it is best reached, and the node before it.
+    /// The link and the previous node of the best path to it.
     link: u32,
     from: u32,
     cost: f64,
 }
 
-/// Buffers of a search, used again and again.
+/// Buffers of a search, which are reused.
 #[derive(Clone, Debug)]
 pub(super) struct Search {
     seen: Vec<Seen>,
     round: u32,
     layer: Vec<u32>,
     next: Vec<u32>,
-    /// Links looked at since the beginning.
+    /// Number of links examined since the creation.
     pub operations: u64,
 }
 
@@ -32,8 +33,8 @@ impl Search {
         Search { seen: vec![unseen; nodes], round: 0, layer: Vec::new(), next: Vec::new(), operations: 0 }
     }
 
-    /// The path with the least sum of costs; of equal ones, that whose links come first. It is left in `path`. A cost of
-    /// infinity excludes a link. `None` when there is no path of finite cost.
+    /// Finds the path with the lowest sum of costs, and of equal ones the one whose links come first. Writes it to
+    /// `path` and returns the sum. An infinite cost excludes a link. `None` if no path has a finite cost.
     pub(super) fn cheapest(
         &mut self,
         routes: RoutesTo<'_>,

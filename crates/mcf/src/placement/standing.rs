@@ -1,46 +1,47 @@
-//! What a placer keeps of each flow and of each link.
+//! The data of a placer on each flow and on each link.
 
 use super::placer::PlacedFlow;
 use crate::network::Network;
 use std::cell::Cell;
 
-/// A flow and where it is.
+/// A flow and its path.
 #[derive(Clone, Debug)]
 pub(super) struct Standing {
     pub id: u64,
     pub flow: PlacedFlow,
-    /// Places of its ToRs in the network; `None` if one of them has no links. Of no meaning when they are the same ToR.
+    /// Places of its ToRs in the network; `None` if one of them has no links. Without meaning if both are the same
+    /// ToR.
     pub ends: Option<(u32, u32)>,
     /// Links between its ToRs; `None` while it waits.
     pub path: Option<Box<[u32]>>,
-    /// What it asks for.
+    /// Its demand.
     pub demand_bps: u64,
 }
 
 impl PlacedFlow {
-    /// Its access links.
+    /// Its access links, of source and destination.
     pub(super) fn access(&self) -> [Option<u32>; 2] {
         [self.src_access, self.dst_access]
     }
 }
 
-/// Loads of all links, and who is on them. Loads are whole bits per second, so that a departure undoes an arrival.
+/// Loads of all links, and the flows on them. Loads are whole bits per second, so that a departure undoes an arrival.
 #[derive(Clone, Debug)]
 pub(super) struct Ledger {
-    /// c(e).
+    /// c(e), the capacity of each link.
     capacity_bps: Vec<i64>,
-    /// c(e) − f(e).
+    /// c(e) − f(e), the bandwidth left on each link.
     left_bps: Vec<i64>,
-    /// l(e), worked out when it is asked for; not a number where the load has changed since.
+    /// l(e), computed on request; NaN if the load has changed since.
     length: Vec<Cell<f64>>,
-    /// Links whose flows ask for more than they have.
+    /// Number of links whose demand exceeds their capacity.
     overfull: usize,
-    /// Slots of the flows on each link; on an access link, whether they have a path or not.
+    /// Slots of the flows on each link; on an access link, including flows without a path.
     on_link: Vec<Vec<u32>>,
-    /// Flows among which each access link was shared out last.
+    /// By access link, the number of flows for which demands were last estimated.
     shared_by: Vec<u32>,
     ln_growth: f64,
-    /// Changes so far.
+    /// Number of changes so far.
     version: u64,
 }
 
@@ -60,28 +61,28 @@ impl Ledger {
         }
     }
 
-    /// c(e) − f(e): below 0 when the flows on a link ask for more than it has.
+    /// c(e) − f(e): negative if the demand on a link exceeds its capacity.
     pub(super) fn left_bps(&self, link: u32) -> i64 {
         self.left_bps[link as usize]
     }
 
-    /// Another number after every change of a load.
+    /// A number that changes with every change of a load.
     pub(super) fn version(&self) -> u64 {
         self.version
     }
 
-    /// c(e).
+    /// c(e), the capacity of a link.
     pub(super) fn capacity_bps(&self, link: u32) -> i64 {
         self.capacity_bps[link as usize]
     }
 
-    /// f(e).
+    /// f(e), the load of a link.
     pub(super) fn load_bps(&self, link: u32) -> u64 {
         let capacity_bps = self.capacity_bps.get(link as usize).copied().unwrap_or(0);
         (capacity_bps - self.left_bps.get(link as usize).copied().unwrap_or(0)).max(0) as u64
     }
 
-    /// l(e).
+    /// l(e), the length of a link.
     pub(super) fn length(&self, link: u32) -> f64 {
         let (cell, link) = (&self.length[link as usize], link as usize);
         if cell.get().is_nan() {
@@ -92,7 +93,7 @@ impl Ledger {
         cell.get()
     }
 
-    /// Number of links whose flows ask for more than they have.
+    /// Number of links whose demand exceeds their capacity.
     pub(super) fn overfull(&self) -> usize {
         self.overfull
     }
@@ -109,7 +110,7 @@ impl Ledger {
         self.shared_by[link as usize] = flows;
     }
 
-    /// Notes a flow on its access links.
+    /// Adds a flow to its access links.
     pub(super) fn join(&mut self, slot: u32, access: [Option<u32>; 2]) {
         for link in access.into_iter().flatten() {
             self.on_link[link as usize].push(slot);

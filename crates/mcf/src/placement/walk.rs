@@ -1,51 +1,52 @@
-//! The papers' choice of a path: the lightest of all shortest ones between two nodes, which are never listed.
+//! The papers' choice of a path: the lightest of all shortest paths between two nodes, which are never listed.
 //!
-//! Where only one next hop is left at every node, the way to the destination is a *tail*: from a core switch of a
-//! FatTree on, for one. A tail has a width and a length of its own, whoever comes by it, so these are kept from flow to
-//! flow of one destination, and only those that a flow was put on are worked out again. What is left to look at is the
-//! part where ways branch, once for the widest path and once for the shortest among the widest: at k=48 at most 600
-//! links of the 2,304 on the 576 paths, and those behind a link that is narrower than what is known already not at all.
+//! If each node has only one next hop from some node on, the way to the destination is a *tail*: for example, from a
+//! core switch of a FatTree. The width and the length of a tail do not depend on the path before it. So they are kept
+//! for all flows to one destination, and computed again only for tails to which a flow was added. The search covers
+//! the part where paths branch, once for the widest path and once for the shortest among the widest. At k=48 it
+//! examines at most 600 links of the 2,304 on the 576 paths. It skips links behind a link that is narrower than the
+//! best path so far.
 
 use super::standing::Ledger;
 use crate::network::Network;
 use crate::routes::{Routes, RoutesTo};
 
-/// No link: ways branch from here on, or there is nothing left to go.
+/// No link: paths branch from here on, or this is the destination.
 const NONE: u32 = u32::MAX;
 
-/// The way from a node to the destination, if there is one alone.
+/// The way from a node to the destination, if there is only one.
 #[derive(Clone, Copy, Debug)]
 struct Tail {
-    /// Least bandwidth left on its links.
+    /// Minimum bandwidth left on its links.
     width_bps: i64,
     /// Sum of the lengths of its links.
     length: f64,
-    /// The round in which this was worked out.
+    /// The round in which this was computed.
     round: u32,
     /// Its first link.
     link: u32,
-    /// Node that follows.
+    /// The next node.
     next: u32,
-    /// Whether ways branch here or further on: then there is no tail.
+    /// Whether paths branch here or further on: then there is no tail.
     branches: bool,
 }
 
-/// What is known of a node before the tails.
+/// The data of a node before the tails.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     mark: u32,
-    /// Link by which it is best reached, and the node before it.
+    /// The link and the previous node of the best path to it.
     link: u32,
     from: u32,
     width_bps: i64,
     length: f64,
 }
 
-/// The search, with what it knows of the destination it looked for last.
+/// The search, with its data on the last destination.
 #[derive(Clone, Debug)]
 pub(super) struct Walk {
     to: u32,
-    /// Version of the ledger that tails hold for.
+    /// Version of the ledger for which the tails are valid.
     version: u64,
     round: u32,
     tails: Vec<Tail>,
@@ -54,7 +55,7 @@ pub(super) struct Walk {
     layer: Vec<u32>,
     next: Vec<u32>,
     chain: Vec<u32>,
-    /// Links looked at since the beginning.
+    /// Number of links examined since the creation.
     pub operations: u64,
 }
 
@@ -76,13 +77,14 @@ impl Walk {
         }
     }
 
-    /// Forgets the tails: links came up or went down.
+    /// Drops the tails, because links came up or went down.
     pub(super) fn forget(&mut self) {
         self.to = NONE;
     }
 
-    /// Leaves in `path` the path whose tightest link has most bandwidth left, to within `slack_bps`, and of those the
-    /// one with the least sum of lengths. Tells whether there is a path. The routes to `to` must have been prepared.
+    /// Finds the path whose tightest link has the most bandwidth left, to within `slack_bps`, and of those the one
+    /// with the smallest sum of lengths. Writes it to `path`. Returns whether there is a path. The routes to `to`
+    /// must have been prepared.
     pub(super) fn lightest(
         &mut self,
         (routes, ledger): (&Routes, &Ledger),
@@ -100,8 +102,8 @@ impl Walk {
         self.shortest(routes, ledger, (from, hops), widest_bps.saturating_sub(slack_bps), path)
     }
 
-    /// Tells that a flow was put on a path that was just found, and nothing else has changed: tails over its links are
-    /// worked out again when they are needed.
+    /// Updates the data after a flow was put on the path that was found last. Nothing else may have changed. Tails
+    /// over its links are computed again when they are needed.
     pub(super) fn taken(&mut self, network: &Network, ledger: &Ledger, path: &[u32]) {
         self.version = ledger.version();
         let mut stack = std::mem::take(&mut self.chain);
@@ -161,7 +163,7 @@ impl Walk {
         tail
     }
 
-    /// Width of the widest path. There is one.
+    /// The width of the widest path, which must exist.
     fn widest(&mut self, routes: RoutesTo<'_>, ledger: &Ledger, from: u32) -> i64 {
         let mut best_bps = i64::MIN;
         self.set_out(from);
@@ -199,7 +201,8 @@ impl Walk {
         best_bps
     }
 
-    /// The shortest path of at least this width; of equal ones, that whose links come first. There is one.
+    /// Finds the shortest path of at least this width, and of equal ones the one whose links come first. Writes it to
+    /// `path`. Returns whether there is one.
     fn shortest(
         &mut self,
         routes: RoutesTo<'_>,
@@ -210,7 +213,7 @@ impl Walk {
     ) -> bool {
         let (mut best, mut last) = (f64::INFINITY, None);
         self.set_out(from);
-        // No length is less than 1, so this many hops more are at least as long.
+        // No link is shorter than 1, so the remaining hops add at least this length.
         let mut left = f64::from(hops);
         while !self.layer.is_empty() {
             let layer = std::mem::take(&mut self.layer);
@@ -253,7 +256,7 @@ impl Walk {
         true
     }
 
-    /// Leaves in `path` how `node` was reached from `from`.
+    /// Writes the path by which `node` was reached from `from` to `path`.
     fn write(&self, node: u32, from: u32, path: &mut Vec<u32>) {
         path.clear();
         let mut at = node;
@@ -265,7 +268,7 @@ impl Walk {
         path.reverse();
     }
 
-    /// Begins a search.
+    /// Starts a search at a node.
     fn set_out(&mut self, from: u32) {
         self.mark = next_mark(self.mark, || self.seen.iter_mut().for_each(|seen| seen.mark = 0));
         self.layer.clear();
@@ -274,7 +277,7 @@ impl Walk {
         self.seen[from as usize] = Seen { mark: self.mark, link: NONE, from, width_bps: i64::MAX, length: 0.0 };
     }
 
-    /// Notes a node; tells whether this search had not met it yet.
+    /// Records a node. Returns whether this search reaches it for the first time.
     fn is_new(&mut self, node: u32) -> bool {
         let seen = &mut self.seen[node as usize];
         let new = seen.mark != self.mark;
@@ -284,14 +287,15 @@ impl Walk {
         new
     }
 
-    /// On to the nodes one hop nearer.
+    /// Goes to the nodes that are one hop nearer to the destination.
     fn go_on(&mut self) {
         std::mem::swap(&mut self.layer, &mut self.next);
         self.next.clear();
     }
 }
 
-/// The next of the numbers that tell old entries from new ones; when they are used up, old entries are `cleared`.
+/// The next number that distinguishes new entries from old ones. If the numbers are used up, `clear` resets the old
+/// entries.
 fn next_mark(mark: u32, clear: impl FnOnce()) -> u32 {
     mark.checked_add(1).unwrap_or_else(|| {
         clear();

@@ -1,4 +1,4 @@
-//! A FatTree as numbers, and demands over it.
+//! A FatTree as numbers, and traffic on it.
 #![allow(dead_code)]
 
 use pathloom_mcf::placement::PlacedFlow;
@@ -6,8 +6,9 @@ use pathloom_mcf::{Network, NetworkLink};
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
 
-/// A k-ary FatTree whose links all carry `rate_bps`. Links come in pairs, one direction of a cable at an even number and
-/// the other one above: first those of the hosts (up to the ToR at even numbers), then the others (up at even numbers).
+/// A k-ary FatTree whose links all carry `rate_bps`. Links come in pairs: one direction of a cable has an even
+/// number, and the other direction the next number. First come the links of the hosts (up to the ToR at even
+/// numbers), then the others (up at even numbers).
 pub struct FatTree {
     pub k: u32,
     pub rate_bps: u64,
@@ -34,7 +35,7 @@ impl FatTree {
         host / self.half()
     }
 
-    /// ToRs are nodes `0..tors`, aggregation switches follow, then cores.
+    /// The links. Nodes `0..tors` are ToRs; aggregation switches follow, then cores.
     pub fn links(&self) -> Vec<NetworkLink> {
         let (half, tors) = (self.half(), self.tors());
         let link = |ends| NetworkLink { ends, capacity_bps: self.rate_bps };
@@ -58,7 +59,7 @@ impl FatTree {
         (2 * self.hosts()..2 * self.hosts() + 4 * self.hosts()).step_by(2).collect()
     }
 
-    /// `share` of the cables between switches, at random, such that every ToR keeps one up and none is cut off.
+    /// A random `share` of the cables between switches.
     pub fn failures(&self, share: f64, rng: &mut Pcg64) -> Vec<u32> {
         let mut cables = self.switch_cables();
         cables.shuffle(rng);
@@ -66,7 +67,7 @@ impl FatTree {
         cables
     }
 
-    /// A flow from host to host that takes all it can get.
+    /// A flow from host to host without an announced rate.
     pub fn flow(&self, src: u32, dst: u32) -> PlacedFlow {
         PlacedFlow {
             src_tor: self.tor_of(src),
@@ -78,7 +79,7 @@ impl FatTree {
         }
     }
 
-    /// Every host sends to another and receives from another, never to itself.
+    /// A permutation: every host sends to one other host and receives from one other host.
     pub fn permutation(&self, rng: &mut Pcg64) -> Vec<(u32, u32)> {
         let mut to: Vec<u32> = (0..self.hosts()).collect();
         to.shuffle(rng);

@@ -1,32 +1,33 @@
 //! The smallest balanced cut, by dynamic programming over an order of the switches.
 //!
-//! After each switch, two ways to divide those before it are alike in all that matters later if they agree on the
-//! frontier (switches that still have neighbours to come) and on the number of host ports on the first side: the
-//! cheaper one stands for both. What cuts as much as a cut that is known already is dropped, so that a search that ends
-//! with nothing left proves that cut to be the smallest. WANs and small fabrics have narrow frontiers; where the
-//! frontier is wide the search gives up.
+//! Two partial divisions of the first switches are equivalent for the rest of the search if they agree in two things:
+//! the sides of the frontier (switches that still have neighbours to come), and the number of host ports on the first
+//! side. Only the one with the smaller cut is kept. A division whose cut is as large as a known balanced cut is
+//! dropped. So if no division is left at the end, the known cut is the smallest. WANs and small fabrics have narrow
+//! frontiers; if the frontier is wide, the search gives up.
 
 use super::problem::Problem;
 
-/// Ways to divide that all steps together may look at.
+/// Limit on the partial divisions examined in all steps together.
 const MOST_WAYS: usize = 8_000_000;
-/// Widest frontier that fits the bits of a way.
+/// Widest frontier that fits into the bits of [`Way::sides`].
 const MOST_FRONTIER: usize = 64;
-/// Switches that orders are tried from.
+/// Number of switches that are tried as the start of an order.
 const MOST_ORDERS: usize = 48;
 
-/// A way to divide the switches so far.
+/// A partial division: it assigns each switch so far to a side.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Way {
-    /// Side of each switch of the frontier, by slot.
+    /// Side of each frontier switch, one bit per slot; 1 is the first side.
     sides: u64,
     /// Host ports on the first side.
     held: u64,
-    /// What the first side can send to the other.
+    /// Capacity from the first side to the other.
     cut: u128,
 }
 
-/// The capacity of the smallest balanced cut, which is `known` if none is smaller; `None` if that takes too long.
+/// Returns the capacity of the smallest balanced cut, or `known` if no cut is smaller. `None` if the search takes too
+/// long.
 pub(super) fn smallest_cut(problem: &Problem, known: u128) -> Option<u128> {
     let order = narrow_order(problem)?;
     let mut ways = vec![Way { sides: 0, held: 0, cut: 0 }];
@@ -46,7 +47,7 @@ pub(super) fn smallest_cut(problem: &Problem, known: u128) -> Option<u128> {
         if slot >= MOST_FRONTIER || looked_at > MOST_WAYS {
             return None;
         }
-        // Turned about, a cut of a symmetric fabric is the same cut.
+        // In a symmetric fabric, a cut with exchanged sides is the same cut.
         let sides: &[bool] = if step == 0 && problem.symmetric { &[true] } else { &[true, false] };
         let fits = |way: &Way| way.cut < known && way.held <= problem.most && way.held + to_come >= problem.least;
         let links = Links::of(problem, switch, &slots);
@@ -73,7 +74,7 @@ pub(super) fn smallest_cut(problem: &Problem, known: u128) -> Option<u128> {
 
 /// The links between a new switch and the frontier.
 struct Links {
-    /// Slot of the other end, what the new switch can send to it, and what it can be sent.
+    /// For each link: slot of the other end, rate from the new switch to it, and rate in the opposite direction.
     ends: Vec<(usize, u128, u128)>,
 }
 
@@ -84,7 +85,7 @@ impl Links {
         Links { ends: ends.collect() }
     }
 
-    /// A way with one more switch, on the first side or the other one.
+    /// Returns the division with one more switch, on the first side or on the other.
     fn add(&self, way: &Way, slot: usize, first: bool, weight: u64) -> Way {
         let across = |&(end, out_bps, in_bps): &(usize, u128, u128)| match (first, way.sides >> end & 1 == 1) {
             (true, false) => out_bps,
@@ -99,19 +100,21 @@ impl Links {
     }
 }
 
-/// An order whose frontiers are narrow, the best of several greedy ones; `None` if all are hopeless.
+/// Returns an order with narrow frontiers, the best of several greedy ones. `None` if the frontiers of all are too
+/// wide.
 fn narrow_order(problem: &Problem) -> Option<Vec<usize>> {
     let starts = MOST_ORDERS.min(problem.len());
-    // What a search goes by: the sum of two to the power of each frontier.
+    // Cost of an order: the sum of two to the power of each frontier size.
     let orders = (0..starts).map(|number| greedy_order(problem, number * problem.len() / starts));
     let best = orders.min_by(|a, b| a.1.total_cmp(&b.1))?;
     (best.1.is_finite()).then_some(best.0)
 }
 
-/// From `start` on always the switch that widens the frontier least. Stops, with an infinite cost, where it is too wide.
+/// Starts at `start`, and then always appends the switch that widens the frontier least. Stops with an infinite cost
+/// if the frontier becomes too wide.
 fn greedy_order(problem: &Problem, start: usize) -> (Vec<usize>, f64) {
     let mut placed = vec![false; problem.len()];
-    // Neighbours of each switch that are still to come.
+    // Number of neighbours of each switch that are not placed yet.
     let mut open: Vec<usize> = problem.arcs.iter().map(Vec::len).collect();
     let mut order: Vec<usize> = Vec::with_capacity(problem.len());
     let mut frontier: Vec<usize> = Vec::new();
@@ -129,7 +132,8 @@ fn greedy_order(problem: &Problem, start: usize) -> (Vec<usize>, f64) {
         if frontier.len() >= MOST_FRONTIER {
             return (order, f64::INFINITY);
         }
-        // How many more the frontier holds after a switch, and how long it has been waited for.
+        // Growth of the frontier if a switch is added. Among equals, the neighbour of the oldest frontier switch is
+        // chosen.
         let widening = |switch: usize| {
             let closes = |end: u32| placed[end as usize] && open[end as usize] == 1;
             let closed = problem.arcs[switch].iter().filter(|arc| closes(arc.to)).count();

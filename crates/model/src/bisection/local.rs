@@ -1,5 +1,5 @@
-//! Balanced cuts by local search (Fiduccia and Mattheyses, DAC 1982): from many starts, switches are moved across one
-//! by one, the most gainful first, and the best balanced cut on the way is kept.
+//! Balanced cuts by local search (Fiduccia and Mattheyses, DAC 1982). From many starts, switches change sides one by
+//! one, those with the largest gain first, and the best balanced cut on the way is kept.
 
 use super::problem::Problem;
 use rand::seq::SliceRandom;
@@ -7,12 +7,12 @@ use rand::SeedableRng;
 use rand_pcg::Pcg64;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// Moves that all starts together may cost, each with its neighbours.
+/// Limit on the moves of all starts together, each counted with the neighbours of the switch.
 const MOST_STEPS: usize = 20_000_000;
 const MOST_STARTS: usize = 64;
 const MOST_PASSES: usize = 20;
 
-/// The capacity of the best balanced cut that was found.
+/// Returns the capacity of the best balanced cut found.
 pub(super) fn best_cut(problem: &Problem) -> u128 {
     let arcs: usize = problem.arcs.iter().map(Vec::len).sum();
     let starts = (MOST_STEPS / (MOST_PASSES * (problem.len() + arcs))).clamp(3, MOST_STARTS);
@@ -38,7 +38,7 @@ pub(super) fn best_cut(problem: &Problem) -> u128 {
     best
 }
 
-/// The first switches of an order, as many as hold no more host ports than half of all.
+/// Selects switches in the given order, as long as they hold at most half of the host ports.
 fn filled(problem: &Problem, order: impl IntoIterator<Item = usize>) -> Vec<bool> {
     let mut first = vec![false; problem.len()];
     let mut left = problem.least;
@@ -51,7 +51,7 @@ fn filled(problem: &Problem, order: impl IntoIterator<Item = usize>) -> Vec<bool
     first
 }
 
-/// All switches, nearest to `source` first; those that it does not reach come last.
+/// Returns all switches, nearest to `source` first. Switches that `source` does not reach come last.
 fn by_distance(problem: &Problem, source: usize) -> Vec<usize> {
     let mut seen = vec![false; problem.len()];
     let mut order = Vec::with_capacity(problem.len());
@@ -71,18 +71,18 @@ fn by_distance(problem: &Problem, source: usize) -> Vec<usize> {
 
 struct Search<'a> {
     problem: &'a Problem,
-    /// Whether a switch is on the first side, the one that sends.
+    /// Whether a switch is on the first side, which is the sending side.
     first: Vec<bool>,
     /// Host ports on the first side.
     held: u64,
-    /// Host ports that the first side may hold between two balanced cuts.
+    /// Range for the host ports on the first side, also between two balanced cuts.
     room: std::ops::RangeInclusive<u64>,
     cut: i128,
-    /// What the cut loses when a switch moves across.
+    /// Decrease of the cut if a switch changes sides.
     gain: Vec<i128>,
     locked: Vec<bool>,
-    /// Switches that may move: by side, and whether they have hosts. An entry whose gain is not that of its switch any
-    /// more is stale.
+    /// Switches that can move, by side and by whether they have hosts. An entry is stale if its gain is no longer
+    /// that of its switch.
     waiting: [[BinaryHeap<(i128, u32)>; 2]; 2],
 }
 
@@ -96,7 +96,7 @@ impl<'a> Search<'a> {
         Search { problem, first, held, room, cut, gain: Vec::new(), locked: Vec::new(), waiting }
     }
 
-    /// Passes as long as they help. `u128::MAX` if no balanced cut was met.
+    /// Repeats passes as long as they improve the cut. Returns `u128::MAX` if no balanced cut was found.
     fn run(mut self) -> u128 {
         let mut best = if self.is_balanced() { self.cut } else { i128::MAX };
         for _ in 0..MOST_PASSES {
@@ -113,7 +113,7 @@ impl<'a> Search<'a> {
         self.held == self.problem.least || self.held == self.problem.most
     }
 
-    /// Moves every switch once, and goes back to the best balanced cut on the way, which it returns.
+    /// Moves every switch once, then returns to the best balanced cut on the way. Returns the capacity of that cut.
     fn pass(&mut self) -> i128 {
         self.gain = (0..self.problem.len()).map(|switch| self.gain_of(switch)).collect();
         self.locked = vec![false; self.problem.len()];
@@ -152,7 +152,7 @@ impl<'a> Search<'a> {
         heap.push((self.gain[switch], switch as u32));
     }
 
-    /// Takes the most gainful switch whose move keeps the sides within one rack of balance.
+    /// Takes the switch with the largest gain whose move keeps the sides within one rack of balance.
     fn next(&mut self) -> Option<usize> {
         let mut best: Option<(i128, bool, u32, usize, usize)> = None;
         for side in 0..2 {
@@ -166,7 +166,7 @@ impl<'a> Search<'a> {
                     }
                     let weight = self.problem.weight[place];
                     let then = if side == 1 { self.held - weight } else { self.held + weight };
-                    // Of two alike, the one that leads towards balance.
+                    // Among equal gains, prefer the move towards balance.
                     let nearer = (side == 1) == (self.held >= self.problem.most) && weight > 0;
                     if self.room.contains(&then) && best.is_none_or(|(g, n, ..)| (gain, nearer) > (g, n)) {
                         best = Some((gain, nearer, switch, side, kind));
@@ -181,7 +181,7 @@ impl<'a> Search<'a> {
         Some(switch as usize)
     }
 
-    /// Moves a switch to the other side, and mends the gains of its neighbours.
+    /// Moves a switch to the other side, and updates the gains of its neighbours.
     fn cross(&mut self, switch: usize) {
         let weight = self.problem.weight[switch];
         self.cut -= self.gain[switch];
@@ -191,7 +191,8 @@ impl<'a> Search<'a> {
         let arcs = &self.problem.arcs[switch];
         for arc in arcs {
             let other = arc.to as usize;
-            // With the switch on its own side a move of `other` cuts one direction; opposite, it heals the other one.
+            // If the two switches are now on the same side, a move of `other` adds their links to the cut in one
+            // direction. Otherwise, it removes their links from the cut in the other direction.
             let both = (arc.out_bps + arc.in_bps) as i128;
             self.gain[other] += if self.first[other] == self.first[switch] { -both } else { both };
             if !self.locked[other] {

@@ -1,14 +1,14 @@
-//! Bisection bandwidth: the least that one half of the hosts can send to the other at once.
+//! Bisection bandwidth: the least rate that one half of the hosts can send to the other half at once.
 //!
-//! Hosts stay with their ToR, and their own links are not counted. A balanced cut puts every switch on one of two sides
-//! so that the numbers of host ports on the sides differ by as little as whole racks allow. Its capacity is what the
-//! links from the first side to the second carry together, and the bisection is the least capacity of any balanced cut.
-//! To find it is NP-hard, so a number comes with what is known of it:
+//! Hosts stay with their ToR, and host links are not counted. A balanced cut assigns each switch to one of two sides,
+//! so that the numbers of host ports on the sides differ as little as whole racks allow. The capacity of the cut is
+//! the total rate of the links from the first side to the second. The bisection is the smallest capacity of a
+//! balanced cut. Its computation is NP-hard, so a result also says what is known about it:
 //!
-//! - the value of fabrics whose bisection is in the books ([`known_bps`]);
-//! - an upper bound, a balanced cut that was found ([`local`]);
-//! - a lower bound, by a routing that shows how much any half can send ([`routed`]);
-//! - the exact value, where a search over all cuts comes to its end ([`exact`]).
+//! - the published value of known fabrics ([`known_bps`]);
+//! - an upper bound, from a balanced cut that was found ([`local`]);
+//! - a lower bound, from a routing that shows how much any half can send ([`routed`]);
+//! - the exact value, if a search over all cuts completes ([`exact`]).
 
 mod exact;
 mod local;
@@ -19,48 +19,48 @@ use crate::{Fabric, LinkState};
 use problem::Problem;
 use serde::Serialize;
 
-/// What a number for the bisection is.
+/// Meaning of a bisection value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BisectionKind {
     /// The bisection itself.
     Exact,
-    /// The capacity of the best balanced cut that was found; the bisection is that or less.
+    /// The capacity of the best balanced cut found; the bisection is at most that.
     UpperBound,
 }
 
-/// How it is known that no balanced cut is smaller.
+/// How it is proven that no balanced cut is smaller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BisectionProof {
-    /// It is the known value of this kind of fabric.
+    /// The value is the known one of this kind of fabric.
     Structure,
-    /// A routing over shortest paths carries as much between any two halves.
+    /// A routing over shortest paths carries that rate between any two halves.
     Routing,
     /// All balanced cuts were searched.
     Search,
 }
 
-/// The bisection of a fabric, or bounds on it, with the cables of its specification failed.
+/// The bisection of a fabric, or bounds on it, with the failed cables of its specification down.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Bisection {
-    /// Bits per second; what it is says `kind`. `u64::MAX` stands for that many or more.
+    /// Value in bits per second; `kind` says what it is. `u64::MAX` means that many or more.
     pub bps: u64,
-    /// Whether it is the bisection itself or a bound.
+    /// Whether `bps` is the bisection itself or an upper bound.
     pub kind: BisectionKind,
-    /// What the bisection is at least, bits per second; the same as `bps` where that is exact.
+    /// Lower bound on the bisection, bits per second; equal to `bps` if that is exact.
     pub at_least_bps: u64,
-    /// How an exact value is known to be so.
+    /// Proof of an exact value.
     pub proof: Option<BisectionProof>,
     /// Host ports on each side of a balanced cut, the smaller number first.
     pub host_ports: (u64, u64),
 }
 
-/// Cables between switches from which on no bisection is worked out.
+/// Largest number of cables between switches for which a bisection is computed.
 const MOST_CABLES: usize = 100_000;
 
-/// The bisection of `fabric`; `None` for one ToR alone, and above 100,000 cables between switches where the fabric is
-/// none of a known kind.
+/// Returns the bisection of `fabric`. `None` for a single ToR, and above 100,000 cables between switches if the value
+/// is not known from the kind of fabric.
 pub fn bisection(fabric: &Fabric) -> Option<Bisection> {
     if fabric.tors().len() < 2 {
         return None;
@@ -92,10 +92,11 @@ pub fn bisection(fabric: &Fabric) -> Option<Bisection> {
     }
 }
 
-/// The bisection of an intact FatTree, VL2 or leaf-spine fabric, and the host ports of its halves.
+/// Returns the bisection of an intact FatTree, VL2 or leaf-spine fabric, and the host ports of its halves.
 ///
-/// In each of them ECMP spreads what a ToR sends evenly over all its uplinks, and what it receives comes evenly over
-/// all its downlinks, so any half of the ToRs can send as much as its uplinks hold; and to cut those is a balanced cut.
+/// In each of these fabrics, ECMP spreads the traffic of a ToR evenly over all its uplinks. The traffic to a ToR
+/// arrives evenly over all its downlinks. So any half of the ToRs can send as much as their uplinks carry, and these
+/// uplinks form a balanced cut.
 fn known_bps(fabric: &Fabric) -> Option<(u64, (u64, u64))> {
     let kind = fabric.spec().split(':').next()?.trim();
     if !matches!(kind, "fat-tree" | "vl2" | "leaf-spine") || !fabric.failed_links().is_empty() {

@@ -1,20 +1,20 @@
-//! The graph that is cut: switches with their host ports, and what each can send to each neighbour.
+//! The graph to be cut: switches with their host ports, and the rates between neighbours.
 
 use crate::{Fabric, LinkState};
 use std::collections::BTreeMap;
 
-/// What two neighbouring switches can send each other.
+/// Rates between two neighbouring switches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Arc {
     /// The neighbour's number.
     pub(super) to: u32,
-    /// Bits per second towards it, all parallel cables together.
+    /// Bits per second towards the neighbour, over all parallel cables together.
     pub(super) out_bps: u128,
-    /// Bits per second from it.
+    /// Bits per second from the neighbour.
     pub(super) in_bps: u128,
 }
 
-/// Switches by number, in the fabric's order.
+/// Switches by number, in the order of the fabric.
 pub(super) struct Problem {
     /// Host ports of each switch.
     pub(super) weight: Vec<u64>,
@@ -22,13 +22,13 @@ pub(super) struct Problem {
     pub(super) arcs: Vec<Vec<Arc>>,
     /// Host ports of the smaller side of a balanced cut.
     pub(super) least: u64,
-    /// Host ports of the larger side; the two may be the same.
+    /// Host ports of the larger side; can be equal to `least`.
     pub(super) most: u64,
     /// A set of switches that holds `least` host ports.
     pub(super) balanced: Vec<bool>,
-    /// Whether every cable that is up carries the same both ways.
+    /// Whether every cable that is up has the same rate in both directions.
     pub(super) symmetric: bool,
-    /// Every capacity is a multiple of this.
+    /// Common divisor of all capacities.
     pub(super) unit_bps: u128,
 }
 
@@ -65,12 +65,12 @@ impl Problem {
         Problem { weight, arcs, least, most, balanced, symmetric, unit_bps: unit_bps.max(1) }
     }
 
-    /// Number of switches.
+    /// Returns the number of switches.
     pub(super) fn len(&self) -> usize {
         self.weight.len()
     }
 
-    /// What the switches that `first` is true for can send to the others.
+    /// Returns the capacity from the switches for which `first` is true to the others.
     pub(super) fn capacity(&self, first: &[bool]) -> u128 {
         let out = |(switch, arcs): (usize, &Vec<Arc>)| -> u128 {
             let across = arcs.iter().filter(|arc| first[switch] && !first[arc.to as usize]);
@@ -88,7 +88,7 @@ fn greatest_common_divisor(a: u128, b: u128) -> u128 {
     }
 }
 
-/// The largest sum of weights that is at most half of all, and members that add up to it.
+/// Returns the largest sum of weights that is at most half of the total, and members that add up to it.
 fn nearest_to_half(weight: &[u64]) -> (u64, Vec<bool>) {
     let mut members: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
     for (place, &weight) in weight.iter().enumerate().filter(|(_, &weight)| weight > 0) {
@@ -96,7 +96,7 @@ fn nearest_to_half(weight: &[u64]) -> (u64, Vec<bool>) {
     }
     let kinds: Vec<(u64, Vec<usize>)> = members.into_iter().collect();
     let half = (weight.iter().sum::<u64>() / 2) as usize;
-    // For each sum the kind of weight that it was first reached with, and how many of that kind are in it.
+    // For each sum: the kind of weight that reached it first, and how many weights of that kind it contains.
     let mut reached: Vec<Option<(u32, u32)>> = vec![None; half + 1];
     reached[0] = Some((u32::MAX, 0));
     for (kind, (weight, members)) in kinds.iter().enumerate() {

@@ -1,24 +1,28 @@
-//! A lower bound on every balanced cut, by routing: what the halves can send to each other whatever they are.
+//! A lower bound on every balanced cut, by routing: the rate that any half can send to the other half.
 
 use super::problem::Problem;
 use crate::search::Sweep;
 use crate::{Fabric, LinkId, LinkState, NodeId};
 
-/// Steps of the routing of all pairs; above that only the first bound is worked out, and above ten times that none.
+/// Limit on the steps of the routing of all pairs. Above the limit, only the first bound is computed; above ten times
+/// the limit, none.
 const MOST_STEPS: usize = 60_000_000;
-/// Shares that are kept for the second bound: one per ToR and directed link.
+/// Limit on the shares stored for the second bound: one per ToR and directed link.
 const MOST_SHARES: usize = 8_000_000;
-/// Sums of rounded numbers are right within this share of them.
+/// Relative error allowed for sums of rounded numbers.
 const ROUNDING: f64 = 1e-9;
 
-/// What every balanced cut carries at least, bits per second; 0 where ToRs do not reach each other.
+/// Returns a lower bound on the capacity of every balanced cut, bits per second; 0 if some ToRs do not reach each
+/// other.
 ///
-/// All ToRs send to all others over their shortest paths, split at each switch in proportion to the rates of the links.
+/// All ToRs send to all others over their shortest paths. Each switch splits its traffic in proportion to the rates
+/// of the links. There are two bounds:
 ///
-/// - Each host port sends as much to each other one. If the fullest link then carries β times its rate, a cut with *a*
-///   and *b* host ports on its sides carries at least *ab*/β.
-/// - Each ToR sends, and receives, at most *t* per host port, to and from whichever ToRs. With *t* chosen so that no
-///   such traffic overloads a link, any half can send *t* per host port to the other. In Clos fabrics nothing is lost.
+/// - Each host port sends the same rate to each other host port. If the most loaded link then carries β times its
+///   rate, a cut with *a* and *b* host ports on its sides carries at least *ab*/β.
+/// - Each ToR sends and receives at most *t* per host port, with any distribution over the other ToRs. *t* is chosen
+///   so that no such traffic overloads a link. Then any half can send *t* per host port to the other half. In Clos
+///   fabrics, this bound is exact.
 pub(super) fn lower_bound(fabric: &Fabric, state: &LinkState, problem: &Problem) -> u128 {
     let (tors, links) = (fabric.tors().len(), fabric.links().len());
     let size = fabric.switches().len() + links;
@@ -35,7 +39,7 @@ pub(super) fn lower_bound(fabric: &Fabric, state: &LinkState, problem: &Problem)
     {
         bound = bound.max(least / fullness(fabric, &routing.greatest_load(&weight)));
     }
-    // A cut is a multiple of the unit.
+    // The capacity of a cut is a multiple of the unit.
     let units = (bound * (1.0 - ROUNDING) / problem.unit_bps as f64).ceil().max(0.0);
     if units.is_finite() {
         units as u128 * problem.unit_bps
@@ -44,7 +48,7 @@ pub(super) fn lower_bound(fabric: &Fabric, state: &LinkState, problem: &Problem)
     }
 }
 
-/// Host ports of each ToR.
+/// Returns the number of host ports of each ToR.
 fn tor_weights(fabric: &Fabric) -> Vec<f64> {
     let mut weight = vec![0.0; fabric.tors().len()];
     for attachment in fabric.attachments() {
@@ -55,7 +59,7 @@ fn tor_weights(fabric: &Fabric) -> Vec<f64> {
     weight
 }
 
-/// The largest ratio of load to rate.
+/// Returns the largest ratio of load to rate.
 fn fullness(fabric: &Fabric, load: &[f64]) -> f64 {
     let ratios = load.iter().zip(fabric.links()).map(|(load, link)| load / link.settings.rate_bps as f64);
     ratios.fold(0.0, f64::max)
@@ -65,7 +69,7 @@ struct Routing<'a> {
     fabric: &'a Fabric,
     state: &'a LinkState,
     sweep: Sweep,
-    /// What is at each node and still to go on; zeros between two uses.
+    /// Traffic at each node that is still to be forwarded; all zeros between two uses.
     here: Vec<f64>,
 }
 
@@ -74,7 +78,7 @@ impl Routing<'_> {
         self.sweep.run(self.fabric, self.state, target, &[], u32::MAX, None);
     }
 
-    /// Takes what is `here` to the target, and tells what each link carries.
+    /// Routes the traffic in `here` to the target, and reports the load of each link.
     fn flow(&mut self, mut carry: impl FnMut(LinkId, f64)) {
         for &node in self.sweep.reached().iter().rev() {
             let amount = std::mem::take(&mut self.here[node.index()]);
@@ -91,7 +95,8 @@ impl Routing<'_> {
         }
     }
 
-    /// Load of each link when each host port sends 1 to each of another ToR; `None` if ToRs do not reach each other.
+    /// Returns the load of each link if each host port sends 1 to each host port of the other ToRs. `None` if some
+    /// ToRs do not reach each other.
     fn uniform_load(&mut self, weight: &[f64]) -> Option<Vec<f64>> {
         let mut load = vec![0.0; self.fabric.links().len()];
         for (target, &tor) in self.fabric.tors().iter().enumerate() {
@@ -105,10 +110,11 @@ impl Routing<'_> {
         Some(load)
     }
 
-    /// The most that each link can come to carry when each ToR sends, and receives, at most its weight.
+    /// Returns an upper bound on the load of each link if each ToR sends and receives at most its weight.
     fn greatest_load(&mut self, weight: &[f64]) -> Vec<f64> {
         let links = self.fabric.links().len();
-        // By source and link the greatest share of what it sends to any one target; summed up by target as well.
+        // Per source and link: the largest share of the source's traffic to one target. For targets, the shares are
+        // summed at once.
         let mut of_source = vec![0.0f64; weight.len() * links];
         let mut by_target = vec![0.0; links];
         let mut of_target = vec![0.0f64; links];

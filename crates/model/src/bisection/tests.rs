@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 const SETTINGS: LinkSettings = LinkSettings { rate_bps: 1_000_000_000, delay_ps: 1_000_000, buffer_packets: 100 };
 
-/// Switches with so many hosts each, and cables with a rate there and back; failed ones are down.
+/// Builds switches with these numbers of hosts, and cables with a rate per direction. Failed cables are down.
 fn graph(hosts: &[u32], cables: &[(u32, u32, u64, u64, bool)]) -> Fabric {
     let n = hosts.len() as u32;
     let mut builder = FabricBuilder::new("graph");
@@ -25,7 +25,7 @@ fn graph(hosts: &[u32], cables: &[(u32, u32, u64, u64, bool)]) -> Fabric {
     builder.build().unwrap().with_failed(failed)
 }
 
-/// The smallest balanced cut, by trying every set of switches.
+/// Finds the smallest balanced cut by trying every set of switches.
 fn by_brute_force(fabric: &Fabric) -> u64 {
     let switches = fabric.switches();
     let state = LinkState::of(fabric);
@@ -47,14 +47,14 @@ fn of(spec: &str) -> Bisection {
     bisection(&fabric_from_spec(spec).unwrap()).unwrap()
 }
 
-/// What is found of a fabric whose name says nothing.
+/// Returns the bisection of a fabric whose name says nothing about its kind.
 fn of_unknown(fabric: &Fabric) -> Bisection {
     let text = crate::builders::to_node_link_json(fabric);
     bisection(&crate::fabric_from_file_text("unknown.json", &text).unwrap().fabric).unwrap()
 }
 
 #[test]
-fn fabrics_of_the_books_have_the_values_of_the_books() {
+fn known_fabrics_have_their_published_bisection() {
     const G: u64 = 1_000_000_000;
     for (spec, expected) in [
         ("fat-tree:k=4", 8 * G),
@@ -83,12 +83,12 @@ fn fabrics_without_a_known_value_are_searched_or_bounded() {
         let found = of(spec);
         assert_eq!((found.bps, found.kind), (bps * 1_000_000_000, BisectionKind::Exact), "{spec}");
     }
-    // An expander: no proof, and a bound on either side.
+    // An expander: no exact value, but both bounds.
     let found = of("jellyfish");
     assert_eq!((found.kind, found.proof, found.host_ports), (BisectionKind::UpperBound, None, (60, 60)));
     assert!(0 < found.at_least_bps && found.at_least_bps < found.bps, "{found:?}");
     assert!(found.bps <= 64_000_000_000, "{found:?}");
-    // Failed cables take the known value away.
+    // A fabric with failed cables has no known value.
     let fabric = fabric_from_spec("fat-tree:k=4,fail=0.2").unwrap();
     let found = bisection(&fabric).unwrap();
     assert!(found.kind == BisectionKind::Exact && found.bps < 8_000_000_000, "{found:?}");
@@ -96,7 +96,7 @@ fn fabrics_without_a_known_value_are_searched_or_bounded() {
 }
 
 #[test]
-fn one_rack_has_no_bisection_and_parts_have_none_to_speak_of() {
+fn bisection_of_one_rack_is_none_and_of_disconnected_parts_is_zero() {
     assert_eq!(bisection(&fabric_from_spec("leaf-spine:leaves=1,hosts=3,spines=1").unwrap()), None);
     let apart = graph(&[1, 1, 1, 1], &[(0, 1, 5, 5, true), (2, 3, 5, 5, true), (0, 2, 5, 5, false)]);
     let found = bisection(&apart).unwrap();
@@ -114,7 +114,8 @@ fn abilene_is_cut_at_two_cables() {
     assert_eq!((found.bps, found.kind, found.host_ports), (20, BisectionKind::Exact, (5, 6)));
 }
 
-/// The ladder's best cut is across its middle, wherever its ToRs stand in the file: the first half of them may be a row.
+/// The best cut of a ladder is across its middle, in any order of its ToRs in the file, even if the first half is one
+/// row.
 #[test]
 fn the_order_of_the_file_does_not_matter() {
     let rungs = 20u32;
@@ -128,7 +129,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn small_fabrics_have_their_smallest_balanced_cut(
+    fn small_fabrics_match_the_brute_force_cut(
         hosts in prop::collection::vec(0u32..4, 2..10),
         cables in prop::collection::vec((0u32..10, 0u32..10, 1u64..6, 1u64..6, prop::bool::weighted(0.8)), 0..24),
         alike: bool,
@@ -144,7 +145,7 @@ proptest! {
         prop_assert_eq!((found.bps, found.kind), (smallest, BisectionKind::Exact));
         let (state, total) = (LinkState::of(&fabric), fabric.attachments().len() as u64);
         prop_assert_eq!(found.host_ports.0 + found.host_ports.1, total);
-        // Each part alone says what it may.
+        // Each part alone keeps its promise.
         let problem = Problem::of(&fabric, &state);
         prop_assert!(local::best_cut(&problem) >= u128::from(smallest));
         prop_assert!(routed::lower_bound(&fabric, &state, &problem) <= u128::from(smallest));

@@ -5,11 +5,11 @@ use super::settings::LinkKeys;
 use crate::spec::{Spec, SpecError};
 use crate::{FabricBuilder, NodeId, Tier};
 
-/// Most hosts on one ToR, and most of anything else that is counted per switch.
+/// Largest number of hosts per ToR, and of anything else that is counted per switch.
 const MOST_EACH: u64 = 100_000;
 
-/// Adds `count` hosts to every ToR, numbered on from ToR to ToR; their cables come before any other, so that a ToR's
-/// first ports lead down.
+/// Adds `count` hosts to every ToR, numbered consecutively over all ToRs. Their cables come before all others, so
+/// that the first ports of a ToR lead to hosts.
 pub(super) fn add_hosts(builder: &mut FabricBuilder, tors: &[(NodeId, Option<u32>)], count: u64, keys: &LinkKeys) {
     let mut number = 0;
     for &(tor, pod) in tors {
@@ -21,17 +21,17 @@ pub(super) fn add_hosts(builder: &mut FabricBuilder, tors: &[(NodeId, Option<u32
     }
 }
 
-/// `count` switches called `<letter><pod>_<index>`.
+/// Adds `count` switches called `<letter><pod>_<index>`.
 fn pod_switches(builder: &mut FabricBuilder, letter: char, tier: Tier, pod: u64, count: u64) -> Vec<NodeId> {
     (0..count).map(|index| builder.switch(format!("{letter}{pod}_{index}"), tier, Some(pod as u32))).collect()
 }
 
-/// `count` core switches `c0`, `c1`, …
+/// Adds `count` core switches `c0`, `c1`, …
 pub(super) fn cores(builder: &mut FabricBuilder, count: u64) -> Vec<NodeId> {
     (0..count).map(|index| builder.switch(format!("c{index}"), Tier::Core, None)).collect()
 }
 
-/// Switches of all pods, and the ToRs as [`add_hosts`] wants them.
+/// The ToRs and aggregation switches, by pod.
 struct Pods {
     tors: Vec<Vec<NodeId>>,
     aggregations: Vec<Vec<NodeId>>,
@@ -50,7 +50,7 @@ impl Pods {
         pods.flat_map(|(pod, tors)| tors.iter().map(move |&tor| (tor, Some(pod as u32)))).collect()
     }
 
-    /// Cables every ToR to every aggregation switch of its pod.
+    /// Connects every ToR to every aggregation switch of its pod.
     fn mesh(&self, builder: &mut FabricBuilder, keys: &LinkKeys) {
         for (tors, aggregations) in self.tors.iter().zip(&self.aggregations) {
             for &tor in tors {
@@ -62,8 +62,8 @@ impl Pods {
     }
 }
 
-/// A k-ary FatTree (Al-Fares et al., SIGCOMM 2008): aggregation switch `i` of every pod is cabled to cores
-/// `i*k/2 .. (i+1)*k/2`, so the core fixes the path.
+/// A k-ary FatTree (Al-Fares et al., SIGCOMM 2008). Aggregation switch `i` of every pod has cables to the cores
+/// `i*k/2 .. (i+1)*k/2`, so the core determines the path.
 pub(super) fn fat_tree(spec: &Spec, keys: &LinkKeys) -> Result<FabricBuilder, SpecError> {
     let k = spec.count("k", 2, 1_000)?.unwrap_or(4);
     let half = k / 2;
@@ -95,11 +95,11 @@ pub(super) fn fat_tree(spec: &Spec, keys: &LinkKeys) -> Result<FabricBuilder, Sp
 /// VL2 (Greenberg et al., SIGCOMM 2009), with the parameters of OFPT §6.1 and LESSOR §5.1.1: `d0`, `d1`, `d2` are the
 /// switch-to-switch ports of a ToR, an aggregation and an intermediate ("spine") switch.
 ///
-/// So there are d2 aggregation and d1/2 intermediate switches, each of the former cabled to each of the latter, and
-/// d1*d2/(2*d0) ToRs, each cabled to d0 aggregation switches. Neighbouring ToRs share theirs and make a pod (OFPT
-/// counts paths "in different pods"). d0=2, d1=4, d2=4 with 20 hosts per ToR gives the papers' 10 switches and 80
-/// servers; two ToRs in different pods have 2 (up) * 2 (intermediate) * 2 (down) = 8 shortest paths, where the papers
-/// say 4.
+/// So there are d2 aggregation and d1/2 intermediate switches, with a cable from every aggregation switch to every
+/// intermediate switch. There are d1*d2/(2*d0) ToRs, each with cables to d0 aggregation switches. Neighbouring ToRs
+/// share these and form a pod (OFPT counts paths "in different pods"). d0=2, d1=4, d2=4 with 20 hosts per ToR gives
+/// the papers' 10 switches and 80 servers. Two ToRs in different pods have 2 (up) * 2 (intermediate) * 2 (down) = 8
+/// shortest paths, whereas the papers say 4.
 pub(super) fn vl2(spec: &Spec, keys: &LinkKeys) -> Result<FabricBuilder, SpecError> {
     let d0 = spec.count("d0", 1, MOST_EACH)?.unwrap_or(2);
     let d1 = spec.count("d1", 2, MOST_EACH)?.unwrap_or(4);
@@ -130,7 +130,7 @@ pub(super) fn vl2(spec: &Spec, keys: &LinkKeys) -> Result<FabricBuilder, SpecErr
     Ok(builder)
 }
 
-/// Leaves and spines, fully meshed (TCP-Path §V-B calls the default one "4-4-20").
+/// Leaves and spines, fully meshed (TCP-Path §V-B calls the default "4-4-20").
 pub(super) fn leaf_spine(spec: &Spec, keys: &LinkKeys) -> Result<FabricBuilder, SpecError> {
     let spines = spec.count("spines", 1, MOST_EACH)?.unwrap_or(4);
     let leaves = spec.count("leaves", 1, MOST_EACH)?.unwrap_or(4);
@@ -150,13 +150,13 @@ pub(super) fn leaf_spine(spec: &Spec, keys: &LinkKeys) -> Result<FabricBuilder, 
     Ok(builder)
 }
 
-/// The three-layer fabric of TCP-Path §V-B, Fig. 5b, derived from Facebook's Altoona: each pod has one aggregation
-/// ("fabric") switch per plane, cabled to all of the pod's ToRs and to all spines of its plane.
+/// The three-layer fabric of TCP-Path §V-B, Fig. 5b, derived from Facebook's Altoona. Each pod has one aggregation
+/// ("fabric") switch per plane, with cables to all ToRs of the pod and to all spines of the plane.
 ///
-/// The paper says no more than "four disjoint paths (one traversing each top-layer switch) between any pair of ToR
-/// switches", identical to its leaf-spine 4-4-20. The defaults are the fabric of which that is literally true: four
-/// pods of one ToR, four planes of one spine. With `tors=` above 1, ToRs of one pod have four disjoint paths too, but
-/// below the top layer.
+/// The paper only says "four disjoint paths (one traversing each top-layer switch) between any pair of ToR switches",
+/// identical to its leaf-spine 4-4-20. The defaults are the fabric for which that is literally true: four pods of one
+/// ToR, four planes of one spine. With `tors=` above 1, ToRs of one pod have four disjoint paths too, but below the
+/// top layer.
 pub(super) fn three_layer(spec: &Spec, keys: &LinkKeys) -> Result<FabricBuilder, SpecError> {
     let pods = spec.count("pods", 1, MOST_EACH)?.unwrap_or(4);
     let tors = spec.count("tors", 1, MOST_EACH)?.unwrap_or(1);

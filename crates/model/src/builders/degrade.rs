@@ -1,16 +1,17 @@
-//! `degrade=a0_0-c0:1Gbps/c3:100Mbps`: cables that are slower than their kind.
+//! `degrade=a0_0-c0:1Gbps/c3:100Mbps`: cables that are slower than the others of their kind.
 
 use crate::fault::cables_named;
 use crate::spec::{Spec, SpecError};
 use crate::units::{parse_rate_bps, rate_text};
 use crate::Fabric;
 
-/// Cables by name, and the rate of both of their directions. Of two entries for a cable, the later one counts.
+/// Cables by name, and the rate of both their directions. If two entries name a cable, the later one applies; it must
+/// not be faster than the earlier one.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Degraded(Vec<(String, u64)>);
 
 impl Degraded {
-    /// Reads the key `degrade`.
+    /// Parses the key `degrade`.
     pub(super) fn read(spec: &Spec) -> Result<Degraded, SpecError> {
         let Some(text) = spec.text_of("degrade") else { return Ok(Degraded::default()) };
         let entry = |entry: &str| {
@@ -23,10 +24,10 @@ impl Degraded {
         text.split('/').map(|part| entry(part.trim())).collect::<Result<_, _>>().map(Degraded)
     }
 
-    /// The fabric with these rates.
+    /// Returns the fabric with these rates.
     ///
     /// # Errors
-    /// No cable has such a name, or it is slower already.
+    /// No cable has the given name, or the cable is slower already.
     pub(super) fn apply(&self, spec: &Spec, mut fabric: Fabric) -> Result<Fabric, SpecError> {
         let error = |problem: String| spec.error(format!("degrade: {problem}"));
         for (name, rate_bps) in &self.0 {
@@ -55,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn named_cables_are_slower_in_both_directions_and_no_others() {
+    fn only_named_cables_are_slower_in_both_directions() {
         let fabric =
             fabric_from_spec("fat-tree:k=4,rate=10Gbps,degrade=a0_0-c0:1Gbps/c3:100Mbps/c3-a1_1:10Mbps").unwrap();
         let expected = |name: &str, other: &str| match (name, other) {
@@ -70,7 +71,7 @@ mod tests {
             let rate = expected(from, to).min(expected(to, from));
             assert_eq!([rate_bps(&fabric, from, to), rate_bps(&fabric, to, from)], [rate; 2], "{from}-{to}");
         }
-        assert_eq!(fabric.spec().matches("degrade=").count(), 1, "the fabric says how it was made");
+        assert_eq!(fabric.spec().matches("degrade=").count(), 1, "the specification of the fabric has the key");
     }
 
     #[test]
@@ -82,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn errors_name_the_problem() {
         for (value, words) in [
             ("", "not key=value"),
             ("a0_0-c0", "expected CABLE:RATE"),

@@ -1,10 +1,10 @@
-//! Lists of edges as CSV: a line per cable, or per direction of one.
+//! Lists of edges as CSV: one line per cable, or one per direction of a cable.
 //!
-//! The heading names the columns: `source` and `target`, and attributes of an edge as other graph files have them, such as
-//! `rate`, `capacity`, `delay`, `buffer`. `back_rate` and the like are of the direction from target to source; where a list
-//! has such a column, each line is a cable. Elsewhere two lines of opposite directions are one cable, each with its own
-//! settings. A list without a heading has two to four columns: source, target, capacity and delay. A first line with numbers
-//! is no heading, and `a,b` is one only before the name of an attribute.
+//! The heading names the columns: `source`, `target`, and edge attributes as in other graph files, such as `rate`,
+//! `capacity`, `delay`, `buffer`. `back_rate` and similar columns describe the direction from target to source. If a
+//! list has such a column, each line is a cable. Otherwise two lines of opposite directions are one cable, each with
+//! its own settings. A list without a heading has two to four columns: source, target, capacity and delay. A first
+//! line with numbers is not a heading. `a,b` is a heading only if the name of an attribute follows.
 
 use super::graph::{Attributes, RawEdge, RawGraph, RawNode};
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ const SOURCE: [&str; 5] = ["source", "src", "from", "node1", "a"];
 const TARGET: [&str; 5] = ["target", "dst", "to", "node2", "b"];
 /// The columns of a list without a heading.
 const USUAL: [&str; 4] = ["source", "target", "capacity", "delay"];
-/// Other columns that are read.
+/// All columns that are read, except source and target.
 const READ: [&str; 13] = [
     "rate_bps",
     "rate",
@@ -30,7 +30,7 @@ const READ: [&str; 13] = [
     "buffer",
 ];
 
-/// Reads a list of edges. An error says what is wrong and in which line.
+/// Parses a list of edges. An error says what is wrong and in which line.
 pub(super) fn parse(text: &str) -> Result<RawGraph, String> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let first = text.lines().find(|line| !line.trim().is_empty() && !line.starts_with('#')).unwrap_or_default();
@@ -62,17 +62,17 @@ pub(super) fn parse(text: &str) -> Result<RawGraph, String> {
     Ok(graph)
 }
 
-/// What the columns are.
+/// The meaning of the columns.
 struct Columns {
     source: usize,
     target: usize,
-    /// Name of the attribute in each column; `None` for one that is not read.
+    /// Name of the attribute in each column; `None` for a column that is not read.
     names: Vec<Option<String>>,
     ignored: Vec<String>,
 }
 
 impl Columns {
-    /// The columns that a first line tells, and whether it is a heading.
+    /// Returns the columns that the first line describes, and whether it is a heading.
     fn of(cells: &[&str]) -> Result<(Columns, bool), String> {
         let place =
             |names: [&str; 5]| cells.iter().position(|cell| names.contains(&cell.to_ascii_lowercase().as_str()));
@@ -94,7 +94,7 @@ impl Columns {
                 return Ok((Columns { source: 0, target: 1, names, ignored: Vec::new() }, false));
             }
             (None, None) => {
-                return Err(format!("`{}` is no heading; expected source,target,rate,delay", cells.join(",")))
+                return Err(format!("`{}` is not a heading; expected source,target,rate,delay", cells.join(",")))
             }
             (Some(_), None) => return Err("the heading has no column target".into()),
             (None, Some(_)) => return Err("the heading has no column source".into()),
@@ -156,7 +156,7 @@ impl Columns {
     }
 }
 
-/// The name under which an attribute is known, whatever the case of its letters; `None` for one that is not read.
+/// Returns the known name of an attribute, in any case of letters; `None` for an attribute that is not read.
 fn attribute(cell: &str) -> Option<String> {
     let lower = cell.to_ascii_lowercase();
     let (prefix, name) = match lower.strip_prefix("back_") {
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn two_lines_of_opposite_directions_are_a_cable_that_keeps_both_rates() {
+    fn opposite_lines_make_a_cable_with_both_rates() {
         let of = read("source,target,rate,delay\nx,y,10Gbps,1ms\ny,x,2.5Gbps,3ms\n\n# a note\ny,\"z z\",1Gbps,2us\n");
         assert_eq!(of.fabric.switch_cables().count(), 2);
         let (there, back) = (settings(&of, "x", "y"), settings(&of, "y", "x"));
@@ -189,11 +189,11 @@ mod tests {
         assert_eq!((there.delay_ps, back.delay_ps), (1_000_000_000, 3_000_000_000));
         assert_eq!(settings(&of, "y", "z_z"), settings(&of, "z_z", "y"));
         let notes = of.notes.join("\n");
-        assert!(notes.contains("edges without an opposite, made into cables that run alike both ways: 1"), "{notes}");
+        assert!(notes.contains("edges without an opposite edge, used in both directions: 1"), "{notes}");
     }
 
     #[test]
-    fn a_line_with_columns_for_the_way_back_is_a_cable() {
+    fn a_line_with_back_columns_is_a_cable() {
         let of = read("From;To;Capacity;Back_Capacity;Buffer;fibre\nx;y;1000;155;7;G.652\ny;x;34;;8;\n");
         assert_eq!(of.fabric.switch_cables().count(), 2, "the second line is another cable");
         assert_eq!(settings(&of, "x", "y").rate_bps, 1_000_000_000);
@@ -204,14 +204,14 @@ mod tests {
     }
 
     #[test]
-    fn a_list_without_a_heading_is_told_as_such() {
+    fn a_missing_heading_is_noted() {
         let of = read("1\t2\t100\n2\t3\t200\n");
         assert_eq!(settings(&of, "n2", "n3").rate_bps, 200_000_000);
         assert!(of.notes.join("\n").contains("its columns are taken as source, target, capacity"), "{:?}", of.notes);
     }
 
     #[test]
-    fn a_cable_between_a_and_b_is_no_heading() {
+    fn a_cable_between_a_and_b_is_not_a_heading() {
         for (first, rest) in [("a,b,10Mbps,1ms", "b,c,10Mbps,1ms"), ("a,b", "b,c"), ("from,to,100", "to,x,100")] {
             let of = read(&format!("{first}\n{rest}\n"));
             assert_eq!(of.fabric.switch_cables().count(), 2, "{first}");
@@ -224,9 +224,9 @@ mod tests {
     }
 
     #[test]
-    fn round_trips_take_each_direction_at_its_own_rate() {
+    fn round_trip_uses_the_rate_of_each_direction() {
         let of = read("source,target,rate,back_rate,delay\nx,y,10Mbps,2.5Mbps,0s\n");
-        // Four times the link of a host, 1 Gbit/s and 1 us, and the cable each way.
+        // Four times the link of a host (1 Gbit/s and 1 us), and the cable once in each direction.
         let (idle, _) = of.fabric.round_trip_ps().unwrap();
         let frame_us = 1514.0 * 8.0;
         let expected_us = frame_us / 10.0 + frame_us / 2.5 + 4.0 * (frame_us / 1000.0 + 1.0);
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_its_line() {
+    fn errors_name_the_line() {
         for (text, words) in [
             ("", "is empty"),
             ("# nothing\n\n", "is empty"),
@@ -242,7 +242,7 @@ mod tests {
             ("source,rate\nx,1Gbps\n", "line 1: the heading has no column target"),
             ("target,rate\nx,1Gbps\n", "line 1: the heading has no column source"),
             ("a,b,rate,rate\nx,y,1Gbps,2Gbps\n", "line 1: the heading has two columns rate"),
-            ("one,two,3,4,5\n", "line 1: `one,two,3,4,5` is no heading"),
+            ("one,two,3,4,5\n", "line 1: `one,two,3,4,5` is not a heading"),
             ("source,target,rate\nx,y\n", "line 2: has 2 cells; the first line has 3"),
             ("source,target,rate\nx,,1Gbps\n", "line 2: the target is empty"),
             ("source,target,rate\nx,y,1Gbps\ny,z,fast\n", "line 3: rate: `fast` is not a rate"),

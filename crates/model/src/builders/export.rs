@@ -1,5 +1,5 @@
-//! Fabrics as GraphML and node-link JSON. What is written here is read back to an equal fabric by
-//! [`super::fabric_from_file_text`], also after a passage through networkx.
+//! Export of fabrics as GraphML and node-link JSON. [`super::fabric_from_file_text`] reads the files back to an equal
+//! fabric, even after networkx has rewritten them.
 
 use super::graph::OURS;
 use crate::{Fabric, LinkId, Node, Tier};
@@ -10,7 +10,7 @@ use std::fmt::Write;
 /// Version of the attributes below.
 const FORM: u32 = 1;
 
-/// An attribute of the exported graph and its type in GraphML.
+/// An attribute of the exported graph, with its type in GraphML.
 struct Attribute {
     domain: &'static str,
     name: &'static str,
@@ -21,8 +21,8 @@ const fn attribute(domain: &'static str, name: &'static str, kind: &'static str)
     Attribute { domain, name, kind }
 }
 
-/// `cable` keeps the order of cables, and so of ports, and `from` the end a cable starts at: undirected edges keep
-/// neither. `back_…` is what differs in the direction towards `from`.
+/// `cable` stores the order of cables, and so of ports. `from` stores the end where a cable starts. Undirected edges
+/// store neither. `back_…` attributes store settings that differ in the direction towards `from`.
 const ATTRIBUTES: [Attribute; 17] = [
     attribute("graph", OURS, "int"),
     attribute("graph", "spec", "string"),
@@ -43,10 +43,10 @@ const ATTRIBUTES: [Attribute; 17] = [
     attribute("edge", "back_buffer_packets", "long"),
 ];
 
-/// The fabric as an undirected multigraph in node-link JSON: `networkx.node_link_graph(data, edges="edges")`.
+/// Exports the fabric as an undirected multigraph in node-link JSON: `networkx.node_link_graph(data, edges="edges")`.
 ///
-/// Node attributes are `tier`, `pod`, `x`, `y`; edge attributes `rate_bps`, `delay_ps`, `buffer_packets`, `failed`, `loss`.
-/// What ports of switches do ([`Fabric::ports`]) is only in `spec`.
+/// Node attributes are `tier`, `pod`, `x`, `y`; edge attributes `rate_bps`, `delay_ps`, `buffer_packets`, `failed`,
+/// `loss`. The queue settings of switch ports ([`Fabric::ports`]) are only in `spec`.
 pub fn to_node_link_json(fabric: &Fabric) -> String {
     let failed: BTreeSet<u32> = fabric.failed_links().iter().map(|link| link.cable()).collect();
     let node = |node: &Node| {
@@ -71,7 +71,7 @@ pub fn to_node_link_json(fabric: &Fabric) -> String {
     format!("{value:#}\n")
 }
 
-/// The fabric as an undirected GraphML graph: `networkx.read_graphml(path, force_multigraph=True)`, yEd, Gephi.
+/// Exports the fabric as an undirected GraphML graph: `networkx.read_graphml(path, force_multigraph=True)`, yEd, Gephi.
 ///
 /// The attributes are those of [`to_node_link_json`].
 pub fn to_graphml(fabric: &Fabric) -> String {
@@ -150,7 +150,7 @@ fn edge_attributes(fabric: &Fabric, link: LinkId, failed: &BTreeSet<u32>) -> Map
     object
 }
 
-/// Share of packets that a link loses.
+/// Returns the share of packets that a link loses.
 fn loss(fabric: &Fabric, link: LinkId) -> f64 {
     let lossy = fabric.lossy_links();
     let place = lossy.binary_search_by_key(&link, |&(lossy, _)| lossy);
@@ -164,8 +164,8 @@ fn write_data(text: &mut String, attributes: &Map<String, Value>) {
     }
 }
 
-/// Text as it may stand in XML. White space other than a blank is written as a reference, or a parser would change
-/// it; what XML cannot hold at all becomes U+FFFD.
+/// Escapes text for XML. White space other than a blank becomes a character reference, because a parser would change
+/// it. Characters that XML does not allow become U+FFFD.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

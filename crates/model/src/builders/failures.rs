@@ -1,28 +1,29 @@
-//! Which cables are down from the start.
+//! Selection of the cables that are down from the start.
 
 use crate::{Fabric, LinkId, LinkState, NodeId};
 use rand::seq::SliceRandom;
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
 
-/// More cables were to fail than hosts can spare.
+/// More cables were to fail than is possible without a disconnection of hosts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "only {failed} of the {cables} cables between switches could fail in this draw before hosts lost each other, and \
-     {wanted} were wanted; expected a smaller share"
+    "only {failed} of the {cables} cables between switches can fail in this draw without disconnecting hosts, but \
+     {wanted} were requested; expected a smaller share"
 )]
 pub struct TooManyFailures {
-    /// Cables that failed in this draw.
+    /// Number of cables that failed in this draw.
     pub failed: usize,
-    /// Cables that were to fail.
+    /// Number of cables that were to fail.
     pub wanted: usize,
-    /// Cables between switches.
+    /// Number of cables between switches.
     pub cables: usize,
 }
 
-/// Draws `share` (0..=1) of all cables between switches, seeded, such that ToRs that reach each other still do: cables
-/// are taken in random order, and one whose loss would cut ToRs off is left up. Cables that are down already
-/// ([`Fabric::failed_links`]) stay so and count. Returns one direction of each, in ascending order.
+/// Draws the share `share` (0..=1) of all cables between switches, by a seeded generator. ToRs that reach each other
+/// still do so afterwards: cables are taken in random order, and a cable is skipped if its loss would disconnect
+/// ToRs. Cables that are down already ([`Fabric::failed_links`]) stay down and count. Returns one direction of each,
+/// in ascending order.
 pub fn draw_failures(fabric: &Fabric, share: f64, seed: u64) -> Result<Vec<LinkId>, TooManyFailures> {
     let mut order: Vec<LinkId> = fabric.switch_cables().collect();
     let cables = order.len();
@@ -53,7 +54,7 @@ pub fn draw_failures(fabric: &Fabric, share: f64, seed: u64) -> Result<Vec<LinkI
     Ok(failed)
 }
 
-/// Breadth-first search that is used again and again.
+/// A breadth-first search whose buffers are reused.
 struct Reach {
     /// Round in which a node was last seen.
     seen: Vec<u32>,
@@ -66,7 +67,8 @@ impl Reach {
         Reach { seen: vec![0; fabric.nodes().len()], round: 0, queue: Vec::new() }
     }
 
-    /// Whether the cable of `link`, now down, leaves ToRs on both sides without a way to each other.
+    /// Whether the removal of the cable of `link` (which is down already) separates ToRs on its two sides from each
+    /// other.
     fn splits_tors(&mut self, fabric: &Fabric, state: &LinkState, link: LinkId) -> bool {
         let (a, b) = (fabric.link(link).from, fabric.link(link).to);
         if self.walk(fabric, state, a, b) {
@@ -78,7 +80,8 @@ impl Reach {
         near && holds_tor(&self.queue)
     }
 
-    /// Walks from `from` until `to` is found; tells whether it was. The queue then holds all that was seen.
+    /// Searches from `from` until `to` is found, and returns whether it was found. The queue then contains all nodes
+    /// seen.
     fn walk(&mut self, fabric: &Fabric, state: &LinkState, from: NodeId, to: NodeId) -> bool {
         self.round += 1;
         self.queue.clear();

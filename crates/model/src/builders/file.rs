@@ -1,4 +1,4 @@
-//! Fabrics from graph files. Reading the file is the caller's work; this works on its text.
+//! Fabrics from graph files. The caller reads the file; this module parses its text.
 
 use super::graph::{unique, Attributes, RawEdge, RawGraph, LINE};
 use super::guesses::{Guess, Guesses};
@@ -11,20 +11,20 @@ use crate::units::rate_text;
 use crate::{Fabric, FabricBuilder, FabricError, LinkId, LinkSettings, LinkState, NodeId, Tier};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// A fabric from a file, and what its reader should know about it.
+/// A fabric from a file, with notes for the user.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FileFabric {
     /// The fabric.
     pub fabric: Fabric,
-    /// What was left out, renamed or guessed, and the parts it falls into; one line each.
+    /// What was omitted, renamed or guessed, and the disconnected parts of the fabric; one line each.
     pub notes: Vec<String>,
 }
 
-/// How the names of files end that a fabric is read from.
+/// Endings of the file names that a fabric can be read from.
 pub const FILE_KINDS: [&str; 4] = [".graphml", ".json", ".csv", ".topo"];
 
-/// The path of the file that a specification names: `../zoo/Abilene.graphml:rate=1Gbps` → `../zoo/Abilene.graphml`.
-/// `None` when it does not name a file, that is, nothing in it ends in one of [`FILE_KINDS`].
+/// Returns the path of the file that a specification names: `../zoo/Abilene.graphml:rate=1Gbps` →
+/// `../zoo/Abilene.graphml`. `None` if it does not name a file, that is, no part of it ends in one of [`FILE_KINDS`].
 pub fn fabric_file(text: &str) -> Option<&str> {
     let text = text.trim();
     let lower = text.to_ascii_lowercase();
@@ -34,18 +34,18 @@ pub fn fabric_file(text: &str) -> Option<&str> {
     ends.filter(|&end| end == text.len() || text[end..].starts_with(':')).min().map(|end| &text[..end])
 }
 
-/// Builds the fabric that a file holds. `text` is the specification (`FILE.graphml:hosts=1,rate=1Gbps`), `contents`
-/// the text of the file: GraphML as the Internet Topology Zoo and networkx write it, node-link JSON, a list of edges as CSV,
-/// or a topology of htsim (`.topo`).
+/// Builds the fabric that a file describes. `text` is the specification (`FILE.graphml:hosts=1,rate=1Gbps`),
+/// `contents` the text of the file: GraphML as the Internet Topology Zoo and networkx write it, node-link JSON, a
+/// list of edges as CSV, or a topology of htsim (`.topo`).
 ///
-/// - Nodes become ToRs with `hosts=` (1) hosts each, unless the file has hosts of its own (`tier` is `host`).
-/// - Edges become cables. A directed edge and its opposite make one, and each direction keeps its own settings; a
-///   self-loop is left out.
-/// - Keys of the specification win over the file. Else the rate is `rate_bps`, `rate` (`10Mbps`), `LinkSpeedRaw`
-///   (bit/s), `capacity`, `bandwidth`, `bw` or `speed` (Mbit/s where they have no unit), `LinkSpeed` with
-///   `LinkSpeedUnits`, or what a label tells (`OC-192`, `10 Gbps`); the delay is `delay_ps`, `delay` (`1ms`) or
-///   that of light in fibre over the great circle between the nodes; the buffer is `buffer_packets` or `buffer`.
-/// - A note tells of each kind of guess, with a count and an example.
+/// - Nodes become ToRs with `hosts=` (default 1) hosts each, unless the file contains hosts (`tier` is `host`).
+/// - Edges become cables. A directed edge and its opposite form one cable, and each direction keeps its own settings.
+///   A self-loop is omitted.
+/// - Keys of the specification take precedence over the file. Otherwise, the rate is `rate_bps`, `rate` (`10Mbps`),
+///   `LinkSpeedRaw` (bit/s), `capacity`, `bandwidth`, `bw` or `speed` (Mbit/s if they have no unit), `LinkSpeed` with
+///   `LinkSpeedUnits`, or the rate in a label (`OC-192`, `10 Gbps`). The delay is `delay_ps`, `delay` (`1ms`), or
+///   that of light in fibre along the great circle between the nodes. The buffer is `buffer_packets` or `buffer`.
+/// - A note reports each kind of guess, with a count and an example.
 ///
 /// # Errors
 /// [`FabricError::Spec`] with one line that says what is wrong with the specification or the file, and where.
@@ -72,7 +72,7 @@ pub fn fabric_from_file_text(text: &str, contents: &str) -> Result<FileFabric, F
     Ok(FileFabric { fabric, notes })
 }
 
-/// A cable of the file: the edge it was stated by, and for a directed graph the opposite edge.
+/// A cable of the file: the edge that describes it and, in a directed graph, the opposite edge.
 struct RawCable {
     from: usize,
     to: usize,
@@ -101,7 +101,7 @@ impl Reader<'_> {
             self.graph.nodes.iter().map(|node| tier_of(&node.attributes) == Ok(Tier::Host)).collect();
         let own_hosts = is_host.contains(&true);
         if own_hosts && hosts.is_some() {
-            return Err(self.spec.error("hosts: the file has hosts of its own; leave hosts= out").into());
+            return Err(self.spec.error("hosts: the file already contains hosts; leave hosts= out").into());
         }
         let hosts = if own_hosts { 0 } else { hosts.unwrap_or(1) };
         let cables = self.cables(&names);
@@ -109,7 +109,7 @@ impl Reader<'_> {
         self.add_hosts(&mut builder, &nodes, &names, hosts);
         if hosts > 0 && self.keys.stated_host.rate_bps.is_none() {
             let rate = rate_text(self.keys.host().rate_bps);
-            self.notes.push(format!("hosts on links of {rate}, {hosts} at each node of the file; host_rate= sets it"));
+            self.notes.push(format!("hosts at each node of the file: {hosts}, on links of {rate}; host_rate= sets it"));
         }
         let (mut failed, mut lossy) = (Vec::new(), Vec::new());
         for cable in &cables {
@@ -147,7 +147,7 @@ impl Reader<'_> {
         Ok(ids)
     }
 
-    /// Adds hosts `h0`, `h1`, … to every node, their cables before all others.
+    /// Adds hosts `h0`, `h1`, … to every node. Their cables come before all others.
     fn add_hosts(&self, builder: &mut FabricBuilder, nodes: &[NodeId], names: &[String], each: u64) {
         let taken: BTreeSet<String> = names.iter().cloned().collect();
         let mut count = 0;
@@ -160,7 +160,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Pairs the edges of a directed graph, leaves self-loops out, and puts our own cables in order.
+    /// Pairs the edges of a directed graph, omits self-loops, and sorts the cables of a file that this project wrote.
     fn cables(&mut self, names: &[String]) -> Vec<RawCable> {
         let mut cables: Vec<RawCable> = Vec::new();
         let mut waiting: BTreeMap<(usize, usize), VecDeque<usize>> = BTreeMap::new();
@@ -173,7 +173,7 @@ impl Reader<'_> {
             }
             let turned = attributes.get("from").is_some_and(|from| *from == names[*target]);
             if self.graph.directed && attributes.contains_key("from") {
-                // Both directions of an undirected edge that was turned into two: the one along `from` says it all.
+                // Both edges come from one undirected edge. The edge in the direction of `from` has all information.
                 if !turned {
                     cables.push(RawCable { from: *source, to: *target, edge, opposite: None });
                 }
@@ -194,13 +194,13 @@ impl Reader<'_> {
         }
         let one_way: usize = waiting.values().map(VecDeque::len).sum();
         if self.graph.directed && one_way > 0 {
-            self.notes.push(format!("edges without an opposite, made into cables that run alike both ways: {one_way}"));
+            self.notes.push(format!("edges without an opposite edge, used in both directions: {one_way}"));
         }
         self.sort_ours(&mut cables);
         cables
     }
 
-    /// Puts cables in the order of their `cable` attribute, if each has one and no two are alike.
+    /// Sorts cables by their `cable` attribute, if all have one and no two are equal.
     fn sort_ours(&self, cables: &mut [RawCable]) {
         let number = |cable: &RawCable| self.graph.edges[cable.edge].attributes.get("cable")?.parse::<u64>().ok();
         let numbers: Option<BTreeSet<u64>> = cables.iter().map(number).collect();
@@ -214,7 +214,7 @@ impl Reader<'_> {
         failed.is_some_and(|text| text.eq_ignore_ascii_case("true") || text == "1")
     }
 
-    /// Packets of 10^9 that the file says a cable loses, there and back.
+    /// Returns the losses of a cable in the file, in packets out of 10^9, forwards and backwards.
     fn losses(&self, cable: &RawCable, names: &[String]) -> Result<[u32; 2], SpecError> {
         let read = |edge: usize, name: &str| {
             let bad = |problem| self.spec.error(format!("{}: {name}: {problem}", self.place(edge, cable, names)));
@@ -229,14 +229,15 @@ impl Reader<'_> {
         Ok([there, back].map(Option::unwrap_or_default))
     }
 
-    /// Where the file states an edge of a cable, for errors.
+    /// Returns the place in the file where an edge of a cable is described, for errors.
     fn place(&self, edge: usize, cable: &RawCable, names: &[String]) -> String {
         let line = self.graph.edges[edge].attributes.get(LINE);
         let ends = || format!("edge {:?} - {:?}", names[cable.from], names[cable.to]);
         line.map_or_else(ends, |line| format!("line {line}"))
     }
 
-    /// Settings there and back: of the specification, else of the file, else of the other direction, else by default.
+    /// Returns the settings forwards and backwards. They come from the specification, else from the file, else from
+    /// the opposite direction, else from the defaults.
     fn settings(
         &mut self,
         cable: &RawCable,
@@ -276,8 +277,8 @@ impl Reader<'_> {
     }
 }
 
-/// What the keys and the attributes of an edge state about a direction, and how its rate was read; the names of the
-/// attributes begin with `prefix`.
+/// Returns the settings of one direction from the keys and the attributes of an edge, and how the rate was read. The
+/// names of the attributes begin with `prefix`.
 fn stated(attributes: &Attributes, prefix: &str, keys: Stated) -> Result<(Stated, Option<RateRead>), String> {
     let get = |name: &str| attributes.get(&format!("{prefix}{name}")).map(String::as_str);
     let delay = || match (get("delay_ps"), get("delay")) {
@@ -311,7 +312,7 @@ fn tier_of(attributes: &Attributes) -> Result<Tier, String> {
     }
 }
 
-/// A whole number up to `most`; networkx may have made `3.0` of it.
+/// Parses a whole number up to `most`. networkx can turn it into `3.0`.
 fn whole(text: &str, most: u64) -> Result<u64, String> {
     let number = text.parse::<f64>().ok().filter(|n| n.fract() == 0.0 && *n >= 0.0 && *n <= most as f64);
     number.map(|n| n as u64).ok_or_else(|| format!("{text:?} is not a whole number from 0 to {most}"))
@@ -321,28 +322,28 @@ fn number(attributes: &Attributes, name: &str) -> Option<f64> {
     attributes.get(name)?.trim().parse::<f64>().ok().filter(|number| number.is_finite())
 }
 
-/// Longitude and latitude in degrees, when a node has both.
+/// Returns longitude and latitude in degrees, if a node has both.
 fn coordinates(attributes: &Attributes) -> Option<(f64, f64)> {
     let longitude = number(attributes, "Longitude").filter(|degrees| degrees.abs() <= 180.0)?;
     let latitude = number(attributes, "Latitude").filter(|degrees| degrees.abs() <= 90.0)?;
     Some((longitude, latitude))
 }
 
-/// Delay of light in fibre over the great circle between two places (longitude and latitude in degrees): 5 µs per km,
-/// in whole microseconds (coordinates are those of cities), and at least one.
+/// Returns the delay of light in fibre along the great circle between two places (longitude and latitude in degrees):
+/// 5 µs per km, in whole microseconds (the coordinates are those of cities), and at least 1 µs.
 fn fibre_delay_ps(from: (f64, f64), to: (f64, f64)) -> u64 {
     const EARTH_RADIUS_KM: f64 = 6371.0;
     const FIBRE_US_PER_KM: f64 = 5.0;
     let (from_latitude, to_latitude) = (from.1.to_radians(), to.1.to_radians());
     let half_sine = |a: f64, b: f64| ((b - a) / 2.0).sin().powi(2);
-    // Haversine formula: exact enough for near neighbours too.
+    // Haversine formula: accurate for close neighbours too.
     let chord = half_sine(from_latitude, to_latitude)
         + from_latitude.cos() * to_latitude.cos() * half_sine(from.0.to_radians(), to.0.to_radians());
     let km = 2.0 * EARTH_RADIUS_KM * chord.clamp(0.0, 1.0).sqrt().asin();
     (km * FIBRE_US_PER_KM).round().max(1.0) as u64 * 1_000_000
 }
 
-/// A line that names the parts of a fabric whose hosts do not reach each other, when there is more than one.
+/// Returns a line that names the parts of a fabric whose hosts do not reach each other, if there is more than one part.
 fn parts(fabric: &Fabric) -> Option<String> {
     let state = LinkState::of(fabric);
     let mut part = vec![u32::MAX; fabric.nodes().len()];

@@ -69,23 +69,23 @@ fn reads_a_zoo_file() {
         cables.iter().map(|link| link.rate_bps).collect::<Vec<_>>(),
         [10_000_000_000, 1_000_000_000, 155_520_000, 1_000_000_000]
     );
-    // 3,936 km between these cities, by any almanac within a few km.
+    // These cities are 3,936 km apart, within a few km.
     let us = cables[0].delay_ps / 1_000_000;
     assert!((19_650..19_710).contains(&us), "{us} us");
     assert_eq!(cables[2].delay_ps, DEFAULT_LINK.delay_ps);
     assert_eq!(notes.len(), 7, "{notes:?}");
     for (note, part) in notes.iter().zip([
-        "nodes without a label of their own, called by their id (as in n7): 1",
+        "nodes without a label, named by their id (as in n7): 1",
         "nodes with the label of an earlier one",
         "edges from a node to itself, left out: 1",
-        "hosts on links of 1 Gbit/s, 1 at each node of the file; host_rate= sets it",
+        "hosts at each node of the file: 1, on links of 1 Gbit/s; host_rate= sets it",
         "given 1 Gbit/s: 2, such as New_York - Los_Angeles",
         "given 1us: 2, such as Los_Angeles - n2",
         "in 2 parts without a cable between them; their switches: 3 (New_York, Los_Angeles, n2); 2 (New_York_n3, Poti_",
     ]) {
         assert!(note.contains(part), "{note}");
     }
-    // The specification wins over the file.
+    // The specification takes precedence over the file.
     let read = fabric_from_file_text("zoo.graphml:switch_rate=5Mbps,delay=1ms,hosts=3", &text).unwrap().fabric;
     assert_eq!(read.hosts().len(), 15);
     assert!(read.switch_cables().all(|link| read.link(link).settings.rate_bps == 5_000_000));
@@ -93,7 +93,7 @@ fn reads_a_zoo_file() {
 }
 
 #[test]
-fn a_host_name_never_meets_a_node_name() {
+fn host_names_never_collide_with_node_names() {
     let nodes = [zoo_node(0, "h0", None), zoo_node(1, "h0_host", None)].concat();
     let fabric = fabric_from_file_text("x.graphml", &zoo(&nodes, &zoo_edge(0, 1, ""))).unwrap().fabric;
     assert_eq!(fabric.hosts().len(), 2);
@@ -112,14 +112,12 @@ fn reads_directed_node_link_json() {
     assert_eq!(fabric.link(links[3]).settings.buffer_packets, 5);
     assert_eq!(fabric.node(crate::NodeId(2)).name, "n2");
     assert!(
-        notes
-            .iter()
-            .any(|note| note.contains("edges without an opposite, made into cables that run alike both ways: 1")),
+        notes.iter().any(|note| note.contains("edges without an opposite edge, used in both directions: 1")),
         "{notes:?}"
     );
 }
 
-/// Rates there and back, and the notes, of the one cable of a file.
+/// Returns the rates forwards and backwards, and the notes, of a file with a single cable.
 fn cable_of(path: &str, text: &str) -> (u64, u64, Vec<String>) {
     let FileFabric { fabric, notes } = fabric_from_file_text(path, text).unwrap();
     let link = fabric.switch_cables().next().unwrap();
@@ -155,11 +153,11 @@ fn each_direction_of_a_directed_graph_keeps_its_rate() {
             assert_eq!(notes.iter().any(|note| note.starts_with("rates read from labels")), name == "LinkLabel");
         }
     }
-    // What one direction leaves open is that of the other, and not some default.
+    // If one direction has no rate, it has that of the other direction, not a default.
     for (there, back) in [(r#", "rate": "10Gbps""#, ""), ("", r#", "rate": "10Gbps""#)] {
         let (there, back, notes) = cable_of("x.json", &json(there, back));
         assert_eq!((there, back), (10_000_000_000, 10_000_000_000));
-        assert!(notes.iter().any(|note| note.contains("in one direction only, which both were given: 1")), "{notes:?}");
+        assert!(notes.iter().any(|note| note.contains("in one direction only, used in both: 1")), "{notes:?}");
     }
 }
 
@@ -177,7 +175,7 @@ fn every_guess_about_a_rate_has_a_note() {
         (
             r#", "LinkLabel": "100-155 Mbit/s""#,
             100_000_000,
-            "of which the least was taken: 1, such as LinkLabel `100-155 Mbit/s` of a - b",
+            "of which the least was used: 1, such as LinkLabel `100-155 Mbit/s` of a - b",
         ),
         (
             r#", "capacity": 5000.0"#,
@@ -190,7 +188,7 @@ fn every_guess_about_a_rate_has_a_note() {
         let (there, back, notes) = cable_of("x.json", &json(edge));
         assert_eq!((there, back), (rate_bps, rate_bps), "{edge}");
         assert!(notes.iter().any(|found| found.contains(note)), "{edge}: {notes:?}");
-        // Who states the rates is told of no guess.
+        // There is no note if the specification states the rates.
         let (there, _, notes) = cable_of("x.json:rate=3Mbps,delay=1ms", &json(edge));
         assert_eq!((there, notes), (3_000_000, Vec::new()), "{edge}");
     }
@@ -199,7 +197,7 @@ fn every_guess_about_a_rate_has_a_note() {
 }
 
 #[test]
-fn bad_files_get_one_line_that_says_where() {
+fn bad_files_give_a_one_line_error_with_the_place() {
     let edge = zoo_edge(0, 1, "");
     let nodes = [zoo_node(0, "a", None), zoo_node(1, "b", None)].concat();
     for (path, text, part) in [
@@ -250,11 +248,11 @@ fn deep_nesting_is_refused_or_read_but_never_overflows_the_stack() {
 }
 
 #[test]
-fn a_file_with_hosts_of_its_own_takes_no_more() {
+fn a_file_with_hosts_gets_no_further_hosts() {
     let text = super::super::to_graphml(&super::super::fabric_from_spec("dumbbell").unwrap());
     assert_eq!(fabric_from_file_text("x.graphml", &text).unwrap().fabric.hosts().len(), 4);
     let error = fabric_from_file_text("x.graphml:hosts=2", &text).unwrap_err().to_string();
-    assert!(error.contains("the file has hosts of its own"), "{error}");
+    assert!(error.contains("the file already contains hosts"), "{error}");
     let fabric = fabric_from_file_text("x.graphml:host_rate=1Mbps,switch_delay=2ms", &text).unwrap().fabric;
     for link in fabric.links() {
         let touches_host = fabric.is_host(link.from) || fabric.is_host(link.to);
@@ -263,9 +261,9 @@ fn a_file_with_hosts_of_its_own_takes_no_more() {
     }
 }
 
-/// Every public topology file at hand is read, and its export is read back.
+/// Reads every available public topology file, and reads its export back.
 #[test]
-fn reads_every_topology_at_hand() {
+fn reads_every_available_topology() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/topologies");
     let Ok(entries) = std::fs::read_dir(&folder) else {
         eprintln!("no {}: nothing to read", folder.display());

@@ -1,4 +1,4 @@
-//! A graph as a file states it: nodes and edges with attributes that are not understood yet.
+//! A graph as a file describes it: nodes and edges with attributes that are not interpreted yet.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,12 +8,12 @@ pub(super) type Attributes = BTreeMap<String, String>;
 /// A node of a graph file.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct RawNode {
-    /// What edges call it.
+    /// Identifier that edges refer to.
     pub(super) id: String,
     pub(super) attributes: Attributes,
 }
 
-/// An edge of a graph file, between places in [`RawGraph::nodes`].
+/// An edge of a graph file. Its ends are indices in [`RawGraph::nodes`].
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct RawEdge {
     pub(super) source: usize,
@@ -21,32 +21,32 @@ pub(super) struct RawEdge {
     pub(super) attributes: Attributes,
 }
 
-/// What a graph file holds.
+/// The contents of a graph file.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub(super) struct RawGraph {
-    /// Whether an edge stands for one direction only.
+    /// Whether an edge means one direction only.
     pub(super) directed: bool,
     pub(super) attributes: Attributes,
     pub(super) nodes: Vec<RawNode>,
     pub(super) edges: Vec<RawEdge>,
-    /// What was left out, for the user to know.
+    /// Omissions that the user should know about.
     pub(super) notes: Vec<String>,
 }
 
-/// Graph attribute that tells our own files from others; its value is the version of the form.
+/// Graph attribute that marks files written by this project; its value is the version of the format.
 pub(super) const OURS: &str = "pathloom";
 
-/// Attribute that tells the line of an edge, where a file is made of lines.
+/// Attribute with the line number of an edge, in file formats that consist of lines.
 pub(super) const LINE: &str = "pathloom line";
 
 impl RawGraph {
-    /// Whether this project wrote the file, so that nodes bear their final names.
+    /// Whether this project wrote the file, so that the ids of nodes are their final names.
     pub(super) fn is_ours(&self) -> bool {
         self.attributes.contains_key(OURS)
     }
 
-    /// A readable and unique name for every node: its label, else its id; letters, digits, `_`, `.` and `-` only, so
-    /// that names can stand in specifications. Notes what had to be changed.
+    /// Returns a readable and unique name for every node: its label, else its id. A name contains only letters,
+    /// digits, `_`, `.` and `-`, so that it can be used in specifications. Adds notes about changed names.
     pub(super) fn names(&mut self) -> Vec<String> {
         if self.is_ours() {
             return self.nodes.iter().map(|node| node.id.clone()).collect();
@@ -71,7 +71,7 @@ impl RawGraph {
             names.push(name);
         }
         if unnamed > 0 {
-            self.notes.push(format!("nodes without a label of their own, called by their id (as in n7): {unnamed}"));
+            self.notes.push(format!("nodes without a label, named by their id (as in n7): {unnamed}"));
         }
         if shared > 0 {
             self.notes.push(format!("nodes with the label of an earlier one, to which their id was added: {shared}"));
@@ -80,7 +80,7 @@ impl RawGraph {
     }
 }
 
-/// `wanted`, or `wanted` with more behind it if that name is taken.
+/// Returns `wanted`, with a suffix if that name is taken.
 pub(super) fn unique(wanted: String, id: &str, taken: &BTreeSet<String>) -> String {
     if !taken.contains(&wanted) {
         return wanted;
@@ -105,7 +105,7 @@ fn clean(text: &str) -> String {
     name.trim_end_matches('_').to_owned()
 }
 
-/// Place of every node by its id; an error names an id that two nodes bear.
+/// Returns the index of every node by its id. An error names an id that two nodes have.
 pub(super) fn places(nodes: &[RawNode]) -> Result<BTreeMap<&str, usize>, String> {
     let mut places = BTreeMap::new();
     for (place, node) in nodes.iter().enumerate() {

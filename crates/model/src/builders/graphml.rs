@@ -4,14 +4,14 @@ use super::graph::{places, Attributes, RawEdge, RawGraph, RawNode};
 use roxmltree::{Document, Node};
 use std::collections::BTreeMap;
 
-/// A `<key>`: what a `<data key=…>` means.
+/// A `<key>`: the meaning of a `<data key=…>`.
 struct Key<'a> {
     domain: &'a str,
     name: &'a str,
     default: Option<&'a str>,
 }
 
-/// Reads the first graph of a GraphML text. An error says what is wrong and in which line.
+/// Parses the first graph of a GraphML text. An error says what is wrong and in which line.
 pub(super) fn parse(text: &str) -> Result<RawGraph, String> {
     let document = Document::parse(text).map_err(|error| format!("is not well-formed XML: {error}"))?;
     let root = document.root_element();
@@ -43,7 +43,7 @@ pub(super) fn parse(text: &str) -> Result<RawGraph, String> {
     raw.edges = edges;
     let hyperedges = children(graph, "hyperedge").count();
     if hyperedges > 0 {
-        raw.notes.push(format!("hyperedges, left out because a cable joins two nodes: {hyperedges}"));
+        raw.notes.push(format!("hyperedges, left out because a cable connects two nodes: {hyperedges}"));
     }
     Ok(raw)
 }
@@ -61,7 +61,7 @@ fn required<'a>(node: Node<'a, '_>, attribute: &str) -> Result<&'a str, String> 
     node.attribute(attribute).ok_or_else(missing)
 }
 
-/// The keys by id. A key without `attr.name` is known by its id.
+/// Returns the keys by id. The name of a key without `attr.name` is its id.
 fn keys<'a>(root: Node<'a, 'a>) -> BTreeMap<&'a str, Key<'a>> {
     let read = |key: Node<'a, 'a>| {
         let id = key.attribute("id")?;
@@ -72,7 +72,7 @@ fn keys<'a>(root: Node<'a, 'a>) -> BTreeMap<&'a str, Key<'a>> {
     children(root, "key").filter_map(read).collect()
 }
 
-/// The `<data>` of an element, over the defaults of its kind.
+/// Returns the `<data>` of an element; defaults of its kind fill the gaps.
 fn attributes(element: Node, keys: &BTreeMap<&str, Key>) -> Attributes {
     let kind = element.tag_name().name();
     let defaults = keys.values().filter(|key| key.domain == kind || key.domain == "all");

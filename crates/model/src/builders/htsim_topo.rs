@@ -1,20 +1,21 @@
 //! Topologies of htsim (`.topo`): a tree of two or three tiers, described tier by tier.
 //!
-//! A file has `Nodes` (hosts), `Tiers` (2 or 3) and `Podsize` (hosts of a pod), then a section for each `Tier`, 0 being
-//! the ToRs: `Downlink_speed_Gbps`, `Radix_Down`, `Radix_Up` (not of the last tier), `Downlink_Latency_ns`,
-//! `Switch_Latency_ns`, `Queue_Down` and `Queue_Up` (bytes), `Bundle` (cables between a switch and each of those below it)
-//! and `Oversubscribed`, which the radixes say as well. Keys may be in any case; `#` begins a comment.
+//! A file has `Nodes` (hosts), `Tiers` (2 or 3) and `Podsize` (hosts per pod). Then it has a section for each `Tier`;
+//! tier 0 are the ToRs. The keys of a section are `Downlink_speed_Gbps`, `Radix_Down`, `Radix_Up` (not in the last
+//! tier), `Downlink_Latency_ns`, `Switch_Latency_ns`, `Queue_Down` and `Queue_Up` (bytes), `Bundle` (cables between a
+//! switch and each switch below it) and `Oversubscribed`, which follows from the radixes too. Keys can have any case;
+//! `#` begins a comment.
 
 use super::graph::{Attributes, RawEdge, RawGraph, RawNode};
 use std::collections::BTreeMap;
 
-/// Bytes of a full packet, to turn htsim's queues of bytes into ours of packets.
+/// Bytes of a full packet, to convert htsim's queue lengths in bytes to packets.
 const PACKET_BYTES: u64 = 1500;
-/// Most hosts, and most of anything else that the file counts.
+/// Largest number of hosts, and of anything else that the file counts.
 const MOST: u64 = 1_000_000;
 const PS_PER_NS: u64 = 1000;
 
-/// The keys of a tier, in lower case, and the least value of each.
+/// The keys of a tier, in lower case, with the smallest value of each.
 const TIER_KEYS: [(&str, u64); 9] = [
     ("downlink_speed_gbps", 1),
     ("radix_down", 1),
@@ -28,10 +29,10 @@ const TIER_KEYS: [(&str, u64); 9] = [
 ];
 const HEADER_KEYS: [&str; 3] = ["nodes", "tiers", "podsize"];
 
-/// Values by key, with the line of each.
+/// Values by key, each with its line.
 type Section = BTreeMap<&'static str, (u64, usize)>;
 
-/// Reads a topology. An error says what is wrong and in which line.
+/// Parses a topology. An error says what is wrong and in which line.
 pub(super) fn parse(text: &str) -> Result<RawGraph, String> {
     let (header, tiers) = sections(text)?;
     let tree = Tree::of(&header, &tiers)?;
@@ -41,7 +42,7 @@ pub(super) fn parse(text: &str) -> Result<RawGraph, String> {
             .notes
             .push("the file states no queues, which htsim takes from its command line; buffer= sets them".into());
     } else {
-        graph.notes.push(format!("queues of the file are in bytes; each {PACKET_BYTES} of them are one packet here"));
+        graph.notes.push(format!("queues of the file are in bytes; {PACKET_BYTES} bytes count as one packet"));
     }
     if tree.tiers.iter().any(|tier| tier.switch_latency_ps > 0) {
         graph.notes.push("the latency of a switch is part of the delay of the links that lead to it".into());
@@ -49,7 +50,7 @@ pub(super) fn parse(text: &str) -> Result<RawGraph, String> {
     Ok(graph)
 }
 
-/// The header, and the sections of the tiers from the ToRs up.
+/// Returns the header, and the sections of the tiers from the ToRs upwards.
 fn sections(text: &str) -> Result<(Section, Vec<Section>), String> {
     let mut header = Section::new();
     let mut tiers: BTreeMap<u64, Section> = BTreeMap::new();
@@ -60,7 +61,7 @@ fn sections(text: &str) -> Result<(Section, Vec<Section>), String> {
         let Some(word) = words.next() else { continue };
         let number = index + 1;
         let key = word.to_ascii_lowercase();
-        let value = words.next().ok_or_else(|| format!("line {number}: nothing comes after {word}"))?;
+        let value = words.next().ok_or_else(|| format!("line {number}: {word} has no value"))?;
         if let Some(more) = words.next() {
             return Err(format!("line {number}: `{more}` follows {word} {value}; expected one value"));
         }
@@ -116,7 +117,7 @@ fn unknown_key(line: usize, word: &str, in_tier: bool) -> String {
 }
 
 fn required(section: &Section, key: &'static str, place: &str) -> Result<u64, String> {
-    section.get(key).map(|&(value, _)| value).ok_or_else(|| format!("{place} states no {key}"))
+    section.get(key).map(|&(value, _)| value).ok_or_else(|| format!("{place} has no {key}"))
 }
 
 /// A tier of switches.
@@ -136,7 +137,7 @@ impl TierOf {
         let place = format!("tier {tier}");
         let get = |key: &'static str| section.get(key).map(|&(value, _)| value);
         if let (Some((_, line)), true) = (section.get("radix_up").or(section.get("queue_up")), is_last) {
-            return Err(format!("line {line}: tier {tier} is the last; nothing leads up from there"));
+            return Err(format!("line {line}: tier {tier} is the last and has no uplinks"));
         }
         Ok(TierOf {
             radix_down: required(section, "radix_down", &place)?,
@@ -151,13 +152,13 @@ impl TierOf {
     }
 }
 
-/// How many switches there are, and how they are cabled.
+/// The numbers of switches, and how they are connected.
 struct Tree {
     hosts: u64,
     pods: u64,
     tors_per_pod: u64,
     aggregations_per_pod: u64,
-    /// Switches of the last of three tiers, 0 where there are two.
+    /// Switches of the last of three tiers; 0 if there are two tiers.
     cores: u64,
     tiers: Vec<TierOf>,
 }
@@ -169,7 +170,7 @@ impl Tree {
         let read = |(tier, section)| TierOf::read(section, tier, tier == last);
         let tiers: Vec<TierOf> = sections.iter().enumerate().map(read).collect::<Result<_, _>>()?;
         if tiers[0].bundle != 1 {
-            return Err("tier 0: Bundle: hosts with several cables to their ToR are not read; expected 1".into());
+            return Err("tier 0: Bundle: several cables from a host to its ToR are not supported; expected 1".into());
         }
         let divides = |what: &str, count: u64, by_what: &str, by: u64| match count % by {
             0 => Ok(count / by),
@@ -177,7 +178,7 @@ impl Tree {
         };
         let pods = divides("Nodes", hosts, "Podsize", pod)?;
         if tiers.len() == 2 && pods != 1 {
-            return Err(format!("two tiers make one pod, so Podsize is as large as Nodes ({hosts}); it is {pod}"));
+            return Err(format!("two tiers make one pod, so Podsize must equal Nodes ({hosts}), but it is {pod}"));
         }
         let tors_per_pod = divides("Podsize", pod, "Radix_Down of tier 0", tiers[0].radix_down)?;
         let uplinks = tors_per_pod * tiers[0].radix_up;
@@ -234,7 +235,8 @@ impl Tree {
                 (0..self.tiers[1].bundle).for_each(|_| graph.edges.push(self.edge(tor, second, 1)));
             }
         }
-        // The aggregation switches in one place of their pods share their cores: those that are as many places apart.
+        // Aggregation switches at the same index of their pods share cores: each has every n-th core, with n
+        // aggregation switches per pod.
         for (at, &aggregation) in seconds.iter().enumerate().filter(|_| three) {
             let place = at % self.aggregations_per_pod as usize;
             for &core in cores.iter().skip(place).step_by(self.aggregations_per_pod as usize) {
@@ -244,7 +246,7 @@ impl Tree {
         Ok(graph)
     }
 
-    /// A cable from a node up to a switch of `tier`.
+    /// Returns a cable from a node up to a switch of `tier`.
     fn edge(&self, lower: usize, upper: usize, tier: usize) -> RawEdge {
         let above = &self.tiers[tier];
         let below = tier.checked_sub(1).map(|below| &self.tiers[below]);
@@ -262,7 +264,7 @@ impl Tree {
     }
 }
 
-/// Whether a switch below `tier` has as many uplinks as lead to the switches above it.
+/// Checks that a switch below `tier` has as many uplinks as lead to the switches above it.
 fn fits(tier: usize, radix_up: u64, above: u64, bundle: u64) -> Result<(), String> {
     if above * bundle == radix_up {
         return Ok(());
@@ -272,7 +274,7 @@ fn fits(tier: usize, radix_up: u64, above: u64, bundle: u64) -> Result<(), Strin
         _ => String::new(),
     };
     Err(format!(
-        "tier {}: Radix_Up is {radix_up}, but {above} switches with a Bundle of {bundle} in tier {tier} take {}{way_out}",
+        "tier {}: Radix_Up is {radix_up}, but {above} switches with Bundle {bundle} in tier {tier} need {}{way_out}",
         tier - 1,
         above * bundle
     ))
@@ -293,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_has_the_switches_and_links_that_its_tiers_say() {
+    fn a_tree_has_the_switches_and_links_of_its_tiers() {
         let read = fabric_from_file_text("t.topo", TREE).unwrap();
         let fabric = &read.fabric;
         let count = |letter: char| fabric.nodes().iter().filter(|node| node.name.starts_with(letter)).count();
@@ -308,7 +310,7 @@ mod tests {
             delay_ps: delay_ns * 1000,
             buffer_packets,
         };
-        assert_eq!(settings("h0", "e0_0"), expected(100, 1300, 50), "the switch's latency is at its entrance");
+        assert_eq!(settings("h0", "e0_0"), expected(100, 1300, 50), "the latency is on the link into the switch");
         assert_eq!(settings("e0_0", "h0"), expected(100, 1000, 50));
         assert_eq!(settings("e0_0", "a0_1"), expected(200, 500, 100));
         assert_eq!(settings("a0_1", "e0_0"), expected(200, 800, 100));
@@ -324,14 +326,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_its_line() {
+    fn errors_name_the_problem_and_line() {
         let with = |from: &str, to: &str| problem(&TREE.replace(from, to));
         for (found, words) in [
-            (problem(""), "the header states no tiers"),
-            (problem("Nodes 16"), "the header states no tiers"),
+            (problem(""), "the header has no tiers"),
+            (problem("Nodes 16"), "the header has no tiers"),
             (with("Tiers 3", "Tiers 4"), "line 3: Tiers: `4` is neither 2 nor 3"),
             (with("Tiers 3", "Tiers 2"), "has 2 tiers, 0 to 1, but describes tier 2 too"),
-            (with("Tiers 3", "Tiers"), "line 3: nothing comes after Tiers"),
+            (with("Tiers 3", "Tiers"), "line 3: Tiers has no value"),
             (with("Tiers 3", "Tiers 3 4"), "line 3: `4` follows Tiers 3"),
             (with("Tier 2\n", "Tier 1\n"), "tier 1 is described twice"),
             (with("Tier 2\n", "Tier 9\n"), "`9` is not a whole number from 0 to 2"),
@@ -339,9 +341,9 @@ mod tests {
             (with("Podsize 8", "Potsize 8"), "line 4: unknown key `Potsize`; did you mean `podsize`?"),
             (with("Radix_Down 4\nRadix_Up 4", "Radix_Down 3\nRadix_Up 4"), "Podsize (8) is not a multiple"),
             (with("Bundle 2", "Bundle 1"), "a Bundle of 2 would fit"),
-            (with("Radix_Up 2\n", ""), "tier 1 states no radix_up"),
+            (with("Radix_Up 2\n", ""), "tier 1 has no radix_up"),
             (with("Downlink_Latency_ns 700", "Downlink_Latency_ns -1"), "line 23: Downlink_Latency_ns: `-1`"),
-            (with("Radix_Down 2\nDownlink_Latency_ns 700", "Radix_Down 2\nRadix_Up 2"), "nothing leads up from there"),
+            (with("Radix_Down 2\nDownlink_Latency_ns 700", "Radix_Down 2\nRadix_Up 2"), "and has no uplinks"),
             (with("Nodes 16", "Nodes 16\nNodes 16"), "is given in line 2 already"),
             (with("Nodes 16", "Nodes 1600000000"), "`1600000000` is not a whole number"),
             (with("Tier 1\n", "Tier 1\nbuffers 3\n"), "unknown key `buffers`"),

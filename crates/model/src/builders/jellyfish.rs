@@ -11,14 +11,14 @@ use std::collections::BTreeSet;
 
 const MOST_SWITCHES: u64 = 100_000;
 const MOST_PORTS: u64 = 10_000;
-/// Graphs drawn in search of one that can be connected; all but tiny ones can.
+/// Number of graphs drawn until one can be connected. Only tiny ones cannot be connected.
 const DRAWS: usize = 20;
-/// Random pairs tried in a row before all that are left are listed.
+/// Consecutive random pairs that can fail before all remaining pairs are listed.
 const TRIES: usize = 64;
 
-/// Jellyfish as MPTCP-aware SDN §IV-A builds it: hosts spread evenly, at most ⌈N/S⌉ per switch; pairs of switches
-/// joined at random until no ports are left. With `homes=2`, every host has a second cable to a random other switch,
-/// of which each switch takes at most ⌈N/S⌉ as well.
+/// Jellyfish as MPTCP-aware SDN §IV-A builds it. Hosts are spread evenly, at most ⌈N/S⌉ per switch. Random pairs of
+/// switches are connected until no ports are left. With `homes=2`, every host has a second cable to another random
+/// switch. Each switch has at most ⌈N/S⌉ of these second cables too.
 pub(super) fn jellyfish(spec: &Spec, keys: &LinkKeys) -> Result<FabricBuilder, SpecError> {
     let switches = spec.count("switches", 1, MOST_SWITCHES)?.unwrap_or(60);
     let ports = spec.count("ports", 1, MOST_PORTS)?.unwrap_or(8);
@@ -80,14 +80,14 @@ fn assemble(
     builder
 }
 
-/// Switch of every host: neighbours in number are neighbours in place, and no switch has more than one host above
-/// another.
+/// Returns the switch of every host. Hosts with neighbouring numbers are on the same or neighbouring switches, and
+/// the numbers of hosts per switch differ by at most one.
 fn first_homes(switches: usize, hosts: usize) -> Vec<u32> {
     let (each, more) = (hosts / switches, hosts % switches);
     (0..switches).flat_map(|switch| std::iter::repeat_n(switch as u32, each + usize::from(switch < more))).collect()
 }
 
-/// A second switch for every host, drawn at random: not its first, and none more than ⌈N/S⌉ times.
+/// Draws a second switch for every host: not its first switch, and no switch more than ⌈N/S⌉ times.
 fn second_homes(first: &[u32], switches: usize, rng: &mut Pcg64) -> Vec<u32> {
     let quota = first.len().div_ceil(switches);
     let mut slots: Vec<u32> = (0..switches as u32).flat_map(|switch| std::iter::repeat_n(switch, quota)).collect();
@@ -97,7 +97,8 @@ fn second_homes(first: &[u32], switches: usize, rng: &mut Pcg64) -> Vec<u32> {
         match slots.iter().rposition(|&slot| slot != own) {
             Some(index) => second.push(slots.swap_remove(index)),
             None => {
-                // Only slots on its own switch are left: an earlier host takes one and gives its own away.
+                // Only slots on the host's own switch are left. An earlier host takes such a slot and gives its own
+                // slot to this host.
                 let start = rng.random_range(0..second.len());
                 let giver = (0..second.len())
                     .map(|step| (start + step) % second.len())
@@ -112,9 +113,9 @@ fn second_homes(first: &[u32], switches: usize, rng: &mut Pcg64) -> Vec<u32> {
     second
 }
 
-/// A graph while it is being drawn.
+/// A graph during its random construction.
 struct Draw {
-    /// Ports of each switch that are not used yet.
+    /// Unused ports of each switch.
     free: Vec<u32>,
     neighbours: Vec<BTreeSet<u32>>,
 }
@@ -152,13 +153,13 @@ impl Draw {
         (0..self.free.len() as u32).filter(|&switch| self.free[switch as usize] > 0).collect()
     }
 
-    /// Both ends of every cable, in ascending order.
+    /// Returns both ends of every cable, in ascending order.
     fn cables(&self) -> Vec<(u32, u32)> {
         let switches = self.neighbours.iter().enumerate();
         switches.flat_map(|(a, others)| others.range(a as u32 + 1..).map(move |&b| (a as u32, b))).collect()
     }
 
-    /// Joins random pairs until no pair that is not joined yet has a free port each.
+    /// Connects random pairs until no two unconnected switches both have a free port.
     fn join_pairs(&mut self, rng: &mut Pcg64) {
         let mut open = self.open();
         let mut tries = 0;
@@ -171,7 +172,7 @@ impl Draw {
             }
             tries = 0;
             self.join(a, b);
-            // The later place first, so that the earlier one still holds.
+            // Remove the later place first, so that the earlier one stays valid.
             for place in [i.max(j), i.min(j)] {
                 if self.free[open[place] as usize] == 0 {
                     open.swap_remove(place);
@@ -190,8 +191,9 @@ impl Draw {
         }
     }
 
-    /// Uses up free ports that have no partner left, two at a time: a random cable x-y is cut, and x and y are joined
-    /// to the free ports (Jellyfish §3). The two ports are of one switch or of two that are neighbours already.
+    /// Uses up free ports that have no partner left, two at a time. A random cable x-y is cut, and x and y are
+    /// connected to the free ports (Jellyfish §3). The two ports belong to one switch, or to two that are neighbours
+    /// already.
     fn splice(&mut self, rng: &mut Pcg64) {
         let mut open = self.open();
         while let Some(&p) = open.first() {
@@ -207,13 +209,14 @@ impl Draw {
         }
     }
 
-    /// Joins a free port of `a` to a port of `b` that was freed just now.
+    /// Connects a free port of `a` to a port of `b` that has just become free.
     fn join_half(&mut self, a: u32, b: u32) {
         self.free[a as usize] -= 1;
         self.link(a, b);
     }
 
-    /// A cable x-y, random for a regular graph, that can be cut so that x goes to `p` and y to `q`.
+    /// Returns a cable x-y that can be cut so that x is connected to `p` and y to `q`. The choice is uniform in a
+    /// regular graph.
     fn find_cut(&self, p: u32, q: u32, rng: &mut Pcg64) -> Option<(u32, u32)> {
         let fits = |end: u32, port: u32| end != p && end != q && !self.are_joined(end, port);
         let all = self.free.len() as u32;
@@ -227,11 +230,12 @@ impl Draw {
         None
     }
 
-    /// Makes one graph of several parts: a cable a-b that is on a cycle and a cable c-d of another part are cut, and
-    /// a-c and b-d laid, which leaves every switch its number of ports. Tells whether that could be done.
+    /// Connects the parts of the graph. A cable a-b on a cycle and a cable c-d of another part are cut, and replaced
+    /// by a-c and b-d. So every switch keeps its number of ports. Returns whether that was possible.
     fn connect(&mut self, rng: &mut Pcg64) -> bool {
         let mut parts = Parts { parent: (0..self.free.len() as u32).collect() };
-        // Cables that close a cycle, and for each part, named by a switch of it, one that does not.
+        // Cables that close a cycle, and for each part (identified by one of its switches) a cable that does not
+        // close a cycle.
         let mut spare: Vec<(u32, u32)> = Vec::new();
         let mut tree: Vec<Option<(u32, u32)>> = vec![None; self.free.len()];
         let mut cables = self.cables();
@@ -258,7 +262,7 @@ impl Draw {
             let kept = tree[here as usize];
             parts.unite(a, c);
             whole = parts.find(a);
-            // What did not close a cycle in a-b's part still does not.
+            // The cable of a-b's part that closed no cycle still closes none.
             tree[whole as usize] = kept;
             while rest.next_if(|&root| parts.find(root) == whole).is_some() {}
         }
@@ -281,7 +285,7 @@ impl Parts {
         node
     }
 
-    /// Tells whether they were two.
+    /// Returns whether the two were in different sets.
     fn unite(&mut self, a: u32, b: u32) -> bool {
         let (a, b) = (self.find(a), self.find(b));
         self.parent[a as usize] = b;
@@ -289,7 +293,7 @@ impl Parts {
     }
 }
 
-/// Cables of a connected random graph in which switch `i` has `free[i]` ports, or fewer where they cannot be used up.
+/// Returns the cables of a connected random graph. Switch `i` has `free[i]` ports, or fewer if they cannot be used up.
 fn connected_graph(free: &[u32], rng: &mut Pcg64) -> Option<Vec<(u32, u32)>> {
     (0..DRAWS).find_map(|_| {
         let mut draw = Draw::new(free.to_vec());

@@ -5,13 +5,13 @@ use crate::spec::{Spec, SpecError};
 use crate::{Fabric, LinkId};
 use std::collections::BTreeMap;
 
-/// Cables by name (`None` for all), and how many of 10^9 packets both of their directions lose. Of two entries for a cable,
-/// the later one counts.
+/// Cables by name (`None` means all), and how many of 10^9 packets are lost in each direction. If two entries name a
+/// cable, the later one applies.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Losses(Vec<(Option<String>, u32)>);
 
 impl Losses {
-    /// Reads the key `loss`.
+    /// Parses the key `loss`.
     pub(super) fn read(spec: &Spec) -> Result<Losses, SpecError> {
         let Some(text) = spec.text_of("loss") else { return Ok(Losses::default()) };
         let entry = |entry: &str| {
@@ -27,10 +27,11 @@ impl Losses {
         text.split('/').map(|part| entry(part.trim())).collect::<Result<_, _>>().map(Losses)
     }
 
-    /// The fabric with these losses beside those that it has.
+    /// Returns the fabric with these losses. They are added to the losses of the fabric, and replace those of the
+    /// same links.
     ///
     /// # Errors
-    /// No cable has such a name.
+    /// No cable has the given name.
     pub(super) fn apply(&self, spec: &Spec, fabric: Fabric) -> Result<Fabric, SpecError> {
         let mut losses: BTreeMap<LinkId, u32> = fabric.lossy_links().iter().copied().collect();
         for (name, per_billion) in &self.0 {
@@ -48,7 +49,7 @@ impl Losses {
 mod tests {
     use crate::{fabric_from_spec, Fabric};
 
-    /// Names of the ends of each lossy cable, and the share that it loses.
+    /// Returns the names of the ends of each lossy link, and the share that it loses.
     fn losses(fabric: &Fabric) -> Vec<(String, f64)> {
         let name = |node| fabric.node(node).name.as_str();
         let row = |&(link, per_billion): &(crate::LinkId, u32)| {
@@ -59,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn one_share_is_for_all_cables_and_a_later_entry_counts() {
+    fn a_share_alone_covers_all_cables_and_later_entries_win() {
         let fabric = fabric_from_spec("diamond:hosts=1,loss=0.25/c1:0/c0-e1:1").unwrap();
         let mut found = losses(&fabric);
         found.sort_by(|a, b| a.0.cmp(&b.0));
@@ -79,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn errors_name_the_problem() {
         for (value, words) in [
             ("", "not key=value"),
             ("2", "`2` is not a share of packets from 0 to 1"),

@@ -26,14 +26,14 @@ use crate::spec::{Spec, SpecError};
 use crate::{Fabric, FabricBuilder, FabricError};
 use settings::LinkKeys;
 
-/// A fabric that can be asked for by name.
+/// A fabric that can be requested by name.
 #[derive(Clone, Copy, Debug)]
 pub struct FabricKind {
     /// The name that a specification begins with.
     pub name: &'static str,
-    /// A specification with every key of its own at its default.
+    /// A specification with all keys of this kind at their defaults.
     pub example: &'static str,
-    /// What it is, in one line.
+    /// Description of the fabric in one line.
     pub about: &'static str,
     build: fn(&Spec, &LinkKeys) -> Result<FabricBuilder, SpecError>,
 }
@@ -97,18 +97,18 @@ pub const FABRICS: [FabricKind; 8] = [
     },
 ];
 
-/// Most cables that a specification may ask for: k=108 in a FatTree.
+/// Largest number of cables that a specification can request: k=108 in a FatTree.
 const MOST_CABLES: u64 = 1_000_000;
 
-/// Builds the fabric that `text` names: `name:key=value,key=value`, with a name of [`FABRICS`].
+/// Builds the fabric that `text` names: `name:key=value,key=value`, with a name from [`FABRICS`].
 ///
-/// A specification that names a file (see [`fabric_file`]) is refused here: its text must be read first and given to
-/// [`fabric_from_file_text`].
+/// A specification that names a file (see [`fabric_file`]) is refused here. Read the text of the file first, and pass
+/// it to [`fabric_from_file_text`].
 pub fn fabric_from_spec(text: &str) -> Result<Fabric, FabricError> {
     let text = text.trim();
     if let Some(path) = fabric_file(text) {
         let spec = Spec::parse_named("fabric", text, path)?;
-        return Err(spec.error(format!("{path} is a file; a fabric name was expected here")).into());
+        return Err(spec.error(format!("{path} is a file; expected the name of a fabric")).into());
     }
     let spec = Spec::parse("fabric", text)?;
     let kind = FABRICS.iter().find(|kind| kind.name == spec.name()).ok_or_else(|| {
@@ -124,17 +124,17 @@ pub fn fabric_from_spec(text: &str) -> Result<Fabric, FabricError> {
     keys.damage(&spec, fabric)
 }
 
-/// What to use in place of a file that is not read; `None` if `name` is none of a file.
+/// Returns the formats to use instead of a file of another format; `None` if `name` is not the name of a file.
 fn unsupported(name: &str) -> Option<String> {
     let known =
         "FILE.graphml or FILE.json (node-link; networkx writes both), FILE.csv (a line per cable) or FILE.topo (htsim)";
     Some(match crate::spec::extension(name)?.as_str() {
-        "cm" | "et" => format!("{name} is no fabric; expected {known}"),
+        "cm" | "et" => format!("{name} is not a fabric; expected {known}"),
         _ => format!("unsupported format: a fabric is read from {known}"),
     })
 }
 
-/// Refuses what would need too many cables. `cables` is worked out with saturating arithmetic.
+/// Returns an error if a fabric needs too many cables. The caller computes `cables` with saturating arithmetic.
 fn check_size(spec: &Spec, cables: u64) -> Result<(), SpecError> {
     if cables > MOST_CABLES {
         return Err(

@@ -3,7 +3,7 @@
 use super::graph::{places, Attributes, RawEdge, RawGraph, RawNode};
 use serde_json::{Map, Value};
 
-/// Reads a node-link text. An error says what is wrong and where.
+/// Parses a node-link text. An error says what is wrong and where.
 pub(super) fn parse(text: &str) -> Result<RawGraph, String> {
     let value: Value = serde_json::from_str(text).map_err(|error| format!("is not JSON: {error}"))?;
     let object = value.as_object().ok_or("is not node-link JSON: expected an object with `nodes` and `edges`")?;
@@ -37,7 +37,7 @@ fn array<'a>(object: &'a Map<String, Value>, names: &[&str]) -> Result<&'a Vec<V
     names.iter().find_map(|&name| object.get(name)).and_then(Value::as_array).ok_or_else(missing)
 }
 
-/// Text as it is, everything else as JSON writes it.
+/// Returns text unchanged, and any other value as JSON.
 fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

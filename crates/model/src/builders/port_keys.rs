@@ -1,15 +1,14 @@
-//! `queues=2,red=5/15,red_p=0.1,red_weight=0.002,red_ecn=on`: what ports of switches do with packets that wait.
+//! `queues=2,red=5/15,red_p=0.1,red_weight=0.002,red_ecn=on`: how switch ports queue packets.
 
 use crate::ports::MOST_QUEUES;
 use crate::spec::{Spec, SpecError};
 use crate::{Fabric, PortSettings, RedSettings};
 
-/// `max_p` and `w_q` where they are not given: Floyd, RED: Discussions of Setting Parameters, 1997; Floyd and Jacobson 1993,
-/// §7.
+/// Defaults of `max_p` and `w_q`: Floyd, RED: Discussions of Setting Parameters, 1997; Floyd and Jacobson 1993, §7.
 const USUAL_PROBABILITY: f64 = 0.1;
 const USUAL_WEIGHT: f64 = 0.002;
 
-/// Reads the keys of ports.
+/// Parses the keys of ports.
 pub(super) fn read(spec: &Spec) -> Result<PortSettings, SpecError> {
     let queues = spec.count("queues", 1, u64::from(MOST_QUEUES))?.unwrap_or(1) as u8;
     let thresholds =
@@ -33,10 +32,10 @@ pub(super) fn read(spec: &Spec) -> Result<PortSettings, SpecError> {
     Ok(PortSettings { queues, red: Some(red) })
 }
 
-/// The fabric with these ports.
+/// Returns the fabric with these port settings.
 ///
 /// # Errors
-/// RED could never act: no port of a switch has a buffer of more packets than its lower threshold.
+/// RED could never act, because no switch port has a buffer larger than the lower threshold.
 pub(super) fn apply(ports: PortSettings, spec: &Spec, fabric: Fabric) -> Result<Fabric, SpecError> {
     if let Some(red) = ports.red {
         let of_switches = fabric.links().iter().filter(|link| !fabric.is_host(link.from));
@@ -66,7 +65,7 @@ fn thresholds(text: &str) -> Result<(u32, u32), String> {
     }
 }
 
-/// A number above 0, 1 at most.
+/// Parses a number above 0 and at most 1.
 fn share(spec: &Spec, key: &'static str) -> Result<Option<f64>, SpecError> {
     match spec.number(key, 0.0, 1.0)? {
         Some(number) if number <= 0.0 => Err(spec.error(format!("{key}: expected more than 0, and at most 1"))),
@@ -79,7 +78,7 @@ mod tests {
     use crate::{fabric_from_spec, PortSettings, RedSettings};
 
     #[test]
-    fn ports_are_as_the_keys_say() {
+    fn port_settings_follow_the_keys() {
         let ports = |keys: &str| fabric_from_spec(&format!("diamond{keys}")).unwrap().ports();
         assert_eq!(ports(""), PortSettings::DROP_TAIL);
         assert_eq!(ports(":queues=2"), PortSettings { queues: 2, red: None });
@@ -93,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn errors_name_the_problem() {
         for (keys, words) in [
             ("queues=0", "`0` is not a whole number from 1 to 8"),
             ("queues=9", "`9` is not a whole number from 1 to 8"),

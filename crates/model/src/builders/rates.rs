@@ -1,4 +1,4 @@
-//! The rate of an edge of a graph file: what its attributes state, and how sure the reading is.
+//! The rate of an edge in a graph file: the value that its attributes state, and how certain it is.
 
 use super::graph::Attributes;
 use crate::units::parse_rate_bps;
@@ -8,11 +8,11 @@ use crate::units::parse_rate_bps;
 pub(super) struct RateRead {
     pub(super) rate_bps: u64,
     pub(super) certainty: Certainty,
-    /// The attribute as the file has it, for notes.
+    /// Name and value of the attribute as in the file, for notes.
     pub(super) text: String,
 }
 
-/// How sure the reading of a rate is.
+/// How certain a rate is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Certainty {
     /// The file states the rate and its unit.
@@ -21,24 +21,25 @@ pub(super) enum Certainty {
     NoUnit,
     /// Read from the text of a label, such as `OC-192`.
     Label,
-    /// A label that leaves the rate open, such as `100-155 Mbit/s`; the least of what it allows.
+    /// Read from an ambiguous label, such as `100-155 Mbit/s`: the smallest rate that it allows.
     LeastOfLabel,
 }
 
 /// Attributes that hold a rate, with a unit or as a plain number of Mbit/s (traffic-engineering data sets, Mininet).
 const PLAIN_MBPS: [&str; 5] = ["capacity", "bandwidth", "bw", "speed", "LinkSpeed"];
-/// Texts for people that may hold a rate.
+/// Texts for human readers that can contain a rate.
 const LABELS: [&str; 3] = ["LinkLabel", "LinkType", "label"];
-/// What an error or a note tells people to write.
+/// Attributes that errors and notes recommend.
 pub(super) const RATE_ATTRIBUTES: &str = "rate_bps, rate, capacity, bandwidth, bw, speed, LinkSpeed or LinkLabel";
 
-/// The rate that the attributes of an edge state about a direction; the names of the attributes begin with `prefix`.
+/// Returns the rate that the attributes of an edge state for one direction. The names of the attributes begin with
+/// `prefix`.
 ///
-/// The first of these that is there: `rate_bps`, `rate`, `LinkSpeedRaw` (bit/s), `capacity` and its like, `LinkSpeed`
-/// with `LinkSpeedUnits`, a label. Labels that say nothing of a rate are passed over.
+/// The first of these attributes that is present applies: `rate_bps`, `rate`, `LinkSpeedRaw` (bit/s), `capacity` and
+/// similar ones, `LinkSpeed` with `LinkSpeedUnits`, a label. Labels without a rate are skipped.
 ///
 /// # Errors
-/// A line that names the attribute when it is there for a rate and holds none.
+/// A line that names an attribute that should contain a rate but does not.
 pub(super) fn rate_of(attributes: &Attributes, prefix: &str) -> Result<Option<RateRead>, String> {
     let get = |name: &str| attributes.get(&format!("{prefix}{name}")).map(|text| text.trim());
     let read = |name: &str, text: &str, rate_bps: Option<u64>, certainty| match rate_bps {
@@ -75,7 +76,7 @@ pub(super) fn rate_of(attributes: &Attributes, prefix: &str) -> Result<Option<Ra
     }))
 }
 
-/// A plain number of `scale` bit/s.
+/// Parses a plain number of `scale` bit/s.
 fn plain(text: &str, scale: f64) -> Option<u64> {
     within(text.parse::<f64>().ok()? * scale)
 }
@@ -89,7 +90,7 @@ fn within(rate_bps: f64) -> Option<u64> {
     (1.0..=1e15).contains(&rate_bps).then_some(rate_bps as u64)
 }
 
-/// A word, a number or a sign of a label.
+/// A word, number or sign of a label.
 #[derive(Clone, PartialEq, Debug)]
 enum Token {
     Number(f64),
@@ -97,8 +98,8 @@ enum Token {
     Sign(char),
 }
 
-/// The rate that a label tells, bits per second, and whether it tells one rate alone: `10 Gbit/s`, `155Mb/s`, `2x10G`,
-/// `OC-192c`, `STM-64`, `E3`, `GigE`. Of several, and of a range, the least.
+/// Returns the rate in a label, bits per second, and whether it is unambiguous: `10 Gbit/s`, `155Mb/s`, `2x10G`,
+/// `OC-192c`, `STM-64`, `E3`, `GigE`. Of several rates or a range, returns the smallest.
 fn label_rate(text: &str) -> Option<(u64, bool)> {
     let tokens = tokens(text);
     if let [Token::Word(word)] = tokens.as_slice() {
@@ -135,8 +136,8 @@ fn label_rate(text: &str) -> Option<(u64, bool)> {
     Some((least, sure && found.iter().all(|&rate| rate == least)))
 }
 
-/// A level of the digital hierarchies, bits per second: SONET OC-n (Telcordia GR-253), SDH STM-n (ITU-T G.707), the
-/// levels of North America and Europe (ITU-T G.702).
+/// Returns a level of the digital hierarchies, bits per second: SONET OC-n (Telcordia GR-253), SDH STM-n (ITU-T
+/// G.707), the levels of North America and Europe (ITU-T G.702).
 fn level(tokens: &[Token]) -> Option<f64> {
     let (word, number) = match tokens {
         [Token::Word(word), Token::Number(number), ..] => (word, *number),
@@ -154,7 +155,7 @@ fn level(tokens: &[Token]) -> Option<f64> {
     }
 }
 
-/// Bits per second of a unit: `g`, `gb`, `gbps`, `gbit` (of Gbit/s), `ge`, `gbe`, `gigabit`, …
+/// Returns the bits per second of a unit: `g`, `gb`, `gbps`, `gbit` (for Gbit/s), `ge`, `gbe`, `gigabit`, …
 fn unit(word: &str) -> Option<f64> {
     let scale = match word.chars().next()? {
         'k' => 1e3,
@@ -175,7 +176,7 @@ fn tokens(text: &str) -> Vec<Token> {
         let run = |of: fn(char) -> bool| rest.find(|c: char| !of(c)).unwrap_or(rest.len());
         let end = if first.is_ascii_digit() {
             let end = run(|c| c.is_ascii_digit() || c == '.');
-            // Several dots are no number; the word `x` stops it.
+            // Several dots do not form a number; the word `?` stops the search.
             tokens.push(rest[..end].parse().map_or(Token::Word("?".into()), Token::Number));
             end
         } else if first.is_alphabetic() {
@@ -236,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn the_surest_attribute_wins() {
+    fn the_most_certain_attribute_wins() {
         let read = |pairs: &[(&str, &str)]| {
             let attributes = pairs.iter().map(|(name, text)| (name.to_string(), text.to_string())).collect();
             rate_of(&attributes, "").map(|read| read.map(|read| (read.rate_bps, read.certainty)))

@@ -1,4 +1,5 @@
-//! The keys that every fabric takes: rates, delays and buffers of its links, what is slow, lossy or down, and what ports do.
+//! The keys that every fabric accepts: rates, delays and buffers of links, degraded, lossy and failed cables, and
+//! queues of ports.
 
 use super::degrade::Degraded;
 use super::failures::draw_failures;
@@ -8,15 +9,15 @@ use crate::spec::{Spec, SpecError};
 use crate::units::PS_PER_S;
 use crate::{Fabric, FabricError, LinkSettings, PortSettings};
 
-/// What a link has when nothing is said about it.
+/// Settings of a link for which nothing is specified.
 pub(super) const DEFAULT_LINK: LinkSettings =
     LinkSettings { rate_bps: 1_000_000_000, delay_ps: 1_000_000, buffer_packets: 100 };
 
-/// Longest delay of a link. Far beyond any path on Earth, and sums of such delays stay far from the end of the clock.
+/// Longest delay of a link. It is far beyond any path on Earth, and sums of such delays do not overflow the clock.
 const MOST_DELAY_PS: u64 = 1000 * PS_PER_S;
 const MOST_BUFFER_PACKETS: u64 = 1_000_000_000;
 
-/// Rate, delay and buffer as far as a specification states them.
+/// Rate, delay and buffer, as far as a specification states them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Stated {
     pub(super) rate_bps: Option<u64>,
@@ -25,7 +26,7 @@ pub(super) struct Stated {
 }
 
 impl Stated {
-    /// What is stated here, and else what `other` states.
+    /// Returns the values stated here, and for the others those of `other`.
     pub(super) fn or(self, other: Stated) -> Stated {
         Stated {
             rate_bps: self.rate_bps.or(other.rate_bps),
@@ -34,7 +35,7 @@ impl Stated {
         }
     }
 
-    /// What is stated here, and the rest from `base`.
+    /// Returns the values stated here, and for the others those of `base`.
     pub(super) fn over(self, base: LinkSettings) -> LinkSettings {
         LinkSettings {
             rate_bps: self.rate_bps.unwrap_or(base.rate_bps),
@@ -44,12 +45,12 @@ impl Stated {
     }
 }
 
-/// The keys that every fabric takes.
+/// The keys that every fabric accepts.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct LinkKeys {
-    /// What is stated about host links.
+    /// Values stated for host links.
     pub(super) stated_host: Stated,
-    /// What is stated about links between switches.
+    /// Values stated for links between switches.
     pub(super) stated_switch: Stated,
     degraded: Degraded,
     losses: Losses,
@@ -72,18 +73,18 @@ impl LinkKeys {
         })
     }
 
-    /// Settings of a host's link.
+    /// Returns the settings of a host link.
     pub(super) fn host(&self) -> LinkSettings {
         self.stated_host.over(DEFAULT_LINK)
     }
 
-    /// Settings of a link between switches.
+    /// Returns the settings of a link between switches.
     pub(super) fn switch(&self) -> LinkSettings {
         self.stated_switch.over(DEFAULT_LINK)
     }
 
-    /// Makes the cables of `degrade=` slower and those of `loss=` lossy, has ports do what is stated of them, and takes the
-    /// share `fail=` of the cables between switches down.
+    /// Makes the cables of `degrade=` slower and those of `loss=` lossy, sets the queues of switch ports, and takes
+    /// down the share `fail=` of the cables between switches.
     pub(super) fn damage(&self, spec: &Spec, fabric: Fabric) -> Result<Fabric, FabricError> {
         let fabric = self.losses.apply(spec, self.degraded.apply(spec, fabric)?)?;
         let fabric = port_keys::apply(self.ports, spec, fabric)?;
@@ -107,7 +108,7 @@ fn stated(spec: &Spec, rate: &'static str, delay: &'static str, buffer: &'static
     })
 }
 
-/// Reads a delay of a link outside a specification, `20ms`.
+/// Parses the delay of a link outside a specification, such as `20ms`.
 pub(super) fn parse_delay_ps(text: &str) -> Result<u64, String> {
     let delay_ps = crate::units::parse_time_ps(text).map_err(|error| error.to_string())?;
     if delay_ps > MOST_DELAY_PS {

@@ -1,4 +1,4 @@
-//! Two ToRs and what lies between them: dumbbell, diamond, parallel paths.
+//! Two ToRs and the switches between them: dumbbell, diamond, parallel paths.
 
 use super::check_size;
 use super::clos::{add_hosts, cores};
@@ -9,14 +9,14 @@ use crate::{FabricBuilder, LinkSettings, NodeId, Tier};
 
 const MOST_HOSTS: u64 = 1_000_000;
 
-/// Two ToRs `e0` and `e1`, not joined yet.
+/// Creates two ToRs `e0` and `e1` that are not connected yet.
 fn two_tors(spec: &Spec) -> (FabricBuilder, [NodeId; 2]) {
     let mut builder = FabricBuilder::new(spec.text());
     let tors = [builder.switch("e0", Tier::Tor, None), builder.switch("e1", Tier::Tor, None)];
     (builder, tors)
 }
 
-/// Two ToRs and one cable: the bottleneck that all flows from side to side share.
+/// Two ToRs and one cable: the bottleneck of all flows between the two sides.
 pub(super) fn dumbbell(spec: &Spec, keys: &LinkKeys) -> Result<FabricBuilder, SpecError> {
     let hosts = spec.count("hosts", 1, MOST_HOSTS)?.unwrap_or(2);
     spec.finish()?;
@@ -37,8 +37,8 @@ pub(super) fn diamond(spec: &Spec, keys: &LinkKeys) -> Result<FabricBuilder, Spe
 
 /// Two ToRs and one switch per path between them (Parallel TCP §4, topology A).
 ///
-/// `rates=` and `delays=` are lists with `/` between their members, one per path; a single member goes for all. The
-/// delay is that of the whole path, one way; half of it lies on either cable.
+/// `rates=` and `delays=` are lists with `/` between their members, one member per path. A single member applies to
+/// all paths. The delay is the one-way delay of the whole path; each of its two cables has half of it.
 pub(super) fn parallel_paths(spec: &Spec, keys: &LinkKeys) -> Result<FabricBuilder, SpecError> {
     let hosts = spec.count("hosts", 1, MOST_HOSTS)?.unwrap_or(1);
     let rates = list(spec, "rates", |text| parse_rate_bps(text).map_err(|error| error.to_string()))?;
@@ -47,7 +47,7 @@ pub(super) fn parallel_paths(spec: &Spec, keys: &LinkKeys) -> Result<FabricBuild
     let (members, others) = (rates.len().max(delays.len()), rates.len().min(delays.len()));
     if others > 1 && others != members {
         let problem = format!(
-            "rates= has {} members and delays= has {}; expected as many of the one as of the other, or a single one",
+            "rates= has {} members and delays= has {}; expected equal numbers, or a single member in one of them",
             rates.len(),
             delays.len()
         );
@@ -68,7 +68,7 @@ pub(super) fn parallel_paths(spec: &Spec, keys: &LinkKeys) -> Result<FabricBuild
     Ok(between(spec, hosts, keys, &cables))
 }
 
-/// Two ToRs, and between them one switch for every pair of cables.
+/// Two ToRs with one switch between them for every pair of cables.
 fn between(spec: &Spec, hosts: u64, keys: &LinkKeys, cables: &[(LinkSettings, LinkSettings)]) -> FabricBuilder {
     let (mut builder, [left, right]) = two_tors(spec);
     let middles = cores(&mut builder, cables.len() as u64);
@@ -80,7 +80,7 @@ fn between(spec: &Spec, hosts: u64, keys: &LinkKeys, cables: &[(LinkSettings, Li
     builder
 }
 
-/// A key as a list `a/b/c`; empty when the key is not given.
+/// Parses a key as a list `a/b/c`; empty if the key is missing.
 fn list(spec: &Spec, key: &'static str, parse: impl Fn(&str) -> Result<u64, String>) -> Result<Vec<u64>, SpecError> {
     let Some(text) = spec.text_of(key) else { return Ok(Vec::new()) };
     text.split('/').map(|member| parse(member).map_err(|problem| spec.error(format!("{key}: {problem}")))).collect()

@@ -13,7 +13,7 @@ fn count(fabric: &Fabric, tier: Tier) -> usize {
     fabric.nodes().iter().filter(|node| node.tier == tier).count()
 }
 
-/// Hosts, ToRs, aggregation and core switches, cables between switches.
+/// Returns the numbers of hosts, ToRs, aggregation and core switches, and cables between switches.
 fn sizes(fabric: &Fabric) -> [usize; 5] {
     let [hosts, tors, aggregations, cores] =
         [Tier::Host, Tier::Tor, Tier::Aggregation, Tier::Core].map(|tier| count(fabric, tier));
@@ -24,7 +24,7 @@ fn node(fabric: &Fabric, name: &str) -> NodeId {
     fabric.find(name).unwrap_or_else(|| panic!("no {name}"))
 }
 
-/// Number and hops of the shortest paths between two switches.
+/// Returns the number and the hops of the shortest paths between two switches.
 fn shortest(fabric: &Fabric, from: &str, to: &str) -> (u128, Option<usize>) {
     let paths = ShortestPaths::between(fabric, &LinkState::of(fabric), node(fabric, from), node(fabric, to));
     (paths.count(), paths.hops())
@@ -34,7 +34,7 @@ fn disjoint(fabric: &Fabric, from: &str, to: &str) -> usize {
     edge_disjoint(fabric, &LinkState::of(fabric), node(fabric, from), node(fabric, to), usize::MAX).len()
 }
 
-/// Whether every ToR reaches every other.
+/// Whether every ToR reaches every other ToR.
 fn hosts_reach_each_other(fabric: &Fabric) -> bool {
     let state = LinkState::of(fabric);
     let distances = crate::search::distances_to(fabric, &state, fabric.tors()[0]);
@@ -74,7 +74,7 @@ fn vl2_of_the_papers_has_80_servers_10_switches_and_8_paths() {
         let pod = |host: usize| fabric.node(fabric.hosts()[host]).pod;
         assert_ne!(pod(host), pod(host + 40));
     }
-    // The size that the VL2 paper gives: D_A*D_I/4 ToRs, D_I aggregation and D_A/2 intermediate switches.
+    // The size in the VL2 paper: D_A*D_I/4 ToRs, D_I aggregation and D_A/2 intermediate switches.
     assert_eq!(sizes(&build("vl2:d0=2,d1=12,d2=8,hosts=20")), [480, 24, 8, 6, 96]);
 }
 
@@ -96,7 +96,7 @@ fn leaf_spine_and_three_layer_have_four_disjoint_paths() {
 }
 
 #[test]
-fn small_fabrics_are_what_they_are_called() {
+fn small_fabrics_have_their_named_shape() {
     let fabric = build("dumbbell:hosts=3,switch_rate=10Mbps,switch_buffer=20");
     assert_eq!(sizes(&fabric), [6, 2, 0, 0, 1]);
     let bottleneck = fabric.link(fabric.switch_cables().next().unwrap()).settings;
@@ -135,7 +135,7 @@ fn jellyfish_is_regular_connected_and_seeded() {
         }
         assert!(hosts_reach_each_other(&fabric));
     }
-    // Two switch ports each make rings: a draw of many is turned into one.
+    // With two switch ports each, switches form rings. A drawn graph of many rings is turned into one ring.
     for seed in 0..20 {
         let fabric = build(&format!("jellyfish:switches=50,ports=4,hosts=100,seed={seed}"));
         assert_eq!(sizes(&fabric), [100, 50, 0, 0, 50]);
@@ -164,7 +164,7 @@ fn dual_homed_jellyfish_spreads_second_homes_evenly() {
             assert_eq!(fabric.switch_ports(switch).len(), 4);
         }
     }
-    // Where every free place may be on the last host's own switch.
+    // Cases in which all free slots can be on the last host's own switch.
     for switches in 2..8 {
         for hosts in [switches, switches + 1, 2 * switches + 1] {
             for seed in 0..10 {
@@ -188,9 +188,9 @@ fn failures_are_seeded_and_leave_hosts_connected() {
     assert_ne!(build("jellyfish:fail=0.1").failed_links(), build("jellyfish:fail=0.1,fail_seed=2").failed_links());
     let error = fabric_from_spec("dumbbell:fail=1").unwrap_err().to_string();
     assert!(error.contains("fail: only 0 of the 1 cables"), "{error}");
-    // A tree with all four leaves has at least four of the sixteen cables.
+    // A tree with all four leaves needs at least four of the sixteen cables.
     assert!(fabric_from_spec("leaf-spine:fail=0.8").is_err());
-    // Switches without hosts may be lost altogether: one spine is enough.
+    // Switches without hosts can be disconnected: one spine is enough.
     let lost = |seed: u64| {
         let fabric = build(&format!("leaf-spine:fail=0.5,fail_seed={seed}"));
         let state = LinkState::of(&fabric);
@@ -200,13 +200,13 @@ fn failures_are_seeded_and_leave_hosts_connected() {
 }
 
 #[test]
-fn bad_specifications_get_one_line_that_helps() {
+fn bad_specifications_give_a_helpful_one_line_error() {
     for (spec, part) in [
         ("", "fabric ``: is empty; expected name:key=value"),
         ("fattree:k=4", "no fabric is called `fattree`; did you mean `fat-tree`?"),
         ("fatree", "FILE.graphml, FILE.json"),
         ("topology.xml", "unsupported format: a fabric is read from FILE.graphml or FILE.json (node-link"),
-        ("a.et", "a.et is no fabric"),
+        ("a.et", "a.et is not a fabric"),
         ("fat-tree:k=5", "k: 5 is odd; a FatTree needs an even number, such as 4 or 6"),
         ("fat-tree:k=0", "k: `0` is not a whole number from 2 to 1000"),
         ("fat-tree:k=-1", "k: `-1` is not a whole number"),
@@ -262,7 +262,7 @@ fn large_fat_trees_build() {
     assert_eq!(fabric.host_attachments(last.host), [&last]);
 }
 
-/// Specifications, most of them sound and some not.
+/// Generates specifications, most of them valid.
 fn any_spec() -> impl Strategy<Value = String> {
     let own = prop_oneof![
         (0u32..13, 0u32..5).prop_map(|(k, hosts)| format!("fat-tree:k={k},hosts={hosts}")),
@@ -289,7 +289,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn a_fabric_that_is_built_connects_its_hosts(spec in any_spec()) {
+    fn built_fabrics_connect_their_hosts(spec in any_spec()) {
         let Ok(fabric) = fabric_from_spec(&spec) else { return Ok(()) };
         prop_assert!(hosts_reach_each_other(&fabric), "{}", spec);
         let addresses: BTreeSet<_> = fabric.attachments().iter().map(|a| a.address).collect();
@@ -308,7 +308,7 @@ proptest! {
     }
 
     #[test]
-    fn exports_are_read_back_as_they_were(spec in any_spec()) {
+    fn exports_are_read_back_unchanged(spec in any_spec()) {
         let Ok(fabric) = fabric_from_spec(&spec) else { return Ok(()) };
         for (path, text) in [("f.json", to_node_link_json(&fabric)), ("f.graphml", to_graphml(&fabric))] {
             let read = fabric_from_file_text(path, &text).unwrap();
@@ -318,7 +318,7 @@ proptest! {
     }
 }
 
-/// Checks that two fabrics differ in nothing but the text of their specification.
+/// Checks that two fabrics are equal except for the text of their specification.
 fn same(a: &Fabric, b: &Fabric) {
     assert_eq!(a.nodes(), b.nodes());
     assert_eq!(a.links(), b.links());
@@ -347,9 +347,9 @@ fn exports_keep_positions_names_and_both_directions() {
     }
 }
 
-/// As networkx hands a graph on: edges in another order, some turned, numbers as floats, `links` for `edges`.
+/// networkx returns a graph with edges in another order, some reversed, numbers as floats, and `links` for `edges`.
 #[test]
-fn an_export_survives_a_passage_through_networkx() {
+fn an_export_survives_networkx() {
     let fabric = build("fat-tree:k=4,fail=0.1,switch_rate=2Mbps,loss=c0:0.015625");
     let mut value: serde_json::Value = serde_json::from_str(&to_node_link_json(&fabric)).unwrap();
     let mut edges = value["edges"].as_array().unwrap().clone();

@@ -1,13 +1,13 @@
-//! Paths that share no cable.
+//! Paths that have no cable in common.
 
 use super::distances::Sweep;
 use crate::{Fabric, LinkId, LinkState, NodeId, Path};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Up to `k` paths from `from` to `to` of which no two share a cable (both directions of a cable count as one), in
-/// ascending order of hops, then of links. There are `k` of them, or as many as the minimum cut allows, and no other
-/// paths that are as many and disjoint have fewer hops together (Suurballe's problem, solved by successive shortest
+/// Returns up to `k` paths from `from` to `to`, in ascending order of hops, then of links. No two of them share a
+/// cable; both directions of a cable count as one. There are `k` paths, or as many as the minimum cut allows. No
+/// other set of as many disjoint paths has fewer hops in total (Suurballe's problem, solved by successive shortest
 /// augmenting paths as Bhandari describes). The overall shortest path need not be among them.
 pub fn edge_disjoint(fabric: &Fabric, state: &LinkState, from: NodeId, to: NodeId, k: usize) -> Vec<Path> {
     if from == to {
@@ -23,7 +23,7 @@ pub fn edge_disjoint(fabric: &Fabric, state: &LinkState, from: NodeId, to: NodeI
     paths
 }
 
-/// A flow of one unit per path; a cable carries one unit, in either direction.
+/// A flow of one unit per path. A cable carries at most one unit, in either direction.
 struct Flow<'a> {
     fabric: &'a Fabric,
     state: &'a LinkState,
@@ -31,8 +31,8 @@ struct Flow<'a> {
     to: NodeId,
     /// Whether a directed link carries a unit.
     used: Vec<bool>,
-    /// A lower bound on the cost from each node to the end, kept such that no step has negative reduced cost; `None`
-    /// for nodes without a way.
+    /// A lower bound on the cost from each node to the end, such that no step has a negative reduced cost; `None` for
+    /// nodes without a path.
     potential: Vec<Option<i64>>,
 }
 
@@ -47,8 +47,8 @@ impl<'a> Flow<'a> {
         Flow { fabric, state, from, to, used: vec![false; fabric.links().len()], potential }
     }
 
-    /// Sends one unit more along the way that adds the fewest hops, taking units back where that helps (Dijkstra's
-    /// search over reduced costs). Tells whether there was a way.
+    /// Sends one more unit along the path that adds the fewest hops, and takes units back if that helps (Dijkstra's
+    /// search over reduced costs). Returns whether such a path exists.
     fn augment(&mut self) -> bool {
         let mut cost: Vec<Option<(i64, LinkId)>> = vec![None; self.fabric.nodes().len()];
         let mut settled: Vec<(NodeId, i64)> = Vec::new();
@@ -93,7 +93,8 @@ impl<'a> Flow<'a> {
         true
     }
 
-    /// Takes the shortest path out of the flow. A flow of least cost has no cycle, so what is left is paths too.
+    /// Removes the shortest path from the flow, and returns it. A flow of least cost has no cycle, so the rest
+    /// consists of paths too.
     fn take_shortest(&mut self) -> Option<Path> {
         let mut towards: Vec<Option<LinkId>> = vec![None; self.fabric.nodes().len()];
         let mut queue = vec![self.to];

@@ -2,12 +2,12 @@
 
 use crate::{Fabric, LinkId, LinkState, NodeId};
 
-/// Not reached (yet).
+/// Marks a switch that is not reached (yet).
 const UNREACHED: u32 = u32::MAX;
-/// Not to be entered.
+/// Marks a switch that the search must not enter.
 const BLOCKED: u32 = u32::MAX - 1;
 
-/// A breadth-first search from a switch against the direction of links; its buffers are used again and again.
+/// A breadth-first search from a switch against the direction of links. Its buffers are reused.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sweep {
     hops: Vec<u32>,
@@ -15,7 +15,7 @@ pub(crate) struct Sweep {
 }
 
 impl Sweep {
-    /// Finds the hops from every switch to `to`, without entering `avoid`, and no further than `most_hops`. Stops once
+    /// Finds the hops from every switch to `to`, without a visit to `avoid`, and at most `most_hops` far. Stops when
     /// all switches at the distance of `until` are known.
     pub(crate) fn run(
         &mut self,
@@ -58,17 +58,17 @@ impl Sweep {
         }
     }
 
-    /// Hops from a switch, if it was reached.
+    /// Returns the hops from a switch, if it was reached.
     pub(crate) fn hops(&self, node: NodeId) -> Option<u32> {
         Some(self.hops[node.index()]).filter(|&hops| hops < BLOCKED)
     }
 
-    /// Switches that were reached, nearest first.
+    /// Returns the switches that were reached, nearest first.
     pub(crate) fn reached(&self) -> &[NodeId] {
         &self.queue
     }
 
-    /// Outgoing links of `node` that lead one hop nearer, in port order.
+    /// Returns the outgoing links of `node` that lead one hop nearer to the target, in port order.
     pub(crate) fn nearer<'a>(
         &'a self,
         fabric: &'a Fabric,
@@ -82,14 +82,14 @@ impl Sweep {
     }
 }
 
-/// Hops from every switch to one switch.
+/// The hops from every switch to one switch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Distances {
     to: NodeId,
     hops: Vec<u32>,
 }
 
-/// Hops from every switch to `to`, over links that are up.
+/// Returns the hops from every switch to `to`, over links that are up.
 pub fn distances_to(fabric: &Fabric, state: &LinkState, to: NodeId) -> Distances {
     let mut sweep = Sweep::default();
     sweep.run(fabric, state, to, &[], u32::MAX, None);
@@ -97,12 +97,12 @@ pub fn distances_to(fabric: &Fabric, state: &LinkState, to: NodeId) -> Distances
 }
 
 impl Distances {
-    /// The switch that all distances lead to.
+    /// Returns the switch that all distances lead to.
     pub fn to(&self) -> NodeId {
         self.to
     }
 
-    /// Hops from `switch`, or `None` if it (or a host) has no path.
+    /// Returns the hops from `switch`. `None` if it has no path, or is a host.
     pub fn hops(&self, switch: NodeId) -> Option<u32> {
         Some(self.hops[switch.index()]).filter(|&hops| hops < BLOCKED)
     }

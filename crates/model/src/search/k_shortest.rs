@@ -1,39 +1,39 @@
-//! The shortest loopless paths in ascending order: Yen's algorithm (Management Science, 1971) with Lawler's rule that
-//! no path is found twice.
+//! The shortest loopless paths in ascending order: Yen's algorithm (Management Science, 1971). By Lawler's rule, no
+//! path is found twice.
 
 use super::distances::Sweep;
 use super::shortest::ShortestPaths;
 use crate::{Fabric, LinkId, LinkState, NodeId, Path};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// All loopless paths from `from` to `to` over links that are up, by hops and then by links, worked out one by one:
-/// `.take(k)` are the k shortest.
+/// Returns an iterator over all loopless paths from `from` to `to` over links that are up, by hops and then by links.
+/// Paths are computed one by one; `.take(k)` yields the k shortest.
 pub fn k_shortest<'a>(fabric: &'a Fabric, state: &'a LinkState, from: NodeId, to: NodeId) -> KShortestPaths<'a> {
     let shortest = ShortestPaths::between(fabric, state, from, to);
     KShortestPaths { fabric, state, from, to, shortest, given: 0, detours: None }
 }
 
-/// Goes through loopless paths in ascending order; see [`k_shortest`].
+/// Iterates over loopless paths in ascending order; see [`k_shortest`].
 #[derive(Clone, Debug)]
 pub struct KShortestPaths<'a> {
     fabric: &'a Fabric,
     state: &'a LinkState,
     from: NodeId,
     to: NodeId,
-    /// The paths of least hops come from here, which takes one search for all of them.
+    /// The source of the paths with the fewest hops. One search finds all of them.
     shortest: ShortestPaths,
     given: u128,
-    /// Where longer paths come from, once they are wanted.
+    /// The source of longer paths, created when they are needed.
     detours: Option<Detours>,
 }
 
-/// The paths given so far make up a tree of prefixes. A path not given yet leaves the tree at one node of it, its
-/// branch, by a link that none of the tree's paths takes there. Each branch has its best such path as a candidate.
+/// The paths returned so far form a tree of prefixes. Each other path leaves the tree at one node, its branch, by a
+/// link that no path of the tree takes there. The best such path of each branch is a candidate.
 #[derive(Clone, Debug, Default)]
 struct Detours {
-    /// Links taken from the end of each prefix.
+    /// Links that are taken at the end of each prefix.
     branches: BTreeMap<Vec<LinkId>, BTreeSet<LinkId>>,
-    /// Hops, links, and how many of these links are the branch's prefix.
+    /// Candidates: number of hops, links, and the number of these links that belong to the prefix of the branch.
     candidates: BTreeSet<(usize, Vec<LinkId>, usize)>,
     sweep: Sweep,
 }
@@ -66,7 +66,7 @@ impl Iterator for KShortestPaths<'_> {
 }
 
 impl KShortestPaths<'_> {
-    /// Candidates of every branch of the tree of shortest paths.
+    /// Returns the candidates of every branch of the tree of shortest paths.
     fn first_detours(&self) -> Detours {
         let mut detours = Detours::default();
         for path in &self.shortest {
@@ -82,7 +82,8 @@ impl KShortestPaths<'_> {
         detours
     }
 
-    /// Adds the best path that begins with `prefix` and goes on by a link not taken there yet, if there is one.
+    /// Adds the best path that begins with `prefix` and continues by a link that is not taken there yet, if there is
+    /// one.
     fn add_candidate(&self, detours: &mut Detours, prefix: &[LinkId]) {
         let mut visited = vec![self.from];
         visited.extend(prefix.iter().map(|&link| self.fabric.link(link).to));

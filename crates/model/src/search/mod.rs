@@ -1,7 +1,7 @@
 //! Paths between ToRs under a [`LinkState`](crate::LinkState).
 //!
-//! All searches are over switches alone (a host never passes traffic on), count hops, and break ties by
-//! [`LinkId`](crate::LinkId), which is port order: the same question has the same answer, in the same order.
+//! All searches use switches only, because hosts never forward traffic. They count hops, and break ties by
+//! [`LinkId`](crate::LinkId), which is port order. So the same query always has the same results in the same order.
 
 mod disjoint;
 mod distances;

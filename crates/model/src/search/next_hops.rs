@@ -4,16 +4,16 @@ use super::distances::Sweep;
 use crate::{Fabric, LinkId, LinkState, NodeId};
 use std::collections::BTreeMap;
 
-/// For every switch, its outgoing links on shortest paths to one ToR.
+/// The outgoing links of every switch on shortest paths to one ToR.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NextHops {
     to: NodeId,
-    /// Where the links of each node begin; up to the last switch.
+    /// Index where the links of each node begin, up to the last switch.
     starts: Vec<u32>,
     links: Vec<LinkId>,
 }
 
-/// The next hops of every switch to the ToR `to`, over links that are up. Hosts never pass traffic on.
+/// Computes the next hops of every switch to the ToR `to`, over links that are up. Hosts never forward traffic.
 pub fn next_hops(fabric: &Fabric, state: &LinkState, to: NodeId) -> NextHops {
     let mut sweep = Sweep::default();
     sweep.run(fabric, state, to, &[], u32::MAX, None);
@@ -27,12 +27,12 @@ pub fn next_hops(fabric: &Fabric, state: &LinkState, to: NodeId) -> NextHops {
 }
 
 impl NextHops {
-    /// The ToR that all of them lead to.
+    /// Returns the ToR that all next hops lead to.
     pub fn to(&self) -> NodeId {
         self.to
     }
 
-    /// Next hops of `switch`, in port order; none at the ToR itself, for a host, and where there is no path.
+    /// Returns the next hops of `switch`, in port order. Empty at the ToR itself, for a host, and if there is no path.
     pub fn at(&self, switch: NodeId) -> &[LinkId] {
         match self.starts.get(switch.index()..=switch.index() + 1) {
             Some(&[start, end]) => &self.links[start as usize..end as usize],
@@ -41,22 +41,22 @@ impl NextHops {
     }
 }
 
-/// The next hops of every switch to every ToR. Equal sets of one switch are kept once, so that a set is what OpenFlow
-/// calls a select group: k=32 has 655,360 (switch, ToR) pairs, but only 17,409 groups.
+/// The next hops of every switch to every ToR. Equal sets of one switch are stored once, so that a set is what
+/// OpenFlow calls a select group. A FatTree with k=32 has 655,360 (switch, ToR) pairs, but only 17,409 groups.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RouteTable {
     version: u64,
     tors: usize,
-    /// Group by switch (its place in [`Fabric::switches`]), then ToR.
+    /// Group by switch (its index in [`Fabric::switches`]), then by ToR.
     groups: Vec<u32>,
-    /// Place in [`Fabric::switches`] by node, `u32::MAX` for hosts.
+    /// Index in [`Fabric::switches`] by node, `u32::MAX` for hosts.
     places: Vec<u32>,
     starts: Vec<u32>,
     links: Vec<LinkId>,
 }
 
 impl RouteTable {
-    /// Works out all next hops over links that are up.
+    /// Computes all next hops over links that are up.
     pub fn new(fabric: &Fabric, state: &LinkState) -> RouteTable {
         let (switches, tors) = (fabric.switches(), fabric.tors());
         let mut table = RouteTable {
@@ -102,21 +102,21 @@ impl RouteTable {
         self.starts.len() as u32 - 2
     }
 
-    /// [`LinkState::version`] of the state it was worked out for.
+    /// Returns the [`LinkState::version`] of the state that the table was computed for.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// Number of groups; a group is named by a number below that, and group 0 has no members.
+    /// Returns the number of groups. Groups are numbered from 0; group 0 has no members.
     pub fn group_count(&self) -> usize {
         self.starts.len() - 1
     }
 
-    /// Group of `switch` for the ToR at place `tor` in [`Fabric::tors`]; 0 at the ToR itself, for a host, and where
-    /// there is no path.
+    /// Returns the group of `switch` for the ToR at index `tor` in [`Fabric::tors`]. 0 at the ToR itself, for a host,
+    /// and if there is no path.
     ///
     /// # Panics
-    /// If the fabric has no such node, or no such ToR.
+    /// If the fabric has no such node or ToR.
     pub fn group(&self, switch: NodeId, tor: usize) -> u32 {
         assert!(tor < self.tors, "ToR {tor} of {}", self.tors);
         match self.places[switch.index()] {
@@ -125,12 +125,12 @@ impl RouteTable {
         }
     }
 
-    /// Links of a group, in port order.
+    /// Returns the links of a group, in port order.
     pub fn members(&self, group: u32) -> &[LinkId] {
         &self.links[self.starts[group as usize] as usize..self.starts[group as usize + 1] as usize]
     }
 
-    /// Next hops of `switch` for the ToR at place `tor` in [`Fabric::tors`].
+    /// Returns the next hops of `switch` for the ToR at index `tor` in [`Fabric::tors`].
     ///
     /// # Panics
     /// As [`RouteTable::group`].

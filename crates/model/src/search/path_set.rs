@@ -1,26 +1,26 @@
-//! P_sd: the paths between two ToRs that a scheme may use.
+//! P_sd: the paths between two ToRs that a scheme can use.
 
 use super::{edge_disjoint, k_shortest, simple_paths, ShortestPaths};
 use crate::{Fabric, LinkState, NodeId, Path};
 use serde::{Deserialize, Serialize};
 use std::sync::OnceLock;
 
-/// Which of all paths between two ToRs are meant.
+/// Which of the paths between two ToRs belong to a set.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PathSelection {
-    /// All of least hops.
+    /// All paths with the fewest hops.
     Shortest,
-    /// So many loopless ones of fewest hops ([`k_shortest`]).
+    /// This number of loopless paths with the fewest hops ([`k_shortest`]).
     KShortest(usize),
-    /// Up to so many that share no cable ([`edge_disjoint`]).
+    /// Up to this number of paths that share no cable ([`edge_disjoint`]).
     EdgeDisjoint(usize),
-    /// All that visit no switch twice, up to so many hops ([`simple_paths`]).
+    /// All paths that visit no switch twice, with up to this number of hops ([`simple_paths`]).
     SimpleUpTo(usize),
 }
 
-/// The paths of a selection between two ToRs. Nothing is searched before it is asked for; what is bounded in size is
-/// then kept.
+/// The paths of a selection between two ToRs. A search starts only when its result is needed. Results of limited size
+/// are then kept.
 #[derive(Clone, Debug)]
 pub struct PathSet<'a> {
     fabric: &'a Fabric,
@@ -33,7 +33,7 @@ pub struct PathSet<'a> {
 }
 
 impl<'a> PathSet<'a> {
-    /// The paths of `selection` from `from` to `to` over links that are up.
+    /// Creates the set of paths of `selection` from `from` to `to` over links that are up.
     pub fn new(
         fabric: &'a Fabric,
         state: &'a LinkState,
@@ -45,22 +45,22 @@ impl<'a> PathSet<'a> {
         PathSet { fabric, state, from, to, selection, shortest, listed }
     }
 
-    /// ToR that the paths start at.
+    /// Returns the ToR where the paths start.
     pub fn from(&self) -> NodeId {
         self.from
     }
 
-    /// ToR that they end at.
+    /// Returns the ToR where the paths end.
     pub fn to(&self) -> NodeId {
         self.to
     }
 
-    /// Which paths they are.
+    /// Returns the selection.
     pub fn selection(&self) -> PathSelection {
         self.selection
     }
 
-    /// All of them in order, worked out as far as they are taken.
+    /// Iterates over all paths in order. Paths are computed as they are taken.
     pub fn iter(&self) -> Box<dyn Iterator<Item = Path> + '_> {
         match self.selection {
             PathSelection::Shortest => Box::new(self.shortest().iter()),
@@ -74,8 +74,8 @@ impl<'a> PathSet<'a> {
         }
     }
 
-    /// How many there are, counted no further than `limit`. All shortest paths are counted without listing them; the
-    /// simple ones, which may be beyond number, are gone through one by one.
+    /// Returns the number of paths, counted no further than `limit`. Shortest paths are counted without listing them.
+    /// Simple paths, of which there can be very many, are enumerated one by one.
     pub fn count_up_to(&self, limit: u128) -> u128 {
         match self.selection {
             PathSelection::Shortest => self.shortest().count().min(limit),
@@ -87,12 +87,12 @@ impl<'a> PathSet<'a> {
         }
     }
 
-    /// Whether there is none.
+    /// Whether there is no path.
     pub fn is_empty(&self) -> bool {
         self.count_up_to(1) == 0
     }
 
-    /// Path number `index`, counted from 0.
+    /// Returns path number `index`, counted from 0.
     pub fn nth(&self, index: u128) -> Option<Path> {
         match self.selection {
             PathSelection::Shortest => self.shortest().nth(index),
@@ -105,7 +105,7 @@ impl<'a> PathSet<'a> {
         self.shortest.get_or_init(|| ShortestPaths::between(self.fabric, self.state, self.from, self.to))
     }
 
-    /// The paths of a selection that has at most `k` of them.
+    /// Returns the paths of a selection that is limited to `k` paths.
     fn listed(&self) -> &[Path] {
         self.listed.get_or_init(|| match self.selection {
             PathSelection::EdgeDisjoint(k) => edge_disjoint(self.fabric, self.state, self.from, self.to, k),

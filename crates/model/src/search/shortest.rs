@@ -1,9 +1,9 @@
-//! All shortest paths between two ToRs, counted and picked without listing them.
+//! All shortest paths between two ToRs, counted and selected without listing them.
 
 use super::distances::Sweep;
 use crate::{Fabric, LinkId, LinkState, NodeId, Path};
 
-/// A link of the graph of shortest paths, and the place of the node that it leads to.
+/// A link of the graph of shortest paths, and the index of the node that it leads to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Step {
     link: LinkId,
@@ -13,25 +13,25 @@ struct Step {
 /// A node of the graph of shortest paths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct DagNode {
-    /// Place of its first step; its last is before the first of the next node.
+    /// Index of the first step of the node. Its last step is before the first step of the next node.
     first: u32,
-    /// Paths from here to the end.
+    /// Number of paths from here to the end.
     count: u128,
 }
 
-/// The shortest paths from one ToR to another, as the graph that they make up. Path number `i` is the `i`-th in
-/// ascending order of its links.
+/// The shortest paths from one ToR to another, as the graph that they form. Path number `i` is the `i`-th in
+/// ascending order of links.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ShortestPaths {
     hops: Option<usize>,
-    /// From the first ToR to the last, by distance.
+    /// Nodes from the first ToR to the last, by distance.
     nodes: Vec<DagNode>,
     steps: Vec<Step>,
 }
 
 impl ShortestPaths {
-    /// Shortest paths from switch `from` to switch `to` over links that are up. Between a ToR and itself there is one,
-    /// the empty path.
+    /// Finds the shortest paths from switch `from` to switch `to` over links that are up. From a ToR to itself there
+    /// is one path, the empty one.
     pub fn between(fabric: &Fabric, state: &LinkState, from: NodeId, to: NodeId) -> ShortestPaths {
         let mut sweep = Sweep::default();
         sweep.run(fabric, state, to, &[], u32::MAX, Some(from));
@@ -63,7 +63,7 @@ impl ShortestPaths {
         paths
     }
 
-    /// Counts from the end on: every step leads to a later node.
+    /// Counts the paths from the last node backwards: every step leads to a later node.
     fn count_up(&mut self) {
         let last = self.nodes.len() - 1;
         self.nodes[last].count = 1;
@@ -78,12 +78,12 @@ impl ShortestPaths {
         &self.steps[self.nodes[node].first as usize..end]
     }
 
-    /// Hops of each of them; `None` when there is no path.
+    /// Returns the hops of each path; `None` if there is no path.
     pub fn hops(&self) -> Option<usize> {
         self.hops
     }
 
-    /// How many there are; `u128::MAX` stands for that many or more.
+    /// Returns the number of paths; `u128::MAX` means that many or more.
     pub fn count(&self) -> u128 {
         self.nodes.first().map_or(0, |node| node.count)
     }
@@ -93,7 +93,7 @@ impl ShortestPaths {
         self.nodes.is_empty()
     }
 
-    /// Path number `index`, counted from 0.
+    /// Returns path number `index`, counted from 0.
     pub fn nth(&self, index: u128) -> Option<Path> {
         if index >= self.count() {
             return None;
@@ -114,7 +114,7 @@ impl ShortestPaths {
         Some(Path::new(links))
     }
 
-    /// All of them in order, worked out one by one.
+    /// Iterates over all paths in order, computed one by one.
     pub fn iter(&self) -> ShortestIter<'_> {
         ShortestIter { paths: self, next: 0 }
     }
@@ -129,7 +129,7 @@ impl<'a> IntoIterator for &'a ShortestPaths {
     }
 }
 
-/// Goes through [`ShortestPaths`].
+/// Iterates over [`ShortestPaths`].
 #[derive(Clone, Debug)]
 pub struct ShortestIter<'a> {
     paths: &'a ShortestPaths,

@@ -3,9 +3,9 @@
 use super::distances::Sweep;
 use crate::{Fabric, LinkId, LinkState, NodeId, Path};
 
-/// All paths from `from` to `to` of at most `most_hops` hops that visit no switch twice, over links that are up, depth
-/// first in port order, worked out one by one. Between one path and the next there are at most as many breadth-first
-/// searches as hops: a branch without a path in it is never entered.
+/// Returns all paths from `from` to `to` over links that are up, with at most `most_hops` hops, that visit no switch
+/// twice. The order is depth first by port. Paths are computed one by one. Between two paths there are at most as
+/// many breadth-first searches as hops, because a branch without a path is never entered.
 pub fn simple_paths<'a>(
     fabric: &'a Fabric,
     state: &'a LinkState,
@@ -30,25 +30,25 @@ pub fn simple_paths<'a>(
     paths
 }
 
-/// Goes through simple paths; see [`simple_paths`].
+/// Iterates over simple paths; see [`simple_paths`].
 #[derive(Clone, Debug)]
 pub struct SimplePaths<'a> {
     fabric: &'a Fabric,
     state: &'a LinkState,
     to: NodeId,
     most_hops: u32,
-    /// Switches on the present path, and the links between them.
+    /// Switches on the current path, and the links between them.
     visited: Vec<NodeId>,
     links: Vec<LinkId>,
-    /// Links still to be tried from each of these switches, the next one last.
+    /// Links that are still to be tried from each of these switches; the next one is last.
     choices: Vec<Vec<LinkId>>,
     sweep: Sweep,
-    /// Both ends are the same, and the empty path is still to be given.
+    /// Whether both ends are the same and the empty path is not returned yet.
     at_once: bool,
 }
 
 impl SimplePaths<'_> {
-    /// Lists the links on from the last switch by which the end can be reached in time and without a loop.
+    /// Lists the links from the last switch by which the end can be reached within the limit and without a loop.
     fn enter(&mut self) {
         let node = self.visited[self.visited.len() - 1];
         let left = self.most_hops.saturating_sub(self.links.len() as u32);

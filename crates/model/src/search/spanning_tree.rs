@@ -1,14 +1,15 @@
-//! One tree that all traffic shares.
+//! One tree that carries all traffic.
 
 use super::distances::Sweep;
 use crate::{Fabric, LinkState, NodeId};
 
-/// Leaves of the links between switches that are up those of a spanning tree, as bridges build it (IEEE 802.1D-2004,
-/// clause 17): shortest paths from a root to every switch. Where switches cannot all reach each other, every part has a
-/// tree of its own.
+/// Returns a copy of `state` in which only the switch links of a spanning tree stay up, as bridges build it (IEEE
+/// 802.1D-2004, clause 17): shortest paths from a root to every switch. If some switches cannot reach each other,
+/// every connected part has its own tree.
 ///
-/// The root is the switch with the fewest hops to the farthest ToR, then the fewest to all ToRs together, then the lowest
-/// number: the place that who runs bridges gives it. Ties between paths go to the switch found first.
+/// The root is the switch with the fewest hops to the farthest ToR, then the fewest hops to all ToRs together, then
+/// the lowest number. An operator of bridges would place the root there. Ties between paths go to the switch that is
+/// found first.
 pub fn spanning_tree(fabric: &Fabric, state: &LinkState) -> LinkState {
     let mut tree = state.clone();
     for link in fabric.switch_cables() {
@@ -34,9 +35,9 @@ pub fn spanning_tree(fabric: &Fabric, state: &LinkState) -> LinkState {
     tree
 }
 
-/// The switches, the best root first.
+/// Returns the switches, the best root first.
 fn by_centrality(fabric: &Fabric, state: &LinkState) -> Vec<NodeId> {
-    // Hops to the farthest ToR that can be reached, and to all of them.
+    // Hops to the farthest reachable ToR, and the sum of hops to all reachable ToRs.
     let mut hops = vec![(0u32, 0u64); fabric.nodes().len()];
     let mut sweep = Sweep::default();
     for &tor in fabric.tors() {

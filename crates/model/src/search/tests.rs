@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 const SETTINGS: LinkSettings = LinkSettings { rate_bps: 1_000_000_000, delay_ps: 1_000_000, buffer_packets: 100 };
 
-/// Switches 0..n with a host each and these cables; loops are left out, parallel cables kept.
+/// Builds switches 0..n with one host each and these cables. Self-loops are omitted, parallel cables kept.
 fn graph(n: u32, cables: &[(u32, u32)]) -> Fabric {
     let mut builder = FabricBuilder::new("graph");
     let switches: Vec<NodeId> = (0..n).map(|i| builder.switch(format!("s{i}"), Tier::Tor, None)).collect();
@@ -24,7 +24,7 @@ fn names(fabric: &Fabric, from: NodeId, path: &Path) -> String {
     names.join(" ")
 }
 
-/// Every simple path, by brute force, sorted by hops and links.
+/// Finds every simple path by brute force, sorted by hops and links.
 fn all_simple(fabric: &Fabric, state: &LinkState, from: NodeId, to: NodeId) -> Vec<Path> {
     fn walk(
         fabric: &Fabric,
@@ -55,7 +55,8 @@ fn all_simple(fabric: &Fabric, state: &LinkState, from: NodeId, to: NodeId) -> V
     found
 }
 
-/// Size of the smallest set of cables that separates two switches, by trying every set of switches on one side.
+/// Returns the size of the smallest set of cables that separates two switches, by trying every set of switches on one
+/// side.
 fn min_cut(fabric: &Fabric, state: &LinkState, from: NodeId, to: NodeId) -> usize {
     let switches = fabric.switches();
     let place = |node: NodeId| switches.iter().position(|&s| s == node).unwrap();
@@ -93,8 +94,8 @@ fn shortest_paths_are_counted_and_picked_without_listing() {
 }
 
 #[test]
-fn counts_beyond_what_could_be_listed() {
-    // 130 parallel pairs in a row: 2^130 paths.
+fn path_counts_saturate_beyond_u128() {
+    // 130 pairs of parallel cables in a row: 2^130 paths.
     let cables: Vec<(u32, u32)> = (0..130).flat_map(|i| [(i, i + 1); 2]).collect();
     let fabric = graph(131, &cables);
     let state = LinkState::of(&fabric);
@@ -113,7 +114,7 @@ fn counts_beyond_what_could_be_listed() {
 }
 
 #[test]
-fn between_a_tor_and_itself_there_is_the_empty_path() {
+fn path_from_a_tor_to_itself_is_empty() {
     let fabric = fabric_from_spec("diamond").unwrap();
     let state = LinkState::of(&fabric);
     let tor = fabric.tors()[0];
@@ -130,7 +131,7 @@ fn between_a_tor_and_itself_there_is_the_empty_path() {
 }
 
 #[test]
-fn dead_links_are_not_used_and_hosts_pass_nothing_on() {
+fn links_that_are_down_are_unused_and_hosts_forward_nothing() {
     let fabric = fabric_from_spec("jellyfish:switches=6,hosts=6,ports=4,homes=2").unwrap();
     let mut state = LinkState::of(&fabric);
     let cables: Vec<LinkId> = fabric.switch_cables().collect();
@@ -151,8 +152,8 @@ fn dead_links_are_not_used_and_hosts_pass_nothing_on() {
 }
 
 #[test]
-fn disjoint_paths_give_the_shortest_path_up_where_that_makes_room() {
-    // The only shortest path 0-1-2-5 uses up what both disjoint paths need: 0-1-4-5 and 0-3-2-5.
+fn disjoint_paths_avoid_the_shortest_path_if_that_yields_more_paths() {
+    // The only shortest path, 0-1-2-5, uses cables that both disjoint paths need: 0-1-4-5 and 0-3-2-5.
     let fabric = graph(6, &[(0, 1), (1, 2), (2, 5), (1, 4), (4, 6 + 1), (0, 3), (3, 2), (4, 5)]);
     let state = LinkState::of(&fabric);
     let paths = edge_disjoint(&fabric, &state, NodeId(0), NodeId(5), 9);
@@ -189,7 +190,8 @@ fn routes_of_a_k32_fat_tree_take_seconds_at_most() {
     let fabric = fabric_from_spec("fat-tree:k=32").unwrap();
     let state = LinkState::of(&fabric);
     let table = RouteTable::new(&fabric, &state);
-    // ToR: up, and one group per aggregation switch is never needed; aggregation: up, 16 down; core: 32 pods.
+    // Groups per switch: one upwards for a ToR, one upwards and 16 downwards for an aggregation switch, 32 for a core
+    // switch.
     assert_eq!(table.group_count(), 1 + 512 + 512 * 17 + 256 * 32);
     let last = fabric.tors().len() - 1;
     assert_eq!(table.next_hops(fabric.tors()[0], last).len(), 16);
@@ -206,10 +208,11 @@ fn summary_of_known_fabrics() {
     let paths = summary.shortest_paths.unwrap();
     assert_eq!((paths.min, paths.median, paths.max), (4, 16, 16));
     assert_eq!((summary.diameter_hops, summary.pairs_sampled), (Some(4), 32 * 31));
-    // Full bisection: the 64 hosts of one half can all send to the other.
+    // Full bisection: the 64 hosts of one half can all send to the other half at full rate.
     assert_eq!(summary.bisection_bps, Some(64_000_000_000));
     assert_eq!(summary.oversubscription, Some(1.0));
-    // Six links each way, of 1 us and a frame at 1 Gbit/s; with full queues a hundred frames wait at each.
+    // Six links in each direction, each with 1 us and one frame at 1 Gbit/s. With full queues, a hundred frames wait
+    // at each link.
     assert_eq!(summary.round_trip_ps, Some((12 * (1_000_000 + 12_112_000), 12 * (1_000_000 + 101 * 12_112_000))));
     let summary = fabric_from_spec("leaf-spine:switch_rate=10Gbps").unwrap().summary();
     assert_eq!(summary.oversubscription, Some(0.5));
@@ -222,7 +225,7 @@ fn summary_of_known_fabrics() {
     assert_eq!((summary.shortest_paths, summary.bisection_bps, summary.pairs_sampled), (None, None, 0));
 }
 
-/// A small graph with parallel cables and some of them down, and two of its switches.
+/// A small graph with parallel cables, some of them down, and two of its switches.
 fn any_graph() -> impl Strategy<Value = (Fabric, LinkState, NodeId, NodeId)> {
     let cables = prop::collection::vec((0u32..8, 0u32..8), 0..14);
     (2u32..8, cables, prop::collection::vec(0u32..32, 0..3), 0u32..8, 0u32..8).prop_map(|(n, cables, down, a, b)| {
@@ -272,7 +275,7 @@ proptest! {
     }
 
     #[test]
-    fn disjoint_paths_are_as_many_as_the_cut_and_fewest_hops((fabric, state, from, to) in any_graph(), k in 0usize..5) {
+    fn disjoint_paths_match_the_minimum_cut_with_fewest_hops((fabric, state, from, to) in any_graph(), k in 0usize..5) {
         prop_assume!(from != to);
         let all = all_simple(&fabric, &state, from, to);
         let found = edge_disjoint(&fabric, &state, from, to, k);
@@ -321,7 +324,7 @@ proptest! {
     }
 }
 
-/// Fewest hops that `count` disjoint paths of `all[start..]` have together, by trying all choices.
+/// Returns the fewest hops that `count` disjoint paths of `all[start..]` have in total, by trying all choices.
 fn fewest_hops(all: &[Path], count: usize, used: &mut BTreeSet<u32>, start: usize) -> Option<usize> {
     if count == 0 {
         return Some(0);

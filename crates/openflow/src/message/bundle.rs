@@ -1,18 +1,18 @@
-//! Bundles: messages that are carried out together (ONF extension 230 to OpenFlow 1.3).
+//! Bundles: messages that are executed together (ONF extension 230 to OpenFlow 1.3).
 
 use super::Message;
 use crate::flow_match::ONF;
 use crate::wire::{Put, Reader};
 use crate::{frame, Header, ParseError};
 
-/// Flag: all messages or none.
+/// Flag: either all messages are executed, or none.
 pub const ATOMIC: u16 = 1;
-/// Flag: in the order in which they were added.
+/// Flag: messages are executed in the order in which they were added.
 pub const ORDERED: u16 = 2;
 const CONTROL: u32 = 2300;
 const ADD: u32 = 2301;
 
-/// What is done with a bundle.
+/// A request or answer about a bundle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs)]
 pub enum BundleStep {
@@ -37,29 +37,29 @@ const STEPS: [BundleStep; 8] = [
     BundleStep::DiscardReply,
 ];
 
-/// Open, close, commit or discard a bundle, or the answer to that.
+/// A request to open, close, commit or discard a bundle, or the answer to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BundleControl {
-    /// Its name in this session.
+    /// Identifier of the bundle in this session.
     pub id: u32,
-    /// What is done.
+    /// The request or answer.
     pub step: BundleStep,
-    /// [`ATOMIC`], [`ORDERED`].
+    /// Flags: [`ATOMIC`], [`ORDERED`].
     pub flags: u16,
 }
 
-/// Add a message to a bundle.
+/// A request to add a message to a bundle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BundleAdd<'a> {
-    /// The bundle.
+    /// Identifier of the bundle.
     pub id: u32,
-    /// As when it was opened.
+    /// Flags, as when the bundle was opened.
     pub flags: u16,
-    /// A whole message, with its header; its xid must be that of the message around it.
+    /// A complete message with its header. Its xid must equal that of this message.
     pub message: &'a [u8],
 }
 
-/// `None` for experimenter messages that are not about bundles.
+/// Parses a message about bundles; `None` for other experimenter messages.
 pub(crate) fn parse(body: &[u8]) -> Result<Option<Message<'_>>, ParseError> {
     let mut reader = Reader::new("an experimenter message", body);
     match (reader.u32()?, reader.u32()?) {

@@ -7,29 +7,29 @@ use crate::ParseError;
 pub const HELLO_FAILED: u16 = 0;
 /// Error kind: the request was not understood.
 pub const BAD_REQUEST: u16 = 1;
-/// Error kind: an action.
+/// Error kind: an action is invalid.
 pub const BAD_ACTION: u16 = 2;
-/// Error kind: an instruction.
+/// Error kind: an instruction is invalid.
 pub const BAD_INSTRUCTION: u16 = 3;
-/// Error kind: a match.
+/// Error kind: a match is invalid.
 pub const BAD_MATCH: u16 = 4;
 /// Error kind: a rule was not added.
 pub const FLOW_MOD_FAILED: u16 = 5;
 /// Error kind: a group was not changed.
 pub const GROUP_MOD_FAILED: u16 = 6;
-/// Error kind: a role was not given.
+/// Error kind: a role was not granted.
 pub const ROLE_REQUEST_FAILED: u16 = 11;
 /// Error kind: a meter was not changed.
 pub const METER_MOD_FAILED: u16 = 12;
 
-/// A message was not carried out. The xid is that of the message.
+/// A message was not executed. The xid is that of the message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ErrorMessage<'a> {
-    /// What went wrong, roughly.
+    /// Kind of the error.
     pub kind: u16,
-    /// What went wrong, within the kind.
+    /// Code of the error within its kind.
     pub code: u16,
-    /// The first bytes of the message, or a text.
+    /// The first bytes of the refused message, or a text.
     pub data: &'a [u8],
 }
 

@@ -1,4 +1,4 @@
-//! Changing rules, and rules that are gone (§A.3.4.1, §A.4.2).
+//! Changes of rules, and removed rules (§A.3.4.1, §A.4.2).
 
 use crate::flow_match::FlowMatch;
 use crate::instruction::Instructions;
@@ -6,57 +6,57 @@ use crate::wire::{Put, Reader};
 use crate::ParseError;
 use std::borrow::Cow;
 
-/// Flag: the controller is told when the rule is gone.
+/// Flag: the switch tells the controller when the rule is removed.
 pub const SEND_FLOW_REMOVED: u16 = 1;
 
-/// What is done with rules.
+/// Command of a flow-mod.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FlowCommand {
-    /// Add one, or replace the one with the same match and priority.
+    /// Add a rule, or replace the rule with the same match and priority.
     Add,
-    /// Change the instructions of all that match.
+    /// Change the instructions of all rules that match.
     Modify,
-    /// Change the instructions of the one with this match and priority.
+    /// Change the instructions of the rule with this match and priority.
     ModifyStrict,
-    /// Delete all that match.
+    /// Delete all rules that match.
     Delete,
-    /// Delete the one with this match and priority.
+    /// Delete the rule with this match and priority.
     DeleteStrict,
 }
 
-/// Change rules.
+/// A change of rules.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FlowMod<'a> {
-    /// The controller's own mark.
+    /// Value that the controller chooses to mark the rule.
     pub cookie: u64,
-    /// For all but adding: bits of the cookie that must be the same.
+    /// For all commands except `Add`: bits of the cookie that must be equal.
     pub cookie_mask: u64,
     /// The table.
     pub table: u8,
-    /// What is done.
+    /// The command.
     pub command: FlowCommand,
-    /// Seconds without a packet until it is removed; 0 for never.
+    /// Seconds without a packet until the rule is removed; 0 for never.
     pub idle_timeout_s: u16,
-    /// Seconds until it is removed; 0 for never.
+    /// Seconds until the rule is removed; 0 for never.
     pub hard_timeout_s: u16,
-    /// The highest that matches a packet counts.
+    /// Priority. Of the rules that match a packet, the one with the highest priority applies.
     pub priority: u16,
-    /// A packet held by the switch that is sent through the rule, or [`crate::NO_BUFFER`].
+    /// A packet in the switch's buffers that is sent through the rule, or [`crate::NO_BUFFER`].
     pub buffer: u32,
     /// For deletion: only rules with this output port, or [`crate::PORT_ANY`].
     pub out_port: u32,
     /// For deletion: only rules with this group, or [`crate::GROUP_ANY`].
     pub out_group: u32,
-    /// `OFPFF_*`.
+    /// Flags (`OFPFF_*`).
     pub flags: u16,
-    /// Packets it is for.
+    /// Packets that the rule applies to.
     pub matches: FlowMatch,
-    /// What is done with them.
+    /// Instructions for these packets.
     pub instructions: Instructions<'a>,
 }
 
 impl FlowMod<'static> {
-    /// Adds a rule that matches everything and does nothing, to be filled in.
+    /// Adds a rule that matches everything and does nothing. The caller sets the other fields.
     pub const NOTHING: FlowMod<'static> = FlowMod {
         cookie: 0,
         cookie_mask: 0,
@@ -115,7 +115,7 @@ impl FlowMod<'_> {
         })
     }
 
-    /// The same, borrowing nothing.
+    /// Returns the same message without borrowed data.
     pub fn into_owned(self) -> FlowMod<'static> {
         let apply = Cow::Owned(self.instructions.apply.into_owned());
         FlowMod { instructions: Instructions { apply, ..self.instructions }, ..self }
@@ -128,7 +128,7 @@ impl FlowMod<'_> {
         self.instructions.emit(out);
     }
 
-    /// Appends what stands before the match.
+    /// Appends the part before the match.
     #[inline]
     pub(crate) fn emit_fixed(&self, out: &mut Vec<u8>) {
         let command = match self.command {
@@ -153,43 +153,43 @@ impl FlowMod<'_> {
     }
 }
 
-/// Why a rule is gone.
+/// Reason why a rule was removed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RemovedWhy {
-    /// No packet for its idle time-out.
+    /// It had no packet during its idle time-out.
     Idle,
-    /// Its hard time-out is over.
+    /// Its hard time-out has passed.
     Hard,
     /// The controller deleted it.
     Deleted,
-    /// A group it named was deleted.
+    /// A group that it refers to was deleted.
     GroupDeleted,
 }
 
-/// A rule is gone.
+/// A rule was removed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FlowRemoved {
-    /// Its cookie.
+    /// Cookie of the rule.
     pub cookie: u64,
-    /// Its priority.
+    /// Priority of the rule.
     pub priority: u16,
-    /// Why.
+    /// Reason of the removal.
     pub why: RemovedWhy,
-    /// Its table.
+    /// Table of the rule.
     pub table: u8,
-    /// How long it stood, whole seconds.
+    /// Lifetime of the rule, whole seconds.
     pub duration_s: u32,
-    /// And nanoseconds.
+    /// Lifetime of the rule, remaining nanoseconds.
     pub duration_ns: u32,
-    /// Its idle time-out.
+    /// Idle time-out of the rule.
     pub idle_timeout_s: u16,
-    /// Its hard time-out.
+    /// Hard time-out of the rule.
     pub hard_timeout_s: u16,
-    /// Packets it counted.
+    /// Number of packets that the rule counted.
     pub packets: u64,
-    /// Bytes it counted.
+    /// Number of bytes that the rule counted.
     pub bytes: u64,
-    /// Packets it was for.
+    /// Packets that the rule applied to.
     pub matches: FlowMatch,
 }
 

@@ -1,30 +1,30 @@
-//! Changing groups (§A.3.4.2).
+//! Changes of groups (§A.3.4.2).
 
 use crate::action::Action;
 use crate::wire::{Put, Reader};
 use crate::{ParseError, GROUP_ANY, PORT_ANY};
 
-/// What is done with a group.
+/// Command of a group-mod.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GroupCommand {
-    /// Add it; an error if it exists.
+    /// Add the group; an error if it exists.
     Add,
-    /// Replace it; an error if it does not exist.
+    /// Replace the group; an error if it does not exist.
     Modify,
-    /// Delete it, or all of them.
+    /// Delete the group, or all groups.
     Delete,
 }
 
-/// How a group chooses among its buckets.
+/// How a group selects among its buckets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GroupType {
-    /// Every bucket.
+    /// Executes every bucket.
     All,
-    /// One, by a hash.
+    /// Selects one bucket by a hash.
     Select,
-    /// Its only bucket.
+    /// Executes the only bucket.
     Indirect,
-    /// The first that is alive.
+    /// Selects the first bucket that is live.
     FastFailover,
 }
 
@@ -49,16 +49,16 @@ impl GroupType {
     }
 }
 
-/// One choice of a group.
+/// A bucket of a group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BucketMod {
     /// Share of the packets, for [`GroupType::Select`].
     pub weight: u16,
-    /// Port whose state makes the bucket alive.
+    /// Port whose state determines whether the bucket is live.
     pub watch_port: Option<u32>,
-    /// Group whose state makes the bucket alive.
+    /// Group whose state determines whether the bucket is live.
     pub watch_group: Option<u32>,
-    /// What is done.
+    /// Actions of the bucket.
     pub actions: Vec<Action>,
 }
 
@@ -74,7 +74,7 @@ impl BucketMod {
         Ok(BucketMod { weight, watch_port, watch_group: Some(group).filter(|&group| group != GROUP_ANY), actions })
     }
 
-    /// All buckets in `bytes`.
+    /// Parses all buckets in `bytes`.
     pub(crate) fn parse_all(bytes: &[u8]) -> Result<Vec<BucketMod>, ParseError> {
         let mut reader = Reader::new("buckets", bytes);
         let mut buckets = Vec::new();
@@ -96,16 +96,16 @@ impl BucketMod {
     }
 }
 
-/// Change a group.
+/// A change of a group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GroupMod {
-    /// What is done.
+    /// The command.
     pub command: GroupCommand,
-    /// How it chooses.
+    /// How the group selects a bucket.
     pub kind: GroupType,
-    /// Its name.
+    /// Identifier of the group.
     pub id: u32,
-    /// Its choices.
+    /// The buckets.
     pub buckets: Vec<BucketMod>,
 }
 

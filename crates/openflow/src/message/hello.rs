@@ -1,23 +1,23 @@
-//! Hello and the choice of a version (§6.3.1, §A.5.1).
+//! Hello, and the selection of a version (§6.3.1, §A.5.1).
 
 use crate::wire::{Put, Reader};
 use crate::{ParseError, VERSION};
 
-/// The versions one side speaks.
+/// The versions that one side supports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hello {
-    /// Version byte of the header: the highest it speaks.
+    /// Version byte of the header: the highest version that the side supports.
     pub highest: u8,
-    /// Bit n is set for wire version n (0..32); `None` from those who only know the header.
+    /// Bit n is set for wire version n (0..32); `None` from a side that only sends the header.
     pub versions: Option<u32>,
 }
 
 impl Hello {
-    /// What this crate speaks: OpenFlow 1.3 alone.
+    /// The hello of this crate: OpenFlow 1.3 only.
     pub const OURS: Hello = Hello { highest: VERSION, versions: Some(1 << VERSION) };
 
-    /// Whether OpenFlow 1.3 is what both sides speak. With bitmaps, the highest common version counts; without, the
-    /// smaller of both headers.
+    /// Whether both sides agree on OpenFlow 1.3. With bitmaps, the highest common version applies. Without them, the
+    /// smaller version of both headers applies.
     pub fn agrees(&self) -> bool {
         match self.versions {
             Some(versions) => versions & (1 << VERSION) != 0,
@@ -28,7 +28,7 @@ impl Hello {
     pub(crate) fn parse(highest: u8, body: &[u8]) -> Result<Hello, ParseError> {
         let mut reader = Reader::new("a hello", body);
         let mut versions = None;
-        // Elements of a kind that is not known are skipped, and so is anything too short to be one.
+        // Elements of an unknown kind are skipped, and so are bytes that are too few for an element.
         while reader.rest().len() >= 4 {
             let mut element = reader.element("an element of a hello", 2, 4)?;
             let (kind, length) = (element.u16()?, element.u16()?);
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bitmap_counts_where_there_is_one() {
+    fn the_bitmap_takes_precedence() {
         let hello = |highest, versions| Hello { highest, versions }.agrees();
         assert!(hello(6, Some(0b101_0000)), "1.5 and 1.3");
         assert!(!hello(6, Some(0b100_0000)), "1.5 alone");

@@ -1,16 +1,16 @@
-//! Changing meters (§A.3.4.4).
+//! Changes of meters (§A.3.4.4).
 
 use crate::wire::{Put, Reader};
 use crate::ParseError;
 
-/// What is done with a meter.
+/// Command of a meter-mod.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MeterCommand {
-    /// Add it; an error if it exists.
+    /// Add the meter; an error if it exists.
     Add,
-    /// Replace it; an error if it does not exist.
+    /// Replace the meter; an error if it does not exist.
     Modify,
-    /// Delete it, or all of them.
+    /// Delete the meter, or all meters.
     Delete,
 }
 
@@ -18,20 +18,20 @@ pub enum MeterCommand {
 const KBPS: u16 = 1;
 /// Flag: bands have a burst size.
 const BURST: u16 = 4;
-/// Kind of a band that drops.
+/// Kind of a band that drops packets.
 const DROP: u16 = 1;
 
-/// A limit of a meter. Only bands that drop are read; others are left out.
+/// A limit of a meter. Only bands that drop packets are read; others are ignored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Band {
     /// Rate above which packets are dropped, in kbit/s.
     pub rate_kbps: u32,
-    /// What may exceed it at once, in kbit.
+    /// Burst that may exceed the rate, in kbit.
     pub burst_kbit: u32,
 }
 
 impl Band {
-    /// All bands in `bytes` that drop.
+    /// Parses all bands in `bytes` that drop packets.
     pub(crate) fn parse_all(bytes: &[u8]) -> Result<Vec<Band>, ParseError> {
         let mut reader = Reader::new("bands", bytes);
         let mut bands = Vec::new();
@@ -56,18 +56,18 @@ impl Band {
     }
 }
 
-/// Change a meter.
+/// A change of a meter.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MeterMod {
-    /// What is done.
+    /// The command.
     pub command: MeterCommand,
-    /// Its name.
+    /// Identifier of the meter.
     pub id: u32,
-    /// Its limits.
+    /// Limits of the meter.
     pub bands: Vec<Band>,
 }
 
-/// The flags that meters of ours have.
+/// The flags of meters that this crate writes.
 pub(crate) const METER_FLAGS: u16 = KBPS | BURST;
 
 impl MeterMod {

@@ -1,4 +1,4 @@
-//! Every message kind, parsed from its body and appended to a buffer.
+//! All kinds of messages, parsed from their bodies and appended to a buffer.
 
 pub(crate) mod bundle;
 pub(crate) mod error;
@@ -62,68 +62,68 @@ impl Kind {
 /// A message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Message<'a> {
-    /// First message of both sides: versions.
+    /// First message of both sides: the supported versions.
     Hello(Hello),
-    /// A message was not carried out.
+    /// A message was not executed.
     Error(ErrorMessage<'a>),
-    /// Are you there?
+    /// Asks the other side whether it is alive.
     EchoRequest(&'a [u8]),
-    /// Yes, with the same bytes.
+    /// Answers an echo request with the same bytes.
     EchoReply(&'a [u8]),
-    /// Who are you?
+    /// Asks for the features of the switch.
     FeaturesRequest,
-    /// What the switch is.
+    /// The features of the switch.
     FeaturesReply(Features),
-    /// How are you set?
+    /// Asks for the settings of the switch.
     GetConfigRequest,
-    /// How the switch is set.
+    /// The settings of the switch.
     GetConfigReply(SwitchConfig),
-    /// Be set like this.
+    /// Sets the switch.
     SetConfig(SwitchConfig),
     /// A packet for the controller.
     PacketIn(PacketIn<'a>),
-    /// A rule is gone.
+    /// A rule was removed.
     FlowRemoved(FlowRemoved),
-    /// A port came, went or changed.
+    /// A port was added, deleted or changed.
     PortStatus(PortStatus),
-    /// Send this packet.
+    /// Sends a packet.
     PacketOut(PacketOut<'a>),
-    /// Change rules.
+    /// Changes rules.
     FlowMod(FlowMod<'a>),
-    /// Change groups.
+    /// Changes groups.
     GroupMod(GroupMod),
-    /// Change meters.
+    /// Changes meters.
     MeterMod(MeterMod),
-    /// Tell me about many things.
+    /// Asks for descriptions or counters.
     MultipartRequest(MultipartRequest),
-    /// Part of an answer.
+    /// Part of an answer to a multipart request.
     MultipartReply(MultipartReply),
-    /// Answer when all before this is done.
+    /// Asks for an answer when all earlier messages are executed.
     BarrierRequest,
-    /// All before it is done.
+    /// All earlier messages are executed.
     BarrierReply,
-    /// Which of several controllers I am.
+    /// Requests a role among several controllers.
     RoleRequest(RoleMessage),
     /// The role in force.
     RoleReply(RoleMessage),
-    /// Open, close, commit or discard a bundle (ONF extension 230).
+    /// Opens, closes, commits or discards a bundle (ONF extension 230).
     BundleControl(BundleControl),
-    /// Add a message to a bundle (ONF extension 230).
+    /// Adds a message to a bundle (ONF extension 230).
     BundleAdd(BundleAdd<'a>),
-    /// A message this crate has no word for.
+    /// A message that this crate does not support.
     Foreign {
-        /// Number of its kind.
+        /// Number of the kind.
         kind: u8,
-        /// Its body.
+        /// Body of the message.
         body: &'a [u8],
     },
 }
 
 impl<'a> Message<'a> {
-    /// Reads the body of a message.
+    /// Parses the body of a message.
     ///
     /// # Errors
-    /// The version is not 4 (a hello may have any), a length does not fit, or a value has no meaning.
+    /// The version is not 4 (a hello can have any version), a length does not fit, or a value is undefined.
     #[inline]
     pub fn parse(header: Header, body: &'a [u8]) -> Result<Message<'a>, ParseError> {
         if header.version != VERSION && header.kind != Kind::HELLO {
@@ -160,7 +160,7 @@ impl<'a> Message<'a> {
         })
     }
 
-    /// Number of its kind.
+    /// Returns the number of the message kind.
     pub fn kind(&self) -> u8 {
         match self {
             Message::Hello(_) => Kind::HELLO,
@@ -193,7 +193,7 @@ impl<'a> Message<'a> {
     /// Appends the message.
     ///
     /// # Errors
-    /// It would be longer than OpenFlow has room for; then nothing is appended.
+    /// The message would be longer than OpenFlow allows. Then nothing is appended.
     #[inline]
     pub fn emit(&self, xid: u32, out: &mut Vec<u8>) -> Result<(), TooLong> {
         let at = start(self.kind(), xid, out);

@@ -1,5 +1,5 @@
-//! Requests about many things, and the parts of their answers (§A.3.5). Putting the parts of one answer together is the
-//! session's matter: all parts bear the xid of the request, and all but the last say that more follows.
+//! Multipart requests, and the parts of their answers (§A.3.5). The session combines the parts of an answer: all
+//! parts have the xid of the request, and all but the last say that more parts follow.
 
 use super::port::Port;
 use super::rows::{
@@ -19,10 +19,10 @@ const METER: u16 = 9;
 const METER_CONFIG: u16 = 10;
 const PORT_DESC: u16 = 13;
 
-/// What is asked.
+/// Subject of a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Request {
-    /// Maker and model.
+    /// Manufacturer and model.
     Description,
     /// Rules and their counters.
     Flows(FlowStatsRequest),
@@ -30,26 +30,26 @@ pub enum Request {
     Tables,
     /// Counters of all ports.
     Ports,
-    /// All ports.
+    /// Descriptions of all ports.
     PortDesc,
     /// Counters of all groups.
     Groups,
-    /// All groups.
+    /// Descriptions of all groups.
     GroupDesc,
     /// Counters of all meters.
     Meters,
-    /// All meters.
+    /// Settings of all meters.
     MeterConfigs,
-    /// Something this crate has no word for. Cannot be written but for its number.
+    /// A request that this crate does not support. Only its number can be written.
     Foreign(u16),
 }
 
-/// A request about many things.
+/// A multipart request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MultipartRequest {
     /// Whether more of this request follows; never used.
     pub more: bool,
-    /// What is asked.
+    /// Subject of the request.
     pub request: Request,
 }
 
@@ -108,10 +108,10 @@ fn put_id(out: &mut Vec<u8>, id: u32) {
     out.put_zeros(4);
 }
 
-/// What is answered.
+/// Contents of an answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reply {
-    /// Maker and model.
+    /// Manufacturer and model.
     Description(Box<Description>),
     /// Rules and their counters.
     Flows(Vec<FlowStats>),
@@ -119,26 +119,26 @@ pub enum Reply {
     Tables(Vec<TableStats>),
     /// Counters of ports.
     Ports(Vec<PortStats>),
-    /// Ports.
+    /// Descriptions of ports.
     PortDesc(Vec<Port>),
     /// Counters of groups.
     Groups(Vec<GroupStats>),
-    /// Groups.
+    /// Descriptions of groups.
     GroupDesc(Vec<GroupDesc>),
     /// Counters of meters.
     Meters(Vec<MeterStats>),
-    /// Meters.
+    /// Settings of meters.
     MeterConfigs(Vec<MeterConfig>),
-    /// Something this crate has no word for. Cannot be written but for its number.
+    /// An answer that this crate does not support. Only its number can be written.
     Foreign(u16),
 }
 
-/// Part of an answer about many things.
+/// Part of a multipart answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MultipartReply {
     /// Whether more parts follow.
     pub more: bool,
-    /// What is answered.
+    /// Contents of this part.
     pub reply: Reply,
 }
 

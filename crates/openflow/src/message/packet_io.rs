@@ -6,33 +6,33 @@ use crate::wire::{Put, Reader};
 use crate::ParseError;
 use std::borrow::Cow;
 
-/// Why a packet came to the controller.
+/// Reason why a packet was sent to the controller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PacketInWhy {
-    /// No rule was for it.
+    /// No rule matched it.
     NoMatch,
-    /// A rule said so.
+    /// An action of a rule sent it.
     Action,
-    /// Its time to live is over.
+    /// Its time to live has expired.
     InvalidTtl,
 }
 
 /// A packet for the controller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PacketIn<'a> {
-    /// Where the switch holds it, or [`crate::NO_BUFFER`].
+    /// Number of the packet in the switch's buffers, or [`crate::NO_BUFFER`].
     pub buffer: u32,
-    /// How long it is; `data` may be less.
+    /// Length of the packet; `data` can be shorter.
     pub total_len: u16,
-    /// Why it came.
+    /// Reason of the packet-in.
     pub why: PacketInWhy,
     /// Table of the rule.
     pub table: u8,
     /// Cookie of the rule.
     pub cookie: u64,
-    /// Port it came in by, and what else the switch says of it.
+    /// Port where the packet arrived, and other metadata from the switch.
     pub matches: FlowMatch,
-    /// Its first bytes.
+    /// The first bytes of the packet.
     pub data: &'a [u8],
 }
 
@@ -73,13 +73,13 @@ impl<'a> PacketIn<'a> {
 /// A packet to be sent by a switch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PacketOut<'a> {
-    /// Where the switch holds it, or [`crate::NO_BUFFER`].
+    /// Number of the packet in the switch's buffers, or [`crate::NO_BUFFER`].
     pub buffer: u32,
-    /// Port that it counts as having come in by.
+    /// Port where the packet counts as arrived.
     pub in_port: u32,
-    /// What is done with it.
+    /// Actions on the packet.
     pub actions: Cow<'a, [Action]>,
-    /// The packet, unless the switch holds it.
+    /// The packet, unless it is in the switch's buffers.
     pub data: &'a [u8],
 }
 

@@ -4,41 +4,41 @@ use crate::flow_match::Mac;
 use crate::wire::{put_text, text, Put, Reader};
 use crate::ParseError;
 
-/// Bit of [`Port::config`]: switched off by the operator.
+/// Bit of [`Port::config`]: set down by the operator.
 const PORT_DOWN: u32 = 1;
 /// Bit of [`Port::state`]: no carrier.
 const LINK_DOWN: u32 = 1;
-/// Bytes of a port's name, with the zero at its end.
+/// Bytes of a port's name, with the final zero.
 const NAME_BYTES: usize = 16;
 
 /// A port of a switch.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Port {
-    /// Its number.
+    /// Number of the port.
     pub number: u32,
-    /// Its Ethernet address.
+    /// Ethernet address of the port.
     pub mac: Mac,
-    /// Its name, up to 15 bytes.
+    /// Name of the port, up to 15 bytes.
     pub name: String,
-    /// How it is set (`OFPPC_*`).
+    /// Settings of the port (`OFPPC_*`).
     pub config: u32,
-    /// What it is like (`OFPPS_*`).
+    /// State of the port (`OFPPS_*`).
     pub state: u32,
     /// Kinds of link (`OFPPF_*`): in use, advertised, supported, and advertised by the other end.
     pub links: [u32; 4],
     /// Speed in use, in kbit/s.
     pub speed_kbps: u32,
-    /// Highest speed, in kbit/s.
+    /// Maximum speed, in kbit/s.
     pub top_speed_kbps: u32,
 }
 
 impl Port {
-    /// Whether packets can leave by it.
+    /// Whether packets can leave by the port.
     pub fn is_up(&self) -> bool {
         self.config & PORT_DOWN == 0 && self.state & LINK_DOWN == 0
     }
 
-    /// Says whether packets can leave by it.
+    /// Sets whether packets can leave by the port.
     pub fn set_up(&mut self, up: bool) {
         self.state = if up { self.state & !LINK_DOWN } else { self.state | LINK_DOWN };
     }
@@ -69,23 +69,23 @@ impl Port {
     }
 }
 
-/// What happened to a port.
+/// Kind of change of a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PortReason {
-    /// It is new.
+    /// The port is new.
     Added,
-    /// It is gone.
+    /// The port was removed.
     Deleted,
-    /// It changed.
+    /// The port changed.
     Modified,
 }
 
-/// A port came, went or changed.
+/// A port was added, removed or changed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PortStatus {
-    /// What happened.
+    /// Kind of change.
     pub reason: PortReason,
-    /// The port as it is now, or was.
+    /// The port in its new state, or in its last state.
     pub port: Port,
 }
 

@@ -1,4 +1,4 @@
-//! Which of several controllers one is (§A.3.10).
+//! The role of a controller among several ones (§A.3.10).
 
 use crate::wire::{Put, Reader};
 use crate::ParseError;
@@ -6,22 +6,22 @@ use crate::ParseError;
 /// A role.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
-    /// In a request: none, just tell me.
+    /// In a request: asks for the role without a change.
     NoChange,
-    /// All controllers are the same.
+    /// All controllers have the same rights.
     Equal,
-    /// The only one that may change things.
+    /// Only this controller can change the switch.
     Master,
-    /// May look, not touch.
+    /// This controller can read, but not change the switch.
     Slave,
 }
 
-/// A role asked for or given.
+/// A role that is requested or granted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RoleMessage {
     /// The role.
     pub role: Role,
-    /// Number of the election; older ones are refused.
+    /// Number of the election; the switch refuses older numbers.
     pub generation: u64,
 }
 

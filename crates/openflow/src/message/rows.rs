@@ -7,7 +7,7 @@ use crate::instruction::Instructions;
 use crate::wire::{put_text, text, Put, Reader};
 use crate::ParseError;
 
-/// All rows that are left.
+/// Parses all remaining rows.
 pub(crate) fn parse_rows<'a, T>(
     reader: &mut Reader<'a>,
     parse: impl Fn(&mut Reader<'a>) -> Result<T, ParseError>,
@@ -19,18 +19,18 @@ pub(crate) fn parse_rows<'a, T>(
     Ok(rows)
 }
 
-/// Who made a switch, and what it is.
+/// Manufacturer and model of a switch.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Description {
-    /// Its maker.
+    /// Manufacturer.
     pub maker: String,
-    /// Its hardware.
+    /// Hardware.
     pub hardware: String,
-    /// Its software.
+    /// Software.
     pub software: String,
-    /// Its serial number.
+    /// Serial number.
     pub serial: String,
-    /// What people call it.
+    /// Readable name of the switch.
     pub datapath: String,
 }
 
@@ -55,20 +55,20 @@ impl Description {
     }
 }
 
-/// Which rules are asked for.
+/// The rules that are requested.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlowStatsRequest {
     /// The table, or [`crate::TABLE_ALL`].
     pub table: u8,
-    /// Only with this output port, or [`crate::PORT_ANY`].
+    /// Only rules with this output port, or [`crate::PORT_ANY`].
     pub out_port: u32,
-    /// Only with this group, or [`crate::GROUP_ANY`].
+    /// Only rules with this group, or [`crate::GROUP_ANY`].
     pub out_group: u32,
-    /// Only with this cookie …
+    /// Only rules with this cookie …
     pub cookie: u64,
     /// … under this mask.
     pub cookie_mask: u64,
-    /// Only rules that match no more than this.
+    /// Only rules whose match is at least as specific as this.
     pub matches: FlowMatch,
 }
 
@@ -126,32 +126,32 @@ impl FlowStatsRequest {
     }
 }
 
-/// A rule and what it counted.
+/// A rule and its counters.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FlowStats {
-    /// Its table.
+    /// Table of the rule.
     pub table: u8,
-    /// How long it stands, whole seconds.
+    /// Age of the rule, whole seconds.
     pub duration_s: u32,
-    /// And nanoseconds.
+    /// Age of the rule, remaining nanoseconds.
     pub duration_ns: u32,
-    /// Its priority.
+    /// Priority of the rule.
     pub priority: u16,
-    /// Its idle time-out.
+    /// Idle time-out of the rule.
     pub idle_timeout_s: u16,
-    /// Its hard time-out.
+    /// Hard time-out of the rule.
     pub hard_timeout_s: u16,
-    /// `OFPFF_*`.
+    /// Flags (`OFPFF_*`).
     pub flags: u16,
-    /// Its cookie.
+    /// Cookie of the rule.
     pub cookie: u64,
-    /// Packets.
+    /// Number of packets.
     pub packets: u64,
-    /// Bytes.
+    /// Number of bytes.
     pub bytes: u64,
-    /// Packets it is for.
+    /// Packets that the rule applies to.
     pub matches: FlowMatch,
-    /// What it does.
+    /// Instructions of the rule.
     pub instructions: Instructions<'static>,
 }
 
@@ -207,11 +207,11 @@ impl FlowStats {
 pub struct TableStats {
     /// The table.
     pub table: u8,
-    /// Rules in it.
+    /// Number of rules in the table.
     pub active: u32,
-    /// Packets looked up.
+    /// Number of packets looked up.
     pub lookups: u64,
-    /// Packets that met a rule.
+    /// Number of packets that matched a rule.
     pub matched: u64,
 }
 
@@ -230,7 +230,7 @@ impl TableStats {
     }
 }
 
-/// Counters of a port; what a switch does not count is all ones.
+/// Counters of a port. A counter that the switch does not support is all ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PortStats {
     /// The port.
@@ -239,13 +239,13 @@ pub struct PortStats {
     pub packets: [u64; 2],
     /// Bytes received and sent.
     pub bytes: [u64; 2],
-    /// Packets dropped on the way in and out.
+    /// Packets dropped on reception and on transmission.
     pub dropped: [u64; 2],
-    /// Errors on the way in and out, frame errors, overruns, checksum errors, collisions.
+    /// Receive errors, transmit errors, frame errors, overruns, checksum errors, collisions.
     pub errors: [u64; 6],
-    /// How long it has been there, whole seconds.
+    /// Age of the port, whole seconds.
     pub duration_s: u32,
-    /// And nanoseconds.
+    /// Age of the port, remaining nanoseconds.
     pub duration_ns: u32,
 }
 
@@ -277,15 +277,15 @@ impl PortStats {
 pub struct GroupStats {
     /// The group.
     pub id: u32,
-    /// Rules and groups that name it.
+    /// Number of rules and groups that refer to the group.
     pub references: u32,
-    /// Packets.
+    /// Number of packets.
     pub packets: u64,
-    /// Bytes.
+    /// Number of bytes.
     pub bytes: u64,
-    /// How long it stands, whole seconds.
+    /// Age of the group, whole seconds.
     pub duration_s: u32,
-    /// And nanoseconds.
+    /// Age of the group, remaining nanoseconds.
     pub duration_ns: u32,
     /// Packets and bytes per bucket.
     pub buckets: Vec<(u64, u64)>,
@@ -321,14 +321,14 @@ impl GroupStats {
     }
 }
 
-/// A group as a switch has it.
+/// A group in a switch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GroupDesc {
-    /// How it chooses.
+    /// How the group selects a bucket.
     pub kind: GroupType,
-    /// Its name.
+    /// Identifier of the group.
     pub id: u32,
-    /// Its choices.
+    /// The buckets.
     pub buckets: Vec<BucketMod>,
 }
 
@@ -355,17 +355,17 @@ impl GroupDesc {
 pub struct MeterStats {
     /// The meter.
     pub id: u32,
-    /// Rules that name it.
+    /// Number of rules that refer to the meter.
     pub flows: u32,
-    /// Packets in.
+    /// Number of packets into the meter.
     pub packets: u64,
-    /// Bytes in.
+    /// Number of bytes into the meter.
     pub bytes: u64,
-    /// How long it stands, whole seconds.
+    /// Age of the meter, whole seconds.
     pub duration_s: u32,
-    /// And nanoseconds.
+    /// Age of the meter, remaining nanoseconds.
     pub duration_ns: u32,
-    /// Packets and bytes over the limit, per band.
+    /// Packets and bytes above the limit, per band.
     pub bands: Vec<(u64, u64)>,
 }
 
@@ -397,12 +397,12 @@ impl MeterStats {
     }
 }
 
-/// A meter as a switch has it.
+/// A meter in a switch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MeterConfig {
-    /// Its name.
+    /// Identifier of the meter.
     pub id: u32,
-    /// Its limits; none are read of a meter that counts packets, or has no burst size.
+    /// Limits of the meter; empty for a meter that counts packets or has no burst size.
     pub bands: Vec<Band>,
 }
 

@@ -3,18 +3,18 @@
 use crate::wire::{Put, Reader};
 use crate::ParseError;
 
-/// What a switch is.
+/// Features of a switch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Features {
-    /// Its name.
+    /// Datapath identifier of the switch.
     pub datapath_id: u64,
-    /// Packets it can hold for the controller.
+    /// Number of packets that the switch can hold for the controller.
     pub buffers: u32,
-    /// Tables.
+    /// Number of tables.
     pub tables: u8,
-    /// 0 for the main connection.
+    /// Number of an auxiliary connection; 0 for the main connection.
     pub auxiliary: u8,
-    /// Bits of what it can do (`OFPC_*`).
+    /// Capabilities (`OFPC_*`).
     pub capabilities: u32,
 }
 
@@ -38,12 +38,12 @@ impl Features {
     }
 }
 
-/// How a switch is set.
+/// Settings of a switch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SwitchConfig {
-    /// What it does with IP fragments (`OFPC_FRAG_*`).
+    /// Treatment of IP fragments (`OFPC_FRAG_*`).
     pub flags: u16,
-    /// Bytes of a packet without a rule that go to the controller.
+    /// Bytes of a packet without a rule that are sent to the controller.
     pub miss_send_len: u16,
 }
 

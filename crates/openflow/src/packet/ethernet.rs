@@ -13,9 +13,9 @@ pub struct Ethernet<'a> {
     pub src: Mac,
     /// VLAN identifier, if there is a tag.
     pub vlan: Option<u16>,
-    /// What the payload is.
+    /// EtherType of the payload.
     pub kind: u16,
-    /// The payload, with whatever padding there is.
+    /// The payload, with its padding.
     pub payload: &'a [u8],
 }
 
@@ -23,7 +23,7 @@ impl<'a> Ethernet<'a> {
     /// Reads a frame.
     ///
     /// # Errors
-    /// It ends before its payload.
+    /// The frame ends before its payload.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Ethernet<'a>, ParseError> {
         let mut reader = Reader::new("an Ethernet frame", bytes);

@@ -1,4 +1,4 @@
-//! From a frame to the headers that switches and controllers look at.
+//! Reads the headers of a frame that switches and controllers use.
 
 use super::mptcp::{find, JoinStep, Key, Keys, TcpOption};
 use super::Ethernet;
@@ -8,11 +8,11 @@ use crate::ParseError;
 use pathloom_model::{FiveTuple, Headers, MptcpOption, PROTO_TCP, PROTO_UDP, TCP_ACK};
 use std::net::Ipv4Addr;
 
-/// The headers of an IPv4 frame; `None` for other frames. Ports are 0 for protocols without, and for all but the first
-/// fragment. A switch may have cut the frame off behind its headers.
+/// Returns the headers of an IPv4 frame; `None` for other frames. Ports are 0 for protocols without ports, and for
+/// all but the first fragment. The frame can be truncated after its headers by a switch.
 ///
 /// # Errors
-/// The frame ends within its headers, or a length in them cannot be.
+/// The frame ends within its headers, or has an invalid length or version.
 pub fn headers(frame: &Ethernet<'_>) -> Result<Option<Headers>, ParseError> {
     if frame.kind != ETH_IPV4 {
         return Ok(None);
@@ -45,7 +45,7 @@ pub fn headers(frame: &Ethernet<'_>) -> Result<Option<Headers>, ParseError> {
     Ok(Some(Headers { five_tuple, dscp: service >> 2, tcp_flags, tag: frame.vlan, mptcp }))
 }
 
-/// Flags and MPTCP option of a TCP header, from behind the ports on.
+/// Reads flags and MPTCP option of a TCP header, starting after the ports.
 fn tcp(reader: &mut Reader<'_>) -> Result<(u8, Option<MptcpOption>), ParseError> {
     reader.skip(8)?;
     let [offset, flags] = reader.array()?;
@@ -54,13 +54,14 @@ fn tcp(reader: &mut Reader<'_>) -> Result<(u8, Option<MptcpOption>), ParseError>
         return Err(ParseError::Length { what: "a TCP header", said: length });
     }
     reader.skip(6)?;
-    // What a switch cut off, or what lies about its length, is no option.
+    // An option that a switch truncated, or that has a wrong length, is ignored.
     let rest = reader.rest();
     Ok((flags, mptcp(flags, &rest[..rest.len().min(length - 20)])))
 }
 
-/// What tells a controller of the connection (RFC 8684 §3.1, §3.2). Its token is derived from the receiver's key, which the
-/// SYN+ACK has. (The key in a SYN of version 0 is that of the sender.)
+/// Returns the MPTCP option that describes the connection to a controller (RFC 8684 §3.1, §3.2). The token of the
+/// connection is derived from the receiver's key, which is in the SYN+ACK. (The key in a SYN of version 0 is that of
+/// the sender.)
 fn mptcp(flags: u8, options: &[u8]) -> Option<MptcpOption> {
     let receiver = |keys| match keys {
         Keys::Both { receiver, .. } => Some(receiver),
@@ -85,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_another_library_wrote() {
+    fn headers_of_another_library_are_read() {
         let bytes = segment(|builder| {
             let mut out = Vec::new();
             let syn = builder.syn().options(&[TcpOptionElement::MaximumSegmentSize(1448)]).unwrap();

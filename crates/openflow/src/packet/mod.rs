@@ -1,4 +1,4 @@
-//! Frames, as far as controllers and switches read and write them.
+//! Frames that controllers and switches read and write.
 
 mod ethernet;
 mod headers;

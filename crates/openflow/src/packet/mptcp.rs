@@ -1,20 +1,20 @@
-//! The TCP options of MPTCP, version 1 (RFC 8684): MP_CAPABLE and MP_JOIN, which set connections and subflows up, and DSS,
-//! which maps a subflow's bytes to those of the connection.
+//! The TCP options of MPTCP, version 1 (RFC 8684): MP_CAPABLE and MP_JOIN, which set up connections and subflows, and
+//! DSS, which maps the bytes of a subflow to those of the connection.
 
 use crate::wire::{Put, Reader};
 use crate::ParseError;
 use sha2::{Digest, Sha256};
 
-/// Kind of MPTCP's option of TCP (RFC 8684 §3).
+/// Kind of the MPTCP option of TCP (RFC 8684 §3).
 pub const OPTION_KIND: u8 = 30;
-/// A TCP header has room for so many bytes of options.
+/// Largest number of option bytes in a TCP header.
 pub const MOST_OPTION_BYTES: usize = 40;
 
 const CAPABLE: u8 = 0;
 const JOIN: u8 = 1;
 const DSS: u8 = 2;
-/// Flags of a DSS option (RFC 8684 §3.3.1): DATA_FIN; the mapping, and whether its number has eight bytes; the same of the
-/// acknowledgement.
+/// Flags of a DSS option (RFC 8684 §3.3.1): DATA_FIN; mapping present, and with a number of eight bytes;
+/// acknowledgement present, and with a number of eight bytes.
 const DATA_FIN: u8 = 0x10;
 const LONG_NUMBER: u8 = 0x08;
 const MAPPING: u8 = 0x04;
@@ -27,13 +27,15 @@ const BACKUP: u8 = 0x01;
 pub struct Key(pub u64);
 
 impl Key {
-    /// By which a host knows its connection when a subflow joins: the first 32 bits of the key's SHA-256 (RFC 8684 §3.2).
+    /// Returns the token that identifies the connection when a subflow joins: the first 32 bits of the key's SHA-256
+    /// (RFC 8684 §3.2).
     pub fn token(self) -> u32 {
         let [a, b, c, d, ..] = self.digest();
         u32::from_be_bytes([a, b, c, d])
     }
 
-    /// Number of the byte before the first one that this end sends: the last 64 bits of the key's SHA-256 (RFC 8684 §3.1).
+    /// Returns the number of the byte before the first one that this end sends: the last 64 bits of the key's SHA-256
+    /// (RFC 8684 §3.1).
     pub fn initial_data_number(self) -> u64 {
         let digest = self.digest();
         digest[24..].iter().fold(0, |number, &byte| number << 8 | u64::from(byte))
@@ -44,41 +46,41 @@ impl Key {
     }
 }
 
-/// An option of MPTCP.
+/// An MPTCP option.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TcpOption {
-    /// MP_CAPABLE: a connection begins.
+    /// MP_CAPABLE: the start of a connection.
     Capable {
-        /// Version that the sender speaks; 1 here.
+        /// Version of the sender; 1 here.
         version: u8,
-        /// Its flags, from A to H (RFC 8684 §3.1).
+        /// Flags, from A to H (RFC 8684 §3.1).
         flags: u8,
-        /// What it tells of keys.
+        /// Keys in the option.
         keys: Keys,
     },
     /// MP_JOIN: a subflow joins.
     Join {
-        /// Whether it is for when the others fail. The last of the three has no room for that.
+        /// Whether the subflow is only a backup for the others. The last of the three segments has no such field.
         backup: bool,
-        /// Identifier of the sender's address; 0 for the last of the three.
+        /// Identifier of the sender's address; 0 in the last of the three segments.
         address: u8,
-        /// Which of the three segments it is, and what that one has.
+        /// Which of the three segments it is, with its contents.
         step: JoinStep,
     },
     /// DSS: a mapping, an acknowledgement of the connection's data, or both.
     Dss(Dss),
-    /// Another one, by its subtype.
+    /// Another option, by its subtype.
     Other(u8),
 }
 
-/// The keys of an MP_CAPABLE option, which one sees from its length.
+/// The keys of an MP_CAPABLE option. The length of the option determines their number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Keys {
-    /// Of the SYN: none.
+    /// In the SYN: no key.
     None,
-    /// Of the SYN+ACK: that of its sender.
+    /// In the SYN+ACK: the key of its sender.
     Sender(Key),
-    /// Of the third segment: both, and where it has data, their length, with a checksum or not.
+    /// In the third segment: both keys and, if it has data, the length of the data, with or without a checksum.
     Both {
         /// Key of the end that opened the connection.
         sender: Key,
@@ -89,26 +91,26 @@ pub enum Keys {
     },
 }
 
-/// The three segments by which a subflow joins (RFC 8684 §3.2).
+/// The three segments with which a subflow joins (RFC 8684 §3.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum JoinStep {
-    /// The SYN: the receiver's token, and a number drawn by the sender.
+    /// The SYN: the receiver's token, and a random number of the sender.
     Syn {
-        /// Of the receiver's key.
+        /// Token of the receiver's key.
         token: u32,
-        /// Drawn by the sender.
+        /// Random number of the sender.
         nonce: u32,
     },
-    /// The SYN+ACK: the first 64 bits of the sender's proof, and a number of its own.
+    /// The SYN+ACK: the first 64 bits of the sender's authentication code, and a random number.
     SynAck {
-        /// HMAC by both keys.
+        /// HMAC with both keys.
         hmac: u64,
-        /// Drawn by the sender.
+        /// Random number of the sender.
         nonce: u32,
     },
-    /// The third segment: the proof of the end that opened it, cut to 160 bits.
+    /// The third segment: the authentication code of the end that opened the subflow, cut to 160 bits.
     Ack {
-        /// HMAC by both keys.
+        /// HMAC with both keys.
         hmac: [u8; 20],
     },
 }
@@ -116,41 +118,41 @@ pub enum JoinStep {
 /// A DSS option (RFC 8684 §3.3.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Dss {
-    /// The mapping ends the connection's data; its last byte stands for the DATA_FIN.
+    /// Whether the mapping ends the connection's data; its last byte is the DATA_FIN.
     pub data_fin: bool,
     /// Next byte of the connection that is expected.
     pub ack: Option<DataNumber>,
-    /// What the bytes of the subflow stand for.
+    /// Mapping of the subflow's bytes to those of the connection.
     pub mapping: Option<Mapping>,
 }
 
-/// Number of a byte of the connection, whole or its lower half.
+/// Number of a byte of the connection: all 64 bits, or the lower half.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DataNumber {
-    /// Its lower 32 bits.
+    /// The lower 32 bits.
     Short(u32),
-    /// All of it.
+    /// All 64 bits.
     Long(u64),
 }
 
-/// So many bytes of the connection are so many of the subflow.
+/// A mapping of bytes of the subflow to the same number of bytes of the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mapping {
     /// First byte of the connection.
     pub data: DataNumber,
-    /// First byte of the subflow, from its SYN on.
+    /// First byte of the subflow, counted from its SYN.
     pub subflow: u32,
-    /// How many; a mapping of more than 65535 bytes cannot be told.
+    /// Number of bytes; at most 65535 can be expressed.
     pub length: u16,
-    /// Checksum of the data, where the connection has agreed on one.
+    /// Checksum of the data, if the connection uses checksums.
     pub checksum: Option<u16>,
 }
 
 impl TcpOption {
-    /// Reads an option from its kind to its last byte. Flags and fields that are reserved are ignored.
+    /// Parses an option from its kind to its last byte. Reserved flags and fields are ignored.
     ///
     /// # Errors
-    /// It is of another kind, shorter than it says, or of a length that its subtype does not have.
+    /// The option has another kind, is shorter than its length field, or has a length that its subtype does not allow.
     pub fn parse(option: &[u8]) -> Result<TcpOption, ParseError> {
         let mut reader = Reader::new("an MPTCP option", option);
         let [kind, said, first] = reader.array()?;
@@ -168,7 +170,7 @@ impl TcpOption {
         }
     }
 
-    /// Appends the option, from its kind to its last byte. Of another one nothing is known but the subtype.
+    /// Appends the option, from its kind to its last byte. For another option, only the subtype is known.
     pub fn emit(&self, out: &mut Vec<u8>) {
         let start = out.len();
         out.put(&[OPTION_KIND, 0]);
@@ -265,7 +267,7 @@ fn dss(reader: &mut Reader<'_>, said: u8) -> Result<Dss, ParseError> {
     } else {
         None
     };
-    // What stands behind it is none of it, and a DATA_FIN is the last byte of a mapping.
+    // No bytes may follow the known fields, and a DATA_FIN needs a mapping, because it is the last byte of one.
     if !reader.is_empty() || (has(DATA_FIN) && mapping.is_none_or(|mapping| mapping.length == 0)) {
         return Err(wrong("a DSS option", said));
     }
@@ -301,10 +303,10 @@ fn emit_number(number: DataNumber, out: &mut Vec<u8>) {
     }
 }
 
-/// The first option of MPTCP among the options of a TCP header.
+/// Returns the first MPTCP option among the options of a TCP header.
 ///
 /// # Errors
-/// As [`TcpOption::parse`]. Options that lie about their lengths hide what is behind them.
+/// As [`TcpOption::parse`]. An option with a wrong length hides the options after it.
 pub fn find(mut options: &[u8]) -> Option<Result<TcpOption, ParseError>> {
     loop {
         match *options {

@@ -1,4 +1,4 @@
-//! The frames of switch programs in bytes. The layout: `docs/tcp-path-frames.md`.
+//! The frames of switch programs as bytes. Their layout is in `docs/tcp-path-frames.md`.
 
 use super::{headers, Ethernet};
 use crate::flow_match::{ETH_ARP, ETH_IPV4, ETH_VLAN};
@@ -12,33 +12,33 @@ use pathloom_model::{
 pub const ETH_PATH: u16 = 0x88b5;
 /// EtherType of Hello: local experimental EtherType 2.
 pub const ETH_HELLO: u16 = 0x88b6;
-/// Version of both.
+/// Version of both kinds of frame.
 pub const PATH_VERSION: u8 = 1;
-/// Bytes of a path message before the packet inside.
+/// Bytes of a path message before the packet inside it.
 pub const PATH_HEADER_BYTES: usize = 40;
 /// Bytes of a Hello.
 pub const HELLO_BYTES: usize = 40;
 
-/// What brings a frame without a packet to the smallest size of Ethernet, 60 bytes.
+/// Padding that extends a frame without a packet to the minimum Ethernet size of 60 bytes.
 const MOST_PADDING: usize = 6;
 
-/// What is inside a path message.
+/// Values for the contents of a path message.
 const NOTHING: u8 = 0;
 const PACKET: u8 = 1;
 
-/// A frame, and the bytes of the packet of a host in it: the payload of a host's frame, or what a message carries.
+/// A frame, and the bytes of the host's packet in it: the payload of a host's frame, or the packet inside a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReadFrame<'a> {
     /// The frame.
     pub frame: Frame,
-    /// The packet, from behind its EtherType on. Empty if there is none.
+    /// The packet, from after its EtherType. Empty if there is none.
     pub packet: &'a [u8],
 }
 
-/// Reads a frame. Only frames with Hello or messages must be whole; of a host's packet, the headers are enough.
+/// Parses a frame. Hellos and messages must be complete. For a host's packet, the headers are enough.
 ///
 /// # Errors
-/// The frame ends too early, is of an unknown version, or has a value without a meaning.
+/// The frame ends too early, has an unknown version, or has an undefined value.
 pub fn read(bytes: &[u8]) -> Result<ReadFrame<'_>, ParseError> {
     let ethernet = Ethernet::parse(bytes)?;
     let (src, dst) = (Mac(ethernet.src), Mac(ethernet.dst));
@@ -49,7 +49,7 @@ pub fn read(bytes: &[u8]) -> Result<ReadFrame<'_>, ParseError> {
             (Body::Path(message), packet)
         }
         (ETH_IPV4, _) | (_, None) => (host_body(&ethernet)?, ethernet.payload),
-        // Another tagged frame: the tag is the beginning of its payload.
+        // Another frame with a tag: its payload begins with the tag.
         (_, Some(_)) => (Body::Other { ether_type: ETH_VLAN }, bytes.get(14..).unwrap_or_default()),
     };
     Ok(ReadFrame { frame: Frame { src, dst, body }, packet })
@@ -65,7 +65,7 @@ fn host_body(ethernet: &Ethernet<'_>) -> Result<Body, ParseError> {
     })
 }
 
-/// An ARP packet for IPv4 over Ethernet; `None` for others (RFC 826).
+/// Parses an ARP packet for IPv4 over Ethernet; `None` for other packets (RFC 826).
 fn arp(bytes: &[u8]) -> Result<Option<Arp>, ParseError> {
     let mut reader = Reader::new("an ARP packet", bytes);
     let kinds = (reader.u16()?, reader.u16()?, reader.u8()?, reader.u8()?);
@@ -144,14 +144,14 @@ fn put_hello(out: &mut Vec<u8>, hello: &Hello) {
         out.put_u32(place.port.0);
         out.put_u64(place.boot);
     }
-    // The smallest payload of Ethernet is 46 bytes.
+    // The minimum payload of Ethernet is 46 bytes.
     out.put_zeros(MOST_PADDING);
 }
 
 const KINDS: [PathKind; 5] =
     [PathKind::Request, PathKind::Reply, PathKind::Fail, PathKind::RecoveryRequest, PathKind::RecoveryReply];
 
-/// A message and the packet in it.
+/// Parses a message, and returns the packet inside it.
 fn message(bytes: &[u8]) -> Result<(PathMessage, &[u8]), ParseError> {
     let mut reader = Reader::new("a path message", bytes);
     version(&mut reader)?;
@@ -174,7 +174,7 @@ fn message(bytes: &[u8]) -> Result<(PathMessage, &[u8]), ParseError> {
     let packet = reader.rest();
     let conversation = Conversation { src, dst, five_tuple };
     let (carried, packet) = match (inside, ether_type) {
-        // What follows is padding.
+        // The remaining bytes are padding.
         (NOTHING, 0) => (Carried::Nothing, &[][..]),
         (PACKET, ETH_PATH | ETH_HELLO) => {
             return Err(ParseError::Value { what: "the EtherType inside a path message", found: ether_type.into() })
@@ -214,8 +214,8 @@ fn put_message(out: &mut Vec<u8>, message: &PathMessage, packet: &[u8]) {
     }
 }
 
-/// Appends a frame. `packet` has the bytes of the host's packet in it, as [`read`] gave them; an ARP packet without bytes is
-/// made from its fields.
+/// Appends a frame. `packet` contains the bytes of the host's packet in it, as [`read`] returned them. An ARP packet
+/// without bytes is built from its fields.
 pub fn emit(frame: &Frame, packet: &[u8], out: &mut Vec<u8>) {
     let (kind, vlan) = match frame.body {
         Body::Ip(headers) => (ETH_IPV4, headers.tag),
@@ -291,7 +291,7 @@ mod tests {
         })
     }
 
-    /// A frame, and the bytes of the packet in it.
+    /// Generates a frame, and the bytes of the packet in it.
     fn any_frame() -> impl Strategy<Value = (Frame, Vec<u8>)> {
         let kinds = proptest::sample::select(KINDS.to_vec());
         let message = (kinds, any_tuple(), any_mac(), any_mac(), any::<(u64, u8, u8)>(), any_arp()).prop_map(
@@ -329,12 +329,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read((frame, packet) in any_frame()) {
+        fn frames_round_trip((frame, packet) in any_frame()) {
             let mut bytes = Vec::new();
             emit(&frame, &packet, &mut bytes);
             prop_assert_eq!(read(&bytes).unwrap(), ReadFrame { frame, packet: &packet });
             if !matches!(frame.body, Body::Arp(_) | Body::Ip(_)) {
-                prop_assert!(bytes.len() >= 60, "the smallest frame of Ethernet");
+                prop_assert!(bytes.len() >= 60, "the minimum frame size of Ethernet");
             }
         }
 

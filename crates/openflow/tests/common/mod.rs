@@ -1,4 +1,4 @@
-//! Messages by chance.
+//! Strategies that generate random messages.
 
 use pathloom_openflow::action::Action;
 use pathloom_openflow::flow_match::{FlowMatch, VLAN_PRESENT};
@@ -245,7 +245,7 @@ fn reply() -> impl Strategy<Value = Reply> {
     ]
 }
 
-/// A message and the bytes that it borrows.
+/// Generates a message, and bytes that it can borrow.
 pub fn message() -> impl Strategy<Value = (Message<'static>, Vec<u8>)> {
     let bytes = || vec(any::<u8>(), 0..200);
     (whole_message(), bytes())
@@ -310,7 +310,7 @@ fn whole_message() -> impl Strategy<Value = Message<'static>> {
     ]
 }
 
-/// The message with bytes where it has room for some.
+/// Returns the message with `bytes` as its data, if it has data.
 pub fn with_bytes<'a>(message: Message<'a>, bytes: &'a [u8]) -> Message<'a> {
     match message {
         Message::PacketOut(packet) => Message::PacketOut(PacketOut { data: bytes, ..packet }),

@@ -1,4 +1,4 @@
-//! What a scheme in Python asks for, read and checked.
+//! Needs and actions of a scheme in Python, read and checked.
 
 use super::events::Vocabulary;
 use pathloom_model::{LinkId, Nanos, Path};
@@ -17,18 +17,19 @@ const DEFAULTS: [(&str, DefaultRoutes); 4] = [
 ];
 const MIGRATIONS: [(&str, Migration); 2] = [("tagged", Migration::Tagged), ("sfmm", Migration::Sfmm)];
 const SHARINGS: [(&str, RuleSharing); 2] = [("per_flow", RuleSharing::PerFlow), ("per_path", RuleSharing::PerPath)];
-/// What default routes are called.
+/// Name of a kind of default routes.
 pub fn defaults_name(routes: DefaultRoutes) -> &'static str {
     DEFAULTS.iter().find(|(_, known)| *known == routes).map_or("ecmp", |(name, _)| name)
 }
 
-/// What the object says it needs: long flows by their label when it says nothing.
+/// Needs of the object. Without a method `needs`, they are long flows by their label.
 pub fn needs_of(object: &Bound<'_, PyAny>) -> PyResult<Needs> {
     let Some(method) = object.getattr_opt("needs")? else {
         return Ok(Needs { detection: Detection::Label, ..Needs::NOTHING });
     };
     let given = method.call0()?;
-    read_needs(&given).map_err(|problem| PyValueError::new_err(format!("needs gave {}: {problem}", text_of(&given))))
+    read_needs(&given)
+        .map_err(|problem| PyValueError::new_err(format!("needs returned {}: {problem}", text_of(&given))))
 }
 
 fn read_needs(given: &Bound<'_, PyAny>) -> Result<Needs, String> {
@@ -70,11 +71,11 @@ fn read_needs(given: &Bound<'_, PyAny>) -> Result<Needs, String> {
 }
 
 impl Vocabulary {
-    /// An action. What cannot be meant (a flow that nobody knows, links that make no path) is an error that names it.
+    /// Reads an action. If it is impossible (an unknown flow, links that form no path), the error names the cause.
     pub fn action(&self, given: &Bound<'_, PyAny>, view: &View) -> PyResult<Action> {
         let known = given.is_instance(&self.word(given.py(), "Action")?)?;
         let name = given.get_type().name()?.to_string();
-        let read = if known { self.read_action(&name, given, view) } else { Err("is no action".to_owned()) };
+        let read = if known { self.read_action(&name, given, view) } else { Err("is not an action".to_owned()) };
         read.map_err(|problem| PyValueError::new_err(format!("action {}: {problem}", text_of(given))))
     }
 
@@ -97,7 +98,7 @@ impl Vocabulary {
                 input: given.getattr("answer").and_then(|answer| self.state(&answer)).map_err(about("answer"))?,
                 modelled: Nanos(field(given, "modelled_ns")?),
             },
-            _ => return Err("is no action that a scheme may give".to_owned()),
+            _ => return Err("is not an action that a scheme may return".to_owned()),
         })
     }
 }
@@ -110,8 +111,8 @@ fn known_flow(given: &Bound<'_, PyAny>, view: &View) -> Result<FlowId, String> {
     Err(format!("flow: no flow {} is known; expected one of view.flows", flow.0))
 }
 
-/// The path of an action: it has to lead from the flow's source ToR to its destination ToR. Whether its links are up is
-/// the controller's to judge, which answers with `RouteRejected`.
+/// The path of an action. It must lead from the flow's source ToR to its destination ToR. The controller checks
+/// whether its links are up, and answers with `RouteRejected` if they are not.
 fn path_of(given: &Bound<'_, PyAny>, flow: FlowId, view: &View) -> Result<Path, String> {
     let path = checked(field(given, "path")?, view)?;
     let Some(known) = view.flows.get(&flow) else { return Ok(path) };
@@ -147,7 +148,7 @@ fn about<E: Display>(name: &'static str) -> impl Fn(E) -> String {
     move |error| format!("{name}: {error}")
 }
 
-/// What an object looks like, cut off where it is long.
+/// Representation of an object, cut off if it is long.
 fn text_of(object: &Bound<'_, PyAny>) -> String {
     const MOST: usize = 200;
     let text = object.repr().map_or_else(|_| object.get_type().to_string(), |text| text.to_string());

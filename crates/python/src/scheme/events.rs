@@ -1,11 +1,11 @@
-//! The words of the contract as Python knows them: `pathloom.scheme`.
+//! The events and actions of the contract as Python classes: `pathloom.scheme`.
 
 use pathloom_scheme::{Event, State};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyModule;
 
-/// The module of events and actions, and JSON for what a scheme remembers.
+/// The module of events and actions, and JSON for the state of a scheme.
 pub struct Vocabulary {
     words: Py<PyModule>,
     json: Py<PyModule>,
@@ -17,7 +17,7 @@ impl Vocabulary {
         Ok(Vocabulary { words: py.import("pathloom.scheme")?.unbind(), json: py.import("json")?.unbind() })
     }
 
-    /// A word of the module: the class of an event, or the base of actions.
+    /// A class of the module: that of an event, or the base class of actions.
     pub fn word<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
         self.words.bind(py).getattr(name)
     }
@@ -45,10 +45,10 @@ impl Vocabulary {
         self.json.bind(py).call_method1("loads", (state.0.to_string(),))
     }
 
-    /// Python objects as a state: what JSON can hold.
+    /// Python objects as a state. JSON must be able to represent them.
     pub fn state(&self, value: &Bound<'_, PyAny>) -> PyResult<State> {
         let text: String = self.json.bind(value.py()).call_method1("dumps", (value,))?.extract()?;
         let parsed = serde_json::from_str(&text);
-        parsed.map(State).map_err(|error| PyTypeError::new_err(format!("is not what JSON can hold: {error}")))
+        parsed.map(State).map_err(|error| PyTypeError::new_err(format!("cannot be represented in JSON: {error}")))
     }
 }

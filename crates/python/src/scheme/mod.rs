@@ -21,20 +21,21 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use topology::Topology;
 
-/// A scheme that asks a Python object. What goes wrong there is noted, and the flows stay where they are.
+/// A scheme that asks a Python object. Errors in the object are recorded, and flows keep their paths.
 pub struct PyScheme {
     name: &'static str,
     object: Py<PyAny>,
     vocabulary: Vocabulary,
     needs: Needs,
-    /// What `poll_timeout` said after the last event: drivers ask far more often than the answer can change.
+    /// Result of `poll_timeout` after the last event. It is kept because drivers ask far more often than it can
+    /// change.
     wake_at: Option<Nanos>,
     topology: Arc<Topology>,
     troubles: Troubles,
 }
 
 impl PyScheme {
-    /// Takes charge of `object`, whose results bear the name `label`. Asks it at once for its needs.
+    /// Creates a scheme from `object`. Its results have the name `label`. Asks the object for its needs at once.
     pub fn new(py: Python<'_>, label: &str, object: Py<PyAny>) -> Result<PyScheme, Error> {
         let broken = |error: PyErr| Error::PyScheme(label.to_owned(), error.to_string());
         if !object.bind(py).hasattr("handle").map_err(broken)? {
@@ -46,7 +47,7 @@ impl PyScheme {
         Ok(PyScheme { name: lasting(label), object, vocabulary, needs, wake_at: None, topology, troubles })
     }
 
-    /// A scheme for a controller that starts again: `make` makes its object. What goes wrong with that is noted.
+    /// Creates a scheme for a controller that starts again; `make` creates its object. Errors are recorded.
     pub fn successor(py: Python<'_>, label: &str, make: &Py<PyAny>, troubles: &Troubles) -> Option<PyScheme> {
         let note = |error: &PyErr| troubles.note(py, Nanos::ZERO, make, "__init__", error);
         let object = make.call0(py).inspect_err(note).ok()?;
@@ -54,7 +55,7 @@ impl PyScheme {
         Some(PyScheme { troubles: troubles.clone(), ..scheme })
     }
 
-    /// Where it notes what went wrong; clones show the same.
+    /// The record of errors. Clones show the same content.
     pub fn troubles(&self) -> Troubles {
         self.troubles.clone()
     }
@@ -68,7 +69,7 @@ impl PyScheme {
         }
         let batch = given.try_iter().map_err(|_| {
             let kind = given.get_type();
-            PyTypeError::new_err(format!("handle gave {kind}; expected actions, such as a list of them, or None"))
+            PyTypeError::new_err(format!("handle returned {kind}; expected actions, such as a list of them, or None"))
         })?;
         batch.map(|action| self.vocabulary.action(&action?, view)).collect()
     }
@@ -133,7 +134,7 @@ impl Scheme for PyScheme {
     }
 }
 
-/// What a restart of the controller does with schemes: the state of `old` goes into `new`, by way of JSON text.
+/// Does what a restart of the controller does with schemes: the state of `old` is passed to `new`, as JSON text.
 #[pyfunction]
 pub fn hand_over(py: Python<'_>, old: Py<PyAny>, new: Py<PyAny>) -> Result<(), Error> {
     let label = |object: &Py<PyAny>| object.bind(py).get_type().to_string();
@@ -144,7 +145,7 @@ pub fn hand_over(py: Python<'_>, old: Py<PyAny>, new: Py<PyAny>) -> Result<(), E
     new.restore(serde_json::from_str(&text)?).map_err(|error| Error::PyScheme(error.scheme.to_owned(), error.problem))
 }
 
-/// A name that lasts as long as the process. There are few of them: one per scheme that a user names.
+/// A copy of a name that lasts as long as the process. There are few: one per scheme that a user names.
 fn lasting(name: &str) -> &'static str {
     static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);

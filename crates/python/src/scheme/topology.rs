@@ -1,4 +1,4 @@
-//! Nodes and links as Python objects, made once for all views of a run.
+//! Nodes and links as Python objects, created once for all views of a run.
 
 use crate::fabric::tier_name;
 use pathloom_model::{Fabric, LinkId, NodeId};
@@ -9,13 +9,13 @@ use pyo3::types::PyTuple;
 /// A host or switch.
 #[pyclass(frozen, get_all, module = "pathloom._core")]
 pub struct Node {
-    /// Its number, the place in `View.nodes`.
+    /// Its number: the index in `View.nodes`.
     id: u32,
     /// Its name, such as `e0_1`.
     name: String,
-    /// Where it stands in the fabric.
+    /// Its tier in the fabric.
     tier: &'static str,
-    /// Its pod, where the fabric has any.
+    /// Its pod, if the fabric has pods.
     pod: Option<u32>,
 }
 
@@ -29,7 +29,7 @@ impl Node {
 /// One direction of a cable.
 #[pyclass(frozen, get_all, module = "pathloom._core")]
 pub struct Link {
-    /// Its number, the place in `View.links`.
+    /// Its number: the index in `View.links`.
     id: u32,
     /// The node that sends into it.
     source: u32,
@@ -43,7 +43,7 @@ pub struct Link {
     delay_ps: u64,
     /// Packets that may wait, not counting the one being sent.
     buffer_packets: u32,
-    /// Whether no end of it is a host.
+    /// Whether neither of its ends is a host.
     between_switches: bool,
 }
 
@@ -54,7 +54,7 @@ impl Link {
     }
 }
 
-/// What does not change while a run lasts.
+/// Objects that do not change during a run.
 pub struct Topology {
     nodes: PyOnceLock<Py<PyTuple>>,
     links: PyOnceLock<Py<PyTuple>>,

@@ -1,10 +1,10 @@
-//! What goes wrong in a scheme written in Python.
+//! Errors in a scheme written in Python.
 
 use pathloom_model::Nanos;
 use pyo3::prelude::*;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How often something went wrong, and what it was the first time. Clones show the same.
+/// Number of errors, and the first error. Clones show the same content.
 #[derive(Clone, Default)]
 pub struct Troubles(Arc<Mutex<Noted>>);
 
@@ -14,7 +14,7 @@ struct Noted {
     first: Option<First>,
 }
 
-/// The first trouble: a line for a table of notes, and all there is to say for who mends it.
+/// The first error: a line for a table of notes, and the traceback for the author of the scheme.
 #[derive(Clone)]
 struct First {
     line: String,
@@ -22,7 +22,7 @@ struct First {
 }
 
 impl Troubles {
-    /// Notes an exception that `method` of `object` raised, or that what it gave led to.
+    /// Records an exception that `method` of `object` raised, or that its result caused.
     pub fn note(&self, py: Python<'_>, now: Nanos, object: &Py<PyAny>, method: &str, error: &PyErr) {
         let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         noted.count += 1;
@@ -34,7 +34,7 @@ impl Troubles {
         }
     }
 
-    /// How often, the first in one line, and its traceback; `None` when all went well.
+    /// Number of errors, the first one in one line, and its traceback; `None` if there was none.
     pub fn told(&self) -> Option<(u64, String, String)> {
         let noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         noted.first.clone().map(|first| (noted.count, first.line, first.traceback))

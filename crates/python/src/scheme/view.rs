@@ -1,4 +1,4 @@
-//! `pathloom._core.View`: what a scheme in Python sees.
+//! `pathloom._core.View`: what a scheme in Python can see.
 
 use super::topology::Topology;
 use crate::errors::Error;
@@ -11,7 +11,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList, PyMappingProxy, PyTuple};
 use std::sync::Arc;
 
-/// What a controller knows of one flow.
+/// What a controller knows about one flow.
 #[pyclass(frozen, module = "pathloom._core")]
 pub struct Flow {
     id: FlowId,
@@ -24,7 +24,7 @@ fn links_of<'py>(py: Python<'py>, path: Option<&Path>) -> PyResult<Option<Bound<
 
 #[pymethods]
 impl Flow {
-    /// Its number; never given twice.
+    /// Its number, which no other flow ever gets.
     #[getter]
     fn id(&self) -> u64 {
         self.id.0
@@ -61,7 +61,7 @@ impl Flow {
         (tuple.src.to_string(), tuple.src_port, tuple.dst.to_string(), tuple.dst_port, tuple.proto)
     }
 
-    /// When the controller first heard of it.
+    /// Time when the controller first knew of it.
     #[getter]
     fn arrived_ns(&self) -> u64 {
         self.flow.arrived.0
@@ -73,13 +73,13 @@ impl Flow {
         self.flow.size_bytes.get()
     }
 
-    /// Token of the MPTCP connection it belongs to.
+    /// Token of the MPTCP connection to which it belongs.
     #[getter]
     fn mptcp_token(&self) -> Option<u32> {
         self.flow.mptcp_token
     }
 
-    /// Whether the scheme was told of it.
+    /// Whether the scheme was informed of it.
     #[getter]
     fn long(&self) -> bool {
         self.flow.long
@@ -91,7 +91,7 @@ impl Flow {
         links_of(py, self.flow.route.as_ref())
     }
 
-    /// Links of a path that was asked for and is not confirmed yet.
+    /// Links of a path that was requested and is not confirmed yet.
     #[getter]
     fn pending<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         links_of(py, self.flow.pending.as_ref())
@@ -103,7 +103,7 @@ impl Flow {
         links_of(py, self.flow.intended_route())
     }
 
-    /// The bandwidth the scheme counts on for it.
+    /// Bandwidth that the scheme has allocated to it.
     #[getter]
     fn allocated_bps(&self) -> Option<u64> {
         self.flow.allocated_bps.get()
@@ -126,8 +126,8 @@ impl Flow {
     }
 }
 
-/// A snapshot of what the controller knows. It shares its content with the controller's own view; Python objects are
-/// made of what is looked at, when it is looked at.
+/// A snapshot of what the controller knows. It shares its content with the controller's own view. A Python object is
+/// created only when it is read.
 #[pyclass(frozen, module = "pathloom._core")]
 pub struct View {
     view: pathloom_scheme::View,
@@ -157,7 +157,7 @@ impl View {
 
     fn known_switch(&self, node: u32) -> PyResult<NodeId> {
         let fabric = &self.view.fabric;
-        let unknown = || PyIndexError::new_err(format!("node {node}: is no switch of the fabric"));
+        let unknown = || PyIndexError::new_err(format!("node {node}: is not a switch of the fabric"));
         let switch = fabric.nodes().get(node as usize).filter(|_| !fabric.is_host(NodeId(node)));
         switch.map(|_| NodeId(node)).ok_or_else(unknown)
     }
@@ -199,7 +199,7 @@ impl View {
         numbers(self.view.fabric.tors())
     }
 
-    /// The node of that name.
+    /// The node with this name.
     fn find(&self, name: &str) -> Option<u32> {
         self.view.fabric.find(name).map(|node| node.0)
     }
@@ -220,7 +220,7 @@ impl View {
         self.view.links.down().map(|link| link.0).collect()
     }
 
-    /// All flows that are known, in order of arrival; those that are not long too, if the switches count them.
+    /// All known flows, in order of arrival. Flows that are not long are included if the switches count them.
     #[getter]
     fn flows<'py>(&'py self, py: Python<'py>) -> PyResult<Bound<'py, PyMappingProxy>> {
         let made = || {
@@ -232,14 +232,14 @@ impl View {
         Ok(self.flows.get_or_try_init(py, made)?.bind(py).clone())
     }
 
-    /// One flow, without making an object of every other. Raises `KeyError` when it is not known.
+    /// One flow, without creating an object for every other flow. Raises `KeyError` if it is not known.
     fn flow(&self, flow: u64) -> PyResult<Flow> {
         let id = FlowId(flow);
         let unknown = || PyKeyError::new_err(format!("flow {flow}: is not known, or has finished"));
         self.view.flows.get(&id).map(|known| Flow { id, flow: known.clone() }).ok_or_else(unknown)
     }
 
-    /// The flows that the scheme was told of.
+    /// The flows of which the scheme was informed.
     fn long_flows<'py>(&'py self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let flows = self.flow_objects(py, |flow| flow.long).map(|pair| pair.map(|(_, flow)| flow));
         PyList::new(py, flows.collect::<PyResult<Vec<_>>>()?)
@@ -264,12 +264,12 @@ impl View {
         found.map(|path| PyTuple::new(py, path.links().iter().map(|link| link.0))).collect()
     }
 
-    /// By link: the bandwidth that the scheme counts on there, summed over routes and pending routes.
+    /// By link: bandwidth that the scheme has allocated there, summed over routes and pending routes.
     fn allocated_bps(&self) -> Vec<u64> {
         self.view.allocated_bps()
     }
 
-    /// What a link carried between the last two readings of its port's counters (`Needs.link_loads_every_ns`).
+    /// Load of a link between the last two readings of its port's counters (`Needs.link_loads_every_ns`).
     fn link_load_bps(&self, link: u32) -> PyResult<Option<u64>> {
         let link = self.known_link(link)?;
         Ok(self.view.link_load_bps[link.index()].get())
@@ -281,13 +281,13 @@ impl View {
         super::actions::defaults_name(self.view.defaults)
     }
 
-    /// Share of the last second or so that the controller was busy, 0 to 1.
+    /// Share of about the last second during which the controller was busy, 0 to 1.
     #[getter]
     fn busy_share(&self) -> f64 {
         self.view.busy_share
     }
 
-    /// Round-trip time to a switch, where one was measured.
+    /// Round-trip time to a switch, if one was measured.
     fn switch_rtt_ns(&self, switch: u32) -> PyResult<Option<u64>> {
         let switch = self.known_switch(switch)?;
         Ok(self.view.switch_rtt[switch.index()].map(|rtt| rtt.0))

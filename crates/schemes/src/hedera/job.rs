@@ -14,13 +14,13 @@ use std::net::Ipv4Addr;
 pub(super) struct Job {
     /// Minimum demand of a flow that is placed, as a share of its NIC.
     pub nic_share: f64,
-    /// Flows that are left where they are.
+    /// Flows that back off, ascending. They are not moved.
     pub resting: Vec<FlowId>,
-    /// Simulated Annealing; Global First Fit where `None`.
+    /// Settings of Simulated Annealing; `None` for Global First Fit.
     pub annealing: Option<AnnealingJob>,
 }
 
-/// What Simulated Annealing needs.
+/// The input of Simulated Annealing.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(super) struct AnnealingJob {
     pub settings: Annealing,
@@ -36,12 +36,12 @@ pub(super) struct AnnealingJob {
 pub(super) struct Answer {
     /// Flows to be moved to another path.
     pub moves: Vec<Move>,
-    /// Flows on a path of their own that are no elephants any more.
+    /// Flows on a path of their own that are no longer elephants.
     pub unroute: Vec<FlowId>,
     /// Slots of Simulated Annealing.
     pub slots: BTreeMap<Ipv4Addr, u32>,
     /// The work of the job.
-    #[serde(rename = "cost")] // As snapshots have it.
+    #[serde(rename = "cost")] // The name in stored snapshots.
     pub work: SolverWork,
 }
 

@@ -72,18 +72,18 @@ pub(crate) struct Settings {
     pub nic_share: f64,
     /// Time between polls.
     pub period: Nanos,
-    /// Global First Fit where `None`.
+    /// Settings of Simulated Annealing; `None` for Global First Fit.
     pub annealing: Option<Annealing>,
 }
 
-/// See [`pathloom_mcf::placement::AnnealingSettings`].
+/// Settings of Simulated Annealing. See [`pathloom_mcf::placement::AnnealingSettings`].
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct Annealing {
     pub iterations: u32,
     pub cooling: f64,
 }
 
-/// A central policy called `name`.
+/// Creates a central policy called `name`.
 pub(crate) fn scheme(name: &'static str, settings: Settings, seed: u64) -> Box<dyn Scheme> {
     Box::new(Hedera { name, settings, seed, memory: Memory::default(), solving: None, stale: false })
 }
@@ -99,7 +99,7 @@ struct Hedera {
     stale: bool,
 }
 
-/// What survives a restart.
+/// State that survives a restart.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Memory {
@@ -113,7 +113,7 @@ struct Memory {
     /// Simulated Annealing starts from the slots of the last round (Hedera §4.3.2), by destination address.
     slots: BTreeMap<Ipv4Addr, u32>,
     /// Work of the last job, which predicts the time of the next one.
-    #[serde(rename = "cost")] // As snapshots have it.
+    #[serde(rename = "cost")] // The name in stored snapshots.
     work: SolverWork,
 }
 

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 /// The shortest and the longest wait, in the scheme's unit of time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Waits {
-    /// After the first refusal.
+    /// Wait after the first refusal.
     pub first: u64,
-    /// After many in a row.
+    /// Longest wait, after many refusals in a row.
     pub longest: u64,
 }
 
@@ -59,7 +59,7 @@ impl Backoff {
         }
     }
 
-    /// The flow has its path, or has ended.
+    /// Ends the backoff: the flow has its path, or has ended.
     pub fn end(&mut self, flow: FlowId) {
         self.0.remove(&flow);
     }
@@ -101,7 +101,7 @@ mod tests {
     use pathloom_model::{LinkId, NodeId};
 
     #[test]
-    fn waits_double_until_the_path_is_there() {
+    fn waits_double_until_the_path_is_confirmed() {
         let (flow, mut backoff) = (FlowId(1), Backoff::default());
         let refused = Rejection::Refused(NodeId(0), Refusal::TableFull);
         let s = |s: u64| Nanos::from_secs(s).0;
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_saved_before_is_read() {
+    fn states_of_older_versions_are_read() {
         // Hedera called the length of a wait `rounds`.
         for saved in [r#"{"1":{"rounds":2,"over":7}}"#, r#"{"1":{"length":2,"over":7}}"#] {
             let mut backoff: Backoff = serde_json::from_str(saved).unwrap();
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_double_too() {
+    fn waits_in_rounds_double_too() {
         let (flow, mut backoff) = (FlowId(1), Backoff::default());
         for (round, length) in [(0, 1), (1, 2), (3, 4), (7, 8), (15, 16), (31, 32), (63, 64), (127, 64)] {
             backoff.rejected(round, flow, &Rejection::Draining, Waits::ROUNDS);

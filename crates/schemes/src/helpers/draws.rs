@@ -4,7 +4,7 @@ use rand::RngExt;
 use rand_pcg::Pcg64;
 
 /// A generator of random numbers. `stream` separates draws under one seed: for example the number of a round, or of a
-/// flow (`FlowId.0`). With a new generator for each of them, no state has to survive a restart.
+/// flow (`FlowId.0`). With a new generator for each of them, no state needs to survive a restart.
 pub fn generator(seed: u64, stream: u64) -> Pcg64 {
     Pcg64::new(u128::from(seed), u128::from(stream))
 }

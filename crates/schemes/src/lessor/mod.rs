@@ -29,7 +29,7 @@ const LEAST_KEY: KeyInfo = ("min_period", "500ms", "minimum of T: flows are stab
 const MOST_KEY: KeyInfo = ("max_period", "60s", "maximum of T");
 const LOWER_KEY: KeyInfo = ("lower", "0.5", "LT: T is halved while the controller is less busy than this");
 const UPPER_KEY: KeyInfo = ("upper", "0.7", "UT: T is doubled while the controller is busier than this");
-const ALPHA_KEY: KeyInfo = ("alpha", "0.05", "first step of T between these two, as a share of T");
+const ALPHA_KEY: KeyInfo = ("alpha", "0.05", "first step of T while the load is between LT and UT, as a share of T");
 
 pub(crate) const ENTRY: Entry = Entry {
     info: EntryInfo {
@@ -97,7 +97,7 @@ struct Lessor {
     stale: bool,
 }
 
-/// What survives a restart.
+/// State that survives a restart.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Memory {
@@ -118,7 +118,7 @@ impl Scheme for Lessor {
         }
     }
 
-    #[expect(clippy::collapsible_match, reason = "a guard decides, and does nothing else")]
+    #[expect(clippy::collapsible_match, reason = "match guards must have no side effects")]
     fn handle(&mut self, now: Nanos, event: &Event, view: &View, actions: &mut Vec<Action>) {
         match event {
             Event::Started => {

@@ -6,9 +6,10 @@ use serde::{Deserialize, Serialize};
 /// Minimum of α, and the step by which α falls (Alg. 1 line 6).
 const ALPHA_LEAST: f64 = 0.01;
 const ALPHA_STEP: f64 = 0.01;
-/// A round trip counts as grown from twice its average on (§4.2).
+/// A round-trip time counts as grown if it is at least this many times its average (§4.2).
 const GROWN: u128 = 2;
-/// Weight of the latest round trip in the average: that of TCP's smoothed one (RFC 6298 §2.3). The paper gives none.
+/// Divisor of the weight of the latest round-trip time in the average, as in TCP's smoothed round-trip time (RFC 6298
+/// §2.3). The paper gives none.
 const RTT_WEIGHT: u64 = 8;
 
 /// Settings of Algorithm 1.
@@ -16,11 +17,11 @@ const RTT_WEIGHT: u64 = 8;
 pub(super) struct PeriodSettings {
     /// LT: below this busy share of the controller the period is halved.
     pub lower: f64,
-    /// UT: above this it is doubled.
+    /// UT: above this busy share the period is doubled.
     pub upper: f64,
     /// T at the start.
     pub first: Nanos,
-    /// Bounds of T. The paper gives none, but then an idle controller would poll ever more often.
+    /// Bounds of T. The paper gives none, but without a minimum an idle controller would poll more and more often.
     pub least: Nanos,
     pub most: Nanos,
     /// α at the start.
@@ -34,7 +35,7 @@ pub(super) struct Period {
     /// T.
     pub now: Nanos,
     alpha: f64,
-    /// Average round trip to a switch.
+    /// Average round-trip time to a switch.
     rtt: Option<Nanos>,
 }
 
@@ -43,8 +44,8 @@ impl Period {
         Period { now: settings.first, alpha: settings.alpha, rtt: None }
     }
 
-    /// Algorithm 1: the period of the next round, from the busy share of the controller (0..=1) and the round trip to
-    /// its switches, if one was measured.
+    /// Algorithm 1: computes the period of the next round from the busy share of the controller (0..=1) and the
+    /// round-trip time to its switches, if one was measured.
     pub(super) fn adjust(&mut self, settings: &PeriodSettings, busy_share: f64, rtt: Option<Nanos>) {
         let direction = self.direction(rtt);
         let factor = if busy_share < settings.lower {
@@ -60,7 +61,7 @@ impl Period {
         self.now = next.clamp(settings.least, settings.most);
     }
 
-    /// `dir`: up when the round trip has grown to twice its average, down otherwise.
+    /// `dir`: up if the round-trip time has grown to twice its average, down otherwise.
     fn direction(&mut self, rtt: Option<Nanos>) -> f64 {
         let Some(rtt) = rtt else { return -1.0 };
         let average = self.rtt.unwrap_or(rtt);
@@ -75,7 +76,7 @@ impl Period {
     }
 }
 
-/// The round trip to the switches of a view: the mean of those measured.
+/// The mean of the measured round-trip times to the switches of a view.
 pub(super) fn mean_rtt(of_switches: &[Option<Nanos>]) -> Option<Nanos> {
     let (sum, count) =
         of_switches.iter().flatten().fold((0u128, 0u128), |(sum, n), rtt| (sum + u128::from(rtt.0), n + 1));
@@ -111,7 +112,7 @@ mod tests {
         let expected =
             [2500.0, 1250.0, 625.0, 500.0, 500.0, 1000.0, 2000.0, 4000.0, 8000.0, 16000.0, 32000.0, 60000.0, 60000.0];
         assert_eq!(seen, expected);
-        assert_eq!(period.alpha, SETTINGS.alpha, "α changes within the band alone");
+        assert_eq!(period.alpha, SETTINGS.alpha, "α changes only within the band");
     }
 
     #[test]
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_trip_of_twice_the_average_turns_the_direction() {
+    fn a_round_trip_time_of_twice_the_average_reverses_the_direction() {
         let mut period = Period::new(&SETTINGS);
         period.adjust(&SETTINGS, 0.6, RTT);
         assert_eq!(ms(&period), 4750.0);
@@ -142,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn round_trips_are_averaged_over_switches() {
+    fn round_trip_times_are_averaged_over_switches() {
         assert_eq!(mean_rtt(&[None, None]), None);
         assert_eq!(mean_rtt(&[Some(Nanos(4)), None, Some(Nanos(8))]), Some(Nanos(6)));
         assert_eq!(mean_rtt(&[Some(Nanos::MAX), Some(Nanos::MAX)]), Some(Nanos::MAX));

@@ -5,8 +5,8 @@
 //! than a tenth, all ToRs are polled again a quarter of a period later. Half a period after the first answers, the
 //! controller's load at that moment gives the period of the next round. The round ends with its own period.
 //!
-//! The contract reports the answers of all ToRs together, so "the first reply" of the paper is the moment when all are
-//! there.
+//! The contract reports the answers of all ToRs together. So "the first reply" of the paper is the moment when all
+//! have arrived.
 
 use super::period::{mean_rtt, Period, PeriodSettings};
 use super::prediction::Predictions;
@@ -28,14 +28,14 @@ struct Round {
     adjust: Option<Nanos>,
 }
 
-/// What the caller has to do now.
+/// What is due now; the caller carries it out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Due {
     /// Begin a round: poll the ToRs.
     pub ask: bool,
     /// Poll them once more within the round.
     pub ask_again: bool,
-    /// The measurements are new: allocate.
+    /// Allocate, because the measurements are new.
     pub allocate: bool,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Pre {
     round: Option<Round>,
 }
 
-/// What survives a restart.
+/// State that survives a restart.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Memory {
@@ -69,7 +69,7 @@ impl Pre {
         self.memory = memory;
     }
 
-    /// V of a flow, in bits per second.
+    /// V: the predicted rate of a flow, in bits per second.
     pub(super) fn predicted(&self, flow: FlowId) -> Option<u64> {
         self.memory.predictions.of(flow)
     }
@@ -85,7 +85,7 @@ impl Pre {
         self.round = Some(Round { next, asked: true, again: None, asked_again: false, adjust: None });
     }
 
-    /// The answers to a poll are in the view.
+    /// Handles the answers to a poll, which are in the view.
     pub(super) fn answered(&mut self, now: Nanos, view: &View) -> Due {
         let period = self.memory.period.now;
         let Some(round) = &mut self.round else { return Due::default() };
@@ -102,7 +102,7 @@ impl Pre {
         Due { allocate, ..Due::default() }
     }
 
-    /// Does what is due.
+    /// Handles expired timers.
     pub(super) fn wake(&mut self, now: Nanos, view: &View) -> Due {
         let mut due = Due::default();
         let Some(round) = &mut self.round else { return due };
@@ -115,7 +115,7 @@ impl Pre {
             self.memory.period.adjust(&self.settings, view.busy_share, mean_rtt(&view.switch_rtt));
         }
         if round.is_over(now) {
-            // The second poll has waited too long; the next round polls anyway.
+            // The second poll, or its answer, comes too late now; the next round polls anyway.
             due = Due { ask: true, ask_again: false, allocate: std::mem::take(&mut round.asked_again) };
             self.begin(now, view);
         }

@@ -50,27 +50,27 @@ fn period(pre: &Pre) -> Nanos {
 }
 
 #[test]
-fn the_period_is_worked_out_half_a_period_after_the_first_answers() {
+fn the_period_is_computed_half_a_period_after_the_first_answers() {
     let mut pre = begun();
-    assert_eq!(pre.next(), None, "it waits for answers, however long they take");
+    assert_eq!(pre.next(), None, "the round waits for answers, however long they take");
     assert_eq!(pre.answered(ms(300), &view([100, 100], 0.0)), ALLOCATE);
-    assert_eq!(pre.next(), Some(ms(2300)), "T/2 after the answers, not after the question");
+    assert_eq!(pre.next(), Some(ms(2300)), "T/2 after the answers, not after the poll");
     assert_eq!(pre.wake(ms(2299), &view([100, 100], 0.9)), NOTHING);
     assert_eq!(period(&pre), ms(4000));
     // The load of that moment counts: above UT the period doubles.
     assert_eq!(pre.wake(ms(2300), &view([100, 100], 0.71)), NOTHING);
     assert_eq!(period(&pre), ms(8000));
-    // The round under way keeps its own period; the next one has the new one.
+    // The current round keeps its period; the next one has the new period.
     assert_eq!(pre.next(), Some(ms(4000)));
     assert_eq!(pre.wake(ms(4000), &view([100, 100], 0.0)), ASK);
     pre.answered(ms(4000), &view([100, 100], 0.0));
-    assert_eq!(pre.next(), Some(ms(8000)), "half of the new period on");
+    assert_eq!(pre.next(), Some(ms(8000)), "half of the new period later");
     pre.wake(ms(8000), &view([100, 100], 0.49));
     assert_eq!((period(&pre), pre.next()), (ms(4000), Some(ms(12_000))), "below LT it is halved");
 }
 
 #[test]
-fn between_the_thresholds_the_steps_shrink_and_the_round_trip_turns_them() {
+fn between_the_thresholds_steps_shrink_and_a_long_round_trip_reverses_them() {
     let mut pre = begun();
     let mut seen = Vec::new();
     let mut at = Nanos::ZERO;
@@ -84,19 +84,19 @@ fn between_the_thresholds_the_steps_shrink_and_the_round_trip_turns_them() {
         at = pre.next().unwrap();
         assert!(pre.wake(at, &view).ask);
     }
-    // 4 s · 0.95 · 0.96, up by 3 % where the round trip is twice its average, · 0.98, halved, · 0.99.
+    // 4 s · 0.95 · 0.96, up by 3 % because the round-trip time is twice its average, · 0.98, halved, · 0.99.
     assert_eq!(seen, [3800.0, 3648.0, 3757.0, 3682.0, 1841.0, 1823.0]);
 }
 
 #[test]
-fn steady_flows_are_taken_at_the_mean_and_others_asked_for_again() {
+fn steady_flows_get_their_mean_rate_and_others_are_polled_again() {
     let mut pre = begun();
     assert_eq!(pre.answered(ms(0), &view([1000, 1000], 0.6)), ALLOCATE);
-    assert_eq!((pre.predicted(STEADY), pre.predicted(WILD)), (None, None), "one value alone says nothing");
+    assert_eq!((pre.predicted(STEADY), pre.predicted(WILD)), (None, None), "one value allows no prediction");
     pre.wake(ms(2000), &view([1000, 1000], 0.6));
     assert_eq!(pre.wake(ms(4000), &view([1000, 1000], 0.6)), ASK);
     let period = period(&pre);
-    // 0.9·Vp and 1.1·Vp are steady still; 1.2·Vp is not, so that nothing is allocated before the second look.
+    // 0.9·Vp and 1.1·Vp are still steady. 1.2·Vp is not, so nothing is allocated before the second poll.
     assert_eq!(pre.answered(ms(4100), &view([1100, 1200], 0.6)), NOTHING);
     assert_eq!((pre.predicted(STEADY), pre.predicted(WILD)), (Some(1050), None));
     let again = ms(4100) + Nanos(period.0 / 4);
@@ -104,14 +104,14 @@ fn steady_flows_are_taken_at_the_mean_and_others_asked_for_again() {
     assert_eq!(pre.wake(again - Nanos(1), &view([1100, 1200], 0.6)), NOTHING);
     assert_eq!(pre.wake(again, &view([1100, 1200], 0.6)), ASK_AGAIN);
     assert_eq!(pre.answered(again + ms(50), &view([5, 800], 0.6)), ALLOCATE);
-    // Eq. 4: (1000 + 1200 + 800) / 3. What the second look saw of the steady one does not count.
+    // Eq. 4: (1000 + 1200 + 800) / 3. For the steady flow, the second poll does not count.
     assert_eq!((pre.predicted(STEADY), pre.predicted(WILD)), (Some(1050), Some(1000)));
-    assert_eq!(pre.answered(again + ms(60), &view([7, 7], 0.6)), NOTHING, "nobody asked");
+    assert_eq!(pre.answered(again + ms(60), &view([7, 7], 0.6)), NOTHING, "no poll was requested");
     assert_eq!((pre.predicted(STEADY), pre.predicted(WILD)), (Some(1050), Some(1000)));
 }
 
 #[test]
-fn a_second_question_without_an_answer_holds_nothing_up() {
+fn an_unanswered_second_poll_delays_nothing() {
     let mut pre = begun();
     pre.answered(ms(0), &view([1000, 1000], 0.6));
     pre.wake(ms(2000), &view([1000, 1000], 0.6));
@@ -120,22 +120,22 @@ fn a_second_question_without_an_answer_holds_nothing_up() {
     let (period, view) = (period(&pre), view([1000, 3000], 0.6));
     assert_eq!(pre.wake(ms(4000) + Nanos(period.0 / 4), &view), ASK_AGAIN);
     assert_eq!(pre.wake(ms(4000) + Nanos(period.0 / 2), &view), NOTHING);
-    // The round is over: what is known is allocated, and a new one begins.
+    // The round is over: rates are allocated without the answer, and a new round begins.
     assert_eq!(pre.wake(ms(4000) + period, &view), Due { ask: true, ..ALLOCATE });
-    assert_eq!(pre.predicted(WILD), None, "Eq. 4 takes three values");
+    assert_eq!(pre.predicted(WILD), None, "Eq. 4 needs three values");
 }
 
 #[test]
 fn a_late_answer_makes_its_round_longer() {
     let mut pre = begun();
     assert_eq!(pre.answered(ms(9000), &view([1, 1], 0.9)), ALLOCATE);
-    // The period is over, but half of one after the first answers is not.
+    // The period is over, but less than half a period has passed since the first answers.
     assert_eq!((pre.next(), pre.wake(ms(10_999), &view([1, 1], 0.9))), (Some(ms(11_000)), NOTHING));
     assert_eq!((pre.wake(ms(11_000), &view([1, 1], 0.9)), period(&pre)), (ASK, ms(8000)));
 }
 
 #[test]
-fn a_restart_keeps_what_is_known_and_begins_a_round() {
+fn a_restart_keeps_the_predictions_and_begins_a_round() {
     let mut pre = begun();
     pre.answered(ms(0), &view([1000, 1000], 0.0));
     pre.wake(ms(2000), &view([1000, 1000], 0.9));
@@ -143,17 +143,17 @@ fn a_restart_keeps_what_is_known_and_begins_a_round() {
     pre.answered(ms(4000), &view([1000, 900], 0.9));
     let mut fresh = Pre::new(SETTINGS);
     fresh.recall(pre.memory().clone());
-    assert_eq!((fresh.next(), fresh.wake(ms(5000), &view([1, 1], 0.9))), (None, NOTHING), "not begun yet");
+    assert_eq!((fresh.next(), fresh.wake(ms(5000), &view([1, 1], 0.9))), (None, NOTHING), "no round has begun");
     let mut after = view([1000, 900], 0.9);
     after.flows.remove(&WILD);
     fresh.begin(ms(5000), &after);
     assert_eq!(
         (fresh.predicted(STEADY), fresh.predicted(WILD)),
         (Some(1000), None),
-        "a flow that is gone is forgotten"
+        "a flow that has ended is forgotten"
     );
     fresh.answered(ms(5000), &after);
-    assert_eq!(fresh.next(), Some(ms(9000)), "half of the 8 s that it was left at");
+    assert_eq!(fresh.next(), Some(ms(9000)), "half of the restored period of 8 s");
     fresh.forget(STEADY);
     assert_eq!(fresh.predicted(STEADY), None);
 }

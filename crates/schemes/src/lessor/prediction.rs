@@ -1,10 +1,10 @@
-//! What a flow will send in the next period, from what it sent in the last ones (LESSOR §4.2, Eq. 4).
+//! Predicts the rate of a flow in the next period from its rates in the last ones (LESSOR §4.2, Eq. 4).
 
 use pathloom_scheme::{FlowId, View};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What is known of one flow's rate.
+/// The measured and predicted rates of one flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Reading {
@@ -22,7 +22,7 @@ struct Reading {
 pub(super) struct Predictions(BTreeMap<FlowId, Reading>);
 
 impl Predictions {
-    /// Takes the answers of a round. Returns whether the ToRs must be polled again for some flow.
+    /// Records the answers of a round. Returns whether the ToRs must be polled again for some flow.
     pub(super) fn read(&mut self, view: &View) -> bool {
         let mut again = false;
         for (id, current) in measured(view) {
@@ -41,7 +41,7 @@ impl Predictions {
         again
     }
 
-    /// Takes the answers to the second poll of a round: V = (Vp + Vc + Vn) / 3 for flows that were not stable.
+    /// Records the answers to the second poll of a round: V = (Vp + Vc + Vn) / 3 for flows that were not stable.
     pub(super) fn read_again(&mut self, view: &View) {
         for (id, newest) in measured(view) {
             let Some(reading) = self.0.get_mut(&id) else { continue };
@@ -52,7 +52,7 @@ impl Predictions {
         }
     }
 
-    /// V of a flow, once there is one.
+    /// V of a flow; `None` before the first prediction.
     pub(super) fn of(&self, flow: FlowId) -> Option<u64> {
         self.0.get(&flow)?.predicted
     }
@@ -62,13 +62,13 @@ impl Predictions {
         self.0.remove(&flow);
     }
 
-    /// Forgets all flows but those of the view.
+    /// Forgets all flows except those of the view.
     pub(super) fn keep_known(&mut self, view: &View) {
         self.0.retain(|flow, _| view.flows.contains_key(flow));
     }
 }
 
-/// The long flows whose rate was read.
+/// The long flows with a measured rate, and that rate.
 fn measured(view: &View) -> impl Iterator<Item = (FlowId, u64)> + '_ {
     view.long_flows().filter_map(|(id, flow)| Some((id, flow.rate_bps.get()?)))
 }
@@ -105,21 +105,21 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_flow_is_taken_at_the_mean_of_two_values() {
+    fn a_steady_flow_gets_the_mean_of_two_values() {
         let mut predictions = Predictions::default();
         assert!(!predictions.read(&view()), "not measured");
         assert!(!predictions.read(&at(1000)));
-        assert_eq!(predictions.of(FLOW), None, "one value alone says nothing");
+        assert_eq!(predictions.of(FLOW), None, "one value allows no prediction");
         assert!(!predictions.read(&at(1100)));
         assert_eq!(predictions.of(FLOW), Some(1050));
-        assert!(!predictions.read(&at(990)), "a tenth below the value before is steady still");
+        assert!(!predictions.read(&at(990)), "a tenth below the previous value is still steady");
         assert_eq!(predictions.of(FLOW), Some(1045));
         predictions.read_again(&at(5));
-        assert_eq!(predictions.of(FLOW), Some(1045), "it was not asked for");
+        assert_eq!(predictions.of(FLOW), Some(1045), "no second poll was needed");
     }
 
     #[test]
-    fn an_unsteady_flow_is_asked_for_again() {
+    fn an_unsteady_flow_is_polled_again() {
         let mut predictions = Predictions::default();
         predictions.read(&at(1000));
         assert!(predictions.read(&at(1101)));
@@ -132,14 +132,14 @@ mod tests {
     }
 
     #[test]
-    fn the_bounds_belong_to_the_band() {
+    fn the_bounds_count_as_stable() {
         assert!(is_stable(1000, 900) && is_stable(1000, 1100) && is_stable(0, 0));
         assert!(!is_stable(1000, 899) && !is_stable(1000, 1101) && !is_stable(0, 1));
         assert!(is_stable(u64::MAX, u64::MAX));
     }
 
     #[test]
-    fn what_is_gone_is_forgotten() {
+    fn flows_that_have_ended_are_forgotten() {
         let mut predictions = Predictions::default();
         predictions.read(&at(1));
         predictions.forget(FlowId(1));

@@ -1,4 +1,4 @@
-//! Which subflows belong to which connection, and how many of a connection are on each path.
+//! The subflows of each connection, and how many of them are on each path.
 
 use super::paths::addresses;
 use pathloom_model::{Nanos, Path};
@@ -6,29 +6,29 @@ use pathloom_scheme::{FlowId, FlowView, View};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How long a first subflow whose token is not known is taken for the one of any connection between its addresses.
+/// How long a first subflow with an unknown token counts for any connection between its addresses.
 const PRIMARY: Nanos = Nanos::from_secs(5);
 
-/// Subflows that stand, by connection.
+/// The existing subflows, by connection.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Connections {
     /// Subflows by the token of their connection.
     by_token: BTreeMap<u32, BTreeSet<FlowId>>,
-    /// First subflows whose token was not known when they came, and when they came. MPTCP v1 tells it with the SYN+ACK
-    /// (RFC 8684 §3.1).
+    /// First subflows whose token was unknown when they arrived, with their arrival times. MPTCP v1 reveals the token
+    /// with the SYN+ACK (RFC 8684 §3.1).
     unnamed: BTreeMap<FlowId, Nanos>,
-    /// Subflows that a new controller has found standing. Their rules do not tell of which connections they are.
+    /// Subflows that a new controller has found on paths. Their rules do not show their connections.
     found: BTreeSet<FlowId>,
 }
 
 impl Connections {
-    /// Connections that are known, those among them whose token is not.
+    /// Number of known connections, including those with an unknown token.
     pub(super) fn len(&self) -> usize {
         self.by_token.len() + self.unnamed.len()
     }
 
-    /// Takes in a subflow.
+    /// Adds a subflow.
     pub(super) fn add(&mut self, now: Nanos, flow: FlowId, token: Option<u32>) {
         match token {
             Some(token) => drop(self.by_token.entry(token).or_default().insert(flow)),
@@ -36,7 +36,7 @@ impl Connections {
         }
     }
 
-    /// Takes in a subflow that was found standing.
+    /// Adds a subflow that was found on a path.
     pub(super) fn adopt(&mut self, flow: FlowId, token: Option<u32>) {
         match token {
             Some(token) => drop(self.by_token.entry(token).or_default().insert(flow)),
@@ -44,7 +44,7 @@ impl Connections {
         }
     }
 
-    /// A subflow is over.
+    /// Removes a subflow that has ended.
     pub(super) fn remove(&mut self, flow: FlowId, token: Option<u32>) {
         self.unnamed.remove(&flow);
         self.found.remove(&flow);
@@ -57,7 +57,7 @@ impl Connections {
         }
     }
 
-    /// Forgets subflows that are gone.
+    /// Keeps only the subflows for which `known` is true.
     pub(super) fn keep(&mut self, known: impl Fn(FlowId) -> bool) {
         self.by_token.values_mut().for_each(|subflows| subflows.retain(|&flow| known(flow)));
         self.by_token.retain(|_, subflows| !subflows.is_empty());
@@ -65,7 +65,7 @@ impl Connections {
         self.found.retain(|&flow| known(flow));
     }
 
-    /// How many other subflows of the flow's connection, between the same addresses, are on each of these paths.
+    /// Counts, for each of these paths, the other subflows of the flow's connection between the same addresses.
     pub(super) fn uses(
         &mut self,
         now: Nanos,
@@ -82,11 +82,12 @@ impl Connections {
             (addresses(other) == addresses(known)).then_some(other)
         };
         let named = self.by_token.get(&token).into_iter().flatten().filter_map(beside);
-        // Without a first subflow of its own, the connection's is one of those whose token is not known. Like the published
-        // controller, all of them are taken to be on the shortest path between their addresses.
+        // The connection's first subflow may be one with an unknown token. One such subflow counts: like the
+        // published controller, this assumes that all of them are on the shortest path between their addresses.
         let recent = self.unnamed.iter().filter(|&(_, &since)| now.saturating_sub(since) < PRIMARY);
         let unnamed = recent.filter_map(|(other, _)| beside(other)).take(1);
-        // Of those that were found standing, most are of the connection: two hosts have few at a time.
+        // Most subflows that were found between these addresses belong to the connection: two hosts have few at a
+        // time.
         let found = self.found.iter().filter_map(beside);
         for other in named.chain(unnamed).chain(found) {
             let place = other.intended_route().and_then(|route| paths.iter().position(|path| path == route));
@@ -95,7 +96,7 @@ impl Connections {
         uses
     }
 
-    /// Gives first subflows to their connections as soon as the view knows their tokens.
+    /// Assigns first subflows to their connections as soon as the view has their tokens.
     fn name_first_subflows(&mut self, view: &View) {
         let token = |flow: &FlowId| view.flows.get(flow).and_then(|known| known.mptcp_token);
         let named: Vec<(FlowId, u32)> = self.unnamed.keys().filter_map(|flow| Some((*flow, token(flow)?))).collect();

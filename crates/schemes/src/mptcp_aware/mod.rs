@@ -1,10 +1,11 @@
 //! mptcp-aware: the subflows of an MPTCP connection take distinct paths (MPTCP-aware SDN §IV-B, Algorithm 1).
 //!
-//! The first subflow of a connection gets the shortest path between its addresses. Each further one gets the path of the
-//! set that fewest subflows of the connection are on, of equal ones the first: the next unused path while there is one,
-//! and then all paths alike. The published controller counts on from one subflow to the next and forgets a connection
-//! after 5 s; here the subflows that stand are counted, so a subflow that is opened anew, or after a restart of the
-//! controller, finds the path that is free. In the random mode, each subflow gets any path of the set.
+//! The first subflow of a connection gets the shortest path between its addresses. Each further subflow gets the path
+//! of the set that has the fewest subflows of the connection, and of equal ones the first. So subflows take unused
+//! paths while there are any; then all paths are used equally. The published controller takes the paths of the set in
+//! turn, and forgets a connection after 5 s. Here, the existing subflows are counted. So a subflow that is opened
+//! again, or after a restart of the controller, finds the free path. In the random mode, each subflow gets a random
+//! path of the set.
 
 mod connections;
 mod paths;
@@ -26,17 +27,17 @@ use serde::{Deserialize, Serialize};
 use std::num::NonZeroU16;
 
 const NAME: &str = "mptcp-aware";
-/// Seconds after which rules that nothing uses go, as in the published controller (§IV-B.2).
+/// Idle time-out of rules in seconds, as in the published controller (§IV-B.2).
 const IDLE_TIMEOUT_S: NonZeroU16 = NonZeroU16::new(5).expect("not 0");
 
 const PATHS_KEY: KeyInfo =
-    ("paths", "disjoint", "disjoint (they share no cable), shortest or k-shortest, the set for a pair of addresses");
-const K_KEY: KeyInfo = ("k", "8", "most paths of a set, 1 to 256");
-const HOPS_KEY: KeyInfo = ("hops", "0", "most links of a path between ToRs; 0 for no bound");
+    ("paths", "disjoint", "set of paths for a pair of addresses: disjoint (no shared cable), shortest or k-shortest");
+const K_KEY: KeyInfo = ("k", "8", "maximum number of paths in a set, 1 to 256");
+const HOPS_KEY: KeyInfo = ("hops", "0", "maximum number of links of a path between ToRs; 0 for no limit");
 const MODE_KEY: KeyInfo = (
     "mode",
     "deterministic",
-    "deterministic (the path that fewest subflows of the connection are on) or random (any path of the set)",
+    "deterministic (the path with the fewest subflows of the connection) or random (any path of the set)",
 );
 
 pub(crate) const ENTRY: Entry = Entry {
@@ -70,7 +71,7 @@ struct Settings {
     random: bool,
 }
 
-/// What survives a restart.
+/// State that survives a restart.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Memory {
@@ -83,7 +84,7 @@ struct MptcpAware {
     seed: u64,
     cache: PathCache,
     memory: Memory,
-    /// Most sets of paths and most connections that were kept at a time.
+    /// Maximum numbers of path sets and of connections that were kept at the same time.
     largest: [usize; 2],
 }
 
@@ -156,7 +157,7 @@ impl MptcpAware {
         MptcpAware { settings, seed, cache: PathCache::new(seed), memory: Memory::default(), largest: [0; 2] }
     }
 
-    /// Asks for a path for a subflow that has none, unless one was refused a moment ago.
+    /// Requests a path for a subflow without one, unless a path was refused recently.
     fn place(&mut self, now: Nanos, view: &View, flow: FlowId, actions: &mut Vec<Action>) {
         let Some(known) = view.flows.get(&flow).filter(|known| known.intended_route().is_none()) else { return };
         if self.memory.backoff.holds(now.0, flow) {
@@ -166,12 +167,12 @@ impl MptcpAware {
         let chosen = if self.settings.random {
             draws::below(&mut draws::generator(self.seed, flow.0), paths.len() as u128) as usize
         } else {
-            // A path that was asked for a moment ago, in the same batch of events, is in the view only later.
+            // A path that was requested earlier in the same batch of events is not in the view yet.
             let mut uses = self.memory.connections.uses(now, view, flow, known, &paths);
             count_asked(actions, view, known, &paths, &mut uses);
             (0..uses.len()).min_by_key(|&place| uses[place]).unwrap_or(0)
         };
-        // Within a ToR there is nothing to choose.
+        // Within a ToR there is no choice.
         let path = paths.get(chosen).filter(|path| !path.is_empty()).cloned();
         actions.extend(path.map(|path| Action::Route { flow, path, rate_bps: None }));
     }
@@ -182,7 +183,7 @@ fn token(view: &View, flow: FlowId) -> Option<u32> {
     view.flows.get(&flow)?.mptcp_token
 }
 
-/// Counts the paths that other subflows of the connection get by these actions.
+/// Counts the paths that these actions give to other subflows of the connection.
 fn count_asked(actions: &[Action], view: &View, own: &FlowView, paths: &[Path], uses: &mut [usize]) {
     for action in actions {
         let Action::Route { flow: other, path, .. } = action else { continue };

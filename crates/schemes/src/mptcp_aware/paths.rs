@@ -10,45 +10,46 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-/// A set of paths is good for 60 minutes, as published, unless a link changes before.
+/// A set of paths is valid for 60 minutes, as published, unless a link changes before.
 const LIFETIME: Nanos = Nanos::from_secs(3600);
-/// Sets that are kept. With more pairs of addresses, all are searched anew.
+/// Maximum number of sets that are kept. When it is reached, all sets are dropped.
 const MOST_SETS: usize = 1 << 16;
-/// Shortest paths between two ToRs of which a set is drawn; there are more in fabrics made for it alone.
+/// Maximum number of shortest paths between two ToRs from which a set is drawn. Only artificial fabrics have more.
 const MOST_DRAWN: u128 = 4096;
 
-/// Source and destination of a subflow: an interface each.
+/// Source and destination address of a subflow. Each is the address of one interface.
 pub(super) type Addresses = (Ipv4Addr, Ipv4Addr);
 
-/// Those of a subflow.
+/// The addresses of a subflow.
 pub(super) fn addresses(flow: &FlowView) -> Addresses {
     (flow.five_tuple.src, flow.five_tuple.dst)
 }
 
-/// Which paths make up a set.
+/// Which paths form a set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Choice {
-    /// Those of least hops.
+    /// Paths with the minimum number of hops.
     Shortest,
-    /// Those of fewest hops.
+    /// The paths with the fewest hops, up to the maximum number of a set.
     KShortest,
-    /// In ascending order of hops, those that share no cable with one before them.
+    /// In ascending order of hops, the paths that share no cable with an earlier one.
     EdgeDisjoint,
 }
 
-/// Which paths are searched for.
+/// How the paths of a set are searched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct PathRule {
     pub choice: Choice,
-    /// Most paths of a set.
+    /// Maximum number of paths in a set.
     pub most: usize,
-    /// Most links between the ToRs; `None` for no bound.
+    /// Maximum number of links between the ToRs; `None` for no limit.
     pub most_hops: Option<usize>,
 }
 
 impl PathRule {
-    /// The paths between two ToRs over links that are up, in ascending order of hops. Of paths with equally many hops the
-    /// order is drawn: if all pairs had the same one, the first subflows of all connections would meet on the first core.
+    /// The paths between two ToRs over links that are up, in ascending order of hops. Paths with equal numbers of
+    /// hops are in random order. If all pairs had the same order, the first subflows of all connections would use the
+    /// first core.
     pub(super) fn search(&self, view: &View, from: NodeId, to: NodeId, chance: &mut Pcg64) -> Vec<Path> {
         let shortest = |state: &LinkState| ShortestPaths::between(&view.fabric, state, from, to);
         let is_short = |path: &Path| self.most_hops.is_none_or(|most| path.hops() <= most);
@@ -67,8 +68,8 @@ impl PathRule {
                 paths
             }
             Choice::EdgeDisjoint => {
-                // In ascending order, the next path that shares no cable with those before it is one of the shortest that
-                // are left without their cables.
+                // In ascending order of hops, the next path that shares no cable with earlier ones is a shortest path
+                // over the cables that are left.
                 let mut left = view.links.clone();
                 let mut found = Vec::new();
                 while found.len() < self.most {
@@ -95,7 +96,7 @@ struct Cached {
 
 /// Sets of paths by pair of addresses.
 pub(super) struct PathCache {
-    /// What ties are decided by, together with the addresses.
+    /// Seed that breaks ties, together with the addresses.
     seed: u64,
     sets: BTreeMap<Addresses, Cached>,
 }
@@ -105,7 +106,7 @@ impl PathCache {
         PathCache { seed, sets: BTreeMap::new() }
     }
 
-    /// The paths of a flow, from the cache where they are there and not out of date.
+    /// The paths of a flow, from the cache if they are there and have not expired.
     pub(super) fn paths(&mut self, now: Nanos, rule: &PathRule, view: &View, flow: &FlowView) -> Arc<[Path]> {
         let addresses = addresses(flow);
         if let Some(cached) = self.sets.get(&addresses).filter(|cached| now < cached.until) {
@@ -121,12 +122,13 @@ impl PathCache {
         paths
     }
 
-    /// Sets that are kept.
+    /// Number of sets in the cache.
     pub(super) fn len(&self) -> usize {
         self.sets.len()
     }
 
-    /// Forgets all sets: a link has changed. (As published, paths over dead links stay in the sets until they expire.)
+    /// Drops all sets, because a link has changed. (In the published controller, paths over dead links stay until
+    /// they expire.)
     pub(super) fn clear(&mut self) {
         self.sets.clear();
     }
@@ -159,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn first_paths_are_spread_over_equal_ones() {
+    fn first_paths_are_spread_over_all_shortest_paths() {
         let view = view("fat-tree:k=8");
         for choice in [Choice::Shortest, Choice::KShortest, Choice::EdgeDisjoint] {
             let first = |seed| searched(&view, choice, 16, None, seed).swap_remove(0);
@@ -169,10 +171,10 @@ mod tests {
         }
     }
 
-    /// The words of the paper: all simple paths in ascending order of hops, and of these what shares no cable with one
-    /// that was taken before.
+    /// The definition in the paper: all simple paths in ascending order of hops, and of these each one that shares no
+    /// cable with a path that was taken before.
     #[test]
-    fn disjoint_paths_could_be_those_of_the_published_filter() {
+    fn disjoint_paths_meet_the_published_definition() {
         for seed in 1..=10 {
             let fabric = format!("jellyfish:switches=10,ports=5,hosts=10,seed={seed}");
             let view = view(&fabric);
@@ -206,6 +208,6 @@ mod tests {
         let [first, second, third] =
             [0, 3599, 3600].map(|at_s| cache.paths(Nanos::from_secs(at_s), &rule, &view, &flow));
         assert!(Arc::ptr_eq(&first, &second) && !Arc::ptr_eq(&second, &third));
-        assert_eq!(first, third, "ties are decided alike");
+        assert_eq!(first, third, "ties are broken in the same way");
     }
 }

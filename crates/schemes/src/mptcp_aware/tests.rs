@@ -15,7 +15,7 @@ impl World {
         World { scheme: scheme(), view: View::new(Arc::new(fabric_from_spec("fat-tree:k=8").unwrap())), next: 0 }
     }
 
-    /// Makes a flow known between the hosts of these numbers.
+    /// Adds a flow between the hosts with these numbers to the view.
     fn flow(&mut self, hosts: [usize; 2], token: Option<u32>) -> FlowId {
         self.next += 1;
         let [src, dst] = hosts.map(|host| *self.view.fabric.host_attachments(self.view.fabric.hosts()[host])[0]);
@@ -60,7 +60,7 @@ const PAIR: [usize; 2] = [0, 100];
 const LATER: Nanos = Nanos::from_secs(30);
 
 #[test]
-fn after_a_restart_the_next_subflow_takes_a_path_that_none_is_on() {
+fn after_a_restart_the_next_subflow_takes_an_unused_path() {
     let mut world = World::new();
     let (first, path) = world.begin(PAIR);
     world.view.flows.get_mut(&first).unwrap().mptcp_token = Some(7);
@@ -72,41 +72,41 @@ fn after_a_restart_the_next_subflow_takes_a_path_that_none_is_on() {
     world.tell(LATER, Event::Started);
     for flow in (1..=3).map(FlowId) {
         world.view.flows.get_mut(&flow).unwrap().mptcp_token = None;
-        assert_eq!(world.tell(LATER, Event::FlowAdopted { flow }), None, "it stays where it is");
+        assert_eq!(world.tell(LATER, Event::FlowAdopted { flow }), None, "the subflow keeps its path");
     }
     let later = LATER.saturating_add(LATER);
     assert!(taken.insert(world.join(later, PAIR, 7)), "the fourth path is free");
-    // A path whose subflow has ended is the next.
+    // The next subflow takes the path of a subflow that has ended.
     let gone = world.view.flows[&FlowId(2)].route.clone();
     world.tell(later, Event::FlowFinished { flow: FlowId(2) });
     assert_eq!(Some(world.join(later, PAIR, 7)), gone);
-    // What was found is kept where the next controller has a snapshot.
+    // A snapshot keeps the adopted subflows for the next controller.
     let mut heir = scheme();
     heir.restore(world.scheme.save()).unwrap();
     assert_eq!(heir.memory, world.scheme.memory);
 }
 
 #[test]
-fn a_token_that_nobody_knows_makes_a_connection_of_its_own() {
+fn an_unknown_token_makes_a_new_connection() {
     let mut world = World::new();
     let paths: Vec<Path> = (0..4).map(|_| world.join(Nanos::ZERO, PAIR, 99)).collect();
     assert_eq!(paths.iter().collect::<BTreeSet<_>>().len(), 4);
-    assert_eq!(world.join(Nanos::ZERO, PAIR, 99), paths[0], "then all paths alike");
+    assert_eq!(world.join(Nanos::ZERO, PAIR, 99), paths[0], "then all paths are used equally");
 }
 
 #[test]
-fn a_join_before_the_first_subflow_is_one_of_the_connection() {
+fn a_join_before_the_first_subflow_belongs_to_the_connection() {
     let mut world = World::new();
     let early = world.join(Nanos::ZERO, PAIR, 7);
     let (first, path) = world.begin(PAIR);
-    assert_eq!(path, early, "the first subflow takes the shortest path, whoever is on it");
+    assert_eq!(path, early, "the first subflow takes the shortest path, even if it is in use");
     world.view.flows.get_mut(&first).unwrap().mptcp_token = Some(7);
     let rest: BTreeSet<Path> = (0..3).map(|_| world.join(Nanos::ZERO, PAIR, 7)).collect();
     assert!(rest.len() == 3 && !rest.contains(&path));
 }
 
 #[test]
-fn connections_with_one_token_between_other_hosts_have_nothing_to_do_with_each_other() {
+fn connections_with_the_same_token_between_different_hosts_are_independent() {
     let mut world = World::new();
     let other = [1, 101];
     let alone: Vec<Path> = (0..4).map(|_| world.join(Nanos::ZERO, other, 7)).collect();
@@ -115,7 +115,7 @@ fn connections_with_one_token_between_other_hosts_have_nothing_to_do_with_each_o
         world.join(Nanos::ZERO, PAIR, 7);
         assert_eq!(world.join(Nanos::ZERO, other, 7), path);
     }
-    // Both end: nothing is left of the token.
+    // When all subflows have ended, the token is forgotten.
     for flow in (1..=8).map(FlowId) {
         world.tell(LATER, Event::FlowFinished { flow });
         world.view.flows.remove(&flow);

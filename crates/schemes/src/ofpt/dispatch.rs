@@ -38,7 +38,7 @@ const WATCH_REST: Nanos = Nanos::from_millis(1);
 /// Settings of a [`Dispatcher`].
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct DispatchSettings {
-    /// Flows of known size wait for shorter ones.
+    /// Whether flows of known size wait for shorter ones.
     pub schedule: bool,
     /// Hosts pace flows to their provision minus this share, which is left to short flows; `None` for no paces.
     pub headroom: Option<f64>,
@@ -117,7 +117,7 @@ struct Provision {
     paths: Provider,
 }
 
-/// What survives a restart.
+/// State that survives a restart.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Charges(FlowMap<Charge>);
@@ -128,7 +128,7 @@ impl Charges {
         if !self.0.contains_key(&id) {
             self.0.insert(id, Charge { as_of: now, ..Charge::default() });
         }
-        self.0.get_mut(&id).expect("it is there by now")
+        self.0.get_mut(&id).expect("the entry was inserted above")
     }
 
     /// Forgets flows that the view does not have.
@@ -199,7 +199,7 @@ impl Dispatcher {
             self.charges.of(Nanos::ZERO, id).held = true;
             self.waiting.insert(id);
         } else {
-            // Its turn would never come: it takes no turns here.
+            // The flow takes no turns here, so nothing would release it later.
             actions.push(Action::Release { flow: id });
         }
     }
@@ -250,7 +250,7 @@ impl Dispatcher {
         self.settle(now, view, Vec::new(), router, actions);
     }
 
-    /// The counters in the view are new. Corrects the estimates of bytes sent, stops providing for idle flows, and
+    /// Handles new counters in the view. Corrects the estimates of bytes sent, stops providing for idle flows, and
     /// provides again for flows that send again. Returns whether this is a periodic reading, which renews leases, and
     /// not one that was requested.
     pub(super) fn measured(&mut self, now: Nanos, view: &View, router: &mut Router, actions: &mut Vec<Action>) -> bool {
@@ -263,7 +263,7 @@ impl Dispatcher {
             if periodic && charge.held {
                 actions.push(Action::Hold { flow: id, lease });
             }
-            // On the default routes no rule counts it, so there is only the estimate.
+            // On the default routes no rule counts the flow, so there is only the estimate.
             if flow.route.is_none() {
                 return;
             }
@@ -299,8 +299,8 @@ impl Dispatcher {
         }
     }
 
-    /// A flow does not use its share. From now on it may send as fast as its links allow, and others are provided for
-    /// as if it were absent.
+    /// Handles a flow that does not use its share. From now on it may send as fast as its links allow, and other
+    /// flows are provided for as if it were absent.
     fn stop_providing(&mut self, id: FlowId, view: &View, router: &mut Router, actions: &mut Vec<Action>) {
         if !self.idle.insert(id) {
             return;
@@ -334,7 +334,7 @@ impl Dispatcher {
         }
     }
 
-    /// A long flow has come.
+    /// Handles the arrival of a long flow.
     pub(super) fn arrive(
         &mut self,
         now: Nanos,
@@ -361,7 +361,7 @@ impl Dispatcher {
         }
     }
 
-    /// A flow is over.
+    /// Handles the end of a flow.
     pub(super) fn depart(
         &mut self,
         now: Nanos,
@@ -411,7 +411,7 @@ impl Dispatcher {
         }
     }
 
-    /// The paths of these flows have changed.
+    /// Handles changes of the paths of these flows.
     pub(super) fn moved(
         &mut self,
         now: Nanos,

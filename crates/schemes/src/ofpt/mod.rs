@@ -4,7 +4,7 @@
 //! Liu et al., "OFPT: OpenFlow based Parallel Transport in Datacenters", KSII TIIS 10(10), 2016. Algorithm 1 (when to
 //! act) is [`Ofpt::handle`]; Algorithm 2 is the placer of `pathloom-mcf` and [`provision`], kept up to date by
 //! [`provider`]; Algorithm 3 is in the router; Algorithm 4 is in the controller, as requested by [`Needs::migration`].
-//! Short flows ride the default routes: ECMP, or with `defaults=per-host` those of the paper (§4.3), which spread
+//! Short flows use the default routes: ECMP, or with `defaults=per-host` those of the paper (§4.3), which spread
 //! destination hosts over the spines.
 
 mod dispatch;
@@ -136,7 +136,7 @@ struct Ofpt {
     wants_round: bool,
 }
 
-/// What survives a restart.
+/// State that survives a restart.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Memory {
@@ -161,7 +161,7 @@ impl Scheme for Ofpt {
         }
     }
 
-    #[expect(clippy::collapsible_match, reason = "a guard decides, and does nothing else")]
+    #[expect(clippy::collapsible_match, reason = "match guards must have no side effects")]
     fn handle(&mut self, now: Nanos, event: &Event, view: &View, actions: &mut Vec<Action>) {
         match event {
             Event::Started => {
@@ -286,8 +286,8 @@ impl Ofpt {
         self.router.solve(now, view, most, absent, actions);
     }
 
-    /// The highest rate that each flow is assumed to want, from the measured rates. For flows that TCP lets share
-    /// links.
+    /// The maximum demand that each flow is assumed to have, from the measured rates. Used if flows share links by
+    /// TCP only.
     fn most_bps(&self, now: Nanos, view: &View) -> Vec<(FlowId, u64)> {
         // A rate over less than a period is not reliable for a flow that began, or had to wait, within it.
         let least_age = Nanos(self.settings.period.0.saturating_mul(2));

@@ -1,8 +1,9 @@
 //! Whether a flow uses its share.
 //!
 //! Two signs show that it does not. A flow of known size is *overdue* if it has not ended long after it should have:
-//! its host may wait for a retransmission time-out, or for its application. And a flow is *idle* if it sends much less
-//! than its share allows, by the counters of the ToRs, which are read while flows wait. Other flows wait for neither.
+//! its host may wait for a retransmission time-out, or for its application. A flow is *idle* if it sends much less
+//! than its share allows, according to the counters of the ToRs, which are read while flows wait. Other flows do not
+//! wait for overdue or idle flows.
 
 use super::provision::remaining_ns;
 use pathloom_model::Nanos;
@@ -31,10 +32,10 @@ pub(super) enum Verdict {
     Idle,
 }
 
-/// What is known of a flow's progress.
+/// The progress of a flow.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(super) struct Progress {
-    /// Since when it may send; `None` while it waits.
+    /// Time since which it may send; `None` while it waits.
     since: Option<Nanos>,
     /// Time before that in which it was allowed to send, since it was judged last.
     before: Nanos,
@@ -53,7 +54,7 @@ impl Progress {
         self.overdue_at
     }
 
-    /// The flow is told a rate (0 to wait). `left_bytes` are its remaining payload bytes, if known.
+    /// Records the rate that the flow is told (0 to wait). `left_bytes` are its remaining payload bytes, if known.
     pub(super) fn told(&mut self, now: Nanos, rate_bps: u64, left_bytes: Option<u64>) {
         if rate_bps == 0 {
             self.before = self.judged(now);
@@ -73,9 +74,9 @@ impl Progress {
         (self.before, self.could_bytes, self.did_bytes) = (Nanos::ZERO, 0, 0);
     }
 
-    /// The counters were read. `estimate_bytes` are the payload bytes that the flow should have sent in total, by the
-    /// rates told since the last reading; `counted_bytes` are those that it did send. `None` if it is too early to
-    /// judge.
+    /// Judges the flow by a reading of the counters. `estimate_bytes` are the payload bytes that the flow should have
+    /// sent in total, by the rates told since the last reading. `counted_bytes` are those that it did send. `None` if
+    /// it is too early to judge.
     pub(super) fn read(&mut self, now: Nanos, estimate_bytes: u64, counted_bytes: u64) -> Option<Verdict> {
         let Some(before) = self.counted_bytes.replace(counted_bytes) else {
             // It is not known what it sent before its rules counted it.
@@ -105,38 +106,38 @@ mod tests {
     const RATE_BPS: u64 = 8_000_000;
 
     #[test]
-    fn a_flow_is_overdue_a_quarter_and_a_grace_after_its_time() {
+    fn a_flow_is_overdue_after_its_time_plus_a_quarter_and_a_margin() {
         let mut progress = Progress::default();
         progress.told(Nanos::from_millis(5), RATE_BPS, Some(400_000));
         assert_eq!(progress.overdue_at(), Some(Nanos::from_millis(5 + 400 + 100 + 20)));
         progress.told(Nanos::from_millis(5), 0, Some(400_000));
         assert_eq!(progress.overdue_at(), None, "it waits");
         progress.told(Nanos::from_millis(5), RATE_BPS, None);
-        assert_eq!(progress.overdue_at(), None, "nobody knows when");
+        assert_eq!(progress.overdue_at(), None, "its size is unknown");
         progress.told(Nanos(1), 1, Some(u64::MAX));
         assert_eq!(progress.overdue_at(), Some(Nanos::MAX));
     }
 
     #[test]
-    fn less_than_an_eighth_of_its_share_is_idle() {
+    fn a_flow_that_sends_less_than_an_eighth_of_its_share_is_idle() {
         let ms = Nanos::from_millis;
         let mut progress = Progress::default();
         progress.told(ms(0), RATE_BPS, Some(10_000_000));
-        assert_eq!(progress.read(ms(200), 200_000, 0), None, "its rules may have come just now");
+        assert_eq!(progress.read(ms(200), 200_000, 0), None, "its rules may be new");
         assert_eq!(progress.read(ms(250), 50_000, 0), None, "too early");
         assert_eq!(progress.read(ms(900), 700_000, 87_499), Some(Verdict::Idle));
-        assert_eq!(progress.read(ms(1_100), 287_499, 112_499), Some(Verdict::Sends), "seen at once");
+        assert_eq!(progress.read(ms(1_100), 287_499, 112_499), Some(Verdict::Sends), "detected at once");
         progress.told(ms(1_500), 0, Some(1));
         assert_eq!(progress.read(ms(1_900), 512_499, 112_499), None, "it waits");
         progress.told(ms(3_000), RATE_BPS, Some(1));
         assert_eq!(progress.read(ms(3_200), 312_499, 112_499), None, "600 ms in all");
         assert_eq!(progress.read(ms(3_300), 212_499, 112_499), Some(Verdict::Idle), "700 ms in all");
         progress.resume(ms(4_100));
-        assert_eq!(progress.read(ms(4_700), 712_499, 112_499), None, "it has hardly begun again");
+        assert_eq!(progress.read(ms(4_700), 712_499, 112_499), None, "too early after it resumed");
     }
 
     #[test]
-    fn counters_brought_up_to_date_twice_a_second_do_not_make_a_sender_idle() {
+    fn counters_updated_twice_a_second_do_not_make_a_sender_idle() {
         let mut progress = Progress::default();
         progress.told(Nanos(0), RATE_BPS, None);
         let mut counted_bytes = 0;

@@ -8,11 +8,11 @@
 //! remaining time. All this holds to within [`TOLERANCE`].
 //!
 //! When a flow comes or goes, the provider serves the flows that share a bottleneck with it: [`provide`] divides among
-//! them what all other flows leave. This is the first ring. The next ring are the other flows that can now have more,
-//! or now have too much beside those served. And so on. After [`MOST_LOOKS`] the provider stops and reports
-//! [`Provider::is_uneven`]: all rates must be computed exactly ([`Provider::settle_all`]). Until then it serves only
-//! the first ring. Links are overbooked by [`SLACK`] at most, except when even the first ring is too large. Then a new
-//! flow gets as much as each of the others, in addition to their rates.
+//! them what all other flows leave. This is the first ring. The next ring consists of the other flows that can now
+//! have more, or that now have too much compared with those served; and so on. After [`MOST_LOOKS`] the provider stops
+//! and reports [`Provider::is_uneven`]: all rates must be computed exactly ([`Provider::settle_all`]). Until then it
+//! serves only the first ring. Links are overbooked by [`SLACK`] at most, except when even the first ring is too large.
+//! Then a new flow gets as much as each of the others, in addition to their rates.
 
 use super::provision::{provide, remaining_ns, Share, Wishes, LEAST_SHARE};
 use super::sharing::Sharing;
@@ -228,7 +228,7 @@ impl Provider {
         self.end()
     }
 
-    /// Takes a flow's share back.
+    /// Removes a flow's share from its links.
     fn withdraw(&mut self, slot: u32) {
         let Some(served) = &self.slots[slot as usize] else { return };
         let Share { rate_bps, limit } = std::mem::take(&mut self.shares[slot as usize]);
@@ -645,7 +645,7 @@ mod tests {
         /// Within the tolerance, every flow has a bottleneck: its access link, or a full link on which no flow has a
         /// higher level. Without tolerance, the exact computation gives the same.
         #[test]
-        fn fair_shares_are_those_of_the_whole_fill(
+        fn fair_shares_match_the_exact_computation(
             capacity in prop::collection::vec(200_000u64..4_000_000, LINKS as usize), changes in changes(Just(false)), sharing in sharing(),
         ) {
             play(&capacity, sharing, &changes, |provider, flows| {
@@ -672,10 +672,10 @@ mod tests {
             });
         }
 
-        /// Of flows that take turns, none waits that could start in the free capacity, and none leaves capacity unused.
-        /// (The order of turns is only exact after `settle_all`.)
+        /// No flow that takes turns waits if it could start in the free capacity, and none leaves capacity unused
+        /// that it could use. (The order of turns is only exact after `settle_all`.)
         #[test]
-        fn nobody_waits_who_could_send(
+        fn no_flow_waits_that_could_send(
             capacity in prop::collection::vec(200_000u64..4_000_000, LINKS as usize), changes in changes(Just(true)), sharing in sharing(),
         ) {
             play(&capacity, sharing, &changes, |provider, flows| {
@@ -708,7 +708,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_at_once_are_left_to_a_whole_fill() {
+    fn too_many_flows_are_left_to_the_exact_computation() {
         let (capacity, flows) = (vec![1_000_000, 50_000_000], 2_000u64);
         let mut provider = Provider::new(capacity, Sharing::Equal);
         let told: usize = (0..flows)
@@ -719,20 +719,20 @@ mod tests {
             .sum();
         assert!(provider.is_uneven());
         assert!(told < 400 * flows as usize, "{told} flows were told of new rates");
-        // The last flow to come has its fair share already; earlier ones get theirs now.
+        // The flow that arrived last has its fair share already; earlier ones get theirs now.
         assert_eq!(provider.rate_bps(FlowId(flows - 1)), Some(1_000_000 / flows));
         let told = provider.settle_all(&|_| None);
         assert!(told.contains(&(FlowId(0), 500)) && told.iter().all(|&(id, _)| id != FlowId(flows - 1)), "{told:?}");
         assert!(!provider.is_uneven());
         assert!((0..flows).all(|id| provider.rate_bps(FlowId(id)) == Some(500)));
-        // One flow that goes leaves too little to serve all others again.
+        // A single departure leaves too little capacity to serve all other flows again.
         assert!(provider.remove(FlowId(0)));
         assert_eq!(provider.settle(&|_| None), []);
         assert!(!provider.is_uneven());
     }
 
     #[test]
-    fn one_of_unknown_size_gets_its_share_of_two_links_that_others_fill() {
+    fn a_flow_of_unknown_size_gets_its_share_of_two_full_links() {
         let mut provider = Provider::new(vec![10_000_000; 4], Sharing::Equal);
         let left = |_| Some(1_000_000);
         provider.put(FlowId(1), &[0, 2], 10_000_000, true);
@@ -744,7 +744,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_no_trouble() {
+    fn unknown_links_and_flows_are_ignored() {
         let mut provider = Provider::new(vec![100], Sharing::Equal);
         provider.put(FlowId(1), &[7, 0], 50, false);
         assert_eq!(provider.settle(&|_| None), [(FlowId(1), 50)]);

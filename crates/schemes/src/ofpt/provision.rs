@@ -3,7 +3,7 @@
 //! Flows of known size take turns, minimum remaining time first: in that order each takes all that its path has left.
 //! So of two flows with the same bottleneck the shorter one sends first, alone, and the longer one waits (the paper's
 //! Fig. 2h). Flows of unknown size do not wait. They get their max-min fair share, by weight ([`super::sharing`]), and
-//! also what the others leave.
+//! also the capacity that the others leave.
 
 use pathloom_mcf::{max_min, FlowSet, Limit};
 
@@ -79,14 +79,15 @@ pub(super) fn provide(capacity_bps: &[f64], wishes: &Wishes) -> Vec<Share> {
     if unknown.is_empty() || !known.iter().any(waits) {
         return shares;
     }
-    // Waiting flows take nothing, so flows of unknown size can have more than beside all flows. What that leaves on
-    // other links may suffice for a flow that waited.
+    // Waiting flows take nothing, so flows of unknown size can have more than if all flows sent. The capacity that
+    // this leaves on other links may suffice for a flow that waited.
     let sending: Vec<usize> =
         all.into_iter().filter(|index| !waits(index) || unknown.binary_search(index).is_ok()).collect();
     provide_beside(capacity_bps, wishes, (&known, &unknown), &sending)
 }
 
-/// Reserves for flows of unknown size their fair share beside `rivals`. Flows of known size take turns in the rest.
+/// Reserves for flows of unknown size the fair share that they have if all `rivals` send. Flows of known size take
+/// turns in the rest.
 fn provide_beside(
     capacity_bps: &[f64],
     wishes: &Wishes,
@@ -175,31 +176,31 @@ mod tests {
     }
 
     #[test]
-    fn the_shorter_goes_first_and_the_longer_waits() {
+    fn the_shorter_flow_sends_first_and_the_longer_one_waits() {
         let flows = [flow(&[0], Some(80)), flow(&[0], Some(20)), flow(&[1], Some(60)), flow(&[1], Some(40))];
         assert_eq!(rates(&[100, 100], &flows), [0, 100, 0, 100]);
         assert_eq!(rates(&[100, 100], &flows[2..]), [0, 100]);
         assert_eq!(rates(&[150, 100], &flows), [50, 100, 0, 100]);
-        assert_eq!(rates(&[104, 100], &flows), [0, 100, 0, 100], "a trickle is not worth starting for");
+        assert_eq!(rates(&[104, 100], &flows), [0, 100, 0, 100], "too little capacity is left to start a flow");
     }
 
     #[test]
     fn flows_of_unknown_size_share() {
         let flows = [flow(&[0], None), flow(&[0], None), flow(&[0, 1], None)];
         assert_eq!(rates(&[90, 100], &flows), [30, 30, 30]);
-        // A flow of known size gets what the shares leave.
+        // A flow of known size gets the capacity that the shares leave.
         let flows = [flow(&[0], None), flow(&[0], Some(5)), flow(&[0], Some(6))];
         assert_eq!(rates(&[90], &flows), [45, 45, 0], "one waits, and two share");
         // One waits, so one of unknown size gets more here. That leaves room elsewhere for a third one.
         let flows = [flow(&[0], None), flow(&[0, 1], Some(5)), flow(&[0], Some(6)), flow(&[1], Some(7))];
         assert_eq!(rates(&[100, 70], &flows), [50, 50, 0, 20]);
-        // What it leaves goes to the others.
+        // Capacity that the flow of known size cannot use goes to the other flow.
         let flows = [flow(&[0], None), flow(&[0, 1], Some(5))];
         assert_eq!(rates(&[90, 30], &flows), [60, 30]);
     }
 
     #[test]
-    fn bad_links_give_nothing() {
+    fn unknown_links_and_links_without_capacity_give_nothing() {
         assert_eq!(rates(&[0], &[flow(&[0], Some(1)), flow(&[0], None)]), [0, 0]);
         assert_eq!(rates(&[9], &[flow(&[7], Some(1)), flow(&[7], None)]), [0, 0]);
         let nowhere = (vec![0], 0, Some(u64::MAX));
@@ -217,7 +218,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn no_link_is_overbooked_and_nobody_starves_without_need(
+        fn no_link_is_overbooked_and_no_flow_waits_without_need(
             capacity in prop::collection::vec(1u64..1000, 6), flows in prop::collection::vec(candidate(), 0..12),
         ) {
             let rates = rates(&capacity, &flows);
@@ -231,7 +232,7 @@ mod tests {
             }
             for ((links, access_bps, bytes), &rate) in flows.iter().zip(&rates).filter(|(_, &rate)| rate == 0) {
                 let room = links.iter().map(|&link| capacity[link as usize] - used[link as usize]).min().unwrap();
-                // Rates are cut to whole numbers, one for each flow.
+                // The rate of each flow is rounded down to a whole number.
                 prop_assert!((room as f64) < LEAST_SHARE * *access_bps as f64 + 13.0, "{rate} {room} {bytes:?}");
             }
         }

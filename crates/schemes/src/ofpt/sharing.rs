@@ -6,7 +6,7 @@ const FREE_LINKS: usize = 4;
 /// Access links of a path.
 const ACCESS_LINKS: usize = 2;
 
-/// How much of a full link a flow gets beside others.
+/// The part of a full link that a flow gets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Sharing {
     /// By the length of its path, because a flow over n links takes capacity from n links. Beyond [`FREE_LINKS`]

@@ -22,7 +22,7 @@ pub(crate) struct Job {
     /// Flows that the round ignores, ascending.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub absent: Vec<FlowId>,
-    /// Flows that stay where they are because a switch refused their path, ascending.
+    /// Flows that back off because a switch refused their path, ascending. The round does not move them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resting: Vec<FlowId>,
 }
@@ -40,7 +40,7 @@ pub(crate) struct Wanted {
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Answer {
     pub routes: Vec<Wanted>,
-    #[serde(rename = "cost")] // As snapshots have it.
+    #[serde(rename = "cost")] // The name in stored snapshots.
     pub work: SolverWork,
 }
 

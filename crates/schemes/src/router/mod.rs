@@ -30,12 +30,12 @@ pub(crate) const GAIN_KEY: KeyInfo = (
     "0.02",
     "minimum gain for which flows are moved, as a share of a flow's demand for each one moved; 0 to 1",
 );
-pub(crate) const LONG_KEY: KeyInfo = ("long", "100KB", "flows announced with less stay on the default routes");
+pub(crate) const LONG_KEY: KeyInfo = ("long", "100KB", "flows announced as smaller stay on the default routes");
 
 pub(crate) const SIZES_KEY: KeyInfo = (
     "sizes",
     "unknown",
-    "unknown (hosts label long flows, by DSCP) or announced (applications tell size and five-tuple before they send)",
+    "unknown (hosts label long flows, by DSCP) or announced (applications announce size and five-tuple first)",
 );
 
 pub(crate) const DEFAULTS_KEY: KeyInfo = (
@@ -56,7 +56,7 @@ pub(crate) const DETECT_KEY: KeyInfo = (
     "detect",
     "any",
     "how long flows are detected: label (DSCP set by hosts), announced, measured (a tenth of the host's rate), or any \
-     of these; simulated hosts label all long flows, so any is label there",
+     of these; simulated hosts label all long flows, so there any equals label",
 );
 /// Share of a host's rate from which on a flow is long (Hedera §III.A).
 const NIC_SHARE: f64 = 0.1;
@@ -122,7 +122,7 @@ pub(crate) struct Router {
     solving: Option<u64>,
 }
 
-/// What survives a restart.
+/// State that survives a restart.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Memory {
@@ -132,7 +132,7 @@ pub(crate) struct Memory {
     #[serde(alias = "rests")]
     backoff: Backoff,
     /// Work of the last job, which predicts the time of the next one.
-    #[serde(rename = "cost")] // As snapshots have it.
+    #[serde(rename = "cost")] // The name in stored snapshots.
     work: SolverWork,
 }
 
@@ -168,14 +168,15 @@ impl Router {
         view.flows.get(&flow).is_some_and(|flow| is_short(flow, self.settings.long_bytes))
     }
 
-    /// A flow has arrived, or was adopted on a path.
+    /// Handles a flow that has arrived, or was adopted on a path.
     pub(crate) fn arrive(&mut self, now: Nanos, view: &View, flow: FlowId, actions: &mut Vec<Action>) {
         if !self.is_short(view, flow) && self.placements(view).arrive(view, flow) {
             self.route(now, view, flow, actions);
         }
     }
 
-    /// A flow may send (again). It keeps its path if that has free capacity, and else gets the least loaded one.
+    /// Handles a flow that may send (again). It keeps its path if that has free capacity; otherwise it gets the least
+    /// loaded one.
     pub(crate) fn arrive_again(&mut self, now: Nanos, view: &View, flow: FlowId, actions: &mut Vec<Action>) {
         if self.is_short(view, flow) || self.placements(view).has(flow) {
             return;
@@ -189,7 +190,7 @@ impl Router {
         }
     }
 
-    /// A flow must wait: it occupies no path until it may send again. Its rules stay in place.
+    /// Handles a flow that must wait: it occupies no path until it may send again. Its rules stay in place.
     pub(crate) fn withdraw(&mut self, flow: FlowId) {
         if let Some(placements) = &mut self.placements {
             placements.depart(flow);
@@ -206,7 +207,7 @@ impl Router {
         self.placements.as_ref().is_some_and(Placements::is_crowded)
     }
 
-    /// A flow has ended.
+    /// Handles the end of a flow.
     pub(crate) fn depart(&mut self, flow: FlowId) {
         self.memory.backoff.end(flow);
         if let Some(placements) = &mut self.placements {
@@ -214,8 +215,9 @@ impl Router {
         }
     }
 
-    /// A link came up or went down. Flows on it get another path at once, least remaining time first. Returns the flows
-    /// whose path changed or was lost; `None` if the state was known, because both directions of a cable are reported.
+    /// Handles a link that came up or went down. Flows on it get another path at once, least remaining time first.
+    /// Returns the flows whose path changed or was lost; `None` if the state was known, because both directions of a
+    /// cable are reported.
     pub(crate) fn link_changed(
         &mut self,
         now: Nanos,
@@ -235,12 +237,12 @@ impl Router {
         Some(changed)
     }
 
-    /// The path of a flow is confirmed.
+    /// Handles the confirmation of a flow's path.
     pub(crate) fn confirmed(&mut self, flow: FlowId) {
         self.memory.backoff.end(flow);
     }
 
-    /// The path of a flow was rejected: the flow stays where it was.
+    /// Handles the rejection of a flow's path: the flow stays where it was.
     pub(crate) fn rejected(&mut self, now: Nanos, view: &View, flow: FlowId, why: &Rejection) {
         self.memory.backoff.rejected(now.0, flow, why, Waits::SECONDS);
         if let Some(placements) = &mut self.placements {
@@ -281,7 +283,8 @@ impl Router {
         actions.push(Action::Solve { ticket, input: pack(&input), modelled: self.memory.work.predicted_time(flows) });
     }
 
-    /// A job is done. Returns whether it was the current one, and carries out its result (OFPT Alg. 3).
+    /// Handles the answer of a job. Returns whether the job was the current one, and carries out its result (OFPT
+    /// Alg. 3).
     pub(crate) fn solved(
         &mut self,
         now: Nanos,

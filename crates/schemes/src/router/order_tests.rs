@@ -1,4 +1,4 @@
-//! OFPT Alg. 3, lines 2 to 10: who is moved, and who is set up, first.
+//! OFPT Alg. 3, lines 2 to 10: the order in which flows are moved and set up.
 
 use super::{in_order, Wanted};
 use crate::remaining::remaining_time;
@@ -7,7 +7,7 @@ use pathloom_scheme::{FlowId, FlowView, View};
 use proptest::prelude::*;
 use std::sync::Arc;
 
-/// A flow: payload announced, bytes that switches have counted, whether it stands on a path, and the rate it would get.
+/// A flow: announced payload, bytes counted by switches, whether it is on a path, and the rate that it would get.
 type Given = (Option<u64>, u64, bool, u64);
 
 fn view(flows: &[Given]) -> (View, Vec<Wanted>) {
@@ -39,7 +39,7 @@ fn order(flows: &[Given]) -> Vec<u64> {
 const MB: u64 = 1_000_000;
 
 #[test]
-fn flows_in_the_network_come_first_longest_first_and_new_ones_after_them_shortest_first() {
+fn existing_flows_come_first_longest_first_then_new_flows_shortest_first() {
     let new = |size_mb| (Some(size_mb * MB), 0, false, 10 * MB);
     let moved = |size_mb| (Some(size_mb * MB), 0, true, 10 * MB);
     assert_eq!(order(&[new(3), moved(1), new(1), moved(3), moved(2), new(2)]), [3, 4, 1, 2, 5, 0]);
@@ -47,7 +47,7 @@ fn flows_in_the_network_come_first_longest_first_and_new_ones_after_them_shortes
 }
 
 #[test]
-fn what_counts_is_the_time_that_is_left() {
+fn flows_are_ordered_by_remaining_time() {
     let tail = |size_mb: u64, sent_mb: u64, stands, rate_mbps: u64| {
         (Some(size_mb * MB), sent_mb * MB * 1514 / 1448, stands, rate_mbps * MB)
     };
@@ -55,25 +55,25 @@ fn what_counts_is_the_time_that_is_left() {
     let flows = |stands| [tail(100, 99, stands, 10), tail(5, 0, stands, 100), tail(3, 1, stands, 10)];
     assert_eq!(order(&flows(true)), [2, 0, 1]);
     assert_eq!(order(&flows(false)), [1, 0, 2]);
-    // Of a flow whose size nobody told, as much is to be expected as has come; one without a rate takes for ever.
+    // A flow of unknown size will probably send as much as it has sent. A flow without a rate takes for ever.
     assert_eq!(order(&[(None, 9 * MB, true, MB), (Some(8 * MB), 0, true, MB), (Some(1), 0, true, 0)]), [0, 1, 2]);
     assert_eq!(order(&[(None, 0, false, MB), (Some(MB), 0, false, 0), (Some(MB), 0, false, MB)]), [0, 2, 1]);
 }
 
 #[test]
-fn equals_go_by_their_names_and_strangers_last_among_the_new() {
+fn ties_are_ordered_by_identifier_and_unknown_flows_come_last() {
     assert_eq!(order(&[(Some(MB), 0, true, MB), (Some(MB), 0, true, MB), (Some(MB), 0, true, MB)]), [0, 1, 2]);
     let (mut view, wanted) = view(&[(Some(9 * MB), 0, true, MB), (Some(MB), 0, false, MB), (Some(MB), 0, true, MB)]);
     view.flows.remove(&FlowId(0));
     let found: Vec<u64> = in_order(&view, wanted).into_iter().map(|wanted| wanted.flow.0).collect();
-    assert_eq!(found, [2, 1, 0], "a flow that is gone by now is not in the network");
+    assert_eq!(found, [2, 1, 0], "a flow that has ended does not count as existing");
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_order_is_that_of_algorithm_3(
+    fn every_order_follows_algorithm_3(
         flows in prop::collection::vec(
             (prop::option::of(0u64..1 << 40), 0u64..1 << 40, any::<bool>(), 0u64..1 << 36), 0..20),
     ) {

@@ -1,5 +1,5 @@
-//! A world for one scheme: a view, and a controller in miniature that keeps it up to date. It does at once what the
-//! real one takes messages for, and it insists on what the contract asks of a scheme.
+//! A world for one scheme: a view, and a small controller that keeps it up to date. It does at once what the real
+//! controller does by messages, and it asserts that the scheme keeps to the contract.
 
 pub mod record;
 
@@ -7,17 +7,17 @@ use pathloom_model::{fabric_from_spec, FiveTuple, Nanos, NodeId, Path, PROTO_TCP
 use pathloom_scheme::{Action, Event, FlowId, FlowView, Scheme, State, View};
 use std::sync::Arc;
 
-/// A scheme and the view it is shown.
+/// A scheme and its view.
 pub struct World {
     pub now: Nanos,
     pub view: View,
     pub scheme: Box<dyn Scheme>,
-    /// Job under way: its ticket, the view when it was sent, its input.
+    /// The running job: its ticket, the view when it was sent, its input.
     job: Option<(u64, View, State)>,
 }
 
 impl World {
-    /// The scheme `scheme` on the fabric `fabric`; nothing has happened yet.
+    /// The scheme `scheme` on the fabric `fabric`, before any event.
     pub fn new(fabric: &str, scheme: &str, seed: u64) -> World {
         let fabric = fabric_from_spec(fabric).unwrap_or_else(|error| panic!("{fabric}: {error}"));
         let spec = pathloom_schemes::Registry::WithTestSchemes.parse(scheme).unwrap_or_else(|error| panic!("{error}"));
@@ -25,8 +25,8 @@ impl World {
         World { now: Nanos::ZERO, view: View::new(Arc::new(fabric)), scheme, job: None }
     }
 
-    /// Adds a flow that switches count but nobody has called long. It leaves `src` by port number `src_nic` and comes in at
-    /// `dst` by port number `dst_nic` (counted from 0, modulo the ports there are).
+    /// Adds a flow that switches count but that was not reported as long. It leaves `src` by port `src_nic` and
+    /// enters `dst` by port `dst_nic` (counted from 0, modulo the number of ports).
     pub fn add_flow(&mut self, id: FlowId, src: (NodeId, usize), dst: (NodeId, usize), src_port: u16) {
         let at = |(host, nic): (NodeId, usize)| {
             let attachments = self.view.fabric.host_attachments(host);
@@ -39,7 +39,7 @@ impl World {
         self.view.flows.insert(id, flow);
     }
 
-    /// Brings the view up to date with an event, gives it to the scheme, and carries out what the scheme wants.
+    /// Updates the view with an event, gives the event to the scheme, and carries out the actions.
     pub fn deliver(&mut self, event: &Event) -> Vec<Action> {
         self.learn(event);
         let mut actions = Vec::new();
@@ -53,7 +53,7 @@ impl World {
         actions
     }
 
-    /// Lets the job under way end. Returns its answer and what the scheme made of it; `None` if there is no job.
+    /// Ends the running job. Returns its answer and the resulting actions; `None` if there is no job.
     pub fn solve(&mut self) -> Option<(State, Vec<Action>)> {
         let (ticket, view, input) = self.job.take()?;
         let answer = self.scheme.solver()(&view, &input);
@@ -61,7 +61,7 @@ impl World {
         Some((answer, actions))
     }
 
-    /// Lets jobs end until there is none, and every switch confirm. Returns what the scheme did.
+    /// Ends jobs until there is none; then every switch confirms its paths. Returns the actions of the scheme.
     pub fn settle(&mut self) -> Vec<Action> {
         let mut all = Vec::new();
         while let Some((_, actions)) = self.solve() {
@@ -111,19 +111,19 @@ impl World {
             Action::SetDefaults(routes) => self.view.defaults = *routes,
             Action::Route { flow, path, rate_bps } => {
                 let known = self.view.flows.get_mut(flow).unwrap_or_else(|| panic!("{flow:?} is not known"));
-                assert_ne!(known.intended_route(), Some(path), "{flow:?} is asked to go where it is");
+                assert_ne!(known.intended_route(), Some(path), "{flow:?} is on this path already");
                 check(&self.view.fabric, known, path);
-                assert!(path.is_up(&self.view.links), "{flow:?} is asked to go over a dead link");
+                assert!(path.is_up(&self.view.links), "{flow:?}: the requested path has a dead link");
                 known.pending = Some(path.clone());
                 known.allocated_bps = (*rate_bps).into();
             }
             Action::Unroute { flow } => {
                 let known = self.view.flows.get_mut(flow).unwrap_or_else(|| panic!("{flow:?} is not known"));
-                assert!(known.intended_route().is_some(), "{flow:?} has no path to be taken off");
+                assert!(known.intended_route().is_some(), "{flow:?} has no path to remove");
                 (known.route, known.pending, known.allocated_bps) = (None, None, None.into());
             }
             Action::Solve { ticket, input, .. } => {
-                assert!(self.job.is_none(), "a second job beside one under way");
+                assert!(self.job.is_none(), "a second job was sent while one is running");
                 self.job = Some((*ticket, self.view.clone(), input.clone()));
             }
             _ => {}
@@ -131,7 +131,7 @@ impl World {
     }
 }
 
-/// Insists that a path joins the ToRs of a flow, and that they are two.
+/// Asserts that a path is valid, is not empty, and leads from the source ToR of a flow to its destination ToR.
 fn check(fabric: &pathloom_model::Fabric, flow: &FlowView, path: &Path) {
     path.check(fabric).unwrap_or_else(|error| panic!("{path:?}: {error}"));
     let ends = path.links().first().zip(path.links().last());

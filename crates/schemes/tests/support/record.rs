@@ -1,11 +1,11 @@
-//! Recorded cases: what happened, and what the scheme did. One JSON value per line.
+//! Recorded cases: the events, and the actions of the scheme. One JSON value per line.
 //!
-//! - `{"setup": {"about", "scheme", "fabric", "seed"}}` stands first;
-//! - `{"flow": {"id", "src", "dst", ...}}` shows the scheme a flow in its view (again, to change it);
-//! - `{"now", "event", "actions"}` is an event and the actions it led to;
-//! - `{"now", "solve", "actions"}` is the end of the job under way, its answer, and the actions that led to.
+//! - `{"setup": {"about", "scheme", "fabric", "seed"}}` is the first line;
+//! - `{"flow": {"id", "src", "dst", ...}}` adds a flow to the scheme's view, or changes it;
+//! - `{"now", "event", "actions"}` is an event and the resulting actions;
+//! - `{"now", "solve", "actions"}` is the end of the running job, with its answer and the resulting actions.
 //!
-//! Whoever writes a case writes the first three without actions; `PATHLOOM_BLESS=1` fills them in.
+//! The author of a case writes no actions, and `null` as the answer of a job; `PATHLOOM_BLESS=1` fills them in.
 
 use super::World;
 use pathloom_model::Nanos;
@@ -45,7 +45,7 @@ struct Setup {
     seed: u64,
 }
 
-/// A flow in the view, by names of hosts.
+/// A flow in the view. Hosts are given by name.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Flow {
@@ -56,7 +56,7 @@ struct Flow {
     src_nic: usize,
     #[serde(default, skip_serializing_if = "is_zero")]
     dst_nic: usize,
-    /// Names of the switches of the path it is on.
+    /// Names of the switches on its path.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     route: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -72,7 +72,7 @@ fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
-/// The scheme of a record, as its specification stands in it.
+/// The specification of the scheme in a record.
 pub fn scheme_of(text: &str) -> Result<String, String> {
     match text.lines().next().map(read) {
         Some(Ok(Line::Setup { setup })) => Ok(setup.scheme),
@@ -80,8 +80,7 @@ pub fn scheme_of(text: &str) -> Result<String, String> {
     }
 }
 
-/// Plays a record and returns it with the actions that were taken and the answers that were given in the place of those
-/// that stand in it.
+/// Replays a record. Returns it with the new actions and answers in place of the recorded ones.
 pub fn replay(text: &str) -> Result<String, String> {
     scheme_of(text)?;
     let mut world = None;
@@ -105,7 +104,7 @@ fn step(line: Line, world: &mut Option<World>) -> Result<Line, String> {
             *world = Some(World::new(&setup.fabric, &setup.scheme, setup.seed));
             Ok(Line::Setup { setup })
         }
-        (_, None) => Err("expected the setup first".to_owned()),
+        (_, None) => Err("expected the setup line first".to_owned()),
         (Line::Flow { flow }, Some(world)) => {
             show(world, &flow)?;
             Ok(Line::Flow { flow })
@@ -117,7 +116,7 @@ fn step(line: Line, world: &mut Option<World>) -> Result<Line, String> {
         }
         (Line::Solve { now, .. }, Some(world)) => {
             world.now = now;
-            let (solve, actions) = world.solve().ok_or("no job is under way")?;
+            let (solve, actions) = world.solve().ok_or("no job is running")?;
             Ok(Line::Solve { now, solve, actions })
         }
     }

@@ -1,4 +1,4 @@
-//! ARP in hosts, and the ports by which they mark elephants. Only where switches run programs.
+//! ARP in hosts, and the source ports by which hosts mark elephants. Used only if switches run programs.
 
 use super::resolver::{LookUp, RETRY};
 use super::Hosts;
@@ -15,7 +15,7 @@ use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
 
 impl Hosts {
-    /// A subflow may send, as soon as its host has resolved the address of the other one.
+    /// Lets a subflow send, once its host has resolved the address of the other host.
     pub(super) fn open_sender<T: Tap>(&mut self, now: Ps, network: &mut Network<T>, agenda: &mut Agenda, slot: usize) {
         let subflow = self.subflows.get(slot);
         let Some(resolver) = &mut self.resolver else { return subflow.sender.open(to_nanos(now)) };
@@ -27,7 +27,7 @@ impl Hosts {
         }
     }
 
-    /// Asks all hosts for an address, and again if nobody answers.
+    /// Sends an ARP request for an address to all hosts, and schedules the check whether it was answered.
     fn request<T: Tap>(
         &self,
         now: Ps,
@@ -44,7 +44,7 @@ impl Hosts {
         agenda.push(now + to_ps(RETRY), Event::ArpRetry { interface, address });
     }
 
-    /// A request has not been answered in time, perhaps.
+    /// Repeats an ARP request if it was not answered in time and a subflow still waits for the answer.
     pub(crate) fn arp_retry<T: Tap>(
         &mut self,
         now: Ps,
@@ -59,8 +59,8 @@ impl Hosts {
         }
     }
 
-    /// A frame of no connection has reached a host: ARP is answered and learned from (RFC 826), anything else is not for
-    /// hosts, or is of a connection that is over.
+    /// A frame of no connection has reached a host. ARP is answered and learned from (RFC 826). Any other frame is
+    /// ignored: it is not for hosts, or its connection is over.
     pub(super) fn take_frame<T: Tap>(
         &mut self,
         now: Ps,
@@ -93,7 +93,7 @@ impl Hosts {
         self.addresses.get(interface.uplink().index()).copied().flatten().unwrap_or(Ipv4Addr::UNSPECIFIED)
     }
 
-    /// Source ports for a transfer of this size.
+    /// Range of source ports for a transfer of this size.
     pub(super) fn source_ports(&self, size_bytes: Option<u64>) -> RangeInclusive<u16> {
         match &self.elephants {
             Some(elephants) if elephants.include(size_bytes) => match &elephants.mark {

@@ -1,9 +1,10 @@
-//! MPTCP in hosts: a transfer is one connection over several subflows, each of which is an ordinary one with a slot, lanes
-//! and timers of its own. Which subflow carries what, and how windows grow together, `transport::mptcp` knows.
+//! MPTCP in hosts: a transfer is one connection over several subflows. Each subflow is an ordinary one with its own
+//! slot, lanes and timers. `transport::mptcp` decides which subflow carries which bytes, and how windows grow
+//! together.
 //!
-//! The first subflow opens the connection; the others join when that is answered. Simplified: a subflow that joins sends
-//! data as soon as it is answered (RFC 8684 §3.2 has it wait for a fourth segment), addresses of the other host are known
-//! without being told (ADD_ADDR), and the options take no room in packets.
+//! The first subflow opens the connection; the others join when it is answered. Simplifications: a joining subflow
+//! sends data as soon as it is answered (RFC 8684 §3.2 has it wait for a fourth segment), hosts know each other's
+//! addresses without ADD_ADDR, and the options take no room in packets.
 
 use super::Hosts;
 use crate::agenda::{Agenda, Event};
@@ -19,12 +20,12 @@ use pathloom_transport::{TimeoutWait, HEADER_BYTES};
 pub(super) struct Multipath {
     connection: Connection,
     reassembly: Reassembly,
-    /// Slots of its subflows, by their numbers.
+    /// Slots of the subflows, by subflow number.
     slots: Vec<u32>,
     /// One past the last byte to deliver; `u64::MAX` for a long-lived transfer.
     size: u64,
     delivered: bool,
-    /// How many chunks the subflow that is asked now may be given.
+    /// Number of chunks that may still be assigned to the subflow that is served now.
     allowance: usize,
 }
 
@@ -33,12 +34,12 @@ pub(super) struct Multipath {
 pub(super) struct Multipaths {
     settings: Option<MptcpSettings>,
     by_transfer: Vec<Option<Box<Multipath>>>,
-    /// Room for the order in which subflows are asked.
+    /// Reused buffer for the order in which subflows are served.
     order: Vec<usize>,
 }
 
 impl Multipaths {
-    /// None yet, of so many transfers; there will be some if hosts run MPTCP.
+    /// Creates a table for `transfers` transfers, without connections. It stays empty unless hosts run MPTCP.
     pub(super) fn new(settings: Option<&MptcpSettings>, transfers: usize) -> Multipaths {
         let by_transfer = settings.iter().flat_map(|_| (0..transfers).map(|_| None)).collect();
         Multipaths { settings: settings.cloned(), by_transfer, order: Vec::new() }
@@ -48,7 +49,8 @@ impl Multipaths {
         self.by_transfer.get_mut(transfer as usize)?.as_deref_mut()
     }
 
-    /// Transfers whose connections are under way, what they have delivered in order, and what their subflows have delivered in all.
+    /// Transfers with connections under way, with the bytes delivered in order and the bytes that their subflows
+    /// delivered in total.
     pub(super) fn delivered(&self) -> impl Iterator<Item = (u32, [u64; 2])> + '_ {
         let each = self.by_transfer.iter().zip(0..);
         each.filter_map(|(one, transfer)| {
@@ -57,10 +59,10 @@ impl Multipaths {
         })
     }
 
-    /// The option of the first two segments, by which switches and controllers tell the subflows of connections apart. Tokens are numbers
-    /// that no two transfers share.
+    /// Option of the first two segments, by which switches and controllers identify the connection of a subflow. Each
+    /// transfer has a different token.
     pub(super) fn option(transfer: u32, member: Option<u32>) -> Option<MptcpOption> {
-        // An odd factor maps no two numbers to one.
+        // Multiplication by an odd factor maps different numbers to different numbers.
         let token = transfer.wrapping_add(1).wrapping_mul(0x9E37_79B1);
         Some(match member? {
             0 => MptcpOption::Capable { token: Some(token) },
@@ -100,7 +102,7 @@ impl Hosts {
         }
     }
 
-    /// The first subflow is established: the others join.
+    /// The first subflow is established, so the others join.
     fn join_others<T: Tap>(&mut self, now: Ps, network: &mut Network<T>, agenda: &mut Agenda, transfer: u32) {
         for member in 1..self.transfers.subflows(transfer).len() {
             self.join(now, network, agenda, transfer, member as u32);
@@ -117,7 +119,8 @@ impl Hosts {
         self.pump(now, network, agenda, slot);
     }
 
-    /// A subflow has nothing left to send. Gives it more if it has room and there is something for it.
+    /// A subflow has nothing left to send. Gives it more if it has room and there is something for it. Returns
+    /// whether it got any.
     #[inline(never)]
     pub(super) fn feed(&mut self, slot: usize) -> bool {
         let subflow = self.subflows.get(slot);
@@ -154,7 +157,7 @@ impl Hosts {
             subflow.sender.handle_syn_ack(nanos);
         }
         let others = multipath.connection.handle_ack(member, &subflow.sender);
-        // Without a byte to send, the first answer is the end of it.
+        // If there is no byte to send, the first answer ends the connection.
         if multipath.connection.is_finished() {
             let nothing = multipath.size == 0 && !std::mem::replace(&mut multipath.delivered, true);
             if nothing {
@@ -171,7 +174,7 @@ impl Hosts {
         }
     }
 
-    /// The retransmission timer of a subflow is due, perhaps.
+    /// Handles an event of a subflow's retransmission timer. The timer may have moved to a later time.
     #[inline(never)]
     pub(super) fn member_timer<T: Tap>(&mut self, now: Ps, network: &mut Network<T>, agenda: &mut Agenda, slot: usize) {
         let subflow = self.subflows.get(slot);
@@ -188,7 +191,7 @@ impl Hosts {
         }
     }
 
-    /// All subflows of a connection are asked whether they have something to send, in the order that its scheduler wants.
+    /// Lets all subflows of a connection send what they have, in the order of its scheduler.
     fn pump_all<T: Tap>(&mut self, now: Ps, network: &mut Network<T>, agenda: &mut Agenda, transfer: u32) {
         let mut order = std::mem::take(&mut self.multipaths.order);
         while let Some(multipath) = self.multipaths.get(transfer) {
@@ -215,8 +218,9 @@ impl Hosts {
         self.multipaths.order = order;
     }
 
-    /// A segment of a subflow has arrived, which its receiver wants to acknowledge or not. What is in order on the subflow
-    /// becomes part of the stream; when that is whole, it is acknowledged at once.
+    /// A segment of a subflow has arrived; `ack` is the acknowledgement that its receiver wants, if any. Bytes that
+    /// are in order on the subflow become part of the stream. If the stream is then complete, it is acknowledged at
+    /// once.
     #[inline(never)]
     pub(super) fn take_in(&mut self, now: Ps, agenda: &mut Agenda, slot: usize, ack: Option<u64>) -> Option<u64> {
         let subflow = self.subflows.get(slot);
@@ -249,7 +253,7 @@ impl Hosts {
         }
     }
 
-    /// A connection has nothing left to send, or is stopped: its subflows end, each with a FIN.
+    /// A connection has nothing left to send, or is stopped. Its subflows end, each with a FIN.
     pub(super) fn end_connection<T: Tap>(
         &mut self,
         now: Ps,
@@ -277,7 +281,7 @@ impl Hosts {
         }
     }
 
-    /// The connections of transfers without end, by transfer.
+    /// Transfers without end whose connections are under way, in ascending order.
     pub(super) fn long_lived_connections(&self) -> Vec<u32> {
         let long_lived =
             |&(_, one): &(u32, &Option<Box<Multipath>>)| one.as_ref().is_some_and(|one| one.size == u64::MAX);

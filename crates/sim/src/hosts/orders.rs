@@ -1,4 +1,4 @@
-//! What the controller tells hosts about their subflows: wait, go on, send at this rate.
+//! Orders of the controller to hosts about their subflows: wait, continue, or send at this rate.
 
 use super::Hosts;
 use crate::agenda::{Agenda, Event};
@@ -9,7 +9,7 @@ use crate::time::{to_nanos, to_ps, Ps};
 use pathloom_model::{FiveTuple, Nanos};
 
 impl Hosts {
-    /// The subflow whose data have this five-tuple, unless its sender is done or its host has no agent.
+    /// Finds the subflow whose data have this five-tuple, unless it is closed or its host has no agent.
     fn find<T: Tap>(&mut self, network: &Network<T>, five_tuple: &FiveTuple) -> Option<(usize, &mut Subflow)> {
         let slot = network.lanes.slot(five_tuple)?;
         let subflow = self.subflows.get(slot);
@@ -17,7 +17,7 @@ impl Hosts {
         (has_agent && !subflow.closed).then_some((slot, subflow))
     }
 
-    /// The controller wants a subflow sent at this rate, or as fast as it can.
+    /// The controller sets the rate of a subflow; `None` removes the limit.
     pub(crate) fn pace<T: Tap>(
         &mut self,
         now: Ps,
@@ -32,7 +32,7 @@ impl Hosts {
         }
     }
 
-    /// The controller wants a subflow that has not been answered yet to wait until it is released or the lease is over.
+    /// The controller makes a subflow wait until it is released or the lease ends.
     pub(crate) fn hold<T: Tap>(
         &mut self,
         now: Ps,
@@ -48,7 +48,7 @@ impl Hosts {
         agenda.push(until, Event::LeaseOver { slot: slot as u32, use_count: subflow.use_count });
     }
 
-    /// A lease is over; a later hold may have a longer one.
+    /// The lease of a hold has ended. The hold stays if a later order gave it a longer lease.
     pub(crate) fn lease_over<T: Tap>(
         &mut self,
         now: Ps,
@@ -61,7 +61,7 @@ impl Hosts {
         }
     }
 
-    /// The controller lets a subflow go.
+    /// The controller releases a subflow.
     pub(crate) fn let_go<T: Tap>(
         &mut self,
         now: Ps,
@@ -82,7 +82,7 @@ impl Hosts {
         }
     }
 
-    /// Subflows that the controller keeps from sending.
+    /// Number of subflows that the controller holds.
     pub(crate) fn held(&self) -> usize {
         self.subflows.live().filter(|(_, subflow)| !subflow.closed && subflow.held_until > 0).count()
     }

@@ -1,4 +1,4 @@
-//! Which addresses of other hosts each interface has resolved (RFC 826), and which subflows wait for an answer.
+//! Addresses of other hosts that each interface has resolved (RFC 826), and subflows that wait for an answer.
 
 use crate::interface::Interface;
 use crate::time::{to_ps, Ps};
@@ -9,23 +9,23 @@ use std::net::Ipv4Addr;
 /// An unanswered request is repeated after this time, at most once a second per destination (RFC 1122 §2.3.2.1).
 pub(super) const RETRY: Nanos = Nanos::from_secs(1);
 
-/// A subflow that waits for an address: its slot and the use count of that.
+/// A subflow that waits for an address: its slot, and the use count of the slot.
 pub(super) type Waiter = (u32, u32);
 
-/// What an interface knows of an address.
+/// State of an address at an interface.
 enum Entry {
-    /// It is resolved until this time.
+    /// The address is resolved until this time.
     Resolved(Ps),
-    /// A request is on its way.
+    /// A request is on its way; these subflows wait for the answer.
     Requested(Vec<Waiter>),
 }
 
-/// What comes of a look-up.
+/// Result of a look-up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum LookUp {
     /// The address is resolved.
     Resolved,
-    /// The subflow waits, and the caller has to send a request.
+    /// The subflow waits, and the caller must send a request.
     Request,
     /// The subflow waits for the answer to an earlier request.
     Wait,
@@ -33,19 +33,19 @@ pub(super) enum LookUp {
 
 /// The ARP caches of all interfaces.
 pub(super) struct Resolver {
-    /// Looked up by key alone, so no order depends on it.
+    /// Read by key only, so no order depends on the hash.
     entries: FxHashMap<(Interface, Ipv4Addr), Entry>,
-    /// How long an entry holds after it was learned.
+    /// How long an entry is valid after it was learned.
     age: Ps,
 }
 
 impl Resolver {
-    /// Caches whose entries hold for `age`; for no time at all, each connection sends a request of its own.
+    /// Creates caches whose entries are valid for `age`. If it is zero, each connection sends its own request.
     pub(super) fn new(age: Nanos) -> Resolver {
         Resolver { entries: FxHashMap::default(), age: to_ps(age) }
     }
 
-    /// A subflow needs the address.
+    /// Looks up an address for a subflow.
     pub(super) fn look_up(&mut self, now: Ps, interface: Interface, address: Ipv4Addr, waiter: Waiter) -> LookUp {
         match self.entries.get_mut(&(interface, address)) {
             Some(Entry::Resolved(until)) if *until > now => LookUp::Resolved,
@@ -60,8 +60,8 @@ impl Resolver {
         }
     }
 
-    /// A request or a reply of the host with this address has reached an interface that it was for. Returns the subflows
-    /// that need not wait any more.
+    /// A request or a reply from the host with this address has reached the interface to which it was addressed.
+    /// Returns the subflows that need not wait any more.
     pub(super) fn learn(&mut self, now: Ps, interface: Interface, address: Ipv4Addr) -> Vec<Waiter> {
         match self.entries.insert((interface, address), Entry::Resolved(now.saturating_add(self.age))) {
             Some(Entry::Requested(waiting)) => waiting,
@@ -69,8 +69,8 @@ impl Resolver {
         }
     }
 
-    /// A request has not been answered in time, perhaps. Tells whether to repeat it: someone must still wait, of those
-    /// that `is_alive` knows.
+    /// A request may have gone unanswered. Returns whether to repeat it: at least one waiting subflow must be alive
+    /// according to `is_alive`.
     pub(super) fn repeats(
         &mut self,
         interface: Interface,
@@ -95,7 +95,7 @@ mod tests {
     const PEER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 
     #[test]
-    fn one_request_serves_all_who_wait_and_entries_age() {
+    fn one_request_serves_all_waiting_subflows_and_entries_expire() {
         let (interface, other) = (Interface::of(LinkId(0)), Interface::of(LinkId(2)));
         let mut resolver = Resolver::new(Nanos::from_secs(60));
         assert_eq!(resolver.look_up(0, interface, PEER, (1, 0)), LookUp::Request);
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_repeated_for_those_who_still_wait() {
+    fn a_request_is_repeated_while_subflows_wait() {
         let interface = Interface::of(LinkId(0));
         let mut resolver = Resolver::new(Nanos::ZERO);
         resolver.look_up(0, interface, PEER, (1, 0));
@@ -117,7 +117,7 @@ mod tests {
         assert!(resolver.repeats(interface, PEER, |waiter| waiter == (2, 0)));
         assert_eq!(resolver.learn(3, interface, PEER), [(2, 0)]);
         assert!(!resolver.repeats(interface, PEER, |_| true), "it was answered");
-        assert_eq!(resolver.look_up(3, interface, PEER, (4, 0)), LookUp::Request, "entries hold for no time");
+        assert_eq!(resolver.look_up(3, interface, PEER, (4, 0)), LookUp::Request, "entries expire at once");
         assert!(!resolver.repeats(interface, PEER, |_| false));
         assert_eq!(resolver.look_up(4, interface, PEER, (5, 0)), LookUp::Request, "nobody waited any more");
     }

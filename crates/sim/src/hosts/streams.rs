@@ -1,8 +1,9 @@
-//! Parallel streams in hosts: the sender of a transfer asks the controller for paths, claims one for each stream, opens the
-//! stream when the claim is answered, and releases the paths when all are closed. A host without an answer opens its streams
-//! all the same, on the default routes.
+//! Parallel streams in hosts: the sender of a transfer requests paths from the controller and claims one for each
+//! stream. It opens a stream when its claim is answered, and releases the paths when all streams are closed. A host
+//! that gets no answer opens its streams on the default routes.
 //!
-//! As with GridFTP, a stream that has sent what it has takes the next block of the transfer, so a fast path carries more.
+//! As with GridFTP, a stream that has sent all its bytes takes the next block of the transfer, so a fast path carries
+//! more.
 
 use super::Hosts;
 use crate::agenda::{Agenda, Event};
@@ -14,11 +15,11 @@ use pathloom_model::{Fabric, Nanos, Path};
 use pathloom_transport::streams::{PathTraits, StreamSettings};
 use std::collections::BTreeMap;
 
-/// How long a host waits for the answers of the controller.
+/// How long a host waits for answers of the controller before it opens its streams without them.
 const PATIENCE: Nanos = Nanos::from_secs(1);
-/// Bytes that a stream takes at a time, less what makes no full segment: GridFTP's default.
+/// Bytes that a stream takes at a time, before rounding down to full segments. This is GridFTP's default.
 const BLOCK_BYTES: u64 = 256 << 10;
-/// Number of a request among those of its transfer: the assignment, and the release. Claims have those from 1.
+/// Numbers of requests of a transfer: the assignment, and the release. Claims are numbered from 1.
 const ASSIGN: u32 = 0;
 const RELEASE: u32 = u32::MAX;
 
@@ -29,7 +30,7 @@ pub(super) struct Streams {
     by_transfer: BTreeMap<u32, Transfer>,
 }
 
-/// What a host knows of the streams of a transfer.
+/// What a host knows about the streams of a transfer.
 #[derive(Default)]
 struct Transfer {
     assignment: Option<AssignmentId>,
@@ -41,16 +42,16 @@ struct Transfer {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stream {
-    /// Its claim has not been answered.
+    /// The claim of the stream has not been answered.
     Waiting,
-    /// It is open, in this slot, and has taken so many bytes.
+    /// The stream is open, in this slot, and has taken this many bytes.
     Open { slot: usize, taken: u64 },
-    /// It takes no more.
+    /// The stream takes no more bytes.
     Done,
 }
 
 impl Streams {
-    /// None yet; there will be some if hosts open parallel streams.
+    /// Creates an empty table. It gets transfers only if hosts open parallel streams.
     pub(super) fn new(settings: Option<&StreamSettings>) -> Streams {
         Streams { settings: settings.cloned(), by_transfer: BTreeMap::new() }
     }
@@ -60,7 +61,7 @@ fn request(transfer: u32, number: u32) -> u64 {
     u64::from(transfer) << 32 | u64::from(number)
 }
 
-/// Rate of the slowest link of a path between two hosts, and its round trip.
+/// Rate of the slowest link of a path between two hosts, and the round-trip propagation delay.
 fn traits(fabric: &Fabric, ends: &super::Ends, path: &Path) -> PathTraits {
     let access = [ends.src.uplink, ends.dst.uplink.reverse()];
     let links = || path.links().iter().chain(&access).map(|&link| fabric.link(link).settings);
@@ -75,7 +76,7 @@ impl Hosts {
         self.streams.settings.is_some()
     }
 
-    /// Starts a transfer: asks for its paths.
+    /// Starts a transfer by requesting its paths.
     pub(super) fn ask_for_paths(&mut self, now: Ps, agenda: &mut Agenda, transfer: u32) {
         let Some(settings) = &self.streams.settings else { return };
         let all = self.transfers.subflows(transfer);
@@ -95,7 +96,8 @@ impl Hosts {
         Owner(format!("host {}", self.transfers.subflows(transfer)[0].src.address))
     }
 
-    /// The controller has assigned paths, or refused to: claims one for each stream.
+    /// The controller has assigned paths, or has refused. Claims a path for each stream; without paths, opens all
+    /// streams.
     pub(crate) fn assigned<T: Tap>(
         &mut self,
         now: Ps,
@@ -130,7 +132,7 @@ impl Hosts {
         claims.into_iter().for_each(|claim| self.tell(now, agenda, claim));
     }
 
-    /// The controller has answered a claim: its stream is opened, with a path or without.
+    /// The controller has answered a claim. Opens its stream, with or without a path.
     pub(crate) fn claimed<T: Tap>(
         &mut self,
         now: Ps,
@@ -174,8 +176,8 @@ impl Hosts {
         self.pump(now, network, agenda, slot);
     }
 
-    /// A stream has sent all that it has: it takes the next block, if it has room for more. With the last block, the others
-    /// know that they are done.
+    /// A stream has sent all its bytes. It takes the next block if it has room for more, and `true` is returned. When
+    /// the last block is taken, the other streams are done.
     #[inline(never)]
     pub(super) fn take_block<T: Tap>(
         &mut self,
@@ -207,7 +209,8 @@ impl Hosts {
         true
     }
 
-    /// All blocks of a transfer are taken, the last one by the stream in slot `last`, which still sends.
+    /// All blocks of a transfer are taken. The stream in slot `last` took the last one and still sends; the others
+    /// end.
     fn end_streams<T: Tap>(
         &mut self,
         now: Ps,

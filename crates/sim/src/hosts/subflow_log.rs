@@ -1,4 +1,4 @@
-//! What became of the subflows of transfers that have several: which way each went, and what it carried.
+//! Results of the subflows of transfers that have several: the path of each, and what it carried.
 
 use super::Hosts;
 use crate::network::Network;
@@ -8,7 +8,7 @@ use crate::tap::Tap;
 use pathloom_model::FiveTuple;
 
 impl Hosts {
-    /// Notes a subflow that is about to close, with the way that its data would take now.
+    /// Records a subflow that is about to close, with the path that its data would take now.
     pub(super) fn note_subflow<T: Tap>(&mut self, network: &Network<T>, slot: usize) {
         let five_tuple = network.lanes.five_tuple(slot);
         let subflow = self.subflows.get(slot);
@@ -25,7 +25,8 @@ impl Hosts {
         }
     }
 
-    /// The ways of the subflows that closed since the last call, then those of the open ones.
+    /// Returns the paths of the subflows that closed since the last call and of the open ones, by transfer and
+    /// five-tuple.
     pub(crate) fn take_ways<T: Tap>(&mut self, network: &Network<T>) -> Vec<Way> {
         let mut rows = std::mem::take(&mut self.closed_ways);
         let open = self.subflows.live().filter(|(_, subflow)| !subflow.closed).map(|(slot, subflow)| {
@@ -38,7 +39,7 @@ impl Hosts {
         rows
     }
 
-    /// All subflows so far of transfers that have several, by transfer and source port.
+    /// Returns all subflows so far of transfers that have several, by transfer and five-tuple.
     pub(crate) fn subflow_outcomes<T: Tap>(&self, network: &Network<T>) -> Vec<SubflowOutcome> {
         let several = |subflow: &Subflow| !subflow.closed && self.transfers.subflows(subflow.transfer).len() > 1;
         let open = self.subflows.live().filter(|(_, subflow)| several(subflow)).map(|(slot, subflow)| {

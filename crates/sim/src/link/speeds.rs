@@ -1,13 +1,13 @@
-//! The speeds of a network's links: few of them, however many links there are.
+//! The different speeds of a network's links. They are few, however many links there are.
 //!
-//! A packet that enters a link needs the link's rate and delay. On a large fabric each link is far from the core, so each of
-//! its cache lines counts; the few speeds of a network stay near.
+//! A packet that enters a link needs the link's rate and delay. On a large fabric, links are not in the CPU's caches,
+//! so each cache line of a link costs time. The few speeds of a network stay in the caches.
 
 use super::LinkQueue;
 use crate::time::Ps;
 use std::collections::BTreeMap;
 
-/// How fast a link is.
+/// Rate and delay of a link.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Speed {
     /// Time to send a byte, in units of 2^-20 ps.
@@ -20,16 +20,16 @@ pub(super) struct Speed {
 pub(super) struct SpeedNumber(u16);
 
 impl SpeedNumber {
-    /// Of a link that has to be asked itself.
+    /// For a link whose speed must be read from the link itself.
     pub(super) const OWN: SpeedNumber = SpeedNumber(u16::MAX);
 }
 
-/// Each speed once.
+/// The different speeds of the links of a network.
 #[derive(Clone, Default)]
 pub(crate) struct Speeds(Vec<Speed>);
 
 impl Speeds {
-    /// The speeds of these links, which know their numbers from then on.
+    /// Collects the speeds of these links, and sets the speed number of each link.
     pub(crate) fn of(links: &mut [LinkQueue]) -> Speeds {
         let mut numbers = BTreeMap::new();
         let mut speeds = Vec::new();
@@ -39,14 +39,14 @@ impl Speeds {
                 speeds.push(speed);
                 speeds.len() - 1
             });
-            // Beyond that many, links have to be asked themselves.
+            // Links whose speed has a larger number use their own fields.
             link.speed = u16::try_from(number).map_or(SpeedNumber::OWN, SpeedNumber);
         }
         speeds.truncate(usize::from(SpeedNumber::OWN.0));
         Speeds(speeds)
     }
 
-    /// The speed with this number, if the link need not be asked.
+    /// The speed with this number; `None` if it must be read from the link.
     #[inline(always)]
     pub(super) fn get(&self, number: SpeedNumber) -> Option<Speed> {
         self.0.get(usize::from(number.0)).copied()

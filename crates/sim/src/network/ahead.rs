@@ -1,8 +1,10 @@
-//! Brings near what the arrivals of a batch will need: on a large fabric, a packet-hop waits for memory most of its time.
+//! Prefetches the data that the arrivals of a batch will need. On a large fabric, a packet-hop waits for memory most
+//! of its time.
 //!
-//! A packet-hop touches one thing after another: the link that it leaves, its packet in that link's ring, the remembered
-//! decision, the link that it enters and that link's ring. Each tells where the next one is, so a hop alone waits five
-//! times. Here every step is asked for all arrivals of a batch before the next step begins: the waits overlap.
+//! A packet-hop touches one object after another: the link that the packet leaves, the packet in that link's ring,
+//! the cached decision, the link that the packet enters, and that link's ring. Each object tells where the next one
+//! is, so a single hop waits five times. Here, each step is done for all arrivals of a batch before the next step
+//! begins, so that the waits overlap.
 
 use crate::cache::Cache;
 use crate::interface::Interface;
@@ -11,11 +13,11 @@ use crate::packet::Packet;
 use crate::trusted::{fetch, item};
 use crate::wheel::LinksDue;
 
-/// Links whose arrivals are asked for together: more than the usual batch has.
+/// Number of links whose data are prefetched together: more than the usual batch has.
 pub(super) const TOGETHER: usize = 32;
 
-/// Asks for what the arrivals at the ends of these links will touch; `at_host` for what a host will touch that gets a packet.
-/// Changes nothing but time.
+/// Prefetches the data that the arrivals at the ends of these links will touch. `at_host` does the same for a packet
+/// that reaches a host. Affects only speed.
 #[inline(never)]
 pub(super) fn ask_ahead(links: &[LinkQueue], cache: &Cache, due: LinksDue<'_>, at_host: impl Fn(&Packet)) {
     due.groups(TOGETHER).for_each(|group| ask_together(links, cache, group, &at_host));
@@ -23,7 +25,7 @@ pub(super) fn ask_ahead(links: &[LinkQueue], cache: &Cache, due: LinksDue<'_>, a
 
 #[inline(always)]
 fn ask_together(links: &[LinkQueue], cache: &Cache, due: LinksDue<'_>, at_host: impl Fn(&Packet)) {
-    // A delivery needs the first cache line of its link alone.
+    // A delivery needs only the first cache line of its link.
     due.iter().for_each(|link| fetch(links, link as usize));
     due.iter().for_each(|link| item(links, link as usize).fetch_first_two());
     let (mut numbers, mut count) = ([0; TOGETHER], 0);
@@ -32,7 +34,7 @@ fn ask_together(links: &[LinkQueue], cache: &Cache, due: LinksDue<'_>, at_host: 
         match queue.head() {
             Some(packet) if queue.to_host() => {
                 at_host(packet);
-                // By which the host answers.
+                // The link by which the host answers.
                 fetch(links, Interface::at_end_of(link).uplink().index());
             }
             Some(packet) => {
@@ -52,7 +54,7 @@ fn ask_together(links: &[LinkQueue], cache: &Cache, due: LinksDue<'_>, at_host: 
     }
 }
 
-/// Asks for what packets will touch that are put on these links, at their ends. Changes nothing but time.
+/// Prefetches the places where these links will store the packets that are put on them. Affects only speed.
 pub(super) fn ask_for_tails(links: &[LinkQueue], entered: &[u32]) {
     entered.iter().for_each(|&link| fetch(links, link as usize));
     entered.iter().filter_map(|&link| links.get(link as usize)).for_each(LinkQueue::fetch_tail);

@@ -1,7 +1,7 @@
-//! A network in parts, each with its own nodes, for one thread each; and what the parts tell each other.
+//! A network in parts, each with its own nodes and for its own thread; and the messages between the parts.
 //!
-//! Each part has a queue in every place, as the whole has, so that links keep their numbers. A link between two parts has
-//! two queues (see [`LinkQueue::split`]).
+//! Each part has a queue for every link of the whole network, so that links keep their numbers. A link between two
+//! parts has two queues (see [`LinkQueue::split`]).
 
 use super::ahead::{ask_for_tails, TOGETHER};
 use super::{pay, Network, Node};
@@ -15,39 +15,39 @@ use crate::wheel::Wheel;
 use pathloom_model::{Headers, LinkId, NodeId};
 use std::collections::BTreeMap;
 
-/// What happened to a slot.
+/// Change of a slot.
 #[derive(Clone, Copy)]
 enum SlotChange {
-    /// A subflow has it, whose data have these headers.
+    /// A subflow has taken the slot; its data have these headers.
     Opened(Headers),
-    /// No packet of its subflow is in the network any more.
+    /// The slot is free: no packet of its subflow is in the network any more.
     Released,
 }
 
-/// What one part tells another at the end of a window.
+/// Messages from one part to another at the end of a window.
 #[derive(Default)]
 pub(crate) struct Parcel {
-    /// Packets that will arrive in the other part, and the links by which they do.
+    /// Packets that will arrive in the other part, and the links by which they arrive.
     packets: Vec<Packet>,
     links: Vec<u32>,
-    /// Lanes whose packets were lost, and how many.
+    /// Lanes that lost packets, and how many.
     lost: Vec<(u32, i32)>,
     slots: Vec<(u32, SlotChange)>,
 }
 
-/// What a part has for the others. Empty in a network that is whole.
+/// Messages of a part for the others. Empty in an undivided network.
 #[derive(Default)]
 pub(super) struct Outbox {
-    /// By link: the part that its far end is in.
+    /// By link: the part that contains its far end.
     ends_in: Vec<u8>,
-    /// By part.
+    /// By part: the messages for it.
     parcels: Vec<Parcel>,
-    /// When the first of the packets in them arrives.
+    /// Time when the first of the packets in the parcels arrives.
     earliest: Option<Ps>,
 }
 
 impl<T: Tap> Network<T> {
-    /// Puts a packet on a link to another part; tells whether the link took it.
+    /// Puts a packet on a link to another part. Returns whether the link took it.
     #[inline(always)]
     pub(super) fn send_across(&mut self, now: Ps, link: u32, packet: Packet) -> bool {
         let speeds = if T::LARGE { Some(&self.speeds) } else { None };
@@ -60,12 +60,12 @@ impl<T: Tap> Network<T> {
         true
     }
 
-    /// Tells the other parts that a slot was opened.
+    /// Informs the other parts that a slot was opened.
     pub(super) fn note_opened(&mut self, slot: usize, data: Headers) {
         self.note(slot, SlotChange::Opened(data));
     }
 
-    /// Tells the other parts that a slot was given back.
+    /// Informs the other parts that a slot was freed.
     pub(super) fn note_released(&mut self, slot: usize) {
         self.note(slot, SlotChange::Released);
     }
@@ -74,28 +74,28 @@ impl<T: Tap> Network<T> {
         self.outbox.parcels.iter_mut().for_each(|parcel| parcel.slots.push((slot as u32, change)));
     }
 
-    /// Tells the part of the hosts that packets of a lane were lost.
+    /// Informs the part of the hosts that packets of a lane were lost.
     pub(crate) fn note_lost(&mut self, lane: u32, packets: i32) {
         self.outbox.parcels[0].lost.push((lane, packets));
     }
 
-    /// When the first of the packets arrives that this part has sent to others since the last exchange.
+    /// Time when the first packet arrives that this part has sent to others since the last exchange.
     pub(crate) fn earliest_sent(&self) -> Ps {
         self.outbox.earliest.unwrap_or(NEVER)
     }
 
-    /// No packet arrives in this part before, but for those that others send.
+    /// Time before which no packet arrives in this part, except packets that others send.
     pub(crate) fn earliest_arrival(&self) -> Ps {
         self.wheel.earliest()
     }
 
-    /// Lays down what this part has for another, in an empty parcel.
+    /// Swaps the messages of this part for another one into an empty parcel.
     pub(crate) fn hand_over(&mut self, to: usize, parcel: &mut Parcel) {
         self.outbox.earliest = None;
         std::mem::swap(&mut self.outbox.parcels[to], parcel);
     }
 
-    /// Takes up what another part has for this one; lanes whose packets were lost go to `lost`.
+    /// Handles the messages of another part for this one. Adds lanes whose packets were lost to `lost`.
     pub(crate) fn take_up(&mut self, parcel: &mut Parcel, lost: &mut Vec<(u32, i32)>) {
         self.change_slots(&parcel.slots);
         for (packets, links) in parcel.packets.chunks(TOGETHER).zip(parcel.links.chunks(TOGETHER)) {
@@ -123,7 +123,7 @@ impl<T: Tap> Network<T> {
         }
     }
 
-    /// A wheel with all links that arrive in the part and are not empty.
+    /// Makes a wheel of all links that arrive in the part and are not empty.
     fn fill_wheel(&mut self, now: Ps, arrive_here: impl Fn(LinkId) -> bool) {
         let count = (0..self.links.len() as u32).filter(|&link| arrive_here(LinkId(link))).count();
         self.wheel = Wheel::new(count, self.typical, T::LARGE);
@@ -138,7 +138,7 @@ impl<T: Tap> Network<T> {
 }
 
 impl<T: Tap + Default> Network<T> {
-    /// Keeps the first part and returns the others. No event before `now` is left.
+    /// Divides the network: keeps the first part and returns the others. No event before `now` may be left.
     pub(crate) fn divide(&mut self, now: Ps, plan: &Plan) -> Vec<Network<T>> {
         let fabric = self.fabric.clone();
         let ends_in: Vec<u8> = fabric.links().iter().map(|link| plan.of(link.to)).collect();
@@ -185,7 +185,7 @@ impl<T: Tap + Default> Network<T> {
         others
     }
 
-    /// Takes back the parts that [`Network::divide`] returned. No event before `now` is left in any part.
+    /// Takes back the parts that [`Network::divide`] returned. No event before `now` may be left in any part.
     pub(crate) fn join(&mut self, now: Ps, plan: &Plan, mut others: Vec<Network<T>>) {
         let fabric = self.fabric.clone();
         for (number, part) in (1..).zip(&mut others) {

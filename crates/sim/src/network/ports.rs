@@ -1,8 +1,8 @@
 //! Links that begin at a port with strict priorities or RED ([`Port`]).
 //!
-//! The ring of such a link holds the packets that are being sent or under way; those that wait are in the port. The end of
-//! each packet is an event: a link of no fabric, whose number lies beyond those of the fabric's links, delivers a packet of no
-//! connection then.
+//! The ring of such a link holds the packets that are being sent or under way; packets that wait are in the port. The
+//! end of each packet is an event. For these events there is one more link per port. Its number is above those of the
+//! fabric's links, and it delivers a packet of no connection at the end of each packet.
 
 use super::Network;
 use crate::lanes::NO_CONNECTION;
@@ -14,15 +14,15 @@ use crate::tap::Tap;
 use crate::time::Ps;
 use pathloom_model::{Fabric, LinkId, PortSettings};
 
-/// Bytes of a full frame, for RED's view of idle times.
+/// Bytes of a full frame, by which RED measures idle times.
 const FRAME_BYTES: u64 = 1514;
-/// A link has no such port.
+/// Value for a link without such a port.
 const NO_PORT: u32 = u32::MAX;
 
-/// The ports of a fabric that are no FIFOs.
+/// The ports of a fabric that are not FIFOs.
 pub(super) struct Ports {
     settings: PortSettings,
-    /// By link of the fabric: which port it begins at.
+    /// By link of the fabric: the port at which it begins.
     of_link: Vec<u32>,
     ports: Vec<Port>,
     /// By port: its link.
@@ -30,7 +30,7 @@ pub(super) struct Ports {
 }
 
 impl Ports {
-    /// The ports of all switches, if they are no FIFOs; adds a link for the events of each to `links`.
+    /// Creates the ports of all switches, if they are not FIFOs. Adds a link for the events of each port to `links`.
     pub(super) fn new(fabric: &Fabric, marks: Marks, seed: u64, links: &mut Vec<LinkQueue>) -> Option<Box<Ports>> {
         let settings = fabric.ports();
         if settings.is_drop_tail() {
@@ -57,29 +57,31 @@ impl Ports {
         Some(Box::new(all))
     }
 
-    /// The port that a link begins at.
+    /// The port at which a link begins.
     fn of(&self, link: LinkId) -> Option<usize> {
         self.of_link.get(link.index()).copied().filter(|&port| port != NO_PORT).map(|port| port as usize)
     }
 }
 
 impl<T: Tap> Network<T> {
-    /// Whether ports of switches are no FIFOs.
+    /// Whether ports of switches are not FIFOs.
     pub(crate) fn has_ports(&self) -> bool {
         self.ports.is_some()
     }
 
-    /// A link has not taken a packet: its port may, if it has one. Tells whether it did.
+    /// A link has not taken a packet. Offers it to the link's port, if there is one. Returns whether the port took
+    /// it.
     #[cold]
     #[inline(never)]
     pub(super) fn offer_to_port(&mut self, now: Ps, link: u32, packet: Packet) -> bool {
         let Some(port) = self.port_of(LinkId(link)) else { return false };
         let is_up = self.links[link as usize].is_up();
-        // What comes when a packet ends comes after the choice of the next, whichever event is first.
+        // If a packet arrives at the moment when another one ends, the port chooses its next packet first, whichever
+        // event comes first.
         self.choose_next(now, port);
         let offer = match &mut self.ports {
             Some(ports) if is_up => {
-                // Frames of no connection keep the network going, so they come first.
+                // The network cannot work without frames of no connection, so they get the highest priority.
                 let highest = usize::from(ports.settings.queues) - 1;
                 let headers = self.lanes.headers(&packet);
                 let queue = headers.map_or(highest, |headers| ports.settings.queue_of(headers.dscp));
@@ -95,14 +97,15 @@ impl<T: Tap> Network<T> {
         offer != Offer::Dropped
     }
 
-    /// Whether a link is one of no fabric, whose arrivals are the ends of packets at a port; works such an end off.
+    /// Whether a link is the event link of a port, whose arrivals are the ends of packets. If so, handles the end of
+    /// the packet.
     pub(super) fn is_end_of_packet(&mut self, now: Ps, link: u32) -> bool {
         let Some(port) = (link as usize).checked_sub(self.fabric.links().len()) else { return false };
         self.choose_next(now, port);
         true
     }
 
-    /// If a port has sent its packet, the next one begins.
+    /// If a port has finished sending its packet, it begins to send the next one.
     fn choose_next(&mut self, now: Ps, port: usize) {
         let Some(ports) = self.ports.as_mut().filter(|ports| ports.ports[port].is_over(now)) else { return };
         let Some((came, packet)) = ports.ports[port].next() else { return };
@@ -125,7 +128,7 @@ impl<T: Tap> Network<T> {
         }
     }
 
-    /// A link has failed: what waits at its port is lost as well.
+    /// A link has failed: packets that wait at its port are lost as well. Returns them.
     pub(super) fn fail_port(&mut self, now: Ps, link: LinkId) -> Vec<Packet> {
         let (Some(port), Some(ports)) = (self.port_of(link), &mut self.ports) else { return Vec::new() };
         self.links[link.index()].add_waited(ports.ports[port].waited(now));
@@ -137,7 +140,8 @@ impl<T: Tap> Network<T> {
         lost
     }
 
-    /// The port of a link, if there is one, sends at the rate of the link from the next packet on.
+    /// Adapts the port of a link, if there is one, to a new rate of the link. The rate applies from the next packet
+    /// on.
     pub(super) fn set_port_rate(&mut self, link: LinkId) {
         if let (Some(port), Some(ports)) = (self.port_of(link), &mut self.ports) {
             ports.ports[port].set_frame_time(self.links[link.index()].send_time(FRAME_BYTES));
@@ -158,22 +162,23 @@ impl<T: Tap> Network<T> {
         &self.links[..self.fabric.links().len()]
     }
 
-    /// Time that the packets of a link have waited up to now, summed ([`LinkQueue::waited`]).
+    /// Sum of the times that the packets of a link have waited up to now ([`LinkQueue::waited`]).
     pub(crate) fn waited(&self, link: LinkId, now: Ps) -> Ps {
         self.links[link.index()].waited(now) + self.port(link).map_or(0, |port| port.waited(now))
     }
 
-    /// How long until what a link has taken has left its port; without what waits at a port that chooses.
+    /// Time until the packets that a link has taken have left its port. Packets that wait at a port with priorities
+    /// or RED do not count.
     pub(super) fn backlog(&self, link: LinkId, now: Ps) -> Ps {
         self.port(link).map_or_else(|| self.links[link.index()].backlog(now), |port| port.backlog(now))
     }
 
-    /// Packets that wait at ports that choose.
+    /// Number of packets that wait at ports with priorities or RED.
     pub(super) fn waiting_at_ports(&self) -> u64 {
         self.ports.iter().flat_map(|ports| &ports.ports).map(|port| port.waiting() as u64).sum()
     }
 
-    /// Events that those ports took.
+    /// Number of events of these ports.
     pub(super) fn port_events(&self) -> u64 {
         self.links[self.fabric.links().len()..].iter().map(LinkQueue::delivered_packets).sum()
     }

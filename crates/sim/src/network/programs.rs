@@ -1,7 +1,7 @@
-//! Switches that run a program: it decides about frames, sends frames of its own, and has its own timers.
+//! Switches that run a program. It decides about frames, sends its own frames and has its own timers.
 //!
-//! A packet of a connection becomes a frame when a program is asked about it. What leaves is the packet again, or a frame
-//! of no connection, which may have the packet inside ([`Stored`]).
+//! A packet of a connection becomes a frame when a program is asked about it. The result is the same packet, or a
+//! frame of no connection, which may contain the packet ([`Stored`]).
 
 use super::{pay, Network, Node, TTL};
 use crate::cache::Entry;
@@ -21,34 +21,35 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use std::collections::VecDeque;
 
-/// Programs look for what has timed out at most this often.
+/// Shortest time between two runs of a program's timer.
 const GRAIN: Nanos = Nanos::from_millis(10);
 /// The lane of frames of no connection.
 const NO_LANE: u32 = (NO_CONNECTION as u32) << 1;
 
-/// What switches with programs have beside them.
+/// State of the programs of switches outside the switches.
 pub(crate) struct Programs {
     deployment: Deployment,
-    /// What the time is drawn from that switches take for messages.
+    /// Random numbers for the time that switches take for messages.
     rng: Pcg64,
     /// Frames of no connection in the network.
     frames: Store<Stored>,
     counts: Counts,
-    /// By lane: packets that were lost or, if negative, added, until the owner of the lanes takes them.
+    /// Changes that the owner of the lanes has not taken yet: a lane, and how many packets it lost or, if negative,
+    /// gained.
     changes: VecDeque<(u32, i32)>,
-    /// By node: when its timer is in the agenda for, and the earliest time for the next one.
+    /// By node: time of its timer event in the agenda, and earliest time of the next one.
     timers: Vec<Ps>,
     rested: Vec<Ps>,
-    /// By node: which start of its program runs.
+    /// By node: number of the start of its program.
     boots: Vec<u64>,
-    /// What programs that run no more had counted.
+    /// Counts of programs that no longer run.
     retired: Totals,
     samples: Vec<TableSample>,
     entries_max: usize,
     hosts_max: usize,
 }
 
-/// What programs count, summed over switches.
+/// Counts of programs, summed over switches.
 #[derive(Clone, Copy, Default)]
 struct Totals {
     explorations: u64,
@@ -90,7 +91,7 @@ impl Programs {
         }
     }
 
-    /// What a switch takes for a message.
+    /// Draws the time that a switch takes for a message.
     fn draw_delay(&mut self) -> Ps {
         match to_ps(self.deployment.jitter) {
             0 => 0,
@@ -98,7 +99,7 @@ impl Programs {
         }
     }
 
-    /// The next start of a switch's program, which is told the cabling.
+    /// Makes the program of a switch for its next start. The program is told the cabling.
     pub(super) fn start(&mut self, now: Ps, fabric: &Fabric, node: NodeId) -> Box<dyn Program + Send> {
         let boot = &mut self.boots[node.index()];
         *boot += 1;
@@ -114,8 +115,8 @@ impl Programs {
 }
 
 impl<T: Tap> Network<T> {
-    /// A program decides about a packet that has come over `link`. Returns its switch, which the caller has to follow up
-    /// with [`Network::take_changes`] and [`Network::next_timer`].
+    /// A program decides about a packet that has arrived over `link`. Returns its switch, for which the caller must
+    /// then call [`Network::take_change`] and [`Network::next_timer`].
     pub(crate) fn ask_program(&mut self, now: Ps, link: u32, packet: Packet) -> NodeId {
         let record = *self.fabric.link(LinkId(link));
         let node = record.to;
@@ -143,7 +144,7 @@ impl<T: Tap> Network<T> {
         node
     }
 
-    /// The frame that a packet is, and the packet of a connection that it is or has inside.
+    /// The frame for a packet, and the packet of a connection that it is or contains.
     fn unpack(&mut self, packet: &Packet) -> Option<Stored> {
         match self.lanes.headers(packet) {
             Some(headers) => {
@@ -170,7 +171,7 @@ impl<T: Tap> Network<T> {
         self.cache.store(place, node, entry, &[]);
     }
 
-    /// Sends what a verdict says, and counts what it drops.
+    /// Sends the emissions of a verdict, and counts a dropped frame.
     fn carry_out(&mut self, now: Ps, node: NodeId, packet: &Packet, inner: Option<Packet>, verdict: &Verdict) {
         let connected = packet.slot() != NO_CONNECTION;
         if let Some(why) = verdict.dropped.filter(|_| verdict.emissions.is_empty()) {
@@ -200,7 +201,8 @@ impl<T: Tap> Network<T> {
         }
     }
 
-    /// Sends a frame out of a switch. Returns the lane that has a packet more now, if it is one of a connection.
+    /// Sends a frame out of a switch. If it is a packet of a connection, returns its lane, which has one more packet
+    /// now.
     fn send_from(
         &mut self,
         now: Ps,
@@ -214,7 +216,8 @@ impl<T: Tap> Network<T> {
             return None;
         };
         let own = match (inner, outgoing.frame.body) {
-            // A connection may have ended while its packet was inside a message, and another may use its slot now.
+            // A connection may have ended while its packet was inside a message. Another connection may use its slot
+            // now.
             (Some(inner), Body::Ip(headers)) => {
                 let lanes = self.lanes.lanes(&headers.five_tuple);
                 lanes.contains(&Some(inner.lane())).then(|| inner.after(hops, TagBits::of(headers.tag)))
@@ -252,12 +255,12 @@ impl<T: Tap> Network<T> {
         self.put_on(now, link, 0, Stored { frame, inner: None });
     }
 
-    /// Takes a frame of no connection out of the network.
+    /// Removes a frame of no connection from the network and returns it.
     pub(crate) fn take_frame(&mut self, packet: &Packet) -> Option<Frame> {
         Some(self.programs.as_mut()?.frames.take(packet.seq)?.frame)
     }
 
-    /// Sends the frames that a program has of its own.
+    /// Sends the frames that a program has produced itself.
     fn send_own(&mut self, now: Ps, node: NodeId) {
         while let Some(outgoing) = self.nodes[node.index()].program_mut().and_then(|program| program.poll_emission()) {
             self.totals.sent += 1;
@@ -266,7 +269,7 @@ impl<T: Tap> Network<T> {
         self.forget_stale(node);
     }
 
-    /// Forgets the decisions of a program that may have become wrong.
+    /// Removes decisions of a program that may have become wrong from the cache.
     fn forget_stale(&mut self, node: NodeId) {
         let stale = self.nodes[node.index()].program_mut().map(|program| program.take_stale());
         self.forget(node, stale.unwrap_or_default());
@@ -278,13 +281,13 @@ impl<T: Tap> Network<T> {
         }
     }
 
-    /// Takes what has become of packets of connections at programs: lanes, and how many packets each lost or, if
-    /// negative, was given.
+    /// Takes the next change of packets of connections at programs: a lane, and how many packets it lost or, if
+    /// negative, gained.
     pub(crate) fn take_change(&mut self) -> Option<(u32, i32)> {
         self.programs.as_mut()?.changes.pop_front()
     }
 
-    /// Starts the program of a switch, or starts it anew, with those of its ports up that `is_up` names.
+    /// Starts or restarts the program of a switch. The ports for whose links `is_up` is true are up.
     pub(crate) fn start_program(&mut self, now: Ps, node: NodeId, is_up: impl Fn(LinkId) -> bool) {
         let (Some(programs), Node::Program(program)) = (&mut self.programs, &mut self.nodes[node.index()]) else {
             return;
@@ -299,7 +302,7 @@ impl<T: Tap> Network<T> {
         self.send_own(now, node);
     }
 
-    /// A port of a program's switch goes up or down.
+    /// A port of a switch with a program goes up or down.
     pub(crate) fn set_program_port(&mut self, now: Ps, node: NodeId, port: PortNo, up: bool) {
         if let Some(program) = self.nodes[node.index()].program_mut() {
             program.set_port(to_nanos(now), port, up);
@@ -308,7 +311,8 @@ impl<T: Tap> Network<T> {
         }
     }
 
-    /// The timer of a program is due, perhaps. A switch without power does nothing.
+    /// Handles a timer event of a program. The timer may have moved to a later time. A switch without power does
+    /// nothing.
     pub(crate) fn run_program(&mut self, now: Ps, node: NodeId, has_power: bool) {
         let (Some(programs), Node::Program(program)) = (&mut self.programs, &mut self.nodes[node.index()]) else {
             return;
@@ -326,13 +330,14 @@ impl<T: Tap> Network<T> {
         self.send_own(now, node);
     }
 
-    /// Credits a program for what was forwarded from memory.
+    /// Credits a program for frames that were forwarded from the cache.
     fn credit_program(&mut self, node: NodeId) {
         let (lanes, of) = (&self.lanes, &mut self.nodes[node.index()]);
         self.cache.collect(node, |owed| pay(of, lanes, &owed));
     }
 
-    /// When the timer of a switch's program is due, unless an event for that or an earlier time is in the agenda.
+    /// Time when the timer of a switch's program is due, unless the agenda has an event for that time or an earlier
+    /// one.
     pub(crate) fn next_timer(&mut self, now: Ps, node: NodeId) -> Option<Ps> {
         let programs = self.programs.as_mut()?;
         let at = to_ps(self.nodes[node.index()].program_mut()?.poll_timeout()?);
@@ -344,7 +349,7 @@ impl<T: Tap> Network<T> {
         *scheduled = at;
         Some(at)
     }
-    /// Notes how full the tables of all programs are.
+    /// Records how full the tables of all programs are.
     pub(crate) fn sample_tables(&mut self, now: Ps) {
         let fabric = self.fabric.clone();
         let (mut entries, mut counted) = (0, 0);
@@ -365,7 +370,7 @@ impl<T: Tap> Network<T> {
         }
     }
 
-    /// What the programs came to; `None` where switches follow rules.
+    /// Results of the programs; `None` if switches follow rules.
     pub(crate) fn program_outcome(&self) -> Option<ProgramOutcome> {
         let programs = self.programs.as_ref()?;
         let mut totals = programs.retired;
@@ -394,7 +399,8 @@ impl<T: Tap> Network<T> {
         })
     }
 
-    /// Bytes of broadcast frames that ToRs got from other switches, over all other bytes that ToRs got (tcp-path.txt §V.D).
+    /// Bytes of broadcast frames that ToRs received from other switches, divided by all other bytes that ToRs
+    /// received (tcp-path.txt §V.D).
     fn broadcast_share(&self, broadcast_bytes: u64) -> Option<f64> {
         let into_tor = |link: &usize| self.fabric.node(self.fabric.link(LinkId(*link as u32)).to).tier == Tier::Tor;
         let all: u64 = (0..self.fabric.links().len()).filter(into_tor).map(|link| self.links[link].sent_bytes).sum();
@@ -402,13 +408,13 @@ impl<T: Tap> Network<T> {
         (unicast > 0).then(|| broadcast_bytes as f64 / unicast as f64)
     }
 
-    /// Frames of no connection that are kept: those in the network.
+    /// Number of stored frames of no connection: those in the network.
     #[cfg(test)]
     pub(crate) fn kept_frames(&self) -> usize {
         self.programs.as_ref().map_or(0, |programs| programs.frames.len())
     }
 
-    /// Frames that programs used up.
+    /// Number of frames that programs consumed.
     pub(super) fn used_up(&self) -> u64 {
         self.programs.as_ref().map_or(0, |programs| programs.counts.used_up)
     }

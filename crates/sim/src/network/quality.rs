@@ -13,10 +13,10 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use std::collections::BTreeMap;
 
-/// Tells these draws from others with the same seed.
+/// Constant that makes these draws differ from others with the same seed.
 const STREAM: u64 = 0x6c6f_7373_6573;
 
-/// The links that lose packets, each with a generator of its own: what one loses does not depend on the others.
+/// The links that lose packets. Each has its own generator, so its losses do not depend on other links.
 pub(super) struct Losses {
     seed: u64,
     links: BTreeMap<u32, Lossy>,
@@ -32,21 +32,21 @@ impl Losses {
         Losses { seed, links: BTreeMap::new() }
     }
 
-    /// Sets what a link loses. A link that has lost packets before goes on with its generator.
+    /// Sets the loss rate of a link. A link that has lost packets before keeps its generator.
     fn set(&mut self, link: u32, per_billion: u32) {
         let seed = self.seed ^ STREAM ^ (u64::from(link) << 20);
         let of = self.links.entry(link).or_insert_with(|| Lossy { per_billion, rng: Pcg64::seed_from_u64(seed) });
         of.per_billion = per_billion;
     }
 
-    /// The generators of some links, for the part of a network that they end in. They are taken from here.
+    /// Moves the generators of some links to a part of a network: the part in which these links end.
     pub(super) fn part(&mut self, is_in: impl Fn(u32) -> bool) -> Losses {
         let (part, rest) = std::mem::take(&mut self.links).into_iter().partition(|(link, _)| is_in(*link));
         self.links = rest;
         Losses { seed: self.seed, links: part }
     }
 
-    /// Takes the generators of a part back.
+    /// Takes back the generators of a part.
     pub(super) fn join(&mut self, part: Losses) {
         self.links.extend(part.links);
     }
@@ -57,8 +57,8 @@ impl Losses {
 }
 
 impl<T: Tap> Network<T> {
-    /// What becomes of a packet at the end of a link, where the main loop has found no decision about it: those on lossy
-    /// links may be lost, and what is remembered about the others is where only this looks.
+    /// Handles a packet at the end of a link for which the main loop has found no decision. Packets on lossy links
+    /// may be lost. Decisions about the others are cached under link numbers that only this function uses.
     pub(crate) fn arrive_slowly(&mut self, now: Ps, link: u32, packet: Packet) -> Arrival {
         if self.is_end_of_packet(now, link) {
             return Arrival::Forwarded;
@@ -80,7 +80,7 @@ impl<T: Tap> Network<T> {
         self.forward(now, link | ON_LOSSY_LINK, packet)
     }
 
-    /// The number of a link in the decisions about packets that come in by it.
+    /// Number of a link in the decisions about packets that arrive by it.
     pub(super) fn in_link(&self, link: u32) -> u32 {
         match self.links[link as usize].is_lossy() {
             true => link | ON_LOSSY_LINK,
@@ -95,7 +95,7 @@ impl<T: Tap> Network<T> {
         self.cache.renumber(self.fabric.link(link).to, was, self.in_link(link.0));
     }
 
-    /// One direction of a cable becomes slow or lossy, or is again what it was.
+    /// One direction of a cable becomes slow or lossy, or gets its original quality back.
     pub(crate) fn set_quality(&mut self, now: Ps, link: LinkId, quality: Quality) {
         let own_bps = self.fabric.link(link).settings.rate_bps;
         let lossy = self.fabric.lossy_links();
@@ -117,15 +117,15 @@ impl<T: Tap> Network<T> {
         }
     }
 
-    /// How long a link would have taken at the rate of the fabric for what has left it.
+    /// Time that a link would have taken, at its rate in the fabric, for the bytes that have left it.
     pub(crate) fn busy(&self, link: LinkId, now: Ps) -> Ps {
         let taken = times(self.links[link.index()].sent_bytes, ps_per_byte(self.fabric.link(link).settings.rate_bps));
         let unsent = self.unsent.get(&link).copied().unwrap_or_default();
         taken.saturating_sub(self.waiting_time(link, now) + unsent)
     }
 
-    /// How long a link would take at the rate of the fabric for what it has taken and not sent. What has not left yet waits for
-    /// as long as the rate of now says.
+    /// Time that a link would take, at its rate in the fabric, for the bytes that it has taken but not sent. Their
+    /// number follows from the backlog at the present rate.
     pub(super) fn waiting_time(&self, link: LinkId, now: Ps) -> Ps {
         let own = ps_per_byte(self.fabric.link(link).settings.rate_bps);
         self.links[link.index()].at_rate(self.backlog(link, now), own)

@@ -1,8 +1,9 @@
-//! What the parts of a divided network tell each other between two windows.
+//! Messages between the parts of a divided network, between two windows.
 //!
-//! A window is half as long as a packet takes from part to part at least. So what a part sends in a window is needed by the
-//! others only for the window after the next one: nobody waits at the end of a window, but for parts that are a whole window
-//! behind. There are several sets of places, used by turns: a part that is ahead writes where nobody reads any more.
+//! A window is half as long as the shortest time that a packet takes from part to part. So the others need what a
+//! part sends in a window only in the window after the next one. Nobody waits at the end of a window, except for
+//! parts that are a whole window behind. There are several sets of parcels, used in turn: a part that is ahead writes
+//! where no part reads any more.
 
 use crate::network::{Network, Parcel};
 use crate::tap::Tap;
@@ -10,42 +11,43 @@ use crate::time::{Ps, NEVER};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// A part that waits for longer than so many looks lets others have its core in between.
+/// A part that waits for more than this many checks yields its core to other threads between checks.
 const LOOKS: u32 = 2000;
-/// A part reads what was laid down one turn ago, while another one may lay down for the next turn.
+/// Number of sets. A part reads the messages of the previous turn, while another one may already write those of the
+/// next turn.
 const SETS: usize = 4;
-/// Two starts that earlier windows begin with, and the one that may end the window to come.
+/// Number of announced start times: two with which earlier windows may begin, and one that may end the next window.
 pub(super) const STARTS: usize = 3;
 
-/// What a part says of the time to come.
+/// What a part announces about its next events.
 #[derive(Clone, Copy)]
 pub(super) struct Coming {
-    /// Nothing happens in this part before, nor by what it has sent.
+    /// Time before which nothing happens in this part or because of packets that it has sent.
     pub(super) event: Ps,
-    /// The next instants at which transfers start; [`NEVER`] from all parts but that of the hosts.
+    /// The next times at which transfers start; [`NEVER`] from all parts except that of the hosts.
     pub(super) starts: [Ps; STARTS],
 }
 
-/// What one part tells all others, in cache lines of its own.
+/// What one part announces to all others, in separate cache lines.
 #[derive(Default)]
 #[repr(align(128))]
 struct Notice {
-    /// Turns for which the part has laid down everything.
+    /// Number of turns for which the part has written all its messages.
     turns: AtomicUsize,
-    /// By set: [`Coming`].
+    /// By set: the values of [`Coming`].
     coming: [[AtomicU64; 1 + STARTS]; SETS],
 }
 
-/// Where the parts meet.
+/// State that all parts share.
 pub(super) struct Exchange {
     look_ahead: Ps,
     /// The end of the last window.
     limit: Ps,
-    /// By set, sender and receiver.
+    /// By set, sender and receiver: the messages.
     parcels: Vec<Mutex<Parcel>>,
     /// By part.
     notices: Vec<Notice>,
-    /// A part has panicked.
+    /// Whether a part has panicked.
     broken: AtomicBool,
 }
 
@@ -53,14 +55,14 @@ pub(super) struct Exchange {
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     pub(super) part: usize,
-    /// Windows of this part so far.
+    /// Number of windows of this part so far.
     pub(super) turn: usize,
-    /// When the last one ended.
+    /// Time when its last window ended.
     pub(super) ended: Ps,
 }
 
 impl Exchange {
-    /// The look-ahead is 2 ps at least.
+    /// `look_ahead` must be 2 ps at least.
     pub(super) fn new(parts: usize, look_ahead: Ps, limit: Ps) -> Exchange {
         Exchange {
             look_ahead,
@@ -71,8 +73,8 @@ impl Exchange {
         }
     }
 
-    /// Lays down what a part has for others, and takes up what they had for it one turn ago. Packets of lanes that they have
-    /// lost are added to `lost`. Returns when the first of the packets arrives that were laid down.
+    /// Writes the messages of a part for the others, and handles their messages for it from the previous turn. Adds
+    /// packets of lanes that they have lost to `lost`. Returns when the first of the packets that it sent arrives.
     pub(super) fn swap<T: Tap>(&self, place: Place, network: &mut Network<T>, lost: &mut Vec<(u32, i32)>) -> Ps {
         let earliest = network.earliest_sent();
         for other in self.others(place.part) {
@@ -84,7 +86,7 @@ impl Exchange {
         earliest
     }
 
-    /// Takes up what the others lay down in a turn, once all have.
+    /// Handles the messages that the others write in a turn, once all have written them.
     pub(super) fn take_up<T: Tap>(
         &self,
         turn: usize,
@@ -98,8 +100,8 @@ impl Exchange {
         }
     }
 
-    /// Tells the others that everything is laid down. Returns the first instant after the next window, the same for all
-    /// parts; `None` if nothing is left to do. Within a window no part affects another.
+    /// Informs the others that all messages are written. Returns the end of the next window (exclusive), which is the
+    /// same for all parts; `None` if nothing is left to do. Within a window no part affects another.
     pub(super) fn next_end(&self, place: Place, coming: Coming) -> Option<Ps> {
         let own = &self.notices[place.part];
         let [first, second, third] = coming.starts;
@@ -113,7 +115,7 @@ impl Exchange {
         self.end_after(place.turn.saturating_sub(1), place.ended)
     }
 
-    /// The end of the window that begins at `ended`, by what the parts said in a turn.
+    /// The end of the window that begins at `ended`, from the announcements of the parts in a turn.
     fn end_after(&self, turn: usize, ended: Ps) -> Option<Ps> {
         let said = || self.notices.iter().map(|notice| &notice.coming[turn % SETS]);
         let least = |which: usize| said().map(|of| of[which].load(Ordering::Relaxed)).min().unwrap_or(NEVER);
@@ -138,7 +140,7 @@ impl Exchange {
         self.parcels[place].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until the others have laid down everything for a turn.
+    /// Waits until the others have written all their messages of a turn.
     fn wait(&self, turn: usize, part: usize) {
         for other in self.others(part) {
             let mut looks = 0;
@@ -155,7 +157,7 @@ impl Exchange {
     }
 }
 
-/// Tells the other parts if the thread that holds it panics: they would wait for ever.
+/// Informs the other parts if the thread that owns this value panics. Otherwise they would wait forever.
 pub(super) struct Attendance<'a>(pub(super) &'a Exchange);
 
 impl Drop for Attendance<'_> {

@@ -1,18 +1,18 @@
-//! Which part of a network each node belongs to, when one run is simulated on several threads.
+//! Assigns each node of a network to a part, if one run is simulated on several threads.
 
 use crate::link::LinkQueue;
 use crate::time::{Ps, NEVER};
 use pathloom_model::{Fabric, NodeId};
 
-/// The part that all hosts are in, with the agenda.
+/// The part that contains all hosts and the agenda.
 pub(super) const HOSTS: u8 = 0;
-/// More parts than that would have little to do.
+/// Most parts. Further parts would have little to do.
 const MOST_PARTS: usize = 64;
-/// What an arrival costs at a switch, and at a host, where TCP takes it (measured in instructions, rounded).
+/// Cost of an arrival at a switch, and at a host, where TCP handles it (measured in instructions, rounded).
 const AT_SWITCH: usize = 5;
 const AT_HOST: usize = 10;
 
-/// A part for every node.
+/// The part of every node.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     of: Vec<u8>,
@@ -20,7 +20,8 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// At most so many parts of about the same number of arrivals if all links carry the same. Depends on the fabric alone.
+    /// Divides a fabric into at most `parts` parts with about the same work, assuming that all links carry the same
+    /// load. The result depends only on the fabric and `parts`.
     pub(crate) fn new(fabric: &Fabric, parts: usize) -> Plan {
         let parts = parts.min(1 + fabric.switches().len()).clamp(1, MOST_PARTS);
         let arrivals = |node: &NodeId| fabric.node(*node).ports.len();
@@ -28,7 +29,7 @@ impl Plan {
         let switches = |nodes: &[NodeId]| nodes.iter().map(|node| AT_SWITCH * arrivals(node)).sum::<usize>();
         let (tors, all) = (switches(fabric.tors()), hosts + switches(fabric.switches()));
         let mut of = vec![HOSTS; fabric.nodes().len()];
-        // ToRs spread over the fabric fill the part of the hosts up.
+        // ToRs from the whole fabric are added to the part of the hosts, to give it its share of the work.
         let wanted = (all / parts).saturating_sub(hosts).min(tors);
         let (mut passed, mut taken) = (0, 0);
         let mut with_hosts = vec![parts == 1; fabric.nodes().len()];
@@ -50,7 +51,7 @@ impl Plan {
         Plan { of, parts }
     }
 
-    /// Parts.
+    /// Number of parts.
     pub(crate) fn parts(&self) -> usize {
         self.parts
     }
@@ -60,7 +61,7 @@ impl Plan {
         self.of[node.index()]
     }
 
-    /// Time after which a packet that is put on a link between two parts now arrives at the earliest.
+    /// Shortest time until a packet that is put on a link between two parts now arrives.
     pub(crate) fn look_ahead(&self, fabric: &Fabric, links: &[LinkQueue]) -> Ps {
         let between = fabric.links().iter().zip(links).filter(|(link, _)| self.of(link.from) != self.of(link.to));
         between.map(|(_, queue)| queue.least_transit()).min().unwrap_or(NEVER)
@@ -72,7 +73,7 @@ mod tests {
     use super::*;
     use pathloom_model::fabric_from_spec;
 
-    /// Arrivals per part, hosts' weighed as the plan does.
+    /// Arrivals per part, weighted as in the plan.
     fn weights(spec: &str, parts: usize) -> Vec<usize> {
         let fabric = fabric_from_spec(spec).unwrap();
         let plan = Plan::new(&fabric, parts);

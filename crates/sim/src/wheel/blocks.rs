@@ -1,17 +1,18 @@
-//! The links of a wheel's slots in blocks of one cache line, for fabrics so large that their links are not near.
+//! The links of a wheel's slots in blocks of one cache line, for fabrics whose links do not fit into the CPU's
+//! caches.
 
 use super::SLOTS;
 use crate::trusted::{fetch, item, item_mut};
 
-/// Some links of a slot. A key has the offset of a link's time from the slot's start in the upper half, the link in the
-/// lower.
+/// Some links of a slot. A key has the offset of a link's time from the slot's start in its upper half, and the link
+/// in its lower half.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct Block {
     keys: [u64; Block::KEYS],
-    /// Keys in use.
+    /// Number of keys in use.
     count: u32,
-    /// The next block of the slot, or of the free ones; [`END`] if there is none.
+    /// The next block of the slot, or the next free block; [`END`] if there is none.
     next: u32,
 }
 
@@ -19,7 +20,7 @@ impl Block {
     const KEYS: usize = 7;
 }
 
-/// Where each chain of blocks ends: a block that never has room.
+/// End of each chain of blocks: a block that never has room.
 const END: u32 = 0;
 
 /// The blocks of all slots.
@@ -27,7 +28,7 @@ pub(super) struct Blocks {
     blocks: Vec<Block>,
     /// First block of each slot.
     slots: Box<[u32; SLOTS]>,
-    /// The first free block, the last one used: it is still near.
+    /// The first free block. It was used last, so it is probably still in the CPU's caches.
     free: u32,
 }
 
@@ -49,7 +50,7 @@ impl Blocks {
         block.count += 1;
     }
 
-    /// Gives a slot one more block, which comes before `next`.
+    /// Adds a block to a slot, in front of `next`.
     fn extend(&mut self, slot: usize, next: u32) -> u32 {
         let mut block = self.free;
         if block == END {
@@ -76,13 +77,13 @@ impl Blocks {
         }
     }
 
-    /// Asks for the cache line of a slot's first block.
+    /// Prefetches the cache line of a slot's first block.
     #[inline(always)]
     pub(super) fn fetch(&self, slot: usize) {
         fetch(&self.blocks, self.slots[slot] as usize);
     }
 
-    /// Takes a link out, wherever it is; tells whether it was here. Slow; a slot may be left with an empty block.
+    /// Removes a link, wherever it is. Returns whether it was here. Slow; may leave an empty block in a slot.
     pub(super) fn remove(&mut self, link: u32) -> bool {
         for &first in self.slots.iter() {
             let mut block = first;

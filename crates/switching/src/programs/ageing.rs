@@ -1,10 +1,10 @@
-//! When to look at which entry of a table again.
+//! Times at which table entries are checked for their age.
 
 use pathloom_model::Nanos;
 use std::collections::BTreeSet;
 
-/// Times at which entries want to be looked at. An entry that is renewed keeps its early time and is looked at in vain;
-/// so renewal, which is frequent, costs nothing here.
+/// Check times of entries. A renewed entry keeps its earlier check time, and this check then changes nothing. So
+/// renewals, which are frequent, cost nothing here.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Ageing<K>(BTreeSet<(Nanos, K)>);
 
@@ -13,12 +13,12 @@ impl<K: Ord + Copy> Ageing<K> {
         Ageing(BTreeSet::new())
     }
 
-    /// Asks for a look at `key` at `at`.
+    /// Adds a check of `key` at time `at`.
     pub(crate) fn watch(&mut self, at: Nanos, key: K) {
         self.0.insert((at, key));
     }
 
-    /// The next key whose time has come.
+    /// Removes and returns the next key whose check is due.
     pub(crate) fn pop_due(&mut self, now: Nanos) -> Option<K> {
         let &(at, key) = self.0.first()?;
         (at <= now).then(|| {
@@ -27,7 +27,7 @@ impl<K: Ord + Copy> Ageing<K> {
         })
     }
 
-    /// When the next time comes.
+    /// Time of the next check.
     pub(crate) fn next(&self) -> Option<Nanos> {
         self.0.first().map(|&(at, _)| at)
     }

@@ -1,9 +1,10 @@
-//! ARP-Path: the first copy of a broadcast sets the way back to its sender (tcp-path.txt §III, Ibáñez et al.'s All-Path family).
+//! ARP-Path: the first copy of a broadcast sets the way back to its sender (tcp-path.txt §III; All-Path family of
+//! Ibáñez et al.).
 //!
-//! A broadcast travels between switches inside a Path Request, which has the number of the exploration. The first copy sets
-//! the way to the sender, late copies are dropped. ARP replies travel inside a Path Reply along that way and set the way to the
-//! replying host. A frame without a way is dropped; a Path Fail goes back to the edge of its sender, which repairs
-//! the way by a Path Recovery Request for the two hosts.
+//! Between switches, a broadcast travels inside a Path Request, which contains the number of the exploration. The first
+//! copy sets the way to the sender, and late copies are dropped. An ARP reply travels inside a Path Reply along this
+//! way and sets the way to the replying host. A frame without a way is dropped. A Path Fail goes back to the edge
+//! switch of its sender, which repairs the way by a Path Recovery Request for the two hosts.
 
 use super::ageing::Ageing;
 use super::counts::Counts;
@@ -19,15 +20,16 @@ use pathloom_model::{
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv4Addr;
 
-/// Where a frame came in.
+/// Kind of the port at which a frame arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Entrance {
     Host,
     Switch,
 }
 
-/// Tag of frames of selected connections without a path of their own, while they are in the fabric. They take the default
-/// forwarding in every switch, so that no frame changes between two ways that are free of loops each, but not together.
+/// VLAN tag, inside the fabric, of frames of selected connections without a path of their own. These frames take the
+/// default forwarding in every switch. So no frame changes between two kinds of ways. Each kind has no loops, but a
+/// mixture of both could have one.
 pub(crate) const DEFAULT_TAG: u16 = 4094;
 
 /// EtherType of a VLAN tag. No tag is accepted from a host.
@@ -43,16 +45,16 @@ pub struct ArpPath {
     pub(crate) counts: Counts,
     quiet_until: Nanos,
     last_number: u64,
-    /// Repairs that have begun: the pair of hosts, and when it may be repaired again.
+    /// Repairs that have begun: the pair of hosts, and the time from which the next repair is allowed.
     repairs: BTreeMap<(Mac, Mac), Nanos>,
     repairs_due: Ageing<(Mac, Mac)>,
     pub(crate) queue: VecDeque<Outgoing>,
-    /// Ports that were lost, for the owner to take.
+    /// Ports that were lost. The owner of this object takes them.
     pub(crate) lost: Vec<PortNo>,
 }
 
 impl ArpPath {
-    /// A switch that starts at `now` with all ports down.
+    /// Creates a switch that starts at `now` with all ports down.
     pub fn new(now: Nanos, identity: Identity, settings: Settings) -> ArpPath {
         ArpPath {
             ports: Ports::new(now, identity, &settings),
@@ -69,19 +71,21 @@ impl ArpPath {
         }
     }
 
-    /// The number of a new exploration: later ones have higher numbers, also after a restart and, while clocks agree, if
-    /// they begin at another switch. `above`: the last number known for the same thing. The lowest bit is `side`, so
-    /// that explorations from both ends of one connection differ.
+    /// Returns the number of a new exploration. Later explorations have higher numbers, also after a restart. While
+    /// clocks agree, this also holds for explorations that begin at different switches. `above` is the last number
+    /// known for the same host or connection. The lowest bit is `side`, so that explorations from both ends of one
+    /// connection differ.
     pub(crate) fn next_number(&mut self, now: Nanos, above: u64, side: bool) -> u64 {
         let next = (now.0 << 1).max(above.saturating_add(2)).max(self.last_number.saturating_add(2));
         self.last_number = next & !1;
         self.last_number | u64::from(side)
     }
 
-    /// What every frame passes first: its port must be ready, and its sender must be who it says.
+    /// First check of every frame: its port must be ready, and its source address must be plausible. A Hello is handled
+    /// here completely.
     ///
     /// # Errors
-    /// Why the frame goes no further. Hello goes no further.
+    /// The cause for which the frame is dropped. For an accepted Hello, this is [`DropCause::Consumed`].
     pub(crate) fn admit(&mut self, now: Nanos, in_port: PortNo, frame: &Frame) -> Result<Entrance, DropCause> {
         if let Body::Hello(hello) = &frame.body {
             let mut out = Vec::new();
@@ -122,7 +126,7 @@ impl ArpPath {
         }
     }
 
-    /// What becomes of a frame that was admitted and is not of a selected connection.
+    /// Forwards a frame that was admitted and does not belong to a selected connection.
     pub(crate) fn forward(
         &mut self,
         now: Nanos,
@@ -138,7 +142,7 @@ impl ArpPath {
         }
     }
 
-    /// A broadcast of a host begins an exploration.
+    /// Begins an exploration for a broadcast of a host.
     fn broadcast(&mut self, now: Nanos, in_port: PortNo, frame: &Frame) -> Result<Verdict, DropCause> {
         if !self.ports.take_token(now, in_port) {
             return Err(DropCause::RateLimited);
@@ -157,7 +161,7 @@ impl ArpPath {
         Ok(Verdict::all(emissions))
     }
 
-    /// Copies of a message for all switches but the one it came from.
+    /// Returns copies of a message for all switch ports except the input port.
     pub(crate) fn flood<'a>(
         &'a self,
         in_port: Option<PortNo>,
@@ -171,7 +175,7 @@ impl ArpPath {
         Frame { src: self.ports.mac(), dst: SWITCHES, body: Body::Path(message) }
     }
 
-    /// An ARP reply confirms the way to the replying host.
+    /// Forwards an ARP reply of a host at this switch. The Path Reply that contains it sets the way to this host.
     fn arp_reply(&mut self, now: Nanos, in_port: PortNo, frame: &Frame, arp: Arp) -> Result<Verdict, DropCause> {
         let port = self.hosts.port(now, frame.dst).filter(|&port| port != in_port).ok_or(DropCause::NoRoute)?;
         if self.ports.is_host(port) {
@@ -216,7 +220,7 @@ impl ArpPath {
         Ok(verdict)
     }
 
-    /// Begins the repair of the way between a host of this switch and another, unless it has begun lately.
+    /// Begins the repair of the way from a host of this switch to another host, unless it has begun recently.
     pub(crate) fn repair(&mut self, now: Nanos, host_port: PortNo, conversation: Conversation) {
         let pair = (conversation.src, conversation.dst);
         if conversation.dst.is_group() || self.repairs.get(&pair).is_some_and(|&again| now < again) {
@@ -240,8 +244,9 @@ impl ArpPath {
         self.queue.extend(probes);
     }
 
-    /// ARP requests for a host that nobody has heard yet, to the ports at which no host is known: after a restart, hosts
-    /// may wait for somebody to speak to them. They ask in the name of the source.
+    /// Returns ARP requests for a host that was not heard yet, for all host ports at which no host is known. After a
+    /// restart, a host may be silent until it receives a frame. The requests have the source of the conversation as
+    /// sender.
     pub(crate) fn probes(&self, now: Nanos, conversation: &Conversation, except: Option<PortNo>) -> Vec<Outgoing> {
         let FiveTuple { src: sender_ip, dst: target_ip, .. } = conversation.five_tuple;
         if target_ip.is_unspecified() || self.hosts.port(now, conversation.dst).is_some() {
@@ -257,7 +262,7 @@ impl ArpPath {
         self.ports.hosts().filter(move |&port| Some(port) != except && self.hosts.is_silent(port))
     }
 
-    /// Tells the switch that a frame came from that it went the wrong way.
+    /// Sends a Path Fail to the switch at `port`, because a frame from there has no way.
     pub(crate) fn fail(&mut self, now: Nanos, port: PortNo, conversation: Conversation, exploration: u64) {
         if !self.ports.take_token(now, port) {
             return;
@@ -269,7 +274,7 @@ impl ArpPath {
         self.queue.push_back(Outgoing { port, frame });
     }
 
-    /// Accepts an exploration from another switch, or says why not.
+    /// Accepts an exploration from another switch, or returns the cause of its refusal.
     fn accept(&mut self, now: Nanos, in_port: PortNo, mac: Mac, exploration: u64) -> Result<(), DropCause> {
         self.listening(now)?;
         if self.hosts.offer(now, mac, exploration, in_port)? {
@@ -278,7 +283,7 @@ impl ArpPath {
         Ok(())
     }
 
-    /// Whether the switch has run for long enough to tell late copies.
+    /// Checks that the switch has run for long enough to recognise late copies.
     pub(crate) fn listening(&self, now: Nanos) -> Result<(), DropCause> {
         if now < self.quiet_until {
             Err(DropCause::Quiet)
@@ -287,7 +292,7 @@ impl ArpPath {
         }
     }
 
-    /// A message about hosts.
+    /// Handles a message about a pair of hosts.
     fn message(&mut self, now: Nanos, in_port: PortNo, message: &PathMessage) -> Result<Verdict, DropCause> {
         let conversation = message.conversation;
         if conversation.five_tuple.proto != 0 {
@@ -329,7 +334,7 @@ impl ArpPath {
         Verdict::one(in_port, self.wrap(reply))
     }
 
-    /// A reply sets the way to the destination of the conversation and goes on to its source.
+    /// Handles a reply: it sets the way to the destination of the conversation and is forwarded to its source.
     fn reply(
         &mut self,
         now: Nanos,
@@ -343,7 +348,7 @@ impl ArpPath {
         }
         match self.hosts.offer(now, dst, message.exploration, in_port) {
             Ok(true) => self.memory.forget_destination(dst),
-            // A newer exploration has been here before: its way stands, and the reply goes on.
+            // Either the port is the same as before, or a newer exploration has set the way. The reply is forwarded.
             Ok(false) | Err(DropCause::LateCopy) => {}
             Err(why) => return Err(why),
         }
@@ -356,7 +361,7 @@ impl ArpPath {
         Ok(Verdict::one(port, Frame { src: dst, dst: src, body }))
     }
 
-    /// The switch at `in_port` has no way to the destination of the conversation.
+    /// Handles a Path Fail: the switch at `in_port` has no way to the destination of the conversation.
     fn failed(
         &mut self,
         now: Nanos,
@@ -375,7 +380,7 @@ impl ArpPath {
         Ok(Verdict::one(port, self.wrap(onward)))
     }
 
-    /// A port leads to nobody any more.
+    /// Removes all ways by a port whose host or switch is lost.
     pub(crate) fn lose(&mut self, port: PortNo) {
         for mac in self.hosts.lose_port(port) {
             self.memory.forget_destination(mac);
@@ -383,7 +388,7 @@ impl ArpPath {
         self.lost.push(port);
     }
 
-    /// Does what is due, and leaves lost ports in `lost`.
+    /// Performs the actions that are due, and adds lost ports to `lost`.
     pub(crate) fn age(&mut self, now: Nanos) {
         let mut out = Vec::new();
         for port in self.ports.handle_timeout(now, &mut out) {
@@ -400,13 +405,13 @@ impl ArpPath {
         }
     }
 
-    /// The lasting part of the tables, connections left out.
+    /// Returns the state to save, without connections.
     pub(crate) fn save_base(&self) -> Saved {
         let (neighbours, hosts) = (self.ports.save(), self.hosts.save());
         Saved { last_number: self.last_number, neighbours, hosts, ..Saved::default() }
     }
 
-    /// Goes on with what an earlier start has saved. What the driver remembers and is not right any more becomes stale.
+    /// Restores the state that an earlier start has saved, and notes the decisions that the driver still remembers.
     pub(crate) fn restore_base(&mut self, now: Nanos, saved: &Saved) {
         self.last_number = self.last_number.max(saved.last_number);
         saved.neighbours.iter().for_each(|neighbour| self.ports.restore(now, neighbour));
@@ -422,14 +427,14 @@ impl ArpPath {
         for &(five_tuple, src, dst) in &saved.remembered {
             self.memory.note(five_tuple, src, dst);
         }
-        // Hello of ports that came up has been queued; it does not name the neighbours yet.
+        // The Hellos that were queued when ports came up do not contain the restored neighbours. They are replaced.
         self.queue.clear();
         let mut out = Vec::new();
         self.ports.greet(&mut out);
         self.queue.extend(out);
     }
 
-    /// Brings a port up or down, and leaves a lost port in `lost`.
+    /// Brings a port up or down, and adds a lost port to `lost`.
     pub(crate) fn change_port(&mut self, now: Nanos, port: PortNo, up: bool) {
         let mut out = Vec::new();
         if self.ports.set(now, port, up, &mut out) {
@@ -438,7 +443,7 @@ impl ArpPath {
         self.queue.extend(out);
     }
 
-    /// A host has sent frames that were forwarded from memory: if it is at this switch, it keeps its address.
+    /// Renews a host whose frames were forwarded from memory, if it is at this switch. So it keeps its address.
     pub(crate) fn renew_local(&mut self, used: Nanos, mac: Mac) {
         if self.hosts.local_port(used, mac).is_some() {
             self.hosts.renew(used, mac);
@@ -451,7 +456,7 @@ impl ArpPath {
     }
 }
 
-/// The conversation of the hosts of a frame.
+/// Returns the conversation between the hosts of a frame.
 pub(crate) fn hosts_of(frame: &Frame) -> Conversation {
     let (src_ip, dst_ip) = match frame.body {
         Body::Ip(headers) => (headers.five_tuple.src, headers.five_tuple.dst),
@@ -461,12 +466,12 @@ pub(crate) fn hosts_of(frame: &Frame) -> Conversation {
     Conversation::hosts(frame.src, frame.dst, src_ip, dst_ip)
 }
 
-/// Whether an ARP packet names another sender than its frame.
+/// Whether an ARP packet contains another sender address than its frame.
 fn disagrees(frame: &Frame) -> bool {
     matches!(frame.body, Body::Arp(arp) if arp.sender_mac != frame.src)
 }
 
-/// Group addresses that bridges do not forward (IEEE 802.1Q-2018 §8.6.3).
+/// Whether this is a group address that bridges do not forward (IEEE 802.1Q-2018 §8.6.3).
 fn is_link_local(mac: Mac) -> bool {
     mac.0[..5] == [0x01, 0x80, 0xc2, 0x00, 0x00] && mac.0[5] < 0x10
 }

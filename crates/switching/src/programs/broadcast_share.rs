@@ -1,17 +1,17 @@
-//! How much of a leaf's traffic are explorations (tcp-path.txt §V.D.2).
+//! Share of explorations in the traffic of a leaf (tcp-path.txt §V.D.2).
 
-/// A leaf-spine fabric and its flows, all of them between leaves.
+/// A leaf-spine fabric and its flows, which are all between leaves.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct BroadcastShare {
-    /// Spines, N_S.
+    /// Number of spines, N_S.
     pub spines: u32,
-    /// Leaves, N_L.
+    /// Number of leaves, N_L.
     pub leaves: u32,
     /// Bytes of a Path Request, L_B; 64 in the paper.
     pub request_bytes: f64,
     /// Mean bytes of a flow, L_F; 1.90 and 2.97 MB in the paper.
     pub flow_bytes: f64,
-    /// Share of the flows that explore: 1 for TCP-Path, 0.05 for TFE in the paper.
+    /// Share of the flows that explore: 1 for TCP-Path and 0.05 for TFE in the paper.
     pub exploring: f64,
 }
 
@@ -42,8 +42,8 @@ mod tests {
         BroadcastShare { spines, leaves, request_bytes: 64.0, flow_bytes, exploring }.ratio() * 100.0
     }
 
-    /// Worked out by hand from equation 3. The cells of Table 2 are not in the text of the paper; what the text says of them is
-    /// checked below.
+    /// Values computed by hand from equation 3. The text of the paper does not contain the cells of Table 2. A test
+    /// below checks the statements of the text about them.
     #[test]
     fn follows_the_formula() {
         // 4 · 3 / 2 · 64 / 1,900,000 = 384 / 1,900,000
@@ -63,10 +63,10 @@ mod tests {
         }
     }
 
-    /// "The ratio is almost 20 times lower for TFE than for TCP-Path and stays at the 1 % threshold even for a 128 leaf switch
-    /// scenario" (§V.D.2).
+    /// "The ratio is almost 20 times lower for TFE than for TCP-Path and stays at the 1 % threshold even for a 128 leaf
+    /// switch scenario" (§V.D.2).
     #[test]
-    fn agrees_with_what_the_text_says_of_table_2() {
+    fn agrees_with_the_text_about_table_2() {
         let whole = percent(128, 128, 1.90e6, 1.0);
         let elephants = percent(128, 128, 1.90e6, 0.05);
         assert!((whole / elephants - 20.0).abs() < 1e-9);

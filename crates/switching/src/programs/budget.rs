@@ -1,9 +1,9 @@
-//! What a port may begin per second.
+//! Rate limit of a port for explorations and similar events.
 
 use pathloom_model::units::NS_PER_S;
 use pathloom_model::Nanos;
 
-/// A token bucket in whole numbers: `per_s` tokens per second, at most twice as many at once.
+/// A token bucket in integers: `per_s` tokens per second, at most twice as many at once.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Budget {
     per_s: u32,
@@ -21,7 +21,7 @@ impl Budget {
         u64::from(per_s) * 2 * NS_PER_S
     }
 
-    /// Takes a token, if there is one.
+    /// Takes a token. Returns false if there is none.
     pub(crate) fn take(&mut self, now: Nanos) -> bool {
         let gained = now.saturating_sub(self.at).0.saturating_mul(u64::from(self.per_s));
         self.parts = self.parts.saturating_add(gained).min(Budget::most(self.per_s));
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gives_a_burst_and_then_its_rate() {
+    fn a_burst_passes_and_then_the_rate() {
         let mut budget = Budget::new(10);
         let mut take = |at: Nanos, tries: usize| (0..tries).filter(|_| budget.take(at)).count();
         assert_eq!(take(Nanos::ZERO, 100), 20);

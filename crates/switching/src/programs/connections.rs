@@ -1,8 +1,8 @@
-//! The paths of connections: TCP-Path's forwarding table (tcp-path.txt §III.B).
+//! The paths of connections: the forwarding table of TCP-Path (tcp-path.txt §III.B).
 //!
-//! The paper keeps two tuples per connection, SD and DS. Here one entry has both: the port towards the source is that of SD,
-//! the port towards the destination that of DS. An entry is locked while only the first is known, and confirmed
-//! when both are. A broken entry has none and goes on keeping late copies off.
+//! The paper stores two tuples per connection, SD and DS. Here, one entry contains both: the port towards the source is
+//! the port of SD, and the port towards the destination is the port of DS. An entry is locked while only the first port
+//! is known, and confirmed when both are known. A broken entry has no ports. It still serves to recognise late copies.
 
 use super::ageing::Ageing;
 use super::settings::Settings;
@@ -11,7 +11,7 @@ use crate::SavedConnection;
 use pathloom_model::{Conversation, FiveTuple, Mac, Nanos, PortNo};
 use std::collections::BTreeMap;
 
-/// Names a connection, whichever end it is seen from: the five-tuple whose source has the smaller address and port.
+/// Identifies a connection, independent of the direction: the five-tuple whose source has the smaller address and port.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Key(FiveTuple);
 
@@ -34,35 +34,36 @@ impl Key {
 /// One connection in one switch.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Connection {
-    /// From the source of the exploration.
+    /// The conversation, seen from the source of the exploration.
     pub(crate) conversation: Conversation,
-    /// The last exploration that was accepted.
+    /// Number of the last exploration that was accepted.
     pub(crate) exploration: u64,
     pub(crate) to_source: Option<PortNo>,
     pub(crate) to_destination: Option<PortNo>,
     expires: Nanos,
-    /// Until when late copies may come.
+    /// Time until which late copies may arrive.
     guarded: Nanos,
-    /// Explorations that this switch has begun for it since it was last confirmed, and when the last began.
+    /// Number of explorations that this switch has begun for the connection since it was last confirmed, and the time
+    /// of the last one.
     pub(crate) tried: u8,
     pub(crate) tried_at: Nanos,
-    /// Host port whose share of the table it takes.
+    /// Host port to whose share of the table the entry counts.
     charged: Option<PortNo>,
 }
 
 impl Connection {
-    /// Whether it has a port, and has not aged.
+    /// Whether the entry has a port and has not expired.
     pub(crate) fn is_live(&self, now: Nanos) -> bool {
         self.to_source.is_some() && now < self.expires
     }
 
-    /// Whether frames between these stations may be frames of the connection.
+    /// Whether frames between these stations may belong to the connection.
     pub(crate) fn joins(&self, src: Mac, dst: Mac) -> bool {
         let ends = (self.conversation.src, self.conversation.dst);
         ends == (src, dst) || ends == (dst, src)
     }
 
-    /// Ports by which frames with this five-tuple come in and leave, if the path is confirmed.
+    /// Returns the input port and the output port of frames with this five-tuple, if the path is confirmed.
     pub(crate) fn way(&self, now: Nanos, tuple: FiveTuple) -> Option<(PortNo, PortNo)> {
         let (to_source, to_destination) = self.to_source.zip(self.to_destination).filter(|_| now < self.expires)?;
         let forward = tuple == self.conversation.five_tuple;
@@ -80,7 +81,7 @@ pub(crate) struct Connections {
     table: BTreeMap<Key, Connection>,
     at_port: BTreeMap<PortNo, usize>,
     due: Ageing<Key>,
-    /// Never set but in tests that show what the drop of late copies is for.
+    /// Whether late copies are accepted. Only tests set this, to show why late copies must be dropped.
     late_copies_pass: bool,
 }
 
@@ -102,7 +103,7 @@ impl Connections {
         self.table.get(&key)
     }
 
-    /// Directed entries as the paper counts them: all, and those of confirmed connections.
+    /// Returns the numbers of directed entries as in the paper: all entries, and those of confirmed connections.
     pub(crate) fn entries(&self) -> (usize, usize) {
         let confirmed = self.table.values().filter(|one| one.to_source.is_some() && one.to_destination.is_some());
         let confirmed = confirmed.count();
@@ -110,19 +111,19 @@ impl Connections {
         (live + confirmed, 2 * confirmed)
     }
 
-    /// The path of a confirmed connection.
+    /// Returns the path of a confirmed connection.
     pub(crate) fn save(&self, key: Key) -> Option<SavedConnection> {
         let Connection { conversation, exploration, to_source, to_destination, .. } = *self.table.get(&key)?;
         Some(SavedConnection { conversation, exploration, to_source: to_source?, to_destination: to_destination? })
     }
 
-    /// The paths of all confirmed connections.
+    /// Returns the paths of all confirmed connections.
     pub(crate) fn save_all(&self) -> Vec<SavedConnection> {
         self.table.keys().filter_map(|&key| self.save(key)).collect()
     }
 
-    /// Takes the path of a connection over from an earlier start, as if it had just been used. `charged`: the host port at which
-    /// it began.
+    /// Restores the path of a connection from an earlier start, as if it had just been used. `charged` is the host port
+    /// at which the connection began.
     pub(crate) fn restore(&mut self, now: Nanos, saved: &SavedConnection, charged: Option<PortNo>) {
         let SavedConnection { conversation, exploration, to_source, to_destination } = *saved;
         let key = Key::of(conversation.five_tuple);
@@ -131,11 +132,12 @@ impl Connections {
         }
     }
 
-    /// Locks a connection to the port that an exploration came in by. `charged`: the host port whose share it takes, if the
-    /// exploration begins here. A later exploration replaces the entry of an earlier one.
+    /// Locks a connection to the port at which an exploration arrived. `charged` is the host port to whose share the
+    /// entry counts, if the exploration begins at this switch. A later exploration replaces the entry of an earlier
+    /// one.
     ///
     /// # Errors
-    /// A late copy; the five-tuple belongs to other stations; no room.
+    /// The copy is late, the five-tuple belongs to other stations, or a table is full.
     pub(crate) fn lock(
         &mut self,
         now: Nanos,
@@ -201,7 +203,7 @@ impl Connections {
         }
     }
 
-    /// A frame of the connection passed.
+    /// Records that a frame of a confirmed connection passed at time `used`.
     pub(crate) fn renew(&mut self, used: Nanos, key: Key) {
         let expires = used.saturating_add(self.age);
         if let Some(entry) = self.table.get_mut(&key).filter(|entry| entry.to_destination.is_some()) {
@@ -209,20 +211,20 @@ impl Connections {
         }
     }
 
-    /// Takes the ports out of an entry.
+    /// Removes the ports of an entry.
     pub(crate) fn erase(&mut self, key: Key) {
         if let Some(entry) = self.table.get_mut(&key) {
             (entry.to_source, entry.to_destination) = (None, None);
         }
     }
 
-    /// Connections with a path by this port.
+    /// Returns the connections with a path by this port.
     pub(crate) fn by_port(&self, port: PortNo) -> Vec<(Key, Connection)> {
         let uses = |entry: &Connection| entry.to_source == Some(port) || entry.to_destination == Some(port);
         self.table.iter().filter(|(_, entry)| uses(entry)).map(|(&key, &entry)| (key, entry)).collect()
     }
 
-    /// Removes what has aged, and returns the connections whose path is gone.
+    /// Removes expired entries, and returns their connections.
     pub(crate) fn handle_timeout(&mut self, now: Nanos) -> Vec<Key> {
         let mut gone = Vec::new();
         while let Some(key) = self.due.pop_due(now) {

@@ -1,11 +1,11 @@
-//! What a program counts.
+//! Counters of a program.
 
 use crate::program::{DropCause, RefusedPort, Tables};
 use pathloom_model::PortNo;
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 
-/// Counts of events, and the ports that misbehave.
+/// Counters of events, and the ports whose frames were refused.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) explorations: u64,
@@ -17,12 +17,12 @@ pub(crate) struct Counts {
 }
 
 impl Hash for Counts {
-    /// Nothing: no decision depends on counts, and a search through the states of a fabric need not tell them apart.
+    /// Hashes nothing: no decision depends on counters, so a search through the states of a fabric ignores them.
     fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
 impl Counts {
-    /// A frame was dropped. If its sender is to blame, the port is named.
+    /// Counts a dropped frame. If the sender is at fault, its port is listed.
     pub(crate) fn dropped(&mut self, port: PortNo, why: DropCause) {
         let index = DropCause::ALL.iter().position(|&one| one == why).unwrap_or(0);
         self.dropped[index] += 1;
@@ -31,7 +31,7 @@ impl Counts {
         }
     }
 
-    /// A port was refused something without its frame being dropped, or sent what cannot be read.
+    /// Lists a port that exceeded a limit although its frame was not dropped, or that sent an unreadable frame.
     pub(crate) fn refuse(&mut self, port: PortNo, why: Option<DropCause>) {
         let (frames, last) = self.refused.entry(port).or_default();
         *frames += 1;
@@ -43,7 +43,7 @@ impl Counts {
         self.refuse(port, None);
     }
 
-    /// The counts; the sizes of tables are for others to fill in.
+    /// Returns the counters. The caller fills in the sizes of tables.
     pub(crate) fn tables(&self) -> Tables {
         let refused = self.refused.iter().map(|(&port, &(frames, last))| RefusedPort { port, frames, last });
         Tables {

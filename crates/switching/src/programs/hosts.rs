@@ -1,9 +1,9 @@
-//! Where hosts are: ARP-Path's table (tcp-path.txt §III).
+//! The host table of ARP-Path (tcp-path.txt §III).
 //!
-//! The first copy of an exploration sets the way back to the host that it is from. Late copies are told apart by the number of
-//! the exploration, not by the port alone, so that a lock outlives the failure of its port. Numbers of one host rise.
-//! So from switch to switch along the ways to one host, numbers never fall, and where they are equal, each switch
-//! took the exploration before the next one did. That is why these ways have no loop, at any moment.
+//! The first copy of an exploration sets the way back to the host that it comes from. Late copies are recognised by the
+//! number of the exploration, not only by the port, so that a lock outlives the failure of its port. The numbers of one
+//! host increase. Therefore the ways to one host have no loop at any moment: from switch to switch along these ways,
+//! numbers never decrease. Where two numbers are equal, the next switch on the way accepted the exploration earlier.
 
 use super::ageing::Ageing;
 use crate::program::DropCause;
@@ -13,14 +13,14 @@ use std::collections::BTreeMap;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Host {
-    /// The last exploration that was accepted.
+    /// Number of the last exploration that was accepted.
     number: u64,
-    /// `None` after the way was lost; the number goes on keeping late copies off.
+    /// `None` after the way was lost. The number still serves to recognise late copies.
     port: Option<PortNo>,
-    /// Whether the port is one of this switch's host ports.
+    /// Whether the port is a host port of this switch.
     local: bool,
     expires: Nanos,
-    /// Until when late copies may come.
+    /// Time until which late copies may arrive.
     guarded: Nanos,
 }
 
@@ -52,7 +52,7 @@ impl Hosts {
         self.table.values().filter(|host| host.port.is_some()).count()
     }
 
-    /// Hosts whose port is known.
+    /// Returns the hosts whose port is known.
     pub(crate) fn save(&self) -> Vec<SavedHost> {
         let saved = |(&mac, host): (&Mac, &Host)| {
             Some(SavedHost { mac, port: host.port?, number: host.number, local: host.local })
@@ -60,20 +60,20 @@ impl Hosts {
         self.table.iter().filter_map(saved).collect()
     }
 
-    /// Takes the way to a host over from an earlier start, as if it had just been used.
+    /// Restores the way to a host from an earlier start, as if it had just been used.
     pub(crate) fn restore(&mut self, now: Nanos, saved: &SavedHost) {
         let SavedHost { mac, port, number, local } = *saved;
         let (expires, guarded) = (now.saturating_add(self.age), now.saturating_add(self.lock));
-        // A table that has become smaller takes what it has room for.
+        // If the table is smaller than before, entries beyond its limit are ignored.
         let _ = self.put(now, mac, Host { number, port: Some(port), local, expires, guarded });
     }
 
-    /// The port that leads to a host.
+    /// Returns the port that leads to a host.
     pub(crate) fn port(&self, now: Nanos, mac: Mac) -> Option<PortNo> {
         self.table.get(&mac)?.live(now)
     }
 
-    /// The host port at which a host is.
+    /// Returns the host port of a host that is at this switch.
     pub(crate) fn local_port(&self, now: Nanos, mac: Mac) -> Option<PortNo> {
         self.table.get(&mac).filter(|host| host.local)?.live(now)
     }
@@ -83,11 +83,11 @@ impl Hosts {
         self.at_port.get(&port).is_none_or(|&count| count == 0)
     }
 
-    /// A host speaks at a host port. The first port keeps an address until it ages. Returns whether the way to the
-    /// host has changed.
+    /// Handles a frame of a host at a host port. An address belongs to its first port until the entry expires. Returns
+    /// whether the way to the host has changed.
     ///
     /// # Errors
-    /// The address belongs to another port, or there is no room.
+    /// The address belongs to another port, or a table is full.
     pub(crate) fn claim(&mut self, now: Nanos, mac: Mac, port: PortNo) -> Result<bool, DropCause> {
         let expires = now.saturating_add(self.age);
         if let Some(host) = self.table.get_mut(&mac) {
@@ -108,10 +108,11 @@ impl Hosts {
         Ok(true)
     }
 
-    /// A copy of exploration `number` of a host has come in by a switch port. Returns whether the port is another than before.
+    /// Handles a copy of exploration `number` of a host that arrived at a switch port. Returns whether the port to the
+    /// host has changed.
     ///
     /// # Errors
-    /// It is a late copy, the host is at a port of this switch, or there is no room.
+    /// The copy is late, the host is at a port of this switch, or the table is full.
     pub(crate) fn offer(&mut self, now: Nanos, mac: Mac, number: u64, port: PortNo) -> Result<bool, DropCause> {
         let before = self.table.get(&mac).copied();
         if let Some(host) = before {
@@ -127,19 +128,19 @@ impl Hosts {
         Ok(before.and_then(|host| host.live(now)) != Some(port))
     }
 
-    /// The switch begins an exploration of a host of its own: copies that come back are late.
+    /// Records that this switch begins exploration `number` for one of its hosts. Copies that come back are late.
     pub(crate) fn number(&mut self, now: Nanos, mac: Mac, number: u64) {
         if let Some(host) = self.table.get_mut(&mac) {
             (host.number, host.guarded) = (number, now.saturating_add(self.lock));
         }
     }
 
-    /// The last number used for a host.
+    /// Returns the number of the last exploration of a host.
     pub(crate) fn last_number(&self, mac: Mac) -> u64 {
         self.table.get(&mac).map_or(0, |host| host.number)
     }
 
-    /// The way to a host has been used.
+    /// Records that the way to a host was used at time `used`.
     pub(crate) fn renew(&mut self, used: Nanos, mac: Mac) {
         let expires = used.saturating_add(self.age);
         if let Some(host) = self.table.get_mut(&mac).filter(|host| host.port.is_some()) {
@@ -167,7 +168,7 @@ impl Hosts {
         }
     }
 
-    /// The way to a host by this port is broken. Returns whether there was such a way.
+    /// Removes the way to a host by this port, because it is broken. Returns whether there was such a way.
     pub(crate) fn erase(&mut self, mac: Mac, port: PortNo) -> bool {
         let Some(before) = self.table.get(&mac).copied().filter(|host| host.port == Some(port)) else { return false };
         self.count(Some(&before), false);
@@ -177,7 +178,7 @@ impl Hosts {
         true
     }
 
-    /// A port is lost. Returns the hosts whose way led by it.
+    /// Removes all ways by a port that is lost. Returns the hosts of these ways.
     pub(crate) fn lose_port(&mut self, port: PortNo) -> Vec<Mac> {
         let lost: Vec<Mac> =
             self.table.iter().filter(|(_, host)| host.port == Some(port)).map(|(&mac, _)| mac).collect();
@@ -187,7 +188,7 @@ impl Hosts {
         lost
     }
 
-    /// Removes what has aged, and returns the hosts whose way is gone.
+    /// Removes expired entries. Returns the hosts whose way has expired.
     pub(crate) fn handle_timeout(&mut self, now: Nanos) -> Vec<Mac> {
         let mut gone = Vec::new();
         while let Some(mac) = self.due.pop_due(now) {

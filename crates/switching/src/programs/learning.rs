@@ -1,4 +1,5 @@
-//! A learning switch: floods what it does not know. It has no defence against loops, so it is for trees alone.
+//! A learning switch. It floods frames to unknown stations and has no protection against loops, so it is only for
+//! trees.
 
 use super::ageing::Ageing;
 use super::counts::Counts;
@@ -9,9 +10,10 @@ use crate::{Saved, SavedHost, Stale};
 use pathloom_model::{Body, FiveTuple, Frame, Mac, Nanos, PortNo};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A transparent bridge without a spanning tree (IEEE 802.1D-2004 §7.7 to §7.9): the source of a frame is at the port that it
-/// came in by, a frame to a known station leaves by its port, others leave by all other ports. **On a fabric with a cycle of
-/// cables, a broadcast circulates for ever.** It is the base line for trees, and the simplest [`Program`].
+/// A transparent bridge without a spanning tree (IEEE 802.1D-2004 §7.7 to §7.9). It learns the source of a frame at the
+/// input port. A frame to a known station leaves by the port of this station, other frames leave by all other ports.
+/// **On a fabric with a cycle of cables, a broadcast circulates forever.** It is the baseline for trees, and the
+/// simplest [`Program`].
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct LearningSwitch {
     age: Nanos,
@@ -24,8 +26,8 @@ pub struct LearningSwitch {
 }
 
 impl LearningSwitch {
-    /// A switch that knows no station. Of the settings, it uses [`Settings::host_age`], [`Settings::most_hosts`]
-    /// and [`Settings::most_remembered`].
+    /// Creates a switch that knows no station. It uses only the settings [`Settings::host_age`],
+    /// [`Settings::most_hosts`] and [`Settings::most_remembered`].
     pub fn new(settings: &Settings) -> LearningSwitch {
         LearningSwitch {
             age: settings.host_age,

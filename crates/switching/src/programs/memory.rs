@@ -1,13 +1,13 @@
-//! Which decisions of the default forwarding a driver may remember, and which of them to forget.
+//! The decisions of the default forwarding that a driver may remember, and those that it must forget.
 
 use crate::Stale;
 use pathloom_model::{FiveTuple, Mac};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Most five-tuples that are named one by one.
+/// Maximum number of stale five-tuples in the list. If there are more, all decisions are stale.
 const MOST_NAMED: usize = 1024;
 
-/// Remembered decisions by five-tuple and by destination, and what has become wrong.
+/// Remembered decisions by five-tuple and by destination, and the decisions that have become wrong.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Memory {
     most: usize,
@@ -36,12 +36,12 @@ impl Memory {
         self.by_destination.entry(dst).or_default().insert(five_tuple);
     }
 
-    /// The stations of a remembered decision.
+    /// Returns the source and destination station of a remembered decision.
     pub(crate) fn ends(&self, five_tuple: &FiveTuple) -> Option<(Mac, Mac)> {
         self.ends.get(five_tuple).copied()
     }
 
-    /// The way to a station has changed.
+    /// Marks all decisions about frames to a station as wrong, because the way to it has changed.
     pub(crate) fn forget_destination(&mut self, dst: Mac) {
         for five_tuple in self.by_destination.remove(&dst).unwrap_or_default() {
             self.ends.remove(&five_tuple);
@@ -49,7 +49,7 @@ impl Memory {
         }
     }
 
-    /// Decisions about one direction of one connection may be wrong.
+    /// Marks decisions about one direction of one connection as possibly wrong.
     pub(crate) fn forget(&mut self, five_tuple: FiveTuple) {
         if self.stale.len() >= MOST_NAMED {
             self.all_stale = true;
@@ -69,7 +69,7 @@ impl Memory {
     pub(crate) fn take_stale(&mut self) -> Stale {
         let stale = std::mem::take(&mut self.stale);
         if std::mem::take(&mut self.all_stale) {
-            // Decisions of connections are not listed here; those of the default forwarding are all forgotten.
+            // All decisions of the default forwarding are forgotten. Decisions of connections are not stored here.
             self.ends.clear();
             self.by_destination.clear();
             return Stale::Everything;

@@ -1,7 +1,7 @@
 //! The switch programs: a learning switch, ARP-Path, TCP-Path and TFE.
 //!
-//! [`ArpPath`] is the default forwarding of [`TcpPath`], which owns one; TFE is a [`TcpPath`] for elephants alone.
-//! What each does, its timers, limits and attacks: `docs/tcp-path.md`.
+//! [`TcpPath`] contains an [`ArpPath`] as its default forwarding. TFE is a [`TcpPath`] for elephants only.
+//! `docs/tcp-path.md` describes each program, its timers and limits, and attacks.
 
 mod ageing;
 mod arp_path;

@@ -1,4 +1,4 @@
-//! Which ports lead to switches and which to hosts, by configuration and by Hello (tcp-path.txt §III.A).
+//! Roles of ports: which lead to switches and which to hosts, by configuration and by Hello (tcp-path.txt §III.A).
 
 use super::ageing::Ageing;
 use super::budget::Budget;
@@ -8,18 +8,18 @@ use crate::SavedNeighbour;
 use pathloom_model::{Body, Frame, Heard, Hello, Mac, Nanos, PortNo, Tier};
 use std::collections::BTreeMap;
 
-/// Receiver of all frames between switches: a group address of nobody else.
+/// Destination address of all frames between switches: a group address that nothing else uses.
 pub(crate) const SWITCHES: Mac = Mac([0x03, 0x50, 0x41, 0x54, 0x48, 0x00]);
 
-/// What a port is at the moment.
+/// Present state of a port.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum State {
     Down,
-    /// Up, and nobody knows yet what it leads to.
+    /// The port is up, and it is not yet known whether it leads to a switch or to a host.
     Unsettled,
     Host,
     Switch,
-    /// A switch was heard once, or is heard in one direction alone.
+    /// The port leads to a switch that is not heard any more, to a one-way link, or back to the same switch.
     Silent,
 }
 
@@ -27,7 +27,7 @@ pub(crate) enum State {
 struct Neighbour {
     heard: Heard,
     tier: Option<Tier>,
-    /// First Hello of this start of the neighbour, and the last.
+    /// Times of the first and the last Hello of this start of the neighbour.
     since: Nanos,
     last: Nanos,
     two_way: bool,
@@ -61,8 +61,9 @@ pub(crate) struct Ports {
     per_s: u32,
     ports: BTreeMap<PortNo, Port>,
     next_hello: Option<Nanos>,
-    /// Next Hello on ports that learn what they lead to. It comes often: a neighbour that starts must hear us within
-    /// `settle`, even if we do not hear it, or it would take us for a host.
+    /// Time of the next Hello on ports that learn their role. These Hellos are frequent: a neighbour that starts must
+    /// hear this switch within `settle`, even if this switch does not hear the neighbour. Otherwise the neighbour takes
+    /// this switch for a host.
     next_search: Option<Nanos>,
     due: Ageing<PortNo>,
 }
@@ -115,7 +116,7 @@ impl Ports {
         self.ports.values().filter(|port| port.neighbour.is_some()).count()
     }
 
-    /// Neighbours that hear this switch.
+    /// Returns the neighbours that hear this switch.
     pub(crate) fn save(&self) -> Vec<SavedNeighbour> {
         let two_way = |port: &Port| port.neighbour.filter(|neighbour| neighbour.two_way);
         let saved = |(&port, neighbour): (&PortNo, Neighbour)| {
@@ -125,7 +126,7 @@ impl Ports {
         self.ports.iter().filter_map(|(number, port)| Some((number, two_way(port)?))).map(saved).collect()
     }
 
-    /// Takes a neighbour of an earlier start for one that has just been heard, if its port is up.
+    /// Restores a neighbour of an earlier start as if it had just been heard, if its port is up and not a host port.
     pub(crate) fn restore(&mut self, now: Nanos, saved: &SavedNeighbour) {
         let Some(port) = self.ports.get_mut(&saved.port) else { return };
         if port.state == State::Down || port.role == PortRole::Host {
@@ -137,14 +138,14 @@ impl Ports {
         self.due.watch(now.saturating_add(self.neighbour_age), saved.port);
     }
 
-    /// A host is known to be at a port: it need not be found out.
+    /// Makes an unsettled port a host port, because a host is known to be there.
     pub(crate) fn restore_host(&mut self, number: PortNo) {
         if let Some(port) = self.ports.get_mut(&number).filter(|port| port.state == State::Unsettled) {
             port.state = State::Host;
         }
     }
 
-    /// Hello for all ports that may lead to switches.
+    /// Adds a Hello for each port that may lead to a switch to `out`.
     pub(crate) fn greet(&self, out: &mut Vec<Outgoing>) {
         if self.hello.is_some() {
             self.say_hello(out, |port| port.role != PortRole::Host);
@@ -170,7 +171,7 @@ impl Ports {
         self.tier.zip(self.tier_at(port)).is_some_and(|(own, its)| its < own)
     }
 
-    /// Takes one of the things that a port may begin this second.
+    /// Takes a token from the rate limit of a port. Returns false if there is none.
     pub(crate) fn take_token(&mut self, now: Nanos, port: PortNo) -> bool {
         self.ports.get_mut(&port).is_some_and(|port| port.budget.take(now))
     }
@@ -212,10 +213,10 @@ impl Ports {
         Outgoing { port: number, frame: Frame { src: self.mac, dst: SWITCHES, body: Body::Hello(hello) } }
     }
 
-    /// A neighbour says that it is there. Returns whether what the port led to before was lost.
+    /// Handles the Hello of a neighbour. Returns whether the host or switch that was at the port before is lost.
     ///
     /// # Errors
-    /// Why the Hello is refused.
+    /// The cause for which the Hello is refused.
     pub(crate) fn heard(
         &mut self,
         now: Nanos,
@@ -236,7 +237,7 @@ impl Ports {
         }
         let (was_switch, was_host) = (port.state == State::Switch, port.state == State::Host);
         if hello.switch == own.switch {
-            // A cable from the switch to itself.
+            // The cable connects the switch to itself.
             (port.state, port.neighbour) = (State::Silent, None);
             return if was_switch || was_host { Ok(true) } else { Err(DropCause::Invalid) };
         }
@@ -249,7 +250,7 @@ impl Ports {
         port.neighbour = Some(Neighbour { heard, tier: hello.tier, since, last: now, two_way });
         port.state = match (two_way, port.state) {
             (true, _) => State::Switch,
-            // A configured port gives a new neighbour time to hear us.
+            // A port that already leads to a switch gives a new neighbour time to hear this switch.
             (false, State::Switch) if !deaf => State::Switch,
             (false, State::Unsettled | State::Host) => State::Unsettled,
             (false, _) => State::Silent,
@@ -262,7 +263,7 @@ impl Ports {
         Ok(was_host || was_switch && (changed || deaf))
     }
 
-    /// Sends what Hello is due, and returns the ports whose neighbour is gone.
+    /// Adds the Hellos that are due to `out`. Returns the ports whose neighbouring switch is lost.
     pub(crate) fn handle_timeout(&mut self, now: Nanos, out: &mut Vec<Outgoing>) -> Vec<PortNo> {
         let mut lost = Vec::new();
         while let Some(number) = self.due.pop_due(now) {
@@ -290,7 +291,7 @@ impl Ports {
         out.extend(ports.map(|(&number, _)| self.own_hello(number)));
     }
 
-    /// Checks the deadlines of a port; returns whether a switch was lost.
+    /// Checks the deadlines of a port. Returns whether its switch is lost.
     fn look_at(&mut self, now: Nanos, number: PortNo) -> bool {
         let (settle, age, hello) = (self.settle, self.neighbour_age, self.hello.is_some());
         let Some(port) = self.ports.get_mut(&number) else { return false };

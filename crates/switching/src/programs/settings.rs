@@ -1,93 +1,95 @@
-//! What an operator sets, and what a driver says about the switch.
+//! Settings of an operator, and information of a driver about the switch.
 
 use pathloom_model::{FiveTuple, Headers, Mac, Nanos, PortNo, Tier, LONG_FLOW_DSCP};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-/// Who a switch is.
+/// Identity of a switch.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Identity {
-    /// Its own address, the source of its Hello. Unique among switches and hosts.
+    /// Address of the switch, the source of its Hello. Unique among switches and hosts.
     pub mac: Mac,
-    /// Its tier. `None`: unknown; then a flood is never kept from going up.
+    /// Tier of the switch. `None`: unknown. Then [`Settings::descend_only`] has no effect.
     pub tier: Option<Tier>,
-    /// Number of this start of the program; must differ between two starts of one switch.
+    /// Number of this start of the program. It must differ between two starts of one switch.
     pub boot: u64,
-    /// What is known of ports beforehand. A port that is not named learns its role from Hello.
+    /// Configured roles of ports. A port without an entry learns its role from Hello.
     pub roles: BTreeMap<PortNo, PortRole>,
 }
 
-/// What a port is for.
+/// Role of a port: whether it leads to a switch or to a host.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum PortRole {
-    /// A switch from the first Hello on, a host if none comes within [`Settings::settle`]. Whoever is at the port may so
-    /// become a switch: only for hosts that are trusted.
+    /// The port leads to a switch after the first Hello, and to a host if no Hello arrives within [`Settings::settle`].
+    /// So a host at the port can act as a switch. Use this role only for trusted hosts.
     #[default]
     Learn,
-    /// A host. Hello and messages are refused.
+    /// The port leads to a host. Hello and messages are refused.
     Host,
-    /// A switch, of this tier if it is known; used at once, before the first Hello.
+    /// The port leads to a switch. It is used at once, before the first Hello.
     Switch {
-        /// Tier of the neighbour.
+        /// Tier of the neighbour, if known.
         tier: Option<Tier>,
     },
 }
 
-/// Timers and limits of a program. The defaults are those of the paper or of the public implementations by its authors
-/// (ns-3 model), where these say something; the others are ours.
+/// Timers and limits of a program. The defaults come from the paper or from the public implementations by its authors
+/// (ns-3 model), if these specify a value. The others are marked as own choice: the authors of Pathloom chose them.
 ///
-/// One assumption carries the proof that no host receives a frame twice: a frame is under way for less than
+/// The proof that no host receives a frame twice needs one assumption: a frame is under way for less than
 /// [`Settings::lock`], and for less than [`Settings::quiet`].
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Settings {
-    /// Time between two Hellos (ns-3 model: 5 s). `None`: none are sent, and no neighbour is expected to send any.
+    /// Time between two Hellos (ns-3 model: 5 s). `None`: the switch sends no Hello, and expects none.
     pub hello: Option<Nanos>,
-    /// A neighbour without Hello for this long is gone (ours: three Hellos).
+    /// A neighbour without Hello for this long is lost (own choice: three Hellos).
     pub neighbour_age: Nanos,
-    /// A port with [`PortRole::Learn`] is a host's if no Hello has come for this long since it went up, and a neighbour that has
-    /// not heard us after this long is on a one-way link (ours).
+    /// A port with [`PortRole::Learn`] leads to a host if no Hello has arrived for this long since it went up. A
+    /// neighbour that has not heard this switch after this time is on a one-way link (own choice).
     pub settle: Nanos,
-    /// For this long after its start, a switch passes on no exploration of others (ours; the quiet time of RFC 9293 §3.4.3).
-    /// May be zero when the whole fabric starts.
+    /// For this long after its start, a switch forwards no exploration of other switches (own choice; the quiet time of
+    /// RFC 9293 §3.4.3). May be zero when the whole fabric starts.
     pub quiet: Nanos,
-    /// Life of a locked entry, and the time for which late copies are recognised (ns-3 model: 3 s).
+    /// Lifetime of a locked entry, and the time for which late copies are recognised (ns-3 model: 3 s).
     pub lock: Nanos,
-    /// Life of an unused entry of a confirmed connection (tcp-path.txt §V.D.1: 10 s).
+    /// Lifetime of an unused entry of a confirmed connection (tcp-path.txt §V.D.1: 10 s).
     pub connection_age: Nanos,
-    /// Life of an unused entry of a host, and of its claim on its address (IEEE 802.1D-2004 §7.9.2: 300 s; user-space
-    /// switch: 20 s). The frame that finds no entry is lost while the way is repaired, so an entry has to live until TCP sends
-    /// again, which takes it a minute and more (RFC 6298 §2.5). With 20 s, a sender that has backed off never gets through.
+    /// Lifetime of an unused entry of a host, and of its claim to its address (IEEE 802.1D-2004 §7.9.2: 300 s;
+    /// user-space switch: 20 s). A frame without an entry is lost while the way is repaired. So an entry must live
+    /// until TCP sends again, which can take more than a minute (RFC 6298 §2.5). With 20 s, a sender in back-off never
+    /// succeeds.
     pub host_age: Nanos,
     /// Time between two recoveries of one path (user-space switch, ARP-Path: 1 s).
     pub recovery_retry: Nanos,
-    /// Explorations for one connection that may stay without an answer. After that, its SYN takes the default forwarding,
-    /// for as long as the last entry lives (ours).
+    /// Maximum number of explorations for one connection without an answer. After that, its SYN takes the default
+    /// forwarding, until [`Settings::lock`] has passed since the last exploration (own choice).
     pub unanswered: u8,
-    /// Switches a message may pass (ours).
+    /// Maximum number of switches that a message may pass (own choice).
     pub most_hops: u8,
-    /// Connections, on the whole switch (ours).
+    /// Maximum number of connections of the switch (own choice).
     pub most_connections: usize,
-    /// Of these, connections of the hosts at one port (ours).
+    /// Maximum number of connections of the hosts at one port (own choice).
     pub most_connections_per_port: usize,
-    /// Hosts, on the whole switch (ours).
+    /// Maximum number of hosts in the table of the switch (own choice).
     pub most_hosts: usize,
-    /// Of these, hosts at one port (ours).
+    /// Maximum number of hosts at one port (own choice).
     pub most_hosts_per_port: usize,
-    /// Explorations, recoveries and broadcasts that a host port may begin per second; twice as many at once after a
-    /// pause. On a switch port, as many Path Fail messages (ours).
+    /// Number of explorations, recoveries and broadcasts that a host port may begin per second. After a pause, twice as
+    /// many are allowed at once. For a switch port, the same limit applies to Path Fail messages (own choice).
     pub explorations_per_s: u32,
-    /// Remembered decisions of the default forwarding; when there are more, all are forgotten (ours).
+    /// Maximum number of remembered decisions of the default forwarding. If there are more, all are forgotten (own
+    /// choice).
     pub most_remembered: usize,
-    /// Whether a flood that came from a higher tier goes to lower tiers alone (both public implementations;
-    /// on for TFE). Paths that go down and up again are not found then.
+    /// Whether a flood that came from a higher tier is sent to lower tiers only (both public implementations; on for
+    /// TFE). Paths that go down and up again are not found then.
     pub descend_only: bool,
-    /// Whether late copies pass, which no switch allows: tests show what would happen then.
+    /// Whether late copies are accepted. Only tests set this, to show what happens then.
     #[cfg(test)]
     pub(crate) late_copies_pass: bool,
 }
 
 impl Settings {
-    /// Defaults of TFE: a flood that came from above goes down alone.
+    /// Defaults of TFE: a flood that came from a higher tier is sent to lower tiers only.
     pub fn for_elephants() -> Settings {
         Settings { descend_only: true, ..Settings::default() }
     }
@@ -129,12 +131,12 @@ impl Default for Settings {
     }
 }
 
-/// Which TCP connections get a path of their own. Must be the same on all switches of a fabric.
+/// The TCP connections that get a path of their own. Must be the same on all switches of a fabric.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Selection {
-    /// All (TCP-Path).
+    /// All connections (TCP-Path).
     AllTcp,
-    /// Those marked as elephants (TFE).
+    /// Connections that are marked as elephants (TFE).
     Elephants(Elephants),
 }
 
@@ -143,7 +145,7 @@ pub enum Selection {
 pub struct Elephants {
     /// Source ports of the host that opens the connection (ns-3 model: 3500 to 4500).
     pub source_ports: Option<RangeInclusive<u16>>,
-    /// DSCP of each frame. The frames of the other direction need not have it; they take the default forwarding then.
+    /// DSCP of each frame. Frames of the other direction need not have it; they then take the default forwarding.
     pub dscp: Option<u8>,
 }
 
@@ -169,7 +171,7 @@ impl Selection {
 impl Elephants {
     fn has(&self, headers: &Headers) -> bool {
         let FiveTuple { src_port, dst_port, .. } = headers.five_tuple;
-        // Nobody can tell from a segment which end opened the connection.
+        // A segment does not show which end opened the connection.
         let by_port =
             self.source_ports.as_ref().is_some_and(|ports| ports.contains(&src_port) || ports.contains(&dst_port));
         by_port || self.dscp == Some(headers.dscp)

@@ -1,5 +1,5 @@
-//! TCP-Path: every connection explores the fabric with its SYN and takes the fastest path (tcp-path.txt §III); and TFE,
-//! which does so for elephants alone (§IV). All else takes the default forwarding, ARP-Path.
+//! TCP-Path: every connection explores the fabric with its SYN and takes the fastest path (tcp-path.txt §III). TFE does
+//! this for elephants only (§IV). All other frames take the default forwarding, ARP-Path.
 
 use super::arp_path::{ArpPath, Entrance, DEFAULT_TAG};
 use super::connections::{Connection, Connections, Key};
@@ -28,13 +28,14 @@ fn is_syn_ack(headers: &Headers) -> bool {
 }
 
 impl TcpPath {
-    /// A switch that starts at `now` with all ports down and gives the connections of `selection` paths of their own.
+    /// Creates a switch that starts at `now` with all ports down. The connections of `selection` get paths of their
+    /// own.
     pub fn new(now: Nanos, identity: Identity, settings: Settings, selection: Selection) -> TcpPath {
         let connections = Connections::new(&settings);
         TcpPath { base: ArpPath::new(now, identity, settings), selection, connections }
     }
 
-    /// A switch with TFE. [`Settings::for_elephants`] has its defaults.
+    /// Creates a switch with TFE. [`Settings::for_elephants`] returns its default settings.
     pub fn elephants(now: Nanos, identity: Identity, settings: Settings, elephants: Elephants) -> TcpPath {
         TcpPath::new(now, identity, settings, Selection::Elephants(elephants))
     }
@@ -57,13 +58,13 @@ impl TcpPath {
         }
     }
 
-    /// Whether a frame of a host is one of a selected connection. A SYN+ACK is, if its SYN was, with whatever DSCP.
+    /// Whether a frame of a host belongs to a selected connection. A SYN+ACK does if its SYN did, with any DSCP.
     fn takes(&self, headers: &Headers) -> bool {
         let answers = is_syn_ack(headers) && self.connections.get(Key::of(headers.five_tuple)).is_some();
         self.selection.has(headers) || answers
     }
 
-    /// A frame of a selected connection from a host.
+    /// Handles a frame of a selected connection from a host.
     fn host_frame(
         &mut self,
         now: Nanos,
@@ -97,7 +98,7 @@ impl TcpPath {
         self.default_way(now, in_port, frame)
     }
 
-    /// The SYN of a host explores the fabric (§III.B).
+    /// Begins an exploration of the fabric with the SYN of a host (§III.B).
     fn syn(
         &mut self,
         now: Nanos,
@@ -127,8 +128,8 @@ impl TcpPath {
         Ok(Verdict::all(emissions))
     }
 
-    /// Locks a connection of a host of this switch for a new exploration and returns its number. `None`: a limit is reached,
-    /// which is noted, or the five-tuple belongs to others.
+    /// Locks a connection of a host of this switch for a new exploration, and returns the number of the exploration.
+    /// `None`: a limit is reached, or the five-tuple belongs to other stations. The refusal is counted.
     fn begin(
         &mut self,
         now: Nanos,
@@ -154,7 +155,7 @@ impl TcpPath {
         }
     }
 
-    /// A frame takes the default forwarding, marked so that all switches forward it so.
+    /// Sends a frame by the default forwarding. A tag makes the other switches use the default forwarding too.
     fn default_way(&mut self, now: Nanos, in_port: PortNo, frame: &Frame) -> Result<Verdict, DropCause> {
         let mut verdict = self.base.forward(now, in_port, Entrance::Host, frame)?;
         verdict.remember = None;
@@ -168,7 +169,7 @@ impl TcpPath {
         Ok(verdict)
     }
 
-    /// The destination has answered: its SYN+ACK confirms the path (§III.B).
+    /// Confirms the path, because the destination has answered with SYN+ACK (§III.B).
     fn confirm(
         &mut self,
         now: Nanos,
@@ -193,7 +194,7 @@ impl TcpPath {
         Verdict::one(port, self.base.wrap(reply))
     }
 
-    /// A frame of a selected connection between switches: it has a path, or goes no further (§III.C).
+    /// Handles a frame of a selected connection from another switch: it follows its path or is dropped (§III.C).
     fn fabric_frame(
         &mut self,
         now: Nanos,
@@ -212,14 +213,14 @@ impl TcpPath {
             self.connections.renew(now, key);
             return Ok(along(port, frame, headers));
         }
-        // It has left the fabric when it leaves to a host, so that no loop can come of it.
+        // A frame to a host port leaves the fabric, so it cannot form a loop.
         if self.base.ports.is_host(port) {
             return Ok(Verdict::one(port, *frame));
         }
         Err(DropCause::WrongPort)
     }
 
-    /// A message about a connection.
+    /// Handles a message about a connection.
     fn message(&mut self, now: Nanos, in_port: PortNo, message: &PathMessage) -> Result<Verdict, DropCause> {
         if !message.conversation.dst.is_station() {
             return Err(DropCause::Invalid);
@@ -233,7 +234,7 @@ impl TcpPath {
         }
     }
 
-    /// Locks the connection of an exploration that another switch began, or says why not.
+    /// Locks the connection of an exploration that another switch began, or returns the cause of its refusal.
     fn accept(&mut self, now: Nanos, in_port: PortNo, message: &PathMessage) -> Result<(), DropCause> {
         self.base.listening(now)?;
         let conversation = message.conversation;
@@ -247,7 +248,8 @@ impl TcpPath {
         Ok(())
     }
 
-    /// Copies of an exploration for the next switches. With `descend_only`, what came from above goes down alone.
+    /// Returns copies of an exploration for the next switches. With `descend_only`, an exploration from a higher tier
+    /// is sent to lower tiers only.
     fn onward(&self, in_port: PortNo, onward: &PathMessage) -> Vec<Outgoing> {
         let down_only = self.base.settings.descend_only && self.base.ports.is_above(in_port);
         let copies = self.base.flood(Some(in_port), onward);
@@ -273,7 +275,7 @@ impl TcpPath {
         }
         let mut emissions = self.onward(in_port, onward);
         if self.base.hosts.port(now, dst).is_none() {
-            // Nobody has heard the host since the last restart: it may wait at a port without a known host.
+            // The host was not heard since the last restart. It may be at a port without a known host.
             emissions.extend(self.base.silent_hosts(None).map(|port| Outgoing { port, frame }));
         }
         Ok(Verdict::all(emissions))
@@ -298,7 +300,7 @@ impl TcpPath {
         Ok(Verdict::all(emissions))
     }
 
-    /// A reply confirms the path and goes on to the source (§III.B).
+    /// Handles a reply: it confirms the path and is forwarded to the source (§III.B).
     fn reply(
         &mut self,
         now: Nanos,
@@ -323,7 +325,8 @@ impl TcpPath {
         Ok(Verdict::one(port, Frame { src: entry.conversation.dst, dst: entry.conversation.src, body }))
     }
 
-    /// A neighbour on the path says that it is broken: the entry goes, and the message goes on (§III.D).
+    /// Handles a Path Fail of a neighbour on the path: removes the ports of the entry, and forwards the message
+    /// (§III.D).
     fn failed(
         &mut self,
         now: Nanos,
@@ -353,7 +356,8 @@ impl TcpPath {
         }
     }
 
-    /// Explores for a connection whose path is lost, on behalf of its host (§III.D), unless that began lately.
+    /// Begins an exploration for a connection whose path is lost, on behalf of its host (§III.D), unless one began
+    /// recently.
     fn recover(&mut self, now: Nanos, host_port: PortNo, conversation: Conversation) {
         let before = self.connections.get(Key::of(conversation.five_tuple)).copied();
         let again = |entry: Connection| entry.tried_at.saturating_add(self.base.settings.recovery_retry);
@@ -377,7 +381,7 @@ impl TcpPath {
         key.directions().into_iter().for_each(|tuple| self.base.memory.forget(tuple));
     }
 
-    /// Breaks the paths by the ports that were lost, and tells the edges that can still be reached (§III.D).
+    /// Removes the paths by the ports that were lost, and informs the edge switches that can still be reached (§III.D).
     fn break_paths(&mut self, now: Nanos) {
         for lost in std::mem::take(&mut self.base.lost) {
             for (key, entry) in self.connections.by_port(lost) {
@@ -405,7 +409,7 @@ impl TcpPath {
     }
 }
 
-/// A frame on its confirmed path.
+/// Returns the verdict for a frame on its confirmed path.
 fn along(port: PortNo, frame: &Frame, headers: &Headers) -> Verdict {
     let plain = headers.tcp_flags & (TCP_SYN | TCP_FIN | TCP_RST) == 0;
     Verdict { remember: plain.then_some(headers.five_tuple), ..Verdict::one(port, *frame) }

@@ -1,24 +1,25 @@
-//! How the windows of the subflows of one connection grow together: LIA (RFC 6356) and OLIA (Khalili et al., MPTCP is not
-//! Pareto-optimal, CoNEXT 2012; draft-khalili-mptcp-congestion-control-05). What a window loses is the business of TCP.
+//! How the windows of the subflows of one connection grow together: LIA (RFC 6356) and OLIA (Khalili et al., MPTCP is
+//! not Pareto-optimal, CoNEXT 2012; draft-khalili-mptcp-congestion-control-05). The reduction of a window after a
+//! loss is that of TCP.
 
 use super::settings::Coupling;
 use super::Subflow;
 use crate::Sender;
 use pathloom_model::Nanos;
 
-/// What the coupling knows of a subflow.
+/// The state of a subflow that the coupling uses.
 #[derive(Clone, Debug)]
 pub(super) struct Path {
-    /// Its window, in bytes; in recovery the one that it will have after it.
+    /// Window in bytes; in recovery, the window after recovery.
     window: u64,
     /// Smoothed round-trip time.
     pub(super) rtt: Nanos,
     in_recovery: bool,
-    /// Bytes by which its window grows per byte acknowledged in congestion avoidance. OLIA's may be negative.
+    /// Growth of the window per byte acknowledged in congestion avoidance, in bytes. Can be negative with OLIA.
     pub(super) growth: f64,
-    /// What LIA makes of window and round-trip time; `None` if one of them has changed since.
+    /// Terms of LIA that follow from window and round-trip time; `None` if one of them has changed since.
     terms: Option<Terms>,
-    /// Bytes acknowledged since the last loss, and between the two before it (OLIA).
+    /// Bytes acknowledged since the last loss, and between the two losses before it (OLIA).
     since_loss: u64,
     before_loss: u64,
 }
@@ -49,11 +50,12 @@ impl Default for Path {
 }
 
 impl Path {
-    /// The round-trip time of a subflow without a sample: it does not count.
+    /// Round-trip time of a subflow without a sample. Such a subflow does not count.
     pub(super) const UNKNOWN: Nanos = Nanos(u64::MAX);
 
-    /// The sender has dealt with an acknowledgement of `acked` bytes. Tells whether its window is another one, by a segment
-    /// at least (RFC 6356 §4.1: only then is there something to work out anew).
+    /// Updates the state after the sender has processed an acknowledgement of `acked` bytes. Returns whether its
+    /// window has changed by at least one segment, or has its first round-trip time. Only then is the growth
+    /// recomputed (RFC 6356 §4.1).
     #[inline]
     pub(super) fn update(&mut self, sender: &Sender, acked: u64, mss: u64) -> bool {
         self.since_loss += acked;
@@ -76,14 +78,14 @@ impl Path {
         changed
     }
 
-    /// The sender's timer has expired.
+    /// Handles the expiry of the sender's timer.
     pub(super) fn lose(&mut self, sender: &Sender) {
         self.begin_epoch();
         self.in_recovery = false;
         (self.window, self.terms) = (sender.steady_window_bytes(), None);
     }
 
-    /// Whether it has a part in the growth of the others: not before it has a round-trip time.
+    /// Whether the subflow affects the growth of the others: only once it has a round-trip time.
     #[inline]
     fn counts(&self) -> bool {
         self.rtt < Path::UNKNOWN && self.window > 0
@@ -100,18 +102,18 @@ impl Path {
         self.before_loss = std::mem::take(&mut self.since_loss);
     }
 
-    /// Bytes acknowledged between losses as OLIA counts them: the greater of the last two counts.
+    /// Returns the bytes acknowledged between losses as OLIA counts them: the greater of the last two counts.
     fn between_losses(&self) -> f64 {
         self.since_loss.max(self.before_loss) as f64
     }
 
     fn rtt_s(&self) -> f64 {
-        // A path without any delay has a round trip all the same.
+        // A path without any delay still needs a round-trip time above zero.
         self.rtt.0.max(1) as f64 * 1e-9
     }
 }
 
-/// Works out how fast each window grows. A subflow that has stalled, or has no round-trip time yet, does not count.
+/// Computes the growth of each window. A subflow that has stalled, or has no round-trip time yet, does not count.
 #[inline]
 pub(super) fn couple(coupling: Coupling, mss: f64, subflows: &mut [Subflow]) {
     match coupling {
@@ -121,7 +123,7 @@ pub(super) fn couple(coupling: Coupling, mss: f64, subflows: &mut [Subflow]) {
     }
 }
 
-/// The paths that count.
+/// Returns the paths that count.
 #[inline]
 fn paths(subflows: &mut [Subflow]) -> impl Iterator<Item = &mut Path> {
     let live = subflows.iter_mut().filter(|one| !one.stalled).map(|one| &mut one.path);
@@ -154,7 +156,7 @@ fn olia(mss: f64, paths: &mut [&mut Path]) {
     let quality = |path: &Path| path.between_losses() / (path.rtt_s() * path.rtt_s());
     let best = paths.iter().map(|path| quality(path)).fold(0.0, f64::max);
     let is_widest = |path: &Path| path.window == widest;
-    // Paths that do best and have not the largest window.
+    // Paths with the best quality that do not have the largest window.
     let is_collected = |path: &Path| quality(path) >= best && !is_widest(path);
     let collected = paths.iter().filter(|path| is_collected(path)).count() as f64;
     let widests = paths.iter().filter(|path| is_widest(path)).count() as f64;
@@ -199,16 +201,17 @@ mod tests {
         }
     }
 
-    /// RFC 6356 §3: on n equal paths alpha is 1/n, so n windows of w grow as one window of n·w would, over n.
+    /// RFC 6356 §3: on n equal paths alpha is 1/n, so each of n windows of w grows 1/n as fast as one of n·w.
     #[test]
-    fn equal_paths_together_grow_as_one() {
+    fn equal_paths_divide_the_growth_by_their_number() {
         let four = growths(Coupling::Lia, &[path(10, 5), path(10, 5), path(10, 5), path(10, 5)]);
         assert!(four.iter().all(|&growth| near(growth, 1.0 / 160.0)), "{four:?}");
         let four = growths(Coupling::Olia, &[path(10, 5), path(10, 5), path(10, 5), path(10, 5)]);
         assert!(four.iter().all(|&growth| near(growth, 1.0 / 160.0)), "{four:?}");
     }
 
-    /// By hand: 10 segments at 10 ms and 30 at 20 ms. alpha / total = (10 / 0.01²) / (10 / 0.01 + 30 / 0.02)² segments.
+    /// Computed by hand: 10 segments at 10 ms and 30 at 20 ms. alpha / total = (10 / 0.01²) / (10 / 0.01 + 30 /
+    /// 0.02)² segments.
     #[test]
     fn lia_follows_its_equations_and_is_never_faster_than_one_tcp() {
         let growth = growths(Coupling::Lia, &[path(10, 10), path(30, 20)]);
@@ -218,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn olia_moves_window_to_the_path_that_does_best() {
+    fn olia_shifts_window_to_the_best_path() {
         let mut paths = [path(20, 10), path(5, 10)];
         (paths[0].since_loss, paths[1].since_loss) = (10_000, 50_000);
         let growth = growths(Coupling::Olia, &paths);
@@ -227,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_stalled_does_not_count() {
+    fn stalled_subflows_do_not_count() {
         let subflow = |stalled| Subflow { path: path(10, 5), stalled, ..Subflow::default() };
         let mut subflows = [subflow(false), subflow(true)];
         couple(Coupling::Lia, MSS, &mut subflows);

@@ -1,18 +1,18 @@
-//! Which byte of the stream a byte of a subflow stands for (RFC 8684 §3.3). A mapping does not change once it is made.
+//! Maps bytes of a subflow to bytes of the stream (RFC 8684 §3.3). A mapping does not change once it is made.
 
 use std::collections::VecDeque;
 
-/// Mappings that room is kept for; most of a larger room is given back when three quarters of it are empty.
+/// Capacity that is always kept. A larger capacity is reduced when it is less than a quarter full.
 const KEPT: usize = 8;
 
-/// Where mappings begin: their first byte in the subflow and in the stream, in the order of the subflow.
+/// The starts of mappings: their first byte in the subflow and in the stream, in the order of the subflow.
 #[derive(Clone, Debug, Default)]
 struct Starts {
-    /// What the numbers of `close` are counted from.
+    /// Base of the offsets in `close`: a byte of the subflow and a byte of the stream.
     origin: (u64, u64),
     close: VecDeque<(u32, u32)>,
-    /// In place of `close`, where these are too far apart for that: a subflow that was cut off for 2 GiB of the stream has
-    /// some. Boxed, because hardly any subflow has it, and each has room for it.
+    /// Replaces `close` if the offsets are too large for it, for example in a subflow that was cut off for 2 GiB of
+    /// the stream. Boxed, because nearly all subflows leave it empty.
     #[allow(clippy::box_collection)]
     far: Option<Box<VecDeque<(u64, u64)>>>,
 }
@@ -48,7 +48,7 @@ impl Starts {
         Some((u32::try_from(offsets.0).ok()?, u32::try_from(offsets.1).ok()?))
     }
 
-    /// The same with another origin: the first one there is, and as much of the stream on both sides of it.
+    /// Adds an entry with a new origin: the first entry, with as much of the stream before it as after it.
     #[cold]
     fn push_anew(&mut self, start: u64, data: u64) {
         let all: VecDeque<(u64, u64)> = self.iter().chain([(start, data)]).collect();
@@ -72,27 +72,27 @@ impl Starts {
     }
 }
 
-/// The mappings of a subflow that are not acknowledged.
+/// The mappings of a subflow that are not fully acknowledged.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Mappings {
     /// A mapping ends where the next one begins.
     starts: Starts,
-    /// One past the last byte of the subflow that was handed out, and the first one not acknowledged.
+    /// One past the last byte of the subflow that was assigned, and the first byte that is not acknowledged.
     end: u64,
     una: u64,
     /// One past the last byte of the stream in the last mapping.
     data_end: u64,
-    /// Mappings forgotten so far, and the number of the one that holds the last bytes taken, from the first mapping ever
-    /// (modulo 2^32).
+    /// Number of mappings removed so far, and number of the mapping with the last byte taken. Both count from the
+    /// first mapping ever (modulo 2^32).
     forgotten: u32,
     taken: u32,
 }
 
 impl Mappings {
-    /// The next `len` bytes of the subflow stand for those of the stream from `data` on.
+    /// Maps the next `len` bytes of the subflow to those of the stream from `data` on.
     #[inline]
     pub(super) fn push(&mut self, data: u64, len: u64) {
-        // What is acknowledged has no mapping to go on with.
+        // If everything is acknowledged, there is no mapping that could be extended.
         if self.data_end != data || self.una == self.end {
             self.starts.push(self.end, data);
         }
@@ -100,8 +100,8 @@ impl Mappings {
         self.data_end = data + len;
     }
 
-    /// All bytes of the subflow before `una` have been acknowledged: calls `each` for the ranges of the stream that they
-    /// stand for, and forgets them. Returns how many bytes that is news of.
+    /// Handles the acknowledgement of all bytes of the subflow before `una`. Calls `each` for their ranges of the
+    /// stream, and removes completed mappings. Returns the number of bytes that are newly acknowledged.
     #[inline]
     pub(super) fn acknowledge(&mut self, una: u64, mut each: impl FnMut(u64, u64)) -> u64 {
         let (from, una) = (self.una, una.min(self.end));
@@ -119,14 +119,14 @@ impl Mappings {
         self.una - from
     }
 
-    /// The subflow's receiver has got the bytes from `start` on and before `end`, which are not acknowledged: calls `each` for
-    /// the ranges of the stream that they stand for. Bytes are taken in order.
+    /// Handles bytes from `start` up to `end` that the subflow's receiver has delivered and that are not
+    /// acknowledged. Calls `each` for their ranges of the stream. Bytes must be taken in order.
     #[inline]
     pub(super) fn take(&mut self, start: u64, end: u64, mut each: impl FnMut(u64, u64)) {
         if start == end {
             return;
         }
-        // What was acknowledged was taken before.
+        // Acknowledged bytes were taken before.
         let ahead = self.taken.wrapping_sub(self.forgotten);
         let mut place = if ahead as i32 > 0 { ahead as usize } else { 0 };
         while let Some((from, data)) = self.starts.get(place) {
@@ -142,7 +142,8 @@ impl Mappings {
         self.taken = self.forgotten.wrapping_add(place as u32);
     }
 
-    /// The ranges of the stream for the subflow's bytes from `start` on and before `end`, which are not acknowledged.
+    /// Returns the ranges of the stream for the subflow's bytes from `start` up to `end`, which must not be
+    /// acknowledged.
     pub(super) fn pieces(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
         let until = |place: usize| self.starts.get(place + 1).map_or(self.end, |next| next.0);
         let each = self.starts.iter().enumerate().skip_while(move |&(place, _)| until(place) <= start);
@@ -150,7 +151,7 @@ impl Mappings {
             .map(move |(place, (from, data))| (data + (start.max(from) - from), data + (end.min(until(place)) - from)))
     }
 
-    /// The ranges of the stream that were handed out and are not acknowledged.
+    /// Returns the ranges of the stream that were assigned and are not acknowledged.
     pub(super) fn outstanding(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.pieces(self.una, self.end)
     }
@@ -163,7 +164,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_taken_in_order_is_what_was_mapped(
+        fn bytes_taken_in_order_match_their_mappings(
             chunks in prop::collection::vec((0u64..5, 1u64..40), 1..40), steps in prop::collection::vec((1u64..60, 0u64..60, 0usize..3), 1..60),
         ) {
             let (mut m, mut data, mut left) = (Mappings::default(), 0, chunks.into_iter());
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn mappings_may_be_far_apart_and_room_is_given_back() {
+    fn distant_mappings_work_and_memory_is_released() {
         let mut m = Mappings::default();
         let places: Vec<u64> = (0..200).map(|n| if n % 20 < 10 { n * 200 } else { n << 33 }).collect();
         for round in 0..3u64 {
@@ -197,7 +198,7 @@ mod tests {
             let mut acked = Vec::new();
             m.acknowledge(m.end, |start, end| acked.push((start, end)));
             assert_eq!(acked, expected);
-            // What comes next is close together again.
+            // The next mappings are close together again.
             m.push(5 << 60, 100);
             assert!(m.starts.far.is_none());
             (0..500).for_each(|n| m.push((6 << 60) | (n * 200), 100));
@@ -211,12 +212,12 @@ mod tests {
     }
 
     #[test]
-    fn keeps_what_is_not_acknowledged() {
+    fn unacknowledged_mappings_are_kept() {
         let mut m = Mappings::default();
         for (data, len) in [(0, 100), (100, 100), (500, 100), (700, 50)] {
             m.push(data, len);
         }
-        assert_eq!(m.starts.len(), 3, "what goes on where the last one ended is one mapping");
+        assert_eq!(m.starts.len(), 3, "consecutive bytes form one mapping");
         assert_eq!(m.pieces(150, 320).collect::<Vec<_>>(), [(150, 200), (500, 600), (700, 720)]);
         let mut acked = Vec::new();
         assert_eq!(m.acknowledge(250, |start, end| acked.push((start, end))), 250);

@@ -1,20 +1,23 @@
 //! Multipath TCP (RFC 8684): one stream of bytes over several subflows, each of them a TCP connection.
 //!
-//! [`Connection`] is the sending end. It hands the bytes of the stream out to the subflows that can send, remembers which
-//! byte of which subflow stands for which byte of the stream (the mappings of RFC 8684 §3.3), couples the windows, and hands
-//! out again what a subflow whose path died has outstanding. [`Reassembly`] is the receiving end. Neither has a clock or
-//! knows addresses: the subflows' senders and receivers keep their own timers, and a driver goes between them:
+//! [`Connection`] is the sending end. It assigns the bytes of the stream to subflows that can send, and records which
+//! byte of a subflow carries which byte of the stream (the mappings of RFC 8684 §3.3). It couples the windows, and
+//! reassigns the unacknowledged bytes of a subflow whose path has failed. [`Reassembly`] is the receiving end.
+//! Neither has a clock or addresses. The senders and receivers of the subflows have timers, and a driver connects
+//! them:
 //!
-//! 1. A subflow's [`Sender`] is made by [`Sender::without_data`]. When it has nothing to send and has room ([`Sender::room_bytes`]),
-//!    [`Connection::assign`] gives it a chunk, which the driver passes on by [`Sender::extend`].
-//! 2. Around every acknowledgement of a subflow the driver calls [`Connection::prepare`] and [`Connection::handle_ack`],
-//!    after its timer [`Connection::handle_timeout`].
-//! 3. What a subflow's receiver has delivered in order, [`Connection::take_in`] turns into ranges of the stream, as the DSS
-//!    options of those segments would, and adds to the [`Reassembly`].
+//! 1. [`Sender::without_data`] creates the [`Sender`] of a subflow. When it has nothing to send and has room
+//!    ([`Sender::room_bytes`]), [`Connection::assign`] returns the length of a chunk. The driver adds the chunk by
+//!    [`Sender::extend`].
+//! 2. For every acknowledgement of a subflow, the driver calls [`Connection::prepare`] before the sender handles it,
+//!    and [`Connection::handle_ack`] afterwards. After an expired timer, it calls [`Connection::handle_timeout`].
+//! 3. [`Connection::take_in`] converts the bytes that a subflow's receiver has delivered in order to ranges of the
+//!    stream, as the DSS options of those segments would, and adds them to the [`Reassembly`].
 //!
-//! Simplified: acknowledgements of the stream (DATA_ACK) have no number of their own. The sender infers them from those of
-//! the subflows, which say the same, for a receiver keeps what it has taken. There are no backup subflows, no checksums, and no
-//! retransmission that only makes a slow subflow give way.
+//! Simplified: acknowledgements of the stream (DATA_ACK) are not separate. The sender infers them from the
+//! acknowledgements of the subflows. These are equivalent, because a receiver keeps all data that it has accepted.
+//! There are no backup subflows and no checksums. A slow subflow never has its data retransmitted elsewhere only to
+//! make room.
 
 mod coupling;
 mod mapping;
@@ -32,46 +35,46 @@ use mapping::Mappings;
 use std::collections::VecDeque;
 use stream::{Near, Prefix, MOST_WINDOW};
 
-/// The longest chunk of new data, in segments. Long ones save work, but what a subflow has been given waits for it.
+/// Longest chunk of new data, in segments. Long chunks reduce work, but data assigned to a subflow must wait for it.
 const MOST_CHUNK_SEGMENTS: u64 = 16;
 
 /// The sending end of a connection.
 #[derive(Clone, Debug)]
 pub struct Connection {
     mss: u64,
-    /// One past the last byte of the stream; `u64::MAX` if it has no end.
+    /// One past the last byte of the stream; `u64::MAX` if the stream has no end.
     size: u64,
-    /// First byte of the stream that was never handed out.
+    /// First byte of the stream that was never assigned.
     next: u64,
-    /// What of the stream has been acknowledged by any subflow.
+    /// Bytes of the stream that any subflow has acknowledged.
     acked: Prefix,
     receive_window: u64,
     scheduler: Scheduler,
     coupling: Coupling,
     subflows: Vec<Subflow>,
-    /// What has to be sent again, and by which subflow it was sent in vain.
+    /// Ranges to send again, each with the subflow that sent it without success.
     again: VecDeque<Again>,
-    /// Bytes handed out a second time.
+    /// Number of bytes assigned a second time.
     reinjected: u64,
-    /// Subflow whose turn is next (round robin).
+    /// Next subflow in turn (round robin).
     turn: usize,
-    /// Something was withheld from a subflow that had room: there was nothing to hand out, or the receiver had no room.
+    /// Whether a subflow with room got nothing, because there was no data or the receiver had no room.
     starved: bool,
 }
 
-/// What the connection knows of a subflow.
+/// The state of a subflow in its connection.
 #[derive(Clone, Debug, Default)]
 struct Subflow {
     mappings: Mappings,
     path: Path,
-    /// Its timer has expired, and nothing has been acknowledged since.
+    /// Whether the timer of the subflow has expired and nothing has been acknowledged since.
     stalled: bool,
-    /// Where its bytes went last, at the sending end and at the receiving one.
+    /// Hints where the last bytes of the subflow were inserted, at the sending end and at the receiving end.
     near_acked: Near,
     near_taken: Near,
 }
 
-/// A range of the stream that is to be sent again, by another subflow than this one.
+/// A range of the stream that must be sent again, by a subflow other than `not_by`.
 #[derive(Clone, Copy, Debug)]
 struct Again {
     start: u64,
@@ -80,7 +83,7 @@ struct Again {
 }
 
 impl Connection {
-    /// A connection of `size_bytes`, or of data without end, with no subflow yet.
+    /// Creates a connection of `size_bytes`, or with endless data if `None`, without subflows.
     pub fn new(settings: &MptcpSettings, size_bytes: Option<u64>) -> Connection {
         let mss = u64::from(settings.tcp.mss_bytes);
         Connection {
@@ -99,7 +102,7 @@ impl Connection {
         }
     }
 
-    /// Adds a subflow. Subflows are numbered from 0 on.
+    /// Adds a subflow, and returns its number. Subflows are numbered from 0.
     pub fn join(&mut self) -> usize {
         self.subflows.push(Subflow::default());
         self.subflows.len() - 1
@@ -110,14 +113,15 @@ impl Connection {
         self.acked.next >= self.size
     }
 
-    /// Bytes of the stream that were handed out a second time, because the subflow that had them was cut off.
+    /// Returns the number of bytes of the stream that were assigned a second time, because their subflow was cut off.
     pub fn reinjected_bytes(&self) -> u64 {
         self.reinjected
     }
 
-    /// A subflow that has sent all it was given has room for so many bytes: hands it the next chunk, of as much or less, by
-    /// which its sender is to be extended. `None` if there is nothing for it, or it is cut off: until an acknowledgement tells that its
-    /// path lives, it gets nothing new.
+    /// Assigns the next chunk to a subflow that has sent all its data and has room for `room_bytes`. Returns the
+    /// length of the chunk, at most `room_bytes`, by which the driver must extend the sender. `None` if there is no
+    /// data for the subflow, or if it is cut off: it gets no new data until an acknowledgement shows that its path
+    /// works.
     pub fn assign(&mut self, subflow: usize, room_bytes: u64) -> Option<u64> {
         if self.subflows[subflow].stalled || room_bytes < self.mss {
             return None;
@@ -131,18 +135,18 @@ impl Connection {
         Some(end - start)
     }
 
-    /// Whether there is something to hand out.
+    /// Whether there is data to assign.
     fn has_work(&self) -> bool {
         !self.again.is_empty() || self.has_new()
     }
 
-    /// Whether there is more of the stream, and room for a segment of it at the receiver.
+    /// Whether the stream has more data, and the receiver has room for a segment of it.
     fn has_new(&self) -> bool {
         let end = self.size.min(self.next + self.mss);
         self.next < end && end <= self.acked.next + self.receive_window
     }
 
-    /// What has to be sent again goes first: the receiver waits for it.
+    /// Returns data to send again. Such data goes first, because the receiver waits for it.
     fn take_again(&mut self, subflow: usize) -> Option<(u64, u64)> {
         let mut place = 0;
         while let Some(entry) = self.again.get_mut(place) {
@@ -166,7 +170,7 @@ impl Connection {
         None
     }
 
-    /// RFC 8684 §3.3.4: the receive window is that of the connection.
+    /// Returns new data. RFC 8684 §3.3.4: the receive window is that of the connection.
     fn take_new(&mut self, room_bytes: u64) -> Option<(u64, u64)> {
         if !self.has_new() {
             return None;
@@ -175,14 +179,14 @@ impl Connection {
         let most = if self.scheduler == Scheduler::RoundRobin { self.mss } else { MOST_CHUNK_SEGMENTS * self.mss };
         let window = self.acked.next + self.receive_window - start;
         let fits = window.min(room_bytes).min(most);
-        // Whole segments, unless it is the end.
+        // Whole segments, except at the end of the stream.
         let whole = if fits < 2 * self.mss { self.mss } else { fits - fits % self.mss };
         let end = self.size.min(start + whole);
         self.next = end;
         Some((start, end))
     }
 
-    /// An acknowledgement for a subflow is about to be handed to its sender.
+    /// Prepares the sender of a subflow for an acknowledgement that it is about to handle.
     #[inline]
     pub fn prepare(&self, subflow: usize, sender: &mut Sender) {
         if self.coupling != Coupling::Uncoupled {
@@ -190,15 +194,15 @@ impl Connection {
         }
     }
 
-    /// The sender of a subflow has dealt with an acknowledgement. Tells whether other subflows are to be asked whether they
-    /// have something to send now.
+    /// Updates the connection after the sender of a subflow has handled an acknowledgement. Returns whether the
+    /// driver must now ask other subflows for data to send.
     pub fn handle_ack(&mut self, subflow: usize, sender: &Sender) -> bool {
         let una = sender.acked_bytes();
         let one = &mut self.subflows[subflow];
         let (acked, near) = (&mut self.acked, &mut one.near_acked);
         let progress = one.mappings.acknowledge(una, |start, end| acked.insert(near, start, end));
         if progress > 0 && std::mem::take(&mut one.stalled) {
-            // It goes on by itself.
+            // The subflow recovers its data itself.
             self.again.retain(|entry| entry.not_by != subflow);
         }
         if one.path.update(sender, progress, self.mss) && self.coupling != Coupling::Uncoupled {
@@ -209,12 +213,13 @@ impl Connection {
         go_on
     }
 
-    /// The retransmission timer of a subflow has expired: what it has outstanding is for the others, once for each time
-    /// that the subflow is cut off. Tells whether others are to be asked whether they can send.
+    /// Handles an expired retransmission timer of a subflow: its unacknowledged bytes are assigned to the other
+    /// subflows, once per interruption of the subflow. Returns whether the driver must ask other subflows for data to
+    /// send.
     pub fn handle_timeout(&mut self, subflow: usize, sender: &Sender) -> bool {
         let one = &mut self.subflows[subflow];
         one.path.lose(sender);
-        // A SYN that is not answered cuts nothing off.
+        // An unanswered SYN leaves no data behind.
         if one.stalled || one.mappings.outstanding().next().is_none() {
             return false;
         }
@@ -232,22 +237,22 @@ impl Connection {
         coupling::couple(self.coupling, self.mss as f64, &mut self.subflows);
     }
 
-    /// A subflow's receiver has delivered its bytes from `start` on and before `end`: adds those of the stream that they stand
-    /// for. Bytes of a subflow come in order, and before they are acknowledged.
+    /// Handles the bytes from `start` up to `end` that a subflow's receiver has delivered, and adds their ranges of
+    /// the stream to `reassembly`. The bytes of a subflow must come in order, and before they are acknowledged.
     #[inline]
     pub fn take_in(&mut self, subflow: usize, start: u64, end: u64, reassembly: &mut Reassembly) {
         let Subflow { mappings, near_taken, .. } = &mut self.subflows[subflow];
         mappings.take(start, end, |start, end| reassembly.insert(near_taken, start, end));
     }
 
-    /// The ranges of the stream that a subflow's bytes from `start` on and before `end` stand for. They must not have been
+    /// Returns the ranges of the stream for a subflow's bytes from `start` up to `end`. The bytes must not be
     /// acknowledged yet.
     pub fn mapping(&self, subflow: usize, start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.subflows[subflow].mappings.pieces(start, end)
     }
 
-    /// The subflows in the order in which they are to be asked whether they can send, by number: the least round-trip time
-    /// first, or in turn. The driver gives each of them as much as it can take, or one chunk where they take turns
+    /// Writes the numbers of the subflows to `order`, in the order in which the driver must ask them for data: by
+    /// round-trip time, or in turn. The driver assigns as much as each subflow can take, or one chunk per turn
     /// ([`Scheduler::chunks`]).
     pub fn order(&mut self, order: &mut Vec<usize>) {
         let count = self.subflows.len();
@@ -264,7 +269,7 @@ impl Connection {
         }
     }
 
-    /// How subflows are chosen.
+    /// Returns how subflows are selected.
     pub fn scheduler(&self) -> Scheduler {
         self.scheduler
     }

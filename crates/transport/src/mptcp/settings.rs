@@ -1,10 +1,10 @@
-//! What MPTCP can be told.
+//! The settings of MPTCP.
 
 use crate::settings::{CongestionControl, Settings};
 use pathloom_model::spec::{Spec, SpecError};
 use serde::{Deserialize, Serialize};
 
-/// The most subflows that a connection may have.
+/// Largest number of subflows of a connection.
 pub const MOST_SUBFLOWS: u32 = 64;
 
 const DEFAULT_SUBFLOWS: u32 = 4;
@@ -12,26 +12,26 @@ const DEFAULT_SUBFLOWS: u32 = 4;
 /// Settings of MPTCP connections.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct MptcpSettings {
-    /// Those of each subflow.
+    /// Settings of each subflow.
     pub tcp: Settings,
-    /// Which subflows there are.
+    /// How the addresses of subflows are selected.
     pub manager: PathManager,
     /// Subflows per pair of addresses, 1 to [`MOST_SUBFLOWS`].
     pub subflows: u32,
-    /// How their windows grow together.
+    /// How the windows of the subflows grow together.
     pub coupling: Coupling,
     /// Which subflow sends next.
     pub scheduler: Scheduler,
 }
 
-/// Between which addresses the subflows of a connection run.
+/// How the addresses of a connection's subflows are selected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PathManager {
-    /// All between the two addresses of the first one; their ports tell them apart.
+    /// All subflows use the two addresses of the first one; their ports differ.
     #[default]
     Ndiffports,
-    /// Over every pair of addresses of the two hosts.
+    /// Subflows use every pair of addresses of the two hosts.
     Fullmesh,
 }
 
@@ -44,23 +44,23 @@ pub enum Coupling {
     Lia,
     /// Opportunistic linked increases (Khalili et al. 2012).
     Olia,
-    /// Each by itself.
+    /// Each window grows independently.
     Uncoupled,
 }
 
-/// Which of several subflows that have room sends next.
+/// Which of several subflows with room sends next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scheduler {
-    /// That of the least round-trip time, as Linux does by default.
+    /// The subflow with the least round-trip time, as Linux does by default.
     #[default]
     LowestRtt,
-    /// One after the other, a segment each.
+    /// One subflow after the other, one segment each.
     RoundRobin,
 }
 
 impl Scheduler {
-    /// How many chunks a subflow is given before the next one is asked.
+    /// Returns the number of chunks that a subflow gets before the next one is asked.
     pub fn chunks(self) -> usize {
         match self {
             Scheduler::LowestRtt => usize::MAX,
@@ -69,7 +69,7 @@ impl Scheduler {
     }
 }
 
-/// What `cc=` may be, with the congestion control of each subflow.
+/// Values of `cc=`, with the coupling and the congestion control of each subflow.
 const CONTROLS: [(&str, (Coupling, CongestionControl)); 4] = [
     ("lia", (Coupling::Lia, CongestionControl::Coupled)),
     ("olia", (Coupling::Olia, CongestionControl::Coupled)),
@@ -96,11 +96,11 @@ impl Default for MptcpSettings {
 }
 
 impl MptcpSettings {
-    /// Takes `subflows=`, `cc=`, `manager=` and `scheduler=` out of a specification; the settings of the subflows are those
-    /// given, but for their congestion control.
+    /// Parses `subflows=`, `cc=`, `manager=` and `scheduler=`. The subflows have the settings `tcp`, except for the
+    /// congestion control.
     ///
     /// # Errors
-    /// A value that makes no sense, with what was expected.
+    /// A value is invalid; the message says what was expected.
     pub fn read(spec: &Spec, tcp: Settings) -> Result<MptcpSettings, SpecError> {
         let subflows =
             spec.count("subflows", 1, u64::from(MOST_SUBFLOWS))?.map_or(DEFAULT_SUBFLOWS, |count| count as u32);

@@ -1,36 +1,36 @@
-//! Bytes of a stream that arrive in any order.
+//! The bytes of a stream, which arrive in any order.
 
 use crate::ranges::Ranges;
 
-/// The greatest window (RFC 7323 §2.3). What is beyond the first missing byte of a stream is within it.
+/// Largest window (RFC 7323 §2.3). All bytes beyond the first missing byte of a stream are within this window.
 pub(super) const MOST_WINDOW: u64 = 1 << 30;
 
-/// All bytes before one, and ranges beyond it, by no more than [`MOST_WINDOW`].
+/// All bytes before `next`, and ranges beyond it, up to [`MOST_WINDOW`].
 #[derive(Clone, Debug, Default)]
 pub(super) struct Prefix {
     pub(super) next: u64,
-    /// Counted from `base` on, which is at `next` or less than 2^31 before it: half the room of whole numbers.
+    /// Ranges as offsets from `base`, which is at most 2^31 - 1 before `next`: half of the range of `u32`.
     beyond: Ranges<u32>,
     base: u64,
-    /// Ranges that went from the front so far (modulo 2^32).
+    /// Number of ranges removed from the front so far (modulo 2^32).
     gone: u32,
 }
 
-/// Where a range was put that goes on later: its place, counted from the first range ever (modulo 2^32). Only a hint: ranges
-/// between may have come or gone.
+/// A hint for the position of a range that will be extended later, counted from the first range ever (modulo 2^32).
+/// The position can be wrong, because ranges before it can be added or removed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Near(u32);
 
 impl Prefix {
-    /// Adds a range, all or part of which may be known. Whoever adds ranges that often go on where the one before ended keeps
-    /// `near` from one to the next.
+    /// Adds a range; parts of it can be known already. A caller whose ranges often continue where the previous one
+    /// ended passes the same `near` each time.
     #[inline]
     pub(super) fn insert(&mut self, near: &mut Near, start: u64, end: u64) {
         if end <= self.next {
             return;
         }
         if start > self.next {
-            // Where that range has gone from the front, what follows is first now.
+            // If that range has been removed from the front, the next one is first now.
             let ahead = near.0.wrapping_sub(self.gone) as i32;
             let place = self.beyond.insert_near(ahead.max(0) as usize, self.offset(start), self.offset(end));
             near.0 = self.gone.wrapping_add(place as u32);
@@ -50,7 +50,7 @@ impl Prefix {
         (byte - self.base) as u32
     }
 
-    /// The first part of a range that is missing.
+    /// Returns the first missing part of a range.
     pub(super) fn first_missing(&self, start: u64, end: u64) -> Option<(u64, u64)> {
         let start = start.max(self.next);
         if start >= end {
@@ -63,25 +63,24 @@ impl Prefix {
     }
 }
 
-/// The receiving end of a connection: puts what its subflows deliver in order.
+/// The receiving end of a connection: puts the data of its subflows in order.
 #[derive(Clone, Debug, Default)]
 pub struct Reassembly(Prefix);
 
 impl Reassembly {
-    /// A subflow has delivered the bytes of the stream from `start` on and before `end`; what is known already changes
-    /// nothing.
+    /// Adds the bytes of the stream from `start` up to `end` that a subflow has delivered. Known bytes are ignored.
     #[inline]
     pub(super) fn insert(&mut self, near: &mut Near, start: u64, end: u64) {
         self.0.insert(near, start, end);
     }
 
-    /// Bytes delivered in order to the application.
+    /// Returns the number of bytes delivered in order to the application.
     #[inline]
     pub fn delivered_bytes(&self) -> u64 {
         self.0.next
     }
 
-    /// Bytes that subflows have delivered, in order or not.
+    /// Returns the number of bytes that subflows have delivered, in order or not.
     pub fn arrived_bytes(&self) -> u64 {
         self.0.next + u64::from(self.0.beyond.total())
     }
@@ -97,7 +96,7 @@ mod tests {
     fn long_streams_keep_their_order() {
         let (mut prefix, mut near) = (Prefix::default(), [Near::default(); 2]);
         let step = 1 << 29;
-        // Every second piece overtakes the one before it.
+        // Every second piece arrives before its predecessor.
         for piece in (0..64u64).step_by(2) {
             prefix.insert(&mut near[1], (piece + 1) * step, (piece + 2) * step);
             assert_eq!(prefix.next, piece * step);
@@ -113,7 +112,7 @@ mod tests {
             ranges in prop::collection::vec((0u64..100, 1u64..20, 0usize..3, any::<bool>()), 0..60), start in 0u64..110, len in 1u64..30,
         ) {
             let (mut prefix, mut bytes) = (Prefix::default(), BTreeSet::new());
-            // Hints are right, out of date, or nonsense.
+            // Hints are correct, outdated or arbitrary.
             let mut hints = [(Near::default(), 0), (Near(7), 40), (Near(u32::MAX), 80)];
             for (from, len, who, goes_on) in ranges {
                 let (near, last) = &mut hints[who];

@@ -1,4 +1,4 @@
-//! Whole connections over wires that drop, reorder and die.
+//! Whole connections over wires that drop, reorder and fail.
 
 use super::*;
 use crate::{Receiver, SackBlocks, Segment, SegmentKind, Settings};
@@ -8,27 +8,27 @@ use std::collections::BTreeMap;
 
 const MSS: u64 = 1000;
 
-/// What is on its way on one of the wires.
+/// A frame in flight on a wire.
 enum Frame {
-    /// A segment, with the ranges of the stream that its DSS option names.
+    /// A segment, with the ranges of the stream in its DSS option.
     Data(Segment, Vec<(u64, u64)>),
     SynAck,
     Ack(u64, SackBlocks),
 }
 
-/// One subflow with its wire. What becomes of a segment is drawn from a list: 0 drops it, 1 delays it behind later ones.
-/// After three passes nothing is dropped any more.
+/// One subflow with its wire. A list of fates determines what happens to each segment: 0 drops it, 1 delays it behind
+/// later ones. After three passes through the list, nothing is dropped.
 struct End {
     sender: Sender,
     receiver: Receiver,
     /// Bytes that the connection has taken from the receiver.
     taken: u64,
-    /// Which byte of the stream each byte of the subflow is, as the segments said.
+    /// Stream byte of each subflow byte, as the segments reported.
     content: Vec<u64>,
     fates: Vec<u8>,
     segments: u64,
     one_way: Nanos,
-    /// From when on nothing passes, either way.
+    /// Time from which nothing passes in either direction.
     dies: Nanos,
 }
 
@@ -38,7 +38,7 @@ struct World {
     ends: Vec<End>,
     frames: BTreeMap<(Nanos, u64), (usize, Frame)>,
     count: u64,
-    /// How often each byte of the stream reached the application.
+    /// Number of times that each byte of the stream reached the application.
     delivered: Vec<u8>,
 }
 
@@ -63,7 +63,7 @@ fn settings(coupling: Coupling, scheduler: Scheduler, sack: bool) -> MptcpSettin
     MptcpSettings { tcp, manager: PathManager::Ndiffports, subflows: 1, coupling, scheduler }
 }
 
-/// A wire: its fates, its delay one way in microseconds, and when it dies, in microseconds.
+/// A wire: its fates, its one-way delay in microseconds, and the time of its failure in microseconds.
 type Wire = (Vec<u8>, u64, Option<u64>);
 
 impl World {
@@ -100,7 +100,7 @@ impl World {
         }
     }
 
-    /// Sends what a subflow can send, at most so many chunks; returns how many segments that was.
+    /// Sends what a subflow can send, at most `chunks` chunks. Returns the number of segments sent.
     fn pump(&mut self, now: Nanos, one: usize, chunks: usize) -> usize {
         let (mut sent, mut given) = (0, 0);
         loop {
@@ -159,7 +159,7 @@ impl World {
         }
     }
 
-    /// A segment has reached its receiver.
+    /// Handles the arrival of a segment at its receiver.
     fn take(&mut self, now: Nanos, one: usize, segment: Segment, ranges: &[(u64, u64)]) {
         let end = &mut self.ends[one];
         let bytes: Vec<u64> = ranges.iter().flat_map(|&(from, to)| from..to).collect();
@@ -208,7 +208,7 @@ impl World {
         }
     }
 
-    /// Runs to the end; returns when that was. Panics when it takes too long.
+    /// Runs to the end and returns the time. Panics if it takes too long.
     fn run(&mut self) -> Nanos {
         let mut now = Nanos::ZERO;
         for end in &mut self.ends {
@@ -221,7 +221,7 @@ impl World {
             }
             let timers = self.ends.iter().flat_map(|end| [end.sender.poll_timeout(), end.receiver.poll_timeout()]);
             let next = timers.flatten().chain(self.frames.keys().next().map(|key| key.0)).min();
-            now = next.expect("something is still to come").max(now);
+            now = next.expect("a timer or a frame is pending").max(now);
             while let Some(entry) = self.frames.first_entry().filter(|entry| entry.key().0 <= now) {
                 let (one, frame) = entry.remove();
                 self.arrive(now, one, frame);
@@ -243,7 +243,7 @@ fn schedulers() -> impl Strategy<Value = Scheduler> {
 fn wires() -> impl Strategy<Value = Vec<Wire>> {
     let wire = (prop::collection::vec(0u8..9, 1..40), 50u64..5000, prop::option::of(0u64..60_000));
     prop::collection::vec(wire, 1..5).prop_map(|mut wires| {
-        // One path lives.
+        // One path never fails.
         wires[0].2 = None;
         let place = wires[0].0.len() % wires.len();
         wires.swap(0, place);
@@ -269,7 +269,7 @@ fn clean(one_way_us: u64) -> Wire {
 }
 
 #[test]
-fn without_trouble_nothing_is_sent_twice() {
+fn nothing_is_sent_twice_on_clean_paths() {
     for scheduler in [Scheduler::LowestRtt, Scheduler::RoundRobin] {
         let mut world = World::new(&settings(Coupling::Lia, scheduler, false), 500_000, &[clean(500), clean(900)]);
         world.run();
@@ -280,19 +280,19 @@ fn without_trouble_nothing_is_sent_twice() {
 }
 
 #[test]
-fn what_a_dead_path_has_outstanding_is_sent_on_the_others_once() {
+fn outstanding_bytes_of_a_dead_path_are_reinjected_once() {
     let dead = (vec![5], 500, Some(6000));
     let mut world = World::new(&settings(Coupling::Lia, Scheduler::LowestRtt, false), 500_000, &[dead, clean(500)]);
     let took = world.run();
     assert!(world.connection.reinjected_bytes() > 0 && world.connection.reinjected_bytes() <= 40 * MSS);
-    // What arrived there, but was acknowledged too late to be known, arrives twice.
+    // Segments that arrived on the dead path, but whose acknowledgements were lost, arrive twice.
     let arrived = world.ends[0].taken + world.ends[1].taken;
     assert!((500_000..=500_000 + world.connection.reinjected_bytes()).contains(&arrived), "{arrived}");
     assert!(took < Nanos::from_millis(100), "{took:?}");
 }
 
 #[test]
-fn what_went_out_on_a_path_that_comes_back_is_not_sent_again() {
+fn bytes_of_a_recovered_path_are_not_reinjected() {
     let mut connection = Connection::new(&settings(Coupling::Uncoupled, Scheduler::LowestRtt, false), Some(10_000));
     let tcp = settings(Coupling::Uncoupled, Scheduler::LowestRtt, false).tcp;
     let mut sender = Sender::without_data(&Settings { handshake: false, ..tcp });
@@ -305,7 +305,7 @@ fn what_went_out_on_a_path_that_comes_back_is_not_sent_again() {
     sender.handle_timeout(Nanos::from_secs(1));
     assert!(connection.handle_timeout(0, &sender) && !connection.handle_timeout(0, &sender), "once");
     assert_eq!(connection.assign(1, MSS), Some(MSS));
-    assert_eq!(connection.mapping(1, 0, MSS).collect::<Vec<_>>(), [(0, MSS)], "what was sent in vain goes first");
+    assert_eq!(connection.mapping(1, 0, MSS).collect::<Vec<_>>(), [(0, MSS)], "reinjected data goes first");
     sender.handle_ack(Nanos::from_secs(2), MSS);
     connection.handle_ack(0, &sender);
     assert_eq!(connection.assign(1, MSS), Some(MSS));
@@ -313,7 +313,7 @@ fn what_went_out_on_a_path_that_comes_back_is_not_sent_again() {
 }
 
 #[test]
-fn the_least_round_trip_goes_first_and_turns_are_taken() {
+fn schedulers_order_by_least_rtt_or_in_turn() {
     let mut connection = Connection::new(&settings(Coupling::Lia, Scheduler::RoundRobin, false), None);
     assert_eq!([0; 3].map(|_| connection.join()), [0, 1, 2]);
     let mut order = Vec::new();
@@ -327,7 +327,7 @@ fn the_least_round_trip_goes_first_and_turns_are_taken() {
 }
 
 #[test]
-fn the_order_follows_what_acknowledgements_tell() {
+fn the_order_follows_measured_round_trips() {
     for coupling in [Coupling::Lia, Coupling::Olia, Coupling::Uncoupled] {
         let wires = [clean(900), clean(300), clean(500)];
         let mut world = World::new(&settings(coupling, Scheduler::LowestRtt, false), 100_000, &wires);
@@ -339,7 +339,7 @@ fn the_order_follows_what_acknowledgements_tell() {
 }
 
 #[test]
-fn no_more_is_under_way_than_the_receiver_has_room_for() {
+fn assigned_bytes_respect_the_receive_window() {
     let mut connection = Connection::new(&settings(Coupling::Lia, Scheduler::LowestRtt, false), None);
     assert_eq!((connection.join(), connection.join()), (0, 1));
     let given = std::iter::from_fn(|| connection.assign(0, 7 * MSS).or_else(|| connection.assign(1, MSS))).sum::<u64>();

@@ -1,8 +1,8 @@
-//! The sending half: what is sent when, loss recovery by duplicate (RFC 6582) or selective (RFC 6675, `selective.rs`)
-//! acknowledgements, retransmission timer (RFC 6298). How far the window opens is the business of `window`.
+//! The sending half: selection of segments, loss recovery by duplicate (RFC 6582) or selective (RFC 6675,
+//! `selective.rs`) acknowledgements, retransmission timer (RFC 6298). The size of the window is computed in `window`.
 //!
-//! Byte numbers count from 0 and are 64 bits wide; the SYN and the FIN take none. The FIN rides on the last segment, so a
-//! transfer is over when its last byte is acknowledged.
+//! Byte numbers start at 0 and have 64 bits; the SYN and the FIN have no number. The FIN is part of the last segment,
+//! so a transfer is over when its last byte is acknowledged.
 
 mod selective;
 
@@ -12,18 +12,19 @@ use crate::settings::{Settings, HEADER_BYTES};
 use crate::window::Window;
 use pathloom_model::Nanos;
 
-/// Round trips at its pace that a sender may have in flight, and the least number of segments: as many as come and go
-/// within the jitter of a path without standing in a queue for long.
+/// Limits on the bytes in flight of a paced sender: round trips at its pace, and a minimum number of segments. The
+/// minimum covers the jitter of a path without a long stay in a queue.
 const FLIGHT_ROUND_TRIPS: u128 = 2;
 const LEAST_FLIGHT_SEGMENTS: u32 = 12;
-/// And this part of what has been acknowledged. A flow that goes on for long needs a queue to keep its share beside the
-/// acknowledgements on its links; others then wait for a small part of the time that it took itself.
+/// Additional bytes in flight: the acknowledged bytes divided by this. A long flow needs a queue to keep its share
+/// of links that also carry acknowledgements. The additional delay for other flows is a small part of the flow's own
+/// duration.
 const FLIGHT_OF_ACKED: u64 = 256;
 
-/// What a segment is for.
+/// Purpose of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SegmentKind {
-    /// Opens the connection; answered by a SYN+ACK, which goes to [`Sender::handle_syn_ack`].
+    /// Opens the connection. The answer is a SYN+ACK, which the driver passes to [`Sender::handle_syn_ack`].
     Syn,
     /// Carries payload.
     Data,
@@ -32,15 +33,15 @@ pub enum SegmentKind {
 /// A segment to be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Segment {
-    /// What it is for.
+    /// Purpose of the segment.
     pub kind: SegmentKind,
-    /// Its first byte.
+    /// First byte of the segment.
     pub seq: u64,
-    /// Payload bytes.
+    /// Number of payload bytes.
     pub len: u32,
-    /// Whether it ends the transfer (carries the FIN).
+    /// Whether the segment ends the transfer (carries the FIN).
     pub last: bool,
-    /// Whether some of it was sent before.
+    /// Whether part of the segment was sent before.
     pub retransmission: bool,
 }
 
@@ -54,50 +55,52 @@ enum Phase {
 
 /// The sending end of one direction of a connection.
 ///
-/// The fields that every acknowledgement needs come first, so that they share few cache lines: see [`Sender::BUSY_BYTES`].
+/// The fields that every acknowledgement needs come first, so that they share few cache lines; see
+/// [`Sender::BUSY_BYTES`].
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct Sender {
     phase: Phase,
-    /// A SYN (in [`Phase::SynSent`]) or the first unacknowledged segment (in [`Phase::Open`]) is to be sent at once.
+    /// Whether a SYN (in [`Phase::SynSent`]) or the first unacknowledged segment (in [`Phase::Open`]) must be sent at
+    /// once.
     send_first: bool,
     limited_transmit: bool,
     in_recovery: bool,
     paced_out: bool,
-    /// Told to wait: nothing is sent, timers go on.
+    /// Whether the sender is on hold: it sends nothing, but its timers run.
     held: bool,
-    /// Whether `limit` is where the transfer ends. If not, more may come ([`Sender::extend`]).
+    /// Whether the transfer ends at `limit`. If not, more data can follow ([`Sender::extend`]).
     ended: bool,
-    /// Whether the pace is what the network provides, not a setting of the host.
+    /// Whether the pace is provided by the network, and is not a setting of the host.
     provided: bool,
     dup_acks: u32,
     backoffs: u32,
     mss: u64,
     /// First byte not acknowledged.
     una: u64,
-    /// Next byte to send; falls back to `una` after a time-out.
+    /// Next byte to send; returns to `una` after a time-out.
     next: u64,
     /// One past the last byte ever sent.
     high: u64,
-    /// One past the last byte there is to send; `u64::MAX` when the transfer has no end.
+    /// One past the last byte available to send; `u64::MAX` if the transfer has no end.
     limit: u64,
-    /// Bytes that may be in flight at that pace, and at least; the receiver's window where nobody says how fast to send.
+    /// Limit on the bytes in flight at the provided pace; the receive window if the network provides no pace.
     flight_limit: u64,
-    /// What arrived out of order, where receivers report it.
+    /// Data that arrived out of order, if receivers report it.
     scoreboard: Option<Box<Scoreboard>>,
     window: Window,
     /// Segment being timed: one past its last byte, and when it was sent (RFC 6298 §3; never a retransmission).
     timing: Option<(u64, Nanos)>,
     rto_at: Option<Nanos>,
     pace_bps: Option<u64>,
-    /// When something was last sent, or an acknowledgement arrived.
+    /// Time of the last segment sent or acknowledgement received.
     active_at: Nanos,
     rtt: RttEstimator,
     impatient: bool,
     partial_ack_seen: bool,
     retransmits: u32,
     timeouts: u32,
-    /// `high` when the last loss was noticed (RFC 6582 §3.2).
+    /// Value of `high` when the last loss was detected (RFC 6582 §3.2).
     recover: Option<u64>,
     pace_at: Nanos,
     receive_window: u64,
@@ -105,21 +108,22 @@ pub struct Sender {
     waited: TimeoutWait,
 }
 
-/// Time that a sender has spent in silence, from the last segment or acknowledgement on, for its retransmission timer to
-/// expire.
+/// Time that a sender has spent idle, from its last segment or acknowledgement on, until its retransmission timer
+/// expired.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TimeoutWait {
-    /// For time-outs that came of the initial one (`initial_rto`), for want of an RTT sample: those of the SYN above all.
+    /// Waits for time-outs without an RTT sample (`initial_rto`), mainly for the SYN.
     pub initial: Nanos,
-    /// For all others, which are `min_rto` or longer.
+    /// Waits for all other time-outs, which are `min_rto` or longer.
     pub sampled: Nanos,
 }
 
 impl Sender {
-    /// How many of its first bytes an acknowledgement needs that tells of no loss, and the segment that it lets go.
+    /// Number of bytes at the start of the struct that are needed to handle an acknowledgement without a loss, and to
+    /// send the next segment.
     pub const BUSY_BYTES: usize = std::mem::offset_of!(Sender, impatient);
 
-    /// A closed sender of `size_bytes`, or of data without end.
+    /// Creates a closed sender of `size_bytes`, or of endless data if `None`.
     pub fn new(settings: &Settings, size_bytes: Option<u64>) -> Sender {
         Sender {
             phase: Phase::Closed,
@@ -164,12 +168,14 @@ impl Sender {
         self
     }
 
-    /// A closed sender whose application has no data yet: [`Sender::extend`] gives it some, [`Sender::finish`] ends it.
+    /// Creates a closed sender whose application has no data yet. [`Sender::extend`] adds data, [`Sender::finish`]
+    /// ends it.
     pub fn without_data(settings: &Settings) -> Sender {
         Sender { ended: false, ..Sender::new(settings, Some(0)) }
     }
 
-    /// The application has `bytes` more to send. Tells whether they were taken: nothing comes after the end.
+    /// Adds `bytes` of data from the application. Returns whether they were accepted: nothing is accepted after the
+    /// end.
     pub fn extend(&mut self, bytes: u64) -> bool {
         if !self.ended {
             self.limit = self.limit.saturating_add(bytes);
@@ -177,8 +183,8 @@ impl Sender {
         !self.ended
     }
 
-    /// The application has no more data. The last segment bears the FIN; if all has been sent before, the transfer is over
-    /// when that is acknowledged.
+    /// Marks the end of the data. The last segment carries the FIN. If all data has been sent before, the transfer is
+    /// over when it is acknowledged.
     pub fn finish(&mut self) {
         self.ended = true;
         if self.phase == Phase::Open && self.una >= self.limit {
@@ -187,7 +193,8 @@ impl Sender {
         }
     }
 
-    /// The application has data: starts with the SYN, or with data where the handshake is left out.
+    /// Opens the connection because the application has data. Starts with the SYN, or with data if there is no
+    /// handshake.
     pub fn open(&mut self, now: Nanos) {
         if self.phase == Phase::Closed {
             self.phase = if self.send_first { Phase::SynSent } else { Phase::Open };
@@ -204,18 +211,18 @@ impl Sender {
         self.phase == Phase::Finished
     }
 
-    /// Segments sent again so far.
+    /// Returns the number of segments retransmitted so far.
     pub fn retransmits(&self) -> u32 {
         self.retransmits
     }
 
-    /// Expiries of the retransmission timer so far.
+    /// Returns the number of expiries of the retransmission timer so far.
     pub fn timeouts(&self) -> u32 {
         self.timeouts
     }
 
-    /// Time lost in waiting for the retransmission timer so far. The present silence counts once it is longer than the
-    /// time-out that the RTT samples make by themselves: nothing but the timer will end it.
+    /// Returns the time spent waiting for the retransmission timer so far. The current idle time counts once it is
+    /// longer than the time-out that follows from the RTT samples alone: then only the timer can end it.
     pub fn timeout_wait(&self, now: Nanos) -> TimeoutWait {
         let mut waited = self.waited;
         let silence = now.saturating_sub(self.active_at);
@@ -225,13 +232,13 @@ impl Sender {
         waited
     }
 
-    /// Time lost in waits that the retransmission timer has ended: [`Sender::timeout_wait`] without the present silence, which
-    /// is over when all has arrived.
+    /// Returns the waiting time that expiries of the retransmission timer have ended: [`Sender::timeout_wait`]
+    /// without the current idle time, which ends when all data has arrived.
     pub fn ended_timeout_wait(&self) -> TimeoutWait {
         self.waited
     }
 
-    /// What a time-out that expires now counts as.
+    /// Returns the category of a time-out that expires now.
     fn part_of<'a>(&self, waited: &'a mut TimeoutWait) -> &'a mut Nanos {
         if self.rtt.smoothed().is_none() {
             &mut waited.initial
@@ -240,17 +247,17 @@ impl Sender {
         }
     }
 
-    /// Bytes acknowledged.
+    /// Returns the number of acknowledged bytes.
     pub fn acked_bytes(&self) -> u64 {
         self.una
     }
 
-    /// Congestion window in bytes.
+    /// Returns the congestion window in bytes.
     pub fn cwnd_bytes(&self) -> u64 {
         self.window.bytes()
     }
 
-    /// Congestion window in bytes; in recovery the one that there will be after it.
+    /// Returns the congestion window in bytes; in recovery, the window after recovery.
     #[inline]
     pub fn steady_window_bytes(&self) -> u64 {
         if self.in_recovery {
@@ -260,27 +267,27 @@ impl Sender {
         }
     }
 
-    /// Whether a loss is being mended.
+    /// Whether the sender is in loss recovery.
     #[inline]
     pub fn is_in_recovery(&self) -> bool {
         self.in_recovery
     }
 
-    /// Whether the connection is open: the SYN has been answered, or there was none.
+    /// Whether the connection is open: the SYN has been answered, or there is no handshake.
     #[inline]
     pub fn is_open(&self) -> bool {
         self.phase == Phase::Open
     }
 
-    /// Sets by how much the window grows per byte acknowledged in congestion avoidance, where that is not its own
-    /// business ([`crate::CongestionControl::Coupled`]).
+    /// Sets the growth of the window per byte acknowledged in congestion avoidance, if it is set from outside
+    /// ([`crate::CongestionControl::Coupled`]).
     #[inline]
     pub fn set_growth(&mut self, growth: f64) {
         self.window.set_growth(growth);
     }
 
-    /// How many bytes of new data, in full segments, could be sent at once if there were any: as many as the window has room
-    /// for, if all that there is has been sent. 0 once the end has been told.
+    /// Returns how many bytes of new data, in full segments, could be sent at once: the room in the window, if all
+    /// available data has been sent. 0 after the end of the data is marked.
     #[inline]
     pub fn room_bytes(&mut self) -> u64 {
         if self.phase != Phase::Open || self.held || self.ended || self.send_first || self.limit != self.high {
@@ -297,22 +304,22 @@ impl Sender {
         }
     }
 
-    /// Smoothed round-trip time, once there is a sample.
+    /// Returns the smoothed round-trip time, once there is a sample.
     pub fn smoothed_rtt(&self) -> Option<Nanos> {
         self.rtt.smoothed()
     }
 
-    /// Keeps the sender from sending anything, or lets it go on.
+    /// Holds the sender, so that it sends nothing, or releases it.
     pub fn set_hold(&mut self, held: bool) {
         self.held = held;
-        // Whoever lets it go on asks what it sends; until then no pace is waited for.
+        // The driver asks for segments after a release. Until then there is no pace timer.
         self.paced_out = false;
     }
 
-    /// Limits the rate of what is sent from now on, headers included, to what the network provides for it; `None` lifts the
-    /// limit. What is in flight beyond two round trips at that rate, of the least RTT seen lately, and beyond 12 segments
-    /// stands in a queue: so much is sent before acknowledgements come, and a 256th of what was acknowledged. (BBR keeps to
-    /// two round trips for the same reason: Cardwell et al., CACM 60(2), 2017.)
+    /// Limits the rate of sending from now on, with headers, to the rate that the network provides; `None` removes
+    /// the limit. It also limits the bytes in flight to two round trips at that rate (with the smallest recent RTT),
+    /// but not below 12 segments, plus a 256th of the acknowledged bytes. More bytes would only wait in a queue. (BBR
+    /// limits itself to two round trips for the same reason: Cardwell et al., CACM 60(2), 2017.)
     pub fn set_pace(&mut self, now: Nanos, rate_bps: Option<u64>) {
         self.pace_bps = rate_bps.map(|rate| rate.max(1));
         self.pace_at = self.pace_at.min(now + Nanos(1));
@@ -321,7 +328,7 @@ impl Sender {
         self.limit_flight();
     }
 
-    /// The pace or the RTT is new.
+    /// Recomputes the limit on the bytes in flight, after a change of the pace or the RTT.
     fn limit_flight(&mut self) {
         self.flight_limit = match (self.pace_bps.filter(|_| self.provided), self.rtt.least()) {
             (Some(rate_bps), Some(rtt)) => {
@@ -329,7 +336,7 @@ impl Sender {
                 let bytes = u64::try_from(bytes).unwrap_or(u64::MAX).max(self.least_flight);
                 bytes.saturating_add(self.una / FLIGHT_OF_ACKED).min(self.receive_window)
             }
-            // Before there is an RTT the initial window is what is in flight.
+            // Before the first RTT sample, the initial window limits the bytes in flight.
             _ => self.receive_window,
         };
     }
@@ -341,7 +348,7 @@ impl Sender {
         }
     }
 
-    /// The answer to the SYN has arrived.
+    /// Handles the answer to the SYN.
     pub fn handle_syn_ack(&mut self, now: Nanos) {
         if self.phase != Phase::SynSent {
             return;
@@ -360,9 +367,9 @@ impl Sender {
         self.backoffs = 0;
     }
 
-    /// An acknowledgement of all bytes before `ack` has arrived.
-    // Always inlined, not only by a hint: the Python module has two kinds of run (with a capture and without), so two
-    // callers, and would call it for each packet. That costs five instructions a hop.
+    /// Handles an acknowledgement of all bytes before `ack`.
+    // Always inlined, not only by a hint. The Python module has two kinds of run (with and without a capture), so
+    // there are two callers, and the compiler would emit a call per packet. That costs five instructions per hop.
     #[inline(always)]
     pub fn handle_ack(&mut self, now: Nanos, ack: u64) {
         if self.phase != Phase::Open || ack > self.high {
@@ -372,26 +379,26 @@ impl Sender {
         if ack > self.una {
             self.handle_new_ack(now, ack);
         } else if ack == self.una && self.high > self.una && self.scoreboard.is_none() {
-            // With selective acknowledgements a duplicate without a block tells nothing (RFC 6675 §2).
+            // With selective acknowledgements, a duplicate without a block carries no information (RFC 6675 §2).
             self.handle_duplicate_ack();
         }
     }
 
-    /// An acknowledgement has arrived that echoes a congestion mark, or may do so and does not (RFC 8257 §3.3). Comes
-    /// before [`Sender::handle_ack`] or [`Sender::handle_sack`] with the same number.
+    /// Handles the echo of a congestion mark in an acknowledgement, or its absence (RFC 8257 §3.3). The driver calls
+    /// it before [`Sender::handle_ack`] or [`Sender::handle_sack`] with the same number.
     pub fn handle_echo(&mut self, ack: u64, echo: bool) {
         if self.phase == Phase::Open && ack <= self.high && !self.in_recovery {
             self.window.on_echo(ack.saturating_sub(self.una), echo, self.una.max(ack), self.next.max(ack));
         }
     }
 
-    /// Whether it wants [`Sender::handle_echo`]: DCTCP does.
+    /// Whether the sender needs [`Sender::handle_echo`]: only DCTCP does.
     #[inline]
     pub fn hears_echoes(&self) -> bool {
         self.window.hears_echoes()
     }
 
-    // As `handle_ack`.
+    // Inlined for the same reason as `handle_ack`.
     #[inline(always)]
     fn handle_new_ack(&mut self, now: Nanos, ack: u64) {
         let acked = ack - self.una;
@@ -424,7 +431,8 @@ impl Sender {
         }
     }
 
-    /// RFC 6582 §3.2 step 3. Returns whether the retransmission timer restarts.
+    /// Handles an acknowledgement in recovery (RFC 6582 §3.2 step 3). Returns whether the retransmission timer
+    /// restarts.
     #[cold]
     fn handle_ack_in_recovery(&mut self, acked: u64) -> bool {
         if self.recover.is_none_or(|recover| self.una >= recover) {
@@ -443,7 +451,7 @@ impl Sender {
         !std::mem::replace(&mut self.partial_ack_seen, true) || !self.impatient
     }
 
-    /// RFC 6582 §3.2 steps 2 and 3, RFC 3042.
+    /// Handles a duplicate acknowledgement (RFC 6582 §3.2 steps 2 and 3, RFC 3042).
     fn handle_duplicate_ack(&mut self) {
         self.dup_acks += 1;
         if self.in_recovery {
@@ -453,7 +461,7 @@ impl Sender {
         }
     }
 
-    /// A loss was noticed: the first missing segment is sent again, unless that loss was noticed before.
+    /// Begins recovery and retransmits the first missing segment, unless this loss was detected before.
     fn begin_recovery(&mut self) {
         if self.recover.is_some_and(|recover| self.una <= recover) {
             return;
@@ -473,7 +481,8 @@ impl Sender {
         self.next - self.una
     }
 
-    /// When [`Sender::handle_timeout`] or, for a paced sender, [`Sender::poll_transmit`] is to be called next.
+    /// Returns the time of the next call to [`Sender::handle_timeout`] or, for a paced sender,
+    /// [`Sender::poll_transmit`].
     #[inline]
     pub fn poll_timeout(&self) -> Option<Nanos> {
         match (self.rto_at, self.paced_out) {
@@ -483,7 +492,7 @@ impl Sender {
         }
     }
 
-    /// Acts on an expired retransmission timer (RFC 6298 §5.4-5.6, RFC 5681 §3.1); does nothing if it has not expired.
+    /// Handles an expired retransmission timer (RFC 6298 §5.4-5.6, RFC 5681 §3.1). Does nothing if it has not expired.
     pub fn handle_timeout(&mut self, now: Nanos) {
         if self.rto_at.is_none_or(|at| at > now) {
             return;
@@ -509,8 +518,8 @@ impl Sender {
         self.next = self.una;
     }
 
-    /// The next segment to send now, if any.
-    // As `handle_ack`.
+    /// Returns the next segment to send now, if any.
+    // Inlined for the same reason as `handle_ack`.
     #[inline(always)]
     pub fn poll_transmit(&mut self, now: Nanos) -> Option<Segment> {
         if self.phase != Phase::Open || self.held {
@@ -518,7 +527,7 @@ impl Sender {
         }
         let choice = if self.scoreboard.is_some() { self.choose_selectively() } else { self.choose() };
         let Some((seq, len)) = choice else {
-            // It is the window that is waited for, not the pace: a pace that has passed would wake the sender for ever.
+            // The sender waits for its window, not for its pace. A pace time in the past would wake it forever.
             self.paced_out = false;
             return None;
         };
@@ -548,7 +557,7 @@ impl Sender {
         Some(Segment { kind: SegmentKind::Data, seq, len: len as u32, last, retransmission })
     }
 
-    /// What to send next where losses are mended by duplicate acknowledgements: its first byte and its length.
+    /// Returns first byte and length of the next segment, if recovery uses duplicate acknowledgements.
     #[inline(always)]
     fn choose(&self) -> Option<(u64, u64)> {
         let (seq, first) = if self.send_first { (self.una, true) } else { (self.next, false) };
@@ -569,7 +578,8 @@ impl Sender {
         Some(Segment { kind: SegmentKind::Syn, seq: 0, len: 0, last: false, retransmission })
     }
 
-    /// Bytes that may be outstanding. The first two duplicate acknowledgements allow a segment more each (RFC 3042 §2).
+    /// Returns the limit on unacknowledged bytes. The first two duplicate acknowledgements allow one more segment
+    /// each (RFC 3042 §2).
     #[inline(always)]
     fn allowed(&self) -> u64 {
         let extra = match self.limited_transmit && !self.in_recovery {

@@ -1,15 +1,15 @@
 //! Loss recovery by selective acknowledgements (RFC 6675).
 //!
-//! Departures from the RFC: after a time-out what was reported stays known, and slow start leaves it out (RFC 6675 §5.1
-//! permits that; simulated receivers never take back what they reported).
+//! Difference from the RFC: reported ranges stay known after a time-out, and slow start skips them. RFC 6675 §5.1
+//! permits that. Simulated receivers never discard what they have reported.
 
 use super::{Phase, Sender};
 use crate::sack::{SackBlocks, DUP_THRESH};
 use pathloom_model::Nanos;
 
 impl Sender {
-    /// An acknowledgement of all bytes before `ack` has arrived, with the ranges that arrived beyond it.
-    // Never inlined: it holds a copy of `handle_ack`.
+    /// Handles an acknowledgement of all bytes before `ack`, with the ranges that arrived beyond it.
+    // Never inlined, because it contains an inlined copy of `handle_ack`.
     #[inline(never)]
     pub fn handle_sack(&mut self, now: Nanos, ack: u64, blocks: &SackBlocks) {
         if self.phase != Phase::Open || ack > self.high {
@@ -22,7 +22,7 @@ impl Sender {
         if self.phase != Phase::Open || self.in_recovery || new_bytes == 0 {
             return;
         }
-        // RFC 6675 §2: a duplicate is an acknowledgement that reports something new, whatever its number.
+        // RFC 6675 §2: a duplicate is an acknowledgement that reports new data, whatever its number.
         self.dup_acks += 1;
         let lost = self.scoreboard.as_ref().is_some_and(|board| board.lost_before() > self.una);
         if self.dup_acks >= DUP_THRESH || lost {
@@ -30,12 +30,12 @@ impl Sender {
         }
     }
 
-    /// As [`Sender::room_bytes`], where all that there is has been sent.
+    /// As [`Sender::room_bytes`], if all available data has been sent.
     pub(super) fn room_selectively(&mut self) -> u64 {
         let Some(board) = self.scoreboard.as_mut() else { return 0 };
         let (una, high) = (self.una, self.high);
         let outstanding = if self.in_recovery {
-            // What is lost goes first.
+            // Lost data goes first.
             if board.next_lost(una).is_some() {
                 return 0;
             }
@@ -56,16 +56,16 @@ impl Sender {
         }
     }
 
-    /// What to send next: its first byte and its length.
+    /// Returns first byte and length of the next segment.
     pub(super) fn choose_selectively(&mut self) -> Option<(u64, u64)> {
         let board = self.scoreboard.as_mut()?;
         let (una, high) = (self.una, self.high);
         if self.send_first {
-            // RFC 6675 §5 (4.3): the first missing segment goes at once.
+            // RFC 6675 §5 (4.3): the first missing segment is sent at once.
             return (self.limit > una).then(|| (una, self.mss.min(self.limit - una)));
         }
         if !self.in_recovery {
-            // After a time-out, what arrived before it is not sent again.
+            // After a time-out, data that arrived before it is not sent again.
             let (seq, until) = board.skip_arrived(self.next);
             self.next = seq;
             let len = self.mss.min(until - self.next).min(self.limit - self.next);

@@ -1,4 +1,4 @@
-//! What the sender does, ack by ack, and whole transfers over bad wires.
+//! The sender, acknowledgement by acknowledgement, and whole transfers over bad wires.
 
 use super::*;
 use crate::{CongestionControl, SackBlocks};
@@ -26,7 +26,7 @@ fn drain(sender: &mut Sender, now: Nanos) -> Vec<u64> {
 }
 
 #[test]
-fn counting_bytes_the_window_doubles_however_few_acknowledgements_come() {
+fn byte_counting_doubles_the_window_with_few_acknowledgements() {
     for (byte_counting, window) in [(false, 5), (true, 8)] {
         let settings = Settings { byte_counting, ..settings() };
         let mut s = open(&settings, None);
@@ -74,7 +74,7 @@ fn fast_retransmit_and_recovery_follow_rfc_6582() {
 }
 
 #[test]
-fn a_timeout_goes_back_and_backs_off() {
+fn a_timeout_resends_from_the_first_gap_and_backs_off() {
     let mut s = open(&settings(), Some(6 * MSS));
     drain(&mut s, Nanos(0));
     let first = s.poll_timeout().unwrap();
@@ -85,7 +85,7 @@ fn a_timeout_goes_back_and_backs_off() {
     assert_eq!(second, first + Nanos::from_secs(2));
     s.handle_timeout(second);
     assert_eq!(drain(&mut s, second), vec![0]);
-    // Everything had arrived but the first segment: one acknowledgement, and the rest is new.
+    // Only the first segment was lost: one acknowledgement covers the others, and the rest is new.
     s.handle_ack(second + Nanos(5), 4 * MSS);
     assert_eq!(drain(&mut s, second + Nanos(5)), vec![4, 5]);
     s.handle_ack(second + Nanos(9), 6 * MSS);
@@ -104,20 +104,21 @@ fn the_silence_before_a_timeout_is_counted() {
     s.handle_syn_ack(Nanos::from_millis(1010));
     let mut s = open(&settings(), Some(6 * MSS));
     drain(&mut s, Nanos::ZERO);
-    // The first of four arrives after 10 ms, the others are lost, and what it lets go as well: the timer starts anew
-    // with each acknowledgement, and the silence after the last sending is shorter than the time-out.
+    // The first of four segments arrives after 10 ms. The others are lost, and so are the segments that its
+    // acknowledgement allows. The timer restarts with each acknowledgement, and the idle time after the last segment
+    // is shorter than the time-out.
     s.handle_ack(Nanos::from_millis(10), MSS);
     assert_eq!(drain(&mut s, Nanos::from_millis(13)), vec![4, 5]);
     let expiry = s.poll_timeout().unwrap();
     assert_eq!(expiry, Nanos::from_millis(210));
-    // One RTT of 10 ms makes a time-out of 30 ms by itself; from then on only the timer can end the silence.
+    // One RTT of 10 ms gives a time-out of 30 ms without bounds. After that, only the timer can end the idle time.
     assert_eq!(s.timeout_wait(Nanos::from_millis(43)), none);
     assert_eq!(s.timeout_wait(Nanos::from_millis(53)), TimeoutWait { sampled: Nanos::from_millis(40), ..none });
-    assert_eq!(s.ended_timeout_wait(), none, "what arrives by itself has waited for no time-out");
+    assert_eq!(s.ended_timeout_wait(), none, "data that arrives without a time-out has not waited for one");
     s.handle_timeout(expiry);
     assert_eq!(s.timeout_wait(expiry), TimeoutWait { sampled: Nanos::from_millis(197), ..none });
     assert_eq!(s.ended_timeout_wait(), s.timeout_wait(expiry));
-    // The next one is twice as long, and all of it silence.
+    // The next time-out is twice as long, and the sender is idle for all of it.
     drain(&mut s, expiry);
     let second = s.poll_timeout().unwrap();
     s.handle_timeout(second);
@@ -193,19 +194,19 @@ fn a_held_sender_waits() {
 }
 
 #[test]
-fn a_held_sender_waits_for_no_pace() {
+fn a_held_sender_has_no_pace_timer() {
     let mut s = open(&Settings { pace_bps: Some(8_528_000), ..settings() }, None);
     assert_eq!(drain(&mut s, Nanos::ZERO), vec![0]);
     let paced = s.poll_timeout().unwrap();
     s.set_hold(true);
     assert!(s.poll_transmit(paced).is_none());
-    assert!(s.poll_timeout().is_none_or(|at| at > paced), "it would be woken again and again");
+    assert!(s.poll_timeout().is_none_or(|at| at > paced), "otherwise the sender wakes forever");
     s.set_hold(false);
     assert_eq!(drain(&mut s, paced), vec![1]);
 }
 
 #[test]
-fn a_sender_whose_window_closes_waits_for_no_pace() {
+fn a_sender_with_a_full_window_has_no_pace_timer() {
     let settings = Settings { pace_bps: Some(8_528_000), initial_window_bytes: 8 * MSS, ..settings() };
     let mut s = open(&settings, None);
     (0..8).for_each(|ms| assert_eq!(drain(&mut s, Nanos::from_millis(ms)), vec![ms]));
@@ -218,10 +219,11 @@ fn a_sender_whose_window_closes_waits_for_no_pace() {
     s.handle_ack(Nanos::from_millis(12), 8 * MSS);
     let late = Nanos::from_millis(13);
     assert!(drain(&mut s, late).is_empty());
-    assert!(s.poll_timeout().is_none_or(|at| at > late), "it would be woken again and again");
+    assert!(s.poll_timeout().is_none_or(|at| at > late), "otherwise the sender wakes forever");
 }
 
-/// Acknowledges everything that is in flight after this round-trip time, again and again; returns what was in flight.
+/// Acknowledges everything in flight after this round-trip time, for several rounds. Returns the segments in flight
+/// per round.
 fn flights(s: &mut Sender, now: &mut Nanos, rtt: Nanos, rounds: usize) -> Vec<usize> {
     let round = |_| {
         let sent = drain(s, *now);
@@ -233,12 +235,12 @@ fn flights(s: &mut Sender, now: &mut Nanos, rtt: Nanos, rounds: usize) -> Vec<us
 }
 
 #[test]
-fn no_more_is_in_flight_than_what_is_provided_needs() {
-    // Byte counting doubles the window in each round trip; a pace far above what is asked for spaces nothing.
+fn bytes_in_flight_are_limited_by_the_provided_rate() {
+    // Byte counting doubles the window in each round trip. A pace far above the demand delays nothing.
     let mut s = open(&Settings { byte_counting: true, ..settings() }, None);
     let (mut now, rtt) = (Nanos::ZERO, Nanos::from_millis(10));
     assert_eq!(flights(&mut s, &mut now, rtt, 4), [4, 8, 16, 32]);
-    // 8 Mbit/s for twice 10 ms are 20 segments.
+    // 8 Mbit/s during two round trips of 10 ms are 20 segments.
     let limit = |rate_bps, s: &mut Sender, now| {
         s.set_pace(now, Some(rate_bps));
         s.flight_limit
@@ -246,19 +248,19 @@ fn no_more_is_in_flight_than_what_is_provided_needs() {
     let more = 60 * MSS / FLIGHT_OF_ACKED;
     assert_eq!(limit(8_000_000, &mut s, now), 20 * MSS + more);
     assert_eq!(limit(80_000_000, &mut s, now), 200 * MSS + more);
-    assert_eq!(limit(1, &mut s, now), 12 * MSS + more, "so many come and go whatever the pace");
+    assert_eq!(limit(1, &mut s, now), 12 * MSS + more, "the minimum at any pace");
     s.set_pace(now, Some(u64::MAX));
     assert_eq!(s.flight_limit, s.receive_window);
     s.set_pace(now, None);
-    assert_eq!(flights(&mut s, &mut now, rtt, 2), [64, 128], "nobody says how fast to send any more");
-    // A setting of the host says nothing of the network.
+    assert_eq!(flights(&mut s, &mut now, rtt, 2), [64, 128], "the network provides no rate any more");
+    // A setting of the host says nothing about the network.
     let mut s = open(&Settings { pace_bps: Some(8_000_000), ..settings() }, None);
     s.sample_rtt(rtt);
     assert_eq!(s.flight_limit, s.receive_window);
 }
 
 #[test]
-fn a_longer_path_gets_what_it_needs_in_flight() {
+fn a_longer_path_raises_the_flight_limit() {
     let mut s = open(&settings(), None);
     s.set_pace(Nanos::ZERO, Some(80_000_000));
     s.sample_rtt(Nanos::from_millis(10));
@@ -268,19 +270,19 @@ fn a_longer_path_gets_what_it_needs_in_flight() {
 }
 
 #[test]
-fn more_data_may_come_until_the_end_is_told() {
+fn data_can_be_added_until_finish() {
     let mut s = Sender::without_data(&settings());
     s.open(Nanos::ZERO);
     assert!(drain(&mut s, Nanos(0)).is_empty() && !s.is_finished());
     assert!(s.extend(2 * MSS));
     assert_eq!(drain(&mut s, Nanos(0)), vec![0, 1]);
     s.handle_ack(Nanos(1), 2 * MSS);
-    assert_eq!((s.is_finished(), s.poll_timeout()), (false, None), "all is acknowledged, more may come");
+    assert_eq!((s.is_finished(), s.poll_timeout()), (false, None), "all is acknowledged, but more data can follow");
     assert!(s.extend(MSS));
     s.finish();
     let segment = s.poll_transmit(Nanos(2)).unwrap();
     assert!(segment.last && segment.seq == 2 * MSS);
-    assert!(!s.extend(MSS), "nothing comes after the end");
+    assert!(!s.extend(MSS), "no data is accepted after the end");
     s.handle_ack(Nanos(3), 3 * MSS);
     assert!(s.is_finished());
 
@@ -289,7 +291,7 @@ fn more_data_may_come_until_the_end_is_told() {
     s.extend(MSS);
     drain(&mut s, Nanos(0));
     s.finish();
-    assert!(!s.is_finished(), "what was sent is not acknowledged");
+    assert!(!s.is_finished(), "the data is not acknowledged yet");
     s.handle_ack(Nanos(1), MSS);
     assert!(s.is_finished());
 }
@@ -314,20 +316,20 @@ fn selective_recovery_sends_each_hole_once_and_within_the_window() {
     assert_eq!(
         drain(&mut s, Nanos(10)),
         vec![0],
-        "0 and 2 are lost; 4 and 6 to 11 are under way, which fills the window"
+        "0 and 2 are lost; 4 and 6 to 11 are in flight, which fills the window"
     );
     for last in 7..=9 {
         s.handle_sack(Nanos(11), 0, &blocks(&[(5, last), (3, 4), (1, 2)]));
     }
-    assert_eq!(drain(&mut s, Nanos(11)), vec![2], "9, 10, 11 and 0 are under way");
+    assert_eq!(drain(&mut s, Nanos(11)), vec![2], "9, 10, 11 and 0 are in flight");
     s.handle_sack(Nanos(12), 0, &blocks(&[(5, 12), (3, 4), (1, 2)]));
-    assert_eq!(drain(&mut s, Nanos(12)), vec![4, 12, 13], "0 and 2 are under way: the third hole, then new data");
+    assert_eq!(drain(&mut s, Nanos(12)), vec![4, 12, 13], "0 and 2 are in flight: the third hole, then new data");
     s.handle_sack(Nanos(20), 12 * MSS, &SackBlocks::default());
     assert_eq!((s.cwnd_bytes(), s.retransmits(), s.timeouts()), (5 * MSS, 3, 0));
 }
 
 #[test]
-fn a_timeout_does_not_send_what_arrived_again() {
+fn a_timeout_does_not_resend_sacked_bytes() {
     let settings = Settings { initial_window_bytes: 6 * MSS, sack: true, ..settings() };
     let mut s = open(&settings, Some(8 * MSS));
     drain(&mut s, Nanos(0));
@@ -362,13 +364,13 @@ fn cubic_keeps_seven_tenths_after_a_loss_and_grows_with_time() {
         s.handle_ack(now, s.acked_bytes() + sent * MSS);
         grown.push(s.cwnd_bytes() / MSS);
     }
-    // The epoch begins with the first growth, after 1 s. K is the cube root of 30 / 0.4: 4.2 s. 2.8 s behind it the cubic
-    // function is 8.8 segments above its plateau.
+    // The epoch begins with the first growth, after 1 s. K is the cube root of 30 / 0.4: 4.2 s. 2.8 s later, the
+    // cubic function is 8.8 segments above its plateau.
     assert!(grown[3] <= 101 && grown[3] >= 95 && grown[7] >= 107 && grown[7] <= 110, "{grown:?}");
 }
 
 #[test]
-fn dctcp_gives_way_by_the_share_of_marks() {
+fn dctcp_reduces_the_window_by_the_share_of_marks() {
     let settings = Settings {
         initial_window_bytes: 20 * MSS,
         initial_ssthresh_bytes: 20 * MSS,
@@ -379,16 +381,16 @@ fn dctcp_gives_way_by_the_share_of_marks() {
     let segments = drain(&mut s, Nanos(0));
     assert_eq!(segments.len(), 20);
     s.handle_echo(MSS, true);
-    assert_eq!(s.cwnd_bytes(), 10 * MSS, "all is marked so far");
+    assert_eq!(s.cwnd_bytes(), 10 * MSS, "all data is marked so far");
     s.handle_ack(Nanos(1), MSS);
     s.handle_echo(2 * MSS, true);
-    assert_eq!(s.cwnd_bytes(), 10 * MSS, "once per window of data, in which it does not grow");
+    assert_eq!(s.cwnd_bytes(), 10 * MSS, "one reduction per window of data, without growth");
     for ack in 2..=20 {
         s.handle_echo(ack * MSS, false);
         s.handle_ack(Nanos(2), ack * MSS);
     }
     drain(&mut s, Nanos(3));
     s.handle_echo(21 * MSS, true);
-    // One segment of 20 was marked in the window of data before, and this one is.
+    // One segment of 20 was marked in the previous window of data, and this one is marked too.
     assert_eq!(s.cwnd_bytes(), (10.0 * MSS as f64 * (1.0 - 2.0 / 21.0 / 2.0)) as u64);
 }

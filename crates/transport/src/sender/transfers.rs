@@ -8,21 +8,21 @@ use std::collections::BTreeMap;
 const MSS: u64 = 1000;
 const ONE_WAY: Nanos = Nanos::from_micros(500);
 
-/// What is on its way.
+/// A frame in flight.
 enum Frame {
     Segment(Segment, bool),
     SynAck,
     Ack(u64, SackBlocks, bool),
 }
 
-/// Frames by the time they arrive, with a round trip of 1 ms. What becomes of a segment is drawn from a list: 0 drops it,
-/// 1 delays it behind later ones, 2 marks it. After three passes through the list nothing is dropped any more.
+/// Frames by time of arrival, with a round trip of 1 ms. A list of fates determines what happens to each segment: 0
+/// drops it, 1 delays it behind later ones, 2 marks it. After three passes through the list, nothing is dropped.
 struct Wire<'a> {
     frames: BTreeMap<(Nanos, u64), Frame>,
     fates: &'a [u8],
-    /// Frames so far.
+    /// Number of frames so far.
     count: u64,
-    /// Segments so far, and how many of them were dropped.
+    /// Number of segments so far, and number of dropped segments.
     segments: u64,
     dropped: u32,
 }
@@ -54,7 +54,7 @@ struct Transfer {
     sender: Sender,
     receiver: Receiver,
     took: Nanos,
-    /// Segments that the wire dropped.
+    /// Number of segments that the wire dropped.
     dropped: u32,
 }
 
@@ -71,7 +71,7 @@ fn transfer(settings: &Settings, size: u64, fates: &[u8]) -> Transfer {
             return Transfer { sender, receiver, took: now, dropped: wire.dropped };
         }
         let due = [wire.frames.keys().next().map(|key| key.0), sender.poll_timeout(), receiver.poll_timeout()];
-        now = due.into_iter().flatten().min().expect("a transfer that is not over waits for something");
+        now = due.into_iter().flatten().min().expect("an unfinished transfer has a timer or a frame in flight");
         if let Some(ack) = receiver.handle_timeout(now) {
             wire.answer(now, Frame::Ack(ack, receiver.sack_blocks(), receiver.echoes()));
         }
@@ -121,7 +121,7 @@ fn controls() -> impl Strategy<Value = CongestionControl> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
     #[test]
-    fn every_transfer_ends_whole_over_any_wire(
+    fn every_transfer_completes_over_any_wire(
         size in 0u64..200_000, fates in prop::collection::vec(0u8..12, 1..200), handshake: bool, control in controls(), sack: bool,
     ) {
         let settings = Settings { handshake, ..settings(control, sack) };
@@ -130,15 +130,15 @@ proptest! {
         prop_assert_eq!(sender.acked_bytes(), size);
     }
 
-    /// Where nothing is reordered, no segment that arrived is sent again but after a time-out.
+    /// Without reordering, a segment that has arrived is sent again only after a time-out.
     #[test]
-    fn selective_recovery_sends_nothing_in_vain(losses in prop::collection::btree_set(20u64..150, 0..25), control in controls()) {
+    fn selective_recovery_sends_nothing_needlessly(losses in prop::collection::btree_set(20u64..150, 0..25), control in controls()) {
         let fates: Vec<u8> = (0..400u64).map(|at| if losses.contains(&at) { 0 } else { 5 }).collect();
         let settings = Settings { ack_every: 1, handshake: false, ..settings(control, true) };
         let Transfer { sender, receiver, dropped, .. } = transfer(&settings, 300 * MSS, &fates);
         prop_assert_eq!(receiver.delivered_bytes(), 300 * MSS);
         prop_assume!(sender.timeouts() == 0);
-        // The last segments of a transfer may be rescued though they are only late (RFC 6675 §4, NextSeg (4)).
+        // The last segments of a transfer can be rescued although they are only late (RFC 6675 §4, NextSeg (4)).
         prop_assert!(sender.retransmits() <= dropped + 1, "{} for {dropped}", sender.retransmits());
     }
 }
@@ -153,9 +153,9 @@ fn a_clean_wire_needs_no_retransmission() {
     }
 }
 
-/// Many losses of one window: selective acknowledgements mend them in two round trips, duplicates one per round trip.
+/// Many losses in one window: selective acknowledgements repair them in two round trips, duplicates one per round trip.
 #[test]
-fn selective_recovery_is_faster_where_many_are_lost() {
+fn selective_recovery_is_faster_with_many_losses() {
     let fates: Vec<u8> = (0..500).map(|at| if (60..100).contains(&at) && at % 3 == 0 { 0 } else { 5 }).collect();
     let time = |sack| {
         let settings =

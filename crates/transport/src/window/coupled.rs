@@ -1,16 +1,16 @@
-//! A window that grows as its connection says: one of several of an MPTCP connection (`mptcp/coupling.rs`).
+//! A window whose growth its connection sets: a subflow of an MPTCP connection (`mptcp/coupling.rs`).
 
-/// What it remembers.
+/// State of a coupled window.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Coupled {
-    /// Bytes of growth per byte acknowledged in congestion avoidance; may be negative.
+    /// Growth per byte acknowledged in congestion avoidance, in bytes; can be negative.
     pub(super) growth: f64,
-    /// Growth that does not come to a byte yet.
+    /// Fraction of a byte that the window has not grown by yet.
     remainder: f64,
 }
 
 impl Coupled {
-    /// The window of `cwnd` bytes after `acked` bytes were acknowledged; a segment at least.
+    /// Returns the window of `cwnd` bytes after `acked` bytes were acknowledged; at least one segment.
     pub(super) fn grow(&mut self, cwnd: u64, acked: u64, mss: u64) -> u64 {
         let bytes = self.growth * acked as f64 + self.remainder;
         let whole = bytes as i64;
@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn grows_and_shrinks_by_what_it_is_told_and_loses_no_fraction() {
+    fn the_window_follows_its_growth_without_rounding_loss() {
         let mut window = Coupled { growth: 0.001, remainder: 0.0 };
         let grown = (0..1000).fold(10_000, |cwnd, _| window.grow(cwnd, 100, 1000));
         assert!((10_099..=10_100).contains(&grown), "{grown}");

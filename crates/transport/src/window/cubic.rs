@@ -1,11 +1,12 @@
-//! CUBIC (RFC 9438): in congestion avoidance the window follows a cubic function of the time since the last loss.
+//! CUBIC (RFC 9438): in congestion avoidance, the window follows a cubic function of the time since the last loss.
 //!
-//! Where no loss is known (at the start, and after a time-out) the window grows by a twentieth per round trip at least, as in
-//! Linux and ns-3; the RFC has the convex part of the cubic function alone there, which takes seconds to find a free path.
+//! If no loss is known (at the start, and after a time-out), the window grows by at least a twentieth per round trip,
+//! as in Linux and ns-3. In that case, the RFC uses only the convex part of the cubic function, which takes seconds
+//! to fill a free path.
 //!
-//! Not built: HyStart++ (RFC 9406), which the RFC recommends for slow start, and the rules for senders that do not use
-//! their window (RFC 9438 §5.8). Arithmetic is on `f64` by operations that IEEE 754 defines to the last bit, so that
-//! results do not depend on the machine.
+//! Not implemented: HyStart++ (RFC 9406), which the RFC recommends for slow start, and the rules for senders that do
+//! not use their window (RFC 9438 §5.8). The arithmetic uses `f64` operations that IEEE 754 defines to the last bit,
+//! so that results do not depend on the machine.
 
 use pathloom_model::Nanos;
 
@@ -15,51 +16,53 @@ const C: f64 = 0.4;
 pub(super) const BETA: f64 = 0.7;
 /// α_cubic of RFC 9438 §4.3: with it, a flow of AIMD(α, β) has the mean window of Reno.
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
-/// Least growth per acknowledged segment where no loss is known, in segments.
+/// Least growth per acknowledged segment if no loss is known, in segments.
 const LEAST_GROWTH: f64 = 1.0 / 20.0;
 
-/// What CUBIC remembers. Windows are in segments, times in seconds.
+/// State of CUBIC. Windows are in segments, times in seconds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cubic {
-    /// Window before the last loss, lowered by fast convergence; 0 if it says nothing (at the start, after a time-out).
+    /// Window before the last loss, lowered by fast convergence; 0 if no loss is known (at the start, after a
+    /// time-out).
     w_max: f64,
-    /// Window when the last loss was noticed.
+    /// Window when the last loss was detected.
     cwnd_prior: f64,
     epoch: Option<Epoch>,
-    /// Growth that does not come to a byte yet.
+    /// Fraction of a byte that the window has not grown by yet.
     remainder: f64,
 }
 
-/// The time since congestion avoidance began anew.
+/// A period of congestion avoidance since the last loss or time-out.
 #[derive(Clone, Debug)]
 struct Epoch {
     start: Nanos,
-    /// Time after which the cubic function is back at `w_max`.
+    /// Time after which the cubic function returns to `w_max`.
     k: f64,
-    /// Where the cubic function has its plateau.
+    /// Plateau of the cubic function.
     w_max: f64,
     /// Window that Reno would have.
     w_est: f64,
 }
 
 impl Cubic {
-    /// A loss was noticed with this window (RFC 9438 §4.6, §4.7).
+    /// Handles a loss that was detected with this window (RFC 9438 §4.6, §4.7).
     pub(super) fn on_loss(&mut self, cwnd: f64) {
-        // Fast convergence: who has less than before leaves room for others.
+        // Fast convergence: a flow with a smaller window than before leaves room for others.
         self.w_max = if cwnd < self.w_max { cwnd * (1.0 + BETA) / 2.0 } else { cwnd };
         self.cwnd_prior = cwnd;
         self.epoch = None;
     }
 
-    /// The retransmission timer expired: the next epoch has its plateau where it begins (RFC 9438 §4.8).
+    /// Handles an expired retransmission timer: the plateau of the next epoch is the window at its start (RFC 9438
+    /// §4.8).
     pub(super) fn on_timeout(&mut self, cwnd: f64) {
         self.cwnd_prior = cwnd;
         self.w_max = 0.0;
         self.epoch = None;
     }
 
-    /// How many bytes the window of `cwnd` segments of `mss` bytes grows by, as `acked` segments were acknowledged in
-    /// congestion avoidance (RFC 9438 §4.2 to §4.5).
+    /// Returns the growth in bytes of a window of `cwnd` segments of `mss` bytes, after `acked` segments were
+    /// acknowledged in congestion avoidance (RFC 9438 §4.2 to §4.5).
     pub(super) fn growth(&mut self, now: Nanos, rtt: Nanos, acked: f64, cwnd: f64, mss: f64) -> u64 {
         let w_max = self.w_max;
         let epoch = self.epoch.get_or_insert_with(|| Epoch::new(now, cwnd, w_max));
@@ -85,20 +88,20 @@ impl Epoch {
         Epoch { start, k: cube_root(below / C), w_max: w_max.max(cwnd), w_est: cwnd }
     }
 
-    /// W_cubic of RFC 9438 §4.2.
+    /// Returns W_cubic of RFC 9438 §4.2.
     fn at(&self, elapsed: Nanos) -> f64 {
         let from_plateau = elapsed.0 as f64 * 1e-9 - self.k;
         C * from_plateau * from_plateau * from_plateau + self.w_max
     }
 }
 
-/// Cube root of a number that is not negative, to within a few units in the last place, by operations that are the same
-/// on every machine.
+/// Returns the cube root of a number that is not negative, accurate to a few units in the last place. The operations
+/// give the same result on every machine.
 fn cube_root(value: f64) -> f64 {
     if value <= 0.0 {
         return 0.0;
     }
-    // A third of the exponent is a guess within a third of the root; each of Newton's steps squares the error.
+    // A third of the exponent approximates the root to within a third; each Newton step squares the error.
     let mut root = f64::from_bits(value.to_bits() / 3 + 0x2A9F_7893_0000_0000);
     for _ in 0..6 {
         root = (2.0 * root + value / (root * root)) / 3.0;
@@ -119,7 +122,7 @@ mod tests {
         assert_eq!((cube_root(0.0), cube_root(-1.0)), (0.0, 0.0));
     }
 
-    /// Grows a window for `seconds`, one acknowledgement per segment, and returns it at each whole second.
+    /// Grows a window for `seconds`, one acknowledgement per segment. Returns the window at each whole second.
     fn run(cubic: &mut Cubic, start: f64, seconds: u64, rtt_ms: u64) -> Vec<f64> {
         let (mss, mut cwnd) = (1000.0, start);
         let mut marks = Vec::new();
@@ -146,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn is_as_fast_as_reno_where_round_trips_are_short() {
+    fn matches_reno_with_short_round_trips() {
         let mut cubic = Cubic::default();
         cubic.on_loss(20.0);
         // Reno with α of RFC 9438 §4.3: 0.53 segments per round trip up to 20, then one.
@@ -161,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_that_has_less_than_before_gives_way() {
+    fn fast_convergence_lowers_the_plateau() {
         let mut cubic = Cubic::default();
         cubic.on_loss(100.0);
         cubic.on_loss(80.0);

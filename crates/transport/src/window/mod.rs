@@ -1,7 +1,7 @@
-//! The congestion window: how many bytes may be outstanding, by what was acknowledged and what was lost.
+//! The congestion window: the number of bytes that can be unacknowledged, as a function of acknowledgements and losses.
 //!
-//! A window knows no sequence numbers and no timers. The [`Sender`](crate::Sender) decides what a loss is and tells its
-//! window; how far the window opens and how far it falls is the business of the congestion control.
+//! A window has no sequence numbers and no timers. The [`Sender`](crate::Sender) detects losses and reports them to
+//! its window. The congestion control determines how far the window grows and shrinks.
 
 mod coupled;
 mod cubic;
@@ -19,17 +19,18 @@ pub(crate) struct Window {
     mss: u64,
     cwnd: u64,
     ssthresh: u64,
-    /// A window far beyond what the receiver offers has no meaning.
+    /// Upper limit. A window far above the receive window has no effect.
     most: u64,
     /// Bytes acknowledged in congestion avoidance since the window last grew (RFC 5681 §3.1, byte counting).
     acked_in_avoidance: u64,
     byte_counting: bool,
-    /// Whether losses are mended by selective acknowledgements: then nothing is added for what has left the network.
+    /// Whether recovery uses selective acknowledgements. If so, segments that have left the network are not added to
+    /// the window.
     sack: bool,
     law: Law,
 }
 
-/// What the congestion control remembers.
+/// State of the congestion control.
 #[derive(Clone, Debug)]
 enum Law {
     NewReno,
@@ -64,18 +65,18 @@ impl Window {
         }
     }
 
-    /// Bytes that may be outstanding.
+    /// Returns the number of bytes that can be unacknowledged.
     #[inline]
     pub(crate) fn bytes(&self) -> u64 {
         self.cwnd
     }
 
-    /// The slow-start threshold.
+    /// Returns the slow-start threshold.
     pub(crate) fn ssthresh(&self) -> u64 {
         self.ssthresh
     }
 
-    /// Tells a coupled window by how much it grows per byte acknowledged in congestion avoidance.
+    /// Sets the growth of a coupled window per byte acknowledged in congestion avoidance.
     #[inline]
     pub(crate) fn set_growth(&mut self, growth: f64) {
         if let Law::Coupled(coupled) = &mut self.law {
@@ -83,8 +84,9 @@ impl Window {
         }
     }
 
-    /// New data were acknowledged outside recovery. RFC 5681 §3.1: slow start by at most one segment per acknowledgement
-    /// (RFC 3465 §2.2 counts bytes), then congestion avoidance. `rtt` is the smoothed round-trip time.
+    /// Handles an acknowledgement of new data outside recovery. RFC 5681 §3.1: slow start by at most one segment per
+    /// acknowledgement (RFC 3465 §2.2 counts bytes), then congestion avoidance. `rtt` is the smoothed round-trip
+    /// time.
     #[inline(always)]
     pub(crate) fn on_ack(&mut self, now: Nanos, acked: u64, una: u64, rtt: Option<Nanos>) {
         if self.cwnd < self.ssthresh {
@@ -120,8 +122,8 @@ impl Window {
         }
     }
 
-    /// `acked` more bytes were acknowledged, up to `una`, with or without the echo of a congestion mark (RFC 8257 §3.3);
-    /// `next` is the next byte to send. Only DCTCP listens.
+    /// Handles the acknowledgement of `acked` more bytes, up to `una`, with or without the echo of a congestion mark
+    /// (RFC 8257 §3.3). `next` is the next byte to send. Only DCTCP uses it.
     pub(crate) fn on_echo(&mut self, acked: u64, echo: bool, una: u64, next: u64) {
         let Law::Dctcp(dctcp) = &mut self.law else { return };
         if let Some(factor) = dctcp.on_ack(acked, echo, una, next) {
@@ -131,30 +133,31 @@ impl Window {
         }
     }
 
-    /// Whether echoes of congestion marks mean something to it.
+    /// Whether the congestion control uses echoes of congestion marks.
     #[inline]
     pub(crate) fn hears_echoes(&self) -> bool {
         matches!(self.law, Law::Dctcp(_))
     }
 
-    /// A loss was noticed by duplicate or selective acknowledgements while `flight` bytes were outstanding, and recovery
-    /// begins (RFC 5681 §3.2 (2, 3), RFC 6675 §5 (4.2)).
+    /// Handles a loss that was detected by duplicate or selective acknowledgements with `flight` unacknowledged
+    /// bytes. Recovery begins (RFC 5681 §3.2 (2, 3), RFC 6675 §5 (4.2)).
     pub(crate) fn on_loss(&mut self, flight: u64) {
-        // What limited transmit has sent is not counted. Without it no more than cwnd is in flight.
+        // Segments of limited transmit are not counted. Without them, at most `cwnd` bytes are in flight.
         self.ssthresh = self.reduced(flight.min(self.cwnd));
         if let Law::Cubic(cubic) = &mut self.law {
             cubic.on_loss(self.cwnd as f64 / self.mss as f64);
         }
-        // Duplicate acknowledgements tell that three segments have left the network. Selective ones tell which.
+        // Duplicate acknowledgements show that three segments have left the network. Selective ones show which
+        // segments.
         self.cwnd = self.ssthresh + if self.sack { 0 } else { 3 * self.mss };
     }
 
-    /// One more segment has left the network in recovery (RFC 5681 §3.2 (4)).
+    /// Handles a further segment that has left the network in recovery (RFC 5681 §3.2 (4)).
     pub(crate) fn inflate(&mut self) {
         self.cwnd += self.mss;
     }
 
-    /// A partial acknowledgement came in recovery: the window deflates by what left it (RFC 6582 §3.2 (3)).
+    /// Handles a partial acknowledgement in recovery: the window shrinks by the acknowledged bytes (RFC 6582 §3.2 (3)).
     pub(crate) fn on_partial_ack(&mut self, acked: u64) {
         self.cwnd = self.cwnd.saturating_sub(acked).max(self.mss);
         if acked >= self.mss {
@@ -162,19 +165,20 @@ impl Window {
         }
     }
 
-    /// Recovery is over with `flight` bytes outstanding: RFC 6582 §3.2 (3), full acknowledgement, option 1, so that no
-    /// burst follows when little is left in flight. With selective acknowledgements the window is at its threshold already.
+    /// Ends recovery with `flight` unacknowledged bytes: RFC 6582 §3.2 (3), full acknowledgement, option 1, so that
+    /// no burst follows if few bytes are in flight. With selective acknowledgements, the window is at its threshold
+    /// already.
     pub(crate) fn on_recovered(&mut self, flight: u64) {
         self.cwnd = if self.sack { self.ssthresh } else { self.ssthresh.min(flight.max(self.mss) + self.mss) };
         self.acked_in_avoidance = 0;
     }
 
-    /// The retransmission timer expired (RFC 5681 §3.1). `flight` is what was outstanding if this is the first expiry in a
-    /// row; in recovery it is too large (see below).
+    /// Handles an expired retransmission timer (RFC 5681 §3.1). `flight` is the number of unacknowledged bytes if
+    /// this is the first expiry in a row. In recovery that number is too large (see below).
     pub(crate) fn on_timeout(&mut self, flight: Option<u64>, in_recovery: bool) {
         if let Some(flight) = flight {
-            // In recovery the flight goes on growing while duplicates tell that most of it has arrived: it says nothing of
-            // the network, whose share was halved already. RFC 5681 §3.1 allows less than half of it.
+            // In recovery, the flight grows while duplicates show that most of it has arrived. It says nothing about
+            // the network, whose share was halved already. RFC 5681 §3.1 allows less than half of the flight.
             let most = if in_recovery { self.ssthresh } else { u64::MAX };
             self.ssthresh = self.reduced(flight).min(most);
         }
@@ -185,12 +189,13 @@ impl Window {
         self.acked_in_avoidance = 0;
     }
 
-    /// A SYN was lost: one segment (RFC 5681 §3.1).
+    /// Handles a lost SYN: the window is one segment (RFC 5681 §3.1).
     pub(crate) fn on_repeated_syn(&mut self) {
         self.cwnd = self.mss;
     }
 
-    /// What is left of `flight` after a loss: half (RFC 5681 §3.1 equation (4)), or CUBIC's share (RFC 9438 §4.6).
+    /// Returns the reduced value of `flight` after a loss: half (RFC 5681 §3.1 equation (4)), or CUBIC's share (RFC
+    /// 9438 §4.6).
     fn reduced(&self, flight: u64) -> u64 {
         let left = match self.law {
             Law::Cubic(_) => (flight as f64 * cubic::BETA) as u64,

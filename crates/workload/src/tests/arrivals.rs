@@ -21,7 +21,8 @@ fn mean_square(table: &SizeTable) -> f64 {
     pairs.map(|p| (p[1].1 - p[0].1) * (p[0].0 * p[0].0 + p[0].0 * p[1].0 + p[1].0 * p[1].0) / 3.0).sum()
 }
 
-/// Offered over total rate must be the load, within five standard deviations of a compound Poisson sum.
+/// Checks that the offered rate over the total rate is the load, within five standard deviations of a compound
+/// Poisson sum.
 fn check_load(name: &str, load: f64, total_bps: f64, seconds: f64, workload: &Workload) {
     let table = SizeTable::published(name).unwrap();
     let expected = load * total_bps / 8.0 * seconds;
@@ -29,7 +30,7 @@ fn check_load(name: &str, load: f64, total_bps: f64, seconds: f64, workload: &Wo
     let deviation = (flows * mean_square(&table)).sqrt();
     let off = payload(workload) - expected;
     assert!(off.abs() < 5.0 * deviation, "{name}: {:.3} of {load}", payload(workload) / expected * load);
-    // The bound must be tight enough to mean something.
+    // The bound must be tight enough to be meaningful.
     assert!(5.0 * deviation < 0.3 * expected, "{name}: five deviations are {:.2}", 5.0 * deviation / expected);
     assert!((workload.flows.len() as f64 - flows).abs() < 5.0 * flows.sqrt());
 }
@@ -104,7 +105,7 @@ fn dispersion(times_s: &[f64], seconds: f64, windows: usize) -> f64 {
 #[test]
 fn on_off_sources_meet_their_load_and_come_in_bursts() {
     let fabric = even(4, 4);
-    // 32 times the gaps of a Poisson window hold whole bursts.
+    // Windows are much longer than the mean gap, so that they contain whole bursts.
     let poisson = generate("hadoop:load=0.4,pattern=stride", &fabric, 10.0);
     let smooth = dispersion(&times_s(&poisson), 10.0, 1000);
     assert!((smooth - 1.0).abs() < 0.2, "{smooth}");
@@ -129,8 +130,8 @@ fn on_off_sources_meet_their_load_and_come_in_bursts() {
 
 #[test]
 fn on_off_loads_are_exact_for_short_runs_too() {
-    // Each run holds a period or two; only the mean over many tells. A process that began with its ON period, or with
-    // its gaps in phase, would be off by a third and more.
+    // Each run has one or two periods, so only the mean over many runs is meaningful. If a process began with its ON
+    // period, or with its gaps in phase, the load would be wrong by a third or more.
     let fabric = even(4, 16);
     let spec = TrafficSpec::parse("on-off:sizes=hadoop,load=0.4,on=100ms").unwrap();
     let flows = |seed| spec.generate(&fabric, Nanos::from_millis(20), seed, None).unwrap().flows.len();
@@ -141,7 +142,7 @@ fn on_off_loads_are_exact_for_short_runs_too() {
 }
 
 #[test]
-fn what_is_drawn_for_one_thing_shifts_no_other() {
+fn random_streams_are_independent() {
     let fabric = even(4, 4);
     for kind in ["web-search", "on-off"] {
         let short = generate(&format!("{kind}:load=0.4"), &fabric, 2.0);
@@ -174,7 +175,7 @@ fn scale_and_cut_change_sizes_and_keep_the_load() {
         let load = payload(&workload) * 8.0 / 16e9 / 4.0;
         assert!((load - 0.4).abs() < 0.02, "{load}: {}", workload.description);
     }
-    // Most data-mining flows would be less than a byte.
+    // Most data-mining flows would be smaller than a byte.
     let bytes = generate("data-mining:load=0.01,scale=0.001,max_size=100B", &fabric, 0.02);
     assert!(bytes.flows.iter().all(|flow| (1..=100).contains(&flow.size_bytes.unwrap())));
     let load = payload(&bytes) * 8.0 / 16e9 / 0.02;

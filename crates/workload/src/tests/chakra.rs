@@ -1,4 +1,4 @@
-//! Chakra traces, written with the same messages as they are read.
+//! Chakra traces, written with the messages with which they are read.
 
 use super::*;
 use crate::{TrafficSpec, Workload};
@@ -52,13 +52,13 @@ fn starts(workload: &Workload) -> Vec<(u64, Vec<u32>, u64)> {
 }
 
 #[test]
-fn transfers_wait_for_what_their_rank_has_computed_and_received() {
+fn transfers_wait_for_computations_and_receives_of_their_rank() {
     let first = trace(&[compute(0, 7, &[]), send(1, 1, &[0]), receive(2, 1, &[1]), send(3, 2, &[2])]);
     let second = trace(&[receive(10, 0, &[]), compute(11, 5, &[10]), send(12, 0, &[11])]);
     let third = trace(&[receive(20, 0, &[])]);
     let ranks = [first, second, third];
     let timed = generate("", &ranks).unwrap();
-    // Rank 0 goes on when it has received and its own send is done.
+    // Rank 0 continues when it has received and its own send is done.
     assert_eq!(starts(&timed), [(1001, vec![], 7000), (1012, vec![0], 5000), (1003, vec![0, 1], 0)]);
     let pairs: Vec<(u32, u32)> = timed.flows.iter().map(|flow| (flow.src.0, flow.dst.0)).collect();
     assert!(pairs[0].0 == pairs[1].1 && pairs[2].0 == pairs[0].0, "{pairs:?}");
@@ -76,12 +76,12 @@ fn collectives_of_all_ranks_become_their_transfers() {
         assert!(made.flows.iter().all(|flow| flow.coflow == Some(0)));
         (made.flows.len(), made.flows.iter().map(|flow| flow.size_bytes.unwrap()).sum::<u64>())
     };
-    // Ring: 2(N-1) and N-1 steps; all-gather sends what each rank brings.
+    // Ring: 2(N-1) and N-1 steps. In an all-gather, each rank contributes the given number of bytes.
     assert_eq!([0, 2, 6, 7].map(all), [(24, 24_000), (12, 48_000), (12, 12_000), (12, 12_000)]);
 }
 
 #[test]
-fn what_is_wrong_is_named_with_its_file_and_node() {
+fn errors_name_the_file_and_the_node() {
     let one = |nodes: &[Node]| generate("", &[trace(nodes), trace(&[])]).unwrap_err();
     let coll = |kind: i64| node(1, COLLECTIVE, &[], &[("comm_type", kind), ("comm_size", 10)]);
     let whole = trace(&[send(1, 1, &[])]);
@@ -89,26 +89,26 @@ fn what_is_wrong_is_named_with_its_file_and_node() {
         (generate("", &[]).unwrap_err(), "needs the text of t.0.et"),
         (generate("", &[b"not a trace".to_vec()]).unwrap_err(), "t.0.et: byte 0: is not the metadata"),
         (generate("", &[whole[..whole.len() - 3].to_vec()]).unwrap_err(), "t.0.et: byte 1: is not a node"),
-        (generate("", &vec![trace(&[]); 5]).unwrap_err(), "the trace is of 5 ranks; the fabric has 4 hosts"),
+        (generate("", &vec![trace(&[]); 5]).unwrap_err(), "the trace has 5 ranks; the fabric has 4 hosts"),
         (generate("", &[trace(&[]), trace(&[])]).unwrap_err(), "no rank of the trace sends anything"),
-        (one(&[send(1, 7, &[])]), "node 1 (`n1`): comm_dst: 7 is no rank"),
-        (one(&[send(1, -1, &[])]), "comm_dst: -1 is no rank"),
+        (one(&[send(1, 7, &[])]), "node 1 (`n1`): comm_dst: 7 is not a rank"),
+        (one(&[send(1, -1, &[])]), "comm_dst: -1 is not a rank"),
         (one(&[node(1, SEND, &[], &[("comm_size", 5)])]), "has no comm_dst"),
         (one(&[node(1, SEND, &[], &[("comm_dst", 1)])]), "has no comm_size"),
         (one(&[node(1, SEND, &[], &[("comm_dst", 1), ("comm_size", -5)])]), "comm_size: -5 is not a number of bytes"),
         (one(&[receive(1, 1, &[])]), "node 1 (`n1`) is never done: no other rank sends"),
-        (one(&[send(1, 1, &[2]), send(2, 1, &[1])]), "is never done: it waits, over others, for itself"),
-        (one(&[send(1, 1, &[9])]), "waits for node 9, which is not there"),
+        (one(&[send(1, 1, &[2]), send(2, 1, &[1])]), "is never done: it waits, directly or through others, for itself"),
+        (one(&[send(1, 1, &[9])]), "waits for node 9, which does not exist"),
         (one(&[send(1, 1, &[]), send(1, 1, &[])]), "another node has that id"),
-        (one(&[node(1, 9, &[], &[])]), "type 9 is none of 1 to 7"),
-        (one(&[coll(4)]), "comm_type: 4 is not read"),
+        (one(&[node(1, 9, &[], &[])]), "type 9 is unknown; expected 1 to 7"),
+        (one(&[coll(4)]), "comm_type: 4 is not supported"),
         (one(&[node(1, COLLECTIVE, &[], &[("comm_size", 5)])]), "has no comm_type"),
         (
             generate("", &[trace(&[coll(0)]), trace(&[coll(2)])]).unwrap_err(),
-            "t.1.et: node 1 (`n1`): rank 0 has another",
+            "t.1.et: node 1 (`n1`): rank 0 has a collective of another type",
         ),
         (generate("", &[trace(&[coll(0), coll(0)])]).unwrap_err(), "another node has that id"),
-        (one(&[compute(0, 2_000_000, &[]), send(1, 1, &[0])]), "raise --duration, or take compute=off"),
+        (one(&[compute(0, 2_000_000, &[]), send(1, 1, &[0])]), "raise --duration, or set compute=off"),
     ] {
         assert!(found.contains(words) && !found.contains('\n'), "{words}: {found}");
     }
@@ -124,9 +124,9 @@ fn what_is_wrong_is_named_with_its_file_and_node() {
 }
 
 proptest! {
-    /// Whatever the bytes are, there is an answer.
+    /// For any bytes, there is a result or an error.
     #[test]
-    fn no_trace_makes_the_reader_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..80), at in 0usize..60) {
+    fn reading_never_panics(mut bytes in prop::collection::vec(any::<u8>(), 0..80), at in 0usize..60) {
         let _ = generate("", &[bytes.clone()]);
         let mut whole = trace(&[send(1, 1, &[]), coll_like(), compute(3, 1, &[1])]);
         let place = at % whole.len();

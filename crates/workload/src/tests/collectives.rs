@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Runs the dependencies with every transfer taking one unit: when each flow ends.
+/// Simulates the dependencies with one unit of time for each transfer. Returns when each flow ends.
 fn ends(workload: &Workload) -> Vec<u64> {
     let mut ends: Vec<u64> = Vec::new();
     for flow in &workload.flows {
@@ -25,10 +25,10 @@ fn a_ring_takes_its_steps_one_after_the_other() {
     for (flow, end) in workload.flows.iter().zip(&ends) {
         let (src, dst) = pair(flow, &fabric);
         assert_eq!(dst, (src + 1) % 16);
-        // With equal transfers step s ends at s + 1.
+        // With equal transfers, step s ends at s + 1.
         assert_eq!(u64::from(flow.coflow.unwrap()) + 1, *end);
     }
-    // Every step moves the whole buffer once around: size / N from each of N.
+    // Every step moves the whole buffer once: size / N from each of N ranks.
     let step = |step| workload.flows.iter().filter(move |flow| flow.coflow == Some(step));
     assert_eq!(step(17).filter_map(|flow| flow.size_bytes).sum::<u64>(), 100_000_000);
     for flow in &workload.flows {
@@ -77,7 +77,7 @@ fn hosts_may_be_counted_or_named() {
     assert_eq!(random.len(), 16);
     assert_ne!(random, ring("all-reduce"));
     assert!(message("all-reduce:hosts=h0/h1/0", &fabric, 1.0, None).contains("h0 is named twice"));
-    assert!(message("all-reduce:hosts=h0/", &fabric, 1.0, None).contains("hosts: `` is no host"));
+    assert!(message("all-reduce:hosts=h0/", &fabric, 1.0, None).contains("hosts: `` is not a host"));
     assert!(message("all-reduce:hosts=17", &fabric, 1.0, None).contains("more than the 16 hosts"));
     assert!(message("all-reduce:hosts=1", &fabric, 1.0, None).contains("not a whole number from 2"));
     assert!(message("all-reduce:size=15B", &fabric, 1.0, None).contains("raise size="));
@@ -99,7 +99,7 @@ fn all_to_all_reaches_everyone_a_few_at_a_time() {
         let mut seen = vec![0; 64];
         workload.flows.iter().map(|flow| pair(flow, &fabric)).for_each(|(src, dst)| seen[src * 8 + dst] += 1);
         assert!((0..64).all(|at| seen[at] == if at / 8 == at % 8 { 0 } else { 2 }), "{text}");
-        // With equal transfers each host has exactly `parallel` under way, but for the last ones.
+        // With equal transfers, each host has exactly `parallel` transfers in progress, except for the last ones.
         let ends = ends(&workload);
         for host in 0..8 {
             for time in 1..=14u64.div_ceil(parallel) {

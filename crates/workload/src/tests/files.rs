@@ -6,7 +6,7 @@ use std::path::PathBuf;
 const COFLOWS: &str = "4 3\n1 0 2 0 3 2 1:3.0 2:1.5\n7 100 1 2 1 2:5\n9 5000 1 0 1 1:1.0\n";
 
 #[test]
-fn coflows_split_what_a_reducer_gets_among_the_mappers() {
+fn coflows_split_the_bytes_of_a_reducer_among_the_mappers() {
     let fabric = even(2, 2);
     let workload = try_generate("coflow:file=t.txt,jitter=0s", &fabric, 1.0, Some(COFLOWS)).unwrap();
     check(&workload, &fabric, Nanos::from_secs(1));
@@ -52,14 +52,14 @@ fn broken_coflow_traces_name_the_line() {
     assert!(problem("4 1\n1 0 1 1 1 0:-1").contains("-1 MB is not a size"));
     assert!(problem("4 1\n1 0 1 1 1 0:nan").contains("NaN MB is not a size"));
     assert!(problem("4 1\n1 -5 1 1 1 0:1").contains("arrival at -5 ms"));
-    assert!(problem("4 1\n1 0 1 1 1 0:1 2:1").contains("`2:1` and what follows is too much"));
+    assert!(problem("4 1\n1 0 1 1 1 0:1 2:1").contains("`2:1` and the words after it are too many"));
     assert!(problem("4 1\n1 0 0 1 0:1").contains("no mappers"));
     assert!(message("coflow:file=t.txt", &fabric, 1.0, None).contains("needs the text of t.txt"));
     assert!(message("coflow", &fabric, 1.0, None).contains("such as coflow:file=FB2010-1Hr-150-0.txt"));
 }
 
 #[test]
-fn flow_lists_take_names_numbers_headers_and_long_lived_flows() {
+fn flow_lists_accept_names_numbers_headers_and_long_lived_flows() {
     let fabric = even(2, 2);
     let plain = "0.5,h1,h2,1000\n0,0,3,\n0.3,h3,h0,2e6\n1.5,h0,h1,5\n";
     let workload = try_generate("flows:file=f.csv", &fabric, 1.0, Some(plain)).unwrap();
@@ -87,7 +87,7 @@ fn broken_flow_lists_name_the_line() {
     assert!(problem("soon,h0,h1,5").contains("neither a flow nor a header with a column start_s"));
     assert!(problem("0,h0,h1").starts_with("f.csv, line 1: has no size_bytes"));
     assert!(
-        problem("0,h0,h9,5").contains("dst: `h9` is no host of the fabric; hosts are h0 to h3, or 0 to 3 by number")
+        problem("0,h0,h9,5").contains("dst: `h9` is not a host of the fabric; hosts are h0 to h3, or 0 to 3 by number")
     );
     assert!(problem("0,h0,h1,5\n-1,h0,h1,5").starts_with("f.csv, line 2: start_s: `-1` is not a number of seconds"));
     assert!(problem("0,h0,h1,0").contains("`0` is not a number of bytes from 1"));
@@ -113,7 +113,7 @@ fn htsim_matrices_keep_their_triggers() {
     assert_eq!(workload.flows[1].start, Start::At(Nanos(2000)));
     assert_eq!(workload.flows[2].start, Start::After { flows: [1].into(), delay: Nanos::ZERO });
     assert_eq!(workload.flows[3].start, Start::After { flows: [0, 2].into(), delay: Nanos::ZERO });
-    // What waits for a flow that starts too late goes with it.
+    // A flow that waits for one that starts too late is left out as well.
     let short = try_generate("flows:file=a.cm", &fabric, 1e-6, Some(text)).unwrap();
     check(&short, &fabric, Nanos(1000));
     assert_eq!((short.flows.len(), short.flows[0].size_bytes), (1, Some(7)));
@@ -133,15 +133,15 @@ fn broken_htsim_matrices_name_the_line() {
     assert!(problem("").contains("holds no flows"));
     assert!(problem("Nodes 5\n").starts_with("a.cm, line 1: the matrix is for 5 nodes; the fabric has 4 hosts"));
     assert!(problem("hello").contains("begins with `hello`"));
-    assert!(problem("0->9 start 0").contains("node `9` is no host"));
+    assert!(problem("0->9 start 0").contains("node `9` is not a host"));
     assert!(problem("0->0 start 0").contains("h0 sends to itself"));
     assert!(problem("0->1 size 5").contains("neither start nor trigger"));
     assert!(problem("0->1 start 0 trigger 1").contains("two starts"));
     assert!(problem("0->1 start -5").contains("start -5 is not"));
     assert!(problem("0->1 start 0 size").contains("ends after `size`"));
     assert!(problem("0->1 start 0 weight 5").contains("`weight` is unknown"));
-    assert!(problem("0->1 trigger 1 size 5\ntrigger id 1 oneshot").contains("no flow sets off trigger 1"));
-    assert!(problem("0->1 trigger 1 size 5").contains("no flow sets off trigger 1"));
+    assert!(problem("0->1 trigger 1 size 5\ntrigger id 1 oneshot").contains("no flow activates trigger 1"));
+    assert!(problem("0->1 trigger 1 size 5").contains("no flow activates trigger 1"));
     assert!(problem("trigger id 1 oneshot\ntrigger id 1 oneshot").contains("declared on line 1 already"));
     let two =
         "0->1 start 0 size 5 send_done_trigger 1\n1->2 start 0 size 5 send_done_trigger 1\n2->3 trigger 1 size 5\n";
@@ -151,18 +151,18 @@ fn broken_htsim_matrices_name_the_line() {
     let endless = "0->1 start 0 send_done_trigger 1\n1->2 trigger 1 size 5\ntrigger id 1 oneshot";
     assert!(problem(endless).contains("waits for the flow of line 1, which has no size and never ends"));
     let circle = "0->1 trigger 1 size 5 send_done_trigger 1\ntrigger id 1 oneshot";
-    assert!(problem(circle).contains("waits, over others, for itself"));
+    assert!(problem(circle).contains("depends on itself"));
 }
 
 #[test]
-fn files_of_other_tools_are_named_with_what_to_use() {
+fn errors_for_files_of_other_tools_say_what_to_use() {
     for (spec, part) in [
         ("dir/ring.0.et", "a Chakra trace is named by the file of its first rank: chakra:file=NAME.0.et"),
         ("flows:file=ring.0.et", "file: a Chakra trace is named by the file of its first rank"),
         ("coflow:file=ring.0.ET", "file: a Chakra trace is named by the file of its first rank"),
         ("microAllReduce.txt", "unsupported format: flow sizes are FILE.csv, flows are flows:file=FILE.csv or FILE.cm"),
         ("dir/perm.cm", "an htsim matrix is a list of flows: flows:file=dir/perm.cm"),
-        ("fat_tree.topo", "fat_tree.topo is a fabric, not traffic; --fabric names it"),
+        ("fat_tree.topo", "fat_tree.topo is a fabric, not traffic; use it with --fabric"),
         ("flows:file=zoo.graphml", "zoo.graphml is a fabric"),
         ("web-serach", "did you mean `web-search`?"),
     ] {
@@ -177,7 +177,7 @@ fn files_of_other_tools_are_named_with_what_to_use() {
     }
 }
 
-/// Text of the public files under `shared/data` beside the repository; none where they are absent.
+/// Texts of the public files under `shared/data` beside the repository; none if they are absent.
 fn shared(folder: &str, ending: &str) -> Vec<(String, String)> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data").join(folder);
     let Ok(entries) = std::fs::read_dir(&folder) else {

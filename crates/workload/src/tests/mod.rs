@@ -11,7 +11,8 @@ use crate::{FlowSpec, Start, TrafficSpec, Workload, WorkloadError};
 use pathloom_model::{Fabric, FabricBuilder, LinkSettings, Nanos, Tier};
 use proptest::prelude::*;
 
-/// A fabric with one ToR per entry, which holds the access rates of its hosts in Mbps, and a core that joins them.
+/// A fabric with one ToR per entry, and a core that connects the ToRs. An entry has the access rates of the ToR's
+/// hosts in Mbps.
 pub(crate) fn fabric(tors: &[&[u64]]) -> Fabric {
     let mut builder = FabricBuilder::new("test");
     let settings =
@@ -52,7 +53,7 @@ pub(crate) fn generate(text: &str, fabric: &Fabric, s: f64) -> Workload {
     try_generate(text, fabric, s, None).unwrap()
 }
 
-/// The message of what must fail.
+/// The error message of a specification that must be refused.
 pub(crate) fn message(text: &str, fabric: &Fabric, s: f64, file: Option<&str>) -> String {
     match try_generate(text, fabric, s, file) {
         Ok(workload) => panic!("{text} was accepted: {}", workload.description),
@@ -66,7 +67,7 @@ pub(crate) fn pair(flow: &FlowSpec, fabric: &Fabric) -> (usize, usize) {
     (number(flow.src), number(flow.dst))
 }
 
-/// What holds for every workload.
+/// Checks what holds for every workload.
 pub(crate) fn check(workload: &Workload, fabric: &Fabric, duration: Nanos) {
     let mut last = Nanos::ZERO;
     let mut waiting = false;
@@ -80,7 +81,7 @@ pub(crate) fn check(workload: &Workload, fabric: &Fabric, duration: Nanos) {
             }
             Start::After { flows, .. } => {
                 waiting = true;
-                // Lower indices only: the graph has no circle.
+                // Only lower indices, so the graph has no cycle.
                 assert!(
                     !flows.is_empty() && flows.iter().all(|&needed| (needed as usize) < index),
                     "{index}: {flow:?}"

@@ -27,7 +27,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn patterns_keep_their_promises(fabric in any_fabric(), seed in any::<u64>(), times in 1usize..4) {
+    fn patterns_have_their_defining_properties(fabric in any_fabric(), seed in any::<u64>(), times in 1usize..4) {
         let hosts = fabric.hosts().len();
         let pairs = |pattern: &str| {
             let spec = TrafficSpec::parse(&format!("long-lived:pattern={pattern},flows={times}")).unwrap();
@@ -132,12 +132,12 @@ fn a_stride_may_be_given() {
     let fabric = even(2, 4);
     assert!(pairs("long-lived:stride=3", &fabric).iter().all(|&(src, dst)| dst == (src + 3) % 8));
     assert!(pairs("long-lived:stride=4294967294", &fabric).iter().all(|&(src, dst)| dst == (src + 6) % 8));
-    assert!(message("long-lived:stride=16", &fabric, 1.0, None).contains("leads every one of the 8 hosts to itself"));
-    assert!(message("long-lived:pattern=random,stride=2", &fabric, 1.0, None).contains("goes with pattern=stride only"));
+    assert!(message("long-lived:stride=16", &fabric, 1.0, None).contains("makes each of the 8 hosts send to itself"));
+    assert!(message("long-lived:pattern=random,stride=2", &fabric, 1.0, None).contains("valid with pattern=stride"));
 }
 
 #[test]
-fn patterns_that_do_not_fit_say_so() {
+fn patterns_that_do_not_fit_are_refused() {
     let flat = even(1, 4);
     assert!(message("web-search:pattern=inter-leaf", &flat, 1.0, None).contains("and host h0 has none"));
     assert!(message("on-off:pattern=one-to-4", &flat, 1.0, None).contains("each of the 4 hosts has 3"));
@@ -152,7 +152,7 @@ fn patterns_that_do_not_fit_say_so() {
 }
 
 #[test]
-fn starts_are_spread_over_the_jitter_and_no_further_than_the_run() {
+fn starts_are_spread_over_the_jitter_within_the_run() {
     let fabric = even(4, 16);
     let latest = |text: &str, s: f64| {
         let workload = generate(text, &fabric, s);
@@ -190,13 +190,13 @@ fn incasts_come_in_periods_with_distinct_senders() {
     assert_eq!(generate("incast", &even(1, 3), 1.0).flows.len(), 2);
     assert!(message("incast:senders=20", &fabric, 1.0, None).contains("more than the 19 hosts beside the receiver"));
     assert!(message("incast:receiver=h99", &fabric, 1.0, None)
-        .contains("`h99` is no host of the fabric; hosts are h0 to h19"));
+        .contains("`h99` is not a host of the fabric; hosts are h0 to h19"));
     assert!(message("incast:period=0s", &fabric, 1.0, None).contains("too short"));
     assert!(message("incast:period=1ns", &fabric, 1.0, None).contains("raise period="));
 }
 
 #[test]
-fn a_host_with_two_ports_counts_by_both() {
+fn both_ports_of_a_host_count() {
     let dual = |tor_count: usize| {
         let mut builder = FabricBuilder::new("dual");
         let settings = |rate_bps| LinkSettings { rate_bps, delay_ps: 0, buffer_packets: 9 };
@@ -204,7 +204,7 @@ fn a_host_with_two_ports_counts_by_both() {
             (0..tor_count).map(|index| builder.switch(format!("t{index}"), Tier::Tor, None)).collect();
         for index in 0..4 {
             let host = builder.host(format!("h{index}"), None);
-            // The even hosts share two ToRs, and the odd ones.
+            // The even hosts share two ToRs, and so do the odd ones.
             builder.cable(host, tors[index % 2], settings(100_000_000));
             builder.cable(host, tors[(index % 2 + 2) % tor_count], settings(50_000_000));
         }
@@ -214,7 +214,7 @@ fn a_host_with_two_ports_counts_by_both() {
     let workload = generate("hadoop:pattern=inter-leaf", &fabric, 10.0);
     assert!(workload.flows.iter().map(|flow| pair(flow, &fabric)).all(|(src, dst)| src % 2 != dst % 2));
     assert!(workload.description.contains("4 hosts of 150 Mbps"), "{}", workload.description);
-    // On two ToRs, each host has both ports on one.
+    // With two ToRs, both ports of a host are on the same ToR.
     let fabric = dual(2);
     let workload = generate("hadoop:pattern=inter-leaf", &fabric, 10.0);
     assert!(workload.flows.iter().map(|flow| pair(flow, &fabric)).all(|(src, dst)| src % 2 != dst % 2));

@@ -35,7 +35,8 @@ fn gradients_of_weights_go_over_data_groups_and_end_the_iteration() {
         &["a -1 0 NONE 0 10 ALLGATHER 8 20 REDUCESCATTER 40 5", "b -1 0 NONE 0 0 ALLTOALL_EP 30 0 ALLREDUCE_DP_EP 9 5"],
     );
     let once = try_generate("simai:file=w.txt", &even(4, 4), 1.0, Some(&text)).unwrap();
-    // b: all-to-all in 4 groups of 2, no group of 1 reduces; a: reduce-scatter in 4 groups of 2, all-gather in 2 groups of 4.
+    // Layer b: all-to-all in 4 groups of 2 (a group of 1 reduces nothing). Layer a: reduce-scatter in 4 groups of 2,
+    // all-gather in 2 groups of 4.
     assert_eq!(once.flows.len(), 4 * 2 + 4 * 2 + 2 * 12);
     let twice = try_generate("simai:file=w.txt,iterations=2", &even(4, 4), 1.0, Some(&text)).unwrap();
     assert_eq!(twice.flows.len(), 2 * once.flows.len());
@@ -43,22 +44,22 @@ fn gradients_of_weights_go_over_data_groups_and_end_the_iteration() {
     let waits =
         second
             .map(|flow| if let Start::After { flows, delay } = &flow.start { (flows.len(), delay.0) } else { (0, 0) });
-    // The last step of the all-gather and the gradients: two flows each; then both updates.
+    // The last step of the all-gather and the gradients have two flows each. Both updates follow.
     assert!(waits.into_iter().all(|waits| waits.0 == 4 && waits.1 >= 10), "the second iteration follows both");
 }
 
 #[test]
-fn what_is_wrong_is_named_with_its_line() {
+fn errors_name_the_line() {
     let bad = |text: &str| message("simai:file=w.txt", &even(4, 4), 1.0, Some(text));
     let layer = |layer: &str| bad(&file(8, 4, 1, &[layer]));
     let head = |from: &str, to: &str| bad(&file(8, 4, 1, &[FORWARD]).replace(from, to));
     for (found, words) in [
         (bad(""), "w.txt, line 1: is empty"),
-        (bad("DATA\n1\n"), "line 1: the parallelism `DATA` is not read"),
+        (bad("DATA\n1\n"), "line 1: the parallelism `DATA` is not supported"),
         (head("all_gpus: 8", ""), "line 1: has no `all_gpus:`"),
         (head("all_gpus: 8", "all_gpus: 7"), "all_gpus: 7 is not a multiple of 4"),
-        (head("all_gpus: 8", "all_gpus: 800"), "the workload is of 800 ranks; the fabric has 16 hosts"),
-        (head("pp: 1", "pp: 4"), "pp: 4: pipelines of several stages are not read"),
+        (head("all_gpus: 8", "all_gpus: 800"), "the workload has 800 ranks; the fabric has 16 hosts"),
+        (head("pp: 1", "pp: 4"), "pp: 4: pipelines of several stages are not supported"),
         (head("ep: 1", "ep: one"), "line 1: ep: `one` is not a whole number"),
         (head("\n1\n", "\nmany\n"), "line 2: `many` is not a number of layers"),
         (head("\n1\n", "\n2\n"), "line 3: the file announces 2 layers and ends after 1"),
@@ -67,12 +68,12 @@ fn what_is_wrong_is_named_with_its_line() {
         (layer(&FORWARD.replace("500", "soon")), "word 3: `soon` is not a time in ns"),
         (
             layer(&FORWARD.replace("ALLREDUCE", "ALREDUCE")),
-            "word 4: `ALREDUCE` is no collective; did you mean `ALLREDUCE`?",
+            "word 4: `ALREDUCE` is not a collective; did you mean `ALLREDUCE`?",
         ),
         (layer(&FORWARD.replace("4000", "0")), "ALLREDUCE of 0 bytes"),
         (layer(&FORWARD.replace("4000", "-4")), "`-4` after ALLREDUCE is not a number of bytes"),
         (layer(&FORWARD.replace("ALLREDUCE", "NONE")), "no layer has a collective of several ranks"),
-        (layer(&FORWARD.replace("500", "2000000000")), "raise --duration, or take compute=off"),
+        (layer(&FORWARD.replace("500", "2000000000")), "raise --duration, or set compute=off"),
     ] {
         assert!(found.contains(words) && !found.contains('\n'), "{words}: {found}");
     }

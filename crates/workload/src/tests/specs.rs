@@ -1,4 +1,4 @@
-//! What is accepted, what is refused, and that nothing panics.
+//! Which specifications and files are accepted and which are refused, and that nothing panics.
 
 use super::*;
 use crate::traffic_names;
@@ -22,7 +22,7 @@ fn loads_out_of_range_are_refused() {
 }
 
 #[test]
-fn refusals_name_what_is_wrong_and_the_nearest_name() {
+fn refusals_name_the_problem_and_the_nearest_name() {
     assert!(refusal("websearch").contains("did you mean `web-search`?"));
     assert!(refusal("web-search:laod=0.4").contains("unknown key `laod`; did you mean `load`?"));
     assert!(refusal("long-lived:load=0.4").contains("unknown key `load`"));
@@ -49,14 +49,14 @@ fn too_many_flows_are_refused_with_a_way_out() {
 }
 
 #[test]
-fn a_workload_without_flows_says_so() {
+fn a_workload_without_flows_has_a_note() {
     let workload = generate("data-mining:load=0.0001", &even(1, 2), 1e-6);
     assert!(workload.flows.is_empty());
     assert_eq!(workload.notes, ["no flow starts within 1 us"]);
 }
 
 #[test]
-fn the_list_tells_every_key_that_is_accepted() {
+fn the_list_has_every_key_that_is_accepted() {
     for traffic in traffic_names() {
         let name = traffic.name.replace("FILE", "x");
         let has_file = traffic.keys.iter().any(|key| key.name == "file");
@@ -75,7 +75,7 @@ fn the_list_tells_every_key_that_is_accepted() {
 }
 
 #[test]
-fn files_are_asked_for_by_name() {
+fn needed_files_are_named() {
     let file = |text: &str| TrafficSpec::parse(text).unwrap().needs_file().map(str::to_owned);
     assert_eq!(file("dir/mine.csv:load=0.4"), Some("dir/mine.csv".into()));
     assert_eq!(file("on-off:sizes=mine.csv"), Some("mine.csv".into()));
@@ -89,7 +89,7 @@ fn files_are_asked_for_by_name() {
     assert!(!TrafficSpec::parse("web-search").unwrap().is_long_lived());
 }
 
-/// Values for any key, right and wrong.
+/// Values for any key, valid and invalid.
 const VALUES: &[&str] = &[
     "0",
     "1",
@@ -134,7 +134,7 @@ const VALUES: &[&str] = &[
     "",
 ];
 
-/// A specification that is likely, not certain, to be right.
+/// A specification that is probably valid.
 fn any_spec() -> impl Strategy<Value = String> {
     let names: Vec<&str> = traffic_names().iter().map(|traffic| traffic.name).chain(["f.csv", "zzz", ""]).collect();
     let keys: Vec<&str> = traffic_names().iter().flat_map(|traffic| traffic.keys).map(|key| key.name).collect();
@@ -154,7 +154,7 @@ fn any_spec() -> impl Strategy<Value = String> {
     prop_oneof![6 => fitting.prop_map(write), 2 => mixed.prop_map(write), 1 => "\\PC{0,30}"]
 }
 
-/// Texts of files, right and wrong.
+/// Texts of files, valid and invalid.
 fn any_file() -> impl Strategy<Value = String> {
     let line = prop_oneof![
         "[0-9.]{1,4},h?[0-9],h?[0-9],[0-9]{0,5}",
@@ -179,7 +179,7 @@ proptest! {
         seed in any::<u64>(),
     ) {
         let Ok(spec) = TrafficSpec::parse(&text) else { return Ok(()) };
-        // Short: up to a flow per byte at full load.
+        // Short, because there is up to one flow per byte at full load.
         let duration = Nanos::from_millis(1);
         match spec.generate(&fabric, duration, seed, file.as_deref()) {
             Ok(workload) => {
@@ -191,7 +191,7 @@ proptest! {
     }
 
     #[test]
-    fn texts_that_are_no_specification_are_refused_in_one_line(text in "\\PC{0,60}") {
+    fn invalid_texts_are_refused_in_one_line(text in "\\PC{0,60}") {
         if let Err(error) = TrafficSpec::parse(&text) {
             prop_assert!(error.to_string().lines().count() == 1);
         }

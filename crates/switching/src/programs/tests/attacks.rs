@@ -1,4 +1,5 @@
-//! What a host cannot do, and what bad input leads to: one switch with hosts at ports 1 and 2 and switches at 3 and 4.
+//! Tests of attacks by hosts and of invalid input, with one switch that has hosts at ports 1 and 2 and switches at 3
+//! and 4.
 
 use super::net::{mac_of, tuple};
 use crate::program::{DropCause, Program, Verdict};
@@ -48,7 +49,7 @@ fn message(kind: PathKind, conversation: Conversation, exploration: u64, carried
     Frame { src: Mac([6; 6]), dst: Mac([3, 0x50, 0x41, 0x54, 0x48, 0]), body: Body::Path(message) }
 }
 
-/// A SYN of a far host to `dst`, as it comes from another switch.
+/// Returns a SYN of a remote host to `dst`, in the form in which another switch sends it.
 fn request(dst: Ipv4Addr, src_port: u16, exploration: u64) -> Frame {
     let frame = segment(FAR, dst, src_port, TCP_SYN);
     let conversation = Conversation::of(frame.src, frame.dst, tuple(FAR, dst, src_port));
@@ -59,10 +60,10 @@ fn ports(verdict: &Verdict) -> Vec<u32> {
     verdict.emissions.iter().map(|out| out.port.0).collect()
 }
 
-/// A connection from host A to the far host, confirmed by way of port 3. Returns its exploration.
+/// Opens a connection from host A to the remote host, confirmed by port 3. Returns the number of its exploration.
 fn connect(switch: &mut TcpPath, src_port: u16) -> u64 {
     let verdict = switch.decide(NOW, H1, &segment(A, FAR, src_port, TCP_SYN));
-    assert_eq!(ports(&verdict), [3, 4, 2], "the silent host port is tried as well: {verdict:?}");
+    assert_eq!(ports(&verdict), [3, 4, 2], "the host port without a known host gets a copy too: {verdict:?}");
     let Body::Path(sent) = verdict.emissions[0].frame.body else { panic!("{verdict:?}") };
     let answer = segment(FAR, A, src_port, TCP_SYN | TCP_ACK);
     let Body::Ip(headers) = answer.body else { unreachable!() };
@@ -82,7 +83,7 @@ fn data_takes_the_confirmed_path_and_may_be_remembered() {
     let verdict = switch.decide(NOW, H1, &segment(A, FAR, 5, TCP_ACK));
     assert_eq!((ports(&verdict), verdict.remember), (vec![3], Some(tuple(A, FAR, 5))));
     assert_eq!((switch.tables().connections, switch.tables().confirmed), (2, 2));
-    // Frames that were forwarded from memory keep the entry.
+    // Frames that were forwarded from memory renew the entry.
     let last = NOW.saturating_add(Nanos::from_secs(9));
     switch.credit(tuple(A, FAR, 5), crate::Used { last, packets: 1, bytes: 66 });
     switch.handle_timeout(NOW.saturating_add(Nanos::from_secs(18)));
@@ -96,7 +97,7 @@ fn data_takes_the_confirmed_path_and_may_be_remembered() {
 }
 
 #[test]
-fn a_host_cannot_speak_as_a_switch() {
+fn a_host_cannot_send_messages_of_a_switch() {
     let mut switch = switch();
     let hello = Hello { switch: Mac([6; 6]), port: H1, tier: None, boot: 1, heard: None };
     let own = Heard { switch: OWN, port: H1, boot: 1 };
@@ -119,18 +120,18 @@ fn a_host_cannot_speak_as_a_switch() {
     assert_eq!(switch.decide(NOW, H2, &tagged).dropped, Some(DropCause::Forged));
     let refused = switch.tables().refused;
     assert_eq!((refused[0].port, refused[0].frames, refused[0].last), (H2, 7, Some(DropCause::Forged)));
-    assert_eq!(ports(&switch.decide(NOW, H1, &segment(A, FAR, 5, TCP_ACK))), [3], "the connection stands");
+    assert_eq!(ports(&switch.decide(NOW, H1, &segment(A, FAR, 5, TCP_ACK))), [3], "the connection is unaffected");
 }
 
 #[test]
-fn an_address_belongs_to_the_first_port_until_it_ages() {
+fn an_address_belongs_to_its_first_port_until_the_entry_expires() {
     let mut switch = switch();
     connect(&mut switch, 5);
     let stolen = [segment(A, FAR, 5, TCP_ACK), segment(A, FAR, 6, TCP_SYN), broadcast(mac_of(A))];
     for frame in &stolen {
         assert_eq!(switch.decide(NOW, H2, frame).dropped, Some(DropCause::StolenAddress));
     }
-    // Nor can the address of a host at another switch be taken.
+    // The address of a host at another switch cannot be taken either.
     let far = message(
         PathKind::Request,
         Conversation::hosts(mac_of(FAR), Mac::BROADCAST, FAR, A),
@@ -139,7 +140,7 @@ fn an_address_belongs_to_the_first_port_until_it_ages() {
     );
     assert_eq!(ports(&switch.decide(NOW, S3, &far)), [1, 2, 4]);
     assert_eq!(switch.decide(NOW, H2, &broadcast(mac_of(FAR))).dropped, Some(DropCause::StolenAddress));
-    // An exploration of a local host that another switch claims to have begun.
+    // Another switch claims to have begun an exploration for a local host.
     let claimed = message(
         PathKind::Request,
         Conversation::hosts(mac_of(A), Mac::BROADCAST, A, FAR),
@@ -159,7 +160,7 @@ fn an_address_belongs_to_the_first_port_until_it_ages() {
 }
 
 #[test]
-fn no_table_grows_past_its_limit() {
+fn no_table_exceeds_its_limit() {
     let settings = Settings { most_connections: 20, most_connections_per_port: 5, ..Settings::default() };
     let mut switch = switch_with(Settings { most_hosts_per_port: 3, most_hosts: 10, ..settings }, Selection::AllTcp);
     for src_port in 0..2000 {
@@ -180,7 +181,7 @@ fn no_table_grows_past_its_limit() {
         switch.decide(NOW, H2, &frame);
     }
     assert_eq!(switch.tables().hosts, 4, "one at port 1, three at port 2");
-    // Limits that are reached leave others alone: all of it ages.
+    // All entries expire, so limits that were reached have no lasting effect.
     let later = NOW.saturating_add(Settings::default().host_age).saturating_add(Nanos::from_secs(1));
     switch.handle_timeout(later);
     assert_eq!((switch.tables().connections, switch.tables().hosts), (0, 0));
@@ -188,7 +189,7 @@ fn no_table_grows_past_its_limit() {
 }
 
 #[test]
-fn explorations_of_a_port_are_limited_and_then_take_the_default_way() {
+fn connections_beyond_the_exploration_limit_take_the_default_forwarding() {
     let mut switch = switch_with(Settings { explorations_per_s: 10, ..Settings::default() }, Selection::AllTcp);
     let far = Conversation::hosts(mac_of(FAR), Mac::BROADCAST, FAR, A);
     let carried = Carried::from_body(broadcast(mac_of(FAR)).body).unwrap();
@@ -221,7 +222,7 @@ fn a_five_tuple_belongs_to_the_first_stations() {
 }
 
 #[test]
-fn messages_that_contradict_themselves_go_no_further() {
+fn contradictory_messages_are_dropped() {
     let mut switch = switch();
     let good = request(A, 5, 9);
     let Body::Path(inside) = good.body else { unreachable!() };
@@ -251,7 +252,7 @@ fn messages_that_contradict_themselves_go_no_further() {
 }
 
 #[test]
-fn of_two_explorations_from_both_ends_the_higher_number_wins() {
+fn the_higher_of_two_explorations_from_both_ends_wins() {
     let mut switch = switch();
     let verdict = switch.decide(NOW, H1, &segment(A, FAR, 5, TCP_SYN));
     let Body::Path(own) = verdict.emissions[0].frame.body else { panic!("{verdict:?}") };
@@ -262,7 +263,7 @@ fn of_two_explorations_from_both_ends_the_higher_number_wins() {
     let lower = switch.decide(NOW, S3, &theirs(own.exploration - 1));
     assert_eq!(lower.dropped, Some(DropCause::LateCopy));
     assert_eq!(ports(&switch.decide(NOW, S3, &theirs(own.exploration + 1))), [1]);
-    // The reply to the exploration that lost comes too late.
+    // The reply to the exploration with the lower number is refused.
     let reply = PathMessage { kind: PathKind::Reply, ..own };
     let late = Frame { body: Body::Path(reply), ..theirs(0) };
     assert_eq!(switch.decide(NOW, S4, &late).dropped, Some(DropCause::NoRoute));
@@ -289,21 +290,21 @@ fn a_link_that_works_in_one_direction_is_not_used() {
     let hello = |port, heard| Hello { switch: Mac([6; 6]), port, tier: None, boot: 4, heard };
     let frame = |hello: Hello| Frame { src: hello.switch, dst: Mac::BROADCAST, body: Body::Hello(hello) };
     switch.decide(NOW, S3, &frame(hello(H1, Some(heard))));
-    // The neighbour at port 4 never hears us.
+    // The neighbour at port 4 never hears this switch.
     switch.decide(NOW, S4, &frame(hello(H2, None)));
     switch.handle_timeout(NOW.saturating_add(Nanos::from_millis(200)));
     let now = NOW.saturating_add(Nanos::from_millis(201));
     assert_eq!(switch.decide(now, S4, &request(A, 9, 9)).dropped, Some(DropCause::PortNotReady));
     let verdict = switch.decide(now, H1, &segment(A, FAR, 5, TCP_SYN));
     assert_eq!(ports(&verdict), [3, 2]);
-    // It hears us again.
+    // The neighbour hears this switch again.
     let heard = Heard { switch: OWN, port: S4, boot: 1 };
     switch.decide(now, S4, &frame(hello(H2, Some(heard))));
     assert!(switch.decide(now, S4, &request(A, 9, 9)).dropped.is_none());
 }
 
 #[test]
-fn elephants_alone_explore_by_source_port_or_dscp() {
+fn only_elephants_explore_by_source_port_or_dscp() {
     let settings = Settings::for_elephants();
     let mut switch = switch_with(settings, Selection::Elephants(Elephants::default()));
     let explores = |switch: &mut TcpPath, src_port: u16, dscp: u8| {
@@ -319,9 +320,10 @@ fn elephants_alone_explore_by_source_port_or_dscp() {
     assert_eq!(switch.tables().connections, 3);
 }
 
-/// A leaf takes what came from above down alone, and a switch whose tier nobody knows everywhere.
+/// An aggregation switch sends an exploration from a higher tier to lower tiers only. A switch whose tier is unknown
+/// sends it to all other switches.
 #[test]
-fn a_flood_of_elephants_goes_down_once_it_came_from_above() {
+fn an_exploration_from_a_higher_tier_goes_only_down() {
     use pathloom_model::Tier;
     let flooded = |own: Option<Tier>, descend_only: bool| {
         let switch = |tier| PortRole::Switch { tier: Some(tier) };
@@ -342,7 +344,7 @@ fn a_flood_of_elephants_goes_down_once_it_came_from_above() {
 }
 
 #[test]
-fn nothing_but_its_own_hosts_frames_leaves_in_the_quiet_time() {
+fn only_frames_of_local_hosts_are_forwarded_in_the_quiet_time() {
     let mut switch = switch_with(Settings::default(), Selection::AllTcp);
     let roles = [(H1, PortRole::Host), (S3, PortRole::Switch { tier: None })].into();
     let identity = Identity { mac: OWN, tier: None, boot: 2, roles };

@@ -1,6 +1,7 @@
-//! Every order of frames on two spines and three leaves: each state of the fabric is visited once.
+//! Exhaustive tests of every order of frames on two spines and two or three leaves. Each state of the fabric is visited
+//! once.
 //!
-//! Links do not keep the order of frames here, which is more than a real link may do. Time stands still.
+//! Links may reorder frames here, although real links do not. The time does not advance.
 
 use super::net::{identity, mac_of, tuple};
 use crate::program::{Outgoing, Program};
@@ -16,13 +17,13 @@ use std::rc::Rc;
 
 const NOW: Nanos = Nanos::from_secs(100);
 
-/// Frames of hosts by number: four per connection.
+/// Number of frames that hosts send per connection.
 const STEPS: u8 = 4;
 const SYN: u8 = 0;
 const SYN_ACK: u8 = 1;
 // Data is 2.
 const ACK: u8 = 3;
-/// Frames that switches make.
+/// Identifier of all frames that switches create.
 const NO_HOST: u8 = u8::MAX;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -32,7 +33,7 @@ struct Flight {
     id: u8,
 }
 
-/// What may happen once, at any moment.
+/// An event that may happen once, at any moment.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Mishap {
     Nothing,
@@ -44,9 +45,9 @@ enum Mishap {
 struct State {
     programs: BTreeMap<NodeId, (u64, Rc<TcpPath>)>,
     flights: Vec<Flight>,
-    /// Frames that hosts have received.
+    /// Bit mask of the frames that hosts have received.
     received: u64,
-    /// Switches that have taken an exploration for new, by its frame.
+    /// Switches that have accepted an exploration, with the identifier of its frame.
     explored: BTreeSet<(u8, NodeId)>,
     mishap: Mishap,
     cut: Option<LinkId>,
@@ -72,7 +73,7 @@ impl Search<'_> {
         let mut programs = BTreeMap::new();
         for &node in self.fabric.switches() {
             let mut program = self.boot(node, 0);
-            // The hosts of the leaf have been heard.
+            // The switch has already heard the hosts of the leaf.
             for attachment in self.fabric.attachments().iter().filter(|one| one.tor == node) {
                 let port = self.fabric.link(attachment.uplink).to_port;
                 let (src, ip) = (mac_of(attachment.address), attachment.address);
@@ -113,7 +114,7 @@ impl Search<'_> {
     fn key(state: &State) -> (u64, u64) {
         let programs: Vec<u64> = state.programs.values().map(|(print, _)| *print).collect();
         let rest = (state.received, &state.explored, state.mishap, state.cut);
-        // Frames under way are a multiset: their order in the list means nothing.
+        // Frames under way are a multiset: their order in the list does not matter.
         let flights = state.flights.iter().fold(0u64, |sum, flight| sum.wrapping_add(fingerprint(flight)));
         let squares = state.flights.iter().fold(0u64, |sum, flight| {
             let print = fingerprint(&(flight, 1u8));
@@ -135,7 +136,7 @@ impl Search<'_> {
         let explores =
             matches!(flight.frame.body, Body::Path(message) if message.kind == pathloom_model::PathKind::Request);
         if explores && !verdict.emissions.is_empty() && !state.explored.insert((flight.id, to)) {
-            return Err(format!("{to:?} took exploration {} for new twice", flight.id));
+            return Err(format!("{to:?} accepted exploration {} twice", flight.id));
         }
         for out in verdict.emissions {
             self.send(state, to, out, flight.id);
@@ -144,7 +145,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Takes what a program has to send, and stores it.
+    /// Sends the frames that a program has queued, and stores the program.
     fn put(&self, state: &mut State, node: NodeId, mut program: TcpPath) {
         program.take_stale();
         while let Some(out) = program.poll_emission() {
@@ -178,7 +179,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// The mishap strikes.
+    /// Performs the mishap.
     fn strike(&self, state: &mut State) {
         match std::mem::replace(&mut state.mishap, Mishap::Nothing) {
             Mishap::Nothing => {}
@@ -200,7 +201,7 @@ impl Search<'_> {
         }
     }
 
-    /// Visits every state that can follow. `works`: every connection must have got through where nothing is under way.
+    /// Visits every state that can follow. With `works`, every connection must be complete when no frame is under way.
     fn visit(&mut self, first: State, works: bool) -> Result<(), String> {
         let mut open = vec![first];
         while let Some(state) = open.pop() {
@@ -230,12 +231,12 @@ impl Search<'_> {
     }
 }
 
-/// Two spines; hosts on each of the leaves.
+/// Creates a fabric with two spines, and one host at each leaf.
 fn fabric(leaves: usize) -> Fabric {
     fabric_from_spec(&format!("leaf-spine:spines=2,leaves={leaves},hosts=1")).unwrap()
 }
 
-/// A search over connections between leaves.
+/// Creates a search over connections between leaves.
 fn search<'a>(fabric: &'a Fabric, ends: &[(usize, usize)], settings: Settings) -> Search<'a> {
     let address = |index: usize| fabric.attachments()[index].address;
     let connection =
@@ -245,7 +246,7 @@ fn search<'a>(fabric: &'a Fabric, ends: &[(usize, usize)], settings: Settings) -
     Search { fabric, connections, settings, seen: HashSet::new(), ends: 0, steps: 0 }
 }
 
-/// Visits all states and says how many there are. `mishap` may strike once, at any moment.
+/// Visits all states and returns their number. `mishap` may happen once, at any moment.
 fn visit(fabric: &Fabric, ends: &[(usize, usize)], settings: Settings, mishap: Mishap) -> Result<usize, String> {
     let mut search = search(fabric, ends, settings);
     let first = State { mishap, ..search.start() };
@@ -276,20 +277,20 @@ fn connections_work_in_every_order() {
 #[test]
 #[ignore = "1.3 million states; make test-long runs it"]
 fn two_connections_over_three_leaves_work_in_every_order() {
-    // Connections share no entry, so that the states are all pairs of the states of one.
+    // Connections share no entry, so the states are all pairs of states of one connection.
     let states = visit(&fabric(3), &[(0, 2), (1, 2)], Settings::default(), Mishap::Nothing);
     assert_eq!(states, Ok(1127 * 1127));
 }
 
 #[test]
-fn without_the_drop_of_late_copies_some_order_is_wrong() {
+fn some_order_is_wrong_if_late_copies_are_accepted() {
     let settings = Settings { late_copies_pass: true, ..Settings::default() };
     let error = visit(&fabric(3), &[(0, 2)], settings, Mishap::Nothing).unwrap_err();
     assert!(error.contains("twice"), "{error}");
 }
 
 #[test]
-fn a_restart_or_a_cut_at_any_moment_makes_no_duplicate() {
+fn a_restart_or_a_cut_at_any_moment_causes_no_duplicate() {
     let fabric = fabric(2);
     for mishap in mishaps(&fabric) {
         let states = visit(&fabric, &[(0, 1)], Settings::default(), mishap);
@@ -299,7 +300,7 @@ fn a_restart_or_a_cut_at_any_moment_makes_no_duplicate() {
 
 #[test]
 #[ignore = "millions of states; make test-long runs it"]
-fn a_restart_at_any_moment_over_three_leaves_makes_no_duplicate() {
+fn a_restart_at_any_moment_over_three_leaves_causes_no_duplicate() {
     let fabric = fabric(3);
     for &node in fabric.switches() {
         let states = visit(&fabric, &[(0, 2)], Settings::default(), Mishap::Reboot(node));
@@ -308,7 +309,7 @@ fn a_restart_at_any_moment_over_three_leaves_makes_no_duplicate() {
 }
 
 #[test]
-fn without_the_quiet_time_a_restart_makes_duplicates() {
+fn a_restart_without_quiet_time_causes_duplicates() {
     let fabric = fabric(2);
     let settings = Settings { quiet: Nanos::ZERO, ..Settings::default() };
     let wrong = fabric

@@ -1,4 +1,4 @@
-//! Tests of whole fabrics of programs. What concerns one table is tested beside it.
+//! Tests of programs in whole fabrics.
 
 mod attacks;
 mod exhaustive;

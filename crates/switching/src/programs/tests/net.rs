@@ -1,4 +1,4 @@
-//! A fabric of programs and simple hosts, with frames that take any time and any order, and the judge of what they do.
+//! A fabric of programs and simple hosts. Frames take random times and arrive in any order. Violations are recorded.
 
 use crate::program::{Outgoing, Program, Used};
 use crate::programs::connections::Key;
@@ -13,7 +13,7 @@ use rand_pcg::Pcg64;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
-/// Address of the network card at an IP address.
+/// Returns the hardware address of the host with an IP address.
 pub(crate) fn mac_of(ip: Ipv4Addr) -> Mac {
     let [a, b, c, d] = ip.octets();
     Mac([2, 0, a, b, c, d])
@@ -24,7 +24,7 @@ pub(crate) fn switch_mac(node: NodeId) -> Mac {
     Mac([6, 0, a, b, c, d])
 }
 
-/// Who a switch of a fabric is. `learn`: it is told nothing of its ports.
+/// Returns the identity of a switch of a fabric. With `learn`, no port roles are configured.
 pub(crate) fn identity(fabric: &Fabric, node: NodeId, boot: u64, learn: bool) -> Identity {
     let role = |link: LinkId| {
         let other = fabric.link(link).to;
@@ -40,7 +40,7 @@ pub(crate) fn identity(fabric: &Fabric, node: NodeId, boot: u64, learn: bool) ->
     Identity { mac: switch_mac(node), tier, boot, roles: if learn { BTreeMap::new() } else { roles } }
 }
 
-/// What tells frames apart, also where their fields are equal: each that a host sends is one of its own.
+/// Distinguishes frames even if their fields are equal: each frame that a host or switch creates has its own origin.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Origin {
     Host(u32),
@@ -56,11 +56,11 @@ struct Flight {
     origin: Origin,
 }
 
-/// One connection of a host to another: how far it is.
+/// One connection of a host to another, and its progress.
 #[derive(Clone, Debug)]
 pub(crate) struct Session {
     pub(crate) tuple: FiveTuple,
-    /// Segments that were sent and acknowledged.
+    /// Number of segments that were sent and acknowledged.
     pub(crate) acked: u32,
     pub(crate) wanted: u32,
     next_try: Nanos,
@@ -75,7 +75,7 @@ struct Host {
     received: BTreeSet<u32>,
 }
 
-/// Starts a program: time, fabric, switch, number of the start.
+/// Creates a program from the time, the fabric, the switch and the number of the start.
 type Make<'a, P> = Box<dyn Fn(Nanos, &Fabric, NodeId, u64) -> P + 'a>;
 
 pub(crate) struct Net<'a, P> {
@@ -88,22 +88,22 @@ pub(crate) struct Net<'a, P> {
     place: BTreeMap<NodeId, Ipv4Addr>,
     flights: BTreeMap<(Nanos, u32), Flight>,
     serial: u32,
-    /// Cables that are cut, by one direction, and links that lose all frames while their ports are up.
+    /// Cables that are cut (as their lower link), and links that lose all frames while their ports are up.
     pub(crate) down: BTreeSet<LinkId>,
     pub(crate) dead: BTreeSet<LinkId>,
     pub(crate) rng: Pcg64,
     longest: Nanos,
     memory: BTreeMap<(NodeId, FiveTuple, PortNo), PortNo>,
-    /// Switches that have passed an exploration on, and links by which a frame has left.
+    /// Switches that have forwarded an exploration, and links by which a frame has left.
     explored: BTreeSet<(Origin, NodeId)>,
     left_by: BTreeSet<(Origin, LinkId)>,
-    /// What went wrong.
+    /// Descriptions of violated properties.
     pub(crate) violations: Vec<String>,
     pub(crate) frames: u64,
 }
 
 impl<'a, P: Inspect> Net<'a, P> {
-    /// All switches start at once. A frame takes up to `longest` on each link.
+    /// Starts all switches at once. A frame takes up to `longest` on each link.
     pub(crate) fn new(
         fabric: &'a Fabric,
         seed: u64,
@@ -136,7 +136,7 @@ impl<'a, P: Inspect> Net<'a, P> {
         net
     }
 
-    /// Starts a switch, or starts it anew. Its neighbours see nothing of it.
+    /// Starts or restarts a switch. Its neighbours see no change of their ports.
     pub(crate) fn boot(&mut self, switch: NodeId) {
         self.boots += 1;
         self.memory.retain(|&(node, ..), _| node != switch);
@@ -155,7 +155,7 @@ impl<'a, P: Inspect> Net<'a, P> {
         self.settle(switch);
     }
 
-    /// Cuts a cable, or mends it. Both ends see it, and frames on it are lost.
+    /// Cuts or repairs a cable. Both ends notice it, and frames on the cable are lost.
     pub(crate) fn set_cable(&mut self, cable: LinkId, up: bool) {
         let both = [cable, cable.reverse()];
         let changed = if up { self.down.remove(&cable) } else { self.down.insert(cable) };
@@ -169,7 +169,7 @@ impl<'a, P: Inspect> Net<'a, P> {
         }
     }
 
-    /// Takes what a switch has to send and to forget.
+    /// Sends the frames that a switch has queued, and deletes the decisions that have become wrong.
     fn settle(&mut self, switch: NodeId) {
         loop {
             let Some(program) = self.programs.get_mut(&switch) else { return };
@@ -208,7 +208,7 @@ impl<'a, P: Inspect> Net<'a, P> {
         self.flights.insert((self.now + delay, self.serial), Flight { to, port, link, frame: out.frame, origin });
     }
 
-    /// A host sends a frame.
+    /// Sends a frame of a host.
     pub(crate) fn host_sends(&mut self, ip: Ipv4Addr, frame: Frame) {
         let Some(attachment) = self.fabric.attachment(ip) else { return };
         self.serial += 1;
@@ -227,7 +227,7 @@ impl<'a, P: Inspect> Net<'a, P> {
         self.hosts.values().flat_map(|host| &host.sessions)
     }
 
-    /// Gives each session more to send, and lets it try at once.
+    /// Gives each session one more segment to send, and lets it try at once.
     pub(crate) fn want_more(&mut self) {
         for session in self.hosts.values_mut().flat_map(|host| &mut host.sessions) {
             session.wanted += 1;
@@ -235,7 +235,7 @@ impl<'a, P: Inspect> Net<'a, P> {
         }
     }
 
-    /// Hosts forget the addresses of others.
+    /// Clears the ARP caches of all hosts.
     pub(crate) fn flush_caches(&mut self) {
         self.hosts.values_mut().for_each(|host| host.cache.clear());
     }
@@ -302,7 +302,7 @@ impl<'a, P: Inspect> Net<'a, P> {
 
     fn segment(&mut self, ip: Ipv4Addr, frame: Frame, headers: Headers) {
         if headers.tag.is_some() {
-            self.violations.push(format!("{ip} received a tag of the fabric: {frame:?}"));
+            self.violations.push(format!("{ip} received a frame with a tag of the fabric: {frame:?}"));
         }
         let (now, back) = (self.now, headers.five_tuple.reverse());
         let host = self.hosts.entry(ip).or_default();
@@ -328,7 +328,7 @@ impl<'a, P: Inspect> Net<'a, P> {
         }
     }
 
-    /// Asks a switch, or uses what it let be remembered.
+    /// Handles a frame at a switch: by a remembered decision, or by the program.
     fn at_switch(&mut self, flight: Flight) {
         let Flight { to, port, frame, origin, .. } = flight;
         let now = self.now;
@@ -345,7 +345,7 @@ impl<'a, P: Inspect> Net<'a, P> {
             if asked_too {
                 let fresh = program.clone().decide(now, port, &frame);
                 if fresh.emissions != [Outgoing { port: out, frame }] {
-                    self.violations.push(format!("{to:?} forgot to take back what it let be remembered: {fresh:?}"));
+                    self.violations.push(format!("{to:?} did not report a stale remembered decision: {fresh:?}"));
                 }
             }
             self.send(to, Outgoing { port: out, frame }, origin);
@@ -359,10 +359,10 @@ impl<'a, P: Inspect> Net<'a, P> {
             self.memory.insert((to, tuple, port), only.port);
         }
         if !verdict.emissions.is_empty() && is_exploration(&frame) && !self.explored.insert((origin, to)) {
-            self.violations.push(format!("{to:?} took {origin:?} for new twice: {frame:?}"));
+            self.violations.push(format!("{to:?} accepted exploration {origin:?} twice: {frame:?}"));
         }
         let ports: BTreeSet<PortNo> = verdict.emissions.iter().map(|out| out.port).collect();
-        assert_eq!(ports.len(), verdict.emissions.len(), "a port twice: {verdict:?}");
+        assert_eq!(ports.len(), verdict.emissions.len(), "a port occurs twice: {verdict:?}");
         for out in verdict.emissions {
             // An answer of the switch is a new frame.
             let answered =
@@ -400,7 +400,7 @@ impl<'a, P: Inspect> Net<'a, P> {
         }
     }
 
-    /// Checks that the ways of this moment have no loop: to each host, and along each connection from each port.
+    /// Checks that the present ways have no loop: to each host, and along each connection from each port.
     pub(crate) fn check_ways(&mut self) {
         let hosts: Vec<Mac> = self.hosts.keys().map(|&ip| mac_of(ip)).collect();
         let tuples: Vec<FiveTuple> =
@@ -462,12 +462,12 @@ fn is_exploration(frame: &Frame) -> bool {
     matches!(frame.body, Body::Path(message) if matches!(message.kind, PathKind::Request | PathKind::RecoveryRequest))
 }
 
-/// What tests see of a program's tables.
+/// Access of tests to the tables of a program.
 pub(crate) trait Inspect: Program + Clone {
-    /// The port that the default forwarding takes to a host.
+    /// Returns the port that the default forwarding uses to a host.
     fn way_to(&self, now: Nanos, mac: Mac) -> Option<PortNo>;
 
-    /// The port by which a frame of a connection leaves that came in by `in_port`.
+    /// Returns the port by which a frame of a connection leaves if it arrives at `in_port`.
     fn way_of(&self, now: Nanos, tuple: FiveTuple, in_port: PortNo) -> Option<PortNo>;
 }
 

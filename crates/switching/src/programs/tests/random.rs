@@ -1,5 +1,6 @@
-//! Random fabrics, and random schedules of connections, broadcasts, failures, repairs and restarts, with frames in any order:
-//! no loop, no duplicate at a host, and once the fabric is whole and quiet, every connection works.
+//! Tests with random fabrics and random schedules of connections, broadcasts, failures, repairs and restarts. Frames
+//! arrive in any order. There must be no loop and no duplicate at a host. When all failures are repaired and nothing
+//! changes any more, every connection works.
 
 use super::net::{identity, tuple, Inspect, Net};
 use crate::programs::{ArpPath, Elephants, Selection, Settings, TcpPath};
@@ -24,7 +25,7 @@ fn random_address(fabric: &Fabric, rng: &mut Pcg64) -> Ipv4Addr {
     all[rng.random_range(0..all.len())].address
 }
 
-/// One random thing happens.
+/// Performs one random event.
 fn happen<P: Inspect>(net: &mut Net<'_, P>, rng: &mut Pcg64, port: u16) {
     let fabric = net.fabric;
     let cables: Vec<LinkId> = fabric.switch_cables().collect();
@@ -47,7 +48,7 @@ fn happen<P: Inspect>(net: &mut Net<'_, P>, rng: &mut Pcg64, port: u16) {
             net.boot(switches[rng.random_range(0..switches.len())]);
         }
         8 if rng.random() => {
-            // One direction of a cable is dead, and no port knows.
+            // One direction of a cable loses all frames, and no port notices.
             let cable = cables[rng.random_range(0..cables.len())];
             net.dead.insert(cable.reverse());
         }
@@ -56,7 +57,7 @@ fn happen<P: Inspect>(net: &mut Net<'_, P>, rng: &mut Pcg64, port: u16) {
     }
 }
 
-/// Runs one schedule; an error says what went wrong.
+/// Runs one schedule, and returns the number of frames. The error describes what went wrong.
 pub(crate) fn schedule<P: Inspect>(
     fabric: &Fabric,
     seed: u64,
@@ -89,19 +90,20 @@ pub(crate) fn schedule<P: Inspect>(
         return Err(format!("seed {seed} on {}: {violation}", fabric.spec()));
     }
     if let Some(stuck) = net.sessions().find(|one| one.acked < one.wanted) {
-        return Err(format!("seed {seed} on {}: does not work: {stuck:?}", fabric.spec()));
+        return Err(format!("seed {seed} on {}: the connection does not work: {stuck:?}", fabric.spec()));
     }
     Ok(net.frames)
 }
 
-/// What a seed draws: with or without Hello, and if with it, perhaps with ports that learn what they lead to.
+/// Returns the settings that a seed determines: with or without Hello, and whether ports learn their roles (only with
+/// Hello).
 fn settings(seed: u64) -> (Settings, bool) {
     let learn = seed / 32 % 24 == 23;
     let hello = (learn || seed / 32 % 2 == 1).then_some(Nanos::from_secs(5));
     (Settings { hello, ..Settings::default() }, learn)
 }
 
-/// The program that a seed draws.
+/// Runs one schedule with the fabric, the program and the settings that a seed determines.
 pub(crate) fn case(fabrics: &[Fabric], seed: u64) -> Result<u64, String> {
     let fabric = &fabrics[(seed % fabrics.len() as u64) as usize];
     let (settings, learn) = settings(seed);
@@ -129,9 +131,9 @@ fn check(seeds: std::ops::Range<u64>) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The same schedules with switches that let late copies pass.
+/// Similar schedules, with switches that accept late copies.
 #[test]
-fn without_the_drop_of_late_copies_hosts_receive_duplicates() {
+fn hosts_receive_duplicates_if_late_copies_are_accepted() {
     let fabrics = fabrics();
     let caught = (0..64).filter(|&seed| {
         let settings = Settings { late_copies_pass: true, ..settings(seed).0 };
@@ -146,6 +148,6 @@ fn without_the_drop_of_late_copies_hosts_receive_duplicates() {
 }
 
 #[test]
-fn random_schedules_have_no_loop_and_no_duplicate_and_end_well() {
+fn random_schedules_cause_no_loop_and_no_duplicate_and_all_connections_work() {
     check(0..10_000);
 }

@@ -1,4 +1,4 @@
-//! A program that goes on with the tables of an earlier start: neighbours and standing connections notice nothing.
+//! Tests of a program that continues with the tables of an earlier start: neighbours and connections are not affected.
 
 use super::net::{mac_of, tuple};
 use crate::program::{DropCause, Program};
@@ -46,7 +46,7 @@ fn emissions(switch: &mut TcpPath) -> Vec<(PortNo, Frame)> {
     std::iter::from_fn(|| switch.poll_emission()).map(|out| (out.port, out.frame)).collect()
 }
 
-/// A switch with neighbours at ports 3 and 4, and a connection of the host at port 1 by port 3.
+/// Creates a switch with neighbours at ports 3 and 4, and a connection of the host at port 1 by port 3.
 fn working() -> (TcpPath, SavedConnection) {
     let mut switch = start(NOW, &[H1, S3, S4]);
     for port in [S3, S4] {
@@ -56,7 +56,7 @@ fn working() -> (TcpPath, SavedConnection) {
     let conversation = Conversation::of(mac_of(A), mac_of(FAR), five_tuple);
     let connection = SavedConnection { conversation, exploration: 9, to_source: H1, to_destination: S3 };
     switch.restore(NOW, &Saved { connections: vec![connection], ..switch.save() });
-    // The host speaks, so that its place is known.
+    // The host sends a frame, so that its port is known.
     let verdict = switch.decide(NOW, H1, &segment(A, FAR, five_tuple));
     assert_eq!(verdict.emissions[0].port, S3);
     emissions(&mut switch);
@@ -64,7 +64,7 @@ fn working() -> (TcpPath, SavedConnection) {
 }
 
 #[test]
-fn the_next_start_greets_its_neighbours_by_name_and_forwards_at_once() {
+fn the_next_start_lists_its_neighbours_in_hello_and_forwards_at_once() {
     let (old, connection) = working();
     let later = NOW + Nanos::from_secs(2);
     let mut next = start(later, &[H1, S3, S4]);
@@ -74,7 +74,7 @@ fn the_next_start_greets_its_neighbours_by_name_and_forwards_at_once() {
     assert_eq!(greetings.iter().map(|(port, _)| *port).collect::<Vec<_>>(), [S3, S4]);
     for (port, frame) in greetings {
         let Body::Hello(hello) = frame.body else { panic!("{frame:?}") };
-        // Whoever is not named by its neighbour thinks that it is not heard, and gives up the paths by it.
+        // A neighbour that finds itself missing in a Hello takes the link for one-way, and removes its paths by it.
         assert_eq!(hello.heard, Some(Heard { switch: OTHER, port: PortNo(port.0 + 10), boot: 1 }));
         assert_eq!(hello.boot, BOOT);
     }
@@ -88,7 +88,7 @@ fn the_next_start_greets_its_neighbours_by_name_and_forwards_at_once() {
 }
 
 #[test]
-fn a_start_without_the_tables_tells_its_neighbours_that_the_path_is_gone() {
+fn a_start_without_saved_tables_sends_path_fail() {
     let (_, connection) = working();
     let later = NOW + Nanos::from_secs(2);
     let mut next = start(later, &[H1, S3, S4]);
@@ -101,7 +101,7 @@ fn a_start_without_the_tables_tells_its_neighbours_that_the_path_is_gone() {
 }
 
 #[test]
-fn a_path_by_a_port_that_went_down_meanwhile_is_repaired() {
+fn a_path_by_a_port_that_went_down_during_the_restart_is_repaired() {
     let (old, connection) = working();
     let later = NOW + Nanos::from_secs(2);
     let mut next = start(later, &[H1, S4]);
