@@ -61,6 +61,6 @@ pub use io::*;
 pub use limits::{Enforcement, FIRST_METER};
 pub use log::{read_log, replay, Divergence, LogError, Message, Record, ReplayError, SchemeChange};
 pub use reasons::{Cause, Decision, Reason};
-pub use snapshot::{RestoreError, Snapshot};
+pub use snapshot::{RestoreError, Snapshot, StoredDrains};
 pub use tables::{Table, CONTROL, DEFAULTS, LONG_FLOWS, TABLES};
 pub use words::{decision_text, link_name};

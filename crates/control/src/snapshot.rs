@@ -45,6 +45,29 @@ pub struct Snapshot {
     counts: Counts,
 }
 
+/// The part of a snapshot that keeps its format over all versions: what is out of service.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+pub struct StoredDrains {
+    fabric: String,
+    nodes: usize,
+    #[serde(default)]
+    drains: OutOfService,
+}
+
+impl StoredDrains {
+    /// Switches and cables that were out of service; none if the snapshot was taken on another fabric.
+    pub fn out_of_service(&self, fabric: &Fabric) -> Vec<Target> {
+        if self.nodes != fabric.nodes().len() || self.fabric != fabric.spec() {
+            return Vec::new();
+        }
+        let exists = |target: &Target| match target {
+            Target::Switch(switch) => switch.index() < fabric.nodes().len(),
+            Target::Cable(link) => link.index() < fabric.links().len(),
+        };
+        self.drains.targets().into_iter().filter(exists).collect()
+    }
+}
+
 /// Why a snapshot cannot be restored.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RestoreError {

@@ -1,7 +1,8 @@
 //! State that survives a restart: the number of the start, the controller's snapshot, known hosts and port numbers.
 
-use pathloom_control::Snapshot;
+use pathloom_control::{Snapshot, StoredDrains, Target};
 use pathloom_discovery::{KnownHost, Mac, Place};
+use pathloom_model::Fabric;
 use std::fs::File;
 use std::io::{self, Write};
 use std::net::Ipv4Addr;
@@ -44,15 +45,20 @@ impl Persist {
         Ok(next)
     }
 
-    /// Returns the stored snapshot. An invalid one is renamed; rules in the switches are still adopted.
+    /// Returns the stored snapshot. An invalid one is renamed; rules in the switches are still adopted. Of a snapshot
+    /// that another version of the program has written, the switches and cables of `fabric` are returned that were out
+    /// of service.
     ///
     /// # Errors
     /// There is a snapshot, but the system cannot read it.
-    pub(crate) fn load(&self) -> io::Result<Option<Snapshot>> {
-        let Some(directory) = &self.directory else { return Ok(None) };
-        let Some(bytes) = read_if_there(&directory.join(SNAPSHOT))? else { return Ok(None) };
-        let read = serde_json::from_slice(&bytes);
-        Ok(read.map_err(|problem| self.set_aside(&problem)).ok())
+    pub(crate) fn load(&self, fabric: &Fabric) -> io::Result<Loaded> {
+        let Some(directory) = &self.directory else { return Ok(Loaded::Unusable(Vec::new())) };
+        let Some(bytes) = read_if_there(&directory.join(SNAPSHOT))? else { return Ok(Loaded::Unusable(Vec::new())) };
+        Ok(serde_json::from_slice(&bytes).map(|snapshot| Loaded::Whole(Box::new(snapshot))).unwrap_or_else(|problem| {
+            self.set_aside(&problem);
+            let drains = serde_json::from_slice::<StoredDrains>(&bytes);
+            Loaded::Unusable(drains.map(|drains| drains.out_of_service(fabric)).unwrap_or_default())
+        }))
     }
 
     /// Renames an unusable snapshot, so that the next one does not replace it.
@@ -109,6 +115,15 @@ impl Persist {
     }
 }
 
+/// What was stored.
+#[derive(Debug)]
+pub(crate) enum Loaded {
+    /// A snapshot.
+    Whole(Box<Snapshot>),
+    /// No snapshot that this version can read, but these switches and cables were out of service.
+    Unusable(Vec<Target>),
+}
+
 /// A host: its address, hardware address, switch and port.
 type Row = (Ipv4Addr, [u8; 6], u64, u32);
 
@@ -145,6 +160,7 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pathloom_model::{LinkId, NodeId};
 
     /// A directory for one test. Dropping it deletes the directory.
     struct Kept(Persist, PathBuf);
@@ -184,16 +200,43 @@ mod tests {
         assert_eq!(kept.0.load_wiring(), []);
     }
 
+    /// Whether nothing was loaded, and nothing is out of service.
+    fn is_empty(loaded: Loaded) -> bool {
+        matches!(loaded, Loaded::Unusable(targets) if targets.is_empty())
+    }
+
     #[test]
     fn unreadable_snapshot_is_renamed_and_read_errors_are_returned() {
-        let kept = Kept::new("snapshot");
+        let (kept, fabric) = (Kept::new("snapshot"), pathloom_model::fabric_from_spec("diamond").unwrap());
         kept.0.next_epoch().unwrap();
-        assert!(kept.0.load().unwrap().is_none());
+        assert!(is_empty(kept.0.load(&fabric).unwrap()));
         std::fs::write(kept.1.join(SNAPSHOT), b"{\"form\": 2").unwrap();
-        assert!(kept.0.load().unwrap().is_none());
+        assert!(is_empty(kept.0.load(&fabric).unwrap()));
         assert!(!kept.1.join(SNAPSHOT).exists());
         assert_eq!(std::fs::read(kept.1.join("snapshot.refused.json")).unwrap(), b"{\"form\": 2");
         std::fs::create_dir(kept.1.join(SNAPSHOT)).unwrap();
-        assert!(kept.0.load().is_err(), "a directory");
+        assert!(kept.0.load(&fabric).is_err(), "a directory");
+    }
+
+    #[test]
+    fn drains_survive_a_snapshot_of_another_version() {
+        let (kept, fabric) = (Kept::new("drains"), pathloom_model::fabric_from_spec("diamond").unwrap());
+        kept.0.next_epoch().unwrap();
+        let (spec, nodes) = (fabric.spec(), fabric.nodes().len());
+        let text = |spec: &str, last: u64| {
+            format!(
+                r#"{{"form":9,"fabric":"{spec}","nodes":{nodes},"news":[],"drains":{{"switches":[2],"cables":[4,{last}]}}}}"#
+            )
+        };
+        let load = |text: String| {
+            std::fs::write(kept.1.join(SNAPSHOT), text).unwrap();
+            match kept.0.load(&fabric).unwrap() {
+                Loaded::Whole(_) => panic!("this version cannot read it"),
+                Loaded::Unusable(targets) => targets,
+            }
+        };
+        let expected = [Target::Switch(NodeId(2)), Target::Cable(LinkId(4))];
+        assert_eq!(load(text(spec, 4_000_000)), expected, "the other cable does not exist");
+        assert_eq!(load(text("fat-tree", 6)), []);
     }
 }

@@ -9,7 +9,7 @@ use crate::encrypted::{accept_tls, Encryption};
 use crate::hosts;
 use crate::hub::{Brain, Hub};
 use crate::load::Load;
-use crate::persist::Persist;
+use crate::persist::{Loaded, Persist};
 use crate::record::Recorder;
 use crate::reload::{reload, InUse};
 use crate::scout::{self, Scout};
@@ -67,13 +67,16 @@ const STOP: Duration = Duration::from_millis(500);
 pub(crate) fn hub(ready: &Ready, persist: &Persist) -> io::Result<(Hub, Vec<Target>)> {
     let config = ready.control(persist.next_epoch()?);
     let seed = ready.config.scheme.seed;
-    let kept = persist.load()?;
+    let (kept, unreadable) = match persist.load(&ready.fabric)? {
+        Loaded::Whole(snapshot) => (Some(*snapshot), Vec::new()),
+        Loaded::Unusable(out_of_service) => (None, out_of_service),
+    };
     let clock = clock_after(kept.as_ref());
     let now = clock.now();
     let (restored, out_of_service) = match kept.map(|kept| restore(ready, persist, &config, kept, now)) {
         Some(Ok(controller)) => (Some(controller), Vec::new()),
         Some(Err(out_of_service)) => (None, out_of_service),
-        None => (None, Vec::new()),
+        None => (None, unreadable),
     };
     let recorder = match &ready.config.log.events {
         Some(path) if restored.is_none() => Some(Recorder::create(path, &config)?),
