@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the packages into dist/: `package.sh wheel [ARCHITECTURE]` and `package.sh deb [ARCHITECTURE]`.
-# ARCHITECTURE is x86_64 (the default) or aarch64. What it makes runs on any Linux with glibc 2.17 or later: zig links
-# it against the symbols of that version. The tools are pinned in packaging/requirements.lock (.venv/package/).
+# ARCHITECTURE is x86_64 (the default) or aarch64. The programs run on any Linux with glibc 2.17 or later: zig links
+# them against the symbols of that version. The tools are pinned in packaging/requirements.lock (.venv/package/).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -29,7 +29,8 @@ build() {  # build CRATE --bin NAME, or build CRATE --lib
 
 build_programs() {
     scripts/prepare.sh package
-    # BPF programs are for any architecture; clang compiles them, not zig. Packages without them would be of little use.
+    # BPF programs are for any architecture; clang compiles them, not zig. They are required, since the host agent and
+    # the switch need them.
     export PATHLOOM_BPF=required
     build pathloom-controller --bin pathloom-controller
     build pathloom-hostd --bin pathloom-hostd
@@ -38,16 +39,16 @@ build_programs() {
     build pathloom-preload --lib
 }
 
-# example FOLDER NAME: the configuration and the unit of a program, as examples.
+# example FOLDER NAME: installs the configuration and the unit of a program as examples.
 example() {
     install -D -m 644 "docs/$2.example.toml" "$1/$2.toml"
     install -D -m 644 "docs/pathloom-$2.service" "$1/pathloom-$2.service"
 }
 
 wheel() {
-    # pip installs what is in this folder into the environment: `scripts` beside its Python, `platlib` beside the package,
-    # `data` under its root. maturin takes the folder for any build, so it must not stay: a later `maturin develop` would
-    # install these programs in place of newer ones.
+    # pip installs the content of this folder into the environment: `scripts` beside its Python, `platlib` beside the
+    # package, `data` under its root. maturin uses the folder for every build, so it must not stay: a later
+    # `maturin develop` would install these programs instead of newer ones.
     trap 'rm -rf pathloom._core.data' EXIT
     rm -rf pathloom._core.data
     for name in pathloom-controller pathloom-hostd pathloom-switch pathloom-delay; do
@@ -60,11 +61,11 @@ wheel() {
     maturin build --quiet --release --zig --compatibility manylinux2014 --target "$target" --out dist
 }
 
-# deb pathloom-controller controller: a package of one program, whose configuration is /etc/pathloom/controller.toml.
+# deb pathloom-controller controller: makes a package of one program, configured by /etc/pathloom/controller.toml.
 deb() {
     local name=$1 short=$2 root
     root=$(mktemp -d)
-    # shellcheck disable=SC2064 # The folder is known now.
+    # shellcheck disable=SC2064 # The folder is already known here.
     trap "rm -rf '$root'" EXIT
     chmod 755 "$root"
     install -D -m 755 "$programs/$name" "$root/usr/bin/$name"
@@ -81,7 +82,7 @@ deb() {
     sed -e "s/@VERSION@/$version/" -e "s/@ARCHITECTURE@/$debian/" \
         -e "s/@SIZE@/$(du -sk --exclude=DEBIAN "$root" | cut -f1)/" "packaging/debian/$short/control" > "$root/DEBIAN/control"
     for script in postinst prerm; do
-        sed "s/@NAME@/$name/" "packaging/debian/$script" > "$root/DEBIAN/$script"
+        sed -e "s/@NAME@/$name/g" -e "s/@SHORT@/$short/g" "packaging/debian/$script" > "$root/DEBIAN/$script"
         chmod 755 "$root/DEBIAN/$script"
     done
     mkdir -p dist

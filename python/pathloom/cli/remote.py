@@ -59,6 +59,7 @@ def status(
     if _show(json, {"state": state}):
         flows, cables = state["flows"], state["cables"]
         print(f"{state['scheme']} is in charge of {state['fabric']}, up {state['uptime_s']:.0f} s")
+        print(f"version   {state['version']}")
         print(f"switches  {state['sessions']} of {state['switches']} connected")
         print(f"cables    {cables['up']} up, {cables['down']} down, {cables['drained']} out of service")
         print(
