@@ -75,7 +75,7 @@ impl ProbeSettings {
 /// A port as a switch describes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PortState {
-    /// Its number. Discovery ignores 0 and numbers from 0xffffff00 on (reserved numbers, such as that of the local
+    /// Its number. Discovery ignores 0 and numbers above 0xffffff00 (reserved numbers, such as that of the local
     /// port; OpenFlow 1.3.5 §7.2.1).
     pub port: PortNo,
     /// Its hardware address.

@@ -188,7 +188,7 @@ fn reserved_and_too_many_ports_are_ignored_and_reported() {
     let mut net = settled("fat-tree:k=4");
     let odd = |port: u32| PortState { port: PortNo(port), mac: Mac([2, 9, 9, 9, 9, 9]), up: true };
     net.sent.clear();
-    for port in [0, 0xffff_ff00, 0xffff_fffe, u32::MAX] {
+    for port in [0, 0xffff_ff01, 0xffff_fffe, u32::MAX] {
         net.tell(LinkInput::PortStatus { dpid: Dpid(1), state: odd(port) });
     }
     assert_eq!(net.sent.len(), 0);

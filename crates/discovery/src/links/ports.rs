@@ -7,7 +7,7 @@ use crate::limits::Bucket;
 use crate::{Dpid, Mac, Place};
 use pathloom_model::Nanos;
 
-/// Port numbers from this one on are ignored: `OFPP_MAX` (OpenFlow 1.3.5 §7.2.1). Higher numbers are reserved.
+/// Highest port number of a switch, `OFPP_MAX` (OpenFlow 1.3.5 §7.2.1). Higher numbers are reserved, and ignored.
 const HIGHEST_PORT: u32 = 0xffff_ff00;
 /// Maximum number of ports per switch, so that a faulty switch cannot fill the memory.
 const MOST_PORTS: usize = 4096;
@@ -144,7 +144,7 @@ impl LinkDiscovery {
     }
 
     pub(super) fn port_status(&mut self, dpid: Dpid, state: PortState) {
-        if !self.has_session(dpid) || !(1..HIGHEST_PORT).contains(&state.port.0) {
+        if !self.has_session(dpid) || !(1..=HIGHEST_PORT).contains(&state.port.0) {
             return;
         }
         let place = Place { dpid, port: state.port };
