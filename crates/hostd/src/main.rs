@@ -5,7 +5,11 @@ use pathloom_hostd::{bpf, check, config, run};
 use std::path::Path;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: pathloom-hostd --config FILE | check [FILE] | clean [FILE] | --version";
+const USAGE: &str = "\
+usage: pathloom-hostd --config FILE   run the agent that FILE describes, until SIGTERM
+       pathloom-hostd check [FILE]    check FILE, and try what this machine permits
+       pathloom-hostd clean [FILE]    remove BPF programs that a killed agent has left
+       pathloom-hostd --version";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -16,11 +20,16 @@ fn main() -> ExitCode {
         ["check", file] => config::read(Path::new(file)).map(|config| report(&config.kernel)),
         ["clean"] => clean(&config::Kernel::default().bpf_fs),
         ["clean", file] => config::read(Path::new(file)).and_then(|config| clean(&config.kernel.bpf_fs)),
+        ["--help" | "-h"] => {
+            println!("{USAGE}");
+            Ok(ExitCode::SUCCESS)
+        }
         ["--version"] => {
             println!("pathloom-hostd {}", env!("CARGO_PKG_VERSION"));
             Ok(ExitCode::SUCCESS)
         }
-        _ => Err(USAGE.into()),
+        [] => Err(format!("a command was expected\n{USAGE}")),
+        _ => Err(format!("unknown command: {}\n{USAGE}", words.join(" "))),
     };
     done.unwrap_or_else(|problem| {
         eprintln!("pathloom-hostd: {problem}");

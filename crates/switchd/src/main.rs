@@ -5,8 +5,12 @@ use pathloom_switchd::{bpf, config, links, run, show, state};
 use std::path::Path;
 use std::process::ExitCode;
 
-const USAGE: &str =
-    "usage: pathloom-switch --config FILE | check FILE... | show FILE... [--json] | clean FILE... | --version";
+const USAGE: &str = "\
+usage: pathloom-switch --config FILE           run the switch that FILE describes, until SIGTERM
+       pathloom-switch check FILE...           check each FILE; nothing else is opened
+       pathloom-switch show FILE... [--json]   show the state and the counters of running switches
+       pathloom-switch clean FILE...           remove what a stopped switch has left in the kernel
+       pathloom-switch --version";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -17,11 +21,17 @@ fn main() -> ExitCode {
         ["show", files @ .., "--json"] if !files.is_empty() => report(files, true),
         ["show", files @ ..] if !files.is_empty() => report(files, false),
         ["clean", files @ ..] if !files.is_empty() => files.iter().try_for_each(|file| clean(Path::new(file))),
+        ["--help" | "-h"] => {
+            println!("{USAGE}");
+            Ok(())
+        }
         ["--version"] => {
             println!("pathloom-switch {}", env!("CARGO_PKG_VERSION"));
             Ok(())
         }
-        _ => Err(USAGE.into()),
+        [] => Err(format!("a command was expected\n{USAGE}")),
+        [command @ ("--config" | "check" | "show" | "clean"), ..] => Err(format!("{command} needs a FILE\n{USAGE}")),
+        _ => Err(format!("unknown command: {}\n{USAGE}", words.join(" "))),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
