@@ -22,6 +22,7 @@ from pathloom.experiments.summary import paired_differences
 from pathloom.experiments.tables import FLOW_SCHEMA, LINK_SCHEMA
 from pathloom.fabrics import Fabric, diamond, fat_tree
 from pathloom.report.tables import NOTHING, control_table
+from pathloom.show.results import Results
 
 
 @pytest.fixture(scope="module")
@@ -325,3 +326,14 @@ def test_json_has_only_finite_numbers(fabric: Fabric) -> None:
             assert math.isfinite(value)
 
     check(json.loads(synthetic.result(fabric, {"ecmp": 1.0}, unfinished=3).json()))
+
+
+def test_unknown_queues_are_null_and_can_be_shown(tmp_path: Path) -> None:
+    # The lab does not see the queues of hosts.
+    result = synthetic.result(Fabric("diamond"), {"ecmp": 1.0}, runs=1, flows=20)
+    result.outcomes[0].outcome["links"]["mean_queue"][0] = float("nan")
+    result.save(tmp_path / "made")
+    queues = pl.read_parquet(tmp_path / "made/links.parquet").sort("link")["mean_queue"].to_list()
+    assert queues[0] is None and None not in queues[1:]
+    shown = Results(tmp_path / "made").links("ecmp", 1)
+    assert json.loads(json.dumps(shown, allow_nan=False))["mean_queue"][0] is None

@@ -168,8 +168,8 @@ export class Explorer {
       title: node.name,
       content: [
         h("p", { class: "lead" }, node.tier === "tor" ? "ToR" : node.tier, node.pod === null ? "" : ` of pod ${node.pod}`),
-        h("h3", {}, "It sends to"), list(links.filter((link) => source[link] === index)),
-        h("h3", {}, "It hears from"), list(links.filter((link) => target[link] === index)),
+        h("h3", {}, "Links from it"), list(links.filter((link) => source[link] === index)),
+        h("h3", {}, "Links to it"), list(links.filter((link) => target[link] === index)),
       ],
     };
   }

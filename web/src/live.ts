@@ -207,7 +207,7 @@ export class Live {
     const found: { severity: "critical" | "warning"; text: string }[] = [];
     const critical = (text: string) => found.push({ severity: "critical", text });
     const warning = (text: string) => found.push({ severity: "warning", text });
-    if (!this.connected) critical("The controller sends no events; the page shows what it last said.");
+    if (!this.connected) critical("The controller sends no events; the page shows the last state that it received.");
     if (!state) return found;
     for (const one of this.switches) if (one.peer === null) critical(`${one.name} has no session.`);
     const states = this.moments[this.moments.length - 1]?.states ?? [];
@@ -223,7 +223,7 @@ export class Live {
       if (now_s - last_s < OFFENDER_SHOWN_S) warning(`The host agent ${agent} was limited or refused ${times} times.`);
     }
     state.cabling.refused.forEach((text) => warning(`Cabling: ${text}`));
-    for (const one of this.switches) if (one.foreign_rules > 0) warning(`${one.name} has ${one.foreign_rules} rules of somebody else.`);
+    for (const one of this.switches) if (one.foreign_rules > 0) warning(`${one.name} has ${one.foreign_rules} foreign rules.`);
     if (state.busy_share > 0.8) warning(`The controller is busy ${Math.round(state.busy_share * 100)} % of the time.`);
     return found;
   }

@@ -144,7 +144,7 @@ export class OperateView {
         h("tr", {}, h("th", { scope: "row" }, name), h("td", { class: "number" }, now), h("td", { class: "number" }, then));
       const percent = (part: number) => `${Math.round(part * 100)} %`;
       replace(this.prediction,
-        h("p", {}, h("strong", {}, run.scheme), ` would move ${count(run.moved)} of ${count(run.flows)} long flows${run.rejected ? `, and ${run.rejected} paths could not be set up` : ""}.`, !run.settled && " It did not come to rest."),
+        h("p", {}, h("strong", {}, run.scheme), ` would move ${count(run.moved)} of ${count(run.flows)} long flows${run.rejected ? `, and ${run.rejected} paths could not be set up` : ""}.`, !run.settled && " The dry run ended before the scheme had settled."),
         h("table", { class: "prediction" },
           h("thead", {}, h("tr", {}, h("td"), h("th", { scope: "col", class: "number" }, "now"), h("th", { scope: "col", class: "number" }, "then"))),
           h("tbody", {},

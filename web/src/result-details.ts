@@ -9,6 +9,9 @@ import { flowDetail, flows, type About, type Flow, type FlowDetail, type Run } f
 
 const PAGE = 50;
 
+/** A mean number of packets. It is unknown for the queues of hosts in the lab. */
+const packets = (mean: number | null | undefined) => (mean == null ? "unknown" : `${mean} packets`);
+
 export class ResultDetails implements Details {
   explorer: Explorer | null = null;
   private order = "age_s";
@@ -54,7 +57,7 @@ export class ResultDetails implements Details {
     return [
       facts([
         ["Whole run", whole ? `${((whole.utilisation[link] ?? 0) / 10).toFixed(1)} %` : "–"],
-        ["Mean queue", whole ? `${whole.mean_queue[link]} packets` : "–"],
+        ["Mean queue", whole ? packets(whole.mean_queue[link]) : "–"],
         ["Dropped", whole ? `${count(whole.dropped_packets[link])} packets` : "–"],
       ]),
       h("h3", {}, times.length ? `Flows on it at ${seconds(this.at())}` : "Flows on it"),

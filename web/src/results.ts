@@ -84,7 +84,7 @@ export const flows = (of: Run, asked: Record<string, string | number>) =>
 export interface WholeRun {
   utilisation: number[];
   dropped_packets: number[];
-  mean_queue: number[];
+  mean_queue: (number | null)[];
 }
 
 /** One run of one scheme. Its time steps are fetched in chunks when they are shown. */

@@ -103,6 +103,8 @@ def link_table(fabric: Fabric, outcomes: Sequence[RunOutcome]) -> pl.DataFrame:
                 "utilisation": columns["utilisation"] * share,
             }
         )
+        # The lab does not see the queues of hosts.
+        frame = frame.with_columns(pl.col("mean_queue").fill_nan(None))
         frames.append(_labelled(frame, one, LINK_SCHEMA))
     return _concat(frames, LINK_SCHEMA)
 
