@@ -1,4 +1,4 @@
-"""An operator's first hour (docs/operators.md): frames of ordinary and unusual hosts, and how they are handled."""
+"""What docs/operators.md says: frames of ordinary and unusual hosts, and how they are handled."""
 
 from __future__ import annotations
 

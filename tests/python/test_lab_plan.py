@@ -21,10 +21,11 @@ from pathloom.errors import ToolError
 from pathloom.experiments.settings import LabSettings, Settings
 from pathloom.fabrics import Fabric
 from pathloom.lab import controller, delays, hosts, links, rules, system
-from pathloom.lab.agent import Agent, Transfer, count
+from pathloom.lab.agent import Agent
 from pathloom.lab.blueprint import Blueprint, spread
 from pathloom.lab.faults import FaultSchedule
 from pathloom.lab.lab import daemon_count, default_tables, uninterrupted
+from pathloom.lab.transfers import Transfer, count
 
 K4 = "fat-tree:k=4,rate=10Mbps,buffer=150"
 

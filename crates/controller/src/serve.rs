@@ -245,9 +245,9 @@ async fn serve(
     for path in [&ready.config.listen.unix, &ready.config.hosts.unix].into_iter().flatten() {
         let _ = std::fs::remove_file(path);
     }
-    let Counts { routes, reroutes, rules_max, polls, .. } = counts;
+    let Counts { routes, reroutes, bound, rules_max, polls, .. } = counts;
     let polling_ns = counts.polling_period().unwrap_or(Nanos::ZERO).0;
-    tracing::info!(routes, reroutes, rules_max, polls, polling_ns, "stopped; the rules stay in the switches");
+    tracing::info!(routes, reroutes, bound, rules_max, polls, polling_ns, "stopped; the rules stay in the switches");
     Ok(())
 }
 

@@ -12,9 +12,9 @@ application has the last byte.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import heapq
+import itertools
 import json
 import os
 import resource
@@ -24,15 +24,19 @@ import struct
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pathloom.lab.orders import Key, Orders, OrdersError
 from pathloom.lab.system import NETNS, set_namespace
+from pathloom.lab.transfers import CHUNK_BYTES, Transfer, count, window_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pathloom.lab.parallel import Streams
 
 EPHEMERAL = (32_768, 28_232)
 """First source port and number of source ports, as in the simulator."""
-CHUNK = 1 << 18
 LOW_WATER_BYTES = 1 << 15
 """A receiver is woken when it has this many bytes, or the rest of the transfer."""
 REPORT_NS = 500_000_000
@@ -47,64 +51,16 @@ DIAL_NS = 500_000_000
 """Time between two attempts to connect to a lost controller."""
 FRAME_BYTES, PAYLOAD_BYTES = 1514, 1448
 """Sizes of a full frame. Kernels count payload when they pace; the controller's rates count frames."""
-MOST_SUBFLOWS = 64
-_SOL_MPTCP, _MPTCP_TCPINFO = 284, 2
-_SUBFLOW_DATA = struct.Struct("=IIII")
-_libc = ctypes.CDLL(None, use_errno=True)
 _SO_MAX_PACING_RATE, _TCP_NOTSENT_LOWAT = 47, 25
 _NO_PACE = (1 << 64) - 1
-_INFO_BYTES = 256
-_PACKETS = memoryview(bytearray(CHUNK))
+_PACKETS = memoryview(bytearray(CHUNK_BYTES))
 FlowStep = tuple[int, int, list[tuple[int, int, int]]]
 """A step of a series: its end and when it was recorded, in nanoseconds; number, received bytes and window by flow."""
 DESCRIPTORS = 1 << 17
 """Limit of open files that the agent asks for; each active flow needs two."""
 _NONE_LEFT = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_IN_USE = (errno.EADDRINUSE, errno.EADDRNOTAVAIL)
 _NOT_YET = (errno.EAGAIN, errno.EINPROGRESS, errno.EINTR)
-
-
-@dataclass(eq=False)
-class Transfer:
-    """One flow of the plan, and its state."""
-
-    index: int
-    spec: dict[str, Any]
-    waits_for: int
-    sender: socket.socket | None = None
-    receiver: socket.socket | None = None
-    src_port: int = -1
-    dst_port: int = -1
-    sent: int = 0
-    received: int = 0
-    start_ns: int = -1
-    finish_ns: int = -1
-    retransmits: int = 0
-    timeouts: int | None = 0
-    """None where the kernel does not count them (before 6.7)."""
-    packets: int = 0
-    held_until_ns: int = 0
-    held_since_ns: int = 0
-    held_ns: int = 0
-    leases_ended: int = 0
-    paced: bool = False
-    error: str | None = None
-
-    @property
-    def size(self) -> int | None:
-        """Payload bytes; None for a long-lived flow."""
-        size: int | None = self.spec["size_bytes"]
-        return size
-
-    @property
-    def key(self) -> Key:
-        """Addresses and ports of its connection."""
-        return (self.spec["src_address"], self.src_port, self.spec["dst_address"], self.dst_port)
-
-    def row(self) -> dict[str, Any]:
-        """Returns its row in the result."""
-        names = ("src_port", "dst_port", "start_ns", "finish_ns", "retransmits", "timeouts", "packets", "error")
-        counts = {"held_ns": self.held_ns, "leases_ended": self.leases_ended}
-        return {**{name: getattr(self, name) for name in names}, **counts, "delivered_bytes": self.received}
 
 
 class Agent:
@@ -143,8 +99,18 @@ class Agent:
         self.orders: Orders | None = None
         self.dial_ns = 0
         self.lost_ns = -1
-        self.leases: list[tuple[int, int]] = []
+        self.leases: list[tuple[int, int, Transfer]] = []
+        self.tickets = itertools.count()
+        self.streams = self._parallel_streams(plan.get("streams"))
         self.held: set[Transfer] = set()
+
+    def _parallel_streams(self, settings: dict[str, Any] | None) -> Streams | None:
+        if settings is None:
+            return None
+        # Its imports take longer than all others, and most runs do not need it.
+        from pathloom.lab.parallel import Streams
+
+        return Streams(self, settings, self.namespaces)
 
     def now_ns(self) -> int:
         """Returns the time of the run."""
@@ -155,6 +121,8 @@ class Agent:
         for address, port in sorted(self._listening()):
             self._listen(address, port)
         self.epoll.register(sys.stdin.fileno(), select.EPOLLHUP | select.EPOLLERR)
+        if self.streams is not None:
+            self.epoll.register(self.streams.fileno(), select.EPOLLIN)
         self._await_welcome()
         self.zero_ns = time.monotonic_ns() + LEAD_NS
         _say({"zero_ns": self.zero_ns})
@@ -170,6 +138,8 @@ class Agent:
                 self._stop_long_lived()
             self._dial(now)
             self._end_leases(now)
+            if self.streams is not None:
+                self.streams.open_overdue(now)
             while self.due and self.due[0][0] <= now:
                 _, index = heapq.heappop(self.due)
                 if self.may_start(self.transfers[index].spec, stopped):
@@ -177,7 +147,8 @@ class Agent:
             if now >= self.end_ns or (stopped and not self.open and not self.due):
                 break
             limits = [report_ns, self.end_ns, *([] if stopped else [self.duration_ns])]
-            limits += [*(until for until, _ in self.leases[:1]), *self.sample_ns[:1], *self._step_ends_ns()]
+            limits += [*(lease[0] for lease in self.leases[:1]), *self.sample_ns[:1], *self._step_ends_ns()]
+            limits += self.streams.deadlines_ns() if self.streams is not None else []
             next_ns = min([*limits, self.due[0][0]] if self.due else limits)
             for descriptor, events in self.epoll.poll(max(next_ns - self.now_ns(), 0) / 1e9, 512):
                 self._serve(descriptor, events)
@@ -186,7 +157,8 @@ class Agent:
             self._close(transfer)
         self._take_last_notes(end_ns)
         rows = [transfer.row() for transfer in self.transfers]
-        return {"flows": rows, "end_ns": end_ns, "samples": self.samples, "steps": self.steps}
+        no_path = self.streams.problem if self.streams is not None else None
+        return {"flows": rows, "end_ns": end_ns, "samples": self.samples, "steps": self.steps, "no_path": no_path}
 
     def may_start(self, spec: dict[str, Any], stopped: bool) -> bool:
         """Returns whether a flow may start: it waited for others, or the plan starts it within the duration.
@@ -223,16 +195,16 @@ class Agent:
         rows = []
         for transfer in self.transfers:
             received = transfer.received - self.received_before[transfer.index]
-            window = window_bytes(transfer.sender) if transfer.sender is not None else 0
+            window = window_bytes(transfer)
             if received or window:
                 rows.append((transfer.index, received, window))
                 self.received_before[transfer.index] = transfer.received
         self.steps.append((end, now, rows))
 
     def _receive_all(self) -> None:
-        for transfer in list(self.open):
-            if transfer.receiver is not None:
-                self._receive(transfer, transfer.receiver)
+        for part in [part for transfer in self.open for part in transfer.connections]:
+            if part.receiver is not None:
+                self._receive(part, part.receiver)
 
     def _sample(self) -> None:
         """Records the bytes that all applications have received so far."""
@@ -267,48 +239,68 @@ class Agent:
         self.epoll.register(listener.fileno(), select.EPOLLIN)
 
     def _start(self, transfer: Transfer) -> None:
-        spec = transfer.spec
         transfer.start_ns = self.now_ns()
         self.open.add(transfer)
-        first = spec["src_port"]
-        port, dst_port = first, spec["dst_port"]
+        if self.streams is not None:
+            return self.streams.start(transfer, self.now_ns())
+        return self.bind(transfer, transfer.spec["src_port"], self.connect)
+
+    def bind(self, part: Transfer, first: int, then: Callable[[Transfer], bool] = lambda _: True) -> None:
+        """Binds a socket to the port `first`, or to the next free one, and calls `then`.
+
+        If `then` returns False, the kernel already uses the five-tuple, and the next port is tried.
+        """
+        spec, port = part.spec, first
         while True:
-            key = (spec["src_address"], port, spec["dst_address"], dst_port)
-            if key not in self.expected and self._connect(transfer, key):
-                return
+            key = (spec["src_address"], port, spec["dst_address"], spec["dst_port"])
+            if key not in self.expected and self._bind(part, key) and (part.sender is None or then(part)):
+                return None
             port = EPHEMERAL[0] + (port - EPHEMERAL[0] + 1) % EPHEMERAL[1]
             if port == first:
-                transfer.error = "no source port is free"
-                self.open.discard(transfer)
-                return
+                part.transfer.error = "no source port is free"
+                return self._close(part.transfer)
 
-    def _connect(self, transfer: Transfer, key: tuple[str, int, str, int]) -> bool:
-        """Connects with a five-tuple. Returns False if the kernel already uses it."""
+    def _bind(self, part: Transfer, key: Key) -> bool:
+        """Binds a socket to the source of a five-tuple. Returns False if its port is in use."""
         try:
             sender = self._socket(key[0])
         except OSError as error:
-            self._fail(transfer, error.errno or errno.EMFILE)
+            self.fail(part, error.errno or errno.EMFILE)
             return True
-        sender.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, transfer.spec["dscp"] << 2)
+        sender.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, part.spec["dscp"] << 2)
         if self.place is not None:
             sender.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, UNSENT_BYTES)
         try:
             sender.bind((key[0], key[1]))
-            self._announce(transfer, key)
+        except OSError as error:
+            sender.close()
+            if error.errno not in _IN_USE:
+                self.fail(part, error.errno or errno.EINVAL)
+            return error.errno not in _IN_USE
+        part.sender, part.src_port, part.dst_port = sender, key[1], key[3]
+        self.expected[key] = part
+        return True
+
+    def connect(self, part: Transfer) -> bool:
+        """Connects a bound socket; False if the kernel has its five-tuple in use, and the socket is closed then."""
+        sender, key = part.sender, part.key
+        assert sender is not None
+        try:
+            self._announce(part, key)
             number = sender.connect_ex((key[2], key[3]))
         except OSError as error:
             number = error.errno or errno.EINVAL
-        if number in (errno.EADDRINUSE, errno.EADDRNOTAVAIL):
+        if number in _IN_USE:
             sender.close()
+            part.sender = None
+            self.expected.pop(key)
             return False
-        transfer.sender, transfer.src_port, transfer.dst_port = sender, key[1], key[3]
         if self.pace_bps is not None:
-            self._pace(transfer, None)
-        self.expected[key] = transfer
+            self._pace(part, None)
         if number not in (0, errno.EINPROGRESS):
-            self._fail(transfer, number)
+            self.fail(part, number)
             return True
-        self.sockets[sender.fileno()] = (transfer, sender)
+        self.sockets[sender.fileno()] = (part, sender)
         self.epoll.register(sender.fileno(), select.EPOLLOUT)
         return True
 
@@ -319,13 +311,15 @@ class Agent:
             raise SystemExit(1)  # The reader of the result is gone.
         if self.orders is not None and descriptor == self.orders.fileno():
             return self._follow()
+        if self.streams is not None and descriptor == self.streams.fileno():
+            return self.streams.open_claimed()
         found = self.sockets.get(descriptor)
         if found is None:
             return None
-        transfer, its = found
-        if its is transfer.sender:
-            return self._send(transfer, its, events)
-        return self._receive(transfer, its)
+        part, its = found
+        if its is part.sender:
+            return self._send(part, its, events)
+        return self._receive(part, its)
 
     def _accept(self, listener: socket.socket, address: str, port: int) -> None:
         while True:
@@ -335,53 +329,60 @@ class Agent:
                 if error.errno in _NONE_LEFT:
                     raise  # Otherwise epoll would report the listener for ever.
                 return
-            transfer = self.expected.get((peer[0], peer[1], address, port))
-            if transfer is None or transfer.receiver is not None:
+            part = self.expected.get((peer[0], peer[1], address, port))
+            if part is None or part.receiver is not None:
                 receiver.close()
                 continue
             receiver.setblocking(False)
-            transfer.receiver = receiver
-            self._set_low_water(transfer, receiver)
-            self.sockets[receiver.fileno()] = (transfer, receiver)
+            part.receiver = receiver
+            self._set_low_water(part.transfer, receiver)
+            self.sockets[receiver.fileno()] = (part, receiver)
             self.epoll.register(receiver.fileno(), select.EPOLLIN)
 
-    def _send(self, transfer: Transfer, sender: socket.socket, events: int) -> None:
-        if transfer in self.held and not self.enforced:
+    def _send(self, part: Transfer, sender: socket.socket, events: int) -> None:
+        if part in self.held and not self.enforced:
             # A held socket is polled for errors only. Its last event may have come together with the order to hold it.
             if events & (select.EPOLLERR | select.EPOLLHUP):
-                self._fail(transfer, sender.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) or errno.EPIPE)
+                self.fail(part, sender.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) or errno.EPIPE)
             return
-        size = transfer.size
         try:
-            while size is None or transfer.sent < size:
-                most = CHUNK if size is None else min(CHUNK, size - transfer.sent)
-                transfer.sent += sender.send(_PACKETS[:most])
+            while room := part.room():
+                part.sent += sender.send(_PACKETS[:room])
             sender.shutdown(socket.SHUT_WR)
-            self.epoll.unregister(sender.fileno())
-            self.sockets.pop(sender.fileno())
+            self._ignore(sender)
         except OSError as error:
             if error.errno not in _NOT_YET:
-                self._fail(transfer, error.errno or errno.EIO)
+                self.fail(part, error.errno or errno.EIO)
 
-    def _receive(self, transfer: Transfer, receiver: socket.socket) -> None:
-        size = transfer.size
+    def _receive(self, part: Transfer, receiver: socket.socket) -> None:
+        transfer, ended = part.transfer, False
         try:
-            while got := receiver.recv_into(_PACKETS, CHUNK, socket.MSG_TRUNC):
-                transfer.received += got
-                if got < CHUNK:
+            while got := receiver.recv_into(_PACKETS, CHUNK_BYTES, socket.MSG_TRUNC):
+                part.note_received(got)
+                if got < CHUNK_BYTES:
                     break
+            ended = got == 0
         except OSError as error:
             if error.errno not in _NOT_YET:
-                return self._fail(transfer, error.errno or errno.EIO)
-        if size is None or transfer.received < size:
-            return self._set_low_water(transfer, receiver)
+                return self.fail(part, error.errno or errno.EIO)
+        if transfer.delivered:
+            return self._finish(transfer)
+        if ended:
+            return self._ignore(receiver)  # Other streams carry the rest.
+        return self._set_low_water(transfer, receiver)
+
+    def _ignore(self, end: socket.socket) -> None:
+        """Stops polling a socket that has sent or received all of its bytes."""
+        if self.sockets.pop(end.fileno(), None) is not None:
+            self.epoll.unregister(end.fileno())
+
+    def _finish(self, transfer: Transfer) -> None:
         transfer.finish_ns = self.now_ns()
         self._close(transfer)
         for other in self.waiting.get(transfer.index, ()):
             other.waits_for -= 1
             if other.waits_for == 0:
                 heapq.heappush(self.due, (transfer.finish_ns + other.spec["start_ns"], other.index))
-        return None
 
     @staticmethod
     def _set_low_water(transfer: Transfer, receiver: socket.socket) -> None:
@@ -424,8 +425,8 @@ class Agent:
         self.dial_ns = now + DIAL_NS
         if 0 <= self.lost_ns < now - PACES_KEPT_NS:
             self.lost_ns = -1
-            for transfer in [one for one in self.open if one.paced]:
-                self._pace(transfer, None)
+            for part in [part for transfer in self.open for part in transfer.connections if part.paced]:
+                self._pace(part, None)
         try:
             self._connect_to_controller()
         except (OSError, OrdersError) as error:
@@ -488,7 +489,7 @@ class Agent:
     def _hold(self, transfer: Transfer, lease_ms: int) -> None:
         now_ns = self.now_ns()
         transfer.held_until_ns = now_ns + lease_ms * 1_000_000
-        heapq.heappush(self.leases, (transfer.held_until_ns, transfer.index))
+        heapq.heappush(self.leases, (transfer.held_until_ns, next(self.tickets), transfer))
         if transfer.sender is not None and transfer.sender.fileno() in self.sockets:
             if transfer not in self.held:
                 transfer.held_since_ns = now_ns
@@ -506,7 +507,7 @@ class Agent:
 
     def _end_leases(self, now: int) -> None:
         while self.leases and self.leases[0][0] <= now:
-            transfer = self.transfers[heapq.heappop(self.leases)[1]]
+            transfer = heapq.heappop(self.leases)[2]
             # The lease may have been renewed since.
             if transfer.held_until_ns <= now:
                 transfer.leases_ended += transfer in self.held
@@ -514,66 +515,37 @@ class Agent:
 
     def _stop_long_lived(self) -> None:
         for transfer in [one for one in self.open if one.size is None]:
-            if transfer.receiver is not None:
-                self._receive(transfer, transfer.receiver)
+            for part in transfer.connections:
+                if part.receiver is not None:
+                    self._receive(part, part.receiver)
             self._close(transfer)
 
-    def _fail(self, transfer: Transfer, number: int) -> None:
-        transfer.error = os.strerror(number)
-        self._close(transfer)
+    def fail(self, part: Transfer, number: int) -> None:
+        """Ends a transfer with an error of the system."""
+        part.transfer.error = os.strerror(number)
+        self._close(part.transfer)
 
     def _close(self, transfer: Transfer) -> None:
         """Ends a transfer at once. Bytes that are not delivered yet are discarded."""
         self.open.discard(transfer)
-        self._release(transfer)
-        if self.expected.pop(transfer.key, None) is not None:
-            self._announce_end(transfer)
-        for end in (transfer.sender, transfer.receiver):
+        for part in transfer.connections:
+            self._close_connection(part)
+        if self.streams is not None:
+            self.streams.close(transfer)
+
+    def _close_connection(self, part: Transfer) -> None:
+        self._release(part)
+        if self.expected.pop(part.key, None) is not None:
+            self._announce_end(part)
+        for end in (part.sender, part.receiver):
             if end is None:
                 continue
-            if self.sockets.pop(end.fileno(), None) is not None:
-                self.epoll.unregister(end.fileno())
-            count(transfer, end)
-            if transfer.finish_ns < 0:
+            self._ignore(end)
+            count(part, end)
+            if part.transfer.finish_ns < 0:
                 end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             end.close()
-        transfer.sender = transfer.receiver = None
-
-
-def count(transfer: Transfer, end: socket.socket) -> None:
-    """Adds the kernel's counts at one end of a transfer."""
-    for info in infos(end):
-        # Offsets in struct tcp_info (linux/tcp.h). Newer kernels have added fields at its end.
-        if len(info) >= 140:
-            transfer.retransmits += struct.unpack_from("=I", info, 100)[0]
-            transfer.packets += struct.unpack_from("=I", info, 136)[0]
-        if len(info) < 242:
-            transfer.timeouts = None
-        elif transfer.timeouts is not None:
-            transfer.timeouts += struct.unpack_from("=H", info, 240)[0]
-
-
-def window_bytes(sender: socket.socket) -> int:
-    """Returns the congestion window of a connection, or the sum over its subflows."""
-    # The largest segment and the window in segments, in struct tcp_info.
-    sizes = [(struct.unpack_from("=I", info, 16)[0], struct.unpack_from("=I", info, 80)[0]) for info in infos(sender)]
-    return sum(segment * window for segment, window in sizes)
-
-
-def infos(end: socket.socket) -> list[bytes]:
-    """Returns struct tcp_info of a connection, or of each subflow that it still has."""
-    if end.proto != socket.IPPROTO_MPTCP:
-        return [end.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)]
-    # struct mptcp_subflow_data (linux/mptcp.h), then the subflows. The kernel reads the lengths in this struct.
-    data = ctypes.create_string_buffer(_SUBFLOW_DATA.size + MOST_SUBFLOWS * _INFO_BYTES)
-    _SUBFLOW_DATA.pack_into(data, 0, _SUBFLOW_DATA.size, 0, 0, _INFO_BYTES)
-    length = ctypes.c_uint32(len(data))
-    # The connection may have fallen back to plain TCP.
-    if _libc.getsockopt(end.fileno(), _SOL_MPTCP, _MPTCP_TCPINFO, data, ctypes.byref(length)) != 0:
-        return []
-    _, count, known, _ = _SUBFLOW_DATA.unpack_from(data)
-    own = range(_SUBFLOW_DATA.size, length.value, _INFO_BYTES)[:count]
-    return [data.raw[place : place + min(known, _INFO_BYTES)] for place in own]
+        part.sender = part.receiver = None
 
 
 def _say(line: dict[str, Any]) -> None:

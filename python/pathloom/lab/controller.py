@@ -189,7 +189,7 @@ def messages(directory: Path, since_ns: int) -> int:
 def final_counts(directory: Path) -> dict[str, int]:
     """Returns the counts that a controller logs when it is stopped by SIGTERM.
 
-    They are `routes`, `reroutes`, `rules_max`, `polls` and `polling_ns`.
+    They are `routes`, `reroutes`, `bound`, `rules_max`, `polls` and `polling_ns`.
     """
     said = (directory / "controller.log").read_text(encoding="utf-8", errors="replace").splitlines()
     last = next((line for line in reversed(said) if "the rules stay" in line), "")

@@ -42,6 +42,7 @@ from pathloom.lab import controller, hostd, hosts, links, rules, system
 from pathloom.lab.alongside import Alongside
 from pathloom.lab.faults import FaultSchedule
 from pathloom.lab.lab import Lab, SwitchTables, departures, uninterrupted
+from pathloom.lab.parallel import StreamSettings
 from pathloom.lab.program_switches import PROGRAM, PROTOCOLS, is_protocol, settings_of
 from pathloom.lab.status import link_counters
 from pathloom.lab.steps import LinkSteps
@@ -208,7 +209,7 @@ class LabExecution:
             parts: list[Alongside] = [schedule, *([steps] if steps else [])]
             for part in parts:
                 while_running.callback(part.end)
-            plan = self._plan(lab, offered, self.subflows[job.scheme] is not None)
+            plan = self._plan(lab, offered, job.scheme)
             result = run_agent(lab, plan, report, [part.begin for part in parts])
         _await_silence(lab)
         stolen_share = self._stolen_share(job, system.stolen_s() - stolen_s, (time.time_ns() - began_ns) / 1e9)
@@ -216,6 +217,8 @@ class LabExecution:
         failed = [row["error"] for row in result["flows"] if row["error"]]
         if failed:
             self._note([f"{len(failed)} connections failed in run {job.run} of {job.label}: {failed[0]}"])
+        if result["no_path"]:
+            self._note([f"run {job.run} of {job.label}: streams took the default routes: {result['no_path']}"])
         if any(row["timeouts"] is None for row in result["flows"]):
             self._note(["this kernel does not count the time-outs of TCP (Linux does from 6.7 on)"])
         outcome = {
@@ -285,7 +288,7 @@ class LabExecution:
         return {
             "messages": controller.messages(lab.directory, began_ns),
             "rules_max": max(rules_max, said["rules_max"]),
-            "routes": said["routes"],
+            "routes": said["routes"] + said["bound"],
             "reroutes": said["reroutes"],
             "polls": said["polls"],
             "polling_period_s": said["polling_ns"] / 1e9 or None,
@@ -307,7 +310,8 @@ class LabExecution:
                 pins.setdefault(node, []).append(line)
         return pins
 
-    def _plan(self, lab: Lab, offered: list[dict[str, Any]], mptcp: bool) -> dict[str, Any]:
+    def _plan(self, lab: Lab, offered: list[dict[str, Any]], scheme: str) -> dict[str, Any]:
+        streams = StreamSettings.of_scheme(scheme)
         namespaces = {port.address: host.namespace for host in lab.blueprint().hosts for port in host.ports}
         keys = ("start_ns", "after", "src_address", "dst_address", "src_port", "dst_port", "size_bytes", "dscp")
         return {
@@ -317,7 +321,8 @@ class LabExecution:
             "step_ns": round(self.step_s * 1e9) if self.step_s else None,
             "sample_ns": [round(at_s * 1e9) for at_s in self.sample_at_s],
             "namespaces": namespaces,
-            "mptcp": mptcp,
+            "mptcp": self.subflows[scheme] is not None,
+            "streams": streams.to_dict() if streams is not None else None,
             "flows": [{key: flow[key] for key in keys} for flow in offered],
             "orders": str(_orders_socket(lab)) if self.target is not None else None,
         }
@@ -415,7 +420,8 @@ def run_agent(
 
     The functions in `begin` are called with time 0 of the run, in nanoseconds of the monotonic clock.
     """
-    command = [sys.executable, "-m", "pathloom.lab.agent"]
+    # -P: no module is taken from the folder in which the user works.
+    command = [sys.executable, "-P", "-m", "pathloom.lab.agent"]
     environment = {**os.environ, MARK: str(lab.directory)}
     errors = lab.directory / "agent.log"
     lines: list[dict[str, Any]] = []
