@@ -34,6 +34,8 @@ WIDEST = 12
 
 ONE_SIZE = (1.8, 5.5)
 """Width of a line and size of its marks, in points, if each scheme has one line."""
+NUMBER_HEIGHT = 0.05
+"""Height of a number above a bar, as a share of the axis."""
 SIZES = ((3.0, 8.0), (1.6, 5.0), (0.8, 3.0))
 """The same for schemes with several lines: the first variant is the thickest."""
 SIDE = 0.012
@@ -151,6 +153,7 @@ def _bars(axes: Axes, result: Reproduced, series: _Series) -> None:
     groups, members = _groups(result), _members(result)
     alone = len(groups) == 1
     width = 0.8 / max(1, 1 if alone else len(members))
+    numbers: list[tuple[float, float, float | None, str]] = []
     for number, scheme in enumerate(members):
         look = series.of_scheme[scheme]
         for place, (_, measure, case) in enumerate(groups):
@@ -162,16 +165,16 @@ def _bars(axes: Axes, result: Reproduced, series: _Series) -> None:
                     x, value.mean, 0.62 if alone else 0.9 * width, yerr=value.ci95, color=look.colour, label=label,
                     capsize=2.5, error_kw={"elinewidth": 1.0, "ecolor": INK},
                 )  # fmt: skip
-                if alone or len(groups) * len(members) <= 10:
-                    digits = number_text(value.mean, result.figure.plot.unit).split()[0]
-                    axes.annotate(
-                        digits, (x, 0), (0, 4), textcoords="offset points", ha="center", fontsize=8,
-                        color="white", fontweight="bold",
-                    )  # fmt: skip
             line = _published(result, measure, case, scheme)
             if line is not None:
                 _mark(axes, x, line, INK)
+            if value.mean is not None and (alone or len(groups) * len(members) <= 10):
+                digits = number_text(value.mean, result.figure.plot.unit).split()[0]
+                numbers.append(
+                    (x, value.mean + (value.ci95 or 0.0), line.published if line is not None else None, digits)
+                )
     _optimum_marks(axes, result, groups, alone)
+    _number_bars(axes, numbers)
     if alone:
         unbuilt = [scheme for scheme in members if scheme not in result.schemes]
         names = [result.figure.name_of(scheme) + ("\n(not built)" if scheme in unbuilt else "") for scheme in members]
@@ -183,6 +186,23 @@ def _bars(axes: Axes, result: Reproduced, series: _Series) -> None:
         axes.set_xticks(range(len(groups)), labels)
         axes.set_xlabel(result.figure.plot.x)
     axes.grid(visible=False, axis="x")
+
+
+def _number_bars(axes: Axes, numbers: Sequence[tuple[float, float, float | None, str]]) -> None:
+    """Writes the value of each bar above it, or above its published number if that is in the way.
+
+    A row has the place on the x axis, the end of the bar and its interval, the published number, and the text.
+    """
+    lowest, highest = axes.get_ylim()
+    height = NUMBER_HEIGHT * (highest - lowest)
+    for x, end, published, digits in numbers:
+        mark = published if published is not None and end - height < published < end + 1.5 * height else end
+        above = max(end, mark + 0.4 * height if mark != end else end)
+        axes.annotate(
+            digits, (x, above), (0, 3), textcoords="offset points", ha="center", va="bottom", fontsize=8, color=INK,
+        )  # fmt: skip
+        highest = max(highest, above + 1.3 * height)
+    axes.set_ylim(lowest, highest)
 
 
 def _optimum_marks(axes: Axes, result: Reproduced, groups: Sequence[tuple[str, Measure, str]], alone: bool) -> None:
