@@ -8,7 +8,7 @@ use pathloom_discovery::lldp::{parse, ProbeKey, Received};
 
 fuzz_target!(|bytes: &[u8]| {
     let key = ProbeKey::new([7; 32]);
-    assert!(!matches!(parse(bytes, &key), Received::Ours(_)));
+    assert!(!matches!(parse(bytes, &key), Received::Own(_)));
     if let Ok(arp) = Arp::parse(bytes) {
         assert_eq!(arp.emit()[..42], bytes[..42]);
     }

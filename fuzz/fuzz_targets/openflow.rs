@@ -1,5 +1,5 @@
-//! A stream of bytes from a switch, and the frames in its packet-ins: nothing may panic, and what was read and holds nothing
-//! foreign is written and read again the same.
+//! A stream of bytes from a switch, and the frames in its packet-ins: nothing may panic, and what was read and holds
+//! nothing unsupported is written and read again the same.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -13,7 +13,7 @@ fuzz_target!(|bytes: &[u8]| {
         let Ok(message) = Message::parse(header, body) else { continue };
         look_into(&message);
         let mut out = Vec::new();
-        // Echoes and barriers hold nothing that could be foreign.
+        // Echoes and barriers hold nothing that could be unsupported.
         let plain = matches!(header.kind, Kind::ECHO_REQUEST | Kind::ECHO_REPLY | Kind::FEATURES_REPLY | Kind::ERROR);
         if message.emit(header.xid, &mut out).is_ok() && plain {
             let (again, body, _) = frame(&out).expect("a header").expect("a whole message");

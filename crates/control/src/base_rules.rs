@@ -20,7 +20,7 @@ use std::net::Ipv4Addr;
 /// How long a group stays after the last rule that used it was deleted. A switch may forward by old rules for a short
 /// time and still look up the group. Open vSwitch does so until it has revalidated its cached flows, and drops
 /// packets if the group is gone.
-const GROUP_REST: Nanos = Nanos::from_secs(1);
+const UNUSED_GROUP_LIFETIME: Nanos = Nanos::from_secs(1);
 
 /// The rules and groups of one switch that belong to no single flow.
 #[derive(Clone, Debug, Default)]
@@ -47,12 +47,12 @@ pub(crate) struct BaseRules {
     next_hops: Option<NextHops>,
     compiler: Compiler,
     /// Changes that switches may not have got yet.
-    news: News,
+    pending_change: PendingChange,
 }
 
 /// Kind of change since rules were last sent, the more urgent ones last.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum News {
+enum PendingChange {
     None,
     Scheme,
     Network,
@@ -65,7 +65,7 @@ impl BaseRules {
             groups_until: vec![Nanos::ZERO; nodes],
             next_hops: None,
             compiler: Compiler::default(),
-            news: News::None,
+            pending_change: PendingChange::None,
         }
     }
 
@@ -119,7 +119,7 @@ impl BaseRules {
             wanted.entry(id).or_insert(ports);
         }
         if wanted.len() > standing {
-            let until = cx.now.saturating_add(GROUP_REST);
+            let until = cx.now.saturating_add(UNUSED_GROUP_LIFETIME);
             self.groups_until[switch.index()] = until;
             cx.timers.set(until, Timer::Groups { switch });
         }
@@ -147,27 +147,27 @@ impl BaseRules {
 
     /// Links or addresses have changed. Switches may need other rules at once.
     pub(crate) fn may_have_changed(&mut self) {
-        self.news = News::Network;
+        self.pending_change = PendingChange::Network;
     }
 
     /// The kind of default routes may have changed. Switches may need other rules.
     pub(crate) fn scheme_changed(&mut self) {
-        self.news = self.news.max(News::Scheme);
+        self.pending_change = self.pending_change.max(PendingChange::Scheme);
     }
 
     /// Whether switches must get their rules at once, regardless of the order.
     pub(crate) fn is_urgent(&self) -> bool {
-        self.news == News::Network
+        self.pending_change == PendingChange::Network
     }
 
     /// Whether rules may have changed since they were last sent to all switches.
     pub(crate) fn is_stale(&self) -> bool {
-        self.news > News::None
+        self.pending_change > PendingChange::None
     }
 
     /// Marks the changes as sent to all switches.
     pub(crate) fn refresh(&mut self) {
-        self.news = News::None;
+        self.pending_change = PendingChange::None;
     }
 
     /// Stores the rules and groups that a switch has.

@@ -103,14 +103,14 @@ impl Context {
     }
 
     /// Whether a flow is a way back that has not become a long flow.
-    pub(crate) fn leads_back(&self, flow: FlowId) -> bool {
+    pub(crate) fn is_way_back_only(&self, flow: FlowId) -> bool {
         is_way_back(flow) && !self.is_long(flow)
     }
 
     /// Whether the controller, not the scheme, manages a flow: a way back, or a direction of a connection on an
     /// assigned path.
     pub(crate) fn is_of_controller(&self, flow: FlowId) -> bool {
-        is_bound(flow) || self.leads_back(flow)
+        is_bound(flow) || self.is_way_back_only(flow)
     }
 
     /// Returns the planner, which makes the rules of flows.
@@ -215,7 +215,7 @@ impl Context {
     pub(crate) fn take_barrier(&mut self, switch: NodeId, xid: u32) -> bool {
         let state = &mut self.switches[switch.index()];
         let Some(position) = state.barriers.iter().position(|&sent| sent == xid) else {
-            self.counts.nonsense += 1;
+            self.counts.invalid_inputs += 1;
             return false;
         };
         state.barriers.drain(..=position);
@@ -286,6 +286,6 @@ mod tests {
         let confirmed: Vec<_> = std::iter::from_fn(|| cx.next_confirmed(switch, barrier)).collect();
         assert_eq!(confirmed, [Purpose::Stage { number: 1 }, Purpose::Stage { number: 2 }]);
         while cx.poll_output().is_some() {}
-        assert_eq!((cx.counts.nonsense, cx.is_settled()), (1, false), "the third waits for a barrier");
+        assert_eq!((cx.counts.invalid_inputs, cx.is_settled()), (1, false), "the third waits for a barrier");
     }
 }

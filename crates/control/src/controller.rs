@@ -3,12 +3,12 @@
 //! [`Controller`] combines the components. It passes each input, and each action of the scheme, to the component that
 //! handles it.
 
+use crate::active_scheme::{ActiveScheme, MIN_TIMEOUT_GAP};
 use crate::base_rules::BaseRules;
 use crate::config::Config;
 use crate::context::Context;
 use crate::cookies::is_bound;
 use crate::drain::Drains;
-use crate::in_charge::{InCharge, BREATH};
 use crate::io::{Input, Output};
 use crate::link_loads::LinkLoads;
 use crate::links::Cables;
@@ -24,15 +24,15 @@ use pathloom_model::{Fabric, Nanos};
 use pathloom_scheme::{Action, Event, FlowId, Scheme};
 use std::sync::Arc;
 
-/// Minimum number of events that a scheme gets within one input. The remaining events wait for [`BREATH`], so that a
-/// scheme that repeats a rejected request for ever cannot block the controller.
+/// Minimum number of events that a scheme gets within one input. The remaining events wait for [`MIN_TIMEOUT_GAP`], so
+/// that a scheme that repeats a rejected request for ever cannot block the controller.
 const EVENTS_AT_ONCE: usize = 10_000;
 
 /// The controller as a pure state machine. A driver feeds it [`Input`]s, carries out its [`Output`]s, and sends
 /// [`Input::Timeout`] at the time that [`Controller::poll_timeout`] returns.
 pub struct Controller {
     pub(crate) context: Context,
-    pub(crate) in_charge: InCharge,
+    pub(crate) active_scheme: ActiveScheme,
     pub(crate) started: bool,
     pub(crate) routes: Routes,
     /// Rules and groups that belong to no single flow.
@@ -51,7 +51,7 @@ impl Controller {
         let nodes = fabric.nodes().len();
         let mut context = Context::new(config, fabric, scheme.needs());
         Controller {
-            in_charge: InCharge::new(&mut context, scheme),
+            active_scheme: ActiveScheme::new(&mut context, scheme),
             started: false,
             routes: Routes::new(&context),
             base: BaseRules::new(nodes),
@@ -109,10 +109,10 @@ impl Controller {
 
     /// The time at which the driver must send [`Input::Timeout`], unless another input comes earlier.
     pub fn poll_timeout(&self) -> Option<Nanos> {
-        let rest = (!self.context.events.is_empty()).then(|| self.context.now.saturating_add(BREATH));
+        let rest = (!self.context.events.is_empty()).then(|| self.context.now.saturating_add(MIN_TIMEOUT_GAP));
         let assignments = self.routes.assignments.poll_timeout();
         let own = [self.context.timers.next(), self.polling.next(), self.link_loads.next(), assignments];
-        [self.in_charge.poll_timeout(), rest].into_iter().chain(own).flatten().min()
+        [self.active_scheme.poll_timeout(), rest].into_iter().chain(own).flatten().min()
     }
 
     /// Puts another scheme in charge. Flows stay on their paths, but the holds and paces of the last scheme end. The
@@ -121,7 +121,7 @@ impl Controller {
         let Controller { context: cx, routes, .. } = self;
         cx.now = cx.now.max(now);
         routes.moves.forget_loads();
-        self.in_charge.replace(cx, scheme);
+        self.active_scheme.replace(cx, scheme);
         routes.limits.lift_all(cx, &mut routes.flows);
         if self.started {
             self.polling.start(cx.now, cx.needs.poll_period);
@@ -136,7 +136,7 @@ impl Controller {
                 cx.view.flows.remove(&id);
             }
             if !cx.needs.both_directions {
-                routes.leave_all_back(cx);
+                routes.unroute_all_ways_back(cx);
             }
             cx.events.extend(cx.view.long_flows().map(|(flow, _)| Event::FlowAdopted { flow }));
             self.settle_all();
@@ -161,7 +161,7 @@ impl Controller {
         self.pump();
         let Controller { context: cx, routes, base, drains, .. } = self;
         routes.count_fresh(cx);
-        drains.tell_all(cx, base, &routes.assignments);
+        drains.update_all(cx, base, &routes.assignments);
         base.refresh_copies(cx, &mut routes.assignments);
         drains.next_stage(cx, base, &routes.assignments);
     }
@@ -174,7 +174,7 @@ impl Controller {
             _ => input.switch(),
         };
         if about.is_some_and(|switch| !self.context.is_switch(switch)) {
-            self.context.counts.nonsense += 1;
+            self.context.counts.invalid_inputs += 1;
             return;
         }
         let Controller { context: cx, routes, base, .. } = self;
@@ -206,14 +206,14 @@ impl Controller {
             Input::Agent { host, speaks } if host.index() < cx.fabric.nodes().len() => {
                 routes.limits.agent(cx, &mut routes.flows, host, speaks);
             }
-            Input::Agent { .. } => cx.counts.nonsense += 1,
+            Input::Agent { .. } => cx.counts.invalid_inputs += 1,
             Input::AssignPaths { .. } | Input::ClaimPath { .. } | Input::ReleasePaths { .. } => {
                 routes.answer_application(cx, input);
             }
             Input::Load { busy_share } if !busy_share.is_nan() => cx.view.busy_share = busy_share.clamp(0.0, 1.0),
-            Input::Load { .. } => cx.counts.nonsense += 1,
+            Input::Load { .. } => cx.counts.invalid_inputs += 1,
             Input::Rtt { switch, rtt } => cx.view.switch_rtt[switch.index()] = Some(rtt),
-            Input::Solved { ticket, answer } => self.in_charge.solved(cx, ticket, answer),
+            Input::Solved { ticket, answer } => self.active_scheme.solved(cx, ticket, answer),
             Input::Drain { target, out } => self.drain(target, out),
             Input::Place { prefix, at } => self.place(prefix, at),
             Input::PortStats { switch, rows } => self.link_loads.take_stats(cx, switch, &rows),
@@ -245,21 +245,21 @@ impl Controller {
         self.polling.poll_if_due(cx, &mut routes.flows);
         self.link_loads.read_if_due(cx);
         routes.assignments_if_due(cx);
-        self.in_charge.wake_if_due(cx);
+        self.active_scheme.wake_if_due(cx);
     }
 
     /// Passes all events to the scheme, and carries out its actions.
     fn pump(&mut self) {
         let mut left = EVENTS_AT_ONCE + 16 * self.context.view.flows.len();
         while let Some(event) = self.context.events.pop_front() {
-            let mut actions = self.in_charge.hear(&mut self.context, &event);
+            let mut actions = self.active_scheme.handle_event(&mut self.context, &event);
             if let Event::FlowFinished { flow } = event {
                 self.context.view.flows.remove(&flow);
             }
             for action in actions.drain(..) {
                 self.act(action);
             }
-            self.in_charge.keep(&mut self.context, actions);
+            self.active_scheme.return_buffer(&mut self.context, actions);
             left -= 1;
             if left == 0 {
                 return;
@@ -286,14 +286,14 @@ impl Controller {
             Action::Unroute { flow } => {
                 note(cx, &mut routes.flows, flow, Decision::Unroute);
                 routes.unroute(cx, flow);
-                routes.leave_back(cx, flow);
+                routes.unroute_way_back(cx, flow);
             }
             Action::Hold { flow, lease } => routes.limits.hold(cx, &mut routes.flows, flow, lease),
             Action::Release { flow } => routes.limits.release(cx, &mut routes.flows, flow),
             Action::Pace { flow, rate_bps } => routes.limits.pace(cx, &mut routes.flows, flow, rate_bps),
             Action::Measure => self.polling.measure(cx, &mut routes.flows, Reading::Round),
             Action::MeasureAgain => self.polling.measure(cx, &mut routes.flows, Reading::Again),
-            Action::Solve { ticket, input, modelled } => self.in_charge.begin_job(cx, ticket, input, modelled),
+            Action::Solve { ticket, input, modelled } => self.active_scheme.begin_job(cx, ticket, input, modelled),
         }
     }
 }

@@ -72,7 +72,8 @@ pub struct Counts {
     #[serde(default)]
     pub surplus: u64,
     /// Invalid inputs, and inputs about switches, ports or hosts that the fabric does not have.
-    pub nonsense: u64,
+    #[serde(rename = "nonsense")]
+    pub invalid_inputs: u64,
 }
 
 impl Counts {

@@ -74,13 +74,13 @@ impl NextHops {
 pub(crate) struct Compiler {
     space: Aggregator,
     leaves: Vec<Leaf>,
-    numbers: FxHashMap<Wanted, u32>,
-    wanted: Vec<Wanted>,
+    numbers: FxHashMap<UnnamedChoice, u32>,
+    wanted: Vec<UnnamedChoice>,
 }
 
 /// A choice before groups have identifiers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Wanted {
+enum UnnamedChoice {
     Drop,
     Port(PortNo),
     /// Spread over the links of this group of the [`RouteTable`].
@@ -118,7 +118,7 @@ impl Compiler {
         self.name_groups(fabric, routes, rules, standing)
     }
 
-    fn number(&mut self, wanted: Wanted) -> u32 {
+    fn number(&mut self, wanted: UnnamedChoice) -> u32 {
         let Compiler { numbers, wanted: list, .. } = self;
         *numbers.entry(wanted).or_insert_with(|| {
             list.push(wanted);
@@ -126,7 +126,7 @@ impl Compiler {
         })
     }
 
-    fn leaf(&mut self, prefix: Prefix, wanted: Wanted) {
+    fn leaf(&mut self, prefix: Prefix, wanted: UnnamedChoice) {
         let choice = self.number(wanted);
         self.leaves.push(Leaf { start: u32::from(prefix.address), len: prefix.len, choice });
     }
@@ -135,11 +135,11 @@ impl Compiler {
     fn local(&mut self, fabric: &Fabric, prefix: Prefix, hosts: std::ops::Range<usize>) {
         let mut next = u64::from(u32::from(prefix.address));
         let end = next + (1u64 << (32 - prefix.len));
-        let nowhere = self.number(Wanted::Drop);
+        let nowhere = self.number(UnnamedChoice::Drop);
         for at in &fabric.attachments()[hosts] {
             let address = u64::from(u32::from(at.address));
             self.leaves.extend(blocks(next, address, nowhere));
-            self.leaf(Prefix::host(at.address), Wanted::Port(fabric.link(at.uplink).to_port));
+            self.leaf(Prefix::host(at.address), UnnamedChoice::Port(fabric.link(at.uplink).to_port));
             next = address + 1;
         }
         self.leaves.extend(blocks(next, end, nowhere));
@@ -155,11 +155,11 @@ impl Compiler {
     ) {
         let group = routes.table.group(switch, tor);
         let links = routes.table.members(group);
-        let port = |index: usize| Wanted::Port(fabric.link(links[index]).from_port);
+        let port = |index: usize| UnnamedChoice::Port(fabric.link(links[index]).from_port);
         match (routes.how, links.len()) {
-            (_, 0) => self.leaf(prefix, Wanted::Drop),
+            (_, 0) => self.leaf(prefix, UnnamedChoice::Drop),
             (_, 1) => self.leaf(prefix, port(0)),
-            (DefaultRoutes::Ecmp, _) => self.leaf(prefix, Wanted::Set(group)),
+            (DefaultRoutes::Ecmp, _) => self.leaf(prefix, UnnamedChoice::Set(group)),
             // Not used for a spanning tree, which has only one way.
             (DefaultRoutes::SinglePath | DefaultRoutes::SpanningTree, ways) => {
                 self.leaf(prefix, port((tie_break(tor, switch) % ways as u64) as usize));
@@ -195,15 +195,15 @@ impl Compiler {
         rules.sort_unstable_by_key(|&(prefix, _)| prefix);
         for (prefix, at) in places.iter() {
             let choice = if at.tor == switch {
-                Wanted::Port(fabric.link(at.uplink).to_port)
+                UnnamedChoice::Port(fabric.link(at.uplink).to_port)
             } else {
                 let tor = fabric.tor_index(at.tor).expect("a switch with hosts is a ToR");
                 let group = routes.table.group(switch, tor);
                 let links = routes.table.members(group);
-                let port = |index: usize| Wanted::Port(fabric.link(links[index % links.len()]).from_port);
+                let port = |index: usize| UnnamedChoice::Port(fabric.link(links[index % links.len()]).from_port);
                 match (routes.how, links.len()) {
-                    (_, 0) => Wanted::Drop,
-                    (DefaultRoutes::Ecmp, 2..) => Wanted::Set(group),
+                    (_, 0) => UnnamedChoice::Drop,
+                    (DefaultRoutes::Ecmp, 2..) => UnnamedChoice::Set(group),
                     (DefaultRoutes::PerHost, _) => port(u32::from(prefix.address) as usize),
                     _ => port((tie_break(tor, switch) % links.len() as u64) as usize),
                 }
@@ -218,7 +218,7 @@ impl Compiler {
 
     /// Drops addresses above the prefix of the last ToR.
     fn unowned(&mut self, fabric: &Fabric) {
-        let nowhere = self.number(Wanted::Drop);
+        let nowhere = self.number(UnnamedChoice::Drop);
         let end = |prefix: Prefix| u64::from(u32::from(prefix.address)) + (1u64 << (32 - prefix.len));
         let last = fabric.tors().last().and_then(|&tor| fabric.tor_prefix(tor)).expect("a fabric has ToRs");
         self.leaves.extend(blocks(end(last), end(fabric.whole_prefix()), nowhere));
@@ -237,9 +237,9 @@ impl Compiler {
         let mut table: Vec<(Prefix, Choice)> = Vec::with_capacity(rules.len());
         for (prefix, choice) in rules {
             let choice = match self.wanted[choice as usize] {
-                Wanted::Drop => Choice::Drop,
-                Wanted::Port(port) => Choice::Port(port),
-                Wanted::Set(set) => Choice::Group(*names.entry(set).or_insert_with(|| {
+                UnnamedChoice::Drop => Choice::Drop,
+                UnnamedChoice::Port(port) => Choice::Port(port),
+                UnnamedChoice::Set(set) => Choice::Group(*names.entry(set).or_insert_with(|| {
                     let links = routes.table.members(set);
                     let ports: Vec<PortNo> = links.iter().map(|&link| fabric.link(link).from_port).collect();
                     let same = standing.iter().find(|(_, other)| **other == ports).map(|(&id, _)| id);

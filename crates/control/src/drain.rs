@@ -100,7 +100,7 @@ impl Staged {
 pub enum DrainError {
     /// The target is not a switch, nor a link between two switches.
     #[error("only switches, and links between two switches, can be taken out of service")]
-    NotOurs,
+    NotDrainable,
     /// The hosts of the switch have no other link.
     #[error(
         "hosts are connected to switch {0:?}; take its links out of service one at a time, or move the hosts first"
@@ -128,7 +128,7 @@ impl Drains {
     }
 
     /// Sends every switch its new default routes, if they may have changed.
-    pub(crate) fn tell_all(&mut self, cx: &mut Context, base: &mut BaseRules, assignments: &Assignments) {
+    pub(crate) fn update_all(&mut self, cx: &mut Context, base: &mut BaseRules, assignments: &Assignments) {
         if !base.is_stale() {
             return;
         }
@@ -144,7 +144,7 @@ impl Drains {
         }
         for &switch in fabric.switches() {
             if cx.is_ready(switch) && !self.staged.left.iter().any(|later| later.contains(&switch)) {
-                self.tell_switch(cx, base, assignments, switch);
+                self.update_switch(cx, base, assignments, switch);
             }
         }
     }
@@ -166,7 +166,7 @@ impl Drains {
             Target::Cable(link) => link.index() < cx.fabric.links().len() && cx.fabric.is_switch_link(link),
         };
         if !known {
-            return Err(DrainError::NotOurs);
+            return Err(DrainError::NotDrainable);
         }
         if self.out.has(target) == out {
             return Err(DrainError::Already);
@@ -254,13 +254,13 @@ impl Drains {
                 return;
             };
             for switch in switches.into_iter().filter(|&switch| cx.is_ready(switch)).collect::<Vec<_>>() {
-                self.tell_and_wait(cx, base, assignments, switch);
+                self.update_and_wait(cx, base, assignments, switch);
             }
         }
     }
 
     /// Sends a switch its new rules. If this needs a message, waits until the switch confirms.
-    fn tell_and_wait(&mut self, cx: &mut Context, base: &mut BaseRules, assignments: &Assignments, switch: NodeId) {
+    fn update_and_wait(&mut self, cx: &mut Context, base: &mut BaseRules, assignments: &Assignments, switch: NodeId) {
         let before = cx.last_xid();
         base.bring_up_to_date(cx, assignments, switch);
         if cx.last_xid() != before {
@@ -273,7 +273,7 @@ impl Drains {
 
     /// Sends a switch its new rules, regardless of the order. If something is out of service, the switch may send
     /// packets over it until it has confirmed.
-    pub(crate) fn tell_switch(
+    pub(crate) fn update_switch(
         &mut self,
         cx: &mut Context,
         base: &mut BaseRules,
@@ -283,7 +283,7 @@ impl Drains {
         if self.out.is_empty() {
             base.bring_up_to_date(cx, assignments, switch);
         } else {
-            self.tell_and_wait(cx, base, assignments, switch);
+            self.update_and_wait(cx, base, assignments, switch);
         }
     }
 
@@ -357,7 +357,9 @@ impl Drains {
     /// Whether packets without a known path of their own may still cross a link that is out of service. This is the
     /// case until it is certain that no switch has rules that lead over it.
     pub(crate) fn may_be_crossed(&self, cx: &Context, routes: &Routes, link: LinkId) -> bool {
-        self.is_staging() || self.is_anything_unread(cx, routes) || self.senders(cx, link).any(|at| !is_as_told(cx, at))
+        self.is_staging()
+            || self.is_anything_unread(cx, routes)
+            || self.deciding_switches(cx, link).any(|at| !has_confirmed_routes(cx, at))
     }
 
     /// Whether flows from before the start of the controller may have unknown paths: a ToR has not been read yet, or
@@ -368,7 +370,7 @@ impl Drains {
 
     /// The switches whose default routes determine whether packets cross a link: its ends. A switch that is out of
     /// service keeps its routes ([`Drains::stage`]), so its neighbours are returned in its place.
-    fn senders<'a>(&'a self, cx: &'a Context, link: LinkId) -> impl Iterator<Item = NodeId> + 'a {
+    fn deciding_switches<'a>(&'a self, cx: &'a Context, link: LinkId) -> impl Iterator<Item = NodeId> + 'a {
         let ends = cx.fabric.link(link);
         let (mut open, mut seen) = (vec![ends.from, ends.to], BTreeSet::new());
         while let Some(at) = open.pop() {
@@ -410,7 +412,7 @@ fn hops(cx: &Context, ends: &[NodeId], usable: impl Fn(LinkId) -> bool) -> Vec<O
 }
 
 /// Whether a switch has confirmed that it has exactly the default routes that it should have.
-fn is_as_told(cx: &Context, switch: NodeId) -> bool {
+fn has_confirmed_routes(cx: &Context, switch: NodeId) -> bool {
     let state = &cx.switches[switch.index()];
     state.session == Session::Ready && !state.reread
 }

@@ -100,9 +100,9 @@ impl Run {
         let back = path.as_ref().map(Path::reverse);
         (flow.route, flow.pending, flow.allocated_bps) = (path, None, rate_bps.into());
         if self.both && !is_way_back(id) {
-            let leads_back =
+            let is_its_way_back =
                 |(&id, flow): &(&FlowId, &FlowView)| is_way_back(id) && !flow.long && flow.five_tuple == reverse;
-            if let Some(way_back) = self.view.flows.iter().find(leads_back).map(|(&id, _)| id) {
+            if let Some(way_back) = self.view.flows.iter().find(is_its_way_back).map(|(&id, _)| id) {
                 self.place(way_back, back, None);
             }
         }

@@ -9,7 +9,7 @@ use crate::timers::{Timer, Timers};
 use hashbrown::hash_table::{Entry, HashTable};
 use pathloom_model::rules::RuleKey;
 use pathloom_model::{Fabric, FiveTuple, Nanos, NodeId, Path};
-use pathloom_scheme::{FlowId, FlowMap, Known};
+use pathloom_scheme::{FlowId, FlowMap, OptionU64};
 use rustc_hash::FxBuildHasher;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -19,17 +19,17 @@ use std::ops::BitOr;
 
 /// Rules of abandoned versions, by five-tuple and plan. They stay until the packets in transit have passed. The key
 /// is the five-tuple, because a new flow can use the ports of a finished one.
-pub(crate) type Draining = BTreeMap<(FiveTuple, u8), Left>;
+pub(crate) type Draining = BTreeMap<(FiveTuple, u8), DrainingRules>;
 
 /// Rules of an abandoned version.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Left {
-    /// Time when the last packet has passed all of them; see [`Left::wait`].
+pub(crate) struct DrainingRules {
+    /// Time when the last packet has passed all of them; see [`DrainingRules::wait`].
     pub until: Nanos,
     pub rules: Vec<(NodeId, RuleKey)>,
 }
 
-impl Left {
+impl DrainingRules {
     /// Keeps the rules at least until this time. An earlier timer for them does nothing.
     pub(crate) fn wait(&mut self, timers: &mut Timers, of: (FiveTuple, u8), until: Nanos) {
         self.until = self.until.max(until);
@@ -89,7 +89,7 @@ pub(crate) struct Flow {
     pub plans: u8,
     /// Bytes counted until the last reading. Unknown until the first reading if the counter did not start with the
     /// flow.
-    pub measured_bytes: Known,
+    pub measured_bytes: OptionU64,
     /// Allocated at the first change.
     pub extras: Option<Box<Extras>>,
     /// Number of times in a row that its counting rule was refused.
@@ -112,7 +112,7 @@ impl Flow {
             versions: ShortList::None,
             current_move: None,
             plans: 0,
-            measured_bytes: Known::from(0u64),
+            measured_bytes: OptionU64::from(0u64),
             extras: None,
             refusals: 0,
             unverified: false,
@@ -375,7 +375,7 @@ impl FlowTable {
 fn plans_draining(tuple: FiveTuple, draining: &Draining) -> u64 {
     let left = draining.range((tuple, 0)..=(tuple, u8::MAX));
     // The tag of a version can belong to an earlier plan.
-    let tags = |left: &Left| left.rules.iter().fold(0, |bits, (_, key)| bits | tag_bit(key.matches.tag));
+    let tags = |left: &DrainingRules| left.rules.iter().fold(0, |bits, (_, key)| bits | tag_bit(key.matches.tag));
     left.fold(0, |bits, (&(_, plan), left)| bits | bit(plan) | tags(left))
 }
 
@@ -420,9 +420,9 @@ mod tests {
         let (mut draining, five_tuple) = (Draining::new(), flow(1, 0).key.five_tuple);
         (0..PLANS)
             .filter(|&plan| plan != 3)
-            .for_each(|plan| drop(draining.insert((five_tuple, plan), Left::default())));
+            .for_each(|plan| drop(draining.insert((five_tuple, plan), DrainingRules::default())));
         assert_eq!(table.take_plan(FlowId(1), &draining), Some(3));
-        draining.insert((five_tuple, 3), Left::default());
+        draining.insert((five_tuple, 3), DrainingRules::default());
         assert_eq!(table.take_plan(FlowId(1), &draining), None);
     }
 

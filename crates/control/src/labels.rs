@@ -31,7 +31,7 @@ pub(crate) enum Next {
     /// Sends them out of this port.
     Port(PortNo),
     /// Removes the label, because they have reached their ToR.
-    Home,
+    AtTor,
 }
 
 /// The rule of a label at a switch.
@@ -109,7 +109,7 @@ impl Version {
 /// Returns the switches of a path after the source ToR, with their actions.
 fn hops(fabric: &Fabric, path: &Path) -> Vec<(NodeId, Next)> {
     let links = path.links();
-    let next = |index: usize| links.get(index + 1).map_or(Next::Home, |&link| Next::Port(fabric.link(link).from_port));
+    let next = |index: usize| links.get(index + 1).map_or(Next::AtTor, |&link| Next::Port(fabric.link(link).from_port));
     links.iter().enumerate().map(|(index, &link)| (fabric.link(link).to, next(index))).collect()
 }
 
@@ -134,7 +134,7 @@ fn read(rule: &Rule) -> Option<(u16, Next)> {
     let label = label_of(&rule.key())?;
     match (rule.actions.as_slice(), rule.goto) {
         (&[RuleAction::Output(port)], None) => Some((label, Next::Port(port))),
-        ([RuleAction::PopTag], Some(DEFAULTS)) => Some((label, Next::Home)),
+        ([RuleAction::PopTag], Some(DEFAULTS)) => Some((label, Next::AtTor)),
         _ => None,
     }
 }
@@ -196,7 +196,7 @@ impl Labels {
         let (true, Some(next)) = (cx.is_ready(switch), next) else { return };
         let (actions, goto) = match next {
             Next::Port(port) => ([RuleAction::Output(port)].into(), None),
-            Next::Home => (Actions::from([RuleAction::PopTag]), Some(DEFAULTS)),
+            Next::AtTor => (Actions::from([RuleAction::PopTag]), Some(DEFAULTS)),
         };
         let key = label_key(cx.config.priorities.flow, label);
         let mut rule = tables::rule(key.table, key.priority, key.matches, actions, goto);
@@ -392,14 +392,14 @@ mod tests {
     fn paths_with_the_same_next_hops_share_a_label() {
         let [a, b, c, d] = [0, 1, 2, 3].map(NodeId);
         let mut labels = Labels::default();
-        let first = add(&mut labels, &[(a, PORT(1)), (b, Next::Home)]);
+        let first = add(&mut labels, &[(a, PORT(1)), (b, Next::AtTor)]);
         assert_eq!(first, Some(FIRST_LABEL));
-        assert_eq!(add(&mut labels, &[(c, PORT(7)), (b, Next::Home)]), first, "they share the last switch");
-        assert_eq!(add(&mut labels, &[(d, PORT(2)), (a, PORT(1)), (b, Next::Home)]), first, "and earlier");
-        let other = add(&mut labels, &[(a, PORT(2)), (b, Next::Home)]);
+        assert_eq!(add(&mut labels, &[(c, PORT(7)), (b, Next::AtTor)]), first, "they share the last switch");
+        assert_eq!(add(&mut labels, &[(d, PORT(2)), (a, PORT(1)), (b, Next::AtTor)]), first, "and earlier");
+        let other = add(&mut labels, &[(a, PORT(2)), (b, Next::AtTor)]);
         assert_eq!(other, Some(FIRST_LABEL + 1), "they have different next hops at a");
-        assert_eq!(add(&mut labels, &[(a, Next::Home)]), Some(FIRST_LABEL + 2), "b's labels pass through a");
-        assert_eq!(add(&mut labels, &[(NodeId(9), Next::Home)]), Some(FIRST_LABEL), "no switch in common");
+        assert_eq!(add(&mut labels, &[(a, Next::AtTor)]), Some(FIRST_LABEL + 2), "b's labels pass through a");
+        assert_eq!(add(&mut labels, &[(NodeId(9), Next::AtTor)]), Some(FIRST_LABEL), "no switch in common");
     }
 
     #[test]
@@ -407,8 +407,8 @@ mod tests {
         let mut labels = Labels::default();
         let (a, b) = (NodeId(0), NodeId(1));
         for port in 0..u32::from(LAST_LABEL - FIRST_LABEL) + 1 {
-            assert!(add(&mut labels, &[(a, PORT(port)), (b, Next::Home)]).is_some());
+            assert!(add(&mut labels, &[(a, PORT(port)), (b, Next::AtTor)]).is_some());
         }
-        assert_eq!(add(&mut labels, &[(a, PORT(9999)), (b, Next::Home)]), None);
+        assert_eq!(add(&mut labels, &[(a, PORT(9999)), (b, Next::AtTor)]), None);
     }
 }

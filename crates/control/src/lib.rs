@@ -5,6 +5,7 @@
 //! protocol. The controller has no clock, no socket and no thread. Therefore the simulator and live OpenFlow sessions
 //! run the same code, and a log that was recorded in one world can be replayed in the other.
 
+mod active_scheme;
 mod aggregate;
 mod assignments;
 mod base_rules;
@@ -18,9 +19,9 @@ mod detection;
 mod drain;
 mod dry_run;
 mod durations;
+mod explanations;
 mod fan_out;
 mod flows;
-mod in_charge;
 mod io;
 mod labels;
 mod limits;
@@ -43,7 +44,6 @@ mod sweep;
 mod switches;
 mod tables;
 mod timers;
-mod words;
 
 pub use assignments::{
     AssignError, Assigned, AssignmentId, AssignmentLimits, Assignments, ClaimKey, Listed, Owner, PathRequest,
@@ -57,10 +57,10 @@ pub use defaults::FIRST_GROUP;
 pub use drain::DrainError;
 pub use dry_run::{dry_run, DefaultPaths, DryRun};
 pub use durations::{DurationHistogram, DURATION_BOUNDS};
+pub use explanations::{decision_text, link_name};
 pub use io::*;
 pub use limits::{Enforcement, FIRST_METER};
 pub use log::{read_log, replay, Divergence, LogError, Message, Record, ReplayError, SchemeChange};
 pub use reasons::{Cause, Decision, Reason};
 pub use snapshot::{RestoreError, Snapshot, StoredDrains};
 pub use tables::{Table, CONTROL, DEFAULTS, LONG_FLOWS, TABLES};
-pub use words::{decision_text, link_name};

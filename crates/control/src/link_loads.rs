@@ -5,7 +5,7 @@ use crate::context::Context;
 use crate::io::{Output, PortStats};
 use pathloom_model::units::NS_PER_S;
 use pathloom_model::{Fabric, LinkId, Nanos, NodeId};
-use pathloom_scheme::Known;
+use pathloom_scheme::OptionU64;
 
 /// Shortest period between readings, whatever a scheme asks for.
 const LEAST_PERIOD: Nanos = Nanos::from_millis(1);
@@ -49,7 +49,7 @@ impl LinkLoads {
         let period = period.map(|period| period.max(LEAST_PERIOD));
         *self = LinkLoads { period, due: period.map(|_| cx.now), ..LinkLoads::new(&cx.fabric) };
         if cx.view.link_load_bps.iter().any(|load| load.get().is_some()) {
-            cx.view.link_load_bps.fill(Known::NOTHING);
+            cx.view.link_load_bps.fill(OptionU64::NONE);
         }
     }
 

@@ -222,8 +222,8 @@ fn trace(cx: &Context, labels: &Labels, orphan: &Orphan, tor: NodeId, plan: u8, 
                 port = out;
                 continue;
             }
-            Some(Next::Home) if here == dst.tor => return whole(links),
-            Some(Next::Home) => return Trace::Broken,
+            Some(Next::AtTor) if here == dst.tor => return whole(links),
+            Some(Next::AtTor) => return Trace::Broken,
             None => {}
         }
         let hop = orphan.hops.get(&(plan, here)).filter(|rule| rule.matches.tag == Some(tag));

@@ -21,7 +21,7 @@ impl Controller {
 
     /// Returns the function that computes the answer to [`crate::Output::Solve`].
     pub fn solver(&self) -> fn(&View, &State) -> State {
-        self.in_charge.scheme.solver()
+        self.active_scheme.scheme.solver()
     }
 
     /// Returns the flow that has a five-tuple now.
@@ -42,7 +42,7 @@ impl Controller {
 
     /// Name of the scheme in charge.
     pub fn scheme_name(&self) -> &'static str {
-        self.in_charge.scheme.name()
+        self.active_scheme.scheme.name()
     }
 
     /// The needs of the scheme in charge, with the settings that override them.
@@ -63,7 +63,7 @@ impl Controller {
 
     /// Sizes of the data that the scheme in charge stores ([`pathloom_scheme::Scheme::sizes`]).
     pub fn scheme_sizes(&self) -> Vec<(&'static str, u64)> {
-        self.in_charge.scheme.sizes()
+        self.active_scheme.scheme.sizes()
     }
 
     /// Times to set up paths, from the request of the scheme to the last confirmation.

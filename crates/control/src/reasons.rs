@@ -202,7 +202,7 @@ pub(crate) struct Reasons {
     /// Names of the schemes that were in charge.
     schemes: Vec<&'static str>,
     /// Index of the scheme in charge.
-    in_charge: u8,
+    active_scheme: u8,
     recent: VecDeque<(FlowId, Reason)>,
     /// The event that led to the current actions, and whether they come from a job that it started.
     now: Option<(Cause, bool)>,
@@ -241,22 +241,22 @@ impl Reasons {
     }
 
     /// Sets the scheme in charge.
-    pub(crate) fn in_charge(&mut self, scheme: &'static str) {
+    pub(crate) fn set_active_scheme(&mut self, scheme: &'static str) {
         let known = self.schemes.iter().position(|&known| known == scheme);
         let number = known.unwrap_or_else(|| {
             self.schemes.push(scheme);
             self.schemes.len() - 1
         });
         // There are fewer than 256: the registry has a tenth of that.
-        self.in_charge = u8::try_from(number).unwrap_or(u8::MAX);
+        self.active_scheme = u8::try_from(number).unwrap_or(u8::MAX);
     }
 
     /// Stores a decision. Returns the part that the flow must store, if the decision places it.
     pub(crate) fn note(&mut self, at: Nanos, flow: FlowId, decision: Decision) -> Option<Placed> {
         let (cause, solved) = self.now.map_or((None, false), |(cause, solved)| (Some(cause), solved));
-        let scheme = self.schemes.get(usize::from(self.in_charge)).copied().unwrap_or_default();
+        let scheme = self.schemes.get(usize::from(self.active_scheme)).copied().unwrap_or_default();
         let reason = Reason { at, scheme, cause, solved, decision };
-        let placed = Placed::new(&reason, self.in_charge);
+        let placed = Placed::new(&reason, self.active_scheme);
         if self.recent.len() >= KEPT {
             self.recent.pop_front();
         }

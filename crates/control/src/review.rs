@@ -29,12 +29,12 @@ use pathloom_scheme::FlowId;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// From the notice that a rule is gone to the review. Notices for other rules arrive in this time.
-const HINT: Nanos = Nanos::from_millis(20);
+const NOTICE_DELAY: Nanos = Nanos::from_millis(20);
 /// Shortest time between the starts of two reviews of a switch.
-const GAP: Nanos = Nanos::from_millis(200);
+const MIN_REVIEW_GAP: Nanos = Nanos::from_millis(200);
 /// Time to the next review if one did not find some rules of flows that the switch did not report as deleted. If they
 /// have expired, the notice arrives in this time.
-const NOTICE: Nanos = Nanos::from_secs(1);
+const EXPIRY_NOTICE_WAIT: Nanos = Nanos::from_secs(1);
 /// Pause between two slices of the flows.
 const PAUSE: Nanos = Nanos::from_micros(100);
 /// Number of flows in a slice.
@@ -43,7 +43,7 @@ const SLICE: usize = 4096;
 const MOST_TOUCHED: usize = 1 << 20;
 /// Number of reviews in a row that may find missing rules of which the switch reported nothing. Each further one
 /// doubles the time to the next, up to 32 times, because the switch confirms rules without keeping them.
-const BELIEVED: u32 = 3;
+const UNREPORTED_LIMIT: u32 = 3;
 
 /// A rule of a flow at a switch.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -108,9 +108,9 @@ pub(crate) struct Watch {
     /// Rules of flows that the last review did not find, or that the switch reported as deleted.
     suspects: FxHashSet<(FlowId, u8)>,
     /// Whether the switch reported deleted rules since the last review.
-    told: bool,
+    reported: bool,
     /// Number of reviews in a row that found missing rules of which the switch reported nothing.
-    untold: u32,
+    unreported: u32,
     /// Number of turns that the switch skips.
     skip: u32,
 }
@@ -178,25 +178,25 @@ impl Reviews {
     /// Carries out [`crate::Input::Resync`].
     pub(crate) fn resync(&mut self, cx: &mut Context, switch: Option<NodeId>) {
         for at in cx.fabric.clone().switches().iter().copied().filter(|&at| switch.is_none_or(|one| one == at)) {
-            self.hurry(cx, at, Nanos::ZERO);
+            self.schedule_soon(cx, at, Nanos::ZERO);
         }
     }
 
     /// Schedules a review of the switch soon.
-    fn hurry(&mut self, cx: &mut Context, switch: NodeId, wait: Nanos) {
+    fn schedule_soon(&mut self, cx: &mut Context, switch: NodeId, wait: Nanos) {
         let watch = &mut cx.switches[switch.index()].watch;
         if let Some(review) = &mut watch.review {
             review.again = true;
             return;
         }
-        let at = cx.now.saturating_add(wait).max(watch.begun.saturating_add(GAP));
+        let at = cx.now.saturating_add(wait).max(watch.begun.saturating_add(MIN_REVIEW_GAP));
         if watch.due.is_none_or(|due| at < due) {
             watch.due = Some(at);
             cx.timers.set(at, Timer::Review { switch });
         }
     }
 
-    /// Handles the timer that [`Reviews::hurry`] set.
+    /// Handles the timer that [`Reviews::schedule_soon`] set.
     pub(crate) fn review_if_due(&mut self, cx: &mut Context, switch: NodeId) {
         let state = &mut cx.switches[switch.index()];
         if state.watch.due.take_if(|due| *due <= cx.now).is_none() || state.watch.review.is_some() {
@@ -204,7 +204,7 @@ impl Reviews {
         }
         match state.session {
             Session::Ready => self.begin_review(cx, switch),
-            Session::Reading => self.hurry(cx, switch, GAP),
+            Session::Reading => self.schedule_soon(cx, switch, MIN_REVIEW_GAP),
             Session::Down => {}
         }
     }
@@ -235,8 +235,8 @@ impl Reviews {
         removed: &Removed,
     ) -> bool {
         let Removed { key, cookie, why, .. } = removed;
-        let told = *why == Removal::Deleted && cx.switches[switch.index()].session != Session::Down;
-        let Some(cookie) = Cookie::decode(*cookie).filter(|_| told && cx.config.is_watched()) else {
+        let reported = *why == Removal::Deleted && cx.switches[switch.index()].session != Session::Down;
+        let Some(cookie) = Cookie::decode(*cookie).filter(|_| reported && cx.config.is_watched()) else {
             return false;
         };
         let table = &base.tables[switch.index()];
@@ -252,11 +252,11 @@ impl Reviews {
         };
         if lost {
             let watch = &mut cx.switches[switch.index()].watch;
-            watch.told = true;
+            watch.reported = true;
             if cookie.kind == RuleKind::Source {
                 watch.suspects.insert((cookie.flow, cookie.plan));
             }
-            self.hurry(cx, switch, HINT);
+            self.schedule_soon(cx, switch, NOTICE_DELAY);
         }
         lost
     }
@@ -423,15 +423,15 @@ impl Reviews {
             cx.put(Output::Repaired { at: switch, restored, surplus });
         }
         let watch = &mut cx.switches[switch.index()].watch;
-        let told = std::mem::take(&mut watch.told) || again;
-        watch.untold = if told || restored == 0 { 0 } else { watch.untold.saturating_add(1) };
-        watch.skip = (1u32 << watch.untold.saturating_sub(BELIEVED).min(5)) - 1;
+        let reported = std::mem::take(&mut watch.reported) || again;
+        watch.unreported = if reported || restored == 0 { 0 } else { watch.unreported.saturating_add(1) };
+        watch.skip = (1u32 << watch.unreported.saturating_sub(UNREPORTED_LIMIT).min(5)) - 1;
         let suspicious = !suspects.is_empty();
         watch.suspects = suspects;
         if again || base_changed {
-            self.hurry(cx, switch, HINT);
+            self.schedule_soon(cx, switch, NOTICE_DELAY);
         } else if suspicious {
-            self.hurry(cx, switch, NOTICE);
+            self.schedule_soon(cx, switch, EXPIRY_NOTICE_WAIT);
         }
     }
 }

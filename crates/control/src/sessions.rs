@@ -39,7 +39,7 @@ impl Controller {
     pub(crate) fn port_status(&mut self, switch: NodeId, port: PortNo, up: bool) {
         let cx = &mut self.context;
         let Some(link) = cx.fabric.out_link(switch, port) else {
-            cx.counts.nonsense += 1;
+            cx.counts.invalid_inputs += 1;
             return;
         };
         self.link_loads.port_changed(cx, link);
@@ -80,7 +80,7 @@ impl Controller {
     pub(crate) fn drain(&mut self, target: Target, out: bool) {
         let Controller { context: cx, routes, base, drains, cables, .. } = self;
         if drains.check(cx, target, out).is_err() {
-            cx.counts.nonsense += 1;
+            cx.counts.invalid_inputs += 1;
             return;
         }
         drains.drain(cx, base, cables, target, out);
@@ -94,7 +94,7 @@ impl Controller {
     pub(crate) fn place(&mut self, prefix: Prefix, at: Option<(NodeId, PortNo)>) {
         let Controller { context: cx, routes, base, .. } = self;
         match cx.places.place(&cx.fabric, prefix, at) {
-            None => cx.counts.nonsense += 1,
+            None => cx.counts.invalid_inputs += 1,
             Some(false) => {}
             Some(true) => {
                 base.may_have_changed();
@@ -111,7 +111,7 @@ impl Controller {
         let first = state.session == Session::Reading;
         let again = state.session == Session::Ready && state.reread;
         if !(first || again) {
-            self.context.counts.nonsense += 1;
+            self.context.counts.invalid_inputs += 1;
             return;
         }
         state.session = Session::Ready;
@@ -127,7 +127,7 @@ impl Controller {
             }
         }
         let Controller { context: cx, routes, base, drains, .. } = self;
-        drains.tell_switch(cx, base, &routes.assignments, switch);
+        drains.update_switch(cx, base, &routes.assignments, switch);
         if first {
             routes.labels.reconcile(cx, switch, &rules);
             let named = rules.iter().filter_map(|rule| rule.meter).collect();

@@ -5,7 +5,7 @@ use crate::config::Config;
 use crate::controller::Controller;
 use crate::counts::Counts;
 use crate::drain::{Drains, OutOfService};
-use crate::flows::Left;
+use crate::flows::DrainingRules;
 use crate::io::Target;
 use crate::links::{Cables, LONGEST_WAIT};
 use crate::places::Places;
@@ -122,8 +122,8 @@ impl Controller {
             serial: routes.flows.serial(),
             fabric: cx.fabric.spec().to_owned(),
             nodes: cx.fabric.nodes().len(),
-            scheme: self.in_charge.scheme.name().to_owned(),
-            state: self.in_charge.scheme.save(),
+            scheme: self.active_scheme.scheme.name().to_owned(),
+            state: self.active_scheme.scheme.save(),
             defaults: cx.view.defaults,
             links: cx.view.links.clone(),
             cables: self.cables.clone(),
@@ -174,7 +174,7 @@ impl Controller {
             }
             let drain = controller.context.unknown_drain(&five_tuple);
             let Controller { context: cx, routes, .. } = &mut controller;
-            let mut left = Left { rules, ..Left::default() };
+            let mut left = DrainingRules { rules, ..DrainingRules::default() };
             left.wait(&mut cx.timers, (five_tuple, plan), cx.now.saturating_add(drain));
             routes.draining.insert((five_tuple, plan), left);
         }

@@ -44,7 +44,7 @@ impl Sweeps {
     /// Begins a sweep.
     pub(crate) fn begin(&mut self, cx: &mut Context, number: u32) {
         let Some(period) = cx.config.sweep.filter(|_| number == self.number) else { return };
-        let Some(dscp) = self.swept(cx) else { return };
+        let Some(dscp) = self.copied_dscp(cx) else { return };
         for tor in cx.fabric.clone().tors().iter().copied().filter(|&tor| cx.is_ready(tor)).collect::<Vec<_>>() {
             if let Some(rule) = self.rule(cx, tor, dscp) {
                 let xid = cx.next_xid();
@@ -63,7 +63,7 @@ impl Sweeps {
         if !std::mem::take(&mut self.open) {
             return;
         }
-        let Some(dscp) = self.swept(cx) else { return };
+        let Some(dscp) = self.copied_dscp(cx) else { return };
         for tor in cx.fabric.clone().tors().iter().copied().filter(|&tor| cx.is_ready(tor)).collect::<Vec<_>>() {
             if let Some(rule) = self.rule(cx, tor, dscp) {
                 cx.delete_rule(tor, rule.key());
@@ -73,7 +73,7 @@ impl Sweeps {
 
     /// The DSCP that a packet must have to be copied; `Some(None)` if all are copied. `None` if the scheme needs no
     /// flows that a sweep can find.
-    fn swept(&self, cx: &Context) -> Option<Option<u8>> {
+    fn copied_dscp(&self, cx: &Context) -> Option<Option<u8>> {
         match cx.needs.detection {
             Detection::Label => Some(Some(LONG_FLOW_DSCP)),
             Detection::Measured { .. } | Detection::Any { .. } => Some(None),

@@ -49,7 +49,7 @@ impl Applications {
     pub(crate) fn ask(&mut self, input: impl FnOnce(u64) -> Input) -> Output {
         self.request += 1;
         let before = self.world.outputs().count();
-        self.world.network.tell(input(self.request));
+        self.world.network.give_input(input(self.request));
         let is_answer = |output: &&Output| {
             matches!(output, Output::Assigned { .. } | Output::Claimed { .. } | Output::Released { .. })
         };

@@ -253,7 +253,7 @@ fn connections_leave_dead_and_drained_paths() {
         };
         // No packet is lost if a link is taken out of service.
         let target = pathloom_control::Target::Cable(paths[0].links()[1]);
-        applications.world.network.tell(Input::Drain { target, out: true });
+        applications.world.network.give_input(Input::Drain { target, out: true });
         applications.world.traffic(SECOND);
         let second = route(&applications);
         assert!(!second.links().contains(&paths[0].links()[1]));

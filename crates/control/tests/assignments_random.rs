@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 /// An action of an application, or an event in the network.
 #[derive(Clone, Debug)]
-enum Deed {
+enum Step {
     Assign { mine: bool, count: u32, disjoint: bool },
     Claim { mine: bool, which: usize, port: u16, tells: bool },
     Open { port: u16 },
@@ -21,29 +21,29 @@ enum Deed {
     Wait { seconds: u64 },
 }
 
-fn deeds() -> impl Strategy<Value = Vec<(Deed, u64)>> {
+fn steps() -> impl Strategy<Value = Vec<(Step, u64)>> {
     let port = || 2000..2006u16;
-    let deed = prop_oneof![
-        3 => (any::<bool>(), 1..5u32, any::<bool>()).prop_map(|(mine, count, disjoint)| Deed::Assign { mine, count, disjoint }),
+    let step = prop_oneof![
+        3 => (any::<bool>(), 1..5u32, any::<bool>()).prop_map(|(mine, count, disjoint)| Step::Assign { mine, count, disjoint }),
         6 => (any::<bool>(), 0..4usize, port(), any::<bool>())
-            .prop_map(|(mine, which, port, tells)| Deed::Claim { mine, which, port, tells }),
-        6 => port().prop_map(|port| Deed::Open { port }),
-        3 => (port(), any::<bool>()).prop_map(|(port, says_so)| Deed::Close { port, says_so }),
-        2 => (any::<bool>(), 0..4usize).prop_map(|(mine, which)| Deed::Release { mine, which }),
-        2 => (0..30usize, any::<bool>()).prop_map(|(which, up)| Deed::Link { which, up }),
-        1 => Just(Deed::Restart),
-        1 => (1..6u64).prop_map(|seconds| Deed::Wait { seconds }),
+            .prop_map(|(mine, which, port, tells)| Step::Claim { mine, which, port, tells }),
+        6 => port().prop_map(|port| Step::Open { port }),
+        3 => (port(), any::<bool>()).prop_map(|(port, says_so)| Step::Close { port, says_so }),
+        2 => (any::<bool>(), 0..4usize).prop_map(|(mine, which)| Step::Release { mine, which }),
+        2 => (0..30usize, any::<bool>()).prop_map(|(which, up)| Step::Link { which, up }),
+        1 => Just(Step::Restart),
+        1 => (1..6u64).prop_map(|seconds| Step::Wait { seconds }),
     ];
-    prop::collection::vec((deed, 0..150u64), 4..24)
+    prop::collection::vec((step, 0..150u64), 4..24)
 }
 
 impl Applications {
     /// Carries out an action, and checks the answer.
-    fn carry_out(&mut self, deed: &Deed, made: &mut Vec<(AssignmentId, bool)>, epoch: &mut u16) {
+    fn carry_out(&mut self, step: &Step, made: &mut Vec<(AssignmentId, bool)>, epoch: &mut u16) {
         let who = |mine: bool| if mine { "me" } else { "you" };
         let network = &self.world.network;
-        match *deed {
-            Deed::Assign { mine, count, disjoint } => {
+        match *step {
+            Step::Assign { mine, count, disjoint } => {
                 let search = if disjoint { PathSearch::EdgeDisjoint } else { PathSearch::BreadthFirst };
                 match self.assign(who(mine), count, search) {
                     Ok(assigned) => {
@@ -55,7 +55,7 @@ impl Applications {
                     Err(other) => panic!("{other}"),
                 }
             }
-            Deed::Claim { mine, which, port, tells } if !made.is_empty() => {
+            Step::Claim { mine, which, port, tells } if !made.is_empty() => {
                 let (id, owned) = made[which % made.len()];
                 let open = self.world.network.controller.assignments().iter().any(|(other, ..)| other == id);
                 let FiveTuple { src, dst, dst_port, .. } = self.world.flow.five_tuple;
@@ -72,19 +72,19 @@ impl Applications {
                     Err(other) => panic!("{other}"),
                 }
             }
-            Deed::Open { port } if self.world.flows.iter().all(|flow| flow.five_tuple.src_port != port) => {
+            Step::Open { port } if self.world.flows.iter().all(|flow| flow.five_tuple.src_port != port) => {
                 self.open(port);
             }
-            Deed::Close { port, says_so } => self.close(port, says_so),
-            Deed::Release { mine, which } if !made.is_empty() => {
+            Step::Close { port, says_so } => self.close(port, says_so),
+            Step::Release { mine, which } if !made.is_empty() => {
                 let (id, owned) = made[which % made.len()];
                 assert!(self.release(who(mine), id).is_err() || mine == owned);
             }
-            Deed::Link { which, up } => {
+            Step::Link { which, up } => {
                 let cables: Vec<LinkId> = network.fabric.switch_cables().collect();
                 self.world.network.set_cable(cables[which % cables.len()], up);
             }
-            Deed::Restart => {
+            Step::Restart => {
                 *epoch += 1;
                 let snapshot = network.controller.snapshot();
                 self.world.network.kill_controller();
@@ -93,7 +93,7 @@ impl Applications {
                 self.world.network.start_controller(controller);
                 self.world.connect_all();
             }
-            Deed::Wait { seconds } => self.world.pass(Nanos::from_secs(seconds)),
+            Step::Wait { seconds } => self.world.pass(Nanos::from_secs(seconds)),
             _ => {}
         }
         let all = self.world.network.controller.assignments();
@@ -124,13 +124,13 @@ proptest! {
     fn nothing_remains_after_random_events(
         fabric in strategies::fabrics(),
         needs in prop::sample::select(vec![LABEL, SFMM, SHARED, Needs::NOTHING]),
-        deeds in deeds(),
+        steps in steps(),
         seed: u64,
     ) {
         let mut applications = Applications::new(fabric.clone(), needs, seed);
         let (mut made, mut epoch) = (Vec::new(), 1);
-        for (deed, wait) in &deeds {
-            applications.carry_out(deed, &mut made, &mut epoch);
+        for (step, wait) in &steps {
+            applications.carry_out(step, &mut made, &mut epoch);
             applications.world.traffic(ms(*wait));
         }
         for cable in fabric.switch_cables() {
@@ -144,7 +144,7 @@ proptest! {
         let view = applications.world.network.controller.view();
         let routed = applications.bound().iter().all(|id| view.flows[id].route.is_some());
         prop_assert!(routed, "{:?}", view.flows);
-        let calm = !deeds.iter().any(|(deed, _)| matches!(deed, Deed::Link { .. }));
+        let calm = !steps.iter().any(|(step, _)| matches!(step, Step::Link { .. }));
         if calm {
             applications.world.no_mishap();
         }

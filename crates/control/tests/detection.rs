@@ -26,7 +26,8 @@ impl World {
         let script = Script::new();
         let controller = Controller::new(config, fabric.clone(), script.scheme(needs));
         let ms = Nanos::from_millis;
-        let timing = Timing { link: (ms(1), ms(2)), message: (ms(1), ms(2)), work: (ms(0), ms(1)), lies: false };
+        let timing =
+            Timing { link: (ms(1), ms(2)), message: (ms(1), ms(2)), work: (ms(0), ms(1)), hasty_barriers: false };
         let mut network = Network::new(fabric, controller, timing, 1);
         network.start();
         script.clear();
@@ -92,7 +93,7 @@ fn a_label_makes_a_flow_known_once() {
     assert_eq!(world.events(), [Event::FlowArrived { flow }]);
     let view = &world.network.controller.view().flows[&flow];
     assert_eq!((view.long, view.size_bytes.get(), &view.route), (true, None, &None));
-    assert!(world.network.mishaps().is_empty(), "detection forwards what it copies");
+    assert!(world.network.delivery_errors().is_empty(), "detection forwards what it copies");
 }
 
 #[test]
@@ -140,10 +141,10 @@ fn ports_can_be_reused_at_once() {
     let expected = [Event::FlowArrived { flow: second }, Event::RouteConfirmed { flow: second }];
     assert_eq!(world.events()[3..], expected);
     world.second(world.packet(4, TCP_ACK), 50);
-    assert!(world.network.mishaps().is_empty());
+    assert!(world.network.delivery_errors().is_empty());
     world.pass(Nanos::from_secs(30));
     assert_eq!(world.events()[5..], [Event::FlowFinished { flow: second }]);
-    assert!(world.network.mishaps().is_empty());
+    assert!(world.network.delivery_errors().is_empty());
 }
 
 #[test]
@@ -282,7 +283,7 @@ fn hosts_of_one_tor_have_a_path_without_links() {
     assert_eq!(world.events()[1..], [Event::RouteConfirmed { flow }]);
     world.second(headers, 5);
     world.pass(Nanos::from_secs(20));
-    assert!(world.network.mishaps().is_empty());
+    assert!(world.network.delivery_errors().is_empty());
     assert!(world.flows().is_empty());
 }
 
@@ -294,14 +295,14 @@ fn announced_flows_have_a_size() {
     world.network.send(world.packet(1, TCP_SYN));
     world.pass(SECOND);
     assert_eq!(world.events(), [], "first packets are ignored here");
-    world.network.tell(Input::TransferAnnounced { five_tuple, size_bytes: Some(5_000_000) });
+    world.network.give_input(Input::TransferAnnounced { five_tuple, size_bytes: Some(5_000_000) });
     let flow = world.flows()[0];
     assert_eq!(world.network.controller.view().flows[&flow].size_bytes.get(), Some(5_000_000));
-    world.network.tell(Input::TransferEnded { five_tuple });
+    world.network.give_input(Input::TransferEnded { five_tuple });
     assert_eq!(world.events(), [Event::FlowArrived { flow }, Event::FlowFinished { flow }]);
     let nobody = FiveTuple { dst: [10, 9, 9, 9].into(), ..five_tuple };
-    world.network.tell(Input::TransferAnnounced { five_tuple: nobody, size_bytes: None });
-    assert_eq!(world.network.controller.counts().nonsense, 1);
+    world.network.give_input(Input::TransferAnnounced { five_tuple: nobody, size_bytes: None });
+    assert_eq!(world.network.controller.counts().invalid_inputs, 1);
 }
 
 #[test]
@@ -413,11 +414,11 @@ fn packets_from_a_wrong_port_are_ignored() {
     let (own, other) = (fabric.link(at.uplink).to_port, fabric.link(fabric.attachments()[1].uplink).to_port);
     let elsewhere = fabric.tors()[3];
     for (switch, in_port) in [(at.tor, other), (elsewhere, own), (at.host, own)] {
-        world.network.tell(Input::PacketIn { switch, in_port, headers });
+        world.network.give_input(Input::PacketIn { switch, in_port, headers });
     }
     assert!(world.flows().is_empty());
-    assert_eq!(world.network.controller.counts().nonsense, 3);
-    world.network.tell(Input::PacketIn { switch: at.tor, in_port: own, headers });
+    assert_eq!(world.network.controller.counts().invalid_inputs, 3);
+    world.network.give_input(Input::PacketIn { switch: at.tor, in_port: own, headers });
     assert_eq!(world.flows().len(), 1);
 }
 
@@ -442,7 +443,7 @@ fn a_scheme_that_asks_for_nothing_gets_no_copies() {
     world.pass(SECOND);
     assert_eq!(world.network.controller.counts().packet_ins, 0);
     let five_tuple = world.packet(1, 0).five_tuple;
-    world.network.tell(Input::TransferAnnounced { five_tuple, size_bytes: None });
+    world.network.give_input(Input::TransferAnnounced { five_tuple, size_bytes: None });
     assert!(world.flows().is_empty());
 }
 

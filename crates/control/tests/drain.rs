@@ -47,8 +47,8 @@ fn traffic(network: &mut Network, packets: &[Headers], time: Nanos) {
 fn crossed(network: &mut Network, link: LinkId, since: Nanos) -> bool {
     let later = network.now() + ms(200);
     network.run_until(later);
-    let mishaps = network.mishaps();
-    assert!(mishaps.is_empty(), "{} of {}: {:?}", mishaps.len(), network.packets.len(), mishaps[0]);
+    let errors = network.delivery_errors();
+    assert!(errors.is_empty(), "{} of {}: {:?}", errors.len(), network.packets.len(), errors[0]);
     met_both_ends(network, link, since)
 }
 
@@ -69,7 +69,7 @@ fn met_both_ends(network: &Network, link: LinkId, since: Nanos) -> bool {
 
 fn drained(network: &mut Network, target: Target, out: bool) {
     network.controller.check_drain(target, out).unwrap();
-    network.tell(Input::Drain { target, out });
+    network.give_input(Input::Drain { target, out });
 }
 
 /// Sends traffic until a link is reported as safe to pull, and asserts that no packet crosses it from then on.
@@ -346,14 +346,14 @@ fn a_drain_that_would_cut_hosts_off_is_refused() {
         fabric.switch_ports(tor).iter().map(|port| port.link).filter(|&link| fabric.is_switch_link(link)).collect();
     let check = |network: &Network, target, out| network.controller.check_drain(target, out);
     assert_eq!(check(&network, Target::Switch(tor), true), Err(DrainError::HasHosts(tor)));
-    assert_eq!(check(&network, Target::Switch(fabric.hosts()[0]), true), Err(DrainError::NotOurs));
-    assert_eq!(check(&network, Target::Cable(fabric.attachments()[0].uplink), true), Err(DrainError::NotOurs));
+    assert_eq!(check(&network, Target::Switch(fabric.hosts()[0]), true), Err(DrainError::NotDrainable));
+    assert_eq!(check(&network, Target::Cable(fabric.attachments()[0].uplink), true), Err(DrainError::NotDrainable));
     assert_eq!(check(&network, Target::Cable(ups[0]), false), Err(DrainError::Already));
     drained(&mut network, Target::Cable(ups[0]), true);
     assert_eq!(check(&network, Target::Cable(ups[0]), true), Err(DrainError::Already));
     assert!(matches!(check(&network, Target::Cable(ups[1]), true), Err(DrainError::CutsOff(_))));
-    network.tell(Input::Drain { target: Target::Cable(ups[1]), out: true });
-    assert!(network.controller.view().links.is_up(ups[1]) && network.controller.counts().nonsense == 1);
+    network.give_input(Input::Drain { target: Target::Cable(ups[1]), out: true });
+    assert!(network.controller.view().links.is_up(ups[1]) && network.controller.counts().invalid_inputs == 1);
 }
 
 /// Hosts that are already cut off do not count. The rest of the fabric does.

@@ -25,10 +25,10 @@ fn a_flow_leaves_a_dead_path_at_once_and_can_be_routed_again() {
     assert_eq!(world.events(), [changed(low), changed(high)]);
     assert_eq!(world.network.controller.view().flows[&id].route, None);
     assert_eq!(world.network.controller.counts().rescued, 1);
-    let late = world.network.mishaps().into_iter().filter(|report| report.sent > ms(400)).count();
+    let late = world.network.delivery_errors().into_iter().filter(|report| report.sent > ms(400)).count();
     assert!(late > 0, "some packets were lost on the link");
     world.pass(ms(100));
-    let bad = world.network.mishaps();
+    let bad = world.network.delivery_errors();
     assert!(bad.iter().all(|report| !world.network.packets[sent..].iter().any(|p| p.sent == report.sent)));
     world.route(&path);
     world.pass(ms(300));

@@ -145,7 +145,7 @@ fn the_host_paces_if_the_meter_is_refused() {
         _ => None,
     });
     let (switch, xid) = (world.tor(), xid.unwrap());
-    world.network.tell(Input::Refused { switch, xid, why: Refusal::TableFull });
+    world.network.give_input(Input::Refused { switch, xid, why: Refusal::TableFull });
     world.traffic(ms(300));
     let paced: Vec<Option<u64>> = world
         .outputs()
@@ -424,7 +424,7 @@ fn answers_to_jobs_of_another_scheme_are_ignored() {
         (vec![], vec![5]),
         "one answer, to the job of the second scheme"
     );
-    assert_eq!(world.network.controller.counts().nonsense, 2);
+    assert_eq!(world.network.controller.counts().invalid_inputs, 2);
 }
 
 /// A link without capacity cannot carry packets. No requested path and no default route uses it.
@@ -483,13 +483,13 @@ fn a_flow_is_paced_by_the_agent_of_its_host_if_there_is_one() {
         world.traffic(ms(300));
         assert_eq!((meters(&world), paced(&world)), ((vec![8_000_000], true), 0));
         for turn in 1..4 {
-            world.network.tell(Input::Agent { host, speaks: true });
+            world.network.give_input(Input::Agent { host, speaks: true });
             world.traffic(ms(300));
             assert_eq!((meters(&world), paced(&world)), ((vec![], false), turn), "{needs:?}");
             // A repeated report changes nothing.
-            world.network.tell(Input::Agent { host, speaks: true });
+            world.network.give_input(Input::Agent { host, speaks: true });
             assert_eq!(paced(&world), turn);
-            world.network.tell(Input::Agent { host, speaks: false });
+            world.network.give_input(Input::Agent { host, speaks: false });
             world.traffic(ms(300));
             assert_eq!((meters(&world), paced(&world)), ((vec![8_000_000], true), turn));
         }
@@ -497,8 +497,8 @@ fn a_flow_is_paced_by_the_agent_of_its_host_if_there_is_one() {
         world.traffic(ms(300));
         assert_eq!(meters(&world), (vec![], false));
         let nobody = pathloom_model::NodeId(u32::MAX);
-        world.network.tell(Input::Agent { host: nobody, speaks: true });
-        assert_eq!(world.network.controller.counts().nonsense, 1);
+        world.network.give_input(Input::Agent { host: nobody, speaks: true });
+        assert_eq!(world.network.controller.counts().invalid_inputs, 1);
         world.nothing_is_lost_or_left();
     }
 }

@@ -107,8 +107,8 @@ proptest! {
     ) {
         let mut case = case(fabric, needs, SLOW, None, seed);
         run(&mut case, &commands);
-        let mishaps = case.network.mishaps();
-        prop_assert!(mishaps.is_empty(), "{} of {}: {:?}", mishaps.len(), case.network.packets.len(), mishaps[0]);
+        let errors = case.network.delivery_errors();
+        prop_assert!(errors.is_empty(), "{} of {}: {:?}", errors.len(), case.network.packets.len(), errors[0]);
         prop_assert_eq!(leaked(&case), Vec::<String>::new());
         prop_assert!(case.network.controller.view().flows.is_empty());
         let last = case.script.events().into_iter().rfind(|event| !matches!(event, Event::FlowFinished { .. }));
@@ -150,7 +150,7 @@ fn cross(timing: Timing, drain: Option<Nanos>, seed: u64) -> Case {
 fn paths_that_visit_switches_in_opposite_order_are_safe() {
     for seed in 0..5 {
         let case = cross(SLOW, None, seed);
-        assert!(case.network.mishaps().is_empty(), "{:?}", case.network.mishaps()[0]);
+        assert!(case.network.delivery_errors().is_empty(), "{:?}", case.network.delivery_errors()[0]);
         assert_eq!(leaked(&case), Vec::<String>::new());
         assert_eq!(case.network.controller.counts().reroutes, 11, "all except the first of twelve");
     }
@@ -160,16 +160,17 @@ fn paths_that_visit_switches_in_opposite_order_are_safe() {
 /// are lost.
 #[test]
 fn a_broken_order_is_detected() {
-    let lying = Timing { lies: true, work: (ms(0), ms(120)), ..SLOW };
-    let lost = |seed| cross(lying, None, seed).network.mishaps().len();
+    let hasty = Timing { hasty_barriers: true, work: (ms(0), ms(120)), ..SLOW };
+    let lost = |seed| cross(hasty, None, seed).network.delivery_errors().len();
     assert!((0..5).map(lost).sum::<usize>() > 0);
 }
 
 /// The same for rules of an old path that are deleted while packets are still on it.
 #[test]
 fn a_missing_drain_is_detected() {
-    let slow_links = Timing { link: (ms(20), ms(40)), message: (ms(1), ms(1)), work: (ms(0), ms(0)), lies: false };
-    let lost = |seed| cross(slow_links, Some(Nanos::ZERO), seed).network.mishaps().len();
+    let slow_links =
+        Timing { link: (ms(20), ms(40)), message: (ms(1), ms(1)), work: (ms(0), ms(0)), hasty_barriers: false };
+    let lost = |seed| cross(slow_links, Some(Nanos::ZERO), seed).network.delivery_errors().len();
     assert!((0..5).map(lost).sum::<usize>() > 0);
 }
 

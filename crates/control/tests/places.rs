@@ -35,7 +35,7 @@ fn settle(network: &mut Network) {
 }
 
 fn place(network: &mut Network, prefix: Prefix, at: Option<(NodeId, PortNo)>) {
-    network.tell(Input::Place { prefix, at });
+    network.give_input(Input::Place { prefix, at });
     settle(network);
 }
 
@@ -108,7 +108,7 @@ fn the_longest_placed_prefix_wins() {
 fn invalid_places_are_counted_and_change_nothing() {
     let fabric = k4();
     let mut network = network(&fabric, script(DefaultRoutes::Ecmp));
-    let before = network.controller.counts().nonsense;
+    let before = network.controller.counts().invalid_inputs;
     let tor = fabric.tors()[0];
     for at in [
         (tor, PortNo(99)),
@@ -120,7 +120,7 @@ fn invalid_places_are_counted_and_change_nothing() {
         place(&mut network, Prefix::host(Ipv4Addr::new(192, 168, 0, 1)), Some(at));
     }
     let up = fabric.switch_ports(tor).iter().any(|port| fabric.link(port.link).from_port == PortNo(3));
-    assert_eq!(network.controller.counts().nonsense - before, 4 + u64::from(up));
+    assert_eq!(network.controller.counts().invalid_inputs - before, 4 + u64::from(up));
     assert_leads(&network, Ipv4Addr::new(192, 168, 0, 1), None);
 }
 
@@ -142,11 +142,11 @@ fn a_flow_to_a_placed_address_has_a_path_and_leaves_it_when_the_address_moves() 
     let path = ShortestPaths::between(&fabric, &links, fabric.tors()[0], at_h9.0).iter().next().unwrap();
     script.at(network.now() + ms(1), Action::Route { flow, path, rate_bps: None });
     // The network reads the next time-out of the controller after each input.
-    network.tell(Input::Timeout);
+    network.give_input(Input::Timeout);
     settle(&mut network);
     assert!(network.controller.view().flows[&flow].route.is_some());
     assert_eq!(network.fates(packet), [Fate::Arrived(h9, None)]);
-    network.tell(Input::Place { prefix: Prefix::host(dst), at: Some(at_h3) });
+    network.give_input(Input::Place { prefix: Prefix::host(dst), at: Some(at_h3) });
     settle(&mut network);
     assert_eq!(network.fates(packet), [Fate::Arrived(h3, None)]);
     assert!(network.controller.find_flow(&five_tuple).is_none());

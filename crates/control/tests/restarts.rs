@@ -53,7 +53,7 @@ fn a_snapshot_restores_data_that_rules_do_not_contain() {
     world.route(&path);
     world.traffic(SECOND);
     let announced = Input::TransferAnnounced { five_tuple: world.flow.five_tuple, size_bytes: Some(123_456_789) };
-    world.network.tell(announced);
+    world.network.give_input(announced);
     let snapshot = world.network.controller.snapshot();
     let text = serde_json::to_string(&snapshot).unwrap();
     let snapshot: Snapshot = serde_json::from_str(&text).unwrap();
@@ -133,7 +133,7 @@ fn a_cable_that_was_held_back_is_used_again_after_a_restart() {
             world.pass(ms(40));
         }
         if out {
-            world.network.tell(Input::Drain { target, out });
+            world.network.give_input(Input::Drain { target, out });
         }
         assert!(!world.network.controller.view().links.is_up(link), "it is held back for 1.6 s");
         let snapshot = world.network.controller.snapshot();
@@ -147,7 +147,7 @@ fn a_cable_that_was_held_back_is_used_again_after_a_restart() {
         world.pass(Nanos::from_secs(10));
         assert_eq!(world.network.controller.view().links.is_up(link), !out && !cut, "{out} {cut}");
         if out {
-            world.network.tell(Input::Drain { target, out: false });
+            world.network.give_input(Input::Drain { target, out: false });
             assert!(world.network.controller.view().links.is_up(link));
         }
     }
@@ -281,7 +281,7 @@ proptest! {
             Controller::new(config, fabric.clone(), named("move:period=1h"))
         };
         let slow = |most_us: u64| (Nanos(1000), Nanos(most_us * 1000));
-        let timing = Timing { link: slow(2000), message: slow(20_000), work: slow(10_000), lies: false };
+        let timing = Timing { link: slow(2000), message: slow(20_000), work: slow(10_000), hasty_barriers: false };
         let mut network = Network::new(fabric.clone(), fresh(1), timing, seed);
         network.start();
         let all = fabric.attachments();
@@ -316,7 +316,7 @@ proptest! {
         prop_assert_eq!(routes(&network), before);
         // The last packets are still in transit.
         network.run_until(network.now() + ms(100));
-        let mishaps = network.mishaps();
-        prop_assert!(mishaps.is_empty(), "{} packets: {:?}", mishaps.len(), mishaps[0]);
+        let errors = network.delivery_errors();
+        prop_assert!(errors.is_empty(), "{} packets: {:?}", errors.len(), errors[0]);
     }
 }

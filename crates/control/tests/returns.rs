@@ -70,7 +70,7 @@ fn a_long_reverse_direction_gets_its_path_from_the_scheme() {
     let back = way_back(&world.network).unwrap();
     world.events();
     let five_tuple = world.flow.five_tuple.reverse();
-    world.network.tell(Input::TransferAnnounced { five_tuple, size_bytes: None });
+    world.network.give_input(Input::TransferAnnounced { five_tuple, size_bytes: None });
     assert_eq!(world.events(), [Event::FlowArrived { flow: back }]);
     let other = world.walk(&[3]).unwrap();
     world.act(Action::Route { flow: back, path: other.reverse(), rate_bps: None });
@@ -117,7 +117,7 @@ fn a_way_back_ends_with_its_flow_and_with_its_scheme() {
     world.route(&world.walk(&[3]).unwrap());
     world.traffic(SECOND);
     assert_eq!(route(&world.network, way_back(&world.network).unwrap()), Some(world.walk(&[3]).unwrap().reverse()));
-    world.network.tell(Input::TransferEnded { five_tuple: world.flow.five_tuple });
+    world.network.give_input(Input::TransferEnded { five_tuple: world.flow.five_tuple });
     assert_eq!(way_back(&world.network), None);
     world.nothing_is_lost_or_left();
 }

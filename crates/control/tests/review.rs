@@ -80,7 +80,7 @@ fn a_switch_whose_rules_are_all_deleted_has_them_again_within_a_second() {
         let switches = world.network.fabric.switches().to_vec();
         for switch in switches {
             let before = rules(&world, switch);
-            world.network.vanish(switch, |_| true);
+            world.network.delete_rules(switch, |_| true);
             assert!(rules(&world, switch).is_empty());
             world.traffic(SECOND);
             assert_eq!(rules(&world, switch), before, "{switch:?}");
@@ -99,7 +99,7 @@ fn each_kind_of_rule_is_restored() {
     for switch in switches {
         let before = rules(&world, switch);
         for key in before.keys() {
-            world.network.vanish(switch, |rule| rule.key() == *key);
+            world.network.delete_rules(switch, |rule| rule.key() == *key);
             assert_eq!(rules(&world, switch).len(), before.len() - 1);
             world.traffic(SECOND);
             assert_eq!(rules(&world, switch), before, "{switch:?}: {key:?}");
@@ -161,7 +161,7 @@ fn a_resync_starts_reviews_at_once() {
     let before = all_rules(&world);
     let switches = world.network.fabric.switches().to_vec();
     switches.iter().for_each(|switch| world.network.switches[switch.index()].entries.clear());
-    world.network.tell(Input::Resync { switch: None });
+    world.network.give_input(Input::Resync { switch: None });
     // The rule that counts the flow is only added after a second review.
     world.traffic(Nanos::from_secs(2));
     assert_eq!(all_rules(&world), before);
@@ -190,7 +190,7 @@ fn unwanted_rules_with_the_controllers_mark_are_deleted() {
 
 /// A change by somebody else, or an action of the controller.
 #[derive(Clone, Debug)]
-enum Theft {
+enum RuleChange {
     /// Every n-th rule is deleted, with notice.
     Delete(prop::sample::Index, usize),
     /// Every n-th rule is deleted without notice.
@@ -203,19 +203,19 @@ enum Theft {
     Session(prop::sample::Index, bool),
 }
 
-fn thefts() -> impl Strategy<Value = Vec<(u64, Theft)>> {
+fn rule_changes() -> impl Strategy<Value = Vec<(u64, RuleChange)>> {
     let index = any::<prop::sample::Index>;
     let turns = prop::collection::vec(any::<u8>(), 1..6);
-    let theft = prop_oneof![
-        4 => (index(), 1..4usize).prop_map(|(which, one)| Theft::Delete(which, one)),
-        2 => (index(), 1..4usize).prop_map(|(which, one)| Theft::Steal(which, one)),
-        2 => (index(), 1..4usize).prop_map(|(which, one)| Theft::Twist(which, one)),
-        4 => (0..4u16).prop_map(Theft::First),
-        6 => (0..4u16, turns).prop_map(|(flow, turns)| Theft::Route(flow, turns)),
-        1 => (0..4u16).prop_map(Theft::Unroute),
-        1 => (index(), any::<bool>()).prop_map(|(which, up)| Theft::Session(which, up)),
+    let change = prop_oneof![
+        4 => (index(), 1..4usize).prop_map(|(which, one)| RuleChange::Delete(which, one)),
+        2 => (index(), 1..4usize).prop_map(|(which, one)| RuleChange::Steal(which, one)),
+        2 => (index(), 1..4usize).prop_map(|(which, one)| RuleChange::Twist(which, one)),
+        4 => (0..4u16).prop_map(RuleChange::First),
+        6 => (0..4u16, turns).prop_map(|(flow, turns)| RuleChange::Route(flow, turns)),
+        1 => (0..4u16).prop_map(RuleChange::Unroute),
+        1 => (index(), any::<bool>()).prop_map(|(which, up)| RuleChange::Session(which, up)),
     ];
-    prop::collection::vec((0..400u64, theft), 1..25)
+    prop::collection::vec((0..400u64, change), 1..25)
 }
 
 fn headers(world: &World, flow: u16) -> Headers {
@@ -223,48 +223,48 @@ fn headers(world: &World, flow: u16) -> Headers {
     Headers { five_tuple, ..world.flow }
 }
 
-fn commit(world: &mut World, theft: &Theft) {
+fn apply(world: &mut World, change: &RuleChange) {
     let switches = world.network.fabric.switches().to_vec();
     let known = |world: &World, flow: u16| {
         let five_tuple = headers(world, flow).five_tuple;
         let views = &world.network.controller.view().flows;
         views.iter().find(|(_, view)| view.five_tuple == five_tuple).map(|(&id, _)| id)
     };
-    match theft {
-        Theft::Delete(which, one) => {
+    match change {
+        RuleChange::Delete(which, one) => {
             let switch = *which.get(&switches);
             let keys: Vec<RuleKey> = rules(world, switch).into_keys().step_by(*one).collect();
-            world.network.vanish(switch, |rule| keys.contains(&rule.key()));
+            world.network.delete_rules(switch, |rule| keys.contains(&rule.key()));
         }
-        Theft::Steal(which, one) => {
+        RuleChange::Steal(which, one) => {
             let mut number = 0;
             world.network.switches[which.get(&switches).index()].entries.retain(|_| {
                 number += 1;
                 number % one != 0
             });
         }
-        Theft::Twist(which, one) => {
+        RuleChange::Twist(which, one) => {
             // To one port only: a packet that is duplicated at every switch would never end.
             let entries = &mut world.network.switches[which.get(&switches).index()].entries;
             for entry in entries.iter_mut().step_by(*one) {
                 (entry.rule.actions, entry.rule.goto) = (Actions::from([RuleAction::Output(PortNo(1))]), None);
             }
         }
-        Theft::First(flow) => {
+        RuleChange::First(flow) => {
             world.network.send(Headers { tcp_flags: TCP_SYN, ..headers(world, *flow) });
         }
-        Theft::Route(flow, turns) => {
+        RuleChange::Route(flow, turns) => {
             if let (Some(flow), Some(path)) = (known(world, *flow), world.walk(turns)) {
                 world.act(Action::Route { flow, path, rate_bps: None });
             }
         }
-        Theft::Unroute(flow) => {
+        RuleChange::Unroute(flow) => {
             if let Some(flow) = known(world, *flow) {
                 world.act(Action::Unroute { flow });
             }
         }
-        Theft::Session(which, true) => world.network.connect(*which.get(&switches)),
-        Theft::Session(which, false) => world.network.disconnect(*which.get(&switches)),
+        RuleChange::Session(which, true) => world.network.connect(*which.get(&switches)),
+        RuleChange::Session(which, false) => world.network.disconnect(*which.get(&switches)),
     }
 }
 
@@ -278,12 +278,12 @@ proptest! {
     fn every_rule_is_restored_within_some_periods_and_none_is_duplicated(
         fabric in strategies::fabrics(),
         needs in prop_oneof![Just(LABEL), Just(SFMM), Just(SHARED)],
-        thefts in thefts(),
+        changes in rule_changes(),
         seed: u64,
     ) {
         let mut world = World::new(fabric, needs, watching(), seed);
-        for (wait, theft) in &thefts {
-            commit(&mut world, theft);
+        for (wait, change) in &changes {
+            apply(&mut world, change);
             world.traffic(ms(*wait));
         }
         world.connect_all();

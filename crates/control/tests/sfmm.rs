@@ -52,7 +52,7 @@ fn network(case: &Case, script: &Script, order: CutoverOrder) -> (Network, Heade
         link: (Nanos(20_000), Nanos(20_000 + 1000 * case.link_us)),
         message: (ms(0), ms(case.message_ms)),
         work: (ms(0), ms(case.work_ms)),
-        lies: false,
+        hasty_barriers: false,
     };
     let mut network = Network::new(case.fabric.clone(), controller, timing, case.seed);
     network.start();
@@ -92,7 +92,7 @@ fn play(case: &Case, order: CutoverOrder) -> Result<Counts, String> {
         let now = network.switches[switch.index()].entries.len();
         (now, network.controller.rules_at(switch) as usize) != (bare[switch.index()], bare[switch.index()])
     };
-    match (network.mishaps().first(), network.strays().first(), network.failures.first()) {
+    match (network.delivery_errors().first(), network.strays().first(), network.failures.first()) {
         (Some(lost), _, _) => Err(format!("lost: {lost:?}")),
         (_, Some(stray), _) => Err(format!("looped: {stray:?}")),
         (_, _, Some(failure)) => Err(format!("would have been lost: {failure:?}")),
@@ -229,7 +229,7 @@ fn the_example_of_the_paper_step_by_step() {
     assert_eq!((counts.reroutes, counts.reroutes_in_place), (1, 1));
     assert_eq!(network.controller.view().flows[&id].route, Some(new));
     network.run_until(network.now() + Nanos::from_secs(30));
-    assert!(network.mishaps().is_empty() && network.strays().is_empty());
+    assert!(network.delivery_errors().is_empty() && network.strays().is_empty());
     let left: Vec<usize> = network.switches.iter().map(|switch| switch.entries.len()).collect();
     assert_eq!(left, bare);
 }
@@ -290,7 +290,7 @@ fn a_migration_is_completed_or_undone_after_a_restart() {
                 other => assert_eq!(*other, None, "{wait} {memory}"),
             }
             network.run_until(network.now() + Nanos::from_secs(60));
-            assert!(network.mishaps().is_empty(), "{wait} {memory}: {:?}", network.mishaps()[0]);
+            assert!(network.delivery_errors().is_empty(), "{wait} {memory}: {:?}", network.delivery_errors()[0]);
             assert!(network.failures.is_empty(), "{wait} {memory}: {:?}", network.failures[0]);
             let left: Vec<usize> = network.switches.iter().map(|switch| switch.entries.len()).collect();
             assert_eq!(left, bare, "{wait} {memory}");
@@ -313,7 +313,7 @@ fn a_path_requested_during_a_migration_is_set_up_next() {
         let view = &network.controller.view().flows[&id];
         assert_eq!((view.route.as_ref(), &view.pending), (Some(&third), &None), "{wait}");
         network.run_until(network.now() + Nanos::from_secs(60));
-        assert!(network.mishaps().is_empty() && network.strays().is_empty(), "{wait}");
+        assert!(network.delivery_errors().is_empty() && network.strays().is_empty(), "{wait}");
         let left: Vec<usize> = network.switches.iter().map(|switch| switch.entries.len()).collect();
         assert_eq!(left, bare, "{wait}");
     }
@@ -346,7 +346,7 @@ fn a_migration_that_fails_leaves_no_rules() {
             network.run_until(network.now() + Nanos::from_secs(60));
             // A dead link loses packets until the controller has noticed the failure and the source ToR has changed
             // its rule.
-            let lost = network.mishaps();
+            let lost = network.delivery_errors();
             let early = |report: &Report| report.sent < struck + ms(120);
             assert!(lost.iter().all(|report| fault < 2 && early(report)), "{wait} {fault}: {:?}", lost.last());
             let left: Vec<usize> = network.switches.iter().map(|switch| switch.entries.len()).collect();

@@ -76,7 +76,7 @@ fn open_connections_are_found_when_a_scheme_is_put_in_charge() {
         assert_eq!(world.network.controller.counts().standing, 1);
         world.pass(Nanos::from_secs(20));
         assert!(world.network.controller.view().flows.is_empty());
-        assert!(world.network.mishaps().is_empty());
+        assert!(world.network.delivery_errors().is_empty());
     }
 }
 
@@ -120,7 +120,7 @@ fn any_detection_uses_labels_and_measurements() {
     world.network.send(Headers { tcp_flags: TCP_SYN, ..slow });
     world.pass(ms(300));
     let announced = Input::TransferAnnounced { five_tuple, size_bytes: None };
-    (0..2).for_each(|_| world.network.tell(announced.clone()));
+    (0..2).for_each(|_| world.network.give_input(announced.clone()));
     assert_eq!(arrived(&world), 1, "the scheme is told of it once");
     assert_eq!(world.network.controller.counts().announced, 1);
     // If every host labels its long flows, only the label counts.

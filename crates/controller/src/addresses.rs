@@ -1,7 +1,7 @@
 //! Addresses that the fabric does not lay out: those that the configuration puts at hosts' ports, and those that hosts
 //! use in ARP and that get routes.
 
-use crate::quiet::Quiet;
+use crate::log_limiter::LogLimiter;
 use pathloom_control::Input;
 use pathloom_model::{Fabric, Nanos, NodeId, PortNo, Prefix};
 use serde::Deserialize;
@@ -10,7 +10,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 /// A place of the fabric: a switch and its port that leads to a host.
-pub(crate) type At = (NodeId, PortNo);
+pub(crate) type HostPort = (NodeId, PortNo);
 
 /// Number of requests for an address without an answer after which its route is removed.
 const QUESTIONS: u32 = 12;
@@ -44,8 +44,8 @@ pub(crate) fn prefixes(place: &str, texts: &[String]) -> Result<Vec<Prefix>, Str
 }
 
 /// The ports at which the configuration puts prefixes.
-pub(crate) fn places(fabric: &Fabric, given: &[AddressesAt]) -> Result<Vec<(Prefix, At)>, String> {
-    let mut places: BTreeMap<Prefix, At> = BTreeMap::new();
+pub(crate) fn places(fabric: &Fabric, given: &[AddressesAt]) -> Result<Vec<(Prefix, HostPort)>, String> {
+    let mut places: BTreeMap<Prefix, HostPort> = BTreeMap::new();
     for AddressesAt { at, prefixes: texts } in given {
         let place = format!("addresses.{at}");
         let host = fabric.find(at).filter(|&node| fabric.is_host(node));
@@ -85,11 +85,11 @@ pub(crate) struct Learnt {
     allowed: Vec<Prefix>,
     most: usize,
     /// Addresses of the configuration.
-    fixed: BTreeMap<Prefix, At>,
+    fixed: BTreeMap<Prefix, HostPort>,
     placed: BTreeSet<Ipv4Addr>,
     /// Addresses with a route for which no host has sent ARP, and the number of requests so far.
-    unheard: BTreeMap<Ipv4Addr, u32>,
-    quiet: Quiet,
+    unconfirmed: BTreeMap<Ipv4Addr, u32>,
+    log_limiter: LogLimiter,
     refused: BTreeMap<&'static str, u64>,
 }
 
@@ -97,7 +97,7 @@ impl Learnt {
     pub(crate) fn new(
         fabric: Arc<Fabric>,
         (any, allowed, most): (bool, Vec<Prefix>, usize),
-        fixed: &[(Prefix, At)],
+        fixed: &[(Prefix, HostPort)],
     ) -> Learnt {
         Learnt {
             fabric,
@@ -106,8 +106,8 @@ impl Learnt {
             most,
             fixed: fixed.iter().copied().collect(),
             placed: BTreeSet::new(),
-            unheard: BTreeMap::new(),
-            quiet: Quiet::default(),
+            unconfirmed: BTreeMap::new(),
+            log_limiter: LogLimiter::default(),
             refused: BTreeMap::new(),
         }
     }
@@ -118,18 +118,18 @@ impl Learnt {
     }
 
     /// The port at which the fabric or the configuration has an address.
-    fn home(&self, address: Ipv4Addr) -> Option<At> {
+    fn configured_port(&self, address: Ipv4Addr) -> Option<HostPort> {
         let fixed = self.fixed.get(&Prefix::host(address)).copied();
         let laid_out = || self.fabric.attachment(address).map(|at| (at.tor, self.fabric.link(at.uplink).to_port));
         fixed.or_else(laid_out)
     }
 
     /// Handles a host that uses an address at a port. Returns the input for the controller.
-    pub(crate) fn learnt(&mut self, now: Nanos, address: Ipv4Addr, at: At, port: &str) -> Option<Input> {
-        self.unheard.remove(&address);
-        let home = self.home(address);
-        if home == Some(at) {
-            return self.placed.remove(&address).then(|| self.back(address));
+    pub(crate) fn learnt(&mut self, now: Nanos, address: Ipv4Addr, at: HostPort, port: &str) -> Option<Input> {
+        self.unconfirmed.remove(&address);
+        let configured = self.configured_port(address);
+        if configured == Some(at) {
+            return self.placed.remove(&address).then(|| self.restore_input(address));
         }
         let faces_host =
             self.fabric.out_link(at.0, at.1).is_some_and(|link| self.fabric.is_host(self.fabric.link(link).to));
@@ -141,7 +141,7 @@ impl Learnt {
             )
         } else if !self.any {
             ("address_not_in_fabric", "the fabric does not have it at this port, and discovery.addresses is \"fabric\"")
-        } else if !allowed && home.is_none() {
+        } else if !allowed && configured.is_none() {
             ("address_not_allowed", "it is not in discovery.prefixes")
         } else if self.placed.len() >= self.most && !self.placed.contains(&address) {
             ("too_many_addresses", "discovery.most_addresses are learnt already")
@@ -150,7 +150,7 @@ impl Learnt {
             return Some(Input::Place { prefix: Prefix::host(address), at: Some(at) });
         };
         *self.refused.entry(why.0).or_default() += 1;
-        if let Some(times) = self.quiet.admit(now, &format!("{port} {}", why.0)) {
+        if let Some(times) = self.log_limiter.count_to_log(now, &format!("{port} {}", why.0)) {
             tracing::warn!(port, %address, why = why.1, times, "an address gets no route");
         }
         None
@@ -158,11 +158,11 @@ impl Learnt {
 
     /// Handles an address that no host uses any more.
     pub(crate) fn gone(&mut self, address: Ipv4Addr) -> Option<Input> {
-        self.unheard.remove(&address);
-        self.placed.remove(&address).then(|| self.back(address))
+        self.unconfirmed.remove(&address);
+        self.placed.remove(&address).then(|| self.restore_input(address))
     }
 
-    fn back(&self, address: Ipv4Addr) -> Input {
+    fn restore_input(&self, address: Ipv4Addr) -> Input {
         let prefix = Prefix::host(address);
         Input::Place { prefix, at: self.fixed.get(&prefix).copied() }
     }
@@ -174,12 +174,12 @@ impl Learnt {
             return Ok(false);
         }
         self.placed.insert(address);
-        let asked = self.unheard.entry(address).or_default();
+        let asked = self.unconfirmed.entry(address).or_default();
         *asked += 1;
         if *asked <= QUESTIONS {
             return Ok(true);
         }
-        Err(self.gone(address).unwrap_or_else(|| self.back(address)))
+        Err(self.gone(address).unwrap_or_else(|| self.restore_input(address)))
     }
 }
 
@@ -198,7 +198,7 @@ mod tests {
         Arc::new(fabric_from_spec("fat-tree:k=4").unwrap())
     }
 
-    fn at(fabric: &Fabric, host: &str) -> At {
+    fn at(fabric: &Fabric, host: &str) -> HostPort {
         let at = fabric.host_attachments(fabric.find(host).unwrap())[0];
         (at.tor, fabric.link(at.uplink).to_port)
     }

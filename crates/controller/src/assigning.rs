@@ -2,7 +2,7 @@
 //! agents send the same requests over their own connections, see [`crate::hosts`].)
 
 use crate::hosts::names;
-use crate::hub::{Brain, Hub};
+use crate::hub::{Hub, Responder};
 use crate::persist::Persist;
 use crate::session::Shared;
 use pathloom_control::{
@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::sync::{oneshot, watch, Notify};
 
 /// Marks the numbers of requests of the API. Those of agents count from 1.
-const OURS: u64 = 1 << 63;
+const API_REQUEST: u64 = 1 << 63;
 /// Maximum time that the answer to an assignment waits until a switch has confirmed the rules that show its
 /// connections to the controller.
 pub(crate) const CONFIRMATION: Duration = Duration::from_secs(1);
@@ -33,13 +33,13 @@ pub(crate) struct Assigning {
     /// Number of changes that are stored.
     stored: watch::Sender<u64>,
     /// Whether the state is stored at all.
-    keeps: bool,
+    is_stored: bool,
     /// Answers that wait until switches will send the first packets of these addresses to the controller.
-    held: Vec<(Ipv4Addr, Held)>,
+    waiting: Vec<(Ipv4Addr, WaitingAnswer)>,
 }
 
 /// An answer that waits until the first packets of an address will come to the controller.
-enum Held {
+enum WaitingAnswer {
     /// The answer to a call of the API.
     Call(oneshot::Sender<()>),
     /// The answer to an agent.
@@ -49,7 +49,15 @@ enum Held {
 impl Default for Assigning {
     fn default() -> Assigning {
         let (changed, stored) = (Rc::default(), watch::channel(0).0);
-        Assigning { last: OURS, answer: None, changes: 0, changed, stored, keeps: false, held: Vec::new() }
+        Assigning {
+            last: API_REQUEST,
+            answer: None,
+            changes: 0,
+            changed,
+            stored,
+            is_stored: false,
+            waiting: Vec::new(),
+        }
     }
 }
 
@@ -76,7 +84,7 @@ impl Assigning {
             self.changes += 1;
             self.changed.notify_one();
         }
-        if request < OURS {
+        if request < API_REQUEST {
             return Some(output);
         }
         if request == self.last {
@@ -87,7 +95,7 @@ impl Assigning {
 
     /// Returns a value that waits until all changes made so far are stored; `None` if no state is stored.
     pub(crate) fn to_be_stored(&self) -> Option<ToBeStored> {
-        self.keeps.then(|| ToBeStored { change: self.changes, stored: self.stored.subscribe() })
+        self.is_stored.then(|| ToBeStored { change: self.changes, stored: self.stored.subscribe() })
     }
 }
 
@@ -100,12 +108,12 @@ pub(crate) fn owner_of(host: Ipv4Addr) -> Owner {
 /// Stores the state soon after assignments have changed, so that a killed controller loses no assignment that it has
 /// answered.
 pub(crate) async fn store_changes(shared: Shared, persist: Persist) {
-    if !persist.keeps() {
+    if !persist.is_enabled() {
         return;
     }
     let changed = {
         let assigning = &mut shared.hub.borrow_mut().assigning;
-        assigning.keeps = true;
+        assigning.is_stored = true;
         assigning.changed.clone()
     };
     loop {
@@ -125,10 +133,10 @@ impl Hub {
     /// Sends the controller a request and takes its answer; `None` if no fabric is controlled.
     fn request(&mut self, input: impl FnOnce(u64) -> Input) -> Option<Output> {
         self.controller()?;
-        self.assigning.last = OURS | self.assigning.last.wrapping_add(1);
+        self.assigning.last = API_REQUEST | self.assigning.last.wrapping_add(1);
         self.assigning.answer = None;
         let input = input(self.assigning.last);
-        self.tell(input);
+        self.queue_and_settle(input);
         self.assigning.answer.take()
     }
 
@@ -164,10 +172,10 @@ impl Hub {
 
     /// Returns a receiver that is ready when the controller will see the connections that the host of this address
     /// opens. Before that, a connection could miss its path.
-    pub(crate) fn until_seen(&mut self, src: Ipv4Addr) -> oneshot::Receiver<()> {
+    pub(crate) fn when_visible(&mut self, src: Ipv4Addr) -> oneshot::Receiver<()> {
         let (sender, receiver) = oneshot::channel();
-        self.assigning.held.push((src, Held::Call(sender)));
-        self.release_held();
+        self.assigning.waiting.push((src, WaitingAnswer::Call(sender)));
+        self.send_visible_answers();
         receiver
     }
 
@@ -177,7 +185,7 @@ impl Hub {
             Output::Assigned { answer: Ok(ref assigned), .. } => {
                 let listed = self.assignment(assigned.assignment);
                 match listed {
-                    Some(listed) => self.assigning.held.push((listed.request.src, Held::Agent(output))),
+                    Some(listed) => self.assigning.waiting.push((listed.request.src, WaitingAnswer::Agent(output))),
                     None => self.hosts.carry_out(&output),
                 }
             }
@@ -186,22 +194,22 @@ impl Hub {
     }
 
     /// Sends the waiting answers whose connections will now be seen.
-    pub(crate) fn release_held(&mut self) {
-        if self.assigning.held.is_empty() {
+    pub(crate) fn send_visible_answers(&mut self) {
+        if self.assigning.waiting.is_empty() {
             return;
         }
-        let Brain::Fabric(controller) = &self.brain else { return };
-        let (ready, held) = std::mem::take(&mut self.assigning.held).into_iter().partition(|(src, held)| {
-            let gone = matches!(held, Held::Call(sender) if sender.is_closed());
+        let Responder::Fabric(controller) = &self.responder else { return };
+        let (ready, waiting) = std::mem::take(&mut self.assigning.waiting).into_iter().partition(|(src, waiting)| {
+            let gone = matches!(waiting, WaitingAnswer::Call(sender) if sender.is_closed());
             gone || controller.sees_connections_of(*src)
         });
-        self.assigning.held = held;
-        let ready: Vec<(Ipv4Addr, Held)> = ready;
-        for (_, held) in ready {
-            match held {
+        self.assigning.waiting = waiting;
+        let ready: Vec<(Ipv4Addr, WaitingAnswer)> = ready;
+        for (_, waiting) in ready {
+            match waiting {
                 // A caller that has gone needs no answer.
-                Held::Call(sender) => drop(sender.send(())),
-                Held::Agent(output) => self.hosts.carry_out(&output),
+                WaitingAnswer::Call(sender) => drop(sender.send(())),
+                WaitingAnswer::Agent(output) => self.hosts.carry_out(&output),
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The configuration file and its validation.
 
-use crate::addresses::{self, AddressesAt, At};
-use crate::api::{Api, Paths, ReadyApi, ReadyPaths};
+use crate::addresses::{self, AddressesAt, HostPort};
+use crate::api::{Api, CheckedApi, CheckedPaths, Paths};
 use crate::control_settings::ControlSettings;
 use crate::current::Current;
 use crate::hosts::{HostsConfig, Tokens};
@@ -309,7 +309,7 @@ impl Default for Log {
 
 /// A valid configuration.
 #[derive(Clone, Debug)]
-pub struct Ready {
+pub struct CheckedConfig {
     /// The content of the file.
     pub config: Config,
     /// The fabric it names.
@@ -327,16 +327,16 @@ pub struct Ready {
     /// Tokens of host agents.
     pub(crate) hosts_tokens: Option<Arc<Tokens>>,
     /// The API, if it is configured.
-    pub(crate) api: Option<ReadyApi>,
+    pub(crate) api: Option<CheckedApi>,
     /// The address for applications on hosts, if it is configured.
-    pub(crate) paths: Option<ReadyPaths>,
+    pub(crate) paths: Option<CheckedPaths>,
     /// The configured ports of addresses.
-    pub(crate) places: Vec<(Prefix, At)>,
+    pub(crate) places: Vec<(Prefix, HostPort)>,
     /// Prefixes of the addresses that hosts may use.
     pub(crate) allowed: Vec<Prefix>,
 }
 
-impl Ready {
+impl CheckedConfig {
     /// Configuration of the core in this epoch: the settings of `[control]`, and those that follow from other tables.
     pub(crate) fn control(&self, epoch: u16) -> ControlConfig {
         ControlConfig { epoch, ..self.control.clone() }
@@ -381,21 +381,21 @@ impl Ready {
 ///
 /// # Errors
 /// Names unknown keys, with the known ones, and invalid values.
-pub fn read(path: &Path) -> Result<Ready, ConfigError> {
+pub fn read(path: &Path) -> Result<CheckedConfig, ConfigError> {
     let error = |problem: String| ConfigError { file: path.display().to_string(), problem };
     let text = std::fs::read_to_string(path).map_err(|problem| error(format!("cannot be read: {problem}")))?;
-    let beside = path.parent().unwrap_or(Path::new(""));
-    check(&text, beside).map_err(error)
+    let base_dir = path.parent().unwrap_or(Path::new(""));
+    check(&text, base_dir).map_err(error)
 }
 
-/// Checks the text of a configuration. Files that it names are relative to `beside`.
-pub(crate) fn check(text: &str, beside: &Path) -> Result<Ready, String> {
+/// Checks the text of a configuration. Files that it names are relative to `base_dir`.
+pub(crate) fn check(text: &str, base_dir: &Path) -> Result<CheckedConfig, String> {
     let config: Config = toml::from_str(text).map_err(|problem| {
         let at = problem.span().map_or(0, |span| span.start);
         let line = text[..at.min(text.len())].matches('\n').count() + 1;
         format!("line {line}: {}", problem.message().lines().collect::<Vec<_>>().join(" "))
     })?;
-    let fabric = build(&config.fabric.spec, beside).map_err(|problem| format!("fabric.spec: {problem}"))?;
+    let fabric = build(&config.fabric.spec, base_dir).map_err(|problem| format!("fabric.spec: {problem}"))?;
     let scheme = registry().parse(&config.scheme.spec).map_err(|problem| format!("scheme.spec: {problem}"))?;
     let central = scheme.require_central(config.scheme.seed);
     central.map_err(|problem| format!("scheme.spec: {problem}, so there is nothing to control"))?;
@@ -437,19 +437,19 @@ pub(crate) fn check(text: &str, beside: &Path) -> Result<Ready, String> {
         return Err(format!("log.level: `{}` is none of {}", config.log.level, levels.join(", ")));
     }
     let datapaths = datapaths(&fabric, &config.fabric.datapaths)?;
-    let listen_tls = config.listen.tls.as_ref().map(|tls| listen_tls(tls, &fabric, beside)).transpose()?;
-    let hosts_tls = config.hosts.tls.as_ref().map(|tls| tls.load(beside).map(Current::new)).transpose();
+    let listen_tls = config.listen.tls.as_ref().map(|tls| listen_tls(tls, &fabric, base_dir)).transpose()?;
+    let hosts_tls = config.hosts.tls.as_ref().map(|tls| tls.load(base_dir).map(Current::new)).transpose();
     let hosts_tls = hosts_tls.map_err(|problem| format!("hosts.tls.{problem}"))?;
-    let hosts_tokens = config.hosts.tokens.as_ref().map(|file| Tokens::load(&beside.join(file))).transpose();
+    let hosts_tokens = config.hosts.tokens.as_ref().map(|file| Tokens::load(&base_dir.join(file))).transpose();
     let hosts_tokens = hosts_tokens.map_err(|problem| format!("hosts.tokens: {problem}"))?;
-    let api = config.api.load(beside, config.paths.search)?;
-    let paths = config.paths.load(beside, api.as_ref())?;
+    let api = config.api.load(base_dir, config.paths.search)?;
+    let paths = config.paths.load(base_dir, api.as_ref())?;
     // The rates that an application sees of its paths are measured even if the scheme reads no port counters.
     control.link_loads_every = paths.as_ref().map(|_| measured::PERIOD);
     let places = addresses::places(&fabric, &config.addresses)?;
     let allowed = addresses::prefixes("discovery.prefixes", &config.discovery.prefixes)?;
     let fabric = Arc::new(fabric);
-    Ok(Ready {
+    Ok(CheckedConfig {
         config,
         control,
         fabric,
@@ -465,14 +465,14 @@ pub(crate) fn check(text: &str, beside: &Path) -> Result<Ready, String> {
     })
 }
 
-fn build(spec: &str, beside: &Path) -> Result<Fabric, String> {
+fn build(spec: &str, base_dir: &Path) -> Result<Fabric, String> {
     let Some(file) = fabric_file(spec) else { return fabric_from_spec(spec).map_err(|problem| problem.to_string()) };
-    let text = std::fs::read_to_string(beside.join(file)).map_err(|problem| format!("{file}: {problem}"))?;
+    let text = std::fs::read_to_string(base_dir.join(file)).map_err(|problem| format!("{file}: {problem}"))?;
     fabric_from_file_text(spec, &text).map(|read| read.fabric).map_err(|problem| problem.to_string())
 }
 
 /// The certificates of the address for switches.
-fn listen_tls(tls: &Tls, fabric: &Fabric, beside: &Path) -> Result<Current<rustls::ServerConfig>, String> {
+fn listen_tls(tls: &Tls, fabric: &Fabric, base_dir: &Path) -> Result<Current<rustls::ServerConfig>, String> {
     if tls.client_ca.is_none() {
         return Err("listen.tls.client_ca: missing; it names the authority of the switches' certificates".into());
     }
@@ -482,7 +482,7 @@ fn listen_tls(tls: &Tls, fabric: &Fabric, beside: &Path) -> Result<Current<rustl
             "listen.tls.names.{name}: the fabric has no switch of this name; see pathloom fabric show"
         ));
     }
-    tls.load(beside).map(Current::new).map_err(|problem| format!("listen.tls.{problem}"))
+    tls.load(base_dir).map(Current::new).map_err(|problem| format!("listen.tls.{problem}"))
 }
 
 /// Datapath identifiers: those given, and the node's number plus 1 for all others.
@@ -521,16 +521,16 @@ mod tests {
 
     #[test]
     fn the_fabric_is_the_only_required_setting() {
-        let ready = check(LEAST, Path::new("")).unwrap();
-        assert_eq!(ready.datapaths.len(), 20);
-        assert!(ready.datapaths.iter().all(|(&dpid, node)| dpid == u64::from(node.0) + 1));
+        let checked = check(LEAST, Path::new("")).unwrap();
+        assert_eq!(checked.datapaths.len(), 20);
+        assert!(checked.datapaths.iter().all(|(&dpid, node)| dpid == u64::from(node.0) + 1));
     }
 
     #[test]
     fn datapaths_can_be_named() {
-        let ready = check(&format!("{LEAST}datapaths = {{ e0_0 = \"00:00:00:00:00:00:ab:cd\" }}"), Path::new(""));
-        let ready = ready.unwrap();
-        assert_eq!(ready.datapaths[&0xabcd], ready.fabric.find("e0_0").unwrap());
+        let checked = check(&format!("{LEAST}datapaths = {{ e0_0 = \"00:00:00:00:00:00:ab:cd\" }}"), Path::new(""));
+        let checked = checked.unwrap();
+        assert_eq!(checked.datapaths[&0xabcd], checked.fabric.find("e0_0").unwrap());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The hub's state of one connection to a switch.
 
 use crate::places::Place;
-use crate::reading::{Reading, Strangers};
+use crate::reading::{ForeignRules, Reading};
 use pathloom_control::{PortStats, RuleStats};
 use pathloom_model::{Nanos, NodeId};
 use pathloom_openflow::{Message, Port};
@@ -48,7 +48,7 @@ pub(crate) enum Stage {
     /// It has not sent its datapath identifier.
     Features,
     /// Another session has its datapath identifier. If that session stays silent, this connection takes its place.
-    Contending { dpid: u64, since: Nanos },
+    Duplicate { dpid: u64, since: Nanos },
     /// Its ports are being read.
     Ports { dpid: u64 },
     /// The session is up.
@@ -99,7 +99,7 @@ pub(crate) struct Connection {
     /// Its switch in the fabric.
     pub node: Option<NodeId>,
     /// Its datapath identifier, once discovery knows it.
-    pub scouted: Option<u64>,
+    pub discovered_dpid: Option<u64>,
     pub since: Nanos,
     pub last_heard: Nanos,
     pub last_echo: Nanos,
@@ -113,7 +113,7 @@ pub(crate) struct Connection {
     pub pending: BTreeMap<u32, Pending>,
     pub reading: Option<Reading>,
     /// Foreign rules at its last reading.
-    pub strangers: Strangers,
+    pub foreign_rules: ForeignRules,
     /// Groups and meters that the switch is known to have. These must be modified, not added.
     pub groups: BTreeSet<u32>,
     pub meters: BTreeSet<u32>,
@@ -133,7 +133,7 @@ impl Connection {
             stage: Stage::Hello,
             certificate: None,
             node: None,
-            scouted: None,
+            discovered_dpid: None,
             since: now,
             last_heard: now,
             last_echo: now,
@@ -143,7 +143,7 @@ impl Connection {
             dirty: false,
             pending: BTreeMap::new(),
             reading: None,
-            strangers: Strangers::default(),
+            foreign_rules: ForeignRules::default(),
             groups: BTreeSet::new(),
             meters: BTreeSet::new(),
             ports: BTreeSet::new(),
@@ -161,7 +161,7 @@ impl Connection {
     }
 
     /// Queues a message of the driver. It is short, so there is always room.
-    pub(crate) fn say(&mut self, message: &Message<'_>) -> u32 {
+    pub(crate) fn queue(&mut self, message: &Message<'_>) -> u32 {
         let xid = self.next_xid();
         self.answer(message, xid);
         xid

@@ -135,13 +135,13 @@ fn check_assignments(limits: &AssignmentLimits) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use crate::config::{check, Ready};
+    use crate::config::{check, CheckedConfig};
     use pathloom_model::Nanos;
     use std::path::Path;
 
     const LEAST: &str = "[fabric]\nspec = \"fat-tree:k=4\"\n";
 
-    fn with(text: &str) -> Result<Ready, String> {
+    fn with(text: &str) -> Result<CheckedConfig, String> {
         check(&format!("{LEAST}{text}"), Path::new(""))
     }
 

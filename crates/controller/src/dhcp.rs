@@ -31,13 +31,13 @@ pub(crate) struct Dhcp {
 
 /// The destination of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Goes {
+pub(crate) enum Destination {
     /// All ports with hosts except this one.
-    Around(Place),
+    AllOthers(Place),
     /// This port.
-    To(Place),
+    Port(Place),
     /// No port: the message is dropped.
-    Nowhere,
+    Drop,
 }
 
 impl Dhcp {
@@ -52,12 +52,12 @@ impl Dhcp {
     }
 
     /// The destination of a frame that arrived at a port.
-    pub(crate) fn route(&mut self, now: Nanos, place: Place, frame: &[u8]) -> Goes {
-        let goes = message(frame).and_then(|message| {
+    pub(crate) fn route(&mut self, now: Nanos, place: Place, frame: &[u8]) -> Destination {
+        let destination = message(frame).and_then(|message| {
             let client: Client = message.get(HARDWARE_ADDRESS..)?.first_chunk().copied()?;
             if message[OP] != REQUEST {
                 let &(asked, at) = self.clients.get(&client)?;
-                return (now.saturating_sub(at) <= PATIENCE).then_some(Goes::To(asked));
+                return (now.saturating_sub(at) <= PATIENCE).then_some(Destination::Port(asked));
             }
             if !self.ports.admit(now, place) || !self.all.admit(now, Place::new(0, 0)) {
                 return None;
@@ -68,10 +68,10 @@ impl Dhcp {
             if self.clients.len() < CLIENTS || self.clients.contains_key(&client) {
                 self.clients.insert(client, (place, now));
             }
-            Some(Goes::Around(place))
+            Some(Destination::AllOthers(place))
         });
-        self.refused += u64::from(goes.is_none());
-        goes.unwrap_or(Goes::Nowhere)
+        self.refused += u64::from(destination.is_none());
+        destination.unwrap_or(Destination::Drop)
     }
 }
 
@@ -106,11 +106,11 @@ mod tests {
     fn requests_go_to_all_other_ports_and_answers_to_the_client() {
         let mut dhcp = Dhcp::new();
         let (one, server) = (Place::new(1, 1), Place::new(9, 2));
-        assert_eq!(dhcp.route(Nanos(0), server, &frame(7, false)), Goes::Nowhere, "nobody asked");
-        assert_eq!(dhcp.route(Nanos(0), one, &frame(7, true)), Goes::Around(one));
-        assert_eq!(dhcp.route(Nanos(1), server, &frame(7, false)), Goes::To(one));
-        assert_eq!(dhcp.route(Nanos(1), server, &frame(8, false)), Goes::Nowhere);
-        assert_eq!(dhcp.route(Nanos::from_secs(61), server, &frame(7, false)), Goes::Nowhere, "too late");
+        assert_eq!(dhcp.route(Nanos(0), server, &frame(7, false)), Destination::Drop, "nobody asked");
+        assert_eq!(dhcp.route(Nanos(0), one, &frame(7, true)), Destination::AllOthers(one));
+        assert_eq!(dhcp.route(Nanos(1), server, &frame(7, false)), Destination::Port(one));
+        assert_eq!(dhcp.route(Nanos(1), server, &frame(8, false)), Destination::Drop);
+        assert_eq!(dhcp.route(Nanos::from_secs(61), server, &frame(7, false)), Destination::Drop, "too late");
         assert_eq!(dhcp.refused(), 3);
     }
 
@@ -119,7 +119,7 @@ mod tests {
         let mut dhcp = Dhcp::new();
         let passed = |dhcp: &mut Dhcp, port| {
             (0..200u8)
-                .filter(|&client| dhcp.route(Nanos(0), Place::new(1, port), &frame(client, true)) != Goes::Nowhere)
+                .filter(|&client| dhcp.route(Nanos(0), Place::new(1, port), &frame(client, true)) != Destination::Drop)
                 .count()
         };
         assert_eq!(passed(&mut dhcp, 1), 20);
@@ -132,7 +132,7 @@ mod tests {
         let whole = frame(1, true);
         let mut dhcp = Dhcp::new();
         for end in 0..whole.len() {
-            assert_eq!(dhcp.route(Nanos(0), Place::new(1, 1), &whole[..end]), Goes::Nowhere, "{end}");
+            assert_eq!(dhcp.route(Nanos(0), Place::new(1, 1), &whole[..end]), Destination::Drop, "{end}");
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Sessions of switches over TLS.
 
-use crate::config::Ready;
+use crate::config::CheckedConfig;
 use crate::current::Current;
 use crate::newcomers::Newcomers;
 use crate::places::{Place, Places, Refused};
-use crate::serve::breathe;
+use crate::serve::wait_after_failed_accept;
 use crate::session::Shared;
 use rustls::ServerConfig;
 use std::cell::RefCell;
@@ -33,10 +33,10 @@ const HANDSHAKES: usize = 256;
 
 impl Encryption {
     /// Uses the settings of the configuration; `None` without certificates.
-    pub(crate) fn new(ready: &Ready) -> Option<Encryption> {
-        let config = ready.listen_tls.clone()?;
+    pub(crate) fn new(checked: &CheckedConfig) -> Option<Encryption> {
+        let config = checked.listen_tls.clone()?;
         let (handshakes, under_way) = (Places::new(HANDSHAKES), Rc::new(RefCell::new(Newcomers::new(HANDSHAKES))));
-        Some(Encryption { config, handshakes, under_way, patience: ready.config.sessions.handshake_timeout })
+        Some(Encryption { config, handshakes, under_way, patience: checked.config.sessions.handshake_timeout })
     }
 
     /// Begins a handshake. If no place is free, the oldest one ends; also returns the reason for that.
@@ -82,17 +82,17 @@ pub(crate) async fn accept_tls(listener: TcpListener, encryption: Encryption, sh
                 let (encryption, shared) = (encryption.clone(), shared.clone());
                 tokio::task::spawn_local(async move {
                     tokio::select! {
-                        () = greet(stream, peer, encryption, shared) => {}
+                        () = handshake_and_serve(stream, peer, encryption, shared) => {}
                         () = handshake.give_way.notified() => {}
                     }
                 });
             }
-            Err(problem) => breathe(&problem).await,
+            Err(problem) => wait_after_failed_accept(&problem).await,
         }
     }
 }
 
-async fn greet(stream: TcpStream, peer: SocketAddr, encryption: Encryption, shared: Shared) {
+async fn handshake_and_serve(stream: TcpStream, peer: SocketAddr, encryption: Encryption, shared: Shared) {
     let _ = stream.set_nodelay(true);
     let acceptor = TlsAcceptor::from(encryption.config.get());
     let stream = match timeout(encryption.patience, acceptor.accept(stream)).await {

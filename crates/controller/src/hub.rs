@@ -10,13 +10,13 @@ use crate::connections::Connections;
 use crate::counts::HubCounts;
 use crate::gauges::Gauges;
 use crate::hosts::{Hosts, Wants};
+use crate::live_discovery::{HubAction, LiveDiscovery};
+use crate::log_limiter::{subject, LogLimiter};
 use crate::newcomers::Newcomers;
 use crate::places::Places;
-use crate::quiet::{subject, Quiet};
 use crate::reading::Foreign;
 use crate::record::Recorder;
-use crate::refused::Ledger;
-use crate::scout::{Act, Scout};
+use crate::refused::RefusalCounts;
 use crate::tls::Binding;
 use crate::upkeep::Warned;
 use pathloom_control::{Controller, Input};
@@ -36,13 +36,13 @@ const FEW_SESSIONS: usize = 4;
 
 /// The program that answers the switches.
 #[allow(clippy::large_enum_variant)] // There is only one value.
-pub enum Brain {
+pub enum Responder {
     /// The controller of a fabric.
     Fabric(Controller),
     /// A program without a fabric that answers packet by packet.
     Packets(Box<dyn Answers>),
     /// Nothing: the switches are only surveyed.
-    Nobody,
+    SurveyOnly,
 }
 
 /// A job of a scheme's solver.
@@ -66,7 +66,7 @@ pub struct Received {
 /// All connections, and the program that answers them.
 pub struct Hub {
     pub(crate) clock: Clock,
-    pub(crate) brain: Brain,
+    pub(crate) responder: Responder,
     pub(crate) hosts: Hosts,
     pub(crate) assigning: Assigning,
     pub(crate) recorder: Option<Recorder>,
@@ -75,7 +75,7 @@ pub struct Hub {
     pub(crate) sessions: Sessions,
     limits: Limits,
     pub(crate) limiter: Option<PortLimiter>,
-    pub(crate) scout: Option<Scout>,
+    pub(crate) discovery: Option<LiveDiscovery>,
     pub(crate) places: Places,
     /// Connections that have not yet sent their datapath identifier.
     pub(crate) newcomers: Newcomers<ConnectionId>,
@@ -87,14 +87,14 @@ pub struct Hub {
     /// Wakes the caller of [`Hub::timeout`] if it must be called earlier than it last returned.
     pub(crate) timer: Rc<Notify>,
     /// Wakes the caller of [`Hub::settle`] when something was received.
-    pub(crate) fed: Rc<Notify>,
+    pub(crate) inputs_handled: Rc<Notify>,
     armed: Nanos,
     /// Measurements of the hub.
     pub(crate) gauges: Gauges,
     /// Frames of hosts that switches refused.
-    pub(crate) refused: Ledger,
+    pub(crate) refused: RefusalCounts,
     /// Limits log lines about offenders.
-    pub(crate) quiet: Quiet,
+    pub(crate) log_limiter: LogLimiter,
     /// Warnings given so far.
     pub(crate) warned: Warned,
     /// What to do with rules that are not the controller's.
@@ -108,7 +108,7 @@ pub struct Hub {
 impl Hub {
     /// Creates a hub without connections. `datapaths` has the switches of the fabric by datapath identifier.
     pub fn new(
-        brain: Brain,
+        responder: Responder,
         fabric: Option<Arc<Fabric>>,
         datapaths: BTreeMap<u64, NodeId>,
         (sessions, limits): (Sessions, Limits),
@@ -117,7 +117,7 @@ impl Hub {
         let per_s = limits.packet_ins_per_port;
         Hub {
             clock: Clock::start(),
-            brain,
+            responder,
             hosts: Hosts::new(fabric.clone()),
             assigning: Assigning::default(),
             recorder: None,
@@ -128,18 +128,18 @@ impl Hub {
             places: Places::new(limits.connections),
             newcomers: Newcomers::new(limits.connections),
             limits,
-            scout: None,
+            discovery: None,
             connections: Connections::default(),
             by_node: vec![None; nodes],
             by_dpid: BTreeMap::new(),
             queued: VecDeque::new(),
             jobs: Vec::new(),
             timer: Rc::default(),
-            fed: Rc::default(),
+            inputs_handled: Rc::default(),
             armed: Nanos::MAX,
             gauges: Gauges::default(),
-            refused: Ledger::default(),
-            quiet: Quiet::default(),
+            refused: RefusalCounts::default(),
+            log_limiter: LogLimiter::default(),
             warned: Warned::default(),
             foreign: Foreign::default(),
             binding: Binding::default(),
@@ -149,19 +149,19 @@ impl Hub {
 
     /// The controller, if a fabric is controlled.
     pub fn controller(&mut self) -> Option<&mut Controller> {
-        match &mut self.brain {
-            Brain::Fabric(controller) => Some(controller),
-            Brain::Packets(_) | Brain::Nobody => None,
+        match &mut self.responder {
+            Responder::Fabric(controller) => Some(controller),
+            Responder::Packets(_) | Responder::SurveyOnly => None,
         }
     }
 
     /// Unused cabling that differs from the configuration, as text.
     pub fn cabling_differences(&self) -> impl Iterator<Item = &str> {
-        self.scout.iter().flat_map(Scout::differences)
+        self.discovery.iter().flat_map(LiveDiscovery::differences)
     }
 
     /// Number of switches with a session.
-    pub fn standing(&self) -> usize {
+    pub fn session_count(&self) -> usize {
         self.connections.iter().filter(|connection| matches!(connection.stage, Stage::Up { .. })).count()
     }
 
@@ -172,7 +172,7 @@ impl Hub {
 
     /// Number of rules of a switch that are not the controller's, when it was last read.
     pub(crate) fn foreign_at(&self, switch: NodeId) -> u64 {
-        self.session_of(switch).map_or(0, |connection| connection.strangers.count)
+        self.session_of(switch).map_or(0, |connection| connection.foreign_rules.count)
     }
 
     /// Address of the session of a switch.
@@ -193,7 +193,7 @@ impl Hub {
         let now = self.clock.now();
         let taken = self.connections.insert(self.counts.connections, |id| {
             let mut connection = Connection::new(id, place, peer, now);
-            connection.say(&Message::Hello(Hello::OURS));
+            connection.queue(&Message::Hello(Hello::OPENFLOW_1_3));
             connection
         });
         let (id, address) = (taken.id, taken.place.peer());
@@ -208,7 +208,7 @@ impl Hub {
         let Some(connection) = self.connections.remove(id) else { return };
         // Its tasks may wait for a peer that is gone.
         connection.drained.notify_waiters();
-        if let Brain::Packets(answers) = &mut self.brain {
+        if let Responder::Packets(answers) = &mut self.responder {
             answers.forget(id);
         }
         let stood = matches!(connection.stage, Stage::Up { .. }) || self.by_dpid.values().any(|&other| other == id);
@@ -220,14 +220,15 @@ impl Hub {
             self.by_node[node.index()] = None;
             self.queued.push_back(Input::SwitchDown { switch: node });
         }
-        if let (Some(dpid), Some(scout)) = (connection.scouted, &mut self.scout) {
-            scout.switch_down(self.clock.now(), dpid);
+        if let (Some(dpid), Some(discovery)) = (connection.discovered_dpid, &mut self.discovery) {
+            discovery.switch_down(self.clock.now(), dpid);
         }
         self.settle();
     }
 
     /// Handles messages at the start of `bytes`, for a few milliseconds at most. The resulting messages are sent by the
-    /// next [`Hub::settle`], for which [`Hub::fed`] is woken. Until then, other connections may be handled too.
+    /// next [`Hub::settle`], for which [`Hub::inputs_handled`] is woken. Until then, other connections may be handled
+    /// too.
     pub fn received(&mut self, id: ConnectionId, bytes: &[u8]) -> Received {
         let start = self.clock.now();
         let (mut now, mut at, mut late) = (start, 0, false);
@@ -254,15 +255,15 @@ impl Hub {
                 Err(problem) => self.offence(id, &problem.to_string()),
             }
             // A scheme may need much time for a flow.
-            if matches!(self.brain, Brain::Fabric(_)) {
+            if matches!(self.responder, Responder::Fabric(_)) {
                 now = self.clock.now();
                 late = now.saturating_sub(start) > TURN;
             }
         }
-        match self.brain {
-            Brain::Fabric(_) => self.fed.notify_one(),
-            Brain::Packets(_) => self.wake(),
-            Brain::Nobody => self.settle(),
+        match self.responder {
+            Responder::Fabric(_) => self.inputs_handled.notify_one(),
+            Responder::Packets(_) => self.wake(),
+            Responder::SurveyOnly => self.settle(),
         }
         Received { used: at, late }
     }
@@ -270,7 +271,7 @@ impl Hub {
     /// Answers a packet of a switch that belongs to no fabric.
     #[inline]
     pub(crate) fn answer_packet(&mut self, id: ConnectionId, xid: u32, packet: &PacketIn<'_>) {
-        let Hub { brain: Brain::Packets(answers), connections, .. } = self else { return };
+        let Hub { responder: Responder::Packets(answers), connections, .. } = self else { return };
         let Some(connection) = connections.get_mut(id) else { return };
         if let Err(problem) = answers.packet_in(id, packet, xid, &mut connection.out) {
             tracing::error!(peer = %connection.peer, %problem, "an answer was not sent");
@@ -285,7 +286,7 @@ impl Hub {
     }
 
     /// Passes the controller an input that does not come from a switch.
-    pub fn tell(&mut self, input: Input) {
+    pub fn queue_and_settle(&mut self, input: Input) {
         self.queued.push_back(input);
         self.settle();
     }
@@ -296,8 +297,8 @@ impl Hub {
         if self.controller().and_then(|controller| controller.poll_timeout()).is_some_and(|at| at <= now) {
             self.queued.push_back(Input::Timeout);
         }
-        if let Some(scout) = &mut self.scout {
-            scout.timeout(now);
+        if let Some(discovery) = &mut self.discovery {
+            discovery.timeout(now);
         }
         self.settle();
         let next = self.next_timeout();
@@ -306,16 +307,16 @@ impl Hub {
     }
 
     fn next_timeout(&mut self) -> Option<Nanos> {
-        let scout = self.scout.as_ref().and_then(Scout::poll_timeout);
+        let discovery = self.discovery.as_ref().and_then(LiveDiscovery::poll_timeout);
         let controller = self.controller().and_then(|controller| controller.poll_timeout());
-        [scout, controller].into_iter().flatten().min()
+        [discovery, controller].into_iter().flatten().min()
     }
 
     /// Checks learnt addresses for which no host has sent ARP.
     pub(crate) fn look_after_places(&mut self) {
         let placed: Vec<_> = self.controller().map(|controller| controller.placed().collect()).unwrap_or_default();
-        if let Some(scout) = &mut self.scout {
-            scout.look_after_places(&placed);
+        if let Some(discovery) = &mut self.discovery {
+            discovery.look_after_places(&placed);
         }
         self.settle();
     }
@@ -326,15 +327,15 @@ impl Hub {
         let now = self.clock.now();
         loop {
             self.drain(now);
-            while let Some(act) = self.scout.as_mut().and_then(Scout::poll_act) {
-                match act {
-                    Act::Send { dpid, port, frame } => self.send_frame(dpid, port, &frame),
-                    Act::Tell(input) => self.queued.push_back(input),
-                    Act::Rewired(switch) => self.rewired(switch),
+            while let Some(action) = self.discovery.as_mut().and_then(LiveDiscovery::poll_action) {
+                match action {
+                    HubAction::Send { dpid, port, frame } => self.send_frame(dpid, port, &frame),
+                    HubAction::Tell(input) => self.queued.push_back(input),
+                    HubAction::Rewired(switch) => self.rewired(switch),
                 }
             }
             if let Some(input) = self.queued.pop_front() {
-                self.give(now, input);
+                self.handle_input(now, input);
                 continue;
             }
             match self.controller() {
@@ -342,8 +343,8 @@ impl Hub {
                 _ => break,
             }
         }
-        self.release_held();
-        self.say_wants();
+        self.send_visible_answers();
+        self.report_scheme_needs();
         if self.next_timeout().is_some_and(|at| at < self.armed) {
             self.timer.notify_one();
         }
@@ -370,20 +371,20 @@ impl Hub {
     /// Passes the controller an input, and writes its outputs into the buffers of sessions at once, while they are in
     /// the cache. The next [`Hub::settle`] adds barriers and sends everything.
     #[inline]
-    pub(crate) fn give(&mut self, now: Nanos, input: Input) {
+    pub(crate) fn handle_input(&mut self, now: Nanos, input: Input) {
         if self.recorder.is_some() {
             self.drain(now);
             self.recorder.iter_mut().for_each(|recorder| recorder.input(now, &input));
         }
-        if let Brain::Fabric(controller) = &mut self.brain {
+        if let Responder::Fabric(controller) = &mut self.responder {
             controller.feed(now, input);
             self.drain(now);
         }
     }
 
     /// Tells host agents what the scheme in charge needs from them, if that has changed.
-    pub(crate) fn say_wants(&mut self) {
-        if let Brain::Fabric(controller) = &self.brain {
+    pub(crate) fn report_scheme_needs(&mut self) {
+        if let Responder::Fabric(controller) = &self.responder {
             let detection = controller.needs().detection;
             let announce = detection == Detection::Announced;
             self.hosts.set_wants(Wants { announce, report: matches!(detection, Detection::Any { .. }) });
@@ -440,11 +441,11 @@ impl Hub {
     }
 
     /// The connection that has a datapath identifier.
-    pub(crate) fn holder(&self, dpid: u64) -> Option<ConnectionId> {
+    pub(crate) fn owner(&self, dpid: u64) -> Option<ConnectionId> {
         self.by_dpid.get(&dpid).copied()
     }
 
-    pub(crate) fn hold(&mut self, dpid: u64, id: ConnectionId) {
+    pub(crate) fn set_owner(&mut self, dpid: u64, id: ConnectionId) {
         self.by_dpid.insert(dpid, id);
     }
 
@@ -459,7 +460,7 @@ impl Hub {
         let now = self.clock.now();
         let Some(connection) = self.connection_mut(id).filter(|connection| !connection.is_closed()) else { return };
         let switch = match connection.stage {
-            Stage::Up { dpid } | Stage::Ports { dpid } | Stage::Contending { dpid, .. } => format!("{dpid:016x}"),
+            Stage::Up { dpid } | Stage::Ports { dpid } | Stage::Duplicate { dpid, .. } => format!("{dpid:016x}"),
             _ => "unknown".into(),
         };
         let peer = connection.peer.clone();
@@ -469,7 +470,7 @@ impl Hub {
         // Offences count by switch; those of a peer without a datapath identifier count by address.
         let subject =
             if switch == "unknown" { subject(&peer, why) } else { format!("switch {}", subject(&switch, why)) };
-        if let Some(times) = self.quiet.admit(now, &subject) {
+        if let Some(times) = self.log_limiter.count_to_log(now, &subject) {
             tracing::warn!(peer, switch, why, times, "a connection is closed");
         }
     }
@@ -477,7 +478,7 @@ impl Hub {
     /// Logs an offence of a peer: one line, and then a count.
     pub(crate) fn complain(&mut self, peer: &str, why: &str, what: &str) {
         let now = self.clock.now();
-        if let Some(times) = self.quiet.admit(now, &subject(peer, why)) {
+        if let Some(times) = self.log_limiter.count_to_log(now, &subject(peer, why)) {
             tracing::warn!(peer, why, times, "{what}");
         }
     }

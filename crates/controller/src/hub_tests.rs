@@ -1,15 +1,15 @@
 //! The hub without sockets.
 
-use crate::bench::fake::{say, Common, Fake};
+use crate::bench::fake::{append_message, Common, Fake};
 use crate::config::{Limits, Sessions};
 use crate::connection::Stage;
-use crate::hub::{Brain, Hub, Received};
+use crate::hub::{Hub, Received, Responder};
 use crate::testing::Idle;
 use pathloom_openflow::{Hello, Message};
 use std::collections::BTreeMap;
 
 fn hub(limits: Limits) -> Hub {
-    Hub::new(Brain::Nobody, None, BTreeMap::new(), (Sessions::default(), limits))
+    Hub::new(Responder::SurveyOnly, None, BTreeMap::new(), (Sessions::default(), limits))
 }
 
 #[test]
@@ -20,7 +20,7 @@ fn the_identifier_of_a_closed_connection_is_not_reused() {
     let next = hub.connect("another".into()).unwrap();
     assert_eq!(gone.slot(), next.slot(), "its place is used again");
     let mut hello = Vec::new();
-    say(&Message::Hello(Hello::OURS), 1, &mut hello);
+    append_message(&Message::Hello(Hello::OPENFLOW_1_3), 1, &mut hello);
     assert_eq!(hub.received(gone, &hello), Received { used: 0, late: false });
     assert!(hub.connection_mut(gone).is_none() && hub.take_output(gone).is_empty());
     hub.disconnect(gone, "test");
@@ -68,7 +68,7 @@ fn silent_connections_are_closed_for_new_ones_but_sessions_are_not() {
         let id = session(&mut hub, &format!("127.0.0.1:{dpid}"), dpid).unwrap();
         assert!(matches!(hub.connection_mut(id).unwrap().stage, Stage::Up { .. }), "switch {dpid}");
     }
-    assert_eq!((hub.standing(), hub.all_connections().count()), (4, 4));
+    assert_eq!((hub.session_count(), hub.all_connections().count()), (4, 4));
     assert!(hub.connect("127.0.0.1:99".into()).is_none(), "all places belong to sessions");
     assert_eq!(hub.counts.crowded, 26 + 4 + 1);
 }

@@ -2,11 +2,11 @@
 
 use crate::connection::{Connection, ConnectionId, Pending, Stage};
 use crate::hub::Hub;
+use crate::live_discovery::LiveDiscovery;
 use crate::numbers;
 use crate::punts;
 use crate::reading::{Foreign, Why};
 use crate::refused;
-use crate::scout::Scout;
 use pathloom_control::{Input, PortStats, Removal, RuleStats};
 use pathloom_discovery::wiring::PortMap;
 use pathloom_discovery::Place;
@@ -15,7 +15,7 @@ use pathloom_model::{FiveTuple, Headers, Nanos, NodeId, PortNo};
 use pathloom_openflow::packet::{headers, Ethernet};
 use pathloom_openflow::{
     convert, ErrorMessage, Features, FlowRemoved, FlowStats, Message, MultipartReply, MultipartRequest, PacketIn, Port,
-    PortReason, PortStatus, RemovedWhy, Reply, Request, SwitchConfig, BAD_REQUEST, HELLO_FAILED, PORT_MAX,
+    PortReason, PortStatus, RemovedReason, Reply, Request, SwitchConfig, BAD_REQUEST, HELLO_FAILED, PORT_MAX,
 };
 
 /// Number of bytes that a switch sends to the controller of a packet without a matching rule. Every packet matches a
@@ -36,7 +36,7 @@ impl Hub {
             Message::FlowRemoved(removed) => self.flow_removed(now, id, &removed),
             Message::Error(error) => self.error(now, id, xid, &error),
             Message::GetConfigReply(_) | Message::RoleReply(_) | Message::BundleControl(_) => {}
-            Message::Foreign { kind, .. } => tracing::debug!(kind, "a message of an unknown kind"),
+            Message::Unsupported { kind, .. } => tracing::debug!(kind, "a message of an unknown kind"),
             other => {
                 let kind = other.kind();
                 self.misread(id, kind, xid, "switches do not send messages of this kind");
@@ -73,17 +73,17 @@ impl Hub {
             return;
         };
         let input = input(*node);
-        self.feed(now, input);
+        self.handle_now(now, input);
     }
 
     /// Passes an input to the controller at once, so that inputs need no queue. The next [`Hub::settle`] sends the
     /// resulting messages.
     #[inline]
-    fn feed(&mut self, now: Nanos, input: Input) {
+    fn handle_now(&mut self, now: Nanos, input: Input) {
         while let Some(earlier) = self.queued.pop_front() {
-            self.give(now, earlier);
+            self.handle_input(now, earlier);
         }
-        self.give(now, input);
+        self.handle_input(now, input);
     }
 
     #[inline]
@@ -92,10 +92,10 @@ impl Hub {
         let (dpid, node) = (*dpid, *node);
         let Some(in_port) = convert::in_port(packet) else { return };
         let place = Place::new(dpid, in_port.0);
-        if Scout::is_ours(packet.data) {
+        if LiveDiscovery::is_discovery_frame(packet.data) {
             // Discovery has its own limits, so that its frames pass even if a port is flooded with others.
-            if let Some(scout) = &mut self.scout {
-                return scout.frame(now, place, packet.data);
+            if let Some(discovery) = &mut self.discovery {
+                return discovery.frame(now, place, packet.data);
             }
         }
         // Ports that the switch has not reported share one limit.
@@ -115,7 +115,7 @@ impl Hub {
         match read {
             // A later fragment, or not a flow.
             Ok(Some(Headers { five_tuple: FiveTuple { src_port: 0, dst_port: 0, .. }, .. })) => {}
-            Ok(Some(headers)) => self.feed(now, Input::PacketIn { switch, in_port, headers }),
+            Ok(Some(headers)) => self.handle_now(now, Input::PacketIn { switch, in_port, headers }),
             Ok(None) => {}
             Err(problem) => tracing::debug!(switch = %place.dpid, port = in_port.0, %problem, "an unreadable packet"),
         }
@@ -127,10 +127,10 @@ impl Hub {
         };
         if agrees {
             connection.stage = Stage::Features;
-            connection.say(&Message::FeaturesRequest);
+            connection.queue(&Message::FeaturesRequest);
         } else {
             let data = b"this controller supports OpenFlow 1.3 (wire version 4)";
-            connection.say(&Message::Error(ErrorMessage { kind: HELLO_FAILED, code: 0, data }));
+            connection.queue(&Message::Error(ErrorMessage { kind: HELLO_FAILED, code: 0, data }));
             self.offence(id, &format!("it does not support OpenFlow 1.3; its highest wire version is {highest}"));
         }
         self.mark(id);
@@ -144,7 +144,7 @@ impl Hub {
         if features.auxiliary != 0 {
             return self.offence(id, "auxiliary connections are not supported");
         }
-        connection.stage = Stage::Contending { dpid, since: now };
+        connection.stage = Stage::Duplicate { dpid, since: now };
         if self.place_of(dpid).is_err() {
             let why = format!("the fabric has no switch {dpid:016x}; name it under fabric.datapaths");
             return self.offence(id, &why);
@@ -152,9 +152,9 @@ impl Hub {
         if let Err(why) = self.check_certificate(id, dpid) {
             return self.offence(id, &why);
         }
-        match self.holder(dpid) {
+        match self.owner(dpid) {
             // The answer to an echo request shows whether the other connection is still alive.
-            Some(holder) => self.echo(now, holder),
+            Some(owner) => self.echo(now, owner),
             None => self.admit(id, dpid),
         }
     }
@@ -170,11 +170,11 @@ impl Hub {
     /// Continues the handshake: the datapath identifier belongs to this connection.
     pub(crate) fn admit(&mut self, id: ConnectionId, dpid: u64) {
         let node = self.place_of(dpid).unwrap_or_default();
-        self.hold(dpid, id);
+        self.set_owner(dpid, id);
         let Some(connection) = self.connection_mut(id) else { return };
         connection.stage = Stage::Ports { dpid };
         connection.node = node;
-        connection.say(&Message::SetConfig(SwitchConfig { flags: 0, miss_send_len: MISS_BYTES }));
+        connection.queue(&Message::SetConfig(SwitchConfig { flags: 0, miss_send_len: MISS_BYTES }));
         ask(connection, Request::Description, Pending::Description);
         ask(connection, Request::PortDesc, Pending::Ports(Vec::new()));
         self.mark(id);
@@ -190,7 +190,7 @@ impl Hub {
         let Some(connection) = self.connection_mut(id) else { return };
         let Stage::Ports { dpid } = connection.stage else { return };
         let (node, peer) = (connection.node, connection.peer.clone());
-        if self.scout.as_ref().is_some_and(|scout| scout.is_duplicate(dpid, ports)) {
+        if self.discovery.as_ref().is_some_and(|discovery| discovery.is_duplicate(dpid, ports)) {
             return self.offence(id, "a connected switch has this datapath identifier; give each its own");
         }
         if let Some(connection) = self.connection_mut(id) {
@@ -198,11 +198,11 @@ impl Hub {
             ports.iter().for_each(|port| connection.note_port(port.number));
         }
         self.counts.sessions += 1;
-        if let Some(scout) = &mut self.scout {
-            scout.switch_up(self.clock.now(), dpid, ports);
-            self.connection_mut(id).into_iter().for_each(|connection| connection.scouted = Some(dpid));
+        if let Some(discovery) = &mut self.discovery {
+            discovery.switch_up(self.clock.now(), dpid, ports);
+            self.connection_mut(id).into_iter().for_each(|connection| connection.discovered_dpid = Some(dpid));
         }
-        if self.scout.is_some() || node.is_some() {
+        if self.discovery.is_some() || node.is_some() {
             self.write_own_rules(id);
         }
         let Some((switch, fabric)) = node.zip(self.fabric.clone()) else { return };
@@ -210,13 +210,14 @@ impl Hub {
         let own = |wanted: u32| map.map_or(wanted, |map| map.own(PortNo(wanted)).0);
         let is_up = |wanted: u32| ports.iter().any(|port| port.number == own(wanted) && port.is_up());
         let all = 1..=fabric.node(switch).ports.len() as u32;
-        let is_dead = |port: u32| self.scout.as_ref().is_some_and(|scout| scout.is_dead(switch, PortNo(port)));
+        let is_dead =
+            |port: u32| self.discovery.as_ref().is_some_and(|discovery| discovery.is_dead(switch, PortNo(port)));
         let ports_down: Vec<PortNo> = all.filter(|&port| !is_up(port) || is_dead(port)).map(PortNo).collect();
         let name = &fabric.node(switch).name;
         tracing::info!(switch = format!("{dpid:016x}"), name, %peer, ports_down = ports_down.len(), "a session is up");
         self.by_node[switch.index()] = Some(id);
         self.gauges.switch_changed(&fabric, switch);
-        self.feed(now, Input::SwitchUp { switch, ports_down });
+        self.handle_now(now, Input::SwitchUp { switch, ports_down });
     }
 
     fn port_status(&mut self, now: Nanos, id: ConnectionId, status: &PortStatus) {
@@ -230,31 +231,33 @@ impl Hub {
         let news = !connection.has_port(port);
         connection.note_port(port);
         if news {
-            self.refuse_strange_port(id, port);
+            self.refuse_unknown_port(id, port);
         }
         let mut up = !gone && status.port.is_up();
         let in_fabric = node.map_or(PortNo(port), |switch| self.fabric_port(switch, PortNo(port)));
         if let Some((switch, fabric)) = node.zip(self.fabric.clone()) {
             self.gauges.port_changed(&fabric, switch, in_fabric);
         }
-        if let Some(scout) = &mut self.scout {
-            scout.port_status(now, dpid, &status.port, gone);
-            up &= node.is_none_or(|switch| !scout.is_dead(switch, in_fabric));
+        if let Some(discovery) = &mut self.discovery {
+            discovery.port_status(now, dpid, &status.port, gone);
+            up &= node.is_none_or(|switch| !discovery.is_dead(switch, in_fabric));
         }
         self.up(now, id, |switch| Input::PortStatus { switch, port: in_fabric, up });
     }
 
     fn flow_removed(&mut self, now: Nanos, id: ConnectionId, removed: &FlowRemoved) {
-        if punts::is_own(removed.cookie) && matches!(removed.why, RemovedWhy::Deleted | RemovedWhy::GroupDeleted) {
+        if punts::is_own(removed.cookie)
+            && matches!(removed.reason, RemovedReason::Deleted | RemovedReason::GroupDeleted)
+        {
             // This causes a review, which restores the rule if the switch should have it.
             return self.up(now, id, |switch| Input::Resync { switch: Some(switch) });
         }
         let Some(key) = convert::removed_key(removed) else { return };
         let counters = RuleCounters { packets: removed.packets, bytes: removed.bytes };
-        let why = match removed.why {
-            RemovedWhy::Idle => Removal::Idle,
-            RemovedWhy::Hard => Removal::Hard,
-            RemovedWhy::Deleted | RemovedWhy::GroupDeleted => Removal::Deleted,
+        let why = match removed.reason {
+            RemovedReason::Idle => Removal::Idle,
+            RemovedReason::Hard => Removal::Hard,
+            RemovedReason::Deleted | RemovedReason::GroupDeleted => Removal::Deleted,
         };
         self.up(now, id, |switch| Input::RuleRemoved { switch, key, cookie: removed.cookie, counters, why });
     }
@@ -371,9 +374,9 @@ impl Hub {
         // Groups and meters that have disappeared must be added again, not modified.
         connection.groups.retain(|group| !reading.before[0].contains(group));
         connection.meters.retain(|meter| !reading.before[1].contains(meter));
-        if foreign == Foreign::Remove && reading.has_strangers() {
+        if foreign == Foreign::Remove && reading.has_unmarked() {
             for deletion in reading.deletions() {
-                connection.say(&deletion);
+                connection.queue(&deletion);
             }
             self.counts.foreign_removed += 1;
             self.mark(id);
@@ -381,11 +384,11 @@ impl Hub {
         let (rules, groups) = (std::mem::take(&mut reading.rules), std::mem::take(&mut reading.groups));
         let meters = std::mem::take(&mut reading.meters);
         let (why, own) = (reading.why, std::mem::take(&mut reading.own));
-        let strangers = reading.into_strangers();
+        let foreign_rules = reading.into_foreign_rules();
         let name = self.name_of(id);
         if let Some(connection) = self.connection_mut(id) {
-            strangers.name_new(&connection.strangers, &name);
-            connection.strangers = strangers;
+            foreign_rules.log_new(&connection.foreign_rules, &name);
+            connection.foreign_rules = foreign_rules;
         }
         match why {
             Why::Dump => self.up(now, id, |switch| Input::RuleDump { switch, rules, groups, meters }),
@@ -443,7 +446,7 @@ impl Hub {
 
 /// Sends a multipart request and notes what its answer is for. Returns its transaction identifier.
 pub(crate) fn ask(connection: &mut Connection, request: Request, pending: Pending) -> u32 {
-    let xid = connection.say(&Message::MultipartRequest(MultipartRequest { more: false, request }));
+    let xid = connection.queue(&Message::MultipartRequest(MultipartRequest { more: false, request }));
     connection.pending.insert(xid, pending);
     xid
 }

@@ -58,10 +58,14 @@ fn become_bench(words: &[&str]) -> Result<(), String> {
 }
 
 fn check(file: &str) -> Result<(), String> {
-    let ready = config::read(Path::new(file)).map_err(|problem| problem.to_string())?;
-    let switches = ready.fabric.switches().len();
-    println!("{file}: good; fabric {} with {switches} switches, scheme {}", ready.fabric.spec(), ready.scheme.label);
-    ready.warnings().iter().for_each(|warning| println!("{file}: warning: {warning}"));
+    let checked = config::read(Path::new(file)).map_err(|problem| problem.to_string())?;
+    let switches = checked.fabric.switches().len();
+    println!(
+        "{file}: good; fabric {} with {switches} switches, scheme {}",
+        checked.fabric.spec(),
+        checked.scheme.label
+    );
+    checked.warnings().iter().for_each(|warning| println!("{file}: warning: {warning}"));
     Ok(())
 }
 
@@ -71,21 +75,21 @@ fn survey_at(address: &str, links: Option<&str>) -> Result<(), String> {
 }
 
 fn replay(file: &str, log: &str) -> Result<(), String> {
-    let ready = config::read(Path::new(file)).map_err(|problem| problem.to_string())?;
+    let checked = config::read(Path::new(file)).map_err(|problem| problem.to_string())?;
     let text = std::fs::read_to_string(log).map_err(|problem| format!("{log}: {problem}"))?;
-    let agreed = record::replay(&ready, &text).map_err(|problem| format!("{log}: {problem}"))?;
+    let agreed = record::replay(&checked, &text).map_err(|problem| format!("{log}: {problem}"))?;
     println!("{log}: the controller's outputs are the same: {agreed} outputs agree");
     Ok(())
 }
 
 fn run(file: &str) -> Result<(), String> {
-    let ready = config::read(Path::new(file)).map_err(|problem| problem.to_string())?;
-    let filter = tracing_subscriber::EnvFilter::new(&ready.config.log.level);
+    let checked = config::read(Path::new(file)).map_err(|problem| problem.to_string())?;
+    let filter = tracing_subscriber::EnvFilter::new(&checked.config.log.level);
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    if ready.config.log.json {
+    if checked.config.log.json {
         log.json().init();
     } else {
         log.with_ansi(false).init();
     }
-    serve::run(ready, Path::new(file)).map_err(|problem| problem.to_string())
+    serve::run(checked, Path::new(file)).map_err(|problem| problem.to_string())
 }

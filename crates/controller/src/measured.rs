@@ -31,8 +31,8 @@ impl Hub {
     /// Measures a path between two addresses. `None` if no fabric is controlled, or an address is not on it.
     pub(crate) fn measured(&mut self, src: Ipv4Addr, dst: Ipv4Addr, path: &Path) -> Option<Measured> {
         let fabric = self.fabric.clone()?;
-        let Hub { brain, scout, .. } = self;
-        let crate::hub::Brain::Fabric(controller) = brain else { return None };
+        let Hub { responder, discovery, .. } = self;
+        let crate::hub::Responder::Fabric(controller) = responder else { return None };
         let (from, to) = (controller.attachment(src)?, controller.attachment(dst)?);
         let view = controller.view();
         let access = [from.uplink, to.uplink.reverse()];
@@ -43,7 +43,7 @@ impl Hub {
         let timed = |link: LinkId| {
             let ends = (fabric.link(link).from, fabric.link(link).to);
             let rtts = (view.switch_rtt[ends.0.index()]?, view.switch_rtt[ends.1.index()]?);
-            Some(link_delay(scout.as_ref()?.probe_time(link)?, rtts))
+            Some(link_delay(discovery.as_ref()?.probe_time(link)?, rtts))
         };
         let both_ways = |link: LinkId| [link, link.reverse()];
         let round_trip =

@@ -3,7 +3,7 @@
 use crate::connection::Stage;
 use crate::counts::HubCounts;
 use crate::hub::Hub;
-use crate::scout::Scout;
+use crate::live_discovery::LiveDiscovery;
 use pathloom_control::{Counts, DurationHistogram, DURATION_BOUNDS};
 use pathloom_model::NodeId;
 use prometheus_client::collector::Collector;
@@ -40,7 +40,7 @@ pub(crate) struct Sample {
     control: Counts,
     kinds: Vec<(String, u64)>,
     connections: usize,
-    standing: usize,
+    sessions: usize,
     flows: [(&'static str, u64); 3],
     held: u64,
     set_up: DurationHistogram,
@@ -90,7 +90,7 @@ impl Hub {
             hub: self.counts,
             kinds,
             connections: self.stages().count(),
-            standing: self.standing(),
+            sessions: self.session_count(),
             solver: self.gauges.solver,
             lag: self.gauges.lag,
             scheme: self.gauges.scheme.0.clone(),
@@ -99,10 +99,15 @@ impl Hub {
             agents_refused: self.hosts.refused(),
             agent_offences: self.hosts.offences().map(|(agent, offences)| (agent.to_owned(), offences.times)).collect(),
             cabling: [
-                ("adopted", self.scout.iter().flat_map(Scout::adopted).count() as u64),
+                ("adopted", self.discovery.iter().flat_map(LiveDiscovery::adopted).count() as u64),
                 ("refused", self.cabling_differences().count() as u64),
             ],
-            trouble: self.scout.iter().flat_map(Scout::trouble).map(|(kind, count)| (kind.to_owned(), count)).collect(),
+            trouble: self
+                .discovery
+                .iter()
+                .flat_map(LiveDiscovery::trouble)
+                .map(|(kind, count)| (kind.to_owned(), count))
+                .collect(),
             ..Sample::default()
         };
         let name = |node: NodeId| self.fabric.as_ref().map_or(String::new(), |fabric| fabric.node(node).name.clone());
@@ -162,7 +167,7 @@ impl Sample {
     fn of_sessions(&self, out: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let Sample { hub, .. } = self;
         gauge(out, "connections", "Connections that are open.", self.connections as f64)?;
-        gauge(out, "sessions", "Switches with a session.", self.standing as f64)?;
+        gauge(out, "sessions", "Switches with a session.", self.sessions as f64)?;
         counter(out, "connections_taken", "Connections accepted.", hub.connections)?;
         counter(out, "sessions_begun", "Sessions established.", hub.sessions)?;
         counter(out, "packet_ins_limited", "Packet-ins refused because their port sent too many.", hub.limited)?;
@@ -212,7 +217,7 @@ impl Sample {
             ("reviews", "Times that all rules of a switch were read and compared.", counts.reviews),
             ("rules_restored", "Rules and groups that somebody else deleted or changed, restored.", counts.restored),
             ("rules_surplus", "Surplus rules with the controller's mark that were deleted.", counts.surplus),
-            ("nonsense", "Invalid inputs.", counts.nonsense),
+            ("nonsense", "Invalid inputs.", counts.invalid_inputs),
         ];
         for (name, help, total) in totals {
             counter(out, name, help, total)?;

@@ -14,7 +14,7 @@ impl Hub {
     /// The fabric's port numbers for a switch; `None` if the switch has the same numbers.
     #[inline]
     pub(crate) fn port_map(&self, switch: NodeId) -> Option<&PortMap> {
-        self.scout.as_ref()?.port_map(switch)
+        self.discovery.as_ref()?.port_map(switch)
     }
 
     /// The fabric's number of a port of a switch.

@@ -2,7 +2,7 @@
 //! named in the log, and everyone else is served. Malicious hosts are tested in `pathloom-discovery`.
 //! `tests/lab/test_offenders.py` tests all cases again with real switches.
 
-use crate::bench::fake::{say, Common, Fake};
+use crate::bench::fake::{append_message, Common, Fake};
 use crate::bench::paths::first_packet;
 use crate::testing::{api, lab_without, wait, Directory, Idle, Lab, READ};
 use crate::tls_tests::{authority, with_tls};
@@ -152,7 +152,7 @@ impl Rogue {
     fn stop_reading(&mut self) {
         self.stream.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
         let (mut echo, end) = (Vec::new(), Instant::now() + Duration::from_secs(20));
-        say(&Message::EchoRequest(&[0; 60_000]), 1, &mut echo);
+        append_message(&Message::EchoRequest(&[0; 60_000]), 1, &mut echo);
         while self.send(&echo) {
             assert!(Instant::now() < end, "the controller reads without end");
         }
@@ -178,8 +178,12 @@ fn sample(rng: &mut Pcg64) -> Vec<u8> {
     rng.fill(&mut body);
     match rng.random_range(0..4) {
         0 => first_packet(five_tuple, rng.random_range(1..5), &mut out),
-        1 => say(&Message::EchoRequest(&body), rng.random(), &mut out),
-        2 => say(&Message::MultipartReply(MultipartReply { more: true, reply: Reply::Flows(Vec::new()) }), 7, &mut out),
+        1 => append_message(&Message::EchoRequest(&body), rng.random(), &mut out),
+        2 => append_message(
+            &Message::MultipartReply(MultipartReply { more: true, reply: Reply::Flows(Vec::new()) }),
+            7,
+            &mut out,
+        ),
         _ => {
             let kind =
                 [Kind::ERROR, Kind::FLOW_REMOVED, Kind::PORT_STATUS, Kind::FEATURES_REPLY][rng.random_range(0..4)];
@@ -293,7 +297,11 @@ fn an_endless_answer_closes_the_connection() {
                     // It describes its ports without end.
                     for part in 0..20 {
                         let reply = Reply::PortDesc((1..=900).map(|number| port(900 * part + number)).collect());
-                        say(&Message::MultipartReply(MultipartReply { more: true, reply }), header.xid, &mut out);
+                        append_message(
+                            &Message::MultipartReply(MultipartReply { more: true, reply }),
+                            header.xid,
+                            &mut out,
+                        );
                     }
                 }
                 _ => drop(rogue.fake.read(&heard[at..at + length], &mut out, &mut rogue.work).unwrap()),

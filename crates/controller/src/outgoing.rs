@@ -11,7 +11,7 @@ use pathloom_control::{Input, Output, CONTROL, DEFAULTS, SOURCE_COOKIE, SOURCE_C
 use pathloom_model::rules::Refusal;
 use pathloom_model::{Nanos, NodeId, PortNo};
 use pathloom_openflow::action::Action;
-use pathloom_openflow::convert::{self, Unsayable};
+use pathloom_openflow::convert::{self, UnsupportedRule};
 use pathloom_openflow::{
     FlowStats, FlowStatsRequest, Message, PacketOut, Request, NO_BUFFER, PORT_CONTROLLER, PORT_MAX,
 };
@@ -89,7 +89,7 @@ impl Hub {
 
     /// Sends a frame out of a port, if the switch has a session.
     pub(crate) fn send_frame(&mut self, dpid: u64, port: u32, data: &[u8]) {
-        let Some(id) = self.holder(dpid) else { return };
+        let Some(id) = self.owner(dpid) else { return };
         let Some(connection) =
             self.connection_mut(id).filter(|connection| matches!(connection.stage, Stage::Up { .. }))
         else {
@@ -97,7 +97,7 @@ impl Hub {
         };
         let actions = [Action::Output { port, max_len: 0 }];
         let actions = Cow::Borrowed(&actions[..]);
-        connection.say(&Message::PacketOut(PacketOut { buffer: NO_BUFFER, in_port: PORT_CONTROLLER, actions, data }));
+        connection.queue(&Message::PacketOut(PacketOut { buffer: NO_BUFFER, in_port: PORT_CONTROLLER, actions, data }));
         self.mark(id);
     }
 
@@ -106,7 +106,7 @@ impl Hub {
         let (wanted, unwanted) = self.own_rules(id);
         let Some(connection) = self.connection_mut(id) else { return };
         for rule in wanted.iter().chain(&unwanted) {
-            connection.say(rule);
+            connection.queue(rule);
         }
         self.mark(id);
     }
@@ -118,7 +118,7 @@ impl Hub {
         let (node, ports) = (connection.node, connection.ports().collect::<Vec<u32>>());
         let place = node.zip(self.fabric.as_deref());
         let is_tor = place.is_none_or(|(node, fabric)| fabric.tor_index(node).is_some());
-        let is_wanted = |punt: Punt| self.scout.as_ref().is_some_and(|scout| scout.wants(punt));
+        let is_wanted = |punt: Punt| self.discovery.as_ref().is_some_and(|discovery| discovery.wants(punt));
         let (wanted, unwanted): (Vec<Punt>, Vec<Punt>) =
             Punt::ALL.into_iter().partition(|&punt| is_wanted(punt) && (is_tor || !punt.is_of_hosts()));
         let mut wanted: Vec<Message<'static>> = wanted.into_iter().map(Punt::add).collect();
@@ -135,7 +135,7 @@ impl Hub {
     /// Adds the driver's own rules that a review did not find among these rows.
     pub(crate) fn restore_own_rules(&mut self, id: ConnectionId, found: &[FlowStats]) {
         let (mut missing, _) = self.own_rules(id);
-        missing.retain(|rule| !found.iter().any(|row| punts::stands_as(rule, row)));
+        missing.retain(|rule| !found.iter().any(|row| punts::is_installed(rule, row)));
         if missing.is_empty() {
             return;
         }
@@ -144,20 +144,20 @@ impl Hub {
         self.counts.punts_restored += rules as u64;
         let Some(connection) = self.connection_mut(id) else { return };
         for rule in &missing {
-            connection.say(rule);
+            connection.queue(rule);
         }
         self.mark(id);
     }
 
     /// Refuses frames from a port that the fabric does not have.
-    pub(crate) fn refuse_strange_port(&mut self, id: ConnectionId, port: u32) {
+    pub(crate) fn refuse_unknown_port(&mut self, id: ConnectionId, port: u32) {
         let Some(node) = self.connection_mut(id).and_then(|connection| connection.node) else { return };
         let known = self.fabric.as_ref().is_none_or(|fabric| fabric.out_link(node, PortNo(port)).is_some());
         let Some(connection) = self.connection_mut(id).filter(|_| !known && (1..=PORT_MAX).contains(&port)) else {
             return;
         };
-        for rule in refused::rules_of_strange_port(port) {
-            connection.say(&rule);
+        for rule in refused::rules_of_unknown_port(port) {
+            connection.queue(&rule);
         }
         self.mark(id);
     }
@@ -188,7 +188,7 @@ impl Hub {
         let Some(fabric) = self.fabric.clone() else { return };
         for row in rows {
             if let Some(frames) = self.refused.take(now, switch, row) {
-                refused::say(&fabric.node(switch).name, row, frames);
+                refused::log_refused(&fabric.node(switch).name, row, frames);
             }
         }
     }
@@ -225,7 +225,7 @@ impl Hub {
 
     /// Queues a message that the switch may refuse.
     #[inline]
-    fn change(&mut self, switch: NodeId, xid: u32, emit: impl FnOnce(&mut Connection) -> Result<(), Unsayable>) {
+    fn change(&mut self, switch: NodeId, xid: u32, emit: impl FnOnce(&mut Connection) -> Result<(), UnsupportedRule>) {
         let Some(id) = self.session(switch) else { return };
         let Some(connection) = self.connection_mut(id) else { return };
         if let Err(problem) = emit(connection) {

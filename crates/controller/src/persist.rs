@@ -55,14 +55,14 @@ impl Persist {
         let Some(directory) = &self.directory else { return Ok(Loaded::Unusable(Vec::new())) };
         let Some(bytes) = read_if_there(&directory.join(SNAPSHOT))? else { return Ok(Loaded::Unusable(Vec::new())) };
         Ok(serde_json::from_slice(&bytes).map(|snapshot| Loaded::Whole(Box::new(snapshot))).unwrap_or_else(|problem| {
-            self.set_aside(&problem);
+            self.rename_unusable(&problem);
             let drains = serde_json::from_slice::<StoredDrains>(&bytes);
             Loaded::Unusable(drains.map(|drains| drains.out_of_service(fabric)).unwrap_or_default())
         }))
     }
 
     /// Renames an unusable snapshot, so that the next one does not replace it.
-    pub(crate) fn set_aside(&self, problem: &dyn std::fmt::Display) {
+    pub(crate) fn rename_unusable(&self, problem: &dyn std::fmt::Display) {
         let Some(directory) = &self.directory else { return };
         let aside = directory.join("snapshot.refused.json");
         let moved = std::fs::rename(directory.join(SNAPSHOT), &aside);
@@ -75,7 +75,7 @@ impl Persist {
     }
 
     /// Whether state is stored.
-    pub(crate) fn keeps(&self) -> bool {
+    pub(crate) fn is_enabled(&self) -> bool {
         self.directory.is_some()
     }
 
@@ -163,16 +163,16 @@ mod tests {
     use pathloom_model::{LinkId, NodeId};
 
     /// A directory for one test. Dropping it deletes the directory.
-    struct Kept(Persist, PathBuf);
+    struct TestDirectory(Persist, PathBuf);
 
-    impl Kept {
-        fn new(what: &str) -> Kept {
+    impl TestDirectory {
+        fn new(what: &str) -> TestDirectory {
             let place = std::env::temp_dir().join(format!("pathloom-kept-{what}-{}", std::process::id()));
-            Kept(Persist::new(Some(place.clone())), place)
+            TestDirectory(Persist::new(Some(place.clone())), place)
         }
     }
 
-    impl Drop for Kept {
+    impl Drop for TestDirectory {
         fn drop(&mut self) {
             let _ = std::fs::remove_dir_all(&self.1);
         }
@@ -180,24 +180,24 @@ mod tests {
 
     #[test]
     fn starts_are_numbered_and_an_unreadable_number_is_not_reset_to_1() {
-        let kept = Kept::new("epoch");
-        assert_eq!((kept.0.next_epoch().unwrap(), kept.0.next_epoch().unwrap()), (1, 2));
-        std::fs::write(kept.1.join("epoch"), b"").unwrap();
+        let directory = TestDirectory::new("epoch");
+        assert_eq!((directory.0.next_epoch().unwrap(), directory.0.next_epoch().unwrap()), (1, 2));
+        std::fs::write(directory.1.join("epoch"), b"").unwrap();
         let before = seconds();
-        let next = kept.0.next_epoch().unwrap();
+        let next = directory.0.next_epoch().unwrap();
         assert!(next.wrapping_sub(before) < 60, "{next} {before}");
-        assert_eq!(kept.0.next_epoch().unwrap(), next.wrapping_add(1));
+        assert_eq!(directory.0.next_epoch().unwrap(), next.wrapping_add(1));
     }
 
     #[test]
     fn port_numbers_are_stored() {
-        let kept = Kept::new("wiring");
-        assert_eq!((Persist::new(None).load_wiring(), kept.0.load_wiring()), (vec![], vec![]));
-        kept.0.next_epoch().unwrap();
-        kept.0.save_wiring(&[(7, 3, 4), (7, 4, 3)]);
-        assert_eq!(kept.0.load_wiring(), [(7, 3, 4), (7, 4, 3)]);
-        std::fs::write(kept.1.join("wiring.json"), b"[[7, 3").unwrap();
-        assert_eq!(kept.0.load_wiring(), []);
+        let directory = TestDirectory::new("wiring");
+        assert_eq!((Persist::new(None).load_wiring(), directory.0.load_wiring()), (vec![], vec![]));
+        directory.0.next_epoch().unwrap();
+        directory.0.save_wiring(&[(7, 3, 4), (7, 4, 3)]);
+        assert_eq!(directory.0.load_wiring(), [(7, 3, 4), (7, 4, 3)]);
+        std::fs::write(directory.1.join("wiring.json"), b"[[7, 3").unwrap();
+        assert_eq!(directory.0.load_wiring(), []);
     }
 
     /// Whether nothing was loaded, and nothing is out of service.
@@ -207,21 +207,22 @@ mod tests {
 
     #[test]
     fn unreadable_snapshot_is_renamed_and_read_errors_are_returned() {
-        let (kept, fabric) = (Kept::new("snapshot"), pathloom_model::fabric_from_spec("diamond").unwrap());
-        kept.0.next_epoch().unwrap();
-        assert!(is_empty(kept.0.load(&fabric).unwrap()));
-        std::fs::write(kept.1.join(SNAPSHOT), b"{\"form\": 2").unwrap();
-        assert!(is_empty(kept.0.load(&fabric).unwrap()));
-        assert!(!kept.1.join(SNAPSHOT).exists());
-        assert_eq!(std::fs::read(kept.1.join("snapshot.refused.json")).unwrap(), b"{\"form\": 2");
-        std::fs::create_dir(kept.1.join(SNAPSHOT)).unwrap();
-        assert!(kept.0.load(&fabric).is_err(), "a directory");
+        let (directory, fabric) =
+            (TestDirectory::new("snapshot"), pathloom_model::fabric_from_spec("diamond").unwrap());
+        directory.0.next_epoch().unwrap();
+        assert!(is_empty(directory.0.load(&fabric).unwrap()));
+        std::fs::write(directory.1.join(SNAPSHOT), b"{\"form\": 2").unwrap();
+        assert!(is_empty(directory.0.load(&fabric).unwrap()));
+        assert!(!directory.1.join(SNAPSHOT).exists());
+        assert_eq!(std::fs::read(directory.1.join("snapshot.refused.json")).unwrap(), b"{\"form\": 2");
+        std::fs::create_dir(directory.1.join(SNAPSHOT)).unwrap();
+        assert!(directory.0.load(&fabric).is_err(), "a directory");
     }
 
     #[test]
     fn drains_survive_a_snapshot_of_another_version() {
-        let (kept, fabric) = (Kept::new("drains"), pathloom_model::fabric_from_spec("diamond").unwrap());
-        kept.0.next_epoch().unwrap();
+        let (directory, fabric) = (TestDirectory::new("drains"), pathloom_model::fabric_from_spec("diamond").unwrap());
+        directory.0.next_epoch().unwrap();
         let (spec, nodes) = (fabric.spec(), fabric.nodes().len());
         let text = |spec: &str, last: u64| {
             format!(
@@ -229,8 +230,8 @@ mod tests {
             )
         };
         let load = |text: String| {
-            std::fs::write(kept.1.join(SNAPSHOT), text).unwrap();
-            match kept.0.load(&fabric).unwrap() {
+            std::fs::write(directory.1.join(SNAPSHOT), text).unwrap();
+            match directory.0.load(&fabric).unwrap() {
                 Loaded::Whole(_) => panic!("this version cannot read it"),
                 Loaded::Unusable(targets) => targets,
             }

@@ -93,7 +93,7 @@ pub(crate) fn is_own(cookie: u64) -> bool {
 
 /// Whether a row of a switch is this rule, unchanged. Each rule of the driver has its own cookie, so the match need not
 /// be compared.
-pub(crate) fn stands_as(wanted: &Message<'_>, row: &FlowStats) -> bool {
+pub(crate) fn is_installed(wanted: &Message<'_>, row: &FlowStats) -> bool {
     let Message::FlowMod(wanted) = wanted else { return false };
     (row.cookie, row.table, row.priority) == (wanted.cookie, wanted.table, wanted.priority)
         && row.instructions == wanted.instructions

@@ -52,14 +52,14 @@ pub(crate) struct Reading {
     pub before: [BTreeSet<u32>; 2],
     /// Rules of the driver that the switch has.
     pub own: Vec<FlowStats>,
-    foreign: Strangers,
+    foreign: ForeignRules,
     /// Tables and cookies of foreign rules.
     marks: BTreeSet<(u8, u64)>,
 }
 
 /// Foreign rules of a switch.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Strangers {
+pub(crate) struct ForeignRules {
     /// Their number.
     pub count: u64,
     /// Their descriptions, at most `MOST_NAMED`.
@@ -79,7 +79,7 @@ impl Reading {
             rows: 0,
             before,
             own: Vec::new(),
-            foreign: Strangers::default(),
+            foreign: ForeignRules::default(),
             marks: BTreeSet::new(),
         }
     }
@@ -128,19 +128,19 @@ impl Reading {
     }
 
     /// Whether a foreign rule without the controller's mark was found.
-    pub(crate) fn has_strangers(&self) -> bool {
+    pub(crate) fn has_unmarked(&self) -> bool {
         !self.marks.is_empty()
     }
 
     /// The foreign rules.
-    pub(crate) fn into_strangers(self) -> Strangers {
+    pub(crate) fn into_foreign_rules(self) -> ForeignRules {
         self.foreign
     }
 }
 
-impl Strangers {
+impl ForeignRules {
     /// Logs the foreign rules that were not there `before`. If a switch has many, also logs their number.
-    pub(crate) fn name_new(&self, before: &Strangers, switch: &str) {
+    pub(crate) fn log_new(&self, before: &ForeignRules, switch: &str) {
         let new: Vec<&String> = self.names.difference(&before.names).collect();
         for rule in new.iter().take(NAMED_AT_ONCE) {
             tracing::warn!(switch, %rule, "a rule that is not the controller's");
@@ -206,9 +206,9 @@ mod tests {
         // named.
         assert_eq!(rules.iter().map(|rule| rule.cookie).collect::<Vec<_>>(), [ours, 5]);
         assert_eq!(reading.deletions().count(), 1, "the controller's rules are replaced, not deleted by cookie");
-        let strangers = reading.into_strangers();
-        assert_eq!((strangers.count, strangers.names.len()), (3, 3));
-        let name = strangers.names.first().unwrap();
+        let foreign_rules = reading.into_foreign_rules();
+        assert_eq!((foreign_rules.count, foreign_rules.names.len()), (3, 3));
+        let name = foreign_rules.names.first().unwrap();
         assert_eq!(
             name,
             "table 0, priority 40000, cookie 0x5: everything -> [Output { port: 4294967290, max_len: 0 }]"
@@ -221,7 +221,7 @@ mod tests {
         for cookie in 1..=1000 {
             reading.take_rules(&[row(cookie, 0, &[])]);
         }
-        let strangers = reading.into_strangers();
-        assert_eq!((strangers.count, strangers.names.len()), (1000, MOST_NAMED));
+        let foreign_rules = reading.into_foreign_rules();
+        assert_eq!((foreign_rules.count, foreign_rules.names.len()), (1000, MOST_NAMED));
     }
 }

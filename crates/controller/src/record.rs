@@ -3,7 +3,7 @@
 //! The first line has what the configuration file does not: `{"start":{"epoch":7}}`. The other lines are [`Record`]s.
 //! A change of scheme has its own line: `{"at":1,"scheme":{"spec":"ecmp","seed":1}}`.
 
-use crate::config::Ready;
+use crate::config::CheckedConfig;
 use pathloom_control::{read_log, Config, Controller, Input, Output, Record, SchemeChange};
 use pathloom_model::Nanos;
 use pathloom_scheme::Scheme;
@@ -24,18 +24,19 @@ struct Start {
     epoch: u16,
 }
 
-/// Passes the inputs of a log to a new controller, as `ready` describes it. Returns the number of outputs that agreed.
+/// Passes the inputs of a log to a new controller, as `checked` describes it. Returns the number of outputs that
+/// agreed.
 ///
 /// # Errors
 /// The log cannot be read, or an output of the controller differs. The error says which output and where.
-pub fn replay(ready: &Ready, text: &str) -> Result<usize, String> {
+pub fn replay(checked: &CheckedConfig, text: &str) -> Result<usize, String> {
     let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
     let FirstLine { start } = serde_json::from_str(first)
         .map_err(|problem| format!("line 1 does not tell how the controller was started: {problem}"))?;
-    let config = ready.control(start.epoch);
-    let scheme = ready.scheme.require_central(ready.config.scheme.seed)?;
+    let config = checked.control(start.epoch);
+    let scheme = checked.scheme.require_central(checked.config.scheme.seed)?;
     let records = read_log(rest).map_err(|problem| format!("after line 1, {problem}"))?;
-    let mut controller = Controller::new(config, ready.fabric.clone(), scheme);
+    let mut controller = Controller::new(config, checked.fabric.clone(), scheme);
     pathloom_control::replay(&records, &mut controller, make).map_err(|problem| problem.to_string())
 }
 
@@ -105,12 +106,13 @@ mod tests {
 
     #[test]
     fn a_recorded_log_can_be_replayed() {
-        let ready = config::check(CONFIG, Path::new("")).unwrap();
+        let checked = config::check(CONFIG, Path::new("")).unwrap();
         let path = std::env::temp_dir().join(format!("pathloom-record-{}.jsonl", std::process::id()));
-        let config = ready.control(7);
-        let mut controller = Controller::new(config.clone(), ready.fabric.clone(), ready.scheme.central(1).unwrap());
+        let config = checked.control(7);
+        let mut controller =
+            Controller::new(config.clone(), checked.fabric.clone(), checked.scheme.central(1).unwrap());
         let mut recorder = Recorder::create(&path, &config).unwrap();
-        let switches = ready.fabric.switches().iter();
+        let switches = checked.fabric.switches().iter();
         let up = switches.map(|&switch| Input::SwitchUp { switch, ports_down: Vec::new() });
         for (at, input) in up.chain([Input::Timeout]).enumerate() {
             let at = Nanos(at as u64 * 1_000_000);
@@ -129,16 +131,16 @@ mod tests {
         recorder.flush();
         let text = std::fs::read_to_string(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
-        assert!(replay(&ready, &text).unwrap() >= 20);
-        let unknown = replay(&ready, &text.replace("hedera:", "heder:")).unwrap_err();
+        assert!(replay(&checked, &text).unwrap() >= 20);
+        let unknown = replay(&checked, &text.replace("hedera:", "heder:")).unwrap_err();
         assert!(unknown.contains("did you mean `hedera`"), "{unknown}");
         // A missing line is detected.
         let mut lines: Vec<&str> = text.lines().collect();
         let output = lines.iter().position(|line| line.contains("\"output\"")).unwrap();
         lines.remove(output);
-        assert!(replay(&ready, &lines.join("\n")).unwrap_err().contains("the log has"));
+        assert!(replay(&checked, &lines.join("\n")).unwrap_err().contains("the log has"));
         for broken in ["", "{}", "{\"start\":{\"epoch\":1}}\nx"] {
-            assert!(replay(&ready, broken).unwrap_err().contains("line 1"), "{broken}");
+            assert!(replay(&checked, broken).unwrap_err().contains("line 1"), "{broken}");
         }
     }
 }

@@ -29,7 +29,7 @@ pub(crate) enum Refused {
     /// They have a VLAN tag. Only the fabric itself may add tags.
     Tagged,
     /// The fabric has no such port.
-    StrangePort,
+    UnknownPort,
     /// IPv6.
     Ipv6,
     /// IPv4 multicast.
@@ -47,7 +47,7 @@ pub(crate) enum Refused {
 impl Refused {
     pub(crate) const ALL: [Refused; 8] = [
         Refused::Tagged,
-        Refused::StrangePort,
+        Refused::UnknownPort,
         Refused::Ipv6,
         Refused::Multicast,
         Refused::Broadcast,
@@ -60,7 +60,7 @@ impl Refused {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Refused::Tagged => "vlan_tagged",
-            Refused::StrangePort => "port_not_in_fabric",
+            Refused::UnknownPort => "port_not_in_fabric",
             Refused::Ipv6 => "ipv6",
             Refused::Multicast => "multicast",
             Refused::Broadcast => "broadcast",
@@ -74,7 +74,7 @@ impl Refused {
     fn hint(self) -> &'static str {
         match self {
             Refused::Tagged => "hosts must send frames without VLAN tags: the fabric marks paths with such tags",
-            Refused::StrangePort => "the fabric has no such port; cable the host elsewhere or add it to fabric.spec",
+            Refused::UnknownPort => "the fabric has no such port; cable the host elsewhere or add it to fabric.spec",
             Refused::Ipv6 => "IPv6 is not supported",
             Refused::Multicast => "IPv4 multicast is not supported",
             Refused::Broadcast => "IPv4 broadcast is not supported, except for DHCP",
@@ -86,11 +86,11 @@ impl Refused {
 
     /// Whether it depends on the port, so that there is a rule per port.
     fn is_per_port(self) -> bool {
-        matches!(self, Refused::Tagged | Refused::StrangePort)
+        matches!(self, Refused::Tagged | Refused::UnknownPort)
     }
 
     /// Whether all hosts send such frames all the time, so that the log names only the first switch.
-    fn is_noise(self) -> bool {
+    fn is_common(self) -> bool {
         matches!(self, Refused::Ipv6 | Refused::Multicast | Refused::Broadcast)
     }
 
@@ -110,7 +110,7 @@ impl Refused {
         let groups = (Ipv4Addr::new(224, 0, 0, 0), Ipv4Addr::new(240, 0, 0, 0));
         let (place, matches) = match self {
             Refused::Tagged => ((CONTROL, FIRST), FlowMatch { vlan_tagged: true, ..at_port }),
-            Refused::StrangePort => ((CONTROL, BELOW_PUNTS + 1), at_port),
+            Refused::UnknownPort => ((CONTROL, BELOW_PUNTS + 1), at_port),
             Refused::Ipv6 => ((CONTROL, BELOW_PUNTS), kind(ETH_IPV6)),
             Refused::Multicast => ((CONTROL, BELOW_PUNTS), ip(Some(groups))),
             Refused::Broadcast => ((CONTROL, BELOW_PUNTS), ip(Some((Ipv4Addr::BROADCAST, Ipv4Addr::BROADCAST)))),
@@ -130,11 +130,11 @@ pub(crate) struct Refusals {
 
 impl Refusals {
     /// Returns the rules for a switch of the fabric that has reported these ports.
-    pub(crate) fn of(fabric: &Fabric, node: NodeId, told: &[u32]) -> Refusals {
+    pub(crate) fn of(fabric: &Fabric, node: NodeId, reported: &[u32]) -> Refusals {
         let (mut wanted, mut unwanted) = (Vec::new(), Vec::new());
         for (port, &link) in (1..).zip(&fabric.node(node).ports) {
             // An earlier start may have had another fabric.
-            unwanted.push(delete(Refused::StrangePort.cookie(port)));
+            unwanted.push(delete(Refused::UnknownPort.cookie(port)));
             if fabric.is_host(fabric.link(link).to) {
                 wanted.push(Refused::Tagged.rule(port));
             } else {
@@ -147,16 +147,16 @@ impl Refusals {
         } else {
             unwanted.extend(of_all.map(|kind| delete(kind.cookie(0))));
         }
-        let strange = told.iter().filter(|&&port| fabric.out_link(node, PortNo(port)).is_none());
+        let unknown = reported.iter().filter(|&&port| fabric.out_link(node, PortNo(port)).is_none());
         wanted
-            .extend(strange.filter(|port| (1..=PORT_MAX).contains(port)).flat_map(|&port| rules_of_strange_port(port)));
+            .extend(unknown.filter(|port| (1..=PORT_MAX).contains(port)).flat_map(|&port| rules_of_unknown_port(port)));
         Refusals { wanted, unwanted }
     }
 }
 
 /// The rules for a port that the fabric does not have.
-pub(crate) fn rules_of_strange_port(port: u32) -> [Message<'static>; 2] {
-    [Refused::Tagged.rule(port), Refused::StrangePort.rule(port)]
+pub(crate) fn rules_of_unknown_port(port: u32) -> [Message<'static>; 2] {
+    [Refused::Tagged.rule(port), Refused::UnknownPort.rule(port)]
 }
 
 /// Cookie and mask that select these rules among all rules of a switch.
@@ -196,22 +196,22 @@ fn read(cookie: u64) -> Option<(Refused, u32)> {
 
 /// Frames refused so far.
 #[derive(Debug, Default)]
-pub(crate) struct Ledger {
+pub(crate) struct RefusalCounts {
     /// The counter of each rule at the last reading.
     read: BTreeMap<(NodeId, u64), u64>,
     totals: BTreeMap<(NodeId, Refused), u64>,
-    told: BTreeMap<(Option<NodeId>, Refused, u32), Told>,
+    logged: BTreeMap<(Option<NodeId>, Refused, u32), LoggedFrames>,
 }
 
 /// The log lines so far about frames of one kind.
 #[derive(Clone, Copy, Debug, Default)]
-struct Told {
+struct LoggedFrames {
     frames: u64,
-    said: u64,
+    logged: u64,
     at: Nanos,
 }
 
-impl Ledger {
+impl RefusalCounts {
     /// Takes the counter of a rule. Returns the number of frames to log: for the first frames at once, later rarely.
     pub(crate) fn take(&mut self, now: Nanos, switch: NodeId, rule: &Row) -> Option<u64> {
         let Row { kind, port, counted, .. } = *rule;
@@ -222,13 +222,13 @@ impl Ledger {
             return None;
         }
         *self.totals.entry((switch, kind)).or_default() += more;
-        let whose = (!kind.is_noise()).then_some(switch);
-        let told = self.told.entry((whose, kind, port)).or_default();
-        told.frames += more;
-        let due = told.said == 0 || (told.frames >= 2 * told.said && now.saturating_sub(told.at) >= AGAIN);
+        let whose = (!kind.is_common()).then_some(switch);
+        let seen = self.logged.entry((whose, kind, port)).or_default();
+        seen.frames += more;
+        let due = seen.logged == 0 || (seen.frames >= 2 * seen.logged && now.saturating_sub(seen.at) >= AGAIN);
         due.then(|| {
-            (told.said, told.at) = (told.frames, now);
-            told.frames
+            (seen.logged, seen.at) = (seen.frames, now);
+            seen.frames
         })
     }
 
@@ -239,7 +239,7 @@ impl Ledger {
 }
 
 /// Logs refused frames.
-pub(crate) fn say(switch: &str, Row { kind, port, .. }: &Row, frames: u64) {
+pub(crate) fn log_refused(switch: &str, Row { kind, port, .. }: &Row, frames: u64) {
     let (what, hint) = (kind.name(), kind.hint());
     match *port {
         0 => tracing::warn!(switch, what, frames, hint, "frames of hosts are refused"),
@@ -271,31 +271,31 @@ mod tests {
 
     #[test]
     fn the_first_frames_are_logged_at_once_and_later_ones_rarely() {
-        let (mut ledger, tor) = (Ledger::default(), NodeId(3));
-        let said: Vec<(u64, u64)> = (1..=2000)
+        let (mut counts, tor) = (RefusalCounts::default(), NodeId(3));
+        let logged: Vec<(u64, u64)> = (1..=2000)
             .filter_map(|second| {
-                Some((second, ledger.take(Nanos::from_secs(second), tor, &counted(Refused::Tagged, 2, second * 10))?))
+                Some((second, counts.take(Nanos::from_secs(second), tor, &counted(Refused::Tagged, 2, second * 10))?))
             })
             .collect();
-        assert_eq!(said, [(1, 10), (601, 6010), (1202, 12020)]);
-        assert_eq!(ledger.take(Nanos::from_secs(2001), tor, &counted(Refused::Tagged, 1, 1)), Some(1), "another port");
-        assert_eq!(ledger.totals().collect::<Vec<_>>(), [(tor, "vlan_tagged", 20_001)]);
+        assert_eq!(logged, [(1, 10), (601, 6010), (1202, 12020)]);
+        assert_eq!(counts.take(Nanos::from_secs(2001), tor, &counted(Refused::Tagged, 1, 1)), Some(1), "another port");
+        assert_eq!(counts.totals().collect::<Vec<_>>(), [(tor, "vlan_tagged", 20_001)]);
     }
 
     #[test]
-    fn noise_of_all_hosts_is_logged_once_and_counted_by_switch() {
-        let mut ledger = Ledger::default();
-        let said = (0..8).filter(|&tor| ledger.take(Nanos(1), NodeId(tor), &counted(Refused::Ipv6, 0, 5)).is_some());
-        assert_eq!(said.count(), 1);
-        assert_eq!(ledger.totals().count(), 8);
+    fn common_frames_of_all_hosts_is_logged_once_and_counted_by_switch() {
+        let mut counts = RefusalCounts::default();
+        let logged = (0..8).filter(|&tor| counts.take(Nanos(1), NodeId(tor), &counted(Refused::Ipv6, 0, 5)).is_some());
+        assert_eq!(logged.count(), 1);
+        assert_eq!(counts.totals().count(), 8);
     }
 
     #[test]
     fn no_frames_are_lost_if_a_counter_restarts_at_0() {
-        let mut ledger = Ledger::default();
+        let mut counts = RefusalCounts::default();
         for frames in [100, 150, 20, 30] {
-            ledger.take(Nanos(1), NodeId(0), &counted(Refused::NoRoute, 0, frames));
+            counts.take(Nanos(1), NodeId(0), &counted(Refused::NoRoute, 0, frames));
         }
-        assert_eq!(ledger.totals().next(), Some((NodeId(0), "no_route", 180)));
+        assert_eq!(counts.totals().next(), Some((NodeId(0), "no_route", 180)));
     }
 }

@@ -1,8 +1,8 @@
 //! SIGHUP: reads the configuration again, with the files that it names. Settings that can change at run time take
 //! effect. The others need a restart, which does not affect flows either.
 
-use crate::api::{ReadyApi, ReadyPaths};
-use crate::config::{ConfigError, Ready};
+use crate::api::{CheckedApi, CheckedPaths};
+use crate::config::{CheckedConfig, ConfigError};
 use crate::current::Current;
 use crate::session::Shared;
 use crate::tls::Binding;
@@ -15,39 +15,39 @@ use tokio::signal::unix::Signal;
 pub(crate) struct InUse {
     listen_tls: Option<Current<ServerConfig>>,
     hosts_tls: Option<Current<ServerConfig>>,
-    api: Option<ReadyApi>,
-    paths: Option<ReadyPaths>,
+    api: Option<CheckedApi>,
+    paths: Option<CheckedPaths>,
     /// The scheme in the file when it was last read. Another one may be in charge.
     scheme: SchemeChange,
 }
 
 impl InUse {
     /// The parts at the start.
-    pub(crate) fn new(ready: &Ready) -> InUse {
+    pub(crate) fn new(checked: &CheckedConfig) -> InUse {
         InUse {
-            listen_tls: ready.listen_tls.clone(),
-            hosts_tls: ready.hosts_tls.clone(),
-            api: ready.api.clone(),
-            paths: ready.paths.clone(),
-            scheme: scheme_of(ready),
+            listen_tls: checked.listen_tls.clone(),
+            hosts_tls: checked.hosts_tls.clone(),
+            api: checked.api.clone(),
+            paths: checked.paths.clone(),
+            scheme: scheme_of(checked),
         }
     }
 
     /// Uses the new certificates and tokens for new connections and requests. Returns the sections that need a
     /// restart.
-    fn renew(&self, ready: &Ready) -> Vec<&'static str> {
+    fn renew(&self, checked: &CheckedConfig) -> Vec<&'static str> {
         let mut left = Vec::new();
-        match (&self.listen_tls, &ready.listen_tls) {
+        match (&self.listen_tls, &checked.listen_tls) {
             (Some(old), Some(new)) => old.set(new.get()),
             (None, None) => {}
             _ => left.push("listen.tls"),
         }
-        match (&self.hosts_tls, &ready.hosts_tls) {
+        match (&self.hosts_tls, &checked.hosts_tls) {
             (Some(old), Some(new)) => old.set(new.get()),
             (None, None) => {}
             _ => left.push("hosts.tls"),
         }
-        match (&self.api, &ready.api) {
+        match (&self.api, &checked.api) {
             (Some(old), Some(new)) => {
                 old.tokens.set(new.tokens.get());
                 match (&old.tls, &new.tls) {
@@ -60,7 +60,7 @@ impl InUse {
             _ => left.push("api"),
         }
         // Its tokens are those of the API.
-        match (&self.paths, &ready.paths) {
+        match (&self.paths, &checked.paths) {
             (Some(old), Some(new)) => match (&old.tls, &new.tls) {
                 (Some(old), Some(new)) => old.set(new.get()),
                 (None, None) => {}
@@ -78,9 +78,9 @@ impl InUse {
 /// continue.
 pub(crate) async fn reload(shared: Shared, file: PathBuf, mut hangup: Signal, mut in_use: InUse) {
     while hangup.recv().await.is_some() {
-        let read: Result<Ready, ConfigError> = crate::config::read(&file);
+        let read: Result<CheckedConfig, ConfigError> = crate::config::read(&file);
         match read {
-            Ok(ready) => take(&shared, &mut in_use, &ready),
+            Ok(checked) => take(&shared, &mut in_use, &checked),
             Err(problem) => {
                 tracing::error!(%problem, "the configuration is invalid; the old one stays in use");
             }
@@ -88,23 +88,23 @@ pub(crate) async fn reload(shared: Shared, file: PathBuf, mut hangup: Signal, mu
     }
 }
 
-fn scheme_of(ready: &Ready) -> SchemeChange {
-    SchemeChange { spec: ready.scheme.label.clone(), seed: ready.config.scheme.seed }
+fn scheme_of(checked: &CheckedConfig) -> SchemeChange {
+    SchemeChange { spec: checked.scheme.label.clone(), seed: checked.config.scheme.seed }
 }
 
-fn take(shared: &Shared, in_use: &mut InUse, ready: &Ready) {
-    for what in in_use.renew(ready) {
+fn take(shared: &Shared, in_use: &mut InUse, checked: &CheckedConfig) {
+    for what in in_use.renew(checked) {
         tracing::warn!(what, "this section was added or removed, which needs a restart");
     }
     let mut hub = shared.hub.borrow_mut();
-    if let (Some(_), Some(tls)) = (&in_use.listen_tls, &ready.config.listen.tls) {
+    if let (Some(_), Some(tls)) = (&in_use.listen_tls, &checked.config.listen.tls) {
         hub.binding = Binding::new(tls);
     }
-    hub.hosts.set_tokens(ready.hosts_tokens.clone());
+    hub.hosts.set_tokens(checked.hosts_tokens.clone());
     // An operator who sends a SIGHUP may have seen wrong rules.
-    hub.tell(Input::Resync { switch: None });
+    hub.queue_and_settle(Input::Resync { switch: None });
     tracing::info!("tokens and certificates were read again; settings other than these and the scheme need a restart");
-    let change = scheme_of(ready);
+    let change = scheme_of(checked);
     let before = std::mem::replace(&mut in_use.scheme, change.clone());
     if change == before {
         // An operator may have chosen another scheme, or fallen back, for a reason that a new certificate does not
@@ -112,7 +112,7 @@ fn take(shared: &Shared, in_use: &mut InUse, ready: &Ready) {
         let in_charge = hub.gauges.scheme.0.as_str();
         return tracing::info!(in_charge, "the file names the same scheme as before; the scheme in charge stays");
     }
-    if let Some(scheme) = ready.scheme.central(change.seed) {
+    if let Some(scheme) = checked.scheme.central(change.seed) {
         hub.set_scheme(change, scheme);
     }
 }

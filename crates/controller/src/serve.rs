@@ -4,15 +4,15 @@ use crate::addresses::Learnt;
 use crate::api;
 use crate::assigning::store_changes;
 use crate::clock::Clock;
-use crate::config::{Addresses, Ready};
+use crate::config::{Addresses, CheckedConfig};
 use crate::encrypted::{accept_tls, Encryption};
 use crate::hosts;
-use crate::hub::{Brain, Hub};
+use crate::hub::{Hub, Responder};
+use crate::live_discovery::{self, LiveDiscovery};
 use crate::load::Load;
 use crate::persist::{Loaded, Persist};
 use crate::record::Recorder;
 use crate::reload::{reload, InUse};
-use crate::scout::{self, Scout};
 use crate::session::Shared;
 use crate::tls::Binding;
 use pathloom_control::{Config as ControlConfig, Controller, Counts, Input, Snapshot, Target};
@@ -56,7 +56,7 @@ const WAITING: u32 = 1024;
 /// How often silent peers are checked.
 const TICK: Duration = Duration::from_millis(250);
 /// How often the state is stored.
-const KEEP: Duration = Duration::from_secs(5);
+const STORE_INTERVAL: Duration = Duration::from_secs(5);
 /// How often the counters of refused frames are read.
 const REFUSED: Duration = Duration::from_secs(5);
 /// How long a stop waits for remaining messages to be written.
@@ -64,21 +64,21 @@ const STOP: Duration = Duration::from_millis(500);
 
 /// Makes the hub of a fabric, from the stored snapshot if there is one. If the snapshot cannot be used, also returns
 /// the links and switches that it had out of service, which the caller passes to the controller.
-pub(crate) fn hub(ready: &Ready, persist: &Persist) -> io::Result<(Hub, Vec<Target>)> {
-    let config = ready.control(persist.next_epoch()?);
-    let seed = ready.config.scheme.seed;
-    let (kept, unreadable) = match persist.load(&ready.fabric)? {
+pub(crate) fn hub(checked: &CheckedConfig, persist: &Persist) -> io::Result<(Hub, Vec<Target>)> {
+    let config = checked.control(persist.next_epoch()?);
+    let seed = checked.config.scheme.seed;
+    let (kept, unreadable) = match persist.load(&checked.fabric)? {
         Loaded::Whole(snapshot) => (Some(*snapshot), Vec::new()),
         Loaded::Unusable(out_of_service) => (None, out_of_service),
     };
     let clock = clock_after(kept.as_ref());
     let now = clock.now();
-    let (restored, out_of_service) = match kept.map(|kept| restore(ready, persist, &config, kept, now)) {
+    let (restored, out_of_service) = match kept.map(|kept| restore(checked, persist, &config, kept, now)) {
         Some(Ok(controller)) => (Some(controller), Vec::new()),
         Some(Err(out_of_service)) => (None, out_of_service),
         None => (None, unreadable),
     };
-    let recorder = match &ready.config.log.events {
+    let recorder = match &checked.config.log.events {
         Some(path) if restored.is_none() => Some(Recorder::create(path, &config)?),
         Some(path) => {
             let path = path.display();
@@ -90,30 +90,30 @@ pub(crate) fn hub(ready: &Ready, persist: &Persist) -> io::Result<(Hub, Vec<Targ
     let controller = match restored {
         Some(controller) => controller,
         None => {
-            let scheme = ready.scheme.require_central(seed).map_err(io::Error::other)?;
-            Controller::new(config, ready.fabric.clone(), scheme)
+            let scheme = checked.scheme.require_central(seed).map_err(io::Error::other)?;
+            Controller::new(config, checked.fabric.clone(), scheme)
         }
     };
-    let settings = (ready.config.sessions.clone(), ready.config.limits.clone());
-    let (fabric, datapaths) = (ready.fabric.clone(), ready.datapaths.clone());
-    let mut hub = Hub::new(Brain::Fabric(controller), Some(fabric.clone()), datapaths.clone(), settings);
+    let settings = (checked.config.sessions.clone(), checked.config.limits.clone());
+    let (fabric, datapaths) = (checked.fabric.clone(), checked.datapaths.clone());
+    let mut hub = Hub::new(Responder::Fabric(controller), Some(fabric.clone()), datapaths.clone(), settings);
     hub.clock = clock;
     let learnt = (
-        ready.config.discovery.addresses == Addresses::Any,
-        ready.allowed.clone(),
-        ready.config.discovery.most_addresses,
+        checked.config.discovery.addresses == Addresses::Any,
+        checked.allowed.clone(),
+        checked.config.discovery.most_addresses,
     );
-    let learnt = Learnt::new(fabric.clone(), learnt, &ready.places);
-    hub.scout = Scout::new(&ready.config.discovery, fabric, datapaths, learnt, scout::secret()?);
-    if let Some(scout) = &mut hub.scout {
-        persist.load_hosts().into_iter().for_each(|host| scout.remember(now, host));
-        scout.renumber(&persist.load_wiring());
+    let learnt = Learnt::new(fabric.clone(), learnt, &checked.places);
+    hub.discovery = LiveDiscovery::new(&checked.config.discovery, fabric, datapaths, learnt, live_discovery::secret()?);
+    if let Some(discovery) = &mut hub.discovery {
+        persist.load_hosts().into_iter().for_each(|host| discovery.remember(now, host));
+        discovery.renumber(&persist.load_wiring());
     }
     hub.recorder = recorder;
-    hub.binding = ready.config.listen.tls.as_ref().map(Binding::new).unwrap_or_default();
-    hub.foreign = ready.config.reconcile.foreign;
+    hub.binding = checked.config.listen.tls.as_ref().map(Binding::new).unwrap_or_default();
+    hub.foreign = checked.config.reconcile.foreign;
     hub.gauges.started = now;
-    hub.gauges.scheme = (ready.scheme.label.clone(), now);
+    hub.gauges.scheme = (checked.scheme.label.clone(), now);
     Ok((hub, out_of_service))
 }
 
@@ -131,28 +131,28 @@ fn clock_after(kept: Option<&Snapshot>) -> Clock {
 /// Restores a controller from the snapshot. Renames an unusable snapshot. Then returns the links and switches that it
 /// had out of service, if it is of the same fabric.
 fn restore(
-    ready: &Ready,
+    checked: &CheckedConfig,
     persist: &Persist,
     config: &ControlConfig,
     kept: Snapshot,
     now: Nanos,
 ) -> Result<Controller, Vec<Target>> {
-    let seed = ready.config.scheme.seed;
-    let (same_fabric, out_of_service) = (kept.is_of(&ready.fabric), kept.out_of_service());
+    let seed = checked.config.scheme.seed;
+    let (same_fabric, out_of_service) = (kept.is_of(&checked.fabric), kept.out_of_service());
     // The scheme may have changed since the snapshot, by the API or in the configuration. So the snapshot's scheme
     // restores first.
-    let last = crate::registry::registry().parse(kept.scheme()).ok().filter(|last| last.name != ready.scheme.name);
-    let Some(first) = last.as_ref().unwrap_or(&ready.scheme).central(seed) else { return Err(out_of_service) };
-    let problem = match Controller::restore(config.clone(), ready.fabric.clone(), first, kept, now) {
+    let last = crate::registry::registry().parse(kept.scheme()).ok().filter(|last| last.name != checked.scheme.name);
+    let Some(first) = last.as_ref().unwrap_or(&checked.scheme).central(seed) else { return Err(out_of_service) };
+    let problem = match Controller::restore(config.clone(), checked.fabric.clone(), first, kept, now) {
         Ok(mut controller) => {
-            if let Some(scheme) = last.and_then(|_| ready.scheme.central(seed)) {
+            if let Some(scheme) = last.and_then(|_| checked.scheme.central(seed)) {
                 controller.set_scheme(now, scheme);
             }
             return Ok(controller);
         }
         Err(problem) => problem,
     };
-    persist.set_aside(&problem);
+    persist.rename_unusable(&problem);
     if same_fabric {
         return Err(out_of_service);
     }
@@ -167,19 +167,19 @@ fn restore(
 ///
 /// # Errors
 /// It cannot listen, or cannot store its state.
-pub fn run(ready: Ready, file: &Path) -> Result<(), ServeError> {
-    let persist = Persist::new(ready.config.state.directory.clone());
-    let (hub, out_of_service) = hub(&ready, &persist).map_err(|problem| {
-        let directory = ready.config.state.directory.clone().unwrap_or_default().display().to_string();
+pub fn run(checked: CheckedConfig, file: &Path) -> Result<(), ServeError> {
+    let persist = Persist::new(checked.config.state.directory.clone());
+    let (hub, out_of_service) = hub(&checked, &persist).map_err(|problem| {
+        let directory = checked.config.state.directory.clone().unwrap_or_default().display().to_string();
         ServeError::State { directory, problem }
     })?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = tokio::task::LocalSet::new();
-    local.block_on(&runtime, serve(ready, file.to_owned(), Shared::new(hub), persist, out_of_service))
+    local.block_on(&runtime, serve(checked, file.to_owned(), Shared::new(hub), persist, out_of_service))
 }
 
 async fn serve(
-    ready: Ready,
+    checked: CheckedConfig,
     file: PathBuf,
     shared: Shared,
     persist: Persist,
@@ -190,41 +190,41 @@ async fn serve(
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let hangup = signal(SignalKind::hangup())?;
     let mut listens = Vec::new();
-    if let Some(address) = ready.config.listen.address {
+    if let Some(address) = checked.config.listen.address {
         let listener =
             bind_tcp(address).map_err(|problem| ServeError::Listen { place: address.to_string(), problem })?;
-        let encryption = Encryption::new(&ready);
+        let encryption = Encryption::new(&checked);
         tracing::info!(address = %listener.local_addr()?, tls = encryption.is_some(), "listening for switches");
         listens.push(match encryption {
             Some(encryption) => tokio::task::spawn_local(accept_tls(listener, encryption, shared.clone())),
             None => tokio::task::spawn_local(accept_tcp(listener, shared.clone())),
         });
     }
-    if let Some(path) = &ready.config.listen.unix {
+    if let Some(path) = &checked.config.listen.unix {
         let place = path.display().to_string();
         let listener = bind_unix(path).map_err(|problem| ServeError::Listen { place: place.clone(), problem })?;
         tracing::info!(path = place, "listening for switches");
         listens.push(tokio::task::spawn_local(accept_unix(listener, shared.clone())));
     }
-    listens.extend(listen_for_agents(&ready, &shared)?);
-    listens.extend(listen_for_people(&ready, &shared)?);
-    listens.extend(listen_for_applications(&ready, &shared)?);
-    tracing::info!(fabric = ready.fabric.spec(), scheme = ready.scheme.label, "the controller runs");
+    listens.extend(listen_for_agents(&checked, &shared)?);
+    listens.extend(listen_for_people(&checked, &shared)?);
+    listens.extend(listen_for_applications(&checked, &shared)?);
+    tracing::info!(fabric = checked.fabric.spec(), scheme = checked.scheme.label, "the controller runs");
     // Starts the scheme.
-    shared.hub.borrow_mut().tell(Input::Timeout);
-    for warning in ready.warnings() {
+    shared.hub.borrow_mut().queue_and_settle(Input::Timeout);
+    for warning in checked.warnings() {
         tracing::warn!("{warning}");
     }
-    for &(prefix, at) in &ready.places {
-        shared.hub.borrow_mut().tell(Input::Place { prefix, at: Some(at) });
+    for &(prefix, at) in &checked.places {
+        shared.hub.borrow_mut().queue_and_settle(Input::Place { prefix, at: Some(at) });
     }
     for target in out_of_service {
-        shared.hub.borrow_mut().tell(Input::Drain { target, out: true });
+        shared.hub.borrow_mut().queue_and_settle(Input::Drain { target, out: true });
     }
-    tokio::task::spawn_local(keep_time(shared.clone()));
-    tokio::task::spawn_local(look_after(shared.clone(), persist.clone()));
+    tokio::task::spawn_local(run_timers(shared.clone()));
+    tokio::task::spawn_local(run_periodic_work(shared.clone(), persist.clone()));
     tokio::task::spawn_local(store_changes(shared.clone(), persist.clone()));
-    tokio::task::spawn_local(reload(shared.clone(), file, hangup, InUse::new(&ready)));
+    tokio::task::spawn_local(reload(shared.clone(), file, hangup, InUse::new(&checked)));
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
@@ -236,13 +236,13 @@ async fn serve(
         }
     };
     let _ = timeout(STOP, backlog).await;
-    keep(&shared, &persist);
+    store_state(&shared, &persist);
     let counts = {
         let mut hub = shared.hub.borrow_mut();
         hub.recorder.iter_mut().for_each(Recorder::flush);
         hub.controller().map(|controller| controller.counts()).unwrap_or_default()
     };
-    for path in [&ready.config.listen.unix, &ready.config.hosts.unix].into_iter().flatten() {
+    for path in [&checked.config.listen.unix, &checked.config.hosts.unix].into_iter().flatten() {
         let _ = std::fs::remove_file(path);
     }
     let Counts { routes, reroutes, bound, rules_max, polls, .. } = counts;
@@ -252,10 +252,10 @@ async fn serve(
 }
 
 /// Opens the sockets for host agents.
-fn listen_for_agents(ready: &Ready, shared: &Shared) -> Result<Vec<JoinHandle<()>>, ServeError> {
-    let hosts = &ready.config.hosts;
+fn listen_for_agents(checked: &CheckedConfig, shared: &Shared) -> Result<Vec<JoinHandle<()>>, ServeError> {
+    let hosts = &checked.config.hosts;
     shared.hub.borrow_mut().hosts.set_most(hosts.agents, hosts.flows_per_host);
-    shared.hub.borrow_mut().hosts.set_tokens(ready.hosts_tokens.clone());
+    shared.hub.borrow_mut().hosts.set_tokens(checked.hosts_tokens.clone());
     let mut listens = Vec::new();
     if let Some(address) = hosts.address {
         let listener =
@@ -264,7 +264,7 @@ fn listen_for_agents(ready: &Ready, shared: &Shared) -> Result<Vec<JoinHandle<()
         tracing::info!(%address, "listening for host agents");
         listens.push(tokio::task::spawn_local(hosts::accept_tcp(
             listener,
-            ready.hosts_tls.clone(),
+            checked.hosts_tls.clone(),
             shared.clone(),
             hosts.lines_per_host,
         )));
@@ -279,12 +279,12 @@ fn listen_for_agents(ready: &Ready, shared: &Shared) -> Result<Vec<JoinHandle<()
 }
 
 /// Opens the API.
-fn listen_for_people(ready: &Ready, shared: &Shared) -> Result<Option<JoinHandle<()>>, ServeError> {
-    let Some(api) = ready.api.clone() else { return Ok(None) };
+fn listen_for_people(checked: &CheckedConfig, shared: &Shared) -> Result<Option<JoinHandle<()>>, ServeError> {
+    let Some(api) = checked.api.clone() else { return Ok(None) };
     let (place, tls) = (api.address.to_string(), api.tls.is_some());
     let (address, questions) = api::start(api).map_err(|problem| ServeError::Listen { place, problem })?;
     tracing::info!(%address, tls, "the API listens");
-    let period = ready.config.api.port_period;
+    let period = checked.config.api.port_period;
     if !period.is_zero() {
         let shared = shared.clone();
         tokio::task::spawn_local(async move {
@@ -298,8 +298,8 @@ fn listen_for_people(ready: &Ready, shared: &Shared) -> Result<Option<JoinHandle
 }
 
 /// Opens the address at which applications on hosts request paths.
-fn listen_for_applications(ready: &Ready, shared: &Shared) -> Result<Option<JoinHandle<()>>, ServeError> {
-    let Some(paths) = ready.paths.clone() else { return Ok(None) };
+fn listen_for_applications(checked: &CheckedConfig, shared: &Shared) -> Result<Option<JoinHandle<()>>, ServeError> {
+    let Some(paths) = checked.paths.clone() else { return Ok(None) };
     let (place, tls) = (paths.address.to_string(), paths.tls.is_some());
     let (address, questions) = api::start_for_hosts(paths).map_err(|problem| ServeError::Listen { place, problem })?;
     tracing::info!(%address, tls, "listening for applications that ask for paths");
@@ -335,7 +335,7 @@ pub(crate) async fn accept_tcp(listener: TcpListener, shared: Shared) {
                 let (reader, writer) = stream.into_split();
                 tokio::task::spawn_local(shared.clone().serve(peer.to_string(), reader, writer));
             }
-            Err(problem) => breathe(&problem).await,
+            Err(problem) => wait_after_failed_accept(&problem).await,
         }
     }
 }
@@ -347,29 +347,29 @@ async fn accept_unix(listener: UnixListener, shared: Shared) {
                 let (reader, writer) = stream.into_split();
                 tokio::task::spawn_local(shared.clone().serve("a local socket".into(), reader, writer));
             }
-            Err(problem) => breathe(&problem).await,
+            Err(problem) => wait_after_failed_accept(&problem).await,
         }
     }
 }
 
 /// Waits after a failed accept, for example for lack of descriptors, until others may have been closed.
-pub(crate) async fn breathe(problem: &io::Error) {
+pub(crate) async fn wait_after_failed_accept(problem: &io::Error) {
     tracing::warn!(%problem, "a connection was not accepted");
     sleep(Duration::from_millis(100)).await;
 }
 
 /// Carries out the results of received messages, after all readable messages have been handled.
-async fn settle_what_was_fed(shared: Shared) {
-    let fed = shared.hub.borrow().fed.clone();
+async fn settle_inputs(shared: Shared) {
+    let inputs_handled = shared.hub.borrow().inputs_handled.clone();
     loop {
-        fed.notified().await;
+        inputs_handled.notified().await;
         shared.hub.borrow_mut().settle();
     }
 }
 
 /// Calls the controller at its time-outs, and runs its jobs in other threads.
-pub(crate) async fn keep_time(shared: Shared) {
-    tokio::task::spawn_local(settle_what_was_fed(shared.clone()));
+pub(crate) async fn run_timers(shared: Shared) {
+    tokio::task::spawn_local(settle_inputs(shared.clone()));
     let (sender, mut solved) = mpsc::unbounded_channel();
     let timer = shared.hub.borrow().timer.clone();
     loop {
@@ -393,14 +393,14 @@ pub(crate) async fn keep_time(shared: Shared) {
             Some((took, input)) = solved.recv() => {
                 let mut hub = shared.hub.borrow_mut();
                 hub.gauges.solver.add(took);
-                hub.tell(input);
+                hub.queue_and_settle(input);
             }
         }
     }
 }
 
 /// Does periodic work: silent peers, the load and the state.
-pub(crate) async fn look_after(shared: Shared, persist: Persist) {
+pub(crate) async fn run_periodic_work(shared: Shared, persist: Persist) {
     let mut load = Load::new();
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -418,7 +418,7 @@ pub(crate) async fn look_after(shared: Shared, persist: Persist) {
         drop(hub);
         if count % 4 == 0 {
             if let Some(busy_share) = load.busy_share() {
-                shared.hub.borrow_mut().tell(Input::Load { busy_share });
+                shared.hub.borrow_mut().queue_and_settle(Input::Load { busy_share });
             }
         }
         if count % (REFUSED.as_millis() / TICK.as_millis()) as u64 == 0 {
@@ -426,17 +426,17 @@ pub(crate) async fn look_after(shared: Shared, persist: Persist) {
             hub.read_refused();
             hub.look_after_places();
         }
-        if count % (KEEP.as_millis() / TICK.as_millis()) as u64 == 0 {
-            keep(&shared, &persist);
+        if count % (STORE_INTERVAL.as_millis() / TICK.as_millis()) as u64 == 0 {
+            store_state(&shared, &persist);
         }
     }
 }
 
-fn keep(shared: &Shared, persist: &Persist) {
-    if persist.keeps() {
-        if let Some(scout) = &shared.hub.borrow().scout {
-            persist.save_hosts(scout.discovery().hosts().hosts());
-            persist.save_wiring(&scout.renumbered());
+fn store_state(shared: &Shared, persist: &Persist) {
+    if persist.is_enabled() {
+        if let Some(discovery) = &shared.hub.borrow().discovery {
+            persist.save_hosts(discovery.state().hosts().hosts());
+            persist.save_wiring(&discovery.renumbered());
         }
         let snapshot = shared.hub.borrow_mut().controller().map(|controller| controller.snapshot());
         snapshot.iter().for_each(|snapshot| persist.save(snapshot));

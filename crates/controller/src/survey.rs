@@ -2,8 +2,8 @@
 //! for a while. The result is a fabric for a file that `fabric.spec` can name.
 
 use crate::config::{Hosts, Limits, Sessions};
-use crate::hub::{Brain, Hub};
-use crate::scout::{secret, Scout};
+use crate::hub::{Hub, Responder};
+use crate::live_discovery::{secret, LiveDiscovery};
 use crate::serve;
 use crate::session::Shared;
 use pathloom_discovery::{build_fabric, Dpid, FoundFabric, KnownHost, Place};
@@ -33,8 +33,8 @@ struct Findings {
 }
 
 impl Findings {
-    fn of(scout: &Scout) -> Findings {
-        let (links, hosts) = (scout.discovery().links(), scout.discovery().hosts());
+    fn of(discovery: &LiveDiscovery) -> Findings {
+        let (links, hosts) = (discovery.state().links(), discovery.state().hosts());
         let switches = links.known_switches().collect();
         Findings { switches, links: links.links().collect(), hosts: hosts.hosts().collect() }
     }
@@ -69,21 +69,21 @@ fn read_links(text: &str) -> Result<LinkSettings, String> {
 
 async fn survey(address: SocketAddr, links: LinkSettings) -> Result<Fabric, String> {
     let words = |problem: std::io::Error| format!("cannot listen on {address}: {problem}");
-    let mut hub = Hub::new(Brain::Nobody, None, BTreeMap::new(), (Sessions::default(), Limits::default()));
-    hub.scout = Some(Scout::anywhere(Hosts::Learn, secret().map_err(words)?));
+    let mut hub = Hub::new(Responder::SurveyOnly, None, BTreeMap::new(), (Sessions::default(), Limits::default()));
+    hub.discovery = Some(LiveDiscovery::without_fabric(Hosts::Learn, secret().map_err(words)?));
     let shared = Shared::new(hub);
     let listener = serve::bind_tcp(address).map_err(words)?;
     tracing::info!(%address, "waiting for switches to connect");
     tokio::task::spawn_local(serve::accept_tcp(listener, shared.clone()));
-    tokio::task::spawn_local(serve::keep_time(shared.clone()));
+    tokio::task::spawn_local(serve::run_timers(shared.clone()));
     let (mut before, mut since, mut problem) = (Findings::default(), Nanos::ZERO, None);
-    let mut told = Told::default();
+    let mut last = LastProgress::default();
     loop {
         tokio::time::sleep(LOOK).await;
         let mut hub = shared.hub.borrow_mut();
         hub.tick();
         let now = hub.clock.now();
-        let findings = hub.scout.as_ref().map(Findings::of).unwrap_or_default();
+        let findings = hub.discovery.as_ref().map(Findings::of).unwrap_or_default();
         if findings != before {
             (before, since, problem) = (findings, now, None);
         } else if now.saturating_sub(since) >= STABLE && problem.is_none() {
@@ -92,7 +92,7 @@ async fn survey(address: SocketAddr, links: LinkSettings) -> Result<Fabric, Stri
                 Err(why) => problem = Some(why),
             }
         }
-        if let Some(waits_for) = told.news(now, waits_for(address, &before, problem.as_deref())) {
+        if let Some(waits_for) = last.line_due(now, waits_for(address, &before, problem.as_deref())) {
             let (switches, cables, hosts) = (before.switches.len(), before.links.len(), before.hosts.len());
             tracing::info!(switches, cables, hosts, "waiting: {waits_for}");
         }
@@ -101,12 +101,12 @@ async fn survey(address: SocketAddr, links: LinkSettings) -> Result<Fabric, Stri
 
 /// The last log line about what the survey waits for, and its time.
 #[derive(Default)]
-struct Told(Option<(Nanos, String)>);
+struct LastProgress(Option<(Nanos, String)>);
 
-impl Told {
+impl LastProgress {
     /// Returns the log line that is due now, if any. A new line comes at least 1 s after the last one, the same line
     /// every 10 s.
-    fn news(&mut self, now: Nanos, waits_for: String) -> Option<String> {
+    fn line_due(&mut self, now: Nanos, waits_for: String) -> Option<String> {
         let due = self
             .0
             .as_ref()
@@ -246,8 +246,8 @@ mod tests {
 
     #[test]
     fn the_same_line_is_logged_every_ten_seconds_and_a_new_one_within_one() {
-        let mut told = Told::default();
-        let mut says = |at_ms: u64, what: &str| told.news(Nanos::from_millis(at_ms), what.into()).is_some();
+        let mut last = LastProgress::default();
+        let mut says = |at_ms: u64, what: &str| last.line_due(Nanos::from_millis(at_ms), what.into()).is_some();
         assert!(says(0, "switches") && !says(100, "switches") && !says(900, "hosts") && says(1000, "hosts"));
         assert!(!says(5000, "hosts") && says(11_000, "hosts") && !says(11_100, "hosts"));
     }

@@ -3,10 +3,10 @@
 use crate::assigning::store_changes;
 use crate::bench::fake::{Common, Fake};
 use crate::bench::load_generator::{connect, Work};
-use crate::config::{check, Ready};
+use crate::config::{check, CheckedConfig};
 use crate::encrypted::{accept_tls, Encryption};
 use crate::persist::Persist;
-use crate::serve::{accept_tcp, hub, keep_time, look_after};
+use crate::serve::{accept_tcp, hub, run_periodic_work, run_timers};
 use crate::session::Shared;
 use pathloom_control::Input;
 use serde_json::Value;
@@ -80,12 +80,12 @@ fn start(directory: Directory, more: &str, connects: impl Fn(u64) -> bool) -> La
     // The switches forward nothing, so no probe gets through.
     let fabric = "fabric = { spec = \"fat-tree:k=4,rate=10Mbps\" }\ndiscovery = { links = \"off\" }";
     let text = format!("{fabric}\n{more}");
-    let ready = check(&text, &directory.0).unwrap();
+    let checked = check(&text, &directory.0).unwrap();
     let (sender, receiver) = std::sync::mpsc::channel();
-    let dpids = ready.fabric.switches().iter().map(|switch| u64::from(switch.0) + 1);
+    let dpids = checked.fabric.switches().iter().map(|switch| u64::from(switch.0) + 1);
     let dpids: Vec<u64> = dpids.filter(|&dpid| connects(dpid)).collect();
     let sessions = dpids.len();
-    std::thread::spawn(move || run(ready, &dpids, |places| sender.send(places).unwrap()));
+    std::thread::spawn(move || run(checked, &dpids, |places| sender.send(places).unwrap()));
     let Places { api, paths, openflow } = receiver.recv_timeout(Duration::from_secs(30)).unwrap();
     let lab = Lab { api, paths, openflow, _directory: directory };
     if sessions > 0 {
@@ -101,34 +101,34 @@ struct Places {
     openflow: u16,
 }
 
-fn run(ready: Ready, dpids: &[u64], told: impl FnOnce(Places)) {
+fn run(checked: CheckedConfig, dpids: &[u64], told: impl FnOnce(Places)) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     tokio::task::LocalSet::new().block_on(&runtime, async {
-        let persist = Persist::new(ready.config.state.directory.clone());
-        let shared = Shared::new(hub(&ready, &persist).unwrap().0);
+        let persist = Persist::new(checked.config.state.directory.clone());
+        let shared = Shared::new(hub(&checked, &persist).unwrap().0);
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let (address, questions) = crate::api::start(ready.api.clone().unwrap()).unwrap();
-        shared.hub.borrow_mut().tell(Input::Timeout);
-        for &(prefix, at) in &ready.places {
-            shared.hub.borrow_mut().tell(Input::Place { prefix, at: Some(at) });
+        let (address, questions) = crate::api::start(checked.api.clone().unwrap()).unwrap();
+        shared.hub.borrow_mut().queue_and_settle(Input::Timeout);
+        for &(prefix, at) in &checked.places {
+            shared.hub.borrow_mut().queue_and_settle(Input::Place { prefix, at: Some(at) });
         }
-        tokio::task::spawn_local(keep_time(shared.clone()));
-        tokio::task::spawn_local(look_after(shared.clone(), persist.clone()));
+        tokio::task::spawn_local(run_timers(shared.clone()));
+        tokio::task::spawn_local(run_periodic_work(shared.clone(), persist.clone()));
         tokio::task::spawn_local(store_changes(shared.clone(), persist));
         tokio::task::spawn_local(crate::api::answer(shared.clone(), questions));
-        let paths = ready.paths.clone().map(|paths| crate::api::start_for_hosts(paths).unwrap());
+        let paths = checked.paths.clone().map(|paths| crate::api::start_for_hosts(paths).unwrap());
         let paths = paths.map(|(address, questions)| {
             tokio::task::spawn_local(crate::api::answer(shared.clone(), questions));
             address
         });
         for &dpid in dpids {
-            let ports = ready.fabric.node(ready.datapaths[&dpid]).ports.len() as u32;
+            let ports = checked.fabric.node(checked.datapaths[&dpid]).ports.len() as u32;
             let fake = Fake::new(dpid, ports, Common::default());
             connect(port, fake, Idle, Rc::new(Notify::new()));
         }
         told(Places { api: address, paths, openflow: port });
-        match Encryption::new(&ready) {
+        match Encryption::new(&checked) {
             Some(encryption) => accept_tls(listener, encryption, shared).await,
             None => accept_tcp(listener, shared).await,
         }

@@ -33,9 +33,9 @@ pub struct Tls {
 
 impl Tls {
     /// Reads the files. An error names the key of the configuration, the file and what was expected.
-    pub(crate) fn load(&self, beside: &Path) -> Result<Arc<ServerConfig>, String> {
-        let certificates = certificates("certificate", &beside.join(&self.certificate))?;
-        let key_file = beside.join(&self.key);
+    pub(crate) fn load(&self, base_dir: &Path) -> Result<Arc<ServerConfig>, String> {
+        let certificates = certificates("certificate", &base_dir.join(&self.certificate))?;
+        let key_file = base_dir.join(&self.key);
         let key = PrivateKeyDer::from_pem_file(&key_file)
             .map_err(|problem| format!("key: {}: {problem}; a private key as PEM was expected", key_file.display()))?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -45,7 +45,7 @@ impl Tls {
         let builder = match &self.client_ca {
             None => builder.with_no_client_auth(),
             Some(file) => {
-                let file = beside.join(file);
+                let file = base_dir.join(file);
                 let mut roots = RootCertStore::empty();
                 for certificate in self::certificates("client_ca", &file)? {
                     let add = roots.add(certificate);

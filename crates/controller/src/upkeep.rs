@@ -10,9 +10,9 @@ use pathloom_scheme::Detection;
 use std::time::Duration;
 
 /// How long a session has to show that it is alive, when another connection claims its datapath identifier.
-const CONTEST: Nanos = Nanos::from_secs(2);
+const DUPLICATE_TIMEOUT: Nanos = Nanos::from_secs(2);
 /// How long a connection that is being closed has to read its last message.
-const FAREWELL: Nanos = Nanos::from_secs(1);
+const CLOSE_TIMEOUT: Nanos = Nanos::from_secs(1);
 /// Time after the start of a scheme within which some flow should have the label of long flows.
 const LABELS_BY: Nanos = Nanos::from_secs(60);
 /// Time between two log lines about uncounted flows.
@@ -33,7 +33,7 @@ impl Hub {
         let now = self.clock.now();
         self.hosts.tick(now);
         self.queued.extend(self.hosts.changes());
-        for (whose, times) in self.quiet.overdue(now) {
+        for (whose, times) in self.log_limiter.overdue(now) {
             tracing::warn!(whose, times, "refused again since the last message about it");
         }
         let age = |since: Nanos| Duration::from_nanos(now.saturating_sub(since).0);
@@ -42,10 +42,12 @@ impl Hub {
         for id in all {
             let Some(connection) = self.connection_mut(id) else { continue };
             match connection.stage {
-                Stage::Closed if now.saturating_sub(connection.since) > FAREWELL => connection.drained.notify_waiters(),
+                Stage::Closed if now.saturating_sub(connection.since) > CLOSE_TIMEOUT => {
+                    connection.drained.notify_waiters()
+                }
                 Stage::Closed => {}
-                Stage::Contending { dpid, since } if now.saturating_sub(since) > CONTEST => {
-                    self.decide(id, dpid, since);
+                Stage::Duplicate { dpid, since } if now.saturating_sub(since) > DUPLICATE_TIMEOUT => {
+                    self.resolve_duplicate(id, dpid, since);
                 }
                 Stage::Up { .. } if age(connection.last_heard) > echo_timeout => {
                     self.close(id, "it was silent for longer than sessions.echo_timeout");
@@ -57,8 +59,8 @@ impl Hub {
                 _ => {}
             }
         }
-        if let Some(scout) = &mut self.scout {
-            scout.review(now);
+        if let Some(discovery) = &mut self.discovery {
+            discovery.review(now);
         }
         self.warn_unlabelled(now);
         self.warn_uncounted(now);
@@ -105,27 +107,27 @@ impl Hub {
     pub(crate) fn echo(&mut self, now: Nanos, id: ConnectionId) {
         if let Some(connection) = self.connection_mut(id) {
             connection.last_echo = now;
-            connection.say(&Message::EchoRequest(&now.0.to_be_bytes()));
+            connection.queue(&Message::EchoRequest(&now.0.to_be_bytes()));
             self.mark(id);
         }
     }
 
     /// Two connections claim one datapath identifier. The existing session stays if it has sent anything since.
-    fn decide(&mut self, id: ConnectionId, dpid: u64, since: Nanos) {
-        let holder = self.holder(dpid).and_then(|holder| {
-            let connection = self.connection_mut(holder)?;
-            Some((holder, connection.peer.clone(), connection.last_heard, connection.is_closed()))
+    fn resolve_duplicate(&mut self, id: ConnectionId, dpid: u64, since: Nanos) {
+        let owner = self.owner(dpid).and_then(|owner| {
+            let connection = self.connection_mut(owner)?;
+            Some((owner, connection.peer.clone(), connection.last_heard, connection.is_closed()))
         });
-        match holder {
+        match owner {
             Some((_, peer, heard, false)) if heard > since => {
                 let why = format!(
                     "switch {dpid:016x} is connected from {peer} already; give one of them another datapath identifier"
                 );
                 self.offence(id, &why);
             }
-            Some((holder, ..)) => {
-                self.close(holder, "another connection of the same switch took its place");
-                self.disconnect(holder, "replaced");
+            Some((owner, ..)) => {
+                self.close(owner, "another connection of the same switch took its place");
+                self.disconnect(owner, "replaced");
                 self.admit(id, dpid);
             }
             None => self.admit(id, dpid),

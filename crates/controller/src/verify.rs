@@ -3,7 +3,7 @@
 //! carrier.
 
 use pathloom_discovery::cabling::{compare, link_at, link_between, place_of};
-use pathloom_discovery::wiring::{adopt, adopted, adopted_line, Wiring};
+use pathloom_discovery::wiring::{adopted, adopted_line, match_cables, Wiring};
 use pathloom_discovery::{Dpid, Place};
 use pathloom_model::{Fabric, LinkId, Nanos, NodeId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,7 +23,7 @@ pub(crate) struct Verifier {
     /// Time since which a port has carrier and its switch has a session.
     up_since: BTreeMap<Place, Nanos>,
     dead: BTreeSet<LinkId>,
-    said: BTreeSet<String>,
+    logged: BTreeSet<String>,
     adopted: BTreeSet<String>,
     right: bool,
     due: Nanos,
@@ -45,7 +45,7 @@ impl Verifier {
             wiring: Wiring::default(),
             up_since: BTreeMap::new(),
             dead: BTreeSet::new(),
-            said: BTreeSet::new(),
+            logged: BTreeSet::new(),
             adopted: BTreeSet::new(),
             right: false,
             due: Nanos::ZERO,
@@ -101,13 +101,13 @@ impl Verifier {
     }
 
     /// Makes the next [`Verifier::review`] compare at once.
-    pub(crate) fn hurry(&mut self) {
+    pub(crate) fn review_soon(&mut self) {
         self.due = Nanos::ZERO;
     }
 
     /// Unused cabling that differs from the configuration, as text.
     pub(crate) fn differences(&self) -> impl Iterator<Item = &str> {
-        self.said.iter().map(String::as_str)
+        self.logged.iter().map(String::as_str)
     }
 
     /// Cables that are used at other ports than configured, as text.
@@ -128,7 +128,7 @@ impl Verifier {
         }
         self.due = now.saturating_add(EVERY);
         let fabric = self.fabric.clone();
-        let wiring = adopt(&fabric, found, &self.wiring);
+        let wiring = match_cables(&fabric, found, &self.wiring);
         let is_same = |&switch: &NodeId| wiring.at(switch) == self.wiring.at(switch);
         let rewired = fabric.switches().iter().copied().filter(|switch| !is_same(switch)).collect();
         self.wiring = wiring;
@@ -147,7 +147,7 @@ impl Verifier {
         report.miscabled.retain(|wrong| link_between(&fabric, in_fabric(wrong.at), in_fabric(wrong.found)).is_none());
         let used: BTreeSet<String> =
             adopted(&fabric, found, &self.wiring).iter().map(|cable| adopted_line(&fabric, cable)).collect();
-        self.say(report.lines(&fabric).collect(), used, right);
+        self.log_changes(report.lines(&fabric).collect(), used, right);
         Changes { rewired, cables }
     }
 
@@ -160,17 +160,17 @@ impl Verifier {
         })
     }
 
-    fn say(&mut self, lines: BTreeSet<String>, adopted: BTreeSet<String>, right: bool) {
-        for line in lines.difference(&self.said).chain(adopted.difference(&self.adopted)) {
+    fn log_changes(&mut self, lines: BTreeSet<String>, adopted: BTreeSet<String>, right: bool) {
+        for line in lines.difference(&self.logged).chain(adopted.difference(&self.adopted)) {
             tracing::warn!("cabling: {line}");
         }
-        for line in self.said.difference(&lines).chain(self.adopted.difference(&adopted)) {
+        for line in self.logged.difference(&lines).chain(self.adopted.difference(&adopted)) {
             tracing::info!("cabling: no longer: {line}");
         }
         if right && adopted.is_empty() && !(self.right && self.adopted.is_empty()) {
             tracing::info!("cabling: every cable is as configured");
         }
-        (self.said, self.adopted, self.right) = (lines, adopted, right);
+        (self.logged, self.adopted, self.right) = (lines, adopted, right);
     }
 }
 

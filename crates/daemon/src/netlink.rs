@@ -42,12 +42,12 @@ impl Socket {
     }
 
     /// Sets the time-out for an answer.
-    pub fn set_patience_s(&self, seconds: i64) -> io::Result<()> {
+    pub fn set_receive_timeout_s(&self, seconds: i64) -> io::Result<()> {
         self.set(libc::SOL_SOCKET, libc::SO_RCVTIMEO, &libc::timeval { tv_sec: seconds, tv_usec: 0 })
     }
 
     /// Sets the size of the receive buffer, beyond the limit of the system.
-    pub fn force_room(&self, bytes: libc::c_int) -> io::Result<()> {
+    pub fn force_receive_buffer_bytes(&self, bytes: libc::c_int) -> io::Result<()> {
         self.set(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &bytes)
     }
 
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn the_kernel_answers_a_request() {
         let socket = Socket::open(libc::NETLINK_ROUTE, 0, 0).unwrap();
-        socket.set_patience_s(2).unwrap();
+        socket.set_receive_timeout_s(2).unwrap();
         // No such interface.
         let mut body = vec![0; 16];
         body[4..8].copy_from_slice(&i32::MAX.to_ne_bytes());

@@ -7,13 +7,13 @@ use std::collections::VecDeque;
 /// Interval between checks of the carriers.
 pub(crate) const CARRIER_NS: u64 = 20_000_000;
 /// Packets taken from an interface before the other cables have their turn.
-const AT_ONCE: usize = 64;
+const BATCH_PACKETS: usize = 64;
 /// Largest number of packets in transit in one direction: more than a second of the smallest packets at 100 Mbit/s.
 const MOST: usize = 200_000;
 
-struct Way {
+struct Direction {
     delay_ns: u64,
-    under_way: VecDeque<(u64, Box<[u8]>)>,
+    in_transit: VecDeque<(u64, Box<[u8]>)>,
 }
 
 /// The end that was set down because the other one lost its carrier.
@@ -28,13 +28,13 @@ enum Carrier {
 pub(crate) struct Cable {
     ends: [Interface; 2],
     /// From each end to the other.
-    ways: [Way; 2],
+    directions: [Direction; 2],
     carrier: Carrier,
     buffer: Box<[u8; MOST_BYTES]>,
 }
 
 /// Splits the argument for a cable: two interfaces, and the delay from each to the other in ns.
-pub(crate) fn words(text: &str) -> Result<([&str; 2], [u64; 2]), String> {
+pub(crate) fn parse_argument(text: &str) -> Result<([&str; 2], [u64; 2]), String> {
     let wrong = || format!("`{text}` is not a cable; expected A,B,NANOSECONDS_TO_B,NANOSECONDS_TO_A");
     let [a, b, to_b, to_a] = text.split(',').collect::<Vec<_>>()[..] else { return Err(wrong()) };
     let number = |text: &str| text.parse::<u64>().ok().filter(|&ns| ns <= 10_000_000_000);
@@ -46,11 +46,11 @@ pub(crate) fn words(text: &str) -> Result<([&str; 2], [u64; 2]), String> {
 
 impl Cable {
     pub(crate) fn parse(text: &str) -> Result<Cable, String> {
-        let (names, delays) = words(text)?;
+        let (names, delays) = parse_argument(text)?;
         let open = |name: &str| Interface::open(name).map_err(|problem| format!("{name}: {problem}"));
         let ends = [open(names[0])?, open(names[1])?];
-        let ways = delays.map(|delay_ns| Way { delay_ns, under_way: VecDeque::new() });
-        Ok(Cable { ends, ways, carrier: Carrier::Both, buffer: Box::new([0; MOST_BYTES]) })
+        let directions = delays.map(|delay_ns| Direction { delay_ns, in_transit: VecDeque::new() });
+        Ok(Cable { ends, directions, carrier: Carrier::Both, buffer: Box::new([0; MOST_BYTES]) })
     }
 
     pub(crate) fn sockets(&self) -> [i32; 2] {
@@ -59,27 +59,27 @@ impl Cable {
 
     /// Returns the time when the next packet is due.
     pub(crate) fn due(&self) -> Option<u64> {
-        self.ways.iter().filter_map(|way| way.under_way.front().map(|&(due, _)| due)).min()
+        self.directions.iter().filter_map(|direction| direction.in_transit.front().map(|&(due, _)| due)).min()
     }
 
     /// Receives the packets that have arrived at both ends.
-    pub(crate) fn take(&mut self) {
-        for (end, way) in self.ends.iter().zip(&mut self.ways) {
-            for _ in 0..AT_ONCE {
+    pub(crate) fn receive(&mut self) {
+        for (end, direction) in self.ends.iter().zip(&mut self.directions) {
+            for _ in 0..BATCH_PACKETS {
                 let Some((arrived, frame)) = end.receive(&mut self.buffer) else { break };
-                if way.under_way.len() < MOST {
-                    way.under_way.push_back((arrived + way.delay_ns, frame.into()));
+                if direction.in_transit.len() < MOST {
+                    direction.in_transit.push_back((arrived + direction.delay_ns, frame.into()));
                 }
             }
         }
     }
 
     /// Sends the packets that are due.
-    pub(crate) fn give(&mut self, now: u64) {
-        for (index, way) in self.ways.iter_mut().enumerate() {
-            while let Some((_, frame)) = way.under_way.front().filter(|&&(due, _)| due <= now) {
+    pub(crate) fn send_due(&mut self, now: u64) {
+        for (index, direction) in self.directions.iter_mut().enumerate() {
+            while let Some((_, frame)) = direction.in_transit.front().filter(|&&(due, _)| due <= now) {
                 self.ends[1 - index].send(frame);
-                way.under_way.pop_front();
+                direction.in_transit.pop_front();
             }
         }
     }
@@ -91,7 +91,7 @@ impl Cable {
                 if let Some(end) = (0..2).find(|&end| !self.ends[end].has_carrier()) {
                     self.ends[1 - end].set(false);
                     // Packets in transit are lost with the cable.
-                    self.ways.iter_mut().for_each(|way| way.under_way.clear());
+                    self.directions.iter_mut().for_each(|direction| direction.in_transit.clear());
                     self.carrier = Carrier::Lost(end);
                 }
             }
@@ -110,9 +110,9 @@ mod tests {
 
     #[test]
     fn cable_arguments_are_parsed() {
-        assert_eq!(words("d10,d11,20000000,5"), Ok((["d10", "d11"], [20_000_000, 5])));
+        assert_eq!(parse_argument("d10,d11,20000000,5"), Ok((["d10", "d11"], [20_000_000, 5])));
         for wrong in ["", "a,b", "a,b,1", "a,b,1,2,3", "a,b,x,1", ",b,1,1", "a,b,-1,1", "a,b,1,99999999999"] {
-            assert!(words(wrong).is_err_and(|why| why.contains("is not a cable")), "{wrong}");
+            assert!(parse_argument(wrong).is_err_and(|why| why.contains("is not a cable")), "{wrong}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! One end of a cable: a packet socket on an interface.
 
-use crate::packet::{beside, with_tag, MOST_BYTES, PACKET_AUXDATA, TAG_BYTES};
+use crate::packet::{read_metadata, with_tag, MOST_BYTES, PACKET_AUXDATA, TAG_BYTES};
 use crate::sleep;
 use libc::{c_int, c_void, socklen_t};
 use std::ffi::CString;
@@ -72,7 +72,7 @@ impl Interface {
         let rest = &mut buffer[TAG_BYTES..];
         let mut part = libc::iovec { iov_base: rest.as_mut_ptr().cast::<c_void>(), iov_len: rest.len() };
         // SAFETY: the message points to local values and to the buffer, with their correct lengths.
-        let (length, said) = unsafe {
+        let (length, metadata) = unsafe {
             let mut message: libc::msghdr = std::mem::zeroed();
             message.msg_iov = &raw mut part;
             message.msg_iovlen = 1;
@@ -82,11 +82,11 @@ impl Interface {
             if length < 0 {
                 return None;
             }
-            (length as usize, beside(&message))
+            (length as usize, read_metadata(&message))
         };
-        let age = said.arrived_ns.map_or(0, |at| sleep::read(libc::CLOCK_REALTIME).saturating_sub(at));
+        let age = metadata.arrived_ns.map_or(0, |at| sleep::read(libc::CLOCK_REALTIME).saturating_sub(at));
         let arrived = sleep::now_ns() - if age > MOST_AGE_NS { 0 } else { age };
-        Some((arrived, with_tag(buffer, length, said.tag)))
+        Some((arrived, with_tag(buffer, length, metadata.tag)))
     }
 
     /// Sends a frame. A frame without room in the send buffer is lost, as on a cable that is down.

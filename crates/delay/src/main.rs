@@ -16,8 +16,8 @@ use cable::Cable;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    match run(&words) {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match run(&arguments) {
         Ok(never) => match never {},
         Err(problem) => {
             eprintln!("pathloom-delay: {problem}");
@@ -26,25 +26,25 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(words: &[String]) -> Result<std::convert::Infallible, String> {
-    if words.is_empty() {
+fn run(arguments: &[String]) -> Result<std::convert::Infallible, String> {
+    if arguments.is_empty() {
         return Err("expected cables such as d10,d11,20000000,20000000".into());
     }
-    let mut cables = words.iter().map(|word| Cable::parse(word)).collect::<Result<Vec<_>, _>>()?;
+    let mut cables = arguments.iter().map(|argument| Cable::parse(argument)).collect::<Result<Vec<_>, _>>()?;
     sleep::prepare();
     println!("ready");
-    let mut look = 0;
+    let mut next_check = 0;
     loop {
         let now = sleep::now_ns();
-        if now >= look {
+        if now >= next_check {
             cables.iter_mut().for_each(Cable::pass_on_carrier);
-            look = now + cable::CARRIER_NS;
+            next_check = now + cable::CARRIER_NS;
         }
         for cable in &mut cables {
-            cable.take();
-            cable.give(sleep::now_ns());
+            cable.receive();
+            cable.send_due(sleep::now_ns());
         }
-        let due = cables.iter().filter_map(Cable::due).min().unwrap_or(u64::MAX).min(look);
+        let due = cables.iter().filter_map(Cable::due).min().unwrap_or(u64::MAX).min(next_check);
         let sockets: Vec<i32> = cables.iter().flat_map(Cable::sockets).collect();
         sleep::until(due, &sockets).map_err(|problem| format!("poll: {problem}"))?;
     }

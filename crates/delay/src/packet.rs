@@ -15,7 +15,7 @@ pub(crate) const PACKET_AUXDATA: c_int = 8;
 
 /// Information that the kernel supplies with a frame.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Beside {
+pub(crate) struct FrameMetadata {
     /// Time of arrival, in ns of the real-time clock.
     pub arrived_ns: Option<u64>,
     /// Tag of the frame: type and value.
@@ -26,8 +26,8 @@ pub(crate) struct Beside {
 ///
 /// # Safety
 /// `message` must be as `recvmsg` has left it.
-pub(crate) unsafe fn beside(message: &msghdr) -> Beside {
-    let mut found = Beside::default();
+pub(crate) unsafe fn read_metadata(message: &msghdr) -> FrameMetadata {
+    let mut found = FrameMetadata::default();
     // SAFETY: the macros walk the control messages that the kernel wrote. Their data are read unaligned.
     unsafe {
         let mut at = libc::CMSG_FIRSTHDR(message);

@@ -13,7 +13,7 @@ use std::net::Ipv4Addr;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Alarm {
     /// The kind of fault, with its details.
-    pub what: Trouble,
+    pub kind: AlarmKind,
     /// Port of the fault. Port number 0 means the whole switch.
     pub place: Place,
     /// Number of faults of this kind at this place since the last alarm about them, including this one.
@@ -22,7 +22,7 @@ pub struct Alarm {
 
 /// The kinds of faults.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Trouble {
+pub enum AlarmKind {
     /// LLDP that claims to be a probe of this controller, with a wrong signature.
     ForgedProbe,
     /// A probe of this controller that is too old, or is no longer among the last probes of its port.
@@ -101,28 +101,28 @@ pub enum Trouble {
     },
 }
 
-impl Trouble {
+impl AlarmKind {
     /// The name of this kind, for counters.
     pub fn name(&self) -> &'static str {
         match self {
-            Trouble::ForgedProbe => "forged_probe",
-            Trouble::StaleProbe { .. } => "stale_probe",
-            Trouble::ReplayedProbe { .. } => "replayed_probe",
-            Trouble::TwoPlaces { .. } => "probe_at_two_places",
-            Trouble::ProbeOnHostPort { .. } => "probe_on_host_port",
-            Trouble::HostOnLink { .. } => "host_on_link",
-            Trouble::Contradiction { .. } => "contradictory_link",
-            Trouble::Looped { .. } => "looped_cable",
-            Trouble::OneWay { .. } => "one_way_cable",
-            Trouble::Flapping { .. } => "flapping_port",
-            Trouble::LldpFlood => "lldp_flood",
-            Trouble::DuplicateSwitch => "duplicate_switch",
-            Trouble::TooManyPorts => "too_many_ports",
-            Trouble::ArpFlood => "arp_flood",
-            Trouble::UnknownTargets => "unknown_targets",
-            Trouble::BadArp(_) => "bad_arp",
-            Trouble::TooManyHosts => "too_many_hosts",
-            Trouble::Spoofed { .. } => "spoofed_address",
+            AlarmKind::ForgedProbe => "forged_probe",
+            AlarmKind::StaleProbe { .. } => "stale_probe",
+            AlarmKind::ReplayedProbe { .. } => "replayed_probe",
+            AlarmKind::TwoPlaces { .. } => "probe_at_two_places",
+            AlarmKind::ProbeOnHostPort { .. } => "probe_on_host_port",
+            AlarmKind::HostOnLink { .. } => "host_on_link",
+            AlarmKind::Contradiction { .. } => "contradictory_link",
+            AlarmKind::Looped { .. } => "looped_cable",
+            AlarmKind::OneWay { .. } => "one_way_cable",
+            AlarmKind::Flapping { .. } => "flapping_port",
+            AlarmKind::LldpFlood => "lldp_flood",
+            AlarmKind::DuplicateSwitch => "duplicate_switch",
+            AlarmKind::TooManyPorts => "too_many_ports",
+            AlarmKind::ArpFlood => "arp_flood",
+            AlarmKind::UnknownTargets => "unknown_targets",
+            AlarmKind::BadArp(_) => "bad_arp",
+            AlarmKind::TooManyHosts => "too_many_hosts",
+            AlarmKind::Spoofed { .. } => "spoofed_address",
         }
     }
 }
@@ -136,9 +136,9 @@ impl Alarm {
 impl fmt::Display for Alarm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.place.port == PortNo(0) {
-            write!(f, "switch {}: {}", self.place.dpid, self.what)?;
+            write!(f, "switch {}: {}", self.place.dpid, self.kind)?;
         } else {
-            write!(f, "{}: {}", self.place, self.what)?;
+            write!(f, "{}: {}", self.place, self.kind)?;
         }
         if self.times > 1 {
             write!(f, " ({} times since the last report)", self.times)?;
@@ -147,55 +147,59 @@ impl fmt::Display for Alarm {
     }
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for AlarmKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ms = |time: Nanos| time.0 / 1_000_000;
         match self {
-            Trouble::ForgedProbe => f.write_str("sends LLDP that claims to be a probe of this controller; ignored"),
-            Trouble::StaleProbe { from, age } => {
+            AlarmKind::ForgedProbe => f.write_str("sends LLDP that claims to be a probe of this controller; ignored"),
+            AlarmKind::StaleProbe { from, age } => {
                 write!(f, "a probe that left {from} arrived after {} ms; replayed, or the control channel is too slow; ignored", ms(*age))
             }
-            Trouble::ReplayedProbe { from } => write!(f, "a probe that left {from} arrived here again; ignored"),
-            Trouble::TwoPlaces { from, first } => {
+            AlarmKind::ReplayedProbe { from } => write!(f, "a probe that left {from} arrived here again; ignored"),
+            AlarmKind::TwoPlaces { from, first } => {
                 write!(
                     f,
                     "a probe that left {from} arrived here and at {first}: a shared medium or a relay; no link there"
                 )
             }
-            Trouble::ProbeOnHostPort { from } => {
+            AlarmKind::ProbeOnHostPort { from } => {
                 write!(
                     f,
                     "a probe that left {from} arrived here, but a host is at one of the two ports: a relay; no link"
                 )
             }
-            Trouble::HostOnLink { peer } => {
+            AlarmKind::HostOnLink { peer } => {
                 write!(f, "a host is at this end of a link to {peer}; the link is no longer used")
             }
-            Trouble::Contradiction { from } => {
+            AlarmKind::Contradiction { from } => {
                 write!(
                     f,
                     "a probe that left {from} arrived here, but one of the two ports is part of another link that is up"
                 )
             }
-            Trouble::Looped { from } => write!(f, "is cabled to its own switch: a probe that left {from} arrived here"),
-            Trouble::OneWay { to } => {
+            AlarmKind::Looped { from } => {
+                write!(f, "is cabled to its own switch: a probe that left {from} arrived here")
+            }
+            AlarmKind::OneWay { to } => {
                 write!(f, "probes arrive from here to {to}, but not in the other direction; no link")
             }
-            Trouble::Flapping { failures, wait } => {
+            AlarmKind::Flapping { failures, wait } => {
                 write!(f, "went down {failures} times in a row; must stay up for {} ms before it is used", ms(*wait))
             }
-            Trouble::LldpFlood => f.write_str("sends more LLDP than a port is allowed to; the rest is dropped"),
-            Trouble::DuplicateSwitch => {
+            AlarmKind::LldpFlood => f.write_str("sends more LLDP than a port is allowed to; the rest is dropped"),
+            AlarmKind::DuplicateSwitch => {
                 f.write_str("a second switch with this datapath identifier is ignored; give each switch a unique one")
             }
-            Trouble::TooManyPorts => f.write_str("has more ports than the controller handles; the others are ignored"),
-            Trouble::ArpFlood => f.write_str("sends more ARP than a port is allowed to; the rest is dropped"),
-            Trouble::UnknownTargets => {
+            AlarmKind::TooManyPorts => {
+                f.write_str("has more ports than the controller handles; the others are ignored")
+            }
+            AlarmKind::ArpFlood => f.write_str("sends more ARP than a port is allowed to; the rest is dropped"),
+            AlarmKind::UnknownTargets => {
                 f.write_str("sends too many ARP requests for unknown addresses; not all are forwarded")
             }
-            Trouble::BadArp(error) => write!(f, "an ARP frame {error}; dropped"),
-            Trouble::TooManyHosts => f.write_str("has more hosts than allowed; the others are ignored"),
-            Trouble::Spoofed { address, mac, owner } => {
+            AlarmKind::BadArp(error) => write!(f, "an ARP frame {error}; dropped"),
+            AlarmKind::TooManyHosts => f.write_str("has more hosts than allowed; the others are ignored"),
+            AlarmKind::Spoofed { address, mac, owner } => {
                 write!(f, "{mac} claims {address}, but the owner of the address or of the hardware address is at {owner}; dropped")
             }
         }
@@ -209,41 +213,41 @@ impl fmt::Display for Trouble {
 pub(crate) struct AlarmFilter {
     every: Nanos,
     /// Only for look-ups.
-    said: FxHashMap<(Place, Discriminant<Trouble>), (Nanos, u64)>,
+    last_alarms: FxHashMap<(Place, Discriminant<AlarmKind>), (Nanos, u64)>,
     /// Number of faults of each kind, including alarms that were not passed.
     counts: BTreeMap<&'static str, u64>,
 }
 
 impl AlarmFilter {
     pub(crate) fn new(every: Nanos) -> AlarmFilter {
-        AlarmFilter { every, said: FxHashMap::default(), counts: BTreeMap::new() }
+        AlarmFilter { every, last_alarms: FxHashMap::default(), counts: BTreeMap::new() }
     }
 
     /// Counts an alarm, and returns it if it may pass.
-    pub(crate) fn raise(&mut self, now: Nanos, place: Place, what: Trouble) -> Option<Alarm> {
-        *self.counts.entry(what.name()).or_default() += 1;
-        let entry = self.said.entry((place, discriminant(&what)));
+    pub(crate) fn raise(&mut self, now: Nanos, place: Place, kind: AlarmKind) -> Option<Alarm> {
+        *self.counts.entry(kind.name()).or_default() += 1;
+        let entry = self.last_alarms.entry((place, discriminant(&kind)));
         let mut first = false;
-        let (last, silent) = entry.or_insert_with(|| {
+        let (last, suppressed) = entry.or_insert_with(|| {
             first = true;
             (now, 0)
         });
         if !first && now.saturating_sub(*last) < self.every {
-            *silent += 1;
+            *suppressed += 1;
             return None;
         }
         *last = now;
-        Some(Alarm { what, place, times: std::mem::take(silent) + 1 })
+        Some(Alarm { kind, place, times: std::mem::take(suppressed) + 1 })
     }
 
-    /// Number of faults of each kind, by [`Trouble::name`].
+    /// Number of faults of each kind, by [`AlarmKind::name`].
     pub(crate) fn counts(&self) -> &BTreeMap<&'static str, u64> {
         &self.counts
     }
 
     /// Forgets a port that no longer exists.
     pub(crate) fn forget(&mut self, place: Place) {
-        self.said.retain(|&(at, _), _| at != place);
+        self.last_alarms.retain(|&(at, _), _| at != place);
     }
 }
 
@@ -255,15 +259,15 @@ mod tests {
     fn an_alarm_is_reported_once_per_time_span_with_its_count() {
         let mut filter = AlarmFilter::new(Nanos::from_secs(10));
         let place = Place::new(0x2a, 3);
-        let mut said = Vec::new();
+        let mut counts = Vec::new();
         for second in 0..25 {
-            said.extend(filter.raise(Nanos::from_secs(second), place, Trouble::ArpFlood).map(|alarm| alarm.times));
+            counts.extend(filter.raise(Nanos::from_secs(second), place, AlarmKind::ArpFlood).map(|alarm| alarm.times));
         }
-        assert_eq!(said, [1, 10, 10]);
-        assert_eq!(filter.counts()["arp_flood"], 25, "the last four were not said, but counted");
-        let other = filter.raise(Nanos::from_secs(25), place, Trouble::ForgedProbe).expect("another kind");
+        assert_eq!(counts, [1, 10, 10]);
+        assert_eq!(filter.counts()["arp_flood"], 25, "the last four were not reported, but counted");
+        let other = filter.raise(Nanos::from_secs(25), place, AlarmKind::ForgedProbe).expect("another kind");
         assert!(other.to_string().starts_with("switch 000000000000002a port 3: sends LLDP"), "{other}");
-        let whole = Alarm { what: Trouble::DuplicateSwitch, place: Alarm::of_switch(Dpid(1)), times: 3 };
+        let whole = Alarm { kind: AlarmKind::DuplicateSwitch, place: Alarm::of_switch(Dpid(1)), times: 3 };
         assert!(whole.to_string().starts_with("switch 0000000000000001: a second"), "{whole}");
         assert!(whole.to_string().ends_with("(3 times since the last report)"), "{whole}");
     }

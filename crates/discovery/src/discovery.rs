@@ -191,7 +191,7 @@ impl Discovery {
         &self.hosts
     }
 
-    /// Number of faults of each kind, by [`crate::Trouble::name`].
+    /// Number of faults of each kind, by [`crate::AlarmKind::name`].
     pub fn alarm_counts(&self) -> BTreeMap<&'static str, u64> {
         let mut counts = self.links.alarm_counts().clone();
         for (&name, &count) in self.hosts.alarm_counts() {

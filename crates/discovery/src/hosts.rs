@@ -4,9 +4,9 @@ mod claims;
 mod serving;
 
 use crate::agenda::Agenda;
-use crate::alarm::{Alarm, AlarmFilter, Trouble};
+use crate::alarm::{Alarm, AlarmFilter, AlarmKind};
 use crate::arp::{Arp, ArpError};
-use crate::limits::{Bucket, Rate};
+use crate::limits::{Rate, TokenBucket};
 use crate::{Mac, Place};
 use claims::Host;
 use pathloom_model::Nanos;
@@ -160,8 +160,8 @@ pub struct KnownHost {
 #[derive(Clone, Debug)]
 struct Edge {
     up: bool,
-    arp: Bucket,
-    unknown: Bucket,
+    arp: TokenBucket,
+    unknown: TokenBucket,
     /// Addresses known here, whether the port is up or not.
     hosts: BTreeSet<Ipv4Addr>,
 }
@@ -198,7 +198,7 @@ pub struct HostLearning {
     presumed: BTreeMap<Ipv4Addr, Nanos>,
     /// Time of the next check of each host.
     agenda: Agenda<Ipv4Addr>,
-    floods: Bucket,
+    floods: TokenBucket,
     off_edge: u64,
     alarms: AlarmFilter,
     outputs: VecDeque<HostOutput>,
@@ -208,7 +208,7 @@ impl HostLearning {
     /// Starts without hosts and ports.
     pub fn new(settings: HostSettings) -> HostLearning {
         HostLearning {
-            floods: Bucket::new(Nanos::ZERO, settings.floods),
+            floods: TokenBucket::new(Nanos::ZERO, settings.floods),
             alarms: AlarmFilter::new(settings.alarm_every),
             settings,
             now: Nanos::ZERO,
@@ -235,7 +235,7 @@ impl HostLearning {
             HostInput::Timeout => {}
         }
         while let Some(address) = self.agenda.pop(self.now) {
-            self.look_after(address);
+            self.handle_timer(address);
         }
     }
 
@@ -251,20 +251,20 @@ impl HostLearning {
 
     /// Known hosts, in the order of their addresses.
     pub fn hosts(&self) -> impl Iterator<Item = KnownHost> + '_ {
-        self.hosts.iter().filter(|(_, host)| host.plugged).map(|(&address, host)| host.known(address))
+        self.hosts.iter().filter(|(_, host)| host.present).map(|(&address, host)| host.known(address))
     }
 
     /// Returns the host with an address, if it is known.
     pub fn host(&self, address: Ipv4Addr) -> Option<KnownHost> {
-        self.hosts.get(&address).filter(|host| host.plugged).map(|host| host.known(address))
+        self.hosts.get(&address).filter(|host| host.present).map(|host| host.known(address))
     }
 
     /// Whether a host is known at this port.
     pub fn has_hosts(&self, place: Place) -> bool {
-        self.edges.get(&place).is_some_and(|edge| edge.up && edge.hosts.iter().any(|ip| self.hosts[ip].plugged))
+        self.edges.get(&place).is_some_and(|edge| edge.up && edge.hosts.iter().any(|ip| self.hosts[ip].present))
     }
 
-    /// Number of faults of each kind, by [`Trouble::name`].
+    /// Number of faults of each kind, by [`AlarmKind::name`].
     pub fn alarm_counts(&self) -> &BTreeMap<&'static str, u64> {
         self.alarms.counts()
     }
@@ -279,7 +279,7 @@ impl HostLearning {
         edge.up = true;
         // Hosts that were here before the port went down may be here again.
         for address in edge.hosts.clone() {
-            if !self.hosts[&address].plugged {
+            if !self.hosts[&address].present {
                 self.ask(address, None);
             }
         }
@@ -290,8 +290,8 @@ impl HostLearning {
         let (now, settings) = (self.now, &self.settings);
         self.edges.entry(place).or_insert_with(|| Edge {
             up: false,
-            arp: Bucket::new(now, settings.arp),
-            unknown: Bucket::new(now, settings.unknown),
+            arp: TokenBucket::new(now, settings.arp),
+            unknown: TokenBucket::new(now, settings.unknown),
             hosts: BTreeSet::new(),
         })
     }
@@ -300,7 +300,7 @@ impl HostLearning {
         let Some(edge) = self.edges.get_mut(&place).filter(|edge| edge.up) else { return };
         edge.up = false;
         for address in edge.hosts.clone() {
-            self.unplug(address);
+            self.handle_port_loss(address);
         }
     }
 
@@ -310,12 +310,12 @@ impl HostLearning {
             return;
         };
         if !edge.arp.take(self.now) {
-            return self.alarm(place, Trouble::ArpFlood);
+            return self.alarm(place, AlarmKind::ArpFlood);
         }
         let own_mac = self.settings.own_mac;
         match Arp::parse(frame) {
-            Err(error) => self.alarm(place, Trouble::BadArp(error)),
-            Ok(arp) if arp.sender_mac == own_mac => self.alarm(place, Trouble::BadArp(ArpError::SenderMac)),
+            Err(error) => self.alarm(place, AlarmKind::BadArp(error)),
+            Ok(arp) if arp.sender_mac == own_mac => self.alarm(place, AlarmKind::BadArp(ArpError::SenderMac)),
             Ok(arp) if arp.is_probe() => self.serve_probe(place, &arp),
             Ok(arp) => {
                 if self.claim(KnownHost { address: arp.sender_ip, mac: arp.sender_mac, place }) {
@@ -325,8 +325,8 @@ impl HostLearning {
         }
     }
 
-    fn alarm(&mut self, place: Place, what: Trouble) {
-        let alarm = self.alarms.raise(self.now, place, what);
+    fn alarm(&mut self, place: Place, kind: AlarmKind) {
+        let alarm = self.alarms.raise(self.now, place, kind);
         self.outputs.extend(alarm.map(HostOutput::Alarm));
     }
 

@@ -24,7 +24,7 @@ pub mod lldp;
 mod names;
 pub mod wiring;
 
-pub use alarm::{Alarm, Trouble};
+pub use alarm::{Alarm, AlarmKind};
 pub use discovery::{Discovery, Input, Output};
 pub use found::{build_fabric, FoundError, FoundFabric};
 pub use hosts::{HostInput, HostLearning, HostOutput, HostSettings, KnownHost};

@@ -16,17 +16,17 @@ pub struct Rate {
 
 /// A token bucket, in integers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Bucket {
+pub(crate) struct TokenBucket {
     rate: Rate,
     /// Tokens times 10⁹: each nanosecond adds `per_s`.
     level: u64,
     filled: Nanos,
 }
 
-impl Bucket {
+impl TokenBucket {
     /// Creates a full bucket.
-    pub(crate) fn new(now: Nanos, rate: Rate) -> Bucket {
-        Bucket { rate, level: u64::from(rate.burst.max(1)) * NS_PER_S, filled: now }
+    pub(crate) fn new(now: Nanos, rate: Rate) -> TokenBucket {
+        TokenBucket { rate, level: u64::from(rate.burst.max(1)) * NS_PER_S, filled: now }
     }
 
     fn fill(&mut self, now: Nanos) {
@@ -60,7 +60,7 @@ impl Bucket {
 pub struct PortLimiter {
     rate: Rate,
     /// The bucket of each port, and the number of its frames refused so far.
-    buckets: BTreeMap<Place, (Bucket, u64)>,
+    buckets: BTreeMap<Place, (TokenBucket, u64)>,
 }
 
 impl PortLimiter {
@@ -76,7 +76,7 @@ impl PortLimiter {
 
     /// Like [`PortLimiter::admit`]. The error is the number of frames of this port refused so far.
     pub fn admit_or_count(&mut self, now: Nanos, place: Place) -> Result<(), u64> {
-        let (bucket, refused) = self.buckets.entry(place).or_insert_with(|| (Bucket::new(now, self.rate), 0));
+        let (bucket, refused) = self.buckets.entry(place).or_insert_with(|| (TokenBucket::new(now, self.rate), 0));
         if bucket.take(now) {
             return Ok(());
         }
@@ -117,7 +117,7 @@ mod tests {
         fn no_span_grants_more_than_burst_and_rate(
             gaps in prop::collection::vec(0..50_000_000u64, 1..200), per_s in 1..1000u32, burst in 1..50u32,
         ) {
-            let mut bucket = Bucket::new(Nanos::ZERO, Rate { per_s, burst });
+            let mut bucket = TokenBucket::new(Nanos::ZERO, Rate { per_s, burst });
             let (mut now, mut granted) = (Nanos::ZERO, 0u64);
             for gap in gaps {
                 now += Nanos(gap);
@@ -126,7 +126,7 @@ mod tests {
                 } else {
                     let mut later = bucket;
                     prop_assert!(bucket.ready_at() > now);
-                    prop_assert!(later.take(bucket.ready_at()), "there is a token when it said so");
+                    prop_assert!(later.take(bucket.ready_at()), "there is a token at that time");
                 }
                 prop_assert!(granted <= u64::from(burst) + now.0 * u64::from(per_s) / NS_PER_S);
             }

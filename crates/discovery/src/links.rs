@@ -5,8 +5,8 @@ mod ports;
 mod probing;
 
 use crate::agenda::Agenda;
-use crate::alarm::{Alarm, AlarmFilter, Trouble};
-use crate::limits::{Bucket, Rate};
+use crate::alarm::{Alarm, AlarmFilter, AlarmKind};
+use crate::limits::{Rate, TokenBucket};
 use crate::lldp::ProbeKey;
 use crate::{Dpid, Mac, Place};
 use pathloom_model::{Nanos, PortNo};
@@ -235,7 +235,7 @@ pub struct LinkDiscovery {
     routine: Agenda<Place>,
     /// Time of the next probe round of each switch.
     rounds: Agenda<Dpid>,
-    pace: Bucket,
+    pace: TokenBucket,
     nonce: u64,
     alarms: AlarmFilter,
     outputs: VecDeque<LinkOutput>,
@@ -245,7 +245,7 @@ impl LinkDiscovery {
     /// Starts without switches. `key` must be new at each start of the controller; `rng` spreads probes over time.
     pub fn new(settings: ProbeSettings, key: ProbeKey, rng: Pcg64) -> LinkDiscovery {
         LinkDiscovery {
-            pace: Bucket::new(Nanos::ZERO, settings.sends),
+            pace: TokenBucket::new(Nanos::ZERO, settings.sends),
             alarms: AlarmFilter::new(settings.alarm_every),
             settings,
             key,
@@ -308,7 +308,7 @@ impl LinkDiscovery {
         standing && !ports.iter().any(known) && self.ports_of(dpid).next().is_some()
     }
 
-    /// Number of faults of each kind, by [`Trouble::name`].
+    /// Number of faults of each kind, by [`AlarmKind::name`].
     pub fn alarm_counts(&self) -> &BTreeMap<&'static str, u64> {
         self.alarms.counts()
     }
@@ -353,8 +353,8 @@ impl LinkDiscovery {
         }
     }
 
-    fn alarm(&mut self, place: Place, what: Trouble) {
-        let alarm = self.alarms.raise(self.now, place, what);
+    fn alarm(&mut self, place: Place, kind: AlarmKind) {
+        let alarm = self.alarms.raise(self.now, place, kind);
         self.outputs.extend(alarm.map(LinkOutput::Alarm));
     }
 

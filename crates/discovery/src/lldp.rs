@@ -24,10 +24,10 @@ pub const NEAREST_BRIDGE: Mac = Mac([0x01, 0x80, 0xc2, 0x00, 0x00, 0x0e]);
 
 /// Organization identifier of the probes: locally administered (IEEE 802c-2017, AAI quadrant), so it differs from every
 /// assigned one.
-const OUR_OUI: [u8; 3] = [0x52, b'L', b'M'];
-const OUR_SUBTYPE: u8 = 1;
-const OUR_VERSION: u8 = 1;
-const OUR_BYTES: usize = 4 + 1 + 8 + 8 + 8 + 4 + TAG_BYTES;
+const PROBE_OUI: [u8; 3] = [0x52, b'L', b'M'];
+const PROBE_SUBTYPE: u8 = 1;
+const PROBE_VERSION: u8 = 1;
+const PROBE_VALUE_BYTES: usize = 4 + 1 + 8 + 8 + 8 + 4 + TAG_BYTES;
 const TAG_BYTES: usize = 16;
 
 const END: u8 = 0;
@@ -82,7 +82,7 @@ pub struct Probe {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Received {
     /// A probe of this controller, with a valid tag.
-    Ours(Probe),
+    Own(Probe),
     /// A frame that claims to be a probe of this controller, but is not valid: forged, changed, or from an earlier
     /// start of the controller.
     Forged,
@@ -103,9 +103,9 @@ pub fn emit(probe: &Probe, source: Mac, ttl_s: u16, key: &ProbeKey) -> Vec<u8> {
     text(&mut frame, PORT_ID, format_args!("{}", probe.from.port.0));
     head(&mut frame, TIME_TO_LIVE, 2);
     frame.extend(ttl_s.to_be_bytes());
-    head(&mut frame, ORGANIZATIONAL, OUR_BYTES);
-    frame.extend(OUR_OUI);
-    frame.extend([OUR_SUBTYPE, OUR_VERSION]);
+    head(&mut frame, ORGANIZATIONAL, PROBE_VALUE_BYTES);
+    frame.extend(PROBE_OUI);
+    frame.extend([PROBE_SUBTYPE, PROBE_VERSION]);
     frame.extend(probe.nonce.to_be_bytes());
     frame.extend(probe.sent.0.to_be_bytes());
     frame.extend(probe.from.dpid.0.to_be_bytes());
@@ -161,7 +161,7 @@ pub fn parse(frame: &[u8], key: &ProbeKey) -> Received {
             if value.len() < 4 {
                 return Received::Malformed;
             }
-            if value[..3] == OUR_OUI && value[3] == OUR_SUBTYPE {
+            if value[..3] == PROBE_OUI && value[3] == PROBE_SUBTYPE {
                 ours = Some((value, frame.len() - after.len()));
             }
         }
@@ -169,7 +169,7 @@ pub fn parse(frame: &[u8], key: &ProbeKey) -> Received {
     }
     match ours {
         None => Received::Foreign,
-        Some((value, end)) => check(value, &frame[..end], key).map_or(Received::Forged, Received::Ours),
+        Some((value, end)) => check(value, &frame[..end], key).map_or(Received::Forged, Received::Own),
     }
 }
 
@@ -183,7 +183,7 @@ fn split(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
 
 /// Checks and decodes the TLV of this project. `value` is the last part of `signed`.
 fn check(value: &[u8], signed: &[u8], key: &ProbeKey) -> Option<Probe> {
-    if value.len() != OUR_BYTES || value[4] != OUR_VERSION {
+    if value.len() != PROBE_VALUE_BYTES || value[4] != PROBE_VERSION {
         return None;
     }
     let (covered, tag) = signed.split_at(signed.len() - TAG_BYTES);
@@ -212,10 +212,10 @@ mod tests {
     fn a_probe_is_accepted_only_with_its_key() {
         let frame = emit(&PROBE, SOURCE, 4, &key(1));
         assert!((60..=1514).contains(&frame.len()), "{} bytes", frame.len());
-        assert_eq!(parse(&frame, &key(1)), Received::Ours(PROBE));
+        assert_eq!(parse(&frame, &key(1)), Received::Own(PROBE));
         assert_eq!(parse(&frame, &key(2)), Received::Forged);
         let padded = [&frame[..], &[0; 9]].concat();
-        assert_eq!(parse(&padded, &key(1)), Received::Ours(PROBE));
+        assert_eq!(parse(&padded, &key(1)), Received::Own(PROBE));
     }
 
     #[test]
@@ -224,10 +224,10 @@ mod tests {
         for bit in 0..8 * frame.len() {
             let mut changed = frame.clone();
             changed[bit / 8] ^= 1 << (bit % 8);
-            assert!(!matches!(parse(&changed, &key(1)), Received::Ours(_)), "bit {bit}");
+            assert!(!matches!(parse(&changed, &key(1)), Received::Own(_)), "bit {bit}");
         }
         for len in 0..frame.len() {
-            assert!(!matches!(parse(&frame[..len], &key(1)), Received::Ours(_)), "cut to {len}");
+            assert!(!matches!(parse(&frame[..len], &key(1)), Received::Own(_)), "cut to {len}");
         }
     }
 
@@ -261,15 +261,15 @@ mod tests {
 
         #[test]
         fn random_bytes_are_never_accepted_as_a_probe(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            prop_assert!(!matches!(parse(&bytes, &key(1)), Received::Ours(_)));
+            prop_assert!(!matches!(parse(&bytes, &key(1)), Received::Own(_)));
             let framed = [&NEAREST_BRIDGE.0[..], &SOURCE.0, &LLDP_ETHERTYPE.to_be_bytes(), &bytes].concat();
-            prop_assert!(!matches!(parse(&framed, &key(1)), Received::Ours(_)));
+            prop_assert!(!matches!(parse(&framed, &key(1)), Received::Own(_)));
         }
 
         #[test]
         fn every_probe_round_trips(dpid: u64, port: u32, nonce: u64, sent: u64, secret: [u8; 32]) {
             let (probe, key) = (Probe { from: Place::new(dpid, port), nonce, sent: Nanos(sent) }, ProbeKey::new(secret));
-            prop_assert_eq!(parse(&emit(&probe, SOURCE, 4, &key), &key), Received::Ours(probe));
+            prop_assert_eq!(parse(&emit(&probe, SOURCE, 4, &key), &key), Received::Own(probe));
         }
 
         /// Small mutations of a valid frame: bytes are changed, inserted, removed or repeated.
@@ -288,7 +288,7 @@ mod tests {
                     _ => frame.extend_from_within(at..),
                 }
             }
-            if let Received::Ours(read) = parse(&frame, &key(1)) {
+            if let Received::Own(read) = parse(&frame, &key(1)) {
                 // Only bytes after the end of the LLDPDU may have changed.
                 prop_assert_eq!(read, PROBE);
                 prop_assert_eq!(&frame[..original.len()], &original[..]);

@@ -1,8 +1,8 @@
 //! Cables that were found at other ports than configured, but can still be used.
 //!
 //! If two switches are connected as configured, but at other ports, the paths need not change. It is enough to
-//! translate the port numbers of a switch to those of the fabric. [`adopt`] finds this translation. It uses a cable
-//! only if
+//! translate the port numbers of a switch to those of the fabric. [`match_cables`] finds this translation. It uses a
+//! cable only if
 //!
 //! - both ends are ports between switches in the fabric, so a host port never becomes a port between switches;
 //! - the fabric has a cable between these two switches that was not found at other ports;
@@ -77,9 +77,11 @@ impl Wiring {
     /// Restores the map of a switch from an earlier start of the controller. Returns false and changes nothing if
     /// `pairs` is not a permutation of its ports to other switches.
     pub fn remember(&mut self, fabric: &Fabric, switch: NodeId, pairs: &[(PortNo, PortNo)]) -> bool {
-        let joins = |port: PortNo| fabric.out_link(switch, port).is_some_and(|link| fabric.is_switch_link(link));
+        let is_switch_port =
+            |port: PortNo| fabric.out_link(switch, port).is_some_and(|link| fabric.is_switch_link(link));
         let known = fabric.nodes().get(switch.index()).is_some() && !fabric.is_host(switch);
-        let map = PortMap::new(pairs.iter().copied()).filter(|_| known && pairs.iter().all(|&(own, _)| joins(own)));
+        let map =
+            PortMap::new(pairs.iter().copied()).filter(|_| known && pairs.iter().all(|&(own, _)| is_switch_port(own)));
         let Some(map) = map else { return false };
         self.set(switch, map);
         true
@@ -108,30 +110,32 @@ impl Wiring {
 
 /// Finds the translation with which as many cables as possible match cables of the fabric. Cables that match with the
 /// current translation continue to do so. A port without a cable keeps its number if no other port gets this number.
-pub fn adopt(fabric: &Fabric, found: &[(Place, Place)], now: &Wiring) -> Wiring {
-    let joins = |place: Place| crate::cabling::link_at(fabric, place).is_some_and(|link| fabric.is_switch_link(link));
-    let mut left: Vec<(Place, Place)> = found.iter().copied().filter(|&(a, b)| joins(a) && joins(b)).collect();
-    let mut chosen = Chosen { fabric, taken: BTreeSet::new(), numbers: BTreeMap::new() };
-    left.retain(|&(a, b)| {
+pub fn match_cables(fabric: &Fabric, found: &[(Place, Place)], now: &Wiring) -> Wiring {
+    let is_switch_port =
+        |place: Place| crate::cabling::link_at(fabric, place).is_some_and(|link| fabric.is_switch_link(link));
+    let mut remaining: Vec<(Place, Place)> =
+        found.iter().copied().filter(|&(a, b)| is_switch_port(a) && is_switch_port(b)).collect();
+    let mut assignment = Assignment { fabric, taken: BTreeSet::new(), numbers: BTreeMap::new() };
+    remaining.retain(|&(a, b)| {
         let link = link_between(fabric, now.in_fabric(fabric, a), now.in_fabric(fabric, b));
-        !link.is_some_and(|link| chosen.take(link, (a, b)))
+        !link.is_some_and(|link| assignment.assign(link, (a, b)))
     });
-    left.retain(|&(a, b)| !link_between(fabric, a, b).is_some_and(|link| chosen.take(link, (a, b))));
-    left.sort_unstable();
+    remaining.retain(|&(a, b)| !link_between(fabric, a, b).is_some_and(|link| assignment.assign(link, (a, b))));
+    remaining.sort_unstable();
     let mut pairs: BTreeMap<(NodeId, NodeId), Vec<(Place, Place)>> = BTreeMap::new();
-    for (a, b) in left {
+    for (a, b) in remaining {
         if let Some(pair) = switch_of(fabric, a.dpid).zip(switch_of(fabric, b.dpid)) {
             pairs.entry(pair).or_default().push((a, b));
         }
     }
     for ((from, to), cables) in pairs {
-        chosen.take_pair((from, to), &cables);
+        assignment.assign_pair((from, to), &cables);
     }
-    chosen.wiring(now)
+    assignment.wiring(now)
 }
 
 /// The translation chosen so far.
-struct Chosen<'a> {
+struct Assignment<'a> {
     fabric: &'a Fabric,
     /// Cables of the fabric that were found, each as the lower identifier of its two directions.
     taken: BTreeSet<LinkId>,
@@ -139,10 +143,10 @@ struct Chosen<'a> {
     numbers: BTreeMap<NodeId, BTreeMap<PortNo, PortNo>>,
 }
 
-impl Chosen<'_> {
+impl Assignment<'_> {
     /// Uses the cable from place `a` to place `b` as a link of the fabric. Returns false if another cable is already
     /// used as this link.
-    fn take(&mut self, link: LinkId, (a, b): (Place, Place)) -> bool {
+    fn assign(&mut self, link: LinkId, (a, b): (Place, Place)) -> bool {
         if !self.taken.insert(link.min(link.reverse())) {
             return false;
         }
@@ -154,7 +158,7 @@ impl Chosen<'_> {
     }
 
     /// Uses the cables found between two switches as the fabric's cables between them, if all choices are equivalent.
-    fn take_pair(&mut self, (from, to): (NodeId, NodeId), found: &[(Place, Place)]) {
+    fn assign_pair(&mut self, (from, to): (NodeId, NodeId), found: &[(Place, Place)]) {
         let fabric = self.fabric;
         let failed = |link: LinkId| fabric.failed_links().iter().any(|failed| failed.cable() == link.cable());
         let is_free = |link: &LinkId| {
@@ -170,7 +174,7 @@ impl Chosen<'_> {
             // A link that has one end at its configured port is preferred.
             let is_half = |link: &LinkId| place_of(fabric, *link) == a || place_of(fabric, link.reverse()) == b;
             let index = free.iter().position(is_half).unwrap_or(0);
-            self.take(free.remove(index), (a, b));
+            self.assign(free.remove(index), (a, b));
         }
     }
 
@@ -296,11 +300,11 @@ mod tests {
     fn swapped_uplinks_are_used_until_they_are_swapped_back() {
         let (fabric, right) = cabled("fat-tree:k=4");
         let none = Wiring::default();
-        assert_eq!(adopt(&fabric, &right, &none), none);
+        assert_eq!(match_cables(&fabric, &right, &none), none);
         let [one, two] = [3, 4].map(|port| place(&fabric, "e0_0", port));
         let mut found = right.clone();
         swap(&mut found, one, two);
-        let wiring = adopt(&fabric, &found, &none);
+        let wiring = match_cables(&fabric, &found, &none);
         assert!(compare(&fabric, in_fabric(&fabric, &found, &wiring)).is_right());
         let pairs: Vec<_> =
             wiring.maps().flat_map(|(switch, map)| map.pairs().map(move |pair| (switch, pair))).collect();
@@ -316,11 +320,11 @@ mod tests {
         );
         // One of them is cut. The other keeps its number, and so does the port without a cable.
         let cut: Found = found.iter().copied().filter(|&(a, b)| a != one && b != one).collect();
-        assert_eq!(adopt(&fabric, &cut, &wiring), wiring);
-        assert_eq!(adopt(&fabric, &[], &wiring), wiring);
+        assert_eq!(match_cables(&fabric, &cut, &wiring), wiring);
+        assert_eq!(match_cables(&fabric, &[], &wiring), wiring);
         // If they are found one after the other, the result is the same.
-        assert_eq!(adopt(&fabric, &found, &adopt(&fabric, &cut, &none)), wiring);
-        assert_eq!(adopt(&fabric, &right, &wiring), none);
+        assert_eq!(match_cables(&fabric, &found, &match_cables(&fabric, &cut, &none)), wiring);
+        assert_eq!(match_cables(&fabric, &right, &wiring), none);
     }
 
     #[test]
@@ -328,7 +332,7 @@ mod tests {
         let (fabric, mut found) = cabled("fat-tree:k=4");
         // Uplinks of ToRs of two pods.
         swap(&mut found, place(&fabric, "e0_0", 3), place(&fabric, "e1_0", 3));
-        let wiring = adopt(&fabric, &found, &Wiring::default());
+        let wiring = match_cables(&fabric, &found, &Wiring::default());
         assert_eq!(wiring, Wiring::default());
         assert_eq!(compare(&fabric, in_fabric(&fabric, &found, &wiring)).miscabled.len(), 4);
         assert_eq!(adopted(&fabric, &found, &wiring), []);
@@ -338,7 +342,7 @@ mod tests {
     fn ports_of_hosts_are_never_renumbered() {
         let (fabric, mut found) = cabled("fat-tree:k=4");
         swap(&mut found, place(&fabric, "e0_0", 1), place(&fabric, "e0_0", 3));
-        assert_eq!(adopt(&fabric, &found, &Wiring::default()), Wiring::default());
+        assert_eq!(match_cables(&fabric, &found, &Wiring::default()), Wiring::default());
     }
 
     #[test]
@@ -355,7 +359,7 @@ mod tests {
             let [one, two] =
                 [ends[0], ends[1]].map(|link| (place_of(&fabric, link), place_of(&fabric, link.reverse())));
             let found = vec![(one.0, two.1), (two.0, one.1)];
-            let wiring = adopt(&fabric, &found, &Wiring::default());
+            let wiring = match_cables(&fabric, &found, &Wiring::default());
             assert_eq!(wiring != Wiring::default(), alike, "{rate}");
             assert_eq!(compare(&fabric, in_fabric(&fabric, &found, &wiring)).is_right(), alike);
         }
@@ -402,7 +406,7 @@ mod tests {
                 let index = cut.index(found.len());
                 found.remove(index);
             }
-            let wiring = adopt(&fabric, &found, &Wiring::default());
+            let wiring = match_cables(&fabric, &found, &Wiring::default());
             let report = compare(&fabric, in_fabric(&fabric, &found, &wiring));
             prop_assert_eq!((report.right, report.miscabled.len()), (found.len(), 0));
             for (switch, map) in wiring.maps() {
@@ -412,7 +416,7 @@ mod tests {
                     }
                 }
             }
-            prop_assert_eq!(adopt(&fabric, &found, &wiring), wiring);
+            prop_assert_eq!(match_cables(&fabric, &found, &wiring), wiring);
         }
     }
 }

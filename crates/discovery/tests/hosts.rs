@@ -2,7 +2,7 @@
 //! achieves nothing.
 
 use pathloom_discovery::arp::{Arp, ArpError, Operation};
-use pathloom_discovery::{HostInput, HostLearning, HostOutput, HostSettings, KnownHost, Mac, Place, Trouble};
+use pathloom_discovery::{AlarmKind, HostInput, HostLearning, HostOutput, HostSettings, KnownHost, Mac, Place};
 use pathloom_model::Nanos;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ struct Edge {
     now: Nanos,
     stations: Vec<Station>,
     /// Outputs other than frames.
-    said: Vec<HostOutput>,
+    outputs: Vec<HostOutput>,
     /// Frames sent, and their ports.
     frames: Vec<(Place, Arp)>,
     /// The hosts that result from the outputs.
@@ -56,7 +56,7 @@ impl Edge {
             learning: HostLearning::new(settings),
             now: Nanos::from_secs(1),
             stations: Vec::new(),
-            said: Vec::new(),
+            outputs: Vec::new(),
             frames: Vec::new(),
             table: BTreeMap::new(),
         };
@@ -75,7 +75,7 @@ impl Edge {
         for station in edge.stations.clone() {
             edge.announce(station.known);
         }
-        edge.said.clear();
+        edge.outputs.clear();
         edge.frames.clear();
         edge
     }
@@ -91,18 +91,18 @@ impl Edge {
                 HostOutput::Send { place, frame } => self.deliver(place, &frame),
                 HostOutput::HostLearnt { address, mac, place } => {
                     assert_eq!(self.table.insert(address, (mac, place)), None, "learnt twice");
-                    self.said.push(output);
+                    self.outputs.push(output);
                 }
                 HostOutput::HostMoved { address, mac, from, to } => {
                     let before = self.table.insert(address, (mac, to));
                     assert_eq!(before.map(|(_, place)| place), Some(from));
-                    self.said.push(output);
+                    self.outputs.push(output);
                 }
                 HostOutput::HostGone { address, mac, place } => {
                     assert_eq!(self.table.remove(&address), Some((mac, place)));
-                    self.said.push(output);
+                    self.outputs.push(output);
                 }
-                HostOutput::Alarm(_) => self.said.push(output),
+                HostOutput::Alarm(_) => self.outputs.push(output),
             }
         }
     }
@@ -149,12 +149,12 @@ impl Edge {
         self.stations[number].known
     }
 
-    fn alarms(&self) -> Vec<(Place, Trouble)> {
+    fn alarms(&self) -> Vec<(Place, AlarmKind)> {
         let of = |output: &HostOutput| match output {
-            HostOutput::Alarm(alarm) => Some((alarm.place, alarm.what)),
+            HostOutput::Alarm(alarm) => Some((alarm.place, alarm.kind)),
             _ => None,
         };
-        self.said.iter().filter_map(of).collect()
+        self.outputs.iter().filter_map(of).collect()
     }
 
     fn is_at(&self, known: KnownHost) -> bool {
@@ -209,7 +209,7 @@ fn a_configured_address_is_accepted_only_at_its_port() {
     let (a, b) = (edge.known(0), edge.known(1));
     edge.tell(HostInput::Expected { address: b.address, place: b.place });
     edge.announce(KnownHost { place: port(5), ..b });
-    assert_eq!(edge.alarms(), [(port(5), Trouble::Spoofed { address: b.address, mac: b.mac, owner: b.place })]);
+    assert_eq!(edge.alarms(), [(port(5), AlarmKind::Spoofed { address: b.address, mac: b.mac, owner: b.place })]);
     edge.ask(a, b.address);
     assert_eq!(edge.frames.iter().map(|(place, _)| *place).collect::<Vec<_>>(), [b.place, a.place]);
     assert!(edge.is_at(b));
@@ -256,12 +256,12 @@ fn a_live_host_keeps_its_address_and_its_hardware_address() {
         KnownHost { mac: mac(66), ..victim },
     ] {
         edge.run_for(Nanos::from_secs(20));
-        edge.said.clear();
+        edge.outputs.clear();
         edge.announce(claim);
         assert!(edge.is_at(victim), "{claim:?}");
         edge.run_for(Nanos::from_secs(3));
         assert!(edge.is_at(victim) && !edge.is_at(claim), "{claim:?}");
-        let wanted = Trouble::Spoofed { address: claim.address, mac: claim.mac, owner: victim.place };
+        let wanted = AlarmKind::Spoofed { address: claim.address, mac: claim.mac, owner: victim.place };
         assert_eq!(edge.alarms(), [(claim.place, wanted)]);
     }
     let before = edge.frames.len();
@@ -283,7 +283,7 @@ fn a_host_moves_when_its_old_port_is_silent() {
     edge.run_for(Nanos::from_millis(1100));
     assert!(edge.is_at(new));
     assert_eq!(
-        edge.said,
+        edge.outputs,
         [HostOutput::HostMoved { address: old.address, mac: old.mac, from: old.place, to: new.place }]
     );
     let asked = edge.frames.iter().filter(|(place, arp)| *place == old.place && arp.is_probe()).count();
@@ -334,7 +334,7 @@ fn a_pending_claim_is_accepted_when_the_old_port_goes_down() {
     assert!(edge.is_at(old));
     edge.tell(HostInput::EdgeDown { place: old.place });
     assert!(edge.is_at(new));
-    assert!(matches!(edge.said[..], [HostOutput::HostMoved { .. }]), "{:?}", edge.said);
+    assert!(matches!(edge.outputs[..], [HostOutput::HostMoved { .. }]), "{:?}", edge.outputs);
 }
 
 #[test]
@@ -368,7 +368,7 @@ fn only_hosts_that_do_not_answer_age() {
     assert!(edge.is_at(edge.known(0)) && !edge.is_at(edge.known(1)));
     edge.run_for(Nanos::from_secs(3600));
     assert!(edge.is_at(edge.known(0)));
-    assert_eq!(edge.said.len(), 1);
+    assert_eq!(edge.outputs.len(), 1);
 }
 
 #[test]
@@ -399,7 +399,7 @@ fn frames_that_no_host_may_send_are_reported_and_dropped() {
     edge.announce(KnownHost { address: ip(50), mac: HostSettings::default().own_mac, place });
     edge.announce(KnownHost { address: Ipv4Addr::new(224, 0, 0, 5), mac: mac(50), place: port(6) });
     edge.tell(HostInput::Frame { place: port(7), frame: &[0; 20] });
-    let bad = |place, error| (place, Trouble::BadArp(error));
+    let bad = |place, error| (place, AlarmKind::BadArp(error));
     let wanted = [bad(place, ArpError::SenderMac), bad(port(6), ArpError::SenderIp), bad(port(7), ArpError::NoArp)];
     assert_eq!(edge.alarms(), wanted, "one alarm per port");
     edge.announce(KnownHost { place: Place::new(77, 1), ..a });
@@ -424,7 +424,7 @@ fn a_flooding_host_is_limited_and_other_hosts_are_served() {
         edge.now += Nanos(10_000);
     }
     assert_eq!(answers, 20);
-    assert_eq!(edge.alarms(), [(evil.place, Trouble::UnknownTargets), (evil.place, Trouble::ArpFlood)]);
+    assert_eq!(edge.alarms(), [(evil.place, AlarmKind::UnknownTargets), (evil.place, AlarmKind::ArpFlood)]);
     assert!(edge.frames.len() <= 7 * 40, "{} frames passed on", edge.frames.len());
 }
 
@@ -438,7 +438,7 @@ fn one_port_cannot_fill_the_table() {
         edge.run_for(Nanos::from_millis(20));
     }
     assert_eq!(edge.table.len(), 65);
-    assert_eq!(edge.alarms(), [(place, Trouble::TooManyHosts), (place, Trouble::TooManyHosts)]);
+    assert_eq!(edge.alarms(), [(place, AlarmKind::TooManyHosts), (place, AlarmKind::TooManyHosts)]);
     let other = KnownHost { address: ip(90), mac: mac(90), place: port(5) };
     edge.announce(other);
     assert!(edge.is_at(other));

@@ -4,7 +4,7 @@ mod support;
 
 use pathloom_discovery::cabling::{compare, dpid_of, place_of};
 use pathloom_discovery::lldp::{emit, Probe, ProbeKey};
-use pathloom_discovery::{Dpid, LinkInput, LinkLoss, Mac, Place, PortState, ProbeSettings, Trouble};
+use pathloom_discovery::{AlarmKind, Dpid, LinkInput, LinkLoss, Mac, Place, PortState, ProbeSettings};
 use pathloom_model::{fabric_from_spec, Fabric, LinkId, Nanos, PortNo};
 use pathloom_testkit::strategies::fabrics;
 use proptest::prelude::*;
@@ -108,7 +108,7 @@ fn a_silent_link_goes_down_in_time_and_never_becomes_an_edge() {
     assert_eq!(net.losses, [LinkLoss::Silent]);
     net.run_for(ms(20_000));
     assert!(!net.edges.contains(&a) && !net.edges.contains(&b));
-    let one_way = |alarm: &pathloom_discovery::Alarm| alarm.place == b && alarm.what == Trouble::OneWay { to: a };
+    let one_way = |alarm: &pathloom_discovery::Alarm| alarm.place == b && alarm.kind == AlarmKind::OneWay { to: a };
     assert!(net.has_alarm(one_way), "{:?}", net.alarms);
     net.mute.clear();
     net.run_until_right(ms(6000)).expect("back");
@@ -156,8 +156,11 @@ fn a_flapping_port_is_damped_and_reported_and_other_links_stay_up() {
         net.run_for(ms(5));
     }
     assert!(net.losses.len() <= 4, "{} losses", net.losses.len());
-    let flaps: Vec<_> =
-        net.alarms.iter().filter(|alarm| matches!(alarm.what, Trouble::Flapping { .. }) && alarm.place == a).collect();
+    let flaps: Vec<_> = net
+        .alarms
+        .iter()
+        .filter(|alarm| matches!(alarm.kind, AlarmKind::Flapping { .. }) && alarm.place == a)
+        .collect();
     assert_eq!(flaps.len(), 1, "{:?}", net.alarms);
     let of_port = net.sent.iter().filter(|(_, place, _)| *place == a).count();
     assert!(of_port < 12, "{of_port} probes");
@@ -179,7 +182,7 @@ fn a_port_that_is_repeatedly_removed_and_added_is_damped() {
         net.run_for(ms(5));
     }
     assert!(net.losses.len() <= 4 && !net.cut.contains(&link.cable()), "{:?}", net.losses);
-    assert!(net.has_alarm(|alarm| alarm.place == a && matches!(alarm.what, Trouble::Flapping { .. })));
+    assert!(net.has_alarm(|alarm| alarm.place == a && matches!(alarm.kind, AlarmKind::Flapping { .. })));
     net.run_until_right(ms(10_100)).expect("used again");
 }
 
@@ -196,8 +199,8 @@ fn reserved_and_too_many_ports_are_ignored_and_reported() {
     // The fabric has no cables at the additional ports, so they are down.
     let many: Vec<PortState> = many.into_iter().map(|port| PortState { up: port.port.0 < 1000, ..port }).collect();
     net.tell(LinkInput::SwitchUp { dpid: Dpid(1), ports: &many });
-    let said: Vec<_> = net.alarms.iter().map(|alarm| (alarm.place, alarm.what)).collect();
-    assert_eq!(said, [(Place::new(1, 0), Trouble::TooManyPorts)]);
+    let alarms: Vec<_> = net.alarms.iter().map(|alarm| (alarm.place, alarm.kind)).collect();
+    assert_eq!(alarms, [(Place::new(1, 0), AlarmKind::TooManyPorts)]);
     net.run_for(ms(5000));
     assert_eq!(net.up, net.wanted());
 }
@@ -212,8 +215,8 @@ fn a_second_switch_with_the_same_id_is_ignored_and_a_reconnection_is_accepted() 
     assert!(net.links.is_duplicate(dpid, &strange));
     net.tell(LinkInput::SwitchUp { dpid, ports: &strange });
     assert_eq!(
-        net.alarms.last().map(|alarm| (alarm.what, alarm.place)),
-        Some((Trouble::DuplicateSwitch, Place::new(1, 0)))
+        net.alarms.last().map(|alarm| (alarm.kind, alarm.place)),
+        Some((AlarmKind::DuplicateSwitch, Place::new(1, 0)))
     );
     assert_eq!(net.up, net.wanted());
     let alarms = net.alarms.len();
@@ -258,9 +261,10 @@ fn replayed_old_relayed_and_forged_probes_create_no_link() {
     assert_eq!(net.up, before);
     net.run_for(ms(20_000));
     assert_eq!(net.up, before);
-    let said: Vec<Trouble> = net.alarms.iter().filter(|alarm| alarm.place == evil).map(|alarm| alarm.what).collect();
-    assert!(said.iter().any(|what| matches!(what, Trouble::StaleProbe { .. })), "{said:?}");
-    assert!(said.contains(&Trouble::ForgedProbe), "{said:?}");
+    let alarms: Vec<AlarmKind> =
+        net.alarms.iter().filter(|alarm| alarm.place == evil).map(|alarm| alarm.kind).collect();
+    assert!(alarms.iter().any(|kind| matches!(kind, AlarmKind::StaleProbe { .. })), "{alarms:?}");
+    assert!(alarms.contains(&AlarmKind::ForgedProbe), "{alarms:?}");
 }
 
 /// Two hosts relay each other's probes without delay. The content of the probes does not reveal the relay, but known
@@ -286,7 +290,7 @@ fn a_relay_between_hosts_creates_no_link_once_a_host_is_known() {
     net.tell(LinkInput::HostSeen { place: evil });
     relay(&mut net);
     assert_eq!(net.up, net.wanted(), "one of them was seen as a host");
-    assert!(net.has_alarm(|alarm| matches!(alarm.what, Trouble::ProbeOnHostPort { .. })));
+    assert!(net.has_alarm(|alarm| matches!(alarm.kind, AlarmKind::ProbeOnHostPort { .. })));
     net.tell(LinkInput::HostsGone { place: evil });
     relay(&mut net);
     let fake = (evil.min(other), evil.max(other));
@@ -295,7 +299,7 @@ fn a_relay_between_hosts_creates_no_link_once_a_host_is_known() {
     assert_eq!(report.miscabled.len(), 2, "but the configured cabling shows it");
     net.tell(LinkInput::HostSeen { place: other });
     assert_eq!(net.up, net.wanted());
-    assert!(net.has_alarm(|alarm| alarm.what == Trouble::HostOnLink { peer: evil }));
+    assert!(net.has_alarm(|alarm| alarm.kind == AlarmKind::HostOnLink { peer: evil }));
     relay(&mut net);
     assert_eq!(net.up, net.wanted());
     assert!(net.edges.contains(&innocent) && net.edges.contains(&other));
@@ -309,7 +313,7 @@ fn a_probe_that_arrives_at_two_ports_takes_the_link_down() {
     let probe = next_probe(&mut net, a);
     net.run_for(ms(20));
     net.inject(evil, &probe);
-    assert!(net.has_alarm(|alarm| alarm.what == Trouble::TwoPlaces { from: a, first: b } && alarm.place == evil));
+    assert!(net.has_alarm(|alarm| alarm.kind == AlarmKind::TwoPlaces { from: a, first: b } && alarm.place == evil));
     assert_eq!(net.losses, [LinkLoss::Doubtful]);
     net.run_for(ms(3000));
     assert!(!net.up.contains(&(a, b)));
@@ -323,8 +327,8 @@ fn a_cable_between_two_ports_of_one_switch_is_reported() {
     assert_eq!(hosts[0].dpid, hosts[1].dpid);
     let probe = next_probe(&mut net, hosts[0]);
     net.inject(hosts[1], &probe);
-    let said: Vec<_> = net.alarms.iter().map(|alarm| (alarm.place, alarm.what)).collect();
-    assert_eq!(said, [(hosts[1], Trouble::Looped { from: hosts[0] })]);
+    let alarms: Vec<_> = net.alarms.iter().map(|alarm| (alarm.place, alarm.kind)).collect();
+    assert_eq!(alarms, [(hosts[1], AlarmKind::Looped { from: hosts[0] })]);
     assert_eq!(net.up, net.wanted());
 }
 
@@ -340,8 +344,8 @@ fn an_lldp_flood_affects_only_its_port() {
         }
         net.run_for(MS);
     }
-    let new: Vec<_> = net.alarms[before..].iter().map(|alarm| (alarm.place, alarm.what)).collect();
-    assert_eq!(new, [(evil, Trouble::ForgedProbe), (evil, Trouble::LldpFlood)]);
+    let new: Vec<_> = net.alarms[before..].iter().map(|alarm| (alarm.place, alarm.kind)).collect();
+    assert_eq!(new, [(evil, AlarmKind::ForgedProbe), (evil, AlarmKind::LldpFlood)]);
     assert_eq!((&net.losses, net.up == net.wanted()), (&vec![], true));
 }
 

@@ -3,7 +3,7 @@
 use pathloom_discovery::arp::{Arp, Operation};
 use pathloom_discovery::cabling::{compare, dpid_of, link_at, place_of};
 use pathloom_discovery::{
-    build_fabric, Alarm, Discovery, HostSettings, Input, Mac, Output, Place, PortState, ProbeSettings, Trouble,
+    build_fabric, Alarm, AlarmKind, Discovery, HostSettings, Input, Mac, Output, Place, PortState, ProbeSettings,
 };
 use pathloom_model::{fabric_from_spec, Fabric, LinkSettings, Nanos, NodeId, PortNo};
 use rand::SeedableRng;
@@ -213,7 +213,7 @@ fn a_port_with_a_known_host_is_not_probed_and_forms_no_link() {
     assert!(world
         .alarms
         .iter()
-        .any(|alarm| matches!(alarm.what, Trouble::ProbeOnHostPort { .. } | Trouble::TwoPlaces { .. })));
+        .any(|alarm| matches!(alarm.kind, AlarmKind::ProbeOnHostPort { .. } | AlarmKind::TwoPlaces { .. })));
     let fake = |(a, b): (Place, Place)| [a, b].iter().any(|end| *end == at || *end == via);
     assert!(!world.discovery.links().links().any(fake));
     world.run_for(Nanos::from_secs(30));

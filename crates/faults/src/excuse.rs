@@ -18,7 +18,7 @@
 
 use crate::schedule::Schedule;
 use crate::watch::Lost;
-use pathloom_model::{Damage, Fabric, Fault, FaultKind, FaultTarget, LinkState, Nanos, NodeId};
+use pathloom_model::{Fabric, FailureState, Fault, FaultKind, FaultTarget, LinkState, Nanos, NodeId};
 use pathloom_sim::ControlSettings;
 
 /// Failures of a cable within seconds from which on the controller uses it again only after a delay ([`FLAPPED`]).
@@ -32,12 +32,12 @@ const RULES: u64 = 100;
 #[derive(Default, Debug)]
 pub(crate) struct Excuses {
     /// By node: periods in which the switch may lack rules.
-    empty: Vec<Vec<(Nanos, Nanos)>>,
+    empty_tables: Vec<Vec<(Nanos, Nanos)>>,
     /// Periods that explain losses on default routes, at any switch.
-    damaged: Vec<(Nanos, Nanos)>,
+    outages: Vec<(Nanos, Nanos)>,
     /// Periods that explain losses on paths of their own, at any switch: some switch lost its rules, and not all
     /// sessions have been up since.
-    torn: Vec<(Nanos, Nanos)>,
+    path_rule_gaps: Vec<(Nanos, Nanos)>,
     /// Latest time when everything that was repaired is in use again.
     pub(crate) settled: Nanos,
 }
@@ -76,47 +76,47 @@ impl Excuses {
         let waits = if flaps(fabric, faults) { FLAPPED } else { Nanos::ZERO };
         let nodes = fabric.nodes().len();
         let mut excuses = Excuses {
-            empty: vec![Vec::new(); nodes],
-            damaged: Vec::new(),
-            torn: Vec::new(),
+            empty_tables: vec![Vec::new(); nodes],
+            outages: Vec::new(),
+            path_rule_gaps: Vec::new(),
             settled: last + writing + waits,
         };
         let mut sessions = Sessions { running: true, cut: vec![false; nodes], dead: vec![false; nodes] };
-        let (mut damage, mut links) = (Damage::of(fabric), LinkState::of(fabric));
+        let (mut failure_state, mut links) = (FailureState::of(fabric), LinkState::of(fabric));
         // Beginnings of periods that have not ended: a switch lacks rules; something is down or not known to be up; a
         // path may lack rules.
-        let mut empty: Vec<Option<Nanos>> = vec![None; nodes];
-        let mut damaged: Option<Nanos> = None;
-        let mut torn: Option<Nanos> = None;
+        let mut empty_since: Vec<Option<Nanos>> = vec![None; nodes];
+        let mut outage_since: Option<Nanos> = None;
+        let mut rules_missing_since: Option<Nanos> = None;
         let moments = faults.iter().map(|fault| fault.at).skip(1).chain([Nanos(u64::MAX)]);
         for (fault, next) in faults.iter().zip(moments) {
             sessions.take(fault.kind);
-            damage.apply(fabric, fault, &mut links);
+            failure_state.apply(fabric, fault, &mut links);
             match fault.kind {
                 FaultKind::Reboot { switch: node }
                 | FaultKind::Carrier { target: FaultTarget::Node(node), up: true } => {
-                    empty[node.index()].get_or_insert(fault.at);
-                    torn.get_or_insert(fault.at);
+                    empty_since[node.index()].get_or_insert(fault.at);
+                    rules_missing_since.get_or_insert(fault.at);
                 }
                 _ => {}
             }
             if matches!(fault.kind, FaultKind::Carrier { .. }) {
-                damaged.get_or_insert(fault.at);
+                outage_since.get_or_insert(fault.at);
             }
             let quiet = fault.at + writing;
             for &switch in fabric.switches() {
                 if quiet <= next && sessions.stands(switch) {
-                    let window = empty[switch.index()].take().map(|from| (from, quiet));
-                    excuses.empty[switch.index()].extend(window);
+                    let window = empty_since[switch.index()].take().map(|from| (from, quiet));
+                    excuses.empty_tables[switch.index()].extend(window);
                 }
             }
             let all_stand = fabric.switches().iter().all(|&switch| sessions.stands(switch));
             if quiet <= next && all_stand {
-                excuses.torn.extend(torn.take().map(|from| (from, quiet)));
+                excuses.path_rule_gaps.extend(rules_missing_since.take().map(|from| (from, quiet)));
             }
             let all_up = fabric.cables().all(|link| links.is_up(link));
             if quiet + waits <= next && all_stand && all_up {
-                excuses.damaged.extend(damaged.take().map(|from| (from, quiet + waits)));
+                excuses.outages.extend(outage_since.take().map(|from| (from, quiet + waits)));
             }
         }
         excuses
@@ -125,14 +125,16 @@ impl Excuses {
     /// Whether the loss of a packet is explained.
     pub(crate) fn covers(&self, lost: &Lost) -> bool {
         match lost.headers.tag {
-            None => within(&self.damaged, lost.at) || within(&self.empty[lost.switch.index()], lost.at),
-            Some(_) => within(&self.torn, lost.at),
+            None => within(&self.outages, lost.at) || within(&self.empty_tables[lost.switch.index()], lost.at),
+            Some(_) => within(&self.path_rule_gaps, lost.at),
         }
     }
 
     /// Whether any loss at this time would be explained.
     pub(crate) fn any(&self, at: Nanos) -> bool {
-        within(&self.damaged, at) || within(&self.torn, at) || self.empty.iter().any(|windows| within(windows, at))
+        within(&self.outages, at)
+            || within(&self.path_rule_gaps, at)
+            || self.empty_tables.iter().any(|windows| within(windows, at))
     }
 }
 
@@ -143,9 +145,9 @@ fn within(windows: &[(Nanos, Nanos)], at: Nanos) -> bool {
 /// Whether a cable fails so often that the controller waits before it uses the cable again.
 fn flaps(fabric: &Fabric, faults: &[Fault]) -> bool {
     let mut failures = vec![0; fabric.links().len() / 2];
-    let (mut damage, mut links) = (Damage::of(fabric), LinkState::of(fabric));
+    let (mut failure_state, mut links) = (FailureState::of(fabric), LinkState::of(fabric));
     for fault in faults {
-        for link in damage.apply(fabric, fault, &mut links) {
+        for link in failure_state.apply(fabric, fault, &mut links) {
             failures[link.cable() as usize] += usize::from(!links.is_up(link));
         }
     }

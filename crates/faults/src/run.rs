@@ -121,7 +121,7 @@ impl Trial<'_> {
                 self.act(act);
             }
             if !self.excuses.any(next) {
-                self.look_at_ways();
+                self.check_paths();
             }
         }
     }
@@ -140,10 +140,10 @@ impl Trial<'_> {
     }
 
     /// Checks that a packet of a long-lived flow would arrive now, in both directions.
-    fn look_at_ways(&mut self) {
+    fn check_paths(&mut self) {
         for flow in self.standing() {
-            for way in self.simulation.ways(flow) {
-                let Some(last) = way.last() else { continue };
+            for path in self.simulation.paths(flow) {
+                let Some(last) = path.last() else { continue };
                 let end = self.schedule.fabric.link(*last).to;
                 if !self.schedule.fabric.is_host(end) {
                     let (now, name) = (in_ms(self.simulation.now()), &self.schedule.fabric.node(end).name);
@@ -185,9 +185,9 @@ impl Trial<'_> {
                 let words = five_tuple.as_ref().map_or_else(String::new, in_words);
                 let held = self.simulation.held_subflows();
                 let waited = in_ms(self.simulation.now() - self.schedule.last());
-                let ways = self.simulation.ways(flow).map(|way| way.len());
+                let paths = self.simulation.paths(flow).map(|path| path.len());
                 self.violate(format!(
-                    "flow {flow} ({words}) delivers nothing {waited} after the last repair (paths of {ways:?} links, {held} held)"
+                    "flow {flow} ({words}) delivers nothing {waited} after the last repair (paths of {paths:?} links, {held} held)"
                 ));
                 break;
             }

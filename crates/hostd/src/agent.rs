@@ -4,7 +4,7 @@
 //! The kernel is the only source of flows, apart from programs that announce their own. Orders refer to five-tuples, so
 //! a flow can be held before its first packet.
 
-use crate::words::{self, Told, Wants};
+use crate::messages::{self, ControllerMessage, Wants};
 use pathloom_model::{FiveTuple, Nanos};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
@@ -162,7 +162,7 @@ impl Agent {
         // The kernel reports only the end of long connections. Programs report the end of their other transfers.
         let Some(known) = self.flows.remove(&flow) else { return self.forget_order(flow) };
         if known.announced {
-            self.lines.push_back(words::finish(flow));
+            self.lines.push_back(messages::finish(flow));
         }
         self.forget_order(flow);
     }
@@ -220,7 +220,7 @@ impl Agent {
     /// Handles a new connection to the controller: sends the hello.
     pub fn handle_connected(&mut self) {
         self.lines.clear();
-        self.lines.push_back(words::hello(&self.settings.hosts, self.settings.token.as_deref()));
+        self.lines.push_back(messages::hello(&self.settings.hosts, self.settings.token.as_deref()));
     }
 
     /// Handles the loss of the connection to the controller. Holds end with their leases, paces after [`PACES_KEPT`].
@@ -234,24 +234,24 @@ impl Agent {
 
     /// Handles a line of the controller.
     pub fn handle_line(&mut self, now: Nanos, line: &[u8]) {
-        let told = match Told::read(line) {
-            Ok(told) => told,
+        let message = match ControllerMessage::read(line) {
+            Ok(message) => message,
             Err(why) => {
                 self.counts.useless_lines += 1;
                 self.refusal = Some(why);
                 return;
             }
         };
-        if let Some(program) = told.flow().and_then(|flow| self.flows.get(&flow)?.program) {
+        if let Some(program) = message.flow().and_then(|flow| self.flows.get(&flow)?.program) {
             self.to_programs.push_back((program, String::from_utf8_lossy(line).trim_end().to_owned()));
         }
-        match told {
-            Told::Welcome(wants) | Told::Wants(wants) => {
+        match message {
+            ControllerMessage::Welcome(wants) | ControllerMessage::Wants(wants) => {
                 (self.wants, self.lost_since) = (Some(wants), None);
                 let flows: Vec<_> = self.flows.keys().copied().collect();
                 flows.into_iter().for_each(|flow| self.announce_flow(flow));
             }
-            Told::Hold { flow, lease_ms } => {
+            ControllerMessage::Hold { flow, lease_ms } => {
                 let lease = Nanos::from_millis(lease_ms.min(LONGEST_LEASE.0 / 1_000_000));
                 let until = now.saturating_add(lease);
                 if self.change(now, flow, |order| (order.hold_until, order.released) = (Some(until), false)) {
@@ -259,14 +259,14 @@ impl Agent {
                     self.leases.insert((until, flow));
                 }
             }
-            Told::Release { flow } => self.release(now, flow),
-            Told::Pace { flow, rate_bps } => {
+            ControllerMessage::Release { flow } => self.release(now, flow),
+            ControllerMessage::Pace { flow, rate_bps } => {
                 if self.change(now, flow, |order| (order.pace_bps, order.released) = (rate_bps, false)) {
                     self.counts.paces += 1;
                 }
             }
-            Told::Refused { why } => self.refusal = Some(why),
-            Told::Other => {}
+            ControllerMessage::Refused { why } => self.refusal = Some(why),
+            ControllerMessage::Other => {}
         }
     }
 
@@ -337,7 +337,7 @@ impl Agent {
         let Some(known) = self.flows.get_mut(&flow).filter(|known| !known.announced && wanted(known)) else { return };
         known.announced = true;
         self.counts.announced += 1;
-        self.lines.push_back(words::announce(flow, known.size_bytes));
+        self.lines.push_back(messages::announce(flow, known.size_bytes));
     }
 
     fn release(&mut self, now: Nanos, flow: FiveTuple) {

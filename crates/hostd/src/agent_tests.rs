@@ -22,16 +22,16 @@ fn orders(agent: &mut Agent) -> Vec<(u16, Order)> {
     std::iter::from_fn(|| agent.poll_order()).map(|(flow, order)| (flow.src_port, order)).collect()
 }
 
-fn told(agent: &mut Agent, now: Nanos, line: &Value) {
+fn receive(agent: &mut Agent, now: Nanos, line: &Value) {
     agent.handle_line(now, line.to_string().as_bytes());
 }
 
 fn hold(agent: &mut Agent, now: Nanos, port: u16, lease_ms: u64) {
-    told(agent, now, &json!({"hold": {"flow": flow(port), "lease_ms": lease_ms}}));
+    receive(agent, now, &json!({"hold": {"flow": flow(port), "lease_ms": lease_ms}}));
 }
 
 fn pace(agent: &mut Agent, now: Nanos, port: u16, rate_bps: Option<u64>) {
-    told(agent, now, &json!({"pace": {"flow": flow(port), "rate_bps": rate_bps}}));
+    receive(agent, now, &json!({"pace": {"flow": flow(port), "rate_bps": rate_bps}}));
 }
 
 /// Creates an agent with a session whose scheme wants announcements.
@@ -39,7 +39,7 @@ fn welcomed() -> Agent {
     let mut agent = agent();
     agent.handle_connected();
     assert_eq!(lines(&mut agent), [json!({"hello": {"version": 1, "hosts": ["10.0.0.1"]}})]);
-    told(&mut agent, Nanos::ZERO, &json!({"welcome": {"version": 1, "announce": true}}));
+    receive(&mut agent, Nanos::ZERO, &json!({"welcome": {"version": 1, "announce": true}}));
     agent
 }
 
@@ -59,14 +59,14 @@ fn flows_are_announced_on_request_and_in_each_new_session() {
     let mut agent = agent();
     agent.handle_long(flow(1));
     agent.handle_connected();
-    told(&mut agent, Nanos::ZERO, &json!({"welcome": {"version": 1, "announce": false}}));
+    receive(&mut agent, Nanos::ZERO, &json!({"welcome": {"version": 1, "announce": false}}));
     assert_eq!(lines(&mut agent).len(), 1, "only the hello");
-    told(&mut agent, Nanos::ZERO, &json!({"wants": {"announce": true}}));
+    receive(&mut agent, Nanos::ZERO, &json!({"wants": {"announce": true}}));
     let announced = json!({"announce": {"flow": flow(1), "size_bytes": null}});
     assert_eq!(lines(&mut agent).first(), Some(&announced));
     agent.handle_lost(Nanos::ZERO);
     agent.handle_connected();
-    told(&mut agent, Nanos::ZERO, &json!({"welcome": {"version": 1, "announce": true}}));
+    receive(&mut agent, Nanos::ZERO, &json!({"welcome": {"version": 1, "announce": true}}));
     assert_eq!(lines(&mut agent)[1], announced);
 }
 
@@ -86,7 +86,7 @@ fn a_hold_ends_with_its_release_or_its_lease() {
     let held = orders(&mut agent);
     assert_eq!(held[0], (1, Order { hold_until: Some(second), ..Order::default() }));
     assert!(agent.has_holds());
-    told(&mut agent, Nanos::ZERO, &json!({"release": {"flow": flow(2)}}));
+    receive(&mut agent, Nanos::ZERO, &json!({"release": {"flow": flow(2)}}));
     assert_eq!(orders(&mut agent), [(2, Order { released: true, ..Order::default() })]);
     assert_eq!(agent.poll_timeout(), Some(second));
     agent.handle_time(second);
@@ -137,7 +137,7 @@ fn paces_stay_if_the_controller_comes_back() {
     orders(&mut agent);
     agent.handle_lost(Nanos::from_secs(1));
     agent.handle_connected();
-    told(&mut agent, Nanos::from_secs(2), &json!({"welcome": {"version": 1, "announce": true}}));
+    receive(&mut agent, Nanos::from_secs(2), &json!({"welcome": {"version": 1, "announce": true}}));
     agent.handle_time(Nanos::from_secs(100));
     assert!(orders(&mut agent).is_empty());
 }
@@ -160,7 +160,7 @@ fn orders_of_an_earlier_agent_end_at_their_original_times() {
 fn if_only_long_flows_are_reported_a_transfer_is_announced_when_it_is_long() {
     let mut agent = agent();
     agent.handle_connected();
-    told(&mut agent, Nanos::ZERO, &json!({"welcome": {"version": 1, "announce": false, "report": true}}));
+    receive(&mut agent, Nanos::ZERO, &json!({"welcome": {"version": 1, "announce": false, "report": true}}));
     assert_eq!(agent.session(), Some(false), "programs need not announce");
     lines(&mut agent);
     agent.handle_announce(ProgramId(7), flow(1), Some(1000)).unwrap();
@@ -202,7 +202,7 @@ fn flows_and_orders_are_limited_in_number_and_to_own_hosts() {
     let foreign = FiveTuple { src: B, ..flow(1) };
     assert!(agent.handle_announce(ProgramId(1), foreign, None).unwrap_err().contains("10.0.7.1"));
     let mut agent = welcomed();
-    told(&mut agent, Nanos::ZERO, &json!({"pace": {"flow": foreign, "rate_bps": 1}}));
+    receive(&mut agent, Nanos::ZERO, &json!({"pace": {"flow": foreign, "rate_bps": 1}}));
     assert!(orders(&mut agent).is_empty());
 }
 
@@ -241,10 +241,10 @@ fn the_list_of_all_flows_replaces_lost_events() {
     agent.handle_announce(ProgramId(7), flow(4), None).unwrap();
     lines(&mut agent);
     agent.handle_all(&BTreeSet::from([flow(2), flow(3)]));
-    let said = lines(&mut agent);
-    assert_eq!(said[0], json!({"finish": {"flow": flow(1)}}));
-    assert_eq!(said[1]["announce"]["flow"]["src_port"], 3);
-    assert_eq!(said.len(), 2, "an announced transfer that has not begun is kept");
+    let sent = lines(&mut agent);
+    assert_eq!(sent[0], json!({"finish": {"flow": flow(1)}}));
+    assert_eq!(sent[1]["announce"]["flow"]["src_port"], 3);
+    assert_eq!(sent.len(), 2, "an announced transfer that has not begun is kept");
 }
 
 #[test]
@@ -255,6 +255,6 @@ fn unreadable_lines_change_nothing() {
     }
     assert!(orders(&mut agent).is_empty());
     assert_eq!(agent.counts().useless_lines, 4);
-    told(&mut agent, Nanos::ZERO, &json!({"refused": {"why": "another connection represents its hosts now"}}));
+    receive(&mut agent, Nanos::ZERO, &json!({"refused": {"why": "another connection represents its hosts now"}}));
     assert!(agent.take_refusal().unwrap().contains("another"));
 }

@@ -7,7 +7,8 @@
 
 use crate::agent::Order;
 use crate::layout::{
-    payload_rate, wire_rate, Event, Flow, KernelOrder, Key, Place, Settings, COUNTERS, MAX_PREFIXES, NO_PACE, UNTOLD,
+    payload_rate, wire_rate, Event, Flow, KernelOrder, Key, LocalAddress, Settings, COUNTERS, MAX_PREFIXES, NO_PACE,
+    UNTOLD,
 };
 use crate::namespaces::Namespace;
 use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray, RingBuf};
@@ -33,10 +34,10 @@ const LINKS: [&str; 2] = ["link-connections", "link-hold"];
 
 #[allow(unsafe_code)]
 mod pod {
-    use super::{Flow, KernelOrder, Key, Place, Pod, Settings};
+    use super::{Flow, KernelOrder, Key, LocalAddress, Pod, Settings};
     // SAFETY: all structures are `repr(C)`, consist of integers, and have no padding (tested in `layout.rs`).
     unsafe impl Pod for Key {}
-    unsafe impl Pod for Place {}
+    unsafe impl Pod for LocalAddress {}
     unsafe impl Pod for Settings {}
     unsafe impl Pod for KernelOrder {}
     unsafe impl Pod for Flow {}
@@ -102,7 +103,7 @@ impl Bpf {
         let (flows, counters) = (HashMap::try_from(map("flows")?)?, PerCpuArray::try_from(map("counters")?)?);
         let events = RingBuf::try_from(map("events")?)?;
         // This process must keep the map open until the loaded programs do.
-        let _places = write_places(map("places")?, places)?;
+        let _places = write_addresses(map("places")?, places)?;
         // The orders of an earlier agent remain valid without a gap.
         let before: Settings = settings.get(&0, 0)?;
         let links = attach(&mut ebpf, &setup.cgroup, &pins)?;
@@ -249,14 +250,14 @@ fn first_settings(setup: &Setup, before: &Settings) -> Settings {
     }
 }
 
-/// Makes the map of places contain exactly these places. Namespaces of earlier hosts may not exist any more.
-fn write_places(map: Map, places: &[(u64, u32)]) -> Anyhow<HashMap<MapData, Place, u32>> {
-    let mut map: HashMap<MapData, Place, u32> = HashMap::try_from(map)?;
+/// Makes the map `places` contain exactly these addresses. Namespaces of earlier hosts may not exist any more.
+fn write_addresses(map: Map, addresses: &[(u64, u32)]) -> Anyhow<HashMap<MapData, LocalAddress, u32>> {
+    let mut map: HashMap<MapData, LocalAddress, u32> = HashMap::try_from(map)?;
     let wanted: Vec<_> =
-        places.iter().map(|&(netns, address)| Place { netns, address: address.to_be(), zero: 0 }).collect();
-    let old: Vec<Place> = map.keys().flatten().filter(|place| !wanted.contains(place)).collect();
-    old.iter().for_each(|place| drop(map.remove(place)));
-    wanted.iter().try_for_each(|place| map.insert(place, 1, 0))?;
+        addresses.iter().map(|&(netns, address)| LocalAddress { netns, address: address.to_be(), zero: 0 }).collect();
+    let old: Vec<LocalAddress> = map.keys().flatten().filter(|one| !wanted.contains(one)).collect();
+    old.iter().for_each(|one| drop(map.remove(one)));
+    wanted.iter().try_for_each(|one| map.insert(one, 1, 0))?;
     Ok(map)
 }
 

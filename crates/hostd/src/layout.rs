@@ -25,10 +25,10 @@ pub struct Key {
     pub dst_port: u16,
 }
 
-/// An address in a namespace.
+/// An address in a network namespace (`struct place` in C).
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct LocalAddress {
     pub netns: u64,
     pub address: u32,
     pub zero: u32,
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn structures_have_the_sizes_of_the_bpf_programs() {
         assert_eq!(size_of::<Key>(), 12);
-        assert_eq!(size_of::<Place>(), 16);
+        assert_eq!(size_of::<LocalAddress>(), 16);
         assert_eq!(size_of::<Settings>(), 32 + 8 * MAX_PREFIXES);
         assert_eq!(size_of::<KernelOrder>(), 16);
         assert_eq!(size_of::<Flow>(), 32);

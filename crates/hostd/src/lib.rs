@@ -14,6 +14,7 @@ pub mod config;
 pub mod kernel;
 #[allow(missing_docs)]
 pub mod layout;
+pub mod messages;
 pub mod mptcp;
 pub mod namespaces;
 mod notify;
@@ -22,4 +23,3 @@ pub mod run;
 pub mod session;
 pub mod sockets;
 mod token;
-pub mod words;

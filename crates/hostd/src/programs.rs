@@ -1,8 +1,8 @@
 //! The Unix socket for programs on the host that announce their own transfers. docs/controller.md describes the lines.
 
 use crate::agent::ProgramId;
+use crate::messages::{self, ProgramMessage, LINE_BYTES, VERSION};
 use crate::session::take_lines;
-use crate::words::{self, Said, LINE_BYTES, VERSION};
 use std::io;
 use std::path::Path;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -18,7 +18,7 @@ pub enum Event {
     /// A program has sent its hello. Lines for the program go into this queue.
     Hello(ProgramId, mpsc::UnboundedSender<String>),
     /// A program announces or finishes a transfer.
-    Said(ProgramId, Said),
+    Message(ProgramId, ProgramMessage),
     /// A program has closed its connection.
     Gone(ProgramId),
 }
@@ -71,16 +71,16 @@ async fn serve(id: ProgramId, stream: UnixStream, events: &mpsc::Sender<Event>) 
         let mut buffer = Vec::new();
         while buffer.len() <= LINE_BYTES && reader.read_buf(&mut buffer).await.is_ok_and(|read| read > 0) {
             for line in take_lines(&mut buffer) {
-                let event = match serde_json::from_slice::<Said>(&line) {
-                    Ok(Said::Hello { version }) if version == VERSION => Event::Hello(id, out.clone()),
-                    Ok(Said::Hello { version }) => {
-                        let _ =
-                            out.send(words::refused(&format!("this agent supports version {VERSION}, not {version}")));
+                let event = match serde_json::from_slice::<ProgramMessage>(&line) {
+                    Ok(ProgramMessage::Hello { version }) if version == VERSION => Event::Hello(id, out.clone()),
+                    Ok(ProgramMessage::Hello { version }) => {
+                        let _ = out
+                            .send(messages::refused(&format!("this agent supports version {VERSION}, not {version}")));
                         continue;
                     }
-                    Ok(said) => Event::Said(id, said),
+                    Ok(message) => Event::Message(id, message),
                     Err(problem) => {
-                        let _ = out.send(words::refused(&format!("the line is not a valid message: {problem}")));
+                        let _ = out.send(messages::refused(&format!("the line is not a valid message: {problem}")));
                         continue;
                     }
                 };

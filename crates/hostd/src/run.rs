@@ -4,11 +4,11 @@ use crate::agent::{Agent, ProgramId, Settings, PACES_KEPT};
 use crate::bpf::Seen;
 use crate::config::Config;
 use crate::kernel::{Kernel, News};
+use crate::messages::{self, ProgramMessage};
 use crate::mptcp;
 use crate::namespaces::monotonic_ns;
 use crate::programs;
 use crate::session;
-use crate::words::{self, Said};
 use crate::{notify, token};
 use pathloom_model::Nanos;
 use std::collections::BTreeMap;
@@ -31,8 +31,8 @@ struct Running {
     kernel: Kernel,
     to_controller: Option<mpsc::Sender<String>>,
     programs: BTreeMap<ProgramId, mpsc::UnboundedSender<String>>,
-    /// What programs were last told: whether the controller wants announcements.
-    said: Option<bool>,
+    /// Whether the controller wants announcements, as last sent to programs.
+    announced_to_programs: Option<bool>,
     last_loss: String,
     last_refusal: String,
 }
@@ -65,7 +65,7 @@ pub async fn run(config: Config) -> Result<(), String> {
         kernel,
         to_controller: None,
         programs: BTreeMap::new(),
-        said: None,
+        announced_to_programs: None,
         last_loss: String::new(),
         last_refusal: String::new(),
     };
@@ -80,14 +80,14 @@ pub async fn run(config: Config) -> Result<(), String> {
         tokio::task::spawn_local(manager.keep());
     }
     notify::ready();
-    let kernel = running.turn(&config, events_fd, from_controller, from_programs).await?;
+    let kernel = running.run_loop(&config, events_fd, from_controller, from_programs).await?;
     drop(program_events);
     kernel.stop(&config)
 }
 
 impl Running {
     /// Runs the loop. Returns the kernel when the agent must end.
-    async fn turn(
+    async fn run_loop(
         mut self,
         config: &Config,
         events_fd: Option<OwnedFd>,
@@ -107,21 +107,21 @@ impl Running {
             let due = self.agent.poll_timeout().map(|at| Duration::from_nanos(at.saturating_sub(now()).0));
             tokio::select! {
                 event = from_controller.recv() => {
-                    self.hear_controller(event);
+                    self.handle_controller_event(event);
                     // Many events may wait. Their orders are carried out together.
                     while let Ok(event) = from_controller.try_recv() {
-                        self.hear_controller(Some(event));
+                        self.handle_controller_event(Some(event));
                     }
                 }
-                event = from_programs.recv(), if config.programs.unix.is_some() => self.hear_program(event),
+                event = from_programs.recv(), if config.programs.unix.is_some() => self.handle_program_event(event),
                 ready = readable(kernel_events.as_ref()) => {
                     ready?;
-                    self.hear_kernel()?;
+                    self.handle_kernel_events()?;
                 }
-                _ = polls.tick(), if kernel_events.is_none() => self.hear_kernel()?,
+                _ = polls.tick(), if kernel_events.is_none() => self.handle_kernel_events()?,
                 _ = heartbeats.tick() => {
                     beats = beats.wrapping_add(1);
-                    self.hear_kernel()?;
+                    self.handle_kernel_events()?;
                     self.kernel.tidy();
                     if beats.is_multiple_of(VISIT_EVERY) {
                         self.kernel.sweep_all()?;
@@ -140,7 +140,7 @@ impl Running {
         Ok(self.kernel)
     }
 
-    fn hear_controller(&mut self, event: Option<session::Event>) {
+    fn handle_controller_event(&mut self, event: Option<session::Event>) {
         match event {
             Some(session::Event::Open(queue)) => {
                 self.to_controller = Some(queue);
@@ -172,25 +172,25 @@ impl Running {
         }
     }
 
-    fn hear_program(&mut self, event: Option<programs::Event>) {
+    fn handle_program_event(&mut self, event: Option<programs::Event>) {
         match event {
             Some(programs::Event::Hello(id, queue)) => {
                 if let Some(announce) = self.agent.session() {
-                    let _ = queue.send(words::welcome(announce, self.kernel.enforces()));
+                    let _ = queue.send(messages::welcome(announce, self.kernel.enforces()));
                 }
                 self.programs.insert(id, queue);
             }
-            Some(programs::Event::Said(id, said)) => {
-                let answer = match said {
-                    Said::Announce { flow, size_bytes } => self.agent.handle_announce(id, flow, size_bytes),
-                    Said::Finish { flow } => {
+            Some(programs::Event::Message(id, message)) => {
+                let answer = match message {
+                    ProgramMessage::Announce { flow, size_bytes } => self.agent.handle_announce(id, flow, size_bytes),
+                    ProgramMessage::Finish { flow } => {
                         self.agent.handle_finish(id, flow);
                         Ok(())
                     }
-                    Said::Hello { .. } => Ok(()),
+                    ProgramMessage::Hello { .. } => Ok(()),
                 };
                 if let (Err(why), Some(queue)) = (answer, self.programs.get(&id)) {
-                    let _ = queue.send(words::refused(&why));
+                    let _ = queue.send(messages::refused(&why));
                 }
             }
             Some(programs::Event::Gone(id)) => {
@@ -201,7 +201,7 @@ impl Running {
         }
     }
 
-    fn hear_kernel(&mut self) -> Result<(), String> {
+    fn handle_kernel_events(&mut self) -> Result<(), String> {
         let News { seen, all } = self.kernel.news()?;
         for one in seen {
             match one {
@@ -235,16 +235,16 @@ impl Running {
             }
         }
         let session = self.agent.session();
-        if session.is_some() && session != self.said {
+        if session.is_some() && session != self.announced_to_programs {
             let enforces = self.kernel.enforces();
             for queue in self.programs.values() {
-                let _ = match self.said {
-                    None => queue.send(words::welcome(session == Some(true), enforces)),
-                    Some(_) => queue.send(words::wants(session == Some(true))),
+                let _ = match self.announced_to_programs {
+                    None => queue.send(messages::welcome(session == Some(true), enforces)),
+                    Some(_) => queue.send(messages::wants(session == Some(true))),
                 };
             }
         }
-        self.said = session;
+        self.announced_to_programs = session;
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! The connection to the controller: connects, reconnects with growing pauses, and passes lines both ways.
 
 use crate::config::{Controller, Tls};
-use crate::words::LINE_BYTES;
+use crate::messages::LINE_BYTES;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};

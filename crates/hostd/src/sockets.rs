@@ -41,7 +41,7 @@ impl SocketList {
     pub fn open(namespace: &Namespace) -> io::Result<SocketList> {
         let socket = namespace.inside(|| Socket::open(libc::NETLINK_SOCK_DIAG, 0, 0))??;
         // A missing answer must not block the agent.
-        let _ = socket.set_patience_s(2);
+        let _ = socket.set_receive_timeout_s(2);
         Ok(SocketList { socket })
     }
 

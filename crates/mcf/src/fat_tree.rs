@@ -18,7 +18,7 @@ pub(crate) struct FatTree {
     pub planes: usize,
     /// Number of cores in a plane.
     pub cores: usize,
-    /// Number of the ToR at each place of the network, or [`NONE`]. The ToRs of one pod have consecutive numbers.
+    /// Number of the ToR at each node index, or [`NONE`]. The ToRs of one pod have consecutive numbers.
     tor_at: Vec<u32>,
     /// Links by ToR and plane, up and down.
     tor_links: [Vec<u32>; 2],
@@ -34,7 +34,7 @@ pub(crate) struct Cable {
 }
 
 impl FatTree {
-    /// Finds the FatTree in which the node at this place is a ToR; `None` if there is none.
+    /// Finds the FatTree in which the node with this index is a ToR; `None` if there is none.
     pub(crate) fn find(network: &Network, tor: u32) -> Option<FatTree> {
         let graph = Graph::new(network)?;
         let pod = graph.pod(tor)?;
@@ -58,9 +58,9 @@ impl FatTree {
         graph.tree(&pods, &planes)
     }
 
-    /// Number of the ToR at a place; `None` if the node is not a ToR.
-    pub(crate) fn tor_at(&self, place: u32) -> Option<usize> {
-        self.tor_at.get(place as usize).filter(|&&tor| tor != NONE).map(|&tor| tor as usize)
+    /// Number of the ToR with a node index; `None` if the node is not a ToR.
+    pub(crate) fn tor_at(&self, node_index: u32) -> Option<usize> {
+        self.tor_at.get(node_index as usize).filter(|&&tor| tor != NONE).map(|&tor| tor as usize)
     }
 
     /// Pod of a ToR.
@@ -97,7 +97,7 @@ impl FatTree {
     }
 }
 
-/// Nodes of one pod, by place; aggregation switches in the order of planes.
+/// Nodes of one pod, by node index; aggregation switches in the order of planes.
 struct Pod {
     tors: Vec<u32>,
     aggregation: Vec<u32>,
@@ -112,10 +112,10 @@ impl Graph {
     /// `None` if there are parallel links or links without a reverse. A FatTree has neither.
     fn new(network: &Network) -> Option<Graph> {
         let mut around = Vec::with_capacity(network.node_count());
-        for place in 0..network.node_count() as u32 {
-            let mut hops: Vec<(u32, u32)> = network.out(place).iter().map(|hop| (hop.node, hop.link)).collect();
+        for node_index in 0..network.node_count() as u32 {
+            let mut hops: Vec<(u32, u32)> = network.out(node_index).iter().map(|hop| (hop.node, hop.link)).collect();
             hops.sort_unstable();
-            let mut back: Vec<u32> = network.entering(place).iter().map(|hop| hop.node).collect();
+            let mut back: Vec<u32> = network.entering(node_index).iter().map(|hop| hop.node).collect();
             back.sort_unstable();
             let single = hops.windows(2).all(|pair| pair[0].0 != pair[1].0);
             if !single || !hops.iter().map(|&(node, _)| node).eq(back) {
@@ -126,13 +126,13 @@ impl Graph {
         Some(Graph { around })
     }
 
-    fn around(&self, place: u32) -> &[(u32, u32)] {
-        &self.around[place as usize]
+    fn around(&self, node_index: u32) -> &[(u32, u32)] {
+        &self.around[node_index as usize]
     }
 
     /// The neighbours of a node except the given ones (ascending).
-    fn without(&self, place: u32, others: &[u32]) -> Vec<u32> {
-        let all = self.around(place).iter().map(|&(node, _)| node);
+    fn without(&self, node_index: u32, others: &[u32]) -> Vec<u32> {
+        let all = self.around(node_index).iter().map(|&(node, _)| node);
         all.filter(|node| others.binary_search(node).is_err()).collect()
     }
 

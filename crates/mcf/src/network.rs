@@ -10,7 +10,7 @@ pub struct NetworkLink {
     pub capacity_bps: u64,
 }
 
-/// A link out of a node (or into it), and the place of the node at its other end.
+/// A link out of a node (or into it), and the index of the node at its other end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Hop {
     pub link: u32,
@@ -22,7 +22,7 @@ pub(crate) struct Hop {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Network {
     links: Vec<NetworkLink>,
-    /// Nodes that forward traffic, ascending. Inside this crate, a node is identified by its place here.
+    /// Nodes that forward traffic, ascending. Inside this crate, a node is identified by its index here.
     nodes: Vec<u32>,
     out: Adjacency,
     into: Adjacency,
@@ -65,14 +65,14 @@ impl Network {
         let mut nodes: Vec<u32> = links.iter().filter_map(|link| link.ends).flat_map(|(a, b)| [a, b]).collect();
         nodes.sort_unstable();
         nodes.dedup();
-        let place = |node: u32| nodes.partition_point(|&other| other < node) as u32;
-        let placed: Vec<(u32, u32, u32)> = links
+        let node_index = |node: u32| nodes.partition_point(|&other| other < node) as u32;
+        let indexed: Vec<(u32, u32, u32)> = links
             .iter()
             .enumerate()
-            .filter_map(|(index, link)| link.ends.map(|(from, to)| (index as u32, place(from), place(to))))
+            .filter_map(|(index, link)| link.ends.map(|(from, to)| (index as u32, node_index(from), node_index(to))))
             .collect();
-        let out = placed.iter().map(|&(link, from, to)| (from, Hop { link, node: to }));
-        let into = placed.iter().map(|&(link, from, to)| (to, Hop { link, node: from }));
+        let out = indexed.iter().map(|&(link, from, to)| (from, Hop { link, node: to }));
+        let into = indexed.iter().map(|&(link, from, to)| (to, Hop { link, node: from }));
         let (out, into) = (Adjacency::new(nodes.len(), out), Adjacency::new(nodes.len(), into));
         Network { links, nodes, out, into }
     }
@@ -92,24 +92,24 @@ impl Network {
         self.nodes.len()
     }
 
-    /// Place of a node; `None` if only access links touch it.
-    pub(crate) fn place(&self, node: u32) -> Option<u32> {
-        self.nodes.binary_search(&node).ok().map(|place| place as u32)
+    /// Index of a node; `None` if only access links touch it.
+    pub(crate) fn node_index(&self, node: u32) -> Option<u32> {
+        self.nodes.binary_search(&node).ok().map(|node_index| node_index as u32)
     }
 
-    /// Links out of the node at a place.
-    pub(crate) fn out(&self, place: u32) -> &[Hop] {
-        self.out.of(place)
+    /// Links out of the node with an index.
+    pub(crate) fn out(&self, node_index: u32) -> &[Hop] {
+        self.out.of(node_index)
     }
 
-    /// Links into the node at a place, with the nodes that they come from.
-    pub(crate) fn entering(&self, place: u32) -> &[Hop] {
-        self.into.of(place)
+    /// Links into the node with an index, with the nodes that they come from.
+    pub(crate) fn entering(&self, node_index: u32) -> &[Hop] {
+        self.into.of(node_index)
     }
 
-    /// Places of the ends of a link.
+    /// Node indices of the ends of a link.
     pub(crate) fn ends(&self, link: u32) -> Option<(u32, u32)> {
         let (from, to) = self.links.get(link as usize)?.ends?;
-        Some((self.place(from)?, self.place(to)?))
+        Some((self.node_index(from)?, self.node_index(to)?))
     }
 }

@@ -148,7 +148,7 @@ pub enum FabricError {
     Spec(#[from] SpecError),
     /// A host has no cable, or a cable to a node that is not a switch.
     #[error("host {0} is not connected to a switch")]
-    LonelyHost(String),
+    UnconnectedHost(String),
     /// Two nodes have the same name.
     #[error("two nodes are called {0}; names must differ")]
     DuplicateName(String),
@@ -406,7 +406,7 @@ impl FabricBuilder {
         for &host in &hosts {
             let ports = &nodes[host.index()].ports;
             if ports.is_empty() || ports.iter().any(|link| is_host(links[link.index()].to)) {
-                return Err(FabricError::LonelyHost(nodes[host.index()].name.clone()));
+                return Err(FabricError::UnconnectedHost(nodes[host.index()].name.clone()));
             }
         }
         let host_ports =
@@ -522,7 +522,7 @@ mod tests {
         builder.switch("s", Tier::Tor, None);
         builder.host("h1", None);
         builder.host("h2", None);
-        assert_eq!(builder.clone().build().unwrap_err(), FabricError::LonelyHost("h1".into()));
+        assert_eq!(builder.clone().build().unwrap_err(), FabricError::UnconnectedHost("h1".into()));
         builder.host("h2", None);
         assert_eq!(builder.build().unwrap_err(), FabricError::DuplicateName("h2".into()));
         assert_eq!(FabricBuilder::new("none").build().unwrap_err(), FabricError::TooFewHosts(0));

@@ -34,7 +34,7 @@ pub enum Quality {
         per_billion: u32,
     },
     /// The rates and losses of the fabric (`restore`).
-    Whole,
+    Restored,
 }
 
 /// Kind of a fault.
@@ -221,7 +221,7 @@ impl fmt::Display for FaultText<'_> {
             FaultKind::Quality { target, quality: Quality::Loss { per_billion } } => {
                 write!(f, "loss:{}:{}", of(target), f64::from(per_billion) / f64::from(BILLION))
             }
-            FaultKind::Quality { target, quality: Quality::Whole } => write!(f, "restore:{}", of(target)),
+            FaultKind::Quality { target, quality: Quality::Restored } => write!(f, "restore:{}", of(target)),
             FaultKind::Session { switch, up } => write!(f, "session-{}:{}", verb(up), name(switch)),
             FaultKind::Reboot { switch } => write!(f, "reboot:{}", name(switch)),
             FaultKind::ControllerKill => f.write_str("controller-kill"),
@@ -264,7 +264,7 @@ fn parse_kinds(fabric: &Fabric, verb: &str, of: Option<&str>) -> Result<Vec<Faul
         }
         "restore" => each(needs("WHAT, such as 10s:restore:c3")?, &|target| FaultKind::Quality {
             target,
-            quality: Quality::Whole,
+            quality: Quality::Restored,
         }),
         _ => parse_kind(fabric, verb, of).map(|kind| vec![kind]),
     }
@@ -401,19 +401,19 @@ fn not_neighbours(fabric: &Fabric, a: NodeId, b: NodeId) -> String {
 /// The nodes and cables that are broken at a moment. A cable is up if it is not cut and both of its ends work. The
 /// recovery of a switch does not repair a cable that was cut separately.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Damage {
+pub struct FailureState {
     cut: Vec<bool>,
     dead: Vec<bool>,
 }
 
-impl Damage {
-    /// Returns the initial damage of a fabric: its [`Fabric::failed_links`] are cut.
-    pub fn of(fabric: &Fabric) -> Damage {
+impl FailureState {
+    /// Returns the initial state of a fabric: its [`Fabric::failed_links`] are cut.
+    pub fn of(fabric: &Fabric) -> FailureState {
         let mut cut = vec![false; fabric.links().len() / 2];
         for link in fabric.failed_links() {
             cut[link.cable() as usize] = true;
         }
-        Damage { cut, dead: vec![false; fabric.nodes().len()] }
+        FailureState { cut, dead: vec![false; fabric.nodes().len()] }
     }
 
     /// Whether a node has failed.
@@ -421,8 +421,7 @@ impl Damage {
         self.dead[node.index()]
     }
 
-    /// Applies the damage or the repair of a fault, and updates `state`. Returns one direction of every cable that
-    /// changed.
+    /// Applies a fault or a repair, and updates `state`. Returns one direction of every cable that changed.
     pub fn apply(&mut self, fabric: &Fabric, fault: &Fault, state: &mut LinkState) -> Vec<LinkId> {
         let FaultKind::Carrier { target, up } = fault.kind else { return Vec::new() };
         let cables = target.cables(fabric);
@@ -459,10 +458,10 @@ mod tests {
         let fabric = fabric_from_spec("diamond").unwrap();
         let text = "4s:up:c0, 1s:down:e0-c0,2s:down:c0,3s:up:e0-c0,5s:down:c0-e1,6s:down:c0,7s:up:c0";
         let faults = Fault::parse_schedule(&fabric, text).unwrap();
-        let (mut damage, mut state) = (Damage::of(&fabric), LinkState::of(&fabric));
+        let (mut failure_state, mut state) = (FailureState::of(&fabric), LinkState::of(&fabric));
         let mut seen = Vec::new();
         for fault in &faults {
-            let changed = damage.apply(&fabric, fault, &mut state);
+            let changed = failure_state.apply(&fabric, fault, &mut state);
             seen.push((fault.at.as_secs_f64() as u32, changed.len(), down(&fabric, &state).join(" ")));
         }
         let expected = [
@@ -480,10 +479,10 @@ mod tests {
     #[test]
     fn cables_failed_by_the_specification_stay_down_when_a_switch_recovers() {
         let fabric = fabric_from_spec("leaf-spine:spines=2,leaves=2,hosts=1,fail=0.25").unwrap();
-        let (mut damage, mut state) = (Damage::of(&fabric), LinkState::of(&fabric));
+        let (mut failure_state, mut state) = (FailureState::of(&fabric), LinkState::of(&fabric));
         let before = state.clone();
         for text in ["1s:down:c0", "1s:down:c1", "2s:up:c0", "2s:up:c1"] {
-            damage.apply(&fabric, &Fault::parse(&fabric, text).unwrap(), &mut state);
+            failure_state.apply(&fabric, &Fault::parse(&fabric, text).unwrap(), &mut state);
         }
         assert_eq!(down(&fabric, &state), down(&fabric, &before));
         assert_eq!(down(&fabric, &state).len(), 1);

@@ -23,7 +23,7 @@ pub mod units;
 pub use bisection::{Bisection, BisectionKind, BisectionProof};
 pub use builders::{fabric_from_file_text, fabric_from_spec, FileFabric};
 pub use fabric::{Attachment, Fabric, FabricBuilder, FabricError, Link, LinkSettings, Node, Prefix, SwitchPort, Tier};
-pub use fault::{Damage, Fault, FaultKind, FaultTarget, Quality};
+pub use fault::{FailureState, Fault, FaultKind, FaultTarget, Quality};
 pub use flow::{
     FiveTuple, Headers, MptcpOption, LONG_FLOW_DSCP, PROTO_TCP, PROTO_UDP, TCP_ACK, TCP_FIN, TCP_RST, TCP_SYN,
 };

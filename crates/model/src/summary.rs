@@ -1,7 +1,7 @@
 //! The numbers that describe a fabric: sizes, path counts, diameter, bisection.
 
 use crate::bisection::{bisection, Bisection};
-use crate::search::Sweep;
+use crate::search::ReverseBfs;
 use crate::units::PS_PER_S;
 use crate::{Fabric, LinkId, LinkSettings, LinkState, NodeId, Tier};
 use serde::Serialize;
@@ -182,29 +182,29 @@ impl PathSample {
         let at_host_ps = sum(at_host_ps[0], at_host_ps[1]);
         // To the target, and back from it.
         let mut way_ps: Vec<[(u64, u64); 2]> = Vec::new();
-        let mut sweep = Sweep::default();
+        let mut bfs = ReverseBfs::default();
         let mut paths: Vec<u64> = Vec::new();
         for number in 0..targets {
             let target = tors[number * tors.len() / targets];
-            sweep.run(fabric, state, target, &[], u32::MAX, None);
+            bfs.run(fabric, state, target, &[], u32::MAX, None);
             paths.clear();
             paths.resize(fabric.nodes().len(), 0);
             paths[target.index()] = 1;
             way_ps.clear();
             way_ps.resize(fabric.nodes().len(), [(0, 0); 2]);
-            for &node in sweep.reached() {
-                let ways = sweep.nearer(fabric, state, node).map(|link| {
+            for &node in bfs.reached() {
+                let ways = bfs.nearer(fabric, state, node).map(|link| {
                     let [to, from] = way_ps[fabric.link(link).to.index()];
                     [sum(hop_ps(link), to), sum(hop_ps(link.reverse()), from)]
                 });
                 way_ps[node.index()] = ways.fold([(0, 0); 2], most_each_way);
-                let on = sweep.nearer(fabric, state, node).map(|link| paths[fabric.link(link).to.index()]);
+                let on = bfs.nearer(fabric, state, node).map(|link| paths[fabric.link(link).to.index()]);
                 let count = on.fold(0, u64::saturating_add);
                 paths[node.index()] = paths[node.index()].max(count);
             }
             sample.pairs += tors.len() as u64 - 1;
             let others = tors.iter().filter(|&&tor| tor != target);
-            for (tor, hops) in others.filter_map(|&tor| Some((tor, sweep.hops(tor)?))) {
+            for (tor, hops) in others.filter_map(|&tor| Some((tor, bfs.hops(tor)?))) {
                 sample.counts.push(paths[tor.index()]);
                 sample.diameter_hops = sample.diameter_hops.max(Some(hops));
                 let [to, from] = way_ps[tor.index()];

@@ -34,7 +34,7 @@ pub enum Action {
     /// Set the queue of the port.
     SetQueue(u32),
     /// An action that this crate does not support. It is never written.
-    Foreign(u16),
+    Unsupported(u16),
 }
 
 const OUTPUT: u16 = 0;
@@ -60,9 +60,9 @@ impl Action {
                 ([0x80, 0, 0x10, 1], _) => Action::SetIpDscp(body.u8()?),
                 ([0x80, 0, 0x06, 6], 6..) => Action::SetEthDst(body.array()?),
                 ([0x80, 0, 0x08, 6], 6..) => Action::SetEthSrc(body.array()?),
-                _ => Action::Foreign(SET_FIELD),
+                _ => Action::Unsupported(SET_FIELD),
             },
-            other => Action::Foreign(other),
+            other => Action::Unsupported(other),
         })
     }
 
@@ -91,7 +91,7 @@ impl Action {
             Action::SetIpDscp(dscp) => put_set(out, 0x10, &[dscp]),
             Action::SetEthDst(mac) => put_set(out, 0x06, &mac),
             Action::SetEthSrc(mac) => put_set(out, 0x08, &mac),
-            Action::Foreign(_) => {}
+            Action::Unsupported(_) => {}
         }
     }
 }

@@ -25,7 +25,7 @@ const PROTO_SCTP: u8 = 132;
 
 /// Reason why a rule cannot be expressed in OpenFlow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Unsayable {
+pub enum UnsupportedRule {
     /// The rule matches ports, but no protocol, or one without ports in OpenFlow.
     #[error("the rule matches ports without TCP, UDP or SCTP; OpenFlow needs one of them")]
     Ports,
@@ -45,13 +45,13 @@ pub enum Unsayable {
 /// # Errors
 /// The match has ports without TCP, UDP or SCTP, or TCP flags without TCP.
 #[inline]
-pub fn match_of(matches: &Match) -> Result<FlowMatch, Unsayable> {
+pub fn match_of(matches: &Match) -> Result<FlowMatch, UnsupportedRule> {
     let mut proto = matches.proto;
     if matches.tcp_flags.is_some() {
         match proto {
             None => proto = Some(PROTO_TCP),
             Some(PROTO_TCP) => {}
-            Some(_) => return Err(Unsayable::Flags),
+            Some(_) => return Err(UnsupportedRule::Flags),
         }
     }
     let ports = matches.src_port.is_some() || matches.dst_port.is_some();
@@ -72,7 +72,7 @@ pub fn match_of(matches: &Match) -> Result<FlowMatch, Unsayable> {
         Some(PROTO_TCP) => (flow.tcp_src, flow.tcp_dst) = (matches.src_port, matches.dst_port),
         Some(PROTO_UDP) => (flow.udp_src, flow.udp_dst) = (matches.src_port, matches.dst_port),
         Some(PROTO_SCTP) => (flow.sctp_src, flow.sctp_dst) = (matches.src_port, matches.dst_port),
-        _ => return Err(Unsayable::Ports),
+        _ => return Err(UnsupportedRule::Ports),
     }
     Ok(flow)
 }
@@ -83,17 +83,17 @@ pub(crate) fn prefix(prefix: Prefix) -> Option<(Ipv4Addr, Ipv4Addr)> {
     (mask != 0).then(|| (Ipv4Addr::from(u32::from(prefix.address) & mask), Ipv4Addr::from(mask)))
 }
 
-fn port(port: PortNo) -> Result<u32, Unsayable> {
+fn port(port: PortNo) -> Result<u32, UnsupportedRule> {
     if (1..=PORT_MAX).contains(&port.0) {
         Ok(port.0)
     } else {
-        Err(Unsayable::Port(port.0))
+        Err(UnsupportedRule::Port(port.0))
     }
 }
 
 /// Converts a match of a switch; `None` if [`Match`] cannot express it.
 pub fn read_match(flow: &FlowMatch) -> Option<Match> {
-    let strange = flow.foreign
+    let strange = flow.has_unsupported
         || flow.vlan_tagged
         || flow.eth_dst.is_some()
         || flow.eth_src.is_some()
@@ -140,7 +140,7 @@ pub fn read_match(flow: &FlowMatch) -> Option<Match> {
 }
 
 #[inline]
-fn emit_actions(actions: &[RuleAction], out: &mut Vec<u8>) -> Result<(), Unsayable> {
+fn emit_actions(actions: &[RuleAction], out: &mut Vec<u8>) -> Result<(), UnsupportedRule> {
     for action in actions {
         match *action {
             RuleAction::Output(to) => Action::Output { port: port(to)?, max_len: 0 }.emit(out),
@@ -156,7 +156,7 @@ fn emit_actions(actions: &[RuleAction], out: &mut Vec<u8>) -> Result<(), Unsayab
     Ok(())
 }
 
-fn actions_of(actions: &[RuleAction]) -> Result<Vec<Action>, Unsayable> {
+fn actions_of(actions: &[RuleAction]) -> Result<Vec<Action>, UnsupportedRule> {
     let mut bytes = Vec::new();
     emit_actions(actions, &mut bytes)?;
     // The bytes were just written, so they can be parsed.
@@ -187,7 +187,7 @@ fn read_actions(actions: &[Action]) -> Option<Vec<RuleAction>> {
 /// # Errors
 /// OpenFlow cannot express the rule. Then nothing is appended.
 #[inline]
-pub fn emit_add_rule(rule: &Rule, xid: u32, out: &mut Vec<u8>) -> Result<(), Unsayable> {
+pub fn emit_add_rule(rule: &Rule, xid: u32, out: &mut Vec<u8>) -> Result<(), UnsupportedRule> {
     if rule_bytes::add(rule, xid, out)? {
         return Ok(());
     }
@@ -195,7 +195,7 @@ pub fn emit_add_rule(rule: &Rule, xid: u32, out: &mut Vec<u8>) -> Result<(), Uns
 }
 
 /// As [`emit_add_rule`], with [`FlowMatch`] and [`Action`] as intermediate forms.
-pub(crate) fn emit_add_rule_long(rule: &Rule, xid: u32, out: &mut Vec<u8>) -> Result<(), Unsayable> {
+pub(crate) fn emit_add_rule_long(rule: &Rule, xid: u32, out: &mut Vec<u8>) -> Result<(), UnsupportedRule> {
     let matches = match_of(&rule.matches)?;
     let at = start(Kind::FLOW_MOD, xid, out);
     FlowMod {
@@ -224,13 +224,13 @@ pub(crate) fn emit_add_rule_long(rule: &Rule, xid: u32, out: &mut Vec<u8>) -> Re
 /// # Errors
 /// OpenFlow cannot express the rule. Then nothing is appended.
 #[inline]
-pub fn emit_delete_rule(key: &RuleKey, xid: u32, out: &mut Vec<u8>) -> Result<(), Unsayable> {
+pub fn emit_delete_rule(key: &RuleKey, xid: u32, out: &mut Vec<u8>) -> Result<(), UnsupportedRule> {
     rule_bytes::delete(key, xid, out)
 }
 
 /// As [`emit_delete_rule`], with [`FlowMatch`] as an intermediate form.
 #[cfg(test)]
-pub(crate) fn emit_delete_rule_long(key: &RuleKey, xid: u32, out: &mut Vec<u8>) -> Result<(), Unsayable> {
+pub(crate) fn emit_delete_rule_long(key: &RuleKey, xid: u32, out: &mut Vec<u8>) -> Result<(), UnsupportedRule> {
     let matches = match_of(&key.matches)?;
     let at = start(Kind::FLOW_MOD, xid, out);
     FlowMod { table: key.table, command: crate::FlowCommand::DeleteStrict, priority: key.priority, ..FlowMod::NOTHING }
@@ -243,14 +243,14 @@ pub(crate) fn emit_delete_rule_long(key: &RuleKey, xid: u32, out: &mut Vec<u8>) 
 ///
 /// # Errors
 /// OpenFlow cannot express the group.
-pub fn group_mod(group: &Group, exists: bool) -> Result<Message<'static>, Unsayable> {
+pub fn group_mod(group: &Group, exists: bool) -> Result<Message<'static>, UnsupportedRule> {
     let bucket = |bucket: &Bucket| {
         let watch_port = bucket.watch_port.map(port).transpose()?;
         // §5.6.1: only select groups have weights.
         let weight = if group.kind == GroupKind::Select { bucket.weight } else { 0 };
         Ok(BucketMod { weight, watch_port, watch_group: None, actions: actions_of(&bucket.actions)? })
     };
-    let buckets = group.buckets.iter().map(bucket).collect::<Result<_, Unsayable>>()?;
+    let buckets = group.buckets.iter().map(bucket).collect::<Result<_, UnsupportedRule>>()?;
     let command = if exists { GroupCommand::Modify } else { GroupCommand::Add };
     let kind = match group.kind {
         GroupKind::Select => GroupType::Select,
@@ -282,7 +282,7 @@ pub fn meter_delete(meter: MeterId) -> Message<'static> {
 
 /// Converts a rule of a switch; `None` if [`Rule`] cannot express it.
 pub fn read_rule(stats: &FlowStats) -> Option<Rule> {
-    if stats.instructions.foreign {
+    if stats.instructions.has_unsupported {
         return None;
     }
     Some(Rule {

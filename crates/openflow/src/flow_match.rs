@@ -98,7 +98,7 @@ pub struct FlowMatch {
     /// TCP flags in the form of the ONF's extension 109, which Open vSwitch accepts in OpenFlow 1.3.
     pub tcp_flags: Option<(u16, u16)>,
     /// Whether there is another field, or a mask on a field without masks here. Never written.
-    pub foreign: bool,
+    pub has_unsupported: bool,
 }
 
 impl FlowMatch {
@@ -133,7 +133,7 @@ impl FlowMatch {
             NICIRA_1 if number == NICIRA_TCP_FLAGS => self.flags(&mut body, masked),
             EXPERIMENTER if body.u32()? == ONF && number == TCP_FLAGS => self.flags(&mut body, masked),
             _ => {
-                self.foreign = true;
+                self.has_unsupported = true;
                 Ok(())
             }
         }
@@ -155,7 +155,7 @@ impl FlowMatch {
                 let value = body.u16()?;
                 if masked {
                     self.vlan_tagged = (value, body.u16()?) == (VLAN_PRESENT, VLAN_PRESENT);
-                    self.foreign |= !self.vlan_tagged;
+                    self.has_unsupported |= !self.vlan_tagged;
                     return ended(body);
                 }
                 self.vlan_vid = Some(value);
@@ -174,12 +174,12 @@ impl FlowMatch {
             field::ARP_SPA => self.arp_spa = Some(Ipv4Addr::from(body.array::<4>()?)),
             field::ARP_TPA => self.arp_tpa = Some(Ipv4Addr::from(body.array::<4>()?)),
             _ => {
-                self.foreign = true;
+                self.has_unsupported = true;
                 return Ok(());
             }
         }
         if masked && !matches!(number, field::IPV4_SRC | field::IPV4_DST) {
-            self.foreign = true;
+            self.has_unsupported = true;
             return Ok(());
         }
         ended(body)

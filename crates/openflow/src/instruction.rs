@@ -19,7 +19,7 @@ pub struct Instructions<'a> {
     /// The table that processes the packet next.
     pub goto_table: Option<u8>,
     /// Whether there are other instructions. Never written.
-    pub foreign: bool,
+    pub has_unsupported: bool,
 }
 
 impl Instructions<'_> {
@@ -37,7 +37,7 @@ impl Instructions<'_> {
                     body.skip(4)?;
                     instructions.apply = Cow::Owned(Action::parse_all(body.rest())?);
                 }
-                _ => instructions.foreign = true,
+                _ => instructions.has_unsupported = true,
             }
         }
         Ok(instructions)

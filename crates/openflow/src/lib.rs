@@ -23,12 +23,12 @@ pub use header::{frame, Framed, Header, HEADER_BYTES, VERSION};
 pub use message::bundle::{BundleAdd, BundleControl, BundleStep, ATOMIC, ORDERED};
 pub use message::error::{ErrorMessage, BAD_ACTION, BAD_INSTRUCTION, BAD_REQUEST, FLOW_MOD_FAILED, GROUP_MOD_FAILED};
 pub use message::error::{BAD_MATCH, HELLO_FAILED, METER_MOD_FAILED, ROLE_REQUEST_FAILED};
-pub use message::flow::{FlowCommand, FlowMod, FlowRemoved, RemovedWhy, SEND_FLOW_REMOVED};
+pub use message::flow::{FlowCommand, FlowMod, FlowRemoved, RemovedReason, SEND_FLOW_REMOVED};
 pub use message::group::{BucketMod, GroupCommand, GroupMod, GroupType};
 pub use message::hello::Hello;
 pub use message::meter::{Band, MeterCommand, MeterMod};
 pub use message::multipart::{MultipartReply, MultipartRequest, Reply, Request};
-pub use message::packet_io::{PacketIn, PacketInWhy, PacketOut};
+pub use message::packet_io::{PacketIn, PacketInReason, PacketOut};
 pub use message::port::{Port, PortReason, PortStatus};
 pub use message::role::{Role, RoleMessage};
 pub use message::rows::{

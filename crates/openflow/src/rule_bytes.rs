@@ -3,7 +3,7 @@
 //! The message is built in a buffer of fixed size, so that no growing buffer is checked for each byte. A rule with
 //! many actions does not fit; it uses the general encoder ([`crate::convert`]). Both encoders give the same bytes.
 
-use crate::convert::{prefix, Unsayable, COPY_BYTES};
+use crate::convert::{prefix, UnsupportedRule, COPY_BYTES};
 use crate::flow_match::{field, ETH_IPV4, ETH_VLAN, ONF, TCP_FLAGS, VLAN_PRESENT};
 use crate::message::Kind;
 use crate::{GROUP_ANY, NO_BUFFER, PORT_ANY, PORT_CONTROLLER, PORT_MAX, SEND_FLOW_REMOVED, VERSION};
@@ -13,21 +13,21 @@ use pathloom_model::{PortNo, PROTO_TCP, PROTO_UDP};
 /// Largest number of actions of a rule in this encoder.
 const MOST_ACTIONS: usize = 4;
 /// Bytes of the header and of the fixed part.
-const HEAD: usize = 48;
+const HEAD_BYTES: usize = 48;
 /// Space for the head, the longest match ([`Match`] has no further fields), meter, actions and next table.
-const ROOM: usize = HEAD + 88 + (8 + 8 + MOST_ACTIONS * 24 + 8);
+const MAX_BYTES: usize = HEAD_BYTES + 88 + (8 + 8 + MOST_ACTIONS * 24 + 8);
 const PROTO_SCTP: u8 = 132;
 
 /// A message in a buffer that is always large enough.
-struct Short {
-    bytes: [u8; ROOM],
+struct FixedMessage {
+    bytes: [u8; MAX_BYTES],
     len: usize,
 }
 
-impl Short {
+impl FixedMessage {
     #[inline(always)]
     fn put<const N: usize>(&mut self, value: [u8; N]) {
-        debug_assert!(self.len + N <= ROOM, "the longest message has room");
+        debug_assert!(self.len + N <= MAX_BYTES, "the longest message has room");
         if let Some(place) = self.bytes.get_mut(self.len..self.len + N) {
             place.copy_from_slice(&value);
             self.len += N;
@@ -76,11 +76,11 @@ struct Head {
 /// # Errors
 /// OpenFlow cannot express the rule. Then nothing is appended.
 #[inline]
-pub(crate) fn add(rule: &Rule, xid: u32, out: &mut Vec<u8>) -> Result<bool, Unsayable> {
+pub(crate) fn add(rule: &Rule, xid: u32, out: &mut Vec<u8>) -> Result<bool, UnsupportedRule> {
     if rule.actions.len() > MOST_ACTIONS {
         return Ok(false);
     }
-    let mut short = start(
+    let mut message = start(
         &Head {
             cookie: rule.cookie,
             table: rule.table,
@@ -92,23 +92,23 @@ pub(crate) fn add(rule: &Rule, xid: u32, out: &mut Vec<u8>) -> Result<bool, Unsa
         },
         xid,
     );
-    put_match(&rule.matches, &mut short)?;
+    put_match(&rule.matches, &mut message)?;
     if let Some(meter) = rule.meter {
-        short.put([0, 6, 0, 8]);
-        short.put(meter.0.to_be_bytes());
+        message.put([0, 6, 0, 8]);
+        message.put(meter.0.to_be_bytes());
     }
     if !rule.actions.is_empty() {
-        let at = short.len;
-        short.put([0, 4, 0, 0, 0, 0, 0, 0]);
+        let at = message.len;
+        message.put([0, 4, 0, 0, 0, 0, 0, 0]);
         for &action in &rule.actions {
-            put_action(action, &mut short)?;
+            put_action(action, &mut message)?;
         }
-        short.patch_length(at);
+        message.patch_length(at);
     }
     if let Some(table) = rule.goto {
-        short.put([0, 1, 0, 8, table, 0, 0, 0]);
+        message.put([0, 1, 0, 8, table, 0, 0, 0]);
     }
-    finish(short, out);
+    finish(message, out);
     Ok(true)
 }
 
@@ -117,20 +117,20 @@ pub(crate) fn add(rule: &Rule, xid: u32, out: &mut Vec<u8>) -> Result<bool, Unsa
 /// # Errors
 /// OpenFlow cannot express the rule. Then nothing is appended.
 #[inline]
-pub(crate) fn delete(key: &RuleKey, xid: u32, out: &mut Vec<u8>) -> Result<(), Unsayable> {
+pub(crate) fn delete(key: &RuleKey, xid: u32, out: &mut Vec<u8>) -> Result<(), UnsupportedRule> {
     let (idle_timeout_s, hard_timeout_s) = (0, 0);
     let (table, priority) = (key.table, key.priority);
     let head = Head { cookie: 0, table, command: 4, idle_timeout_s, hard_timeout_s, priority, flags: 0 };
-    let mut short = start(&head, xid);
-    put_match(&key.matches, &mut short)?;
-    finish(short, out);
+    let mut message = start(&head, xid);
+    put_match(&key.matches, &mut message)?;
+    finish(message, out);
     Ok(())
 }
 
 #[inline(always)]
-fn start(head: &Head, xid: u32) -> Short {
-    let mut short = Short { bytes: [0; ROOM], len: HEAD };
-    let fixed = &mut short.bytes;
+fn start(head: &Head, xid: u32) -> FixedMessage {
+    let mut message = FixedMessage { bytes: [0; MAX_BYTES], len: HEAD_BYTES };
+    let fixed = &mut message.bytes;
     (fixed[0], fixed[1]) = (VERSION, Kind::FLOW_MOD);
     fixed[4..8].copy_from_slice(&xid.to_be_bytes());
     fixed[8..16].copy_from_slice(&head.cookie.to_be_bytes());
@@ -142,21 +142,21 @@ fn start(head: &Head, xid: u32) -> Short {
     fixed[36..40].copy_from_slice(&PORT_ANY.to_be_bytes());
     fixed[40..44].copy_from_slice(&GROUP_ANY.to_be_bytes());
     fixed[44..46].copy_from_slice(&head.flags.to_be_bytes());
-    short
+    message
 }
 
 #[inline(always)]
-fn finish(mut short: Short, out: &mut Vec<u8>) {
-    short.patch_length(0);
-    out.extend_from_slice(&short.bytes[..short.len]);
+fn finish(mut message: FixedMessage, out: &mut Vec<u8>) {
+    message.patch_length(0);
+    out.extend_from_slice(&message.bytes[..message.len]);
 }
 
 /// As [`crate::convert::match_of`]. Each field comes after the fields that it depends on (§A.2.3.6).
 #[inline(always)]
-fn put_match(matches: &Match, short: &mut Short) -> Result<(), Unsayable> {
+fn put_match(matches: &Match, message: &mut FixedMessage) -> Result<(), UnsupportedRule> {
     let proto = match (matches.proto, matches.tcp_flags) {
         (None, Some(_)) => Some(PROTO_TCP),
-        (Some(proto), Some(_)) if proto != PROTO_TCP => return Err(Unsayable::Flags),
+        (Some(proto), Some(_)) if proto != PROTO_TCP => return Err(UnsupportedRule::Flags),
         (proto, _) => proto,
     };
     let in_port = matches.in_port.map(port).transpose()?;
@@ -166,85 +166,85 @@ fn put_match(matches: &Match, short: &mut Short) -> Result<(), Unsayable> {
         Some(PROTO_TCP) => (field::TCP_SRC, field::TCP_DST),
         Some(PROTO_UDP) => (field::UDP_SRC, field::UDP_DST),
         Some(PROTO_SCTP) => (field::SCTP_SRC, field::SCTP_DST),
-        _ => return Err(Unsayable::Ports),
+        _ => return Err(UnsupportedRule::Ports),
     };
-    let at = short.len;
-    short.put([0, 1, 0, 0]);
+    let at = message.len;
+    message.put([0, 1, 0, 0]);
     if let Some(in_port) = in_port {
-        short.field4(field::IN_PORT, in_port.to_be_bytes());
+        message.field4(field::IN_PORT, in_port.to_be_bytes());
     }
     if ports || proto.is_some() || matches.src.is_some() || matches.dst.is_some() || matches.dscp.is_some() {
-        short.field2(field::ETH_TYPE, ETH_IPV4);
+        message.field2(field::ETH_TYPE, ETH_IPV4);
     }
     if let Some(tag) = matches.tag {
-        short.field2(field::VLAN_VID, VLAN_PRESENT | tag);
+        message.field2(field::VLAN_VID, VLAN_PRESENT | tag);
     }
     if let Some(dscp) = matches.dscp {
-        short.field1(field::IP_DSCP, dscp);
+        message.field1(field::IP_DSCP, dscp);
     }
     if let Some(proto) = proto {
-        short.field1(field::IP_PROTO, proto);
+        message.field1(field::IP_PROTO, proto);
     }
     for (number, wanted) in [(field::IPV4_SRC, matches.src), (field::IPV4_DST, matches.dst)] {
         match wanted {
-            Some(whole) if whole.len >= 32 => short.field4(number, whole.address.octets()),
+            Some(whole) if whole.len >= 32 => message.field4(number, whole.address.octets()),
             Some(part) => {
                 if let Some((address, mask)) = prefix(part) {
-                    short.put([0x80, 0, number << 1 | 1, 8]);
-                    short.put(address.octets());
-                    short.put(mask.octets());
+                    message.put([0x80, 0, number << 1 | 1, 8]);
+                    message.put(address.octets());
+                    message.put(mask.octets());
                 }
             }
             None => {}
         }
     }
     if let Some(port) = matches.src_port {
-        short.field2(src_field, port);
+        message.field2(src_field, port);
     }
     if let Some(port) = matches.dst_port {
-        short.field2(dst_field, port);
+        message.field2(dst_field, port);
     }
     if let Some((value, mask)) = matches.tcp_flags {
-        short.put([0xff, 0xff, TCP_FLAGS << 1 | 1, 8]);
-        short.put(ONF.to_be_bytes());
-        short.put([0, value, 0, mask]);
+        message.put([0xff, 0xff, TCP_FLAGS << 1 | 1, 8]);
+        message.put(ONF.to_be_bytes());
+        message.put([0, value, 0, mask]);
     }
-    short.patch_length(at);
+    message.patch_length(at);
     // Bytes of the buffer that are not written yet are zero.
-    short.len += (short.len - at).wrapping_neg() % 8;
+    message.len += (message.len - at).wrapping_neg() % 8;
     Ok(())
 }
 
 #[inline(always)]
-fn put_action(action: RuleAction, short: &mut Short) -> Result<(), Unsayable> {
+fn put_action(action: RuleAction, message: &mut FixedMessage) -> Result<(), UnsupportedRule> {
     match action {
-        RuleAction::Output(to) => put_output(port(to)?, 0, short),
-        RuleAction::Copy => put_output(PORT_CONTROLLER, COPY_BYTES, short),
+        RuleAction::Output(to) => put_output(port(to)?, 0, message),
+        RuleAction::Copy => put_output(PORT_CONTROLLER, COPY_BYTES, message),
         RuleAction::Group(group) => {
-            short.put([0, 22, 0, 8]);
-            short.put(group.0.to_be_bytes());
+            message.put([0, 22, 0, 8]);
+            message.put(group.0.to_be_bytes());
         }
         RuleAction::SetTag(tag) => {
             let (kind, vid) = (ETH_VLAN.to_be_bytes(), (VLAN_PRESENT | tag).to_be_bytes());
-            short.put([0, 17, 0, 8, kind[0], kind[1], 0, 0]);
-            short.put([0, 25, 0, 16, 0x80, 0, field::VLAN_VID << 1, 2, vid[0], vid[1], 0, 0, 0, 0, 0, 0]);
+            message.put([0, 17, 0, 8, kind[0], kind[1], 0, 0]);
+            message.put([0, 25, 0, 16, 0x80, 0, field::VLAN_VID << 1, 2, vid[0], vid[1], 0, 0, 0, 0, 0, 0]);
         }
-        RuleAction::PopTag => short.put([0, 18, 0, 8, 0, 0, 0, 0]),
+        RuleAction::PopTag => message.put([0, 18, 0, 8, 0, 0, 0, 0]),
     }
     Ok(())
 }
 
 #[inline(always)]
-fn put_output(port: u32, max_len: u16, short: &mut Short) {
+fn put_output(port: u32, max_len: u16, message: &mut FixedMessage) {
     let (p, m) = (port.to_be_bytes(), max_len.to_be_bytes());
-    short.put([0, 0, 0, 16, p[0], p[1], p[2], p[3], m[0], m[1], 0, 0, 0, 0, 0, 0]);
+    message.put([0, 0, 0, 16, p[0], p[1], p[2], p[3], m[0], m[1], 0, 0, 0, 0, 0, 0]);
 }
 
-fn port(port: PortNo) -> Result<u32, Unsayable> {
+fn port(port: PortNo) -> Result<u32, UnsupportedRule> {
     if (1..=PORT_MAX).contains(&port.0) {
         Ok(port.0)
     } else {
-        Err(Unsayable::Port(port.0))
+        Err(UnsupportedRule::Port(port.0))
     }
 }
 
@@ -343,7 +343,7 @@ mod tests {
         };
         let mut out = Vec::new();
         assert_eq!(add(&rule, 1, &mut out), Ok(true));
-        assert!(out.len() <= ROOM && out.len() + 16 > ROOM, "{} of {ROOM}", out.len());
+        assert!(out.len() <= MAX_BYTES && out.len() + 16 > MAX_BYTES, "{} of {MAX_BYTES}", out.len());
         let more = Rule { actions: vec![RuleAction::PopTag; MOST_ACTIONS + 1].into(), ..rule };
         assert_eq!(add(&more, 1, &mut out), Ok(false));
     }

@@ -201,9 +201,9 @@ fn unsupported_rules_are_refused_and_append_nothing() {
     let key = |matches| RuleKey { table: 0, priority: 0, matches };
     let mut out = vec![1, 2, 3];
     let ports = Match { src_port: Some(1), proto: Some(1), ..Match::default() };
-    assert_eq!(convert::emit_delete_rule(&key(ports), 1, &mut out), Err(convert::Unsayable::Ports));
+    assert_eq!(convert::emit_delete_rule(&key(ports), 1, &mut out), Err(convert::UnsupportedRule::Ports));
     let flags = Match { tcp_flags: Some((1, 1)), proto: Some(17), ..Match::default() };
-    assert_eq!(convert::emit_delete_rule(&key(flags), 1, &mut out), Err(convert::Unsayable::Flags));
+    assert_eq!(convert::emit_delete_rule(&key(flags), 1, &mut out), Err(convert::UnsupportedRule::Flags));
     let mut rule = Rule {
         table: 0,
         priority: 0,
@@ -216,8 +216,8 @@ fn unsupported_rules_are_refused_and_append_nothing() {
         cookie: 0,
         notify_removal: false,
     };
-    assert_eq!(convert::emit_add_rule(&rule, 1, &mut out), Err(convert::Unsayable::Port(0)));
+    assert_eq!(convert::emit_add_rule(&rule, 1, &mut out), Err(convert::UnsupportedRule::Port(0)));
     rule.actions = vec![RuleAction::PopTag; 9000].into();
-    assert!(matches!(convert::emit_add_rule(&rule, 1, &mut out), Err(convert::Unsayable::TooLong(_))));
+    assert!(matches!(convert::emit_add_rule(&rule, 1, &mut out), Err(convert::UnsupportedRule::TooLong(_))));
     assert_eq!(out, [1, 2, 3]);
 }

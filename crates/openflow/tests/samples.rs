@@ -173,7 +173,7 @@ fn session() -> Vec<(&'static str, Message<'static>)> {
     let packet_in = PacketIn {
         buffer: NO_BUFFER,
         total_len: PACKET.len() as u16,
-        why: PacketInWhy::Action,
+        reason: PacketInReason::Action,
         table: 1,
         cookie: 0xa0,
         matches,
@@ -186,7 +186,7 @@ fn session() -> Vec<(&'static str, Message<'static>)> {
     let removed = FlowRemoved {
         cookie: 0xa000_0000_0000_0001,
         priority: 1000,
-        why: RemovedWhy::Idle,
+        reason: RemovedReason::Idle,
         table: 1,
         duration_s: 12,
         duration_ns: 345,
@@ -202,7 +202,7 @@ fn session() -> Vec<(&'static str, Message<'static>)> {
     let role = RoleMessage { role: Role::Master, generation: 3 };
     let flags = ATOMIC | ORDERED;
     vec![
-        ("hello", Message::Hello(Hello::OURS)),
+        ("hello", Message::Hello(Hello::OPENFLOW_1_3)),
         ("error", Message::Error(ErrorMessage { kind: FLOW_MOD_FAILED, code: 1, data: BARRIER })),
         ("echo_request", Message::EchoRequest(b"are you there")),
         ("echo_reply", Message::EchoReply(b"are you there")),

@@ -10,27 +10,27 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 /// Time-out for the answer to a claim. `with-paths` gives the controller less time.
-const PATIENCE: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// State of a TCP socket that has not been connected (TCP_CLOSE, linux/net/tcp_states.h).
 const CLOSED: u8 = 7;
 /// Binds without selecting a port; `connect` selects it (linux/in.h).
 const IP_BIND_ADDRESS_NO_PORT: c_int = 24;
 
 /// Returns the path of the Unix socket of `with-paths`.
-fn door() -> Option<&'static OsString> {
-    static DOOR: OnceLock<Option<OsString>> = OnceLock::new();
-    DOOR.get_or_init(|| std::env::var_os("PATHLOOM_WITH_PATHS").filter(|place| !place.is_empty())).as_ref()
+fn socket_path() -> Option<&'static OsString> {
+    static SOCKET_PATH: OnceLock<Option<OsString>> = OnceLock::new();
+    SOCKET_PATH.get_or_init(|| std::env::var_os("PATHLOOM_WITH_PATHS").filter(|path| !path.is_empty())).as_ref()
 }
 
 /// Claims a path for the connection that a socket is about to open.
-pub(crate) fn before(socket: c_int, destination: SocketAddrV4) {
-    let Some(door) = door() else { return };
+pub(crate) fn claim_path(socket: c_int, destination: SocketAddrV4) {
+    let Some(path) = socket_path() else { return };
     if destination.ip().is_loopback() || destination.ip().is_unspecified() || !is_fresh_tcp(socket) {
         return;
     }
     let Some(source) = bound(socket, destination) else { return };
     // Without an answer, the connection uses the default routes.
-    let _ = ask(door, source, destination);
+    let _ = ask(path, source, destination);
 }
 
 /// Whether this is a TCP socket that has not been connected. Programs call `connect` again to check its progress.
@@ -76,10 +76,10 @@ fn source_towards(destination: SocketAddrV4) -> Option<Ipv4Addr> {
     }
 }
 
-fn ask(door: &OsString, source: SocketAddrV4, destination: SocketAddrV4) -> std::io::Result<()> {
-    let mut line = UnixStream::connect(door)?;
-    line.set_read_timeout(Some(PATIENCE))?;
-    line.set_write_timeout(Some(PATIENCE))?;
+fn ask(path: &OsString, source: SocketAddrV4, destination: SocketAddrV4) -> std::io::Result<()> {
+    let mut line = UnixStream::connect(path)?;
+    line.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+    line.set_write_timeout(Some(ANSWER_TIMEOUT))?;
     line.write_all(format!("claim {source} {destination}\n").as_bytes())?;
     let mut answer = [0; 64];
     loop {

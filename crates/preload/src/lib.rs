@@ -42,10 +42,10 @@ pub unsafe extern "C" fn connect(socket: c_int, address: *const sockaddr, length
             return -1;
         };
         if let Some(destination) = address::read(address, length) {
-            let before = *libc::__errno_location();
+            let errno = *libc::__errno_location();
             // A panic must not unwind through a program that is not written in Rust.
-            let _ = std::panic::catch_unwind(|| claim::before(socket, destination));
-            *libc::__errno_location() = before;
+            let _ = std::panic::catch_unwind(|| claim::claim_path(socket, destination));
+            *libc::__errno_location() = errno;
         }
         next(socket, address, length)
     }

@@ -88,7 +88,7 @@ pub fn offered_dict<'py>(py: Python<'py>, flow: &OfferedFlow) -> PyResult<Bound<
     dict.set_item("dscp", flow.dscp)?;
     dict.set_item("optimum_bps", flow.optimum_bps)?;
     dict.set_item("ideal_fct_ns", flow.ideal_fct.map(|time| time.0))?;
-    dict.set_item("ways", flow.ways.each_ref().map(|way| way.iter().map(|link| link.0).collect::<Vec<_>>()))?;
+    dict.set_item("ways", flow.paths.each_ref().map(|path| path.iter().map(|link| link.0).collect::<Vec<_>>()))?;
     Ok(dict)
 }
 

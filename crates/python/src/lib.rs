@@ -9,11 +9,11 @@ mod errors;
 mod fabric;
 mod faults;
 mod lists;
+mod output_files;
 mod registry;
 mod scheme;
 mod simulation;
 mod solver;
-mod wrappers;
 
 use errors::Error;
 use pathloom_transport::TransportSpec;

@@ -5,14 +5,16 @@ use crate::columns::{
 };
 use crate::errors::{read_file, Error};
 use crate::fabric::Fabric;
-use crate::scheme::{PyScheme, Troubles};
-use crate::wrappers::{EventLog, Partial};
+use crate::output_files::{EventLog, PartialFile};
+use crate::scheme::{PyScheme, SchemeErrors};
 use pathloom_model::spec::SpecError;
 use pathloom_model::units::parse_time;
 use pathloom_model::{Fault, LinkId, Nanos};
 use pathloom_scheme::Scheme;
 use pathloom_schemes::Deployment;
-use pathloom_sim::{ControlSettings, LargeFabric, NoTap, Outcome, Parted, PcapTap, SimSettings, Successor, Tap, Way};
+use pathloom_sim::{
+    ControlSettings, LargeFabric, NoTap, Outcome, Parted, PcapTap, SimSettings, SubflowPath, Successor, Tap,
+};
 use pathloom_transport::TransportSpec;
 use pathloom_workload::{TrafficSpec, Workload};
 use pyo3::prelude::*;
@@ -53,7 +55,7 @@ enum Run {
     Large(pathloom_sim::Simulation<LargeFabric>),
     Parted(pathloom_sim::Simulation<Parted<false>>),
     PartedLarge(pathloom_sim::Simulation<Parted<true>>),
-    Pcap(pathloom_sim::Simulation<PcapTap<BufWriter<File>>>, Partial),
+    Pcap(pathloom_sim::Simulation<PcapTap<BufWriter<File>>>, PartialFile),
 }
 
 /// One run of one scheme.
@@ -63,7 +65,7 @@ pub struct Simulation {
     threads: usize,
     event_log: Option<EventLog>,
     workload: Arc<Workload>,
-    troubles: Troubles,
+    scheme_errors: SchemeErrors,
 }
 
 impl Simulation {
@@ -72,11 +74,12 @@ impl Simulation {
         // This comes before anything that takes long: a caller that gives up waiting removes the files that exist
         // then, and no file may be created later.
         let event_log = settings.event_log.as_deref().map(EventLog::create).transpose()?;
-        let pcap = settings.pcap.as_deref().map(|path| Partial::create("pcap", path)).transpose()?;
+        let pcap = settings.pcap.as_deref().map(|path| PartialFile::create("pcap", path)).transpose()?;
         let fabric = Fabric::build(&settings.fabric, settings.fabric_text.as_deref())?.fabric;
         let duration = parse_time(&settings.duration)?;
         let transport = settings.transport.as_deref().map(TransportSpec::parse).transpose()?;
-        let Programs { central, successor, transport, programs, troubles } = programs(&settings, transport, object)?;
+        let Programs { central, successor, transport, programs, scheme_errors } =
+            programs(&settings, transport, object)?;
         let transport = match settings.min_rto_ns {
             Some(nanos) => transport.with_min_rto_at_most(Nanos(nanos)),
             None => transport,
@@ -114,7 +117,7 @@ impl Simulation {
                 Run::Pcap(start(sim, tap, log)?, file)
             }
         };
-        Ok(Simulation { run: Mutex::new(run), threads, event_log, workload, troubles })
+        Ok(Simulation { run: Mutex::new(run), threads, event_log, workload, scheme_errors })
     }
 
     /// Locks the run. A panic in another thread leaves a run that nobody will read; this thread may still drop it.
@@ -152,7 +155,7 @@ struct Programs {
     /// Programs of the switches; `None` if they follow rules.
     programs: Option<Deployment>,
     /// Errors in the central policy.
-    troubles: Troubles,
+    scheme_errors: SchemeErrors,
 }
 
 /// The central policy (the object if there is one, otherwise the scheme with this name in the registry), and what
@@ -160,22 +163,22 @@ struct Programs {
 fn programs(settings: &Settings, transport: Option<TransportSpec>, object: Option<Object>) -> Result<Programs, Error> {
     if let Some(Object { scheme, make }) = object {
         let scheme = Python::attach(|py| PyScheme::new(py, &settings.scheme, scheme))?;
-        let (troubles, label) = (scheme.troubles(), settings.scheme.clone());
-        let noted = troubles.clone();
+        let (scheme_errors, label) = (scheme.errors(), settings.scheme.clone());
+        let noted = scheme_errors.clone();
         let successor = move || {
             let made = Python::attach(|py| PyScheme::successor(py, &label, make.as_ref()?, &noted));
             made.map(|scheme| Box::new(scheme) as Box<dyn Scheme>)
         };
         let (central, successor) = (Some(Box::new(scheme) as Box<dyn Scheme>), Box::new(successor));
         let transport = transport.unwrap_or_default();
-        return Ok(Programs { central, successor, transport, programs: None, troubles });
+        return Ok(Programs { central, successor, transport, programs: None, scheme_errors });
     }
     let scheme = crate::registry::registry().parse(&settings.scheme)?;
     let transport = scheme.transport_with(transport).map_err(Error::Transport)?;
     let seed = settings.seed;
     let (central, programs) = (scheme.central(seed), scheme.deployment());
     let successor = Box::new(move || scheme.central(seed));
-    Ok(Programs { central, successor, transport, programs, troubles: Troubles::default() })
+    Ok(Programs { central, successor, transport, programs, scheme_errors: SchemeErrors::default() })
 }
 
 fn start<T: Tap>(
@@ -290,22 +293,22 @@ impl Simulation {
     }
 
     fn keep_ways(&self, py: Python<'_>) {
-        py.detach(|| of_run!(&mut *self.lock(), sim => sim.keep_ways()));
+        py.detach(|| of_run!(&mut *self.lock(), sim => sim.record_subflow_paths()));
     }
 
     fn take_ways(&self, py: Python<'_>) -> Vec<(u32, u16, Vec<u32>, Option<String>)> {
-        let ways = py.detach(|| of_run!(&mut *self.lock(), sim => sim.take_ways()));
-        let row = |way: Way| {
-            let links = way.links.into_iter().map(|link| link.0).collect();
-            (way.transfer, way.five_tuple.src_port, links, way.why)
+        let paths = py.detach(|| of_run!(&mut *self.lock(), sim => sim.take_subflow_paths()));
+        let row = |path: SubflowPath| {
+            let links = path.links.into_iter().map(|link| link.0).collect();
+            (path.transfer, path.five_tuple.src_port, links, path.why)
         };
-        ways.into_iter().map(row).collect()
+        paths.into_iter().map(row).collect()
     }
 
     /// Number of errors in a scheme in Python, the first one in one line, and its traceback.
     #[getter]
     fn troubles(&self) -> Option<(u64, String, String)> {
-        self.troubles.told()
+        self.scheme_errors.summary()
     }
 
     fn outcome<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {

@@ -14,16 +14,16 @@
 mod action;
 mod event;
 mod flow_map;
-mod known;
 mod needs;
+mod option_u64;
 mod shared;
 mod view;
 
 pub use action::{Action, DefaultRoutes};
 pub use event::{Event, Rejection};
 pub use flow_map::FlowMap;
-pub use known::Known;
 pub use needs::{Detection, Migration, Needs, RuleSharing};
+pub use option_u64::OptionU64;
 pub use shared::Shared;
 pub use view::{FlowView, View};
 

@@ -1,6 +1,6 @@
 //! The data that a controller has.
 
-use crate::{DefaultRoutes, FlowId, FlowMap, Known, Shared};
+use crate::{DefaultRoutes, FlowId, FlowMap, OptionU64, Shared};
 use pathloom_model::{Attachment, Fabric, FiveTuple, LinkState, Nanos, NodeId, Path};
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub struct FlowView {
     pub arrived: Nanos,
     /// Payload bytes in total, if the application announced them.
     #[serde(default)]
-    pub size_bytes: Known,
+    pub size_bytes: OptionU64,
     /// Token of the MPTCP connection that the flow belongs to, if it is known.
     pub mptcp_token: Option<u32>,
     /// Whether the flow was reported to the scheme (for example by [`crate::Event::FlowArrived`]).
@@ -32,12 +32,12 @@ pub struct FlowView {
     pub pending: Option<Path>,
     /// The bandwidth that the scheme reserves for the flow, in bits per second.
     #[serde(default)]
-    pub allocated_bps: Known,
+    pub allocated_bps: OptionU64,
     /// Bytes counted at the source ToR at the last reading, headers included.
     pub bytes: u64,
     /// Rate over the last measuring period in bits per second, headers included.
     #[serde(default)]
-    pub rate_bps: Known,
+    pub rate_bps: OptionU64,
 }
 
 impl FlowView {
@@ -51,14 +51,14 @@ impl FlowView {
             src_tor: src.tor,
             dst_tor: dst.tor,
             arrived,
-            size_bytes: Known::NOTHING,
+            size_bytes: OptionU64::NONE,
             mptcp_token: None,
             long: false,
             route: None,
             pending: None,
-            allocated_bps: Known::NOTHING,
+            allocated_bps: OptionU64::NONE,
             bytes: 0,
-            rate_bps: Known::NOTHING,
+            rate_bps: OptionU64::NONE,
         }
     }
 
@@ -93,7 +93,7 @@ pub struct View {
     pub switch_rtt: Shared<Vec<Option<Nanos>>>,
     /// Mean load of each directed link between the last two readings of its port's counters, in bits per second, by
     /// link index; unknown before the second reading. Only with [`crate::Needs::link_loads_every`].
-    pub link_load_bps: Shared<Vec<Known>>,
+    pub link_load_bps: Shared<Vec<OptionU64>>,
 }
 
 impl View {
@@ -101,7 +101,7 @@ impl View {
     pub fn new(fabric: Arc<Fabric>) -> View {
         let links = LinkState::of(&fabric);
         let switch_rtt = Shared::from(vec![None; fabric.nodes().len()]);
-        let link_load_bps = Shared::from(vec![Known::NOTHING; fabric.links().len()]);
+        let link_load_bps = Shared::from(vec![OptionU64::NONE; fabric.links().len()]);
         View {
             fabric,
             links,

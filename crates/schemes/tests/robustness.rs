@@ -55,18 +55,18 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-struct Story {
+struct Scenario {
     world: World,
     scheme: &'static str,
     next_flow: u64,
     told: Vec<Vec<Action>>,
 }
 
-impl Story {
-    fn new(fabric: &str, scheme: &'static str) -> Story {
-        let mut story = Story { world: World::new(fabric, scheme, 7), scheme, next_flow: 0, told: Vec::new() };
-        story.tell(&Event::Started);
-        story
+impl Scenario {
+    fn new(fabric: &str, scheme: &'static str) -> Scenario {
+        let mut scenario = Scenario { world: World::new(fabric, scheme, 7), scheme, next_flow: 0, told: Vec::new() };
+        scenario.tell(&Event::Started);
+        scenario
     }
 
     fn tell(&mut self, event: &Event) {
@@ -180,21 +180,21 @@ fn rejection(why: u8) -> Rejection {
     }
 }
 
-fn tell_all(fabric: &str, scheme: &'static str, steps: &[Step]) -> Story {
-    let mut story = Story::new(fabric, scheme);
-    steps.iter().for_each(|step| story.play(step));
-    story
+fn play_all(fabric: &str, scheme: &'static str, steps: &[Step]) -> Scenario {
+    let mut scenario = Scenario::new(fabric, scheme);
+    steps.iter().for_each(|step| scenario.play(step));
+    scenario
 }
 
 type Flows = pathloom_scheme::FlowMap<pathloom_scheme::FlowView>;
 
 /// All flows before and after a round that follows many rounds without other events. By then the longest backoff is
 /// over, and every scheme that draws nothing at random has settled.
-fn left_in_peace(story: &mut Story) -> (Flows, Flows) {
+fn settle_rounds(scenario: &mut Scenario) -> (Flows, Flows) {
     let mut round = || {
-        story.tell(&Event::RatesMeasured { period: Nanos::from_secs(5) });
-        story.world.settle();
-        Flows::clone(&story.world.view.flows)
+        scenario.tell(&Event::RatesMeasured { period: Nanos::from_secs(5) });
+        scenario.world.settle();
+        Flows::clone(&scenario.world.view.flows)
     };
     (0..70).for_each(|_| drop(round()));
     (round(), round())
@@ -206,11 +206,11 @@ proptest! {
     #[test]
     fn actions_follow_the_contract_for_any_events(fabric in 0..FABRICS.len(), tested in prop::sample::select(schemes()), steps in prop::collection::vec(step(), 0..80)) {
         let (fabric, scheme) = (FABRICS[fabric], tested.spec.as_str());
-        let mut story = tell_all(fabric, scheme, &steps);
-        let again = tell_all(fabric, scheme, &steps);
-        prop_assert_eq!(&story.told, &again.told);
+        let mut scenario = play_all(fabric, scheme, &steps);
+        let again = play_all(fabric, scheme, &steps);
+        prop_assert_eq!(&scenario.told, &again.told);
         if tested.settles {
-            let (before, after) = left_in_peace(&mut story);
+            let (before, after) = settle_rounds(&mut scenario);
             prop_assert_eq!(before, after);
         }
     }
@@ -234,36 +234,39 @@ fn states_of_other_schemes_are_refused() {
 
 #[test]
 fn an_invalid_answer_moves_nothing() {
-    let mut story = Story::new(FABRICS[0], "hedera");
-    let flow = story.add(0, 9, (0, 0)).unwrap();
-    story.tell(&Event::FlowArrived { flow });
-    story.tell(&Event::RatesMeasured { period: Nanos::from_secs(5) });
-    let Some([Action::Solve { ticket, .. }]) = story.told.last().map(Vec::as_slice) else {
-        panic!("{:?}", story.told);
+    let mut scenario = Scenario::new(FABRICS[0], "hedera");
+    let flow = scenario.add(0, 9, (0, 0)).unwrap();
+    scenario.tell(&Event::FlowArrived { flow });
+    scenario.tell(&Event::RatesMeasured { period: Nanos::from_secs(5) });
+    let Some([Action::Solve { ticket, .. }]) = scenario.told.last().map(Vec::as_slice) else {
+        panic!("{:?}", scenario.told);
     };
     let answer = State(serde_json::json!({"moves": [{"flow": flow, "path": Path::empty(), "rate_bps": "much"}]}));
     let ticket = *ticket;
-    story.tell(&Event::Solved { ticket, answer });
-    assert_eq!(story.told.last(), Some(&Vec::new()));
-    let solver = story.world.scheme.solver();
+    scenario.tell(&Event::Solved { ticket, answer });
+    assert_eq!(scenario.told.last(), Some(&Vec::new()));
+    let solver = scenario.world.scheme.solver();
     assert_eq!(
-        solver(&story.world.view, &State(serde_json::json!([1, 2]))),
-        solver(&story.world.view, &State::default())
+        solver(&scenario.world.view, &State(serde_json::json!([1, 2]))),
+        solver(&scenario.world.view, &State::default())
     );
 }
 
 #[test]
 fn a_route_over_a_dead_link_is_ignored() {
-    let mut story = Story::new(FABRICS[0], "hedera");
-    story.adopt(0, 9);
+    let mut scenario = Scenario::new(FABRICS[0], "hedera");
+    scenario.adopt(0, 9);
     let flow = FlowId(0);
-    let dead = story.world.view.flows[&flow].route.clone().unwrap();
+    let dead = scenario.world.view.flows[&flow].route.clone().unwrap();
     // The link is down in the view, but the controller has not taken the flow off it yet.
-    story.world.view.links.set_cable(dead.links()[1], false);
-    story.tell(&Event::RatesMeasured { period: Nanos::from_secs(5) });
-    story.world.solve();
-    let pending = story.world.view.flows[&flow].pending.clone();
-    assert!(pending.as_ref().is_some_and(|path| path != &dead && path.is_up(&story.world.view.links)), "{pending:?}");
+    scenario.world.view.links.set_cable(dead.links()[1], false);
+    scenario.tell(&Event::RatesMeasured { period: Nanos::from_secs(5) });
+    scenario.world.solve();
+    let pending = scenario.world.view.flows[&flow].pending.clone();
+    assert!(
+        pending.as_ref().is_some_and(|path| path != &dead && path.is_up(&scenario.world.view.links)),
+        "{pending:?}"
+    );
 }
 
 /// A flow between two hosts by number, each on its first port.
@@ -281,7 +284,7 @@ fn flows_that_gain_nothing_keep_their_paths() {
     steps.extend((0..5).map(|_| flow(0, 0, false)));
     steps.extend([flow(45, 51, true), flow(28, 26, true), Step::Adopted { src: 52, dst: 30 }]);
     for scheme in ["ofpt:sizes=announced,gain=0", "lessor:sizes=announced,gain=0"] {
-        let (before, after) = left_in_peace(&mut tell_all(FABRICS[5], scheme, &steps));
+        let (before, after) = settle_rounds(&mut play_all(FABRICS[5], scheme, &steps));
         assert_eq!(before, after, "{scheme}");
     }
 }
@@ -295,12 +298,12 @@ fn no_flow_is_moved_for_a_flow_that_backs_off() {
     steps.extend([flow(29, 2, false), flow(0, 9, false), Step::Adopted { src: 9, dst: 2 }, flow(13, 20, true)]);
     steps.extend([flow(43, 33, true), Step::Reject(13, 3)]);
     for scheme in ["ofpt", "lessor"] {
-        let mut story = tell_all(FABRICS[5], scheme, &steps);
-        let (before, after) = left_in_peace(&mut story);
+        let mut scenario = play_all(FABRICS[5], scheme, &steps);
+        let (before, after) = settle_rounds(&mut scenario);
         assert_eq!(before, after, "{scheme}");
         // After the backoff, the rounds may move that flow again, and all flows settle.
-        story.world.now = story.world.now.saturating_add(Nanos::from_secs(10));
-        let (before, after) = left_in_peace(&mut story);
+        scenario.world.now = scenario.world.now.saturating_add(Nanos::from_secs(10));
+        let (before, after) = settle_rounds(&mut scenario);
         assert_eq!(before, after, "{scheme}");
     }
 }

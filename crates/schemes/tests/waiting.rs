@@ -32,7 +32,7 @@ struct Transfer {
     pace_bps: u64,
     held: bool,
     /// Last time at which it had a reason to wait, or did not wait.
-    at_ease: Nanos,
+    last_justified_at: Nanos,
     /// Time since which it may send but does not.
     silent_since: Nanos,
 }
@@ -144,7 +144,7 @@ impl Hosts {
             silent_until: Nanos::ZERO,
             pace_bps: ACCESS_BPS,
             held: false,
-            at_ease: self.world.now,
+            last_justified_at: self.world.now,
             silent_since: self.world.now,
         };
         self.transfers.insert(id, transfer);
@@ -215,9 +215,9 @@ impl Hosts {
             let unnoticed = self.transfers.iter().any(fell_silent);
             let transfer = self.transfers.get_mut(&id).unwrap();
             if busy || !transfer.held {
-                transfer.at_ease = now;
+                transfer.last_justified_at = now;
             }
-            let waited = now.saturating_sub(transfer.at_ease);
+            let waited = now.saturating_sub(transfer.last_justified_at);
             assert!(
                 waited <= PATIENCE || unnoticed,
                 "{id:?} has waited without need for {waited:?} at {now:?}: {:?}",

@@ -46,7 +46,7 @@ pub(crate) enum Event {
     /// The controller with this number has handled the messages that it took from the head of its queue.
     Served { controller: u32 },
     /// The controller writes its snapshot.
-    Keep,
+    WriteSnapshot,
     /// The controller's own timer.
     ControllerTimer,
     /// Rules of a switch may time out.

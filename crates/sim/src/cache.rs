@@ -65,16 +65,16 @@ impl Entry {
 
     /// Whether the decision applies to this packet.
     #[inline(always)]
-    pub(crate) fn holds(&self, in_link: u32, packet: &Packet) -> bool {
+    pub(crate) fn matches(&self, in_link: u32, packet: &Packet) -> bool {
         self.in_link == in_link
-            && (self.marks == packet.marks() || self.holds_whatever_flags(packet.marks()))
+            && (self.marks == packet.marks() || self.matches_any_flags(packet.marks()))
             && self.passed < Entry::MOST_FRAMES << BYTE_BITS
     }
 
     /// Whether the decision applies to other marks than the stored ones: only flags may differ, and only if no rule
     /// looked at them.
     #[cold]
-    fn holds_whatever_flags(&self, marks: u32) -> bool {
+    fn matches_any_flags(&self, marks: u32) -> bool {
         self.out & ANY_FLAGS != 0 && self.marks == marks & !FLAG_BITS
     }
 
@@ -317,14 +317,14 @@ impl Cache {
     }
 
     /// Merges the decisions of a part into this cache. If both have an entry in the same place, because the path of a
-    /// lane has changed, `settle` gets the credit of the old entry and its switch.
-    pub(crate) fn join(&mut self, part: Cache, mut settle: impl FnMut(NodeId, Credit)) {
+    /// lane has changed, `credit_switch` gets the credit of the old entry and its switch.
+    pub(crate) fn join(&mut self, part: Cache, mut credit_switch: impl FnMut(NodeId, Credit)) {
         self.entries.resize(self.entries.len().max(part.entries.len()), empty());
         self.backing.resize(self.backing.len().max(part.backing.len()), UNUSED);
         for (place, (entry, backing)) in part.entries.iter().zip(&part.backing).enumerate() {
             if entry.in_link != NO_LINK {
                 if let Some((switch, owed)) = self.take(place) {
-                    settle(switch, owed);
+                    credit_switch(switch, owed);
                 }
                 (self.entries[place], self.backing[place]) = (*entry, *backing);
             } else if backing.listed && self.entries[place].in_link == NO_LINK {
@@ -337,7 +337,7 @@ impl Cache {
     }
 
     /// Whether an entry holds a decision of this switch.
-    pub(crate) fn is_of(&self, place: usize, switch: NodeId) -> bool {
+    pub(crate) fn belongs_to(&self, place: usize, switch: NodeId) -> bool {
         self.backing[place].switch == switch && self.entries[place].in_link != NO_LINK
     }
 }
@@ -366,10 +366,10 @@ mod tests {
             let tag = TagBits::of(tag);
             let tagged = plain.after(1, tag);
             let (strict, lax) = (Entry::new(7, &tagged, false, 9, tag), Entry::new(7, &tagged, true, 9, tag));
-            let holds = |entry: &Entry, packet: &Packet| entry.holds(7, packet);
-            assert!(holds(&strict, &tagged) && holds(&lax, &tagged) && !lax.holds(8, &tagged));
-            assert_eq!([&strict, &lax].map(|entry| holds(entry, &syn.after(1, tag))), [false, true]);
-            assert!(!holds(&lax, &plain.after(1, TagBits::of(Some(5)))));
+            let matches = |entry: &Entry, packet: &Packet| entry.matches(7, packet);
+            assert!(matches(&strict, &tagged) && matches(&lax, &tagged) && !lax.matches(8, &tagged));
+            assert_eq!([&strict, &lax].map(|entry| matches(entry, &syn.after(1, tag))), [false, true]);
+            assert!(!matches(&lax, &plain.after(1, TagBits::of(Some(5)))));
             assert_eq!([strict.out_tag(), lax.out_tag()], [tag, tag]);
         }
     }
@@ -379,10 +379,10 @@ mod tests {
         let packet = Packet::new(2, 0, 32_000, 32_767, 0);
         let mut entry = Entry::new(7, &packet, true, 9, TagBits::of(None));
         for _ in 0..Entry::MOST_FRAMES {
-            assert!(entry.holds(7, &packet));
+            assert!(entry.matches(7, &packet));
             entry.count(5, &packet);
         }
-        assert!(!entry.holds(7, &packet));
+        assert!(!entry.matches(7, &packet));
         let owed = credit(2, &entry, &[None; Backing::RULES]);
         assert_eq!((owed.packets, owed.bytes, owed.last), (1 << 23, 32_767 << 23, 5));
     }

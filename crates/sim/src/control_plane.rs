@@ -9,7 +9,7 @@ use crate::agents::Agents;
 use crate::network::Network;
 use crate::outcome::ControlOutcome;
 use crate::settings::ControlSettings;
-use crate::starts::{NoCentral, Starts};
+use crate::starts::{ControllerStarts, NoCentral};
 use crate::tap::Tap;
 use crate::time::{to_nanos, to_ps, Ps, NEVER};
 use pathloom_control::{
@@ -40,7 +40,7 @@ pub(crate) struct ControlPlane {
     settings: ControlSettings,
     agents: Agents,
     pub(crate) controller: Controller,
-    pub(crate) starts: Starts,
+    pub(crate) starts: ControllerStarts,
     waiting: VecDeque<Input>,
     /// Number of messages from `waiting` that the controller handles now; 0 while it is idle.
     serving: usize,
@@ -82,7 +82,7 @@ impl ControlPlane {
         let (enforcement, unlabelled) = (settings.enforcement, !agents.everywhere());
         let config = Config { rule_limit, enforcement: Some(enforcement), unlabelled, ..Config::default() };
         ControlPlane {
-            starts: Starts::new(config.clone(), central.is_some()),
+            starts: ControllerStarts::new(config.clone(), central.is_some()),
             controller: Controller::new(config, fabric.clone(), central.unwrap_or_else(|| Box::new(NoCentral))),
             fabric,
             agents,
@@ -503,9 +503,9 @@ impl ControlPlane {
     }
 
     /// The controller writes its snapshot. Schedules the next one.
-    pub(crate) fn keep(&mut self, now: Ps, agenda: &mut Agenda) {
-        self.starts.keep(&self.controller);
-        agenda.push(now + to_ps(self.settings.snapshot), Event::Keep);
+    pub(crate) fn write_snapshot(&mut self, now: Ps, agenda: &mut Agenda) {
+        self.starts.store_snapshot(&self.controller);
+        agenda.push(now + to_ps(self.settings.snapshot), Event::WriteSnapshot);
     }
 
     /// Puts another scheme in charge. A controller that does not run is not informed.

@@ -1,6 +1,6 @@
 //! Faults of a run as they happen, and operations that the operator of the fabric can perform during a run.
 
-use crate::parts::why_alone_under;
+use crate::parts::single_thread_reason_by_needs;
 use crate::simulation::Simulation;
 use crate::tap::Tap;
 use crate::time::{to_ps, Ps};
@@ -37,7 +37,7 @@ impl<T: Tap> Simulation<T> {
     fn set_carrier(&mut self, now: Ps, fault: &Fault, target: FaultTarget, up: bool) {
         let fabric = self.fabric.clone();
         if let FaultTarget::Node(node) = target {
-            if up && self.damage.is_dead(node) {
+            if up && self.failure_state.is_dead(node) {
                 self.network.clear_switch(node);
                 self.restart_program(now, node);
             }
@@ -45,7 +45,7 @@ impl<T: Tap> Simulation<T> {
                 self.control.set_switch(now, &mut self.agenda, node, up, &self.link_state);
             }
         }
-        for cable in self.damage.apply(&fabric, fault, &mut self.link_state) {
+        for cable in self.failure_state.apply(&fabric, fault, &mut self.link_state) {
             for direction in [cable, cable.reverse()] {
                 self.set_direction(now, direction, up);
             }
@@ -59,7 +59,7 @@ impl<T: Tap> Simulation<T> {
             self.hosts.lose(&mut self.network, lane, 1);
         }
         let record = *self.fabric.link(link);
-        if !self.damage.is_dead(record.from) {
+        if !self.failure_state.is_dead(record.from) {
             self.network.set_program_port(now, record.from, record.from_port, up);
             self.follow_up(now, record.from);
         }
@@ -71,7 +71,7 @@ impl<T: Tap> Simulation<T> {
 
     /// Puts another scheme in charge of the running controller, as an operator can at any time.
     pub fn set_scheme(&mut self, scheme: Box<dyn Scheme>) {
-        self.alone = self.alone.or(why_alone_under(&scheme.needs()));
+        self.single_thread_reason = self.single_thread_reason.or(single_thread_reason_by_needs(&scheme.needs()));
         self.control.set_scheme(self.now, &mut self.agenda, scheme);
     }
 
@@ -92,7 +92,7 @@ impl<T: Tap> Simulation<T> {
 
     /// The links that the data of a transfer's first subflow would cross if it sent now (see [`Simulation::route`]),
     /// and those that its acknowledgements would cross.
-    pub fn ways(&self, flow: u32) -> [Vec<LinkId>; 2] {
+    pub fn paths(&self, flow: u32) -> [Vec<LinkId>; 2] {
         let Some(five_tuple) = self.hosts.transfers.five_tuple(flow) else { return Default::default() };
         let back = self.fabric.attachment(five_tuple.dst).map(|there| {
             let headers = self.hosts.headers(flow, five_tuple.reverse());

@@ -15,7 +15,7 @@ use crate::lanes::NO_CONNECTION;
 use crate::link::{ps_per_byte, times};
 use crate::marks::Marks;
 use crate::network::Network;
-use crate::outcome::{FlowOutcome, SubflowOutcome, Way};
+use crate::outcome::{FlowOutcome, SubflowOutcome, SubflowPath};
 use crate::packet::{Direction, Packet};
 use crate::settings::ControlSettings;
 use crate::subflow::{Endpoints, Subflow, Subflows, NOT_KNOWN_YET};
@@ -47,8 +47,8 @@ pub(crate) struct Hosts {
     streams: Streams,
     closed_subflows: Vec<SubflowOutcome>,
     /// Whether the paths of subflows are recorded when they close.
-    pub(crate) keeps_ways: bool,
-    closed_ways: Vec<Way>,
+    pub(crate) records_paths: bool,
+    closed_paths: Vec<SubflowPath>,
     /// The ARP caches, if switches run programs. Rule-driven switches need no Ethernet addresses.
     resolver: Option<Resolver>,
     /// Addresses of interfaces, by the links that they send into. Empty if there is no resolver.
@@ -107,8 +107,8 @@ impl Hosts {
             multipaths,
             streams,
             closed_subflows: Vec::new(),
-            keeps_ways: false,
-            closed_ways: Vec::new(),
+            records_paths: false,
+            closed_paths: Vec::new(),
             resolver: deployment.map(|deployment| Resolver::new(deployment.arp_age)),
             addresses: deployment.map(|_| addresses(&fabric)).unwrap_or_default(),
             elephants: deployment.and_then(|deployment| deployment.elephants.clone()),
@@ -161,7 +161,7 @@ impl Hosts {
                 ack = Some(subflow.receiver.handle_fin());
                 self.finish(now, agenda, slot);
             } else if subflow.is_member() {
-                ack = self.take_in(now, agenda, slot, ack);
+                ack = self.deliver_to_connection(now, agenda, slot, ack);
             }
             match ack {
                 Some(number) => self.send_ack(now, network, slot, number, 0),

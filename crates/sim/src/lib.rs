@@ -6,8 +6,8 @@
 
 mod agenda;
 mod agents;
-mod before;
 mod cache;
+mod checks;
 mod control_plane;
 mod faults;
 mod frames;
@@ -18,12 +18,12 @@ mod lanes;
 mod link;
 mod marks;
 mod network;
-mod offer;
 mod outcome;
 mod packet;
 mod parts;
 mod pcap;
 mod port;
+mod preview;
 mod programs;
 mod red;
 mod sack_options;
@@ -41,12 +41,12 @@ mod trusted;
 mod wheel;
 
 pub use control_plane::Journal;
-pub use offer::{OfferedFlow, SwitchTables};
 pub use outcome::{
     ControlOutcome, Crossings, FlowOutcome, LinkOutcome, Outcome, PacketTotals, ProgramOutcome, SubflowOutcome,
-    TableSample, Way,
+    SubflowPath, TableSample,
 };
 pub use pcap::PcapTap;
+pub use preview::{OfferedFlow, SwitchTables};
 pub use settings::{ControlSettings, Handover, SimError, SimSettings, Successor};
 pub use simulation::Simulation;
 pub use tap::{Fate, LargeFabric, Loss, NoTap, Parted, SeenPacket, Tap};

@@ -183,7 +183,7 @@ impl LinkQueue {
     /// Takes a packet, or drops and counts it if the buffer is full. `speeds` are those of the network; they are
     /// given if they are closer in the caches than the second cache line of the link.
     #[inline(always)]
-    pub(crate) fn enqueue(&mut self, now: Ps, mut packet: Packet, speeds: Option<&Speeds>) -> Taken {
+    pub(crate) fn enqueue(&mut self, now: Ps, mut packet: Packet, speeds: Option<&Speeds>) -> EnqueueResult {
         let start = if self.busy_until <= now {
             self.waiting = 0;
             now
@@ -191,7 +191,7 @@ impl LinkQueue {
             if self.waiting >= self.room && !self.make_room(now) {
                 if !self.has_buffer() {
                     self.count_dropped();
-                    return Taken::Dropped;
+                    return EnqueueResult::Dropped;
                 }
                 // Acknowledgements are not marked: in them, this bit is the echo.
                 if packet.direction() == Direction::Data {
@@ -211,12 +211,12 @@ impl LinkQueue {
 
     /// Takes a packet that will be delivered at `deliver_at`.
     #[inline(always)]
-    pub(crate) fn push(&mut self, packet: Packet, deliver_at: Ps) -> Taken {
+    pub(crate) fn push(&mut self, packet: Packet, deliver_at: Ps) -> EnqueueResult {
         self.sent_bytes += packet.wire();
         if self.put(packet.due(deliver_at)) {
-            Taken::First(deliver_at)
+            EnqueueResult::First(deliver_at)
         } else {
-            Taken::Behind
+            EnqueueResult::Behind
         }
     }
 
@@ -239,7 +239,7 @@ impl LinkQueue {
     }
 
     /// Begins to send a packet that a port has chosen. Returns when sending ends, and what became of the packet.
-    pub(crate) fn send_at_once(&mut self, now: Ps, packet: Packet) -> (Ps, Taken) {
+    pub(crate) fn send_at_once(&mut self, now: Ps, packet: Packet) -> (Ps, EnqueueResult) {
         let left = now + self.send_time(packet.wire());
         let deliver_at = if self.hands_on_at_begin() { now } else { left } + self.delay;
         (left, self.push(packet, deliver_at))
@@ -490,7 +490,7 @@ impl LinkQueue {
     }
 
     /// An empty link, in place of a link that belongs to another part of the network.
-    pub(crate) fn elsewhere() -> LinkQueue {
+    pub(crate) fn placeholder() -> LinkQueue {
         LinkQueue {
             ring: Box::new([]),
             head: 0,
@@ -519,7 +519,7 @@ impl LinkQueue {
         let (ring, kind) = (self.ring.clone(), self.kind);
         self.kind |= CROSSING;
         self.due = Due::NOT;
-        LinkQueue { ring, kind, head: self.head, in_flight: self.in_flight, ..LinkQueue::elsewhere() }
+        LinkQueue { ring, kind, head: self.head, in_flight: self.in_flight, ..LinkQueue::placeholder() }
     }
 
     /// Both ends are in one part again. `receiving` is the queue that [`LinkQueue::split`] returned: it knows which
@@ -545,8 +545,8 @@ impl LinkQueue {
             }
         }
         match self.enqueue(now, packet, speeds) {
-            Taken::Dropped => None,
-            Taken::First(_) | Taken::Behind => {
+            EnqueueResult::Dropped => None,
+            EnqueueResult::First(_) | EnqueueResult::Behind => {
                 let place = (self.tail() - 1) as usize & (self.ring.len() - 1);
                 Some(*item(&self.ring, place))
             }
@@ -582,7 +582,7 @@ fn room(buffer: u32, begin: bool) -> u32 {
 
 /// What became of a packet offered to a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Taken {
+pub(crate) enum EnqueueResult {
     /// It is the only packet, and the link must be scheduled for its delivery at this time.
     First(Ps),
     /// Other packets are due before it.
@@ -610,7 +610,7 @@ mod tests {
 
     impl LinkQueue {
         /// Offers a packet to a single link.
-        fn offer(&mut self, now: Ps, packet: Packet) -> Taken {
+        fn offer(&mut self, now: Ps, packet: Packet) -> EnqueueResult {
             let speeds = Speeds::of(std::slice::from_mut(self));
             self.enqueue(now, packet, Some(&speeds))
         }
@@ -634,11 +634,11 @@ mod tests {
     fn sends_packets_in_order_and_drops_the_tail() {
         let mut l = link(1_000_000_000, 1_000_000, 2);
         let p = packet(1000);
-        assert_eq!(l.offer(0, p), Taken::First(9_000_000));
-        assert_eq!(l.offer(0, p), Taken::Behind);
-        assert_eq!(l.offer(0, p), Taken::Behind);
-        assert_eq!(l.offer(7_999_999, p), Taken::Dropped, "two wait, one is being sent");
-        assert_eq!(l.offer(8_000_000, p), Taken::Behind);
+        assert_eq!(l.offer(0, p), EnqueueResult::First(9_000_000));
+        assert_eq!(l.offer(0, p), EnqueueResult::Behind);
+        assert_eq!(l.offer(0, p), EnqueueResult::Behind);
+        assert_eq!(l.offer(7_999_999, p), EnqueueResult::Dropped, "two wait, one is being sent");
+        assert_eq!(l.offer(8_000_000, p), EnqueueResult::Behind);
         assert_eq!(l.dequeue().1, Some(17_000_000));
         assert_eq!((l.waited(24_000_000), l.dropped_packets()), (8_000_000 + 16_000_000 + 16_000_000, 1));
         assert_eq!(l.waited(8_000_000), 8_000_000 + 8_000_000, "one has begun, one still waits, one has just arrived");
@@ -648,16 +648,16 @@ mod tests {
     fn hands_packets_on_when_sending_begins_if_told_to() {
         let mut l = handing_on_at(Handover::Begin, 1_000_000_000, 1_000_000, 2);
         let p = packet(1000);
-        assert_eq!(l.offer(0, p), Taken::First(1_000_000));
-        assert_eq!((l.offer(0, p), l.offer(0, p)), (Taken::Behind, Taken::Behind));
-        assert_eq!(l.offer(7_999_999, p), Taken::Dropped, "two wait, one is being sent though it has arrived");
-        assert_eq!(l.offer(8_000_000, p), Taken::Behind);
+        assert_eq!(l.offer(0, p), EnqueueResult::First(1_000_000));
+        assert_eq!((l.offer(0, p), l.offer(0, p)), (EnqueueResult::Behind, EnqueueResult::Behind));
+        assert_eq!(l.offer(7_999_999, p), EnqueueResult::Dropped, "two wait, one is being sent though it has arrived");
+        assert_eq!(l.offer(8_000_000, p), EnqueueResult::Behind);
         let arrivals: Vec<Option<Ps>> = (0..4).map(|_| l.dequeue().1).collect();
         assert_eq!(arrivals, [Some(9_000_000), Some(17_000_000), Some(25_000_000), None]);
         assert_eq!((l.waited(32_000_000), l.backlog(30_000_000)), (8_000_000 + 16_000_000 + 16_000_000, 2_000_000));
         let mut bare = handing_on_at(Handover::Begin, 1_000_000_000, 0, 0);
-        assert_eq!(bare.offer(0, p), Taken::First(1), "no event is at the time of its cause");
-        assert_eq!((bare.offer(5, p), bare.backlog(5)), (Taken::Dropped, 7_999_995));
+        assert_eq!(bare.offer(0, p), EnqueueResult::First(1), "no event is at the time of its cause");
+        assert_eq!((bare.offer(5, p), bare.backlog(5)), (EnqueueResult::Dropped, 7_999_995));
     }
 
     #[test]
@@ -666,9 +666,9 @@ mod tests {
         let (from, to, from_port, to_port) = (NodeId(0), NodeId(1), PortNo(1), PortNo(1));
         let mut l = LinkQueue::new(&Link { from, to, from_port, to_port, settings }, false, Handover::End, Some(1));
         let p = packet(1000);
-        let taken: Vec<bool> = (0..5).map(|_| l.offer(0, p) != Taken::Dropped).collect();
+        let taken: Vec<bool> = (0..5).map(|_| l.offer(0, p) != EnqueueResult::Dropped).collect();
         assert_eq!(taken, [true, true, true, true, false]);
-        assert_ne!(l.offer(8_000_000, Packet::new(1, 0, 0, 66, 0)), Taken::Dropped);
+        assert_ne!(l.offer(8_000_000, Packet::new(1, 0, 0, 66, 0)), EnqueueResult::Dropped);
         let marked: Vec<bool> = (0..5).map(|_| l.dequeue().0.is_marked()).collect();
         assert_eq!(
             marked,
@@ -676,9 +676,9 @@ mod tests {
             "one is sent, one waits; an acknowledgement is not marked"
         );
         l.fail(40_000_000);
-        assert_eq!(l.offer(40_000_000, p), Taken::Dropped);
+        assert_eq!(l.offer(40_000_000, p), EnqueueResult::Dropped);
         l.restore(40_000_000);
-        (0..3).for_each(|_| assert_ne!(l.offer(40_000_000, p), Taken::Dropped));
+        (0..3).for_each(|_| assert_ne!(l.offer(40_000_000, p), EnqueueResult::Dropped));
         assert!(!l.dequeue().0.is_marked() && !l.dequeue().0.is_marked() && l.dequeue().0.is_marked());
     }
 
@@ -686,11 +686,11 @@ mod tests {
     fn waiting_packets_get_the_new_rate_and_the_packet_being_sent_keeps_the_old_one() {
         for handover in [Handover::End, Handover::Begin] {
             let mut l = handing_on_at(handover, 1_000_000_000, 1_000_000, 9);
-            (0..3).for_each(|_| assert_ne!(l.offer(0, packet(1000)), Taken::Dropped));
+            (0..3).for_each(|_| assert_ne!(l.offer(0, packet(1000)), EnqueueResult::Dropped));
             // One packet is being sent until 8 us; the others take 80 us each after that.
             let first = if handover == Handover::End { 9_000_000 } else { 1_000_000 };
             assert_eq!(l.set_rate(4_000_000, 100_000_000), Some(first));
-            assert_eq!(l.offer(4_000_000, packet(1000)), Taken::Behind);
+            assert_eq!(l.offer(4_000_000, packet(1000)), EnqueueResult::Behind);
             let sent = if handover == Handover::End { 80_000_000 } else { 0 };
             let due: Vec<Ps> = (0..3).map_while(|_| l.dequeue().1).collect();
             assert_eq!(due, [9_000_000 + sent, 89_000_000 + sent, 169_000_000 + sent]);
@@ -699,13 +699,13 @@ mod tests {
         }
         let mut idle = link(1_000_000_000, 0, 1);
         assert_eq!(idle.set_rate(5, 500_000_000), None);
-        assert_eq!(idle.offer(10, packet(1000)), Taken::First(10 + 16_000_000));
+        assert_eq!(idle.offer(10, packet(1000)), EnqueueResult::First(10 + 16_000_000));
     }
 
     #[test]
     fn a_ring_becomes_small_again_when_its_queue_is_short() {
         let mut l = link(1_000_000_000, 1_000_000, 200);
-        (0..200).for_each(|seq| assert_ne!(l.offer(0, Packet::new(0, seq, 0, 1000, 0)), Taken::Dropped));
+        (0..200).for_each(|seq| assert_ne!(l.offer(0, Packet::new(0, seq, 0, 1000, 0)), EnqueueResult::Dropped));
         assert_eq!(l.ring.len(), 256);
         let mut taken = Vec::new();
         for seq in 200..1000 {
@@ -713,7 +713,7 @@ mod tests {
             while head(&l).is_some_and(|at| at <= now && l.in_flight() > 1) {
                 taken.push(l.dequeue().0.seq);
             }
-            assert_ne!(l.offer(now, Packet::new(0, seq, 0, 1000, 0)), Taken::Dropped);
+            assert_ne!(l.offer(now, Packet::new(0, seq, 0, 1000, 0)), EnqueueResult::Dropped);
         }
         assert_eq!((l.ring.len(), l.in_flight()), (LEAST_RING, 2));
         taken.extend((0..2).map(|_| l.dequeue().0.seq));
@@ -731,7 +731,7 @@ mod tests {
         assert!(links[0].speed == links[3].speed && links[0].speed != links[2].speed);
         links[1].set_rate(0, 1_000_000_000);
         let due = links.each_mut().map(|link| link.enqueue(0, packet(1000), Some(&speeds)));
-        assert_eq!(due, [2, 9, 3, 2].map(|micros| Taken::First(micros * 1_000_000)));
+        assert_eq!(due, [2, 9, 3, 2].map(|micros| EnqueueResult::First(micros * 1_000_000)));
     }
 
     #[test]
@@ -740,7 +740,7 @@ mod tests {
         let speeds = Speeds::of(&mut links);
         for delay in [0, 1, 65_533, 65_534, 65_535, 65_536, 69_999] {
             let due = links[delay as usize].enqueue(0, packet(1000), Some(&speeds));
-            assert_eq!(due, Taken::First(1_000_000 + delay));
+            assert_eq!(due, EnqueueResult::First(1_000_000 + delay));
         }
     }
 
@@ -755,9 +755,9 @@ mod tests {
         let mut l = link(1_000_000_000, 1_000_000, 2);
         l.offer(0, packet(100));
         assert_eq!(l.fail(0).len(), 1);
-        assert_eq!(l.offer(10, packet(100)), Taken::Dropped);
+        assert_eq!(l.offer(10, packet(100)), EnqueueResult::Dropped);
         l.restore(5_000_000);
-        assert_eq!(l.offer(6_000_000, packet(100)), Taken::First(7_800_000));
+        assert_eq!(l.offer(6_000_000, packet(100)), EnqueueResult::First(7_800_000));
         assert_eq!(l.dropped_packets(), 2);
     }
 
@@ -790,7 +790,7 @@ mod tests {
                     departures.pop_front();
                 }
                 let fits = departures.len() <= buffer as usize;
-                prop_assert_eq!(l.offer(now, packet(wire)) != Taken::Dropped, fits);
+                prop_assert_eq!(l.offer(now, packet(wire)) != EnqueueResult::Dropped, fits);
                 if fits {
                     let left = departures.back().copied().unwrap_or(now).max(now) + u64::from(wire) * 8_000;
                     departures.push_back(left);

@@ -1,16 +1,16 @@
 //! The data plane: links, switches and the packets between them. It knows nothing about transports or controllers. It
 //! returns to the caller the packets for hosts and the copies for the controller.
 
-mod ahead;
 mod division;
 mod ports;
+mod prefetch;
 mod programs;
 mod quality;
 
 use crate::cache::{Cache, Credit, Entry};
 use crate::interface::Interface;
 use crate::lanes::{Lanes, NO_CONNECTION};
-use crate::link::{LinkQueue, Speeds, Taken};
+use crate::link::{EnqueueResult, LinkQueue, Speeds};
 use crate::marks::Marks;
 use crate::outcome::PacketTotals;
 use crate::packet::{Packet, TagBits};
@@ -199,7 +199,7 @@ impl<T: Tap> Network<T> {
     pub(crate) fn next_before(&mut self, limit: Ps, at_host: impl Fn(&Packet)) -> Option<(Ps, u32)> {
         if T::LARGE {
             let (links, cache) = (&self.links, &self.cache);
-            return self.wheel.pop_large(limit, |due| ahead::ask_ahead(links, cache, due, &at_host));
+            return self.wheel.pop_large(limit, |due| prefetch::prefetch_batch(links, cache, due, &at_host));
         }
         self.wheel.pop_before(&self.links, limit)
     }
@@ -233,12 +233,12 @@ impl<T: Tap> Network<T> {
         }
         let speeds = if T::LARGE { Some(&self.speeds) } else { None };
         let is_taken = match item_mut(&mut self.links, link as usize).enqueue(now, packet, speeds) {
-            Taken::First(at) => {
+            EnqueueResult::First(at) => {
                 self.schedule(at, link);
                 true
             }
-            Taken::Behind => true,
-            Taken::Dropped => self.offer_to_port(now, link, packet),
+            EnqueueResult::Behind => true,
+            EnqueueResult::Dropped => self.offer_to_port(now, link, packet),
         };
         if T::ON {
             let fate = if is_taken { Fate::Queued } else { Fate::Dropped };
@@ -269,7 +269,7 @@ impl<T: Tap> Network<T> {
     #[inline(always)]
     fn forward(&mut self, now: Ps, in_link: u32, mut packet: Packet) -> Arrival {
         let Some(entry) = self.cache.entry(packet.lane(), packet.hop()) else { return Arrival::Slow(packet) };
-        if !entry.holds(in_link, &packet) {
+        if !entry.matches(in_link, &packet) {
             return Arrival::Slow(packet);
         }
         entry.count(now, &packet);
@@ -330,7 +330,7 @@ impl<T: Tap> Network<T> {
         if packet.flags() != 0 && !any_flags {
             return;
         }
-        self.settle(place);
+        self.evict_entry(place);
         let entry = Entry::new(self.in_link(link), packet, any_flags, out.0, TagBits::of(emission.tag));
         self.cache.store(place, switch, entry, &decision.rules);
     }
@@ -356,9 +356,9 @@ impl<T: Tap> Network<T> {
     }
 
     /// Empties a cache entry and credits its frames.
-    fn settle(&mut self, place: usize) {
+    fn evict_entry(&mut self, place: usize) {
         if let Some((switch, owed)) = self.cache.take(place) {
-            pay(&mut self.nodes[switch.index()], &self.lanes, &owed);
+            credit_node(&mut self.nodes[switch.index()], &self.lanes, &owed);
         }
     }
 
@@ -391,7 +391,7 @@ impl<T: Tap> Network<T> {
     fn forget_slot(&mut self, slot: usize) {
         for lane in [slot as u32 * 2, slot as u32 * 2 + 1] {
             for place in self.cache.lane_places(lane) {
-                self.settle(place);
+                self.evict_entry(place);
             }
         }
         self.lanes.close(slot);
@@ -406,7 +406,7 @@ impl<T: Tap> Network<T> {
     /// Updates the counters of a switch, then reads or changes it by `act`. Changes take effect on the next packet.
     pub(crate) fn with_switch<R>(&mut self, node: NodeId, act: impl FnOnce(&mut Switch) -> R) -> Option<R> {
         let (lanes, of) = (&self.lanes, &mut self.nodes[node.index()]);
-        self.cache.collect(node, |owed| pay(of, lanes, &owed));
+        self.cache.collect(node, |owed| credit_node(of, lanes, &owed));
         self.change_switch(node, act)
     }
 
@@ -438,7 +438,7 @@ impl<T: Tap> Network<T> {
             Stale::Flows(flows) => flows.iter().for_each(|flow| self.forget_flow(node, flow)),
             Stale::Everything => {
                 let (lanes, of) = (&self.lanes, &mut self.nodes[node.index()]);
-                self.cache.forget(node, |owed| pay(of, lanes, &owed));
+                self.cache.forget(node, |owed| credit_node(of, lanes, &owed));
             }
         }
     }
@@ -447,8 +447,8 @@ impl<T: Tap> Network<T> {
     fn forget_flow(&mut self, node: NodeId, flow: &FiveTuple) {
         for lane in self.lanes.lanes(flow).into_iter().flatten() {
             for place in self.cache.lane_places(lane) {
-                if self.cache.is_of(place, node) {
-                    self.settle(place);
+                if self.cache.belongs_to(place, node) {
+                    self.evict_entry(place);
                 }
             }
         }
@@ -533,7 +533,7 @@ impl<T: Tap> Network<T> {
 pub(crate) const TABLES: u8 = 4;
 
 /// Credits a switch for frames that were forwarded from the cache.
-fn pay(node: &mut Node, lanes: &Lanes, owed: &Credit) {
+fn credit_node(node: &mut Node, lanes: &Lanes, owed: &Credit) {
     let last = to_nanos(owed.last);
     match node {
         Node::Host => {}

@@ -69,7 +69,7 @@ pub struct SubflowOutcome {
 
 /// Path of a subflow at some moment.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Way {
+pub struct SubflowPath {
     /// Index of its transfer in the workload.
     pub transfer: u32,
     /// The five-tuple of its data.

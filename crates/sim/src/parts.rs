@@ -14,7 +14,7 @@ use crate::simulation::Simulation;
 use crate::tap::{Parted, Tap};
 use crate::time::{to_ps, Ps, NEVER};
 use crate::transfers::Transfers;
-use exchange::{Attendance, Coming, Exchange, Place, STARTS};
+use exchange::{Exchange, NextEvents, PanicGuard, Progress, STARTS};
 use pathloom_model::Nanos;
 use pathloom_scheme::Needs;
 use pathloom_transport::TransportSpec;
@@ -27,15 +27,15 @@ const LEAST_WINDOWS: u64 = 64;
 const LEAST_LOOK_AHEAD: Ps = 2;
 /// Simulated time after which the run checks again whether several threads are worthwhile. It is shorter on one
 /// thread, because then nothing must be divided and joined.
-const LOOK_AGAIN_TOGETHER: Ps = 10_000_000_000;
-const LOOK_AGAIN_ALONE: Ps = 1_000_000_000;
+const RECHECK_AFTER_PARALLEL: Ps = 10_000_000_000;
+const RECHECK_AFTER_SINGLE: Ps = 1_000_000_000;
 /// Least arrivals expected within the look-ahead. With fewer, the parts wait for each other longer than they work.
 const LEAST_ARRIVALS: f64 = 250.0;
 /// Bytes of a full frame.
 const FRAME_BYTES: u64 = 1514;
 
 /// Why a run must stay on one thread; `None` if it need not.
-pub(crate) fn why_alone(settings: &HostSettings<'_>, transfers: &Transfers) -> Option<&'static str> {
+pub(crate) fn single_thread_reason(settings: &HostSettings<'_>, transfers: &Transfers) -> Option<&'static str> {
     if settings.deployment.is_some() {
         return Some("switches run programs");
     }
@@ -45,20 +45,20 @@ pub(crate) fn why_alone(settings: &HostSettings<'_>, transfers: &Transfers) -> O
     if transfers.has_chains() {
         return Some("transfers wait for others");
     }
-    why_alone_under(settings.needs)
+    single_thread_reason_by_needs(settings.needs)
 }
 
-/// As [`why_alone`], for the needs of a scheme.
-pub(crate) fn why_alone_under(needs: &Needs) -> Option<&'static str> {
+/// As [`single_thread_reason`], for the needs of a scheme.
+pub(crate) fn single_thread_reason_by_needs(needs: &Needs) -> Option<&'static str> {
     (*needs != Needs::NOTHING).then_some("the scheme's controller is informed of flows or reads counters")
 }
 
 impl<T: Tap> Simulation<T> {
     /// Why the run stays on one thread, even if it gets several; `None` if it does not.
     pub fn one_thread(&self) -> Option<&'static str> {
-        let ways = self.hosts.keeps_ways.then_some("the paths of flows are recorded");
+        let paths = self.hosts.records_paths.then_some("the paths of flows are recorded");
         let ports = self.network.has_ports().then_some("ports of switches have several queues or RED");
-        self.alone.or(ways).or(ports)
+        self.single_thread_reason.or(paths).or(ports)
     }
 
     /// Number of windows that were simulated on several threads so far.
@@ -72,30 +72,30 @@ impl<const LARGE: bool> Simulation<Parted<LARGE>> {
     pub fn advance_on(&mut self, until: Nanos, threads: usize) {
         let limit = to_ps(until).min(self.end).saturating_add(1);
         if threads <= 1 || self.one_thread().is_some() {
-            return self.advance_alone(limit);
+            return self.advance_on_one_thread(limit);
         }
         let plan = Plan::new(&self.fabric, threads);
         while plan.parts() > 1 && !self.is_done() && self.now < limit - 1 {
             let (others, over) = (self.agenda.next_of_others(), self.not_over_before());
             let look_ahead = plan.look_ahead(&self.fabric, &self.network.links);
-            let has_work = self.always_together || self.arrivals_in(look_ahead) >= LEAST_ARRIVALS;
-            let look_again = self.now + if has_work { LOOK_AGAIN_TOGETHER } else { LOOK_AGAIN_ALONE };
-            let stretch = others.min(limit).min(over).min(look_again);
+            let has_work = self.force_threads || self.arrivals_in(look_ahead) >= LEAST_ARRIVALS;
+            let recheck_at = self.now + if has_work { RECHECK_AFTER_PARALLEL } else { RECHECK_AFTER_SINGLE };
+            let stretch = others.min(limit).min(over).min(recheck_at);
             let is_long = stretch.saturating_sub(self.now) / LEAST_WINDOWS > look_ahead;
             if has_work && is_long && look_ahead >= LEAST_LOOK_AHEAD {
-                self.advance_together(stretch, &plan, look_ahead);
+                self.advance_on_all_threads(stretch, &plan, look_ahead);
             } else if self.now >= self.duration && over <= stretch {
                 break;
             }
             // This includes the event that ended the stretch.
-            self.advance_alone(stretch.saturating_add(1).min(limit));
+            self.advance_on_one_thread(stretch.saturating_add(1).min(limit));
         }
-        self.advance_alone(limit);
+        self.advance_on_one_thread(limit);
     }
 
     /// Lets the threads share even little work, although it takes longer. For tests of the result.
-    pub fn always_together(&mut self) {
-        self.always_together = true;
+    pub fn force_threads(&mut self) {
+        self.force_threads = true;
     }
 
     /// Number of packets that will arrive within `time` if all links that have packets now continue to send data at
@@ -116,12 +116,12 @@ impl<const LARGE: bool> Simulation<Parted<LARGE>> {
     }
 
     #[inline(never)]
-    fn advance_alone(&mut self, limit: Ps) {
+    fn advance_on_one_thread(&mut self, limit: Ps) {
         self.advance_before(limit);
     }
 
     /// Simulates everything before `limit`, on one thread for each part.
-    fn advance_together(&mut self, limit: Ps, plan: &Plan, look_ahead: Ps) {
+    fn advance_on_all_threads(&mut self, limit: Ps, plan: &Plan, look_ahead: Ps) {
         let mut others = self.network.divide(self.now, plan);
         let exchange = Exchange::new(plan.parts(), look_ahead, limit);
         let ended = self.now;
@@ -137,46 +137,46 @@ impl<const LARGE: bool> Simulation<Parted<LARGE>> {
 
     /// Advances the part of the hosts.
     fn advance_hosts(&mut self, ended: Ps, exchange: &Exchange) {
-        let _attendance = Attendance(exchange);
-        let mut place = Place { part: 0, turn: 0, ended };
+        let _guard = PanicGuard(exchange);
+        let mut progress = Progress { part: 0, turn: 0, ended };
         let (mut lost, mut started, mut starts) = (Vec::new(), 0, [NEVER; STARTS]);
         loop {
-            let sent = exchange.swap(place, &mut self.network, &mut lost);
-            if started != self.hosts.transfers.started() || place.turn == 0 {
+            let sent = exchange.swap(progress, &mut self.network, &mut lost);
+            if started != self.hosts.transfers.started() || progress.turn == 0 {
                 started = self.hosts.transfers.started();
                 starts = self.hosts.transfers.next_starts().map(|start| start.map_or(NEVER, to_ps));
             }
             let event = sent.min(self.network.earliest_arrival()).min(self.agenda.next_at());
-            let end = exchange.next_end(place, Coming { event, starts });
+            let end = exchange.next_end(progress, NextEvents { event, starts });
             // A transfer that starts now must know all earlier packet losses.
-            if end.is_none() || starts[0] == place.ended {
-                exchange.take_up(place.turn, place.part, &mut self.network, &mut lost);
+            if end.is_none() || starts[0] == progress.ended {
+                exchange.receive_messages(progress.turn, progress.part, &mut self.network, &mut lost);
             }
             for (lane, packets) in lost.drain(..) {
                 self.hosts.lose(&mut self.network, lane, packets);
             }
             let Some(end) = end else { break };
-            self.advance_alone(end);
+            self.advance_on_one_thread(end);
             self.windows += 1;
-            place = Place { turn: place.turn + 1, ended: end, ..place };
+            progress = Progress { turn: progress.turn + 1, ended: end, ..progress };
         }
     }
 }
 
 /// Advances a part of switches to the end of the last window.
 fn advance_part<T: Tap>(network: &mut Network<T>, part: usize, ended: Ps, exchange: &Exchange) {
-    let _attendance = Attendance(exchange);
-    let mut place = Place { part, turn: 0, ended };
+    let _guard = PanicGuard(exchange);
+    let mut progress = Progress { part, turn: 0, ended };
     loop {
         let mut nobodys = Vec::new();
-        let sent = exchange.swap(place, network, &mut nobodys);
+        let sent = exchange.swap(progress, network, &mut nobodys);
         let event = sent.min(network.earliest_arrival());
-        let Some(end) = exchange.next_end(place, Coming { event, starts: [NEVER; STARTS] }) else {
-            exchange.take_up(place.turn, part, network, &mut nobodys);
+        let Some(end) = exchange.next_end(progress, NextEvents { event, starts: [NEVER; STARTS] }) else {
+            exchange.receive_messages(progress.turn, part, network, &mut nobodys);
             break;
         };
         switch_before(network, end);
-        place = Place { turn: place.turn + 1, ended: end, ..place };
+        progress = Progress { turn: progress.turn + 1, ended: end, ..progress };
     }
 }
 

@@ -42,7 +42,7 @@ pub(crate) struct Limits {
     /// Packets that may wait in a queue without RED before arriving packets are marked.
     pub(crate) mark_above: Option<u32>,
     /// Whether the transport reacts to marks.
-    pub(crate) hears_marks: bool,
+    pub(crate) reacts_to_marks: bool,
     /// Time to send a full frame.
     pub(crate) frame_ps: Ps,
 }
@@ -72,12 +72,12 @@ impl Port {
 
     /// A packet arrives for a queue.
     pub(crate) fn offer(&mut self, now: Ps, queue: usize, mut packet: Packet) -> Offer {
-        let Limits { buffer, mark_above, hears_marks, frame_ps } = self.limits;
+        let Limits { buffer, mark_above, reacts_to_marks, frame_ps } = self.limits;
         let idle_ps = if self.is_sending { 0 } else { now - self.free_at };
         let queue = &mut self.queues[queue];
         let waiting = queue.waiting.len();
         // Acknowledgements are not marked: in them, this bit is the echo.
-        let markable = hears_marks && packet.direction() == Direction::Data;
+        let markable = reacts_to_marks && packet.direction() == Direction::Data;
         let idle_frames = idle_ps / frame_ps.max(1);
         let draw = || self.rng.random_range(0.0..1.0);
         let early = queue.red.as_mut().map(|red| (red.acts(waiting, idle_frames, draw), red.marks()));
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
     use pathloom_model::RedSettings;
 
-    const LIMITS: Limits = Limits { buffer: 2, mark_above: None, hears_marks: true, frame_ps: 10 };
+    const LIMITS: Limits = Limits { buffer: 2, mark_above: None, reacts_to_marks: true, frame_ps: 10 };
 
     fn packet(lane: u32) -> Packet {
         Packet::new(lane, 0, 0, 1000, 0)
@@ -174,9 +174,9 @@ mod tests {
     #[test]
     fn red_marks_data_of_transports_that_react_and_drops_other_packets() {
         let red = RedSettings { min_packets: 0, max_packets: 1, most_probability: 1.0, weight: 1.0, ecn: true };
-        let offered = |ecn: bool, hears_marks: bool, lane: u32| {
+        let offered = |ecn: bool, reacts_to_marks: bool, lane: u32| {
             let settings = PortSettings { queues: 1, red: Some(RedSettings { ecn, ..red }) };
-            let mut port = Port::new(settings, Limits { hears_marks, ..LIMITS }, 1, 0);
+            let mut port = Port::new(settings, Limits { reacts_to_marks, ..LIMITS }, 1, 0);
             let first = port.offer(0, 0, packet(0));
             assert_eq!(first, Offer::Begins(packet(0)), "the mean is 0");
             port.begin(10);

@@ -40,8 +40,8 @@ impl<T: Tap> Simulation<T> {
     }
 
     pub(crate) fn program_timer(&mut self, now: Ps, switch: NodeId) {
-        self.network.run_program(now, switch, !self.damage.is_dead(switch));
-        if !self.damage.is_dead(switch) {
+        self.network.run_program(now, switch, !self.failure_state.is_dead(switch));
+        if !self.failure_state.is_dead(switch) {
             self.follow_up(now, switch);
         }
     }

@@ -167,7 +167,7 @@ pub enum SimError {
     #[error(
         "an event log records one controller, but a fault starts another; leave out --event-log or controller-restart"
     )]
-    LogOfTwo,
+    EventLogWithRestart,
     /// A transfer between nodes that are not two hosts.
     #[error("flow {flow} does not run between two hosts of the fabric")]
     NotHosts {
@@ -178,7 +178,7 @@ pub enum SimError {
     #[error(
         "red= of the fabric and mark= of the transport both set when ports mark; give one of them (queues= can stay)"
     )]
-    TwoMarks,
+    ConflictingMarking,
     /// Programs explore paths with the first segment of a connection.
     #[error("switches with programs find paths by the SYN of a connection; leave out handshake=off of --transport")]
     NoHandshake,
@@ -187,7 +187,7 @@ pub enum SimError {
         "mptcp: manager=fullmesh: every host has a single address; expected hosts with several interfaces, as in \
          jellyfish:homes=2; otherwise use manager=ndiffports"
     )]
-    NoMesh,
+    SingleAddresses,
     /// More subflows than a connection may have.
     #[error(
         "mptcp: {count} subflows between {src} and {dst}, which have {pairs} pairs of addresses; a connection has at most \
@@ -205,5 +205,5 @@ pub enum SimError {
     },
     /// The controller does not stop exchanging messages at its start.
     #[error("the scheme sent more than {0} messages before the first packet; it does not stop sending them")]
-    Restless(u64),
+    EndlessStart(u64),
 }

@@ -2,12 +2,12 @@
 
 use crate::agenda::{Agenda, Event};
 use crate::agents::Agents;
-use crate::before::{check, longest_way};
+use crate::checks::{check, longest_path_switches};
 use crate::control_plane::{ControlPlane, Journal};
 use crate::hosts::{HostSettings, Hosts};
 use crate::marks::Marks;
 use crate::network::{Arrival, Network};
-use crate::outcome::{LinkOutcome, Outcome, Way};
+use crate::outcome::{LinkOutcome, Outcome, SubflowPath};
 use crate::packet::Packet;
 use crate::parts;
 use crate::settings::{SimError, SimSettings};
@@ -15,7 +15,7 @@ use crate::tap::{NoTap, Tap};
 use crate::time::{to_nanos, to_ps, Ps};
 use crate::transfers::{Plan, Transfers};
 use pathloom_control::{Input, Output};
-use pathloom_model::{Damage, Fabric, Fault, FaultKind, LinkId, LinkState, Nanos, Quality};
+use pathloom_model::{Fabric, FailureState, Fault, FaultKind, LinkId, LinkState, Nanos, Quality};
 use pathloom_scheme::Needs;
 use pathloom_transport::TransportSpec;
 use std::sync::Arc;
@@ -29,15 +29,15 @@ pub struct Simulation<T: Tap = NoTap> {
     pub(crate) agenda: Agenda,
     pub(crate) faults: Vec<Fault>,
     pub(crate) link_state: LinkState,
-    pub(crate) damage: Damage,
+    pub(crate) failure_state: FailureState,
     pub(crate) now: Ps,
     pub(crate) duration: Ps,
     /// Whether switches run programs.
     pub(crate) runs_programs: bool,
     /// Why the run must stay on one thread; `None` if it need not.
-    pub(crate) alone: Option<&'static str>,
+    pub(crate) single_thread_reason: Option<&'static str>,
     /// Whether several threads share even little work.
-    pub(crate) always_together: bool,
+    pub(crate) force_threads: bool,
     /// Number of windows that were simulated on several threads so far.
     pub(crate) windows: u64,
     pub(crate) end: Ps,
@@ -80,8 +80,14 @@ impl<T: Tap> Simulation<T> {
         let SimSettings { fabric, workload, central, successor, transport, control, .. } = settings;
         let SimSettings { duration, drain, faults, seed, programs, .. } = settings;
         let marks = Marks::of(transport.settings());
-        let network =
-            Network::new(fabric.clone(), &control, marks, longest_way(&fabric), (programs.clone(), seed), tap);
+        let network = Network::new(
+            fabric.clone(),
+            &control,
+            marks,
+            longest_path_switches(&fabric),
+            (programs.clone(), seed),
+            tap,
+        );
         let transfers = Transfers::new(&fabric, workload, plan, transport.settings());
         let needs = central.as_ref().map_or(Needs::NOTHING, |central| central.needs());
         let end = to_ps(duration).saturating_mul(u64::from(drain) + 1);
@@ -91,7 +97,7 @@ impl<T: Tap> Simulation<T> {
         let deployment = programs.as_ref();
         let (transport, needs, control) = (&transport, &needs, &control);
         let settings = HostSettings { transport, needs, control, agents, deployment, duration, seed };
-        let alone = parts::why_alone(&settings, &transfers);
+        let single_thread_reason = parts::single_thread_reason(&settings, &transfers);
         let hosts = Hosts::new(fabric.clone(), transfers, settings);
         plane.journal = journal;
         plane.starts.successor = successor;
@@ -102,12 +108,12 @@ impl<T: Tap> Simulation<T> {
             agenda: Agenda::default(),
             faults,
             link_state: LinkState::of(&fabric),
-            damage: Damage::of(&fabric),
+            failure_state: FailureState::of(&fabric),
             now: 0,
             duration,
             runs_programs: programs.is_some(),
-            alone,
-            always_together: false,
+            single_thread_reason,
+            force_threads: false,
             windows: 0,
             end,
             fabric,
@@ -126,14 +132,14 @@ impl<T: Tap> Simulation<T> {
         for &(link, per_billion) in self.fabric.clone().lossy_links() {
             self.network.set_quality(0, link, Quality::Loss { per_billion });
         }
-        let rested = self.control.start(&mut self.network, &mut self.agenda, &self.link_state, limit);
-        rested.ok_or(SimError::Restless(limit))?;
+        let started = self.control.start(&mut self.network, &mut self.agenda, &self.link_state, limit);
+        started.ok_or(SimError::EndlessStart(limit))?;
         self.start_programs();
         for (index, fault) in self.faults.iter().enumerate() {
             self.agenda.push(to_ps(fault.at), Event::Fault(index as u32));
         }
         if self.faults.iter().any(|fault| fault.kind == FaultKind::ControllerRestart { from_snapshot: true }) {
-            self.control.keep(0, &mut self.agenda);
+            self.control.write_snapshot(0, &mut self.agenda);
         }
         self.agenda.push(self.duration, Event::EndOfArrivals);
         if let Some(at) = self.hosts.transfers.next_start() {
@@ -266,7 +272,7 @@ impl<T: Tap> Simulation<T> {
             Event::Apply { output, session } => self.control.applied(at, network, agenda, (*output, session)),
             Event::Inform { input, origin } => self.control.inform(at, agenda, *input, origin),
             Event::Served { controller } => self.control.served(at, agenda, controller),
-            Event::Keep => self.control.keep(at, agenda),
+            Event::WriteSnapshot => self.control.write_snapshot(at, agenda),
             Event::ControllerTimer => self.control.timer_due(at, agenda),
             Event::Sweep(switch) => self.control.sweep(at, switch, network, agenda),
             Event::ProgramTimer(switch) => self.program_timer(at, switch),
@@ -302,21 +308,21 @@ impl<T: Tap> Simulation<T> {
         self.network.trace(source.uplink, self.hosts.headers(flow, five_tuple))
     }
 
-    /// Records from now on the path of each subflow when it closes, for [`Simulation::take_ways`].
-    pub fn keep_ways(&mut self) {
-        self.hosts.keeps_ways = true;
+    /// Records from now on the path of each subflow when it closes, for [`Simulation::take_subflow_paths`].
+    pub fn record_subflow_paths(&mut self) {
+        self.hosts.records_paths = true;
     }
 
     /// Returns the paths of the subflows that closed since the last call and of the open ones, by transfer and
     /// five-tuple, with the reasons that the controller has for them. Changes nothing in the run.
-    pub fn take_ways(&mut self) -> Vec<Way> {
-        let mut ways = self.hosts.take_ways(&self.network);
+    pub fn take_subflow_paths(&mut self) -> Vec<SubflowPath> {
+        let mut paths = self.hosts.take_subflow_paths(&self.network);
         let controller = &self.control.controller;
-        for way in &mut ways {
-            let placed = controller.find_flow(&way.five_tuple).and_then(|flow| controller.placement(flow));
-            way.why = placed.map(|reason| controller.reason_text(&reason));
+        for path in &mut paths {
+            let placed = controller.find_flow(&path.five_tuple).and_then(|flow| controller.placement(flow));
+            path.why = placed.map(|reason| controller.reason_text(&reason));
         }
-        ways
+        paths
     }
 
     /// Returns the results of the run so far.

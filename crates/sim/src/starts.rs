@@ -10,7 +10,7 @@ use std::sync::Arc;
 type Counted = [u64; 3];
 
 /// State of the present controller, and data for the start of the next one.
-pub(crate) struct Starts {
+pub(crate) struct ControllerStarts {
     /// Settings of the controller that runs, or ran last. Each start has its own epoch.
     config: Config,
     /// Whether a controller runs.
@@ -20,17 +20,17 @@ pub(crate) struct Starts {
     /// Makes the scheme of the next controller.
     pub(crate) successor: Option<Successor>,
     /// The latest snapshot.
-    kept: Option<Snapshot>,
+    snapshot: Option<Snapshot>,
     /// Counts of earlier controllers, and counts that the present one had when it started.
     before: Counted,
     at_start: Counted,
 }
 
-impl Starts {
+impl ControllerStarts {
     /// State before the first event. `running` tells whether there is a first controller.
-    pub(crate) fn new(config: Config, running: bool) -> Starts {
+    pub(crate) fn new(config: Config, running: bool) -> ControllerStarts {
         let (before, at_start) = (Counted::default(), Counted::default());
-        Starts { config, running, number: 0, successor: None, kept: None, before, at_start }
+        ControllerStarts { config, running, number: 0, successor: None, snapshot: None, before, at_start }
     }
 
     /// The controller has ended.
@@ -46,9 +46,9 @@ impl Starts {
     pub(crate) fn begin(&mut self, fabric: &Arc<Fabric>, now: Nanos, from_snapshot: bool) -> Option<Controller> {
         let make = self.successor.as_mut()?;
         self.config.epoch += 1;
-        let kept = self.kept.clone().filter(|_| from_snapshot);
-        let restored =
-            kept.and_then(|kept| Controller::restore(self.config.clone(), fabric.clone(), make()?, kept, now).ok());
+        let snapshot = self.snapshot.clone().filter(|_| from_snapshot);
+        let restored = snapshot
+            .and_then(|snapshot| Controller::restore(self.config.clone(), fabric.clone(), make()?, snapshot, now).ok());
         // An unusable snapshot is ignored, as by the live controller.
         let controller = match restored {
             Some(controller) => controller,
@@ -61,9 +61,9 @@ impl Starts {
     }
 
     /// Stores a snapshot of the controller, if it runs.
-    pub(crate) fn keep(&mut self, controller: &Controller) {
+    pub(crate) fn store_snapshot(&mut self, controller: &Controller) {
         if self.running {
-            self.kept = Some(controller.snapshot());
+            self.snapshot = Some(controller.snapshot());
         }
     }
 

@@ -228,7 +228,7 @@ impl Subflow {
     /// An acknowledgement of the sender's data has arrived.
     #[inline(always)]
     pub(crate) fn handle_ack(&mut self, now: Nanos, packet: &Packet) {
-        if self.sender.hears_echoes() {
+        if self.sender.uses_echoes() {
             self.sender.handle_echo(packet.seq, packet.is_marked());
         }
         match packet.payload_or_option() {

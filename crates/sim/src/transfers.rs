@@ -147,7 +147,7 @@ impl Plan {
             }
             plan.starts.push(plan.ends.len() as u32);
         }
-        meshed.then_some(plan).ok_or(SimError::NoMesh)
+        meshed.then_some(plan).ok_or(SimError::SingleAddresses)
     }
 
     /// As [`Plan::single`], with this number of streams for each transfer, but at most one per byte. Each stream has

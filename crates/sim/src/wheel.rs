@@ -168,16 +168,16 @@ impl Wheel {
         (link != NONE).then_some((at, link))
     }
 
-    /// The same for a large fabric. `ask_ahead` gets the links of each batch, in order of time.
+    /// The same for a large fabric. `prefetch_batch` gets the links of each batch, in order of time.
     #[inline(always)]
-    pub(crate) fn pop_large(&mut self, limit: Ps, ask_ahead: impl Fn(LinksDue<'_>)) -> Option<(Ps, u32)> {
+    pub(crate) fn pop_large(&mut self, limit: Ps, prefetch_batch: impl Fn(LinksDue<'_>)) -> Option<(Ps, u32)> {
         // If all links of a slot have been removed, the batch is empty.
         while self.left == 0 {
             if !self.fill_large_batch(limit) {
                 let (at, link) = self.pop_far(limit);
                 return (link != NONE).then_some((at, link));
             }
-            ask_ahead(LinksDue(&self.batch[..self.left]));
+            prefetch_batch(LinksDue(&self.batch[..self.left]));
         }
         let (at, link) = self.pop_near(limit);
         (link != NONE).then_some((at, link))

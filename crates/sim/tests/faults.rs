@@ -124,7 +124,7 @@ fn a_restart_needs_a_successor_and_excludes_an_event_log() {
     let without = Simulation::new(SimSettings { successor: None, ..restart() });
     assert_eq!(without.err(), Some(SimError::NoSuccessor));
     let logged = Simulation::with_tap(restart(), pathloom_sim::NoTap, Some(Box::new(Deaf)));
-    assert_eq!(logged.err(), Some(SimError::LogOfTwo));
+    assert_eq!(logged.err(), Some(SimError::EventLogWithRestart));
     let kill = settings("ecmp", CONTROL, "100ms:controller-kill");
     assert!(Simulation::with_tap(kill, pathloom_sim::NoTap, Some(Box::new(Deaf))).is_ok());
     assert!(ControlSettings::parse("snapshot=0s").unwrap_err().to_string().contains("expected the time"));

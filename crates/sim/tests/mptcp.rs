@@ -305,7 +305,7 @@ fn impossible_mptcp_settings_are_refused() {
         Simulation::new(settings).err().map(|error| (error.clone(), error.to_string()))
     };
     let (kind, text) = error("fat-tree:k=4", "mptcp:manager=fullmesh").unwrap();
-    assert!(kind == SimError::NoMesh && text.contains("ndiffports") && !text.contains('\n'), "{text}");
+    assert!(kind == SimError::SingleAddresses && text.contains("ndiffports") && !text.contains('\n'), "{text}");
     let dual = "jellyfish:switches=6,ports=6,hosts=6,homes=2,rate=10Mbps";
     assert_eq!(error(dual, "mptcp:subflows=16,manager=fullmesh"), None);
     let (kind, text) = error(dual, "mptcp:subflows=17,manager=fullmesh").unwrap();

@@ -72,7 +72,7 @@ impl Case {
     /// The result on several threads, in slices, and the number of windows that it took.
     fn together<const LARGE: bool>(&self, threads: usize, slices: u64) -> (Outcome, u64) {
         let mut simulation = self.start(Parted::<LARGE>);
-        simulation.always_together();
+        simulation.force_threads();
         let end = simulation.end();
         for slice in 1..=slices {
             simulation.advance_on(Nanos(end.0 * slice / slices), threads);
@@ -182,7 +182,7 @@ fn a_run_that_needs_one_thread_says_so_and_has_the_same_result() {
         assert_eq!((simulation.windows(), simulation.outcome()), (0, case.alone(NoTap)), "{case:?}");
     }
     let mut recorded = FAT_TREE.start(Parted::<false>);
-    recorded.keep_ways();
+    recorded.record_subflow_paths();
     assert!(recorded.one_thread().is_some());
     let mut changed = FAT_TREE.start(Parted::<false>);
     changed.set_scheme(pathloom_schemes::parse("hedera").unwrap().central(1).unwrap());

@@ -133,7 +133,7 @@ fn data_take_the_path_of_the_first_copy_both_ways() {
         let mut simulation = Case::of("tcp-path", fabric, STRIDE).start();
         simulation.advance(Nanos::from_millis(20));
         for flow in 0..simulation.outcome().flows.len() as u32 {
-            let [there, mut back] = simulation.ways(flow);
+            let [there, mut back] = simulation.paths(flow);
             back.reverse();
             assert!(there.len() >= 4, "{there:?}");
             assert_eq!(there, back.iter().map(|link| link.reverse()).collect::<Vec<_>>(), "{fabric}");

@@ -125,7 +125,7 @@ fn red_marks_data_of_dctcp_and_drops_data_of_others() {
     assert!(lost == 0 && (2.0..30.0).contains(&mean), "{lost} {mean}");
     assert!(dropped("newreno").0 > 0);
     let both = Simulation::new(settings(&marking, &TWO_LONG, "dctcp:mark=20", ""));
-    assert_eq!(both.err(), Some(SimError::TwoMarks));
+    assert_eq!(both.err(), Some(SimError::ConflictingMarking));
     let queues = format!("{DUMBBELL},queues=2");
     assert!(Simulation::new(settings(&queues, &TWO_LONG, "dctcp:mark=20", "")).is_ok());
 }

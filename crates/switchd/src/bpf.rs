@@ -5,7 +5,7 @@
 //! kernel continues to forward the flows that it knows. The next start reuses the maps and replaces the program without
 //! a gap.
 
-use crate::layout::{Flow, Path as KernelPath, Port, Told};
+use crate::layout::{Flow, Path as KernelPath, Port, UpcallFrame};
 use aya::maps::{HashMap, MapData, RingBuf};
 use aya::programs::tc::{qdisc_add_clsact, NlOptions, SchedClassifierLink, TcAttachOptions, TcHandle};
 use aya::programs::{SchedClassifier, TcAttachType};
@@ -101,19 +101,19 @@ impl Bpf {
     }
 
     /// Passes waiting frames to `act`, at most `most` of them. Returns whether there may be more.
-    pub fn frames(&mut self, most: usize, mut act: impl FnMut(&mut Ways<'_>, Told<'_>)) -> bool {
+    pub fn frames(&mut self, most: usize, mut act: impl FnMut(&mut FlowTable<'_>, UpcallFrame<'_>)) -> bool {
         for _ in 0..most {
             let Some(entry) = self.frames.next() else { return false };
-            if let Some(told) = Told::read(&entry) {
-                act(&mut Ways(&mut self.paths), told);
+            if let Some(frame) = UpcallFrame::read(&entry) {
+                act(&mut FlowTable(&mut self.paths), frame);
             }
         }
         true
     }
 
     /// Access to the flows that the kernel forwards.
-    pub fn ways(&mut self) -> Ways<'_> {
-        Ways(&mut self.paths)
+    pub fn flow_table(&mut self) -> FlowTable<'_> {
+        FlowTable(&mut self.paths)
     }
 
     /// Returns the settings and counters of a port.
@@ -136,9 +136,9 @@ impl AsRawFd for Bpf {
 }
 
 /// Access to the flows that the kernel forwards.
-pub struct Ways<'a>(&'a mut HashMap<MapData, Flow, KernelPath>);
+pub struct FlowTable<'a>(&'a mut HashMap<MapData, Flow, KernelPath>);
 
-impl Ways<'_> {
+impl FlowTable<'_> {
     /// Makes the kernel forward a flow. Returns false if the table is full.
     pub fn put(&mut self, flow: &Flow, path: &KernelPath) -> bool {
         self.0.insert(flow, path, 0).is_ok()
@@ -167,7 +167,7 @@ pub fn is_pinned(bpf_fs: &Path, name: &str) -> bool {
 
 /// Returns the number of flows that the kernel forwards for a switch whose process does not run. `None` if there are no
 /// maps.
-pub fn left(bpf_fs: &Path, name: &str) -> Option<usize> {
+pub fn remaining_flows(bpf_fs: &Path, name: &str) -> Option<usize> {
     let map = MapData::from_pin(pins(bpf_fs, name).place(PINNED[0])).ok()?;
     let paths: HashMap<MapData, Flow, KernelPath> = HashMap::try_from(aya::maps::Map::HashMap(map)).ok()?;
     Some(paths.keys().flatten().count())

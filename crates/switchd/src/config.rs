@@ -19,7 +19,7 @@ pub struct Config {
     /// Ethernet address of the switch, unique among switches and hosts.
     pub mac: String,
     /// Tier of the switch. If it is not set, `descend_only` has no effect.
-    pub tier: Option<Level>,
+    pub tier: Option<TierName>,
     /// File of the network namespace that contains the interfaces. If it is not set: the namespace of the process.
     pub namespace: Option<PathBuf>,
     /// Directory of the control socket and of the state for the next start.
@@ -37,7 +37,7 @@ pub struct Config {
     pub limits: Limits,
     /// Marks of elephants, for `tfe`.
     #[serde(default)]
-    pub elephants: Marked,
+    pub elephants: ElephantMarks,
 }
 
 /// The protocol that a switch runs.
@@ -57,7 +57,7 @@ pub enum Protocol {
 /// A tier by name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Level {
+pub enum TierName {
     /// Switches with hosts.
     Tor,
     /// Switches between the other two tiers.
@@ -78,7 +78,7 @@ pub struct Port {
     #[serde(default)]
     pub role: Role,
     /// Tier of the switch to which the port leads.
-    pub tier: Option<Level>,
+    pub tier: Option<TierName>,
 }
 
 /// Role of a port: whether it leads to a host or to a switch.
@@ -161,7 +161,7 @@ impl Default for Limits {
 /// Marks of elephants.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Marked {
+pub struct ElephantMarks {
     /// First and last source port of elephants. If empty, source ports do not mark elephants.
     pub source_ports: Vec<u16>,
     /// DSCP of elephants. If 0, the DSCP does not mark elephants.
@@ -170,11 +170,11 @@ pub struct Marked {
     pub descend_only: bool,
 }
 
-impl Default for Marked {
-    fn default() -> Marked {
+impl Default for ElephantMarks {
+    fn default() -> ElephantMarks {
         let usual = Elephants::default();
         let ports = usual.source_ports.map_or(Vec::new(), |ports| vec![*ports.start(), *ports.end()]);
-        Marked { source_ports: ports, dscp: usual.dscp.unwrap_or(0), descend_only: true }
+        ElephantMarks { source_ports: ports, dscp: usual.dscp.unwrap_or(0), descend_only: true }
     }
 }
 
@@ -269,10 +269,10 @@ impl Config {
         let role = |port: &Port| match port.role {
             Role::Learn => PortRole::Learn,
             Role::Host => PortRole::Host,
-            Role::Switch => PortRole::Switch { tier: port.tier.map(Level::tier) },
+            Role::Switch => PortRole::Switch { tier: port.tier.map(TierName::tier) },
         };
         let roles = self.ports.iter().map(|port| (PortNo(port.number), role(port))).collect();
-        let identity = Identity { mac: self.mac()?, tier: self.tier.map(Level::tier), boot, roles };
+        let identity = Identity { mac: self.mac()?, tier: self.tier.map(TierName::tier), boot, roles };
         let settings = self.settings();
         Ok(match self.protocol {
             Protocol::Learning => Box::new(LearningSwitch::new(&settings)),
@@ -302,12 +302,12 @@ impl Protocol {
     }
 }
 
-impl Level {
+impl TierName {
     fn tier(self) -> Tier {
         match self {
-            Level::Tor => Tier::Tor,
-            Level::Aggregation => Tier::Aggregation,
-            Level::Core => Tier::Core,
+            TierName::Tor => Tier::Tor,
+            TierName::Aggregation => Tier::Aggregation,
+            TierName::Core => Tier::Core,
         }
     }
 }

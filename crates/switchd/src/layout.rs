@@ -82,7 +82,7 @@ impl Flow {
 
 /// A frame that the kernel passes to user space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Told<'a> {
+pub struct UpcallFrame<'a> {
     /// Number of the port at which the frame arrived.
     pub port: u32,
     /// VLAN tag that the kernel has taken out of the bytes.
@@ -91,16 +91,16 @@ pub struct Told<'a> {
     pub bytes: &'a [u8],
 }
 
-impl Told<'_> {
+impl UpcallFrame<'_> {
     /// Reads an entry of the ring. `None` if it is shorter than its header states.
-    pub fn read(entry: &[u8]) -> Option<Told<'_>> {
+    pub fn read(entry: &[u8]) -> Option<UpcallFrame<'_>> {
         let word = |index: usize| {
             let bytes = entry.get(4 * index..4 * index + 4)?;
             Some(u32::from_ne_bytes(bytes.try_into().ok()?))
         };
         let (port, len, tagged, tci) = (word(0)?, word(1)?, word(2)?, word(3)?);
         let bytes = entry.get(HEADER_BYTES..HEADER_BYTES + len as usize)?;
-        Some(Told { port, tci: (tagged != 0).then_some(tci as u16), bytes })
+        Some(UpcallFrame { port, tci: (tagged != 0).then_some(tci as u16), bytes })
     }
 }
 
@@ -137,8 +137,8 @@ mod tests {
             entry.extend(word.to_ne_bytes());
         }
         entry.extend([0xab, 0xcd, 0, 0]);
-        assert_eq!(Told::read(&entry), Some(Told { port: 3, tci: Some(4094), bytes: &[0xab, 0xcd] }));
-        assert_eq!(Told::read(&entry[..17]), None);
-        assert_eq!(Told::read(&entry[..10]), None);
+        assert_eq!(UpcallFrame::read(&entry), Some(UpcallFrame { port: 3, tci: Some(4094), bytes: &[0xab, 0xcd] }));
+        assert_eq!(UpcallFrame::read(&entry[..17]), None);
+        assert_eq!(UpcallFrame::read(&entry[..10]), None);
     }
 }

@@ -91,7 +91,7 @@ pub struct Links {
 impl Links {
     pub fn open() -> io::Result<Links> {
         let socket = Socket::open(libc::NETLINK_ROUTE, libc::SOCK_NONBLOCK, libc::RTMGRP_LINK)?;
-        socket.force_room(EVENTS_BUFFER_BYTES)?;
+        socket.force_receive_buffer_bytes(EVENTS_BUFFER_BYTES)?;
         Ok(Links { socket, buffer: vec![0; 1 << 16] })
     }
 

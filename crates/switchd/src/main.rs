@@ -76,7 +76,7 @@ fn report(files: &[&str], json: bool) -> Result<(), String> {
             }
             Some(report) => print!("{}", report.text()),
             None => {
-                let flows = bpf::left(&config.bpf_fs, &config.name);
+                let flows = bpf::remaining_flows(&config.bpf_fs, &config.name);
                 if json {
                     rows.push(serde_json::json!({ "name": config.name, "process": null, "kernel_flows": flows }));
                 } else {

@@ -1,13 +1,13 @@
 //! The process of a switch: one thread that waits for frames, changes of links, requests at the control socket, and
 //! timers.
 
-use crate::bpf::{self, Bpf, Ways};
+use crate::bpf::{self, Bpf, FlowTable};
 use crate::config::{Config, Role};
 use crate::layout::{Flow as KernelFlow, Path as KernelPath, Port};
 use crate::links::{enter, index_of, Links, Numbers, Sender};
 use crate::show::{self, refused_name, PortRow, Report};
 use crate::state::{self, State};
-use crate::switch::{Flow, Ground, Passed, Switch, System, Way};
+use crate::switch::{Flow, ForwardingReason, Passed, Switch, System, Way};
 use pathloom_daemon::system::clock_ns;
 use pathloom_model::{Nanos, PortNo};
 use std::collections::BTreeMap;
@@ -57,7 +57,7 @@ impl Clock {
 
 /// Access to the kernel and the interfaces, for one call of the switch.
 struct Kernel<'a, 'b> {
-    ways: &'a mut Ways<'b>,
+    flow_table: &'a mut FlowTable<'b>,
     out: &'a mut Out,
 }
 
@@ -92,23 +92,23 @@ impl System for Kernel<'_, '_> {
         let (Some(key), Some(&ifindex)) = (self.key(flow), self.out.numbers.index_of.get(&way.out_port)) else {
             return false;
         };
-        let (kind, exploration) = match way.ground {
-            Ground::Default => (DEFAULT, 0),
-            Ground::Connection { exploration, forward: true } => (FORWARD, exploration),
-            Ground::Connection { exploration, forward: false } => (BACKWARD, exploration),
+        let (kind, exploration) = match way.reason {
+            ForwardingReason::Default => (DEFAULT, 0),
+            ForwardingReason::Connection { exploration, forward: true } => (FORWARD, exploration),
+            ForwardingReason::Connection { exploration, forward: false } => (BACKWARD, exploration),
         };
         let last_ns = clock_ns(libc::CLOCK_MONOTONIC);
-        self.ways.put(&key, &KernelPath { ifindex, kind, exploration, last_ns, packets: 0, bytes: 0 })
+        self.flow_table.put(&key, &KernelPath { ifindex, kind, exploration, last_ns, packets: 0, bytes: 0 })
     }
 
     fn forget(&mut self, flow: &Flow) {
         if let Some(key) = self.key(flow) {
-            self.ways.remove(&key);
+            self.flow_table.remove(&key);
         }
     }
 
     fn passed(&self, flow: &Flow) -> Option<Passed> {
-        let path = self.ways.get(&self.key(flow)?)?;
+        let path = self.flow_table.get(&self.key(flow)?)?;
         Some(self.passed_of(&path))
     }
 
@@ -118,13 +118,13 @@ impl System for Kernel<'_, '_> {
             let (in_port, out_port) = (*port_of.get(&key.ifindex)?, *port_of.get(&path.ifindex)?);
             let (src, dst) = (pathloom_model::Mac(key.src_mac), pathloom_model::Mac(key.dst_mac));
             let flow = Flow { five_tuple: key.five_tuple(), in_port, src, dst, dscp: key.dscp as u8 };
-            let ground = match path.kind {
-                DEFAULT => Ground::Default,
-                kind => Ground::Connection { exploration: path.exploration, forward: kind == FORWARD },
+            let reason = match path.kind {
+                DEFAULT => ForwardingReason::Default,
+                kind => ForwardingReason::Connection { exploration: path.exploration, forward: kind == FORWARD },
             };
-            Some((flow, Way { out_port, ground }, self.passed_of(&path)))
+            Some((flow, Way { out_port, reason }, self.passed_of(&path)))
         };
-        self.ways.all().into_iter().filter_map(one).collect()
+        self.flow_table.all().into_iter().filter_map(one).collect()
     }
 }
 
@@ -231,14 +231,14 @@ impl Running {
             self.attach(&port)?;
         }
         let now = self.out.clock.now();
-        let up = self.ask_links()?;
+        let up = self.request_link_states()?;
         // With saved state, Hello is sent by `take_over`, when it can contain the neighbours.
         for (&port, index) in &self.out.numbers.index_of {
             self.up.insert(port, up.get(index).copied().unwrap_or(false));
         }
         let states: Vec<(PortNo, bool)> = self.up.iter().map(|(&port, &up)| (port, up)).collect();
-        let mut ways = self.bpf.ways();
-        let mut kernel = Kernel { ways: &mut ways, out: &mut self.out };
+        let mut flow_table = self.bpf.flow_table();
+        let mut kernel = Kernel { flow_table: &mut flow_table, out: &mut self.out };
         match before {
             Some(state) => {
                 states.iter().for_each(|&(port, up)| self.switch.prepare_port(now, port, up));
@@ -262,16 +262,16 @@ impl Running {
     /// Removes flows by interfaces that are not ports of this switch, or all flows if no state is taken over.
     fn forget_strangers(&mut self, taken_over: bool) {
         let known = &self.out.numbers.port_of;
-        let mut ways = self.bpf.ways();
-        for (flow, path) in ways.all() {
+        let mut flow_table = self.bpf.flow_table();
+        for (flow, path) in flow_table.all() {
             if !taken_over || !known.contains_key(&flow.ifindex) || !known.contains_key(&path.ifindex) {
-                ways.remove(&flow);
+                flow_table.remove(&flow);
             }
         }
     }
 
     /// Returns for each interface whether it is up.
-    fn ask_links(&mut self) -> Result<BTreeMap<u32, bool>, String> {
+    fn request_link_states(&mut self) -> Result<BTreeMap<u32, bool>, String> {
         let mut found = BTreeMap::new();
         self.links.ask().map_err(|problem| problem.to_string())?;
         // The kernel answers during the call or shortly after it.
@@ -289,31 +289,31 @@ impl Running {
         // Links may have changed since their state was requested.
         let mut ready = Ready { links: true, questions: true };
         loop {
-            let more = self.take_frames();
+            let more = self.handle_frames();
             if ready.links {
-                self.take_links();
+                self.handle_link_changes();
             }
             if ready.questions {
-                self.take_questions();
+                self.answer_show_requests();
             }
             let now = self.out.clock.now();
-            self.timers(now);
+            self.run_timers(now);
             // While frames wait, the check for other events must not block.
             ready = self.wait(if more { Some(now) } else { None })?;
         }
     }
 
-    fn take_frames(&mut self) -> bool {
+    fn handle_frames(&mut self) -> bool {
         let (switch, out, save_due) = (&mut self.switch, &mut self.out, &mut self.save_due);
-        self.bpf.frames(BATCH, |ways, told| {
+        self.bpf.frames(BATCH, |flow_table, frame| {
             let now = out.clock.now();
-            let port = PortNo(told.port);
-            switch.frame(now, port, told.tci, told.bytes, &mut Kernel { ways, out });
+            let port = PortNo(frame.port);
+            switch.frame(now, port, frame.tci, frame.bytes, &mut Kernel { flow_table, out });
             save_due.get_or_insert(now.saturating_add(SAVE_AFTER));
         })
     }
 
-    fn take_links(&mut self) {
+    fn handle_link_changes(&mut self) {
         let mut found = BTreeMap::new();
         if self.links.take(&mut found).is_err() {
             // Messages were lost.
@@ -328,8 +328,8 @@ impl Running {
             let Some(&port) = self.out.numbers.port_of.get(&index) else { continue };
             if self.up.insert(port, up) != Some(up) {
                 info!("port {} ({}) is {}", port.0, self.interface(port), if up { "up" } else { "down" });
-                let mut ways = self.bpf.ways();
-                self.switch.port(now, port, up, &mut Kernel { ways: &mut ways, out: &mut self.out });
+                let mut flow_table = self.bpf.flow_table();
+                self.switch.port(now, port, up, &mut Kernel { flow_table: &mut flow_table, out: &mut self.out });
                 self.save_due.get_or_insert(now.saturating_add(SAVE_AFTER));
             }
         }
@@ -342,8 +342,8 @@ impl Running {
             let Some(index) = index_of(&port.interface) else { continue };
             if self.out.numbers.index_of.get(&number) != Some(&index) {
                 let now = self.out.clock.now();
-                let mut ways = self.bpf.ways();
-                self.switch.port(now, number, false, &mut Kernel { ways: &mut ways, out: &mut self.out });
+                let mut flow_table = self.bpf.flow_table();
+                self.switch.port(now, number, false, &mut Kernel { flow_table: &mut flow_table, out: &mut self.out });
                 self.up.insert(number, false);
                 self.out.numbers.set(number, index);
                 if let Err(problem) = self.attach(&port) {
@@ -358,20 +358,20 @@ impl Running {
         self.config.ports.iter().find(|one| one.number == port.0).map_or("", |one| &one.interface)
     }
 
-    fn take_questions(&mut self) {
+    fn answer_show_requests(&mut self) {
         while let Ok((stream, _)) = self.listener.accept() {
             let now = self.out.clock.now();
-            let mut ways = self.bpf.ways();
-            self.switch.credit(now, &mut Kernel { ways: &mut ways, out: &mut self.out });
+            let mut flow_table = self.bpf.flow_table();
+            self.switch.credit(now, &mut Kernel { flow_table: &mut flow_table, out: &mut self.out });
             show::answer(stream, self.report(now));
         }
     }
 
-    fn timers(&mut self, now: Nanos) {
+    fn run_timers(&mut self, now: Nanos) {
         let due = self.switch.next_timeout().is_some_and(|at| at <= now);
         if due && now >= self.credit_due {
-            let mut ways = self.bpf.ways();
-            self.switch.timeout(now, &mut Kernel { ways: &mut ways, out: &mut self.out });
+            let mut flow_table = self.bpf.flow_table();
+            self.switch.timeout(now, &mut Kernel { flow_table: &mut flow_table, out: &mut self.out });
             let after = self.out.clock.now();
             let pause = Nanos(after.saturating_sub(now).0 * CREDIT_SHARE).max(LEAST_PAUSE);
             self.credit_due = after.saturating_add(pause);

@@ -56,7 +56,8 @@ pub struct PortRow {
     pub forwarded: u64,
     pub forwarded_bytes: u64,
     /// Frames passed to user space.
-    pub told: u64,
+    #[serde(rename = "told")]
+    pub upcalls: u64,
     /// Frames dropped by the kernel because the port sends too many frames to user space.
     pub limited: u64,
     /// Frames dropped because the ring to user space was full, and because they were too long for it.
@@ -108,7 +109,7 @@ impl PortRow {
             up,
             forwarded: kernel.forwarded,
             forwarded_bytes: kernel.forwarded_bytes,
-            told: kernel.told,
+            upcalls: kernel.told,
             limited: kernel.limited,
             lost: kernel.lost,
             too_long: kernel.too_long,
@@ -195,7 +196,7 @@ impl Report {
                 port.interface,
                 if port.up { "up" } else { "down" },
                 port.forwarded,
-                port.told,
+                port.upcalls,
                 port.limited,
                 port.lost,
                 port.too_long

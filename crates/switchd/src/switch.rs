@@ -29,7 +29,7 @@ pub struct Flow {
 
 /// Reason for which the kernel forwards a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ground {
+pub enum ForwardingReason {
     /// The way to a host in the default forwarding.
     Default,
     /// The path that this exploration found for a connection. `forward`: the flow goes from the source of the
@@ -42,7 +42,7 @@ pub enum Ground {
 pub struct Way {
     /// Port by which the frames leave.
     pub out_port: PortNo,
-    pub ground: Ground,
+    pub reason: ForwardingReason,
 }
 
 /// Counters of a flow since it was remembered, and the time of its last frame.
@@ -112,20 +112,20 @@ impl Switch {
     /// Continues with the state that an earlier start has saved, and with the flows that the kernel still forwards.
     pub fn take_over(&mut self, now: Nanos, mut saved: Saved, system: &mut impl System) {
         let mut connections: BTreeMap<FiveTuple, SavedConnection> = BTreeMap::new();
-        let ways: BTreeMap<Mac, PortNo> = saved.hosts.iter().map(|host| (host.mac, host.port)).collect();
+        let host_ports: BTreeMap<Mac, PortNo> = saved.hosts.iter().map(|host| (host.mac, host.port)).collect();
         for (flow, way, passed) in system.flows() {
-            match way.ground {
-                Ground::Connection { exploration, forward } => {
+            match way.reason {
+                ForwardingReason::Connection { exploration, forward } => {
                     let connection = connection_of(&flow, way.out_port, exploration, forward);
                     let known = connections.entry(connection.conversation.five_tuple).or_insert(connection);
                     if known.exploration < exploration {
                         *known = connection;
                     }
                 }
-                Ground::Default if ways.get(&flow.dst) == Some(&way.out_port) => {
+                ForwardingReason::Default if host_ports.get(&flow.dst) == Some(&way.out_port) => {
                     saved.remembered.push((flow.five_tuple, flow.src, flow.dst));
                 }
-                Ground::Default => {
+                ForwardingReason::Default => {
                     system.forget(&flow);
                     continue;
                 }
@@ -170,7 +170,7 @@ impl Switch {
             return;
         }
         let flow = Flow { five_tuple, in_port: port, src: frame.src, dst: frame.dst, dscp: headers.dscp };
-        let way = Way { out_port: out.port, ground: self.ground(&flow, out.port) };
+        let way = Way { out_port: out.port, reason: self.forwarding_reason(&flow, out.port) };
         self.forget(&flow, system);
         if self.shares.get(&port).is_none_or(|share| share.flows < share.most) && system.remember(&flow, &way) {
             self.known.insert(flow, Known { way, packets: 0, bytes: 0, last: now });
@@ -179,13 +179,13 @@ impl Switch {
     }
 
     /// Returns the reason of the program's latest decision about a flow.
-    fn ground(&self, flow: &Flow, out_port: PortNo) -> Ground {
+    fn forwarding_reason(&self, flow: &Flow, out_port: PortNo) -> ForwardingReason {
         match self.program.connection(flow.five_tuple) {
-            Some(path) if ports_of(&path, flow) == Some((flow.in_port, out_port)) => Ground::Connection {
+            Some(path) if ports_of(&path, flow) == Some((flow.in_port, out_port)) => ForwardingReason::Connection {
                 exploration: path.exploration,
                 forward: path.conversation.five_tuple == flow.five_tuple,
             },
-            _ => Ground::Default,
+            _ => ForwardingReason::Default,
         }
     }
 
@@ -216,7 +216,8 @@ impl Switch {
         self.credit(now, system);
         self.program.handle_timeout(now);
         self.settle(system);
-        let idle = |known: &Known| known.way.ground == Ground::Default && now.saturating_sub(known.last) > IDLE;
+        let idle =
+            |known: &Known| known.way.reason == ForwardingReason::Default && now.saturating_sub(known.last) > IDLE;
         let old: Vec<Flow> = self.known.iter().filter(|(_, known)| idle(known)).map(|(&flow, _)| flow).collect();
         old.iter().for_each(|flow| self.forget(flow, system));
     }
@@ -258,7 +259,8 @@ impl Switch {
                 }
             }
             Stale::Everything => {
-                let default = |(flow, known): (&Flow, &Known)| (known.way.ground == Ground::Default).then_some(*flow);
+                let default =
+                    |(flow, known): (&Flow, &Known)| (known.way.reason == ForwardingReason::Default).then_some(*flow);
                 let flows: Vec<Flow> = self.known.iter().filter_map(default).collect();
                 flows.iter().for_each(|flow| self.forget(flow, system));
                 self.verify(system);
@@ -269,7 +271,7 @@ impl Switch {
     /// Removes flows of connections from the kernel if the connection no longer has this path.
     fn verify(&mut self, system: &mut impl System) {
         let wrong = |(flow, known): (&Flow, &Known)| {
-            let Ground::Connection { exploration, .. } = known.way.ground else { return None };
+            let ForwardingReason::Connection { exploration, .. } = known.way.reason else { return None };
             let path = self.program.connection(flow.five_tuple).filter(|path| path.exploration == exploration);
             let ports = path.and_then(|path| ports_of(&path, flow));
             (ports != Some((flow.in_port, known.way.out_port))).then_some(*flow)

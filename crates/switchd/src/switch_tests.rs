@@ -107,7 +107,7 @@ fn the_kernel_forwards_a_connection_from_its_first_data_until_it_expires() {
     assert_eq!(kernel.sent.last(), Some(&(S2, data)));
     let (&flow, &(way, _)) = kernel.flows.first_key_value().unwrap();
     assert_eq!((flow.in_port, flow.src, flow.dst, way.out_port), (H1, HOST, FAR, S2));
-    assert!(matches!(way.ground, Ground::Connection { forward: true, .. }));
+    assert!(matches!(way.reason, ForwardingReason::Connection { forward: true, .. }));
     // Frames that the kernel forwards renew the entry: they are credited before entries expire.
     let at = |seconds| NOW + Nanos::from_secs(seconds);
     kernel.flows.get_mut(&flow).unwrap().1 = Passed { last: at(3), packets: 3, bytes: 300 };
@@ -177,7 +177,7 @@ fn the_next_start_continues_with_the_flows_in_the_kernel() {
     // A flow of the default forwarding to a host that is not known any more.
     let udp = FiveTuple { proto: 17, ..tuple(1) };
     let stray = Flow { five_tuple: udp, in_port: H1, src: HOST, dst: Mac([2; 6]), dscp: 0 };
-    kernel.remember(&stray, &Way { out_port: S2, ground: Ground::Default });
+    kernel.remember(&stray, &Way { out_port: S2, reason: ForwardingReason::Default });
     let saved = old.save_tables();
     assert_eq!(saved.connections, [], "connections are in the kernel");
     let neighbour = SavedNeighbour { port: S2, switch: OTHER, its_port: PortNo(5), boot: 3, tier: None };

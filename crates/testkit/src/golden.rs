@@ -186,7 +186,7 @@ impl Player {
             network.fabric.find(name).ok_or_else(|| format!("no node is called {name}"))
         };
         match what {
-            What::Input(input) => network.tell(input),
+            What::Input(input) => network.give_input(input),
             What::Packet(headers) => {
                 let src = headers.five_tuple.src;
                 network.fabric.attachment(src).ok_or_else(|| format!("no host has the address {src}"))?;

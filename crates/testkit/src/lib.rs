@@ -12,5 +12,5 @@ mod world;
 pub use golden::{check_case, check_folder, play_case, CaseError};
 pub use network::{Fate, Network, Report, Timing};
 pub use scripted::Script;
-pub use switch::{Entry, FakeSwitch, Gone, Verdict};
+pub use switch::{Entry, FakeSwitch, RemovedRule, Verdict};
 pub use world::{ms, World, LABEL, SECOND, SFMM, SHARED, SLOW};

@@ -2,7 +2,7 @@
 //! back, and switches take time to carry them out. Messages of one session keep their order, those of two sessions do
 //! not.
 
-use crate::switch::{FakeSwitch, Gone};
+use crate::switch::{FakeSwitch, RemovedRule};
 use pathloom_control::{Controller, Input, Output, SOURCE_COOKIE, SOURCE_COOKIE_MASK};
 use pathloom_model::rules::{Rule, RuleKey};
 use pathloom_model::{Fabric, Headers, LinkId, LinkState, Nanos, NodeId, PortNo};
@@ -29,7 +29,7 @@ pub struct Timing {
     pub work: (Nanos, Nanos),
     /// Whether switches answer barriers on arrival, before earlier messages are carried out. This is wrong on
     /// purpose, to see whether a test notices it.
-    pub lies: bool,
+    pub hasty_barriers: bool,
 }
 
 impl Timing {
@@ -38,7 +38,7 @@ impl Timing {
         link: (Nanos::ZERO, Nanos::ZERO),
         message: (Nanos::ZERO, Nanos::ZERO),
         work: (Nanos::ZERO, Nanos::ZERO),
-        lies: false,
+        hasty_barriers: false,
     };
 }
 
@@ -279,7 +279,7 @@ impl Network {
     }
 
     /// Gives the controller an input that comes from no switch.
-    pub fn tell(&mut self, input: Input) {
+    pub fn give_input(&mut self, input: Input) {
         self.feed(input);
     }
 
@@ -379,7 +379,7 @@ impl Network {
         let Some(switch) = output.switch().filter(|switch| self.sessions[switch.index()] == session) else {
             return;
         };
-        if let (Output::Barrier { switch, xid }, true) = (&output, self.timing.lies) {
+        if let (Output::Barrier { switch, xid }, true) = (&output, self.timing.hasty_barriers) {
             return self.report(*switch, Input::BarrierReply { switch: *switch, xid: *xid });
         }
         let at = self.in_order(switch, 2, self.timing.work);
@@ -395,7 +395,7 @@ impl Network {
             Output::AddRule { xid, rule, .. } => refuse = fake.add_rule(now, rule).err().map(|why| (xid, why)),
             Output::DeleteRule { key, .. } => {
                 if let Some(gone) = fake.delete_rule(&key) {
-                    self.report_gone(switch, gone);
+                    self.report_removed(switch, gone);
                 }
             }
             Output::AddGroup { group, .. } => {
@@ -442,7 +442,7 @@ impl Network {
     }
 
     /// Somebody else deletes some rules of a switch. The switch reports those that have `notify_removal`.
-    pub fn vanish(&mut self, switch: NodeId, which: impl Fn(&Rule) -> bool) {
+    pub fn delete_rules(&mut self, switch: NodeId, which: impl Fn(&Rule) -> bool) {
         let gone: Vec<RuleKey> = self.switches[switch.index()]
             .entries
             .iter()
@@ -452,7 +452,7 @@ impl Network {
             .collect();
         for key in gone {
             if let Some(gone) = self.switches[switch.index()].delete_rule(&key) {
-                self.report_gone(switch, gone);
+                self.report_removed(switch, gone);
             }
         }
     }
@@ -469,13 +469,13 @@ impl Network {
 
     fn expire(&mut self, switch: NodeId) {
         for gone in self.switches[switch.index()].expire(self.now) {
-            self.report_gone(switch, gone);
+            self.report_removed(switch, gone);
         }
         self.plan_expiry(switch);
     }
 
-    fn report_gone(&mut self, switch: NodeId, gone: Gone) {
-        let Gone { rule, counters, why } = gone;
+    fn report_removed(&mut self, switch: NodeId, gone: RemovedRule) {
+        let RemovedRule { rule, counters, why } = gone;
         if rule.notify_removal {
             let (key, cookie) = (rule.key(), rule.cookie);
             self.report(switch, Input::RuleRemoved { switch, key, cookie, counters, why });
@@ -526,7 +526,7 @@ impl Network {
     }
 
     /// Packets that did not reach the host that they were for, exactly once and without a tag.
-    pub fn mishaps(&self) -> Vec<&Report> {
+    pub fn delivery_errors(&self) -> Vec<&Report> {
         let fine = |report: &&Report| {
             let host = self.fabric.attachment(report.headers.five_tuple.dst).map(|at| at.host);
             match report.fates.as_slice() {

@@ -24,7 +24,7 @@ pub struct Entry {
 
 /// A rule that timed out or was deleted, and why.
 #[derive(Clone, Debug)]
-pub struct Gone {
+pub struct RemovedRule {
     /// The rule.
     pub rule: Rule,
     /// Its counters when it was removed.
@@ -98,10 +98,10 @@ impl FakeSwitch {
     }
 
     /// Deletes a rule, if it exists.
-    pub fn delete_rule(&mut self, key: &RuleKey) -> Option<Gone> {
+    pub fn delete_rule(&mut self, key: &RuleKey) -> Option<RemovedRule> {
         let index = self.entries.iter().position(|entry| entry.rule.key() == *key)?;
         let entry = self.entries.swap_remove(index);
-        Some(Gone { rule: entry.rule, counters: entry.counters, why: Removal::Deleted })
+        Some(RemovedRule { rule: entry.rule, counters: entry.counters, why: Removal::Deleted })
     }
 
     /// Deletes a group that no rule uses.
@@ -115,11 +115,13 @@ impl FakeSwitch {
     }
 
     /// Removes and returns the rules that have timed out.
-    pub fn expire(&mut self, now: Nanos) -> Vec<Gone> {
+    pub fn expire(&mut self, now: Nanos) -> Vec<RemovedRule> {
         let (mut gone, mut kept) = (Vec::new(), Vec::new());
         for entry in self.entries.drain(..) {
             match Self::ends(&entry) {
-                Some((at, why)) if at <= now => gone.push(Gone { rule: entry.rule, counters: entry.counters, why }),
+                Some((at, why)) if at <= now => {
+                    gone.push(RemovedRule { rule: entry.rule, counters: entry.counters, why })
+                }
                 _ => kept.push(entry),
             }
         }

@@ -23,8 +23,12 @@ pub const SFMM: Needs = Needs { migration: Migration::Sfmm, ..LABEL };
 pub const SHARED: Needs = Needs { rules: RuleSharing::PerPath, ..LABEL };
 /// Messages take up to ten times as long as packets on a link, and so does the work of a switch, so messages overtake
 /// each other.
-pub const SLOW: Timing =
-    Timing { link: (Nanos(100_000), Nanos(3_000_000)), message: (ms(1), ms(15)), work: (ms(0), ms(30)), lies: false };
+pub const SLOW: Timing = Timing {
+    link: (Nanos(100_000), Nanos(3_000_000)),
+    message: (ms(1), ms(15)),
+    work: (ms(0), ms(30)),
+    hasty_barriers: false,
+};
 /// Time between two packets of a flow.
 const PACKET_GAP: Nanos = Nanos(700_000);
 /// Time by which all rules that nobody needs and all flows that no longer send are removed.
@@ -184,8 +188,8 @@ impl World {
     /// Panics if a packet was lost, duplicated or in a loop.
     pub fn no_mishap(&mut self) {
         self.pass(ms(100));
-        let mishaps = self.network.mishaps();
-        assert!(mishaps.is_empty(), "{} of {}: {:?}", mishaps.len(), self.network.packets.len(), mishaps[0]);
+        let errors = self.network.delivery_errors();
+        assert!(errors.is_empty(), "{} of {}: {:?}", errors.len(), self.network.packets.len(), errors[0]);
     }
 
     /// Lets the flows end. Panics if a packet did not arrive properly, or if a rule, a meter or a flow is left.

@@ -358,7 +358,7 @@ impl<'a, 'b> Walk<'a, 'b> {
             _ => {
                 let takes = if self.of.compute { Nanos::from_micros(duration_us) } else { Nanos::ZERO };
                 self.mixed |= takes > Nanos::ZERO && base.flows.len() > 1;
-                self.finish(rank, place, base.later(takes));
+                self.finish(rank, place, base.delayed_by(takes));
             }
         }
         Ok(())
@@ -367,7 +367,7 @@ impl<'a, 'b> Walk<'a, 'b> {
     /// Handles a receive whose flow is known.
     fn receive(&mut self, rank: usize, place: usize, flow: u32) {
         let mut done = self.done[rank][place].clone();
-        done.and(&Ready::after(flow));
+        done.merge(&Ready::after(flow));
         self.finish(rank, place, done);
     }
 
@@ -412,7 +412,7 @@ impl<'a, 'b> Walk<'a, 'b> {
         let graph = &mut self.graphs[rank];
         graph.missing[place] = usize::MAX;
         for waiter in std::mem::take(&mut graph.waiters[place]) {
-            self.done[rank][waiter].and(&ready);
+            self.done[rank][waiter].merge(&ready);
             graph.missing[waiter] -= 1;
             if graph.missing[waiter] == 0 {
                 self.ready.insert((rank, waiter));

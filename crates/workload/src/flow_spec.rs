@@ -61,10 +61,10 @@ pub(crate) struct Draft {
 
 /// Drafted flows that wait for each other in a cycle: the position of one of them in the draft.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Circle(pub usize);
+pub(crate) struct Cycle(pub usize);
 
 /// Sorts flows into the order that [`Workload`] promises, and renumbers their dependencies.
-pub(crate) fn arrange(mut flows: Vec<FlowSpec>) -> Result<Vec<FlowSpec>, Circle> {
+pub(crate) fn arrange(mut flows: Vec<FlowSpec>) -> Result<Vec<FlowSpec>, Cycle> {
     let begins = |flow: &FlowSpec| match flow.start {
         Start::At(time) => time,
         Start::After { .. } => Nanos::MAX,
@@ -94,7 +94,7 @@ pub(crate) fn arrange(mut flows: Vec<FlowSpec>) -> Result<Vec<FlowSpec>, Circle>
 
 /// Appends the waiting flows to `order`, which has all others. Each comes after the flows that it waits for;
 /// otherwise the order of the draft is kept.
-fn add_waiting(flows: &[FlowSpec], order: &mut Vec<u32>) -> Result<(), Circle> {
+fn add_waiting(flows: &[FlowSpec], order: &mut Vec<u32>) -> Result<(), Cycle> {
     // The flows that wait for flow `f` are `waiters[first[f]..first[f + 1]]`.
     let needs = |index: usize| match &flows[index].start {
         Start::At(_) => &[][..],
@@ -131,7 +131,7 @@ fn add_waiting(flows: &[FlowSpec], order: &mut Vec<u32>) -> Result<(), Circle> {
         release(next, &mut missing, &mut ready);
     }
     match missing.iter().position(|&missing| missing > 0) {
-        Some(index) if order.len() < flows.len() => Err(Circle(index)),
+        Some(index) if order.len() < flows.len() => Err(Cycle(index)),
         _ => Ok(()),
     }
 }
@@ -171,8 +171,8 @@ mod tests {
 
     #[test]
     fn detects_cycles() {
-        assert_eq!(arrange(draft(vec![at(0), after(&[2]), after(&[1])])), Err(Circle(1)));
-        assert_eq!(arrange(draft(vec![after(&[0])])), Err(Circle(0)));
+        assert_eq!(arrange(draft(vec![at(0), after(&[2]), after(&[1])])), Err(Cycle(1)));
+        assert_eq!(arrange(draft(vec![after(&[0])])), Err(Cycle(0)));
         assert_eq!(arrange(Vec::new()), Ok(Vec::new()));
     }
 

@@ -2,7 +2,7 @@
 //! workload.
 
 use crate::error::{WorkloadError, MOST_FLOWS};
-use crate::flow_spec::{arrange, Circle, Draft, FlowSpec, Start, Workload};
+use crate::flow_spec::{arrange, Cycle, Draft, FlowSpec, Start, Workload};
 use crate::hosts::Hosts;
 use crate::{quantity, random};
 use pathloom_model::spec::SpecError;
@@ -83,7 +83,7 @@ impl Context<'_> {
         if flows.is_empty() {
             notes.push(format!("no flow starts within {}", quantity::time(self.duration)));
         }
-        let flows = arrange(flows).map_err(|Circle(flow)| {
+        let flows = arrange(flows).map_err(|Cycle(flow)| {
             self.error(format!("flow {flow} (counted from 0) depends on itself, so it would never start"))
         })?;
         Ok(Workload { flows, description, notes })

@@ -56,12 +56,13 @@ impl<'a> Hosts<'a> {
     }
 
     /// Number of hosts that share no ToR with this one.
-    pub fn elsewhere(&self, number: u32) -> u32 {
+    pub fn host_count_without_common_tor(&self, number: u32) -> u32 {
         self.len() - self.near[number as usize].iter().map(|range| range.1).sum::<u32>()
     }
 
-    /// One of the [`Hosts::elsewhere`] hosts. `choice` is below their number.
-    pub fn elsewhere_at(&self, number: u32, choice: u32) -> u32 {
+    /// One of the hosts that share no ToR with this one. `choice` is below
+    /// [`Hosts::host_count_without_common_tor`].
+    pub fn nth_host_without_common_tor(&self, number: u32, choice: u32) -> u32 {
         let beyond = |place: u32, &(first, len): &(u32, u32)| if place < first { place } else { place + len };
         self.by_tor[self.near[number as usize].iter().fold(choice, beyond) as usize]
     }
@@ -153,8 +154,9 @@ mod tests {
                 let own = tors(&fabric, &hosts, number);
                 let shares = |other: &u32| tors(&fabric, &hosts, *other).iter().any(|tor| own.contains(tor));
                 let expected: Vec<u32> = (0..hosts.len()).filter(|other| !shares(other)).collect();
-                let mut found: Vec<u32> =
-                    (0..hosts.elsewhere(number)).map(|choice| hosts.elsewhere_at(number, choice)).collect();
+                let mut found: Vec<u32> = (0..hosts.host_count_without_common_tor(number))
+                    .map(|choice| hosts.nth_host_without_common_tor(number, choice))
+                    .collect();
                 found.sort_unstable();
                 assert_eq!(found, expected, "{spec}: host {number}");
             }

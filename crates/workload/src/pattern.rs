@@ -112,7 +112,7 @@ impl Pattern {
             ));
         }
         match *self {
-            Pattern::InterLeaf => match (0..all).find(|&host| hosts.elsewhere(host) == 0) {
+            Pattern::InterLeaf => match (0..all).find(|&host| hosts.host_count_without_common_tor(host) == 0) {
                 Some(host) => Err(format!(
                     "pattern=inter-leaf needs, for each host, another host without a common ToR, and host {} has none; \
                      use pattern=random, or a fabric with more ToRs",
@@ -316,7 +316,9 @@ impl Chooser {
         let all = hosts.len();
         match &mut self.rule {
             Rule::Random => below_but(rng, all, src),
-            Rule::InterLeaf => hosts.elsewhere_at(src, below(rng, hosts.elsewhere(src))),
+            Rule::InterLeaf => {
+                hosts.nth_host_without_common_tor(src, below(rng, hosts.host_count_without_common_tor(src)))
+            }
             Rule::InTurn(turns) => {
                 let turn = &mut turns[src as usize];
                 let by = 1 + *turn;

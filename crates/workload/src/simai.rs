@@ -161,13 +161,13 @@ impl Run<'_, '_> {
             self.compute(layer.weight.compute);
             if layer.weight.communication.is_some() {
                 let done = self.communicate(&layer.weight)?;
-                self.gradients.iter_mut().zip(&done).for_each(|(all, one)| all.and(one));
+                self.gradients.iter_mut().zip(&done).for_each(|(all, one)| all.merge(one));
             }
             self.compute(layer.input.compute);
             self.now = self.communicate(&layer.input)?;
         }
         for (now, gradients) in self.now.iter_mut().zip(&mut self.gradients) {
-            now.and(&std::mem::take(gradients));
+            now.merge(&std::mem::take(gradients));
         }
         self.compute(Nanos(layers.iter().map(|layer| layer.update.0).fold(0, u64::saturating_add)));
         Ok(())
@@ -175,7 +175,7 @@ impl Run<'_, '_> {
 
     fn compute(&mut self, takes: Nanos) {
         if self.compute {
-            self.now.iter_mut().for_each(|now| *now = std::mem::take(now).later(takes));
+            self.now.iter_mut().for_each(|now| *now = std::mem::take(now).delayed_by(takes));
         }
     }
 

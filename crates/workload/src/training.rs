@@ -22,8 +22,9 @@ impl Ready {
         Ready { flows: vec![flow], delay: Nanos::ZERO }
     }
 
-    /// When both conditions hold. The longer delay counts for all flows, so this is never too early.
-    pub fn and(&mut self, other: &Ready) {
+    /// Changes this to the time when both conditions hold. The longer delay counts for all flows, so this is never too
+    /// early.
+    pub fn merge(&mut self, other: &Ready) {
         self.flows.extend(&other.flows);
         self.flows.sort_unstable();
         self.flows.dedup();
@@ -31,7 +32,7 @@ impl Ready {
     }
 
     /// Adds this delay.
-    pub fn later(mut self, delay: Nanos) -> Ready {
+    pub fn delayed_by(mut self, delay: Nanos) -> Ready {
         self.delay = self.delay.saturating_add(delay);
         self
     }
@@ -120,7 +121,7 @@ impl<'a, 'b> Transfers<'a, 'b> {
             }
             let after = |rank: usize| {
                 let mut after = Ready::after(sent[(rank + ranks - 1) % ranks]);
-                after.and(&Ready::after(sent[rank]));
+                after.merge(&Ready::after(sent[rank]));
                 after
             };
             now = (0..ranks).map(after).collect();

@@ -316,7 +316,7 @@ impl Assignments {
         let claims = BTreeSet::new();
         let made = Assignment { owner, request, lifetime, ends, slots, claims, until: Nanos::ZERO, released: false };
         self.insert(assignment, made);
-        self.rest(at.now, assignment);
+        self.start_lifetime_if_unused(at.now, assignment);
         Ok(Assigned { assignment, paths })
     }
 
@@ -542,7 +542,7 @@ impl Assignments {
     }
 
     /// If nobody uses an assignment, starts its lifetime, or removes it if it was released.
-    fn rest(&mut self, now: Nanos, id: AssignmentId) {
+    fn start_lifetime_if_unused(&mut self, now: Nanos, id: AssignmentId) {
         let Some(assignment) = self.assignments.get_mut(&id).filter(|assignment| assignment.claims.is_empty()) else {
             return;
         };
@@ -572,7 +572,7 @@ impl Assignments {
                 slot.users = slot.users.saturating_sub(1);
             }
         }
-        self.rest(now, claim.id);
+        self.start_lifetime_if_unused(now, claim.id);
     }
 
     /// Ends an assignment, but not its connections.

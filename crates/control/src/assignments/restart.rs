@@ -104,7 +104,7 @@ impl Assignments {
             match assignment.released {
                 true => self.remove(id),
                 // Its last connection may have ended meanwhile, so its lifetime has not been started.
-                false if until <= at.now => self.rest(at.now, id),
+                false if until <= at.now => self.start_lifetime_if_unused(at.now, id),
                 false => drop(self.due.insert((until, Due::Assignment(id)))),
             }
         }

@@ -148,14 +148,14 @@ impl Assignments {
         let before: Vec<Path> = assignment.slots.drain(..).map(|slot| slot.path).collect();
         let kept = |path: &Path| before.contains(path);
         let mut unused = (0..paths.len()).filter(|&slot| !kept(&paths[slot]));
-        let stand_in: Vec<Option<usize>> =
+        let replacement: Vec<Option<usize>> =
             before.iter().map(|path| paths.iter().position(|other| other == path).or_else(|| unused.next())).collect();
         assignment.slots = paths.into_iter().map(|path| Slot { path, users: 0 }).collect();
         let Assignment { slots, claims, .. } = assignment;
         let mut left: Vec<ClaimKey> = Vec::new();
         for key in claims.iter() {
             let Some(claim) = self.claims.get_mut(key) else { continue };
-            match stand_in.get(claim.slot).copied().flatten() {
+            match replacement.get(claim.slot).copied().flatten() {
                 Some(slot) => {
                     claim.slot = slot;
                     slots[slot].users += 1;

@@ -63,7 +63,7 @@ impl Routes {
                 self.end_bound(cx, id);
                 if let Some(view) = self.orphans.take_remembered(id).filter(|view| view.long) {
                     cx.view.flows.insert(id, view);
-                    self.tell(cx, Event::FlowFinished { flow: id });
+                    self.queue_event(cx, Event::FlowFinished { flow: id });
                 }
             }
         }
@@ -127,7 +127,10 @@ impl Routes {
             note(cx, &mut self.flows, id, Decision::Adopted { path });
         }
         if cx.view.flows.get(&id).is_some_and(|view| view.long) {
-            self.tell(cx, if on_path { Event::FlowAdopted { flow: id } } else { Event::FlowArrived { flow: id } });
+            self.queue_event(
+                cx,
+                if on_path { Event::FlowAdopted { flow: id } } else { Event::FlowArrived { flow: id } },
+            );
         }
     }
 

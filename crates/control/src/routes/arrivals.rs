@@ -10,11 +10,11 @@ use pathloom_model::{Attachment, FiveTuple, Headers, NodeId, PortNo};
 use pathloom_scheme::{Detection, Event, FlowId, FlowView};
 
 /// Maximum number of stored messages per switch until its rules are known.
-const MOST_NEWS: usize = 1024;
+const MAX_EARLY_MESSAGES: usize = 1024;
 
 /// A message about a flow from a ToR whose rules are not known yet.
 #[derive(Clone, Debug)]
-pub(super) enum News {
+pub(super) enum EarlyMessage {
     /// A copy of a packet.
     Packet(PortNo, Headers),
     /// An announcement.
@@ -24,13 +24,13 @@ pub(super) enum News {
 impl Routes {
     pub(crate) fn packet_in(&mut self, cx: &mut Context, switch: NodeId, in_port: PortNo, headers: &Headers) {
         if !cx.is_ready(switch) {
-            return self.keep_news(cx, switch, News::Packet(in_port, *headers));
+            return self.store_early_message(cx, switch, EarlyMessage::Packet(in_port, *headers));
         }
         let five_tuple = headers.five_tuple;
         // The packet must come from the port of its source address, so that no host can send packets for another.
         let at_home = |at: &Attachment| at.tor == switch && cx.fabric.link(at.uplink).to_port == in_port;
         if cx.attachment(five_tuple.src).filter(at_home).is_none() {
-            cx.counts.nonsense += 1;
+            cx.counts.invalid_inputs += 1;
             return;
         }
         if self.takes_packet(cx, headers) {
@@ -44,7 +44,7 @@ impl Routes {
                 cx.counts.standing += u64::from(arrived.is_some());
                 if let Some(flow) = arrived.filter(|_| long) {
                     cx.counts.labelled += 1;
-                    self.tell(cx, Event::FlowArrived { flow });
+                    self.queue_event(cx, Event::FlowArrived { flow });
                 }
             }
             Meaning::First { long, token, further } => {
@@ -54,8 +54,8 @@ impl Routes {
                         view.mptcp_token = token;
                     }
                     match token.filter(|_| further) {
-                        Some(token) => self.tell(cx, Event::SubflowArrived { flow: id, token: Some(token) }),
-                        None if long => self.tell(cx, Event::FlowArrived { flow: id }),
+                        Some(token) => self.queue_event(cx, Event::SubflowArrived { flow: id, token: Some(token) }),
+                        None if long => self.queue_event(cx, Event::FlowArrived { flow: id }),
                         None => {}
                     }
                 }
@@ -81,7 +81,7 @@ impl Routes {
         };
         let tor = cx.attachment(five_tuple.src).map(|at| at.tor);
         if let Some(tor) = tor.filter(|&tor| !cx.is_ready(tor)) {
-            return self.keep_news(cx, tor, News::Announced(five_tuple, size_bytes));
+            return self.store_early_message(cx, tor, EarlyMessage::Announced(five_tuple, size_bytes));
         }
         let arrived = self.arrive(cx, five_tuple, long).or_else(|| self.grown(cx, &five_tuple, long));
         let Some(id) = arrived.or_else(|| self.flows.find(&five_tuple)) else { return };
@@ -89,27 +89,27 @@ impl Routes {
         cx.counts.announced += u64::from(arrived.is_some());
         view.size_bytes = size_bytes.or(view.size_bytes.get()).into();
         if let Some(flow) = arrived.filter(|_| long) {
-            self.tell(cx, Event::FlowArrived { flow });
+            self.queue_event(cx, Event::FlowArrived { flow });
         }
     }
 
     /// Stores a message that comes before the rules of a ToR are known, because the rules of the flow may be found
     /// there.
-    fn keep_news(&mut self, cx: &mut Context, tor: NodeId, news: News) {
-        let kept = self.news.entry(tor).or_default();
-        if kept.len() < MOST_NEWS {
-            kept.push(news);
+    fn store_early_message(&mut self, cx: &mut Context, tor: NodeId, message: EarlyMessage) {
+        let kept = self.early_messages.entry(tor).or_default();
+        if kept.len() < MAX_EARLY_MESSAGES {
+            kept.push(message);
         } else {
             cx.counts.flows_refused += 1;
         }
     }
 
     /// The rules of a ToR are known now. Handles its stored messages.
-    pub(crate) fn read_news(&mut self, cx: &mut Context, tor: NodeId) {
-        for news in self.news.remove(&tor).unwrap_or_default() {
-            match news {
-                News::Packet(in_port, headers) => self.packet_in(cx, tor, in_port, &headers),
-                News::Announced(five_tuple, size_bytes) => self.announced(cx, five_tuple, size_bytes),
+    pub(crate) fn handle_early_messages(&mut self, cx: &mut Context, tor: NodeId) {
+        for message in self.early_messages.remove(&tor).unwrap_or_default() {
+            match message {
+                EarlyMessage::Packet(in_port, headers) => self.packet_in(cx, tor, in_port, &headers),
+                EarlyMessage::Announced(five_tuple, size_bytes) => self.announced(cx, five_tuple, size_bytes),
             }
         }
     }
@@ -126,7 +126,7 @@ impl Routes {
         let (src, dst) = match (cx.attachment(five_tuple.src), cx.attachment(five_tuple.dst)) {
             (Some(src), Some(dst)) if src.address != dst.address => (src, dst),
             _ => {
-                cx.counts.nonsense += 1;
+                cx.counts.invalid_inputs += 1;
                 return None;
             }
         };
@@ -136,7 +136,7 @@ impl Routes {
             plans = last.plans;
             if !last.closed {
                 // The first packet was repeated. However, a way back can turn out to be a long flow itself.
-                return (long && cx.leads_back(id)).then(|| self.make_long(cx, id)).flatten();
+                return (long && cx.is_way_back_only(id)).then(|| self.make_long(cx, id)).flatten();
             }
             // The ports are used again before the rules of their last connection have expired.
             self.retire(cx, id);
@@ -192,14 +192,14 @@ impl Routes {
         flow.closed = true;
         let early = flow.current_move.as_ref().is_some_and(|current_move| current_move.adds_hops());
         if cx.view.flows.get(&id).is_some_and(|view| view.long) {
-            self.tell(cx, Event::FlowFinished { flow: id });
+            self.queue_event(cx, Event::FlowFinished { flow: id });
         } else {
             cx.view.flows.remove(&id);
         }
         if early {
             self.undo_move(cx, id);
         }
-        self.end_back(cx, id);
+        self.end_way_back(cx, id);
         self.end_bound(cx, id);
         let Some(flow) = self.flows.get(id) else { return };
         let on_path = flow.current_move.is_some() || flow.staying().any(|source| flow.version(source.plan).is_some());

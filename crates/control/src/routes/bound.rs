@@ -54,7 +54,7 @@ impl Routes {
                 let answer = self.assignments.release(cx.now, &owner, assignment);
                 cx.put(Output::Released { request, answer });
             }
-            _ => cx.counts.nonsense += 1,
+            _ => cx.counts.invalid_inputs += 1,
         }
     }
 
@@ -82,7 +82,7 @@ impl Routes {
         cx.counts.bound += 1;
         self.assignments.bind(key, flow, back);
         for id in [flow, back].into_iter().flatten() {
-            self.lead(cx, id);
+            self.put_on_path(cx, id);
             self.count_soon(id);
         }
         true
@@ -144,7 +144,7 @@ impl Routes {
     }
 
     /// Puts a flow of a connection on its path, if that is up. Does nothing if it is already there.
-    fn lead(&mut self, cx: &mut Context, id: FlowId) {
+    fn put_on_path(&mut self, cx: &mut Context, id: FlowId) {
         if self.flows.get(id).is_none_or(|flow| flow.closed) {
             return;
         }
@@ -166,7 +166,7 @@ impl Routes {
 
     /// A flow of a connection left its path for another reason than a dead link, or could not be put there. Tries
     /// again later.
-    pub(crate) fn lead_later(&mut self, cx: &mut Context, id: FlowId) {
+    pub(crate) fn retry_later(&mut self, cx: &mut Context, id: FlowId) {
         if is_bound(id) && self.flows.get(id).is_some_and(|flow| !flow.closed) {
             self.assignments.try_later(cx.now, id);
         }
@@ -180,7 +180,7 @@ impl Routes {
                 self.bind_unseen(cx, key, five_tuple);
             }
             for id in due.again {
-                self.lead(cx, id);
+                self.put_on_path(cx, id);
             }
         }
     }
@@ -189,7 +189,7 @@ impl Routes {
     pub(crate) fn reassign(&mut self, cx: &mut Context) {
         if !self.assignments.is_empty() {
             for id in self.with_assignments(cx, |all, at| all.links_changed(at)) {
-                self.lead(cx, id);
+                self.put_on_path(cx, id);
             }
         }
     }

@@ -26,7 +26,7 @@ use crate::labels::Labels;
 use crate::limits::Limits;
 use crate::orphans::Orphans;
 use crate::reasons::{note, Decision};
-use arrivals::News;
+use arrivals::EarlyMessage;
 use moves::Moves;
 use pathloom_model::rules::{Refusal, RuleKey};
 use pathloom_model::{LinkId, NodeId, Path, PathError};
@@ -52,7 +52,7 @@ pub(crate) struct Routes {
     /// Times from the request for a path to its confirmation.
     pub set_up: DurationHistogram,
     /// Messages from before the rules of a ToR were known. Their flows may be among those rules.
-    news: BTreeMap<NodeId, Vec<News>>,
+    early_messages: BTreeMap<NodeId, Vec<EarlyMessage>>,
 }
 
 impl Routes {
@@ -68,17 +68,17 @@ impl Routes {
             assignments: Assignments::new(epoch),
             moves: Moves::default(),
             set_up: DurationHistogram::default(),
-            news: BTreeMap::new(),
+            early_messages: BTreeMap::new(),
         }
     }
 
     /// Queues an event for the scheme. It gets no events about paths of ways back, nor about connections on assigned
     /// paths.
-    pub(crate) fn tell(&mut self, cx: &mut Context, event: Event) {
+    pub(crate) fn queue_event(&mut self, cx: &mut Context, event: Event) {
         match event {
             Event::RouteConfirmed { flow } if is_bound(flow) => self.assignments.forget_retry(flow),
-            Event::RouteRejected { flow, .. } if is_bound(flow) => self.lead_later(cx, flow),
-            Event::RouteConfirmed { flow } | Event::RouteRejected { flow, .. } if cx.leads_back(flow) => {}
+            Event::RouteRejected { flow, .. } if is_bound(flow) => self.retry_later(cx, flow),
+            Event::RouteConfirmed { flow } | Event::RouteRejected { flow, .. } if cx.is_way_back_only(flow) => {}
             event => cx.events.push_back(event),
         }
     }
@@ -103,7 +103,7 @@ impl Routes {
             return self.reject(cx, id, why);
         }
         let pending = cx.view.flows.get(&id).is_some_and(|view| view.pending.as_ref() == Some(&path));
-        let asked = pending || self.comes_next(cx, id, &path);
+        let asked = pending || self.defer_path(cx, id, &path);
         // This is checked before anything is undone for the new path.
         if !asked && !there && self.flows.free_plan(id, &self.draining).is_none() {
             return self.reject(cx, id, Rejection::Draining);
@@ -116,7 +116,7 @@ impl Routes {
         self.supersede(cx, id);
         let Some(view) = cx.view.flows.get_mut(&id) else { return };
         if view.route.as_ref() == Some(&path) {
-            return self.tell(cx, Event::RouteConfirmed { flow: id });
+            return self.queue_event(cx, Event::RouteConfirmed { flow: id });
         }
         view.pending = Some(path.clone());
         let decided = match is_bound(id) {
@@ -125,7 +125,7 @@ impl Routes {
         };
         note(cx, &mut self.flows, id, decided);
         self.start_move(cx, id, path.clone());
-        self.lead_back(cx, id, &path);
+        self.route_way_back(cx, id, &path);
     }
 
     pub(crate) fn check_route(&self, cx: &Context, id: FlowId, path: &Path) -> Result<(), Rejection> {
@@ -168,7 +168,7 @@ impl Routes {
     pub(crate) fn reject(&mut self, cx: &mut Context, id: FlowId, why: Rejection) {
         cx.counts.rejected += 1;
         note(cx, &mut self.flows, id, Decision::Rejected { why });
-        self.tell(cx, Event::RouteRejected { flow: id, why });
+        self.queue_event(cx, Event::RouteRejected { flow: id, why });
     }
 
     /// Carries out [`pathloom_scheme::Action::Unroute`].
@@ -178,7 +178,7 @@ impl Routes {
             return;
         }
         self.leave_paths(cx, id);
-        self.lead_later(cx, id);
+        self.retry_later(cx, id);
         if let Some(view) = cx.view.flows.get_mut(&id) {
             view.allocated_bps = None.into();
         }

@@ -252,7 +252,7 @@ impl Routes {
             if let Some(view) = cx.view.flows.get_mut(&id) {
                 view.pending = None;
             }
-            self.tell(cx, Event::RouteConfirmed { flow: id });
+            self.queue_event(cx, Event::RouteConfirmed { flow: id });
         }
     }
 
@@ -347,7 +347,7 @@ impl Routes {
         };
         if current_move.stage() == Some(Stage::After) {
             // The flow stays as it is: on its new path, with low rules.
-            return self.break_off(cx, id, Rejection::Refused(switch, why));
+            return self.abort_in_place(cx, id, Rejection::Refused(switch, why));
         }
         if current_move.is_committed() {
             return self.step_confirmed(cx, id, number);

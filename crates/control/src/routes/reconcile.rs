@@ -43,7 +43,7 @@ impl Routes {
             }
         }
         self.orphans_may_be_complete(cx, switch);
-        self.read_news(cx, switch);
+        self.handle_early_messages(cx, switch);
     }
 
     /// The source ToR of a flow from a snapshot has been read. Checks whether the snapshot is still right.
@@ -67,9 +67,9 @@ impl Routes {
         self.drop_orphan(cx, id);
         let stands = wiped || found.iter().any(|(cookie, _)| cookie.kind == RuleKind::Source);
         if stands && !closed && cx.view.flows.get(&id).is_some_and(|view| view.long) {
-            self.tell(cx, Event::FlowAdopted { flow: id });
+            self.queue_event(cx, Event::FlowAdopted { flow: id });
             if interrupted {
-                self.tell(cx, Event::RouteRejected { flow: id, why: Rejection::SwitchGone(tor) });
+                self.queue_event(cx, Event::RouteRejected { flow: id, why: Rejection::SwitchGone(tor) });
             }
         }
     }

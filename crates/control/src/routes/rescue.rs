@@ -15,7 +15,7 @@ impl Routes {
         for id in self.routed().collect::<Vec<_>>() {
             let Some(flow) = self.flows.get(id) else { continue };
             if let Some(link) = self.cut_in_place(flow, dead) {
-                self.break_off(cx, id, Rejection::LinkDown(link));
+                self.abort_in_place(cx, id, Rejection::LinkDown(link));
             }
             let Some(flow) = self.flows.get(id) else { continue };
             let hit = |plan: u8| flow.version(plan).and_then(|version| version.path.as_ref()).and_then(crosses);
@@ -68,7 +68,7 @@ impl Routes {
         let broken: Vec<FlowId> = self.routed().filter(in_place).collect();
         let hit: Vec<FlowId> = self.routed().filter(|id| !broken.contains(id) && hit(id)).collect();
         for id in broken {
-            self.break_off(cx, id, Rejection::SwitchGone(switch));
+            self.abort_in_place(cx, id, Rejection::SwitchGone(switch));
         }
         for id in hit {
             self.give_up(cx, id, Rejection::SwitchGone(switch));

@@ -16,7 +16,7 @@ use pathloom_scheme::FlowId;
 
 impl Routes {
     /// Puts the reverse direction of a long flow on its path, reversed.
-    pub(crate) fn lead_back(&mut self, cx: &mut Context, id: FlowId, path: &Path) {
+    pub(crate) fn route_way_back(&mut self, cx: &mut Context, id: FlowId, path: &Path) {
         if !cx.needs.both_directions || !cx.is_long(id) {
             return;
         }
@@ -26,7 +26,7 @@ impl Routes {
     }
 
     /// The flow returns to the default routes, and its way back too.
-    pub(crate) fn leave_back(&mut self, cx: &mut Context, id: FlowId) {
+    pub(crate) fn unroute_way_back(&mut self, cx: &mut Context, id: FlowId) {
         if let Some(back) = self.way_back(cx, id) {
             self.unroute(cx, back);
         }
@@ -34,15 +34,15 @@ impl Routes {
 
     /// The flow has ended, and its way back too. The rules of the way back stay until no packet matches them any
     /// more.
-    pub(crate) fn end_back(&mut self, cx: &mut Context, id: FlowId) {
+    pub(crate) fn end_way_back(&mut self, cx: &mut Context, id: FlowId) {
         if let Some(back) = self.way_back(cx, id) {
             self.finish(cx, back);
         }
     }
 
     /// Puts all ways back on the default routes, because the new scheme does not need them.
-    pub(crate) fn leave_all_back(&mut self, cx: &mut Context) {
-        let ways: Vec<FlowId> = self.flows.iter().map(|(id, _)| id).filter(|&id| cx.leads_back(id)).collect();
+    pub(crate) fn unroute_all_ways_back(&mut self, cx: &mut Context) {
+        let ways: Vec<FlowId> = self.flows.iter().map(|(id, _)| id).filter(|&id| cx.is_way_back_only(id)).collect();
         for id in ways {
             self.unroute(cx, id);
         }
@@ -52,7 +52,7 @@ impl Routes {
     fn way_back(&self, cx: &Context, id: FlowId) -> Option<FlowId> {
         let reverse = self.flows.get(id)?.key.five_tuple.reverse();
         let back = self.flows.find(&reverse)?;
-        (cx.leads_back(back) && self.flows.get(back).is_some_and(|flow| !flow.closed)).then_some(back)
+        (cx.is_way_back_only(back) && self.flows.get(back).is_some_and(|flow| !flow.closed)).then_some(back)
     }
 
     /// Creates the way back of a flow. `None` if the reverse direction is a long flow of the scheme, or cannot be

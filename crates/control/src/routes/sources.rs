@@ -3,7 +3,7 @@
 use super::Routes;
 use crate::context::Context;
 use crate::cookies::{Cookie, RuleKind};
-use crate::flows::{Flow, Left, SourceRule};
+use crate::flows::{DrainingRules, Flow, SourceRule};
 use crate::io::Removal;
 use crate::labels::is_shared;
 use crate::plan::Version;
@@ -118,7 +118,7 @@ impl Routes {
 
     /// No packet of an abandoned version is in transit any more.
     pub(crate) fn drained(&mut self, cx: &mut Context, five_tuple: FiveTuple, plan: u8) {
-        let over = |left: &Left| left.until <= cx.now;
+        let over = |left: &DrainingRules| left.until <= cx.now;
         if !self.draining.get(&(five_tuple, plan)).is_some_and(over) {
             // More rules have been added since then, for which another timer is set.
             return;

@@ -94,7 +94,7 @@ impl Routes {
             InPlacePhase::CutRest(Cutover { old, next }) => {
                 let gone = way.order[first..].to_vec();
                 self.note_cut(cx, id, old, &gone);
-                return self.lift(cx, id, next);
+                return self.raise_priority(cx, id, next);
             }
             InPlacePhase::AddCopies { plan: copy, .. } => {
                 way.phase = InPlacePhase::DeleteLow { copy };
@@ -110,10 +110,10 @@ impl Routes {
 
     /// The flow is on its new path. A path that was requested meanwhile is next; otherwise copies of its low rules
     /// are added with normal priority. Returns whether the move continues.
-    fn lift(&mut self, cx: &mut Context, id: FlowId, next: Option<Path>) -> bool {
+    fn raise_priority(&mut self, cx: &mut Context, id: FlowId, next: Option<Path>) -> bool {
         if let Some(next) = next {
             self.finish_quietly(cx, id);
-            self.go_on_to(cx, id, next);
+            self.start_next_move(cx, id, next);
             return false;
         }
         let Some(flow) = self.flows.get(id) else { return false };
@@ -202,7 +202,7 @@ impl Routes {
 
     /// Ends a move in place whose old or new path cannot be used any more, and reports the reason. If another path
     /// was requested meanwhile, it is set up next.
-    pub(crate) fn break_off(&mut self, cx: &mut Context, id: FlowId, why: Rejection) {
+    pub(crate) fn abort_in_place(&mut self, cx: &mut Context, id: FlowId, why: Rejection) {
         let stage = self.flows.get(id).and_then(|flow| flow.current_move.as_deref()).and_then(Move::stage);
         match stage {
             None => {}
@@ -213,7 +213,7 @@ impl Routes {
                     view.pending = None;
                 }
                 match next {
-                    Some(next) => self.go_on_to(cx, id, next),
+                    Some(next) => self.start_next_move(cx, id, next),
                     None if cx.view.flows.contains_key(&id) => {
                         if let Some(view) = cx.view.flows.get_mut(&id) {
                             view.allocated_bps = None.into();
@@ -232,7 +232,7 @@ impl Routes {
     }
 
     /// Starts the move to the path that was requested while the flow was between two paths.
-    fn go_on_to(&mut self, cx: &mut Context, id: FlowId, path: Path) {
+    fn start_next_move(&mut self, cx: &mut Context, id: FlowId, path: Path) {
         if self.flows.get(id).is_none_or(|flow| flow.closed) {
             return;
         }
@@ -253,7 +253,7 @@ impl Routes {
     }
 
     /// Whether a requested path must wait, because the flow is between two paths. If so, stores it.
-    pub(crate) fn comes_next(&mut self, cx: &mut Context, id: FlowId, path: &Path) -> bool {
+    pub(crate) fn defer_path(&mut self, cx: &mut Context, id: FlowId, path: &Path) -> bool {
         let Some(flow) = self.flows.get_mut(id) else { return false };
         let Some(current_move) = flow.current_move.as_deref_mut() else { return false };
         let plan = current_move.plan;

@@ -317,7 +317,7 @@ impl Api {
         let owner = caller.acts_for(request.src)?;
         let asked = move |hub: &mut Hub| {
             let answer = hub.assign_paths(owner, request)?;
-            Some((answer, hub.assigning.to_be_stored(), hub.until_seen(request.src)))
+            Some((answer, hub.assigning.to_be_stored(), hub.when_visible(request.src)))
         };
         let (answer, stored, seen) = self.ask(asked).await?;
         let assigned = answer.map_err(|problem| refused(&problem))?;

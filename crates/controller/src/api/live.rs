@@ -136,12 +136,12 @@ struct LinkChanges {
 
 /// The rows that a stream has sent so far.
 #[derive(Default)]
-struct Told {
+struct SentRows {
     switches: Vec<SwitchRow>,
     links: Vec<LinkState>,
 }
 
-impl Told {
+impl SentRows {
     async fn changes(&mut self, api: &Api) -> Result<ChangesRow, Problem> {
         let state = api.ask(Hub::state_row).await?;
         let switches = api.ask(Hub::all_switch_rows).await?;
@@ -173,7 +173,7 @@ impl Told {
 /// The first event has all switches and links. The stream ends after half a minute; clients connect again.
 #[utoipa::path(get, path = "/v1/events", responses((status = 200, content_type = "text/event-stream", body = ChangesRow)))]
 pub(super) async fn events(State(api): State<Api>) -> impl IntoResponse {
-    let next = |(api, mut told, count): (Api, Told, u32)| async move {
+    let next = |(api, mut sent, count): (Api, SentRows, u32)| async move {
         if count == EVENTS {
             return None;
         }
@@ -181,9 +181,9 @@ pub(super) async fn events(State(api): State<Api>) -> impl IntoResponse {
             tokio::time::sleep(PERIOD).await;
         }
         // The stream ends if the controller is stopping or does not answer in time.
-        let changes = told.changes(&api).await.ok()?;
+        let changes = sent.changes(&api).await.ok()?;
         let event = Event::default().json_data(&changes).ok()?;
-        Some((Ok::<_, Infallible>(event), (api, told, count + 1)))
+        Some((Ok::<_, Infallible>(event), (api, sent, count + 1)))
     };
-    Sse::new(stream::unfold((api, Told::default(), 0), next))
+    Sse::new(stream::unfold((api, SentRows::default(), 0), next))
 }

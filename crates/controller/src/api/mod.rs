@@ -4,9 +4,9 @@ mod ask;
 #[cfg(test)]
 mod assigning_tests;
 mod assignments;
+mod authorise;
 mod caller;
 mod document;
-mod door;
 mod live;
 mod page;
 mod parameters;
@@ -16,9 +16,9 @@ mod queries;
 mod routes;
 mod rows;
 mod rpc;
-mod seats;
 mod server;
 mod settings;
+mod slots;
 #[cfg(test)]
 mod tests;
 mod tokens;
@@ -28,5 +28,5 @@ pub use settings::{Api, Paths};
 
 pub(crate) use ask::answer;
 pub(crate) use server::{start, start_for_hosts};
-pub(crate) use settings::{ReadyApi, ReadyPaths};
+pub(crate) use settings::{CheckedApi, CheckedPaths};
 pub(crate) use tokens::Tokens;

@@ -7,7 +7,7 @@ use super::rows::{
 };
 use crate::hosts::Offences;
 use crate::hub::Hub;
-use crate::scout::Scout;
+use crate::live_discovery::LiveDiscovery;
 use pathloom_control::{Controller, DrainError, Input, Reason, SchemeChange, Target};
 use pathloom_model::{Fabric, FiveTuple, LinkId, Nanos, NodeId};
 use pathloom_scheme::{FlowId, FlowView, Scheme, View};
@@ -64,11 +64,11 @@ impl Hub {
     }
 
     pub(crate) fn state_row(&mut self) -> Option<StateRow> {
-        let (now, sessions) = (self.clock.now(), self.standing());
+        let (now, sessions) = (self.clock.now(), self.session_count());
         let (started, scheme) = (self.gauges.started, self.gauges.scheme.clone());
         let words = |lines: &mut dyn Iterator<Item = &str>| lines.map(str::to_owned).collect();
         let cabling = Cabling {
-            adopted: words(&mut self.scout.iter().flat_map(Scout::adopted)),
+            adopted: words(&mut self.discovery.iter().flat_map(LiveDiscovery::adopted)),
             refused: words(&mut self.cabling_differences()),
         };
         let offender = |(agent, Offences { times, last }): (&str, Offences)| OffenderRow {
@@ -239,9 +239,9 @@ impl Hub {
 
     /// Takes a link or switch out of service, or puts it back into service.
     pub(crate) fn take_out(&mut self, target: Target, out: bool) -> Result<(), DrainError> {
-        let Some((controller, _)) = self.parts() else { return Err(DrainError::NotOurs) };
+        let Some((controller, _)) = self.parts() else { return Err(DrainError::NotDrainable) };
         controller.check_drain(target, out)?;
-        self.tell(Input::Drain { target, out });
+        self.queue_and_settle(Input::Drain { target, out });
         Ok(())
     }
 

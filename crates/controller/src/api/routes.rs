@@ -2,8 +2,8 @@
 
 use super::ask::Asker;
 use super::assignments;
+use super::authorise::RequestCounts;
 use super::document::Everywhere;
-use super::door::Book;
 use super::live;
 use super::page;
 use super::parameters::{
@@ -38,7 +38,7 @@ use utoipa::{OpenApi, ToSchema};
 #[derive(Clone)]
 pub(super) struct Api {
     pub asker: Asker,
-    pub book: Arc<Book>,
+    pub counts: Arc<RequestCounts>,
     /// How paths are searched if a request does not say.
     pub search: PathSearch,
 }
@@ -157,7 +157,7 @@ async fn document() -> Json<utoipa::openapi::OpenApi> {
 ))))]
 async fn metrics(State(api): State<Api>, headers: HeaderMap) -> Result<Response, Problem> {
     let mut sample = api.asker.ask(Hub::sample).await?;
-    (sample.requests, sample.requests_closed) = (api.book.answered(), api.book.closed());
+    (sample.requests, sample.requests_closed) = (api.counts.answered(), api.counts.closed());
     let text = sample.into_text().map_err(|_| Problem::busy("the metrics could not be written"))?;
     let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let (kind, text) = if accepted.contains("application/openmetrics-text") {
@@ -261,7 +261,7 @@ async fn switch(State(api): State<Api>, Path(name): Path<String>) -> Answer<Swit
 fn refused(fabric: &Fabric, what: &str, out: bool, problem: DrainError) -> Problem {
     let name = |node: NodeId| fabric.node(node).name.clone();
     match problem {
-        DrainError::NotOurs => {
+        DrainError::NotDrainable => {
             let problem = Problem::conflict(format!("{what} is a link of a host"));
             problem.expected("a switch, or a link between two switches")
         }
@@ -298,7 +298,7 @@ async fn undrain_switch(State(api): State<Api>, Path(name): Path<String>) -> Ans
 async fn resync_switch(State(api): State<Api>, Path(name): Path<String>) -> Answer<SwitchRow> {
     let node = find_switch(&*api.fabric().await?, &name)?;
     api.ask(move |hub| {
-        hub.tell(Input::Resync { switch: Some(node) });
+        hub.queue_and_settle(Input::Resync { switch: Some(node) });
         hub.switch_row(node)
     })
     .await
@@ -309,7 +309,7 @@ async fn resync_switch(State(api): State<Api>, Path(name): Path<String>) -> Answ
 #[utoipa::path(post, path = "/v1/resync", responses((status = 200, body = StateRow)))]
 async fn resync(State(api): State<Api>) -> Answer<StateRow> {
     api.ask(|hub| {
-        hub.tell(Input::Resync { switch: None });
+        hub.queue_and_settle(Input::Resync { switch: None });
         hub.state_row()
     })
     .await
@@ -438,7 +438,7 @@ async fn announce(State(api): State<Api>, bytes: Bytes) -> Result<(StatusCode, J
         return Err(Problem::conflict("both ends are one host").at("five_tuple").expected("two hosts"));
     }
     let told = move |hub: &mut Hub| {
-        hub.tell(Input::TransferAnnounced { five_tuple: tuple, size_bytes });
+        hub.queue_and_settle(Input::TransferAnnounced { five_tuple: tuple, size_bytes });
         let detection = hub.controller()?.needs().detection;
         Some((hub.flow_row(FlowName::Tuple(tuple)), detection))
     };

@@ -2,10 +2,10 @@
 //! delay.
 
 use super::ask::{channel, Asker, Questions};
-use super::door::{keep, Admits, Book, Closed, Door};
+use super::authorise::{authorise, Admits, Authoriser, Closed, RequestCounts};
 use super::routes::{host_router, router, Api};
-use super::seats::{Seat, Seated, Seats};
-use super::settings::{ReadyApi, ReadyPaths};
+use super::settings::{CheckedApi, CheckedPaths};
+use super::slots::{Admission, ConnectionSlot, ConnectionSlots};
 use crate::current::Current;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
@@ -32,7 +32,7 @@ const HEADER_BYTES: usize = 32 << 10;
 /// How one address is served.
 struct Service {
     app: Router,
-    book: Arc<Book>,
+    counts: Arc<RequestCounts>,
     tls: Option<Current<rustls::ServerConfig>>,
     connections: usize,
     timeout: Duration,
@@ -43,14 +43,14 @@ struct Service {
 ///
 /// # Errors
 /// It cannot listen there, or cannot start a thread.
-pub(crate) fn start(ready: ReadyApi) -> io::Result<(SocketAddr, Questions)> {
-    launch("api", ready.address, |asker| {
-        let book = Arc::new(Book::default());
-        let ReadyApi { tokens, tls, connections, body_bytes, timeout, header_timeout, search, .. } = ready;
-        let door = Door { tokens, body_bytes, timeout, book: book.clone(), admits: Admits::Tokens };
-        let app = router(Api { asker, book: book.clone(), search });
-        let app = app.layer(axum::middleware::from_fn_with_state(door, keep));
-        Service { app, book, tls, connections, timeout, header_timeout }
+pub(crate) fn start(checked: CheckedApi) -> io::Result<(SocketAddr, Questions)> {
+    launch("api", checked.address, |asker| {
+        let counts = Arc::new(RequestCounts::default());
+        let CheckedApi { tokens, tls, connections, body_bytes, timeout, header_timeout, search, .. } = checked;
+        let authoriser = Authoriser { tokens, body_bytes, timeout, counts: counts.clone(), admits: Admits::Tokens };
+        let app = router(Api { asker, counts: counts.clone(), search });
+        let app = app.layer(axum::middleware::from_fn_with_state(authoriser, authorise));
+        Service { app, counts, tls, connections, timeout, header_timeout }
     })
 }
 
@@ -58,15 +58,15 @@ pub(crate) fn start(ready: ReadyApi) -> io::Result<(SocketAddr, Questions)> {
 ///
 /// # Errors
 /// The same as [`start`].
-pub(crate) fn start_for_hosts(ready: ReadyPaths) -> io::Result<(SocketAddr, Questions)> {
-    launch("paths", ready.address, |asker| {
-        let book = Arc::new(Book::default());
-        let ReadyPaths { address, tokens, tls, connections, body_bytes, timeout, header_timeout, search } = ready;
+pub(crate) fn start_for_hosts(checked: CheckedPaths) -> io::Result<(SocketAddr, Questions)> {
+    launch("paths", checked.address, |asker| {
+        let counts = Arc::new(RequestCounts::default());
+        let CheckedPaths { address, tokens, tls, connections, body_bytes, timeout, header_timeout, search } = checked;
         let admits = Admits::Hosts { tokens: tls.is_some() || address.ip().is_loopback() };
-        let door = Door { tokens, body_bytes, timeout, book: book.clone(), admits };
-        let app = host_router(Api { asker, book: book.clone(), search });
-        let app = app.layer(axum::middleware::from_fn_with_state(door, keep));
-        Service { app, book, tls, connections, timeout, header_timeout }
+        let authoriser = Authoriser { tokens, body_bytes, timeout, counts: counts.clone(), admits };
+        let app = host_router(Api { asker, counts: counts.clone(), search });
+        let app = app.layer(axum::middleware::from_fn_with_state(authoriser, authorise));
+        Service { app, counts, tls, connections, timeout, header_timeout }
     })
 }
 
@@ -89,8 +89,8 @@ fn launch(name: &str, address: SocketAddr, make: impl FnOnce(Asker) -> Service) 
 }
 
 async fn accept(listener: TcpListener, service: Service) {
-    let Service { app, book, tls, connections, timeout: patience, header_timeout } = service;
-    let seats = Seats::new(connections);
+    let Service { app, counts, tls, connections, timeout: patience, header_timeout } = service;
+    let slots = ConnectionSlots::new(connections);
     loop {
         let (stream, peer) = match listener.accept().await {
             Ok(taken) => taken,
@@ -102,25 +102,25 @@ async fn accept(listener: TcpListener, service: Service) {
         };
         // Answers are short, and callers wait for them.
         let _ = stream.set_nodelay(true);
-        while seats.should_wait() {
+        while slots.should_wait() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        let Some(Seated { seat, made_room }) = seats.take(peer.ip()) else {
-            book.close(peer.ip(), Closed::NoRoom);
+        let Some(Admission { slot, evicted }) = slots.take(peer.ip()) else {
+            counts.close(peer.ip(), Closed::NoRoom);
             continue;
         };
-        if let Some(other) = made_room {
-            book.close(other, Closed::MadeRoom);
+        if let Some(other) = evicted {
+            counts.close(other, Closed::MadeRoom);
         }
-        let (seat, book, app) = (Arc::new(seat), book.clone(), app.clone());
+        let (slot, counts, app) = (Arc::new(slot), counts.clone(), app.clone());
         let tls = tls.as_ref().map(|tls| TlsAcceptor::from(tls.get()));
         tokio::spawn(async move {
             let done = tokio::select! {
-                done = greet(stream, tls, (peer, seat.clone()), app, patience) => done,
+                done = serve_connection(stream, tls, (peer, slot.clone()), app, patience) => done,
                 // This close was already counted.
-                () = seat.gives_way() => Err("it made room for another".into()),
-                () = stays_strange(&seat, header_timeout) => {
-                    book.close(peer.ip(), Closed::Late);
+                () = slot.wait_for_eviction() => Err("it made room for another".into()),
+                () = token_timeout(&slot, header_timeout) => {
+                    counts.close(peer.ip(), Closed::Late);
                     Err("it showed no valid token in time".into())
                 }
             };
@@ -132,18 +132,18 @@ async fn accept(listener: TcpListener, service: Service) {
 }
 
 /// Waits until the time for a connection to show a valid token is over. Never ends if the connection has shown one.
-async fn stays_strange(seat: &Seat, header_timeout: Duration) {
+async fn token_timeout(slot: &ConnectionSlot, header_timeout: Duration) {
     tokio::time::sleep(header_timeout).await;
-    if !seat.is_stranger() {
+    if !slot.is_unauthenticated() {
         std::future::pending().await
     }
 }
 
 /// Serves a connection, with TLS if configured.
-async fn greet(
+async fn serve_connection(
     stream: TcpStream,
     tls: Option<TlsAcceptor>,
-    who: (SocketAddr, Arc<Seat>),
+    who: (SocketAddr, Arc<ConnectionSlot>),
     app: Router,
     patience: Duration,
 ) -> Result<(), String> {
@@ -158,7 +158,7 @@ async fn greet(
 
 async fn serve(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    (peer, seat): (SocketAddr, Arc<Seat>),
+    (peer, slot): (SocketAddr, Arc<ConnectionSlot>),
     app: Router,
     patience: Duration,
 ) -> Result<(), String> {
@@ -168,7 +168,7 @@ async fn serve(
     let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(ConnectInfo(peer));
-        request.extensions_mut().insert(seat.clone());
+        request.extensions_mut().insert(slot.clone());
         app.clone().oneshot(request)
     });
     let mut http = http1::Builder::new();

@@ -52,7 +52,7 @@ impl Default for Api {
 
 /// An API that can be served.
 #[derive(Clone, Debug)]
-pub(crate) struct ReadyApi {
+pub(crate) struct CheckedApi {
     pub address: SocketAddr,
     pub tokens: Current<Tokens>,
     pub tls: Option<Current<rustls::ServerConfig>>,
@@ -65,10 +65,10 @@ pub(crate) struct ReadyApi {
 
 impl Api {
     /// Reads the files that the settings name; `None` if no API is configured.
-    pub(crate) fn load(&self, beside: &Path, search: PathSearch) -> Result<Option<ReadyApi>, String> {
+    pub(crate) fn load(&self, base_dir: &Path, search: PathSearch) -> Result<Option<CheckedApi>, String> {
         let Some(address) = self.address else { return Ok(None) };
         let tokens = self.tokens.as_ref().ok_or("api.tokens: a file of tokens is needed for api.address")?;
-        let tokens = Tokens::read(&beside.join(tokens)).map_err(|problem| format!("api.tokens: {problem}"))?;
+        let tokens = Tokens::read(&base_dir.join(tokens)).map_err(|problem| format!("api.tokens: {problem}"))?;
         if !address.ip().is_loopback() && self.tls.is_none() {
             return Err(format!(
                 "api.address: {address} can be reached from other machines, and tokens would be sent unencrypted; set api.tls, or use a loopback address"
@@ -77,7 +77,7 @@ impl Api {
         if self.tls.as_ref().is_some_and(|tls| tls.bind_names || !tls.names.is_empty()) {
             return Err("api.tls: bind_names and names are for switches, under listen.tls".into());
         }
-        let tls = self.tls.as_ref().map(|tls| tls.load(beside)).transpose();
+        let tls = self.tls.as_ref().map(|tls| tls.load(base_dir)).transpose();
         let tls = tls.map_err(|problem| format!("api.tls.{problem}"))?.map(Current::new);
         let times = [self.timeout, self.header_timeout];
         if self.connections == 0 || self.body_bytes == 0 || times.iter().any(Duration::is_zero) {
@@ -85,7 +85,7 @@ impl Api {
         }
         let tokens = Current::new(Arc::new(tokens));
         let Api { connections, body_bytes, timeout, header_timeout, .. } = *self;
-        Ok(Some(ReadyApi { address, tokens, tls, connections, body_bytes, timeout, header_timeout, search }))
+        Ok(Some(CheckedApi { address, tokens, tls, connections, body_bytes, timeout, header_timeout, search }))
     }
 }
 
@@ -127,7 +127,7 @@ impl Default for Paths {
 
 /// An address for applications that can be served.
 #[derive(Clone, Debug)]
-pub(crate) struct ReadyPaths {
+pub(crate) struct CheckedPaths {
     pub address: SocketAddr,
     /// The tokens of the API; empty if there is no API.
     pub tokens: Current<Tokens>,
@@ -141,12 +141,12 @@ pub(crate) struct ReadyPaths {
 
 impl Paths {
     /// Reads the files that the settings name; `None` without an address.
-    pub(crate) fn load(&self, beside: &Path, api: Option<&ReadyApi>) -> Result<Option<ReadyPaths>, String> {
+    pub(crate) fn load(&self, base_dir: &Path, api: Option<&CheckedApi>) -> Result<Option<CheckedPaths>, String> {
         let Some(address) = self.address else { return Ok(None) };
         if self.tls.as_ref().is_some_and(|tls| tls.bind_names || !tls.names.is_empty()) {
             return Err("paths.tls: bind_names and names are for switches, under listen.tls".into());
         }
-        let tls = self.tls.as_ref().map(|tls| tls.load(beside)).transpose();
+        let tls = self.tls.as_ref().map(|tls| tls.load(base_dir)).transpose();
         let tls = tls.map_err(|problem| format!("paths.tls.{problem}"))?.map(Current::new);
         let times = [self.timeout, self.header_timeout];
         if self.connections == 0 || self.body_bytes == 0 || times.iter().any(Duration::is_zero) {
@@ -154,6 +154,6 @@ impl Paths {
         }
         let tokens = api.map_or_else(|| Current::new(Arc::default()), |api| api.tokens.clone());
         let Paths { search, connections, body_bytes, timeout, header_timeout, .. } = *self;
-        Ok(Some(ReadyPaths { address, tokens, tls, connections, body_bytes, timeout, header_timeout, search }))
+        Ok(Some(CheckedPaths { address, tokens, tls, connections, body_bytes, timeout, header_timeout, search }))
     }
 }

@@ -311,8 +311,8 @@ fn idle_connections_do_not_block_requests_of_the_same_address() {
     let kept: Vec<_> = (0..30).map(use_once).collect();
     let begun = Instant::now();
     (0..20).for_each(|_| drop(lab.get("/v1/state")));
-    let strangers: Vec<_> = (0..30).map(|_| lab.call("GET", "/v1/state", "", "").status).collect();
-    assert!(strangers.iter().all(|&status| status == 401), "{strangers:?}");
+    let unauthenticated: Vec<_> = (0..30).map(|_| lab.call("GET", "/v1/state", "", "").status).collect();
+    assert!(unauthenticated.iter().all(|&status| status == 401), "{unauthenticated:?}");
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     let made_room = || {
         let metrics = lab.call("GET", "/metrics", &format!("Bearer {READ}"), "").body;
@@ -324,10 +324,10 @@ fn idle_connections_do_not_block_requests_of_the_same_address() {
 }
 
 #[test]
-fn as_many_requests_as_seats_are_answered_at_a_time() {
+fn as_many_requests_as_slots_are_answered_at_a_time() {
     let lab = standing("timeout = \"20s\"\nconnections = 64");
-    // There are twice as many connections as seats for strangers, but none is closed before its request. Each of two
-    // tokens uses half of the seats, which is the most that one token may.
+    // There are twice as many connections as slots for unauthenticated ones, but none is closed before its request.
+    // Each of two tokens uses half of the slots, which is the most that one token may.
     let asked = [READ, OPERATE].map(|token| request("GET", "/v1/state", &format!("Bearer {token}"), ""));
     let streams: Vec<_> = (0..64)
         .map(|number| {
@@ -343,7 +343,7 @@ fn as_many_requests_as_seats_are_answered_at_a_time() {
 #[test]
 fn requests_of_one_token_leave_room_for_those_of_another() {
     let lab = standing("timeout = \"8s\"\nconnections = 8");
-    // Requests whose bodies do not arrive. Each occupies a seat until it times out.
+    // Requests whose bodies do not arrive. Each occupies a slot until it times out.
     let head = format!(
         "POST /v1/flows HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {OPERATE}\r\nContent-Length: 90\r\n\r\n{{"
     );

@@ -1,14 +1,14 @@
 //! Answers per second of a plain learning switch.
 
-use super::fake::{say, Common, Fake};
+use super::fake::{append_message, Common, Fake};
 use super::load_generator::{connect, until, Work};
 use super::report::{Measured, Row};
-use super::subject::{Start, Subject, RIVALS};
+use super::target::{Start, Target, RIVALS};
 use super::Plan;
 use crate::load::ran_ns_of;
 use pathloom_openflow::flow_match::{FlowMatch, ETH_IPV4};
 use pathloom_openflow::packet::Ethernet;
-use pathloom_openflow::{Kind, Message, PacketIn, PacketInWhy, NO_BUFFER};
+use pathloom_openflow::{Kind, Message, PacketIn, PacketInReason, NO_BUFFER};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -30,7 +30,7 @@ struct Counts {
 }
 
 /// One switch, with this number of outstanding packets.
-struct Asking {
+struct PacketInWork {
     template: Vec<u8>,
     number_at: usize,
     next: u64,
@@ -49,14 +49,14 @@ fn packet_in(dst: u8, src: u8, port: u32) -> Vec<u8> {
     let mut data = Vec::new();
     Ethernet { dst: mac(dst), src: mac(src), vlan: None, kind: ETH_IPV4, payload: &payload }.emit(&mut data);
     let matches = FlowMatch { in_port: Some(port), ..FlowMatch::default() };
-    let (total_len, why) = (data.len() as u16, PacketInWhy::NoMatch);
-    let packet = PacketIn { buffer: NO_BUFFER, total_len, why, table: 0, cookie: 0, matches, data: &data };
+    let (total_len, reason) = (data.len() as u16, PacketInReason::NoMatch);
+    let packet = PacketIn { buffer: NO_BUFFER, total_len, reason, table: 0, cookie: 0, matches, data: &data };
     let mut out = Vec::new();
-    say(&Message::PacketIn(packet), 0, &mut out);
+    append_message(&Message::PacketIn(packet), 0, &mut out);
     out
 }
 
-impl Asking {
+impl PacketInWork {
     fn ask(&mut self, now: Instant, out: &mut Vec<u8>) {
         let at = out.len() + self.number_at;
         out.extend_from_slice(&self.template);
@@ -76,7 +76,7 @@ impl Asking {
     }
 }
 
-impl Work for Asking {
+impl Work for PacketInWork {
     fn begin(&mut self, out: &mut Vec<u8>) {
         // The controller learns the ports of both. The answers to these have no number of the measurement.
         out.extend(packet_in(1, 2, 2));
@@ -126,8 +126,8 @@ pub(crate) fn run(
                 let number_at = template.len() - 18;
                 let counts = counts.clone();
                 let sent = VecDeque::new();
-                let asking = Asking { template, number_at, next: 1 << 32, outstanding, sent, counts };
-                connect(port, Fake::new(datapath_id, 4, common.clone()), asking, go.clone())
+                let work = PacketInWork { template, number_at, next: 1 << 32, outstanding, sent, counts };
+                connect(port, Fake::new(datapath_id, 4, common.clone()), work, go.clone())
             })
             .collect();
         until("the start of all sessions", || common.standing.get() == switches).await?;
@@ -156,17 +156,17 @@ pub(crate) fn run(
 pub(crate) fn measure(plan: &Plan, done: &mut impl FnMut(Row)) -> Result<(), String> {
     for &outstanding in &plan.outstanding {
         for &switches in &plan.switches {
-            let subject = Subject::ours("learning")?;
-            let measured = run(subject.place(), switches, outstanding, plan.duration)?;
+            let target = Target::start("learning")?;
+            let measured = run(target.place(), switches, outstanding, plan.duration)?;
             let numbers = (switches, outstanding);
-            done(Row::new(("pathloom", "answers"), numbers, &measured, subject.resident_bytes()));
-            drop(subject);
+            done(Row::new(("pathloom", "answers"), numbers, &measured, target.resident_bytes()));
+            drop(target);
             for rival in RIVALS.iter().filter(|_| plan.rivals) {
                 match rival.start(switches) {
                     Start::Absent => {}
                     Start::Unfit(why) => done(Row::without((rival.name, "answers"), numbers, why)),
-                    Start::Runs(subject) => done(match run(subject.place(), switches, outstanding, plan.duration) {
-                        Ok(measured) => Row::new((rival.name, "answers"), numbers, &measured, subject.resident_bytes()),
+                    Start::Runs(target) => done(match run(target.place(), switches, outstanding, plan.duration) {
+                        Ok(measured) => Row::new((rival.name, "answers"), numbers, &measured, target.resident_bytes()),
                         Err(why) => Row::without((rival.name, "answers"), numbers, why),
                     }),
                 }

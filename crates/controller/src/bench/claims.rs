@@ -3,10 +3,10 @@
 
 use super::fake::{Common, Fake};
 use super::load_generator::{connect, until, Work};
-use super::paths::{quiet, switches, Counts, Opening};
+use super::paths::{switches, wait_until_quiet, Counts, FlowSetupWork};
 use super::report::{Measured, Row};
 use super::served::TOKEN;
-use super::subject::Subject;
+use super::target::Target;
 use super::Plan;
 use pathloom_model::{fabric_from_spec, Fabric};
 use std::cell::RefCell;
@@ -32,9 +32,9 @@ pub(super) struct Load {
 }
 
 /// A switch that opens one more flow at each wake-up.
-struct Paced(Opening);
+struct PacedFlowWork(FlowSetupWork);
 
-impl Work for Paced {
+impl Work for PacedFlowWork {
     fn begin(&mut self, out: &mut Vec<u8>) {
         self.0.open(Instant::now(), out);
     }
@@ -126,19 +126,19 @@ pub(super) fn run((openflow, rpc): (u16, u16), spec: &str, load: Load) -> Result
         let common = Common::default();
         let counts = Rc::new(RefCell::new(Counts::new((usize::MAX / 2, 0), Duration::MAX, None)));
         let start = Instant::now();
-        let tors: Vec<(Fake, Opening)> = switches(&fabric, 1, &common, &counts).collect();
+        let tors: Vec<(Fake, FlowSetupWork)> = switches(&fabric, 1, &common, &counts).collect();
         let mut wakers = Vec::new();
         let mut tasks = Vec::new();
-        for (fake, opening) in tors {
+        for (fake, work) in tors {
             let go = Rc::new(Notify::new());
-            if opening.has_hosts() {
+            if work.has_hosts() {
                 wakers.push(go.clone());
             }
-            tasks.push(connect(openflow, fake, Paced(opening), go));
+            tasks.push(connect(openflow, fake, PacedFlowWork(work), go));
         }
         until("the start of all sessions", || common.standing.get() == fabric.switches().len()).await?;
         let connected_s = start.elapsed().as_secs_f64();
-        quiet(&common).await;
+        wait_until_quiet(&common).await;
         let (go, gone) = std::sync::mpsc::channel();
         let clients = {
             let fabric = Fabric::clone(&fabric);
@@ -170,11 +170,11 @@ pub(super) fn run((openflow, rpc): (u16, u16), spec: &str, load: Load) -> Result
 
 /// Measures, and adds a row.
 pub(crate) fn measure(_: &Plan, done: &mut impl FnMut(Row)) -> Result<(), String> {
-    let subject = Subject::ours(&format!("fabric:ofpt:{FABRIC}"))?;
-    let rpc = subject.second_port().ok_or("the controller serves no XML-RPC")?;
-    let (measured, set_up) = run((subject.place().0, rpc), FABRIC, LOAD)?;
+    let target = Target::start(&format!("fabric:ofpt:{FABRIC}"))?;
+    let rpc = target.second_port().ok_or("the controller serves no XML-RPC")?;
+    let (measured, set_up) = run((target.place().0, rpc), FABRIC, LOAD)?;
     let work = format!("claims, {:.0} flows/s", set_up as f64 / measured.seconds);
-    done(Row::new(("pathloom", &work), (80, 1), &measured, subject.resident_bytes()));
+    done(Row::new(("pathloom", &work), (80, 1), &measured, target.resident_bytes()));
     Ok(())
 }
 

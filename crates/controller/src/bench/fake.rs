@@ -30,7 +30,7 @@ impl Fake {
     }
 
     pub(crate) fn hello(&self, out: &mut Vec<u8>) {
-        say(&Message::Hello(Hello::OURS), 1, out);
+        append_message(&Message::Hello(Hello::OPENFLOW_1_3), 1, out);
     }
 
     /// Handles whole messages; returns their number of bytes. All of them count as read now, and their answers as sent
@@ -41,7 +41,7 @@ impl Fake {
             self.common.messages.set(self.common.messages.get() + 1);
             match header.kind {
                 Kind::FLOW_MOD | Kind::PACKET_OUT => work.message(now, header.kind, body, out),
-                Kind::BARRIER_REQUEST => say(&Message::BarrierReply, header.xid, out),
+                Kind::BARRIER_REQUEST => append_message(&Message::BarrierReply, header.xid, out),
                 _ => {
                     let message = Message::parse(header, body).map_err(io::Error::other)?;
                     self.answer(&message, header.xid, out);
@@ -54,20 +54,20 @@ impl Fake {
 
     fn answer(&mut self, message: &Message<'_>, xid: u32, out: &mut Vec<u8>) {
         match message {
-            Message::EchoRequest(bytes) => say(&Message::EchoReply(bytes), xid, out),
+            Message::EchoRequest(bytes) => append_message(&Message::EchoReply(bytes), xid, out),
             Message::FeaturesRequest => {
                 let (datapath_id, capabilities) = (self.datapath_id, 0x4f);
                 let features = Features { datapath_id, buffers: 0, tables: 254, auxiliary: 0, capabilities };
-                say(&Message::FeaturesReply(features), xid, out);
+                append_message(&Message::FeaturesReply(features), xid, out);
                 // Plain learning switches do not request ports.
                 self.stand();
             }
-            Message::GetConfigRequest => say(&Message::GetConfigReply(SwitchConfig::default()), xid, out),
+            Message::GetConfigRequest => append_message(&Message::GetConfigReply(SwitchConfig::default()), xid, out),
             Message::MultipartRequest(request) => {
                 let reply = self.reply(&request.request);
-                say(&Message::MultipartReply(MultipartReply { more: false, reply }), xid, out);
+                append_message(&Message::MultipartReply(MultipartReply { more: false, reply }), xid, out);
             }
-            Message::RoleRequest(role) => say(&Message::RoleReply(*role), xid, out),
+            Message::RoleRequest(role) => append_message(&Message::RoleReply(*role), xid, out),
             _ => {}
         }
     }
@@ -96,13 +96,13 @@ impl Fake {
             Request::GroupDesc => Reply::GroupDesc(Vec::new()),
             Request::Meters => Reply::Meters(Vec::new()),
             Request::MeterConfigs => Reply::MeterConfigs(Vec::new()),
-            Request::Foreign(kind) => Reply::Foreign(*kind),
+            Request::Unsupported(kind) => Reply::Unsupported(*kind),
         }
     }
 }
 
 /// Appends a message. Those of a fake switch are short.
-pub(crate) fn say(message: &Message<'_>, xid: u32, out: &mut Vec<u8>) {
+pub(crate) fn append_message(message: &Message<'_>, xid: u32, out: &mut Vec<u8>) {
     let done = message.emit(xid, out);
     debug_assert!(done.is_ok(), "{done:?}");
 }

@@ -39,7 +39,7 @@ pub(crate) fn run(words: &[&str]) -> Result<(), String> {
 /// Returns the controller's time for the measured flows.
 fn set_up(scheme: &str, flows: (usize, usize)) -> Result<Duration, String> {
     let mut hub = served::hub(&format!("fabric:{scheme}:{FABRIC}"))?;
-    hub.tell(Input::Timeout);
+    hub.queue_and_settle(Input::Timeout);
     let fabric = Rc::new(fabric_from_spec(FABRIC).map_err(|problem| problem.to_string())?);
     let (common, counts) = (Common::default(), Rc::new(RefCell::new(Counts::new(flows, FAR, None))));
     let mut links = Vec::new();

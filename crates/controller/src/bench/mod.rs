@@ -16,7 +16,7 @@ mod path_per_flow;
 pub(crate) mod paths;
 mod report;
 mod served;
-mod subject;
+mod target;
 
 use report::Row;
 use std::time::Duration;

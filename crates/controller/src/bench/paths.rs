@@ -1,16 +1,16 @@
 //! Paths set up per second: from a flow's first packet to the last of its path's rules.
 
-use super::fake::{say, Common, Fake};
+use super::fake::{append_message, Common, Fake};
 use super::load_generator::{connect, until, Work};
 use super::report::{Measured, Row};
 use super::served;
-use super::subject::Subject;
+use super::target::Target;
 use super::Plan;
 use crate::load::ran_ns_of;
 use pathloom_model::{fabric_from_spec, Attachment, Fabric, FiveTuple, LONG_FLOW_DSCP, PROTO_TCP, TCP_SYN};
 use pathloom_openflow::flow_match::{FlowMatch, ETH_IPV4};
 use pathloom_openflow::packet::Ethernet;
-use pathloom_openflow::{FlowCommand, Header, Kind, Message, PacketIn, PacketInWhy, NO_BUFFER, VERSION};
+use pathloom_openflow::{FlowCommand, Header, Kind, Message, PacketIn, PacketInReason, NO_BUFFER, VERSION};
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -106,7 +106,7 @@ impl Counts {
 }
 
 /// A switch. A ToR opens flows of its hosts.
-pub(super) struct Opening {
+pub(super) struct FlowSetupWork {
     fabric: Rc<Fabric>,
     hosts: Vec<Attachment>,
     outstanding: usize,
@@ -115,7 +115,7 @@ pub(super) struct Opening {
     counts: Rc<RefCell<Counts>>,
 }
 
-impl Opening {
+impl FlowSetupWork {
     /// Appends the first packet of the next flow, from a host of this ToR to one of another.
     pub(super) fn open(&mut self, now: Instant, out: &mut Vec<u8>) {
         {
@@ -152,12 +152,12 @@ pub(crate) fn first_packet(five_tuple: FiveTuple, port: u32, out: &mut Vec<u8>) 
     let (dst, src) = ([2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 1]);
     Ethernet { dst, src, vlan: None, kind: ETH_IPV4, payload: &payload }.emit(&mut data);
     let matches = FlowMatch { in_port: Some(port), ..FlowMatch::default() };
-    let (total_len, why) = (data.len() as u16, PacketInWhy::Action);
-    let packet = PacketIn { buffer: NO_BUFFER, total_len, why, table: 0, cookie: 0, matches, data: &data };
-    say(&Message::PacketIn(packet), 0, out);
+    let (total_len, reason) = (data.len() as u16, PacketInReason::Action);
+    let packet = PacketIn { buffer: NO_BUFFER, total_len, reason, table: 0, cookie: 0, matches, data: &data };
+    append_message(&Message::PacketIn(packet), 0, out);
 }
 
-impl Work for Opening {
+impl Work for FlowSetupWork {
     fn begin(&mut self, out: &mut Vec<u8>) {
         let now = Instant::now();
         for _ in 0..self.outstanding {
@@ -172,7 +172,7 @@ impl Work for Opening {
     }
 }
 
-impl Opening {
+impl FlowSetupWork {
     /// Whether the switch has hosts, whose flows may be opened.
     pub(super) fn has_hosts(&self) -> bool {
         !self.hosts.is_empty()
@@ -203,13 +203,13 @@ pub(super) fn switches<'a>(
     outstanding: usize,
     common: &'a Common,
     counts: &'a Rc<RefCell<Counts>>,
-) -> impl Iterator<Item = (Fake, Opening)> + 'a {
+) -> impl Iterator<Item = (Fake, FlowSetupWork)> + 'a {
     fabric.switches().iter().map(move |&switch| {
         let hosts: Vec<Attachment> = fabric.attachments().iter().copied().filter(|at| at.tor == switch).collect();
         let ports = fabric.node(switch).ports.len() as u32;
         let (counts, fabric) = (counts.clone(), fabric.clone());
-        let opening = Opening { fabric, hosts, outstanding, next: 0, sent: FxHashMap::default(), counts };
-        (Fake::new(u64::from(switch.0) + 1, ports, common.clone()), opening)
+        let work = FlowSetupWork { fabric, hosts, outstanding, next: 0, sent: FxHashMap::default(), counts };
+        (Fake::new(u64::from(switch.0) + 1, ports, common.clone()), work)
     })
 }
 
@@ -228,11 +228,11 @@ pub(crate) fn run(
         let counts = Rc::new(RefCell::new(Counts::new(flows, limit, Some(process))));
         let start = Instant::now();
         let tasks: Vec<_> = switches(&fabric, outstanding, &common, &counts)
-            .map(|(fake, opening)| connect(port, fake, opening, go.clone()))
+            .map(|(fake, work)| connect(port, fake, work, go.clone()))
             .collect();
         until("the start of all sessions", || common.standing.get() == fabric.switches().len()).await?;
         let connected_s = start.elapsed().as_secs_f64();
-        quiet(&common).await;
+        wait_until_quiet(&common).await;
         go.notify_waiters();
         let start = Instant::now();
         let mut seen = (0, start);
@@ -255,7 +255,7 @@ pub(crate) fn run(
 }
 
 /// Waits until no message has come for a while.
-pub(super) async fn quiet(common: &Common) {
+pub(super) async fn wait_until_quiet(common: &Common) {
     loop {
         let before = common.messages.get();
         tokio::time::sleep(QUIET).await;
@@ -294,10 +294,10 @@ pub(crate) fn measure(plan: &Plan, done: &mut impl FnMut(Row)) -> Result<(), Str
                 done(Row::without(("pathloom", &work), numbers, why));
                 continue;
             }
-            let subject = Subject::ours(&format!("fabric:{scheme}:{FABRIC}"))?;
+            let target = Target::start(&format!("fabric:{scheme}:{FABRIC}"))?;
             let flows = if outstanding == 1 { (FLOWS.0, FLOWS.1 / 4) } else { FLOWS };
-            let row = match run(subject.place(), FABRIC, flows, (outstanding, 5 * plan.duration)) {
-                Ok(measured) => Row::new(("pathloom", &work), numbers, &measured, subject.resident_bytes()),
+            let row = match run(target.place(), FABRIC, flows, (outstanding, 5 * plan.duration)) {
+                Ok(measured) => Row::new(("pathloom", &work), numbers, &measured, target.resident_bytes()),
                 Err(why) => Row::without(("pathloom", &work), numbers, why),
             };
             done(row);

@@ -2,10 +2,10 @@
 
 use super::learning::Learning;
 use super::path_per_flow::PathPerFlow;
-use crate::api::{answer, start_for_hosts, Paths, ReadyPaths, Tokens};
+use crate::api::{answer, start_for_hosts, CheckedPaths, Paths, Tokens};
 use crate::config::{Limits, Sessions};
-use crate::hub::{Brain, Hub};
-use crate::serve::{accept_tcp, keep_time, look_after};
+use crate::hub::{Hub, Responder};
+use crate::serve::{accept_tcp, run_periodic_work, run_timers};
 use crate::session::Shared;
 use pathloom_control::{Config, Controller, Input};
 use pathloom_model::fabric_from_spec;
@@ -55,7 +55,7 @@ pub(super) fn hub(what: &str) -> Result<Hub, String> {
     let limits = Limits { packet_ins_per_port: 0, ..Limits::default() };
     let settings = (Sessions::default(), limits);
     if what == "learning" {
-        return Ok(Hub::new(Brain::Packets(Box::<Learning>::default()), None, Default::default(), settings));
+        return Ok(Hub::new(Responder::Packets(Box::<Learning>::default()), None, Default::default(), settings));
     }
     let (scheme, spec) = what.strip_prefix("fabric:").and_then(|rest| rest.split_once(':')).ok_or("unknown subject")?;
     let fabric = Arc::new(fabric_from_spec(spec).map_err(|problem| problem.to_string())?);
@@ -64,7 +64,7 @@ pub(super) fn hub(what: &str) -> Result<Hub, String> {
     let (max_flows_per_host, max_counted_per_tor) = (FLOWS_PER_HOST, u32::MAX);
     let config = Config { max_flows_per_host, max_counted_per_tor, ..Config::default() };
     let controller = Controller::new(config, fabric.clone(), scheme);
-    Ok(Hub::new(Brain::Fabric(controller), Some(fabric), datapaths, settings))
+    Ok(Hub::new(Responder::Fabric(controller), Some(fabric), datapaths, settings))
 }
 
 /// The scheme of the registry. `spt` and `ecmp` leave all flows on default routes and set up no paths. So they are
@@ -86,7 +86,7 @@ pub(super) fn routes_first_packets(scheme: &str) -> Result<bool, String> {
 }
 
 /// The address for applications, at which the load generator requests paths for any host.
-fn paths() -> Result<ReadyPaths, String> {
+fn paths() -> Result<CheckedPaths, String> {
     let tokens = Arc::new(Tokens::parse(&format!("operate bench {TOKEN}\n"))?);
     let paths = Paths { address: Some(([127, 0, 0, 1], 0).into()), ..Paths::default() };
     let ready = paths.load(Path::new(""), None)?.ok_or("no address")?;
@@ -116,9 +116,9 @@ fn serve(what: &str, ready: impl FnOnce(u16, Option<u16>)) -> Result<(), String>
             address.port()
         });
         ready(port, second);
-        shared.hub.borrow_mut().tell(Input::Timeout);
-        tokio::task::spawn_local(keep_time(shared.clone()));
-        tokio::task::spawn_local(look_after(shared.clone(), crate::persist::Persist::new(None)));
+        shared.hub.borrow_mut().queue_and_settle(Input::Timeout);
+        tokio::task::spawn_local(run_timers(shared.clone()));
+        tokio::task::spawn_local(run_periodic_work(shared.clone(), crate::persist::Persist::new(None)));
         accept_tcp(listener, shared).await;
         Ok(())
     })

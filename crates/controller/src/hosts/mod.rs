@@ -6,22 +6,22 @@
 //! do.
 
 mod announced;
-mod door;
 mod offenders;
+mod protocol;
+mod sockets;
 mod tokens;
-mod words;
 
-pub(crate) use door::{accept_tcp, accept_unix};
+pub use protocol::{AgentMessage, ControllerMessage, Wants, VERSION};
+pub(crate) use sockets::{accept_tcp, accept_unix};
 pub(crate) use tokens::Tokens;
-pub use words::{Said, Told, Wants, VERSION};
 
 pub(crate) use self::offenders::Offences;
 
 use self::announced::Announced;
 use self::offenders::Offenders;
 use crate::assigning::owner_of;
+use crate::log_limiter::{subject, LogLimiter};
 use crate::newcomers::Newcomers;
-use crate::quiet::{subject, Quiet};
 use crate::tls::Tls;
 use pathloom_control::{AssignError, Assigned, AssignmentId, ClaimKey, Input, Output, Owner, PathRequest};
 use pathloom_model::{Fabric, FiveTuple, Nanos, NodeId, Path};
@@ -93,14 +93,14 @@ struct Agent {
     greeted: bool,
     closed: bool,
     /// The reason for its disconnection, until that is logged.
-    unsaid: Option<String>,
-    useless: u32,
+    unlogged_reason: Option<String>,
+    invalid_lines: u32,
     announced: Announced,
     out: Vec<u8>,
     /// Wakes the writing task, unless it waits for the agent to read.
     wake: Rc<Notify>,
     /// Notified when it is disconnected.
-    away: Rc<Notify>,
+    disconnected: Rc<Notify>,
 }
 
 /// All agents.
@@ -112,7 +112,7 @@ pub(crate) struct Hosts {
     /// Maximum number of flows that an agent may have announced, for each host.
     flows_per_host: usize,
     /// Time until which the allowance of an address is used up by its lines. A new connection gets no new allowance.
-    paid: BTreeMap<Ipv4Addr, Nanos>,
+    allowance_used_until: BTreeMap<Ipv4Addr, Nanos>,
     /// Offences of agents.
     offenders: Offenders,
     agents: BTreeMap<AgentId, Agent>,
@@ -128,7 +128,7 @@ pub(crate) struct Hosts {
     wants: Wants,
     now: Nanos,
     /// Limits log lines about agents.
-    quiet: Quiet,
+    log_limiter: LogLimiter,
     /// Number of agents disconnected or not accepted.
     refused: u64,
 }
@@ -140,7 +140,7 @@ impl Hosts {
             tokens: None,
             most: HostsConfig::default().agents,
             flows_per_host: HostsConfig::default().flows_per_host,
-            paid: BTreeMap::new(),
+            allowance_used_until: BTreeMap::new(),
             offenders: Offenders::default(),
             agents: BTreeMap::new(),
             newcomers: Newcomers::new(HostsConfig::default().agents),
@@ -150,7 +150,7 @@ impl Hosts {
             last: 0,
             wants: Wants::default(),
             now: Nanos::ZERO,
-            quiet: Quiet::default(),
+            log_limiter: LogLimiter::default(),
             refused: 0,
         }
     }
@@ -171,38 +171,38 @@ impl Hosts {
     }
 
     /// Logs an agent that is limited, unless there are too many equal lines.
-    fn limited(&mut self, peer: &str, why: &str) {
+    fn log_limited(&mut self, peer: &str, why: &str) {
         self.offenders.count(self.now, peer);
-        if let Some(times) = self.quiet.admit(self.now, &subject(peer, why)) {
+        if let Some(times) = self.log_limiter.count_to_log(self.now, &subject(peer, why)) {
             tracing::warn!(peer, why, times, "an agent is limited");
         }
     }
 
     /// Notes that an agent sends more than it may, and is read more slowly.
-    pub(crate) fn slowed(&mut self, id: AgentId) {
+    pub(crate) fn log_slowed(&mut self, id: AgentId) {
         if let Some(peer) = self.agents.get(&id).map(|agent| agent.peer.clone()) {
-            self.limited(&peer, "it sends more lines than it may, and is read more slowly");
+            self.log_limited(&peer, "it sends more lines than it may, and is read more slowly");
         }
     }
 
     /// Time until which the allowance of an agent's address is used up.
-    pub(crate) fn paid_until(&self, id: AgentId) -> Nanos {
+    pub(crate) fn allowance_used_until(&self, id: AgentId) -> Nanos {
         let only = self.agents.get(&id).and_then(|agent| agent.only);
-        only.and_then(|only| self.paid.get(&only)).copied().unwrap_or_default()
+        only.and_then(|only| self.allowance_used_until.get(&only)).copied().unwrap_or_default()
     }
 
     /// Sets the time until which the allowance of an agent's address is used up.
-    pub(crate) fn set_paid_until(&mut self, id: AgentId, until: Nanos) {
+    pub(crate) fn set_allowance_used_until(&mut self, id: AgentId, until: Nanos) {
         if let Some(only) = self.agents.get(&id).and_then(|agent| agent.only) {
-            self.paid.insert(only, until);
+            self.allowance_used_until.insert(only, until);
         }
     }
 
     /// Counts an agent that is disconnected, and logs it unless there are too many equal lines.
-    fn sent_away(&mut self, peer: &str, why: &str) {
+    fn count_disconnected(&mut self, peer: &str, why: &str) {
         self.refused += 1;
         self.offenders.count(self.now, peer);
-        if let Some(times) = self.quiet.admit(self.now, &subject(peer, why)) {
+        if let Some(times) = self.log_limiter.count_to_log(self.now, &subject(peer, why)) {
             tracing::warn!(peer, why, times, "an agent is disconnected");
         }
     }
@@ -213,7 +213,7 @@ impl Hosts {
 
     /// Counts an agent whose TLS handshake failed.
     pub(crate) fn not_encrypted(&mut self, peer: &str, why: &str) {
-        self.sent_away(peer, &format!("its TLS handshake failed: {why}"));
+        self.count_disconnected(peer, &format!("its TLS handshake failed: {why}"));
     }
 
     /// From now on, agents that connect by TCP need one of these tokens.
@@ -225,7 +225,7 @@ impl Hosts {
     pub(crate) fn set_wants(&mut self, wants: Wants) {
         if std::mem::replace(&mut self.wants, wants) != wants {
             for agent in self.agents.values_mut().filter(|agent| agent.greeted) {
-                agent.tell(&Told::Wants(wants));
+                agent.send(&ControllerMessage::Wants(wants));
             }
         }
     }
@@ -239,12 +239,12 @@ impl Hosts {
             let agents = &self.agents;
             let oldest = self.newcomers.take(address, true, |id| agents.get(id).is_some_and(|agent| !agent.greeted));
             let Some(oldest) = oldest else {
-                self.sent_away(&peer, "there are too many agents");
+                self.count_disconnected(&peer, "there are too many agents");
                 return None;
             };
             if let Some(agent) = self.agents.remove(&oldest) {
-                self.sent_away(&agent.peer, "it had not named its hosts, and another agent needed its place");
-                agent.away.notify_one();
+                self.count_disconnected(&agent.peer, "it had not named its hosts, and another agent needed its place");
+                agent.disconnected.notify_one();
             }
         }
         let only = match only {
@@ -262,12 +262,12 @@ impl Hosts {
             hosts: BTreeSet::new(),
             greeted: false,
             closed: false,
-            unsaid: None,
-            useless: 0,
+            unlogged_reason: None,
+            invalid_lines: 0,
             announced: Announced::default(),
             out: Vec::new(),
             wake: Rc::default(),
-            away: Rc::default(),
+            disconnected: Rc::default(),
         };
         self.agents.insert(id, agent);
         let agents = &self.agents;
@@ -288,8 +288,8 @@ impl Hosts {
             self.by_host.extend(heir.map(|(&heir, _)| (host, heir)));
         }
         self.requests.retain(|_, (other, _)| *other != id);
-        if let Some(why) = &agent.unsaid {
-            self.sent_away(&agent.peer, why);
+        if let Some(why) = &agent.unlogged_reason {
+            self.count_disconnected(&agent.peer, why);
         }
         if agent.greeted {
             tracing::info!(peer = %agent.peer, hosts = agent.hosts.len(), why, "the connection of an agent ended");
@@ -300,34 +300,34 @@ impl Hosts {
     pub(crate) fn line(&mut self, id: AgentId, line: &[u8]) -> Option<Input> {
         let agent = self.agents.get(&id).filter(|agent| !agent.closed)?;
         let greeted = agent.greeted;
-        let said = match serde_json::from_slice::<Said>(line) {
-            Ok(said) => said,
+        let message = match serde_json::from_slice::<AgentMessage>(line) {
+            Ok(message) => message,
             Err(problem) => return self.refuse(id, &format!("the line is not a valid message: {problem}")),
         };
-        match said {
-            Said::Hello { version, hosts, token } => self.hello(id, version, &hosts, token.as_deref()),
+        match message {
+            AgentMessage::Hello { version, hosts, token } => self.hello(id, version, &hosts, token.as_deref()),
             _ if !greeted => self.refuse(id, "a hello was expected first"),
-            Said::Announce { flow, size_bytes } => {
-                let host = self.speaks_for(id, &flow)?;
+            AgentMessage::Announce { flow, size_bytes } => {
+                let host = self.represented_sender(id, &flow)?;
                 self.begin(id, host, flow)?;
                 Some(Input::TransferAnnounced { five_tuple: flow, size_bytes })
             }
-            Said::Finish { flow } => {
-                let host = self.speaks_for(id, &flow)?;
+            AgentMessage::Finish { flow } => {
+                let host = self.represented_sender(id, &flow)?;
                 self.agents.get_mut(&id)?.announced.end(host, &flow);
                 Some(Input::TransferEnded { five_tuple: flow })
             }
-            Said::Paths { request, src, dst, count, search, lifetime_s } => {
+            AgentMessage::Paths { request, src, dst, count, search, lifetime_s } => {
                 let (request, owner) = self.application(id, request, src)?;
                 let lifetime = lifetime_s.map(|seconds| Nanos::from_secs(seconds.into()));
                 Some(Input::AssignPaths { request, owner, paths: PathRequest { src, dst, count, search, lifetime } })
             }
-            Said::Claim { request, assignment, src, dst, src_port } => {
+            AgentMessage::Claim { request, assignment, src, dst, src_port } => {
                 let (request, owner) = self.application(id, request, src)?;
                 let connection = ClaimKey::to_come(src, dst, src_port);
                 Some(Input::ClaimPath { request, owner, assignment, connection, path: None, opens_to: None })
             }
-            Said::ReleasePaths { request, assignment, src } => {
+            AgentMessage::ReleasePaths { request, assignment, src } => {
                 let (request, owner) = self.application(id, request, src)?;
                 Some(Input::ReleasePaths { request, owner, assignment })
             }
@@ -358,8 +358,8 @@ impl Hosts {
     }
 
     /// Notified when an agent is disconnected.
-    pub(crate) fn away(&self, id: AgentId) -> Option<Rc<Notify>> {
-        Some(self.agents.get(&id)?.away.clone())
+    pub(crate) fn disconnected(&self, id: AgentId) -> Option<Rc<Notify>> {
+        Some(self.agents.get(&id)?.disconnected.clone())
     }
 
     /// Number of hosts that an agent represents.
@@ -370,60 +370,61 @@ impl Hosts {
     /// Sends an output of the controller to the agent of a host. Without an agent nothing is sent: the host's flows
     /// are not held, and share the network as TCP does.
     pub(crate) fn carry_out(&mut self, output: &Output) {
-        let (host, told) = match *output {
+        let (host, message) = match *output {
             Output::HoldFlow { host, five_tuple, lease } => {
-                (host, Told::Hold { flow: five_tuple, lease_ms: lease.0.div_ceil(1_000_000) })
+                (host, ControllerMessage::Hold { flow: five_tuple, lease_ms: lease.0.div_ceil(1_000_000) })
             }
-            Output::ReleaseFlow { host, five_tuple } => (host, Told::Release { flow: five_tuple }),
-            Output::PaceFlow { host, five_tuple, rate_bps } => (host, Told::Pace { flow: five_tuple, rate_bps }),
+            Output::ReleaseFlow { host, five_tuple } => (host, ControllerMessage::Release { flow: five_tuple }),
+            Output::PaceFlow { host, five_tuple, rate_bps } => {
+                (host, ControllerMessage::Pace { flow: five_tuple, rate_bps })
+            }
             Output::Assigned { request, ref answer } => {
-                return self.answer(request, answer.as_ref().map(Some), |request, assignment, paths| Told::Offer {
-                    request,
-                    assignment,
-                    paths,
+                return self.answer(request, answer.as_ref().map(Some), |request, assignment, paths| {
+                    ControllerMessage::Offer { request, assignment, paths }
                 });
             }
             Output::Claimed { request, ref answer } => {
                 return self.answer(request, answer.as_ref().map(Some), |request, _, paths| {
                     let path = paths.into_iter().next().unwrap_or_default();
-                    Told::Claimed { request, path }
+                    ControllerMessage::Claimed { request, path }
                 });
             }
             Output::Released { request, ref answer } => {
-                return self
-                    .answer(request, answer.as_ref().map(|()| None), |request, _, _| Told::PathsReleased { request });
+                return self.answer(request, answer.as_ref().map(|()| None), |request, _, _| {
+                    ControllerMessage::PathsReleased { request }
+                });
             }
             _ => return,
         };
         match self.by_host.get(&host).and_then(|id| self.agents.get_mut(id)) {
-            Some(agent) => agent.tell(&told),
+            Some(agent) => agent.send(&message),
             None => tracing::debug!(?output, "no agent represents this host"),
         }
     }
 
     /// Disconnects agents that do not identify themselves in time. Call this a few times a second.
     pub(crate) fn tick(&mut self, now: Nanos) {
-        self.paid.retain(|_, until| *until > now);
+        self.allowance_used_until.retain(|_, until| *until > now);
         self.now = self.now.max(now);
-        let mut away = Vec::new();
+        let mut disconnected = Vec::new();
         for agent in self.agents.values_mut() {
             if !agent.greeted && now.saturating_sub(agent.since) > FIRST_LINE {
                 agent.close("it did not name its hosts in time");
             }
-            away.extend(agent.unsaid.take().map(|why| (agent.peer.clone(), why)));
+            disconnected.extend(agent.unlogged_reason.take().map(|why| (agent.peer.clone(), why)));
         }
-        for (peer, why) in away {
-            self.sent_away(&peer, &why);
+        for (peer, why) in disconnected {
+            self.count_disconnected(&peer, &why);
         }
-        for (whose, times) in self.quiet.overdue(now) {
+        for (whose, times) in self.log_limiter.overdue(now) {
             tracing::warn!(whose, times, "agents were refused again since the last message about them");
         }
     }
 
     /// Refuses a line and disconnects the agent at once.
-    pub(crate) fn send_away(&mut self, id: AgentId, why: &str) {
+    pub(crate) fn refuse_and_disconnect(&mut self, id: AgentId, why: &str) {
         if let Some(agent) = self.agents.get_mut(&id) {
-            agent.tell(&Told::Refused { why, request: None });
+            agent.send(&ControllerMessage::Refused { why, request: None });
             agent.close(why);
         }
     }
@@ -431,15 +432,15 @@ impl Hosts {
     /// Refuses an invalid line. After too many of them, disconnects the agent.
     pub(crate) fn refuse(&mut self, id: AgentId, why: &str) -> Option<Input> {
         let agent = self.agents.get_mut(&id)?;
-        agent.useless += 1;
-        agent.tell(&Told::Refused { why, request: None });
-        if !agent.greeted || agent.useless > PATIENCE {
+        agent.invalid_lines += 1;
+        agent.send(&ControllerMessage::Refused { why, request: None });
+        if !agent.greeted || agent.invalid_lines > PATIENCE {
             agent.close(why);
             return None;
         }
         let peer = agent.peer.clone();
         self.offenders.count(self.now, &peer);
-        if let Some(times) = self.quiet.admit(self.now, &subject(&peer, why)) {
+        if let Some(times) = self.log_limiter.count_to_log(self.now, &subject(&peer, why)) {
             tracing::warn!(peer, why, times, "a line of an agent was refused");
         }
         None
@@ -469,7 +470,7 @@ impl Hosts {
         let agent = self.agents.get_mut(&id)?;
         tracing::info!(peer = %agent.peer, hosts = hosts.len(), "an agent represents hosts");
         (agent.greeted, agent.hosts) = (true, hosts.clone());
-        agent.tell(&Told::Welcome { version: VERSION, wants: self.wants });
+        agent.send(&ControllerMessage::Welcome { version: VERSION, wants: self.wants });
         // The last agent to connect counts, because an earlier connection may have died unnoticed.
         self.by_host.retain(|_, other| *other != id);
         let before: BTreeSet<_> = hosts.into_iter().filter_map(|host| self.by_host.insert(host, id)).collect();
@@ -485,7 +486,7 @@ impl Hosts {
         }
         if let Some(agent) = self.agents.get_mut(&id) {
             let why = "another connection represents its hosts now";
-            agent.tell(&Told::Refused { why, request: None });
+            agent.send(&ControllerMessage::Refused { why, request: None });
             agent.close(why);
         }
     }
@@ -498,14 +499,14 @@ impl Hosts {
             return Some(());
         }
         let why = format!("host {} has flows that are announced and not finished, the maximum: {most}", flow.src);
-        agent.tell(&Told::Refused { why: &why, request: None });
+        agent.send(&ControllerMessage::Refused { why: &why, request: None });
         let peer = agent.peer.clone();
-        self.limited(&peer, &why);
+        self.log_limited(&peer, &why);
         None
     }
 
     /// Returns the sender of a flow. Only the agent of this host may send lines about the flow.
-    fn speaks_for(&mut self, id: AgentId, flow: &FiveTuple) -> Option<NodeId> {
+    fn represented_sender(&mut self, id: AgentId, flow: &FiveTuple) -> Option<NodeId> {
         let host = self.host(flow.src);
         if let Some(host) = host.filter(|host| self.by_host.get(host) == Some(&id)) {
             return Some(host);
@@ -536,7 +537,7 @@ impl Hosts {
         &mut self,
         request: u64,
         answer: Result<Option<&Assigned>, &AssignError>,
-        told: impl for<'a> FnOnce(u64, AssignmentId, Vec<Vec<&'a str>>) -> Told<'a>,
+        message: impl for<'a> FnOnce(u64, AssignmentId, Vec<Vec<&'a str>>) -> ControllerMessage<'a>,
     ) {
         let Some((id, request)) = self.requests.remove(&request) else { return };
         let (Some(fabric), Some(agent)) = (self.fabric.clone(), self.agents.get_mut(&id)) else { return };
@@ -544,9 +545,9 @@ impl Hosts {
             Ok(assigned) => {
                 let paths = assigned.map_or(&[][..], |assigned| &assigned.paths);
                 let id = assigned.map_or(AssignmentId(0), |assigned| assigned.assignment);
-                agent.tell(&told(request, id, paths.iter().map(|path| names(&fabric, path)).collect()));
+                agent.send(&message(request, id, paths.iter().map(|path| names(&fabric, path)).collect()));
             }
-            Err(why) => agent.tell(&Told::Refused { why: &why.to_string(), request: Some(request) }),
+            Err(why) => agent.send(&ControllerMessage::Refused { why: &why.to_string(), request: Some(request) }),
         }
     }
 
@@ -556,11 +557,11 @@ impl Hosts {
 }
 
 impl Agent {
-    fn tell(&mut self, told: &Told<'_>) {
+    fn send(&mut self, message: &ControllerMessage<'_>) {
         if self.closed {
             return;
         }
-        told.write(&mut self.out);
+        message.write(&mut self.out);
         self.wake.notify_one();
         if self.out.len() > BACKLOG_BYTES {
             self.out.clear();
@@ -572,9 +573,9 @@ impl Agent {
         if std::mem::replace(&mut self.closed, true) {
             return;
         }
-        self.unsaid = Some(why.to_owned());
+        self.unlogged_reason = Some(why.to_owned());
         self.wake.notify_one();
-        self.away.notify_one();
+        self.disconnected.notify_one();
     }
 }
 

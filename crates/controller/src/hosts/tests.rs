@@ -1,7 +1,7 @@
 use super::*;
 use crate::bench::load_generator::until;
 use crate::config::{Limits, Sessions};
-use crate::hub::{Brain, Hub};
+use crate::hub::{Hub, Responder};
 use crate::session::Shared;
 use crate::testing::Directory;
 use pathloom_model::fabric_from_spec;
@@ -282,7 +282,7 @@ fn silent_agents_are_disconnected_for_agents_that_represent_hosts() {
 
 fn shared() -> Shared {
     let settings = (Sessions::default(), Limits::default());
-    Shared::new(Hub::new(Brain::Nobody, hosts().fabric, BTreeMap::new(), settings))
+    Shared::new(Hub::new(Responder::SurveyOnly, hosts().fabric, BTreeMap::new(), settings))
 }
 
 #[test]
@@ -302,7 +302,7 @@ fn an_agent_that_does_not_read_loses_its_connection() {
         let is_empty = || shared.hub.borrow().hosts.agents.values().all(|agent| agent.out.is_empty());
         until("a wait of the writer", is_empty).await.unwrap();
         tell(100_000);
-        until("a farewell", || shared.hub.borrow().hosts.agents.is_empty()).await.unwrap();
+        until("the last messages", || shared.hub.borrow().hosts.agents.is_empty()).await.unwrap();
         assert!(shared.hub.borrow().hosts.by_host.is_empty());
     });
 }
@@ -318,7 +318,7 @@ fn an_agent_with_an_endless_line_is_disconnected() {
         until("a welcome", || !shared.hub.borrow().hosts.by_host.is_empty()).await.unwrap();
         // The controller may close the connection before all bytes are sent.
         let _ = agent.write_all(&vec![b'x'; 10 << 20]).await;
-        until("a farewell", || shared.hub.borrow().hosts.agents.is_empty()).await.unwrap();
+        until("the last messages", || shared.hub.borrow().hosts.agents.is_empty()).await.unwrap();
         assert!(shared.hub.borrow().hosts.by_host.is_empty() && shared.hub.borrow().hosts.refused() == 1);
     });
 }

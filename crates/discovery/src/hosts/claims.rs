@@ -2,7 +2,7 @@
 //! asked whether it is still there.
 
 use super::{HostLearning, HostOutput, KnownHost};
-use crate::alarm::Trouble;
+use crate::alarm::AlarmKind;
 use crate::arp::Arp;
 use crate::{Mac, Place};
 use pathloom_model::Nanos;
@@ -25,7 +25,7 @@ pub(super) struct Host {
     /// Time of the last frame from the host.
     pub(super) last: Nanos,
     /// Whether the host is present and was reported. If not, it is only remembered.
-    pub(super) plugged: bool,
+    pub(super) present: bool,
     asking: Option<Asking>,
     /// Port whose claim the host has refuted, and the time until which further claims from there are refused.
     refuted: Option<(Place, Nanos)>,
@@ -54,7 +54,7 @@ impl HostLearning {
                 self.refresh(claim, host);
                 true
             }
-            Some(host) if host.plugged || host.asking.is_some() => {
+            Some(host) if host.present || host.asking.is_some() => {
                 self.contest(claim.address, host, claim);
                 false
             }
@@ -95,7 +95,7 @@ impl HostLearning {
             if host.place == claim.place {
                 continue;
             }
-            if host.plugged || host.asking.is_some() {
+            if host.present || host.asking.is_some() {
                 self.contest(address, host, claim);
                 return false;
             }
@@ -108,14 +108,14 @@ impl HostLearning {
         let until = self.now.saturating_add(self.settings.refused_for);
         let claim = before.asking.and_then(|asking| asking.claim);
         let host = self.hosts.get_mut(&known.address).expect("looked up by the caller");
-        (host.last, host.plugged, host.asking) = (self.now, true, None);
+        (host.last, host.present, host.asking) = (self.now, true, None);
         if let Some(claim) = claim {
             host.refuted = Some((claim.place, until));
         }
         if before.asking.is_some() {
             self.agenda.set(known.address, self.now.saturating_add(self.settings.idle));
         }
-        if !before.plugged {
+        if !before.present {
             let KnownHost { address, mac, place } = known;
             self.outputs.push_back(HostOutput::HostLearnt { address, mac, place });
         }
@@ -125,7 +125,7 @@ impl HostLearning {
     }
 
     fn spoofed(&mut self, claim: KnownHost, owner: Place) {
-        self.alarm(claim.place, Trouble::Spoofed { address: claim.address, mac: claim.mac, owner });
+        self.alarm(claim.place, AlarmKind::Spoofed { address: claim.address, mac: claim.mac, owner });
     }
 
     /// Handles a claim of another sender to the address or hardware address of a host that may be alive.
@@ -153,7 +153,7 @@ impl HostLearning {
     }
 
     /// Handles the expired timer of a host: sends or repeats a request, or removes the host.
-    pub(super) fn look_after(&mut self, address: Ipv4Addr) {
+    pub(super) fn handle_timer(&mut self, address: Ipv4Addr) {
         let Some(host) = self.hosts.get_mut(&address) else { return };
         if !self.edges.get(&host.place).is_some_and(|edge| edge.up) && host.asking.is_none() {
             self.forget(address);
@@ -177,14 +177,14 @@ impl HostLearning {
 
     /// Handles the loss of a host's port. The host has left, or comes back with the port. A pending claim is decided at
     /// once.
-    pub(super) fn unplug(&mut self, address: Ipv4Addr) {
+    pub(super) fn handle_port_loss(&mut self, address: Ipv4Addr) {
         let Some(host) = self.hosts.get_mut(&address) else { return };
         let claim = host.asking.take().and_then(|asking| asking.claim);
         if claim.is_some() {
             host.asking = Some(Asking { sent: u32::MAX, claim });
             return self.agenda.set(address, self.now);
         }
-        if std::mem::replace(&mut host.plugged, false) {
+        if std::mem::replace(&mut host.present, false) {
             let (mac, place) = (host.mac, host.place);
             self.outputs.push_back(HostOutput::HostGone { address, mac, place });
         }
@@ -209,7 +209,7 @@ impl HostLearning {
         edge.hosts.insert(address);
         let up = edge.up;
         self.by_mac.entry(mac).or_default().insert(address);
-        let host = Host { mac, place, last: self.now, plugged: false, asking: None, refuted: None };
+        let host = Host { mac, place, last: self.now, present: false, asking: None, refuted: None };
         self.hosts.insert(address, host);
         self.agenda.set(address, self.now.saturating_add(self.settings.idle));
         if up {
@@ -226,14 +226,14 @@ impl HostLearning {
         // If a host at another port uses the hardware address, that host must be asked as well.
         let free = |claim: &KnownHost| {
             let others = self.by_mac.get(&claim.mac).into_iter().flatten();
-            others.map(|other| &self.hosts[other]).all(|other| other.place == claim.place || !other.plugged)
+            others.map(|other| &self.hosts[other]).all(|other| other.place == claim.place || !other.present)
         };
         match claim {
-            Some(claim) if host.plugged && claim.address == address && free(&claim) => {
+            Some(claim) if host.present && claim.address == address && free(&claim) => {
                 self.learn(claim, Some(host));
             }
             _ => {
-                if host.plugged {
+                if host.present {
                     self.outputs.push_back(HostOutput::HostGone { address, mac: host.mac, place: host.place });
                 }
                 if let Some(claim) = claim {
@@ -253,7 +253,7 @@ impl HostLearning {
             if let Some(Host { mac, place, .. }) = before {
                 self.outputs.push_back(HostOutput::HostGone { address, mac, place });
             }
-            self.alarm(place, Trouble::TooManyHosts);
+            self.alarm(place, AlarmKind::TooManyHosts);
             return false;
         };
         edge.hosts.insert(address);
@@ -265,7 +265,7 @@ impl HostLearning {
             self.forget(ip);
         }
         self.by_mac.entry(mac).or_default().insert(address);
-        let host = Host { mac, place, last: self.now, plugged: true, asking: None, refuted: None };
+        let host = Host { mac, place, last: self.now, present: true, asking: None, refuted: None };
         self.hosts.insert(address, host);
         self.agenda.set(address, self.now.saturating_add(self.settings.idle));
         self.outputs.push_back(match before {

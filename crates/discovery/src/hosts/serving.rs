@@ -1,7 +1,7 @@
 //! Answers to ARP frames of accepted senders, and forwarding of these frames.
 
 use super::{HostLearning, KnownHost};
-use crate::alarm::Trouble;
+use crate::alarm::AlarmKind;
 use crate::arp::{Arp, Operation};
 use crate::Place;
 use std::net::Ipv4Addr;
@@ -73,7 +73,7 @@ impl HostLearning {
     fn search(&mut self, place: Place, arp: &Arp) {
         let Some(edge) = self.edges.get_mut(&place) else { return };
         if !edge.unknown.take(self.now) {
-            return self.alarm(place, Trouble::UnknownTargets);
+            return self.alarm(place, AlarmKind::UnknownTargets);
         }
         let question = Arp { to: crate::Mac::BROADCAST, ..*arp };
         if let Some(&owner) = self.expected.get(&arp.target_ip) {

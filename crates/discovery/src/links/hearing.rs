@@ -2,7 +2,7 @@
 
 use super::ports::Heard;
 use super::{LinkDiscovery, LinkLoss, LinkOutput, Timer};
-use crate::alarm::Trouble;
+use crate::alarm::AlarmKind;
 use crate::lldp::{parse, Probe, Received};
 use crate::Place;
 use pathloom_model::Nanos;
@@ -11,11 +11,11 @@ impl LinkDiscovery {
     pub(super) fn frame(&mut self, at: Place, frame: &[u8]) {
         let Some(port) = self.ports.get_mut(&at) else { return };
         if !port.bucket.take(self.now) {
-            return self.alarm(at, Trouble::LldpFlood);
+            return self.alarm(at, AlarmKind::LldpFlood);
         }
         match parse(frame, &self.key) {
-            Received::Ours(probe) => self.probe_heard(at, probe),
-            Received::Forged => self.alarm(at, Trouble::ForgedProbe),
+            Received::Own(probe) => self.probe_heard(at, probe),
+            Received::Forged => self.alarm(at, AlarmKind::ForgedProbe),
             // LLDP of other senders is ignored, because it is not signed.
             Received::Foreign | Received::Malformed => {}
         }
@@ -28,7 +28,7 @@ impl LinkDiscovery {
         }
         let (Some(sender), Some(receiver)) = (self.ports.get(&from), self.ports.get(&at)) else { return };
         if sender.host || receiver.host {
-            return self.alarm(at, Trouble::ProbeOnHostPort { from });
+            return self.alarm(at, AlarmKind::ProbeOnHostPort { from });
         }
         if !sender.usable() || !receiver.usable() || sender.shared_until > self.now {
             return;
@@ -37,11 +37,11 @@ impl LinkDiscovery {
         let elsewhere = sender.link.is_some_and(|peer| peer != at) || receiver.link.is_some_and(|peer| peer != from);
         let other_way = receiver.heard.is_some_and(|heard| heard.at == from);
         if elsewhere {
-            return self.alarm(at, Trouble::Contradiction { from });
+            return self.alarm(at, AlarmKind::Contradiction { from });
         }
         self.note_heard(from, at, self.now.saturating_sub(probe.sent));
         if known {
-            self.rest(from);
+            self.cancel_probes(from);
         } else if other_way {
             self.link(from, at);
         } else {
@@ -71,17 +71,17 @@ impl LinkDiscovery {
         let sent = self.ports.get_mut(&from).map(|port| port.sent.iter_mut().flatten());
         let sent = sent.and_then(|mut sent| sent.find(|sent| sent.nonce == probe.nonce));
         let Some(sent) = sent.filter(|_| age <= self.settings.max_age) else {
-            self.alarm(at, Trouble::StaleProbe { from, age });
+            self.alarm(at, AlarmKind::StaleProbe { from, age });
             return false;
         };
         if from.dpid == at.dpid {
-            self.alarm(at, Trouble::Looped { from });
+            self.alarm(at, AlarmKind::Looped { from });
             return false;
         }
         match sent.arrived.replace(at) {
             None => true,
             Some(first) if first == at => {
-                self.alarm(at, Trouble::ReplayedProbe { from });
+                self.alarm(at, AlarmKind::ReplayedProbe { from });
                 false
             }
             Some(first) => {
@@ -90,7 +90,7 @@ impl LinkDiscovery {
                     port.shared_until = self.now.saturating_add(hold);
                     port.heard = None;
                 }
-                self.alarm(at, Trouble::TwoPlaces { from, first });
+                self.alarm(at, AlarmKind::TwoPlaces { from, first });
                 self.unlink(from, LinkLoss::Doubtful);
                 false
             }
@@ -104,7 +104,7 @@ impl LinkDiscovery {
             if let Some(port) = self.ports.get_mut(&end) {
                 port.link = Some(peer);
             }
-            self.rest(end);
+            self.cancel_probes(end);
         }
         self.outputs.push_back(LinkOutput::LinkUp { a: from.min(at), b: from.max(at) });
     }

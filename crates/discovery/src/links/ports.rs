@@ -1,9 +1,9 @@
 //! Arrival and removal of switches and ports.
 
 use super::{LinkDiscovery, LinkLoss, LinkOutput, PortState, Timer};
-use crate::alarm::{Alarm, Trouble};
+use crate::alarm::{Alarm, AlarmKind};
 use crate::damping::Damper;
-use crate::limits::Bucket;
+use crate::limits::TokenBucket;
 use crate::{Dpid, Mac, Place};
 use pathloom_model::Nanos;
 
@@ -78,7 +78,7 @@ pub(super) struct Port {
     pub(super) was_link: bool,
     /// Time until which probes of this port are refused, because one of them arrived at two ports.
     pub(super) shared_until: Nanos,
-    pub(super) bucket: Bucket,
+    pub(super) bucket: TokenBucket,
 }
 
 impl Port {
@@ -91,7 +91,7 @@ impl Port {
 impl LinkDiscovery {
     pub(super) fn switch_up(&mut self, dpid: Dpid, ports: &[PortState]) {
         if self.is_duplicate(dpid, ports) {
-            return self.alarm(Alarm::of_switch(dpid), Trouble::DuplicateSwitch);
+            return self.alarm(Alarm::of_switch(dpid), AlarmKind::DuplicateSwitch);
         }
         self.timers.cancel(Timer::Grace(dpid));
         self.switches.insert(dpid, Switch { session: true });
@@ -153,7 +153,7 @@ impl LinkDiscovery {
                 self.drop_removed(dpid);
             }
             if self.ports_of(dpid).count() >= MOST_PORTS {
-                return self.alarm(Alarm::of_switch(dpid), Trouble::TooManyPorts);
+                return self.alarm(Alarm::of_switch(dpid), AlarmKind::TooManyPorts);
             }
             self.ports.insert(place, self.new_port(state.mac));
         }
@@ -188,7 +188,7 @@ impl LinkDiscovery {
             link: None,
             was_link: false,
             shared_until: Nanos::ZERO,
-            bucket: Bucket::new(self.now, self.settings.lldp),
+            bucket: TokenBucket::new(self.now, self.settings.lldp),
         }
     }
 
@@ -199,7 +199,7 @@ impl LinkDiscovery {
         port.held = true;
         let failures = port.damper.failures();
         self.timers.set(Timer::Quiet(place), self.now.saturating_add(wait));
-        self.alarm(place, Trouble::Flapping { failures, wait });
+        self.alarm(place, AlarmKind::Flapping { failures, wait });
     }
 
     /// Starts to use a port that flapped and has stayed up for the required time.
@@ -265,7 +265,7 @@ impl LinkDiscovery {
         let Some(port) = self.ports.get_mut(&place).filter(|port| port.usable()) else { return };
         port.host = true;
         if let Some(peer) = port.link {
-            self.alarm(place, Trouble::HostOnLink { peer });
+            self.alarm(place, AlarmKind::HostOnLink { peer });
             self.unlink(place, LinkLoss::Doubtful);
         }
         // The host must not get probes that it could relay.
@@ -300,7 +300,7 @@ impl LinkDiscovery {
         let one_way = port.heard.map(|heard| heard.at).filter(|_| long && !since(port.last_in));
         self.timers.set(Timer::Settle(place), again);
         if let Some(to) = one_way.filter(|to| self.has_session(to.dpid)) {
-            self.alarm(place, Trouble::OneWay { to });
+            self.alarm(place, AlarmKind::OneWay { to });
         }
     }
 

@@ -71,7 +71,7 @@ impl LinkDiscovery {
     }
 
     /// Cancels planned probes of a port whose probe arrived over a link. The next round sends the next probe.
-    pub(super) fn rest(&mut self, place: Place) {
+    pub(super) fn cancel_probes(&mut self, place: Place) {
         self.stop_probing(place);
     }
 

@@ -39,12 +39,12 @@ impl Link {
         namespace.inside(check_setting).map_err(plain)??;
         let (events, requests) =
             namespace.inside(|| Ok((open(libc::SOCK_NONBLOCK)?, open(0)?))).and_then(|opened| opened).map_err(plain)?;
-        requests.set_patience_s(2).map_err(plain)?;
+        requests.set_receive_timeout_s(2).map_err(plain)?;
         let mut link = Link { events, requests, family: wire::CONTROL, sequence: 0 };
         let (family, group) = link.find_family().map_err(|problem| format!("the kernel's MPTCP: {problem}"))?;
         link.family = family;
         // Without the necessary privilege, the kernel's limit applies.
-        let _ = link.events.force_room(EVENT_BUFFER_BYTES);
+        let _ = link.events.force_receive_buffer_bytes(EVENT_BUFFER_BYTES);
         link.events.join(group).map_err(|problem| format!("MPTCP events: {problem}; run the agent as root"))?;
         Ok(link)
     }

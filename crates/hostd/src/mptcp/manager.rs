@@ -23,7 +23,7 @@ const SHORTEST_WAIT: Nanos = Nanos::from_millis(250);
 /// Longest waiting time before a subflow is reopened.
 const LONGEST_WAIT: Nanos = Nanos::from_secs(30);
 /// If a subflow was established for this long, the next waiting time is the shortest again.
-const GOOD: Nanos = Nanos::from_secs(10);
+const STABLE_AFTER: Nanos = Nanos::from_secs(10);
 
 /// The pairs of addresses over which subflows run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
@@ -69,11 +69,11 @@ struct Pair {
 }
 
 #[derive(Clone, Debug, Default)]
-struct OfPair {
+struct PairState {
     /// Number of requested subflows that are neither established nor closed so far.
-    asked: u32,
+    requested: u32,
     /// Established subflows, and the times of their establishment.
-    standing: BTreeMap<Ends, Nanos>,
+    established: BTreeMap<Ends, Nanos>,
     /// Number of consecutive failures.
     failures: u32,
     /// Time before which no subflow is requested.
@@ -88,7 +88,7 @@ struct Connection {
     port: u16,
     /// Addresses that the other end has announced, by address identifier.
     announced: BTreeMap<u8, SocketAddrV4>,
-    pairs: BTreeMap<Pair, OfPair>,
+    pairs: BTreeMap<Pair, PairState>,
     /// The pairs in the order in which they were added.
     order: Vec<Pair>,
 }
@@ -135,7 +135,7 @@ impl Manager {
     pub fn handle_time(&mut self, now: Nanos) {
         while let Some(&(at, token)) = self.due.first().filter(|(at, _)| *at <= now) {
             self.due.remove(&(at, token));
-            self.ask(now, token);
+            self.request_missing(now, token);
         }
     }
 
@@ -143,12 +143,14 @@ impl Manager {
     pub fn handle_event(&mut self, now: Nanos, event: Event) {
         match event {
             Event::Established { token, accepted: true, ends } => self.announce(token, *ends.local.ip()),
-            Event::Established { token, accepted: false, ends } => self.begin(now, token, ends),
+            Event::Established { token, accepted: false, ends } => self.handle_established(now, token, ends),
             Event::Closed { token } => drop(self.connections.remove(&token)),
-            Event::Announced { token, id, address, port } => self.hear_address(now, token, id, address, port),
-            Event::Removed { token, id } => self.lose_address(token, id),
-            Event::SubflowEstablished { token, ends } => self.stands(now, token, ends),
-            Event::SubflowClosed { token, ends } => self.is_over(now, token, ends),
+            Event::Announced { token, id, address, port } => {
+                self.handle_announced_address(now, token, id, address, port)
+            }
+            Event::Removed { token, id } => self.handle_removed_address(token, id),
+            Event::SubflowEstablished { token, ends } => self.handle_subflow_established(now, token, ends),
+            Event::SubflowClosed { token, ends } => self.handle_subflow_closed(now, token, ends),
         }
     }
 
@@ -170,14 +172,14 @@ impl Manager {
         }
         let Request::Create { token, local, remote } = *request else { return };
         let pair = Pair { local: local.1, remote };
-        if let Some(of_pair) = self.connections.get_mut(&token).and_then(|known| known.pairs.get_mut(&pair)) {
-            of_pair.asked = of_pair.asked.saturating_sub(1);
-            let at = of_pair.fail(now);
+        if let Some(state) = self.connections.get_mut(&token).and_then(|known| known.pairs.get_mut(&pair)) {
+            state.requested = state.requested.saturating_sub(1);
+            let at = state.record_failure(now);
             self.due.insert((at, token));
         }
     }
 
-    fn begin(&mut self, now: Nanos, token: u32, ends: Ends) {
+    fn handle_established(&mut self, now: Nanos, token: u32, ends: Ends) {
         let own = *ends.local.ip();
         if !self.settings.own.contains(&own) {
             return;
@@ -192,9 +194,9 @@ impl Manager {
         let mut connection = Connection { first: own, port: ends.remote.port(), announced, pairs, order: Vec::new() };
         connection.add_pairs(&self.settings, own, ends.remote);
         let pair = Pair { local: own, remote: ends.remote };
-        connection.pairs.entry(pair).or_default().standing.insert(ends, now);
+        connection.pairs.entry(pair).or_default().established.insert(ends, now);
         self.connections.insert(token, connection);
-        self.ask(now, token);
+        self.request_missing(now, token);
     }
 
     /// Announces the other own addresses for an accepted connection. The other end opens its subflows.
@@ -206,7 +208,7 @@ impl Manager {
         self.requests.extend(others.into_iter().map(|local| Request::Announce { token, local }));
     }
 
-    fn hear_address(&mut self, now: Nanos, token: u32, id: u8, address: Ipv4Addr, port: Option<u16>) {
+    fn handle_announced_address(&mut self, now: Nanos, token: u32, id: u8, address: Ipv4Addr, port: Option<u16>) {
         let Some(connection) = self.connections.get_mut(&token) else { return };
         if self.settings.pairs == Pairs::Ndiffports {
             return;
@@ -220,10 +222,10 @@ impl Manager {
             connection.drop_pairs(before);
         }
         connection.add_pairs(&self.settings, connection.first, remote);
-        self.ask(now, token);
+        self.request_missing(now, token);
     }
 
-    fn lose_address(&mut self, token: u32, id: u8) {
+    fn handle_removed_address(&mut self, token: u32, id: u8) {
         if let Some(connection) = self.connections.get_mut(&token) {
             if let Some(remote) = connection.announced.remove(&id) {
                 connection.drop_pairs(remote);
@@ -231,47 +233,47 @@ impl Manager {
         }
     }
 
-    fn stands(&mut self, now: Nanos, token: u32, ends: Ends) {
+    fn handle_subflow_established(&mut self, now: Nanos, token: u32, ends: Ends) {
         let pair = Pair { local: *ends.local.ip(), remote: ends.remote };
-        if let Some(of_pair) = self.connections.get_mut(&token).and_then(|known| known.pairs.get_mut(&pair)) {
-            of_pair.asked = of_pair.asked.saturating_sub(1);
-            of_pair.standing.insert(ends, now);
+        if let Some(state) = self.connections.get_mut(&token).and_then(|known| known.pairs.get_mut(&pair)) {
+            state.requested = state.requested.saturating_sub(1);
+            state.established.insert(ends, now);
             self.counts.established += 1;
         }
     }
 
-    fn is_over(&mut self, now: Nanos, token: u32, ends: Ends) {
+    fn handle_subflow_closed(&mut self, now: Nanos, token: u32, ends: Ends) {
         let pair = Pair { local: *ends.local.ip(), remote: ends.remote };
-        let Some(of_pair) = self.connections.get_mut(&token).and_then(|known| known.pairs.get_mut(&pair)) else {
+        let Some(state) = self.connections.get_mut(&token).and_then(|known| known.pairs.get_mut(&pair)) else {
             return;
         };
-        match of_pair.standing.remove(&ends) {
-            Some(since) if now.saturating_sub(since) >= GOOD => of_pair.failures = 0,
+        match state.established.remove(&ends) {
+            Some(since) if now.saturating_sub(since) >= STABLE_AFTER => state.failures = 0,
             Some(_) => {}
             None => {
-                of_pair.asked = of_pair.asked.saturating_sub(1);
+                state.requested = state.requested.saturating_sub(1);
                 self.counts.failed += 1;
             }
         }
         // A connection that ends closes its subflows first. It is then forgotten before the waiting time has passed.
-        let at = of_pair.fail(now);
+        let at = state.record_failure(now);
         self.due.insert((at, token));
     }
 
     /// Requests the missing subflows of a connection, one of each pair in turn.
-    fn ask(&mut self, now: Nanos, token: u32) {
+    fn request_missing(&mut self, now: Nanos, token: u32) {
         let Some(connection) = self.connections.get_mut(&token) else { return };
-        let mut total: u32 = connection.pairs.values().map(OfPair::subflows).sum();
+        let mut total: u32 = connection.pairs.values().map(PairState::subflows).sum();
         for round in 1..=self.settings.subflows {
             for pair in &connection.order {
-                let Some(of_pair) = connection.pairs.get_mut(pair) else { continue };
-                let waits = of_pair.waits_until.is_some_and(|until| until > now);
-                if waits || of_pair.subflows() >= round || total >= MOST_SUBFLOWS {
+                let Some(state) = connection.pairs.get_mut(pair) else { continue };
+                let waits = state.waits_until.is_some_and(|until| until > now);
+                if waits || state.subflows() >= round || total >= MOST_SUBFLOWS {
                     continue;
                 }
                 let found = numbered(&self.settings.own, connection.first).find(|(_, one)| *one == pair.local);
                 let Some(local) = found else { continue };
-                of_pair.asked += 1;
+                state.requested += 1;
                 total += 1;
                 self.counts.created += 1;
                 self.requests.push_back(Request::Create { token, local, remote: pair.remote });
@@ -280,13 +282,13 @@ impl Manager {
     }
 }
 
-impl OfPair {
+impl PairState {
     fn subflows(&self) -> u32 {
-        self.asked + self.standing.len() as u32
+        self.requested + self.established.len() as u32
     }
 
     /// Records a failure. Returns the time of the next attempt.
-    fn fail(&mut self, now: Nanos) -> Nanos {
+    fn record_failure(&mut self, now: Nanos) -> Nanos {
         let wait = Nanos(SHORTEST_WAIT.0 << self.failures.min(10)).min(LONGEST_WAIT);
         self.failures += 1;
         let at = now.saturating_add(wait);
@@ -302,7 +304,7 @@ impl Connection {
         for local in std::iter::once(first).chain(others) {
             let pair = Pair { local, remote };
             if let Entry::Vacant(place) = self.pairs.entry(pair) {
-                place.insert(OfPair::default());
+                place.insert(PairState::default());
                 self.order.push(pair);
             }
         }

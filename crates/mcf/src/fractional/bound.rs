@@ -39,14 +39,14 @@ impl Bound {
             .collect();
         let mut bundles = bundles;
         let (mut cost, mut operations) = (0.0, 0);
-        for (dst, trades) in problem.by_destination() {
+        for (dst, range) in problem.by_destination() {
             operations += self.distances(problem, dst, &floored);
-            for index in trades {
-                let trade = problem.trades[index];
-                let distance = self.distance[trade.src as usize];
-                cost += trade.demand * distance;
+            for index in range {
+                let commodity = problem.merged[index];
+                let distance = self.distance[commodity.src as usize];
+                cost += commodity.demand * distance;
                 if let Some(bundles) = &mut bundles {
-                    bundles.offer(index, distance, &floored, || self.path(trade.src, dst));
+                    bundles.offer(index, distance, &floored, || self.path(commodity.src, dst));
                 }
             }
         }

@@ -1,21 +1,21 @@
-//! The primal side: the paths of each trade, the traffic on each, and how traffic moves from long paths to short
-//! ones.
+//! The primal side: the paths of each commodity, the traffic on each, and how traffic moves from long paths to short
+//! ones. Commodities are merged ones here ([`super::MergedCommodity`]).
 
 use super::{Problem, Split, FIRST_PATHS, ROUGH_POWER};
 use crate::routes::RoutesTo;
 
-/// Maximum number of moves between two paths of one trade in one sweep.
+/// Maximum number of moves between two paths of one commodity in one sweep.
 const MOVES: u32 = 24;
-/// Lengths of a trade's paths count as equal if their relative difference is less.
+/// Lengths of a commodity's paths count as equal if their relative difference is less.
 const EQUAL: f64 = 0.005;
 /// The same in the first rounds.
 const ROUGHLY_EQUAL: f64 = 0.05;
 /// Number of halvings in the search for the amount to move, after doublings have found its order of magnitude.
 const HALVINGS: u32 = 9;
-/// A path is added to a trade if all its other paths are longer by this share.
+/// A path is added to a commodity if all its other paths are longer by this share.
 const SHORTER: f64 = 0.02;
 
-/// The paths of one trade.
+/// The paths of one commodity.
 #[derive(Clone, Debug)]
 struct Bundle {
     /// Links of all paths, concatenated.
@@ -54,14 +54,14 @@ pub(super) struct Bundles {
 impl Bundles {
     /// Lists shortest paths and spreads every demand evenly over them.
     pub(super) fn new(problem: &mut Problem<'_>) -> Bundles {
-        let mut bundles = Vec::with_capacity(problem.trades.len());
+        let mut bundles = Vec::with_capacity(problem.merged.len());
         let mut load = vec![0.0; problem.capacity.len()];
-        for (dst, trades) in problem.by_destination() {
+        for (dst, range) in problem.by_destination() {
             let Some(routes) = problem.routes.to(dst) else { continue };
-            for trade in &problem.trades[trades] {
+            for commodity in &problem.merged[range] {
                 let mut bundle = Bundle { links: Vec::new(), ends: Vec::new(), flow: Vec::new() };
-                list(routes, trade.src, dst, &mut Vec::new(), &mut bundle);
-                let flow = trade.demand / bundle.ends.len() as f64;
+                list(routes, commodity.src, dst, &mut Vec::new(), &mut bundle);
+                let flow = commodity.demand / bundle.ends.len() as f64;
                 bundle.flow = vec![flow; bundle.ends.len()];
                 bundle.links.iter().for_each(|&link| load[link as usize] += flow);
                 bundles.push(bundle);
@@ -85,7 +85,7 @@ impl Bundles {
     }
 
     /// The bound that the present lengths would prove if all traffic were on shortest paths: Σ c·l / Σ f·l.
-    pub(super) fn bound_at_rest(&self) -> f64 {
+    pub(super) fn bound_if_shortest(&self) -> f64 {
         let links = self.length.iter().zip(&self.inverse).filter(|(_, &inverse)| inverse > 0.0);
         let whole: f64 = links.map(|(length, inverse)| length / inverse).sum();
         whole / self.load.iter().zip(&self.length).map(|(load, length)| load * length).sum::<f64>()
@@ -115,7 +115,7 @@ impl Bundles {
         share * self.inverse[link]
     }
 
-    /// Moves traffic of each trade once. Returns the number of links examined.
+    /// Moves traffic of each commodity once. Returns the number of links examined.
     pub(super) fn sweep(&mut self) -> u64 {
         let mut operations = 0;
         for index in 0..self.bundles.len() {
@@ -134,8 +134,8 @@ impl Bundles {
         operations
     }
 
-    /// Moves traffic of one trade from its longest path in use to its shortest, until they are equally long. Returns
-    /// whether there was anything to move.
+    /// Moves traffic of one commodity from its longest path in use to its shortest, until they are equally long.
+    /// Returns whether there was anything to move.
     fn shift(&mut self, bundle: &mut Bundle) -> bool {
         let (mut long, mut short) = ((0, -1.0), (0, f64::INFINITY));
         let mut start = 0;
@@ -207,9 +207,9 @@ impl Bundles {
         0.5 * (low + high)
     }
 
-    /// Adds a path of this length to a trade if all paths of the trade are much longer.
-    pub(super) fn offer(&mut self, trade: usize, length: f64, lengths: &[f64], path: impl FnOnce() -> Vec<u32>) {
-        let bundle = &mut self.bundles[trade];
+    /// Adds a path of this length to a commodity if all paths of the commodity are much longer.
+    pub(super) fn offer(&mut self, commodity: usize, length: f64, lengths: &[f64], path: impl FnOnce() -> Vec<u32>) {
+        let bundle = &mut self.bundles[commodity];
         let of = |index: usize| bundle.path(index).iter().map(|&link| lengths[link as usize]).sum::<f64>();
         if (0..bundle.ends.len()).all(|index| of(index) > length * (1.0 + SHORTER)) {
             bundle.push(&path(), 0.0);
@@ -229,13 +229,13 @@ impl Bundles {
             bundle.flow[..flow.len()].copy_from_slice(&flow);
         }
         self.sharpen(self.power);
-        let share = |trade: u32| {
-            let bundle = &self.bundles[trade as usize];
+        let share = |commodity: u32| {
+            let bundle = &self.bundles[commodity as usize];
             let demand: f64 = bundle.flow.iter().sum();
             let used = bundle.flow.iter().enumerate().filter(|(_, &flow)| flow > 0.0);
             used.map(|(index, flow)| (bundle.path(index).into(), flow / demand)).collect()
         };
-        let paths = problem.trade_of.iter().map(|trade| trade.map_or_else(Vec::new, share)).collect();
+        let paths = problem.merged_of.iter().map(|commodity| commodity.map_or_else(Vec::new, share)).collect();
         (Split::Paths(paths), self.load)
     }
 }

@@ -9,17 +9,17 @@ impl Problem<'_> {
         let mut amount = vec![0.0; self.network.node_count()];
         let mut layers: Vec<Vec<u32>> = Vec::new();
         let mut operations = 0;
-        for (dst, trades) in self.by_destination() {
+        for (dst, range) in self.by_destination() {
             let Some(routes) = self.routes.to(dst) else { continue };
-            for trade in &self.trades[trades] {
-                let hops = routes.hops(trade.src).unwrap_or(0) as usize;
+            for commodity in &self.merged[range] {
+                let hops = routes.hops(commodity.src).unwrap_or(0) as usize;
                 if layers.len() <= hops {
                     layers.resize(hops + 1, Vec::new());
                 }
-                if amount[trade.src as usize] == 0.0 {
-                    layers[hops].push(trade.src);
+                if amount[commodity.src as usize] == 0.0 {
+                    layers[hops].push(commodity.src);
                 }
-                amount[trade.src as usize] += trade.demand;
+                amount[commodity.src as usize] += commodity.demand;
             }
             for hops in (1..layers.len()).rev() {
                 let mut layer = std::mem::take(&mut layers[hops]);

@@ -33,7 +33,7 @@ const LAST_POWER: u32 = 10;
 /// Maximum number of rounds.
 const MAX_ROUNDS: u32 = 400;
 /// Target gap between λ and its bound, as a share of ε.
-const AIM: f64 = 0.2;
+const TARGET_GAP: f64 = 0.2;
 
 /// Traffic from one node to another that may be split over paths.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -104,15 +104,15 @@ pub fn fractional(network: &Network, commodities: &[Commodity], epsilon: f64) ->
         return Err(FractionalError::BadDemand { index, demand_bps: commodities[index].demand_bps });
     }
     let problem = Problem::new(network, commodities);
-    if problem.trades.is_empty() || !problem.cut_off.is_empty() {
+    if problem.merged.is_empty() || !problem.cut_off.is_empty() {
         return Ok(problem.trivial());
     }
     Ok(problem.solve(epsilon))
 }
 
-/// All demand between two nodes, given by place. Demands are in units of the greatest capacity.
+/// All demand between two nodes, given by node index. Demands are in units of the greatest capacity.
 #[derive(Clone, Copy, PartialEq, Debug)]
-struct Trade {
+struct MergedCommodity {
     src: u32,
     demand: f64,
 }
@@ -125,12 +125,12 @@ struct Problem<'a> {
     unit_bps: f64,
     /// Capacity of each link that paths may cross; 0 for others.
     capacity: Vec<f64>,
-    /// Trades in order of their destinations.
-    trades: Vec<Trade>,
-    /// Destinations, and the index of the first trade of each. The last entry is the end of all trades.
+    /// Merged commodities in order of their destinations.
+    merged: Vec<MergedCommodity>,
+    /// Destinations, and the index of the first merged commodity of each. The last entry is the end of all of them.
     destinations: Vec<(u32, usize)>,
-    /// Trade of each commodity.
-    trade_of: Vec<Option<u32>>,
+    /// Index in `merged` of each commodity.
+    merged_of: Vec<Option<u32>>,
     cut_off: Vec<usize>,
     operations: u64,
 }
@@ -146,12 +146,12 @@ impl<'a> Problem<'a> {
         let mut cut_off = Vec::new();
         let mut numbers: BTreeMap<(u32, u32), Vec<usize>> = BTreeMap::new();
         for (index, commodity) in commodities.iter().enumerate().filter(|(_, c)| c.src != c.dst) {
-            match (network.place(commodity.src), network.place(commodity.dst)) {
+            match (network.node_index(commodity.src), network.node_index(commodity.dst)) {
                 (Some(src), Some(dst)) => numbers.entry((dst, src)).or_default().push(index),
                 _ => cut_off.push(index),
             }
         }
-        let (mut trades, mut destinations, mut trade_of) = (Vec::new(), Vec::new(), vec![None; commodities.len()]);
+        let (mut merged, mut destinations, mut merged_of) = (Vec::new(), Vec::new(), vec![None; commodities.len()]);
         for ((dst, src), members) in numbers {
             routes.prepare(network, dst);
             if routes.to(dst).is_none_or(|routes| routes.hops(src).is_none()) {
@@ -159,19 +159,19 @@ impl<'a> Problem<'a> {
                 continue;
             }
             if destinations.last().is_none_or(|&(last, _)| last != dst) {
-                destinations.push((dst, trades.len()));
+                destinations.push((dst, merged.len()));
             }
-            members.iter().for_each(|&index| trade_of[index] = Some(trades.len() as u32));
+            members.iter().for_each(|&index| merged_of[index] = Some(merged.len() as u32));
             let demand_bps: f64 = members.iter().map(|&index| commodities[index].demand_bps).sum();
-            trades.push(Trade { src, demand: demand_bps / unit_bps });
+            merged.push(MergedCommodity { src, demand: demand_bps / unit_bps });
         }
-        destinations.push((u32::MAX, trades.len()));
+        destinations.push((u32::MAX, merged.len()));
         cut_off.sort_unstable();
         let capacity = (0..network.links().len()).map(share).collect();
-        Problem { network, routes, unit_bps, capacity, trades, destinations, trade_of, cut_off, operations: 0 }
+        Problem { network, routes, unit_bps, capacity, merged, destinations, merged_of, cut_off, operations: 0 }
     }
 
-    /// The destinations, with the range of their trades.
+    /// The destinations, with the range of their merged commodities.
     fn by_destination(&self) -> impl Iterator<Item = (u32, std::ops::Range<usize>)> + '_ {
         self.destinations.windows(2).map(|pair| (pair[0].0, pair[0].1..pair[1].1))
     }
@@ -191,7 +191,7 @@ impl<'a> Problem<'a> {
     }
 
     fn solve(mut self, epsilon: f64) -> Fractional {
-        let good = |lambda: f64, bound: f64| lambda >= (1.0 - AIM * epsilon) * bound;
+        let good = |lambda: f64, bound: f64| lambda >= (1.0 - TARGET_GAP * epsilon) * bound;
         let load = self.even();
         let fullest = self.fullest(&load);
         let mut bound = Bound::new(self.network.node_count());
@@ -213,7 +213,7 @@ impl<'a> Problem<'a> {
                 best = (lambda, bundles.shares());
             }
             // While rounds gain much, the bound is not needed.
-            if lambda > before * (1.0 + AIM * epsilon) && rounds % 4 != 0 {
+            if lambda > before * (1.0 + TARGET_GAP * epsilon) && rounds % 4 != 0 {
                 continue;
             }
             bundles.sharpen(power);
@@ -225,7 +225,7 @@ impl<'a> Problem<'a> {
             }
             // If nearly all traffic is on shortest paths, further rounds prove little more at this q. The first
             // values of q only prepare the later ones.
-            if power < ROUGH_POWER || bundles.bound_at_rest() >= found * (1.0 - AIM * epsilon) {
+            if power < ROUGH_POWER || bundles.bound_if_shortest() >= found * (1.0 - TARGET_GAP * epsilon) {
                 power = (power + 1).min(LAST_POWER);
             }
         }

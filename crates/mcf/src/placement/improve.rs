@@ -1,18 +1,18 @@
 //! Local search that improves the result of the papers' walk.
 
 use super::placer::Placer;
-use super::standing::Ledger;
+use super::state::Ledger;
 
 /// Maximum number of sweeps over the overfull links. Each sweep except the last has moved something.
 const MAX_SWEEPS: u32 = 8;
 /// Maximum number of links examined by both kinds of search together: about 0.1 s, or 0.2 s on the largest fabrics.
 const MOST_OPERATIONS: u64 = 12_000_000;
-/// Minimum gain of a move, in the unit of [`pain`].
+/// Minimum gain of a move, in the unit of [`cost`].
 const LEAST_GAIN: f64 = 1e-9;
 
 /// The cost of this load on a link of this capacity. The share by which the link is overfull counts more than in
 /// proportion. Every load counts a little, so that equal paths are used equally.
-fn pain(load_bps: i64, capacity_bps: i64) -> f64 {
+fn cost(load_bps: i64, capacity_bps: i64) -> f64 {
     let share = load_bps as f64 / capacity_bps.max(1) as f64;
     let over = (share - 1.0).max(0.0);
     over * (1.0 + 0.5 * over) + 0.05 * share * share
@@ -63,15 +63,15 @@ impl Placer {
         self.relieve(&mut budget, most);
         if !self.overfull().is_empty() && !self.recolour(&mut budget) {
             let natural = self.demands();
-            if let Some(curbed) = self.curbed() {
-                self.set_demands(&curbed);
+            if let Some(limited) = self.limited_demands() {
+                self.set_demands(&limited);
             }
             self.negotiate(&mut budget, most);
             self.set_demands(&natural);
         }
-        let differs = |(slot, before): &(u32, Box<[u32]>)| self.standing(*slot).path.as_ref() != Some(before);
+        let differs = |(slot, before): &(u32, Box<[u32]>)| self.flow_state(*slot).path.as_ref() != Some(before);
         let moved = budget.origins.iter().filter(|origin| differs(origin));
-        let mut ids: Vec<u64> = moved.map(|(slot, _)| self.standing(*slot).id).collect();
+        let mut ids: Vec<u64> = moved.map(|(slot, _)| self.flow_state(*slot).id).collect();
         ids.sort_unstable();
         ids
     }
@@ -112,13 +112,13 @@ impl Placer {
 
     /// Moves a flow to the path with the lowest added cost, if that is better. Returns its previous path.
     fn relocate(&mut self, slot: u32) -> Option<Box<[u32]>> {
-        let ends = self.standing(slot).ends?;
-        let before = self.standing(slot).path.clone()?;
+        let ends = self.flow_state(slot).ends?;
+        let before = self.flow_state(slot).path.clone()?;
         self.lift(slot);
-        let demand_bps = self.standing(slot).demand_bps as i64;
-        let here: f64 = before.iter().map(|&link| added_pain(&self.ledger, link, demand_bps)).sum();
+        let demand_bps = self.flow_state(slot).demand_bps as i64;
+        let here: f64 = before.iter().map(|&link| added_cost(&self.ledger, link, demand_bps)).sum();
         let mut path = Vec::new();
-        let there = self.cheapest(ends, |ledger, link| added_pain(ledger, link, demand_bps), &mut path);
+        let there = self.cheapest(ends, |ledger, link| added_cost(ledger, link, demand_bps), &mut path);
         if there.is_some_and(|there| there < here - LEAST_GAIN) {
             self.put(slot, &path);
             Some(before)
@@ -130,8 +130,8 @@ impl Placer {
 }
 
 /// The cost that one more flow of this demand adds to a link.
-fn added_pain(ledger: &Ledger, link: u32, demand_bps: i64) -> f64 {
+fn added_cost(ledger: &Ledger, link: u32, demand_bps: i64) -> f64 {
     let capacity_bps = ledger.capacity_bps(link);
     let load_bps = capacity_bps - ledger.left_bps(link);
-    pain(load_bps + demand_bps, capacity_bps) - pain(load_bps, capacity_bps)
+    cost(load_bps + demand_bps, capacity_bps) - cost(load_bps, capacity_bps)
 }

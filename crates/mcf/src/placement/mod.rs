@@ -9,7 +9,7 @@
 
 mod annealing;
 mod colouring;
-mod curb;
+mod demand_limits;
 mod first_fit;
 mod improve;
 mod negotiate;
@@ -19,7 +19,7 @@ mod planes;
 mod recolour;
 mod round;
 mod search;
-mod standing;
+mod state;
 mod walk;
 
 pub use annealing::{anneal, AnnealedFlow, Annealing, AnnealingSettings, Destination};

@@ -3,7 +3,7 @@
 
 use super::planes::Planes;
 use super::search::Search;
-use super::standing::{Ledger, Standing};
+use super::state::{FlowState, Ledger};
 use super::walk::Walk;
 use crate::fat_tree::FatTree;
 use crate::network::Network;
@@ -16,12 +16,12 @@ const SLACK: i64 = 2;
 
 /// The demands of all flows on an access link are estimated again if their number has changed by more than one in
 /// this many.
-const FEW: u64 = 32;
+const UPDATE_DIVISOR: u64 = 32;
 /// With more flows than this on an access link, all demands are estimated again only if their number has changed by
-/// more than one in [`FEW_OF_CROWD`]. Otherwise an arrival would change dozens of other flows, whose shares are
-/// small.
-const CROWD: u64 = 64;
-const FEW_OF_CROWD: u64 = 8;
+/// more than one in [`UPDATE_DIVISOR_OF_MANY`]. Otherwise an arrival would change dozens of other flows, whose shares
+/// are small.
+const MANY_FLOWS: u64 = 64;
+const UPDATE_DIVISOR_OF_MANY: u64 = 8;
 
 /// A flow that needs a path.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -119,7 +119,7 @@ pub struct Placer {
     pub(super) search: Search,
     walk: Walk,
     planes: Planes,
-    /// Number of entries examined by colouring and curbing since the creation.
+    /// Number of entries examined by colouring and by limiting demands since the creation.
     pub(super) extra_operations: u64,
     /// The FatTree on which flows are placed, if the network is one; the outer `None` until the first flow is placed.
     tree: Option<Option<Arc<FatTree>>>,
@@ -127,7 +127,7 @@ pub struct Placer {
     path: Vec<u32>,
     pub(super) ledger: Ledger,
     /// Flows by slot.
-    pub(super) slots: Vec<Option<Standing>>,
+    pub(super) slots: Vec<Option<FlowState>>,
     free: Vec<u32>,
     /// Slots by identifier. Only for look-ups, never iterated.
     names: FxHashMap<u64, u32>,
@@ -177,7 +177,7 @@ impl Placer {
     /// (or one of its nodes has no link).
     pub fn arrive(&mut self, id: u64, flow: PlacedFlow) -> Result<Option<&[u32]>, PlaceError> {
         let slot = self.enter(id, flow)?;
-        self.share_access(slot);
+        self.update_access_demands(slot);
         self.place(slot);
         Ok(self.path(id))
     }
@@ -190,7 +190,7 @@ impl Placer {
     /// Adds a flow that is on a path already: links between its ToRs, in order. The path need not be a shortest one.
     /// If one of its links is down, the flow waits for a round instead.
     pub fn adopt(&mut self, id: u64, flow: PlacedFlow, path: &[u32]) -> Result<(), PlaceError> {
-        let mut node = self.network.place(flow.src_tor);
+        let mut node = self.network.node_index(flow.src_tor);
         for &link in path {
             let ends = self.network.ends(link);
             node = ends.filter(|&(from, _)| Some(from) == node).map(|(_, to)| to);
@@ -198,13 +198,13 @@ impl Placer {
         let leads = if path.is_empty() {
             flow.src_tor == flow.dst_tor
         } else {
-            node.is_some() && node == self.network.place(flow.dst_tor)
+            node.is_some() && node == self.network.node_index(flow.dst_tor)
         };
         if !leads {
             return Err(PlaceError::WrongPath(id));
         }
         let slot = self.enter(id, flow)?;
-        self.share_access(slot);
+        self.update_access_demands(slot);
         if path.iter().all(|&link| self.routes.is_up(link)) {
             self.put(slot, path);
         }
@@ -215,29 +215,29 @@ impl Placer {
     pub fn depart(&mut self, id: u64) -> bool {
         let Some(slot) = self.names.remove(&id) else { return false };
         self.lift(slot);
-        let access = self.standing(slot).flow.access();
+        let access = self.flow_state(slot).flow.access();
         self.ledger.leave(slot, access);
         self.slots[slot as usize] = None;
         self.free.push(slot);
-        access.into_iter().flatten().for_each(|link| self.share_link(link, None));
+        access.into_iter().flatten().for_each(|link| self.update_link_demands(link, None));
         true
     }
 
     /// Sets the remaining bytes of a flow. They count for the order in the next round.
     pub fn set_remaining(&mut self, id: u64, bytes: u64) -> Result<(), PlaceError> {
         let slot = self.slot(id)?;
-        self.standing_mut(slot).flow.remaining_bytes = Some(bytes);
+        self.flow_state_mut(slot).flow.remaining_bytes = Some(bytes);
         Ok(())
     }
 
     /// Changes (or removes, with `None`) the announced rate of a flow.
     pub fn set_announced(&mut self, id: u64, announced_bps: Option<u64>) -> Result<(), PlaceError> {
         let slot = self.slot(id)?;
-        if announced_bps.is_none() && self.standing(slot).flow.access() == [None, None] {
+        if announced_bps.is_none() && self.flow_state(slot).flow.access() == [None, None] {
             return Err(PlaceError::Unbounded(id));
         }
-        self.standing_mut(slot).flow.announced_bps = announced_bps;
-        self.share_access(slot);
+        self.flow_state_mut(slot).flow.announced_bps = announced_bps;
+        self.update_access_demands(slot);
         Ok(())
     }
 
@@ -261,7 +261,7 @@ impl Placer {
             let on_link = self.ledger.on_link(link).to_vec();
             on_link
                 .into_iter()
-                .filter(|&slot| self.standing(slot).path.as_ref().is_some_and(|path| path.contains(&link)))
+                .filter(|&slot| self.flow_state(slot).path.as_ref().is_some_and(|path| path.contains(&link)))
                 .collect()
         };
         self.order(&mut slots);
@@ -269,7 +269,7 @@ impl Placer {
         let mut changed = Vec::new();
         for slot in slots {
             if self.place(slot) || !up {
-                changed.push(self.standing(slot).id);
+                changed.push(self.flow_state(slot).id);
             }
         }
         changed.sort_unstable();
@@ -279,12 +279,12 @@ impl Placer {
     /// The links of a flow's path between its ToRs, in order; `None` if there is no such flow, or if it has no path.
     pub fn path(&self, id: u64) -> Option<&[u32]> {
         let slot = *self.names.get(&id)?;
-        self.standing(slot).path.as_deref()
+        self.flow_state(slot).path.as_deref()
     }
 
     /// B_f, the demand of a flow: announced or estimated.
     pub fn demand_bps(&self, id: u64) -> Option<u64> {
-        self.names.get(&id).map(|&slot| self.standing(slot).demand_bps)
+        self.names.get(&id).map(|&slot| self.flow_state(slot).demand_bps)
     }
 
     /// f(e), the total demand of the flows on a link.
@@ -299,7 +299,7 @@ impl Placer {
 
     /// The flows in ascending order of identifiers.
     pub fn flows(&self) -> Vec<u64> {
-        let mut ids: Vec<u64> = self.slots.iter().flatten().map(|standing| standing.id).collect();
+        let mut ids: Vec<u64> = self.slots.iter().flatten().map(|state| state.id).collect();
         ids.sort_unstable();
         ids
     }
@@ -318,17 +318,17 @@ impl Placer {
     }
 
     /// The flow of a slot in use.
-    pub(super) fn standing(&self, slot: u32) -> &Standing {
+    pub(super) fn flow_state(&self, slot: u32) -> &FlowState {
         self.slots[slot as usize].as_ref().expect("slots in use hold a flow")
     }
 
-    pub(super) fn standing_mut(&mut self, slot: u32) -> &mut Standing {
+    pub(super) fn flow_state_mut(&mut self, slot: u32) -> &mut FlowState {
         self.slots[slot as usize].as_mut().expect("slots in use hold a flow")
     }
 
     /// Whether a slot holds a flow that has no path.
     pub(super) fn is_waiting(&self, slot: u32) -> bool {
-        self.slots[slot as usize].as_ref().is_some_and(|standing| standing.path.is_none())
+        self.slots[slot as usize].as_ref().is_some_and(|state| state.path.is_none())
     }
 
     fn enter(&mut self, id: u64, flow: PlacedFlow) -> Result<u32, PlaceError> {
@@ -346,13 +346,13 @@ impl Placer {
             self.slots.push(None);
             self.slots.len() as u32 - 1
         });
-        let tors = (self.network.place(flow.src_tor), self.network.place(flow.dst_tor));
+        let tors = (self.network.node_index(flow.src_tor), self.network.node_index(flow.dst_tor));
         let ends = match tors {
             _ if flow.src_tor == flow.dst_tor => Some((0, 0)),
             (Some(from), Some(to)) => Some((from, to)),
             _ => None,
         };
-        self.slots[slot as usize] = Some(Standing { id, flow, ends, path: None, demand_bps: 0 });
+        self.slots[slot as usize] = Some(FlowState { id, flow, ends, path: None, demand_bps: 0 });
         self.names.insert(id, slot);
         self.ledger.join(slot, flow.access());
         Ok(slot)
@@ -360,13 +360,13 @@ impl Placer {
 
     /// Puts a waiting flow on the lightest path; returns whether there is one.
     pub(super) fn place(&mut self, slot: u32) -> bool {
-        let standing = self.standing(slot);
-        let Some((from, to)) = standing.ends else { return false };
-        if standing.flow.src_tor == standing.flow.dst_tor {
+        let state = self.flow_state(slot);
+        let Some((from, to)) = state.ends else { return false };
+        if state.flow.src_tor == state.flow.dst_tor {
             self.put(slot, &[]);
             return true;
         }
-        let slack_bps = standing.demand_bps as i64 / SLACK;
+        let slack_bps = state.demand_bps as i64 / SLACK;
         let mut path = std::mem::take(&mut self.path);
         let found = self.place_by_plane(slot, (from, to), slack_bps, &mut path)
             || self.place_by_walk(slot, (from, to), slack_bps, &mut path);
@@ -439,55 +439,55 @@ impl Placer {
 
     /// Puts a waiting flow on this path.
     pub(super) fn put(&mut self, slot: u32, path: &[u32]) {
-        let standing = self.slots[slot as usize].as_mut().expect("slots in use hold a flow");
-        standing.path = Some(path.into());
-        self.ledger.add(slot, path, standing.demand_bps);
+        let state = self.slots[slot as usize].as_mut().expect("slots in use hold a flow");
+        state.path = Some(path.into());
+        self.ledger.add(slot, path, state.demand_bps);
     }
 
     /// Takes a flow off its path, if it has one.
     pub(super) fn lift(&mut self, slot: u32) {
-        let standing = self.slots[slot as usize].as_mut().expect("slots in use hold a flow");
-        if let Some(path) = standing.path.take() {
-            self.ledger.remove(slot, &path, standing.demand_bps);
+        let state = self.slots[slot as usize].as_mut().expect("slots in use hold a flow");
+        if let Some(path) = state.path.take() {
+            self.ledger.remove(slot, &path, state.demand_bps);
         }
     }
 
     pub(super) fn set_demand(&mut self, slot: u32, demand_bps: u64) {
-        let standing = self.slots[slot as usize].as_mut().expect("slots in use hold a flow");
-        let before = std::mem::replace(&mut standing.demand_bps, demand_bps);
-        if let Some(path) = standing.path.as_ref().filter(|_| before != demand_bps) {
+        let state = self.slots[slot as usize].as_mut().expect("slots in use hold a flow");
+        let before = std::mem::replace(&mut state.demand_bps, demand_bps);
+        if let Some(path) = state.path.as_ref().filter(|_| before != demand_bps) {
             self.ledger.change(path, before, demand_bps);
         }
     }
 
     /// Estimates the demands of the flows on the access links of a flow again.
-    fn share_access(&mut self, slot: u32) {
-        let access = self.standing(slot).flow.access();
+    fn update_access_demands(&mut self, slot: u32) {
+        let access = self.flow_state(slot).flow.access();
         if access == [None, None] {
-            let announced_bps = self.standing(slot).flow.announced_bps;
+            let announced_bps = self.flow_state(slot).flow.announced_bps;
             self.set_demand(slot, announced_bps.unwrap_or(0));
         }
-        access.into_iter().flatten().for_each(|link| self.share_link(link, Some(slot)));
+        access.into_iter().flatten().for_each(|link| self.update_link_demands(link, Some(slot)));
     }
 
     /// If many flows share a link, one more or less changes little for each. Then not all of them are estimated again
     /// every time.
-    fn share_link(&mut self, link: u32, slot: Option<u32>) {
+    fn update_link_demands(&mut self, link: u32, slot: Option<u32>) {
         let count = self.ledger.on_link(link).len() as u32;
         let before = self.ledger.shared_by(link);
-        let one_in = if u64::from(before) > CROWD { FEW_OF_CROWD } else { FEW };
+        let one_in = if u64::from(before) > MANY_FLOWS { UPDATE_DIVISOR_OF_MANY } else { UPDATE_DIVISOR };
         if u64::from(count.abs_diff(before)) * one_in <= u64::from(before) {
-            return slot.into_iter().for_each(|slot| self.share(slot));
+            return slot.into_iter().for_each(|slot| self.update_demand(slot));
         }
         self.ledger.set_shared_by(link, count);
         for position in 0..self.ledger.on_link(link).len() {
-            self.share(self.ledger.on_link(link)[position]);
+            self.update_demand(self.ledger.on_link(link)[position]);
         }
     }
 
     /// Estimates the demand of a flow again.
-    fn share(&mut self, slot: u32) {
-        let flow = self.standing(slot).flow;
+    fn update_demand(&mut self, slot: u32) {
+        let flow = self.flow_state(slot).flow;
         let share = |link: u32| self.network.capacity_bps(link) / (self.ledger.on_link(link).len() as u64).max(1);
         let shares = flow.access().into_iter().flatten().map(share);
         let demand_bps = shares.chain(flow.announced_bps).min().unwrap_or(0);

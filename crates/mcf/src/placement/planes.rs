@@ -6,35 +6,35 @@
 //! plane.) A flow then examines its planes, and the cores of those few planes that may have the path. At k=48 these
 //! are about 120 numbers; its 576 paths have 1,200 links.
 
-use super::standing::Ledger;
+use super::state::Ledger;
 use crate::fat_tree::FatTree;
 use crate::routes::Routes;
 
-/// The width of a stretch that cannot be crossed.
-const SHUT: i64 = i64::MIN;
+/// The width of a segment that cannot be crossed.
+const BLOCKED: i64 = i64::MIN;
 
 /// A part of a path.
 #[derive(Clone, Copy, Debug)]
-struct Stretch {
-    /// Minimum bandwidth left on its links; [`SHUT`] if one is down.
+struct Segment {
+    /// Minimum bandwidth left on its links; [`BLOCKED`] if one is down.
     width_bps: i64,
     /// Sum of their lengths.
     length: f64,
 }
 
-impl Stretch {
-    fn of(routes: &Routes, ledger: &Ledger, up: u32, down: u32) -> Stretch {
+impl Segment {
+    fn of(routes: &Routes, ledger: &Ledger, up: u32, down: u32) -> Segment {
         if !(routes.is_up(up) && routes.is_up(down)) {
-            return Stretch { width_bps: SHUT, length: f64::INFINITY };
+            return Segment { width_bps: BLOCKED, length: f64::INFINITY };
         }
         let width_bps = ledger.left_bps(up).min(ledger.left_bps(down));
-        Stretch { width_bps, length: ledger.length(up) + ledger.length(down) }
+        Segment { width_bps, length: ledger.length(up) + ledger.length(down) }
     }
 
-    /// The greatest width and the smallest length of these stretches, each by itself.
-    fn best(all: &[Stretch]) -> Stretch {
-        let none = Stretch { width_bps: SHUT, length: f64::INFINITY };
-        all.iter().fold(none, |best, one| Stretch {
+    /// The greatest width and the smallest length of these segments, each by itself.
+    fn best(all: &[Segment]) -> Segment {
+        let none = Segment { width_bps: BLOCKED, length: f64::INFINITY };
+        all.iter().fold(none, |best, one| Segment {
             width_bps: best.width_bps.max(one.width_bps),
             length: best.length.min(one.length),
         })
@@ -46,12 +46,12 @@ impl Stretch {
 pub(super) struct Planes {
     /// Pods and version of the ledger for which the other data is valid.
     known: Option<(usize, usize, u64)>,
-    /// The stretch between the pods, by plane and core.
-    middle: Vec<Stretch>,
-    /// The best stretch of each plane.
-    best: Vec<Stretch>,
+    /// The segment between the pods, by plane and core.
+    middle: Vec<Segment>,
+    /// The best segment of each plane.
+    best: Vec<Segment>,
     /// By plane, the cables of the ToRs of the current flow.
-    ends: Vec<Stretch>,
+    ends: Vec<Segment>,
     /// Plane and core of the path found last.
     choice: (usize, usize),
     /// Number of links examined since the creation.
@@ -76,22 +76,22 @@ impl Planes {
     ) -> bool {
         let pods = (tree.pod_of(src), tree.pod_of(dst));
         if pods.0 != pods.1 {
-            self.survey((tree, routes, ledger), pods);
+            self.summarise_middle((tree, routes, ledger), pods);
         } else if self.known.is_some_and(|(_, _, version)| version != ledger.version()) {
             self.known = None;
         }
         self.ends.clear();
         for plane in 0..tree.planes {
             let (up, down) = (tree.tor_cable(src, plane).up, tree.tor_cable(dst, plane).down);
-            self.ends.push(Stretch::of(routes, ledger, up, down));
+            self.ends.push(Segment::of(routes, ledger, up, down));
         }
         self.operations += 2 * tree.planes as u64;
         let cores = if pods.0 == pods.1 { 0 } else { tree.cores };
-        let widest_bps = (0..tree.planes).map(|plane| self.bound(plane, cores).width_bps).max().unwrap_or(SHUT);
-        if widest_bps == SHUT {
+        let widest_bps = (0..tree.planes).map(|plane| self.bound(plane, cores).width_bps).max().unwrap_or(BLOCKED);
+        if widest_bps == BLOCKED {
             return false;
         }
-        self.choice = self.shortest(widest_bps.saturating_sub(slack_bps).max(SHUT + 1), cores);
+        self.choice = self.shortest(widest_bps.saturating_sub(slack_bps).max(BLOCKED + 1), cores);
         tree.write((src, dst), self.choice.0, self.choice.1, path);
         true
     }
@@ -146,13 +146,13 @@ impl Planes {
             return;
         }
         let (up, down) = (tree.core_cable(from, plane, core).up, tree.core_cable(to, plane, core).down);
-        self.middle[plane * tree.cores + core] = Stretch::of(routes, ledger, up, down);
-        self.best[plane] = Stretch::best(&self.middle[plane * tree.cores..(plane + 1) * tree.cores]);
+        self.middle[plane * tree.cores + core] = Segment::of(routes, ledger, up, down);
+        self.best[plane] = Segment::best(&self.middle[plane * tree.cores..(plane + 1) * tree.cores]);
         self.operations += tree.cores as u64;
     }
 
-    /// Computes the stretches between two pods, unless they are known.
-    fn survey(&mut self, (tree, routes, ledger): (&FatTree, &Routes, &Ledger), (from, to): (usize, usize)) {
+    /// Computes the segments between two pods, unless they are known.
+    fn summarise_middle(&mut self, (tree, routes, ledger): (&FatTree, &Routes, &Ledger), (from, to): (usize, usize)) {
         let wanted = Some((from, to, ledger.version()));
         if self.known == wanted {
             return;
@@ -163,21 +163,21 @@ impl Planes {
         for plane in 0..tree.planes {
             for core in 0..tree.cores {
                 let (up, down) = (tree.core_cable(from, plane, core).up, tree.core_cable(to, plane, core).down);
-                self.middle.push(Stretch::of(routes, ledger, up, down));
+                self.middle.push(Segment::of(routes, ledger, up, down));
             }
-            self.best.push(Stretch::best(&self.middle[plane * tree.cores..]));
+            self.best.push(Segment::best(&self.middle[plane * tree.cores..]));
         }
         self.operations += 2 * (tree.planes * tree.cores) as u64;
     }
 
     /// Bounds for the paths of a plane: none is wider or shorter.
-    fn bound(&self, plane: usize, cores: usize) -> Stretch {
+    fn bound(&self, plane: usize, cores: usize) -> Segment {
         let ends = self.ends[plane];
         if cores == 0 {
             return ends;
         }
         let middle = self.best[plane];
-        Stretch { width_bps: ends.width_bps.min(middle.width_bps), length: ends.length + middle.length }
+        Segment { width_bps: ends.width_bps.min(middle.width_bps), length: ends.length + middle.length }
     }
 
     /// Plane and core of the shortest path of at least this width, which must exist. The plane with the best bound is
@@ -185,7 +185,7 @@ impl Planes {
     fn shortest(&mut self, width_bps: i64, cores: usize) -> (usize, usize) {
         let (mut length, mut choice) = (f64::INFINITY, (0, 0));
         let planes = || (0..self.ends.len()).map(|plane| (plane, self.bound(plane, cores)));
-        let wide = |&(_, bound): &(usize, Stretch)| bound.width_bps >= width_bps;
+        let wide = |&(_, bound): &(usize, Segment)| bound.width_bps >= width_bps;
         let first = planes().filter(wide).min_by(|(_, a), (_, b)| a.length.total_cmp(&b.length));
         let mut operations = 0;
         for (plane, bound) in first.into_iter().chain(planes().filter(wide)) {

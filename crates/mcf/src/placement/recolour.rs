@@ -25,11 +25,11 @@ impl Placer {
     /// fit on it, even if each has the greatest demand. Otherwise, or if more flows would move than the budget
     /// allows, nothing changes. Returns whether it was done.
     pub(super) fn recolour(&mut self, budget: &mut Budget) -> bool {
-        let first = self.slots.iter().flatten().find_map(|standing| standing.ends);
+        let first = self.slots.iter().flatten().find_map(|state| state.ends);
         let Some(tree) = first.and_then(|(from, _)| self.tree(from)) else { return false };
         let Some(capacities) = self.healthy(&tree) else { return false };
         let Some(mut flows) = self.coloured(&tree) else { return false };
-        let demands = flows.iter().map(|flow| self.standing(flow.slot).demand_bps);
+        let demands = flows.iter().map(|flow| self.flow_state(flow.slot).demand_bps);
         let Some(greatest_bps) = demands.max() else { return false };
         let most = capacities.map(|capacity_bps| (capacity_bps / greatest_bps.max(1)) as usize);
         self.extra_operations += self.network.links().len() as u64 + flows.len() as u64;
@@ -57,14 +57,14 @@ impl Placer {
     fn coloured(&self, tree: &FatTree) -> Option<Vec<Coloured>> {
         let mut flows = Vec::new();
         for slot in 0..self.slots.len() as u32 {
-            let Some(standing) = &self.slots[slot as usize] else { continue };
-            if standing.flow.src_tor == standing.flow.dst_tor {
+            let Some(state) = &self.slots[slot as usize] else { continue };
+            if state.flow.src_tor == state.flow.dst_tor {
                 continue;
             }
-            let (from, to) = standing.ends?;
+            let (from, to) = state.ends?;
             let tors = [tree.tor_at(from)?, tree.tor_at(to)?];
             let (mut plane, mut core) = (None, None);
-            if let Some(path) = standing.path.as_deref() {
+            if let Some(path) = state.path.as_deref() {
                 plane = (0..tree.planes).find(|&plane| tree.tor_cable(tors[0], plane).up == path[0]);
                 if path.len() == 4 {
                     let up = |core: usize| tree.core_cable(tree.pod_of(tors[0]), plane.unwrap_or(0), core).up;
@@ -140,7 +140,7 @@ impl Placer {
         let mut moves: Vec<(u32, Box<[u32]>)> = Vec::new();
         for flow in flows {
             tree.write((flow.tors[0], flow.tors[1]), flow.plane.unwrap_or(0), flow.core.unwrap_or(0), &mut path);
-            if self.standing(flow.slot).path.as_deref() != Some(&path) {
+            if self.flow_state(flow.slot).path.as_deref() != Some(&path) {
                 moves.push((flow.slot, path.as_slice().into()));
             }
         }
@@ -148,7 +148,7 @@ impl Placer {
             return false;
         }
         for (slot, path) in &moves {
-            if let Some(before) = self.standing(*slot).path.clone() {
+            if let Some(before) = self.flow_state(*slot).path.clone() {
                 budget.note(*slot, &before);
             }
             self.lift(*slot);

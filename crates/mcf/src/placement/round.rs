@@ -1,7 +1,7 @@
 //! A round over all flows: demands, the papers' walk for those without a path, improvement, rates.
 
 use super::placer::{Placer, Round};
-use super::standing::Standing;
+use super::state::FlowState;
 use crate::{max_min, FlowSet};
 
 impl Placer {
@@ -17,7 +17,7 @@ impl Placer {
         let mut round = Round::default();
         for &slot in &waiting {
             let placed = self.place(slot);
-            let id = self.standing(slot).id;
+            let id = self.flow_state(slot).id;
             if placed { &mut round.placed } else { &mut round.stranded }.push(id);
         }
         if self.settings.improve {
@@ -39,14 +39,14 @@ impl Placer {
         let mut left: Vec<u64> = self.network.links().iter().map(|link| link.capacity_bps).collect();
         let mut shares = Vec::with_capacity(slots.len());
         for slot in slots {
-            let standing = self.standing(slot);
-            let path = standing.path.as_deref();
+            let state = self.flow_state(slot);
+            let path = state.path.as_deref();
             let room = path.map(|path| self.links_of(slot, path).map(|link| left[link as usize]).min());
-            let share = room.map_or(0, |room| room.unwrap_or(u64::MAX).min(standing.demand_bps));
+            let share = room.map_or(0, |room| room.unwrap_or(u64::MAX).min(state.demand_bps));
             if let Some(path) = path {
                 self.links_of(slot, path).for_each(|link| left[link as usize] -= share);
             }
-            shares.push((standing.id, share));
+            shares.push((state.id, share));
         }
         shares.sort_unstable();
         shares
@@ -58,15 +58,15 @@ impl Placer {
         let capacity: Vec<f64> = self.network.links().iter().map(|link| link.capacity_bps as f64).collect();
         let (mut flows, mut ids, mut rates) = (FlowSet::new(), Vec::new(), Vec::new());
         for slot in 0..self.slots.len() as u32 {
-            let Some(standing) = &self.slots[slot as usize] else { continue };
-            let Some(path) = standing.path.as_deref() else {
-                rates.push((standing.id, 0.0));
+            let Some(state) = &self.slots[slot as usize] else { continue };
+            let Some(path) = state.path.as_deref() else {
+                rates.push((state.id, 0.0));
                 continue;
             };
             let links: Vec<u32> = self.links_of(slot, path).collect();
-            let most = standing.flow.announced_bps.map_or(f64::INFINITY, |bps| bps as f64);
+            let most = state.flow.announced_bps.map_or(f64::INFINITY, |bps| bps as f64);
             flows.push_with(&links, most, 1.0);
-            ids.push(standing.id);
+            ids.push(state.id);
         }
         // Every link is one of the network's, every weight is 1, and every flow has an access link or an announced rate.
         if let Ok(allocation) = max_min(&capacity, &flows) {
@@ -78,7 +78,7 @@ impl Placer {
 
     /// Access links and path of a flow.
     fn links_of<'a>(&self, slot: u32, path: &'a [u32]) -> impl Iterator<Item = u32> + use<'a> {
-        self.standing(slot).flow.access().into_iter().flatten().chain(path.iter().copied())
+        self.flow_state(slot).flow.access().into_iter().flatten().chain(path.iter().copied())
     }
 
     /// Estimates the natural demand of every flow, up to its announced rate: max-min rates with the access links as
@@ -88,7 +88,7 @@ impl Placer {
         let capacity: Vec<f64> = self.network.links().iter().map(|link| link.capacity_bps as f64).collect();
         let mut flows = FlowSet::new();
         for &slot in &used {
-            let flow = &self.standing(slot).flow;
+            let flow = &self.flow_state(slot).flow;
             let [src, dst] = flow.access();
             let links = [src.unwrap_or(0), dst.unwrap_or(0)];
             let links = match (src, dst) {
@@ -111,11 +111,11 @@ impl Placer {
     /// between the same two pods follow each other, and otherwise pairs with one destination, so that data of the
     /// search can be reused.
     pub(super) fn order(&mut self, slots: &mut [u32]) {
-        let first = slots.iter().find_map(|&slot| self.standing(slot).ends);
+        let first = slots.iter().find_map(|&slot| self.flow_state(slot).ends);
         let tree = first.and_then(|(from, _)| self.tree(from));
-        let pod = |place: u32| tree.as_ref().and_then(|tree| tree.tor_at(place).map(|tor| tree.pod_of(tor)));
+        let pod = |node_index: u32| tree.as_ref().and_then(|tree| tree.tor_at(node_index).map(|tor| tree.pod_of(tor)));
         let key = |slot: &u32| {
-            let Standing { flow, ends, .. } = self.standing(*slot);
+            let FlowState { flow, ends, .. } = self.flow_state(*slot);
             let pods = ends.and_then(|(from, to)| pod(to).zip(pod(from)));
             (pods, flow.dst_tor, flow.src_tor)
         };
@@ -124,7 +124,7 @@ impl Placer {
 
     /// Sort key: minimum remaining time first, unknown sizes last, then by identifier.
     fn remaining_time(&self, slot: u32) -> (u64, u64) {
-        let Standing { flow, demand_bps, id, .. } = self.standing(slot);
+        let FlowState { flow, demand_bps, id, .. } = self.flow_state(slot);
         let bytes = flow.remaining_bytes.map_or(f64::INFINITY, |bytes| bytes as f64);
         // The bits of non-negative floating-point numbers are in the order of the numbers.
         ((bytes / (*demand_bps).max(1) as f64).to_bits(), *id)

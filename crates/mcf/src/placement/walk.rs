@@ -7,7 +7,7 @@
 //! examines at most 600 links of the 2,304 on the 576 paths. It skips links behind a link that is narrower than the
 //! best path so far.
 
-use super::standing::Ledger;
+use super::state::Ledger;
 use crate::network::Network;
 use crate::routes::{Routes, RoutesTo};
 
@@ -166,7 +166,7 @@ impl Walk {
     /// The width of the widest path, which must exist.
     fn widest(&mut self, routes: RoutesTo<'_>, ledger: &Ledger, from: u32) -> i64 {
         let mut best_bps = i64::MIN;
-        self.set_out(from);
+        self.start_search(from);
         while !self.layer.is_empty() {
             let mut layer = std::mem::take(&mut self.layer);
             let seen = &self.seen;
@@ -196,7 +196,7 @@ impl Walk {
                 }
             }
             self.layer = layer;
-            self.go_on();
+            self.advance_layer();
         }
         best_bps
     }
@@ -212,7 +212,7 @@ impl Walk {
         path: &mut Vec<u32>,
     ) -> bool {
         let (mut best, mut last) = (f64::INFINITY, None);
-        self.set_out(from);
+        self.start_search(from);
         // No link is shorter than 1, so the remaining hops add at least this length.
         let mut left = f64::from(hops);
         while !self.layer.is_empty() {
@@ -242,7 +242,7 @@ impl Walk {
             }
             left -= 1.0;
             self.layer = layer;
-            self.go_on();
+            self.advance_layer();
         }
         let Some((node, hop)) = last else { return false };
         self.write(node, from, path);
@@ -269,7 +269,7 @@ impl Walk {
     }
 
     /// Starts a search at a node.
-    fn set_out(&mut self, from: u32) {
+    fn start_search(&mut self, from: u32) {
         self.mark = next_mark(self.mark, || self.seen.iter_mut().for_each(|seen| seen.mark = 0));
         self.layer.clear();
         self.next.clear();
@@ -288,7 +288,7 @@ impl Walk {
     }
 
     /// Goes to the nodes that are one hop nearer to the destination.
-    fn go_on(&mut self) {
+    fn advance_layer(&mut self) {
         std::mem::swap(&mut self.layer, &mut self.next);
         self.next.clear();
     }

@@ -10,14 +10,14 @@ use super::problem::Problem;
 
 /// Limit on the partial divisions examined in all steps together.
 const MOST_WAYS: usize = 8_000_000;
-/// Widest frontier that fits into the bits of [`Way::sides`].
+/// Widest frontier that fits into the bits of [`PartialCut::sides`].
 const MOST_FRONTIER: usize = 64;
 /// Number of switches that are tried as the start of an order.
 const MOST_ORDERS: usize = 48;
 
-/// A partial division: it assigns each switch so far to a side.
+/// A partial cut: it assigns each switch so far to a side.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Way {
+struct PartialCut {
     /// Side of each frontier switch, one bit per slot; 1 is the first side.
     sides: u64,
     /// Host ports on the first side.
@@ -30,7 +30,7 @@ struct Way {
 /// long.
 pub(super) fn smallest_cut(problem: &Problem, known: u128) -> Option<u128> {
     let order = narrow_order(problem)?;
-    let mut ways = vec![Way { sides: 0, held: 0, cut: 0 }];
+    let mut partials = vec![PartialCut { sides: 0, held: 0, cut: 0 }];
     let mut place = vec![usize::MAX; problem.len()];
     let mut slots: Vec<Option<usize>> = Vec::new();
     let mut to_come: u64 = problem.weight.iter().sum();
@@ -43,17 +43,21 @@ pub(super) fn smallest_cut(problem: &Problem, known: u128) -> Option<u128> {
             slots.push(None);
         }
         slots[slot] = Some(switch);
-        looked_at += 2 * ways.len();
+        looked_at += 2 * partials.len();
         if slot >= MOST_FRONTIER || looked_at > MOST_WAYS {
             return None;
         }
         // In a symmetric fabric, a cut with exchanged sides is the same cut.
         let sides: &[bool] = if step == 0 && problem.symmetric { &[true] } else { &[true, false] };
-        let fits = |way: &Way| way.cut < known && way.held <= problem.most && way.held + to_come >= problem.least;
+        let fits = |partial: &PartialCut| {
+            partial.cut < known && partial.held <= problem.most && partial.held + to_come >= problem.least
+        };
         let links = Links::of(problem, switch, &slots);
-        let mut next: Vec<Way> = Vec::with_capacity(2 * ways.len());
+        let mut next: Vec<PartialCut> = Vec::with_capacity(2 * partials.len());
         for &first in sides {
-            next.extend(ways.iter().map(|way| links.add(way, slot, first, problem.weight[switch])).filter(fits));
+            next.extend(
+                partials.iter().map(|partial| links.add(partial, slot, first, problem.weight[switch])).filter(fits),
+            );
         }
         let done = |switch: usize| problem.arcs[switch].iter().all(|arc| place[arc.to as usize] != usize::MAX);
         let mut kept = u64::MAX;
@@ -63,13 +67,13 @@ pub(super) fn smallest_cut(problem: &Problem, known: u128) -> Option<u128> {
                 kept &= !(1 << slot);
             }
         }
-        next.iter_mut().for_each(|way| way.sides &= kept);
+        next.iter_mut().for_each(|partial| partial.sides &= kept);
         next.sort_unstable();
         next.dedup_by(|next, kept| (next.sides, next.held) == (kept.sides, kept.held));
-        ways = next;
+        partials = next;
     }
-    let balanced = ways.iter().filter(|way| way.held == problem.least || way.held == problem.most);
-    Some(balanced.map(|way| way.cut).min().unwrap_or(known))
+    let balanced = partials.iter().filter(|partial| partial.held == problem.least || partial.held == problem.most);
+    Some(balanced.map(|partial| partial.cut).min().unwrap_or(known))
 }
 
 /// The links between a new switch and the frontier.
@@ -86,16 +90,16 @@ impl Links {
     }
 
     /// Returns the division with one more switch, on the first side or on the other.
-    fn add(&self, way: &Way, slot: usize, first: bool, weight: u64) -> Way {
-        let across = |&(end, out_bps, in_bps): &(usize, u128, u128)| match (first, way.sides >> end & 1 == 1) {
+    fn add(&self, partial: &PartialCut, slot: usize, first: bool, weight: u64) -> PartialCut {
+        let across = |&(end, out_bps, in_bps): &(usize, u128, u128)| match (first, partial.sides >> end & 1 == 1) {
             (true, false) => out_bps,
             (false, true) => in_bps,
             _ => 0,
         };
-        Way {
-            sides: way.sides | u64::from(first) << slot,
-            held: way.held + if first { weight } else { 0 },
-            cut: way.cut + self.ends.iter().map(across).sum::<u128>(),
+        PartialCut {
+            sides: partial.sides | u64::from(first) << slot,
+            held: partial.held + if first { weight } else { 0 },
+            cut: partial.cut + self.ends.iter().map(across).sum::<u128>(),
         }
     }
 }
@@ -139,12 +143,12 @@ fn greedy_order(problem: &Problem, start: usize) -> (Vec<usize>, f64) {
             let closed = problem.arcs[switch].iter().filter(|arc| closes(arc.to)).count();
             i64::from(open[switch] > 0) - closed as i64
         };
-        let beside = frontier
+        let candidates = frontier
             .iter()
             .enumerate()
             .flat_map(|(age, &switch)| problem.arcs[switch].iter().map(move |arc| (age, arc.to as usize)));
-        let beside = beside.filter(|&(_, switch)| !placed[switch]);
-        let best = beside.map(|(age, switch)| (widening(switch), age, switch)).min();
+        let candidates = candidates.filter(|&(_, switch)| !placed[switch]);
+        let best = candidates.map(|(age, switch)| (widening(switch), age, switch)).min();
         next = best.map(|best| best.2).or_else(|| (0..problem.len()).find(|&switch| !placed[switch]));
     }
     (order, cost)

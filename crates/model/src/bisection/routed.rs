@@ -1,7 +1,7 @@
 //! A lower bound on every balanced cut, by routing: the rate that any half can send to the other half.
 
 use super::problem::Problem;
-use crate::search::Sweep;
+use crate::search::ReverseBfs;
 use crate::{Fabric, LinkId, LinkState, NodeId};
 
 /// Limit on the steps of the routing of all pairs. Above the limit, only the first bound is computed; above ten times
@@ -29,7 +29,7 @@ pub(super) fn lower_bound(fabric: &Fabric, state: &LinkState, problem: &Problem)
     if tors.saturating_mul(size) > 10 * MOST_STEPS {
         return 0;
     }
-    let mut routing = Routing { fabric, state, sweep: Sweep::default(), here: vec![0.0; fabric.nodes().len()] };
+    let mut routing = Routing { fabric, state, bfs: ReverseBfs::default(), here: vec![0.0; fabric.nodes().len()] };
     let weight = tor_weights(fabric);
     let Some(uniform) = routing.uniform_load(&weight) else { return 0 };
     let (least, most) = (problem.least as f64, problem.most as f64);
@@ -68,26 +68,26 @@ fn fullness(fabric: &Fabric, load: &[f64]) -> f64 {
 struct Routing<'a> {
     fabric: &'a Fabric,
     state: &'a LinkState,
-    sweep: Sweep,
+    bfs: ReverseBfs,
     /// Traffic at each node that is still to be forwarded; all zeros between two uses.
     here: Vec<f64>,
 }
 
 impl Routing<'_> {
     fn aim_at(&mut self, target: NodeId) {
-        self.sweep.run(self.fabric, self.state, target, &[], u32::MAX, None);
+        self.bfs.run(self.fabric, self.state, target, &[], u32::MAX, None);
     }
 
     /// Routes the traffic in `here` to the target, and reports the load of each link.
     fn flow(&mut self, mut carry: impl FnMut(LinkId, f64)) {
-        for &node in self.sweep.reached().iter().rev() {
+        for &node in self.bfs.reached().iter().rev() {
             let amount = std::mem::take(&mut self.here[node.index()]);
             if amount == 0.0 {
                 continue;
             }
             let rate_bps = |link: LinkId| self.fabric.link(link).settings.rate_bps as f64;
-            let total: f64 = self.sweep.nearer(self.fabric, self.state, node).map(rate_bps).sum();
-            for link in self.sweep.nearer(self.fabric, self.state, node) {
+            let total: f64 = self.bfs.nearer(self.fabric, self.state, node).map(rate_bps).sum();
+            for link in self.bfs.nearer(self.fabric, self.state, node) {
                 let part = amount * rate_bps(link) / total;
                 carry(link, part);
                 self.here[self.fabric.link(link).to.index()] += part;
@@ -102,7 +102,7 @@ impl Routing<'_> {
         for (target, &tor) in self.fabric.tors().iter().enumerate() {
             self.aim_at(tor);
             for (source, &from) in self.fabric.tors().iter().enumerate().filter(|&(source, _)| source != target) {
-                self.sweep.hops(from)?;
+                self.bfs.hops(from)?;
                 self.here[from.index()] = weight[source] * weight[target];
             }
             self.flow(|link, amount| load[link.index()] += amount);

@@ -12,9 +12,9 @@ use std::collections::BTreeMap;
 const SOURCE: [&str; 5] = ["source", "src", "from", "node1", "a"];
 const TARGET: [&str; 5] = ["target", "dst", "to", "node2", "b"];
 /// The columns of a list without a heading.
-const USUAL: [&str; 4] = ["source", "target", "capacity", "delay"];
+const DEFAULT_COLUMNS: [&str; 4] = ["source", "target", "capacity", "delay"];
 /// All columns that are read, except source and target.
-const READ: [&str; 13] = [
+const KNOWN_COLUMNS: [&str; 13] = [
     "rate_bps",
     "rate",
     "LinkSpeedRaw",
@@ -57,7 +57,7 @@ pub(super) fn parse(text: &str) -> Result<RawGraph, String> {
         graph.edges.push(known.edge(&cells, line, &mut places, &mut graph.nodes)?);
     }
     if columns.is_none() {
-        return Err(format!("is empty; expected a line per cable, such as {}", USUAL.join(",")));
+        return Err(format!("is empty; expected a line per cable, such as {}", DEFAULT_COLUMNS.join(",")));
     }
     Ok(graph)
 }
@@ -89,8 +89,9 @@ impl Columns {
         };
         let (source, target) = match places {
             (Some(source), Some(target)) => (source, target),
-            (None, None) if (2..=USUAL.len()).contains(&cells.len()) => {
-                let names = (0..cells.len()).map(|place| (place >= 2).then(|| USUAL[place].to_owned())).collect();
+            (None, None) if (2..=DEFAULT_COLUMNS.len()).contains(&cells.len()) => {
+                let names =
+                    (0..cells.len()).map(|place| (place >= 2).then(|| DEFAULT_COLUMNS[place].to_owned())).collect();
                 return Ok((Columns { source: 0, target: 1, names, ignored: Vec::new() }, false));
             }
             (None, None) => {
@@ -121,7 +122,10 @@ impl Columns {
     fn notes(&self, has_heading: bool) -> Option<String> {
         if !has_heading {
             let count = self.names.len();
-            return Some(format!("the list has no heading; its columns are taken as {}", USUAL[..count].join(", ")));
+            return Some(format!(
+                "the list has no heading; its columns are taken as {}",
+                DEFAULT_COLUMNS[..count].join(", ")
+            ));
         }
         (!self.ignored.is_empty()).then(|| format!("columns that are not read: {}", self.ignored.join(", ")))
     }
@@ -163,7 +167,7 @@ fn attribute(cell: &str) -> Option<String> {
         Some(name) => ("back_", name),
         None => ("", lower.as_str()),
     };
-    let known = READ.iter().find(|known| known.to_ascii_lowercase() == name)?;
+    let known = KNOWN_COLUMNS.iter().find(|known| known.to_ascii_lowercase() == name)?;
     Some(format!("{prefix}{known}"))
 }
 

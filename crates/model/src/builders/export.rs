@@ -1,7 +1,7 @@
 //! Export of fabrics as GraphML and node-link JSON. [`super::fabric_from_file_text`] reads the files back to an equal
 //! fabric, even after networkx has rewritten them.
 
-use super::graph::OURS;
+use super::graph::PATHLOOM_MARK;
 use crate::{Fabric, LinkId, Node, Tier};
 use serde_json::{json, Map, Value};
 use std::collections::BTreeSet;
@@ -24,7 +24,7 @@ const fn attribute(domain: &'static str, name: &'static str, kind: &'static str)
 /// `cable` stores the order of cables, and so of ports. `from` stores the end where a cable starts. Undirected edges
 /// store neither. `back_…` attributes store settings that differ in the direction towards `from`.
 const ATTRIBUTES: [Attribute; 17] = [
-    attribute("graph", OURS, "int"),
+    attribute("graph", PATHLOOM_MARK, "int"),
     attribute("graph", "spec", "string"),
     attribute("node", "tier", "string"),
     attribute("node", "pod", "long"),
@@ -64,7 +64,7 @@ pub fn to_node_link_json(fabric: &Fabric) -> String {
     let value = json!({
         "directed": false,
         "multigraph": true,
-        "graph": { OURS: FORM, "spec": fabric.spec() },
+        "graph": { PATHLOOM_MARK: FORM, "spec": fabric.spec() },
         "nodes": fabric.nodes().iter().map(node).collect::<Vec<_>>(),
         "edges": fabric.cables().map(edge).collect::<Vec<_>>(),
     });
@@ -85,7 +85,7 @@ pub fn to_graphml(fabric: &Fabric) -> String {
     }
     text.push_str("  <graph edgedefault=\"undirected\">\n");
     let mut graph = Map::new();
-    graph.insert(OURS.into(), json!(FORM));
+    graph.insert(PATHLOOM_MARK.into(), json!(FORM));
     graph.insert("spec".into(), json!(fabric.spec()));
     write_data(&mut text, &graph);
     for node in fabric.nodes() {

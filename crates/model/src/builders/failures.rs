@@ -31,7 +31,7 @@ pub fn draw_failures(fabric: &Fabric, share: f64, seed: u64) -> Result<Vec<LinkI
     order.shuffle(&mut Pcg64::seed_from_u64(seed));
     let mut state = LinkState::of(fabric);
     let mut failed: Vec<LinkId> = fabric.failed_links().to_vec();
-    let mut search = Reach::new(fabric);
+    let mut search = ConnectivitySearch::new(fabric);
     let mut count = failed.iter().filter(|&&link| fabric.is_switch_link(link)).count();
     for link in order {
         if count >= wanted {
@@ -55,16 +55,16 @@ pub fn draw_failures(fabric: &Fabric, share: f64, seed: u64) -> Result<Vec<LinkI
 }
 
 /// A breadth-first search whose buffers are reused.
-struct Reach {
+struct ConnectivitySearch {
     /// Round in which a node was last seen.
     seen: Vec<u32>,
     round: u32,
     queue: Vec<NodeId>,
 }
 
-impl Reach {
-    fn new(fabric: &Fabric) -> Reach {
-        Reach { seen: vec![0; fabric.nodes().len()], round: 0, queue: Vec::new() }
+impl ConnectivitySearch {
+    fn new(fabric: &Fabric) -> ConnectivitySearch {
+        ConnectivitySearch { seen: vec![0; fabric.nodes().len()], round: 0, queue: Vec::new() }
     }
 
     /// Whether the removal of the cable of `link` (which is down already) separates ToRs on its two sides from each

@@ -3,7 +3,7 @@
 use super::graph::{unique, Attributes, RawEdge, RawGraph, LINE};
 use super::guesses::{Guess, Guesses};
 use super::rates::{rate_of, RateRead};
-use super::settings::{parse_delay_ps, LinkKeys, Stated, DEFAULT_LINK};
+use super::settings::{parse_delay_ps, LinkKeys, PartialSettings, DEFAULT_LINK};
 use super::{check_size, edge_csv, graphml, htsim_topo, node_link};
 use crate::fault::parse_share;
 use crate::spec::{Spec, SpecError};
@@ -65,7 +65,7 @@ pub fn fabric_from_file_text(text: &str, contents: &str) -> Result<FileFabric, F
     let graph = parsed.map_err(|problem| spec.error(problem))?;
     let mut reader = Reader { spec: &spec, keys, graph, notes: Vec::new(), guesses: Guesses::default() };
     let fabric = reader.fabric(hosts)?;
-    let fabric = reader.keys.damage(&spec, fabric)?;
+    let fabric = reader.keys.apply(&spec, fabric)?;
     let mut notes = std::mem::take(&mut reader.graph.notes);
     notes.append(&mut reader.notes);
     notes.extend(parts(&fabric));
@@ -196,12 +196,12 @@ impl Reader<'_> {
         if self.graph.directed && one_way > 0 {
             self.notes.push(format!("edges without an opposite edge, used in both directions: {one_way}"));
         }
-        self.sort_ours(&mut cables);
+        self.sort_by_cable_number(&mut cables);
         cables
     }
 
     /// Sorts cables by their `cable` attribute, if all have one and no two are equal.
-    fn sort_ours(&self, cables: &mut [RawCable]) {
+    fn sort_by_cable_number(&self, cables: &mut [RawCable]) {
         let number = |cable: &RawCable| self.graph.edges[cable.edge].attributes.get("cable")?.parse::<u64>().ok();
         let numbers: Option<BTreeSet<u64>> = cables.iter().map(number).collect();
         if numbers.is_some_and(|numbers| numbers.len() == cables.len()) {
@@ -273,13 +273,17 @@ impl Reader<'_> {
                 _ => self.guesses.add(Guess::NoDelay, || place.clone()),
             }
         }
-        Ok((there.or(back).over(base), back.or(there).over(base)))
+        Ok((there.or(back).with_defaults(base), back.or(there).with_defaults(base)))
     }
 }
 
 /// Returns the settings of one direction from the keys and the attributes of an edge, and how the rate was read. The
 /// names of the attributes begin with `prefix`.
-fn stated(attributes: &Attributes, prefix: &str, keys: Stated) -> Result<(Stated, Option<RateRead>), String> {
+fn stated(
+    attributes: &Attributes,
+    prefix: &str,
+    keys: PartialSettings,
+) -> Result<(PartialSettings, Option<RateRead>), String> {
     let get = |name: &str| attributes.get(&format!("{prefix}{name}")).map(String::as_str);
     let delay = || match (get("delay_ps"), get("delay")) {
         (Some(text), _) => parse_delay_ps(&format!("{text}ps")).map(Some).map_err(|e| format!("delay_ps: {e}")),
@@ -291,7 +295,7 @@ fn stated(attributes: &Attributes, prefix: &str, keys: Stated) -> Result<(Stated
         None => Ok(None),
     };
     let read = if keys.rate_bps.is_some() { None } else { rate_of(attributes, prefix)? };
-    let stated = Stated {
+    let stated = PartialSettings {
         rate_bps: keys.rate_bps.or(read.as_ref().map(|read| read.rate_bps)),
         delay_ps: if keys.delay_ps.is_some() { keys.delay_ps } else { delay()? },
         buffer_packets: match keys.buffer_packets {

@@ -34,21 +34,21 @@ pub(super) struct RawGraph {
 }
 
 /// Graph attribute that marks files written by this project; its value is the version of the format.
-pub(super) const OURS: &str = "pathloom";
+pub(super) const PATHLOOM_MARK: &str = "pathloom";
 
 /// Attribute with the line number of an edge, in file formats that consist of lines.
 pub(super) const LINE: &str = "pathloom line";
 
 impl RawGraph {
     /// Whether this project wrote the file, so that the ids of nodes are their final names.
-    pub(super) fn is_ours(&self) -> bool {
-        self.attributes.contains_key(OURS)
+    pub(super) fn is_pathloom_export(&self) -> bool {
+        self.attributes.contains_key(PATHLOOM_MARK)
     }
 
     /// Returns a readable and unique name for every node: its label, else its id. A name contains only letters,
     /// digits, `_`, `.` and `-`, so that it can be used in specifications. Adds notes about changed names.
     pub(super) fn names(&mut self) -> Vec<String> {
-        if self.is_ours() {
+        if self.is_pathloom_export() {
             return self.nodes.iter().map(|node| node.id.clone()).collect();
         }
         let mut taken: BTreeSet<String> = BTreeSet::new();

@@ -114,15 +114,15 @@ fn second_homes(first: &[u32], switches: usize, rng: &mut Pcg64) -> Vec<u32> {
 }
 
 /// A graph during its random construction.
-struct Draw {
+struct RandomGraph {
     /// Unused ports of each switch.
     free: Vec<u32>,
     neighbours: Vec<BTreeSet<u32>>,
 }
 
-impl Draw {
-    fn new(free: Vec<u32>) -> Draw {
-        Draw { neighbours: vec![BTreeSet::new(); free.len()], free }
+impl RandomGraph {
+    fn new(free: Vec<u32>) -> RandomGraph {
+        RandomGraph { neighbours: vec![BTreeSet::new(); free.len()], free }
     }
 
     fn are_joined(&self, a: u32, b: u32) -> bool {
@@ -203,14 +203,14 @@ impl Draw {
                 continue;
             };
             self.cut(x, y);
-            self.join_half(p, x);
-            self.join_half(q, y);
+            self.join_freed_port(p, x);
+            self.join_freed_port(q, y);
             open.retain(|&switch| self.free[switch as usize] > 0);
         }
     }
 
     /// Connects a free port of `a` to a port of `b` that has just become free.
-    fn join_half(&mut self, a: u32, b: u32) {
+    fn join_freed_port(&mut self, a: u32, b: u32) {
         self.free[a as usize] -= 1;
         self.link(a, b);
     }
@@ -296,9 +296,9 @@ impl Parts {
 /// Returns the cables of a connected random graph. Switch `i` has `free[i]` ports, or fewer if they cannot be used up.
 fn connected_graph(free: &[u32], rng: &mut Pcg64) -> Option<Vec<(u32, u32)>> {
     (0..DRAWS).find_map(|_| {
-        let mut draw = Draw::new(free.to_vec());
-        draw.join_pairs(rng);
-        draw.splice(rng);
-        draw.connect(rng).then(|| draw.cables())
+        let mut graph = RandomGraph::new(free.to_vec());
+        graph.join_pairs(rng);
+        graph.splice(rng);
+        graph.connect(rng).then(|| graph.cables())
     })
 }

@@ -121,7 +121,7 @@ pub fn fabric_from_spec(text: &str) -> Result<Fabric, FabricError> {
     })?;
     let keys = LinkKeys::read(&spec)?;
     let fabric = (kind.build)(&spec, &keys)?.build()?;
-    keys.damage(&spec, fabric)
+    keys.apply(&spec, fabric)
 }
 
 /// Returns the formats to use instead of a file of another format; `None` if `name` is not the name of a file.

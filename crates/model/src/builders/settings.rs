@@ -19,16 +19,16 @@ const MOST_BUFFER_PACKETS: u64 = 1_000_000_000;
 
 /// Rate, delay and buffer, as far as a specification states them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Stated {
+pub(super) struct PartialSettings {
     pub(super) rate_bps: Option<u64>,
     pub(super) delay_ps: Option<u64>,
     pub(super) buffer_packets: Option<u32>,
 }
 
-impl Stated {
+impl PartialSettings {
     /// Returns the values stated here, and for the others those of `other`.
-    pub(super) fn or(self, other: Stated) -> Stated {
-        Stated {
+    pub(super) fn or(self, other: PartialSettings) -> PartialSettings {
+        PartialSettings {
             rate_bps: self.rate_bps.or(other.rate_bps),
             delay_ps: self.delay_ps.or(other.delay_ps),
             buffer_packets: self.buffer_packets.or(other.buffer_packets),
@@ -36,7 +36,7 @@ impl Stated {
     }
 
     /// Returns the values stated here, and for the others those of `base`.
-    pub(super) fn over(self, base: LinkSettings) -> LinkSettings {
+    pub(super) fn with_defaults(self, base: LinkSettings) -> LinkSettings {
         LinkSettings {
             rate_bps: self.rate_bps.unwrap_or(base.rate_bps),
             delay_ps: self.delay_ps.unwrap_or(base.delay_ps),
@@ -49,9 +49,9 @@ impl Stated {
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct LinkKeys {
     /// Values stated for host links.
-    pub(super) stated_host: Stated,
+    pub(super) stated_host: PartialSettings,
     /// Values stated for links between switches.
-    pub(super) stated_switch: Stated,
+    pub(super) stated_switch: PartialSettings,
     degraded: Degraded,
     losses: Losses,
     ports: PortSettings,
@@ -75,17 +75,17 @@ impl LinkKeys {
 
     /// Returns the settings of a host link.
     pub(super) fn host(&self) -> LinkSettings {
-        self.stated_host.over(DEFAULT_LINK)
+        self.stated_host.with_defaults(DEFAULT_LINK)
     }
 
     /// Returns the settings of a link between switches.
     pub(super) fn switch(&self) -> LinkSettings {
-        self.stated_switch.over(DEFAULT_LINK)
+        self.stated_switch.with_defaults(DEFAULT_LINK)
     }
 
     /// Makes the cables of `degrade=` slower and those of `loss=` lossy, sets the queues of switch ports, and takes
     /// down the share `fail=` of the cables between switches.
-    pub(super) fn damage(&self, spec: &Spec, fabric: Fabric) -> Result<Fabric, FabricError> {
+    pub(super) fn apply(&self, spec: &Spec, fabric: Fabric) -> Result<Fabric, FabricError> {
         let fabric = self.losses.apply(spec, self.degraded.apply(spec, fabric)?)?;
         let fabric = port_keys::apply(self.ports, spec, fabric)?;
         let Some(share) = self.fail else { return Ok(fabric) };
@@ -96,12 +96,17 @@ impl LinkKeys {
     }
 }
 
-fn stated(spec: &Spec, rate: &'static str, delay: &'static str, buffer: &'static str) -> Result<Stated, SpecError> {
+fn stated(
+    spec: &Spec,
+    rate: &'static str,
+    delay: &'static str,
+    buffer: &'static str,
+) -> Result<PartialSettings, SpecError> {
     let delay_ps = spec.time_ps(delay)?;
     if delay_ps.is_some_and(|ps| ps > MOST_DELAY_PS) {
         return Err(spec.error(format!("{delay}: a link's delay is at most {}s", MOST_DELAY_PS / PS_PER_S)));
     }
-    Ok(Stated {
+    Ok(PartialSettings {
         rate_bps: spec.rate_bps(rate)?,
         delay_ps,
         buffer_packets: spec.count(buffer, 0, MOST_BUFFER_PACKETS)?.map(|packets| packets as u32),

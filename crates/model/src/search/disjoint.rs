@@ -1,6 +1,6 @@
 //! Paths that have no cable in common.
 
-use super::distances::Sweep;
+use super::distances::ReverseBfs;
 use crate::{Fabric, LinkId, LinkState, NodeId, Path};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -38,11 +38,11 @@ struct Flow<'a> {
 
 impl<'a> Flow<'a> {
     fn new(fabric: &'a Fabric, state: &'a LinkState, from: NodeId, to: NodeId) -> Flow<'a> {
-        let mut sweep = Sweep::default();
-        sweep.run(fabric, state, to, &[], u32::MAX, None);
+        let mut bfs = ReverseBfs::default();
+        bfs.run(fabric, state, to, &[], u32::MAX, None);
         let mut potential = vec![None; fabric.nodes().len()];
-        for &node in sweep.reached() {
-            potential[node.index()] = sweep.hops(node).map(i64::from);
+        for &node in bfs.reached() {
+            potential[node.index()] = bfs.hops(node).map(i64::from);
         }
         Flow { fabric, state, from, to, used: vec![false; fabric.links().len()], potential }
     }

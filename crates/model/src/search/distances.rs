@@ -9,12 +9,12 @@ const BLOCKED: u32 = u32::MAX - 1;
 
 /// A breadth-first search from a switch against the direction of links. Its buffers are reused.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Sweep {
+pub(crate) struct ReverseBfs {
     hops: Vec<u32>,
     queue: Vec<NodeId>,
 }
 
-impl Sweep {
+impl ReverseBfs {
     /// Finds the hops from every switch to `to`, without a visit to `avoid`, and at most `most_hops` far. Stops when
     /// all switches at the distance of `until` are known.
     pub(crate) fn run(
@@ -91,9 +91,9 @@ pub struct Distances {
 
 /// Returns the hops from every switch to `to`, over links that are up.
 pub fn distances_to(fabric: &Fabric, state: &LinkState, to: NodeId) -> Distances {
-    let mut sweep = Sweep::default();
-    sweep.run(fabric, state, to, &[], u32::MAX, None);
-    Distances { to, hops: sweep.hops }
+    let mut bfs = ReverseBfs::default();
+    bfs.run(fabric, state, to, &[], u32::MAX, None);
+    Distances { to, hops: bfs.hops }
 }
 
 impl Distances {

@@ -1,7 +1,7 @@
 //! The shortest loopless paths in ascending order: Yen's algorithm (Management Science, 1971). By Lawler's rule, no
 //! path is found twice.
 
-use super::distances::Sweep;
+use super::distances::ReverseBfs;
 use super::shortest::ShortestPaths;
 use crate::{Fabric, LinkId, LinkState, NodeId, Path};
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,7 +35,7 @@ struct Detours {
     branches: BTreeMap<Vec<LinkId>, BTreeSet<LinkId>>,
     /// Candidates: number of hops, links, and the number of these links that belong to the prefix of the branch.
     candidates: BTreeSet<(usize, Vec<LinkId>, usize)>,
-    sweep: Sweep,
+    bfs: ReverseBfs,
 }
 
 impl Iterator for KShortestPaths<'_> {
@@ -88,17 +88,17 @@ impl KShortestPaths<'_> {
         let mut visited = vec![self.from];
         visited.extend(prefix.iter().map(|&link| self.fabric.link(link).to));
         let spur = visited[visited.len() - 1];
-        let sweep = &mut detours.sweep;
-        sweep.run(self.fabric, self.state, self.to, &visited, u32::MAX, None);
+        let bfs = &mut detours.bfs;
+        bfs.run(self.fabric, self.state, self.to, &visited, u32::MAX, None);
         let taken = &detours.branches[prefix];
         let open = self.fabric.switch_ports(spur).iter();
         let open = open.filter(|port| !taken.contains(&port.link) && self.state.is_up(port.link));
-        let Some((_, first)) = open.filter_map(|port| Some((sweep.hops(port.to)?, port.link))).min() else { return };
+        let Some((_, first)) = open.filter_map(|port| Some((bfs.hops(port.to)?, port.link))).min() else { return };
         let mut links = prefix.to_vec();
         links.push(first);
         let mut node = self.fabric.link(first).to;
         while node != self.to {
-            let Some(link) = sweep.nearer(self.fabric, self.state, node).next() else { return };
+            let Some(link) = bfs.nearer(self.fabric, self.state, node).next() else { return };
             links.push(link);
             node = self.fabric.link(link).to;
         }

@@ -13,7 +13,7 @@ mod simple;
 mod spanning_tree;
 
 pub use disjoint::edge_disjoint;
-pub(crate) use distances::Sweep;
+pub(crate) use distances::ReverseBfs;
 pub use distances::{distances_to, Distances};
 pub use k_shortest::{k_shortest, KShortestPaths};
 pub use next_hops::{next_hops, NextHops, RouteTable};

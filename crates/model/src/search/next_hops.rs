@@ -1,6 +1,6 @@
 //! ECMP next hops: for every switch, the outgoing links on shortest paths to a ToR.
 
-use super::distances::Sweep;
+use super::distances::ReverseBfs;
 use crate::{Fabric, LinkId, LinkState, NodeId};
 use std::collections::BTreeMap;
 
@@ -15,12 +15,12 @@ pub struct NextHops {
 
 /// Computes the next hops of every switch to the ToR `to`, over links that are up. Hosts never forward traffic.
 pub fn next_hops(fabric: &Fabric, state: &LinkState, to: NodeId) -> NextHops {
-    let mut sweep = Sweep::default();
-    sweep.run(fabric, state, to, &[], u32::MAX, None);
+    let mut bfs = ReverseBfs::default();
+    bfs.run(fabric, state, to, &[], u32::MAX, None);
     let mut hops = NextHops { to, starts: vec![0], links: Vec::new() };
     let nodes = fabric.switches().last().map_or(0, |last| last.0 + 1);
     for node in (0..nodes).map(NodeId) {
-        hops.links.extend(sweep.nearer(fabric, state, node));
+        hops.links.extend(bfs.nearer(fabric, state, node));
         hops.starts.push(hops.links.len() as u32);
     }
     hops
@@ -72,13 +72,13 @@ impl RouteTable {
             table.places[switch.index()] = place as u32;
         }
         let mut known: Vec<BTreeMap<Vec<LinkId>, u32>> = vec![BTreeMap::new(); switches.len()];
-        let mut sweep = Sweep::default();
+        let mut bfs = ReverseBfs::default();
         let mut set: Vec<LinkId> = Vec::new();
         for (column, &tor) in tors.iter().enumerate() {
-            sweep.run(fabric, state, tor, &[], u32::MAX, None);
+            bfs.run(fabric, state, tor, &[], u32::MAX, None);
             for (place, &switch) in switches.iter().enumerate() {
                 set.clear();
-                set.extend(sweep.nearer(fabric, state, switch));
+                set.extend(bfs.nearer(fabric, state, switch));
                 if set.is_empty() {
                     continue;
                 }

@@ -1,6 +1,6 @@
 //! All shortest paths between two ToRs, counted and selected without listing them.
 
-use super::distances::Sweep;
+use super::distances::ReverseBfs;
 use crate::{Fabric, LinkId, LinkState, NodeId, Path};
 
 /// A link of the graph of shortest paths, and the index of the node that it leads to.
@@ -33,13 +33,13 @@ impl ShortestPaths {
     /// Finds the shortest paths from switch `from` to switch `to` over links that are up. From a ToR to itself there
     /// is one path, the empty one.
     pub fn between(fabric: &Fabric, state: &LinkState, from: NodeId, to: NodeId) -> ShortestPaths {
-        let mut sweep = Sweep::default();
-        sweep.run(fabric, state, to, &[], u32::MAX, Some(from));
-        ShortestPaths::of_sweep(fabric, state, &sweep, from)
+        let mut bfs = ReverseBfs::default();
+        bfs.run(fabric, state, to, &[], u32::MAX, Some(from));
+        ShortestPaths::of_bfs(fabric, state, &bfs, from)
     }
 
-    pub(super) fn of_sweep(fabric: &Fabric, state: &LinkState, sweep: &Sweep, from: NodeId) -> ShortestPaths {
-        let Some(hops) = sweep.hops(from) else {
+    pub(super) fn of_bfs(fabric: &Fabric, state: &LinkState, bfs: &ReverseBfs, from: NodeId) -> ShortestPaths {
+        let Some(hops) = bfs.hops(from) else {
             return ShortestPaths { hops: None, nodes: Vec::new(), steps: Vec::new() };
         };
         let mut order = vec![from];
@@ -49,7 +49,7 @@ impl ShortestPaths {
         while let Some(&node) = order.get(next) {
             next += 1;
             nodes.push(DagNode { first: steps.len() as u32, count: 0 });
-            for link in sweep.nearer(fabric, state, node) {
+            for link in bfs.nearer(fabric, state, node) {
                 let to = fabric.link(link).to;
                 if place[to.index()] == u32::MAX {
                     place[to.index()] = order.len() as u32;

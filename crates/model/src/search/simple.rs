@@ -1,6 +1,6 @@
 //! All simple paths up to a number of hops, depth first (the topology manager of MPTCP-aware SDN).
 
-use super::distances::Sweep;
+use super::distances::ReverseBfs;
 use crate::{Fabric, LinkId, LinkState, NodeId, Path};
 
 /// Returns all paths from `from` to `to` over links that are up, with at most `most_hops` hops, that visit no switch
@@ -21,7 +21,7 @@ pub fn simple_paths<'a>(
         visited: vec![from],
         links: Vec::new(),
         choices: Vec::new(),
-        sweep: Sweep::default(),
+        bfs: ReverseBfs::default(),
         at_once: from == to,
     };
     if from != to {
@@ -42,7 +42,7 @@ pub struct SimplePaths<'a> {
     links: Vec<LinkId>,
     /// Links that are still to be tried from each of these switches; the next one is last.
     choices: Vec<Vec<LinkId>>,
-    sweep: Sweep,
+    bfs: ReverseBfs,
     /// Whether both ends are the same and the empty path is not returned yet.
     at_once: bool,
 }
@@ -54,9 +54,9 @@ impl SimplePaths<'_> {
         let left = self.most_hops.saturating_sub(self.links.len() as u32);
         let mut choices = Vec::new();
         if left > 0 {
-            self.sweep.run(self.fabric, self.state, self.to, &self.visited, left - 1, None);
+            self.bfs.run(self.fabric, self.state, self.to, &self.visited, left - 1, None);
             let ports = self.fabric.switch_ports(node).iter().rev();
-            let fits = ports.filter(|port| self.sweep.hops(port.to).is_some() && self.state.is_up(port.link));
+            let fits = ports.filter(|port| self.bfs.hops(port.to).is_some() && self.state.is_up(port.link));
             choices.extend(fits.map(|port| port.link));
         }
         self.choices.push(choices);

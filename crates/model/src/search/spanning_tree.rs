@@ -1,6 +1,6 @@
 //! One tree that carries all traffic.
 
-use super::distances::Sweep;
+use super::distances::ReverseBfs;
 use crate::{Fabric, LinkState, NodeId};
 
 /// Returns a copy of `state` in which only the switch links of a spanning tree stay up, as bridges build it (IEEE
@@ -39,12 +39,12 @@ pub fn spanning_tree(fabric: &Fabric, state: &LinkState) -> LinkState {
 fn by_centrality(fabric: &Fabric, state: &LinkState) -> Vec<NodeId> {
     // Hops to the farthest reachable ToR, and the sum of hops to all reachable ToRs.
     let mut hops = vec![(0u32, 0u64); fabric.nodes().len()];
-    let mut sweep = Sweep::default();
+    let mut bfs = ReverseBfs::default();
     for &tor in fabric.tors() {
-        sweep.run(fabric, state, tor, &[], u32::MAX, None);
-        for &switch in sweep.reached() {
+        bfs.run(fabric, state, tor, &[], u32::MAX, None);
+        for &switch in bfs.reached() {
             let (most, sum) = &mut hops[switch.index()];
-            let away = sweep.hops(switch).unwrap_or(0);
+            let away = bfs.hops(switch).unwrap_or(0);
             (*most, *sum) = ((*most).max(away), *sum + u64::from(away));
         }
     }

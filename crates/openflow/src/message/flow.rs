@@ -74,7 +74,7 @@ impl FlowMod<'static> {
             meter: None,
             apply: std::borrow::Cow::Borrowed(&[]),
             goto_table: None,
-            foreign: false,
+            has_unsupported: false,
         },
     };
 }
@@ -155,7 +155,7 @@ impl FlowMod<'_> {
 
 /// Reason why a rule was removed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RemovedWhy {
+pub enum RemovedReason {
     /// It had no packet during its idle time-out.
     Idle,
     /// Its hard time-out has passed.
@@ -174,7 +174,7 @@ pub struct FlowRemoved {
     /// Priority of the rule.
     pub priority: u16,
     /// Reason of the removal.
-    pub why: RemovedWhy,
+    pub reason: RemovedReason,
     /// Table of the rule.
     pub table: u8,
     /// Lifetime of the rule, whole seconds.
@@ -197,12 +197,12 @@ impl FlowRemoved {
     pub(crate) fn parse(body: &[u8]) -> Result<FlowRemoved, ParseError> {
         let mut reader = Reader::new("a flow-removed", body);
         let (cookie, priority) = (reader.u64()?, reader.u16()?);
-        let [why, table] = reader.array()?;
-        let why = match why {
-            0 => RemovedWhy::Idle,
-            1 => RemovedWhy::Hard,
-            2 => RemovedWhy::Deleted,
-            3 => RemovedWhy::GroupDeleted,
+        let [reason, table] = reader.array()?;
+        let reason = match reason {
+            0 => RemovedReason::Idle,
+            1 => RemovedReason::Hard,
+            2 => RemovedReason::Deleted,
+            3 => RemovedReason::GroupDeleted,
             found => return Err(ParseError::Value { what: "the reason of a flow-removed", found: u64::from(found) }),
         };
         let (duration_s, duration_ns) = (reader.u32()?, reader.u32()?);
@@ -212,7 +212,7 @@ impl FlowRemoved {
         Ok(FlowRemoved {
             cookie,
             priority,
-            why,
+            reason,
             table,
             duration_s,
             duration_ns,
@@ -227,11 +227,11 @@ impl FlowRemoved {
     pub(crate) fn emit(&self, out: &mut Vec<u8>) {
         out.put_u64(self.cookie);
         out.put_u16(self.priority);
-        out.put_u8(match self.why {
-            RemovedWhy::Idle => 0,
-            RemovedWhy::Hard => 1,
-            RemovedWhy::Deleted => 2,
-            RemovedWhy::GroupDeleted => 3,
+        out.put_u8(match self.reason {
+            RemovedReason::Idle => 0,
+            RemovedReason::Hard => 1,
+            RemovedReason::Deleted => 2,
+            RemovedReason::GroupDeleted => 3,
         });
         out.put_u8(self.table);
         out.put_u32(self.duration_s);

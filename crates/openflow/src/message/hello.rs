@@ -14,7 +14,7 @@ pub struct Hello {
 
 impl Hello {
     /// The hello of this crate: OpenFlow 1.3 only.
-    pub const OURS: Hello = Hello { highest: VERSION, versions: Some(1 << VERSION) };
+    pub const OPENFLOW_1_3: Hello = Hello { highest: VERSION, versions: Some(1 << VERSION) };
 
     /// Whether both sides agree on OpenFlow 1.3. With bitmaps, the highest common version applies. Without them, the
     /// smaller version of both headers applies.

@@ -111,7 +111,7 @@ pub enum Message<'a> {
     /// Adds a message to a bundle (ONF extension 230).
     BundleAdd(BundleAdd<'a>),
     /// A message that this crate does not support.
-    Foreign {
+    Unsupported {
         /// Number of the kind.
         kind: u8,
         /// Body of the message.
@@ -154,9 +154,9 @@ impl<'a> Message<'a> {
             Kind::ROLE_REPLY => Message::RoleReply(RoleMessage::parse(body)?),
             Kind::EXPERIMENTER => match bundle::parse(body)? {
                 Some(message) => message,
-                None => Message::Foreign { kind: header.kind, body },
+                None => Message::Unsupported { kind: header.kind, body },
             },
-            kind => Message::Foreign { kind, body },
+            kind => Message::Unsupported { kind, body },
         })
     }
 
@@ -186,7 +186,7 @@ impl<'a> Message<'a> {
             Message::RoleRequest(_) => Kind::ROLE_REQUEST,
             Message::RoleReply(_) => Kind::ROLE_REPLY,
             Message::BundleControl(_) | Message::BundleAdd(_) => Kind::EXPERIMENTER,
-            Message::Foreign { kind, .. } => *kind,
+            Message::Unsupported { kind, .. } => *kind,
         }
     }
 
@@ -216,7 +216,7 @@ impl<'a> Message<'a> {
             Message::RoleRequest(role) | Message::RoleReply(role) => role.emit(out),
             Message::BundleControl(control) => control.emit(out),
             Message::BundleAdd(add) => add.emit(out),
-            Message::Foreign { body, .. } => out.put(body),
+            Message::Unsupported { body, .. } => out.put(body),
         }
         finish(at, out)
     }

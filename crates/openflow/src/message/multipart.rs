@@ -41,7 +41,7 @@ pub enum Request {
     /// Settings of all meters.
     MeterConfigs,
     /// A request that this crate does not support. Only its number can be written.
-    Foreign(u16),
+    Unsupported(u16),
 }
 
 /// A multipart request.
@@ -68,7 +68,7 @@ impl MultipartRequest {
             GROUP_DESC => Request::GroupDesc,
             METER => Request::Meters,
             METER_CONFIG => Request::MeterConfigs,
-            other => Request::Foreign(other),
+            other => Request::Unsupported(other),
         };
         Ok(MultipartRequest { more: flags & 1 == 1, request })
     }
@@ -84,7 +84,7 @@ impl MultipartRequest {
             Request::GroupDesc => GROUP_DESC,
             Request::Meters => METER,
             Request::MeterConfigs => METER_CONFIG,
-            Request::Foreign(kind) => *kind,
+            Request::Unsupported(kind) => *kind,
         };
         put_head(out, kind, self.more);
         match &self.request {
@@ -130,7 +130,7 @@ pub enum Reply {
     /// Settings of meters.
     MeterConfigs(Vec<MeterConfig>),
     /// An answer that this crate does not support. Only its number can be written.
-    Foreign(u16),
+    Unsupported(u16),
 }
 
 /// Part of a multipart answer.
@@ -157,7 +157,7 @@ impl MultipartReply {
             GROUP_DESC => Reply::GroupDesc(parse_rows(&mut reader, GroupDesc::parse)?),
             METER => Reply::Meters(parse_rows(&mut reader, MeterStats::parse)?),
             METER_CONFIG => Reply::MeterConfigs(parse_rows(&mut reader, MeterConfig::parse)?),
-            other => Reply::Foreign(other),
+            other => Reply::Unsupported(other),
         };
         Ok(MultipartReply { more: flags & 1 == 1, reply })
     }
@@ -173,7 +173,7 @@ impl MultipartReply {
             Reply::GroupDesc(_) => GROUP_DESC,
             Reply::Meters(_) => METER,
             Reply::MeterConfigs(_) => METER_CONFIG,
-            Reply::Foreign(kind) => *kind,
+            Reply::Unsupported(kind) => *kind,
         };
         put_head(out, kind, self.more);
         match &self.reply {
@@ -186,7 +186,7 @@ impl MultipartReply {
             Reply::GroupDesc(rows) => rows.iter().for_each(|row| row.emit(out)),
             Reply::Meters(rows) => rows.iter().for_each(|row| row.emit(out)),
             Reply::MeterConfigs(rows) => rows.iter().for_each(|row| row.emit(out)),
-            Reply::Foreign(_) => {}
+            Reply::Unsupported(_) => {}
         }
     }
 }

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 /// Reason why a packet was sent to the controller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum PacketInWhy {
+pub enum PacketInReason {
     /// No rule matched it.
     NoMatch,
     /// An action of a rule sent it.
@@ -25,7 +25,7 @@ pub struct PacketIn<'a> {
     /// Length of the packet; `data` can be shorter.
     pub total_len: u16,
     /// Reason of the packet-in.
-    pub why: PacketInWhy,
+    pub reason: PacketInReason,
     /// Table of the rule.
     pub table: u8,
     /// Cookie of the rule.
@@ -41,26 +41,26 @@ impl<'a> PacketIn<'a> {
     pub(crate) fn parse(body: &'a [u8]) -> Result<PacketIn<'a>, ParseError> {
         let mut reader = Reader::new("a packet-in", body);
         let (buffer, total_len) = (reader.u32()?, reader.u16()?);
-        let [why, table] = reader.array()?;
-        let why = match why {
-            0 => PacketInWhy::NoMatch,
-            1 => PacketInWhy::Action,
-            2 => PacketInWhy::InvalidTtl,
+        let [reason, table] = reader.array()?;
+        let reason = match reason {
+            0 => PacketInReason::NoMatch,
+            1 => PacketInReason::Action,
+            2 => PacketInReason::InvalidTtl,
             found => return Err(ParseError::Value { what: "the reason of a packet-in", found: u64::from(found) }),
         };
         let cookie = reader.u64()?;
         let matches = FlowMatch::parse(&mut reader)?;
         reader.skip(2)?;
-        Ok(PacketIn { buffer, total_len, why, table, cookie, matches, data: reader.rest() })
+        Ok(PacketIn { buffer, total_len, reason, table, cookie, matches, data: reader.rest() })
     }
 
     pub(crate) fn emit(&self, out: &mut Vec<u8>) {
         out.put_u32(self.buffer);
         out.put_u16(self.total_len);
-        out.put_u8(match self.why {
-            PacketInWhy::NoMatch => 0,
-            PacketInWhy::Action => 1,
-            PacketInWhy::InvalidTtl => 2,
+        out.put_u8(match self.reason {
+            PacketInReason::NoMatch => 0,
+            PacketInReason::Action => 1,
+            PacketInReason::InvalidTtl => 2,
         });
         out.put_u8(self.table);
         out.put_u64(self.cookie);

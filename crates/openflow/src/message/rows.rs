@@ -101,7 +101,7 @@ impl FlowStatsRequest {
             arp_spa: None,
             arp_tpa: None,
             tcp_flags: None,
-            foreign: false,
+            has_unsupported: false,
         },
     };
 

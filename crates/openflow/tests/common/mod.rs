@@ -40,7 +40,7 @@ pub fn flow_match() -> impl Strategy<Value = FlowMatch> {
         arp_spa: rest.1.map(Ipv4Addr::from),
         arp_tpa: rest.2.map(Ipv4Addr::from),
         tcp_flags: rest.3,
-        foreign: false,
+        has_unsupported: false,
     })
 }
 
@@ -63,7 +63,7 @@ fn instructions() -> impl Strategy<Value = Instructions<'static>> {
         meter,
         apply: Cow::Owned(apply),
         goto_table,
-        foreign: false,
+        has_unsupported: false,
     })
 }
 
@@ -130,10 +130,10 @@ fn flow_mod() -> impl Strategy<Value = FlowMod<'static>> {
 }
 
 fn flow_removed() -> impl Strategy<Value = FlowRemoved> {
-    let whys = vec![RemovedWhy::Idle, RemovedWhy::Hard, RemovedWhy::Deleted, RemovedWhy::GroupDeleted];
+    let reasons = vec![RemovedReason::Idle, RemovedReason::Hard, RemovedReason::Deleted, RemovedReason::GroupDeleted];
     let numbers = (any::<[u64; 3]>(), any::<[u16; 3]>(), any::<[u32; 2]>(), any::<u8>());
-    (numbers, proptest::sample::select(whys), flow_match()).prop_map(|((longs, shorts, times, table), why, matches)| {
-        FlowRemoved {
+    (numbers, proptest::sample::select(reasons), flow_match()).prop_map(
+        |((longs, shorts, times, table), reason, matches)| FlowRemoved {
             cookie: longs[0],
             packets: longs[1],
             bytes: longs[2],
@@ -143,10 +143,10 @@ fn flow_removed() -> impl Strategy<Value = FlowRemoved> {
             duration_s: times[0],
             duration_ns: times[1],
             table,
-            why,
+            reason,
             matches,
-        }
-    })
+        },
+    )
 }
 
 fn flow_stats() -> impl Strategy<Value = FlowStats> {
@@ -192,7 +192,7 @@ fn request() -> impl Strategy<Value = Request> {
             Request::GroupDesc,
             Request::Meters,
             Request::MeterConfigs,
-            Request::Foreign(12),
+            Request::Unsupported(12),
         ]),
     ]
 }
@@ -300,8 +300,8 @@ fn whole_message() -> impl Strategy<Value = Message<'static>> {
         }),
         (any::<u32>(), any::<u16>(), any::<u8>(), any::<u64>(), flow_match()).prop_map(
             |(buffer, total_len, table, cookie, matches)| {
-                let why = PacketInWhy::Action;
-                Message::PacketIn(PacketIn { buffer, total_len, why, table, cookie, matches, data: &[] })
+                let reason = PacketInReason::Action;
+                Message::PacketIn(PacketIn { buffer, total_len, reason, table, cookie, matches, data: &[] })
             }
         ),
         Just(Message::EchoRequest(&[])),

@@ -2,12 +2,12 @@
 
 mod actions;
 mod events;
+mod scheme_errors;
 mod topology;
-mod trouble;
 mod view;
 
+pub use scheme_errors::SchemeErrors;
 pub use topology::{Link, Node};
-pub use trouble::Troubles;
 pub use view::{Flow, View};
 
 use crate::errors::Error;
@@ -31,7 +31,7 @@ pub struct PyScheme {
     /// change.
     wake_at: Option<Nanos>,
     topology: Arc<Topology>,
-    troubles: Troubles,
+    errors: SchemeErrors,
 }
 
 impl PyScheme {
@@ -43,21 +43,21 @@ impl PyScheme {
         }
         let vocabulary = Vocabulary::load(py).map_err(broken)?;
         let needs = needs_of(object.bind(py)).map_err(broken)?;
-        let (topology, troubles) = (Arc::default(), Troubles::default());
-        Ok(PyScheme { name: lasting(label), object, vocabulary, needs, wake_at: None, topology, troubles })
+        let (topology, errors) = (Arc::default(), SchemeErrors::default());
+        Ok(PyScheme { name: lasting(label), object, vocabulary, needs, wake_at: None, topology, errors })
     }
 
     /// Creates a scheme for a controller that starts again; `make` creates its object. Errors are recorded.
-    pub fn successor(py: Python<'_>, label: &str, make: &Py<PyAny>, troubles: &Troubles) -> Option<PyScheme> {
-        let note = |error: &PyErr| troubles.note(py, Nanos::ZERO, make, "__init__", error);
+    pub fn successor(py: Python<'_>, label: &str, make: &Py<PyAny>, errors: &SchemeErrors) -> Option<PyScheme> {
+        let note = |error: &PyErr| errors.note(py, Nanos::ZERO, make, "__init__", error);
         let object = make.call0(py).inspect_err(note).ok()?;
         let scheme = PyScheme::new(py, label, object).map_err(PyErr::from).inspect_err(note).ok()?;
-        Some(PyScheme { troubles: troubles.clone(), ..scheme })
+        Some(PyScheme { errors: errors.clone(), ..scheme })
     }
 
     /// The record of errors. Clones show the same content.
-    pub fn troubles(&self) -> Troubles {
-        self.troubles.clone()
+    pub fn errors(&self) -> SchemeErrors {
+        self.errors.clone()
     }
 
     fn ask(&self, py: Python<'_>, now: Nanos, event: &Event, view: &pathloom_scheme::View) -> PyResult<Vec<Action>> {
@@ -103,10 +103,10 @@ impl Scheme for PyScheme {
         Python::attach(|py| {
             match self.ask(py, now, event, view) {
                 Ok(batch) => actions.extend(batch),
-                Err(error) => self.troubles.note(py, now, &self.object, "handle", &error),
+                Err(error) => self.errors.note(py, now, &self.object, "handle", &error),
             }
             self.wake_at = self.ask_timeout(py).unwrap_or_else(|error| {
-                self.troubles.note(py, now, &self.object, "poll_timeout", &error);
+                self.errors.note(py, now, &self.object, "poll_timeout", &error);
                 None
             });
         });
@@ -119,7 +119,7 @@ impl Scheme for PyScheme {
     fn save(&self) -> State {
         Python::attach(|py| {
             self.saved(py).unwrap_or_else(|error| {
-                self.troubles.note(py, Nanos::ZERO, &self.object, "save", &error);
+                self.errors.note(py, Nanos::ZERO, &self.object, "save", &error);
                 State::default()
             })
         })

@@ -15,7 +15,8 @@ pub(super) struct Job {
     /// Minimum demand of a flow that is placed, as a share of its NIC.
     pub nic_share: f64,
     /// Flows that back off, ascending. They are not moved.
-    pub resting: Vec<FlowId>,
+    #[serde(rename = "resting")] // The name in stored jobs.
+    pub backing_off: Vec<FlowId>,
     /// Settings of Simulated Annealing; `None` for Global First Fit.
     pub annealing: Option<AnnealingJob>,
 }

@@ -189,14 +189,14 @@ impl Hedera {
         let ticket = memory.next_ticket;
         memory.next_ticket += 1;
         self.solving = Some(ticket);
-        let resting = memory.backoff.waiting(memory.round);
+        let backing_off = memory.backoff.waiting(memory.round);
         let annealing = self.settings.annealing.map(|settings| job::AnnealingJob {
             settings,
             seed: self.seed,
             stream: ticket,
             slots: memory.slots.clone(),
         });
-        let input = Job { nic_share: self.settings.nic_share, resting, annealing };
+        let input = Job { nic_share: self.settings.nic_share, backing_off, annealing };
         actions.push(Action::Solve { ticket, input: pack(&input), modelled: memory.work.predicted_time(flows) });
     }
 

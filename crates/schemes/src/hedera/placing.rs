@@ -45,7 +45,7 @@ pub(super) fn place(view: &View, job: &Job) -> Answer {
         let moved = path.filter(|path| {
             elephant.flow.intended_route() != Some(path)
                 && book.count(elephant.pair) > 1
-                && job.resting.binary_search(&elephant.id).is_err()
+                && job.backing_off.binary_search(&elephant.id).is_err()
         });
         moves.extend(moved.map(|path| Move { flow: elephant.id, path, rate_bps: elephant.demand_bps }));
     }

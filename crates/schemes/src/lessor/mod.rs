@@ -184,10 +184,10 @@ impl Lessor {
     }
 
     fn carry_out(&mut self, now: Nanos, due: Due, view: &View, actions: &mut Vec<Action>) {
-        if due.ask {
+        if due.poll {
             actions.push(Action::Measure);
         }
-        if due.ask_again {
+        if due.poll_again {
             actions.push(Action::MeasureAgain);
         }
         if due.allocate {

@@ -20,10 +20,10 @@ struct Round {
     /// When the next round starts.
     next: Nanos,
     /// Whether the answer to its first poll is outstanding.
-    asked: bool,
+    poll_outstanding: bool,
     /// When to poll again, and whether the answer to that is outstanding.
-    again: Option<Nanos>,
-    asked_again: bool,
+    poll_again_at: Option<Nanos>,
+    second_poll_outstanding: bool,
     /// When to compute the next period.
     adjust: Option<Nanos>,
 }
@@ -32,9 +32,9 @@ struct Round {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Due {
     /// Begin a round: poll the ToRs.
-    pub ask: bool,
+    pub poll: bool,
     /// Poll them once more within the round.
-    pub ask_again: bool,
+    pub poll_again: bool,
     /// Allocate, because the measurements are new.
     pub allocate: bool,
 }
@@ -82,20 +82,26 @@ impl Pre {
     pub(super) fn begin(&mut self, now: Nanos, view: &View) {
         self.memory.predictions.keep_known(view);
         let next = now.saturating_add(self.memory.period.now);
-        self.round = Some(Round { next, asked: true, again: None, asked_again: false, adjust: None });
+        self.round = Some(Round {
+            next,
+            poll_outstanding: true,
+            poll_again_at: None,
+            second_poll_outstanding: false,
+            adjust: None,
+        });
     }
 
     /// Handles the answers to a poll, which are in the view.
     pub(super) fn answered(&mut self, now: Nanos, view: &View) -> Due {
         let period = self.memory.period.now;
         let Some(round) = &mut self.round else { return Due::default() };
-        if std::mem::take(&mut round.asked) {
+        if std::mem::take(&mut round.poll_outstanding) {
             let unsteady = self.memory.predictions.read(view);
-            round.again = unsteady.then(|| now.saturating_add(Nanos(period.0 / 4)));
+            round.poll_again_at = unsteady.then(|| now.saturating_add(Nanos(period.0 / 4)));
             round.adjust = Some(now.saturating_add(Nanos(period.0 / 2)));
             return Due { allocate: !unsteady, ..Due::default() };
         }
-        let allocate = std::mem::take(&mut round.asked_again);
+        let allocate = std::mem::take(&mut round.second_poll_outstanding);
         if allocate {
             self.memory.predictions.read_again(view);
         }
@@ -106,9 +112,9 @@ impl Pre {
     pub(super) fn wake(&mut self, now: Nanos, view: &View) -> Due {
         let mut due = Due::default();
         let Some(round) = &mut self.round else { return due };
-        if round.again.is_some_and(|at| at <= now) {
-            (round.again, round.asked_again) = (None, true);
-            due.ask_again = true;
+        if round.poll_again_at.is_some_and(|at| at <= now) {
+            (round.poll_again_at, round.second_poll_outstanding) = (None, true);
+            due.poll_again = true;
         }
         if round.adjust.is_some_and(|at| at <= now) {
             round.adjust = None;
@@ -116,7 +122,7 @@ impl Pre {
         }
         if round.is_over(now) {
             // The second poll, or its answer, comes too late now; the next round polls anyway.
-            due = Due { ask: true, ask_again: false, allocate: std::mem::take(&mut round.asked_again) };
+            due = Due { poll: true, poll_again: false, allocate: std::mem::take(&mut round.second_poll_outstanding) };
             self.begin(now, view);
         }
         due
@@ -125,8 +131,8 @@ impl Pre {
     /// When to call [`Pre::wake`].
     pub(super) fn next(&self) -> Option<Nanos> {
         let round = self.round.as_ref()?;
-        let next = (!round.asked && round.adjust.is_none()).then_some(round.next);
-        [round.again, round.adjust, next].into_iter().flatten().min()
+        let next = (!round.poll_outstanding && round.adjust.is_none()).then_some(round.next);
+        [round.poll_again_at, round.adjust, next].into_iter().flatten().min()
     }
 }
 
@@ -134,7 +140,7 @@ impl Round {
     /// A round without an answer is not over, because the controller has its own time-out for answers. A round without
     /// a new period is not over either, because a late answer means that the controller is busy.
     fn is_over(&self, now: Nanos) -> bool {
-        !self.asked && self.adjust.is_none() && self.next <= now
+        !self.poll_outstanding && self.adjust.is_none() && self.next <= now
     }
 }
 

@@ -15,9 +15,9 @@ const SETTINGS: PeriodSettings = PeriodSettings {
 };
 const STEADY: FlowId = FlowId(1);
 const WILD: FlowId = FlowId(2);
-const NOTHING: Due = Due { ask: false, ask_again: false, allocate: false };
-const ASK: Due = Due { ask: true, ..NOTHING };
-const ASK_AGAIN: Due = Due { ask_again: true, ..NOTHING };
+const NOTHING: Due = Due { poll: false, poll_again: false, allocate: false };
+const POLL: Due = Due { poll: true, ..NOTHING };
+const POLL_AGAIN: Due = Due { poll_again: true, ..NOTHING };
 const ALLOCATE: Due = Due { allocate: true, ..NOTHING };
 
 const fn ms(ms: u64) -> Nanos {
@@ -62,7 +62,7 @@ fn the_period_is_computed_half_a_period_after_the_first_answers() {
     assert_eq!(period(&pre), ms(8000));
     // The current round keeps its period; the next one has the new period.
     assert_eq!(pre.next(), Some(ms(4000)));
-    assert_eq!(pre.wake(ms(4000), &view([100, 100], 0.0)), ASK);
+    assert_eq!(pre.wake(ms(4000), &view([100, 100], 0.0)), POLL);
     pre.answered(ms(4000), &view([100, 100], 0.0));
     assert_eq!(pre.next(), Some(ms(8000)), "half of the new period later");
     pre.wake(ms(8000), &view([100, 100], 0.49));
@@ -82,7 +82,7 @@ fn between_the_thresholds_steps_shrink_and_a_long_round_trip_reverses_them() {
         pre.wake(at, &view);
         seen.push((period(&pre).0 as f64 / 1e6).round());
         at = pre.next().unwrap();
-        assert!(pre.wake(at, &view).ask);
+        assert!(pre.wake(at, &view).poll);
     }
     // 4 s · 0.95 · 0.96, up by 3 % because the round-trip time is twice its average, · 0.98, halved, · 0.99.
     assert_eq!(seen, [3800.0, 3648.0, 3757.0, 3682.0, 1841.0, 1823.0]);
@@ -94,7 +94,7 @@ fn steady_flows_get_their_mean_rate_and_others_are_polled_again() {
     assert_eq!(pre.answered(ms(0), &view([1000, 1000], 0.6)), ALLOCATE);
     assert_eq!((pre.predicted(STEADY), pre.predicted(WILD)), (None, None), "one value allows no prediction");
     pre.wake(ms(2000), &view([1000, 1000], 0.6));
-    assert_eq!(pre.wake(ms(4000), &view([1000, 1000], 0.6)), ASK);
+    assert_eq!(pre.wake(ms(4000), &view([1000, 1000], 0.6)), POLL);
     let period = period(&pre);
     // 0.9·Vp and 1.1·Vp are still steady. 1.2·Vp is not, so nothing is allocated before the second poll.
     assert_eq!(pre.answered(ms(4100), &view([1100, 1200], 0.6)), NOTHING);
@@ -102,7 +102,7 @@ fn steady_flows_get_their_mean_rate_and_others_are_polled_again() {
     let again = ms(4100) + Nanos(period.0 / 4);
     assert_eq!(pre.next(), Some(again));
     assert_eq!(pre.wake(again - Nanos(1), &view([1100, 1200], 0.6)), NOTHING);
-    assert_eq!(pre.wake(again, &view([1100, 1200], 0.6)), ASK_AGAIN);
+    assert_eq!(pre.wake(again, &view([1100, 1200], 0.6)), POLL_AGAIN);
     assert_eq!(pre.answered(again + ms(50), &view([5, 800], 0.6)), ALLOCATE);
     // Eq. 4: (1000 + 1200 + 800) / 3. For the steady flow, the second poll does not count.
     assert_eq!((pre.predicted(STEADY), pre.predicted(WILD)), (Some(1050), Some(1000)));
@@ -115,13 +115,13 @@ fn an_unanswered_second_poll_delays_nothing() {
     let mut pre = begun();
     pre.answered(ms(0), &view([1000, 1000], 0.6));
     pre.wake(ms(2000), &view([1000, 1000], 0.6));
-    assert_eq!(pre.wake(ms(4000), &view([1000, 1000], 0.6)), ASK);
+    assert_eq!(pre.wake(ms(4000), &view([1000, 1000], 0.6)), POLL);
     assert_eq!(pre.answered(ms(4000), &view([1000, 3000], 0.6)), NOTHING);
     let (period, view) = (period(&pre), view([1000, 3000], 0.6));
-    assert_eq!(pre.wake(ms(4000) + Nanos(period.0 / 4), &view), ASK_AGAIN);
+    assert_eq!(pre.wake(ms(4000) + Nanos(period.0 / 4), &view), POLL_AGAIN);
     assert_eq!(pre.wake(ms(4000) + Nanos(period.0 / 2), &view), NOTHING);
     // The round is over: rates are allocated without the answer, and a new round begins.
-    assert_eq!(pre.wake(ms(4000) + period, &view), Due { ask: true, ..ALLOCATE });
+    assert_eq!(pre.wake(ms(4000) + period, &view), Due { poll: true, ..ALLOCATE });
     assert_eq!(pre.predicted(WILD), None, "Eq. 4 needs three values");
 }
 
@@ -131,7 +131,7 @@ fn a_late_answer_makes_its_round_longer() {
     assert_eq!(pre.answered(ms(9000), &view([1, 1], 0.9)), ALLOCATE);
     // The period is over, but less than half a period has passed since the first answers.
     assert_eq!((pre.next(), pre.wake(ms(10_999), &view([1, 1], 0.9))), (Some(ms(11_000)), NOTHING));
-    assert_eq!((pre.wake(ms(11_000), &view([1, 1], 0.9)), period(&pre)), (ASK, ms(8000)));
+    assert_eq!((pre.wake(ms(11_000), &view([1, 1], 0.9)), period(&pre)), (POLL, ms(8000)));
 }
 
 #[test]

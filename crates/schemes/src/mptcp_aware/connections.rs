@@ -17,22 +17,24 @@ pub(super) struct Connections {
     by_token: BTreeMap<u32, BTreeSet<FlowId>>,
     /// First subflows whose token was unknown when they arrived, with their arrival times. MPTCP v1 reveals the token
     /// with the SYN+ACK (RFC 8684 §3.1).
-    unnamed: BTreeMap<FlowId, Nanos>,
+    #[serde(rename = "unnamed")] // The name in stored snapshots.
+    without_token: BTreeMap<FlowId, Nanos>,
     /// Subflows that a new controller has found on paths. Their rules do not show their connections.
-    found: BTreeSet<FlowId>,
+    #[serde(rename = "found")] // The name in stored snapshots.
+    adopted: BTreeSet<FlowId>,
 }
 
 impl Connections {
     /// Number of known connections, including those with an unknown token.
     pub(super) fn len(&self) -> usize {
-        self.by_token.len() + self.unnamed.len()
+        self.by_token.len() + self.without_token.len()
     }
 
     /// Adds a subflow.
     pub(super) fn add(&mut self, now: Nanos, flow: FlowId, token: Option<u32>) {
         match token {
             Some(token) => drop(self.by_token.entry(token).or_default().insert(flow)),
-            None => drop(self.unnamed.insert(flow, now)),
+            None => drop(self.without_token.insert(flow, now)),
         }
     }
 
@@ -40,14 +42,14 @@ impl Connections {
     pub(super) fn adopt(&mut self, flow: FlowId, token: Option<u32>) {
         match token {
             Some(token) => drop(self.by_token.entry(token).or_default().insert(flow)),
-            None => drop(self.found.insert(flow)),
+            None => drop(self.adopted.insert(flow)),
         }
     }
 
     /// Removes a subflow that has ended.
     pub(super) fn remove(&mut self, flow: FlowId, token: Option<u32>) {
-        self.unnamed.remove(&flow);
-        self.found.remove(&flow);
+        self.without_token.remove(&flow);
+        self.adopted.remove(&flow);
         let Some(token) = token else { return };
         if let Some(subflows) = self.by_token.get_mut(&token) {
             subflows.remove(&flow);
@@ -61,8 +63,8 @@ impl Connections {
     pub(super) fn keep(&mut self, known: impl Fn(FlowId) -> bool) {
         self.by_token.values_mut().for_each(|subflows| subflows.retain(|&flow| known(flow)));
         self.by_token.retain(|_, subflows| !subflows.is_empty());
-        self.unnamed.retain(|&flow, _| known(flow));
-        self.found.retain(|&flow| known(flow));
+        self.without_token.retain(|&flow, _| known(flow));
+        self.adopted.retain(|&flow| known(flow));
     }
 
     /// Counts, for each of these paths, the other subflows of the flow's connection between the same addresses.
@@ -84,12 +86,12 @@ impl Connections {
         let named = self.by_token.get(&token).into_iter().flatten().filter_map(beside);
         // The connection's first subflow may be one with an unknown token. One such subflow counts: like the
         // published controller, this assumes that all of them are on the shortest path between their addresses.
-        let recent = self.unnamed.iter().filter(|&(_, &since)| now.saturating_sub(since) < PRIMARY);
-        let unnamed = recent.filter_map(|(other, _)| beside(other)).take(1);
+        let recent = self.without_token.iter().filter(|&(_, &since)| now.saturating_sub(since) < PRIMARY);
+        let without_token = recent.filter_map(|(other, _)| beside(other)).take(1);
         // Most subflows that were found between these addresses belong to the connection: two hosts have few at a
         // time.
-        let found = self.found.iter().filter_map(beside);
-        for other in named.chain(unnamed).chain(found) {
+        let adopted = self.adopted.iter().filter_map(beside);
+        for other in named.chain(without_token).chain(adopted) {
             let place = other.intended_route().and_then(|route| paths.iter().position(|path| path == route));
             place.into_iter().for_each(|place| uses[place] += 1);
         }
@@ -99,9 +101,10 @@ impl Connections {
     /// Assigns first subflows to their connections as soon as the view has their tokens.
     fn name_first_subflows(&mut self, view: &View) {
         let token = |flow: &FlowId| view.flows.get(flow).and_then(|known| known.mptcp_token);
-        let named: Vec<(FlowId, u32)> = self.unnamed.keys().filter_map(|flow| Some((*flow, token(flow)?))).collect();
+        let named: Vec<(FlowId, u32)> =
+            self.without_token.keys().filter_map(|flow| Some((*flow, token(flow)?))).collect();
         for (flow, token) in named {
-            self.unnamed.remove(&flow);
+            self.without_token.remove(&flow);
             self.by_token.entry(token).or_default().insert(flow);
         }
     }

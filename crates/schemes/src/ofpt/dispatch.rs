@@ -17,17 +17,18 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// A new pace is sent when it differs by more than this share from the one before.
-const PACE_STEP: f64 = provider::NEWS;
+const PACE_STEP: f64 = provider::REPORT_STEP;
 
-/// Minimum time between two exact provisions of all flows, if no flow waits for them: this gap, or `EVENING_REST` for
-/// each flow if that is longer. A flow takes about a microsecond, so this takes a tenth of the controller's time.
-const EVENING_GAP: Nanos = Nanos::from_millis(100);
-const EVENING_REST: Nanos = Nanos(10_000);
+/// Minimum time between two exact provisions of all flows, if no flow waits for them: this gap, or
+/// `EXACT_PROVISION_GAP_PER_FLOW` for each flow if that is longer. A flow takes about a microsecond, so this takes a
+/// tenth of the controller's time.
+const EXACT_PROVISION_GAP: Nanos = Nanos::from_millis(100);
+const EXACT_PROVISION_GAP_PER_FLOW: Nanos = Nanos(10_000);
 
 /// With at least this many flows, one more or less changes little for each. So arrivals and departures within
-/// `TOGETHER` are provided for together. Each flow gets its path at once; its pace follows.
-const MANY: usize = 1024;
-const TOGETHER: Nanos = Nanos::from_millis(5);
+/// `DEFER_TIME` are provided for together. Each flow gets its path at once; its pace follows.
+const MANY_FLOWS: usize = 1024;
+const DEFER_TIME: Nanos = Nanos::from_millis(5);
 
 /// Time between two readings of the counters while flows wait: this gap, or `WATCH_REST` for each ToR if that is
 /// longer. A reading is a message from each ToR. At 20 µs for each message this takes 2 % of the controller's time. A
@@ -53,7 +54,7 @@ pub(super) struct DispatchSettings {
 /// The state of a flow: what its host was told, and its progress.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Charge {
+struct FlowState {
     held: bool,
     paced_bps: Option<u64>,
     /// Payload bytes sent until `as_of`, estimated from the last reading and the rates provided since.
@@ -65,7 +66,7 @@ struct Charge {
     progress: Progress,
 }
 
-impl Charge {
+impl FlowState {
     /// Estimated payload bytes sent until now.
     fn sent_bytes(&self, now: Nanos) -> u64 {
         let ns = now.saturating_sub(self.as_of).0;
@@ -87,7 +88,7 @@ impl Charge {
 /// Decides which flows send, and how fast.
 pub(super) struct Dispatcher {
     settings: DispatchSettings,
-    charges: Charges,
+    flow_states: FlowStates,
     /// Long flows of known size, which take turns.
     known: BTreeSet<FlowId>,
     /// Flows that wait.
@@ -98,15 +99,15 @@ pub(super) struct Dispatcher {
     overdue_at: BTreeSet<(Nanos, FlowId)>,
     /// When the counters were last read, or the first flow began to wait; and whether a reading was requested since.
     read_at: Nanos,
-    asked: bool,
+    reading_requested: bool,
     /// Time between two readings while flows wait.
     watch_gap: Nanos,
     provision: Option<Provision>,
     /// When all flows were last provided for exactly, and their number.
-    last_evening: Option<(Nanos, u64)>,
+    last_exact_provision: Option<(Nanos, u64)>,
     /// Flows that have a path but no pace yet, and when the deferred arrivals and departures are provided for.
     unpaced: Vec<FlowId>,
-    put_off_to: Option<Nanos>,
+    deferred_until: Option<Nanos>,
 }
 
 /// The rates of all flows. The turns at the hosts decide which flows get a path. The paths then decide the rates.
@@ -120,13 +121,13 @@ struct Provision {
 /// State that survives a restart.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(super) struct Charges(FlowMap<Charge>);
+pub(super) struct FlowStates(FlowMap<FlowState>);
 
-impl Charges {
+impl FlowStates {
     /// The state of a flow; created now if it had none.
-    fn of(&mut self, now: Nanos, id: FlowId) -> &mut Charge {
+    fn of(&mut self, now: Nanos, id: FlowId) -> &mut FlowState {
         if !self.0.contains_key(&id) {
-            self.0.insert(id, Charge { as_of: now, ..Charge::default() });
+            self.0.insert(id, FlowState { as_of: now, ..FlowState::default() });
         }
         self.0.get_mut(&id).expect("the entry was inserted above")
     }
@@ -142,7 +143,7 @@ impl Charges {
     /// Remaining payload bytes of a flow of known size.
     fn remaining_bytes(&self, now: Nanos, view: &View, id: FlowId) -> Option<u64> {
         let size_bytes = view.flows.get(&id)?.size_bytes.get()?;
-        Some(size_bytes.saturating_sub(self.0.get(&id).map_or(0, |charge| charge.sent_bytes(now))))
+        Some(size_bytes.saturating_sub(self.0.get(&id).map_or(0, |state| state.sent_bytes(now))))
     }
 }
 
@@ -150,39 +151,39 @@ impl Dispatcher {
     pub(super) fn new(settings: DispatchSettings) -> Dispatcher {
         Dispatcher {
             settings,
-            charges: Charges::default(),
+            flow_states: FlowStates::default(),
             known: BTreeSet::new(),
             waiting: BTreeSet::new(),
             idle: BTreeSet::new(),
             overdue_at: BTreeSet::new(),
             read_at: Nanos::ZERO,
-            asked: false,
+            reading_requested: false,
             watch_gap: WATCH_GAP,
             provision: None,
-            last_evening: None,
+            last_exact_provision: None,
             unpaced: Vec::new(),
-            put_off_to: None,
+            deferred_until: None,
         }
     }
 
-    pub(super) fn charges(&self) -> &Charges {
-        &self.charges
+    pub(super) fn flow_states(&self) -> &FlowStates {
+        &self.flow_states
     }
 
-    pub(super) fn recall(&mut self, charges: Charges) {
-        self.charges = charges;
+    pub(super) fn recall(&mut self, flow_states: FlowStates) {
+        self.flow_states = flow_states;
     }
 
     /// Starts again. Forgets flows that the view does not have; the caller announces the others one by one.
     pub(super) fn start(&mut self, view: &View) {
-        self.charges.keep_known(view);
+        self.flow_states.keep_known(view);
         self.known.clear();
-        self.waiting = self.charges.0.iter().filter(|(_, charge)| charge.held).map(|(&flow, _)| flow).collect();
+        self.waiting = self.flow_states.0.iter().filter(|(_, state)| state.held).map(|(&flow, _)| flow).collect();
         self.idle.clear();
         self.overdue_at.clear();
-        self.asked = false;
+        self.reading_requested = false;
         self.watch_gap = WATCH_GAP.max(Nanos(WATCH_REST.0.saturating_mul(view.fabric.tors().len() as u64)));
-        (self.provision, self.last_evening, self.put_off_to) = (None, None, None);
+        (self.provision, self.last_exact_provision, self.deferred_until) = (None, None, None);
         self.unpaced.clear();
     }
 
@@ -196,7 +197,7 @@ impl Dispatcher {
     pub(super) fn adopt(&mut self, view: &View, id: FlowId, actions: &mut Vec<Action>) {
         let Some(flow) = view.flows.get(&id).filter(|_| self.settings.schedule) else { return };
         if self.is_ours(view, flow) {
-            self.charges.of(Nanos::ZERO, id).held = true;
+            self.flow_states.of(Nanos::ZERO, id).held = true;
             self.waiting.insert(id);
         } else {
             // The flow takes no turns here, so nothing would release it later.
@@ -210,17 +211,17 @@ impl Dispatcher {
     }
 
     /// Whether all flows must be provided for exactly.
-    pub(super) fn is_uneven(&self) -> bool {
-        let uneven = |provision: &Provision| {
-            provision.paths.is_uneven() || provision.hosts.as_ref().is_some_and(Provider::is_uneven)
+    pub(super) fn is_inexact(&self) -> bool {
+        let inexact = |provision: &Provision| {
+            provision.paths.is_inexact() || provision.hosts.as_ref().is_some_and(Provider::is_inexact)
         };
-        self.provision.as_ref().is_some_and(uneven)
+        self.provision.as_ref().is_some_and(inexact)
     }
 
     /// When the next exact provision of all flows may start.
-    pub(super) fn next_evening(&self) -> Nanos {
-        let gap = |flows: u64| EVENING_GAP.max(Nanos(EVENING_REST.0.saturating_mul(flows)));
-        self.last_evening.map_or(Nanos::ZERO, |(last, flows)| last.saturating_add(gap(flows)))
+    pub(super) fn next_exact_provision(&self) -> Nanos {
+        let gap = |flows: u64| EXACT_PROVISION_GAP.max(Nanos(EXACT_PROVISION_GAP_PER_FLOW.0.saturating_mul(flows)));
+        self.last_exact_provision.map_or(Nanos::ZERO, |(last, flows)| last.saturating_add(gap(flows)))
     }
 
     /// Whether a flow is long and runs between hosts of the fabric.
@@ -233,7 +234,7 @@ impl Dispatcher {
         if self.waiting.is_empty() {
             return None;
         }
-        let reading = (!self.asked).then(|| self.read_at.saturating_add(self.watch_gap));
+        let reading = (!self.reading_requested).then(|| self.read_at.saturating_add(self.watch_gap));
         reading.into_iter().chain(self.overdue_at.first().map(|&(at, _)| at)).min()
     }
 
@@ -243,8 +244,8 @@ impl Dispatcher {
         if self.next_watch().is_none_or(|at| at > now) {
             return;
         }
-        if !self.asked && self.read_at.saturating_add(self.watch_gap) <= now {
-            self.asked = true;
+        if !self.reading_requested && self.read_at.saturating_add(self.watch_gap) <= now {
+            self.reading_requested = true;
             actions.push(Action::Measure);
         }
         self.settle(now, view, Vec::new(), router, actions);
@@ -254,33 +255,33 @@ impl Dispatcher {
     /// provides again for flows that send again. Returns whether this is a periodic reading, which renews leases, and
     /// not one that was requested.
     pub(super) fn measured(&mut self, now: Nanos, view: &View, router: &mut Router, actions: &mut Vec<Action>) -> bool {
-        let periodic = !std::mem::take(&mut self.asked);
+        let periodic = !std::mem::take(&mut self.reading_requested);
         self.read_at = now;
         let (lease, watched) = (self.settings.lease, !self.waiting.is_empty() || !self.idle.is_empty());
         let (mut stopped, mut resumed) = (Vec::new(), Vec::new());
-        self.charges.0.for_each_mut(|id, charge| {
+        self.flow_states.0.for_each_mut(|id, state| {
             let Some(flow) = view.flows.get(&id) else { return };
-            if periodic && charge.held {
+            if periodic && state.held {
                 actions.push(Action::Hold { flow: id, lease });
             }
             // On the default routes no rule counts the flow, so there is only the estimate.
             if flow.route.is_none() {
                 return;
             }
-            let (estimate, counted) = (charge.sent_bytes(now), payload_bytes(flow.bytes));
-            match charge.progress.read(now, estimate, counted).filter(|_| watched && !charge.held) {
+            let (estimate, counted) = (state.sent_bytes(now), payload_bytes(flow.bytes));
+            match state.progress.read(now, estimate, counted).filter(|_| watched && !state.held) {
                 Some(Verdict::Idle) => stopped.push(id),
                 Some(Verdict::Sends) => resumed.push(id),
                 None => {}
             }
-            (charge.sent_bytes, charge.as_of) = (counted, now);
+            (state.sent_bytes, state.as_of) = (counted, now);
         });
         resumed.retain(|id| self.idle.remove(id));
         for &id in &stopped {
             self.stop_providing(id, view, router, actions);
         }
         self.enter_again(now, view, &resumed);
-        if !periodic && !self.waiting.is_empty() && self.next_evening() <= now {
+        if !periodic && !self.waiting.is_empty() && self.next_exact_provision() <= now {
             // Approximate rates may leave room that a waiting flow could use.
             self.settle_all(now, view, resumed, router, actions);
         } else if !(stopped.is_empty() && resumed.is_empty()) {
@@ -292,8 +293,8 @@ impl Dispatcher {
     /// Includes flows that send again in the provision.
     fn enter_again(&mut self, now: Nanos, view: &View, flows: &[FlowId]) {
         for &id in flows {
-            let charge = self.charges.of(now, id);
-            charge.progress.resume(now);
+            let state = self.flow_states.of(now, id);
+            state.progress.resume(now);
             let hosts = self.provision.as_mut().and_then(|provision| provision.hosts.as_mut());
             hosts.into_iter().for_each(|hosts| put_at_hosts(hosts, view, id, self.known.contains(&id)));
         }
@@ -312,13 +313,13 @@ impl Dispatcher {
                 hosts.remove(id);
             });
         }
-        let Some(charge) = self.charges.0.get_mut(&id) else { return };
-        if let Some(at) = charge.progress.overdue_at() {
+        let Some(state) = self.flow_states.0.get_mut(&id) else { return };
+        if let Some(at) = state.progress.overdue_at() {
             self.overdue_at.remove(&(at, id));
         }
         let most = view.flows.get(&id).and_then(|flow| most(view, flow));
         if let Some((_, most_bps)) = most.filter(|_| self.settings.headroom.is_some()) {
-            charge.paced_bps = Some(most_bps);
+            state.paced_bps = Some(most_bps);
             actions.push(Action::Pace { flow: id, rate_bps: Some(most_bps.max(1)) });
         }
     }
@@ -349,7 +350,7 @@ impl Dispatcher {
         }
         if self.is_on() {
             self.enter(now, view, id, router);
-            if self.puts_off(now) {
+            if self.defer_if_many(now) {
                 self.unpaced.push(id);
                 router.arrive_again(now, view, id, actions);
                 self.provision.iter_mut().for_each(|provision| put(&mut provision.paths, view, router, id, false));
@@ -370,7 +371,7 @@ impl Dispatcher {
         router: &mut Router,
         actions: &mut Vec<Action>,
     ) {
-        if let Some(at) = self.charges.0.remove(&id).and_then(|charge| charge.progress.overdue_at()) {
+        if let Some(at) = self.flow_states.0.remove(&id).and_then(|state| state.progress.overdue_at()) {
             self.overdue_at.remove(&(at, id));
         }
         self.known.remove(&id);
@@ -382,7 +383,7 @@ impl Dispatcher {
                 hosts.remove(id);
             }
         }
-        if !self.puts_off(now) {
+        if !self.defer_if_many(now) {
             self.settle(now, view, Vec::new(), router, actions);
         }
         if !self.is_on() {
@@ -390,23 +391,24 @@ impl Dispatcher {
         }
     }
 
-    /// Whether the change is provided for later, together with further changes until then.
-    fn puts_off(&mut self, now: Nanos) -> bool {
-        let many = self.charges.0.len() >= MANY && self.known.is_empty() && self.waiting.is_empty();
+    /// Defers the provision for a change if there are many flows. Returns whether the change is provided for later,
+    /// together with further changes until then.
+    fn defer_if_many(&mut self, now: Nanos) -> bool {
+        let many = self.flow_states.0.len() >= MANY_FLOWS && self.known.is_empty() && self.waiting.is_empty();
         if many && self.provision.is_some() {
-            self.put_off_to.get_or_insert(now.saturating_add(TOGETHER));
+            self.deferred_until.get_or_insert(now.saturating_add(DEFER_TIME));
         }
         many
     }
 
     /// When the deferred changes are provided for.
-    pub(super) fn put_off_to(&self) -> Option<Nanos> {
-        self.put_off_to
+    pub(super) fn deferred_until(&self) -> Option<Nanos> {
+        self.deferred_until
     }
 
     /// Provides for deferred changes that are due.
     pub(super) fn catch_up(&mut self, now: Nanos, view: &View, router: &mut Router, actions: &mut Vec<Action>) {
-        if self.put_off_to.is_some_and(|at| at <= now) {
+        if self.deferred_until.is_some_and(|at| at <= now) {
             self.settle(now, view, Vec::new(), router, actions);
         }
     }
@@ -431,17 +433,23 @@ impl Dispatcher {
     }
 
     /// Computes the provision of all flows exactly, on their current paths.
-    pub(super) fn even_out(&mut self, now: Nanos, view: &View, router: &mut Router, actions: &mut Vec<Action>) {
+    pub(super) fn provide_exactly(&mut self, now: Nanos, view: &View, router: &mut Router, actions: &mut Vec<Action>) {
         if self.provision.is_some() {
             let here = |id: &&FlowId| view.flows.get(id).is_some_and(|flow| self.is_ours(view, flow));
-            let all = self.charges.0.keys().filter(here).copied().collect();
+            let all = self.flow_states.0.keys().filter(here).copied().collect();
             self.settle_all(now, view, all, router, actions);
         }
     }
 
     /// Computes the provision of all flows exactly. For use when all changes of paths were announced by
     /// [`Dispatcher::moved`].
-    pub(super) fn even_rates(&mut self, now: Nanos, view: &View, router: &mut Router, actions: &mut Vec<Action>) {
+    pub(super) fn compute_exact_rates(
+        &mut self,
+        now: Nanos,
+        view: &View,
+        router: &mut Router,
+        actions: &mut Vec<Action>,
+    ) {
         if self.provision.is_some() {
             self.settle_all(now, view, Vec::new(), router, actions);
         }
@@ -455,25 +463,25 @@ impl Dispatcher {
         router: &mut Router,
         actions: &mut Vec<Action>,
     ) {
-        self.last_evening = Some((now, self.charges.0.len() as u64));
+        self.last_exact_provision = Some((now, self.flow_states.0.len() as u64));
         self.settle_by(Provider::settle_all, now, view, these, router, actions);
     }
 
     /// Adds a flow to the provision. The first one creates the provision, with all flows that have a path.
     fn enter(&mut self, now: Nanos, view: &View, id: FlowId, router: &Router) {
-        let charges = &mut self.charges;
-        charges.of(now, id);
+        let flow_states = &mut self.flow_states;
+        flow_states.of(now, id);
         let provision = self.provision.get_or_insert_with(|| {
             let mut paths = Provider::new(rates_bps(view), self.settings.sharing);
             for (other, _) in view.long_flows().filter(|&(other, _)| other != id && router.links(other).is_some()) {
-                charges.of(now, other);
+                flow_states.of(now, other);
                 put(&mut paths, view, router, other, false);
             }
             Provision { hosts: None, paths }
         });
         if provision.hosts.is_none() && !self.known.is_empty() {
             let mut hosts = Provider::new(rates_bps(view), self.settings.sharing);
-            for &other in charges.0.keys().filter(|&other| *other != id && !self.idle.contains(other)) {
+            for &other in flow_states.0.keys().filter(|&other| *other != id && !self.idle.contains(other)) {
                 put_at_hosts(&mut hosts, view, other, self.known.contains(&other));
             }
             provision.hosts = Some(hosts);
@@ -497,12 +505,12 @@ impl Dispatcher {
         actions: &mut Vec<Action>,
     ) {
         self.give_up_overdue(now, view, router, actions);
-        self.put_off_to = None;
+        self.deferred_until = None;
         let mut changed = these;
         changed.append(&mut self.unpaced);
         let Some(Provision { hosts, paths }) = &mut self.provision else { return };
-        changed.retain(|id| self.charges.0.contains_key(id));
-        let remaining = |id: FlowId| self.charges.remaining_bytes(now, view, id);
+        changed.retain(|id| self.flow_states.0.contains_key(id));
+        let remaining = |id: FlowId| self.flow_states.remaining_bytes(now, view, id);
         if let Some(hosts) = hosts {
             changed.extend(settle(hosts, &remaining).into_iter().map(|(id, _)| id));
             changed.sort_unstable();
@@ -531,34 +539,34 @@ impl Dispatcher {
     /// Tells a flow's host what changed: hold, release or pace.
     fn tell(&mut self, now: Nanos, view: &View, flow: FlowId, rate_bps: u64, actions: &mut Vec<Action>) {
         let known = self.known.contains(&flow);
-        let left_bytes = if known { self.charges.remaining_bytes(now, view, flow) } else { None };
-        let Some(charge) = self.charges.0.get_mut(&flow) else { return };
-        charge.advance(now);
-        charge.rate_bps = rate_bps;
-        if let Some(at) = charge.progress.overdue_at() {
+        let left_bytes = if known { self.flow_states.remaining_bytes(now, view, flow) } else { None };
+        let Some(state) = self.flow_states.0.get_mut(&flow) else { return };
+        state.advance(now);
+        state.rate_bps = rate_bps;
+        if let Some(at) = state.progress.overdue_at() {
             self.overdue_at.remove(&(at, flow));
         }
-        charge.progress.told(now, rate_bps, left_bytes);
-        if let Some(at) = charge.progress.overdue_at() {
+        state.progress.told(now, rate_bps, left_bytes);
+        if let Some(at) = state.progress.overdue_at() {
             self.overdue_at.insert((at, flow));
         }
         let waits = rate_bps == 0 && known;
-        if waits && !charge.held {
+        if waits && !state.held {
             actions.push(Action::Hold { flow, lease: self.settings.lease });
         }
         let pace_bps =
             self.settings.headroom.filter(|_| !waits).map(|headroom| (rate_bps as f64 * (1.0 - headroom)) as u64);
         if let Some(pace_bps) = pace_bps {
             let step = |before: u64| before.abs_diff(pace_bps) as f64 > PACE_STEP * before as f64;
-            if charge.paced_bps.is_none_or(step) {
-                charge.paced_bps = Some(pace_bps);
+            if state.paced_bps.is_none_or(step) {
+                state.paced_bps = Some(pace_bps);
                 actions.push(Action::Pace { flow, rate_bps: Some(pace_bps.max(1)) });
             }
         }
-        if charge.held && !waits {
+        if state.held && !waits {
             actions.push(Action::Release { flow });
         }
-        if std::mem::replace(&mut charge.held, waits) != waits {
+        if std::mem::replace(&mut state.held, waits) != waits {
             if waits && self.waiting.is_empty() {
                 self.read_at = now;
             }

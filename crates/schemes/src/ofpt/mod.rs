@@ -17,7 +17,7 @@ use crate::helpers::state;
 use crate::placements::{access, most_wanted_bps};
 use crate::registry::{Entry, EntryInfo, KeyInfo, Parts};
 use crate::router::{self, Router, RouterSettings};
-use dispatch::{Charges, DispatchSettings, Dispatcher};
+use dispatch::{DispatchSettings, Dispatcher, FlowStates};
 use pathloom_model::spec::{Spec, SpecError};
 use pathloom_model::Nanos;
 use pathloom_scheme::{
@@ -141,7 +141,8 @@ struct Ofpt {
 #[serde(deny_unknown_fields)]
 struct Memory {
     router: router::Memory,
-    charges: Charges,
+    #[serde(rename = "charges")] // The name in stored snapshots.
+    flow_states: FlowStates,
 }
 
 impl Scheme for Ofpt {
@@ -183,7 +184,7 @@ impl Scheme for Ofpt {
             }
             Event::RatesMeasured { .. } => {
                 if self.dispatcher.measured(now, view, &mut self.router, actions) {
-                    self.dispatcher.even_out(now, view, &mut self.router, actions);
+                    self.dispatcher.provide_exactly(now, view, &mut self.router, actions);
                     self.round(now, view, actions);
                 }
             }
@@ -195,7 +196,7 @@ impl Scheme for Ofpt {
             }
             Event::Solved { ticket, answer } => {
                 if self.router.solved(now, view, (*ticket, answer), actions) {
-                    self.dispatcher.even_out(now, view, &mut self.router, actions);
+                    self.dispatcher.provide_exactly(now, view, &mut self.router, actions);
                     self.tidy_up_if_due(now, view, actions);
                 }
             }
@@ -215,9 +216,9 @@ impl Scheme for Ofpt {
 
     fn poll_timeout(&self) -> Option<Nanos> {
         let round = (self.wants_round && !self.router.is_solving()).then(|| self.next_round());
-        let evening = self.dispatcher.is_uneven().then(|| self.dispatcher.next_evening());
-        let later = [self.dispatcher.next_watch(), self.dispatcher.put_off_to()];
-        round.into_iter().chain(evening).chain(later.into_iter().flatten()).min()
+        let exact_provision = self.dispatcher.is_inexact().then(|| self.dispatcher.next_exact_provision());
+        let later = [self.dispatcher.next_watch(), self.dispatcher.deferred_until()];
+        round.into_iter().chain(exact_provision).chain(later.into_iter().flatten()).min()
     }
 
     fn solver(&self) -> fn(&View, &State) -> State {
@@ -225,14 +226,15 @@ impl Scheme for Ofpt {
     }
 
     fn save(&self) -> State {
-        let memory = Memory { router: self.router.memory().clone(), charges: self.dispatcher.charges().clone() };
+        let memory =
+            Memory { router: self.router.memory().clone(), flow_states: self.dispatcher.flow_states().clone() };
         state::pack(&memory)
     }
 
     fn restore(&mut self, state: State) -> Result<(), StateError> {
-        let Memory { router, charges } = state::restore(NAME, state)?;
+        let Memory { router, flow_states } = state::restore(NAME, state)?;
         self.router.recall(router);
-        self.dispatcher.recall(charges);
+        self.dispatcher.recall(flow_states);
         Ok(())
     }
 }
@@ -253,7 +255,7 @@ impl Ofpt {
         self.tidy_up(now, view, actions);
     }
 
-    /// Starts a round if flows could have more on other paths. Computes all rates exactly if they have become uneven.
+    /// Starts a round if flows could have more on other paths. Computes all rates exactly if they have become inexact.
     fn tidy_up(&mut self, now: Nanos, view: &View, actions: &mut Vec<Action>) {
         self.wants_round |= self.router.is_crowded();
         self.tidy_up_if_due(now, view, actions);
@@ -263,8 +265,8 @@ impl Ofpt {
         if self.wants_round && self.next_round() <= now {
             self.round(now, view, actions);
         }
-        if self.dispatcher.is_uneven() && self.dispatcher.next_evening() <= now {
-            self.dispatcher.even_rates(now, view, &mut self.router, actions);
+        if self.dispatcher.is_inexact() && self.dispatcher.next_exact_provision() <= now {
+            self.dispatcher.compute_exact_rates(now, view, &mut self.router, actions);
         }
     }
 

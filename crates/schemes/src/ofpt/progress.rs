@@ -7,7 +7,7 @@
 
 use super::provision::remaining_ns;
 use pathloom_model::Nanos;
-use pathloom_scheme::Known;
+use pathloom_scheme::OptionU64;
 
 /// A flow is overdue when it takes longer than its bytes take at its rate, plus a quarter of that and plus this time.
 /// This margin covers the messages that start the flow and report its end.
@@ -43,7 +43,7 @@ pub(super) struct Progress {
     could_bytes: u64,
     did_bytes: u64,
     /// Payload bytes counted at the last reading.
-    counted_bytes: Known,
+    counted_bytes: OptionU64,
     /// When it is overdue, if its size is known and it may send.
     overdue_at: Option<Nanos>,
 }

@@ -10,11 +10,11 @@
 //! When a flow comes or goes, the provider serves the flows that share a bottleneck with it: [`provide`] divides among
 //! them what all other flows leave. This is the first ring. The next ring consists of the other flows that can now
 //! have more, or that now have too much compared with those served; and so on. After [`MOST_LOOKS`] the provider stops
-//! and reports [`Provider::is_uneven`]: all rates must be computed exactly ([`Provider::settle_all`]). Until then it
+//! and reports [`Provider::is_inexact`]: all rates must be computed exactly ([`Provider::settle_all`]). Until then it
 //! serves only the first ring. Links are overbooked by [`SLACK`] at most, except when even the first ring is too large.
 //! Then a new flow gets as much as each of the others, in addition to their rates.
 
-use super::provision::{provide, remaining_ns, Share, Wishes, LEAST_SHARE};
+use super::provision::{provide, remaining_ns, Demands, Share, LEAST_SHARE};
 use super::sharing::Sharing;
 use pathloom_scheme::FlowId;
 use rustc_hash::FxHashMap;
@@ -25,7 +25,7 @@ pub(super) const TOLERANCE: f64 = 0.02;
 /// a link, one more changes each rate so little that the controller would do nothing else than announce new rates.
 pub(super) const SLACK: f64 = 0.015;
 /// A flow's rate is returned as new when it differs by more than this share from the rate returned before.
-pub(super) const NEWS: f64 = 0.02;
+pub(super) const REPORT_STEP: f64 = 0.02;
 /// Limit of the work for one change: (flow, link) pairs that are examined.
 const MOST_LOOKS: usize = 3000;
 /// A link that is not in the region.
@@ -42,7 +42,7 @@ struct Served {
     access_bps: u64,
     weight: f64,
     /// The rate that was last returned as new.
-    told_bps: Option<u64>,
+    reported_bps: Option<u64>,
     /// Whether its size is known, so that it takes turns.
     known: bool,
     /// Whether it is a member of the region.
@@ -53,9 +53,10 @@ struct Served {
 
 impl Served {
     /// Whether its rate differs enough from the one returned last.
-    fn is_news(&self, rate_bps: u64) -> bool {
-        self.told_bps
-            .is_none_or(|told| (told == 0) != (rate_bps == 0) || told.abs_diff(rate_bps) as f64 > NEWS * told as f64)
+    fn is_reportable(&self, rate_bps: u64) -> bool {
+        self.reported_bps.is_none_or(|told| {
+            (told == 0) != (rate_bps == 0) || told.abs_diff(rate_bps) as f64 > REPORT_STEP * told as f64
+        })
     }
 }
 
@@ -63,8 +64,8 @@ impl Served {
 #[derive(Clone, Debug, Default)]
 struct Region {
     members: Vec<u32>,
-    /// New flows that got their share without serving others ([`Provider::squeeze_in`]).
-    squeezed: Vec<u32>,
+    /// New flows that got their share without serving others ([`Provider::try_fit`]).
+    fitted: Vec<u32>,
     /// By link: its index in `links`, or [`NONE`].
     local: Vec<u32>,
     links: Vec<Crossed>,
@@ -110,7 +111,7 @@ pub(super) struct Provider {
     /// Flows that came, and links that flows left, since the rates were last computed.
     fresh: Vec<FlowId>,
     left: Vec<u32>,
-    uneven: bool,
+    inexact: bool,
     region: Region,
 }
 
@@ -133,7 +134,7 @@ impl Provider {
             names: FxHashMap::default(),
             fresh: Vec::new(),
             left: Vec::new(),
-            uneven: false,
+            inexact: false,
         }
     }
 
@@ -144,8 +145,8 @@ impl Provider {
     }
 
     /// Whether rates may deviate by more than the tolerance, because there were too many flows to serve.
-    pub(super) fn is_uneven(&self) -> bool {
-        self.uneven
+    pub(super) fn is_inexact(&self) -> bool {
+        self.inexact
     }
 
     /// Adds a flow over these links, or replaces the links of a flow. Unknown links are ignored.
@@ -167,7 +168,7 @@ impl Provider {
         links.iter().for_each(|&link| self.on_link[link as usize].push(slot));
         let weight = self.sharing.weight(links.len());
         self.slots[slot as usize] =
-            Some(Served { id, links, access_bps, weight, told_bps: None, known, inside: false, fresh: true });
+            Some(Served { id, links, access_bps, weight, reported_bps: None, known, inside: false, fresh: true });
         self.names.insert(id, slot);
         self.fresh.push(id);
     }
@@ -198,7 +199,7 @@ impl Provider {
             }
         }
         self.serve(remaining);
-        self.uneven = false;
+        self.inexact = false;
         self.end()
     }
 
@@ -210,20 +211,20 @@ impl Provider {
         while served < self.region.members.len() {
             let looks = self.looks_to_serve();
             if self.region.looks + looks > MOST_LOOKS {
-                self.uneven = true;
+                self.inexact = true;
                 break;
             }
             self.region.looks += looks;
             served = self.region.members.len();
             self.serve(remaining);
-            if self.uneven {
+            if self.inexact {
                 // Further rings would find the remaining deviations of earlier changes again and again.
                 break;
             }
             self.enter_neighbours(remaining);
         }
-        if served == 0 && self.uneven {
-            self.make_do();
+        if served == 0 && self.inexact {
+            self.assign_provisional_rates();
         }
         self.end()
     }
@@ -273,8 +274,8 @@ impl Provider {
     fn begin(&mut self) {
         for id in std::mem::take(&mut self.fresh) {
             let Some(&slot) = self.names.get(&id) else { continue };
-            if self.squeeze_in(slot) {
-                self.region.squeezed.push(slot);
+            if self.try_fit(slot) {
+                self.region.fitted.push(slot);
                 continue;
             }
             self.enter(slot);
@@ -297,7 +298,7 @@ impl Provider {
 
     /// Gives a new flow the level of the others on its tightest link, if it then fits within [`SLACK`]. Then no other
     /// flow needs to be served.
-    fn squeeze_in(&mut self, slot: u32) -> bool {
+    fn try_fit(&mut self, slot: u32) -> bool {
         let served = self.served(slot);
         let fits = |link: &u32, rate_bps: u64| {
             let link = *link as usize;
@@ -369,7 +370,7 @@ impl Provider {
         let members = std::mem::take(&mut self.region.members);
         self.forget_links();
         let crossed = members.iter().map(|&slot| self.served(slot).links.len()).sum();
-        let mut wishes = Wishes::with_capacity(members.len(), crossed);
+        let mut demands = Demands::with_capacity(members.len(), crossed);
         let mut numbers = Vec::new();
         for &slot in &members {
             self.withdraw(slot);
@@ -377,9 +378,9 @@ impl Provider {
             numbers.clear();
             numbers.extend(served.links.iter().map(|&link| self.region.cross(link)));
             let left = if served.known { Some(remaining(served.id).unwrap_or(0)) } else { None };
-            wishes.push(&numbers, served.access_bps, served.weight, left);
+            demands.push(&numbers, served.access_bps, served.weight, left);
         }
-        let fair = wishes.remaining_bytes.iter().all(Option::is_none);
+        let fair = demands.remaining_bytes.iter().all(Option::is_none);
         let left = |crossed: &Crossed| {
             let link = crossed.link as usize;
             // The members were withdrawn, so `limited` counts only other flows. Members get their proportional part of
@@ -389,20 +390,20 @@ impl Provider {
             (self.capacity_bps[link] as f64 * (1.0 + slack) - self.used_bps[link] as f64).max(0.0)
         };
         let left: Vec<f64> = self.region.links.iter().map(left).collect();
-        let shares = provide(&left, &wishes);
+        let shares = provide(&left, &demands);
         for (index, share) in shares.iter().copied().enumerate() {
-            let level_bps = level_bps(share.rate_bps, wishes.flows.weight(index));
+            let level_bps = level_bps(share.rate_bps, demands.flows.weight(index));
             if let Some(local) = share.limit {
                 let crossed = &mut self.region.links[local as usize];
                 crossed.limited += 1;
-                match wishes.remaining_ns(index) {
+                match demands.remaining_ns(index) {
                     None => crossed.level_bps = crossed.level_bps.min(level_bps),
                     Some(ns) => {
                         crossed.first_ns = Some(crossed.first_ns.map_or(ns, |first| first.min(ns)));
                     }
                 }
             }
-            for &local in wishes.flows.links(index) {
+            for &local in demands.flows.links(index) {
                 let crossed = &mut self.region.links[local as usize];
                 crossed.most_bps = crossed.most_bps.max(level_bps);
             }
@@ -410,7 +411,7 @@ impl Provider {
             self.grant(members[index], Share { limit, ..share });
         }
         if !fair {
-            self.region.seek_limits(&wishes, &shares);
+            self.region.extend_next_ring(&demands, &shares);
         }
         self.region.members = members;
     }
@@ -445,7 +446,7 @@ impl Provider {
     /// Gives new flows a provisional rate when there are too many flows to serve. On each link a flow may take the
     /// capacity divided by the number of flows, times its weight, or the free capacity if that is more. The links are
     /// then overbooked only a little, because each carries many flows.
-    fn make_do(&mut self) {
+    fn assign_provisional_rates(&mut self) {
         for position in 0..self.region.members.len() {
             let slot = self.region.members[position];
             let served = self.served(slot);
@@ -471,14 +472,14 @@ impl Provider {
         self.region.looks = 0;
         let mut changed = Vec::new();
         let mut members = std::mem::take(&mut self.region.members);
-        // A squeezed flow that later became a member is there twice. The second time its rate is not new.
-        members.append(&mut self.region.squeezed);
+        // A fitted flow that later became a member is there twice. The second time its rate is not new.
+        members.append(&mut self.region.fitted);
         for &slot in &members {
             let served = self.slots[slot as usize].as_mut().expect("members are flows");
             (served.inside, served.fresh) = (false, false);
             let rate_bps = self.shares[slot as usize].rate_bps;
-            if served.is_news(rate_bps) {
-                served.told_bps = Some(rate_bps);
+            if served.is_reportable(rate_bps) {
+                served.reported_bps = Some(rate_bps);
                 changed.push((served.id, rate_bps));
             }
         }
@@ -526,12 +527,12 @@ impl Region {
     /// link on which a flow of known size has a higher level. That flow took what the first one could not use, because
     /// another link of the first one is full of flows outside the region. So the flows on all links of the first one
     /// are examined.
-    fn seek_limits(&mut self, wishes: &Wishes, shares: &[Share]) {
-        for (index, share) in shares.iter().enumerate().filter(|&(index, _)| wishes.remaining_bytes[index].is_none()) {
-            let level_bps = level_bps(share.rate_bps, wishes.flows.weight(index));
+    fn extend_next_ring(&mut self, demands: &Demands, shares: &[Share]) {
+        for (index, share) in shares.iter().enumerate().filter(|&(index, _)| demands.remaining_bytes[index].is_none()) {
+            let level_bps = level_bps(share.rate_bps, demands.flows.weight(index));
             let beside_more = |local: u32| exceeds(self.links[local as usize].most_bps, level_bps);
             if share.limit.is_some_and(beside_more) {
-                for &local in wishes.flows.links(index) {
+                for &local in demands.flows.links(index) {
                     let crossed = &mut self.links[local as usize];
                     crossed.level_bps = crossed.level_bps.min(level_bps);
                 }
@@ -610,9 +611,9 @@ mod tests {
             }
             for (id, _) in &flows {
                 let (rate_bps, told) = (provider.rate_bps(*id).unwrap() as f64, known[id] as f64);
-                assert!((rate_bps - told).abs() <= NEWS * told, "{id:?} was told {told}, not {rate_bps}");
+                assert!((rate_bps - told).abs() <= REPORT_STEP * told, "{id:?} was told {told}, not {rate_bps}");
             }
-            assert!(!provider.is_uneven(), "so few flows are all served at once");
+            assert!(!provider.is_inexact(), "so few flows are all served at once");
             check(&provider, &flows);
         }
     }
@@ -631,12 +632,12 @@ mod tests {
     }
 
     fn exactly(capacity_bps: &[u64], sharing: Sharing, flows: &[(FlowId, Flow)]) -> Vec<u64> {
-        let mut wishes = Wishes::default();
+        let mut demands = Demands::default();
         for (_, flow) in flows {
-            wishes.push(&flow.links, flow.access_bps, sharing.weight(flow.links.len()), flow.bytes);
+            demands.push(&flow.links, flow.access_bps, sharing.weight(flow.links.len()), flow.bytes);
         }
         let capacity: Vec<f64> = capacity_bps.iter().map(|&bps| bps as f64).collect();
-        provide(&capacity, &wishes).into_iter().map(|share| share.rate_bps).collect()
+        provide(&capacity, &demands).into_iter().map(|share| share.rate_bps).collect()
     }
 
     proptest! {
@@ -717,18 +718,18 @@ mod tests {
                 provider.settle(&|_| None).len()
             })
             .sum();
-        assert!(provider.is_uneven());
+        assert!(provider.is_inexact());
         assert!(told < 400 * flows as usize, "{told} flows were told of new rates");
         // The flow that arrived last has its fair share already; earlier ones get theirs now.
         assert_eq!(provider.rate_bps(FlowId(flows - 1)), Some(1_000_000 / flows));
         let told = provider.settle_all(&|_| None);
         assert!(told.contains(&(FlowId(0), 500)) && told.iter().all(|&(id, _)| id != FlowId(flows - 1)), "{told:?}");
-        assert!(!provider.is_uneven());
+        assert!(!provider.is_inexact());
         assert!((0..flows).all(|id| provider.rate_bps(FlowId(id)) == Some(500)));
         // A single departure leaves too little capacity to serve all other flows again.
         assert!(provider.remove(FlowId(0)));
         assert_eq!(provider.settle(&|_| None), []);
-        assert!(!provider.is_uneven());
+        assert!(!provider.is_inexact());
     }
 
     #[test]

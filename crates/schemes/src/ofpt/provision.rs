@@ -22,17 +22,17 @@ pub(super) struct Share {
 
 /// Flows that want to send.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub(super) struct Wishes {
+pub(super) struct Demands {
     /// The links of each flow, access links included. The demand is the rate of the access link.
     pub flows: FlowSet,
     /// Remaining payload bytes of each flow, if its size is known.
     pub remaining_bytes: Vec<Option<u64>>,
 }
 
-impl Wishes {
+impl Demands {
     /// Empty, with room for this many flows that cross this many links in total.
-    pub fn with_capacity(flows: usize, links: usize) -> Wishes {
-        Wishes { flows: FlowSet::with_capacity(flows, links), remaining_bytes: Vec::with_capacity(flows) }
+    pub fn with_capacity(flows: usize, links: usize) -> Demands {
+        Demands { flows: FlowSet::with_capacity(flows, links), remaining_bytes: Vec::with_capacity(flows) }
     }
 
     /// Adds a flow. Of two flows of unknown size on a full link, one with twice the weight gets twice the rate.
@@ -67,14 +67,14 @@ pub(super) fn remaining_ns(bytes: u64, rate_bps: u64) -> u128 {
 
 /// The share of each flow. Links are indices of `capacity_bps`. A flow of known size over an unknown link gets nothing.
 /// If a flow of unknown size crosses an unknown link, no flow of unknown size gets anything.
-pub(super) fn provide(capacity_bps: &[f64], wishes: &Wishes) -> Vec<Share> {
-    if wishes.remaining_bytes.iter().all(Option::is_none) {
-        return fair(capacity_bps, &wishes.flows);
+pub(super) fn provide(capacity_bps: &[f64], demands: &Demands) -> Vec<Share> {
+    if demands.remaining_bytes.iter().all(Option::is_none) {
+        return fair(capacity_bps, &demands.flows);
     }
     let (known, unknown): (Vec<usize>, Vec<usize>) =
-        (0..wishes.flows.len()).partition(|&index| wishes.remaining_bytes[index].is_some());
-    let all: Vec<usize> = (0..wishes.flows.len()).collect();
-    let shares = provide_beside(capacity_bps, wishes, (&known, &unknown), &all);
+        (0..demands.flows.len()).partition(|&index| demands.remaining_bytes[index].is_some());
+    let all: Vec<usize> = (0..demands.flows.len()).collect();
+    let shares = provide_beside(capacity_bps, demands, (&known, &unknown), &all);
     let waits = |&index: &usize| shares[index].rate_bps == 0;
     if unknown.is_empty() || !known.iter().any(waits) {
         return shares;
@@ -83,43 +83,43 @@ pub(super) fn provide(capacity_bps: &[f64], wishes: &Wishes) -> Vec<Share> {
     // this leaves on other links may suffice for a flow that waited.
     let sending: Vec<usize> =
         all.into_iter().filter(|index| !waits(index) || unknown.binary_search(index).is_ok()).collect();
-    provide_beside(capacity_bps, wishes, (&known, &unknown), &sending)
+    provide_beside(capacity_bps, demands, (&known, &unknown), &sending)
 }
 
 /// Reserves for flows of unknown size the fair share that they have if all `rivals` send. Flows of known size take
 /// turns in the rest.
 fn provide_beside(
     capacity_bps: &[f64],
-    wishes: &Wishes,
+    demands: &Demands,
     (known, unknown): (&[usize], &[usize]),
     rivals: &[usize],
 ) -> Vec<Share> {
     let mut left = capacity_bps.to_vec();
-    let mut shares = vec![Share::default(); wishes.flows.len()];
+    let mut shares = vec![Share::default(); demands.flows.len()];
     if !unknown.is_empty() {
-        for (&index, share) in rivals.iter().zip(fair(capacity_bps, &wishes.flows_of(rivals))) {
+        for (&index, share) in rivals.iter().zip(fair(capacity_bps, &demands.flows_of(rivals))) {
             shares[index] = share;
         }
     }
     let reserved_bps: Vec<f64> = unknown.iter().map(|&index| shares[index].rate_bps as f64).collect();
     for (&index, &rate_bps) in unknown.iter().zip(&reserved_bps) {
-        take(&mut left, wishes.flows.links(index), rate_bps);
+        take(&mut left, demands.flows.links(index), rate_bps);
     }
-    serve_in_turn(&mut left, wishes, known.to_vec(), &mut shares);
+    serve_in_turn(&mut left, demands, known.to_vec(), &mut shares);
     for (&index, &rate_bps) in unknown.iter().zip(&reserved_bps) {
-        take(&mut left, wishes.flows.links(index), -rate_bps);
+        take(&mut left, demands.flows.links(index), -rate_bps);
     }
-    for (&index, share) in unknown.iter().zip(fair(&left, &wishes.flows_of(unknown))) {
+    for (&index, share) in unknown.iter().zip(fair(&left, &demands.flows_of(unknown))) {
         shares[index] = share;
     }
     shares
 }
 
 /// Flows of known size take all that is left for them, minimum remaining time first.
-fn serve_in_turn(left: &mut [f64], wishes: &Wishes, mut known: Vec<usize>, shares: &mut [Share]) {
-    known.sort_by_cached_key(|&index| (wishes.remaining_ns(index), index));
+fn serve_in_turn(left: &mut [f64], demands: &Demands, mut known: Vec<usize>, shares: &mut [Share]) {
+    known.sort_by_cached_key(|&index| (demands.remaining_ns(index), index));
     for index in known {
-        let (links, access_bps) = (wishes.flows.links(index), wishes.access_bps(index));
+        let (links, access_bps) = (demands.flows.links(index), demands.access_bps(index));
         let room_on = |link: u32| left.get(link as usize).copied().unwrap_or(0.0);
         let tightest = links.iter().copied().min_by(|&a, &b| room_on(a).total_cmp(&room_on(b)));
         let room = tightest.map_or(f64::MAX, room_on);
@@ -169,10 +169,10 @@ mod tests {
     }
 
     fn rates(capacity_bps: &[u64], flows: &[Candidate]) -> Vec<u64> {
-        let mut wishes = Wishes::default();
-        flows.iter().for_each(|(links, access_bps, bytes)| wishes.push(links, *access_bps, 1.0, *bytes));
+        let mut demands = Demands::default();
+        flows.iter().for_each(|(links, access_bps, bytes)| demands.push(links, *access_bps, 1.0, *bytes));
         let capacity: Vec<f64> = capacity_bps.iter().map(|&bps| bps as f64).collect();
-        provide(&capacity, &wishes).into_iter().map(|share| share.rate_bps).collect()
+        provide(&capacity, &demands).into_iter().map(|share| share.rate_bps).collect()
     }
 
     #[test]

@@ -23,8 +23,8 @@ pub(crate) struct Job {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub absent: Vec<FlowId>,
     /// Flows that back off because a switch refused their path, ascending. The round does not move them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub resting: Vec<FlowId>,
+    #[serde(default, rename = "resting", skip_serializing_if = "Vec::is_empty")] // The name in stored jobs.
+    pub backing_off: Vec<FlowId>,
 }
 
 /// A flow and its intended path.
@@ -64,9 +64,9 @@ const LEAST_GAIN: f64 = 1e-6;
 
 fn run(view: &View, job: &Job) -> Answer {
     let mut placements = Placements::new(view, PlacerSettings { epsilon: job.epsilon, ..PlacerSettings::default() });
-    let is_resting = |id: FlowId| job.resting.binary_search(&id).is_ok();
+    let is_backing_off = |id: FlowId| job.backing_off.binary_search(&id).is_ok();
     let takes_part = |&(id, flow): &(FlowId, &FlowView)| {
-        let nowhere = is_resting(id) && flow.intended_route().is_none();
+        let nowhere = is_backing_off(id) && flow.intended_route().is_none();
         !is_short(flow, job.long_bytes) && job.absent.binary_search(&id).is_err() && !nowhere
     };
     let flows = || view.long_flows().filter(takes_part);
@@ -89,9 +89,9 @@ fn run(view: &View, job: &Job) -> Answer {
         work.operations += round.operations;
         // The gain must not depend on a flow that will not be moved. Otherwise the next round would undo the other
         // moves.
-        let (back, moved): (Vec<u64>, Vec<u64>) = round.moved.drain(..).partition(|&id| is_resting(FlowId(id)));
+        let (back, moved): (Vec<u64>, Vec<u64>) = round.moved.drain(..).partition(|&id| is_backing_off(FlowId(id)));
         back.iter().for_each(|&id| placements.put_back(view, FlowId(id)));
-        limit(&mut placements, job, is_resting);
+        limit(&mut placements, job, is_backing_off);
         let after = Outcome::of(&mut placements);
         let gained = after.satisfaction - before.satisfaction;
         // The next round would undo moves without a gain, and so on forever.

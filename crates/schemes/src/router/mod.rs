@@ -278,8 +278,8 @@ impl Router {
         let ticket = self.memory.next_ticket;
         self.memory.next_ticket += 1;
         self.solving = Some(ticket);
-        let resting = self.memory.backoff.waiting(now.0);
-        let input = Job { epsilon, gain, long_bytes, most_bps, absent, resting };
+        let backing_off = self.memory.backoff.waiting(now.0);
+        let input = Job { epsilon, gain, long_bytes, most_bps, absent, backing_off };
         actions.push(Action::Solve { ticket, input: pack(&input), modelled: self.memory.work.predicted_time(flows) });
     }
 

@@ -222,14 +222,20 @@ impl Hosts {
     /// are in order on the subflow become part of the stream. If the stream is then complete, it is acknowledged at
     /// once.
     #[inline(never)]
-    pub(super) fn take_in(&mut self, now: Ps, agenda: &mut Agenda, slot: usize, ack: Option<u64>) -> Option<u64> {
+    pub(super) fn deliver_to_connection(
+        &mut self,
+        now: Ps,
+        agenda: &mut Agenda,
+        slot: usize,
+        ack: Option<u64>,
+    ) -> Option<u64> {
         let subflow = self.subflows.get(slot);
         let (from, to) = (subflow.taken, subflow.receiver.delivered_bytes());
         let transfer = subflow.transfer;
         let Some(multipath) = self.multipaths.get(transfer).filter(|_| from < to) else { return ack };
         subflow.taken = to;
         let Multipath { connection, reassembly, .. } = multipath;
-        connection.take_in(subflow.member as usize, from, to, reassembly);
+        connection.deliver(subflow.member as usize, from, to, reassembly);
         if multipath.reassembly.delivered_bytes() < multipath.size || multipath.delivered {
             return ack;
         }

@@ -2,7 +2,7 @@
 
 use super::Hosts;
 use crate::network::Network;
-use crate::outcome::{SubflowOutcome, Way};
+use crate::outcome::{SubflowOutcome, SubflowPath};
 use crate::subflow::Subflow;
 use crate::tap::Tap;
 use pathloom_model::FiveTuple;
@@ -13,9 +13,9 @@ impl Hosts {
         let five_tuple = network.lanes.five_tuple(slot);
         let subflow = self.subflows.get(slot);
         let (transfer, uplink) = (subflow.transfer, subflow.interfaces[0].uplink());
-        if self.keeps_ways {
+        if self.records_paths {
             let links = network.trace(uplink, self.headers(transfer, five_tuple));
-            self.closed_ways.push(Way { transfer, five_tuple, links, why: None });
+            self.closed_paths.push(SubflowPath { transfer, five_tuple, links, why: None });
         }
         let subflow = self.subflows.get(slot);
         if self.transfers.subflows(subflow.transfer).len() > 1 {
@@ -27,12 +27,12 @@ impl Hosts {
 
     /// Returns the paths of the subflows that closed since the last call and of the open ones, by transfer and
     /// five-tuple.
-    pub(crate) fn take_ways<T: Tap>(&mut self, network: &Network<T>) -> Vec<Way> {
-        let mut rows = std::mem::take(&mut self.closed_ways);
+    pub(crate) fn take_subflow_paths<T: Tap>(&mut self, network: &Network<T>) -> Vec<SubflowPath> {
+        let mut rows = std::mem::take(&mut self.closed_paths);
         let open = self.subflows.live().filter(|(_, subflow)| !subflow.closed).map(|(slot, subflow)| {
             let (transfer, five_tuple) = (subflow.transfer, network.lanes.five_tuple(slot));
             let links = network.trace(subflow.interfaces[0].uplink(), self.headers(transfer, five_tuple));
-            Way { transfer, five_tuple, links, why: None }
+            SubflowPath { transfer, five_tuple, links, why: None }
         });
         rows.extend(open);
         rows.sort_by_key(|row| (row.transfer, row.five_tuple));

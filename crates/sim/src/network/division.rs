@@ -3,8 +3,8 @@
 //! Each part has a queue for every link of the whole network, so that links keep their numbers. A link between two
 //! parts has two queues (see [`LinkQueue::split`]).
 
-use super::ahead::{ask_for_tails, TOGETHER};
-use super::{pay, Network, Node};
+use super::prefetch::{prefetch_tails, GROUP_LINKS};
+use super::{credit_node, Network, Node};
 use crate::lanes::Lanes;
 use crate::link::LinkQueue;
 use crate::packet::Packet;
@@ -90,17 +90,17 @@ impl<T: Tap> Network<T> {
     }
 
     /// Swaps the messages of this part for another one into an empty parcel.
-    pub(crate) fn hand_over(&mut self, to: usize, parcel: &mut Parcel) {
+    pub(crate) fn send_messages(&mut self, to: usize, parcel: &mut Parcel) {
         self.outbox.earliest = None;
         std::mem::swap(&mut self.outbox.parcels[to], parcel);
     }
 
     /// Handles the messages of another part for this one. Adds lanes whose packets were lost to `lost`.
-    pub(crate) fn take_up(&mut self, parcel: &mut Parcel, lost: &mut Vec<(u32, i32)>) {
+    pub(crate) fn receive_messages(&mut self, parcel: &mut Parcel, lost: &mut Vec<(u32, i32)>) {
         self.change_slots(&parcel.slots);
-        for (packets, links) in parcel.packets.chunks(TOGETHER).zip(parcel.links.chunks(TOGETHER)) {
+        for (packets, links) in parcel.packets.chunks(GROUP_LINKS).zip(parcel.links.chunks(GROUP_LINKS)) {
             if T::LARGE {
-                ask_for_tails(&self.links, links);
+                prefetch_tails(&self.links, links);
             }
             for (&packet, &link) in packets.iter().zip(links) {
                 if let Some(at) = self.links[link as usize].expect(packet) {
@@ -149,7 +149,7 @@ impl<T: Tap + Default> Network<T> {
         };
         let part = |number: u8| Network {
             fabric: fabric.clone(),
-            links: fabric.links().iter().map(|_| LinkQueue::elsewhere()).collect(),
+            links: fabric.links().iter().map(|_| LinkQueue::placeholder()).collect(),
             speeds: self.speeds.clone(),
             wheel: Wheel::new(1, 1, T::LARGE),
             typical: self.typical,
@@ -197,7 +197,7 @@ impl<T: Tap + Default> Network<T> {
             let [from, to] = [link.from, link.to].map(|node| usize::from(plan.of(node)));
             let mut take = |part: usize| {
                 let of = part.checked_sub(1).map_or(&mut self.links[index], |other| &mut others[other].links[index]);
-                std::mem::replace(of, LinkQueue::elsewhere())
+                std::mem::replace(of, LinkQueue::placeholder())
             };
             let mut queue = take(from);
             if from != to {
@@ -212,7 +212,7 @@ impl<T: Tap + Default> Network<T> {
                 }
             }
             let (lanes, nodes): (&Lanes, _) = (&self.lanes, &mut self.nodes);
-            self.cache.join(part.cache, |switch, owed| pay(&mut nodes[switch.index()], lanes, &owed));
+            self.cache.join(part.cache, |switch, owed| credit_node(&mut nodes[switch.index()], lanes, &owed));
             self.losses.join(part.losses);
             self.totals.add(&part.totals);
         }

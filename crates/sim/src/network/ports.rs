@@ -6,7 +6,7 @@
 
 use super::Network;
 use crate::lanes::NO_CONNECTION;
-use crate::link::{LinkQueue, Taken};
+use crate::link::{EnqueueResult, LinkQueue};
 use crate::marks::Marks;
 use crate::packet::Packet;
 use crate::port::{Limits, Offer, Port};
@@ -45,7 +45,7 @@ impl Ports {
             let limits = Limits {
                 buffer: link.settings.buffer_packets,
                 mark_above: marks.threshold(link),
-                hears_marks: marks != Marks::Never,
+                reacts_to_marks: marks != Marks::Never,
                 frame_ps: links[index].send_time(FRAME_BYTES),
             };
             all.of_link[index] = all.ports.len() as u32;
@@ -118,12 +118,12 @@ impl<T: Tap> Network<T> {
         let link = ports.links[port];
         let (free_at, taken) = self.links[link as usize].send_at_once(now, packet);
         ports.ports[port].begin(free_at);
-        if let Taken::First(at) = taken {
+        if let EnqueueResult::First(at) = taken {
             self.schedule(at, link);
         }
         let timer = self.fabric.links().len() + port;
         let nothing = Packet::new((NO_CONNECTION as u32) << 1, 0, 0, 0, 0);
-        if let Taken::First(at) = self.links[timer].push(nothing, free_at) {
+        if let EnqueueResult::First(at) = self.links[timer].push(nothing, free_at) {
             self.schedule(at, timer as u32);
         }
     }

@@ -3,7 +3,7 @@
 //! A packet of a connection becomes a frame when a program is asked about it. The result is the same packet, or a
 //! frame of no connection, which may contain the packet ([`Stored`]).
 
-use super::{pay, Network, Node, TTL};
+use super::{credit_node, Network, Node, TTL};
 use crate::cache::Entry;
 use crate::frames::{is_broadcast, mac_of, switch_mac, wire_bytes, Counts, Stored};
 use crate::lanes::NO_CONNECTION;
@@ -37,9 +37,10 @@ pub(crate) struct Programs {
     /// Changes that the owner of the lanes has not taken yet: a lane, and how many packets it lost or, if negative,
     /// gained.
     changes: VecDeque<(u32, i32)>,
-    /// By node: time of its timer event in the agenda, and earliest time of the next one.
+    /// By node: time of its timer event in the agenda.
     timers: Vec<Ps>,
-    rested: Vec<Ps>,
+    /// By node: earliest time of the next timer event.
+    next_allowed: Vec<Ps>,
     /// By node: number of the start of its program.
     boots: Vec<u64>,
     /// Counts of programs that no longer run.
@@ -82,7 +83,7 @@ impl Programs {
             counts: Counts::default(),
             changes: VecDeque::new(),
             timers: vec![NEVER; nodes],
-            rested: vec![0; nodes],
+            next_allowed: vec![0; nodes],
             boots: vec![0; nodes],
             retired: Totals::default(),
             samples: Vec::new(),
@@ -166,7 +167,7 @@ impl<T: Tap> Network<T> {
         }
         let Some(place) = self.cache.place(packet.lane(), packet.hop()) else { return };
         let Some(out) = self.fabric.out_link(node, port) else { return };
-        self.settle(place);
+        self.evict_entry(place);
         let entry = Entry::new(self.in_link(link), packet, false, out.0, TagBits::of(tag));
         self.cache.store(place, node, entry, &[]);
     }
@@ -321,7 +322,7 @@ impl<T: Tap> Network<T> {
         if !has_power || program.poll_timeout().is_none_or(|at| at > to_nanos(now)) {
             return;
         }
-        programs.rested[node.index()] = now + to_ps(GRAIN);
+        programs.next_allowed[node.index()] = now + to_ps(GRAIN);
         self.credit_program(node);
         if let Some(program) = self.nodes[node.index()].program_mut() {
             program.handle_timeout(to_nanos(now));
@@ -333,7 +334,7 @@ impl<T: Tap> Network<T> {
     /// Credits a program for frames that were forwarded from the cache.
     fn credit_program(&mut self, node: NodeId) {
         let (lanes, of) = (&self.lanes, &mut self.nodes[node.index()]);
-        self.cache.collect(node, |owed| pay(of, lanes, &owed));
+        self.cache.collect(node, |owed| credit_node(of, lanes, &owed));
     }
 
     /// Time when the timer of a switch's program is due, unless the agenda has an event for that time or an earlier
@@ -341,7 +342,7 @@ impl<T: Tap> Network<T> {
     pub(crate) fn next_timer(&mut self, now: Ps, node: NodeId) -> Option<Ps> {
         let programs = self.programs.as_mut()?;
         let at = to_ps(self.nodes[node.index()].program_mut()?.poll_timeout()?);
-        let at = at.max(programs.rested[node.index()]).max(now);
+        let at = at.max(programs.next_allowed[node.index()]).max(now);
         let scheduled = &mut programs.timers[node.index()];
         if at >= *scheduled {
             return None;

@@ -103,7 +103,7 @@ impl<T: Tap> Network<T> {
         let (rate_bps, per_billion) = match quality {
             Quality::Rate { rate_bps } => (Some(rate_bps), None),
             Quality::Loss { per_billion } => (None, Some(per_billion)),
-            Quality::Whole => (Some(own_bps), Some(own_loss)),
+            Quality::Restored => (Some(own_bps), Some(own_loss)),
         };
         if let Some(per_billion) = per_billion {
             self.set_loss(link, per_billion);

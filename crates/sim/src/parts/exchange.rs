@@ -21,7 +21,7 @@ pub(super) const STARTS: usize = 3;
 
 /// What a part announces about its next events.
 #[derive(Clone, Copy)]
-pub(super) struct Coming {
+pub(super) struct NextEvents {
     /// Time before which nothing happens in this part or because of packets that it has sent.
     pub(super) event: Ps,
     /// The next times at which transfers start; [`NEVER`] from all parts except that of the hosts.
@@ -34,8 +34,8 @@ pub(super) struct Coming {
 struct Notice {
     /// Number of turns for which the part has written all its messages.
     turns: AtomicUsize,
-    /// By set: the values of [`Coming`].
-    coming: [[AtomicU64; 1 + STARTS]; SETS],
+    /// By set: the values of [`NextEvents`].
+    next_events: [[AtomicU64; 1 + STARTS]; SETS],
 }
 
 /// State that all parts share.
@@ -53,7 +53,7 @@ pub(super) struct Exchange {
 
 /// A part at the end of a window.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct Progress {
     pub(super) part: usize,
     /// Number of windows of this part so far.
     pub(super) turn: usize,
@@ -75,19 +75,19 @@ impl Exchange {
 
     /// Writes the messages of a part for the others, and handles their messages for it from the previous turn. Adds
     /// packets of lanes that they have lost to `lost`. Returns when the first of the packets that it sent arrives.
-    pub(super) fn swap<T: Tap>(&self, place: Place, network: &mut Network<T>, lost: &mut Vec<(u32, i32)>) -> Ps {
+    pub(super) fn swap<T: Tap>(&self, progress: Progress, network: &mut Network<T>, lost: &mut Vec<(u32, i32)>) -> Ps {
         let earliest = network.earliest_sent();
-        for other in self.others(place.part) {
-            network.hand_over(other, &mut self.parcel(place.turn, place.part, other));
+        for other in self.others(progress.part) {
+            network.send_messages(other, &mut self.parcel(progress.turn, progress.part, other));
         }
-        if let Some(before) = place.turn.checked_sub(1) {
-            self.take_up(before, place.part, network, lost);
+        if let Some(before) = progress.turn.checked_sub(1) {
+            self.receive_messages(before, progress.part, network, lost);
         }
         earliest
     }
 
     /// Handles the messages that the others write in a turn, once all have written them.
-    pub(super) fn take_up<T: Tap>(
+    pub(super) fn receive_messages<T: Tap>(
         &self,
         turn: usize,
         part: usize,
@@ -96,28 +96,28 @@ impl Exchange {
     ) {
         self.wait(turn, part);
         for other in self.others(part) {
-            network.take_up(&mut self.parcel(turn, other, part), lost);
+            network.receive_messages(&mut self.parcel(turn, other, part), lost);
         }
     }
 
     /// Informs the others that all messages are written. Returns the end of the next window (exclusive), which is the
     /// same for all parts; `None` if nothing is left to do. Within a window no part affects another.
-    pub(super) fn next_end(&self, place: Place, coming: Coming) -> Option<Ps> {
-        let own = &self.notices[place.part];
-        let [first, second, third] = coming.starts;
-        for (to, at) in own.coming[place.turn % SETS].iter().zip([coming.event, first, second, third]) {
+    pub(super) fn next_end(&self, progress: Progress, next_events: NextEvents) -> Option<Ps> {
+        let own = &self.notices[progress.part];
+        let [first, second, third] = next_events.starts;
+        for (to, at) in own.next_events[progress.turn % SETS].iter().zip([next_events.event, first, second, third]) {
             to.store(at, Ordering::Relaxed);
         }
-        own.turns.store(place.turn + 1, Ordering::Release);
-        if place.turn == 0 {
-            self.wait(0, place.part);
+        own.turns.store(progress.turn + 1, Ordering::Release);
+        if progress.turn == 0 {
+            self.wait(0, progress.part);
         }
-        self.end_after(place.turn.saturating_sub(1), place.ended)
+        self.end_after(progress.turn.saturating_sub(1), progress.ended)
     }
 
     /// The end of the window that begins at `ended`, from the announcements of the parts in a turn.
     fn end_after(&self, turn: usize, ended: Ps) -> Option<Ps> {
-        let said = || self.notices.iter().map(|notice| &notice.coming[turn % SETS]);
+        let said = || self.notices.iter().map(|notice| &notice.next_events[turn % SETS]);
         let least = |which: usize| said().map(|of| of[which].load(Ordering::Relaxed)).min().unwrap_or(NEVER);
         let event = least(0);
         if event >= self.limit {
@@ -136,8 +136,8 @@ impl Exchange {
 
     fn parcel(&self, turn: usize, from: usize, to: usize) -> std::sync::MutexGuard<'_, Parcel> {
         let parts = self.notices.len();
-        let place = (turn % SETS * parts + from) * parts + to;
-        self.parcels[place].lock().unwrap_or_else(PoisonError::into_inner)
+        let slot = (turn % SETS * parts + from) * parts + to;
+        self.parcels[slot].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until the others have written all their messages of a turn.
@@ -158,9 +158,9 @@ impl Exchange {
 }
 
 /// Informs the other parts if the thread that owns this value panics. Otherwise they would wait forever.
-pub(super) struct Attendance<'a>(pub(super) &'a Exchange);
+pub(super) struct PanicGuard<'a>(pub(super) &'a Exchange);
 
-impl Drop for Attendance<'_> {
+impl Drop for PanicGuard<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.broken.store(true, Ordering::Relaxed);

@@ -6,10 +6,10 @@
 //! way and sets the way to the replying host. A frame without a way is dropped. A Path Fail goes back to the edge
 //! switch of its sender, which repairs the way by a Path Recovery Request for the two hosts.
 
-use super::ageing::Ageing;
+use super::check_queue::CheckQueue;
 use super::counts::Counts;
+use super::decision_cache::DecisionCache;
 use super::hosts::Hosts;
-use super::memory::Memory;
 use super::ports::{Ports, State, SWITCHES};
 use super::settings::{Identity, Settings};
 use crate::program::{DropCause, Outgoing, Program, Tables, Used, Verdict};
@@ -22,7 +22,7 @@ use std::net::Ipv4Addr;
 
 /// Kind of the port at which a frame arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Entrance {
+pub(crate) enum PortKind {
     Host,
     Switch,
 }
@@ -41,13 +41,13 @@ pub struct ArpPath {
     pub(crate) settings: Settings,
     pub(crate) ports: Ports,
     pub(crate) hosts: Hosts,
-    pub(crate) memory: Memory,
+    pub(crate) decisions: DecisionCache,
     pub(crate) counts: Counts,
     quiet_until: Nanos,
     last_number: u64,
     /// Repairs that have begun: the pair of hosts, and the time from which the next repair is allowed.
     repairs: BTreeMap<(Mac, Mac), Nanos>,
-    repairs_due: Ageing<(Mac, Mac)>,
+    repairs_due: CheckQueue<(Mac, Mac)>,
     pub(crate) queue: VecDeque<Outgoing>,
     /// Ports that were lost. The owner of this object takes them.
     pub(crate) lost: Vec<PortNo>,
@@ -59,12 +59,12 @@ impl ArpPath {
         ArpPath {
             ports: Ports::new(now, identity, &settings),
             hosts: Hosts::new(settings.host_age, settings.lock, settings.most_hosts, settings.most_hosts_per_port),
-            memory: Memory::new(settings.most_remembered),
+            decisions: DecisionCache::new(settings.most_remembered),
             counts: Counts::default(),
             quiet_until: now.saturating_add(settings.quiet),
             last_number: 0,
             repairs: BTreeMap::new(),
-            repairs_due: Ageing::new(),
+            repairs_due: CheckQueue::new(),
             queue: VecDeque::new(),
             lost: Vec::new(),
             settings,
@@ -86,13 +86,13 @@ impl ArpPath {
     ///
     /// # Errors
     /// The cause for which the frame is dropped. For an accepted Hello, this is [`DropCause::Consumed`].
-    pub(crate) fn admit(&mut self, now: Nanos, in_port: PortNo, frame: &Frame) -> Result<Entrance, DropCause> {
+    pub(crate) fn admit(&mut self, now: Nanos, in_port: PortNo, frame: &Frame) -> Result<PortKind, DropCause> {
         if let Body::Hello(hello) = &frame.body {
             let mut out = Vec::new();
             let result = self.ports.heard(now, in_port, hello, &mut out);
             self.queue.extend(out);
             if result? {
-                self.lose(in_port);
+                self.handle_port_loss(in_port);
             }
             return Err(DropCause::Consumed);
         }
@@ -108,20 +108,20 @@ impl ArpPath {
                     return Err(DropCause::Invalid);
                 }
                 if self.hosts.claim(now, frame.src, in_port)? {
-                    self.memory.forget_destination(frame.src);
+                    self.decisions.forget_destination(frame.src);
                 }
                 if is_link_local(frame.dst) {
                     return Err(DropCause::Consumed);
                 }
-                Ok(Entrance::Host)
+                Ok(PortKind::Host)
             }
             State::Switch => match &frame.body {
                 Body::Path(message) if message.hops >= self.settings.most_hops => Err(DropCause::TooManyHops),
                 Body::Path(message) if !message.conversation.src.is_station() => Err(DropCause::Invalid),
-                Body::Path(_) => Ok(Entrance::Switch),
+                Body::Path(_) => Ok(PortKind::Switch),
                 _ if !frame.src.is_station() || frame.dst.is_group() => Err(DropCause::Invalid),
                 _ if self.hosts.local_port(now, frame.src).is_some() => Err(DropCause::StolenAddress),
-                _ => Ok(Entrance::Switch),
+                _ => Ok(PortKind::Switch),
             },
         }
     }
@@ -131,13 +131,13 @@ impl ArpPath {
         &mut self,
         now: Nanos,
         in_port: PortNo,
-        from: Entrance,
+        from: PortKind,
         frame: &Frame,
     ) -> Result<Verdict, DropCause> {
         match (&frame.body, from) {
             (Body::Path(message), _) => self.message(now, in_port, message),
-            (_, Entrance::Host) if frame.dst.is_group() => self.broadcast(now, in_port, frame),
-            (Body::Arp(arp), Entrance::Host) if !arp.request => self.arp_reply(now, in_port, frame, *arp),
+            (_, PortKind::Host) if frame.dst.is_group() => self.broadcast(now, in_port, frame),
+            (Body::Arp(arp), PortKind::Host) if !arp.request => self.arp_reply(now, in_port, frame, *arp),
             _ => self.unicast(now, in_port, from, frame),
         }
     }
@@ -196,12 +196,12 @@ impl ArpPath {
         Ok(Verdict::one(port, self.wrap(reply)))
     }
 
-    fn unicast(&mut self, now: Nanos, in_port: PortNo, from: Entrance, frame: &Frame) -> Result<Verdict, DropCause> {
+    fn unicast(&mut self, now: Nanos, in_port: PortNo, from: PortKind, frame: &Frame) -> Result<Verdict, DropCause> {
         let Some(port) = self.hosts.port(now, frame.dst).filter(|&port| port != in_port) else {
             match from {
-                Entrance::Host if self.hosts.port(now, frame.dst).is_some() => return Err(DropCause::WrongPort),
-                Entrance::Host => self.repair(now, in_port, hosts_of(frame)),
-                Entrance::Switch => self.fail(now, in_port, hosts_of(frame), 0),
+                PortKind::Host if self.hosts.port(now, frame.dst).is_some() => return Err(DropCause::WrongPort),
+                PortKind::Host => self.repair(now, in_port, hosts_of(frame)),
+                PortKind::Switch => self.send_fail(now, in_port, hosts_of(frame), 0),
             }
             return Err(DropCause::NoRoute);
         };
@@ -213,7 +213,7 @@ impl ArpPath {
                     verdict.emissions[0].frame.body = Body::Ip(Headers { tag: None, ..headers });
                 }
             } else {
-                self.memory.note(headers.five_tuple, frame.src, frame.dst);
+                self.decisions.note(headers.five_tuple, frame.src, frame.dst);
                 verdict.remember = Some(headers.five_tuple);
             }
         }
@@ -263,7 +263,7 @@ impl ArpPath {
     }
 
     /// Sends a Path Fail to the switch at `port`, because a frame from there has no way.
-    pub(crate) fn fail(&mut self, now: Nanos, port: PortNo, conversation: Conversation, exploration: u64) {
+    pub(crate) fn send_fail(&mut self, now: Nanos, port: PortNo, conversation: Conversation, exploration: u64) {
         if !self.ports.take_token(now, port) {
             return;
         }
@@ -278,7 +278,7 @@ impl ArpPath {
     fn accept(&mut self, now: Nanos, in_port: PortNo, mac: Mac, exploration: u64) -> Result<(), DropCause> {
         self.listening(now)?;
         if self.hosts.offer(now, mac, exploration, in_port)? {
-            self.memory.forget_destination(mac);
+            self.decisions.forget_destination(mac);
         }
         Ok(())
     }
@@ -321,7 +321,7 @@ impl ArpPath {
                 Ok(Verdict::all(emissions))
             }
             PathKind::Reply | PathKind::RecoveryReply => self.reply(now, in_port, message, onward),
-            PathKind::Fail => self.failed(now, in_port, conversation, onward),
+            PathKind::Fail => self.handle_fail(now, in_port, conversation, onward),
         }
     }
 
@@ -347,7 +347,7 @@ impl ArpPath {
             return Err(DropCause::Invalid);
         }
         match self.hosts.offer(now, dst, message.exploration, in_port) {
-            Ok(true) => self.memory.forget_destination(dst),
+            Ok(true) => self.decisions.forget_destination(dst),
             // Either the port is the same as before, or a newer exploration has set the way. The reply is forwarded.
             Ok(false) | Err(DropCause::LateCopy) => {}
             Err(why) => return Err(why),
@@ -362,7 +362,7 @@ impl ArpPath {
     }
 
     /// Handles a Path Fail: the switch at `in_port` has no way to the destination of the conversation.
-    fn failed(
+    fn handle_fail(
         &mut self,
         now: Nanos,
         in_port: PortNo,
@@ -370,7 +370,7 @@ impl ArpPath {
         onward: PathMessage,
     ) -> Result<Verdict, DropCause> {
         if self.hosts.erase(conversation.dst, in_port) {
-            self.memory.forget_destination(conversation.dst);
+            self.decisions.forget_destination(conversation.dst);
         }
         let port = self.hosts.port(now, conversation.src).filter(|&port| port != in_port).ok_or(DropCause::Consumed)?;
         if self.ports.is_host(port) {
@@ -381,9 +381,9 @@ impl ArpPath {
     }
 
     /// Removes all ways by a port whose host or switch is lost.
-    pub(crate) fn lose(&mut self, port: PortNo) {
+    pub(crate) fn handle_port_loss(&mut self, port: PortNo) {
         for mac in self.hosts.lose_port(port) {
-            self.memory.forget_destination(mac);
+            self.decisions.forget_destination(mac);
         }
         self.lost.push(port);
     }
@@ -392,11 +392,11 @@ impl ArpPath {
     pub(crate) fn age(&mut self, now: Nanos) {
         let mut out = Vec::new();
         for port in self.ports.handle_timeout(now, &mut out) {
-            self.lose(port);
+            self.handle_port_loss(port);
         }
         self.queue.extend(out);
         for mac in self.hosts.handle_timeout(now) {
-            self.memory.forget_destination(mac);
+            self.decisions.forget_destination(mac);
         }
         while let Some(pair) = self.repairs_due.pop_due(now) {
             if self.repairs.get(&pair).is_some_and(|&again| again <= now) {
@@ -425,7 +425,7 @@ impl ArpPath {
             }
         }
         for &(five_tuple, src, dst) in &saved.remembered {
-            self.memory.note(five_tuple, src, dst);
+            self.decisions.note(five_tuple, src, dst);
         }
         // The Hellos that were queued when ports came up do not contain the restored neighbours. They are replaced.
         self.queue.clear();
@@ -438,7 +438,7 @@ impl ArpPath {
     pub(crate) fn change_port(&mut self, now: Nanos, port: PortNo, up: bool) {
         let mut out = Vec::new();
         if self.ports.set(now, port, up, &mut out) {
-            self.lose(port);
+            self.handle_port_loss(port);
         }
         self.queue.extend(out);
     }
@@ -503,11 +503,11 @@ impl Program for ArpPath {
     }
 
     fn take_stale(&mut self) -> Stale {
-        self.memory.take_stale()
+        self.decisions.take_stale()
     }
 
     fn credit(&mut self, five_tuple: FiveTuple, used: Used) {
-        if let Some((src, dst)) = self.memory.ends(&five_tuple) {
+        if let Some((src, dst)) = self.decisions.ends(&five_tuple) {
             self.hosts.renew(used.last, dst);
             self.renew_local(used.last, src);
         }

@@ -4,7 +4,7 @@
 //! the port of SD, and the port towards the destination is the port of DS. An entry is locked while only the first port
 //! is known, and confirmed when both are known. A broken entry has no ports. It still serves to recognise late copies.
 
-use super::ageing::Ageing;
+use super::check_queue::CheckQueue;
 use super::settings::Settings;
 use crate::program::DropCause;
 use crate::SavedConnection;
@@ -42,13 +42,13 @@ pub(crate) struct Connection {
     pub(crate) to_destination: Option<PortNo>,
     expires: Nanos,
     /// Time until which late copies may arrive.
-    guarded: Nanos,
+    late_copies_until: Nanos,
     /// Number of explorations that this switch has begun for the connection since it was last confirmed, and the time
     /// of the last one.
-    pub(crate) tried: u8,
-    pub(crate) tried_at: Nanos,
+    pub(crate) attempts: u8,
+    pub(crate) last_attempt_at: Nanos,
     /// Host port to whose share of the table the entry counts.
-    charged: Option<PortNo>,
+    quota_port: Option<PortNo>,
 }
 
 impl Connection {
@@ -58,7 +58,7 @@ impl Connection {
     }
 
     /// Whether frames between these stations may belong to the connection.
-    pub(crate) fn joins(&self, src: Mac, dst: Mac) -> bool {
+    pub(crate) fn connects(&self, src: Mac, dst: Mac) -> bool {
         let ends = (self.conversation.src, self.conversation.dst);
         ends == (src, dst) || ends == (dst, src)
     }
@@ -80,7 +80,7 @@ pub(crate) struct Connections {
     most_per_port: usize,
     table: BTreeMap<Key, Connection>,
     at_port: BTreeMap<PortNo, usize>,
-    due: Ageing<Key>,
+    due: CheckQueue<Key>,
     /// Whether late copies are accepted. Only tests set this, to show why late copies must be dropped.
     late_copies_pass: bool,
 }
@@ -94,7 +94,7 @@ impl Connections {
             most_per_port: settings.most_connections_per_port,
             table: BTreeMap::new(),
             at_port: BTreeMap::new(),
-            due: Ageing::new(),
+            due: CheckQueue::new(),
             late_copies_pass: settings.late_copies_pass(),
         }
     }
@@ -122,17 +122,17 @@ impl Connections {
         self.table.keys().filter_map(|&key| self.save(key)).collect()
     }
 
-    /// Restores the path of a connection from an earlier start, as if it had just been used. `charged` is the host port
-    /// at which the connection began.
-    pub(crate) fn restore(&mut self, now: Nanos, saved: &SavedConnection, charged: Option<PortNo>) {
+    /// Restores the path of a connection from an earlier start, as if it had just been used. `quota_port` is the host
+    /// port at which the connection began.
+    pub(crate) fn restore(&mut self, now: Nanos, saved: &SavedConnection, quota_port: Option<PortNo>) {
         let SavedConnection { conversation, exploration, to_source, to_destination } = *saved;
         let key = Key::of(conversation.five_tuple);
-        if self.lock(now, conversation, exploration, to_source, charged).is_ok() {
+        if self.lock(now, conversation, exploration, to_source, quota_port).is_ok() {
             self.confirm(now, key, to_destination);
         }
     }
 
-    /// Locks a connection to the port at which an exploration arrived. `charged` is the host port to whose share the
+    /// Locks a connection to the port at which an exploration arrived. `quota_port` is the host port to whose share the
     /// entry counts, if the exploration begins at this switch. A later exploration replaces the entry of an earlier
     /// one.
     ///
@@ -144,12 +144,12 @@ impl Connections {
         conversation: Conversation,
         exploration: u64,
         port: PortNo,
-        charged: Option<PortNo>,
+        quota_port: Option<PortNo>,
     ) -> Result<(), DropCause> {
         let key = Key::of(conversation.five_tuple);
         let before = self.table.get(&key).copied();
         if let Some(before) = before {
-            if before.is_live(now) && !before.joins(conversation.src, conversation.dst) {
+            if before.is_live(now) && !before.connects(conversation.src, conversation.dst) {
                 return Err(DropCause::StolenAddress);
             }
             if exploration <= before.exploration && !self.late_copies_pass {
@@ -158,13 +158,13 @@ impl Connections {
         } else if self.table.len() >= self.most {
             return Err(DropCause::TableFull);
         }
-        let more = charged.filter(|_| before.and_then(|before| before.charged) != charged);
+        let more = quota_port.filter(|_| before.and_then(|before| before.quota_port) != quota_port);
         if more.is_some_and(|port| self.at_port.get(&port).is_some_and(|&count| count >= self.most_per_port)) {
             return Err(DropCause::TableFull);
         }
         let until = now.saturating_add(self.lock);
-        let (tried, tried_at) = match charged {
-            Some(_) => (before.map_or(0, |before| before.tried).saturating_add(1), now),
+        let (attempts, last_attempt_at) = match quota_port {
+            Some(_) => (before.map_or(0, |before| before.attempts).saturating_add(1), now),
             None => (0, Nanos::ZERO),
         };
         let to_source = Some(port);
@@ -174,13 +174,13 @@ impl Connections {
             to_source,
             to_destination: None,
             expires: until,
-            guarded: until,
-            tried,
-            tried_at,
-            charged,
+            late_copies_until: until,
+            attempts,
+            last_attempt_at,
+            quota_port,
         };
-        self.charge(before.and_then(|before| before.charged), false);
-        self.charge(charged, true);
+        self.count_at_port(before.and_then(|before| before.quota_port), false);
+        self.count_at_port(quota_port, true);
         self.table.insert(key, entry);
         if before.is_none() {
             self.due.watch(now.saturating_add(self.lock.min(self.age)), key);
@@ -188,7 +188,7 @@ impl Connections {
         Ok(())
     }
 
-    fn charge(&mut self, port: Option<PortNo>, more: bool) {
+    fn count_at_port(&mut self, port: Option<PortNo>, more: bool) {
         if let Some(port) = port {
             let count = self.at_port.entry(port).or_default();
             *count = if more { *count + 1 } else { count.saturating_sub(1) };
@@ -199,7 +199,7 @@ impl Connections {
     pub(crate) fn confirm(&mut self, now: Nanos, key: Key, port: PortNo) {
         let expires = now.saturating_add(self.age);
         if let Some(entry) = self.table.get_mut(&key) {
-            (entry.to_destination, entry.expires, entry.tried) = (Some(port), expires, 0);
+            (entry.to_destination, entry.expires, entry.attempts) = (Some(port), expires, 0);
         }
     }
 
@@ -229,9 +229,10 @@ impl Connections {
         let mut gone = Vec::new();
         while let Some(key) = self.due.pop_due(now) {
             let Some(entry) = self.table.get(&key).copied() else { continue };
-            let until = if entry.is_live(now) { entry.expires.max(entry.guarded) } else { entry.guarded };
+            let until =
+                if entry.is_live(now) { entry.expires.max(entry.late_copies_until) } else { entry.late_copies_until };
             if until <= now {
-                self.charge(entry.charged, false);
+                self.count_at_port(entry.quota_port, false);
                 self.table.remove(&key);
                 gone.push(key);
             } else {

@@ -5,7 +5,7 @@
 //! host increase. Therefore the ways to one host have no loop at any moment: from switch to switch along these ways,
 //! numbers never decrease. Where two numbers are equal, the next switch on the way accepted the exploration earlier.
 
-use super::ageing::Ageing;
+use super::check_queue::CheckQueue;
 use crate::program::DropCause;
 use crate::SavedHost;
 use pathloom_model::{Mac, Nanos, PortNo};
@@ -21,7 +21,7 @@ struct Host {
     local: bool,
     expires: Nanos,
     /// Time until which late copies may arrive.
-    guarded: Nanos,
+    late_copies_until: Nanos,
 }
 
 impl Host {
@@ -39,13 +39,13 @@ pub(crate) struct Hosts {
     most_per_port: usize,
     table: BTreeMap<Mac, Host>,
     at_port: BTreeMap<PortNo, usize>,
-    due: Ageing<Mac>,
+    due: CheckQueue<Mac>,
 }
 
 impl Hosts {
     pub(crate) fn new(age: Nanos, lock: Nanos, most: usize, most_per_port: usize) -> Hosts {
         let (table, at_port) = (BTreeMap::new(), BTreeMap::new());
-        Hosts { age, lock, most, most_per_port, table, at_port, due: Ageing::new() }
+        Hosts { age, lock, most, most_per_port, table, at_port, due: CheckQueue::new() }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -63,9 +63,9 @@ impl Hosts {
     /// Restores the way to a host from an earlier start, as if it had just been used.
     pub(crate) fn restore(&mut self, now: Nanos, saved: &SavedHost) {
         let SavedHost { mac, port, number, local } = *saved;
-        let (expires, guarded) = (now.saturating_add(self.age), now.saturating_add(self.lock));
+        let (expires, late_copies_until) = (now.saturating_add(self.age), now.saturating_add(self.lock));
         // If the table is smaller than before, entries beyond its limit are ignored.
-        let _ = self.put(now, mac, Host { number, port: Some(port), local, expires, guarded });
+        let _ = self.put(now, mac, Host { number, port: Some(port), local, expires, late_copies_until });
     }
 
     /// Returns the port that leads to a host.
@@ -103,8 +103,9 @@ impl Hosts {
         if self.at_port.get(&port).is_some_and(|&count| count >= self.most_per_port) {
             return Err(DropCause::TableFull);
         }
-        let (number, guarded) = self.table.get(&mac).map_or((0, now), |host| (host.number, host.guarded));
-        self.put(now, mac, Host { number, port: Some(port), local: true, expires, guarded })?;
+        let (number, late_copies_until) =
+            self.table.get(&mac).map_or((0, now), |host| (host.number, host.late_copies_until));
+        self.put(now, mac, Host { number, port: Some(port), local: true, expires, late_copies_until })?;
         Ok(true)
     }
 
@@ -123,15 +124,15 @@ impl Hosts {
                 return Err(DropCause::StolenAddress);
             }
         }
-        let (expires, guarded) = (now.saturating_add(self.age), now.saturating_add(self.lock));
-        self.put(now, mac, Host { number, port: Some(port), local: false, expires, guarded })?;
+        let (expires, late_copies_until) = (now.saturating_add(self.age), now.saturating_add(self.lock));
+        self.put(now, mac, Host { number, port: Some(port), local: false, expires, late_copies_until })?;
         Ok(before.and_then(|host| host.live(now)) != Some(port))
     }
 
     /// Records that this switch begins exploration `number` for one of its hosts. Copies that come back are late.
     pub(crate) fn number(&mut self, now: Nanos, mac: Mac, number: u64) {
         if let Some(host) = self.table.get_mut(&mac) {
-            (host.number, host.guarded) = (number, now.saturating_add(self.lock));
+            (host.number, host.late_copies_until) = (number, now.saturating_add(self.lock));
         }
     }
 
@@ -197,7 +198,11 @@ impl Hosts {
                 self.count(Some(&host), false);
                 gone.push(mac);
             }
-            let until = if host.live(now).is_some() { host.expires.max(host.guarded) } else { host.guarded };
+            let until = if host.live(now).is_some() {
+                host.expires.max(host.late_copies_until)
+            } else {
+                host.late_copies_until
+            };
             if until <= now {
                 self.table.remove(&mac);
                 continue;

@@ -1,9 +1,9 @@
 //! A learning switch. It floods frames to unknown stations and has no protection against loops, so it is only for
 //! trees.
 
-use super::ageing::Ageing;
+use super::check_queue::CheckQueue;
 use super::counts::Counts;
-use super::memory::Memory;
+use super::decision_cache::DecisionCache;
 use super::settings::Settings;
 use crate::program::{DropCause, Outgoing, Program, Tables, Used, Verdict};
 use crate::{Saved, SavedHost, Stale};
@@ -20,8 +20,8 @@ pub struct LearningSwitch {
     most: usize,
     up: BTreeSet<PortNo>,
     stations: BTreeMap<Mac, (PortNo, Nanos)>,
-    due: Ageing<Mac>,
-    memory: Memory,
+    due: CheckQueue<Mac>,
+    decisions: DecisionCache,
     counts: Counts,
 }
 
@@ -34,8 +34,8 @@ impl LearningSwitch {
             most: settings.most_hosts,
             up: BTreeSet::new(),
             stations: BTreeMap::new(),
-            due: Ageing::new(),
-            memory: Memory::new(settings.most_remembered),
+            due: CheckQueue::new(),
+            decisions: DecisionCache::new(settings.most_remembered),
             counts: Counts::default(),
         }
     }
@@ -51,7 +51,7 @@ impl LearningSwitch {
             self.due.watch(expires, src);
         }
         if before.is_some_and(|(old, _)| old != port) {
-            self.memory.forget_destination(src);
+            self.decisions.forget_destination(src);
         }
     }
 
@@ -69,7 +69,7 @@ impl LearningSwitch {
             Some(port) => {
                 let mut verdict = Verdict::one(port, *frame);
                 if let Body::Ip(headers) = frame.body {
-                    self.memory.note(headers.five_tuple, frame.src, frame.dst);
+                    self.decisions.note(headers.five_tuple, frame.src, frame.dst);
                     verdict.remember = Some(headers.five_tuple);
                 }
                 Ok(verdict)
@@ -100,7 +100,7 @@ impl Program for LearningSwitch {
                 Some(&(_, expires)) if now < expires => self.due.watch(expires, mac),
                 _ => {
                     self.stations.remove(&mac);
-                    self.memory.forget_destination(mac);
+                    self.decisions.forget_destination(mac);
                 }
             }
         }
@@ -119,16 +119,16 @@ impl Program for LearningSwitch {
             self.up.insert(port);
         } else if self.up.remove(&port) {
             self.stations.retain(|_, (its, _)| *its != port);
-            self.memory.forget_all();
+            self.decisions.forget_all();
         }
     }
 
     fn take_stale(&mut self) -> Stale {
-        self.memory.take_stale()
+        self.decisions.take_stale()
     }
 
     fn credit(&mut self, five_tuple: FiveTuple, used: Used) {
-        if let Some((src, _)) = self.memory.ends(&five_tuple) {
+        if let Some((src, _)) = self.decisions.ends(&five_tuple) {
             let expires = used.last.saturating_add(self.age);
             self.stations.entry(src).and_modify(|(_, its)| *its = (*its).max(expires));
         }
@@ -157,6 +157,6 @@ impl Program for LearningSwitch {
                 self.learn(now, host.mac, host.port);
             }
         }
-        saved.remembered.iter().for_each(|&(five_tuple, src, dst)| self.memory.note(five_tuple, src, dst));
+        saved.remembered.iter().for_each(|&(five_tuple, src, dst)| self.decisions.note(five_tuple, src, dst));
     }
 }

@@ -3,18 +3,18 @@
 //! [`TcpPath`] contains an [`ArpPath`] as its default forwarding. TFE is a [`TcpPath`] for elephants only.
 //! `docs/tcp-path.md` describes each program, its timers and limits, and attacks.
 
-mod ageing;
 mod arp_path;
 pub mod broadcast_share;
-mod budget;
+mod check_queue;
 mod connections;
 mod counts;
+mod decision_cache;
 mod hosts;
 mod learning;
-mod memory;
 mod ports;
 mod settings;
 mod tcp_path;
+mod token_bucket;
 
 #[cfg(test)]
 mod tests;

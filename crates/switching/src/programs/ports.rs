@@ -1,8 +1,8 @@
 //! Roles of ports: which lead to switches and which to hosts, by configuration and by Hello (tcp-path.txt §III.A).
 
-use super::ageing::Ageing;
-use super::budget::Budget;
+use super::check_queue::CheckQueue;
 use super::settings::{Identity, PortRole, Settings};
+use super::token_bucket::TokenBucket;
 use crate::program::{DropCause, Outgoing};
 use crate::SavedNeighbour;
 use pathloom_model::{Body, Frame, Heard, Hello, Mac, Nanos, PortNo, Tier};
@@ -39,7 +39,7 @@ struct Port {
     state: State,
     up_at: Nanos,
     neighbour: Option<Neighbour>,
-    budget: Budget,
+    bucket: TokenBucket,
 }
 
 impl Port {
@@ -65,7 +65,7 @@ pub(crate) struct Ports {
     /// hear this switch within `settle`, even if this switch does not hear the neighbour. Otherwise the neighbour takes
     /// this switch for a host.
     next_search: Option<Nanos>,
-    due: Ageing<PortNo>,
+    due: CheckQueue<PortNo>,
 }
 
 impl Ports {
@@ -82,7 +82,7 @@ impl Ports {
             ports: BTreeMap::new(),
             next_hello: settings.hello.map(|period| now.saturating_add(period)),
             next_search: None,
-            due: Ageing::new(),
+            due: CheckQueue::new(),
         }
     }
 
@@ -173,14 +173,14 @@ impl Ports {
 
     /// Takes a token from the rate limit of a port. Returns false if there is none.
     pub(crate) fn take_token(&mut self, now: Nanos, port: PortNo) -> bool {
-        self.ports.get_mut(&port).is_some_and(|port| port.budget.take(now))
+        self.ports.get_mut(&port).is_some_and(|port| port.bucket.take(now))
     }
 
     /// Brings a port up or down. Returns whether a host or switch was lost.
     pub(crate) fn set(&mut self, now: Nanos, number: PortNo, up: bool, out: &mut Vec<Outgoing>) -> bool {
         let role = self.roles.get(&number).copied().unwrap_or_default();
-        let budget = Budget::new(self.per_s);
-        let fresh = Port { role, state: State::Down, up_at: now, neighbour: None, budget };
+        let bucket = TokenBucket::new(self.per_s);
+        let fresh = Port { role, state: State::Down, up_at: now, neighbour: None, bucket };
         let port = self.ports.entry(number).or_insert(fresh);
         if up == (port.state != State::Down) {
             return false;

@@ -1,7 +1,7 @@
 //! TCP-Path: every connection explores the fabric with its SYN and takes the fastest path (tcp-path.txt §III). TFE does
 //! this for elephants only (§IV). All other frames take the default forwarding, ARP-Path.
 
-use super::arp_path::{ArpPath, Entrance, DEFAULT_TAG};
+use super::arp_path::{ArpPath, PortKind, DEFAULT_TAG};
 use super::connections::{Connection, Connections, Key};
 use super::settings::{Elephants, Identity, Selection, Settings};
 use crate::program::{DropCause, Outgoing, Program, Tables, Used, Verdict};
@@ -43,13 +43,13 @@ impl TcpPath {
     fn result(&mut self, now: Nanos, in_port: PortNo, frame: &Frame) -> Result<Verdict, DropCause> {
         let from = self.base.admit(now, in_port, frame)?;
         match (&frame.body, from) {
-            (Body::Path(message), Entrance::Switch) if message.conversation.is_connection() => {
+            (Body::Path(message), PortKind::Switch) if message.conversation.is_connection() => {
                 self.message(now, in_port, message)
             }
-            (Body::Ip(headers), Entrance::Host) if !frame.dst.is_group() && self.takes(headers) => {
+            (Body::Ip(headers), PortKind::Host) if !frame.dst.is_group() && self.takes(headers) => {
                 self.host_frame(now, in_port, frame, headers)
             }
-            (Body::Ip(headers), Entrance::Switch)
+            (Body::Ip(headers), PortKind::Switch)
                 if self.selection.has(headers) && headers.tag != Some(DEFAULT_TAG) =>
             {
                 self.fabric_frame(now, in_port, frame, headers)
@@ -73,14 +73,14 @@ impl TcpPath {
         headers: &Headers,
     ) -> Result<Verdict, DropCause> {
         if self.base.hosts.local_port(now, frame.dst).is_some() {
-            return self.base.forward(now, in_port, Entrance::Host, frame);
+            return self.base.forward(now, in_port, PortKind::Host, frame);
         }
         let conversation = Conversation::of(frame.src, frame.dst, headers.five_tuple);
         if is_syn(headers) {
             return self.syn(now, in_port, frame, conversation);
         }
         let key = Key::of(headers.five_tuple);
-        let entry = self.connections.get(key).copied().filter(|entry| entry.joins(frame.src, frame.dst));
+        let entry = self.connections.get(key).copied().filter(|entry| entry.connects(frame.src, frame.dst));
         if let Some(entry) = entry {
             let to_source = entry.to_source.filter(|_| entry.is_live(now));
             let back = entry.conversation == conversation.reverse();
@@ -107,8 +107,8 @@ impl TcpPath {
         conversation: Conversation,
     ) -> Result<Verdict, DropCause> {
         let before = self.connections.get(Key::of(conversation.five_tuple)).copied();
-        let tried = before.filter(|entry| now < entry.tried_at.saturating_add(self.base.settings.lock));
-        if tried.is_some_and(|entry| entry.tried >= self.base.settings.unanswered) {
+        let recent = before.filter(|entry| now < entry.last_attempt_at.saturating_add(self.base.settings.lock));
+        if recent.is_some_and(|entry| entry.attempts >= self.base.settings.unanswered) {
             return self.default_way(now, in_port, frame);
         }
         let Some(exploration) = self.begin(now, in_port, conversation, before) else {
@@ -157,7 +157,7 @@ impl TcpPath {
 
     /// Sends a frame by the default forwarding. A tag makes the other switches use the default forwarding too.
     fn default_way(&mut self, now: Nanos, in_port: PortNo, frame: &Frame) -> Result<Verdict, DropCause> {
-        let mut verdict = self.base.forward(now, in_port, Entrance::Host, frame)?;
+        let mut verdict = self.base.forward(now, in_port, PortKind::Host, frame)?;
         verdict.remember = None;
         for out in &mut verdict.emissions {
             if let Body::Ip(headers) = &mut out.frame.body {
@@ -203,10 +203,10 @@ impl TcpPath {
         headers: &Headers,
     ) -> Result<Verdict, DropCause> {
         let key = Key::of(headers.five_tuple);
-        let entry = self.connections.get(key).filter(|entry| entry.joins(frame.src, frame.dst));
+        let entry = self.connections.get(key).filter(|entry| entry.connects(frame.src, frame.dst));
         let Some((enters, port)) = entry.and_then(|entry| entry.way(now, headers.five_tuple)) else {
             let conversation = Conversation::of(frame.src, frame.dst, headers.five_tuple);
-            self.base.fail(now, in_port, conversation, 0);
+            self.base.send_fail(now, in_port, conversation, 0);
             return Err(DropCause::NoRoute);
         };
         if enters == in_port {
@@ -230,7 +230,7 @@ impl TcpPath {
             PathKind::Request => self.request(now, in_port, message, &onward),
             PathKind::RecoveryRequest => self.recovery_request(now, in_port, message, &onward),
             PathKind::Reply | PathKind::RecoveryReply => self.reply(now, in_port, message, onward),
-            PathKind::Fail => self.failed(now, in_port, message, onward),
+            PathKind::Fail => self.handle_fail(now, in_port, message, onward),
         }
     }
 
@@ -327,7 +327,7 @@ impl TcpPath {
 
     /// Handles a Path Fail of a neighbour on the path: removes the ports of the entry, and forwards the message
     /// (§III.D).
-    fn failed(
+    fn handle_fail(
         &mut self,
         now: Nanos,
         in_port: PortNo,
@@ -360,8 +360,8 @@ impl TcpPath {
     /// recently.
     fn recover(&mut self, now: Nanos, host_port: PortNo, conversation: Conversation) {
         let before = self.connections.get(Key::of(conversation.five_tuple)).copied();
-        let again = |entry: Connection| entry.tried_at.saturating_add(self.base.settings.recovery_retry);
-        if before.is_some_and(|entry| entry.tried > 0 && now < again(entry)) {
+        let again = |entry: Connection| entry.last_attempt_at.saturating_add(self.base.settings.recovery_retry);
+        if before.is_some_and(|entry| entry.attempts > 0 && now < again(entry)) {
             return;
         }
         let Some(exploration) = self.begin(now, host_port, conversation, before) else { return };
@@ -378,7 +378,7 @@ impl TcpPath {
     }
 
     fn forget(&mut self, key: Key) {
-        key.directions().into_iter().for_each(|tuple| self.base.memory.forget(tuple));
+        key.directions().into_iter().for_each(|tuple| self.base.decisions.forget(tuple));
     }
 
     /// Removes the paths by the ports that were lost, and informs the edge switches that can still be reached (§III.D).
@@ -477,8 +477,8 @@ impl Program for TcpPath {
     fn restore(&mut self, now: Nanos, saved: &Saved) {
         self.base.restore_base(now, saved);
         for connection in &saved.connections {
-            let charged = Some(connection.to_source).filter(|&port| self.base.ports.is_host(port));
-            self.connections.restore(now, connection, charged);
+            let quota_port = Some(connection.to_source).filter(|&port| self.base.ports.is_host(port));
+            self.connections.restore(now, connection, quota_port);
             for port in [connection.to_source, connection.to_destination] {
                 let lost = !self.base.ports.is_host(port) && !self.base.ports.is_switch(port);
                 if lost && !self.base.lost.contains(&port) {

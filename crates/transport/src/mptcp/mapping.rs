@@ -8,26 +8,26 @@ const KEPT: usize = 8;
 /// The starts of mappings: their first byte in the subflow and in the stream, in the order of the subflow.
 #[derive(Clone, Debug, Default)]
 struct Starts {
-    /// Base of the offsets in `close`: a byte of the subflow and a byte of the stream.
+    /// Base of the offsets in `compact`: a byte of the subflow and a byte of the stream.
     origin: (u64, u64),
-    close: VecDeque<(u32, u32)>,
-    /// Replaces `close` if the offsets are too large for it, for example in a subflow that was cut off for 2 GiB of
+    compact: VecDeque<(u32, u32)>,
+    /// Replaces `compact` if the offsets are too large for it, for example in a subflow that was cut off for 2 GiB of
     /// the stream. Boxed, because nearly all subflows leave it empty.
     #[allow(clippy::box_collection)]
-    far: Option<Box<VecDeque<(u64, u64)>>>,
+    wide: Option<Box<VecDeque<(u64, u64)>>>,
 }
 
 impl Starts {
     fn len(&self) -> usize {
-        self.far.as_ref().map_or(self.close.len(), |far| far.len())
+        self.wide.as_ref().map_or(self.compact.len(), |wide| wide.len())
     }
 
     #[inline]
     fn get(&self, place: usize) -> Option<(u64, u64)> {
-        if let Some(far) = &self.far {
-            return far.get(place).copied();
+        if let Some(wide) = &self.wide {
+            return wide.get(place).copied();
         }
-        let &(start, data) = self.close.get(place)?;
+        let &(start, data) = self.compact.get(place)?;
         Some((self.origin.0 + u64::from(start), self.origin.1.wrapping_add(u64::from(data))))
     }
 
@@ -38,7 +38,7 @@ impl Starts {
     #[inline]
     fn push(&mut self, start: u64, data: u64) {
         match self.offsets(start, data) {
-            Some(offsets) if self.far.is_none() && !self.close.is_empty() => self.close.push_back(offsets),
+            Some(offsets) if self.wide.is_none() && !self.compact.is_empty() => self.compact.push_back(offsets),
             _ => self.push_anew(start, data),
         }
     }
@@ -53,21 +53,22 @@ impl Starts {
     fn push_anew(&mut self, start: u64, data: u64) {
         let all: VecDeque<(u64, u64)> = self.iter().chain([(start, data)]).collect();
         self.origin = (all[0].0, all[0].1.wrapping_sub(1 << 31));
-        let close: Option<VecDeque<(u32, u32)>> = all.iter().map(|&(start, data)| self.offsets(start, data)).collect();
-        self.far = close.is_none().then(|| Box::new(all));
-        self.close = close.unwrap_or_default();
+        let compact: Option<VecDeque<(u32, u32)>> =
+            all.iter().map(|&(start, data)| self.offsets(start, data)).collect();
+        self.wide = compact.is_none().then(|| Box::new(all));
+        self.compact = compact.unwrap_or_default();
     }
 
     #[inline]
     fn pop(&mut self) {
-        if let Some(far) = &mut self.far {
-            far.pop_front();
+        if let Some(wide) = &mut self.wide {
+            wide.pop_front();
             return;
         }
-        self.close.pop_front();
-        let (len, room) = (self.close.len(), self.close.capacity());
+        self.compact.pop_front();
+        let (len, room) = (self.compact.len(), self.compact.capacity());
         if room > KEPT && len < room / 4 {
-            self.close.shrink_to((2 * len).max(KEPT));
+            self.compact.shrink_to((2 * len).max(KEPT));
         }
     }
 }
@@ -200,14 +201,14 @@ mod tests {
             assert_eq!(acked, expected);
             // The next mappings are close together again.
             m.push(5 << 60, 100);
-            assert!(m.starts.far.is_none());
+            assert!(m.starts.wide.is_none());
             (0..500).for_each(|n| m.push((6 << 60) | (n * 200), 100));
-            assert!(m.starts.far.is_some(), "more than 4 GiB of the stream apart");
+            assert!(m.starts.wide.is_some(), "more than 4 GiB of the stream apart");
             m.acknowledge(m.end, |_, _| ());
             (0..500).for_each(|n| m.push((6 << 60) | (n * 200), 100));
-            assert!(m.starts.far.is_none() && m.starts.close.capacity() >= 500);
+            assert!(m.starts.wide.is_none() && m.starts.compact.capacity() >= 500);
             m.acknowledge(m.end, |_, _| ());
-            assert!(m.starts.close.capacity() <= KEPT);
+            assert!(m.starts.compact.capacity() <= KEPT);
         }
     }
 

@@ -11,7 +11,7 @@
 //!    [`Sender::extend`].
 //! 2. For every acknowledgement of a subflow, the driver calls [`Connection::prepare`] before the sender handles it,
 //!    and [`Connection::handle_ack`] afterwards. After an expired timer, it calls [`Connection::handle_timeout`].
-//! 3. [`Connection::take_in`] converts the bytes that a subflow's receiver has delivered in order to ranges of the
+//! 3. [`Connection::deliver`] converts the bytes that a subflow's receiver has delivered in order to ranges of the
 //!    stream, as the DSS options of those segments would, and adds them to the [`Reassembly`].
 //!
 //! Simplified: acknowledgements of the stream (DATA_ACK) are not separate. The sender infers them from the
@@ -33,7 +33,7 @@ use crate::Sender;
 use coupling::Path;
 use mapping::Mappings;
 use std::collections::VecDeque;
-use stream::{Near, Prefix, MOST_WINDOW};
+use stream::{PositionHint, Prefix, MOST_WINDOW};
 
 /// Longest chunk of new data, in segments. Long chunks reduce work, but data assigned to a subflow must wait for it.
 const MOST_CHUNK_SEGMENTS: u64 = 16;
@@ -53,7 +53,7 @@ pub struct Connection {
     coupling: Coupling,
     subflows: Vec<Subflow>,
     /// Ranges to send again, each with the subflow that sent it without success.
-    again: VecDeque<Again>,
+    reinjections: VecDeque<Reinjection>,
     /// Number of bytes assigned a second time.
     reinjected: u64,
     /// Next subflow in turn (round robin).
@@ -70,13 +70,13 @@ struct Subflow {
     /// Whether the timer of the subflow has expired and nothing has been acknowledged since.
     stalled: bool,
     /// Hints where the last bytes of the subflow were inserted, at the sending end and at the receiving end.
-    near_acked: Near,
-    near_taken: Near,
+    acked_hint: PositionHint,
+    delivered_hint: PositionHint,
 }
 
 /// A range of the stream that must be sent again, by a subflow other than `not_by`.
 #[derive(Clone, Copy, Debug)]
-struct Again {
+struct Reinjection {
     start: u64,
     end: u64,
     not_by: usize,
@@ -95,7 +95,7 @@ impl Connection {
             scheduler: settings.scheduler,
             coupling: settings.coupling,
             subflows: Vec::new(),
-            again: VecDeque::new(),
+            reinjections: VecDeque::new(),
             reinjected: 0,
             turn: 0,
             starved: false,
@@ -126,8 +126,8 @@ impl Connection {
         if self.subflows[subflow].stalled || room_bytes < self.mss {
             return None;
         }
-        let again = if self.again.is_empty() { None } else { self.take_again(subflow) };
-        let Some((start, end)) = again.or_else(|| self.take_new(room_bytes)) else {
+        let reinjection = if self.reinjections.is_empty() { None } else { self.take_reinjection(subflow) };
+        let Some((start, end)) = reinjection.or_else(|| self.take_new(room_bytes)) else {
             self.starved = true;
             return None;
         };
@@ -137,7 +137,7 @@ impl Connection {
 
     /// Whether there is data to assign.
     fn has_work(&self) -> bool {
-        !self.again.is_empty() || self.has_new()
+        !self.reinjections.is_empty() || self.has_new()
     }
 
     /// Whether the stream has more data, and the receiver has room for a segment of it.
@@ -147,9 +147,9 @@ impl Connection {
     }
 
     /// Returns data to send again. Such data goes first, because the receiver waits for it.
-    fn take_again(&mut self, subflow: usize) -> Option<(u64, u64)> {
+    fn take_reinjection(&mut self, subflow: usize) -> Option<(u64, u64)> {
         let mut place = 0;
-        while let Some(entry) = self.again.get_mut(place) {
+        while let Some(entry) = self.reinjections.get_mut(place) {
             if entry.not_by == subflow {
                 place += 1;
                 continue;
@@ -159,7 +159,7 @@ impl Connection {
             match taken {
                 Some((_, end)) if end < entry.end => entry.start = end,
                 _ => {
-                    self.again.remove(place);
+                    self.reinjections.remove(place);
                 }
             }
             if let Some((start, end)) = taken {
@@ -199,11 +199,11 @@ impl Connection {
     pub fn handle_ack(&mut self, subflow: usize, sender: &Sender) -> bool {
         let una = sender.acked_bytes();
         let one = &mut self.subflows[subflow];
-        let (acked, near) = (&mut self.acked, &mut one.near_acked);
-        let progress = one.mappings.acknowledge(una, |start, end| acked.insert(near, start, end));
+        let (acked, hint) = (&mut self.acked, &mut one.acked_hint);
+        let progress = one.mappings.acknowledge(una, |start, end| acked.insert(hint, start, end));
         if progress > 0 && std::mem::take(&mut one.stalled) {
             // The subflow recovers its data itself.
-            self.again.retain(|entry| entry.not_by != subflow);
+            self.reinjections.retain(|entry| entry.not_by != subflow);
         }
         if one.path.update(sender, progress, self.mss) && self.coupling != Coupling::Uncoupled {
             self.couple();
@@ -226,11 +226,11 @@ impl Connection {
         one.stalled = true;
         for (start, end) in one.mappings.outstanding() {
             if self.acked.first_missing(start, end).is_some() {
-                self.again.push_back(Again { start, end, not_by: subflow });
+                self.reinjections.push_back(Reinjection { start, end, not_by: subflow });
             }
         }
         self.couple();
-        !self.again.is_empty()
+        !self.reinjections.is_empty()
     }
 
     fn couple(&mut self) {
@@ -240,9 +240,9 @@ impl Connection {
     /// Handles the bytes from `start` up to `end` that a subflow's receiver has delivered, and adds their ranges of
     /// the stream to `reassembly`. The bytes of a subflow must come in order, and before they are acknowledged.
     #[inline]
-    pub fn take_in(&mut self, subflow: usize, start: u64, end: u64, reassembly: &mut Reassembly) {
-        let Subflow { mappings, near_taken, .. } = &mut self.subflows[subflow];
-        mappings.take(start, end, |start, end| reassembly.insert(near_taken, start, end));
+    pub fn deliver(&mut self, subflow: usize, start: u64, end: u64, reassembly: &mut Reassembly) {
+        let Subflow { mappings, delivered_hint, .. } = &mut self.subflows[subflow];
+        mappings.take(start, end, |start, end| reassembly.insert(delivered_hint, start, end));
     }
 
     /// Returns the ranges of the stream for a subflow's bytes from `start` up to `end`. The bytes must not be

@@ -19,21 +19,21 @@ pub(super) struct Prefix {
 /// A hint for the position of a range that will be extended later, counted from the first range ever (modulo 2^32).
 /// The position can be wrong, because ranges before it can be added or removed.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Near(u32);
+pub(super) struct PositionHint(u32);
 
 impl Prefix {
     /// Adds a range; parts of it can be known already. A caller whose ranges often continue where the previous one
-    /// ended passes the same `near` each time.
+    /// ended passes the same `hint` each time.
     #[inline]
-    pub(super) fn insert(&mut self, near: &mut Near, start: u64, end: u64) {
+    pub(super) fn insert(&mut self, hint: &mut PositionHint, start: u64, end: u64) {
         if end <= self.next {
             return;
         }
         if start > self.next {
             // If that range has been removed from the front, the next one is first now.
-            let ahead = near.0.wrapping_sub(self.gone) as i32;
+            let ahead = hint.0.wrapping_sub(self.gone) as i32;
             let place = self.beyond.insert_near(ahead.max(0) as usize, self.offset(start), self.offset(end));
-            near.0 = self.gone.wrapping_add(place as u32);
+            hint.0 = self.gone.wrapping_add(place as u32);
         } else {
             let before = self.beyond.len();
             self.next = self.base + u64::from(self.beyond.take_reached(self.offset(end)));
@@ -70,8 +70,8 @@ pub struct Reassembly(Prefix);
 impl Reassembly {
     /// Adds the bytes of the stream from `start` up to `end` that a subflow has delivered. Known bytes are ignored.
     #[inline]
-    pub(super) fn insert(&mut self, near: &mut Near, start: u64, end: u64) {
-        self.0.insert(near, start, end);
+    pub(super) fn insert(&mut self, hint: &mut PositionHint, start: u64, end: u64) {
+        self.0.insert(hint, start, end);
     }
 
     /// Returns the number of bytes delivered in order to the application.
@@ -94,14 +94,14 @@ mod tests {
 
     #[test]
     fn long_streams_keep_their_order() {
-        let (mut prefix, mut near) = (Prefix::default(), [Near::default(); 2]);
+        let (mut prefix, mut hints) = (Prefix::default(), [PositionHint::default(); 2]);
         let step = 1 << 29;
         // Every second piece arrives before its predecessor.
         for piece in (0..64u64).step_by(2) {
-            prefix.insert(&mut near[1], (piece + 1) * step, (piece + 2) * step);
+            prefix.insert(&mut hints[1], (piece + 1) * step, (piece + 2) * step);
             assert_eq!(prefix.next, piece * step);
             assert_eq!(prefix.first_missing(0, (piece + 2) * step), Some((piece * step, (piece + 1) * step)));
-            prefix.insert(&mut near[0], piece * step, (piece + 1) * step);
+            prefix.insert(&mut hints[0], piece * step, (piece + 1) * step);
             assert_eq!((prefix.next, prefix.beyond.len()), ((piece + 2) * step, 0));
         }
     }
@@ -113,11 +113,11 @@ mod tests {
         ) {
             let (mut prefix, mut bytes) = (Prefix::default(), BTreeSet::new());
             // Hints are correct, outdated or arbitrary.
-            let mut hints = [(Near::default(), 0), (Near(7), 40), (Near(u32::MAX), 80)];
+            let mut hints = [(PositionHint::default(), 0), (PositionHint(7), 40), (PositionHint(u32::MAX), 80)];
             for (from, len, who, goes_on) in ranges {
-                let (near, last) = &mut hints[who];
+                let (hint, last) = &mut hints[who];
                 let from = if goes_on && *last < 100 { *last } else { from };
-                prefix.insert(near, from, from + len);
+                prefix.insert(hint, from, from + len);
                 *last = from + len;
                 bytes.extend(from..from + len);
                 prop_assert_eq!(Some(prefix.next), (0..).find(|byte| !bytes.contains(byte)));

@@ -179,7 +179,7 @@ impl World {
         let said = &self.ends[one].content[from as usize..to as usize];
         assert!(mapped.iter().flat_map(|&(from, to)| from..to).eq(said.iter().copied()), "bytes in another order");
         let before = self.reassembly.delivered_bytes();
-        self.connection.take_in(one, from, to, &mut self.reassembly);
+        self.connection.deliver(one, from, to, &mut self.reassembly);
         (before..self.reassembly.delivered_bytes()).for_each(|byte| self.delivered[byte as usize] += 1);
         if let Some(ack) = ack {
             let blocks = self.ends[one].receiver.sack_blocks();

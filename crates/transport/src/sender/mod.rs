@@ -394,8 +394,8 @@ impl Sender {
 
     /// Whether the sender needs [`Sender::handle_echo`]: only DCTCP does.
     #[inline]
-    pub fn hears_echoes(&self) -> bool {
-        self.window.hears_echoes()
+    pub fn uses_echoes(&self) -> bool {
+        self.window.uses_echoes()
     }
 
     // Inlined for the same reason as `handle_ack`.

@@ -27,25 +27,25 @@ pub(crate) struct Window {
     /// Whether recovery uses selective acknowledgements. If so, segments that have left the network are not added to
     /// the window.
     sack: bool,
-    law: Law,
+    control: ControlState,
 }
 
 /// State of the congestion control.
 #[derive(Clone, Debug)]
-enum Law {
+enum ControlState {
     NewReno,
     Cubic(Box<Cubic>),
     Dctcp(Box<Dctcp>),
     Coupled(Coupled),
 }
 
-impl Law {
-    fn new(control: CongestionControl) -> Law {
+impl ControlState {
+    fn new(control: CongestionControl) -> ControlState {
         match control {
-            CongestionControl::NewReno => Law::NewReno,
-            CongestionControl::Cubic => Law::Cubic(Box::default()),
-            CongestionControl::Dctcp { gain } => Law::Dctcp(Box::new(Dctcp::new(gain))),
-            CongestionControl::Coupled => Law::Coupled(Coupled::default()),
+            CongestionControl::NewReno => ControlState::NewReno,
+            CongestionControl::Cubic => ControlState::Cubic(Box::default()),
+            CongestionControl::Dctcp { gain } => ControlState::Dctcp(Box::new(Dctcp::new(gain))),
+            CongestionControl::Coupled => ControlState::Coupled(Coupled::default()),
         }
     }
 }
@@ -61,7 +61,7 @@ impl Window {
             acked_in_avoidance: 0,
             byte_counting: settings.byte_counting,
             sack: settings.sack,
-            law: Law::new(settings.congestion),
+            control: ControlState::new(settings.congestion),
         }
     }
 
@@ -79,7 +79,7 @@ impl Window {
     /// Sets the growth of a coupled window per byte acknowledged in congestion avoidance.
     #[inline]
     pub(crate) fn set_growth(&mut self, growth: f64) {
-        if let Law::Coupled(coupled) = &mut self.law {
+        if let ControlState::Coupled(coupled) = &mut self.control {
             coupled.growth = growth;
         }
     }
@@ -91,10 +91,10 @@ impl Window {
     pub(crate) fn on_ack(&mut self, now: Nanos, acked: u64, una: u64, rtt: Option<Nanos>) {
         if self.cwnd < self.ssthresh {
             self.cwnd += if self.byte_counting { acked } else { acked.min(self.mss) };
-        } else if matches!(self.law, Law::NewReno) {
+        } else if matches!(self.control, ControlState::NewReno) {
             self.avoid(acked);
         } else {
-            self.avoid_by_law(now, acked, una, rtt);
+            self.avoid_by_control(now, acked, una, rtt);
         }
         self.cwnd = self.cwnd.min(self.most);
     }
@@ -109,23 +109,23 @@ impl Window {
         }
     }
 
-    fn avoid_by_law(&mut self, now: Nanos, acked: u64, una: u64, rtt: Option<Nanos>) {
+    fn avoid_by_control(&mut self, now: Nanos, acked: u64, una: u64, rtt: Option<Nanos>) {
         let mss = self.mss as f64;
-        match &mut self.law {
-            Law::Cubic(cubic) => {
+        match &mut self.control {
+            ControlState::Cubic(cubic) => {
                 let (acked, cwnd) = (acked as f64 / mss, self.cwnd as f64 / mss);
                 self.cwnd += cubic.growth(now, rtt.unwrap_or_default(), acked, cwnd, mss);
             }
-            Law::Coupled(coupled) => self.cwnd = coupled.grow(self.cwnd, acked, self.mss),
-            Law::Dctcp(dctcp) if dctcp.is_reduced(una) => {}
-            Law::NewReno | Law::Dctcp(_) => self.avoid(acked),
+            ControlState::Coupled(coupled) => self.cwnd = coupled.grow(self.cwnd, acked, self.mss),
+            ControlState::Dctcp(dctcp) if dctcp.is_reduced(una) => {}
+            ControlState::NewReno | ControlState::Dctcp(_) => self.avoid(acked),
         }
     }
 
     /// Handles the acknowledgement of `acked` more bytes, up to `una`, with or without the echo of a congestion mark
     /// (RFC 8257 §3.3). `next` is the next byte to send. Only DCTCP uses it.
     pub(crate) fn on_echo(&mut self, acked: u64, echo: bool, una: u64, next: u64) {
-        let Law::Dctcp(dctcp) = &mut self.law else { return };
+        let ControlState::Dctcp(dctcp) = &mut self.control else { return };
         if let Some(factor) = dctcp.on_ack(acked, echo, una, next) {
             self.cwnd = ((self.cwnd as f64 * factor) as u64).max(2 * self.mss);
             self.ssthresh = self.cwnd;
@@ -135,8 +135,8 @@ impl Window {
 
     /// Whether the congestion control uses echoes of congestion marks.
     #[inline]
-    pub(crate) fn hears_echoes(&self) -> bool {
-        matches!(self.law, Law::Dctcp(_))
+    pub(crate) fn uses_echoes(&self) -> bool {
+        matches!(self.control, ControlState::Dctcp(_))
     }
 
     /// Handles a loss that was detected by duplicate or selective acknowledgements with `flight` unacknowledged
@@ -144,7 +144,7 @@ impl Window {
     pub(crate) fn on_loss(&mut self, flight: u64) {
         // Segments of limited transmit are not counted. Without them, at most `cwnd` bytes are in flight.
         self.ssthresh = self.reduced(flight.min(self.cwnd));
-        if let Law::Cubic(cubic) = &mut self.law {
+        if let ControlState::Cubic(cubic) = &mut self.control {
             cubic.on_loss(self.cwnd as f64 / self.mss as f64);
         }
         // Duplicate acknowledgements show that three segments have left the network. Selective ones show which
@@ -182,7 +182,7 @@ impl Window {
             let most = if in_recovery { self.ssthresh } else { u64::MAX };
             self.ssthresh = self.reduced(flight).min(most);
         }
-        if let Law::Cubic(cubic) = &mut self.law {
+        if let ControlState::Cubic(cubic) = &mut self.control {
             cubic.on_timeout(self.cwnd as f64 / self.mss as f64);
         }
         self.cwnd = self.mss;
@@ -197,9 +197,9 @@ impl Window {
     /// Returns the reduced value of `flight` after a loss: half (RFC 5681 §3.1 equation (4)), or CUBIC's share (RFC
     /// 9438 §4.6).
     fn reduced(&self, flight: u64) -> u64 {
-        let left = match self.law {
-            Law::Cubic(_) => (flight as f64 * cubic::BETA) as u64,
-            Law::NewReno | Law::Dctcp(_) | Law::Coupled(_) => flight / 2,
+        let left = match self.control {
+            ControlState::Cubic(_) => (flight as f64 * cubic::BETA) as u64,
+            ControlState::NewReno | ControlState::Dctcp(_) | ControlState::Coupled(_) => flight / 2,
         };
         left.max(2 * self.mss)
     }

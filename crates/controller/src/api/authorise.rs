@@ -3,7 +3,7 @@
 use super::caller::{Bearer, Caller};
 use super::problem::Problem;
 use super::rpc;
-use super::seats::{Busy, Seat};
+use super::slots::{ActiveRequest, ConnectionSlot};
 use super::tokens::{Role, Tokens};
 use crate::current::Current;
 use axum::body::{Body, Bytes, HttpBody};
@@ -27,12 +27,12 @@ const REMEMBERED: usize = 1024;
 
 /// Authorises requests.
 #[derive(Clone)]
-pub(crate) struct Door {
+pub(crate) struct Authoriser {
     /// The tokens as last read.
     pub tokens: Current<Tokens>,
     pub body_bytes: usize,
     pub timeout: Duration,
-    pub book: Arc<Book>,
+    pub counts: Arc<RequestCounts>,
     pub admits: Admits,
 }
 
@@ -50,7 +50,7 @@ pub(crate) enum Admits {
 
 /// Counters. Their locks are held briefly, and only by the API's own thread.
 #[derive(Default)]
-pub(crate) struct Book {
+pub(crate) struct RequestCounts {
     refused: Mutex<BTreeMap<IpAddr, u64>>,
     answered: Mutex<BTreeMap<u16, u64>>,
     closed: Mutex<BTreeMap<Closed, u64>>,
@@ -78,7 +78,7 @@ impl Closed {
     }
 }
 
-impl Book {
+impl RequestCounts {
     /// Requests answered so far, by status.
     pub(crate) fn answered(&self) -> Vec<(String, u64)> {
         let answered = self.answered.lock().unwrap_or_else(PoisonError::into_inner);
@@ -129,20 +129,20 @@ enum Shown {
 }
 
 /// Passes a request on, or refuses it.
-pub(crate) async fn keep(
-    State(door): State<Door>,
+pub(crate) async fn authorise(
+    State(authoriser): State<Authoriser>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
-    Extension(seat): Extension<Arc<Seat>>,
+    Extension(slot): Extension<Arc<ConnectionSlot>>,
     request: Request,
     next: Next,
 ) -> Response {
     let is_call = request.uri().path() == rpc::PATH && request.method() == Method::POST;
-    let response = match door.admit(peer, &seat, request).await {
+    let response = match authoriser.admit(peer, &slot, request).await {
         Ok((request, _busy)) => next.run(request).await,
         Err(problem) => {
             let refused = [401, 403, 408, 413, 429].contains(&problem.status);
             if refused {
-                door.book.refuse(peer.ip(), problem.title);
+                authoriser.counts.refuse(peer.ip(), problem.title);
             }
             // XML-RPC clients understand faults, and the status 401.
             let is_fault = is_call && problem.status != StatusCode::UNAUTHORIZED.as_u16();
@@ -152,17 +152,22 @@ pub(crate) async fn keep(
             response
         }
     };
-    door.book.answer(response.status());
+    authoriser.counts.answer(response.status());
     response
 }
 
-impl Door {
-    async fn admit(&self, peer: SocketAddr, seat: &Arc<Seat>, request: Request) -> Result<(Request, Busy), Problem> {
+impl Authoriser {
+    async fn admit(
+        &self,
+        peer: SocketAddr,
+        slot: &Arc<ConnectionSlot>,
+        request: Request,
+    ) -> Result<(Request, ActiveRequest), Problem> {
         let method = request.method();
         let changes = method != Method::GET && method != Method::HEAD;
         let looks = request.uri().path().ends_with("/dry-run");
         let (name, caller, role) = self.identify(peer, &request, changes, looks)?;
-        let busy = seat.begin(&name)?;
+        let busy = slot.begin(&name)?;
         if changes && !looks && caller == Caller::Token {
             tracing::info!(%peer, name, %method, path = request.uri().path(), "a request to the API changes something");
         }

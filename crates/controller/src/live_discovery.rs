@@ -3,7 +3,7 @@
 
 use crate::addresses::Learnt;
 use crate::config::{self, Addresses, Hosts, Links};
-use crate::dhcp::{self, Dhcp, Goes};
+use crate::dhcp::{self, Destination, Dhcp};
 use crate::punts::Punt;
 use crate::verify::Verifier;
 use pathloom_control::Input;
@@ -11,8 +11,8 @@ use pathloom_discovery::arp::Arp;
 use pathloom_discovery::cabling::{dpid_of, expected_hosts, place_of, switch_of};
 use pathloom_discovery::wiring::PortMap;
 use pathloom_discovery::{
-    Discovery, Dpid, HostSettings, Input as Heard, KnownHost, LinkLoss, Mac, Output as Found, Place, PortState,
-    ProbeSettings,
+    Discovery, Dpid, HostSettings, Input as DiscoveryInput, KnownHost, LinkLoss, Mac, Output as DiscoveryOutput, Place,
+    PortState, ProbeSettings,
 };
 use pathloom_model::{Fabric, LinkId, Nanos, NodeId, PortNo};
 use pathloom_openflow::flow_match::{ETH_ARP, ETH_LLDP};
@@ -34,28 +34,28 @@ const MAX_AGE: Nanos = Nanos::from_secs(2);
 
 /// An action for the hub.
 #[derive(Debug)]
-pub(crate) enum Act {
+pub(crate) enum HubAction {
     /// A frame to send out of a port of a switch.
     Send { dpid: u64, port: u32, frame: Vec<u8> },
     /// An input for the controller.
     Tell(Input),
-    /// The fabric's numbers of a switch's ports have changed: see [`Scout::port_map`].
+    /// The fabric's numbers of a switch's ports have changed: see [`LiveDiscovery::port_map`].
     Rewired(NodeId),
 }
 
 /// Discovery over live sessions.
-pub(crate) struct Scout {
+pub(crate) struct LiveDiscovery {
     discovery: Discovery,
     hosts: Hosts,
     /// Forwards DHCP.
     dhcp: Option<Dhcp>,
     /// The configured fabric, if there is one.
-    site: Option<Site>,
-    acts: VecDeque<Act>,
+    expected: Option<ConfiguredFabric>,
+    actions: VecDeque<HubAction>,
 }
 
 /// A configured fabric.
-struct Site {
+struct ConfiguredFabric {
     verifier: Verifier,
     fabric: Arc<Fabric>,
     nodes: BTreeMap<u64, NodeId>,
@@ -75,7 +75,7 @@ pub(crate) fn secret() -> io::Result<[u8; 32]> {
     Ok(secret)
 }
 
-impl Scout {
+impl LiveDiscovery {
     /// Creates discovery for a configured fabric. `secret` must be new at each start. `None` if links are not probed.
     pub(crate) fn new(
         how: &config::Discovery,
@@ -83,32 +83,32 @@ impl Scout {
         nodes: BTreeMap<u64, NodeId>,
         learnt: Learnt,
         secret: [u8; 32],
-    ) -> Option<Scout> {
+    ) -> Option<LiveDiscovery> {
         if how.links == Links::Off {
             return None;
         }
         let pinned = how.addresses == Addresses::Fabric;
         let hosts = HostSettings { pinned, ..HostSettings::default() };
         let interval = Nanos(u64::try_from(how.probe_interval.as_nanos()).unwrap_or(u64::MAX));
-        let mut scout = Scout::with(how.hosts(), hosts, secret, interval);
-        scout.dhcp = (how.dhcp && how.hosts() == Hosts::Learn).then(Dhcp::new);
+        let mut live = LiveDiscovery::with(how.hosts(), hosts, secret, interval);
+        live.dhcp = (how.dhcp && how.hosts() == Hosts::Learn).then(Dhcp::new);
         let dpids = nodes.iter().map(|(&dpid, &node)| (node, dpid)).collect();
-        let site = Site { verifier: Verifier::new(fabric.clone()), fabric, nodes, dpids, learnt };
-        for (address, place) in expected_hosts(&site.fabric) {
-            if let Some(place) = site.real(place) {
-                scout.discovery.handle(Nanos::ZERO, Heard::Expected { address, place });
+        let expected = ConfiguredFabric { verifier: Verifier::new(fabric.clone()), fabric, nodes, dpids, learnt };
+        for (address, place) in expected_hosts(&expected.fabric) {
+            if let Some(place) = expected.real(place) {
+                live.discovery.handle(Nanos::ZERO, DiscoveryInput::Expected { address, place });
             }
         }
-        scout.site = Some(site);
-        Some(scout)
+        live.expected = Some(expected);
+        Some(live)
     }
 
     /// Creates discovery for an unknown fabric. It accepts all switches.
-    pub(crate) fn anywhere(hosts: Hosts, secret: [u8; 32]) -> Scout {
-        Scout::with(hosts, HostSettings::default(), secret, ProbeSettings::default().interval)
+    pub(crate) fn without_fabric(hosts: Hosts, secret: [u8; 32]) -> LiveDiscovery {
+        LiveDiscovery::with(hosts, HostSettings::default(), secret, ProbeSettings::default().interval)
     }
 
-    fn with(hosts: Hosts, settings: HostSettings, secret: [u8; 32], interval: Nanos) -> Scout {
+    fn with(hosts: Hosts, settings: HostSettings, secret: [u8; 32], interval: Nanos) -> LiveDiscovery {
         let probes = ProbeSettings {
             interval,
             silence: SILENCE,
@@ -119,7 +119,7 @@ impl Scout {
         };
         let seed = secret.iter().fold(0u64, |seed, &byte| seed.rotate_left(8) ^ u64::from(byte));
         let discovery = Discovery::new(probes, settings, secret, Pcg64::seed_from_u64(seed));
-        Scout { discovery, hosts, dhcp: None, site: None, acts: VecDeque::new() }
+        LiveDiscovery { discovery, hosts, dhcp: None, expected: None, actions: VecDeque::new() }
     }
 
     /// Whether switches must send this control traffic to the controller.
@@ -133,51 +133,53 @@ impl Scout {
 
     /// Whether only discovery handles a frame.
     #[inline]
-    pub(crate) fn is_ours(frame: &[u8]) -> bool {
+    pub(crate) fn is_discovery_frame(frame: &[u8]) -> bool {
         matches!(frame.get(12..14), Some(&[a, b]) if matches!(u16::from_be_bytes([a, b]), ETH_LLDP | ETH_ARP))
             || dhcp::message(frame).is_some()
     }
 
     /// Restores a host that was known when the controller last ran.
     pub(crate) fn remember(&mut self, now: Nanos, host: KnownHost) {
-        self.discovery.handle(now, Heard::Remembered { host });
+        self.discovery.handle(now, DiscoveryInput::Remembered { host });
     }
 
     /// The state of links and hosts.
-    pub(crate) fn discovery(&self) -> &Discovery {
+    pub(crate) fn state(&self) -> &Discovery {
         &self.discovery
     }
 
     /// Number of problems with ports and hosts, by kind.
     pub(crate) fn trouble(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
-        let addresses =
-            self.site.iter().flat_map(|site| site.learnt.refused().iter().map(|(&why, &count)| (why, count)));
+        let addresses = self
+            .expected
+            .iter()
+            .flat_map(|expected| expected.learnt.refused().iter().map(|(&why, &count)| (why, count)));
         let dhcp = self.dhcp.iter().map(|dhcp| ("dhcp_not_passed_on", dhcp.refused()));
         self.discovery.alarm_counts().into_iter().chain(addresses).chain(dhcp)
     }
 
     /// Unused cabling that differs from the configuration, as text.
     pub(crate) fn differences(&self) -> impl Iterator<Item = &str> {
-        self.site.iter().flat_map(|site| site.verifier.differences())
+        self.expected.iter().flat_map(|expected| expected.verifier.differences())
     }
 
     /// Cables that are used at other ports than configured, as text.
     pub(crate) fn adopted(&self) -> impl Iterator<Item = &str> {
-        self.site.iter().flat_map(|site| site.verifier.adopted())
+        self.expected.iter().flat_map(|expected| expected.verifier.adopted())
     }
 
     /// The fabric's port numbers for a switch; `None` if the switch has the same numbers.
     #[inline]
     pub(crate) fn port_map(&self, switch: NodeId) -> Option<&PortMap> {
-        self.site.as_ref()?.verifier.wiring().at(switch)
+        self.expected.as_ref()?.verifier.wiring().at(switch)
     }
 
     /// Ports whose numbers differ: datapath identifier, the switch's number and the fabric's.
     pub(crate) fn renumbered(&self) -> Vec<(u64, u32, u32)> {
-        let Some(site) = &self.site else { return Vec::new() };
-        let maps = site.verifier.wiring().maps();
+        let Some(expected) = &self.expected else { return Vec::new() };
+        let maps = expected.verifier.wiring().maps();
         let rows = |(switch, map): (NodeId, &PortMap)| {
-            let dpid = site.dpids.get(&switch).copied().unwrap_or_default();
+            let dpid = expected.dpids.get(&switch).copied().unwrap_or_default();
             map.pairs().map(move |(own, fabric)| (dpid, own.0, fabric.0)).collect::<Vec<_>>()
         };
         maps.flat_map(rows).collect()
@@ -185,15 +187,15 @@ impl Scout {
 
     /// Restores the port numbers that an earlier start found.
     pub(crate) fn renumber(&mut self, rows: &[(u64, u32, u32)]) {
-        let Some(site) = &mut self.site else { return };
+        let Some(expected) = &mut self.expected else { return };
         let mut by_switch: BTreeMap<u64, Vec<(PortNo, PortNo)>> = BTreeMap::new();
         for &(dpid, own, fabric) in rows {
             by_switch.entry(dpid).or_default().push((PortNo(own), PortNo(fabric)));
         }
         for (dpid, pairs) in by_switch {
-            let known = site.nodes.get(&dpid).copied();
-            let fabric = site.fabric.clone();
-            if !known.is_some_and(|switch| site.verifier.wiring_mut().remember(&fabric, switch, &pairs)) {
+            let known = expected.nodes.get(&dpid).copied();
+            let fabric = expected.fabric.clone();
+            if !known.is_some_and(|switch| expected.verifier.wiring_mut().remember(&fabric, switch, &pairs)) {
                 let switch = Dpid(dpid);
                 tracing::warn!(%switch, "the stored port numbers of a switch are invalid; discovery finds them again");
             }
@@ -211,15 +213,15 @@ impl Scout {
         for state in &states {
             self.port_known(now, dpid, *state);
         }
-        self.hear(now, Heard::SwitchUp { dpid: Dpid(dpid), ports: &states });
+        self.handle_input(now, DiscoveryInput::SwitchUp { dpid: Dpid(dpid), ports: &states });
     }
 
     /// Handles the end of a session.
     pub(crate) fn switch_down(&mut self, now: Nanos, dpid: u64) {
-        if let Some(site) = &mut self.site {
-            site.nodes.get(&dpid).iter().for_each(|&&node| site.verifier.switch_gone(dpid_of(node)));
+        if let Some(expected) = &mut self.expected {
+            expected.nodes.get(&dpid).iter().for_each(|&&node| expected.verifier.switch_gone(dpid_of(node)));
         }
-        self.hear(now, Heard::SwitchDown { dpid: Dpid(dpid) });
+        self.handle_input(now, DiscoveryInput::SwitchDown { dpid: Dpid(dpid) });
     }
 
     /// Handles a port that has changed or was removed.
@@ -229,26 +231,26 @@ impl Scout {
         self.port_known(now, dpid, state);
         let dpid = Dpid(dpid);
         match gone {
-            true => self.hear(now, Heard::PortRemoved { place: Place { dpid, port: state.port } }),
-            false => self.hear(now, Heard::PortStatus { dpid, state }),
+            true => self.handle_input(now, DiscoveryInput::PortRemoved { place: Place { dpid, port: state.port } }),
+            false => self.handle_input(now, DiscoveryInput::PortStatus { dpid, state }),
         }
     }
 
     fn port_known(&mut self, now: Nanos, dpid: u64, state: PortState) {
-        let Some(site) = &mut self.site else { return };
-        let Some(place) = site.configured(Place { dpid: Dpid(dpid), port: state.port }) else { return };
-        let other = site.verifier.port(now, place, state.up);
-        self.acts.extend(other.and_then(|place| site.port_input(place, true)));
+        let Some(expected) = &mut self.expected else { return };
+        let Some(place) = expected.configured(Place { dpid: Dpid(dpid), port: state.port }) else { return };
+        let other = expected.verifier.port(now, place, state.up);
+        self.actions.extend(other.and_then(|place| expected.port_input(place, true)));
     }
 
-    /// Handles a frame for which [`Scout::is_ours`] is true.
+    /// Handles a frame for which [`LiveDiscovery::is_discovery_frame`] is true.
     pub(crate) fn frame(&mut self, now: Nanos, place: Place, frame: &[u8]) {
         if dhcp::message(frame).is_some() {
             return self.pass_on_dhcp(now, place, frame);
         }
         let arp = frame.get(12..14) == Some(&ETH_ARP.to_be_bytes());
         if !arp || self.hosts == Hosts::Learn {
-            self.hear(now, Heard::PacketIn { place, frame });
+            self.handle_input(now, DiscoveryInput::PacketIn { place, frame });
         }
     }
 
@@ -256,62 +258,66 @@ impl Scout {
     fn pass_on_dhcp(&mut self, now: Nanos, place: Place, frame: &[u8]) {
         let Some(dhcp) = &mut self.dhcp else { return };
         let edges: BTreeSet<Place> = self.discovery.links().edges().collect();
-        let goes = if edges.contains(&place) { dhcp.route(now, place, frame) } else { Goes::Nowhere };
-        let to = match goes {
-            Goes::Around(from) => edges.into_iter().filter(|&edge| edge != from).collect(),
-            Goes::To(place) => vec![place],
-            Goes::Nowhere => Vec::new(),
+        let destination = if edges.contains(&place) { dhcp.route(now, place, frame) } else { Destination::Drop };
+        let to = match destination {
+            Destination::AllOthers(from) => edges.into_iter().filter(|&edge| edge != from).collect(),
+            Destination::Port(place) => vec![place],
+            Destination::Drop => Vec::new(),
         };
-        let send = |to: Place| Act::Send { dpid: to.dpid.0, port: to.port.0, frame: frame.to_vec() };
-        self.acts.extend(to.into_iter().map(send));
+        let send = |to: Place| HubAction::Send { dpid: to.dpid.0, port: to.port.0, frame: frame.to_vec() };
+        self.actions.extend(to.into_iter().map(send));
     }
 
     /// Sends ARP requests for addresses that were learnt by an earlier start and for which no host has sent ARP
     /// since. Addresses without an answer are forgotten. Call this every few seconds.
     pub(crate) fn look_after_places(&mut self, placed: &[(Ipv4Addr, NodeId, PortNo)]) {
-        let Some(site) = &mut self.site else { return };
+        let Some(expected) = &mut self.expected else { return };
         for &(address, switch, port) in placed {
             if self.discovery.hosts().host(address).is_some() {
                 continue;
             }
-            match site.learnt.ask_again(address) {
+            match expected.learnt.ask_again(address) {
                 Ok(false) => {}
                 Ok(true) => {
-                    let Some(to) = site.real(Place { dpid: dpid_of(switch), port }) else { continue };
+                    let Some(to) = expected.real(Place { dpid: dpid_of(switch), port }) else { continue };
                     // Without a sender address, so that it changes no host's table (RFC 5227 §2.1.1).
                     let question =
                         Arp::request(HostSettings::default().own_mac, Ipv4Addr::UNSPECIFIED, address, Mac::BROADCAST);
-                    self.acts.push_back(Act::Send { dpid: to.dpid.0, port: to.port.0, frame: question.emit() });
+                    self.actions.push_back(HubAction::Send {
+                        dpid: to.dpid.0,
+                        port: to.port.0,
+                        frame: question.emit(),
+                    });
                 }
-                Err(input) => self.acts.push_back(Act::Tell(input)),
+                Err(input) => self.actions.push_back(HubAction::Tell(input)),
             }
         }
     }
 
     /// Handles a host that uses an address at a port.
     fn shown(&mut self, now: Nanos, address: Ipv4Addr, place: Place) {
-        let Some(site) = &mut self.site else { return };
-        let (name, Some(&switch)) = (site.name(place), site.nodes.get(&place.dpid.0)) else { return };
-        self.acts.extend(site.learnt.learnt(now, address, (switch, place.port), &name).map(Act::Tell));
+        let Some(expected) = &mut self.expected else { return };
+        let (name, Some(&switch)) = (expected.name(place), expected.nodes.get(&place.dpid.0)) else { return };
+        self.actions.extend(expected.learnt.learnt(now, address, (switch, place.port), &name).map(HubAction::Tell));
     }
 
     /// Whether a port of a switch of the fabric must not be used, although it is up.
     pub(crate) fn is_dead(&self, switch: NodeId, port: PortNo) -> bool {
-        self.site.as_ref().is_some_and(|site| site.verifier.is_dead(Place { dpid: dpid_of(switch), port }))
+        self.expected.as_ref().is_some_and(|expected| expected.verifier.is_dead(Place { dpid: dpid_of(switch), port }))
     }
 
     /// Time of a probe over a link: from the controller to the first switch, over the link, and back to the
     /// controller. `None` if no probe was timed, or if the cabling of the link differs from the configuration.
     pub(crate) fn probe_time(&self, link: LinkId) -> Option<Nanos> {
-        let site = self.site.as_ref()?;
-        let link = site.fabric.link(link);
-        let from = Place { dpid: Dpid(*site.dpids.get(&link.from)?), port: link.from_port };
+        let expected = self.expected.as_ref()?;
+        let link = expected.fabric.link(link);
+        let from = Place { dpid: Dpid(*expected.dpids.get(&link.from)?), port: link.from_port };
         let links = self.discovery.links();
         let to = links.peer(from)?;
-        (site.nodes.get(&to.dpid.0) == Some(&link.to)).then(|| links.probe_time(from)).flatten()
+        (expected.nodes.get(&to.dpid.0) == Some(&link.to)).then(|| links.probe_time(from)).flatten()
     }
 
-    /// When to call [`Scout::timeout`].
+    /// When to call [`LiveDiscovery::timeout`].
     pub(crate) fn poll_timeout(&self) -> Option<Nanos> {
         self.discovery.poll_timeout()
     }
@@ -319,85 +325,90 @@ impl Scout {
     /// Handles time-outs that are due.
     pub(crate) fn timeout(&mut self, now: Nanos) {
         if self.discovery.poll_timeout().is_some_and(|at| at <= now) {
-            self.hear(now, Heard::Timeout);
+            self.handle_input(now, DiscoveryInput::Timeout);
         }
     }
 
     /// Compares the cabling when it is due. Call this a few times a second.
     pub(crate) fn review(&mut self, now: Nanos) {
-        let Some(site) = &mut self.site else { return };
+        let Some(expected) = &mut self.expected else { return };
         let found = self.discovery.links().links();
-        let found: Vec<_> = found.filter_map(|(a, b)| Some((site.configured(a)?, site.configured(b)?))).collect();
-        let changes = site.verifier.review(now, &found);
+        let found: Vec<_> =
+            found.filter_map(|(a, b)| Some((expected.configured(a)?, expected.configured(b)?))).collect();
+        let changes = expected.verifier.review(now, &found);
         let standing: BTreeSet<Dpid> = self.discovery.links().switches().collect();
         for switch in changes.rewired {
             // The controller reads the rules of the switch again with the new numbers, and changes those that differ.
-            if site.dpids.get(&switch).is_some_and(|&dpid| standing.contains(&Dpid(dpid))) {
-                let ports_down = site.ports_down(switch);
-                self.acts.push_back(Act::Tell(Input::SwitchDown { switch }));
-                self.acts.push_back(Act::Rewired(switch));
-                self.acts.push_back(Act::Tell(Input::SwitchUp { switch, ports_down }));
+            if expected.dpids.get(&switch).is_some_and(|&dpid| standing.contains(&Dpid(dpid))) {
+                let ports_down = expected.ports_down(switch);
+                self.actions.push_back(HubAction::Tell(Input::SwitchDown { switch }));
+                self.actions.push_back(HubAction::Rewired(switch));
+                self.actions.push_back(HubAction::Tell(Input::SwitchUp { switch, ports_down }));
             }
         }
         for (link, up) in changes.cables {
-            self.acts.extend(site.use_cable(link, up));
+            self.actions.extend(expected.use_cable(link, up));
         }
     }
 
     /// The next action for the hub.
-    pub(crate) fn poll_act(&mut self) -> Option<Act> {
-        self.acts.pop_front()
+    pub(crate) fn poll_action(&mut self) -> Option<HubAction> {
+        self.actions.pop_front()
     }
 
-    fn hear(&mut self, now: Nanos, input: Heard<'_>) {
+    fn handle_input(&mut self, now: Nanos, input: DiscoveryInput<'_>) {
         self.discovery.handle(now, input);
         while let Some(found) = self.discovery.poll_output() {
-            self.take(now, found);
+            self.handle_output(now, found);
         }
     }
 
-    fn take(&mut self, now: Nanos, found: Found) {
+    fn handle_output(&mut self, now: Nanos, found: DiscoveryOutput) {
         match found {
-            Found::Send { place, frame } => {
-                self.acts.push_back(Act::Send { dpid: place.dpid.0, port: place.port.0, frame });
+            DiscoveryOutput::Send { place, frame } => {
+                self.actions.push_back(HubAction::Send { dpid: place.dpid.0, port: place.port.0, frame });
             }
-            Found::LinkUp { a, b } => {
+            DiscoveryOutput::LinkUp { a, b } => {
                 tracing::debug!(a = self.name(a), b = self.name(b), "a link was found");
-                self.site.iter_mut().for_each(|site| site.verifier.hurry());
+                self.expected.iter_mut().for_each(|expected| expected.verifier.review_soon());
             }
-            Found::LinkDown { a, b, why } => {
+            DiscoveryOutput::LinkDown { a, b, why } => {
                 tracing::debug!(a = self.name(a), b = self.name(b), ?why, "a link was lost");
                 // Only silence takes a cable out of use at once. After other losses, the comparison with the
                 // configuration decides, and switches without a session still forward.
-                let Some(site) = self.site.as_mut().filter(|_| why == LinkLoss::Silent) else { return };
-                let ends = site.configured(a).zip(site.configured(b));
-                let dead = ends.and_then(|(a, b)| site.verifier.silent(a, b));
-                self.acts.extend(dead.into_iter().flat_map(|link| site.use_cable(link, false)));
+                let Some(expected) = self.expected.as_mut().filter(|_| why == LinkLoss::Silent) else { return };
+                let ends = expected.configured(a).zip(expected.configured(b));
+                let dead = ends.and_then(|(a, b)| expected.verifier.silent(a, b));
+                self.actions.extend(dead.into_iter().flat_map(|link| expected.use_cable(link, false)));
             }
-            Found::EdgeUp { place } => tracing::debug!(port = self.name(place), "a port faces hosts"),
-            Found::EdgeDown { place } => tracing::debug!(port = self.name(place), "a port no longer faces hosts"),
-            Found::HostLearnt { address, mac, place } => {
+            DiscoveryOutput::EdgeUp { place } => tracing::debug!(port = self.name(place), "a port faces hosts"),
+            DiscoveryOutput::EdgeDown { place } => {
+                tracing::debug!(port = self.name(place), "a port no longer faces hosts")
+            }
+            DiscoveryOutput::HostLearnt { address, mac, place } => {
                 tracing::debug!(%address, %mac, port = self.name(place), "a host was found");
                 self.shown(now, address, place);
             }
-            Found::HostMoved { address, mac, from, to } => {
+            DiscoveryOutput::HostMoved { address, mac, from, to } => {
                 tracing::info!(%address, %mac, from = self.name(from), to = self.name(to), "a host moved");
                 self.shown(now, address, to);
             }
-            Found::HostGone { address, mac, place } => {
+            DiscoveryOutput::HostGone { address, mac, place } => {
                 tracing::debug!(%address, %mac, port = self.name(place), "a host is gone");
-                self.acts.extend(self.site.as_mut().and_then(|site| site.learnt.gone(address)).map(Act::Tell));
+                self.actions.extend(
+                    self.expected.as_mut().and_then(|expected| expected.learnt.gone(address)).map(HubAction::Tell),
+                );
             }
-            Found::Alarm(alarm) => tracing::warn!(port = self.name(alarm.place), "{alarm}"),
+            DiscoveryOutput::Alarm(alarm) => tracing::warn!(port = self.name(alarm.place), "{alarm}"),
         }
     }
 
     fn name(&self, place: Place) -> String {
-        self.site.as_ref().map_or_else(|| place.to_string(), |site| site.name(place))
+        self.expected.as_ref().map_or_else(|| place.to_string(), |expected| expected.name(place))
     }
 }
 
-impl Site {
+impl ConfiguredFabric {
     /// Ports of a switch of the fabric that must not be used.
     fn ports_down(&self, switch: NodeId) -> Vec<PortNo> {
         let all = (1..=self.fabric.node(switch).ports.len() as u32).map(PortNo);
@@ -406,7 +417,7 @@ impl Site {
     }
 
     /// Reports both ends of a cable to the controller, as up or down.
-    fn use_cable(&self, link: LinkId, up: bool) -> Vec<Act> {
+    fn use_cable(&self, link: LinkId, up: bool) -> Vec<HubAction> {
         let ends = [link, link.reverse()].map(|link| place_of(&self.fabric, link));
         let own = ends.map(|place| self.verifier.wiring().at_switch(&self.fabric, place));
         let [a, b] = own.map(|place| self.real(place).map_or(String::new(), |place| self.name(place)));
@@ -418,9 +429,9 @@ impl Site {
         ends.into_iter().filter_map(|place| self.port_input(place, up)).collect()
     }
 
-    fn port_input(&self, place: Place, up: bool) -> Option<Act> {
+    fn port_input(&self, place: Place, up: bool) -> Option<HubAction> {
         let switch = switch_of(&self.fabric, place.dpid)?;
-        Some(Act::Tell(Input::PortStatus { switch, port: place.port, up }))
+        Some(HubAction::Tell(Input::PortStatus { switch, port: place.port, up }))
     }
 
     /// Translates a place to the convention of [`pathloom_discovery::cabling`]; `None` if the fabric has no such
@@ -464,7 +475,7 @@ mod tests {
     /// A fabric whose cables carry all frames, except silently cut ones.
     struct World {
         fabric: Arc<Fabric>,
-        scout: Scout,
+        discovery: LiveDiscovery,
         now: Nanos,
         mute: BTreeSet<LinkId>,
         /// Two ports with swapped cables, by the fabric's numbers.
@@ -484,14 +495,14 @@ mod tests {
             let fabric = Arc::new(fabric_from_spec(spec).unwrap());
             let nodes = fabric.switches().iter().map(|&node| (FIRST + u64::from(node.0), node)).collect();
             let learnt = Learnt::new(fabric.clone(), (true, Vec::new(), 9), &[]);
-            let scout = Scout::new(how, fabric.clone(), nodes, learnt, [7; 32]).unwrap();
+            let discovery = LiveDiscovery::new(how, fabric.clone(), nodes, learnt, [7; 32]).unwrap();
             let (now, mute) = (Nanos::from_secs(1), BTreeSet::new());
             let (told, reread, to_hosts) = (Vec::new(), Vec::new(), Vec::new());
-            let mut world = World { fabric, scout, now, mute, swapped: None, told, reread, to_hosts };
+            let mut world = World { fabric, discovery, now, mute, swapped: None, told, reread, to_hosts };
             for node in world.fabric.switches().to_vec() {
                 let count = world.fabric.node(node).ports.len() as u32;
                 let ports: Vec<Port> = (1..=count).map(|number| port(node, number, true)).collect();
-                world.scout.switch_up(world.now, FIRST + u64::from(node.0), &ports);
+                world.discovery.switch_up(world.now, FIRST + u64::from(node.0), &ports);
             }
             world
         }
@@ -499,24 +510,24 @@ mod tests {
         fn run_for(&mut self, seconds: u64) {
             let end = self.now + Nanos::from_secs(seconds);
             while self.now < end {
-                while let Some(act) = self.scout.poll_act() {
-                    self.carry_out(act);
+                while let Some(action) = self.discovery.poll_action() {
+                    self.carry_out(action);
                 }
                 self.now += Nanos(MS);
-                self.scout.timeout(self.now);
+                self.discovery.timeout(self.now);
                 if self.now.0 % (250 * MS) == 0 {
-                    self.scout.review(self.now);
+                    self.discovery.review(self.now);
                 }
             }
         }
 
-        fn carry_out(&mut self, act: Act) {
-            match act {
-                Act::Tell(Input::PortStatus { switch, port, up }) => self.told.push((switch, port, up)),
-                Act::Tell(Input::SwitchDown { .. }) | Act::Rewired(_) => {}
-                Act::Tell(Input::SwitchUp { switch, ports_down }) => self.reread.push((switch, ports_down)),
-                Act::Tell(other) => panic!("{other:?}"),
-                Act::Send { dpid, port, frame } => {
+        fn carry_out(&mut self, action: HubAction) {
+            match action {
+                HubAction::Tell(Input::PortStatus { switch, port, up }) => self.told.push((switch, port, up)),
+                HubAction::Tell(Input::SwitchDown { .. }) | HubAction::Rewired(_) => {}
+                HubAction::Tell(Input::SwitchUp { switch, ports_down }) => self.reread.push((switch, ports_down)),
+                HubAction::Tell(other) => panic!("{other:?}"),
+                HubAction::Send { dpid, port, frame } => {
                     let from = self.other(Place { dpid: Dpid(dpid - FIRST + 1), port: PortNo(port) });
                     let link = pathloom_discovery::cabling::link_at(&self.fabric, from).unwrap();
                     let far = *self.fabric.link(link);
@@ -526,8 +537,8 @@ mod tests {
                     if !self.mute.contains(&link) {
                         let to = self.other(Place { dpid: dpid_of(far.to), port: far.to_port });
                         let place = Place { dpid: Dpid(FIRST + to.dpid.0 - 1), port: to.port };
-                        assert!(Scout::is_ours(&frame));
-                        self.scout.frame(self.now, place, &frame);
+                        assert!(LiveDiscovery::is_discovery_frame(&frame));
+                        self.discovery.frame(self.now, place, &frame);
                     }
                 }
             }
@@ -549,7 +560,7 @@ mod tests {
             for up in [false, true] {
                 for number in ports {
                     let dpid = FIRST + u64::from(switch.0);
-                    self.scout.port_status(self.now, dpid, &port(switch, number, up), false);
+                    self.discovery.port_status(self.now, dpid, &port(switch, number, up), false);
                 }
                 let [one, two] = ports.map(|number| Place { dpid: dpid_of(switch), port: PortNo(number) });
                 self.swapped = swapped.then_some((one, two));
@@ -567,14 +578,14 @@ mod tests {
     fn silent_cables_are_reported_down_and_up_when_probes_arrive_again() {
         let mut world = World::new("fat-tree:k=4");
         world.run_for(15);
-        assert_eq!((world.told.len(), world.scout.differences().count()), (0, 0));
-        assert!(world.scout.site.as_ref().unwrap().verifier.is_right());
+        assert_eq!((world.told.len(), world.discovery.differences().count()), (0, 0));
+        assert!(world.discovery.expected.as_ref().unwrap().verifier.is_right());
         let link = world.fabric.switch_cables().next().unwrap();
         let far = *world.fabric.link(link);
         world.mute.insert(link);
         world.run_for(10);
         assert_eq!(world.told, [(far.from, far.from_port, false), (far.to, far.to_port, false)]);
-        assert!(world.scout.is_dead(far.to, far.to_port) && world.scout.differences().count() == 1);
+        assert!(world.discovery.is_dead(far.to, far.to_port) && world.discovery.differences().count() == 1);
         world.mute.clear();
         world.told.clear();
         world.run_for(10);
@@ -583,7 +594,7 @@ mod tests {
         world.mute.insert(link);
         world.run_for(10);
         world.told.clear();
-        world.scout.port_status(
+        world.discovery.port_status(
             world.now,
             FIRST + u64::from(far.from.0),
             &port(far.from, far.from_port.0, false),
@@ -591,7 +602,7 @@ mod tests {
         );
         world.run_for(1);
         assert_eq!(world.told, [(far.to, far.to_port, true)]);
-        assert!(!world.scout.is_dead(far.to, far.to_port));
+        assert!(!world.discovery.is_dead(far.to, far.to_port));
     }
 
     #[test]
@@ -618,23 +629,23 @@ mod tests {
         for (swapped, adopted) in [(true, 2), (false, 0)] {
             world.recable(tor, [3, 4], swapped);
             world.run_for(1);
-            assert_eq!((world.told.len(), world.scout.differences().count()), (0, 0), "no cable was out of use");
+            assert_eq!((world.told.len(), world.discovery.differences().count()), (0, 0), "no cable was out of use");
             assert_eq!(world.reread, [(tor, vec![])], "all of its ports are up");
             world.reread.clear();
-            assert_eq!(world.scout.adopted().count(), adopted);
-            assert_eq!(world.scout.port_map(tor).is_some(), swapped);
+            assert_eq!(world.discovery.adopted().count(), adopted);
+            assert_eq!(world.discovery.port_map(tor).is_some(), swapped);
         }
         // The numbers of an earlier start apply before discovery finds anything.
         world.recable(tor, [3, 4], true);
         world.run_for(1);
-        let rows = world.scout.renumbered();
+        let rows = world.discovery.renumbered();
         assert_eq!(rows, [(FIRST + u64::from(tor.0), 3, 4), (FIRST + u64::from(tor.0), 4, 3)]);
         let mut next = World::new("fat-tree:k=4");
-        next.scout.renumber(&[rows, vec![(1, 3, 4)]].concat());
-        assert_eq!(next.scout.port_map(tor), world.scout.port_map(tor));
+        next.discovery.renumber(&[rows, vec![(1, 3, 4)]].concat());
+        assert_eq!(next.discovery.port_map(tor), world.discovery.port_map(tor));
         next.swapped = world.swapped;
         next.run_for(2);
-        assert_eq!((next.reread.len(), next.told.len(), next.scout.adopted().count()), (0, 0, 2));
+        assert_eq!((next.reread.len(), next.told.len(), next.discovery.adopted().count()), (0, 0, 2));
     }
 
     #[test]
@@ -653,7 +664,7 @@ mod tests {
         };
         let (at_a, at_b, at_c) = (place(&world, &a), place(&world, &b), place(&world, &c));
         world.to_hosts.clear();
-        world.scout.frame(world.now, at_c, &ask(&c, 3, a.address));
+        world.discovery.frame(world.now, at_c, &ask(&c, 3, a.address));
         world.run_for(1);
         let passed_on = world.to_hosts.iter().filter(|(_, _, frame)| frame[12..14] == [8, 6]);
         assert_eq!(
@@ -661,11 +672,11 @@ mod tests {
             [at_a],
             "and nowhere else"
         );
-        world.scout.frame(world.now, at_a, &ask(&a, 1, c.address));
+        world.discovery.frame(world.now, at_a, &ask(&a, 1, c.address));
         // Another host claims c.
-        world.scout.frame(world.now, at_b, &ask(&c, 2, a.address));
+        world.discovery.frame(world.now, at_b, &ask(&c, 2, a.address));
         world.run_for(1);
-        let hosts: Vec<KnownHost> = world.scout.discovery().hosts().hosts().collect();
+        let hosts: Vec<KnownHost> = world.discovery.state().hosts().hosts().collect();
         let known =
             |at: &pathloom_model::Attachment, number, place| KnownHost { address: at.address, mac: mac(number), place };
         assert_eq!(hosts, [known(&a, 1, at_a), known(&c, 3, at_c)]);

@@ -25,7 +25,7 @@ pub(crate) enum Start {
     Absent,
     /// It cannot do the measurement.
     Unfit(String),
-    Runs(Subject),
+    Runs(Target),
 }
 
 /// All rivals.
@@ -63,10 +63,10 @@ impl Rival {
         let mut command = (self.command)(port);
         let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let Ok(child) = quiet.spawn() else { return Start::Absent };
-        let mut subject = Subject { child, port, second_port: None };
+        let mut target = Target { child, port, second_port: None };
         let start = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            if subject.child.try_wait().ok().flatten().is_some() {
+            if target.child.try_wait().ok().flatten().is_some() {
                 return Start::Absent;
             }
             if start.elapsed() > PATIENCE {
@@ -76,12 +76,12 @@ impl Rival {
         }
         // It must notice that this connection is gone, because it may count connections.
         std::thread::sleep(Duration::from_millis(200));
-        Start::Runs(subject)
+        Start::Runs(target)
     }
 }
 
 /// A controller in its own process, which ends when this value is dropped.
-pub(crate) struct Subject {
+pub(crate) struct Target {
     child: Child,
     /// Port of the loopback it listens on.
     port: u16,
@@ -89,9 +89,9 @@ pub(crate) struct Subject {
     second_port: Option<u16>,
 }
 
-impl Subject {
+impl Target {
     /// This program, serving `learning` or `fabric:SCHEME:FABRIC`.
-    pub(crate) fn ours(what: &str) -> Result<Subject, String> {
+    pub(crate) fn start(what: &str) -> Result<Target, String> {
         let program = std::env::current_exe().map_err(|problem| problem.to_string())?;
         let mut command = Command::new(program);
         command.args(["serve", what]).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -102,7 +102,7 @@ impl Subject {
         }
         let mut ports = line.split_whitespace().map(str::parse);
         match ports.next() {
-            Some(Ok(port)) => Ok(Subject { child, port, second_port: ports.next().and_then(Result::ok) }),
+            Some(Ok(port)) => Ok(Target { child, port, second_port: ports.next().and_then(Result::ok) }),
             _ => {
                 let _ = child.kill();
                 let _ = child.wait();
@@ -127,7 +127,7 @@ impl Subject {
     }
 }
 
-impl Drop for Subject {
+impl Drop for Target {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

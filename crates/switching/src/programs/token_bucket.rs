@@ -5,16 +5,16 @@ use pathloom_model::Nanos;
 
 /// A token bucket in integers: `per_s` tokens per second, at most twice as many at once.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Budget {
+pub(crate) struct TokenBucket {
     per_s: u32,
     /// Billionths of a token.
     parts: u64,
     at: Nanos,
 }
 
-impl Budget {
-    pub(crate) fn new(per_s: u32) -> Budget {
-        Budget { per_s, parts: Budget::most(per_s), at: Nanos::ZERO }
+impl TokenBucket {
+    pub(crate) fn new(per_s: u32) -> TokenBucket {
+        TokenBucket { per_s, parts: TokenBucket::most(per_s), at: Nanos::ZERO }
     }
 
     fn most(per_s: u32) -> u64 {
@@ -24,7 +24,7 @@ impl Budget {
     /// Takes a token. Returns false if there is none.
     pub(crate) fn take(&mut self, now: Nanos) -> bool {
         let gained = now.saturating_sub(self.at).0.saturating_mul(u64::from(self.per_s));
-        self.parts = self.parts.saturating_add(gained).min(Budget::most(self.per_s));
+        self.parts = self.parts.saturating_add(gained).min(TokenBucket::most(self.per_s));
         self.at = self.at.max(now);
         let enough = self.parts >= NS_PER_S;
         if enough {
@@ -40,8 +40,8 @@ mod tests {
 
     #[test]
     fn a_burst_passes_and_then_the_rate() {
-        let mut budget = Budget::new(10);
-        let mut take = |at: Nanos, tries: usize| (0..tries).filter(|_| budget.take(at)).count();
+        let mut bucket = TokenBucket::new(10);
+        let mut take = |at: Nanos, tries: usize| (0..tries).filter(|_| bucket.take(at)).count();
         assert_eq!(take(Nanos::ZERO, 100), 20);
         assert_eq!(take(Nanos::from_millis(99), 100), 0);
         assert_eq!(take(Nanos::from_millis(100), 100), 1);

@@ -13,7 +13,7 @@ pub const LINE_BYTES: usize = 64 << 10;
 
 /// A line of the controller.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Told {
+pub enum ControllerMessage {
     /// Answer to the hello.
     Welcome(Wants),
     /// Another scheme is active, and wants these announcements.
@@ -80,34 +80,36 @@ mod body {
     }
 }
 
-impl Told {
+impl ControllerMessage {
     /// Reads a line. The error describes what is wrong with the line.
-    pub fn read(line: &[u8]) -> Result<Told, String> {
-        let told = || -> Result<Told, serde_json::Error> {
+    pub fn read(line: &[u8]) -> Result<ControllerMessage, String> {
+        let read = || -> Result<ControllerMessage, serde_json::Error> {
             let (verb, value) = verb(line)?;
             Ok(match verb.as_str() {
-                "welcome" => Told::Welcome(serde_json::from_value(value)?),
-                "wants" => Told::Wants(serde_json::from_value(value)?),
+                "welcome" => ControllerMessage::Welcome(serde_json::from_value(value)?),
+                "wants" => ControllerMessage::Wants(serde_json::from_value(value)?),
                 "hold" => {
                     let body::Hold { flow, lease_ms } = serde_json::from_value(value)?;
-                    Told::Hold { flow, lease_ms }
+                    ControllerMessage::Hold { flow, lease_ms }
                 }
-                "release" => Told::Release { flow: serde_json::from_value::<body::Flow>(value)?.flow },
+                "release" => ControllerMessage::Release { flow: serde_json::from_value::<body::Flow>(value)?.flow },
                 "pace" => {
                     let body::Pace { flow, rate_bps } = serde_json::from_value(value)?;
-                    Told::Pace { flow, rate_bps }
+                    ControllerMessage::Pace { flow, rate_bps }
                 }
-                "refused" => Told::Refused { why: serde_json::from_value::<body::Refused>(value)?.why },
-                _ => Told::Other,
+                "refused" => ControllerMessage::Refused { why: serde_json::from_value::<body::Refused>(value)?.why },
+                _ => ControllerMessage::Other,
             })
         };
-        told().map_err(|problem| format!("the line is not a message of the controller: {problem}"))
+        read().map_err(|problem| format!("the line is not a message of the controller: {problem}"))
     }
 
     /// Returns the flow of the message, if it concerns one.
     pub fn flow(&self) -> Option<FiveTuple> {
         match *self {
-            Told::Hold { flow, .. } | Told::Release { flow } | Told::Pace { flow, .. } => Some(flow),
+            ControllerMessage::Hold { flow, .. }
+            | ControllerMessage::Release { flow }
+            | ControllerMessage::Pace { flow, .. } => Some(flow),
             _ => None,
         }
     }
@@ -126,7 +128,7 @@ fn verb(line: &[u8]) -> Result<(String, Value), serde_json::Error> {
 /// A line of a program on the host.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Said {
+pub enum ProgramMessage {
     /// The first line.
     Hello {
         /// Version of the protocol.
@@ -193,16 +195,16 @@ mod tests {
 
     #[test]
     fn lines_of_the_controller_are_read_and_unknown_verbs_are_ignored() {
-        let told = |line: String| Told::read(line.as_bytes());
-        let flow = told(format!(r#"{{"release": {{"flow": {FLOW}}}}}"#)).unwrap().flow().unwrap();
+        let read = |line: String| ControllerMessage::read(line.as_bytes());
+        let flow = read(format!(r#"{{"release": {{"flow": {FLOW}}}}}"#)).unwrap().flow().unwrap();
         assert_eq!(flow.src_port, 40000);
-        let hold = told(format!(r#"{{"hold": {{"flow": {FLOW}, "lease_ms": 15000}}}}"#));
-        assert_eq!(hold, Ok(Told::Hold { flow, lease_ms: 15000 }));
-        let pace = told(format!(r#"{{"pace": {{"flow": {FLOW}, "rate_bps": null}}}}"#));
-        assert_eq!(pace, Ok(Told::Pace { flow, rate_bps: None }));
-        assert_eq!(told(r#"{"offer": {"request": 1}}"#.into()), Ok(Told::Other));
-        assert!(told("{}".into()).unwrap_err().contains("one key"));
-        assert!(told(r#"{"hold": {}}"#.into()).unwrap_err().contains("flow"));
-        assert!(told("nonsense".into()).is_err());
+        let hold = read(format!(r#"{{"hold": {{"flow": {FLOW}, "lease_ms": 15000}}}}"#));
+        assert_eq!(hold, Ok(ControllerMessage::Hold { flow, lease_ms: 15000 }));
+        let pace = read(format!(r#"{{"pace": {{"flow": {FLOW}, "rate_bps": null}}}}"#));
+        assert_eq!(pace, Ok(ControllerMessage::Pace { flow, rate_bps: None }));
+        assert_eq!(read(r#"{"offer": {"request": 1}}"#.into()), Ok(ControllerMessage::Other));
+        assert!(read("{}".into()).unwrap_err().contains("one key"));
+        assert!(read(r#"{"hold": {}}"#.into()).unwrap_err().contains("flow"));
+        assert!(read("nonsense".into()).is_err());
     }
 }

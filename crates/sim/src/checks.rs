@@ -23,14 +23,14 @@ pub(crate) fn check(settings: &SimSettings, has_journal: bool) -> Result<(), Sim
             return Err(SimError::NoSuccessor);
         }
         if has_journal {
-            return Err(SimError::LogOfTwo);
+            return Err(SimError::EventLogWithRestart);
         }
     }
     if settings.programs.is_some() && !settings.transport.settings().handshake {
         return Err(SimError::NoHandshake);
     }
     if settings.fabric.ports().red.is_some() && settings.transport.settings().mark_packets.is_some() {
-        return Err(SimError::TwoMarks);
+        return Err(SimError::ConflictingMarking);
     }
     let hosts = settings.fabric.hosts();
     let is_host = |node: &NodeId| hosts.binary_search(node).is_ok();
@@ -42,7 +42,7 @@ pub(crate) fn check(settings: &SimSettings, has_journal: bool) -> Result<(), Sim
 
 /// Number of switches on the longest of the shortest paths between two ToRs, plus two for detours. Computed for a
 /// sample of ToRs.
-pub(crate) fn longest_way(fabric: &Fabric) -> usize {
+pub(crate) fn longest_path_switches(fabric: &Fabric) -> usize {
     let state = LinkState::of(fabric);
     let step = fabric.tors().len().div_ceil(16).max(1);
     let hops = fabric.tors().iter().step_by(step).flat_map(|&tor| {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 /// Minimum wait before a scheme gets its next [`Event::Timeout`], even if it asks for an earlier time. The remaining
 /// events wait as long if there are too many at once.
-pub(crate) const BREATH: Nanos = Nanos::from_millis(1);
+pub(crate) const MIN_TIMEOUT_GAP: Nanos = Nanos::from_millis(1);
 
 /// A job without an answer yet.
 struct Job {
@@ -20,7 +20,7 @@ struct Job {
 }
 
 /// The scheme in charge.
-pub(crate) struct InCharge {
+pub(crate) struct ActiveScheme {
     pub scheme: Box<dyn Scheme>,
     /// Open jobs, by the number that the driver knows.
     jobs: BTreeMap<u64, Job>,
@@ -29,42 +29,43 @@ pub(crate) struct InCharge {
     /// Buffer for the actions of the scheme, to avoid allocations.
     actions: Vec<Action>,
     /// The scheme gets no [`Event::Timeout`] before this time.
-    deaf_until: Nanos,
+    next_timeout_from: Nanos,
 }
 
-impl InCharge {
-    pub(crate) fn new(cx: &mut Context, scheme: Box<dyn Scheme>) -> InCharge {
-        cx.reasons.in_charge(scheme.name());
-        InCharge { scheme, jobs: BTreeMap::new(), last_job: 0, actions: Vec::new(), deaf_until: Nanos::ZERO }
+impl ActiveScheme {
+    pub(crate) fn new(cx: &mut Context, scheme: Box<dyn Scheme>) -> ActiveScheme {
+        cx.reasons.set_active_scheme(scheme.name());
+        ActiveScheme { scheme, jobs: BTreeMap::new(), last_job: 0, actions: Vec::new(), next_timeout_from: Nanos::ZERO }
     }
 
     /// Puts another scheme in charge. It gets none of the events that waited for the last scheme.
     pub(crate) fn replace(&mut self, cx: &mut Context, scheme: Box<dyn Scheme>) {
         self.scheme = scheme;
         cx.needs = cx.config.needs(self.scheme.needs());
-        cx.reasons.in_charge(self.scheme.name());
+        cx.reasons.set_active_scheme(self.scheme.name());
         cx.events.clear();
         self.jobs.clear();
         cx.reasons.forget_jobs();
         cx.drop_jobs();
-        self.deaf_until = Nanos::ZERO;
+        self.next_timeout_from = Nanos::ZERO;
     }
 
     /// When the scheme is due for [`Event::Timeout`].
     pub(crate) fn poll_timeout(&self) -> Option<Nanos> {
-        self.scheme.poll_timeout().map(|at| at.max(self.deaf_until))
+        self.scheme.poll_timeout().map(|at| at.max(self.next_timeout_from))
     }
 
     /// Queues [`Event::Timeout`] if it is due.
     pub(crate) fn wake_if_due(&mut self, cx: &mut Context) {
         if self.poll_timeout().is_some_and(|at| at <= cx.now) {
             cx.events.push_back(Event::Timeout);
-            self.deaf_until = cx.now.saturating_add(BREATH);
+            self.next_timeout_from = cx.now.saturating_add(MIN_TIMEOUT_GAP);
         }
     }
 
-    /// Passes an event to the scheme. Returns its actions in a list that must be returned with [`InCharge::keep`].
-    pub(crate) fn hear(&mut self, cx: &mut Context, event: &Event) -> Vec<Action> {
+    /// Passes an event to the scheme. Returns its actions in a list that must be returned with
+    /// [`ActiveScheme::return_buffer`].
+    pub(crate) fn handle_event(&mut self, cx: &mut Context, event: &Event) -> Vec<Action> {
         let mut actions = std::mem::take(&mut self.actions);
         cx.reasons.begin(event);
         self.scheme.handle(cx.now, event, &cx.view, &mut actions);
@@ -72,7 +73,7 @@ impl InCharge {
     }
 
     /// All actions have been carried out. Takes back the list for the next event.
-    pub(crate) fn keep(&mut self, cx: &mut Context, actions: Vec<Action>) {
+    pub(crate) fn return_buffer(&mut self, cx: &mut Context, actions: Vec<Action>) {
         self.actions = actions;
         cx.reasons.end();
     }
@@ -91,7 +92,7 @@ impl InCharge {
                 cx.reasons.answer(cause);
                 cx.events.push_back(Event::Solved { ticket, answer });
             }
-            None => cx.counts.nonsense += 1,
+            None => cx.counts.invalid_inputs += 1,
         }
     }
 }

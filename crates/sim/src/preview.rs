@@ -5,7 +5,7 @@ use crate::simulation::Simulation;
 use crate::tap::Tap;
 use pathloom_model::rules::{Group, Meter, Rule};
 use pathloom_model::spec::SpecError;
-use pathloom_model::{Damage, Fault, FaultKind, FiveTuple, LinkId, LinkState, Nanos, NodeId};
+use pathloom_model::{FailureState, Fault, FaultKind, FiveTuple, LinkId, LinkState, Nanos, NodeId};
 use pathloom_workload::FlowSpec;
 
 /// One transfer as the run will offer it.
@@ -24,7 +24,7 @@ pub struct OfferedFlow {
     pub ideal_fct: Option<Nanos>,
     /// Links that the data of its first subflow will cross by the present rules, and links that its acknowledgements
     /// will cross. If a list does not end at a host, its end shows where packets would be lost.
-    pub ways: [Vec<LinkId>; 2],
+    pub paths: [Vec<LinkId>; 2],
 }
 
 /// Rules, groups and meters of a switch.
@@ -43,7 +43,7 @@ pub struct SwitchTables {
 impl<T: Tap> Simulation<T> {
     /// Every transfer, in the order of the workload.
     pub fn offered(&self) -> Vec<OfferedFlow> {
-        let way = |uplink, headers| self.network.trace(uplink, headers);
+        let path = |uplink, headers| self.network.trace(uplink, headers);
         let flow = |flow: u32| {
             let (first, five_tuple) = (self.hosts.transfers.subflows(flow)[0], self.hosts.transfers.drawn(flow));
             let there = self.hosts.headers(flow, five_tuple);
@@ -55,7 +55,7 @@ impl<T: Tap> Simulation<T> {
                 dscp: there.dscp,
                 optimum_bps,
                 ideal_fct,
-                ways: [way(first.src.uplink, there), way(first.dst.uplink, back)],
+                paths: [path(first.src.uplink, there), path(first.dst.uplink, back)],
             }
         };
         (0..self.hosts.transfers.len() as u32).map(flow).collect()
@@ -69,9 +69,9 @@ impl<T: Tap> Simulation<T> {
     pub fn cable_faults(&self) -> Result<Vec<(Nanos, bool, Vec<LinkId>)>, SpecError> {
         let mut faults = self.faults.clone();
         faults.sort_by_key(|fault| fault.at);
-        let (mut damage, mut state) = (Damage::of(&self.fabric), LinkState::of(&self.fabric));
+        let (mut failure_state, mut state) = (FailureState::of(&self.fabric), LinkState::of(&self.fabric));
         let row = |fault: &Fault| match fault.kind {
-            FaultKind::Carrier { up, .. } => Ok((fault.at, up, damage.apply(&self.fabric, fault, &mut state))),
+            FaultKind::Carrier { up, .. } => Ok((fault.at, up, failure_state.apply(&self.fabric, fault, &mut state))),
             _ => Err(SpecError {
                 what: "fault",
                 spec: fault.text(&self.fabric).to_string(),

@@ -9,7 +9,7 @@ const MOST_NAMED: usize = 1024;
 
 /// Remembered decisions by five-tuple and by destination, and the decisions that have become wrong.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Memory {
+pub(crate) struct DecisionCache {
     most: usize,
     ends: BTreeMap<FiveTuple, (Mac, Mac)>,
     by_destination: BTreeMap<Mac, BTreeSet<FiveTuple>>,
@@ -17,10 +17,10 @@ pub(crate) struct Memory {
     all_stale: bool,
 }
 
-impl Memory {
-    pub(crate) fn new(most: usize) -> Memory {
+impl DecisionCache {
+    pub(crate) fn new(most: usize) -> DecisionCache {
         let (ends, by_destination) = (BTreeMap::new(), BTreeMap::new());
-        Memory { most, ends, by_destination, stale: BTreeSet::new(), all_stale: false }
+        DecisionCache { most, ends, by_destination, stale: BTreeSet::new(), all_stale: false }
     }
 
     /// Notes that a decision about frames between these stations may be remembered.

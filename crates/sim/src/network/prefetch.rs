@@ -14,21 +14,21 @@ use crate::trusted::{fetch, item};
 use crate::wheel::LinksDue;
 
 /// Number of links whose data are prefetched together: more than the usual batch has.
-pub(super) const TOGETHER: usize = 32;
+pub(super) const GROUP_LINKS: usize = 32;
 
 /// Prefetches the data that the arrivals at the ends of these links will touch. `at_host` does the same for a packet
 /// that reaches a host. Affects only speed.
 #[inline(never)]
-pub(super) fn ask_ahead(links: &[LinkQueue], cache: &Cache, due: LinksDue<'_>, at_host: impl Fn(&Packet)) {
-    due.groups(TOGETHER).for_each(|group| ask_together(links, cache, group, &at_host));
+pub(super) fn prefetch_batch(links: &[LinkQueue], cache: &Cache, due: LinksDue<'_>, at_host: impl Fn(&Packet)) {
+    due.groups(GROUP_LINKS).for_each(|group| prefetch_group(links, cache, group, &at_host));
 }
 
 #[inline(always)]
-fn ask_together(links: &[LinkQueue], cache: &Cache, due: LinksDue<'_>, at_host: impl Fn(&Packet)) {
+fn prefetch_group(links: &[LinkQueue], cache: &Cache, due: LinksDue<'_>, at_host: impl Fn(&Packet)) {
     // A delivery needs only the first cache line of its link.
     due.iter().for_each(|link| fetch(links, link as usize));
     due.iter().for_each(|link| item(links, link as usize).fetch_first_two());
-    let (mut numbers, mut count) = ([0; TOGETHER], 0);
+    let (mut numbers, mut count) = ([0; GROUP_LINKS], 0);
     for link in due.iter() {
         let queue = item(links, link as usize);
         match queue.head() {
@@ -55,7 +55,7 @@ fn ask_together(links: &[LinkQueue], cache: &Cache, due: LinksDue<'_>, at_host: 
 }
 
 /// Prefetches the places where these links will store the packets that are put on them. Affects only speed.
-pub(super) fn ask_for_tails(links: &[LinkQueue], entered: &[u32]) {
+pub(super) fn prefetch_tails(links: &[LinkQueue], entered: &[u32]) {
     entered.iter().for_each(|&link| fetch(links, link as usize));
     entered.iter().filter_map(|&link| links.get(link as usize)).for_each(LinkQueue::fetch_tail);
 }

@@ -3,8 +3,9 @@
 //! If a ToR has three links left, four flows that demand a link each cannot all have one: two of them will have half.
 //! As long as each demands a whole link, none of the three links looks better than another, and negotiation does not
 //! settle. So this module decides beforehand which flows give way. It examines every ToR, and every pod of a FatTree.
-//! If the flows demand more than the links carry, flows are curbed to the share of a link that they would have with
-//! one more flow on it. If that is not enough, they are curbed to the share with another one, until the rest fits.
+//! If the flows demand more than the links carry, demands are limited to the share of a link that a flow would have
+//! with one more flow on it. If that is not enough, they are limited to the share with another one, until the rest
+//! fits.
 //! Flows that must give way at both ends come first: that is one loss instead of two.
 
 use super::placer::Placer;
@@ -23,7 +24,7 @@ struct Cut {
     /// Greatest capacity of one of these links.
     link_bps: u64,
     /// Total demand of the flows.
-    asked_bps: u64,
+    demand_bps: u64,
     slots: Vec<u32>,
 }
 
@@ -38,39 +39,39 @@ impl Cut {
 
     /// Whether the demand exceeds the capacity by more than a thousandth.
     fn is_exceeded(&self) -> bool {
-        self.link_bps > 0 && self.asked_bps > self.capacity_bps + self.capacity_bps / 1000
+        self.link_bps > 0 && self.demand_bps > self.capacity_bps + self.capacity_bps / 1000
     }
 }
 
-/// Curbs the flows of a cut once, until their demand fits. Flows come first whose demand, times the number of
+/// Limits the demands of the flows of a cut once, until they fit. Flows come first whose demand, times the number of
 /// exceeded cuts that they cross, is greatest.
-fn curb(cuts: &mut [Cut], of: &[Vec<usize>], asked: &mut [u64], index: usize) {
+fn limit_demands(cuts: &mut [Cut], of: &[Vec<usize>], demands_bps: &mut [u64], index: usize) {
     let mut slots = std::mem::take(&mut cuts[index].slots);
     let burden = |slot: u32| of[slot as usize].iter().filter(|&&cut| cuts[cut].is_exceeded()).count() as u64;
     slots.sort_by_cached_key(|&slot| {
-        let bps = asked[slot as usize];
+        let bps = demands_bps[slot as usize];
         (Reverse(bps.saturating_mul(burden(slot))), Reverse(bps), slot)
     });
     for &slot in &slots {
         if !cuts[index].is_exceeded() {
             break;
         }
-        let before_bps = asked[slot as usize];
+        let before_bps = demands_bps[slot as usize];
         let sharing = cuts[index].link_bps / before_bps.max(1) + 1;
         let after_bps = before_bps.min(cuts[index].link_bps / sharing);
-        asked[slot as usize] = after_bps;
-        of[slot as usize].iter().for_each(|&cut| cuts[cut].asked_bps -= before_bps - after_bps);
+        demands_bps[slot as usize] = after_bps;
+        of[slot as usize].iter().for_each(|&cut| cuts[cut].demand_bps -= before_bps - after_bps);
     }
     cuts[index].slots = slots;
 }
 
 impl Placer {
-    /// By slot, the demand of each flow after curbing; `None` if no cut is exceeded.
-    pub(super) fn curbed(&mut self) -> Option<Vec<u64>> {
+    /// By slot, the demand of each flow after limiting; `None` if no cut is exceeded.
+    pub(super) fn limited_demands(&mut self) -> Option<Vec<u64>> {
         let (mut cuts, of) = self.cuts();
-        let mut asked = self.demands();
+        let mut demands_bps = self.demands();
         for cut in &mut cuts {
-            cut.asked_bps = cut.slots.iter().map(|&slot| asked[slot as usize]).fold(0, u64::saturating_add);
+            cut.demand_bps = cut.slots.iter().map(|&slot| demands_bps[slot as usize]).fold(0, u64::saturating_add);
         }
         if !cuts.iter().any(Cut::is_exceeded) {
             return None;
@@ -79,16 +80,16 @@ impl Placer {
             for _ in 0..MOST_SHARING {
                 if cuts[index].is_exceeded() {
                     self.extra_operations += cuts[index].slots.len() as u64;
-                    curb(&mut cuts, &of, &mut asked, index);
+                    limit_demands(&mut cuts, &of, &mut demands_bps, index);
                 }
             }
         }
-        Some(asked)
+        Some(demands_bps)
     }
 
     /// By slot, the demand of each flow.
     pub(super) fn demands(&self) -> Vec<u64> {
-        self.slots.iter().map(|standing| standing.as_ref().map_or(0, |standing| standing.demand_bps)).collect()
+        self.slots.iter().map(|state| state.as_ref().map_or(0, |state| state.demand_bps)).collect()
     }
 
     /// Sets the demand of each flow, by slot.
@@ -102,19 +103,19 @@ impl Placer {
 
     /// The cuts that are examined, and by slot the cuts that each flow crosses.
     fn cuts(&mut self) -> (Vec<Cut>, Vec<Vec<usize>>) {
-        let first = self.slots.iter().flatten().find_map(|standing| standing.ends);
+        let first = self.slots.iter().flatten().find_map(|state| state.ends);
         let tree = first.and_then(|(from, _)| self.tree(from));
         let mut numbers: BTreeMap<(bool, bool, usize), usize> = BTreeMap::new();
         let (mut cuts, mut of) = (Vec::<Cut>::new(), vec![Vec::new(); self.slots.len()]);
-        for (slot, standing) in self.slots.iter().enumerate() {
-            let Some((flow, (from, to))) = standing.as_ref().and_then(|one| Some((one.flow, one.ends?))) else {
+        for (slot, state) in self.slots.iter().enumerate() {
+            let Some((flow, (from, to))) = state.as_ref().and_then(|one| Some((one.flow, one.ends?))) else {
                 continue;
             };
             if flow.src_tor == flow.dst_tor {
                 continue;
             }
             let pods = tree.as_ref().and_then(|tree| {
-                let pod = |place| tree.tor_at(place).map(|tor| tree.pod_of(tor));
+                let pod = |node_index| tree.tor_at(node_index).map(|tor| tree.pod_of(tor));
                 pod(from).zip(pod(to)).filter(|(from, to)| from != to)
             });
             let tors = [(false, false, from as usize), (false, true, to as usize)];
@@ -131,7 +132,7 @@ impl Placer {
         (cuts, of)
     }
 
-    /// The cut of the links of a ToR (by place) or of a pod, inbound or outbound, without flows.
+    /// The cut of the links of a ToR (by node index) or of a pod, inbound or outbound, without flows.
     fn cut(&self, tree: Option<&FatTree>, (pod, into, number): (bool, bool, usize)) -> Cut {
         let mut cut = Cut::default();
         match (pod, tree) {

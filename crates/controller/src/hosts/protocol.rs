@@ -11,7 +11,7 @@ pub const VERSION: u32 = 1;
 /// A message of an agent.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Said {
+pub enum AgentMessage {
     /// The first line: identifies the agent.
     Hello {
         /// Version of the protocol.
@@ -89,7 +89,7 @@ pub struct Wants {
 /// A message of the controller.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Told<'a> {
+pub enum ControllerMessage<'a> {
     /// Answer to a hello.
     Welcome {
         /// Version of the protocol.
@@ -152,7 +152,7 @@ pub enum Told<'a> {
     },
 }
 
-impl Told<'_> {
+impl ControllerMessage<'_> {
     /// Appends the message as a line.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         // The message has no maps, so JSON can represent it, and writing to a buffer does not fail.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Number of errors, and the first error. Clones show the same content.
 #[derive(Clone, Default)]
-pub struct Troubles(Arc<Mutex<Noted>>);
+pub struct SchemeErrors(Arc<Mutex<Noted>>);
 
 #[derive(Clone, Default)]
 struct Noted {
@@ -21,7 +21,7 @@ struct First {
     traceback: String,
 }
 
-impl Troubles {
+impl SchemeErrors {
     /// Records an exception that `method` of `object` raised, or that its result caused.
     pub fn note(&self, py: Python<'_>, now: Nanos, object: &Py<PyAny>, method: &str, error: &PyErr) {
         let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -35,7 +35,7 @@ impl Troubles {
     }
 
     /// Number of errors, the first one in one line, and its traceback; `None` if there was none.
-    pub fn told(&self) -> Option<(u64, String, String)> {
+    pub fn summary(&self) -> Option<(u64, String, String)> {
         let noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         noted.first.clone().map(|first| (noted.count, first.line, first.traceback))
     }

@@ -13,43 +13,43 @@ const OTHERS: &str = "others";
 
 /// Counts events that are not logged.
 #[derive(Debug, Default)]
-pub(crate) struct Quiet(BTreeMap<String, Said>);
+pub(crate) struct LogLimiter(BTreeMap<String, LastLine>);
 
 #[derive(Debug)]
-struct Said {
+struct LastLine {
     at: Nanos,
     since: u64,
 }
 
-impl Quiet {
+impl LogLimiter {
     /// Whether to log this subject now. If so, how often it happened since its last line, this time included.
-    pub(crate) fn admit(&mut self, now: Nanos, subject: &str) -> Option<u64> {
+    pub(crate) fn count_to_log(&mut self, now: Nanos, subject: &str) -> Option<u64> {
         let known = self.0.contains_key(subject) || self.0.len() < MOST;
         let subject = if known { subject } else { OTHERS };
-        let Some(said) = self.0.get_mut(subject) else {
-            self.0.insert(subject.to_owned(), Said { at: now, since: 0 });
+        let Some(last) = self.0.get_mut(subject) else {
+            self.0.insert(subject.to_owned(), LastLine { at: now, since: 0 });
             return Some(1);
         };
-        if now.saturating_sub(said.at) < EVERY {
-            said.since += 1;
+        if now.saturating_sub(last.at) < EVERY {
+            last.since += 1;
             return None;
         }
-        said.at = now;
-        Some(std::mem::take(&mut said.since) + 1)
+        last.at = now;
+        Some(std::mem::take(&mut last.since) + 1)
     }
 
     /// The subjects that happened again since their last line and are due for another, with their counts. Subjects
     /// without a new event are forgotten after the same time. Call this about once a second.
     pub(crate) fn overdue(&mut self, now: Nanos) -> Vec<(String, u64)> {
         let mut overdue = Vec::new();
-        self.0.retain(|subject, said| {
-            if now.saturating_sub(said.at) < EVERY {
+        self.0.retain(|subject, last| {
+            if now.saturating_sub(last.at) < EVERY {
                 return true;
             }
-            let since = std::mem::take(&mut said.since);
+            let since = std::mem::take(&mut last.since);
             if since > 0 {
                 overdue.push((subject.clone(), since));
-                said.at = now;
+                last.at = now;
             }
             since > 0
         });
@@ -71,24 +71,25 @@ mod tests {
 
     #[test]
     fn one_line_and_then_a_count() {
-        let mut quiet = Quiet::default();
+        let mut limiter = LogLimiter::default();
         let second = |tenths: u64| Nanos::from_millis(tenths * 100);
-        let said: Vec<_> = (0..=250).filter_map(|tenths| quiet.admit(second(tenths), "one")).collect();
-        assert_eq!(said, [1, 100, 100]);
-        assert_eq!(quiet.admit(second(250), "other"), Some(1));
-        assert_eq!(quiet.overdue(second(260)), []);
+        let counts: Vec<_> = (0..=250).filter_map(|tenths| limiter.count_to_log(second(tenths), "one")).collect();
+        assert_eq!(counts, [1, 100, 100]);
+        assert_eq!(limiter.count_to_log(second(250), "other"), Some(1));
+        assert_eq!(limiter.overdue(second(260)), []);
         // The last 50 events are reported although no new one happens. Then the subject is forgotten.
-        assert_eq!(quiet.overdue(second(310)), [("one".to_owned(), 50)]);
-        assert_eq!(quiet.overdue(second(420)), []);
-        assert!(quiet.0.is_empty());
+        assert_eq!(limiter.overdue(second(310)), [("one".to_owned(), 50)]);
+        assert_eq!(limiter.overdue(second(420)), []);
+        assert!(limiter.0.is_empty());
     }
 
     #[test]
     fn the_number_of_subjects_is_limited() {
-        let mut quiet = Quiet::default();
-        let said = (0..100_000).filter(|number| quiet.admit(Nanos(1), &number.to_string()).is_some()).count();
-        assert_eq!(said, MOST + 1);
-        assert_eq!(quiet.overdue(Nanos::from_secs(20)), [(OTHERS.to_owned(), 100_000 - MOST as u64 - 1)]);
+        let mut limiter = LogLimiter::default();
+        let logged =
+            (0..100_000).filter(|number| limiter.count_to_log(Nanos(1), &number.to_string()).is_some()).count();
+        assert_eq!(logged, MOST + 1);
+        assert_eq!(limiter.overdue(Nanos::from_secs(20)), [(OTHERS.to_owned(), 100_000 - MOST as u64 - 1)]);
     }
 
     #[test]

@@ -20,7 +20,7 @@ fn quick() -> ProptestConfig {
 
 /// An event in the network.
 #[derive(Clone, Debug)]
-enum Blow {
+enum SessionEvent {
     Route(Vec<u8>),
     Unroute,
     Disconnect(prop::sample::Index),
@@ -29,41 +29,41 @@ enum Blow {
     Restore,
 }
 
-fn blows() -> impl Strategy<Value = Vec<(u64, Blow)>> {
+fn session_events() -> impl Strategy<Value = Vec<(u64, SessionEvent)>> {
     let turns = prop::collection::vec(any::<u8>(), 1..6);
-    let blow = prop_oneof![
-        4 => turns.prop_map(Blow::Route),
-        1 => Just(Blow::Unroute),
-        3 => any::<prop::sample::Index>().prop_map(Blow::Disconnect),
-        3 => any::<prop::sample::Index>().prop_map(Blow::Connect),
-        1 => Just(Blow::Restart),
-        1 => Just(Blow::Restore),
+    let event = prop_oneof![
+        4 => turns.prop_map(SessionEvent::Route),
+        1 => Just(SessionEvent::Unroute),
+        3 => any::<prop::sample::Index>().prop_map(SessionEvent::Disconnect),
+        3 => any::<prop::sample::Index>().prop_map(SessionEvent::Connect),
+        1 => Just(SessionEvent::Restart),
+        1 => Just(SessionEvent::Restore),
     ];
-    prop::collection::vec((0..120u64, blow), 1..12)
+    prop::collection::vec((0..120u64, event), 1..12)
 }
 
-fn strike(world: &mut World, blow: &Blow, epoch: &mut u16) {
+fn apply_session_event(world: &mut World, event: &SessionEvent, epoch: &mut u16) {
     let switches = world.network.fabric.switches().to_vec();
     let id = world.network.controller.view().flows.keys().next().copied();
-    match blow {
-        Blow::Route(turns) => {
+    match event {
+        SessionEvent::Route(turns) => {
             if let (Some(_), Some(path)) = (id, world.walk(turns)) {
                 world.route(&path);
             }
         }
-        Blow::Unroute => {
+        SessionEvent::Unroute => {
             if let Some(flow) = id {
                 world.script.at(world.network.now(), Action::Unroute { flow });
             }
         }
-        Blow::Disconnect(which) => world.network.disconnect(*which.get(&switches)),
-        Blow::Connect(which) => world.network.connect(*which.get(&switches)),
-        Blow::Restart => {
+        SessionEvent::Disconnect(which) => world.network.disconnect(*which.get(&switches)),
+        SessionEvent::Connect(which) => world.network.connect(*which.get(&switches)),
+        SessionEvent::Restart => {
             *epoch += 1;
             world.restart(*epoch);
             switches.iter().step_by(2).for_each(|&switch| world.network.connect(switch));
         }
-        Blow::Restore => {
+        SessionEvent::Restore => {
             *epoch += 1;
             let snapshot = world.network.controller.snapshot();
             world.network.kill_controller();
@@ -82,20 +82,20 @@ proptest! {
     fn lost_sessions_and_restarts_lose_no_packet_and_leak_no_rule(
         fabric in strategies::fabrics(),
         needs in ways(),
-        blows in blows(),
+        events in session_events(),
         seed: u64,
     ) {
         let mut world = World::new(fabric, needs, Config::default(), seed);
         let mut epoch = 1;
-        for (wait, blow) in &blows {
-            strike(&mut world, blow, &mut epoch);
+        for (wait, event) in &events {
+            apply_session_event(&mut world, event, &mut epoch);
             world.traffic(ms(*wait));
         }
         world.connect_all();
         world.traffic(SECOND);
         world.pass(ms(100));
-        let mishaps = world.network.mishaps();
-        prop_assert!(mishaps.is_empty(), "{} of {}: {:?}", mishaps.len(), world.network.packets.len(), mishaps[0]);
+        let errors = world.network.delivery_errors();
+        prop_assert!(errors.is_empty(), "{} of {}: {:?}", errors.len(), world.network.packets.len(), errors[0]);
         let flows: Vec<_> = world.network.controller.view().flows.values().collect();
         prop_assert!(flows.len() == 1 && flows[0].pending.is_none(), "{:?}", flows);
         world.pass(Nanos::from_secs(60));
@@ -106,7 +106,7 @@ proptest! {
 
 /// An event in the network. Some concern one of four flows, by its number.
 #[derive(Clone, Debug)]
-enum Gust {
+enum NetworkEvent {
     First(u16),
     Last(u16),
     Route(u16, Vec<u8>),
@@ -119,25 +119,25 @@ enum Gust {
     NewScheme(Needs),
 }
 
-fn storms() -> impl Strategy<Value = Vec<(u64, Gust)>> {
+fn network_events() -> impl Strategy<Value = Vec<(u64, NetworkEvent)>> {
     let index = any::<prop::sample::Index>;
     let turns = prop::collection::vec(any::<u8>(), 1..6);
-    let gust = prop_oneof![
-        4 => (0..4u16).prop_map(Gust::First),
-        1 => (0..4u16).prop_map(Gust::Last),
-        6 => (0..4u16, turns).prop_map(|(flow, turns)| Gust::Route(flow, turns)),
-        1 => (0..4u16).prop_map(Gust::Unroute),
-        3 => (index(), any::<bool>()).prop_map(|(which, up)| Gust::Session(which, up)),
-        1 => index().prop_map(Gust::Wipe),
-        3 => (index(), any::<bool>()).prop_map(|(which, up)| Gust::Cable(which, up)),
-        2 => (index(), prop::option::of(0..3usize)).prop_map(|(which, room)| Gust::Room(which, room)),
-        1 => any::<bool>().prop_map(Gust::NewController),
-        1 => ways().prop_map(Gust::NewScheme),
+    let event = prop_oneof![
+        4 => (0..4u16).prop_map(NetworkEvent::First),
+        1 => (0..4u16).prop_map(NetworkEvent::Last),
+        6 => (0..4u16, turns).prop_map(|(flow, turns)| NetworkEvent::Route(flow, turns)),
+        1 => (0..4u16).prop_map(NetworkEvent::Unroute),
+        3 => (index(), any::<bool>()).prop_map(|(which, up)| NetworkEvent::Session(which, up)),
+        1 => index().prop_map(NetworkEvent::Wipe),
+        3 => (index(), any::<bool>()).prop_map(|(which, up)| NetworkEvent::Cable(which, up)),
+        2 => (index(), prop::option::of(0..3usize)).prop_map(|(which, room)| NetworkEvent::Room(which, room)),
+        1 => any::<bool>().prop_map(NetworkEvent::NewController),
+        1 => ways().prop_map(NetworkEvent::NewScheme),
     ];
-    prop::collection::vec((0..150u64, gust), 1..25)
+    prop::collection::vec((0..150u64, event), 1..25)
 }
 
-fn blow(world: &mut World, gust: &Gust, epoch: &mut u16) {
+fn apply_event(world: &mut World, event: &NetworkEvent, epoch: &mut u16) {
     let fabric = world.network.fabric.clone();
     let switches = fabric.switches();
     let headers = |world: &World, flow: u16, tcp_flags| {
@@ -149,40 +149,40 @@ fn blow(world: &mut World, gust: &Gust, epoch: &mut u16) {
         let views = &world.network.controller.view().flows;
         views.iter().find(|(_, view)| view.five_tuple == five_tuple).map(|(&id, _)| id)
     };
-    match gust {
-        Gust::First(flow) => {
+    match event {
+        NetworkEvent::First(flow) => {
             world.network.send(headers(world, *flow, TCP_SYN));
         }
-        Gust::Last(flow) => {
+        NetworkEvent::Last(flow) => {
             world.network.send(headers(world, *flow, TCP_FIN));
         }
-        Gust::Route(flow, turns) => {
+        NetworkEvent::Route(flow, turns) => {
             if let (Some(flow), Some(path)) = (known(world, *flow), world.walk(turns)) {
                 world.script.at(world.network.now(), Action::Route { flow, path, rate_bps: None });
             }
         }
-        Gust::Unroute(flow) => {
+        NetworkEvent::Unroute(flow) => {
             if let Some(flow) = known(world, *flow) {
                 world.script.at(world.network.now(), Action::Unroute { flow });
             }
         }
-        Gust::Session(which, true) => world.network.connect(*which.get(switches)),
-        Gust::Session(which, false) => world.network.disconnect(*which.get(switches)),
-        Gust::Wipe(which) => world.network.wipe(*which.get(switches)),
-        Gust::Cable(which, up) => {
+        NetworkEvent::Session(which, true) => world.network.connect(*which.get(switches)),
+        NetworkEvent::Session(which, false) => world.network.disconnect(*which.get(switches)),
+        NetworkEvent::Wipe(which) => world.network.wipe(*which.get(switches)),
+        NetworkEvent::Cable(which, up) => {
             let cable = LinkId(2 * which.index(fabric.links().len() / 2) as u32);
             if fabric.is_switch_link(cable) {
                 world.network.set_cable(cable, *up);
             }
         }
-        Gust::Room(which, room) => {
+        NetworkEvent::Room(which, room) => {
             let switch = &mut world.network.switches[which.get(switches).index()];
             switch.room = room.map(|room| switch.entries.len() + room);
         }
-        Gust::NewController(remembers) => {
-            strike(world, if *remembers { &Blow::Restore } else { &Blow::Restart }, epoch)
+        NetworkEvent::NewController(remembers) => {
+            apply_session_event(world, if *remembers { &SessionEvent::Restore } else { &SessionEvent::Restart }, epoch)
         }
-        Gust::NewScheme(needs) => {
+        NetworkEvent::NewScheme(needs) => {
             let scheme = world.script.scheme_with(*needs, vec![Action::SetDefaults(DefaultRoutes::SinglePath)]);
             world.network.set_scheme(scheme);
         }
@@ -196,13 +196,13 @@ proptest! {
     fn all_is_in_order_after_random_events(
         fabric in strategies::fabrics(),
         needs in ways(),
-        storm in storms(),
+        events in network_events(),
         seed: u64,
     ) {
         let mut world = World::new(fabric.clone(), needs, Config::default(), seed);
         let mut epoch = 1;
-        for (wait, gust) in &storm {
-            blow(&mut world, gust, &mut epoch);
+        for (wait, event) in &events {
+            apply_event(&mut world, event, &mut epoch);
             world.traffic(ms(*wait));
         }
         world.network.switches.iter_mut().for_each(|switch| switch.room = None);

@@ -6,11 +6,11 @@ use std::cell::Cell;
 
 /// A flow and its path.
 #[derive(Clone, Debug)]
-pub(super) struct Standing {
+pub(super) struct FlowState {
     pub id: u64,
     pub flow: PlacedFlow,
-    /// Places of its ToRs in the network; `None` if one of them has no links. Without meaning if both are the same
-    /// ToR.
+    /// Node indices of its ToRs in the network; `None` if one of them has no links. Without meaning if both are the
+    /// same ToR.
     pub ends: Option<(u32, u32)>,
     /// Links between its ToRs; `None` while it waits.
     pub path: Option<Box<[u32]>>,

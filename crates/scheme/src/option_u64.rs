@@ -6,11 +6,11 @@ use std::fmt;
 /// An optional number in eight bytes. An `Option<u64>` takes sixteen, and there are several for each of very many
 /// flows. `u64::MAX` represents `None`, so the number `u64::MAX` becomes `u64::MAX - 1`.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Known(u64);
+pub struct OptionU64(u64);
 
-impl Known {
+impl OptionU64 {
     /// The number is unknown.
-    pub const NOTHING: Known = Known(u64::MAX);
+    pub const NONE: OptionU64 = OptionU64(u64::MAX);
 
     /// The number, if it is known.
     #[inline]
@@ -27,42 +27,42 @@ impl Known {
     }
 }
 
-impl Default for Known {
-    fn default() -> Known {
-        Known::NOTHING
+impl Default for OptionU64 {
+    fn default() -> OptionU64 {
+        OptionU64::NONE
     }
 }
 
-impl From<u64> for Known {
+impl From<u64> for OptionU64 {
     #[inline]
-    fn from(number: u64) -> Known {
-        Known(number.min(u64::MAX - 1))
+    fn from(number: u64) -> OptionU64 {
+        OptionU64(number.min(u64::MAX - 1))
     }
 }
 
-impl From<Option<u64>> for Known {
+impl From<Option<u64>> for OptionU64 {
     #[inline]
-    fn from(number: Option<u64>) -> Known {
-        number.map_or(Known::NOTHING, Known::from)
+    fn from(number: Option<u64>) -> OptionU64 {
+        number.map_or(OptionU64::NONE, OptionU64::from)
     }
 }
 
-impl fmt::Debug for Known {
+impl fmt::Debug for OptionU64 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.get().fmt(f)
     }
 }
 
-impl Serialize for Known {
+impl Serialize for OptionU64 {
     /// Serialises it as an `Option<u64>`.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.get().serialize(serializer)
     }
 }
 
-impl<'de> Deserialize<'de> for Known {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Known, D::Error> {
-        Option::<u64>::deserialize(deserializer).map(Known::from)
+impl<'de> Deserialize<'de> for OptionU64 {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<OptionU64, D::Error> {
+        Option::<u64>::deserialize(deserializer).map(OptionU64::from)
     }
 }
 
@@ -72,16 +72,16 @@ mod tests {
 
     #[test]
     fn behaves_like_an_option_of_half_the_size() {
-        assert_eq!(size_of::<Known>(), 8);
+        assert_eq!(size_of::<OptionU64>(), 8);
         for number in [None, Some(0), Some(1), Some(u64::MAX - 1)] {
-            let known = Known::from(number);
-            assert_eq!((known.get(), format!("{known:?}")), (number, format!("{number:?}")));
-            let text = serde_json::to_string(&known).unwrap();
+            let option = OptionU64::from(number);
+            assert_eq!((option.get(), format!("{option:?}")), (number, format!("{number:?}")));
+            let text = serde_json::to_string(&option).unwrap();
             assert_eq!(text, serde_json::to_string(&number).unwrap());
-            assert_eq!(serde_json::from_str::<Known>(&text).unwrap(), known);
+            assert_eq!(serde_json::from_str::<OptionU64>(&text).unwrap(), option);
         }
-        assert_eq!(Known::from(u64::MAX).get(), Some(u64::MAX - 1));
-        let mut known = Known::default();
-        assert_eq!((known.replace(5), known.replace(6), known.get()), (None, Some(5), Some(6)));
+        assert_eq!(OptionU64::from(u64::MAX).get(), Some(u64::MAX - 1));
+        let mut option = OptionU64::default();
+        assert_eq!((option.replace(5), option.replace(6), option.get()), (None, Some(5), Some(6)));
     }
 }

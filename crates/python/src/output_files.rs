@@ -9,24 +9,24 @@ use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A file with a temporary name until [`Partial::finish`]. It is removed if it is dropped before that.
-pub struct Partial {
+/// A file with a temporary name until [`PartialFile::finish`]. It is removed if it is dropped before that.
+pub struct PartialFile {
     what: &'static str,
     path: String,
     partial: PathBuf,
     finished: bool,
 }
 
-impl Partial {
+impl PartialFile {
     /// Creates the file beside its final place.
-    pub fn create(what: &'static str, path: &str) -> Result<(Partial, BufWriter<File>), Error> {
+    pub fn create(what: &'static str, path: &str) -> Result<(PartialFile, BufWriter<File>), Error> {
         let fail = |source| Error::File { what, path: path.to_owned(), source };
         if std::path::Path::new(path).is_dir() {
             return Err(fail(io::Error::from(io::ErrorKind::IsADirectory)));
         }
         let partial = PathBuf::from(format!("{path}.partial"));
         let file = File::create(&partial).map_err(fail)?;
-        Ok((Partial { what, path: path.to_owned(), partial, finished: false }, BufWriter::new(file)))
+        Ok((PartialFile { what, path: path.to_owned(), partial, finished: false }, BufWriter::new(file)))
     }
 
     /// Gives the file its final name, if everything was written without an error.
@@ -46,7 +46,7 @@ impl Partial {
     }
 }
 
-impl Drop for Partial {
+impl Drop for PartialFile {
     fn drop(&mut self) {
         if !self.finished {
             // Only this run used the file, and nobody can be informed any more.
@@ -61,14 +61,14 @@ pub struct EventLog(Arc<Mutex<Lines>>);
 
 struct Lines {
     out: BufWriter<File>,
-    file: Partial,
+    file: PartialFile,
     failed: Option<io::Error>,
 }
 
 impl EventLog {
     /// Starts a log.
     pub fn create(path: &str) -> Result<EventLog, Error> {
-        let (file, out) = Partial::create("event log", path)?;
+        let (file, out) = PartialFile::create("event log", path)?;
         Ok(EventLog(Arc::new(Mutex::new(Lines { out, file, failed: None }))))
     }
 

@@ -19,7 +19,7 @@ use tokio_rustls::TlsAcceptor;
 /// An agent may exceed its rate by the lines of this time before it is read more slowly.
 const BURST: Nanos = Nanos::from_secs(1);
 /// How long a disconnected agent has to read the reason.
-const FAREWELL: Duration = Duration::from_secs(1);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Number of TLS handshakes of agents at a time.
 const HANDSHAKES: usize = 64;
 /// How long a TLS handshake may take.
@@ -71,7 +71,7 @@ pub(crate) async fn accept_tcp(
                     shared.hub.borrow_mut().hosts.not_encrypted(&peer.to_string(), &why);
                 });
             }
-            Err(problem) => crate::serve::breathe(&problem).await,
+            Err(problem) => crate::serve::wait_after_failed_accept(&problem).await,
         }
     }
 }
@@ -98,7 +98,7 @@ pub(crate) async fn accept_unix(listener: UnixListener, shared: Shared, per_host
                 let serving = serve(shared.clone(), peer, None, per_host, reader, writer);
                 tokio::task::spawn_local(serving);
             }
-            Err(problem) => crate::serve::breathe(&problem).await,
+            Err(problem) => crate::serve::wait_after_failed_accept(&problem).await,
         }
     }
 }
@@ -120,38 +120,42 @@ async fn serve(
     let why = tokio::select! {
         ended = read(&shared, id, per_host, reader) => ended.err().map_or("it closed the connection".into(), |e| e.to_string()),
         ended = write(&shared, id, writer) => ended.err().map_or("it was disconnected".into(), |e| e.to_string()),
-        () = sent_away(&shared, id) => "it was disconnected, and did not read".into(),
+        () = wait_for_disconnection(&shared, id) => "it was disconnected, and did not read".into(),
     };
     shared.hub.borrow_mut().hosts.disconnect(id, &why);
 }
 
 /// Ends soon after the agent was disconnected, because the writing task may wait for it to read.
-async fn sent_away(shared: &Shared, id: AgentId) {
-    let Some(away) = shared.hub.borrow().hosts.away(id) else { return };
-    away.notified().await;
-    sleep(FAREWELL).await;
+async fn wait_for_disconnection(shared: &Shared, id: AgentId) {
+    let Some(disconnected) = shared.hub.borrow().hosts.disconnected(id) else { return };
+    disconnected.notified().await;
+    sleep(CLOSE_TIMEOUT).await;
 }
 
 /// Reads lines. An agent that exceeds its rate is read more slowly; no line is lost.
 async fn read(shared: &Shared, id: AgentId, per_host: u32, mut reader: impl AsyncRead + Unpin) -> io::Result<()> {
     let mut buffer = Vec::new();
-    let mut paid_until = shared.hub.borrow().hosts.paid_until(id);
+    let mut allowance_used_until = shared.hub.borrow().hosts.allowance_used_until(id);
     loop {
         if reader.read_buf(&mut buffer).await? == 0 {
             return Ok(());
         }
         let (lines, now, hosts) = work_off(shared, id, &mut buffer);
         if buffer.len() > LINE_BYTES {
-            shared.hub.borrow_mut().hosts.send_away(id, &format!("a line is longer than {LINE_BYTES} bytes"));
+            shared
+                .hub
+                .borrow_mut()
+                .hosts
+                .refuse_and_disconnect(id, &format!("a line is longer than {LINE_BYTES} bytes"));
             // The writing task closes the connection.
             return std::future::pending().await;
         }
         let per_s = u64::from(per_host.max(1)) * hosts.max(1) as u64;
-        paid_until = paid_until.max(now).saturating_add(Nanos(lines * 1_000_000_000 / per_s));
-        shared.hub.borrow_mut().hosts.set_paid_until(id, paid_until);
-        let ahead = paid_until.saturating_sub(now.saturating_add(BURST));
+        allowance_used_until = allowance_used_until.max(now).saturating_add(Nanos(lines * 1_000_000_000 / per_s));
+        shared.hub.borrow_mut().hosts.set_allowance_used_until(id, allowance_used_until);
+        let ahead = allowance_used_until.saturating_sub(now.saturating_add(BURST));
         if ahead > Nanos::ZERO {
-            shared.hub.borrow_mut().hosts.slowed(id);
+            shared.hub.borrow_mut().hosts.log_slowed(id);
             sleep(Duration::from_nanos(ahead.0)).await;
         }
     }
@@ -167,7 +171,7 @@ fn work_off(shared: &Shared, id: AgentId, buffer: &mut Vec<u8>) -> (u64, Nanos, 
         if !line.trim_ascii().is_empty() {
             lines += 1;
             if let Some(input) = hub.hosts.line(id, line) {
-                hub.tell(input);
+                hub.queue_and_settle(input);
             }
         }
     }
@@ -182,11 +186,11 @@ async fn write(shared: &Shared, id: AgentId, mut writer: impl AsyncWrite + Unpin
         buffer.clear();
         let Some(closed) = shared.hub.borrow_mut().hosts.take_output(id, &mut buffer) else { return Ok(()) };
         if closed {
-            let farewell = async {
+            let last_messages = async {
                 writer.write_all(&buffer).await?;
                 writer.shutdown().await
             };
-            return tokio::time::timeout(FAREWELL, farewell).await.unwrap_or(Ok(()));
+            return tokio::time::timeout(CLOSE_TIMEOUT, last_messages).await.unwrap_or(Ok(()));
         }
         if buffer.is_empty() {
             wake.notified().await;

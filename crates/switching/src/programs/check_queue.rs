@@ -6,11 +6,11 @@ use std::collections::BTreeSet;
 /// Check times of entries. A renewed entry keeps its earlier check time, and this check then changes nothing. So
 /// renewals, which are frequent, cost nothing here.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Ageing<K>(BTreeSet<(Nanos, K)>);
+pub(crate) struct CheckQueue<K>(BTreeSet<(Nanos, K)>);
 
-impl<K: Ord + Copy> Ageing<K> {
-    pub(crate) fn new() -> Ageing<K> {
-        Ageing(BTreeSet::new())
+impl<K: Ord + Copy> CheckQueue<K> {
+    pub(crate) fn new() -> CheckQueue<K> {
+        CheckQueue(BTreeSet::new())
     }
 
     /// Adds a check of `key` at time `at`.
