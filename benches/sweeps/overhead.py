@@ -14,7 +14,7 @@ import threading
 import time
 from pathlib import Path
 
-from pathloom.experiments.execution import Wrappers, simulation
+from pathloom.experiments.execution import RunFiles, simulation
 from pathloom.experiments.sweep_plan import SweepPlan
 
 THREADS = 2
@@ -32,7 +32,7 @@ def bare(path: Path) -> None:
                 settings, job = next(todo, (None, None))
             if settings is None or job is None:
                 return
-            run = simulation(settings, None, job, Wrappers())
+            run = simulation(settings, None, job, RunFiles())
             run.advance(run.end_s)
             run.outcome()
 

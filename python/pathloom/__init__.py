@@ -58,7 +58,7 @@ if TYPE_CHECKING:
         web_server,
     )
 
-_HOMES = {
+_EXPORTS = {
     "pathloom._core": ["PathloomError", "__version__"],
     "pathloom.errors": ["SchemeError", "SchemeWarning"],
     "pathloom.experiments.api": ["compare", "run"],
@@ -94,7 +94,7 @@ _HOMES = {
         "web_server",
     ],
 }
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+_MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
 
 __all__ = [
     "Fabric",
@@ -136,9 +136,9 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Imports the module that defines a public name, when the name is first used."""
-    if name not in _HOME_OF:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module 'pathloom' has no attribute '{name}'")
-    return getattr(importlib.import_module(_HOME_OF[name]), name)
+    return getattr(importlib.import_module(_MODULE_OF[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -70,7 +70,7 @@ def max_concurrent(
         if not 0 < demand_bps < math.inf:
             raise bad_input(f"flow {index}: a demand of {demand_bps} b/s; expected a positive, finite number")
     program = _Program(fabric, flows, access_links)
-    one_port = all(len(ways) == 1 for ways in program.ways)
+    one_port = all(len(pairs) == 1 for pairs in program.access_pairs)
     if method == "paths" or (method == "choose" and one_port and not access_links and len(program.objective) >= LARGE):
         from pathloom.optimum_paths import max_concurrent_by_paths
 
@@ -81,8 +81,8 @@ def max_concurrent(
     for index, (_, _, demand_bps) in enumerate(flows):
         row = program.row(0.0, 0.0)
         program.put(row, level, -demand_bps / program.unit_bps)
-        for way in program.ways[index]:
-            program.put(row, way, 1.0)
+        for pair in program.access_pairs[index]:
+            program.put(row, pair, 1.0)
     return program.solve(method, time_limit_s, tolerance, lambda solution: float(solution[level]))
 
 
@@ -108,12 +108,12 @@ def max_throughput(
     heaviest = max(weights) if weights is not None else 1.0
     for index, (_, _, demand_bps) in enumerate(flows):
         row = program.row(0.0, demand_bps / program.unit_bps)
-        for way in program.ways[index]:
-            program.objective[way] = weights[index] / heaviest if weights is not None else 1.0
-            program.put(row, way, 1.0)
-    ways = [way for ways in program.ways for way in ways]
+        for pair in program.access_pairs[index]:
+            program.objective[pair] = weights[index] / heaviest if weights is not None else 1.0
+            program.put(row, pair, 1.0)
+    pairs = [pair for pairs in program.access_pairs for pair in pairs]
     return program.solve(
-        method, time_limit_s, tolerance, lambda solution: float(solution[ways].sum()) * program.unit_bps
+        method, time_limit_s, tolerance, lambda solution: float(solution[pairs].sum()) * program.unit_bps
     )
 
 
@@ -152,8 +152,8 @@ class _Program:
         self.columns: list[int] = []
         self.values: list[float] = []
         self.blocks: list[tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]] = []
-        self.ways: list[list[int]] = []
-        supplies = self._add_ways(flows, access_links)
+        self.access_pairs: list[list[int]] = []
+        supplies = self._add_access_pairs(flows, access_links)
         self._add_commodities(supplies)
 
     def variable(self, objective: float = 0.0) -> int:
@@ -173,7 +173,7 @@ class _Program:
         self.columns.append(column)
         self.values.append(value)
 
-    def _add_ways(self, flows: Sequence[Flow], access_links: bool) -> dict[int, dict[int, list[int]]]:
+    def _add_access_pairs(self, flows: Sequence[Flow], access_links: bool) -> dict[int, dict[int, list[int]]]:
         """Adds a variable for every flow and pair of links of its two hosts. Returns them by last and first ToR."""
         uplinks: dict[int, list[int]] = defaultdict(list)
         downlinks: dict[int, list[int]] = defaultdict(list)
@@ -185,20 +185,20 @@ class _Program:
         over: dict[int, list[int]] = defaultdict(list)
         for index, (src, dst, _) in enumerate(flows):
             two_hosts(self.is_host, index, src, dst)
-            self.ways.append([])
+            self.access_pairs.append([])
             for up in uplinks[src]:
                 for down in downlinks[dst]:
-                    way = self.variable()
-                    self.ways[index].append(way)
-                    over[up].append(way)
-                    over[down].append(way)
+                    pair = self.variable()
+                    self.access_pairs[index].append(pair)
+                    over[up].append(pair)
+                    over[down].append(pair)
                     first, last = int(self.target[up]), int(self.source[down])
                     if first != last:
-                        supplies[last][first].append(way)
-        for link, ways in over.items() if access_links else ():
+                        supplies[last][first].append(pair)
+        for link, pairs in over.items() if access_links else ():
             row = self.row(-math.inf, float(self.rate[link]))
-            for way in ways:
-                self.put(row, way, 1.0)
+            for pair in pairs:
+                self.put(row, pair, 1.0)
         return supplies
 
     def _add_commodities(self, supplies: dict[int, dict[int, list[int]]]) -> None:
@@ -225,9 +225,9 @@ class _Program:
             self.blocks.append((capacity_row[used], columns, ones))
             self.blocks.append((node_row[self.source[used]], columns, ones))
             self.blocks.append((node_row[self.target[used[into]]], columns[into], -ones[into]))
-            for first, ways in firsts.items():
-                for way in ways:
-                    self.put(int(node_row[first]), way, -1.0)
+            for first, pairs in firsts.items():
+                for pair in pairs:
+                    self.put(int(node_row[first]), pair, -1.0)
 
     def _matrix(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
         """The matrix by columns: start of each column, row indices and values."""
@@ -278,7 +278,7 @@ class _Program:
             found = math.inf
         elif len(solution) == len(self.objective):
             found = value(solution)
-            rates = np.array([solution[ways].sum() for ways in self.ways]) * self.unit_bps
+            rates = np.array([solution[pairs].sum() for pairs in self.access_pairs]) * self.unit_bps
         exact = status == highspy.HighsModelStatus.kOptimal or found == math.inf
         elapsed = time.perf_counter() - self.started
         return Optimum(found, rates, exact, elapsed, len(self.objective), chosen)

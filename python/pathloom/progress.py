@@ -67,7 +67,7 @@ def minutes(time_s: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def lines(shares: Shares, say: Callable[[str], None]) -> Progress:
+def lines(shares: Shares, write: Callable[[str], None]) -> Progress:
     """Reports progress in one line per minute, for logs."""
     last_s, lock = 0.0, threading.Lock()
 
@@ -78,13 +78,13 @@ def lines(shares: Shares, say: Callable[[str], None]) -> Progress:
             due = shares.elapsed_s() - last_s >= LINE_EVERY_S
             last_s = shares.elapsed_s() if due else last_s
         if due:
-            say(shares.text(done, finished))
+            write(shares.text(done, finished))
 
     return report
 
 
 @contextmanager
-def watched(what: str, runs: int) -> Iterator[Progress]:
+def showing_progress(what: str, runs: int) -> Iterator[Progress]:
     """Shows the progress of `compare` and `run`: a bar in a notebook, nothing elsewhere."""
     display = _display()
     if display is None:

@@ -45,12 +45,12 @@ def cases(sizes: list[int]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def measure(
-    sizes: list[int], exact: bool, time_limit_s: float, said: Callable[[str], None] = lambda _: None
+    sizes: list[int], exact: bool, time_limit_s: float, on_case: Callable[[str], None] = lambda _: None
 ) -> list[dict[str, Any]]:
-    """Measures all rows. `said` is called with the name of each measurement; without `exact`, HiGHS is left out."""
+    """Measures all rows. `on_case` is called with the name of each measurement; without `exact`, HiGHS is left out."""
     rows = []
     for name, task in cases(sizes):
-        said(name)
+        on_case(name)
         row = _worker({**task, "kind": "fractional", "epsilon": EPSILON})
         rows.append(_row(name, row, _optimum({**task, "kind": "concurrent"}, exact, time_limit_s)))
     failed = ",fail=0.05,fail_seed={seed}"
@@ -60,7 +60,7 @@ def measure(
         ("5% failed, others", failed, OTHER_SEEDS),
     ):
         name = f"placement quality, k=8 permutation {health}, mean of {len(seeds)} draws"
-        said(name)
+        on_case(name)
         rows.append(_quality(name, more, seeds, exact, time_limit_s))
     for name, kind, fabric, flows in (
         ("placement quality, k=16 permutation healthy", "quality", "fat-tree:k=16,rate=1Gbps", 0),
@@ -69,7 +69,7 @@ def measure(
         ("one arrival, k=16 5% failed, 10,000 flows standing", "arrival", FAILED_16, 10_000),
         ("one round from nothing, k=48, 100,000 flows", "round", "fat-tree:k=48,rate=1Gbps", 100_000),
     ):
-        said(name)
+        on_case(name)
         rows.append(_row(name, _worker({"kind": kind, "fabric": fabric, "flows": flows, "seed": 1}), None))
     return rows
 
@@ -90,19 +90,19 @@ def _quality(name: str, more: str, seeds: range, exact: bool, time_limit_s: floa
     return _row(name, row, best)
 
 
-def _row(name: str, ours: dict[str, Any], best: dict[str, Any] | None) -> dict[str, Any]:
+def _row(name: str, own: dict[str, Any], best: dict[str, Any] | None) -> dict[str, Any]:
     best = best or {}
     return {
         "case": name,
         "epsilon": EPSILON,
-        "time_s": ours["time_s"],
-        "lambda": ours.get("lambda"),
-        "lambda_place": ours.get("lambda_place"),
-        "bound": ours.get("bound"),
+        "time_s": own["time_s"],
+        "lambda": own.get("lambda"),
+        "lambda_place": own.get("lambda_place"),
+        "bound": own.get("bound"),
         "lambda_opt": best.get("lambda_opt"),
         "opt_time_s": best.get("opt_time_s"),
         "opt_method": best.get("opt_method"),
-        "peak_rss_mb": ours["peak_rss_mb"],
+        "peak_rss_mb": own["peak_rss_mb"],
         "opt_peak_rss_mb": best.get("peak_rss_mb"),
     }
 

@@ -47,7 +47,7 @@ def fastest(work: Callable[[], Any]) -> tuple[float, Any]:
     return min(times), found
 
 
-def ours(task: dict[str, Any]) -> dict[str, Any]:
+def own_solver(task: dict[str, Any]) -> dict[str, Any]:
     """Measures Pathloom's own solver on one case (`fractional`)."""
     fabric = _core.Fabric.from_spec(task["fabric"])
     flows = demands(fabric, task["pattern"], task["seed"])
@@ -121,7 +121,7 @@ def arrival(task: dict[str, Any]) -> dict[str, Any]:
     return {"time_s": statistics.median(times)}
 
 
-def rounds(task: dict[str, Any]) -> dict[str, Any]:
+def round_time(task: dict[str, Any]) -> dict[str, Any]:
     """The time of a round that places all flows anew, after a first round on the same placer."""
     fabric = _core.Fabric.from_spec(task["fabric"])
     draw, hosts = random.Random(task["seed"]), hosts_of(fabric)
@@ -139,12 +139,12 @@ def rounds(task: dict[str, Any]) -> dict[str, Any]:
 
 
 KINDS: Final[dict[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
-    "fractional": ours,
+    "fractional": own_solver,
     "concurrent": optimum,
     "throughput": optimum,
     "quality": quality,
     "arrival": arrival,
-    "round": rounds,
+    "round": round_time,
 }
 
 

@@ -162,10 +162,10 @@ class FigureText:
         text = self(value, half)
         return f"+{text}" if value > 0 and not is_zero(text.partition(" ± ")[0]) else text
 
-    def like(self, value: float) -> FigureText:
+    def with_format_of(self, value: float) -> FigureText:
         """The same format, but with the unit and the decimals of `value` for every figure.
 
-        >>> time_figure.like(22.5).signed(-0.927), time_figure.like(2.09)(2.0)
+        >>> time_figure.with_format_of(22.5).signed(-0.927), time_figure.with_format_of(2.09)(2.0)
         ('−0.9 s', '2.00 s')
         """
         shape = self.shape(abs(value))

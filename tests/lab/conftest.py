@@ -1,7 +1,7 @@
 """Labs for tests. Their names contain a token of this session. If the session is killed, a reaper takes them down.
 
 A promise of time (`with timing():`) is tried again if the machine did not run (machine.py, judging.py). A test with
-other limits than most sets by `@pytest.mark.bears(pause_s=…, share=…)` how much of that its promises tolerate.
+other limits than most sets by `@pytest.mark.tolerates(pause_s=…, share=…)` how much of that its promises tolerate.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ for name in known_labs():
 def pytest_configure(config: pytest.Config) -> None:
     if os.geteuid() != 0:
         pytest.exit("lab tests need root, for namespaces and Open vSwitch", returncode=1)
-    config.addinivalue_line("markers", "bears(pause_s, share): what promises of time tolerate (machine.py)")
+    config.addinivalue_line("markers", "tolerates(pause_s, share): what promises of time tolerate (machine.py)")
     config.pluginmanager.register(Judging(take_down, lambda what, why: figures(what, why=why)), "judging")
     os.environ[MARK] = TOKEN
     # The scheme `move` is for tests only.

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from machine import Bears, Machine, NotJudgedError
+from machine import Machine, NotJudgedError, Tolerance
 
 MOST_NOT_JUDGED = 0.1
 """Largest share of the tests of a run that may be not judged."""
@@ -42,7 +42,7 @@ class Judging:
         names = inspect.signature(pyfuncitem.obj).parameters
         given: dict[str, Any] = pyfuncitem.funcargs
         values: dict[str, Any] = {one: given[one] for one in names}
-        mark = pyfuncitem.get_closest_marker("bears")
+        mark = pyfuncitem.get_closest_marker("tolerates")
         test = pyfuncitem.nodeid
         self.ran.append(test)
 
@@ -56,7 +56,7 @@ class Judging:
 
         watching: Machine = given["machine"]
         try:
-            watching.hold(lambda: pyfuncitem.obj(**values), Bears(**(mark.kwargs if mark else {})), again)
+            watching.hold(lambda: pyfuncitem.obj(**values), Tolerance(**(mark.kwargs if mark else {})), again)
         except NotJudgedError as error:
             self.not_judged.append(test)
             self._tell(f"{pyfuncitem.name}: not judged", str(error))

@@ -33,7 +33,7 @@ from pathloom.lab import system
 TRIES = 4
 MARK = "PATHLOOM_TESTS"
 """Environment variable of every process that these tests start."""
-HOPELESS_SHARE = 0.3
+MOST_STOLEN_SHARE = 0.3
 """If the host takes more than this share of the processors in every try, a test cannot be judged."""
 _NAP_S = 0.003
 _NOTED_S = 0.01
@@ -43,7 +43,7 @@ _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
-class Bears:
+class Tolerance:
     """What a promise tolerates of the machine."""
 
     pause_s: float = 0.05
@@ -53,7 +53,7 @@ class Bears:
 
 
 @dataclass(frozen=True)
-class Stretch:
+class MachineUsage:
     """The behaviour of the machine during a time."""
 
     pauses_s: Sequence[float]
@@ -63,9 +63,9 @@ class Stretch:
     stolen_share: float
     """Share of processor time of the host."""
 
-    def excuses(self, bears: Bears) -> bool:
+    def excuses(self, tolerance: Tolerance) -> bool:
         """Returns whether a promise may be broken although the tested program is right."""
-        return max(self.pauses_s, default=0.0) > bears.pause_s or self.share > bears.share
+        return max(self.pauses_s, default=0.0) > tolerance.pause_s or self.share > tolerance.share
 
     def __str__(self) -> str:
         longest_ms = 1e3 * max(self.pauses_s, default=0.0)
@@ -124,28 +124,28 @@ class Machine:
         lines = [line.split() for file in self._files for line in file.read_text(encoding="ascii").splitlines()]
         return [float(length_s) for end_s, length_s in lines if float(end_s) > since_s]
 
-    def await_calm(self, bears: Bears) -> None:
+    def await_calm(self, tolerance: Tolerance) -> None:
         """Waits until the machine has run for a short time, up to a limit."""
         deadline = time.monotonic() + _PATIENCE_S
         while time.monotonic() < deadline:
             started = time.monotonic()
             time.sleep(_CALM_S)
-            if max(self.pauses_s(started), default=0.0) < bears.pause_s:
+            if max(self.pauses_s(started), default=0.0) < tolerance.pause_s:
                 return
 
-    def measure(self) -> Callable[[], Stretch]:
+    def measure(self) -> Callable[[], MachineUsage]:
         """Begins a measurement. Returns the function that ends it."""
         started, stolen, others = time.monotonic(), system.stolen_s(), others_s()
 
-        def end() -> Stretch:
+        def end() -> MachineUsage:
             there_s = (time.monotonic() - started) * len(self._files)
             stolen_s = system.stolen_s() - stolen
             taken_s = stolen_s + sum(used - others.get(process, 0.0) for process, used in others_s().items())
-            return Stretch(self.pauses_s(started), taken_s / there_s, stolen_s / there_s)
+            return MachineUsage(self.pauses_s(started), taken_s / there_s, stolen_s / there_s)
 
         return end
 
-    def hold(self, promise: Callable[[], object], bears: Bears, again: Callable[[int, str], None]) -> None:
+    def hold(self, promise: Callable[[], object], tolerance: Tolerance, again: Callable[[int, str], None]) -> None:
         """Runs `promise`, up to `TRIES` times if it was late (`LateError`) while the machine did not run.
 
         Before each further try, `again` is called with its number and the reason. Raises the exception of the last try,
@@ -158,17 +158,17 @@ class Machine:
                 promise()
                 return
             except LateError as error:
-                stretch = end()
-                stolen_shares.append(stretch.stolen_share)
-                if number == TRIES and min(stolen_shares) > HOPELESS_SHARE:
+                usage = end()
+                stolen_shares.append(usage.stolen_share)
+                if number == TRIES and min(stolen_shares) > MOST_STOLEN_SHARE:
                     least = f"{min(stolen_shares):.0%} of the machine or more"
                     raise NotJudgedError(f"the host took {least} in each of {TRIES} tries") from error
-                if number == TRIES or not stretch.excuses(bears):
-                    error.add_note(f"The machine {stretch}; this was try {number} of {TRIES}.")
+                if number == TRIES or not usage.excuses(tolerance):
+                    error.add_note(f"The machine {usage}; this was try {number} of {TRIES}.")
                     raise
                 said = (str(error) or type(error).__name__).splitlines()[0]
-                why = f"the machine {stretch}; broken was: {said}"
-            self.await_calm(bears)
+                why = f"the machine {usage}; broken was: {said}"
+            self.await_calm(tolerance)
             again(number + 1, why)
 
 
@@ -193,7 +193,7 @@ def others_s() -> dict[tuple[int, str], float]:
 def watch(processor: int, file: Path) -> None:
     """Records pauses of this processor in lines with the end and the length of each."""
     os.sched_setaffinity(0, {processor})
-    system.run_at_once(os.getpid())
+    system.give_priority(os.getpid())
     parent = os.getppid()
     with file.open("w", encoding="ascii", buffering=1) as out:
         before = time.monotonic()

@@ -18,7 +18,7 @@ from pathloom.fabrics import Fabric
 from pathloom.lab import system
 from pathloom.lab.blueprint import Host
 from pathloom.lab.lab import Lab
-from pathloom.lab.program_switches import ProgramSwitches
+from pathloom.lab.program_switches import PathFindingSwitches
 
 Value = TypeVar("Value")
 
@@ -39,7 +39,7 @@ class Programs:
         self.lab.release()
         found = self.lab.program_switches()
         assert found is not None
-        self.switches: ProgramSwitches = found
+        self.switches: PathFindingSwitches = found
         self.hosts = self.blueprint.hosts
 
     def rows(self) -> dict[int, dict[str, Any]]:
@@ -280,7 +280,7 @@ def _program(lab: Programs, host: Host, text: str, words: list[str]) -> subproce
         text=True,
         env={**os.environ, system.MARK: str(lab.lab.directory)},
     )
-    system.run_at_once(process.pid)
+    system.give_priority(process.pid)
     return process
 
 

@@ -18,7 +18,7 @@ from machine import Machine
 from pathloom.lab import system
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "bears(pause_s, share): as in the lab")
+    config.addinivalue_line("markers", "tolerates(pause_s, share): as in the lab")
     clean_up = lambda given: print("cleaned up", sorted(given))
     config.pluginmanager.register(Judging(clean_up, lambda what, why: print(what, "|", why)))
 
@@ -37,7 +37,7 @@ from machine import timing
 from test_machine import stand_still
 import pytest
 TRIES = []
-pytestmark = pytest.mark.bears(pause_s=0.15, share=2.0)
+pytestmark = pytest.mark.tolerates(pause_s=0.15, share=2.0)
 """
 GOOD = """
 def test_good_{number}():
@@ -66,7 +66,7 @@ def test_late():
         assert False, "too late"
 """
 STOLEN = """
-@pytest.mark.bears(share=0.1)
+@pytest.mark.tolerates(share=0.1)
 def test_stolen_{number}(stolen):
     with timing():
         assert False

@@ -24,7 +24,7 @@ from support import K4, NOT_ROOT, PATHLOOM, SMALL, Outcome, call, left_of, machi
 
 LabCommand = Callable[..., Outcome]
 
-pytestmark = pytest.mark.bears(pause_s=0.5)
+pytestmark = pytest.mark.tolerates(pause_s=0.5)
 """A time of seconds tolerates longer pauses than a rate."""
 
 REACH = "import socket, sys; socket.create_connection((sys.argv[1], 7), 5)"

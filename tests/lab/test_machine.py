@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 import pytest
 
-from machine import TRIES, Bears, LateError, Machine, NotJudgedError, others_s, timing
+from machine import TRIES, LateError, Machine, NotJudgedError, Tolerance, others_s, timing
 from pathloom.lab import system
 
-QUIET = Bears(pause_s=0.15, share=2.0)
+QUIET = Tolerance(pause_s=0.15, share=2.0)
 """Tolerates everything except what these tests do to the watchers."""
 
 
@@ -72,7 +72,7 @@ def test_a_promise_is_not_judged_if_the_host_takes_the_machine(
     # A host that takes at least this share of all processors.
     monkeypatch.setattr(system, "stolen_s", lambda: least * (os.cpu_count() or 1) * time.monotonic())
     with pytest.raises(LateError if judged else NotJudgedError):
-        machine.hold(lambda: late(machine), Bears(pause_s=0.15, share=0.05), lambda _number, _why: None)
+        machine.hold(lambda: late(machine), Tolerance(pause_s=0.15, share=0.05), lambda _number, _why: None)
 
 
 def late(machine: Machine) -> None:

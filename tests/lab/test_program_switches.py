@@ -149,7 +149,7 @@ def test_a_killed_switch_still_forwards_and_its_next_start_keeps_its_tables(name
 
 
 @pytest.mark.parametrize("cuts", [3, pytest.param(24, marks=pytest.mark.long)])
-@pytest.mark.bears(pause_s=0.02)
+@pytest.mark.tolerates(pause_s=0.02)
 def test_a_cut_cable_is_repaired_within_50_milliseconds(name: str, cuts: int) -> None:
     with programs(name) as one, echo(one, one.hosts[15]):
         gaps_ms = []
@@ -242,7 +242,7 @@ def test_settings_that_switches_lack_are_refused_in_one_line(lab: Callable[..., 
     ("scheme", "runs"),
     [("tcp-path", 1), *(pytest.param(one, 8, marks=pytest.mark.long) for one in ("tcp-path", "arp-path"))],
 )
-@pytest.mark.bears(pause_s=0.1)
+@pytest.mark.tolerates(pause_s=0.1)
 def test_runs_in_simulator_and_lab_agree(tmp_path: Path, scheme: str, runs: int) -> None:
     fabric = K4.replace("50Mbps", "10Mbps")
     traffic = ["--fabric", fabric, "--traffic", "long-lived:pattern=random", "--duration", "5s", "--runs", str(runs)]

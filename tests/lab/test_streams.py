@@ -23,7 +23,7 @@ from machine import timing
 from pathloom.lab import management, system
 from pathloom.lab.blueprint import Host
 from pathloom.lab.status import link_counters
-from pathloom.streams.paths import Paths, Place
+from pathloom.streams.paths import ControllerAddress, Paths
 from support import figures
 
 TOPOLOGY_A = "parallel-paths:rates=10Mbps/10Mbps/10Mbps/10Mbps,delays=1us,host_rate=100Mbps,buffer=100"
@@ -92,7 +92,7 @@ def ask(live: Live, host: str, what: Any) -> Any:
     chosen = host_of(live, host)
 
     def act() -> Any:
-        line = Paths(Place.parse(management.place()), chosen.ports[0].address)
+        line = Paths(ControllerAddress.parse(management.place()), chosen.ports[0].address)
         try:
             return what(line)
         finally:

@@ -75,10 +75,10 @@ def test_a_link_shows_its_flows_and_a_flow_its_path_and_why(shown: Shown, result
     page.get_by_role("button", name="e0_0 → a0_1").first.click()
     expect(page.get_by_role("heading", level=2)).to_have_text("e0_0 → a0_1")
     expect(page.locator(".panel")).to_contain_text("Whole run")
-    ways = pl.read_parquet(results / "way-series.parquet").filter(
+    paths = pl.read_parquet(results / "way-series.parquet").filter(
         (pl.col("scheme") == "hedera:period=1s") & (pl.col("run") == 1)
     )
-    moved = ways.filter(pl.col("why").is_not_null())
+    moved = paths.filter(pl.col("why").is_not_null())
     assert moved.height > 0, "the case has flows that were moved"
     flow = int(moved["flow"][0])
     page.keyboard.press("Escape")

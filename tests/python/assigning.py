@@ -8,7 +8,7 @@ from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from pathloom.streams.paths import Place
+from pathloom.streams.paths import ControllerAddress
 
 ROWS = [
     {"users": 0, "rate_bps": 100e6, "available_bps": 50e6, "round_trip_s": 0.026},
@@ -48,7 +48,7 @@ class Controller:
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        self.place = Place("127.0.0.1", self.server.server_port, "token")
+        self.place = ControllerAddress("127.0.0.1", self.server.server_port, "token")
 
     def serve(self, method: str, path: str, body: Any) -> tuple[int, Any]:
         """Returns the answer to a call."""

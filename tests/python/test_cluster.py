@@ -254,13 +254,13 @@ def test_a_figure_on_workers_equals_the_local_figure() -> None:
     from pathloom.experiments.cluster import connected
     from pathloom.reproduction import measure
     from pathloom.reproduction.definitions import PUBLISHED, Figure
-    from pathloom.reproduction.runs import Memory
+    from pathloom.reproduction.runs import RunCache
 
     figure = Figure.model_validate(TINY)
     plans = measure.plan(figure, PUBLISHED, 1)
     with connected("local:2") as runner:
-        there = measure.reproduce(figure, plans, PUBLISHED, runner, Memory(None), lambda _job, _share: None)
-    here = measure.reproduce(figure, plans, PUBLISHED, 2, Memory(None), lambda _job, _share: None)
+        there = measure.reproduce(figure, plans, PUBLISHED, runner, RunCache(None), lambda _job, _share: None)
+    here = measure.reproduce(figure, plans, PUBLISHED, 2, RunCache(None), lambda _job, _share: None)
     assert there.as_json() == here.as_json()
 
 

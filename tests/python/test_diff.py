@@ -195,7 +195,7 @@ def test_an_axis_may_have_the_name_of_a_column_of_the_table() -> None:
 
 def test_verdicts_on_a_difference() -> None:
     def says(a: float, b: float, half: float | None, key: str = "mean", bound: bool = False) -> str:
-        return Change({}, "ecmp", "ecmp", "fct_s", key, a, b, bound, False, half, True).says
+        return Change({}, "ecmp", "ecmp", "fct_s", key, a, b, bound, False, half, True).verdict
 
     assert says(1.0, 1.0, 0.0) == "same"
     assert says(1.0, 1.005, 0.001) == "equal"

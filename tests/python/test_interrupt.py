@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from conftest import tree
-from pathloom.experiments.execution import Execution, Wrappers
+from pathloom.experiments.execution import Execution, RunFiles
 from pathloom.experiments.settings import Settings
 from pathloom.experiments.workers import Worker
 
@@ -112,7 +112,7 @@ def test_nothing_is_written_when_nothing_was_finished(tmp_path: Path) -> None:
 
 def test_a_run_that_never_started_leaves_no_files(tmp_path: Path) -> None:
     settings = Settings.of({"fabric": "dumbbell", "traffic": "long-lived", "schemes": ("ecmp",)}, "test")
-    execution = Execution(settings, None, Wrappers(pcap=str(tmp_path / "x.pcapng")))
+    execution = Execution(settings, None, RunFiles(pcap=str(tmp_path / "x.pcapng")))
     assert tree(tmp_path) == ["x.pcapng.partial"]
     execution.run(threads=0)
     assert tree(tmp_path) == []
@@ -126,7 +126,7 @@ def test_ctrl_c_between_two_threads_ends_the_first(tmp_path: Path, monkeypatch: 
         raise KeyboardInterrupt
 
     endless = {"fabric": "fat-tree:k=4", "traffic": "long-lived", "schemes": ("ecmp",), "duration": "1h"}
-    execution = Execution(Settings.of(endless, "test"), None, Wrappers(pcap=str(tmp_path / "x.pcapng")))
+    execution = Execution(Settings.of(endless, "test"), None, RunFiles(pcap=str(tmp_path / "x.pcapng")))
     monkeypatch.setattr(Worker, "start", start_and_interrupt)
     execution.run(threads=2)
     assert (execution.interrupted, execution.outcomes) == (True, [])

@@ -148,9 +148,9 @@ def test_rules_and_groups_are_written_for_ovs_ofctl() -> None:
 
 
 def test_a_delay_that_cannot_be_kept_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert links.departures(Blueprint.of("x", Fabric("diamond"))) == []
+    assert links.differences(Blueprint.of("x", Fabric("diamond"))) == []
     monkeypatch.setattr(delays, "find", lambda _name: None)
-    (note,) = links.departures(Blueprint.of("x", Fabric("parallel-paths:rates=10Mbps/5Mbps,delays=1ms/20ms")))
+    (note,) = links.differences(Blueprint.of("x", Fabric("parallel-paths:rates=10Mbps/5Mbps,delays=1ms/20ms")))
     assert "does not keep link delays: the fabric asks for up to 10 ms" in note
 
 
@@ -162,8 +162,8 @@ def test_hosts_get_the_settings_of_the_transport() -> None:
     # Segments of 1448 bytes without time stamps take as long as those of the simulator, which have them.
     usual = hosts.host_stack("newreno", None)
     assert "advmss 1448" in usual.route
-    assert (usual.sysctls["net.ipv4.tcp_timestamps"], usual.spared_bytes) == ("0", 12)
-    assert hosts.host_stack("linux", None).spared_bytes == 0
+    assert (usual.sysctls["net.ipv4.tcp_timestamps"], usual.missing_header_bytes) == ("0", 12)
+    assert hosts.host_stack("linux", None).missing_header_bytes == 0
     assert hosts.host_stack("linux/bbr", None).route == "congctl bbr"
     assert hosts.host_stack("linux", "cubic:jitter=1ms,byte_counting=on").route == "congctl cubic"
     refused = [("newreno", "cubic"), ("newreno", "newreno:sack=on"), ("linux", "cubic:min_rto=1ms")]
@@ -241,7 +241,7 @@ def test_a_failed_fault_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_ignored_signal_stays_ignored() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN), signal.getsignal(signal.SIGTERM)
     try:
-        with system.ending_in_order():
+        with system.signals_as_interrupts():
             assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
             assert signal.getsignal(signal.SIGTERM) is signal.default_int_handler
             with uninterrupted():
@@ -301,7 +301,7 @@ def test_long_cables_are_two_pairs_with_a_forwarder_between_them(monkeypatch: py
     monkeypatch.setattr(delays, "find", lambda name: f"/bin/{name}")
     # Half a delay for each of a path's two links: those of the first path have 0.5 ms, which is not kept.
     blueprint = Blueprint.of("x", Fabric("parallel-paths:rates=10Mbps/5Mbps,delays=1ms/20ms"))
-    (note,) = links.departures(blueprint)
+    (note,) = links.differences(blueprint)
     assert "link delays below 1 ms: the fabric asks for up to 500 µs" in note
     long = [(one.link, other.link) for one, other in delays.cables(blueprint)]
     assert long == [(8, 9), (10, 11)]
@@ -318,7 +318,7 @@ def test_a_cable_to_a_host_may_be_long(monkeypatch: pytest.MonkeyPatch) -> None:
     blueprint = Blueprint.of("x", Fabric("diamond:delay=5ms"))
     host = blueprint.hosts[0]
     (port,) = host.ports
-    assert links.departures(blueprint) == []
+    assert links.differences(blueprint) == []
     lines = [line for _, line in links.veth_lines(blueprint)]
     own = f"link add eth0 address {port.mac} netns {host.namespace} type veth peer name d{port.link} "
     assert any(line.startswith(own) for line in lines)

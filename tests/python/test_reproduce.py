@@ -15,7 +15,7 @@ import pytest
 
 from conftest import Cli, tree
 from pathloom import PathloomError, _core
-from pathloom.experiments.execution import Execution, Sample, Wrappers
+from pathloom.experiments.execution import Execution, RunFiles, Sample
 from pathloom.experiments.python_schemes import load_scheme
 from pathloom.experiments.settings import Settings
 from pathloom.experiments.summary import run_summary
@@ -28,7 +28,7 @@ from pathloom.reproduction.estimate import work_s
 from pathloom.reproduction.library import FOLDER, figures, identities
 from pathloom.reproduction.measure import Line, Value
 from pathloom.reproduction.metrics import METRICS, REQUEST_BYTES, RunData
-from pathloom.reproduction.runs import Memory
+from pathloom.reproduction.runs import RunCache
 from pathloom.specs import is_python_spec
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -78,13 +78,13 @@ TINY: dict[str, Any] = {
 }
 
 
-def runs_to_do(figure: Figure, plans: list[measure.Planned], memory: Memory) -> int:
-    return measure.to_do([(figure, plans)], memory)[0]
+def runs_to_do(figure: Figure, plans: list[measure.Planned], cache: RunCache) -> int:
+    return measure.to_do([(figure, plans)], cache)[0]
 
 
-def reproduced(figure: Figure, form: Form = WHOLE, memory: Memory | None = None) -> measure.Reproduced:
+def reproduced(figure: Figure, form: Form = WHOLE, cache: RunCache | None = None) -> measure.Reproduced:
     plans = measure.plan(figure, form, seed=1)
-    return measure.reproduce(figure, plans, form, 1, memory or Memory(), lambda _job, _share: None)
+    return measure.reproduce(figure, plans, form, 1, cache or RunCache(), lambda _job, _share: None)
 
 
 @pytest.fixture(scope="module")
@@ -214,68 +214,68 @@ def test_what_counts_as_a_difference(line: Line, far: bool) -> None:
 
 
 def test_runs_that_figures_share_are_carried_out_once(tiny: measure.Reproduced) -> None:
-    memory = Memory()
+    cache = RunCache()
     figure = Figure.model_validate(TINY)
     plans = measure.plan(figure, WHOLE, seed=1)
-    assert runs_to_do(figure, plans, memory) == 2 * 2 * 2
-    first = reproduced(figure, memory=memory)
-    assert runs_to_do(figure, plans, memory) == 0
-    assert runs_to_do(figure, measure.plan(figure, WHOLE, seed=5), memory) == 8
+    assert runs_to_do(figure, plans, cache) == 2 * 2 * 2
+    first = reproduced(figure, cache=cache)
+    assert runs_to_do(figure, plans, cache) == 0
+    assert runs_to_do(figure, measure.plan(figure, WHOLE, seed=5), cache) == 8
     assert first.as_json() == tiny.as_json(), "the same seed gives the same numbers"
-    assert reproduced(figure, memory=memory).as_json() == first.as_json()
+    assert reproduced(figure, cache=cache).as_json() == first.as_json()
 
 
 def test_a_run_is_identified_by_its_own_seed() -> None:
-    memory = Memory()
+    cache = RunCache()
     figure = Figure.model_validate(TINY)
-    reproduced(figure, memory=memory)
+    reproduced(figure, cache=cache)
     shifted = measure.plan(figure, WHOLE, seed=2)
-    assert runs_to_do(figure, shifted, memory) == 4, "seed 2 is kept, seed 3 is missing"
+    assert runs_to_do(figure, shifted, cache) == 4, "seed 2 is kept, seed 3 is missing"
 
 
 def test_kept_runs_are_used_again_unless_something_changed(tiny: measure.Reproduced, tmp_path: Path) -> None:
     figure = Figure.model_validate(TINY)
     plans = measure.plan(figure, WHOLE, seed=1)
-    assert reproduced(figure, memory=Memory(tmp_path)).as_json() == tiny.as_json()
+    assert reproduced(figure, cache=RunCache(tmp_path)).as_json() == tiny.as_json()
     files = sorted(tmp_path.iterdir())
     assert len(files) == 8
-    assert reproduced(figure, memory=Memory(tmp_path)).as_json() == tiny.as_json()
-    assert runs_to_do(figure, plans, Memory(tmp_path)) == 0
+    assert reproduced(figure, cache=RunCache(tmp_path)).as_json() == tiny.as_json()
+    assert runs_to_do(figure, plans, RunCache(tmp_path)) == 0
     files[0].write_text("{}", encoding="utf-8")
     files[1].unlink()
-    assert runs_to_do(figure, plans, Memory(tmp_path)) == 2, "broken and missing runs are repeated"
+    assert runs_to_do(figure, plans, RunCache(tmp_path)) == 2, "broken and missing runs are repeated"
     asked = {"metric": "flows_below", "level": 12.5, "label": "new", "scheme": "spt", "published": 1.0}
     more = Figure.model_validate({**TINY, "rows": [*TINY["rows"], asked]})
-    assert runs_to_do(more, plans, Memory(tmp_path)) == 8, "kept runs lack the new measure"
+    assert runs_to_do(more, plans, RunCache(tmp_path)) == 8, "kept runs lack the new measure"
     longer = Figure.model_validate({**TINY, "setup": {**TINY["setup"], "duration": "301ms"}})
-    assert runs_to_do(longer, measure.plan(longer, WHOLE, seed=1), Memory(tmp_path)) == 8
+    assert runs_to_do(longer, measure.plan(longer, WHOLE, seed=1), RunCache(tmp_path)) == 8
 
 
 def test_runs_of_another_build_count_only_with_any_build(tiny: measure.Reproduced, tmp_path: Path) -> None:
     figure = Figure.model_validate(TINY)
     plans = measure.plan(figure, WHOLE, seed=1)
-    reproduced(figure, memory=Memory(tmp_path))
+    reproduced(figure, cache=RunCache(tmp_path))
     for file in sorted(tmp_path.iterdir())[:3]:
         record = json.loads(file.read_text(encoding="utf-8"))
         file.write_text(json.dumps({**record, "build": "another"}), encoding="utf-8")
-    assert runs_to_do(figure, plans, Memory(tmp_path)) == 3
-    assert runs_to_do(figure, plans, Memory(tmp_path, any_build=True)) == 0
-    mixed = reproduced(figure, memory=Memory(tmp_path, any_build=True))
+    assert runs_to_do(figure, plans, RunCache(tmp_path)) == 3
+    assert runs_to_do(figure, plans, RunCache(tmp_path, any_build=True)) == 0
+    mixed = reproduced(figure, cache=RunCache(tmp_path, any_build=True))
     assert mixed.as_json() == tiny.as_json()
     assert mixed.notes == [*figure.notes, "another build of Pathloom carried out 3 of 8 runs"]
-    assert reproduced(figure, memory=Memory(tmp_path)).notes == list(figure.notes), "the three are repeated"
-    assert runs_to_do(figure, plans, Memory(tmp_path)) == 0
+    assert reproduced(figure, cache=RunCache(tmp_path)).notes == list(figure.notes), "the three are repeated"
+    assert runs_to_do(figure, plans, RunCache(tmp_path)) == 0
 
 
 def test_a_run_without_enough_processor_time_is_noted_and_repeated(tmp_path: Path) -> None:
     figure = Figure.model_validate(TINY)
     plans = measure.plan(figure, WHOLE, seed=1)
-    reproduced(figure, memory=Memory(tmp_path))
+    reproduced(figure, cache=RunCache(tmp_path))
     for file, share in zip(sorted(tmp_path.iterdir()), (0.31, 0.06, 0.04), strict=False):
         record = json.loads(file.read_text(encoding="utf-8"))
         file.write_text(json.dumps({**record, "stolen_share": share}), encoding="utf-8")
-    assert runs_to_do(figure, plans, Memory(tmp_path)) == 2
-    calm = reproduced(figure, memory=Memory(tmp_path))
+    assert runs_to_do(figure, plans, RunCache(tmp_path)) == 2
+    calm = reproduced(figure, cache=RunCache(tmp_path))
     assert calm.notes == list(figure.notes)
     lacking = replace(
         calm,
@@ -297,7 +297,7 @@ def test_samples_do_not_change_a_run_and_add_up() -> None:
     }
     settings = Settings.of(values, "test")
     times = [*(round(0.0007 * n, 4) for n in range(43)), 0.03]
-    one, other = (Execution(settings, None, Wrappers(), {}, at_s) for at_s in ([0.03], times))
+    one, other = (Execution(settings, None, RunFiles(), {}, at_s) for at_s in ([0.03], times))
     for execution in (one, other):
         execution.run(1)
     (plain,), (sampled,) = one.outcomes, other.outcomes
@@ -502,15 +502,15 @@ def test_the_estimate_of_work_follows_the_simulated_traffic(tmp_path: Path) -> N
 def test_every_figure_has_an_estimate() -> None:
     plans = [(figure, measure.plan(figure, WHOLE, seed=1)) for figure in figures("all")]
     for plan in plans:
-        runs, work = measure.to_do([plan], Memory())
+        runs, work = measure.to_do([plan], RunCache())
         assert runs > 0 and math.isfinite(work) and work > 0, plan[0].id
 
 
 def test_runs_that_figures_share_count_once() -> None:
     pair = figures("ofpt/fig4a") + figures("ofpt/fig4c")
     plans = [(figure, measure.plan(figure, QUICK, seed=1)) for figure in pair]
-    alone = [measure.to_do([one], Memory())[0] for one in plans]
-    together, work = measure.to_do(plans, Memory())
+    alone = [measure.to_do([one], RunCache())[0] for one in plans]
+    together, work = measure.to_do(plans, RunCache())
     assert max(alone) <= together < sum(alone)
     assert work > 0
 
@@ -585,7 +585,7 @@ def test_path_requests_of_connections_are_distinguished_from_those_for_arp() -> 
     }
     settings = Settings.of(setup, "test")
     fabric = Fabric(settings.fabric)
-    execution = Execution(settings, None, Wrappers(), {}, (settings.duration_s,))
+    execution = Execution(settings, None, RunFiles(), {}, (settings.duration_s,))
     execution.run(1)
     (outcome,) = execution.outcomes
     flows = flow_table(fabric, [outcome])

@@ -12,10 +12,10 @@ import pytest
 
 import synthetic
 from pathloom._core import PathloomError
-from pathloom.cli.compare import Delivery, deliver, print_result
+from pathloom.cli.compare import Outputs, deliver, print_result
 from pathloom.errors import ToolError
 from pathloom.experiments.api import compare
-from pathloom.experiments.folder import PLOT_KINDS, OutFolder, replace_files, write_whole
+from pathloom.experiments.folder import PLOT_KINDS, OutFolder, replace_files, write_atomically
 from pathloom.experiments.result import FILES, Result
 from pathloom.experiments.stats import ci95
 from pathloom.experiments.summary import paired_differences
@@ -213,7 +213,7 @@ def test_the_table_is_printed_even_if_the_folder_cannot_be_written(
 
     monkeypatch.setattr(result, "save", full)
     with pytest.raises(PathloomError, match="no space left"):
-        deliver(result, folder, Delivery(folder.path, str(tmp_path / "result.json"), ("svg",), resume=False))
+        deliver(result, folder, Outputs(folder.path, str(tmp_path / "result.json"), ("svg",), resume=False))
     assert "ecmp" in capsys.readouterr().out
     assert json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))["complete"] is True
 
@@ -255,7 +255,7 @@ def test_a_file_is_whole_or_untouched(tmp_path: Path) -> None:
         raise OSError(28, "No space left on device")
 
     with pytest.raises(PathloomError, match=r"result.json`: no space left"):
-        write_whole(target, fail_half_way)
+        write_atomically(target, fail_half_way)
     assert target.read_text(encoding="utf-8") == "before"
     assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
 
@@ -306,11 +306,11 @@ def test_only_new_unused_folders_are_removed(tmp_path: Path) -> None:
     (tmp_path / "here").mkdir()
     folder = OutFolder(tmp_path / "here/a/b")
     assert folder.path.is_dir()
-    folder.give_up()
+    folder.remove_if_empty()
     assert list(tmp_path.iterdir()) == [tmp_path / "here"]
     kept = OutFolder(tmp_path / "here/c")
     (kept.path / "result.json").write_text("{}", encoding="utf-8")
-    kept.give_up()
+    kept.remove_if_empty()
     assert kept.path.is_dir()
 
 

@@ -17,9 +17,9 @@ from assigning import Controller
 from conftest import Cli
 from pathloom._core import PathloomError
 from pathloom.streams import scitags
-from pathloom.streams.paths import Place
-from pathloom.streams.scitags import MOST_LINE_BYTES, REST_S, Announcements, Pipe, parse
-from pathloom.streams.with_paths import Broker, Wish
+from pathloom.streams.paths import ControllerAddress
+from pathloom.streams.scitags import LINE_END_PAUSE_S, MOST_LINE_BYTES, Announcements, Pipe, parse
+from pathloom.streams.with_paths import Broker, PathRequest
 
 OWN, FAR = "127.0.0.1", "192.0.2.9"
 
@@ -31,7 +31,7 @@ class Feed:
         self.controller = controller
         self.said: list[str] = []
         self.now = 0.0
-        self.broker = Broker(Place("127.0.0.1", controller.place.port), Wish(2), self.said.append)
+        self.broker = Broker(ControllerAddress("127.0.0.1", controller.place.port), PathRequest(2), self.said.append)
         self.announcements = Announcements(self.broker, self.said.append, clock=lambda: self.now)
 
     def take(self, *lines: str) -> None:
@@ -73,7 +73,7 @@ def test_flows_that_cannot_have_a_path_are_ignored(feed: Feed) -> None:
         "",
     )
     assert feed.controller.calls == []
-    assert (feed.announcements.aside, feed.announcements.bad, feed.said) == (4, 0, [])
+    assert (feed.announcements.ignored, feed.announcements.bad, feed.said) == (4, 0, [])
     # A token permits claims for all hosts.
     Announcements(feed.broker, print, any_host=True).take("start tcp 127.0.0.2 1094 127.0.0.3 40001 2 3")
     assert feed.claims() == [("127.0.0.2", 1094, "127.0.0.3", 40001)]
@@ -135,7 +135,7 @@ def test_a_refused_claim_does_not_block_the_next(feed: Feed) -> None:
     feed.controller.refusal = None
     feed.take(f"start tcp {OWN} 1094 {FAR} 40003 2 3")
     assert [claim[3] for claim in feed.claims()] == [40001, 40002, 40003]
-    assert (feed.broker.claimed, feed.broker.without) == (2, 1)
+    assert (feed.broker.claimed, feed.broker.without_path) == (2, 1)
     feed.broker.release()
 
 
@@ -176,7 +176,7 @@ def test_a_pipe_outlives_its_writers_and_its_own_file(tmp_path: Path) -> None:
     assert read(pipe) == ["three"], "a line may come in parts"
     write(file, b"no end of line")
     assert read(pipe) == []
-    assert read(pipe, REST_S) == ["no end of line"]
+    assert read(pipe, LINE_END_PAUSE_S) == ["no end of line"]
     write(file, b"x" * (MOST_LINE_BYTES + 1))
     assert read(pipe) == [None]
     write(file, b"x" * 3000)

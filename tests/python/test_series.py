@@ -100,15 +100,15 @@ def test_ways_follow_faults_and_have_reasons() -> None:
         series="500ms",
         faults=["2s:down:a0_0"],
     )
-    ways = result.way_series
-    assert set(ways["flow"].to_list()) == set(result.flows["flow"].to_list()), "each flow has a way"
-    for row in ways.iter_rows(named=True):
+    paths = result.way_series
+    assert set(paths["flow"].to_list()) == set(result.flows["flow"].to_list()), "each flow has a way"
+    for row in paths.iter_rows(named=True):
         nodes = row["path"].split()
         assert nodes[0].startswith("h") and (row["at_s"] < 1 or nodes[-1].startswith("h"))
-    assert ways.filter(pl.col("why").str.starts_with("ofpt put it on"))["flow"].n_unique() == 16
-    later = ways.filter(pl.col("at_s") > 2)
+    assert paths.filter(pl.col("why").str.starts_with("ofpt put it on"))["flow"].n_unique() == 16
+    later = paths.filter(pl.col("at_s") > 2)
     assert later.height > 0, "flows left the dead switch"
-    last = ways.sort("at_s").group_by("flow", maintain_order=True).last()
+    last = paths.sort("at_s").group_by("flow", maintain_order=True).last()
     assert not any("a0_0" in path.split() for path in last["path"])
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from pathloom.cli.app import carry_out
 from pathloom.native import program
-from pathloom.streams.paths import Paths, Place, Refused
+from pathloom.streams.paths import ControllerAddress, Paths, Refused
 
 MAC = "02:00:00:00:00:01"
 SRC, DST = "127.0.0.1", "127.0.0.9"
@@ -102,7 +102,7 @@ def test_an_existing_connection_is_claimed_by_both_ports_or_refused(tmp_path: Pa
     """The switches of this controller are not connected, so no connection can move."""
     with running(tmp_path) as controller:
         _, assignment = controller.call("AssignMultipath", SRC, MAC, DST, 4)
-        line = Paths(Place("127.0.0.1", controller.port), SRC)
+        line = Paths(ControllerAddress("127.0.0.1", controller.port), SRC)
         for wrong in (0, 70_000, -1):
             with pytest.raises(Refused) as refused:
                 line.claim(assignment, SRC, DST, 40_001, dst_port=wrong)

@@ -31,9 +31,9 @@ def test_every_subflow_has_a_path_and_a_share(cli: Cli, tmp_path: Path) -> None:
     assert by_flow["share"].to_list() == pytest.approx([1.0] * by_flow.height)
     assert (by_flow["src_port"] == by_flow["len"]).all()
     # Hosts half a fabric apart: two ToRs, two aggregation switches and a core switch between them.
-    ways = subflows["path"].str.split(" ")
-    assert ways.list.len().unique().to_list() == [7]
-    assert ways.list.first().str.starts_with("h").all() and ways.list.last().str.starts_with("h").all()
+    paths = subflows["path"].str.split(" ")
+    assert paths.list.len().unique().to_list() == [7]
+    assert paths.list.first().str.starts_with("h").all() and paths.list.last().str.starts_with("h").all()
     placed = subflows.filter(pl.col("scheme").str.starts_with("mptcp-aware")).group_by("run", "flow")
     assert (placed.agg(pl.col("path").n_unique())["path"] >= 2).all(), "subflows of a connection are spread"
     report = (tmp_path / "out/report.html").read_text(encoding="utf-8")

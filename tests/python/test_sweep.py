@@ -19,7 +19,7 @@ import pytest
 import pathloom
 from conftest import Cli, tree
 from pathloom.experiments.execution import Execution
-from pathloom.experiments.store import claimed
+from pathloom.experiments.store import locked_store
 from pathloom.experiments.sweep_plan import SweepPlan
 from pathloom.experiments.sweep_result import SweepResult
 from pathloom.experiments.until import Precision, uncertainty
@@ -209,7 +209,7 @@ def test_a_comparison_is_never_mixed_with_other_results_in_its_folder(cli: Cli, 
     assert cli(*first, "--plots", "pdf").code == 0, "the same settings are the same result"
     assert cli(*other, "--resume").code == 0
     assert content(tmp_path / "out")["settings"]["duration"] == "700ms"
-    with claimed(tmp_path / "busy"):
+    with locked_store(tmp_path / "busy"):
         busy = cli("compare", *common, "--duration", "500ms", "--out", "busy")
         assert busy.code == 2
         assert "another command is using it" in busy.err
@@ -274,7 +274,7 @@ def in_new_process(folder: Path, *arguments: str) -> subprocess.CompletedProcess
 def test_seeds_come_first(tmp_path: Path) -> None:
     from pathloom.experiments.sweep import Sweep
 
-    with claimed(tmp_path) as store:
+    with locked_store(tmp_path) as store:
         sweep = Sweep(SweepPlan.read(tmp_path / "s.toml"), store)
         order = [(work.job.run, work.place, work.job.scheme) for work in sweep.missing()]
     assert [run for run, _, _ in order] == [1] * 8 + [2] * 8
@@ -365,7 +365,7 @@ def test_a_write_error_is_reported_and_finished_runs_are_kept(tmp_path: Path) ->
 
 def test_only_one_command_may_use_a_folder(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
-    with claimed(tmp_path / "out"):
+    with locked_store(tmp_path / "out"):
         outcome = cli("sweep", "s.toml", "--out", "out")
     assert outcome.code == 2
     assert "another command" in outcome.err
@@ -472,7 +472,7 @@ def test_comparisons_can_be_resumed_too(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_a_stored_run_equals_the_original(tmp_path: Path) -> None:
-    from pathloom.experiments.execution import Wrappers
+    from pathloom.experiments.execution import RunFiles
     from pathloom.experiments.settings import Settings
 
     values = {
@@ -484,10 +484,10 @@ def test_a_stored_run_equals_the_original(tmp_path: Path) -> None:
     }
     settings = Settings.of(values)
     (tmp_path / "out").mkdir()
-    with claimed(tmp_path / "out") as store:
-        kept = Execution(settings, None, Wrappers(), store=store)
+    with locked_store(tmp_path / "out") as store:
+        kept = Execution(settings, None, RunFiles(), store=store)
         kept.run(2)
-    fresh = Execution(settings, None, Wrappers())
+    fresh = Execution(settings, None, RunFiles())
     fresh.run(2)
     assert fresh.outcomes[0].outcome["subflows"], "the case has every kind of table"
     for one, other in zip(kept.outcomes, fresh.outcomes, strict=True):
@@ -516,7 +516,7 @@ def same(one: Any, other: Any) -> None:
 
 
 def test_a_run_that_read_a_file_while_it_changed_is_not_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pathloom.experiments.execution import Wrappers
+    from pathloom.experiments.execution import RunFiles
     from pathloom.experiments.settings import Settings
 
     monkeypatch.chdir(tmp_path)
@@ -524,8 +524,8 @@ def test_a_run_that_read_a_file_while_it_changed_is_not_stored(tmp_path: Path, m
     sizes.write_text("size_bytes,cdf\n1000,0.5\n20000,1\n", encoding="utf-8")
     values = {"fabric": "diamond", "traffic": "sizes.csv:load=0.3", "schemes": ("ecmp",), "duration": "50ms", "runs": 2}
     (tmp_path / "out").mkdir()
-    with claimed(tmp_path / "out") as store:
-        execution = Execution(Settings.of(values), None, Wrappers(), store=store)
+    with locked_store(tmp_path / "out") as store:
+        execution = Execution(Settings.of(values), None, RunFiles(), store=store)
         sizes.write_text("size_bytes,cdf\n1000,0.4\n20000,1\n", encoding="utf-8")
         os.utime(sizes, ns=(1, 1))
         execution.run(1)

@@ -9,7 +9,7 @@ import pytest
 
 import synthetic
 from conftest import Cli
-from pathloom.experiments.stats import ci95, mean, t_test
+from pathloom.experiments.stats import ci95, mean, t_test_p_value
 from pathloom.experiments.verdicts import Figure, Verdict, all_pairs, ranking, verdict
 from pathloom.fabrics import fat_tree
 from pathloom.report.headline import headlines, legend
@@ -173,7 +173,7 @@ def test_a_bound_is_never_the_best() -> None:
 def test_schemes_without_a_run_in_common_are_not_compared() -> None:
     found = ranking([scheme("ecmp", [0.2, 0.2]), scheme("ofpt", [0.9, 0.9], first_run=3)], THROUGHPUT)
     assert found is not None
-    assert (found.best, found.unclear, found.crowned) == (1, (0,), None)
+    assert (found.best, found.unclear, found.clear_best) == (1, (0,), None)
 
 
 def test_a_legend_below_the_table_explains_the_marks(cli: Cli) -> None:
@@ -215,9 +215,9 @@ def test_pairs_are_corrected_for_their_number() -> None:
     pairs = {(pair.one, pair.other): pair for pair in all_pairs(schemes, THROUGHPUT)}
     assert set(pairs) == {(0, 1), (0, 2), (1, 2)}
     assert verdict(pairs[0, 1].difference) is Verdict.CLEAR
-    alone = t_test([0.05, 0.04, 0.06])
+    alone = t_test_p_value([0.05, 0.04, 0.06])
     assert alone is not None
-    assert pairs[0, 1].chance == pytest.approx(3 * alone)
+    assert pairs[0, 1].p_value == pytest.approx(3 * alone)
     far = rows_of({"a": [0.50, 0.52, 0.48], "b": [0.80, 0.82, 0.78], "c": [0.80, 0.82, 0.782]})
     assert [pair.verdict for pair in all_pairs(far, THROUGHPUT)] == [Verdict.CLEAR, Verdict.CLEAR, Verdict.EQUAL]
     table = pair_table(far)
@@ -240,6 +240,6 @@ def test_the_t_test_agrees_with_the_interval() -> None:
     half = ci95(values)
     assert half is not None
     centre = sum(values) / len(values)
-    at_the_edge = t_test([value - centre + half for value in values])
+    at_the_edge = t_test_p_value([value - centre + half for value in values])
     assert at_the_edge == pytest.approx(0.05)
-    assert (t_test([1.0]), t_test([1.0, 1.0]), t_test([0.0, 0.0])) == (None, 0.0, 1.0)
+    assert (t_test_p_value([1.0]), t_test_p_value([1.0, 1.0]), t_test_p_value([0.0, 0.0])) == (None, 0.0, 1.0)

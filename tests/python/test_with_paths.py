@@ -14,8 +14,8 @@ import pytest
 from assigning import Controller
 from pathloom._core import PathloomError
 from pathloom.cli.with_paths import ratio_of
-from pathloom.streams.paths import Place
-from pathloom.streams.with_paths import Broker, Ports, Wish, find_library, next_path, no_effect, run
+from pathloom.streams.paths import ControllerAddress
+from pathloom.streams.with_paths import Broker, PathRequest, Ports, find_library, next_path, no_effect, run
 
 PROGRAM = """
 import socket, sys
@@ -52,7 +52,7 @@ def accepted(door: socket.socket, count: int) -> list[int]:
 
 
 def test_each_connection_is_claimed_before_it_is_opened(controller: Controller, address: str) -> None:
-    broker = Broker(controller.place, Wish(2), lambda _text: None)
+    broker = Broker(controller.place, PathRequest(2), lambda _text: None)
     with socket.create_server((address, 0)) as door:
         port = door.getsockname()[1]
         code = run(
@@ -68,7 +68,7 @@ def test_each_connection_is_claimed_before_it_is_opened(controller: Controller, 
     assert {(claim["src"], claim["dst"]) for claim in controller.claims()} == {(address, address)}
     assert {claim["opens_to"] for claim in controller.claims()} == {port}
     assert controller.users == {}, "released when the program has ended"
-    assert (broker.claimed, broker.without) == (3, 0)
+    assert (broker.claimed, broker.without_path) == (3, 0)
 
 
 def test_other_sockets_are_ignored(controller: Controller, tmp_path: Path) -> None:
@@ -84,7 +84,9 @@ near = socket.create_server(("127.0.0.1", 0))
 socket.create_connection(("127.0.0.1", near.getsockname()[1]))
 socket.socket(socket.AF_INET, socket.SOCK_DGRAM).connect(("192.0.2.1", 9))
 """
-    assert run([sys.executable, "-c", code], find_library(), Broker(controller.place, Wish(2), print), print) == 0
+    assert (
+        run([sys.executable, "-c", code], find_library(), Broker(controller.place, PathRequest(2), print), print) == 0
+    )
     assert controller.calls == []
 
 
@@ -112,7 +114,7 @@ bound.connect(place)
 subprocess.run([sys.executable, "-c", "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])))",
                 place[0], str(place[1])], check=True)
 """
-    broker = Broker(controller.place, Wish(2), print)
+    broker = Broker(controller.place, PathRequest(2), print)
     with socket.create_server((address, 0), backlog=100) as door:
         port = door.getsockname()[1]
         assert run([sys.executable, "-c", code, str(port)], find_library(), broker, print) == 0
@@ -124,19 +126,19 @@ def test_without_a_controller_the_program_runs_and_one_line_is_printed(address: 
     said: list[str] = []
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
-        broker = Broker(Place("127.0.0.1", nobody.getsockname()[1], "token"), Wish(2), said.append)
+        broker = Broker(ControllerAddress("127.0.0.1", nobody.getsockname()[1], "token"), PathRequest(2), said.append)
         with socket.create_server((address, 0)) as door:
             command = [sys.executable, "-c", PROGRAM.format(address=address), str(door.getsockname()[1]), "20"]
             start = time.monotonic()
             assert run(command, find_library(), broker, said.append) == 0
     assert time.monotonic() - start < 20
     assert len(said) == 1 and "does not answer" in said[0] and "default routes" in said[0], said
-    assert (broker.claimed, broker.without) == (0, 20)
+    assert (broker.claimed, broker.without_path) == (0, 20)
 
 
 def test_an_expired_assignment_is_requested_again_and_a_refusal_is_reported_once(controller: Controller) -> None:
     said: list[str] = []
-    broker = Broker(controller.place, Wish(2), said.append)
+    broker = Broker(controller.place, PathRequest(2), said.append)
     assert broker.claim("10.0.0.1", "10.0.1.1", Ports(5001))
     controller.users.clear()
     controller.users[99] = Counter()
@@ -150,7 +152,7 @@ def test_an_expired_assignment_is_requested_again_and_a_refusal_is_reported_once
 
 
 def test_connections_are_close_to_the_ratio_of_a_policy(controller: Controller) -> None:
-    broker = Broker(controller.place, Wish(2, ratio=lambda _rows: (1.0, 3.0)), print)
+    broker = Broker(controller.place, PathRequest(2, ratio=lambda _rows: (1.0, 3.0)), print)
     assert all(broker.claim("10.0.0.1", "10.0.1.1", Ports(port)) for port in range(5000, 5008))
     assert Counter(claim["path"] for claim in controller.claims()) == {0: 2, 1: 6}
     broker.release()
@@ -172,15 +174,15 @@ def test_programs_on_which_it_has_no_effect_are_named(tmp_path: Path) -> None:
 
 
 def test_the_place_of_a_controller_must_be_an_address_and_a_port() -> None:
-    assert Place.parse("[::1]:8080") == Place("::1", 8080)
+    assert ControllerAddress.parse("[::1]:8080") == ControllerAddress("::1", 8080)
     for wrong in ("", "10.0.0.1", "10.0.0.1:", "10.0.0.1:0", "10.0.0.1:70000", "http://10.0.0.1:80", ":80"):
         with pytest.raises(PathloomError, match="expected ADDRESS:PORT"):
-            Place.parse(wrong)
+            ControllerAddress.parse(wrong)
 
 
 def test_the_optimal_policy_uses_the_controllers_measurements(controller: Controller) -> None:
     # n = a B R: 0.001495 times 50 and 26 is 2, times 100 and 120 is 18.
-    broker = Broker(controller.place, Wish(2, ratio=ratio_of("optimal", [], 0.001495)), print)
+    broker = Broker(controller.place, PathRequest(2, ratio=ratio_of("optimal", [], 0.001495)), print)
     assert all(broker.claim("10.0.0.1", "10.0.1.1", Ports(port)) for port in range(5000, 5020))
     assert Counter(claim["path"] for claim in controller.claims()) == {0: 2, 1: 18}
     broker.release()

@@ -43,7 +43,7 @@ from pathloom.cli.options import (
     whole_number,
 )
 from pathloom.errors import SchemeError, ToolError, bad_input
-from pathloom.experiments.execution import Wrappers
+from pathloom.experiments.execution import RunFiles
 from pathloom.experiments.folder import OutFolder
 from pathloom.experiments.settings import Settings, read_spec_file
 from pathloom.specs import LAB, split_specs
@@ -110,9 +110,9 @@ def compare(
         "keep_going": True if keep_going else None,
         "series": series,
     }
-    delivery = Delivery(out, json, plot_kinds(plots), resume)
-    where = Where(whole_number("--jobs", jobs), cluster, whole_number("--threads", threads))
-    return _carry_out("compare", _settings(given, spec), Wrappers(), where, delivery)
+    outputs = Outputs(out, json, plot_kinds(plots), resume)
+    workers = Workers(whole_number("--jobs", jobs), cluster, whole_number("--threads", threads))
+    return _carry_out("compare", _settings(given, spec), RunFiles(), workers, outputs)
 
 
 def run(
@@ -192,24 +192,24 @@ def run(
     if len(settings.schemes) > 1:
         names = ", ".join(settings.schemes)
         raise bad_input(f"run takes one scheme, not {len(settings.schemes)} ({names}); use `pathloom compare`")
-    wrappers = _written_files(pcap, event_log, settings)
-    if wrappers != Wrappers() and resume:
+    run_files = _written_files(pcap, event_log, settings)
+    if run_files != RunFiles() and resume:
         raise bad_input("--resume: a run that is taken from an earlier call writes no --pcap and no --event-log")
-    if wrappers != Wrappers() and cluster is not None:
+    if run_files != RunFiles() and cluster is not None:
         raise bad_input("--cluster: a run on another machine writes no --pcap and no --event-log")
-    delivery = Delivery(out, json, plot_kinds(plots), resume)
-    where = Where(whole_number("--jobs", jobs), cluster, whole_number("--threads", threads))
-    return _carry_out("run", settings, wrappers, where, delivery)
+    outputs = Outputs(out, json, plot_kinds(plots), resume)
+    workers = Workers(whole_number("--jobs", jobs), cluster, whole_number("--threads", threads))
+    return _carry_out("run", settings, run_files, workers, outputs)
 
 
-def _written_files(pcap: Path | None, event_log: Path | None, settings: Settings) -> Wrappers:
+def _written_files(pcap: Path | None, event_log: Path | None, settings: Settings) -> RunFiles:
     """Returns the files to which a run writes its packets and messages. Raises `PathloomError`."""
     if (pcap or event_log) and settings.runs > 1:
         option = "--pcap" if pcap else "--event-log"
         raise bad_input(f"{option}: is for a single run; leave --runs at 1 (--seed chooses the run)")
     if (pcap or event_log) and len(settings.worlds) > 1:
         raise bad_input("--worlds: --pcap and --event-log record a run in one world; name one world")
-    return Wrappers(str(pcap) if pcap else None, str(event_log) if event_log else None)
+    return RunFiles(str(pcap) if pcap else None, str(event_log) if event_log else None)
 
 
 def _settings(given: dict[str, Any], spec: Path | None, one_scheme: bool = False, **defaults: Any) -> Settings:
@@ -232,7 +232,7 @@ def _one_scheme(scheme: str) -> tuple[str]:
 
 
 @dataclass(frozen=True)
-class Where:
+class Workers:
     """The threads or the cluster that carry out the runs."""
 
     jobs: int | None
@@ -249,7 +249,7 @@ class Where:
 
 
 @dataclass(frozen=True)
-class Delivery:
+class Outputs:
     """Where a result is written: a folder, JSON, plots."""
 
     out: Path | None
@@ -271,49 +271,49 @@ class Delivery:
             check_comparison_folder(self.out, settings, self.resume)
 
 
-def _carry_out(verb: str, settings: Settings, wrappers: Wrappers, where: Where, delivery: Delivery) -> int:
+def _carry_out(verb: str, settings: Settings, run_files: RunFiles, workers: Workers, outputs: Outputs) -> int:
     from pathloom.experiments.api import Experiment
-    from pathloom.experiments.store import alone, claimed
+    from pathloom.experiments.store import folder_lock, locked_store
 
-    delivery.check(settings)
-    check_cluster(where.cluster, where.jobs, settings.worlds)
-    if where.cluster is not None and where.threads is not None:
+    outputs.check(settings)
+    check_cluster(workers.cluster, workers.jobs, settings.worlds)
+    if workers.cluster is not None and workers.threads is not None:
         raise bad_input("--threads: is for this machine; the workers of --cluster give each run one thread")
-    threads = where.threads or 1
-    out, folder = delivery.out, None
+    threads = workers.threads or 1
+    out, folder = outputs.out, None
     with ExitStack() as stack:
         try:
-            if delivery.resume:
+            if outputs.resume:
                 assert out is not None
                 folder = OutFolder(out)
-                store = stack.enter_context(claimed(folder.path))
-                experiment = Experiment(settings, wrappers=wrappers, store=store, threads=threads)
+                store = stack.enter_context(locked_store(folder.path))
+                experiment = Experiment(settings, run_files=run_files, store=store, threads=threads)
             else:
-                experiment = Experiment(settings, wrappers=wrappers, threads=threads)
+                experiment = Experiment(settings, run_files=run_files, threads=threads)
                 folder = OutFolder(out) if out is not None else None
-                stack.enter_context(alone(folder.path) if folder is not None else nullcontext())
+                stack.enter_context(folder_lock(folder.path) if folder is not None else nullcontext())
             for scheme, why in experiment.on_one_thread().items():
                 console.say(f"pathloom: --threads {threads}: {scheme} runs on one thread: {why}")
-            result = _run_and_watch(verb, experiment, where)
+            result = _run_and_watch(verb, experiment, workers)
             for trouble in result.troubles:
                 console.say(f"pathloom: warning: {trouble}")
             if result.complete or result.outcomes:
-                deliver(result, folder, delivery)
+                deliver(result, folder, outputs)
         except BaseException:
             stack.close()
             if folder is not None:
-                folder.give_up()
-            wrappers.remove_partial()
+                folder.remove_if_empty()
+            run_files.remove_partial()
             raise
     if result.complete:
         return EXIT_ERROR if result.troubles else 0
-    wrappers.remove_partial()
+    run_files.remove_partial()
     if not result.outcomes and folder is not None:
-        folder.give_up()
+        folder.remove_if_empty()
     done, planned = len(result.outcomes), settings.runs * len(settings.labels)
-    verb = "kept" if delivery.resume else "the result so far is"
+    verb = "kept" if outputs.resume else "the result so far is"
     kept = f", {verb} in {folder.path}" if folder is not None and done else ""
-    again = "; the same command goes on from here" if delivery.resume and done else ""
+    again = "; the same command goes on from here" if outputs.resume and done else ""
     said = f"{done} of {planned} runs were finished{kept}{again}"
     if isinstance(result.failure, SchemeError):
         way_out = "--keep-going continues, leaves the scheme's flows on their paths, and marks the result"
@@ -323,25 +323,25 @@ def _carry_out(verb: str, settings: Settings, wrappers: Wrappers, where: Where, 
     raise Interrupted(f"interrupted: {said}")
 
 
-def _run_and_watch(verb: str, experiment: Experiment, where: Where) -> Result:
+def _run_and_watch(verb: str, experiment: Experiment, workers: Workers) -> Result:
     settings = experiment.settings
     runs = settings.runs * len(settings.labels)
-    jobs = min(where.runs_at_a_time(), runs)
+    jobs = min(workers.runs_at_a_time(), runs)
     with ExitStack() as stack:
-        wanted = where.cluster is not None and experiment.missing() > 0
-        runner = stack.enter_context(runner_of(where.cluster, jobs)) if wanted else None
+        wanted = workers.cluster is not None and experiment.missing() > 0
+        runner = stack.enter_context(runner_of(workers.cluster, jobs)) if wanted else None
         report = stack.enter_context(console.progress_bar(verb, runs))
         return experiment.carry_out(jobs, report, runner)
 
 
-def deliver(result: Result, folder: OutFolder | None, delivery: Delivery) -> None:
+def deliver(result: Result, folder: OutFolder | None, outputs: Outputs) -> None:
     """Writes the folder, and prints the table, or JSON instead."""
-    json = delivery.json
+    json = outputs.json
     try:
         if folder is not None:
-            result.save(folder.path, delivery.kinds)
+            result.save(folder.path, outputs.kinds)
     except PathloomError as error:
-        if folder is None or not delivery.resume:
+        if folder is None or not outputs.resume:
             raise
         raise bad_input(f"{error}; all runs are kept in {folder.path}; the same command goes on from here") from None
     finally:

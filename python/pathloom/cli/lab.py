@@ -122,7 +122,7 @@ def up(
     stack = host_stack(hosts, transport)
     built = Fabric(fabric)
     try:
-        with system.ending_in_order():
+        with system.signals_as_interrupts():
             if switches is not None:
                 blueprint = lab.up_with_programs(built, switches, stack, console.say)
             else:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathloom.experiments.workers import Runner
     from pathloom.reproduction.definitions import Figure, Form
     from pathloom.reproduction.measure import Planned, Reproduced
-    from pathloom.reproduction.runs import Memory
+    from pathloom.reproduction.runs import RunCache
 
 LIST = "list"
 FOLDER = Path("results/reproduction")
@@ -121,7 +121,7 @@ def reproduce(
     from pathloom.experiments.folder import OutFolder
     from pathloom.experiments.workers import default_threads
     from pathloom.reproduction.library import figures
-    from pathloom.reproduction.runs import Memory
+    from pathloom.reproduction.runs import RunCache
 
     wanted = figures(target) if world == SIM else _in_lab(figures(target))
     place = out or Path(str(FOLDER) if world == SIM else f"{FOLDER}-{world}")
@@ -131,8 +131,8 @@ def reproduce(
         runner = stack.enter_context(runner_of(cluster, local)) if cluster is not None else local
         folder = OutFolder(place)
         runs = OutFolder(place / RUNS) if resume else None
-        memory = Memory(runs.path if runs is not None else None, any_build)
-        done = _carry_out(wanted, how, runner, (folder, runs), memory, json)
+        cache = RunCache(runs.path if runs is not None else None, any_build)
+        done = _carry_out(wanted, how, runner, (folder, runs), cache, json)
     if json is not None:
         console.put_json(json, {"schema": SCHEMA, "items": [result.as_json() for result in done]})
     (console.say if json == console.STDOUT else print)(f"Page: {folder.path / 'README.md'}")
@@ -171,7 +171,7 @@ def _carry_out(
     how: tuple[Form, int, str],
     runner: Runner | int,
     folders: tuple[OutFolder, OutFolder | None],
-    memory: Memory,
+    cache: RunCache,
     json: str | None,
 ) -> list[Reproduced]:
     """Runs figures one by one and prints each. A finished figure is kept even if a later one fails.
@@ -181,7 +181,7 @@ def _carry_out(
     folder, runs = folders
     done: list[Reproduced] = []
     try:
-        for result, image in _results(wanted, how, runner, folder.path, memory):
+        for result, image in _results(wanted, how, runner, folder.path, cache):
             done.append(result)
             if json != console.STDOUT:
                 print_figure(result, image)
@@ -191,14 +191,14 @@ def _carry_out(
         raise Interrupted(f"interrupted: {len(done)} of {len(wanted)} figures were finished{kept}{again}") from None
     finally:
         if runs is not None:
-            runs.give_up()
+            runs.remove_if_empty()
         if not done:
-            folder.give_up()
+            folder.remove_if_empty()
     return done
 
 
 def _results(
-    wanted: list[Figure], how: tuple[Form, int, str], runner: Runner | int, folder: Path, memory: Memory
+    wanted: list[Figure], how: tuple[Form, int, str], runner: Runner | int, folder: Path, cache: RunCache
 ) -> Iterator[tuple[Reproduced, Path]]:
     from pathloom.reproduction import measure
     from pathloom.reproduction.page import save
@@ -207,10 +207,10 @@ def _results(
     plans = [measure.plan(figure, form, seed, world) for figure in wanted]
     threads = 1 if world == LAB else runner if isinstance(runner, int) else runner.count
     pairs = list(zip(wanted, plans, strict=True))
-    forecast = Forecast(threads, pairs, memory, here=world != LAB and isinstance(runner, int))
+    forecast = Forecast(threads, pairs, cache, here=world != LAB and isinstance(runner, int))
     for place, (figure, planned) in enumerate(zip(wanted, plans, strict=True)):
-        with forecast.watched(place), console.progress_bar(figure.id, forecast.runs) as report:
-            result = measure.reproduce(figure, planned, form, runner, memory, report)
+        with forecast.timed(place), console.progress_bar(figure.id, forecast.runs) as report:
+            result = measure.reproduce(figure, planned, form, runner, cache, report)
         yield result, save(result, folder)
 
 
@@ -218,13 +218,13 @@ class Forecast:
     """Prints on stderr how many runs there are and about how long they take, and afterwards how long they took."""
 
     def __init__(
-        self, threads: int, figures: list[tuple[Figure, list[Planned]]], memory: Memory, here: bool = True
+        self, threads: int, figures: list[tuple[Figure, list[Planned]]], cache: RunCache, here: bool = True
     ) -> None:
         """Prints the forecast of all figures if there are several. `here`: this process carries out the runs."""
-        from pathloom.reproduction.estimate import Pace
+        from pathloom.reproduction.estimate import EstimateFactor
 
-        self._threads, self._figures, self._memory, self._here = threads, figures, memory, here
-        self._pace = Pace()
+        self._threads, self._figures, self._cache, self._here = threads, figures, cache, here
+        self._factor = EstimateFactor()
         self.runs = 0
         """Runs of the figure that is carried out now."""
         if len(figures) > 1:
@@ -233,27 +233,27 @@ class Forecast:
     def _to_do(self, figures: list[tuple[Figure, list[Planned]]]) -> tuple[int, float]:
         from pathloom.reproduction import measure
 
-        return measure.to_do(figures, self._memory)
+        return measure.to_do(figures, self._cache)
 
     def _say(self, what: str, runs: int, work: float) -> None:
         if runs == 0:
             console.say(f"{what}: nothing to do, all runs are kept")
             return
-        about = minutes(self._pace.wall_s(work, self._threads))
+        about = minutes(self._factor.wall_s(work, self._threads))
         console.say(f"{what}: {counted(runs, 'run')} to do, about {about} on {counted(self._threads, 'thread')}")
 
     @contextmanager
-    def watched(self, place: int) -> Iterator[None]:
+    def timed(self, place: int) -> Iterator[None]:
         """Prints how long a figure is likely to take and how long it took. Later forecasts use that time."""
         self.runs, work = self._to_do([self._figures[place]])
         self._say(self._figures[place][0].id, self.runs, work)
-        projected_s = self._pace.wall_s(work, self._threads)
+        projected_s = self._factor.wall_s(work, self._threads)
         begin_s, begin_processor_s = time.monotonic(), time.process_time()
         yield
         if self.runs == 0:
             return
         wall_s, processor_s = time.monotonic() - begin_s, time.process_time() - begin_processor_s
-        self._pace.note(work, wall_s * self._threads)
+        self._factor.note(work, wall_s * self._threads)
         # Runs in the lab and on a cluster use almost no processor time of this process.
         processor = f", {minutes(processor_s)} of processor time" if self._here else ""
         took = f"{counted(self.runs, 'run')} took {minutes(wall_s)}{processor}; projected: {minutes(projected_s)}"

@@ -63,8 +63,8 @@ def scitags(
         for number, handler in before.items():
             signal.signal(number, handler)
     if verbose:
-        counts = f"{announcements.aside} were ignored, {announcements.bad} lines were unreadable"
-        _say(f"{broker.claimed} announcements gave a path, {broker.without} gave none, {counts}")
+        counts = f"{announcements.ignored} were ignored, {announcements.bad} lines were unreadable"
+        _say(f"{broker.claimed} announcements gave a path, {broker.without_path} gave none, {counts}")
 
 
 def _say(text: str) -> None:

@@ -149,17 +149,17 @@ def advise(
 
 def _assigned(assignment: int, controller: str | None, path: list[str] | None) -> list[Route]:
     """Returns the paths of an assignment as the controller measured them. Raises `PathloomError`, `ToolError`."""
-    from pathloom.streams.paths import Away, Paths, Place, Refused, route
+    from pathloom.streams.paths import ControllerAddress, Paths, Refused, Unreachable, route
 
     where = controller or os.environ.get("PATHLOOM_PATHS")
     if path or not where:
         raise bad_input("--assignment: expected --controller ADDRESS:PORT beside it, and no --path")
-    line = Paths(Place.parse(where), None)
+    line = Paths(ControllerAddress.parse(where), None)
     try:
         return [route(row) for row in line.assignment(assignment)["paths"]]
     except Refused as error:
         raise bad_input(f"--assignment {assignment}: {error}") from None
-    except Away as error:
+    except Unreachable as error:
         raise ToolError(f"the controller at {where} does not answer ({error})") from None
     finally:
         line.close()

@@ -94,17 +94,17 @@ def sweep(
             result = _carry_out(ready, folder.path, threads, cluster)
             deliver(result, folder.path, json, kinds)
     finally:
-        folder.give_up()
+        folder.remove_if_empty()
     return EXIT_ERROR if result.troubles else 0
 
 
 @contextmanager
 def _ready(plan: SweepPlan, folder: Path, until: Precision | None) -> Iterator[Sweep]:
     """Claims the folder of the runs for this process, and yields the sweep."""
-    from pathloom.experiments.store import claimed
+    from pathloom.experiments.store import locked_store
     from pathloom.experiments.sweep import Sweep
 
-    with claimed(folder) as store:
+    with locked_store(folder) as store:
         yield Sweep(plan, store, until)
 
 

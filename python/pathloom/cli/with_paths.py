@@ -65,27 +65,27 @@ def with_paths(
     broker = make_broker(controller, token_file, (paths, search, ratio_of(policy, path or [], a)), _say)
     code = run(command, find_library(), broker, _say)
     if verbose:
-        _say(f"{broker.claimed} connections had a path of their own, {broker.without} had none")
+        _say(f"{broker.claimed} connections had a path of their own, {broker.without_path} had none")
     return code
 
 
 def make_broker(
     controller: str | None,
     token_file: Path | None,
-    wish: tuple[int, str | None, Ratio | None],
+    request: tuple[int, str | None, Ratio | None],
     say: Callable[[str], None],
 ) -> Broker:
     """Returns the broker that claims paths, made from the options of a command. Raises `PathloomError`."""
-    from pathloom.streams.paths import Place
-    from pathloom.streams.with_paths import Broker, Wish
+    from pathloom.streams.paths import ControllerAddress
+    from pathloom.streams.with_paths import Broker, PathRequest
 
     where = controller or os.environ.get(CONTROLLER)
     if not where:
         raise bad_input(f"--controller: is missing, and ${CONTROLLER} is not set; expected ADDRESS:PORT")
-    count, search, ratio = wish
+    count, search, ratio = request
     if search not in (None, "breadth-first", "edge-disjoint"):
         raise bad_input(f"--search `{search}`: expected breadth-first or edge-disjoint")
-    return Broker(Place.parse(where, _token(token_file)), Wish(count, search, ratio), say)
+    return Broker(ControllerAddress.parse(where, _token(token_file)), PathRequest(count, search, ratio), say)
 
 
 def ratio_of(policy: str, paths: list[str], a: float | None) -> Ratio | None:

@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pathloom.errors import SchemeWarning, bad_input
-from pathloom.experiments.execution import Execution, Progress, RunOutcome, Wrappers
+from pathloom.experiments.execution import Execution, Progress, RunFiles, RunOutcome
 from pathloom.experiments.inputs import Inputs
 from pathloom.experiments.python_schemes import PythonScheme, load_scheme, name_schemes
 from pathloom.experiments.result import Result
 from pathloom.experiments.settings import Settings
 from pathloom.experiments.workers import Runner, default_threads, interruptible
 from pathloom.fabrics import Fabric
-from pathloom.progress import watched
+from pathloom.progress import showing_progress
 from pathloom.specs import SIM, is_python_spec
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Experiment:
         self,
         settings: Settings,
         fabric: Fabric | None = None,
-        wrappers: Wrappers | None = None,
+        run_files: RunFiles | None = None,
         in_python: Mapping[str, PythonScheme] | None = None,
         store: Store[RunOutcome] | None = None,
         threads: int = 1,
@@ -48,17 +48,19 @@ class Experiment:
         self._in_python = {**files, **(in_python or {})}
         self.inputs = Inputs.of(settings, self.fabric, self._in_python)
         self._store = store
-        self._executions = [self._prepare(world, wrappers or Wrappers()) for world in settings.worlds]
+        self._executions = [self._prepare(world, run_files or RunFiles()) for world in settings.worlds]
 
-    def _prepare(self, world: str, wrappers: Wrappers) -> Execution | LabExecution:
+    def _prepare(self, world: str, run_files: RunFiles) -> Execution | LabExecution:
         if world == SIM:
             files = self._in_python
-            return Execution(self.settings, self.fabric.text, wrappers, files, store=self._store, threads=self._threads)
+            return Execution(
+                self.settings, self.fabric.text, run_files, files, store=self._store, threads=self._threads
+            )
         for label in self._in_python:
             raise bad_input(f"scheme `{label}`: is written in Python; the lab cannot run it, so use --worlds sim")
         from pathloom.lab.runs import LabExecution
 
-        return LabExecution(self.settings, self.fabric, wrappers)
+        return LabExecution(self.settings, self.fabric, run_files)
 
     def missing(self) -> int:
         """Number of runs in the simulator that have not been carried out yet."""
@@ -233,7 +235,7 @@ def _carried_out(experiment: Experiment, jobs: int | None) -> Result:
     if jobs is not None and jobs < 1:
         raise bad_input(f"jobs: {jobs} is not valid; expected 1 or more")
     settings = experiment.settings
-    with watched("pathloom", settings.runs * len(settings.labels)) as progress:
+    with showing_progress("pathloom", settings.runs * len(settings.labels)) as progress:
         result = experiment.carry_out(jobs, progress)
     for text in result.troubles:
         warnings.warn(text, SchemeWarning, stacklevel=3)

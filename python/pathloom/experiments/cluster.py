@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from pathloom._core import PathloomError
 from pathloom.errors import SchemeError, ToolError, bad_input
-from pathloom.experiments.execution import Wrappers, advance, simulation
+from pathloom.experiments.execution import RunFiles, advance, simulation
 from pathloom.experiments.identity import digest, program_digest
 from pathloom.experiments.inputs import named_files, sha256
 from pathloom.experiments.memory import check_room
@@ -237,11 +237,11 @@ def carry_out(parcel: Parcel) -> Answer:
         with _files_in_place(parcel.files):
             in_python = _scheme(job.scheme)
             try:
-                run = simulation(settings, parcel.fabric_text, job, Wrappers(), in_python)
+                run = simulation(settings, parcel.fabric_text, job, RunFiles(), in_python)
             except PathloomError as error:
                 raise bad_input(f"run {job.run} of {job.scheme} (seed {job.seed}): {error}") from None
         check_room(run, job)
-        outcome = advance(run, job, settings, parcel.sample_at_s, _Told(parcel.stop), lambda _share: None)
+        outcome = advance(run, job, settings, parcel.sample_at_s, _RemoteStop(parcel.stop), lambda _share: None)
     except PathloomError as error:
         return Answer(bad_input=str(error))
     except SchemeError as error:
@@ -290,7 +290,7 @@ def _forget_modules(paths: Iterable[Path]) -> None:
             del sys.modules[name]
 
 
-class _Told:
+class _RemoteStop:
     """Tells whether a run should end, by asking the scheduler every `LOOK_S`."""
 
     def __init__(self, name: str) -> None:

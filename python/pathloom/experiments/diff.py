@@ -66,7 +66,7 @@ class Change:
         return self.difference / self.a if self.a else None
 
     @property
-    def says(self) -> str:
+    def verdict(self) -> str:
         """The verdict, as `says` in docs/formats.md; empty for a percentile, which has no interval."""
         if self.bound_a or self.bound_b:
             return UNKNOWN
@@ -90,7 +90,7 @@ class Change:
             "share": self.share,
             "ci95": self.ci95,
             "paired": self.paired,
-            "says": self.says,
+            "says": self.verdict,
         }
 
 

@@ -99,7 +99,7 @@ def stolen_text(share: float) -> str:
 
 
 @dataclass(frozen=True)
-class Wrappers:
+class RunFiles:
     """Files that a run writes in addition to its result; only for a single run."""
 
     pcap: str | None = None
@@ -132,7 +132,7 @@ class Execution:
         self,
         settings: Settings,
         fabric_text: str | None,
-        wrappers: Wrappers,
+        run_files: RunFiles,
         in_python: Mapping[str, PythonScheme] | None = None,
         sample_at_s: Sequence[float] = (),
         store: Store[RunOutcome] | None = None,
@@ -148,7 +148,7 @@ class Execution:
         self.settings = settings
         self.in_python = in_python or {}
         self.fabric_text = fabric_text
-        self.wrappers = wrappers
+        self.run_files = run_files
         self.sample_at_s = tuple(sample_at_s)
         self.outcomes: list[RunOutcome] = []
         self.interrupted = False
@@ -188,7 +188,7 @@ class Execution:
 
     def _simulation(self, job: Job) -> _core.Simulation:
         in_python = self.in_python.get(job.scheme)
-        return simulation(self.settings, self.fabric_text, job, self.wrappers, in_python, self.threads)
+        return simulation(self.settings, self.fabric_text, job, self.run_files, in_python, self.threads)
 
     def _identity(self, job: Job) -> str:
         in_python = self.in_python.get(job.scheme)
@@ -265,7 +265,7 @@ def simulation(
     settings: Settings,
     fabric_text: str | None,
     job: Job,
-    wrappers: Wrappers,
+    run_files: RunFiles,
     in_python: PythonScheme | None = None,
     threads: int = 1,
 ) -> _core.Simulation:
@@ -287,8 +287,8 @@ def simulation(
             "seed": job.seed,
             "faults": settings.faults,
             "threads": threads,
-            "pcap": wrappers.pcap,
-            "event_log": wrappers.event_log,
+            "pcap": run_files.pcap,
+            "event_log": run_files.event_log,
         }
     )
     instance = in_python.instance(job.seed) if in_python is not None else None
@@ -349,20 +349,20 @@ def advance(
     """Advances a run to its end, slice by slice; None if it was stopped. Raises `SchemeError`."""
     started, duration_s = time.perf_counter(), settings.duration_s
     reached, slice_s = 0.0, min(duration_s / FIRST_SLICES, FIRST_SLICE_S)
-    moments = _Moments(settings, sample_at_s)
-    silence = _Silence(settings) if settings.until == FINISHED else None
+    recording_times = _RecordingTimes(settings, sample_at_s)
+    stall_detector = _StallDetector(settings) if settings.until == FINISHED else None
     if settings.series is not None:
         simulation.keep_ways()
     while not simulation.done:
         _check_scheme(simulation, job, settings)
         if stop.is_set():
             return None
-        if silence is not None and silence.is_too_long(simulation, reached):
+        if stall_detector is not None and stall_detector.is_too_long(simulation, reached):
             break
         slice_started = time.perf_counter()
-        look_s = silence.look_s if silence is not None else math.inf
-        reached = simulation.advance(min(reached + slice_s, moments.due_s, look_s))
-        if moments.take(simulation, reached):
+        look_s = stall_detector.look_s if stall_detector is not None else math.inf
+        reached = simulation.advance(min(reached + slice_s, recording_times.due_s, look_s))
+        if recording_times.take(simulation, reached):
             continue
         took = time.perf_counter() - slice_started
         ratio = SLICE_WALL_S / max(took, 1e-9)
@@ -370,17 +370,17 @@ def advance(
         slice_s = max(slice_s, LEAST_SLICE_S)
         progress(min(reached / duration_s, 0.99))
     _check_scheme(simulation, job, settings)
-    silent_s = None if simulation.done or silence is None else silence.limit_s
+    silent_s = None if simulation.done or stall_detector is None else stall_detector.limit_s
     simulation.finish()
-    moments.take_rest(simulation)
-    outcome = {**simulation.outcome(), **moments.series()}
+    recording_times.take_rest(simulation)
+    outcome = {**simulation.outcome(), **recording_times.series()}
     progress(1.0)
     return RunOutcome(
         job,
         outcome,
         wall_s=time.perf_counter() - started,
         trouble=simulation.troubles,
-        samples=tuple(moments.samples),
+        samples=tuple(recording_times.samples),
         silent_s=silent_s,
         description=simulation.description,
         notes=tuple(simulation.notes),
@@ -396,7 +396,7 @@ def _check_scheme(simulation: _core.Simulation, job: Job, settings: Settings) ->
     raise SchemeError(text, traceback)
 
 
-class _Moments:
+class _RecordingTimes:
     """The times of a run at which data is recorded: samples of delivered data, and steps of series."""
 
     def __init__(self, settings: Settings, sample_at_s: Sequence[float]) -> None:
@@ -435,7 +435,7 @@ class _Moments:
         return {"series": self._recorder.columns()} if self._recorder is not None else {}
 
 
-class _Silence:
+class _StallDetector:
     """Detects that unfinished flows receive nothing any more, after the usual drain and all faults.
 
     It checks at fixed times of the run, so that the result does not depend on the slices.

@@ -20,7 +20,7 @@ PARTIAL = ".partial-"
 """Prefix of the names of files and folders that are not complete yet."""
 
 
-def write_whole(path: Path, write: Callable[[Path], object]) -> None:
+def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """Lets `write` fill a temporary file in the folder of `path`, and then renames it to `path`.
 
     Raises `PathloomError` if this fails; `path` is then unchanged.
@@ -83,12 +83,12 @@ def _to_disk(path: Path) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Writes a text file completely or not at all."""
-    write_whole(path, lambda partial: partial.write_text(text, encoding="utf-8"))
+    write_atomically(path, lambda partial: partial.write_text(text, encoding="utf-8"))
 
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Writes a file completely or not at all."""
-    write_whole(path, lambda partial: partial.write_bytes(content))
+    write_atomically(path, lambda partial: partial.write_bytes(content))
 
 
 def check_writable(path: Path) -> None:
@@ -105,7 +105,7 @@ def check_writable(path: Path) -> None:
 class OutFolder:
     """A folder for results, checked to be writable before any work is done.
 
-    `give_up` removes the folders that it made if nothing was written into them.
+    `remove_if_empty` removes the folders that it made if nothing was written into them.
     """
 
     def __init__(self, path: Path) -> None:
@@ -121,12 +121,12 @@ class OutFolder:
             with tempfile.TemporaryFile(dir=path):
                 pass
         except OSError as error:
-            self.give_up()
+            self.remove_if_empty()
             no_folder = isinstance(error, NotADirectoryError)
             way_out = "name a folder" if no_folder else "name a folder that can be written"
             raise bad_input(f"--out `{path}`: {reason(error)}; {way_out}") from None
 
-    def give_up(self) -> None:
+    def remove_if_empty(self) -> None:
         """Removes the folders that were made and are still empty."""
         for folder in reversed(self._made):
             with contextlib.suppress(OSError):

@@ -14,7 +14,7 @@ from pathloom import _core
 from pathloom.experiments.inputs import named_files
 from pathloom.experiments.settings import Job, Settings
 
-LETTERS = 32
+NAME_LENGTH = 32
 """Length of a name."""
 
 _digests: dict[tuple[str, int, int, int], str] = {}
@@ -42,7 +42,7 @@ def work_identity(settings: Settings, job: Job, *parts: str) -> str:
 
 def short_digest(*texts: str) -> str:
     """Digest of texts with the length of a name."""
-    return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:LETTERS]
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:NAME_LENGTH]
 
 
 def alone_settings(settings: Settings, job: Job) -> Settings:

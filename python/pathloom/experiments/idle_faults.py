@@ -14,7 +14,7 @@ from pathloom import _core
 from pathloom.experiments.execution import fault_time_s
 from pathloom.fabrics import Fabric
 
-Thing = tuple[str, int | str]
+Item = tuple[str, int | str]
 """An item that may fail: a node, a cable, the quality of a cable, or a session."""
 MENDS = {"up": "down or flap", "restore": "degrade or loss", "session-up": "session-down"}
 """Faults that repair something, and the faults that they repair."""
@@ -25,12 +25,12 @@ _WITH_VALUE = ("degrade", "loss", "flap")
 class _State:
     """The items that have failed so far."""
 
-    failed: set[Thing] = field(default_factory=set)
-    flaps_until_s: dict[Thing, float] = field(default_factory=dict)
+    failed: set[Item] = field(default_factory=set)
+    flaps_until_s: dict[Item, float] = field(default_factory=dict)
     """Time until which an item flaps. Until then, a fault of the item may or may not have an effect."""
 
-    def flaps(self, things: Sequence[Thing], at_s: float) -> bool:
-        return any(at_s <= self.flaps_until_s.get(thing, -1.0) for thing in things)
+    def flaps(self, items: Sequence[Item], at_s: float) -> bool:
+        return any(at_s <= self.flaps_until_s.get(item, -1.0) for item in items)
 
 
 def idle_faults(fabric: Fabric, faults: Sequence[str]) -> dict[str, str]:
@@ -54,24 +54,24 @@ def _why_idle(fault: str, names: _Names, state: _State) -> str | None:
     value = ""
     if verb in _WITH_VALUE:
         what, _, value = what.rpartition(":")
-    things = list(names.things(verb, what.strip()))
-    if not things:
+    items = list(names.items(verb, what.strip()))
+    if not items:
         return None
-    uncertain = state.flaps(things, at_s)
-    failed = [thing in state.failed for thing in things]
+    uncertain = state.flaps(items, at_s)
+    failed = [item in state.failed for item in items]
     if verb == "flap":
         down, up, times = value.split("/")
         down_s, up_s = _core.parse_time_s(down), _core.parse_time_s(up)
         until_s = at_s + (int(times) - 1) * (down_s + up_s) + down_s
-        state.flaps_until_s.update((thing, max(until_s, state.flaps_until_s.get(thing, 0.0))) for thing in things)
-        state.failed.difference_update(things)
+        state.flaps_until_s.update((item, max(until_s, state.flaps_until_s.get(item, 0.0))) for item in items)
+        state.failed.difference_update(items)
         return None
     if verb in MENDS:
-        state.failed.difference_update(things)
+        state.failed.difference_update(items)
         idle = not any(failed)
         return f"there was no {MENDS[verb]} of {what} left to mend" if idle and not uncertain else None
     if not uncertain:
-        state.failed.update(things)
+        state.failed.update(items)
     already = verb in ("down", "session-down") and all(failed) and not uncertain
     return f"{what} was down already" if already else None
 
@@ -86,7 +86,7 @@ class _Names:
         for link, ends in enumerate(zip(links["source"], links["target"], strict=True)):
             self._between.setdefault(ends, []).append(link // 2)
 
-    def things(self, verb: str, what: str) -> Iterator[Thing]:
+    def items(self, verb: str, what: str) -> Iterator[Item]:
         """The items that a fault names, if they can fail and be repaired."""
         if verb in ("session-down", "session-up"):
             yield "session", what

@@ -69,8 +69,8 @@ class Recorder:
         self._before_s = 0.0
         self._before: dict[str, np.ndarray[Any, Any]] | None = None
         self._rows: dict[str, list[np.ndarray[Any, Any]]] = {}
-        self._ways: dict[tuple[int, int], tuple[list[int], str | None]] = {}
-        self._changed_ways: list[tuple[float, int, int, list[int], str | None]] = []
+        self._paths: dict[tuple[int, int], tuple[list[int], str | None]] = {}
+        self._changed_paths: list[tuple[float, int, int, list[int], str | None]] = []
 
     @property
     def due_s(self) -> float:
@@ -107,15 +107,15 @@ class Recorder:
         self._append("flow.goodput_bps", step["arrived"][arrived] * 8 / took_s)
         self._append("flow.window_bytes", flows["window_bytes"][arrived])
         self._before, self._before_s = now, now_s
-        self._take_ways(simulation, now_s)
+        self._take_paths(simulation, now_s)
 
-    def _take_ways(self, simulation: _core.Simulation, now_s: float) -> None:
+    def _take_paths(self, simulation: _core.Simulation, now_s: float) -> None:
         for flow, src_port, links, why in simulation.take_ways():
-            known = self._ways.get((flow, src_port))
+            known = self._paths.get((flow, src_port))
             # A subflow that closed in this step is reported without a reason.
             if known is None or known[0] != links or (why is not None and known[1] != why):
-                self._ways[flow, src_port] = links, why
-                self._changed_ways.append((now_s, flow, src_port, links, why))
+                self._paths[flow, src_port] = links, why
+                self._changed_paths.append((now_s, flow, src_port, links, why))
 
     def _add(self, table: str, now_s: float, which: np.ndarray[Any, Any], name: str) -> None:
         self._append(f"{table}.at_s", np.full(len(which), now_s))
@@ -126,7 +126,7 @@ class Recorder:
 
     def columns(self) -> dict[str, Any]:
         """All rows so far, by table and column; the rows of ways as tuples."""
-        return {**{name: np.concatenate(parts) for name, parts in self._rows.items()}, "ways": self._changed_ways}
+        return {**{name: np.concatenate(parts) for name, parts in self._rows.items()}, "ways": self._changed_paths}
 
 
 def link_series(fabric: Fabric, outcomes: Sequence[RunOutcome]) -> pl.DataFrame:
@@ -159,14 +159,14 @@ def way_series(fabric: Fabric, outcomes: Sequence[RunOutcome]) -> pl.DataFrame:
     """The series of ways: the path of each subflow whenever it changed."""
     names, links = fabric.names, fabric.links
 
-    def path(way: Sequence[int]) -> str:
-        return " ".join(names[node] for node in [links["source"][way[0]], *(links["target"][link] for link in way)])
+    def path(route: Sequence[int]) -> str:
+        return " ".join(names[node] for node in [links["source"][route[0]], *(links["target"][link] for link in route)])
 
     def columns(series: Mapping[str, Any]) -> dict[str, Any]:
         rows = series.get("ways", [])
         schema = {name: WAY_SERIES_SCHEMA[name] for name in ("at_s", "flow", "src_port", "path", "why")}
         data = {name: [row[place] for row in rows] for place, name in enumerate(schema)}
-        data["path"] = [path(way) for way in data["path"]]
+        data["path"] = [path(route) for route in data["path"]]
         return {name: pl.Series(data[name], dtype=kind) for name, kind in schema.items()}
 
     return _table(outcomes, columns, WAY_SERIES_SCHEMA)

@@ -286,7 +286,7 @@ def read_spec_file(path: Path) -> dict[str, Any]:
     Raises `PathloomError` if the file cannot be read, is not TOML, or has an unknown key.
     """
     source = f"experiment file `{path}`"
-    return spelt_out(checked_keys(read_toml(path, source), source))
+    return split_lists(validate_keys(read_toml(path, source), source))
 
 
 def read_toml(path: Path, source: str) -> dict[str, Any]:
@@ -299,7 +299,7 @@ def read_toml(path: Path, source: str) -> dict[str, Any]:
         raise bad_input(f"{source}: is not TOML: {error}") from None
 
 
-def checked_keys(
+def validate_keys(
     values: Mapping[str, Any], source: str, more: Sequence[str] = (), unlisted: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Values under the names of `Settings`: `scheme` and `fault` become lists with one member, as with options.
@@ -321,7 +321,7 @@ def checked_keys(
     return whole
 
 
-def spelt_out(values: Mapping[str, Any]) -> dict[str, Any]:
+def split_lists(values: Mapping[str, Any]) -> dict[str, Any]:
     """Values in which lists that are written as one text, such as `ecmp,spt`, are split."""
     whole = dict(values)
     if isinstance(whole.get("schemes"), str):

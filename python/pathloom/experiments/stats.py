@@ -63,10 +63,10 @@ def ci95(values: Sequence[float]) -> float | None:
     return t_quantile_975(len(values) - 1) * math.sqrt(variance / len(values))
 
 
-def t_test(values: Sequence[float]) -> float | None:
+def t_test_p_value(values: Sequence[float]) -> float | None:
     """Probability of a mean this far from 0 if the true mean is 0 (two-sided t test); None for fewer than two values.
 
-    >>> round(t_test([1.0, 2.0, 3.0]), 4)
+    >>> round(t_test_p_value([1.0, 2.0, 3.0]), 4)
     0.0742
     """
     if len(values) < 2:

@@ -124,7 +124,7 @@ def run_store(folder: Path) -> Store[RunOutcome]:
 
 
 @contextlib.contextmanager
-def claimed(path: Path) -> Iterator[Store[RunOutcome]]:
+def locked_store(path: Path) -> Iterator[Store[RunOutcome]]:
     """The store of finished runs in a results folder, for one process at a time.
 
     Partial files of a process that was killed are removed. At the end, the folder of runs is removed if it is empty.
@@ -132,15 +132,15 @@ def claimed(path: Path) -> Iterator[Store[RunOutcome]]:
     """
     runs = OutFolder(path / RUNS)
     try:
-        with alone(path):
+        with folder_lock(path):
             _remove_partial(runs.path)
             yield run_store(runs.path)
     finally:
-        runs.give_up()
+        runs.remove_if_empty()
 
 
 @contextlib.contextmanager
-def alone(path: Path) -> Iterator[None]:
+def folder_lock(path: Path) -> Iterator[None]:
     """Locks a results folder for this process, so that two commands do not mix their results in it.
 
     Partial files of a process that was killed are removed. Raises `PathloomError` if another process uses the folder.

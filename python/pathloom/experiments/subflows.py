@@ -42,11 +42,11 @@ def subflow_table(fabric: Fabric, outcomes: Sequence[RunOutcome]) -> pl.DataFram
 def _subflows_of(fabric: Fabric, one: RunOutcome) -> pl.DataFrame:
     columns = one.outcome["subflows"]
     names, links = fabric.names, fabric.links
-    nodes = ([links["source"][way[0]], *(links["target"][link] for link in way)] for way in columns["links"])
+    nodes = ([links["source"][path[0]], *(links["target"][link] for link in path)] for path in columns["links"])
     frame = pl.DataFrame(
         {
             **{name: columns[name] for name in SUBFLOW_SCHEMA if name in columns},
-            "path": [" ".join(names[node] for node in way) for way in nodes],
+            "path": [" ".join(names[node] for node in path) for path in nodes],
             "scheme": np.full(len(columns["flow"]), one.job.label, dtype=object),
             "run": np.full(len(columns["flow"]), one.job.run, dtype=np.uint32),
         },

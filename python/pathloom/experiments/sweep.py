@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from pathloom.errors import bad_input
-from pathloom.experiments.execution import Execution, RunOutcome, Wrappers
+from pathloom.experiments.execution import Execution, RunFiles, RunOutcome
 from pathloom.experiments.inputs import Inputs
 from pathloom.experiments.python_schemes import PythonScheme, load_scheme
 from pathloom.experiments.result import Result
-from pathloom.experiments.store import Store, claimed
+from pathloom.experiments.store import Store, locked_store
 from pathloom.experiments.sweep_plan import Point, SweepPlan, at_point
 from pathloom.experiments.sweep_result import PointResult, SweepResult
 from pathloom.experiments.until import Precision, uncertainty
@@ -37,7 +37,7 @@ class Prepared:
     point: Point
     execution: Execution
     inputs: Inputs
-    sure: float | None = None
+    widest_interval: float | None = None
     """Width of the widest interval, if it was requested."""
 
 
@@ -70,7 +70,7 @@ def sweep(
         raise bad_input(f"jobs: {jobs} is not valid; expected 1 or more")
     plan = SweepPlan.of(settings) if isinstance(settings, Mapping) else SweepPlan.read(Path(settings))
     precision = Precision.parse(until) if until is not None else None
-    with claimed(Path(out)) as store:
+    with locked_store(Path(out)) as store:
         ready = Sweep(plan, store, precision)
         ended = ready.carry_out(Threads(jobs or default_threads()), _unwatched)
         if ended.failure is not None:
@@ -108,7 +108,7 @@ class Sweep:
             if is_python_spec(spec) and spec not in self._schemes:
                 self._schemes[spec] = load_scheme(spec)
         in_python = {spec: self._schemes[spec] for spec in settings.schemes if spec in self._schemes}
-        execution = Execution(settings, fabric.text, Wrappers(), in_python, store=self._store)
+        execution = Execution(settings, fabric.text, RunFiles(), in_python, store=self._store)
         # Thousands of prepared runs would not fit into memory.
         execution.release()
         return Prepared(point, execution, Inputs.of(settings, fabric, in_python))
@@ -147,11 +147,11 @@ class Sweep:
         added = False
         for place, prepared in enumerate(self.points):
             settings = prepared.execution.settings
-            if prepared.sure is not None and prepared.sure <= until.share:
+            if prepared.widest_interval is not None and prepared.widest_interval <= until.share:
                 continue
-            prepared.sure = uncertainty(self._result(prepared).summary_of_schemes) or 0.0
+            prepared.widest_interval = uncertainty(self._result(prepared).summary_of_schemes) or 0.0
             most = until.most_runs(prepared.point.settings.runs)
-            if prepared.sure > until.share and settings.runs < most:
+            if prepared.widest_interval > until.share and settings.runs < most:
                 more = settings.model_copy(update={"runs": settings.runs + 1})
                 again = self._prepare(Point(prepared.point.at, more))
                 self.points[place] = Prepared(prepared.point, again.execution, prepared.inputs)
@@ -181,10 +181,13 @@ class Sweep:
         )
 
     def _until_record(self, prepared: Prepared) -> dict[str, Any] | None:
-        if self.until is None or prepared.sure is None:
+        if self.until is None or prepared.widest_interval is None:
             return None
-        known = math.isfinite(prepared.sure)
-        return {"ci": prepared.sure if known else None, "reached": prepared.sure <= self.until.share}
+        known = math.isfinite(prepared.widest_interval)
+        return {
+            "ci": prepared.widest_interval if known else None,
+            "reached": prepared.widest_interval <= self.until.share,
+        }
 
     def _result(self, prepared: Prepared) -> Result:
         execution = prepared.execution

@@ -17,7 +17,7 @@ from pathloom import _core
 from pathloom._core import PathloomError
 from pathloom.errors import bad_input
 from pathloom.experiments.columns import is_column
-from pathloom.experiments.settings import Settings, checked_keys, read_toml, spelt_out
+from pathloom.experiments.settings import Settings, read_toml, split_lists, validate_keys
 from pathloom.specs import SIM, split_specs
 
 Result = TypeVar("Result")
@@ -79,7 +79,7 @@ class SweepPlan:
 
         Raises `PathloomError` with a line that names the key.
         """
-        template = checked_keys(values, source, more=(GRID, POINTS), unlisted=("series", "worlds", "lab"))
+        template = validate_keys(values, source, more=(GRID, POINTS), unlisted=("series", "worlds", "lab"))
         listed = _listed(template.pop(POINTS, None), source)
         own = _grid(template.pop(GRID, None), source, listed)
         grid = {**_values_of(listed), **own}
@@ -285,7 +285,7 @@ def _settings(template: Mapping[str, Any], at: Mapping[str, Value], source: str)
         key: [_filled(part, at) for part in value] if isinstance(value, list) else _filled(value, at)
         for key, value in template.items()
     }
-    return at_point(place_text(at), lambda: Settings.of(spelt_out(filled), source), source)
+    return at_point(place_text(at), lambda: Settings.of(split_lists(filled), source), source)
 
 
 def at_point(place: str, make: Callable[[], Result], source: str = "sweep") -> Result:

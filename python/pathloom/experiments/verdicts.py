@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from pathloom.experiments.stats import holm, t_test
+from pathloom.experiments.stats import holm, t_test_p_value
 from pathloom.experiments.summary import paired_differences
 
 EQUAL_SHARE = 0.01
@@ -103,7 +103,7 @@ class Pair:
     other: int
     difference: Mapping[str, float | None]
     """The difference of `other` to `one`, as `paired_differences` returns it."""
-    chance: float | None
+    p_value: float | None
     """Probability of such a difference by chance, corrected for the number of pairs (Holm); None for a single run."""
     bound: bool
     """Whether the lead of the better scheme may be due to unfinished flows only."""
@@ -112,9 +112,9 @@ class Pair:
     def verdict(self) -> Verdict:
         """As for a single difference, but `UNCLEAR` if the corrected probability is not below `SIGNIFICANT`."""
         found = verdict(self.difference)
-        if found in (Verdict.EQUAL, Verdict.SINGLE) or self.chance is None:
+        if found in (Verdict.EQUAL, Verdict.SINGLE) or self.p_value is None:
             return found
-        return found if self.chance < SIGNIFICANT else Verdict.UNCLEAR
+        return found if self.p_value < SIGNIFICANT else Verdict.UNCLEAR
 
 
 def all_pairs(schemes: Sequence[Row], figure: Figure) -> list[Pair]:
@@ -125,15 +125,15 @@ def all_pairs(schemes: Sequence[Row], figure: Figure) -> list[Pair]:
         for other in range(one + 1, len(schemes)):
             difference = differences[other]
             if difference is not None:
-                found.append((one, other, difference, t_test(_paired_values(schemes, figure, one, other))))
-    known = [chance for *_, chance in found if chance is not None]
+                found.append((one, other, difference, t_test_p_value(_paired_values(schemes, figure, one, other))))
+    known = [p_value for *_, p_value in found if p_value is not None]
     corrected = iter(holm(known))
     pairs = []
-    for one, other, difference, chance in found:
+    for one, other, difference, p_value in found:
         ahead = (difference["mean"] or 0.0) > 0
         better = schemes[other if ahead == figure.high_is_better else one]
-        fair_chance = None if chance is None else next(corrected)
-        pairs.append(Pair(one, other, difference, fair_chance, figure.is_bound(better)))
+        corrected_p_value = None if p_value is None else next(corrected)
+        pairs.append(Pair(one, other, difference, corrected_p_value, figure.is_bound(better)))
     return pairs
 
 
@@ -162,7 +162,7 @@ class Ranking:
     """Whether the best value is only a bound, so that the true value may be worse."""
 
     @property
-    def crowned(self) -> int | None:
+    def clear_best(self) -> int | None:
         """The scheme that is clearly better than every other; None if there is none."""
         others = (*self.equal, *self.small, *self.unclear)
         return self.best if self.clear and not (others or self.bound) else None

@@ -26,7 +26,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from pathloom.lab.orders import Key, Orders, OrdersError
+from pathloom.lab.orders import Key, OrderConnection, OrdersError
 from pathloom.lab.system import NETNS, set_namespace
 from pathloom.lab.transfers import CHUNK_BYTES, Transfer, count, window_bytes
 
@@ -46,8 +46,8 @@ UNSENT_BYTES = 1 << 16
 """Unsent bytes in a socket whose flow the controller may hold. They are sent even while the flow is held."""
 WELCOME_S = 10.0
 PACES_KEPT_NS = 14_500_000_000
-"""How long rates of a lost controller are kept. The check runs every `DIAL_NS`, so none lasts longer than 15 s."""
-DIAL_NS = 500_000_000
+"""How long rates of a lost controller are kept. The check runs every `RECONNECT_NS`, so none lasts longer than 15 s."""
+RECONNECT_NS = 500_000_000
 """Time between two attempts to connect to a lost controller."""
 FRAME_BYTES, PAYLOAD_BYTES = 1514, 1448
 """Sizes of a full frame. Kernels count payload when they pace; the controller's rates count frames."""
@@ -96,8 +96,8 @@ class Agent:
         self.zero_ns = 0
         self._descriptors: dict[str, int] = {}
         self.place: str | None = plan.get("orders")
-        self.orders: Orders | None = None
-        self.dial_ns = 0
+        self.orders: OrderConnection | None = None
+        self.reconnect_at_ns = 0
         self.lost_ns = -1
         self.leases: list[tuple[int, int, Transfer]] = []
         self.tickets = itertools.count()
@@ -136,7 +136,7 @@ class Agent:
             if now >= self.duration_ns and not stopped:
                 stopped = True
                 self._stop_long_lived()
-            self._dial(now)
+            self._reconnect(now)
             self._end_leases(now)
             if self.streams is not None:
                 self.streams.open_overdue(now)
@@ -415,14 +415,14 @@ class Agent:
 
     def _connect_to_controller(self) -> None:
         assert self.place is not None
-        self.orders, self.lost_ns = Orders(self.place, self.namespaces), -1
+        self.orders, self.lost_ns = OrderConnection(self.place, self.namespaces), -1
         self.epoll.register(self.orders.fileno(), select.EPOLLIN)
 
-    def _dial(self, now: int) -> None:
+    def _reconnect(self, now: int) -> None:
         """Connects to a lost controller again. Lifts its rates if it is lost for longer than `PACES_KEPT_NS`."""
-        if self.place is None or self.orders is not None or now < self.dial_ns:
+        if self.place is None or self.orders is not None or now < self.reconnect_at_ns:
             return
-        self.dial_ns = now + DIAL_NS
+        self.reconnect_at_ns = now + RECONNECT_NS
         if 0 <= self.lost_ns < now - PACES_KEPT_NS:
             self.lost_ns = -1
             for part in [part for transfer in self.open for part in transfer.connections if part.paced]:
@@ -432,13 +432,13 @@ class Agent:
         except (OSError, OrdersError) as error:
             sys.stderr.write(f"no controller: {error}\n")
 
-    def _lose(self, error: OrdersError) -> None:
+    def _disconnect(self, error: OrdersError) -> None:
         sys.stderr.write(f"{error}\n")
         if self.orders is not None:
             self.epoll.unregister(self.orders.fileno())
             self.orders.close()
         self.orders, self.lost_ns = None, self.now_ns()
-        self.dial_ns = self.lost_ns + DIAL_NS
+        self.reconnect_at_ns = self.lost_ns + RECONNECT_NS
 
     def _announce(self, transfer: Transfer, key: Key) -> None:
         if self.orders is None or not self.orders.announce or not transfer.spec["dscp"]:
@@ -446,7 +446,7 @@ class Agent:
         try:
             self.orders.announce_transfer(key, transfer.size)
         except OrdersError as error:
-            self._lose(error)
+            self._disconnect(error)
 
     def _announce_end(self, transfer: Transfer) -> None:
         if self.orders is None or not self.orders.announce or not transfer.spec["dscp"]:
@@ -454,7 +454,7 @@ class Agent:
         try:
             self.orders.finish_transfer(transfer.key)
         except OrdersError as error:
-            self._lose(error)
+            self._disconnect(error)
 
     def _follow(self) -> None:
         """Carries out the orders of the controller. Orders for closed connections are ignored."""
@@ -462,7 +462,7 @@ class Agent:
         try:
             orders = self.orders.read()
         except OrdersError as error:
-            return self._lose(error)
+            return self._disconnect(error)
         for verb, key, value in orders:
             transfer = self.expected.get(key)
             if transfer is None or transfer.sender is None:

@@ -90,7 +90,7 @@ def launch(blueprint: Blueprint, directory: Path) -> subprocess.Popen[bytes]:
             start_new_session=True,
         )
     # In a real network, the controller has its own machine. Here it must not wait for the switches.
-    system.run_at_once(process.pid)
+    system.give_priority(process.pid)
     return process
 
 
@@ -112,7 +112,7 @@ def await_routes(
 def check(process: subprocess.Popen[bytes], directory: Path) -> None:
     """Raises `ToolError` with the last line of the controller's log if the controller has ended by itself."""
     if process.poll() is not None:
-        raise ToolError(f"the controller ended: {last_words(directory) or f'exit code {process.returncode}'}")
+        raise ToolError(f"the controller ended: {last_log_line(directory) or f'exit code {process.returncode}'}")
 
 
 def await_sessions(process: subprocess.Popen[bytes], switches: OpenVSwitch, directory: Path) -> None:
@@ -129,7 +129,7 @@ def await_sessions(process: subprocess.Popen[bytes], switches: OpenVSwitch, dire
     )
 
 
-def last_words(directory: Path) -> str | None:
+def last_log_line(directory: Path) -> str | None:
     """Returns the last line of the controller's log; None if the log is empty or missing."""
     try:
         said = (directory / "controller.log").read_text(encoding="utf-8", errors="replace").strip().splitlines()

@@ -14,7 +14,7 @@ from pathlib import Path
 from pathloom.errors import ToolError
 from pathloom.lab import system
 from pathloom.lab.blueprint import Blueprint, Switch, ordinal
-from pathloom.lab.system import MARK, find_tool, run_at_once, run_tool
+from pathloom.lab.system import MARK, find_tool, give_priority, run_tool
 
 SCHEMA_FILE = Path("/usr/share/openvswitch/vswitch.ovsschema")
 SEND_BUFFER_BYTES = 1 << 30
@@ -58,7 +58,7 @@ class Daemon:
         within = ["ip", "netns", "exec", self.namespace]
         program = find_tool("ovs-vswitchd") or "ovs-vswitchd"
         self._tool([*within, program, *self._options("ovs-vswitchd"), self.database], preload=allocator())
-        run_at_once(self.process())
+        give_priority(self.process())
 
     def runs(self) -> bool:
         """Returns whether its process runs."""
@@ -181,7 +181,7 @@ def allocator() -> str | None:
     return ctypes.util.find_library(ALLOCATOR)
 
 
-def slowed_down() -> list[str]:
+def performance_notes() -> list[str]:
     """Returns what makes switches slower than they can be, as notes for the reader of the results."""
     if allocator() is not None:
         return []

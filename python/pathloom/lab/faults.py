@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 
 from pathloom.lab import system
-from pathloom.lab.alongside import Alongside
 from pathloom.lab.blueprint import Blueprint, SwitchPort
+from pathloom.lab.run_task import RunTask
 
 
-class FaultSchedule(Alongside):
+class FaultSchedule(RunTask):
     """Takes cables down and up again during a run."""
 
     def __init__(self, blueprint: Blueprint, faults: list[tuple[int, bool, list[int]]]) -> None:

@@ -64,10 +64,10 @@ def start(
     deadline = time.monotonic() + PATIENCE_S
     while not (directory / PROGRAMS_SOCKET).exists():
         if process.poll() is not None or time.monotonic() > deadline:
-            raise ToolError(f"`{PROGRAM}` did not start: {last_words(directory) or f'exit code {process.poll()}'}")
+            raise ToolError(f"`{PROGRAM}` did not start: {last_log_line(directory) or f'exit code {process.poll()}'}")
         time.sleep(0.01)
     # In a real network, each host runs the agent on its own processors.
-    system.run_at_once(process.pid)
+    system.give_priority(process.pid)
 
 
 def stop(directory: Path) -> None:
@@ -113,7 +113,7 @@ def join(directory: Path, process: int) -> None:
         members.write_text(str(process), encoding="ascii")
 
 
-def last_words(directory: Path) -> str | None:
+def last_log_line(directory: Path) -> str | None:
     """Returns the last line of the agent's log; None if the log is empty or missing."""
     try:
         said = (directory / "hostd.log").read_text(encoding="utf-8", errors="replace").strip().splitlines()

@@ -42,12 +42,14 @@ class HostStack:
     sysctls: dict[str, str]
     route: str
     """Attributes of the routes, as `ip route` takes them."""
-    spared_bytes: int = 0
+    missing_header_bytes: int = 0
     """Bytes by which packets are shorter than those of the simulator. Links count each packet as longer by this."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        return asdict(self)
+        values = asdict(self)
+        values["spared_bytes"] = values.pop("missing_header_bytes")
+        return values
 
 
 @dataclass(frozen=True)
@@ -149,17 +151,17 @@ def host_stack(text: str, transport: str | None) -> HostStack:
 def _is_plain_cubic(transport: str) -> bool:
     """Returns whether this is CUBIC that differs from the default only in keys for the simulator."""
     settings, plain = (_core.transport_settings(text) for text in (transport, "cubic"))
-    return {**settings, **{key: plain[key] for key in _SIMULATED_ALONE}} == plain
+    return {**settings, **{key: plain[key] for key in _SIMULATOR_ONLY_KEYS}} == plain
 
 
-_SIMULATED_ALONE = ("jitter", "byte_counting", "impatient", "small_queues")
+_SIMULATOR_ONLY_KEYS = ("jitter", "byte_counting", "impatient", "small_queues")
 """Keys that make the simulator behave more like a kernel. Kernels do not need them."""
 
 
 def _newreno(settings: dict[str, Any]) -> HostStack:
     usual = _core.transport_settings(None)
-    told_not = ("max_rto", "initial_rto", "delayed_ack", "handshake", "limited_transmit", "small_queues")
-    names = {**{key: key for key in told_not}, "initial_ssthresh_bytes": "ssthresh"}
+    unsupported = ("max_rto", "initial_rto", "delayed_ack", "handshake", "limited_transmit", "small_queues")
+    names = {**{key: key for key in unsupported}, "initial_ssthresh_bytes": "ssthresh"}
     for key, name in names.items():
         if settings[key] != usual[key]:
             raise bad_input(f"--transport: the lab's kernels have no setting for {name}; leave it at its default")
@@ -218,7 +220,7 @@ def neighbour_lines(blueprint: Blueprint, host: Host) -> Iterator[str]:
 def host_shape_lines(host: Host, stack: HostStack) -> Iterator[str]:
     """Lines for `tc -batch` in the host's namespace."""
     for port in host.ports:
-        yield from shape_lines(port.interface, port.shape, HOST_QUEUE_PACKETS, stack.spared_bytes)
+        yield from shape_lines(port.interface, port.shape, HOST_QUEUE_PACKETS, stack.missing_header_bytes)
 
 
 def host_sysctls(host: Host, stack: HostStack) -> dict[str, str]:

@@ -23,9 +23,9 @@ from pathloom.errors import ToolError, bad_input
 from pathloom.fabrics import Fabric
 from pathloom.lab import controller, delays, hostd, hosts, links, management, program_switches, rules, system
 from pathloom.lab.blueprint import NAMESPACE_PREFIX, Blueprint, Host
-from pathloom.lab.daemons import Daemon, slowed_down
+from pathloom.lab.daemons import Daemon, performance_notes
 from pathloom.lab.hosts import HostStack, Subflows
-from pathloom.lab.program_switches import ProgramSwitches
+from pathloom.lab.program_switches import PathFindingSwitches
 from pathloom.lab.switches import TOOLS_AT_ONCE, OpenVSwitch
 
 RUN_DIRECTORY = Path("/run/pathloom")
@@ -55,7 +55,7 @@ class Lab:
         self.prefix = f"{NAMESPACE_PREFIX}{name}."
         self._lock: int | None = None
         self._controller: subprocess.Popen[bytes] | None = None
-        self._told: tuple[int, Subflows | None] | None = None
+        self._agent_arguments: tuple[int, Subflows | None] | None = None
         """Arguments with which the agent of the hosts was started."""
 
     # --- state
@@ -85,11 +85,11 @@ class Lab:
         """The switches of a lab that is up."""
         return OpenVSwitch(self.blueprint(), self.directory)
 
-    def program_switches(self) -> ProgramSwitches | None:
+    def program_switches(self) -> PathFindingSwitches | None:
         """The switches of a lab that is up, if they find paths themselves; otherwise None."""
         blueprint = self.blueprint()
         protocol = (self.state() or {}).get("switches")
-        return ProgramSwitches(blueprint, self.directory) if protocol else None
+        return PathFindingSwitches(blueprint, self.directory) if protocol else None
 
     # --- up
 
@@ -135,16 +135,16 @@ class Lab:
                     pool.submit(self._build_host, blueprint, host, stack, REAL_ARP) for host in blueprint.hosts
                 ]:
                     done.result()
-            shapes = links.switch_shape_lines(blueprint.switch_ports, stack.spared_bytes)
+            shapes = links.switch_shape_lines(blueprint.switch_ports, stack.missing_header_bytes)
             system.batch("tc", blueprint.namespace, shapes, self._kept())
             self._join_long_cables(blueprint)
             self.start_programs(blueprint, fabric, scheme)
-            self._finish(state, links.departures(blueprint), say)
+            self._finish(state, links.differences(blueprint), say)
             return blueprint
 
     def start_programs(self, blueprint: Blueprint, fabric: Fabric, scheme: str) -> None:
         """Starts the switches with a protocol, and waits until they find paths. Raises `PathloomError`, `ToolError`."""
-        switches = ProgramSwitches(blueprint, self.directory)
+        switches = PathFindingSwitches(blueprint, self.directory)
         switches.configure(fabric, scheme)
         switches.start()
         switches.await_quiet()
@@ -152,7 +152,7 @@ class Lab:
     def restart_programs(self, fabric: Fabric, scheme: str) -> None:
         """Restarts all switches with another protocol. Raises `PathloomError`, `ToolError`."""
         blueprint = self.blueprint()
-        ProgramSwitches(blueprint, self.directory).stop()
+        PathFindingSwitches(blueprint, self.directory).stop()
         # Switches learn from ARP requests, and hosts that know each other's addresses would send none.
         for host in blueprint.hosts:
             system.batch("ip", host.namespace, ["neigh flush all"], self._kept())
@@ -215,7 +215,7 @@ class Lab:
                 if subflows is not None:
                     self.start_hostd(subflows=subflows)
             self.set_subflows(stack, subflows is not None)
-            self._finish(state, departures(blueprint), say)
+            self._finish(state, differences(blueprint), say)
             return blueprint
 
     def _build(self, blueprint: Blueprint, stack: HostStack, target: str | None, arp: str) -> None:
@@ -236,7 +236,9 @@ class Lab:
                 done.result()
             built.result()
         for daemon in switches.daemons:
-            system.batch("tc", daemon.namespace, links.switch_shape_lines(daemon.ports, stack.spared_bytes), keep)
+            system.batch(
+                "tc", daemon.namespace, links.switch_shape_lines(daemon.ports, stack.missing_header_bytes), keep
+            )
         self._join_long_cables(blueprint)
         switches.widen_buffers()
         switches.keep_to([own for own, _ in shares])
@@ -299,9 +301,9 @@ class Lab:
 
     def start_hostd(self, long_bytes: int = hostd.LONG_BYTES, subflows: Subflows | None = None) -> None:
         """Starts the agent of the hosts, unless it already runs with these arguments. Raises `ToolError`."""
-        if hostd.running(self.directory) is None or (long_bytes, subflows) != self._told:
+        if hostd.running(self.directory) is None or (long_bytes, subflows) != self._agent_arguments:
             hostd.start(self.open_vswitch_of_state().blueprint, self.directory, long_bytes, subflows)
-            self._told = (long_bytes, subflows)
+            self._agent_arguments = (long_bytes, subflows)
 
     def set_subflows(self, stack: HostStack, subflows: bool) -> None:
         """Prepares the hosts for connections with or without subflows. Raises `OSError`."""
@@ -492,9 +494,9 @@ def known_labs() -> list[str]:
     return sorted(name for name in names if _NAME.match(name))
 
 
-def departures(blueprint: Blueprint) -> list[str]:
+def differences(blueprint: Blueprint) -> list[str]:
     """Returns how a lab differs from its fabric, as notes for the reader of the results."""
-    return [*links.departures(blueprint), *slowed_down()]
+    return [*links.differences(blueprint), *performance_notes()]
 
 
 def daemon_count(target: str | None, wanted: int | None) -> int:

@@ -1,7 +1,7 @@
 """Cables: veth pairs whose ends send at the fabric's rate from a drop-tail queue of the fabric's length.
 
-HTB paces to within 0.3 % of the rate. A `pfifo` below it counts packets, as the fabric's buffers do. `departures` lists
-the properties of the fabric's links that a lab does not keep.
+HTB paces to within 0.3 % of the rate. A `pfifo` below it counts packets, as the fabric's buffers do. `differences`
+lists the properties of the fabric's links that a lab does not keep.
 """
 
 from __future__ import annotations
@@ -79,23 +79,23 @@ def spread_receiving(namespace: str, processors: Iterable[int]) -> None:
     system.run_tool(["ip", "netns", "exec", namespace, "sh", "-c", script])
 
 
-def shape_lines(interface: str, shape: Shape, queue_packets: int, spared_bytes: int) -> Iterator[str]:
+def shape_lines(interface: str, shape: Shape, queue_packets: int, missing_header_bytes: int) -> Iterator[str]:
     """Lines for `tc -batch`: one end of a cable sends at the link's rate, from a queue of `queue_packets`.
 
-    Each packet takes the time of a packet that is longer by `spared_bytes`.
+    Each packet takes the time of a packet that is longer by `missing_header_bytes`.
     """
     burst = max(round(shape.rate_bps / 8 * BURST_S), 2 * FULL_FRAME_BYTES)
-    overhead = f"overhead {spared_bytes} " if spared_bytes else ""
+    overhead = f"overhead {missing_header_bytes} " if missing_header_bytes else ""
     rate = f"rate {shape.rate_bps}bit {overhead}burst {burst} cburst {burst} quantum {FULL_FRAME_BYTES}"
     yield f"qdisc add dev {interface} root handle 1: htb default 1"
     yield f"class add dev {interface} parent 1: classid 1:1 htb {rate}"
     yield f"qdisc add dev {interface} parent 1:1 handle 10: pfifo limit {queue_packets}"
 
 
-def switch_shape_lines(ports: Iterable[SwitchPort], spared_bytes: int) -> Iterator[str]:
+def switch_shape_lines(ports: Iterable[SwitchPort], missing_header_bytes: int) -> Iterator[str]:
     """Lines for `tc -batch` in the namespace of these ports. They must run after `add-port`, which removes queues."""
     for port in ports:
-        yield from shape_lines(port.interface, port.shape, port.shape.buffer_packets, spared_bytes)
+        yield from shape_lines(port.interface, port.shape, port.shape.buffer_packets, missing_header_bytes)
 
 
 def turn_offloads_off(interfaces: Iterable[str]) -> None:
@@ -113,7 +113,7 @@ def turn_offloads_off(interfaces: Iterable[str]) -> None:
                 fcntl.ioctl(door, _SIOCETHTOOL, request)
 
 
-def departures(blueprint: Blueprint) -> list[str]:
+def differences(blueprint: Blueprint) -> list[str]:
     """Returns how the links of the lab differ from those of the fabric, as notes for the reader of the results."""
     lost = [shape.delay_ps for shape in blueprint.shapes if not delays.is_kept(shape.delay_ps)]
     longest = max(lost, default=0)

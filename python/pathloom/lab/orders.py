@@ -23,7 +23,7 @@ class OrdersError(Exception):
     """The connection to the controller is lost, or the controller refused it; the text says which."""
 
 
-class Orders:
+class OrderConnection:
     """The connection to the controller. It is opened at once; reading and writing never block."""
 
     def __init__(self, path: str, addresses: Iterable[str]) -> None:

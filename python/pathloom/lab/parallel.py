@@ -14,7 +14,7 @@ from pathloom.lab import management
 from pathloom.lab.path_claims import PathClaims
 from pathloom.lab.transfers import Transfer
 from pathloom.streams.model import optimum
-from pathloom.streams.paths import Place
+from pathloom.streams.paths import ControllerAddress
 from pathloom.streams.with_paths import next_path
 
 SCHEME = "parallel-tcp"
@@ -126,7 +126,7 @@ class Streams:
             self._settings.paths_requested,
             self._settings.search,
             self._settings.spread,
-            Place(management.ADDRESS, management.PORT),
+            ControllerAddress(management.ADDRESS, management.PORT),
             namespaces,
         )
         self._by_number: dict[int, Transfer] = {}

@@ -15,7 +15,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from pathloom.lab.system import NETNS, set_namespace
-from pathloom.streams.paths import Away, Paths, Place, Refused
+from pathloom.streams.paths import ControllerAddress, Paths, Refused, Unreachable
 
 LIFETIME_S = 60
 """How long the controller keeps paths that nobody uses, if the agent is killed."""
@@ -42,7 +42,9 @@ class _Request:
 class PathClaims:
     """Requests to the controller that are under way, and their answers."""
 
-    def __init__(self, count: int, search: str, spread: Spread, place: Place, namespaces: Mapping[str, str]) -> None:
+    def __init__(
+        self, count: int, search: str, spread: Spread, place: ControllerAddress, namespaces: Mapping[str, str]
+    ) -> None:
         """Each transfer requests `count` paths by `search`; `spread` gives the path of each stream.
 
         `place` is the address of the service, and `namespaces` has the namespace of each host address.
@@ -114,7 +116,7 @@ class PathClaims:
             for stream, (src_port, path) in enumerate(streams):
                 line.claim(assignment, request.src, request.dst, src_port, path=path, opens_to=request.dst_port)
                 self._answer(request.number, stream)
-        except (Away, Refused, OSError) as error:
+        except (Unreachable, Refused, OSError) as error:
             self.problem = self.problem or f"no path from {request.src} to {request.dst}: {error}"
             self._answer(request.number, None)
         return None
@@ -123,7 +125,7 @@ class PathClaims:
 class _Caller:
     """The connections of one thread to the controller, one for each host address."""
 
-    def __init__(self, place: Place, namespaces: Mapping[str, str]) -> None:
+    def __init__(self, place: ControllerAddress, namespaces: Mapping[str, str]) -> None:
         self._place, self._namespaces = place, namespaces
         self._lines: dict[str, Paths] = {}
 
@@ -138,5 +140,5 @@ class _Caller:
     def release(self, request: _Request) -> None:
         """Releases an assignment. If the controller does not answer, the assignment expires."""
         assert request.assignment is not None
-        with suppress(Away, Refused, OSError):
+        with suppress(Unreachable, Refused, OSError):
             self.line(request.src).release(request.assignment)

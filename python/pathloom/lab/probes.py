@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from pathloom.errors import ToolError
 from pathloom.lab.blueprint import Blueprint
-from pathloom.lab.system import MARK, NETNS, run_at_once, set_namespace
+from pathloom.lab.system import MARK, NETNS, give_priority, set_namespace
 
 LABEL_DSCP = 8
 """DSCP that marks a long flow (LONG_FLOW_DSCP of the core)."""
@@ -173,7 +173,7 @@ class Probes:
             if not select.select([process.stdout], [], [], PATIENCE_S)[0] or not process.stdout.readline():
                 self.kill()
                 raise ToolError(f"probes: the process to {role} them did not start")
-            run_at_once(process.pid)
+            give_priority(process.pid)
 
     def stop(self) -> list[Track]:
         """Stops sending, waits for probes in flight, and returns the record of each flow. Raises `ToolError`."""

@@ -97,7 +97,7 @@ def _milliseconds(scheme: str, key: str, value: str) -> int:
     return milliseconds
 
 
-class ProgramSwitches:
+class PathFindingSwitches:
     """The switches of one lab."""
 
     def __init__(self, blueprint: Blueprint, run_directory: Path) -> None:
@@ -158,7 +158,7 @@ class ProgramSwitches:
                     start_new_session=True,
                 )
             _started[self.config(switch)] = process
-            system.run_at_once(process.pid)
+            system.give_priority(process.pid)
             # One switch after another sets a connection up, and each has to be woken for it. The kernel limits the work
             # that a host can cause, so the switches leave processor time to others.
             with suppress(OSError):

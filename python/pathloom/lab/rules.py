@@ -57,8 +57,8 @@ def pin_lines(flow: Mapping[str, Any], links: Mapping[str, Sequence[int]], sprea
     which its groups spread flows.
     """
     ends = [(flow["src_address"], flow["src_port"]), (flow["dst_address"], flow["dst_port"])]
-    for (source, target), way in zip(((ends[0], ends[1]), (ends[1], ends[0])), flow["ways"], strict=True):
-        for link in way:
+    for (source, target), path in zip(((ends[0], ends[1]), (ends[1], ends[0])), flow["ways"], strict=True):
+        for link in path:
             switch, port = links["source"][link], links["source_port"][link]
             if port in spread.get(switch, ()):
                 tuple_ = f"nw_src={source[0]},tp_src={source[1]},nw_dst={target[0]},tp_dst={target[1]}"

@@ -28,22 +28,22 @@ from pathloom.errors import ToolError, bad_input
 from pathloom.experiments.execution import (
     NOTED_STOLEN_SHARE,
     Progress,
+    RunFiles,
     RunOutcome,
     Sample,
-    Wrappers,
     simulation,
     stolen_text,
 )
-from pathloom.experiments.folder import check_writable, write_whole
+from pathloom.experiments.folder import check_writable, write_atomically
 from pathloom.experiments.settings import DRAIN, Job, LabSettings, Settings
 from pathloom.experiments.workers import interruptible
 from pathloom.fabrics import Fabric
 from pathloom.lab import controller, hostd, hosts, links, rules, system
-from pathloom.lab.alongside import Alongside
 from pathloom.lab.faults import FaultSchedule
-from pathloom.lab.lab import Lab, SwitchTables, departures, uninterrupted
+from pathloom.lab.lab import Lab, SwitchTables, differences, uninterrupted
 from pathloom.lab.parallel import StreamSettings
 from pathloom.lab.program_switches import PROGRAM, PROTOCOLS, is_protocol, settings_of
+from pathloom.lab.run_task import RunTask
 from pathloom.lab.status import link_counters
 from pathloom.lab.steps import LinkSteps
 from pathloom.lab.system import MARK
@@ -74,23 +74,23 @@ class LabExecution:
     """All runs of an experiment, one after another, in a lab that is built for them."""
 
     def __init__(
-        self, settings: Settings, fabric: Fabric, wrappers: Wrappers, sample_at_s: Sequence[float] = ()
+        self, settings: Settings, fabric: Fabric, run_files: RunFiles, sample_at_s: Sequence[float] = ()
     ) -> None:
         """Prepares the first run of every scheme, so that bad input is found before any lab is built.
 
         `sample_at_s` are times of a run, in ascending order, at which the bytes received so far are recorded.
         """
-        if wrappers.pcap:
+        if run_files.pcap:
             raise bad_input("--pcap: is for the simulator; capture packets of a lab with `pathloom lab exec`")
-        self.event_log = wrappers.event_log
+        self.event_log = run_files.event_log
         live = LabSettings.parse(settings.lab).controller == "pathloom"
         programs = any(is_protocol(scheme) for scheme in settings.schemes)
         if settings.faults and not live and not programs:
             raise bad_input("--fault: static routes in the lab do not react to faults; add --lab controller=pathloom")
-        if wrappers.event_log and not live:
+        if run_files.event_log and not live:
             raise bad_input("--event-log: without a controller there are no events; add --lab controller=pathloom")
-        if wrappers.event_log:
-            check_writable(Path(wrappers.event_log))
+        if run_files.event_log:
+            check_writable(Path(run_files.event_log))
         system.check_machine()
         self.settings = settings
         self.fabric = fabric
@@ -133,7 +133,7 @@ class LabExecution:
                 )
 
     def _simulation(self, job: Job) -> _core.Simulation:
-        return simulation(self.settings, self.fabric.text, job, Wrappers())
+        return simulation(self.settings, self.fabric.text, job, RunFiles())
 
     def run(
         self,
@@ -148,7 +148,7 @@ class LabExecution:
         """
         lab = Lab(f"run-{os.getpid()}")
         try:
-            with system.ending_in_order(), _standing(lab):
+            with system.signals_as_interrupts(), _taken_down_at_end(lab):
                 self._up(lab)
                 for job in self.jobs:
                     outcome = self._carry_out(lab, job, progress)
@@ -179,10 +179,10 @@ class LabExecution:
     def _up(self, lab: Lab) -> None:
         first = self.jobs[0].scheme
         if self.programs:
-            self._note(links.departures(lab.up_with_programs(self.fabric, first, self.stack)))
+            self._note(links.differences(lab.up_with_programs(self.fabric, first, self.stack)))
         else:
             blueprint = lab.up(self.fabric, self.target, first, self.stack, daemons=self.options.daemons)
-            self._note(departures(blueprint))
+            self._note(differences(blueprint))
 
     def _note(self, notes: list[str]) -> None:
         self.notes += [note for note in notes if note not in self.notes]
@@ -204,16 +204,16 @@ class LabExecution:
         began_ns, stolen_s = time.time_ns(), system.stolen_s()
         busy_ns = controller.busy_ns(lab.controller_process()) if self.target is not None else 0
         schedule = FaultSchedule(blueprint, run.cable_faults())
-        steps = LinkSteps(blueprint, self.step_s, self.stack.spared_bytes) if self.step_s else None
+        steps = LinkSteps(blueprint, self.step_s, self.stack.missing_header_bytes) if self.step_s else None
         with ExitStack() as while_running:
-            parts: list[Alongside] = [schedule, *([steps] if steps else [])]
+            parts: list[RunTask] = [schedule, *([steps] if steps else [])]
             for part in parts:
                 while_running.callback(part.end)
             plan = self._plan(lab, offered, job.scheme)
             result = run_agent(lab, plan, report, [part.begin for part in parts])
         _await_silence(lab)
         stolen_share = self._stolen_share(job, system.stolen_s() - stolen_s, (time.time_ns() - began_ns) / 1e9)
-        counts = _difference(before, _counters(lab), self.stack.spared_bytes)
+        counts = _difference(before, _counters(lab), self.stack.missing_header_bytes)
         failed = [row["error"] for row in result["flows"] if row["error"]]
         if failed:
             self._note([f"{len(failed)} connections failed in run {job.run} of {job.label}: {failed[0]}"])
@@ -283,7 +283,7 @@ class LabExecution:
         if not lab.stop_controller():
             raise ToolError("the controller did not exit normally, and has not logged its counts")
         if self.event_log:
-            write_whole(Path(self.event_log), partial(shutil.copyfile, lab.directory / controller.EVENTS))
+            write_atomically(Path(self.event_log), partial(shutil.copyfile, lab.directory / controller.EVENTS))
         said = controller.final_counts(lab.directory)
         return {
             "messages": controller.messages(lab.directory, began_ns),
@@ -401,7 +401,7 @@ def _simulators_own(control: str | None) -> list[str]:
 
 
 @contextmanager
-def _standing(lab: Lab) -> Iterator[None]:
+def _taken_down_at_end(lab: Lab) -> Iterator[None]:
     """Takes the lab down at the end, also after an error."""
     try:
         yield
@@ -439,7 +439,7 @@ def run_agent(
     reader = Thread(target=read, name="agent-output", daemon=True)
     reader.start()
     try:
-        system.run_at_once(process.pid)
+        system.give_priority(process.pid)
         hostd.join(lab.directory, process.pid)
         process.stdin.write(json.dumps(plan).encode() + b"\n")
         process.stdin.flush()
@@ -487,14 +487,14 @@ def _await_silence(lab: Lab) -> None:
         time.sleep(0.1)
 
 
-def _difference(before: Counters, after: Counters, spared_bytes: int) -> Counters:
-    """Returns what links sent between two readings. Each packet counts as `spared_bytes` longer, as on the link."""
+def _difference(before: Counters, after: Counters, missing_header_bytes: int) -> Counters:
+    """Returns what links sent between two readings. A packet counts with its missing header bytes, as on the link."""
     none = (0, 0, 0, 0)
     rows = {}
     for link, (sent_bytes, packets, drops, waiting) in after.links.items():
         old = before.links.get(link, none)
         sent = packets - old[1]
-        rows[link] = (sent_bytes - old[0] + sent * spared_bytes, sent, drops - old[2], waiting)
+        rows[link] = (sent_bytes - old[0] + sent * missing_header_bytes, sent, drops - old[2], waiting)
     return Counters(rows)
 
 

@@ -10,7 +10,7 @@ from pathloom.errors import ToolError
 from pathloom.lab import controller, hostd, links, system
 from pathloom.lab.blueprint import Blueprint
 from pathloom.lab.lab import STARTING, UP, Lab
-from pathloom.lab.program_switches import ProgramSwitches
+from pathloom.lab.program_switches import PathFindingSwitches
 from pathloom.lab.switches import OpenVSwitch
 
 
@@ -31,7 +31,7 @@ def lab_status(name: str) -> dict[str, Any]:
         alive = state is not None and state.get("state") == STARTING and Path(f"/proc/{state['process']}").exists()
         return {"name": name, "state": STARTING if alive else "broken"}
     blueprint = Blueprint.from_dict(state["blueprint"])
-    programs = ProgramSwitches(blueprint, lab.directory) if state.get("switches") else None
+    programs = PathFindingSwitches(blueprint, lab.directory) if state.get("switches") else None
     switches = OpenVSwitch(blueprint, lab.directory)
     switching = switches.runs() if programs is None else programs.runs()
     missing = set(blueprint.namespaces) - set(system.namespaces_of(lab.prefix))
@@ -79,7 +79,7 @@ def _controller(lab: Lab, target: str | None) -> dict[str, Any]:
     return {
         "controller_process": None,
         "way_out": way_out,
-        "last_words": controller.last_words(lab.directory),
+        "last_words": controller.last_log_line(lab.directory),
     }
 
 

@@ -17,20 +17,20 @@ import numpy as np
 from pathloom.fabrics import Fabric
 from pathloom.lab import system
 from pathloom.lab.agent import FlowStep
-from pathloom.lab.alongside import Alongside
 from pathloom.lab.blueprint import Blueprint
+from pathloom.lab.run_task import RunTask
 from pathloom.lab.status import link_counters
 
 
-class LinkSteps(Alongside):
+class LinkSteps(RunTask):
     """Reads the counters of all links at the end of each step, during a run."""
 
-    def __init__(self, blueprint: Blueprint, step_s: float, spared_bytes: int) -> None:
-        """`spared_bytes`: bytes by which the lab's frames are shorter than those of the simulator."""
+    def __init__(self, blueprint: Blueprint, step_s: float, missing_header_bytes: int) -> None:
+        """`missing_header_bytes`: bytes by which the lab's frames are shorter than those of the simulator."""
         super().__init__()
         self._blueprint = blueprint
         self._step_ns = round(step_s * 1e9)
-        self._spared_bytes = spared_bytes
+        self._missing_header_bytes = missing_header_bytes
         self._ports = {port.interface: port.link for port in blueprint.switch_ports}
         self._uplinks = {port.link for host in blueprint.hosts for port in host.ports}
         self._readings: list[tuple[int, int, dict[int, tuple[int, int, int]]]] = []
@@ -48,14 +48,14 @@ class LinkSteps(Alongside):
         """Returns, by link, bytes sent, packets dropped and packets waiting."""
         found = {}
         for interface, (sent_bytes, packets, drops, waiting) in link_counters(self._blueprint).items():
-            found[self._ports[interface]] = (sent_bytes + packets * self._spared_bytes, drops, waiting)
+            found[self._ports[interface]] = (sent_bytes + packets * self._missing_header_bytes, drops, waiting)
         for namespace in self._blueprint.switch_namespaces:
             rows = json.loads(system.run_tool(["ip", "-n", namespace, "-s", "-json", "link", "show"]))
             for row in rows:
                 link = self._ports.get(row["ifname"], -1) ^ 1
                 if link in self._uplinks:
                     received = row["stats64"]["rx"]
-                    found[link] = (received["bytes"] + received["packets"] * self._spared_bytes, 0, 0)
+                    found[link] = (received["bytes"] + received["packets"] * self._missing_header_bytes, 0, 0)
         return found
 
     def series(self, fabric: Fabric, flow_steps: Iterable[FlowStep]) -> dict[str, Any]:

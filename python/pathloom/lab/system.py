@@ -60,7 +60,7 @@ def check_machine() -> None:
 
 
 @contextmanager
-def ending_in_order() -> Iterator[None]:
+def signals_as_interrupts() -> Iterator[None]:
     """Makes SIGTERM and SIGHUP interrupt this process as Ctrl-C does, so that it removes what it has built.
 
     Signals that are ignored, as under `nohup`, stay ignored.
@@ -131,7 +131,7 @@ def batch(tool: str, namespace: str | None, lines: Iterable[str], keep_open: Seq
         run_tool([tool, *within, "-batch", "-"], text, keep_open=keep_open)
 
 
-def run_at_once(process: int) -> None:
+def give_priority(process: int) -> None:
     """Lets all threads of a process run before ordinary ones, if the machine permits it.
 
     A real fabric does not wait because programs on its hosts, or others on this machine, are busy. Short time slices
@@ -261,10 +261,10 @@ def processes_of(run_directory: Path, prefix: str) -> list[int]:
             inodes.add((status.st_dev, status.st_ino))
         except OSError:
             continue
-    ours = _own_line()
+    ancestors = _ancestors()
     found = []
     for entry in os.scandir("/proc"):
-        if not entry.name.isdecimal() or int(entry.name) in ours:
+        if not entry.name.isdecimal() or int(entry.name) in ancestors:
             continue
         try:
             status = Path(f"/proc/{entry.name}/ns/net").stat()
@@ -276,7 +276,7 @@ def processes_of(run_directory: Path, prefix: str) -> list[int]:
     return found
 
 
-def _own_line() -> set[int]:
+def _ancestors() -> set[int]:
     line, process = set(), os.getpid()
     while process > 0 and process not in line:
         line.add(process)

@@ -54,7 +54,7 @@ def diff_table(found: Diff) -> Table:
                 f"{sign if change.bound_a else ''}{text(change.a)}",
                 f"{sign if change.bound_b else ''}{text(change.b)}",
                 f"{text.signed(change.difference, change.ci95, among)}{share}",
-                SAYS[change.says],
+                SAYS[change.verdict],
             ]
         )
     headings = [*axes, "scheme", "figure", "A", "B", "B − A", ""]

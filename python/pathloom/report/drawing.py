@@ -75,10 +75,10 @@ def draw_to_file(fabric: Fabric, path: Path) -> None:
     """
     if path.suffix.lower() not in SUFFIXES:
         raise bad_input(f"drawing `{path}`: the name must end in {', '.join(SUFFIXES)}")
-    from pathloom.experiments.folder import write_whole
+    from pathloom.experiments.folder import write_atomically
 
     figure = fabric_figure(fabric)
-    write_whole(path, lambda partial: save_figure(figure, partial, path.suffix.lower()[1:]))
+    write_atomically(path, lambda partial: save_figure(figure, partial, path.suffix.lower()[1:]))
 
 
 def fabric_svg(fabric: Fabric) -> str:

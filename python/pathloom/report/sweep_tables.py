@@ -99,8 +99,8 @@ def points_table(result: SweepResult) -> Table:
 
 def _best(schemes: Sequence[Row], metric: Metric) -> int | None:
     found = ranking(schemes, metric.figure)
-    crowned = found.crowned if found is not None else None
-    return None if crowned is None or schemes[crowned].get("failures") else crowned
+    clear_best = found.clear_best if found is not None else None
+    return None if clear_best is None or schemes[clear_best].get("failures") else clear_best
 
 
 def legend_lines(result: SweepResult, table: Table) -> list[str]:

@@ -215,8 +215,8 @@ def pair_table(schemes: Sequence[Row]) -> Table | None:
     for name, figure, text, word in _compared_figures(done):
         for pair in all_pairs(done, figure):
             says = _difference(pair.difference, text, word, pair.bound, pair.verdict)
-            chance = NOTHING if pair.chance is None else f"{pair.chance:.2g}" if pair.chance >= 1e-4 else "< 0.0001"
-            rows.append([f"{done[pair.other]['scheme']} − {done[pair.one]['scheme']}", name, says[0], chance, says[1]])
+            p_value = NOTHING if pair.p_value is None else f"{pair.p_value:.2g}" if pair.p_value >= 1e-4 else "< 0.0001"
+            rows.append([f"{done[pair.other]['scheme']} − {done[pair.one]['scheme']}", name, says[0], p_value, says[1]])
     return Table(["", "figure", "difference", "p-value (Holm)", ""], rows, [None] * 5) if rows else None
 
 
@@ -298,5 +298,5 @@ def _best(schemes: Sequence[Row], column: _Column) -> int | None:
     if column.better is None:
         return None
     found = ranking(schemes, Figure(column.value, column.better == "high", column.is_bound))
-    crowned = found.crowned if found is not None else None
-    return None if crowned is None or schemes[crowned].get("failures") else crowned
+    clear_best = found.clear_best if found is not None else None
+    return None if clear_best is None or schemes[clear_best].get("failures") else clear_best

@@ -161,9 +161,9 @@ class Plot(Measure):
     def measures(self) -> list[tuple[str, Measure]]:
         """Label and measure of every variant, or of every step for `starts`; one without a label if there are none."""
         if self.kind == "starts":
-            takes = {name: getattr(self, name) for name in Measure.model_fields}
+            parameters = {name: getattr(self, name) for name in Measure.model_fields}
             shares = [step / self.steps for step in range(self.steps)]
-            return [("", Measure(**{**takes, "level": share})) for share in shares]
+            return [("", Measure(**{**parameters, "level": share})) for share in shares]
         if not self.variants:
             return [("", self)]
         return [
@@ -208,8 +208,8 @@ class Row(_Part):
         """The measure of the row."""
         if self.metric is None:
             return None
-        takes = ("metric", "level", "below_bytes", "from_bytes", "flow")
-        return Measure(**{name: getattr(self, name) for name in takes})
+        parameters = ("metric", "level", "below_bytes", "from_bytes", "flow")
+        return Measure(**{name: getattr(self, name) for name in parameters})
 
     @model_validator(mode="after")
     def _unmeasured_says_why(self) -> Self:

@@ -67,7 +67,7 @@ def _listed_bits(traffic: str) -> float:
     return math.inf if sizes.null_count() else 8.0 * float(sizes.sum())
 
 
-class Pace:
+class EstimateFactor:
     """The ratio of measured to estimated time of the figures of a call."""
 
     def __init__(self) -> None:
@@ -82,11 +82,11 @@ class Pace:
     def wall_s(self, estimated_s: float, threads: int) -> float:
         """Wall-clock time for this amount of estimated work.
 
-        >>> pace = Pace()
-        >>> pace.wall_s(600.0, 2)
+        >>> factor = EstimateFactor()
+        >>> factor.wall_s(600.0, 2)
         300.0
-        >>> pace.note(100.0, 150.0)
-        >>> pace.wall_s(600.0, 2)
+        >>> factor.note(100.0, 150.0)
+        >>> factor.wall_s(600.0, 2)
         450.0
         """
         factor = self._taken_s / self._estimated_s if self._estimated_s > 0 else 1.0

@@ -13,8 +13,8 @@ from pathloom.experiments.execution import (
     NOTED_STOLEN_SHARE,
     Execution,
     Progress,
+    RunFiles,
     RunOutcome,
-    Wrappers,
     stolen_text,
 )
 from pathloom.experiments.python_schemes import load_scheme
@@ -28,7 +28,7 @@ from pathloom.reproduction.definitions import POINTS, Case, Figure, Form, Measur
 from pathloom.reproduction.estimate import work_s
 from pathloom.reproduction.library import all_measures
 from pathloom.reproduction.metrics import RunData
-from pathloom.reproduction.runs import Kept, Memory, keep, key, run_name, this_build
+from pathloom.reproduction.runs import RunCache, StoredRun, key, measure_run, run_name, this_build
 from pathloom.specs import LAB, SIM, is_python_spec
 from pathloom.words import counted
 
@@ -122,7 +122,7 @@ class Reproduced:
     form: Form
     seed: int
     plans: tuple[Planned, ...]
-    data: dict[tuple[str, str], list[Kept]]
+    data: dict[tuple[str, str], list[StoredRun]]
     """Stored runs, by label of the case and scheme."""
     lines: tuple[Line, ...]
     """The rows with published numbers, then every other point of the picture."""
@@ -201,7 +201,7 @@ def plan(figure: Figure, form: Form, seed: int, world: str = SIM) -> list[Planne
     return plans
 
 
-def to_do(figures: Iterable[tuple[Figure, Sequence[Planned]]], memory: Memory) -> tuple[int, float]:
+def to_do(figures: Iterable[tuple[Figure, Sequence[Planned]]], cache: RunCache) -> tuple[int, float]:
     """Number of missing runs of these figures, and the estimated seconds that they take one after the other.
 
     Runs that figures share count once.
@@ -210,23 +210,23 @@ def to_do(figures: Iterable[tuple[Figure, Sequence[Planned]]], memory: Memory) -
         run_name(one.settings, job, one.sample_at_s): (one.settings, job)
         for figure, plans in figures
         for one in plans
-        for job in _missing(figure, one, memory)
+        for job in _missing(figure, one, cache)
     }
     return len(found), math.fsum(work_s(settings, [job]) for settings, job in found.values())
 
 
 def reproduce(
-    figure: Figure, plans: Sequence[Planned], form: Form, runner: Runner | int, memory: Memory, progress: Progress
+    figure: Figure, plans: Sequence[Planned], form: Form, runner: Runner | int, cache: RunCache, progress: Progress
 ) -> Reproduced:
     """Carries out the missing runs and computes every row. Raises `PathloomError` and `Stopped`.
 
     `runner` carries out runs in the simulator; a number means this many threads.
     """
-    data: dict[tuple[str, str], list[Kept]] = {}
+    data: dict[tuple[str, str], list[StoredRun]] = {}
     for one in plans:
-        _fill(figure, one, runner, memory, progress)
+        _fill(figure, one, runner, cache, progress)
         for job in one.settings.jobs(one.world):
-            kept = memory.find(one.settings, job, one.sample_at_s, figure.measures())
+            kept = cache.find(one.settings, job, one.sample_at_s, figure.measures())
             data.setdefault((one.case.label, one.template(job.scheme)), []).extend([kept] if kept is not None else [])
     seed = plans[0].settings.seed
     lines = [_line(figure, row, plans, data) for row in figure.rows]
@@ -253,16 +253,16 @@ def _sample_times(every: str | None, duration_s: float) -> tuple[float, ...]:
     return (*(round(step_s * step, 9) for step in range(int(duration_s / step_s - 1e-9) + 1)), duration_s)
 
 
-def _missing(figure: Figure, one: Planned, memory: Memory) -> list[Job]:
+def _missing(figure: Figure, one: Planned, cache: RunCache) -> list[Job]:
     """The runs of a case that have not been carried out yet."""
     asked = figure.measures()
     jobs = one.settings.jobs(one.world) if one.settings.schemes else []
-    return [job for job in jobs if memory.find(one.settings, job, one.sample_at_s, asked) is None]
+    return [job for job in jobs if cache.find(one.settings, job, one.sample_at_s, asked) is None]
 
 
-def _fill(figure: Figure, one: Planned, runner: Runner | int, memory: Memory, progress: Progress) -> None:
+def _fill(figure: Figure, one: Planned, runner: Runner | int, cache: RunCache, progress: Progress) -> None:
     """Carries out the missing runs of a case; each run is stored as soon as it is finished."""
-    missing = _missing(figure, one, memory)
+    missing = _missing(figure, one, cache)
     if not missing:
         return
     settings = one.settings.model_copy(update={"schemes": tuple(dict.fromkeys(job.scheme for job in missing))})
@@ -280,8 +280,8 @@ def _fill(figure: Figure, one: Planned, runner: Runner | int, memory: Memory, pr
         def take(outcome: RunOutcome) -> None:
             flows = flow_table(fabric, [outcome])
             data = RunData(flows, run_summary(outcome, flows), outcome.samples, access_bps)
-            kept = keep(data, asked.values(), outcome.stolen_share)
-            memory.add(one.settings, outcome.job, one.sample_at_s, kept)
+            kept = measure_run(data, asked.values(), outcome.stolen_share)
+            cache.add(one.settings, outcome.job, one.sample_at_s, kept)
 
         if isinstance(runner, int):
             execution.run(max(1, min(runner, len(missing))), named, take)
@@ -302,12 +302,12 @@ def _execution(settings: Settings, fabric: Fabric, one: Planned) -> Execution | 
     if one.world == LAB:
         from pathloom.lab.runs import LabExecution
 
-        return LabExecution(settings, fabric, Wrappers(), one.sample_at_s)
+        return LabExecution(settings, fabric, RunFiles(), one.sample_at_s)
     in_python = {scheme: load_scheme(scheme) for scheme in settings.schemes if is_python_spec(scheme)}
-    return Execution(settings, None, Wrappers(), in_python, one.sample_at_s)
+    return Execution(settings, None, RunFiles(), in_python, one.sample_at_s)
 
 
-def _vector(measure: Measure, runs: Iterable[Kept]) -> list[float]:
+def _vector(measure: Measure, runs: Iterable[StoredRun]) -> list[float]:
     values = [run.values[key(measure)] for run in runs]
     return [value for value in values if value is not None]
 
@@ -316,11 +316,11 @@ def _value(vector: Sequence[float], bound: str = "exactly") -> Value:
     return Value(mean(vector), ci95(vector), bound)
 
 
-def _measured(measure: Measure, runs: Sequence[Kept]) -> Value:
+def _measured(measure: Measure, runs: Sequence[StoredRun]) -> Value:
     return _value(_vector(measure, runs), _bound(measure, runs))
 
 
-def _bound(measure: Measure, runs: Iterable[Kept]) -> str:
+def _bound(measure: Measure, runs: Iterable[StoredRun]) -> str:
     """Whether a mean over runs is exact or a bound. It is a bound if that of any run is."""
     return next((run.bounds[key(measure)] for run in runs if key(measure) in run.bounds), "exactly")
 
@@ -341,7 +341,7 @@ def _cut_notes(result: Reproduced) -> list[str]:
     ]
 
 
-def _line(figure: Figure, row: Row, plans: Sequence[Planned], data: dict[tuple[str, str], list[Kept]]) -> Line:
+def _line(figure: Figure, row: Row, plans: Sequence[Planned], data: dict[tuple[str, str], list[StoredRun]]) -> Line:
     scheme = row.scheme or figure.schemes()[0]
     measure, unbuilt = row.measure, _split([scheme, *row.over])[1]
     if unbuilt or measure is None:
@@ -402,7 +402,7 @@ def is_far(line: Line) -> bool:
     return points > POINTS
 
 
-def _points(figure: Figure, plans: Sequence[Planned], data: dict[tuple[str, str], list[Kept]]) -> list[Line]:
+def _points(figure: Figure, plans: Sequence[Planned], data: dict[tuple[str, str], list[StoredRun]]) -> list[Line]:
     """Lines for the points of a bar or line picture that have no row: measured, but without a published number."""
     if figure.plot.kind not in ("bars", "lines"):
         return []

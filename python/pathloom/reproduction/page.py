@@ -9,7 +9,7 @@ from typing import Any
 
 from pathloom import _core
 from pathloom.errors import bad_input
-from pathloom.experiments.folder import reason, write_text, write_whole
+from pathloom.experiments.folder import reason, write_atomically, write_text
 from pathloom.reproduction.definitions import POINTS
 from pathloom.reproduction.library import identities
 from pathloom.reproduction.measure import Reproduced
@@ -34,7 +34,7 @@ def save(result: Reproduced, folder: Path) -> Path:
         image.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise bad_input(f"--out `{folder}`: {reason(error)}; name a folder that can be written") from None
-    write_whole(image, picture(result).write)
+    write_atomically(image, picture(result).write)
     write_text(folder / f"{result.figure.id}.json", json.dumps(_record(result), indent=1, allow_nan=False) + "\n")
     write_text(folder / PAGE, _page(_records(folder), _records(folder / QUICK)))
     return image

@@ -30,7 +30,7 @@ MOST_RANKED = 5_000
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredRun:
     """The stored results of one run."""
 
     values: dict[str, float | None]
@@ -53,46 +53,53 @@ def key(asked: Measure) -> str:
     >>> key(Measure(metric="fct_mean", below_bytes=1000))
     'fct_mean below_bytes=1000'
     """
-    takes = {"level": asked.level, "below_bytes": asked.below_bytes, "from_bytes": asked.from_bytes, "flow": asked.flow}
-    return " ".join([asked.metric, *(f"{name}={value:g}" for name, value in takes.items() if value is not None)])
+    parameters = {
+        "level": asked.level,
+        "below_bytes": asked.below_bytes,
+        "from_bytes": asked.from_bytes,
+        "flow": asked.flow,
+    }
+    return " ".join([asked.metric, *(f"{name}={value:g}" for name, value in parameters.items() if value is not None)])
 
 
-def keep(run: RunData, measures: Iterable[Measure], stolen_share: float = 0.0) -> Kept:
+def measure_run(run: RunData, measures: Iterable[Measure], stolen_share: float = 0.0) -> StoredRun:
     """Computes all measures of a run, and its curves."""
     measures = list(measures)
     values = {key(one): _finite(METRICS[one.metric](run, one)) for one in measures}
     few = run.flows.height <= MOST_RANKED
     ranks = {name: by_rank(run, Measure(metric=name), name) for name in RANKED} if few else {}
     bounds = {key(one): found for one in measures if (found := bound(run, one, one.metric)) != "exactly"}
-    return Kept(values, bounds, ranks, goodput_in_time(run) if len(run.samples) > 1 else [], stolen_share, this_build())
+    return StoredRun(
+        values, bounds, ranks, goodput_in_time(run) if len(run.samples) > 1 else [], stolen_share, this_build()
+    )
 
 
 def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-class KeptCodec:
+class StoredRunCodec:
     """The stored results of a run, as JSON."""
 
     suffix = ".json"
 
-    def encode(self, value: Kept) -> bytes:
+    def encode(self, value: StoredRun) -> bytes:
         """The content of the file of a run."""
         return (json.dumps(asdict(value), allow_nan=False) + "\n").encode()
 
-    def decode(self, content: bytes) -> Kept | None:
+    def decode(self, content: bytes) -> StoredRun | None:
         """The results in a file; None if the file is incomplete or damaged."""
         try:
             record: dict[str, Any] = json.loads(content)
             goodput = [(float(at_s), float(kbps)) for at_s, kbps in record["goodput"]]
             values, bounds, ranks = (dict(record[name]) for name in ("values", "bounds", "ranks"))
             stolen_share, build = float(record.get("stolen_share", 0.0)), str(record["build"])
-            return Kept(values, bounds, ranks, goodput, stolen_share, build)
+            return StoredRun(values, bounds, ranks, goodput, stolen_share, build)
         except (ValueError, KeyError, TypeError):
             return None
 
 
-class Memory:
+class RunCache:
     """Stored runs by their identity, shared by figures."""
 
     def __init__(self, folder: Path | None = None, any_build: bool = False) -> None:
@@ -101,12 +108,12 @@ class Memory:
         With `any_build`, runs in the folder are used whatever build of Pathloom carried them out.
         """
         self._any_build = any_build
-        self._store = Store(folder, KeptCodec()) if folder is not None else None
-        self._runs: dict[str, Kept] = {}
+        self._store = Store(folder, StoredRunCodec()) if folder is not None else None
+        self._runs: dict[str, StoredRun] = {}
 
     def find(
         self, settings: Settings, job: Job, sample_at_s: Sequence[float], measures: Iterable[Measure]
-    ) -> Kept | None:
+    ) -> StoredRun | None:
         """A run that was carried out before, if all requested measures are stored."""
         name = run_name(settings, job, sample_at_s)
         found = self._runs.get(name) or self._read(name)
@@ -115,14 +122,14 @@ class Memory:
         self._runs[name] = found
         return found
 
-    def add(self, settings: Settings, job: Job, sample_at_s: Sequence[float], kept: Kept) -> None:
+    def add(self, settings: Settings, job: Job, sample_at_s: Sequence[float], kept: StoredRun) -> None:
         """Stores a run. Raises `PathloomError` if its file cannot be written."""
         name = run_name(settings, job, sample_at_s)
         self._runs[name] = kept
         if self._store is not None:
             self._store.add(name, kept)
 
-    def _read(self, name: str) -> Kept | None:
+    def _read(self, name: str) -> StoredRun | None:
         kept = self._store.find(name) if self._store is not None else None
         if kept is not None and kept.build != this_build() and not self._any_build:
             return None

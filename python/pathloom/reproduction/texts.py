@@ -70,7 +70,7 @@ def difference_text(line: Line) -> str:
     if line.difference is None:
         return NOTHING
     size = max(abs(line.value.mean or 0.0), abs(line.published or 0.0))
-    return figure_in(line.unit).like(size).signed(line.difference, among=size)
+    return figure_in(line.unit).with_format_of(size).signed(line.difference, among=size)
 
 
 def rows(result: Reproduced) -> list[list[str]]:

@@ -38,7 +38,7 @@ _ORDERS = {"flow": False, "age_s": True, "slowdown": True, "throughput": False, 
 """By which columns flows are sorted, and whether the largest value comes first."""
 
 
-class NotThere(Exception):
+class NotFound(Exception):
     """The page asked for something that the result does not have."""
 
 
@@ -132,7 +132,7 @@ class Results:
             rows = rows.filter(text.str.contains(word, literal=True))
         order = asked.get("order", "flow")
         if order not in _ORDERS:
-            raise NotThere(f"flows are not sorted by `{order}`; expected one of {', '.join(_ORDERS)}")
+            raise NotFound(f"flows are not sorted by `{order}`; expected one of {', '.join(_ORDERS)}")
         rows = rows.sort(order, "flow", descending=[_ORDERS[order], False], nulls_last=True)
         first, count = _whole(asked.get("first", "0"), "first"), _whole(asked.get("count", "100"), "count")
         shown = rows.slice(first, min(count, MOST_FLOWS)).select(_FLOW_COLUMNS)
@@ -142,14 +142,14 @@ class Results:
         """Returns a flow: its figures, its paths and their reasons, its subflows, and its goodput over time."""
         found = self._piece("flows", scheme, run).filter(pl.col("flow") == flow).select(_FLOW_COLUMNS)
         if found.height == 0:
-            raise NotThere(f"run {run} of {scheme} has no flow {flow}")
+            raise NotFound(f"run {run} of {scheme} has no flow {flow}")
         parts = {
             name: self._rows_of(table, scheme, run, flow)
             for name, table in (("ways", "way-series"), ("subflows", "subflows"), ("series", "flow-series"))
         }
         return {"flow": _plain(found.row(0, named=True)), **parts}
 
-    def race(self, scheme: str, run: int) -> dict[str, Any]:
+    def progress(self, scheme: str, run: int) -> dict[str, Any]:
         """Returns FCTs and ends of finished flows, sorted by FCT, and the throughputs of long-lived flows."""
         rows = self._piece("flows", scheme, run)
         finished = rows.filter(pl.col("finished") & pl.col("fct_s").is_not_null()).sort("fct_s")
@@ -191,24 +191,24 @@ class Results:
         """Returns the flows whose paths cross a link: in the step that ends at `at_s`, or at any time if it is None."""
         links = self._fabric["links"]
         if link >= len(links["source"]):
-            raise NotThere(f"the fabric has no link {link}")
+            raise NotFound(f"the fabric has no link {link}")
         source, target = (self._fabric["nodes"][links[end][link]]["name"] for end in ("source", "target"))
         crosses = pl.concat_str([pl.lit(" "), pl.col("path"), pl.lit(" ")]).str.contains(
             f" {source} {target} ", literal=True
         )
         if self._table("way-series") is None:
             if self._table("subflows") is None:
-                raise NotThere("the ways of flows were not recorded; run again with --series 100ms")
-            ways = self._piece("subflows", scheme, run)
-            return flows.join(ways.filter(crosses).select("flow").unique(), on="flow", how="semi")
-        ways = self._piece("way-series", scheme, run)
+                raise NotFound("the ways of flows were not recorded; run again with --series 100ms")
+            paths = self._piece("subflows", scheme, run)
+            return flows.join(paths.filter(crosses).select("flow").unique(), on="flow", how="semi")
+        paths = self._piece("way-series", scheme, run)
         if at_s is not None:
-            known = ways.filter(pl.col("at_s") <= at_s + 1e-9).sort("at_s")
-            ways = known.group_by("flow", "src_port", maintain_order=True).last()
+            known = paths.filter(pl.col("at_s") <= at_s + 1e-9).sort("at_s")
+            paths = known.group_by("flow", "src_port", maintain_order=True).last()
             series_s = _core.parse_time_s(self.record["settings"]["series"])
             end_s = pl.col("start_s") + pl.col("age_s")
             flows = flows.filter((pl.col("start_s") <= at_s) & (end_s > at_s - series_s))
-        return flows.join(ways.filter(crosses).select("flow").unique(), on="flow", how="semi")
+        return flows.join(paths.filter(crosses).select("flow").unique(), on="flow", how="semi")
 
     def _table(self, name: str) -> pl.DataFrame | None:
         if name in ("flows", "links"):
@@ -226,10 +226,10 @@ class Results:
             if key not in self._pieces:
                 table = self._table(name)
                 if table is None:
-                    raise NotThere(f"the result has no {name}.parquet; run again with --series 100ms")
+                    raise NotFound(f"the result has no {name}.parquet; run again with --series 100ms")
                 rows = table.filter((pl.col("scheme") == scheme) & (pl.col("run") == run))
                 if name in ("flows", "links") and rows.height == 0:
-                    raise NotThere(f"the result has no run {run} of {scheme}")
+                    raise NotFound(f"the result has no run {run} of {scheme}")
                 self._pieces[key] = rows
             return self._pieces[key]
 
@@ -301,7 +301,7 @@ def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _whole(text: str, what: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 12:
-        raise NotThere(f"{what} `{text}` is not a whole number")
+        raise NotFound(f"{what} `{text}` is not a whole number")
     return int(text)
 
 
@@ -311,5 +311,5 @@ def _number(text: str, what: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise NotThere(f"{what} `{text}` is not a number")
+        raise NotFound(f"{what} `{text}` is not a number")
     return value

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from pathloom._core import PathloomError
 from pathloom.errors import bad_input
-from pathloom.show.results import MOST_FRAMES, NotThere, Results
+from pathloom.show.results import MOST_FRAMES, NotFound, Results
 
 STATIC = {
     "/": ("index.html", "text/html; charset=utf-8"),
@@ -35,7 +35,7 @@ def _answers(results: Results) -> Mapping[str, Callable[[Asked], Any]]:
     """Returns, by address of the API, the function that answers it."""
 
     def run(asked: Asked) -> tuple[str, int]:
-        return asked.get("scheme", ""), _place(asked, "run")
+        return asked.get("scheme", ""), _whole_number(asked, "run")
 
     return {
         "/v1/result": lambda _: results.about(),
@@ -43,18 +43,18 @@ def _answers(results: Results) -> Mapping[str, Callable[[Asked], Any]]:
         "/v1/links": lambda asked: results.links(*run(asked)),
         "/v1/times": lambda asked: results.times(*run(asked)),
         "/v1/frames": lambda asked: results.frames(
-            *run(asked), _place(asked, "first"), _place(asked, "count", MOST_FRAMES)
+            *run(asked), _whole_number(asked, "first"), _whole_number(asked, "count", MOST_FRAMES)
         ),
         "/v1/flows": lambda asked: results.flows(*run(asked), asked),
-        "/v1/flow": lambda asked: results.flow(*run(asked), _place(asked, "flow")),
-        "/v1/race": lambda asked: results.race(*run(asked)),
+        "/v1/flow": lambda asked: results.flow(*run(asked), _whole_number(asked, "flow")),
+        "/v1/race": lambda asked: results.progress(*run(asked)),
     }
 
 
-def _place(asked: Asked, name: str, default: int | None = None) -> int:
+def _whole_number(asked: Asked, name: str, default: int | None = None) -> int:
     text = asked.get(name, "" if default is None else str(default))
     if not text.isascii() or not text.isdigit() or len(text) > 12:
-        raise NotThere(f"{name} `{text}` is not a whole number")
+        raise NotFound(f"{name} `{text}` is not a whole number")
     return int(text)
 
 
@@ -113,7 +113,7 @@ class _Handler(BaseHTTPRequestHandler):
             return self._problem(404, f"nothing is at {parts.path}")
         try:
             value = answer(dict(parse_qsl(parts.query)))
-        except (NotThere, PathloomError) as problem:
+        except (NotFound, PathloomError) as problem:
             return self._problem(404, str(problem))
         text = json.dumps(value, separators=(",", ":"), allow_nan=False)
         return self._send(200, text.encode(), "application/json")

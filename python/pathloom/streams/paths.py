@@ -15,7 +15,7 @@ PATIENCE_S = 2.0
 """Longest wait for an answer of the controller. A connection waits for the answer."""
 
 
-class Away(Exception):
+class Unreachable(Exception):
     """The controller cannot be reached, or does not answer."""
 
 
@@ -29,7 +29,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ControllerAddress:
     """Address at which a controller serves applications on hosts."""
 
     address: str
@@ -37,10 +37,10 @@ class Place:
     token: str | None = None
 
     @classmethod
-    def parse(cls, text: str, token: str | None = None) -> Place:
+    def parse(cls, text: str, token: str | None = None) -> ControllerAddress:
         """Reads ADDRESS:PORT. Raises `PathloomError`.
 
-        >>> Place.parse("10.0.0.254:8080").port
+        >>> ControllerAddress.parse("10.0.0.254:8080").port
         8080
         """
         address, _, port = text.rpartition(":")
@@ -69,7 +69,7 @@ def route(row: Mapping[str, Any]) -> Route:
 class Paths:
     """A connection to the service, from one address of this host. Only one thread may use it at a time."""
 
-    def __init__(self, place: Place, source: str | None) -> None:
+    def __init__(self, place: ControllerAddress, source: str | None) -> None:
         """`source`: address of the host; the controller identifies a host by the address of the connection."""
         self._headers = {"Content-Type": "application/json"}
         if place.token is not None:
@@ -126,7 +126,7 @@ class Paths:
         self._call("DELETE", f"/v1/assignments/{assignment}")
 
     def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
-        """Sends a request and returns the answer. Raises `Away`, `Refused`."""
+        """Sends a request and returns the answer. Raises `Unreachable`, `Refused`."""
         text = None if body is None else json.dumps(body)
         # The controller closes idle connections, so a request on an old connection is repeated once.
         for last in (self._line.sock is None, True):
@@ -138,15 +138,15 @@ class Paths:
             except (OSError, http.client.HTTPException) as error:
                 self._line.close()
                 if last:
-                    raise Away(str(error) or type(error).__name__) from None
+                    raise Unreachable(str(error) or type(error).__name__) from None
         try:
             found = json.loads(content)
         except ValueError:
             found = None
         if not isinstance(found, dict):
-            raise Away(f"it answers {status} without JSON")
+            raise Unreachable(f"it answers {status} without JSON")
         if status >= 500:
-            raise Away(str(found.get("detail", status)))
+            raise Unreachable(str(found.get("detail", status)))
         if status >= 400:
             raise Refused(status, str(found.get("detail", status)))
         return found

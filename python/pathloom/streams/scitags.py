@@ -33,7 +33,7 @@ MOST_FLOWS: Final = 65_536
 """Announced flows that are remembered. If an end is never announced, its flow stays until it is the oldest."""
 MOST_PAIRS: Final = 256
 """Pairs of hosts that are remembered, each with an assignment and a connection to the controller."""
-REST_S: Final = 0.2
+LINE_END_PAUSE_S: Final = 0.2
 """After this time without more bytes, the received bytes count as a line: some programs write no end of line."""
 COMPLAINT_S: Final = 5.0
 """Shortest time between two messages about unreadable lines, since a program may write many of them."""
@@ -123,10 +123,10 @@ class Announcements:
         self._pairs: dict[tuple[str, str], int] = {}
         """Number of flows of each pair of hosts; the pair that was used last is last."""
         self._quiet_until = -COMPLAINT_S
-        self._untold = 0
+        self._unreported = 0
         self.bad = 0
         """Number of unreadable lines."""
-        self.aside = 0
+        self.ignored = 0
         """Number of announced flows that cannot have a path: not TCP, not IPv4, or neither end is this host."""
 
     def take(self, line: str) -> None:
@@ -141,7 +141,7 @@ class Announcements:
             return
         flow = self._own_end(announced)
         if flow is None:
-            self.aside += 1
+            self.ignored += 1
         elif announced.starts:
             self._start(flow)
         else:
@@ -152,11 +152,11 @@ class Announcements:
         self.bad += 1
         now = self._clock()
         if now < self._quiet_until:
-            self._untold += 1
+            self._unreported += 1
             return
-        more = f" ({self._untold} more since the last message)" if self._untold else ""
+        more = f" ({self._unreported} more since the last message)" if self._unreported else ""
         self._say(f"line {text}; {EXPECTED}{more}")
-        self._quiet_until, self._untold = now + COMPLAINT_S, 0
+        self._quiet_until, self._unreported = now + COMPLAINT_S, 0
 
     def _own_end(self, announced: Announcement) -> Flow | None:
         """Returns the flow from the end for which a path may be claimed here; None if there is none."""
@@ -237,7 +237,7 @@ class Pipe:
             os.close(self._handle)
             self._handle = self._open()
             self._buffer, self._skips = b"", False
-        ready, _, _ = select.select([self._handle], [], [], min(wait_s, REST_S) if self._buffer else wait_s)
+        ready, _, _ = select.select([self._handle], [], [], min(wait_s, LINE_END_PAUSE_S) if self._buffer else wait_s)
         if not ready:
             rest, self._buffer = self._buffer, b""
             if rest:

@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from pathloom.errors import ToolError, bad_input
-from pathloom.streams.paths import Away, Paths, Place, Refused
+from pathloom.streams.paths import ControllerAddress, Paths, Refused, Unreachable
 
 LIBRARY = "libpathloom_preload.so"
-DOOR = "PATHLOOM_WITH_PATHS"
+SOCKET_VARIABLE = "PATHLOOM_WITH_PATHS"
 """Environment variable with the name of the socket on which the library claims paths."""
 LIFETIME_S = 60
 """How long the controller keeps unused paths if this process is killed."""
@@ -36,7 +36,7 @@ _PT_INTERP = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class PathRequest:
     """The paths that are wanted."""
 
     count: int
@@ -72,13 +72,13 @@ class Pair:
 class Broker:
     """Claims paths for connections."""
 
-    def __init__(self, place: Place, wish: Wish, say: Callable[[str], None]) -> None:
-        self._place, self._wish, self._say = place, wish, say
+    def __init__(self, place: ControllerAddress, request: PathRequest, say: Callable[[str], None]) -> None:
+        self._place, self._request, self._say = place, request, say
         self._lock = threading.Lock()
         self._pairs: dict[tuple[str, str], Pair] = {}
         self._said: set[str] = set()
         self.claimed = 0
-        self.without = 0
+        self.without_path = 0
 
     def claim(self, src: str, dst: str, ports: Ports) -> bool:
         """Claims a path for a connection. Returns whether it has one."""
@@ -91,13 +91,13 @@ class Broker:
             done = time.monotonic() >= pair.not_before and self._try(pair, src, dst, ports)
         with self._lock:
             self.claimed += done
-            self.without += not done
+            self.without_path += not done
         return done
 
     def _try(self, pair: Pair, src: str, dst: str, ports: Ports) -> bool:
         try:
             self._claim(pair, src, dst, ports)
-        except Away as error:
+        except Unreachable as error:
             pair.not_before = time.monotonic() + PAUSE_S
             self._warn("away", f"the controller at {self._place} does not answer ({error})")
             return False
@@ -110,13 +110,13 @@ class Broker:
         return True
 
     def _claim(self, pair: Pair, src: str, dst: str, ports: Ports) -> None:
-        """Claims a path, after it requests an assignment if there is none. Raises `Away`, `Refused`."""
+        """Claims a path, after it requests an assignment if there is none. Raises `Unreachable`, `Refused`."""
         for last in (pair.assignment is None, True):
             if pair.assignment is None:
-                found = pair.line.assign(src, dst, self._wish.count, LIFETIME_S, self._wish.search)
+                found = pair.line.assign(src, dst, self._request.count, LIFETIME_S, self._request.search)
                 pair.assignment = int(found["id"])
                 # The ratio uses the rates that are free now. Later, the connections themselves use them.
-                pair.shares = self._wish.ratio(found["paths"]) if self._wish.ratio is not None else ()
+                pair.shares = self._request.ratio(found["paths"]) if self._request.ratio is not None else ()
             try:
                 path = self._choose(pair) if pair.shares else None
                 others = {"dst_port": ports.dst_port, "opens_to": ports.opens_to}
@@ -156,7 +156,7 @@ class Broker:
 
 def _release(pair: Pair) -> None:
     with pair.lock:
-        with contextlib.suppress(Away, Refused):
+        with contextlib.suppress(Unreachable, Refused):
             if pair.assignment is not None:
                 pair.line.release(pair.assignment)
         pair.assignment = None
@@ -192,7 +192,7 @@ class _Claim(socketserver.StreamRequestHandler):
                 self.wfile.write(b"yes\n" if done else b"no\n")
 
 
-class _Door(socketserver.ThreadingUnixStreamServer):
+class _ClaimServer(socketserver.ThreadingUnixStreamServer):
     daemon_threads = True
     request_queue_size = 1024
 
@@ -213,13 +213,13 @@ def run(command: Sequence[str], library: str, broker: Broker, say: Callable[[str
         # Servers may open connections as other users than the one that started them.
         Path(directory).chmod(0o711)
         place = Path(directory) / "door"
-        with _Door(str(place), broker) as door:
+        with _ClaimServer(str(place), broker) as server:
             place.chmod(0o666)
-            threading.Thread(target=door.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True).start()
+            threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True).start()
             try:
-                return _run(command, {DOOR: str(place), "LD_PRELOAD": _preloads(library)})
+                return _run(command, {SOCKET_VARIABLE: str(place), "LD_PRELOAD": _preloads(library)})
             finally:
-                door.shutdown()
+                server.shutdown()
                 broker.release()
 
 

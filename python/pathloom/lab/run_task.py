@@ -8,7 +8,7 @@ from threading import Event, Thread
 from pathloom.errors import ToolError
 
 
-class Alongside(ABC):
+class RunTask(ABC):
     """A task that begins with a run, and ends with it at the latest."""
 
     def __init__(self) -> None:
