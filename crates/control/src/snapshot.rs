@@ -55,16 +55,15 @@ pub struct StoredDrains {
 }
 
 impl StoredDrains {
-    /// Switches and cables that were out of service; none if the snapshot was taken on another fabric.
-    pub fn out_of_service(&self, fabric: &Fabric) -> Vec<Target> {
-        if self.nodes != fabric.nodes().len() || self.fabric != fabric.spec() {
-            return Vec::new();
-        }
-        let exists = |target: &Target| match target {
-            Target::Switch(switch) => switch.index() < fabric.nodes().len(),
-            Target::Cable(link) => link.index() < fabric.links().len(),
-        };
-        self.drains.targets().into_iter().filter(exists).collect()
+    /// Whether the snapshot was taken on this fabric.
+    pub fn is_of(&self, fabric: &Fabric) -> bool {
+        self.nodes == fabric.nodes().len() && self.fabric == fabric.spec()
+    }
+
+    /// Returns the switches and cables that were out of service. If the snapshot cannot be restored but the fabric is the
+    /// same, the driver should send them again with [`crate::Input::Drain`].
+    pub fn targets(&self) -> Vec<Target> {
+        self.drains.targets()
     }
 }
 
@@ -207,23 +206,16 @@ impl Snapshot {
         self.epoch
     }
 
-    /// Whether the snapshot was taken on this fabric.
-    pub fn is_of(&self, fabric: &Fabric) -> bool {
-        let cables = fabric.links().len() / 2;
-        self.nodes == fabric.nodes().len() && self.cables.len() == cables && self.fabric == fabric.spec()
-    }
-
-    /// Switches and cables that were out of service. If the rest of the snapshot is unusable but the fabric is the
-    /// same, the driver should send them again with [`crate::Input::Drain`].
-    pub fn out_of_service(&self) -> Vec<Target> {
-        self.drains.targets()
+    /// Returns what was out of service.
+    pub fn drains(&self) -> StoredDrains {
+        StoredDrains { fabric: self.fabric.clone(), nodes: self.nodes, drains: self.drains.clone() }
     }
 
     fn check(&self, fabric: &Fabric, scheme: &dyn Scheme) -> Result<(), RestoreError> {
         if self.form != FORM {
             return Err(RestoreError::Form { found: self.form });
         }
-        if !self.is_of(fabric) {
+        if !self.drains().is_of(fabric) || self.cables.len() != fabric.links().len() / 2 {
             return Err(RestoreError::OtherFabric {
                 found: self.fabric.clone(),
                 found_nodes: self.nodes,

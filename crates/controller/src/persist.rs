@@ -1,8 +1,7 @@
 //! State that survives a restart: the number of the start, the controller's snapshot, known hosts and port numbers.
 
-use pathloom_control::{Snapshot, StoredDrains, Target};
+use pathloom_control::{Snapshot, StoredDrains};
 use pathloom_discovery::{KnownHost, Mac, Place};
-use pathloom_model::Fabric;
 use std::fs::File;
 use std::io::{self, Write};
 use std::net::Ipv4Addr;
@@ -45,20 +44,20 @@ impl Persist {
         Ok(next)
     }
 
-    /// Returns the stored snapshot. An invalid one is renamed; rules in the switches are still adopted. Of a snapshot
-    /// that another version of the program has written, the switches and cables of `fabric` are returned that were out
-    /// of service.
+    /// Returns the stored snapshot. An invalid one is renamed; rules in the switches are still adopted.
     ///
     /// # Errors
     /// There is a snapshot, but the system cannot read it.
-    pub(crate) fn load(&self, fabric: &Fabric) -> io::Result<Loaded> {
-        let Some(directory) = &self.directory else { return Ok(Loaded::Unusable(Vec::new())) };
-        let Some(bytes) = read_if_there(&directory.join(SNAPSHOT))? else { return Ok(Loaded::Unusable(Vec::new())) };
-        Ok(serde_json::from_slice(&bytes).map(|snapshot| Loaded::Whole(Box::new(snapshot))).unwrap_or_else(|problem| {
-            self.rename_unusable(&problem);
-            let drains = serde_json::from_slice::<StoredDrains>(&bytes);
-            Loaded::Unusable(drains.map(|drains| drains.out_of_service(fabric)).unwrap_or_default())
-        }))
+    pub(crate) fn load(&self) -> io::Result<Stored> {
+        let Some(directory) = &self.directory else { return Ok(Stored::default()) };
+        let Some(bytes) = read_if_there(&directory.join(SNAPSHOT))? else { return Ok(Stored::default()) };
+        Ok(match serde_json::from_slice::<Snapshot>(&bytes) {
+            Ok(snapshot) => Stored { drains: Some(snapshot.drains()), snapshot: Some(snapshot) },
+            Err(problem) => {
+                self.rename_unusable(&problem);
+                Stored { drains: serde_json::from_slice(&bytes).ok(), snapshot: None }
+            }
+        })
     }
 
     /// Renames an unusable snapshot, so that the next one does not replace it.
@@ -115,13 +114,13 @@ impl Persist {
     }
 }
 
-/// What was stored.
-#[derive(Debug)]
-pub(crate) enum Loaded {
-    /// A snapshot.
-    Whole(Box<Snapshot>),
-    /// No snapshot that this version can read, but these switches and cables were out of service.
-    Unusable(Vec<Target>),
+/// What is left of an earlier start.
+#[derive(Debug, Default)]
+pub(crate) struct Stored {
+    /// The snapshot, if this version can read it.
+    pub snapshot: Option<Snapshot>,
+    /// What was out of service. Every version can read this part of a snapshot.
+    pub drains: Option<StoredDrains>,
 }
 
 /// A host: its address, hardware address, switch and port.
@@ -160,7 +159,8 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pathloom_model::{LinkId, NodeId};
+    use pathloom_control::Target;
+    use pathloom_model::{fabric_from_spec, LinkId, NodeId};
 
     /// A directory for one test. Dropping it deletes the directory.
     struct TestDirectory(Persist, PathBuf);
@@ -200,29 +200,24 @@ mod tests {
         assert_eq!(directory.0.load_wiring(), []);
     }
 
-    /// Whether nothing was loaded, and nothing is out of service.
-    fn is_empty(loaded: Loaded) -> bool {
-        matches!(loaded, Loaded::Unusable(targets) if targets.is_empty())
-    }
-
     #[test]
     fn unreadable_snapshot_is_renamed_and_read_errors_are_returned() {
-        let (directory, fabric) =
-            (TestDirectory::new("snapshot"), pathloom_model::fabric_from_spec("diamond").unwrap());
-        directory.0.next_epoch().unwrap();
-        assert!(is_empty(directory.0.load(&fabric).unwrap()));
-        std::fs::write(directory.1.join(SNAPSHOT), b"{\"form\": 2").unwrap();
-        assert!(is_empty(directory.0.load(&fabric).unwrap()));
-        assert!(!directory.1.join(SNAPSHOT).exists());
-        assert_eq!(std::fs::read(directory.1.join("snapshot.refused.json")).unwrap(), b"{\"form\": 2");
-        std::fs::create_dir(directory.1.join(SNAPSHOT)).unwrap();
-        assert!(directory.0.load(&fabric).is_err(), "a directory");
+        let kept = TestDirectory::new("snapshot");
+        let is_empty = |stored: Stored| stored.snapshot.is_none() && stored.drains.is_none();
+        kept.0.next_epoch().unwrap();
+        assert!(is_empty(kept.0.load().unwrap()));
+        std::fs::write(kept.1.join(SNAPSHOT), b"{\"form\": 2").unwrap();
+        assert!(is_empty(kept.0.load().unwrap()));
+        assert!(!kept.1.join(SNAPSHOT).exists());
+        assert_eq!(std::fs::read(kept.1.join("snapshot.refused.json")).unwrap(), b"{\"form\": 2");
+        std::fs::create_dir(kept.1.join(SNAPSHOT)).unwrap();
+        assert!(kept.0.load().is_err(), "a directory");
     }
 
     #[test]
     fn drains_survive_a_snapshot_of_another_version() {
-        let (directory, fabric) = (TestDirectory::new("drains"), pathloom_model::fabric_from_spec("diamond").unwrap());
-        directory.0.next_epoch().unwrap();
+        let (kept, fabric) = (TestDirectory::new("drains"), fabric_from_spec("diamond").unwrap());
+        kept.0.next_epoch().unwrap();
         let (spec, nodes) = (fabric.spec(), fabric.nodes().len());
         let text = |spec: &str, last: u64| {
             format!(
@@ -230,11 +225,10 @@ mod tests {
             )
         };
         let load = |text: String| {
-            std::fs::write(directory.1.join(SNAPSHOT), text).unwrap();
-            match directory.0.load(&fabric).unwrap() {
-                Loaded::Whole(_) => panic!("this version cannot read it"),
-                Loaded::Unusable(targets) => targets,
-            }
+            std::fs::write(kept.1.join(SNAPSHOT), text).unwrap();
+            let stored = kept.0.load().unwrap();
+            assert!(stored.snapshot.is_none(), "this version cannot read it");
+            crate::serve::out_of_service(&stored.drains.unwrap(), &fabric)
         };
         let expected = [Target::Switch(NodeId(2)), Target::Cable(LinkId(4))];
         assert_eq!(load(text(spec, 4_000_000)), expected, "the other cable does not exist");

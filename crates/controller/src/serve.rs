@@ -10,13 +10,13 @@ use crate::hosts;
 use crate::hub::{Hub, Responder};
 use crate::live_discovery::{self, LiveDiscovery};
 use crate::load::Load;
-use crate::persist::{Loaded, Persist};
+use crate::persist::{Persist, Stored};
 use crate::record::Recorder;
 use crate::reload::{reload, InUse};
 use crate::session::Shared;
 use crate::tls::Binding;
-use pathloom_control::{Config as ControlConfig, Controller, Counts, Input, Snapshot, Target};
-use pathloom_model::Nanos;
+use pathloom_control::{Config as ControlConfig, Controller, Counts, Input, Snapshot, StoredDrains, Target};
+use pathloom_model::{Fabric, Nanos};
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -67,17 +67,12 @@ const STOP: Duration = Duration::from_millis(500);
 pub(crate) fn hub(checked: &CheckedConfig, persist: &Persist) -> io::Result<(Hub, Vec<Target>)> {
     let config = checked.control(persist.next_epoch()?);
     let seed = checked.config.scheme.seed;
-    let (kept, unreadable) = match persist.load(&checked.fabric)? {
-        Loaded::Whole(snapshot) => (Some(*snapshot), Vec::new()),
-        Loaded::Unusable(out_of_service) => (None, out_of_service),
-    };
-    let clock = clock_after(kept.as_ref());
+    let Stored { snapshot, drains } = persist.load()?;
+    let clock = clock_after(snapshot.as_ref());
     let now = clock.now();
-    let (restored, out_of_service) = match kept.map(|kept| restore(checked, persist, &config, kept, now)) {
-        Some(Ok(controller)) => (Some(controller), Vec::new()),
-        Some(Err(out_of_service)) => (None, out_of_service),
-        None => (None, unreadable),
-    };
+    let restored = snapshot.and_then(|snapshot| restore(checked, persist, &config, snapshot, now));
+    let lost = drains.filter(|_| restored.is_none());
+    let out_of_service = lost.map(|drains| out_of_service(&drains, &checked.fabric)).unwrap_or_default();
     let recorder = match &checked.config.log.events {
         Some(path) if restored.is_none() => Some(Recorder::create(path, &config)?),
         Some(path) => {
@@ -128,39 +123,49 @@ fn clock_after(kept: Option<&Snapshot>) -> Clock {
     Clock::start_not_before(taken)
 }
 
-/// Restores a controller from the snapshot. Renames an unusable snapshot. Then returns the links and switches that it
-/// had out of service, if it is of the same fabric.
+/// Restores a controller from the snapshot. An unusable snapshot is renamed.
 fn restore(
     checked: &CheckedConfig,
     persist: &Persist,
     config: &ControlConfig,
-    kept: Snapshot,
+    snapshot: Snapshot,
     now: Nanos,
-) -> Result<Controller, Vec<Target>> {
+) -> Option<Controller> {
     let seed = checked.config.scheme.seed;
-    let (same_fabric, out_of_service) = (kept.is_of(&checked.fabric), kept.out_of_service());
     // The scheme may have changed since the snapshot, by the API or in the configuration. So the snapshot's scheme
     // restores first.
-    let last = crate::registry::registry().parse(kept.scheme()).ok().filter(|last| last.name != checked.scheme.name);
-    let Some(first) = last.as_ref().unwrap_or(&checked.scheme).central(seed) else { return Err(out_of_service) };
-    let problem = match Controller::restore(config.clone(), checked.fabric.clone(), first, kept, now) {
+    let last = crate::registry::registry().parse(snapshot.scheme()).ok();
+    let last = last.filter(|last| last.name != checked.scheme.name);
+    let first = last.as_ref().unwrap_or(&checked.scheme).central(seed)?;
+    match Controller::restore(config.clone(), checked.fabric.clone(), first, snapshot, now) {
         Ok(mut controller) => {
             if let Some(scheme) = last.and_then(|_| checked.scheme.central(seed)) {
                 controller.set_scheme(now, scheme);
             }
-            return Ok(controller);
+            Some(controller)
         }
-        Err(problem) => problem,
-    };
-    persist.rename_unusable(&problem);
-    if same_fabric {
-        return Err(out_of_service);
+        Err(problem) => {
+            persist.rename_unusable(&problem);
+            None
+        }
     }
-    if !out_of_service.is_empty() {
-        let lost = out_of_service.len();
+}
+
+/// Returns what must be taken out of service again, because its snapshot was not restored.
+pub(crate) fn out_of_service(drains: &StoredDrains, fabric: &Fabric) -> Vec<Target> {
+    let targets = drains.targets();
+    if drains.is_of(fabric) {
+        let exists = |target: &Target| match target {
+            Target::Switch(switch) => switch.index() < fabric.nodes().len(),
+            Target::Cable(link) => link.index() < fabric.links().len(),
+        };
+        return targets.into_iter().filter(exists).collect();
+    }
+    if !targets.is_empty() {
+        let lost = targets.len();
         tracing::warn!(lost, "links and switches of another fabric were out of service: drain those of this one");
     }
-    Err(Vec::new())
+    Vec::new()
 }
 
 /// Runs until the process is told to stop (SIGTERM, SIGINT). Rules stay in the switches. SIGHUP reads `file` again.

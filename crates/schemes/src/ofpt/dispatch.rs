@@ -4,7 +4,8 @@
 //! path, and get a new one when their turn comes. With `enforce=host` the hosts pace each flow to its provision. With
 //! neither, flows share links as TCP does, and nothing here runs.
 
-use super::progress::{Progress, Verdict};
+use super::flow_states::FlowStates;
+use super::progress::Verdict;
 use super::provider::{self, Provider, Remaining};
 use super::sharing::Sharing;
 use crate::helpers::links::rates_bps;
@@ -12,8 +13,7 @@ use crate::placements::access;
 use crate::remaining::payload_bytes;
 use crate::router::{is_short, Router};
 use pathloom_model::Nanos;
-use pathloom_scheme::{Action, FlowId, FlowMap, FlowView, View};
-use serde::{Deserialize, Serialize};
+use pathloom_scheme::{Action, FlowId, FlowView, View};
 use std::collections::BTreeSet;
 
 /// A new pace is sent when it differs by more than this share from the one before.
@@ -51,40 +51,6 @@ pub(super) struct DispatchSettings {
     pub lease: Nanos,
 }
 
-/// The state of a flow: what its host was told, and its progress.
-#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct FlowState {
-    held: bool,
-    paced_bps: Option<u64>,
-    /// Payload bytes sent until `as_of`, estimated from the last reading and the rates provided since.
-    sent_bytes: u64,
-    rate_bps: u64,
-    as_of: Nanos,
-    /// Whether it uses its rate. Not kept over a restart.
-    #[serde(skip)]
-    progress: Progress,
-}
-
-impl FlowState {
-    /// Estimated payload bytes sent until now.
-    fn sent_bytes(&self, now: Nanos) -> u64 {
-        let ns = now.saturating_sub(self.as_of).0;
-        let wire_bytes = match self.rate_bps.checked_mul(ns) {
-            Some(product) => product / 8_000_000_000,
-            None => {
-                let wire_bytes = u128::from(self.rate_bps) * u128::from(ns) / 8_000_000_000;
-                u64::try_from(wire_bytes).unwrap_or(u64::MAX / 2)
-            }
-        };
-        self.sent_bytes.saturating_add(payload_bytes(wire_bytes))
-    }
-
-    fn advance(&mut self, now: Nanos) {
-        (self.sent_bytes, self.as_of) = (self.sent_bytes(now), now);
-    }
-}
-
 /// Decides which flows send, and how fast.
 pub(super) struct Dispatcher {
     settings: DispatchSettings,
@@ -116,35 +82,6 @@ struct Provision {
     hosts: Option<Provider>,
     /// The flows whose turn it is, on all links that they cross.
     paths: Provider,
-}
-
-/// State that survives a restart.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-#[serde(transparent)]
-pub(super) struct FlowStates(FlowMap<FlowState>);
-
-impl FlowStates {
-    /// The state of a flow; created now if it had none.
-    fn of(&mut self, now: Nanos, id: FlowId) -> &mut FlowState {
-        if !self.0.contains_key(&id) {
-            self.0.insert(id, FlowState { as_of: now, ..FlowState::default() });
-        }
-        self.0.get_mut(&id).expect("the entry was inserted above")
-    }
-
-    /// Forgets flows that the view does not have.
-    fn keep_known(&mut self, view: &View) {
-        let gone: Vec<FlowId> = self.0.keys().copied().filter(|id| !view.flows.contains_key(id)).collect();
-        for id in gone {
-            self.0.remove(&id);
-        }
-    }
-
-    /// Remaining payload bytes of a flow of known size.
-    fn remaining_bytes(&self, now: Nanos, view: &View, id: FlowId) -> Option<u64> {
-        let size_bytes = view.flows.get(&id)?.size_bytes.get()?;
-        Some(size_bytes.saturating_sub(self.0.get(&id).map_or(0, |state| state.sent_bytes(now))))
-    }
 }
 
 impl Dispatcher {

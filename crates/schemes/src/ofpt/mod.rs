@@ -8,6 +8,7 @@
 //! destination hosts over the spines.
 
 mod dispatch;
+mod flow_states;
 mod progress;
 mod provider;
 mod provision;
@@ -17,7 +18,8 @@ use crate::helpers::state;
 use crate::placements::{access, most_wanted_bps};
 use crate::registry::{Entry, EntryInfo, KeyInfo, Parts};
 use crate::router::{self, Router, RouterSettings};
-use dispatch::{DispatchSettings, Dispatcher, FlowStates};
+use dispatch::{DispatchSettings, Dispatcher};
+use flow_states::FlowStates;
 use pathloom_model::spec::{Spec, SpecError};
 use pathloom_model::Nanos;
 use pathloom_scheme::{
