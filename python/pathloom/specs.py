@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from pathloom.errors import bad_input
 
 SIM, LAB = "sim", "lab"
@@ -35,6 +38,20 @@ def split_specs(text: str) -> list[str]:
     if "" in specs:
         raise bad_input(f"schemes `{text}`: a name is missing; expected a list such as spt,ecmp,hedera")
     return specs
+
+
+def keys_of(text: str, entry: Mapping[str, Any]) -> dict[str, str]:
+    """The keys of a specification that the core has checked, with the defaults of its registry `entry`.
+
+    >>> entry = {"keys": [{"name": "paths", "default": "4"}, {"name": "a", "default": "1"}]}
+    >>> keys_of("parallel-tcp:paths=2", entry)
+    {'paths': '2', 'a': '1'}
+    """
+    keys = {key["name"]: key["default"] for key in entry["keys"]}
+    for part in filter(None, text.partition(":")[2].split(",")):
+        key, _, value = part.partition("=")
+        keys[key.strip()] = value.strip()
+    return keys
 
 
 def is_python_spec(text: str) -> bool:

@@ -31,7 +31,7 @@ from pathloom.lab.system import NETNS, set_namespace
 from pathloom.lab.transfers import CHUNK_BYTES, Transfer, count, window_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from pathloom.lab.parallel import Streams
 
@@ -191,7 +191,7 @@ class Agent:
 
     def _note_step(self, now: int, end: int) -> None:
         """Records what each application has received since the last step, and the windows of senders."""
-        self._receive_all()
+        self._receive_all(self.open)
         rows = []
         for transfer in self.transfers:
             received = transfer.received - self.received_before[transfer.index]
@@ -201,14 +201,15 @@ class Agent:
                 self.received_before[transfer.index] = transfer.received
         self.steps.append((end, now, rows))
 
-    def _receive_all(self) -> None:
-        for part in [part for transfer in self.open for part in transfer.connections]:
+    def _receive_all(self, transfers: Iterable[Transfer]) -> None:
+        """Reads what has arrived for some transfers, which may end them."""
+        for part in [part for transfer in transfers for part in transfer.connections]:
             if part.receiver is not None:
                 self._receive(part, part.receiver)
 
     def _sample(self) -> None:
         """Records the bytes that all applications have received so far."""
-        self._receive_all()
+        self._receive_all(self.open)
         self.samples.append(sum(transfer.received for transfer in self.transfers))
 
     def _listening(self) -> set[tuple[str, int]]:
@@ -514,10 +515,9 @@ class Agent:
                 self._release(transfer)
 
     def _stop_long_lived(self) -> None:
-        for transfer in [one for one in self.open if one.size is None]:
-            for part in transfer.connections:
-                if part.receiver is not None:
-                    self._receive(part, part.receiver)
+        long_lived = [one for one in self.open if one.size is None]
+        self._receive_all(long_lived)
+        for transfer in long_lived:
             self._close(transfer)
 
     def fail(self, part: Transfer, number: int) -> None:

@@ -11,6 +11,7 @@ from pathloom import _core
 from pathloom.errors import bad_input
 from pathloom.lab.blueprint import Blueprint, Host
 from pathloom.lab.links import HOST_QUEUE_PACKETS, shape_lines
+from pathloom.specs import keys_of
 
 WHOLE_LENGTH = 8
 """Prefix length: every address of a fabric is in 10.0.0.0/8, which each host reaches directly on its link."""
@@ -47,9 +48,7 @@ class HostStack:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        values = asdict(self)
-        values["spared_bytes"] = values.pop("missing_header_bytes")
-        return values
+        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -78,12 +77,9 @@ def subflows_of(scheme: str, transport: str | None) -> Subflows | None:
     own = {entry["name"]: entry for entry in _core.schemes() if entry["transport"] == MPTCP}
     given = {entry["name"]: entry for entry in _core.transports() if entry["name"] == MPTCP}
     for text, entries in ((scheme, own), (transport or "", given)):
-        name, _, rest = text.partition(":")
-        if name.strip() in entries:
-            keys = {key["name"]: key["default"] for key in entries[name.strip()]["keys"]}
-            for part in filter(None, rest.split(",")):
-                key, _, value = part.partition("=")
-                keys[key.strip()] = value.strip()
+        entry = entries.get(text.partition(":")[0].strip())
+        if entry is not None:
+            keys = keys_of(text, entry)
             return Subflows(int(keys["subflows"]), keys["manager"], keys["cc"])
     return None
 

@@ -6,16 +6,17 @@ This part of parallel-tcp runs in hosts. The simulator has the same part in `cra
 from __future__ import annotations
 
 import errno
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from pathloom.lab import management
 from pathloom.lab.path_claims import PathClaims
 from pathloom.lab.transfers import Transfer
-from pathloom.streams.model import optimum
+from pathloom.specs import keys_of
 from pathloom.streams.paths import ControllerAddress
-from pathloom.streams.with_paths import next_path
+from pathloom.streams.policies import Policy, Route, assign, ratio
 
 SCHEME = "parallel-tcp"
 """The scheme whose hosts open several streams per transfer."""
@@ -29,7 +30,7 @@ class StreamSettings:
 
     paths: int
     streams: int
-    policy: str
+    policy: Policy
     ratio: tuple[int, ...]
     """Shares of the paths; empty if the policy determines them."""
     search: str
@@ -50,18 +51,12 @@ class StreamSettings:
         """
         from pathloom import _core
 
-        name, _, rest = scheme.partition(":")
-        if name.strip() != SCHEME:
+        if scheme.partition(":")[0].strip() != SCHEME:
             return None
-        entry = next(entry for entry in _core.schemes() if entry["name"] == SCHEME)
-        keys = {key["name"]: key["default"] for key in entry["keys"]}
-        for part in filter(None, rest.split(",")):
-            key, _, value = part.partition("=")
-            keys[key.strip()] = value.strip()
-        ratio = () if keys["ratio"] == "none" else tuple(int(share) for share in keys["ratio"].split("/"))
-        return cls(
-            int(keys["paths"]), int(keys["streams"]), keys["policy"], ratio, keys["search"], float(keys["a"])
-        )  # fmt: skip
+        keys = keys_of(scheme, next(entry for entry in _core.schemes() if entry["name"] == SCHEME))
+        shares = () if keys["ratio"] == "none" else tuple(int(share) for share in keys["ratio"].split("/"))
+        policy = cast(Policy, keys["policy"])
+        return cls(int(keys["paths"]), int(keys["streams"]), policy, shares, keys["search"], float(keys["a"]))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -81,28 +76,18 @@ class StreamSettings:
         >>> StreamSettings.of_scheme("parallel-tcp:streams=3,paths=2,a=0.001").spread(rows)
         [1, 0, 1]
         """
-        shares = self._shares(paths)
-        users = [0] * len(paths)
-        order = []
-        for _ in range(self.streams):
-            path = next_path(shares, users)
-            if path is None:
-                break
-            users[path] += 1
-            order.append(path)
-        return order
-
-    def _shares(self, paths: Sequence[Mapping[str, Any]]) -> Sequence[float]:
-        if self.ratio:
-            return self.ratio
-        if self.policy == "optimal":
-            return [optimum(self.a, row["rate_bps"], row["round_trip_s"]) for row in paths]
-        return [1] * (1 if self.policy == "single" else len(paths))
+        if not paths:
+            return []
+        routes = [Route(row["rate_bps"], row["round_trip_s"]) for row in paths]
+        shares = self.ratio or ratio(self.policy, routes, self.a)
+        return assign(shares[: len(paths)], self.streams)
 
 
 class Sockets(Protocol):
     """What streams need of the agent."""
 
+    transfers: list[Transfer]
+    """All transfers of the run."""
     open: set[Transfer]
     """Transfers that have started and not ended."""
 
@@ -129,9 +114,8 @@ class Streams:
             ControllerAddress(management.ADDRESS, management.PORT),
             namespaces,
         )
-        self._by_number: dict[int, Transfer] = {}
         self._waiting: set[Transfer] = set()
-        self._deadlines: list[tuple[int, int]] = []
+        self._deadlines: deque[tuple[int, Transfer]] = deque()
 
     @property
     def problem(self) -> str | None:
@@ -153,38 +137,33 @@ class Streams:
                 return  # It has failed.
             port = stream.src_port
         self._waiting.update(transfer.streams)
-        self._by_number[transfer.index] = transfer
         src, _, dst, dst_port = transfer.streams[0].key
         self._claims.request(transfer.index, src, dst, [stream.src_port for stream in transfer.streams], dst_port)
-        self._deadlines.append((now_ns + PATIENCE_NS, transfer.index))
+        self._deadlines.append((now_ns + PATIENCE_NS, transfer))
 
     def deadlines_ns(self) -> list[int]:
         """When `open_overdue` must be called next; empty for never."""
-        return [deadline for deadline, _ in self._deadlines[:1]]
+        return [self._deadlines[0][0]] if self._deadlines else []
 
     def open_claimed(self) -> None:
         """Opens the streams whose claims were answered."""
         for number, index in self._claims.answers():
-            if number in self._by_number:
-                streams = self._by_number[number].streams
-                self._open(streams if index is None else streams[index : index + 1])
+            streams = self._sockets.transfers[number].streams
+            self._open(streams if index is None else streams[index : index + 1])
 
     def open_overdue(self, now_ns: int) -> None:
         """Opens streams whose claims were not answered in time. They take the default routes."""
         while self._deadlines and self._deadlines[0][0] <= now_ns:
-            _, number = self._deadlines.pop(0)
-            if number in self._by_number:
-                self._open(self._by_number[number].streams)
+            self._open(self._deadlines.popleft()[1].streams)
 
     def close(self, transfer: Transfer) -> None:
         """Releases the paths of a transfer that has ended."""
         self._waiting.difference_update(transfer.streams)
-        self._by_number.pop(transfer.index, None)
         self._claims.release(transfer.index)
 
     def _open(self, streams: Sequence[Transfer]) -> None:
-        for stream in [stream for stream in streams if stream in self._waiting]:
-            # A failure of an earlier one ends them all.
+        for stream in streams:
+            # Streams of a transfer that has ended, or failed here, do not wait.
             if stream in self._waiting:
                 self._waiting.discard(stream)
                 if not self._sockets.connect(stream):

@@ -136,13 +136,12 @@ def count(transfer: Transfer, end: socket.socket) -> None:
 
 def window_bytes(transfer: Transfer) -> int:
     """The congestion windows of all connections and subflows of a transfer together."""
-    senders = [part.sender for part in transfer.connections if part.sender is not None]
-    # The maximum segment size and the window in segments, in struct tcp_info.
-    pairs = [(info, 16, 80) for sender in senders for info in infos(sender)]
-    return sum(
-        int(struct.unpack_from("=I", info, segment)[0]) * int(struct.unpack_from("=I", info, window)[0])
-        for info, segment, window in pairs
-    )
+    total = 0
+    for info in [info for part in transfer.connections if part.sender is not None for info in infos(part.sender)]:
+        # The maximum segment size and the window in segments, in struct tcp_info.
+        (segment_bytes,), (segments,) = struct.unpack_from("=I", info, 16), struct.unpack_from("=I", info, 80)
+        total += segment_bytes * segments
+    return total
 
 
 def infos(end: socket.socket) -> list[bytes]:

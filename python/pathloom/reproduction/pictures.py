@@ -196,8 +196,9 @@ def _number_bars(axes: Axes, numbers: Sequence[tuple[float, float, float | None,
     lowest, highest = axes.get_ylim()
     height = NUMBER_HEIGHT * (highest - lowest)
     for x, end, published, digits in numbers:
-        mark = published if published is not None and end - height < published < end + 1.5 * height else end
-        above = max(end, mark + 0.4 * height if mark != end else end)
+        above = end
+        if published is not None and end - height < published < end + 1.5 * height:
+            above = max(end, published + 0.4 * height)
         axes.annotate(
             digits, (x, above), (0, 3), textcoords="offset points", ha="center", va="bottom", fontsize=8, color=INK,
         )  # fmt: skip

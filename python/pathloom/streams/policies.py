@@ -51,15 +51,38 @@ def apportion(shares: Sequence[float], streams: int) -> list[int]:
     >>> apportion([1, 1, 9], 22), apportion([4, 1, 5, 1], 22), apportion([1, 1], 3)
     ([2, 2, 18], [8, 2, 10, 2], [2, 1])
     """
-    counts = [0] * len(shares)
-    open_paths = [path for path, share in enumerate(shares) if share > 0]
+    order = assign(shares, streams)
+    return [order.count(path) for path in range(len(shares))]
+
+
+def assign(shares: Sequence[float], streams: int) -> list[int]:
+    """The path of each of so many streams, in the order in which they open; empty without a path with a share.
+
+    >>> assign([1, 1, 9], 5)
+    [2, 0, 1, 2, 2]
+    """
+    counts, order = [0] * len(shares), []
+    for _ in range(streams):
+        path = next_path(shares, counts)
+        if path is None:
+            break
+        counts[path] += 1
+        order.append(path)
+    return order
+
+
+def next_path(shares: Sequence[float], users: Sequence[int]) -> int | None:
+    """Returns the path for one more connection, closest to the shares (Sainte-Laguë); None without shares.
+
+    >>> next_path([1, 1, 9], [1, 1, 1]), next_path([1, 1, 9], [0, 0, 1]), next_path([1, 1], [2, 1])
+    (2, 0, 1)
+    """
+    known = [index for index in range(min(len(shares), len(users))) if shares[index] > 0]
 
     def lack(path: int) -> float:
-        return (2 * counts[path] + 1) / shares[path] if counts[path] else -shares[path]
+        return (2 * users[path] + 1) / shares[path] if users[path] else -shares[path]
 
-    for _ in range(streams if open_paths else 0):
-        counts[min(open_paths, key=lack)] += 1
-    return counts
+    return min(known, key=lack, default=None)
 
 
 def throughput_bps(shares: Sequence[float], routes: Sequence[Route]) -> float:

@@ -23,6 +23,7 @@ from typing import Any
 
 from pathloom.errors import ToolError, bad_input
 from pathloom.streams.paths import ControllerAddress, Paths, Refused, Unreachable
+from pathloom.streams.policies import next_path
 
 LIBRARY = "libpathloom_preload.so"
 SOCKET_VARIABLE = "PATHLOOM_WITH_PATHS"
@@ -161,20 +162,6 @@ def _release(pair: Pair) -> None:
                 pair.line.release(pair.assignment)
         pair.assignment = None
         pair.line.close()
-
-
-def next_path(shares: Sequence[float], users: Sequence[int]) -> int | None:
-    """Returns the path for one more connection, closest to the shares (Sainte-Laguë); None without shares.
-
-    >>> next_path([1, 1, 9], [1, 1, 1]), next_path([1, 1, 9], [0, 0, 1]), next_path([1, 1], [2, 1])
-    (2, 0, 1)
-    """
-    known = [index for index in range(min(len(shares), len(users))) if shares[index] > 0]
-
-    def lack(path: int) -> float:
-        return (2 * users[path] + 1) / shares[path] if users[path] else -shares[path]
-
-    return min(known, key=lack, default=None)
 
 
 class _Claim(socketserver.StreamRequestHandler):
