@@ -14,6 +14,16 @@ def bad_input(text: str) -> PathloomError:
     return PathloomError(" ".join(text.split()))
 
 
+def reason(error: BaseException) -> str:
+    """Returns the message of an exception as one line: of `OSError` the text of the system alone, in lower case.
+
+    >>> reason(FileNotFoundError(2, "No such file or directory", "flows.csv"))
+    'no such file or directory'
+    """
+    text = str(error.strerror or error).lower() if isinstance(error, OSError) else str(error)
+    return " ".join(text.split()) or type(error).__name__
+
+
 class ToolError(Exception):
     """A tool of the system or a remote service failed; the text is one line."""
 

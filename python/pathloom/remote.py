@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import secrets
@@ -14,13 +15,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pathloom.errors import ToolError, bad_input
+from pathloom.errors import ToolError, bad_input, reason
 
 URL_VARIABLE, TOKEN_VARIABLE = "PATHLOOM_URL", "PATHLOOM_TOKEN"
 DEFAULT_URL = "http://127.0.0.1:6680"
 ROLES = ("read", "operate")
 PATIENCE_S = 60.0
 PAGE_ITEMS = 1000
+_CHECK_ADDRESS = "check that the controller runs and that its configuration has an [api] address"
 
 
 def find_token(token_file: Path | None) -> str:
@@ -38,7 +40,7 @@ def find_token(token_file: Path | None) -> str:
     try:
         lines = token_file.read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise bad_input(f"--token-file {token_file}: {error}") from None
+        raise bad_input(f"--token-file {token_file}: {reason(error)}") from None
     words = [line.split() for line in lines if line.strip() and not line.lstrip().startswith("#")]
     if not words or len(words[-1]) not in (1, 3):
         raise bad_input(f"--token-file {token_file}: expected a token, or lines ROLE NAME TOKEN")
@@ -67,7 +69,7 @@ def make_token(name: str, role: str, file: Path | None) -> str:
                 raise bad_input(f"{file}: `{name}` has a token already; choose another name, or delete its line")
             tokens.write(("" if not text or text.endswith("\n") else "\n") + line + "\n")
     except OSError as error:
-        raise bad_input(f"{file}: {error.strerror}") from None
+        raise bad_input(f"{file}: {reason(error)}") from None
     return line
 
 
@@ -81,7 +83,7 @@ class Controller:
         try:
             context = ssl.create_default_context(cafile=ca) if parts.scheme == "https" else None
         except OSError as error:
-            raise bad_input(f"--ca {ca}: {error}") from None
+            raise bad_input(f"--ca {ca}: {reason(error)}") from None
         self.url = url.rstrip("/")
         self._token = token
         # Ignores the proxies of the environment: a controller is reached directly.
@@ -105,12 +107,12 @@ class Controller:
             with self._opener.open(request, timeout=PATIENCE_S) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
-            raise bad_input(_told(error)) from None
-        except (OSError, json.JSONDecodeError) as error:
-            reason = getattr(error, "reason", error)
-            raise ToolError(
-                f"{self.url}: {reason}; check that the controller runs and that its configuration has an [api] address"
-            ) from None
+            with error:
+                raise bad_input(_told(error)) from None
+        except (OSError, http.client.HTTPException) as error:
+            raise ToolError(f"{self.url}: no answer: {_cause(error)}; {_CHECK_ADDRESS}") from None
+        except ValueError:
+            raise ToolError(f"{self.url}: the answer is not JSON; {_CHECK_ADDRESS}") from None
 
     def pages(self, path: str) -> Iterator[dict[str, Any]]:
         """All items of a list, page by page."""
@@ -123,6 +125,11 @@ class Controller:
             after = "&after=" + urllib.parse.quote(page["next"])
 
 
+def _cause(error: Exception) -> str:
+    cause = error.reason if isinstance(error, urllib.error.URLError) else error
+    return reason(cause) if isinstance(cause, BaseException) else cause
+
+
 def _told(error: urllib.error.HTTPError) -> str:
     try:
         problem = json.loads(error.read(1 << 16))
@@ -130,7 +137,7 @@ def _told(error: urllib.error.HTTPError) -> str:
         text = ": ".join(part for part in parts if part)
         text += f"; expected {problem['expected']}" if "expected" in problem else ""
         text += f"; {problem['way_out']}" if "way_out" in problem else ""
-    except (ValueError, KeyError, TypeError, OSError):
+    except (ValueError, LookupError, TypeError, AttributeError, OSError, http.client.HTTPException):
         return f"the controller answered with {error.code} {error.reason}"
     return f"the controller says: {text}"
 

@@ -8,6 +8,7 @@ import shutil
 import socket
 import stat
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -141,9 +142,40 @@ def test_a_token_limits_what_its_user_may_do(running: Running) -> None:
         reader.ask("POST", "/v1/scheme/fall-back")
     with pytest.raises(PathloomError, match="no token like this"):
         Controller(running.url, "x" * 40).ask("GET", "/v1/state")
-    with socket.socket() as nobody, pytest.raises(ToolError, match="check that the controller runs"):
+    refused = r"no answer: connection refused; check that the controller runs"
+    with socket.socket() as nobody, pytest.raises(ToolError, match=refused):
         nobody.bind(("127.0.0.1", 0))
         Controller(f"http://127.0.0.1:{nobody.getsockname()[1]}", "x").ask("GET", "/v1/state")
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (b"", "no answer: "),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "no answer: SSH-2.0-OpenSSH_9.6"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{", "no answer: IncompleteRead"),
+        (b"HTTP/1.1 200 OK\r\n\r\n<html>", "the answer is not JSON"),
+        (b"HTTP/1.1 200 OK\r\n\r\n\xff\xfe\x00", "the answer is not JSON"),
+        (b"HTTP/1.1 502 Bad Gateway\r\n\r\n<html>", "the controller answered with 502 Bad Gateway"),
+        (b"HTTP/1.1 500 Oops\r\n\r\n[1]", "the controller answered with 500 Oops"),
+        (b"HTTP/1.1 500 Oops\r\nContent-Length: 99\r\n\r\n{", "the controller answered with 500 Oops"),
+    ],
+)
+def test_another_server_at_the_address_is_named_in_one_line(answer: bytes, told: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def respond() -> None:
+            caller, _ = server.accept()
+            with caller:
+                caller.recv(1 << 16)
+                caller.sendall(answer)
+
+        responder = threading.Thread(target=respond)
+        responder.start()
+        with pytest.raises((ToolError, PathloomError)) as caught:
+            Controller(f"http://127.0.0.1:{server.getsockname()[1]}", "x").ask("GET", "/v1/state")
+        responder.join(PATIENCE_S)
+    assert told in str(caught.value) and len(str(caught.value).splitlines()) == 1
 
 
 def test_tokens_go_into_a_file_that_nobody_else_can_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,9 +17,9 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table as RichTable
 
 from pathloom.cli.encoding import as_shown
-from pathloom.errors import bad_input
+from pathloom.errors import bad_input, reason
 from pathloom.experiments.execution import Progress as Report
-from pathloom.experiments.folder import reason, write_text
+from pathloom.experiments.folder import write_text
 from pathloom.experiments.settings import Job
 from pathloom.progress import Shares, lines
 

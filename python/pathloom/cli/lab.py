@@ -25,7 +25,7 @@ from pathloom.cli.options import (
     TransportOption,
     show_help_if_alone,
 )
-from pathloom.errors import bad_input
+from pathloom.errors import bad_input, reason
 
 app = App(
     help="Build fabrics from network namespaces and Open vSwitch on this machine, as root.",
@@ -236,7 +236,7 @@ def execute(
         sys.stdout.flush()
         os.execvp(command[0], command)
     except OSError as error:
-        raise bad_input(f"lab exec: `{command[0]}`: {(error.strerror or str(error)).lower()}") from None
+        raise bad_input(f"lab exec: `{command[0]}`: {reason(error)}") from None
 
 
 @app.command("run")

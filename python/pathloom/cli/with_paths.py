@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pathloom.cli.options import PathsAddressOption
-from pathloom.errors import bad_input
+from pathloom.errors import bad_input, reason
 
 if TYPE_CHECKING:
     from pathloom.streams.with_paths import Broker
@@ -114,7 +114,7 @@ def _token(file: Path | None) -> str | None:
     try:
         return file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise bad_input(f"--token-file {file}: cannot be read: {error}") from None
+        raise bad_input(f"--token-file {file}: cannot be read: {reason(error)}") from None
 
 
 def _say(text: str) -> None:

@@ -22,7 +22,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from pathloom._core import PathloomError
-from pathloom.errors import SchemeError, ToolError, bad_input
+from pathloom.errors import SchemeError, ToolError, bad_input, reason
 from pathloom.experiments.execution import RunFiles, advance, simulation
 from pathloom.experiments.identity import digest, program_digest
 from pathloom.experiments.inputs import named_files, sha256
@@ -219,7 +219,7 @@ def parcel_of(work: Work, stop: str) -> Parcel:
     try:
         files = {path: Path(path).read_bytes() for path in paths}
     except OSError as error:
-        raise bad_input(f"`{error.filename}`: {(error.strerror or str(error)).lower()}") from None
+        raise bad_input(f"`{error.filename}`: {reason(error)}") from None
     return Parcel(
         alone.model_dump_json(), job, execution.fabric_text, execution.sample_at_s, files, program_digest(), stop
     )

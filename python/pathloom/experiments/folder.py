@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
-from pathloom.errors import bad_input
+from pathloom.errors import bad_input, reason
 
 Writer = Callable[[Path], object]
 """Writes the content of a file."""
@@ -131,11 +131,6 @@ class OutFolder:
         for folder in reversed(self._made):
             with contextlib.suppress(OSError):
                 folder.rmdir()
-
-
-def reason(error: OSError) -> str:
-    """The message of the system in lower case: `no such file or directory`."""
-    return (error.strerror or str(error)).lower()
 
 
 def _umask() -> int:

@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 import polars as pl
 
-from pathloom.errors import bad_input
+from pathloom.errors import bad_input, reason
 from pathloom.experiments.definitions import size_class
 from pathloom.experiments.stats import ci95
 from pathloom.experiments.summary import fct_figures, flow_counts
@@ -81,7 +81,7 @@ def read_foreign(path: Path) -> Foreign:
     try:
         return reader(path)
     except OSError as error:
-        raise bad_input(f"`{path}`: {(error.strerror or str(error)).lower()}") from None
+        raise bad_input(f"`{path}`: {reason(error)}") from None
     except UnicodeDecodeError as error:
         raise bad_input(f"`{path}`: is not UTF-8 text: {error}") from None
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from pathloom.errors import bad_input
+from pathloom.errors import bad_input, reason
 from pathloom.experiments.columns import figures_of, frame_of
 from pathloom.experiments.foreign import SUFFIXES, read_foreign
 from pathloom.experiments.results_folder import SWEEP, kind_of, read_record
@@ -87,7 +87,7 @@ class Loaded:
         try:
             return pl.read_parquet(path)
         except (OSError, pl.exceptions.PolarsError) as error:
-            raise bad_input(f"`{path}`: cannot be read: {error}") from None
+            raise bad_input(f"`{path}`: cannot be read: {reason(error)}") from None
 
 
 def load(path: str | Path) -> Loaded:

@@ -14,7 +14,7 @@ from typing import Any
 
 from pathloom import _core
 from pathloom._core import PathloomError
-from pathloom.errors import bad_input
+from pathloom.errors import bad_input, reason
 
 Maker = Callable[..., object]
 
@@ -81,7 +81,7 @@ def _load(path: Path, spec: str) -> types.ModuleType:
     try:
         source = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise bad_input(f"scheme `{spec}`: cannot read `{path}`: {(error.strerror or str(error)).lower()}") from None
+        raise bad_input(f"scheme `{spec}`: cannot read `{path}`: {reason(error)}") from None
     except UnicodeDecodeError as error:
         raise bad_input(f"scheme `{spec}`: `{path}` is not UTF-8 text: {error}") from None
     full = path.resolve()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pathloom._core import PathloomError
-from pathloom.errors import bad_input
+from pathloom.errors import bad_input, reason
 from pathloom.experiments.settings import Settings
 from pathloom.experiments.sweep_plan import SweepPlan
 from pathloom.experiments.sweep_result import RESULT, settings_record
@@ -29,7 +29,7 @@ def read_record(folder: Path) -> dict[str, Any] | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise bad_input(f"`{path}`: {(error.strerror or str(error)).lower()}") from None
+        raise bad_input(f"`{path}`: {reason(error)}") from None
     except ValueError as error:
         raise bad_input(f"`{path}`: is not JSON: {error}; remove it, or name another folder") from None
     if kind_of(record) is None:

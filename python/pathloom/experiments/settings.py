@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 
 from pathloom import _core
 from pathloom._core import PathloomError
-from pathloom.errors import bad_input
+from pathloom.errors import bad_input, reason
 from pathloom.specs import LAB, SIM, is_python_spec, split_specs
 from pathloom.words import time_spec
 
@@ -294,7 +294,7 @@ def read_toml(path: Path, source: str) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise bad_input(f"{source}: {(error.strerror or str(error)).lower()}") from None
+        raise bad_input(f"{source}: {reason(error)}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise bad_input(f"{source}: is not TOML: {error}") from None
 

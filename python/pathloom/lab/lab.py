@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from pathloom import _core
-from pathloom.errors import ToolError, bad_input
+from pathloom.errors import ToolError, bad_input, reason
 from pathloom.fabrics import Fabric
 from pathloom.lab import controller, delays, hostd, hosts, links, management, program_switches, rules, system
 from pathloom.lab.blueprint import NAMESPACE_PREFIX, Blueprint, Host
@@ -290,7 +290,7 @@ class Lab:
             system.inside(host.namespace, prepare)
         except OSError as error:
             what = f"{error.filename}: " if error.filename else ""
-            raise ToolError(f"host {host.name}: {what}{(error.strerror or str(error)).lower()}") from None
+            raise ToolError(f"host {host.name}: {what}{reason(error)}") from None
         known = hosts.neighbour_lines(blueprint, host) if arp == controller.STATIC_ARP else ()
         lines = [*hosts.address_lines(host, stack), *known]
         try:

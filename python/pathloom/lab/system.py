@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from pathloom.errors import ToolError, bad_input
+from pathloom.errors import ToolError, bad_input, reason
 
 Value = TypeVar("Value")
 
@@ -116,7 +116,7 @@ def run_tool(
     except subprocess.TimeoutExpired:
         raise ToolError(f"`{name}` did not end within {timeout_s:g} s") from None
     except OSError as error:
-        raise ToolError(f"`{name}` could not be started: {error.strerror}") from None
+        raise ToolError(f"`{name}` could not be started: {reason(error)}") from None
     if done.returncode != 0:
         said = [line for line in done.stderr.splitlines() if line.strip() and not line.startswith("Command failed")]
         raise ToolError(f"`{name}`: {said[0] if said else f'ended with {done.returncode}'}")

@@ -8,8 +8,8 @@ from string import ascii_lowercase
 from typing import Any
 
 from pathloom import _core
-from pathloom.errors import bad_input
-from pathloom.experiments.folder import reason, write_atomically, write_text
+from pathloom.errors import bad_input, reason
+from pathloom.experiments.folder import write_atomically, write_text
 from pathloom.reproduction.definitions import POINTS
 from pathloom.reproduction.library import identities
 from pathloom.reproduction.measure import Reproduced

@@ -14,7 +14,7 @@ import polars as pl
 
 from pathloom import _core
 from pathloom._core import PathloomError
-from pathloom.errors import bad_input
+from pathloom.errors import bad_input, reason
 from pathloom.experiments.inputs import OWN_FABRIC
 from pathloom.experiments.loading import load
 from pathloom.experiments.results_folder import COMPARISON
@@ -238,7 +238,7 @@ def _read(path: Path) -> pl.DataFrame:
     try:
         return pl.read_parquet(path)
     except (OSError, pl.exceptions.PolarsError) as error:
-        raise bad_input(f"`{path}`: cannot be read: {error}") from None
+        raise bad_input(f"`{path}`: cannot be read: {reason(error)}") from None
 
 
 def _fabric(folder: Path, settings: Mapping[str, Any], links: pl.DataFrame) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from pathloom._core import PathloomError
-from pathloom.errors import bad_input
+from pathloom.errors import bad_input, reason
 from pathloom.show.results import MOST_FRAMES, NotFound, Results
 
 STATIC = {
@@ -74,7 +74,7 @@ class PageServer(ThreadingHTTPServer):
         try:
             super().__init__((host, port), _Handler)
         except (OSError, OverflowError, UnicodeError) as error:
-            why = (getattr(error, "strerror", None) or str(error)).lower()
+            why = reason(error)
             way_out = "name another port with --port, or 0 for any"
             nowhere = getattr(error, "errno", None) == errno.EADDRNOTAVAIL
             if nowhere or isinstance(error, UnicodeError | socket.gaierror):

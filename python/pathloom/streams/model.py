@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from pathloom import _core
-from pathloom.errors import bad_input
+from pathloom.errors import bad_input, reason
 
 COLUMNS: Final = ("streams", "bandwidth", "latency", "seconds")
 """Columns of a file of measurements. Bandwidth and latency have units: 50Mbps, 20ms."""
@@ -114,7 +114,7 @@ def read_measurements(file: Path) -> list[Measured]:
         with file.open(encoding="utf-8", newline="") as lines:
             rows = list(csv.reader(lines))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise bad_input(f"{file}: cannot be read: {error}") from None
+        raise bad_input(f"{file}: cannot be read: {reason(error)}") from None
     if not rows or [name.strip() for name in rows[0]] != list(COLUMNS):
         raise bad_input(f"{file}: line 1: expected the columns {','.join(COLUMNS)}")
     measurements = [_measured(f"{file}: line {number}", row) for number, row in enumerate(rows[1:], 2) if row]

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pathloom.errors import bad_input
+from pathloom.errors import bad_input, reason
 from pathloom.streams.policies import Route
 
 PATIENCE_S = 2.0
@@ -138,7 +138,7 @@ class Paths:
             except (OSError, http.client.HTTPException) as error:
                 self._line.close()
                 if last:
-                    raise Unreachable(str(error) or type(error).__name__) from None
+                    raise Unreachable(reason(error)) from None
         try:
             found = json.loads(content)
         except ValueError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pathloom.errors import bad_input
+from pathloom.errors import bad_input, reason
 from pathloom.streams.model import Fit, predicted
 from pathloom.words import rate_text
 
@@ -27,7 +27,7 @@ def draw(fitted: Fit, file: Path) -> None:
     try:
         figure(fitted).savefig(file, bbox_inches="tight")
     except OSError as error:
-        raise bad_input(f"--out {file}: cannot be written: {error.strerror}") from None
+        raise bad_input(f"--out {file}: cannot be written: {reason(error)}") from None
 
 
 def figure(fitted: Fit) -> Figure:

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pathloom.errors import bad_input
+from pathloom.errors import bad_input, reason
 from pathloom.streams.with_paths import Broker, Ports
 
 EXPECTED: Final = "expected start|end tcp|udp SRC SPORT DST DPORT EXPERIMENT ACTIVITY"
@@ -220,7 +220,7 @@ class Pipe:
             # The writing end in this process keeps the pipe open after the last program has closed it.
             handle = os.open(self._file, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
-            raise bad_input(f"--pipe {self._file}: cannot be opened: {error.strerror}") from None
+            raise bad_input(f"--pipe {self._file}: cannot be opened: {reason(error)}") from None
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -7,7 +7,7 @@ import xmlrpc.client
 from typing import Any
 from xml.parsers.expat import ExpatError
 
-from pathloom.errors import ToolError, bad_input
+from pathloom.errors import ToolError, bad_input, reason
 
 PATIENCE_S = 30.0
 SERVER_FAULTS = range(500, 600)
@@ -60,4 +60,4 @@ class Service:
             raise bad_input(f"{method}: a number is too large; expected at most 2147483647") from None
         except (xmlrpc.client.Error, ExpatError, OSError, http.client.HTTPException) as error:
             way_out = "compare it with [paths] address in the controller's configuration"
-            raise ToolError(f"no answer from {self.place}: {error}; {way_out}") from None
+            raise ToolError(f"no answer from {self.place}: {reason(error)}; {way_out}") from None

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pathloom.errors import ToolError, bad_input
+from pathloom.errors import ToolError, bad_input, reason
 from pathloom.streams.paths import ControllerAddress, Paths, Refused, Unreachable
 from pathloom.streams.policies import next_path
 
@@ -218,7 +218,7 @@ def _run(command: Sequence[str], more: Mapping[str, str]) -> int:
     try:
         process = subprocess.Popen(list(command), env={**os.environ, **more})
     except OSError as error:
-        raise ToolError(f"`{command[0]}` could not be started: {error.strerror}") from None
+        raise ToolError(f"`{command[0]}` could not be started: {reason(error)}") from None
     # Ctrl-C reaches the command too, as it is in the same process group. Other signals are passed on.
     before = {signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: None)}
     for number in (signal.SIGTERM, signal.SIGHUP):
