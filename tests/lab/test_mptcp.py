@@ -9,8 +9,10 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from live import Live, alive, finish, listens, run_on, until
@@ -237,6 +239,30 @@ def test_impossible_settings_are_refused_before_anything_is_built(
     done = lab("up", JELLYFISH, "--scheme", scheme)
     assert (done.code, len(done.err.splitlines())) == (2, 1), done.err
     assert text in done.err
+
+
+def test_results_have_the_path_and_the_bytes_of_every_subflow(tmp_path: Path) -> None:
+    schemes = "mptcp:subflows=3,mptcp-aware:subflows=3"
+    traffic = ["--fabric", JELLYFISH, "--traffic", "long-lived:pattern=permutation", "--schemes", schemes]
+    options = ["--duration", "3s", "--runs", "1", "--worlds", "lab", "--lab", "controller=pathloom"]
+    compared(*traffic, *options, "--out", str(tmp_path))
+    subflows = pl.read_parquet(tmp_path / "subflows.parquet")
+    flows = pl.read_parquet(tmp_path / "flows.parquet").select("scheme", "flow", "src", "dst", whole="delivered_bytes")
+    by_flow = subflows.group_by("scheme", "flow").agg(pl.len(), pl.col("delivered_bytes").sum(), pl.col("path"))
+    by_flow = by_flow.join(flows, on=["scheme", "flow"])
+    assert by_flow.height == flows.height == 24
+    assert (by_flow["len"] == 3).all()
+    # What arrived at the end of the run, before the application read it, and what was sent twice are in it too.
+    extra = by_flow["delivered_bytes"] / by_flow["whole"]
+    figures("bytes of subflows over bytes of connections", least=extra.min(), most=extra.max())
+    assert (extra >= 1).all() and (extra < 1.3).all()
+    for row in by_flow.filter(pl.col("scheme") == "mptcp-aware:subflows=3").iter_rows(named=True):
+        ends = [(path.split()[0], path.split()[-1]) for path in row["path"]]
+        assert ends == [(row["src"], row["dst"])] * 3
+        assert len(set(row["path"])) > 1, "a connection has all subflows on one path"
+    # The source ports of further subflows are random, and switches spread them by a hash of their own.
+    hashed = subflows.filter(pl.col("scheme") == "mptcp:subflows=3").group_by("flow").agg(pl.col("path").null_count())
+    assert hashed["path"].to_list() == [2] * 12
 
 
 @pytest.mark.long

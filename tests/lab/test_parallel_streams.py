@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from machine import timing
@@ -39,7 +40,7 @@ def events(folder: Path) -> list[str]:
 
 def test_a_transfer_takes_four_paths_as_in_the_simulator(tmp_path: Path) -> None:
     traffic = listed(tmp_path, f"0.1,h0,h1,{SIZE}", f"0.2,h1,h0,{SIZE}")
-    schemes = ["--schemes", "spt,parallel-tcp:policy=round-robin", "--duration", "10s"]
+    schemes = ["--schemes", "spt,parallel-tcp:policy=round-robin", "--duration", "10s", "--out", str(tmp_path)]
     content = compared("--fabric", FABRIC, "--traffic", traffic, *schemes, *LIVE)
     single, several, live_single, live_several = content["schemes"]
     assert [row["world"] for row in content["schemes"]] == ["sim", "sim", "lab", "lab"]
@@ -50,6 +51,12 @@ def test_a_transfer_takes_four_paths_as_in_the_simulator(tmp_path: Path) -> None
     assert [note for note in content["traffic"]["notes"] if "default routes" in note] == []
     times = {row["scheme"]: row["fct_s"]["mean"] for row in content["schemes"]}
     figures("FCT of 12 MB on one path and on four", **times)
+    # The streams of the table are on the paths of those in the simulator, and carried all bytes.
+    streams = pl.read_parquet(tmp_path / "subflows.parquet").sort("flow", "subflow")
+    in_lab, in_sim = (streams.filter(pl.col("scheme").str.ends_with("@lab") == lab) for lab in (True, False))
+    assert in_lab["path"].to_list() == in_sim["path"].to_list()
+    assert in_lab["src_address"].to_list() == in_sim["src_address"].to_list()
+    assert in_lab.group_by("flow").agg(pl.col("delivered_bytes").sum())["delivered_bytes"].to_list() == [SIZE] * 2
     with timing():
         assert live_single["fct_s"]["mean"] / live_several["fct_s"]["mean"] > 2
         assert times["parallel-tcp:policy=round-robin@lab"] == pytest.approx(several["fct_s"]["mean"], rel=0.5)
@@ -68,6 +75,18 @@ def test_paths_are_claimed_by_the_stream_and_released_with_the_transfer(tmp_path
     # Those of the transfer that ends with the run are released if the controller still runs.
     assert counted.count("release_paths") >= 2
     assert content["schemes"][0]["flows"]["finished"] == 2
+
+
+def test_a_transfer_that_ends_before_its_last_claim_is_no_problem(tmp_path: Path) -> None:
+    traffic = listed(tmp_path, *(f"{0.05 * number},h0,h1,1000" for number in range(30)))
+    scheme = ["--scheme", "parallel-tcp:streams=16", "--duration", "3s", "--out", str(tmp_path / "out")]
+    options = ["--worlds", "lab", "--lab", "controller=pathloom"]
+    content = compared("--fabric", FABRIC, "--traffic", traffic, *scheme, *options, verb="run")
+    assert content["schemes"][0]["flows"]["finished"] == 30
+    assert [note for note in content["traffic"]["notes"] if "default routes" in note] == []
+    streams = pl.read_parquet(tmp_path / "out" / "subflows.parquet")
+    assert streams.height == 30 * 16
+    assert streams["delivered_bytes"].sum() == 30 * 1000
 
 
 def plan(lab: Lab, fabric: Fabric, sizes: list[int | None]) -> dict[str, Any]:

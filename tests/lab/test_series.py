@@ -42,6 +42,29 @@ def test_series_add_up_and_switches_that_find_paths_recover_from_faults(tmp_path
         assert live["recovery_s"]["unrecovered"] == 0
 
 
+def test_paths_and_their_reasons_are_recorded_as_in_the_simulator(tmp_path: Path) -> None:
+    schemes = ["--schemes", "ecmp,ofpt", "--duration", "2s", "--series", "100ms", "--out", str(tmp_path)]
+    content = compared(*TRAFFIC, *schemes, "--lab", "controller=pathloom")
+    assert not [note for note in content["traffic"]["notes"] if "unknown" in note]
+    ways = pl.read_parquet(tmp_path / "way-series.parquet").sort("scheme", "flow", "at_s")
+    of = {scheme: ways.filter(pl.col("scheme") == scheme) for scheme in ("ecmp", "ecmp@lab", "ofpt@lab")}
+    # Rules of the switches pin flows on default routes to the paths of the simulator.
+    columns = ["at_s", "flow", "src_port", "path", "why"]
+    assert of["ecmp"].height == 16
+    assert of["ecmp"].select(columns).equals(of["ecmp@lab"].select(columns))
+    last = of["ofpt@lab"].group_by("flow").last().sort("flow")
+    assert last["flow"].to_list() == list(range(16))
+    # A reason names the switches of the path.
+    switches = [path.split()[1:-1] for path in last["path"]]
+    assert [f"ofpt put it on {' - '.join(names)}" in why for names, why in zip(switches, last["why"], strict=True)] == (
+        [True] * 16
+    )
+    # The controller gave every long-lived flow a path within the first second.
+    assert (
+        of["ofpt@lab"].group_by("flow").agg(pl.col("at_s").filter(pl.col("why").is_not_null()).min())["at_s"] < 1
+    ).all()
+
+
 def test_a_step_too_short_for_the_lab_is_refused(tmp_path: Path) -> None:
     command = [*PATHLOOM, "compare", *TRAFFIC, "--schemes", "tcp-path", "--series", "10ms"]
     done = subprocess.run([*command, "--out", str(tmp_path / "new")], capture_output=True, text=True, check=False)

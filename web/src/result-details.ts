@@ -82,24 +82,24 @@ export class ResultDetails implements Details {
         ["Delivered", bytes(flow.delivered_bytes)],
         ...(flow.slowdown === null ? [] : [["Slowdown", flow.slowdown.toFixed(2)] as [string, string]]),
         ...(flow.throughput === null ? [] : [["Throughput", flow.throughput.toFixed(3)] as [string, string]]),
-        ["Retransmissions", `${count(flow.retransmits)}, ${count(flow.timeouts)} time-out${flow.timeouts === 1 ? "" : "s"}`],
-        ["Reordered", `${count(flow.reordered)} segments`],
+        ["Retransmissions", `${count(flow.retransmits)}, ${timeouts(flow.timeouts)}`],
+        ["Reordered", flow.reordered === null ? "unknown" : `${count(flow.reordered)} segments`],
       ]),
       h("h3", {}, ways.length > 1 ? "Paths" : "Path"),
       parts.length ? h("ol", { class: "ways" }, parts) : h("p", { class: "hint" }, noWays(detail)),
     ];
     content.push(...this.subflows(detail), ...this.history(detail), ...this.goodput(detail));
-    const drawn: Way[] = ways.map(({ path }, colour) => ({ links: this.explorer?.names.along(path.split(" ")) ?? [], colour }));
+    const drawn: Way[] = ways.map(({ path }, colour) => ({ links: this.explorer?.names.along(path?.split(" ") ?? []) ?? [], colour }));
     return { title: `Flow ${flow.flow}: ${flow.src} → ${flow.dst}`, content, ways: drawn };
   }
 
   /** Returns the last known path of each subflow at this time. Before its first known path, the first path is used. */
-  private waysNow(detail: FlowDetail): { port: number; path: string }[] {
+  private waysNow(detail: FlowDetail): { port: number; path: string | null }[] {
     if (!detail.ways?.length) {
       return (detail.subflows ?? []).map(({ src_port, path }) => ({ port: src_port, path }));
     }
     const at = this.run().times.length ? this.at() : Infinity;
-    const ports = new Map<number, string>();
+    const ports = new Map<number, string | null>();
     for (const { at_s, src_port, path } of detail.ways) {
       if (at_s <= at + 1e-9 || !ports.has(src_port)) ports.set(src_port, path);
     }
@@ -121,7 +121,7 @@ export class ResultDetails implements Details {
     if (!detail.ways?.length) return [];
     const moves = detail.ways.map((one) =>
       h("li", {}, h("strong", {}, seconds(one.at_s)), ` ${one.why ?? "on the default routes"}`, h("small", {}, pathText(one.path))));
-    const title = detail.ways.length === 1 ? "Why it is there" : `Why: ${detail.ways.length} ways or reasons`;
+    const title = detail.ways.length === 1 ? "Why it is there" : `Why: ${detail.ways.length} paths or reasons`;
     return [h("h3", {}, title), h("ol", { class: "history" }, moves)];
   }
 
@@ -183,10 +183,12 @@ export class ResultDetails implements Details {
   }
 }
 
-export const pathText = (path: string): string => path.split(" ").join(" – ");
+const pathText = (path: string | null): string => path?.split(" ").join(" – ") ?? "unknown path";
+
+const timeouts = (number: number | null): string =>
+  number === null ? "time-outs unknown" : `${count(number)} time-out${number === 1 ? "" : "s"}`;
 
 function noWays(detail: FlowDetail): string {
-  return detail.ways === null
-    ? "Paths were not recorded. Run again with --series 100ms."
-    : "The flow did not start.";
+  if (detail.ways === null) return "Paths were not recorded. Run again with --series 100ms.";
+  return detail.flow.start_s === null ? "The flow did not start." : "Its path is unknown.";
 }

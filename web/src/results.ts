@@ -47,8 +47,8 @@ export interface Flow {
   throughput: number | null;
   slowdown: number | null;
   retransmits: number;
-  timeouts: number;
-  reordered: number;
+  timeouts: number | null;
+  reordered: number | null;
 }
 
 export interface FlowPage {
@@ -59,8 +59,8 @@ export interface FlowPage {
 
 export interface FlowDetail {
   flow: Flow;
-  ways: { at_s: number; src_port: number; path: string; why: string | null }[] | null;
-  subflows: { subflow: number; src_port: number; path: string; share: number | null; delivered_bytes: number; retransmits: number }[] | null;
+  ways: { at_s: number; src_port: number; path: string | null; why: string | null }[] | null;
+  subflows: { subflow: number; src_port: number; path: string | null; share: number | null; delivered_bytes: number; retransmits: number }[] | null;
   series: { at_s: number; goodput_bps: number }[] | null;
 }
 

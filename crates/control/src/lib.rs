@@ -60,7 +60,7 @@ pub use durations::{DurationHistogram, DURATION_BOUNDS};
 pub use explanations::{decision_text, link_name};
 pub use io::*;
 pub use limits::{Enforcement, FIRST_METER};
-pub use log::{read_log, replay, Divergence, LogError, Message, Record, ReplayError, SchemeChange};
+pub use log::{read_log, replay, replay_observed, Divergence, LogError, Message, Record, ReplayError, SchemeChange};
 pub use reasons::{Cause, Decision, Reason};
 pub use snapshot::{RestoreError, Snapshot, StoredDrains};
 pub use tables::{Table, CONTROL, DEFAULTS, LONG_FLOWS, TABLES};

@@ -122,7 +122,20 @@ pub enum ReplayError {
 pub fn replay(
     records: &[Record],
     controller: &mut Controller,
+    scheme: impl FnMut(&SchemeChange) -> Result<Box<dyn Scheme>, String>,
+) -> Result<usize, ReplayError> {
+    replay_observed(records, controller, scheme, |_| {})
+}
+
+/// As [`replay`], and calls `observe` after each input and each change of scheme.
+///
+/// # Errors
+/// As [`replay`].
+pub fn replay_observed(
+    records: &[Record],
+    controller: &mut Controller,
     mut scheme: impl FnMut(&SchemeChange) -> Result<Box<dyn Scheme>, String>,
+    mut observe: impl FnMut(&mut Controller),
 ) -> Result<usize, ReplayError> {
     let mut agreed = 0;
     let check = |record: usize, at: Nanos, logged: Option<&Output>, got: Option<Output>| {
@@ -143,6 +156,7 @@ pub fn replay(
             Message::Input(input) => {
                 check(index, record.at, None, controller.poll_output())?;
                 controller.feed(record.at, input.clone());
+                observe(controller);
             }
             Message::Output(output) => {
                 check(index, record.at, Some(output), next(controller))?;
@@ -155,6 +169,7 @@ pub fn replay(
                     ReplayError::Scheme { record: index, spec, problem }
                 })?;
                 controller.set_scheme(record.at, made);
+                observe(controller);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Methods by which drivers read the state of a controller.
+//! Methods by which drivers read the state and the decisions of a controller.
 
 use crate::assignments::Assignments;
 use crate::config::Config;
@@ -86,6 +86,16 @@ impl Controller {
     /// all flows.
     pub fn history(&self, flow: FlowId) -> Vec<&Reason> {
         self.context.reasons.history(flow)
+    }
+
+    /// Records all decisions from now on, for [`Controller::take_decisions`].
+    pub fn record_decisions(&mut self) {
+        self.context.reasons.journal.get_or_insert_default();
+    }
+
+    /// Returns the recorded decisions since the last call, oldest first, and the flows that they are about.
+    pub fn take_decisions(&mut self) -> Vec<(FlowId, Reason)> {
+        self.context.reasons.journal.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Path assignments, their claims and connections.

@@ -204,6 +204,8 @@ pub(crate) struct Reasons {
     /// Index of the scheme in charge.
     active_scheme: u8,
     recent: VecDeque<(FlowId, Reason)>,
+    /// All decisions since they were last taken; `None` unless they are recorded.
+    pub(crate) journal: Option<Vec<(FlowId, Reason)>>,
     /// The event that led to the current actions, and whether they come from a job that it started.
     now: Option<(Cause, bool)>,
     /// Causes of the jobs whose answers the scheme has not handled yet, in the order in which it will handle them.
@@ -257,6 +259,9 @@ impl Reasons {
         let scheme = self.schemes.get(usize::from(self.active_scheme)).copied().unwrap_or_default();
         let reason = Reason { at, scheme, cause, solved, decision };
         let placed = Placed::new(&reason, self.active_scheme);
+        if let Some(journal) = &mut self.journal {
+            journal.push((flow, reason.clone()));
+        }
         if self.recent.len() >= KEPT {
             self.recent.pop_front();
         }

@@ -37,6 +37,7 @@ mod numbers;
 #[cfg(test)]
 mod offenders_tests;
 mod outgoing;
+pub mod path_history;
 mod persist;
 mod places;
 mod punts;

@@ -1,6 +1,9 @@
 //! `pathloom-controller`: the controller of a live fabric.
 
+use pathloom_controller::config::CheckedConfig;
+use pathloom_controller::path_history::path_history;
 use pathloom_controller::{config, record, serve, survey};
+use std::io::{BufWriter, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -11,6 +14,7 @@ usage: pathloom-controller --config FILE   control the fabric that FILE describe
        pathloom-controller survey ADDRESS [link:rate=10Mbps,delay=1us,buffer=150]
                                            discover the switches that connect to ADDRESS, and print their fabric as JSON
        pathloom-controller replay FILE LOG replay LOG ([log] events) and compare the controller's outputs
+       pathloom-controller paths FILE LOG  print from LOG when and why flows changed their paths, as lines of JSON
        pathloom-controller bench [...]     run pathloom-controller-bench, which loads a controller and measures it
        pathloom-controller --version";
 
@@ -23,6 +27,7 @@ fn main() -> ExitCode {
         ["survey", address] => survey_at(address, None),
         ["survey", address, links] => survey_at(address, Some(links)),
         ["replay", file, log] => replay(file, log),
+        ["paths", file, log] => paths(file, log),
         ["bench", ref rest @ ..] => become_bench(rest),
         ["--help" | "-h"] => {
             println!("{USAGE}");
@@ -37,7 +42,7 @@ fn main() -> ExitCode {
         ["survey", ..] => {
             Err("survey takes the ADDRESS to which switches connect, and the settings of their links".into())
         }
-        ["replay", ..] => Err("replay takes the FILE and the LOG of a run".into()),
+        ["replay" | "paths", ..] => Err(format!("{} takes the FILE and the LOG of a run", words[0])),
         _ => Err(format!("unknown command: {}\n{USAGE}", words.join(" "))),
     };
     match done {
@@ -74,12 +79,36 @@ fn survey_at(address: &str, links: Option<&str>) -> Result<(), String> {
     survey::run(address, links).map(|fabric| print!("{fabric}"))
 }
 
-fn replay(file: &str, log: &str) -> Result<(), String> {
+/// Reads the configuration and the event log of a controller.
+fn read_recording(file: &str, log: &str) -> Result<(CheckedConfig, String), String> {
     let checked = config::read(Path::new(file)).map_err(|problem| problem.to_string())?;
     let text = std::fs::read_to_string(log).map_err(|problem| format!("{log}: {problem}"))?;
+    Ok((checked, text))
+}
+
+fn replay(file: &str, log: &str) -> Result<(), String> {
+    let (checked, text) = read_recording(file, log)?;
     let agreed = record::replay(&checked, &text).map_err(|problem| format!("{log}: {problem}"))?;
     println!("{log}: the controller's outputs are the same: {agreed} outputs agree");
     Ok(())
+}
+
+fn paths(file: &str, log: &str) -> Result<(), String> {
+    let (checked, text) = read_recording(file, log)?;
+    let mut lines = BufWriter::new(std::io::stdout().lock());
+    let mut written = Ok(());
+    path_history(&checked, &text, |change| {
+        if written.is_ok() {
+            written =
+                serde_json::to_writer(&mut lines, &change).map_err(Into::into).and_then(|()| lines.write_all(b"\n"));
+        }
+    })
+    .map_err(|problem| format!("{log}: {problem}"))?;
+    match written.and_then(|()| lines.flush()) {
+        // The reader wanted no more lines.
+        Err(problem) if problem.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        done => done.map_err(|problem| format!("standard output: {problem}")),
+    }
 }
 
 fn run(file: &str) -> Result<(), String> {

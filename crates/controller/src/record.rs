@@ -24,20 +24,38 @@ struct Start {
     epoch: u16,
 }
 
+/// A log that was read, and a controller in the state that the recorded one had at the start.
+pub(crate) struct Recording {
+    records: Vec<Record>,
+    pub controller: Controller,
+}
+
+impl Recording {
+    /// Reads a log. `checked` is the configuration of the recorded controller.
+    pub(crate) fn open(checked: &CheckedConfig, text: &str) -> Result<Recording, String> {
+        let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
+        let FirstLine { start } = serde_json::from_str(first)
+            .map_err(|problem| format!("line 1 does not tell how the controller was started: {problem}"))?;
+        let config = checked.control(start.epoch);
+        let scheme = checked.scheme.require_central(checked.config.scheme.seed)?;
+        let records = read_log(rest).map_err(|problem| format!("after line 1, {problem}"))?;
+        Ok(Recording { records, controller: Controller::new(config, checked.fabric.clone(), scheme) })
+    }
+
+    /// Passes the inputs to the controller, and calls `observe` after each. Returns the number of outputs that agreed.
+    pub(crate) fn replay(mut self, observe: impl FnMut(&mut Controller)) -> Result<usize, String> {
+        let done = pathloom_control::replay_observed(&self.records, &mut self.controller, make, observe);
+        done.map_err(|problem| problem.to_string())
+    }
+}
+
 /// Passes the inputs of a log to a new controller, as `checked` describes it. Returns the number of outputs that
 /// agreed.
 ///
 /// # Errors
 /// The log cannot be read, or an output of the controller differs. The error says which output and where.
 pub fn replay(checked: &CheckedConfig, text: &str) -> Result<usize, String> {
-    let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
-    let FirstLine { start } = serde_json::from_str(first)
-        .map_err(|problem| format!("line 1 does not tell how the controller was started: {problem}"))?;
-    let config = checked.control(start.epoch);
-    let scheme = checked.scheme.require_central(checked.config.scheme.seed)?;
-    let records = read_log(rest).map_err(|problem| format!("after line 1, {problem}"))?;
-    let mut controller = Controller::new(config, checked.fabric.clone(), scheme);
-    pathloom_control::replay(&records, &mut controller, make).map_err(|problem| problem.to_string())
+    Recording::open(checked, text)?.replay(|_| {})
 }
 
 /// Creates the scheme of a recorded change.

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from pathloom import _core
+from pathloom.experiments.path_names import path_texts
 from pathloom.fabrics import Fabric
 
 if TYPE_CHECKING:
@@ -55,8 +56,8 @@ WAY_SERIES_SCHEMA = {
 }
 """Columns of the series of ways (paths): one row per subflow and step in which its path, or the reason for it, changed.
 
-`path` has the names of the nodes that data of the subflow would cross at the end of the step, or when it closed. `why`
-is the controller's reason for the path; null on the default routes.
+`path` has the names of the nodes that data of the subflow would cross at the end of the step, or when it closed; null
+if it is unknown, which occurs in the lab. `why` is the controller's reason for the path; null if it made no decision.
 """
 
 
@@ -157,16 +158,12 @@ def flow_series(outcomes: Sequence[RunOutcome]) -> pl.DataFrame:
 
 def way_series(fabric: Fabric, outcomes: Sequence[RunOutcome]) -> pl.DataFrame:
     """The series of ways: the path of each subflow whenever it changed."""
-    names, links = fabric.names, fabric.links
-
-    def path(route: Sequence[int]) -> str:
-        return " ".join(names[node] for node in [links["source"][route[0]], *(links["target"][link] for link in route)])
 
     def columns(series: Mapping[str, Any]) -> dict[str, Any]:
         rows = series.get("ways", [])
         schema = {name: WAY_SERIES_SCHEMA[name] for name in ("at_s", "flow", "src_port", "path", "why")}
         data = {name: [row[place] for row in rows] for place, name in enumerate(schema)}
-        data["path"] = [path(route) for route in data["path"]]
+        data["path"] = path_texts(fabric, data["path"])
         return {name: pl.Series(data[name], dtype=kind) for name, kind in schema.items()}
 
     return _table(outcomes, columns, WAY_SERIES_SCHEMA)

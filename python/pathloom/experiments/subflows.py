@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from pathloom.experiments.execution import RunOutcome
+from pathloom.experiments.path_names import path_texts
 from pathloom.fabrics import Fabric
 
 SUBFLOW_SCHEMA = {
@@ -27,26 +28,24 @@ SUBFLOW_SCHEMA = {
 """Columns of the table of subflows, one row per subflow of a flow that has several.
 
 `path` has the names of the nodes that the subflow's data crosses, from host to host, by the rules when the subflow or
-the run ended. `share` is the part of the bytes of all subflows of the flow that this one delivered, 0 to 1; it is null
-if no subflow delivered anything.
+the run ended. It is null if it is unknown, which occurs in the lab. `share` is the part of the bytes of all subflows of
+the flow that this one delivered, 0 to 1; it is null if no subflow delivered anything.
 """
 
 
 def subflow_table(fabric: Fabric, outcomes: Sequence[RunOutcome]) -> pl.DataFrame:
-    """One row per subflow and run. Runs in the lab have no rows, because the lab does not record subflows."""
-    frames = [_subflows_of(fabric, one) for one in outcomes if one.outcome.get("subflows")]
+    """One row per subflow and run."""
+    frames = [_subflows_of(fabric, one) for one in outcomes if "subflows" in one.outcome]
     frames = [frame for frame in frames if frame.height]
     return pl.concat(frames) if frames else pl.DataFrame(schema=SUBFLOW_SCHEMA)
 
 
 def _subflows_of(fabric: Fabric, one: RunOutcome) -> pl.DataFrame:
     columns = one.outcome["subflows"]
-    names, links = fabric.names, fabric.links
-    nodes = ([links["source"][path[0]], *(links["target"][link] for link in path)] for path in columns["links"])
     frame = pl.DataFrame(
         {
             **{name: columns[name] for name in SUBFLOW_SCHEMA if name in columns},
-            "path": [" ".join(names[node] for node in path) for path in nodes],
+            "path": path_texts(fabric, columns["links"]),
             "scheme": np.full(len(columns["flow"]), one.job.label, dtype=object),
             "run": np.full(len(columns["flow"]), one.job.run, dtype=np.uint32),
         },

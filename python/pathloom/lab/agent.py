@@ -537,11 +537,11 @@ class Agent:
         self._release(part)
         if self.expected.pop(part.key, None) is not None:
             self._announce_end(part)
-        for end in (part.sender, part.receiver):
-            if end is None:
-                continue
+        ends = [end for end in (part.sender, part.receiver) if end is not None]
+        for end in ends:
             self._ignore(end)
             count(part, end)
+        for end in ends:
             if part.transfer.finish_ns < 0:
                 end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             end.close()

@@ -201,6 +201,11 @@ def replay(directory: Path) -> str:
     return system.run_tool([program(), "replay", directory / "controller.toml", directory / EVENTS])
 
 
+def paths(directory: Path) -> str:
+    """The changes of the paths of flows, as lines of JSON, from the log of an ended controller. Raises `ToolError`."""
+    return system.run_tool([program(), "paths", directory / "controller.toml", directory / EVENTS])
+
+
 def stop(process: subprocess.Popen[bytes]) -> bool:
     """Ends a controller; its rules stay. Returns whether it exited normally, and so logged its counts."""
     process.send_signal(signal.SIGTERM)

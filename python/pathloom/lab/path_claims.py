@@ -117,7 +117,11 @@ class PathClaims:
                 line.claim(assignment, request.src, request.dst, src_port, path=path, opens_to=request.dst_port)
                 self._answer(request.number, stream)
         except (Unreachable, Refused, OSError) as error:
-            self.problem = self.problem or f"no path from {request.src} to {request.dst}: {error}"
+            with request.lock:
+                closed = request.closed
+            # The paths of a transfer that has ended meanwhile were released, and need no claims.
+            if not closed:
+                self.problem = self.problem or f"no path from {request.src} to {request.dst}: {error}"
             self._answer(request.number, None)
         return None
 

@@ -42,6 +42,7 @@ from pathloom.lab import controller, hostd, hosts, links, rules, system
 from pathloom.lab.faults import FaultSchedule
 from pathloom.lab.lab import Lab, SwitchTables, differences, uninterrupted
 from pathloom.lab.parallel import StreamSettings
+from pathloom.lab.path_history import PathHistory, RunClock, connections, read_changes, subflow_columns
 from pathloom.lab.program_switches import PROGRAM, PROTOCOLS, is_protocol, settings_of
 from pathloom.lab.run_task import RunTask
 from pathloom.lab.status import link_counters
@@ -203,14 +204,14 @@ class LabExecution:
 
         began_ns, stolen_s = time.time_ns(), system.stolen_s()
         busy_ns = controller.busy_ns(lab.controller_process()) if self.target is not None else 0
-        schedule = FaultSchedule(blueprint, run.cable_faults())
+        schedule, clock = FaultSchedule(blueprint, run.cable_faults()), RunClock()
         steps = LinkSteps(blueprint, self.step_s, self.stack.missing_header_bytes) if self.step_s else None
         with ExitStack() as while_running:
             parts: list[RunTask] = [schedule, *([steps] if steps else [])]
             for part in parts:
                 while_running.callback(part.end)
             plan = self._plan(lab, offered, job.scheme)
-            result = run_agent(lab, plan, report, [part.begin for part in parts])
+            result = run_agent(lab, plan, report, [clock.begin, *(part.begin for part in parts)])
         _await_silence(lab)
         stolen_share = self._stolen_share(job, system.stolen_s() - stolen_s, (time.time_ns() - began_ns) / 1e9)
         counts = _difference(before, _counters(lab), self.stack.missing_header_bytes)
@@ -228,8 +229,11 @@ class LabExecution:
             "control": self._control(lab, began_ns, busy_ns, pins),
             "end_ns": result["end_ns"],
         }
-        if steps:
-            outcome["series"] = steps.series(self.fabric, result["steps"])
+        paths = self._paths(lab, job, clock, offered, result)
+        outcome["subflows"] = subflow_columns(result, paths)
+        if steps and self.step_s:
+            ways = [] if self.programs else paths.rows(self.step_s)
+            outcome["series"] = {**steps.series(self.fabric, result["steps"]), "ways": ways}
         progress(job, 1.0)
         samples = tuple(map(Sample, self.sample_at_s, result["samples"]))
         return RunOutcome(job, outcome, time.perf_counter() - started, samples=samples, stolen_share=stolen_share)
@@ -253,6 +257,21 @@ class LabExecution:
             lab.start_controller(self.fabric, job.scheme, job.seed, _long_bytes(offered), subflows)
             lab.open_vswitch().add_flows(pins)
         return pins
+
+    def _paths(
+        self, lab: Lab, job: Job, clock: RunClock, offered: list[dict[str, Any]], result: dict[str, Any]
+    ) -> PathHistory:
+        """Returns the paths of connections. Notes a log of the controller that cannot be replayed."""
+        # Rules that pin flows do not follow links that fail.
+        pinned = self._pins_flows(offered) and not self.settings.faults and not self.programs
+        opened, changes = connections(offered, result, pinned), []
+        wanted = self.step_s is not None or any(row["subflows"] for row in result["flows"])
+        if self.target is not None and wanted:
+            try:
+                changes = read_changes(controller.paths(lab.directory), clock)
+            except ToolError as error:
+                self._note([f"run {job.run} of {job.label}: the paths of flows are unknown: {error}"])
+        return PathHistory(opened, changes)
 
     def _stolen_share(self, job: Job, stolen_s: float, took_s: float) -> float:
         """Returns the share of processor time that the machine's host gave to others. Notes a large share."""
@@ -295,13 +314,14 @@ class LabExecution:
             "busy_share": busy_share,
         }
 
+    def _pins_flows(self, offered: list[dict[str, Any]]) -> bool:
+        return self.options.pinned and len(offered) <= MOST_PINNED
+
     def _pins(self, offered: list[dict[str, Any]], tables: list[SwitchTables]) -> dict[int, list[str]]:
         """Returns, by switch, the rules that send flows on the paths that the simulator's switches would choose."""
-        if not self.options.pinned:
-            return {}
-        if len(offered) > MOST_PINNED:
-            note = f"the switches' own hash spreads the flows: {len(offered)} are too many to pin"
-            self._note([note])
+        if not self._pins_flows(offered):
+            if self.options.pinned:
+                self._note([f"the switches' own hash spreads the flows: {len(offered)} are too many to pin"])
             return {}
         spread = {node: rules.spread_ports(groups) for node, _, groups in tables}
         pins: dict[int, list[str]] = {}

@@ -60,7 +60,7 @@ class LinkSteps(RunTask):
 
     def series(self, fabric: Fabric, flow_steps: Iterable[FlowStep]) -> dict[str, Any]:
         """Returns the series of a run in the simulator's form, with the agent's records of flows, without paths."""
-        return {**self._links(fabric), **_flows(flow_steps, self._step_ns / 1e9), "ways": []}
+        return {**self._links(fabric), **_flows(flow_steps, self._step_ns / 1e9)}
 
     def _links(self, fabric: Fabric) -> dict[str, Any]:
         """Returns one row per step and active link."""

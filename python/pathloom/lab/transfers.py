@@ -16,10 +16,22 @@ BLOCK_BYTES = 262_144 // 1448 * 1448
 """What one of several streams takes at a time, as in the simulator: GridFTP's 256 KiB, in full segments."""
 MOST_SUBFLOWS = 64
 """The most subflows that the kernel is asked about."""
-_SOL_MPTCP, _MPTCP_TCPINFO = 284, 2
+_SOL_MPTCP, _MPTCP_TCPINFO, _MPTCP_SUBFLOW_ADDRS = 284, 2, 3
 _SUBFLOW_DATA = struct.Struct("=IIII")
 _INFO_BYTES = 256
+_ADDRESS_BYTES = 128
 _libc = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass
+class Subflow:
+    """What a subflow of an MPTCP connection, or one of several streams, has carried."""
+
+    delivered_bytes: int = 0
+    """Payload that arrived. Bytes that arrived on two subflows count twice."""
+    retransmits: int = 0
+    timeouts: int | None = 0
+    """None if the kernel does not count them."""
 
 
 @dataclass(eq=False)
@@ -55,6 +67,8 @@ class Transfer:
     """The transfer that this stream is a part of."""
     taken: int = 0
     """Bytes in the blocks that streams have taken: of a stream its own, of a transfer those of all streams."""
+    subflows: dict[Key, Subflow] = field(default_factory=dict)
+    """What subflows of an MPTCP connection have carried, by their five-tuples."""
 
     @property
     def size(self) -> int | None:
@@ -118,27 +132,61 @@ class Transfer:
             "held_ns": self.held_ns,
             "leases_ended": self.leases_ended,
             "delivered_bytes": self.received,
+            "subflows": [[*key, one.delivered_bytes, one.retransmits, one.timeouts] for key, one in self.parts()],
         }
+
+    def parts(self) -> list[tuple[Key, Subflow]]:
+        """The five-tuples of its subflows or streams and what each has carried; empty for plain TCP."""
+        streams = [stream for stream in self.streams if stream.src_port >= 0]
+        own = [(one.key, Subflow(one.received, one.retransmits, one.timeouts)) for one in streams]
+        return own or list(self.subflows.items())
 
 
 def count(transfer: Transfer, end: socket.socket) -> None:
     """Adds what the kernel has counted at one end of a connection."""
-    for info in infos(end):
-        # Offsets in struct tcp_info (linux/tcp.h). Newer kernels have appended fields to it.
-        if len(info) >= 140:
-            transfer.retransmits += struct.unpack_from("=I", info, 100)[0]
-            transfer.packets += struct.unpack_from("=I", info, 136)[0]
-        if len(info) < 242:
-            transfer.timeouts = None
-        elif transfer.timeouts is not None:
-            transfer.timeouts += struct.unpack_from("=H", info, 240)[0]
+    found = infos(end)
+    for info in found:
+        retransmits, packets, timeouts = _counts(info)
+        transfer.retransmits += retransmits
+        transfer.packets += packets
+        transfer.timeouts = _sum(transfer.timeouts, timeouts)
+    keys = subflow_keys(end)
+    # A subflow may have closed between the two calls. It is then unknown which one.
+    for (source, target), info in zip(keys, found, strict=True) if len(keys) == len(found) else ():
+        sends = end is transfer.sender
+        one = transfer.subflows.setdefault((*source, *target) if sends else (*target, *source), Subflow())
+        if not sends:
+            one.delivered_bytes += _received_bytes(info)
+        retransmits, _, timeouts = _counts(info)
+        one.retransmits += retransmits
+        one.timeouts = _sum(one.timeouts, timeouts)
+
+
+# Offsets in struct tcp_info (linux/tcp.h). Newer kernels have appended fields to it.
+
+
+def _counts(info: bytes) -> tuple[int, int, int | None]:
+    """Retransmissions, packets sent, and time-outs; None for time-outs if the kernel does not count them."""
+    retransmits, packets = 0, 0
+    if len(info) >= 140:
+        (retransmits,), (packets,) = struct.unpack_from("=I", info, 100), struct.unpack_from("=I", info, 136)
+    return retransmits, packets, struct.unpack_from("=H", info, 240)[0] if len(info) >= 242 else None
+
+
+def _received_bytes(info: bytes) -> int:
+    received: int = struct.unpack_from("=Q", info, 128)[0] if len(info) >= 136 else 0
+    return received
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one + other
 
 
 def window_bytes(transfer: Transfer) -> int:
     """The congestion windows of all connections and subflows of a transfer together."""
     total = 0
     for info in [info for part in transfer.connections if part.sender is not None for info in infos(part.sender)]:
-        # The maximum segment size and the window in segments, in struct tcp_info.
+        # The maximum segment size and the window in segments.
         (segment_bytes,), (segments,) = struct.unpack_from("=I", info, 16), struct.unpack_from("=I", info, 80)
         total += segment_bytes * segments
     return total
@@ -148,13 +196,30 @@ def infos(end: socket.socket) -> list[bytes]:
     """The struct tcp_info of a connection, or of each open subflow of an MPTCP connection."""
     if end.proto != socket.IPPROTO_MPTCP:
         return [end.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)]
+    return _of_subflows(end, _MPTCP_TCPINFO, _INFO_BYTES)
+
+
+def subflow_keys(end: socket.socket) -> list[tuple[tuple[str, int], tuple[str, int]]]:
+    """Own and other address and port of each open subflow, in the order of `infos`; empty for plain TCP."""
+    if end.proto != socket.IPPROTO_MPTCP:
+        return []
+    rows = _of_subflows(end, _MPTCP_SUBFLOW_ADDRS, 2 * _ADDRESS_BYTES)
+    return [(_address(row[:_ADDRESS_BYTES]), _address(row[_ADDRESS_BYTES:])) for row in rows]
+
+
+def _address(stored: bytes) -> tuple[str, int]:
+    """Address and port in a struct sockaddr_in (netinet/in.h)."""
+    return socket.inet_ntoa(stored[4:8]), int.from_bytes(stored[2:4], "big")
+
+
+def _of_subflows(end: socket.socket, option: int, size: int) -> list[bytes]:
+    """A struct of at most `size` bytes for each open subflow. Empty if the connection has fallen back to plain TCP."""
     # struct mptcp_subflow_data (linux/mptcp.h), then the subflows. The kernel reads the lengths from it.
-    data = ctypes.create_string_buffer(_SUBFLOW_DATA.size + MOST_SUBFLOWS * _INFO_BYTES)
-    _SUBFLOW_DATA.pack_into(data, 0, _SUBFLOW_DATA.size, 0, 0, _INFO_BYTES)
+    data = ctypes.create_string_buffer(_SUBFLOW_DATA.size + MOST_SUBFLOWS * size)
+    _SUBFLOW_DATA.pack_into(data, 0, _SUBFLOW_DATA.size, 0, 0, size)
     length = ctypes.c_uint32(len(data))
-    # The connection may have fallen back to plain TCP.
-    if _libc.getsockopt(end.fileno(), _SOL_MPTCP, _MPTCP_TCPINFO, data, ctypes.byref(length)) != 0:
+    if _libc.getsockopt(end.fileno(), _SOL_MPTCP, option, data, ctypes.byref(length)) != 0:
         return []
     _, number, known, _ = _SUBFLOW_DATA.unpack_from(data)
-    own = range(_SUBFLOW_DATA.size, length.value, _INFO_BYTES)[:number]
-    return [data.raw[offset : offset + min(known, _INFO_BYTES)] for offset in own]
+    own = range(_SUBFLOW_DATA.size, length.value, size)[:number]
+    return [data.raw[offset : offset + min(known, size)] for offset in own]

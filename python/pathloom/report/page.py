@@ -137,7 +137,8 @@ def _subflows(result: Result) -> str:
     return (
         "<h2>Subflows</h2>\n<p>Connections with several subflows. All other tables count a connection as one flow. "
         "Largest share: the part of a connection's bytes that its busiest subflow carried, in the mean. On one path: "
-        "connections whose subflows all take the same path.</p>"
+        "connections whose subflows all take the same path. The columns about paths count connections whose paths are "
+        "all known; in the lab, the paths of subflows that switches spread by a hash are not.</p>"
         f"{plain_table(table, 'Subflows of each scheme')}"
         "<p>The slowest connections of each scheme, subflow by subflow; subflows.parquet has all:</p>"
         f"{plain_table(slowest(result), 'Slowest connections')}"

@@ -17,12 +17,16 @@ SLOWEST = 3
 
 
 def overview(result: Result) -> Table | None:
-    """Connections with several subflows, by scheme; None if there are none."""
+    """Connections with several subflows, by scheme; None if there are none.
+
+    A connection counts for the columns about paths if all of its paths are known.
+    """
     subflows = result.subflows
     if subflows.height == 0:
         return None
+    known = pl.col("path").is_not_null().all()
     by_flow = subflows.group_by("scheme", "run", "flow").agg(
-        subflows=pl.len(), paths=pl.col("path").n_unique(), largest=pl.col("share").max()
+        subflows=pl.len(), paths=pl.when(known).then(pl.col("path").n_unique()), largest=pl.col("share").max()
     )
     headings = ["scheme", "connections", "subflows each", "paths each", "largest share", "on one path"]
     rows = []
@@ -31,8 +35,8 @@ def overview(result: Result) -> Table | None:
         if mine.height:
             each = mine.select(pl.col("subflows", "paths", "largest").mean()).row(0)
             texts = ["" if mean is None else f"{float(mean):.3g}" for mean in each]
-            alone = mine.filter(pl.col("paths") == 1).height / mine.height
-            rows.append([scheme, count_text(mine.height), *texts, percent_text(alone)])
+            alone = mine.select((pl.col("paths") == 1).mean()).item()
+            rows.append([scheme, count_text(mine.height), *texts, "" if alone is None else percent_text(alone)])
     return Table(headings, rows, [None] * len(headings))
 
 
@@ -56,7 +60,7 @@ def slowest(result: Result) -> Table:
                         str(flow),
                         f"{row['src']} → {row['dst']}" if first else "",
                         share_text(whole) if first and whole is not None else "",
-                        row["path"],
+                        row["path"] or "unknown",
                         percent_text(row["share"]) if row["share"] is not None else "",
                     ]
                 )

@@ -1,0 +1,93 @@
+"""The paths of connections in the lab: what the controller's log and the rules of switches tell about them."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from pathloom.lab.path_history import (
+    Connection,
+    PathChange,
+    PathHistory,
+    RunClock,
+    connections,
+    read_changes,
+    subflow_columns,
+)
+
+KEY = ("10.0.0.1", 40_000, "10.0.1.1", 5001)
+DEFAULT, FIRST, SECOND = [0, 4, 9], [0, 6, 9], [0, 8, 9]
+MS = 1_000_000
+
+
+def change(at_ms: float, links: list[int] | None, why: str = "moved") -> PathChange:
+    return PathChange(round(at_ms * MS), KEY, links, why)
+
+
+def connection(start_ms: int = 0, end_ms: int = 1000, default: list[int] | None = DEFAULT) -> Connection:
+    return Connection(0, KEY, start_ms * MS, end_ms * MS, default)
+
+
+def test_a_step_has_the_last_path_of_its_changes() -> None:
+    changes = [change(110, FIRST), change(190, SECOND), change(450, None, "rescued")]
+    history = PathHistory([connection()], changes)
+    assert history.rows(0.1) == [
+        (0.1, 0, 40_000, DEFAULT, None),
+        (0.2, 0, 40_000, SECOND, "moved"),
+        (0.5, 0, 40_000, DEFAULT, "rescued"),
+    ]
+    assert history.last_links() == {(0, KEY): DEFAULT}
+
+
+def test_a_decision_that_keeps_path_and_reason_is_no_change() -> None:
+    history = PathHistory([connection()], [change(110, FIRST), change(210, FIRST), change(310, FIRST, "again")])
+    assert [row[0] for row in history.rows(0.1)] == [0.1, 0.2, 0.4]
+
+
+def test_an_unknown_default_path_stays_unknown() -> None:
+    history = PathHistory([connection(default=None)], [change(110, FIRST), change(210, None)])
+    assert [row[3] for row in history.rows(0.1)] == [None, FIRST, None]
+
+
+def test_a_later_connection_with_the_same_five_tuple_has_a_history_of_its_own() -> None:
+    first, second = connection(0, 400), Connection(1, KEY, 500 * MS, 900 * MS, DEFAULT)
+    history = PathHistory([first, second], [change(100, FIRST), change(450, SECOND), change(600, SECOND)])
+    assert history.last_links() == {(0, KEY): FIRST, (1, KEY): SECOND}
+
+
+def test_times_of_the_controller_become_times_of_the_run() -> None:
+    clock = RunClock()
+    clock.begin(time.monotonic_ns() - 1000 * MS)
+    clock.begin(0)
+    flow = {"src": KEY[0], "dst": KEY[2], "proto": 6, "src_port": KEY[1], "dst_port": KEY[3]}
+    line = {"at_ns": time.time_ns(), "flow": flow, "path": ["h0", "s0", "h1"], "links": [0, 3], "why": "ecmp did"}
+    (found,) = read_changes(json.dumps(line) + "\n", clock)
+    assert (found.key, found.links, found.why) == (KEY, [0, 3], "ecmp did")
+    assert 1000 * MS <= found.at_ns < 60_000 * MS
+    assert read_changes("", clock) == []
+
+
+def row(**values: Any) -> dict[str, Any]:
+    return {"start_ns": 0, "finish_ns": -1, "src_port": KEY[1], "dst_port": KEY[3], "subflows": [], **values}
+
+
+def test_only_a_connection_with_the_planned_port_has_the_planned_path() -> None:
+    offered = [
+        {"src_address": KEY[0], "src_port": KEY[1], "dst_address": KEY[2], "dst_port": KEY[3], "ways": [DEFAULT, []]}
+    ] * 4
+    other = [KEY[0], 50_000, KEY[2], KEY[3]]
+    rows = [row(), row(src_port=40_001), row(start_ns=-1), row(subflows=[[*KEY, 7, 1, 0], [*other, 9, 0, None]])]
+    result = {"flows": rows, "end_ns": 77}
+    opened = connections(offered, result, pinned=True)
+    assert [(one.flow, one.key[1], one.default_links) for one in opened] == [
+        (0, 40_000, DEFAULT),
+        (1, 40_001, None),
+        (3, 40_000, DEFAULT),
+        (3, 50_000, None),
+    ]
+    assert {one.end_ns for one in opened} == {77}
+    assert all(one.default_links is None for one in connections(offered, result, pinned=False))
+    columns = subflow_columns(result, PathHistory(opened, []))
+    assert columns["links"] == [DEFAULT, None] and columns["delivered_bytes"] == [7, 9]
+    assert columns["flow"] == [3, 3] and columns["timeouts"] == [0, None]
