@@ -1,11 +1,13 @@
 //! Code shared by the daemons for Linux machines, `pathloom-hostd` and `pathloom-switch`: compilation and loading of
-//! BPF programs, netlink, network namespaces and clocks, configuration files, and one-line errors.
+//! BPF programs, netlink, network namespaces and clocks, files and sockets, and one-line errors.
 //!
 //! Nothing here depends on the purpose of a daemon. Both daemons use each module.
 
 pub mod compile;
 #[cfg(feature = "drivers")]
 pub mod config;
+#[cfg(feature = "drivers")]
+pub mod files;
 #[cfg(feature = "drivers")]
 pub mod netlink;
 #[cfg(feature = "drivers")]

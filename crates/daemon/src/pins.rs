@@ -1,6 +1,7 @@
 //! The BPF programs of a daemon, and the directory in a BPF file system that keeps their maps while no process uses
 //! them.
 
+use crate::files::remove_file;
 use aya::maps::Map;
 use aya::{Ebpf, EbpfLoader};
 use std::error::Error;
@@ -25,14 +26,6 @@ pub fn require(program: &[u8]) -> Result<(), String> {
 /// Takes a map out of the loaded programs.
 pub fn take_map(programs: &mut Ebpf, name: &str) -> Result<Map, String> {
     programs.take_map(name).ok_or_else(|| format!("the BPF programs have no map {name}"))
-}
-
-/// Removes a file if it exists.
-pub fn remove_file(place: &Path) -> io::Result<()> {
-    match fs::remove_file(place) {
-        Err(problem) if problem.kind() == io::ErrorKind::NotFound => Ok(()),
-        done => done,
-    }
 }
 
 impl Pins {

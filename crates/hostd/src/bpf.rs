@@ -15,6 +15,7 @@ use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray, RingBuf};
 use aya::programs::links::FdLink;
 use aya::programs::{CgroupAttachMode, CgroupSkb, CgroupSkbAttachType, Iter, SockOps};
 use aya::{Btf, Ebpf, Pod};
+use pathloom_daemon::files;
 use pathloom_daemon::pins::{self, take_map, Pins};
 use pathloom_daemon::report::one_line;
 use pathloom_model::{FiveTuple, Nanos};
@@ -280,7 +281,7 @@ fn attach(ebpf: &mut Ebpf, cgroup: &Path, pins: &Pins) -> Anyhow<[FdLink; 2]> {
 }
 
 fn pin(link: FdLink, place: &Path) -> Anyhow<FdLink> {
-    pins::remove_file(place)?;
+    files::remove_file(place)?;
     Ok(link.pin(place)?.into())
 }
 

@@ -3,6 +3,7 @@
 use crate::agent::ProgramId;
 use crate::messages::{self, ProgramMessage, LINE_BYTES, VERSION};
 use crate::session::take_lines;
+use pathloom_daemon::files::bind_private;
 use std::io;
 use std::path::Path;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -25,14 +26,7 @@ pub enum Event {
 
 /// Opens the socket. Only programs of the same user may use it.
 pub fn listen(path: &Path) -> io::Result<UnixListener> {
-    use std::os::unix::fs::PermissionsExt;
-    match std::fs::remove_file(path) {
-        Err(problem) if problem.kind() != io::ErrorKind::NotFound => return Err(problem),
-        _ => {}
-    }
-    let listener = UnixListener::bind(path)?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
-    Ok(listener)
+    UnixListener::from_std(bind_private(path)?)
 }
 
 /// Accepts connections of programs forever.

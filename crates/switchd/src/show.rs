@@ -1,7 +1,7 @@
 //! The report that `pathloom-switch show` prints, and the control socket that provides it.
 
 use crate::layout::Port;
-use pathloom_daemon::pins::remove_file;
+use pathloom_daemon::files::bind_private;
 use pathloom_model::{FiveTuple, PortNo};
 use pathloom_switching::program::DropCause;
 use pathloom_switching::{Saved, Tables};
@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -235,12 +234,7 @@ pub fn socket(directory: &Path) -> PathBuf {
 
 /// Opens the control socket. Only root may use it.
 pub fn listen(directory: &Path) -> io::Result<UnixListener> {
-    let place = socket(directory);
-    remove_file(&place)?;
-    let listener = UnixListener::bind(&place)?;
-    std::fs::set_permissions(&place, std::fs::Permissions::from_mode(0o600))?;
-    listener.set_nonblocking(true)?;
-    Ok(listener)
+    bind_private(&socket(directory))
 }
 
 /// Answers on a separate thread, so that a slow reader does not delay frames.
