@@ -1,7 +1,7 @@
 //! The configuration file and its validation.
 
 use crate::addresses::{self, AddressesAt, HostPort};
-use crate::api::{Api, CheckedApi, CheckedPaths, Paths};
+use crate::api::{Api, CheckedAddress, Paths};
 use crate::control_settings::ControlSettings;
 use crate::current::Current;
 use crate::hosts::{HostsConfig, Tokens};
@@ -327,9 +327,9 @@ pub struct CheckedConfig {
     /// Tokens of host agents.
     pub(crate) hosts_tokens: Option<Arc<Tokens>>,
     /// The API, if it is configured.
-    pub(crate) api: Option<CheckedApi>,
+    pub(crate) api: Option<CheckedAddress>,
     /// The address for applications on hosts, if it is configured.
-    pub(crate) paths: Option<CheckedPaths>,
+    pub(crate) paths: Option<CheckedAddress>,
     /// The configured ports of addresses.
     pub(crate) places: Vec<(Prefix, HostPort)>,
     /// Prefixes of the addresses that hosts may use.

@@ -1,7 +1,7 @@
 //! SIGHUP: reads the configuration again, with the files that it names. Settings that can change at run time take
 //! effect. The others need a restart, which does not affect flows either.
 
-use crate::api::{CheckedApi, CheckedPaths};
+use crate::api::CheckedAddress;
 use crate::config::{CheckedConfig, ConfigError};
 use crate::current::Current;
 use crate::session::Shared;
@@ -15,8 +15,8 @@ use tokio::signal::unix::Signal;
 pub(crate) struct InUse {
     listen_tls: Option<Current<ServerConfig>>,
     hosts_tls: Option<Current<ServerConfig>>,
-    api: Option<CheckedApi>,
-    paths: Option<CheckedPaths>,
+    api: Option<CheckedAddress>,
+    paths: Option<CheckedAddress>,
     /// The scheme in the file when it was last read. Another one may be in charge.
     scheme: SchemeChange,
 }

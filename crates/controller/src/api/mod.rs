@@ -28,5 +28,5 @@ pub use settings::{Api, Paths};
 
 pub(crate) use ask::answer;
 pub(crate) use server::{start, start_for_hosts};
-pub(crate) use settings::{CheckedApi, CheckedPaths};
+pub(crate) use settings::CheckedAddress;
 pub(crate) use tokens::Tokens;

@@ -4,7 +4,7 @@
 use super::ask::{channel, Asker, Questions};
 use super::authorise::{authorise, Admits, Authoriser, Closed, RequestCounts};
 use super::routes::{host_router, router, Api};
-use super::settings::{CheckedApi, CheckedPaths};
+use super::settings::CheckedAddress;
 use super::slots::{Admission, ConnectionSlot, ConnectionSlots};
 use crate::current::Current;
 use axum::body::Body;
@@ -43,10 +43,10 @@ struct Service {
 ///
 /// # Errors
 /// It cannot listen there, or cannot start a thread.
-pub(crate) fn start(checked: CheckedApi) -> io::Result<(SocketAddr, Questions)> {
+pub(crate) fn start(checked: CheckedAddress) -> io::Result<(SocketAddr, Questions)> {
     launch("api", checked.address, |asker| {
         let counts = Arc::new(RequestCounts::default());
-        let CheckedApi { tokens, tls, connections, body_bytes, timeout, header_timeout, search, .. } = checked;
+        let CheckedAddress { tokens, tls, connections, body_bytes, timeout, header_timeout, search, .. } = checked;
         let authoriser = Authoriser { tokens, body_bytes, timeout, counts: counts.clone(), admits: Admits::Tokens };
         let app = router(Api { asker, counts: counts.clone(), search });
         let app = app.layer(axum::middleware::from_fn_with_state(authoriser, authorise));
@@ -58,10 +58,10 @@ pub(crate) fn start(checked: CheckedApi) -> io::Result<(SocketAddr, Questions)> 
 ///
 /// # Errors
 /// The same as [`start`].
-pub(crate) fn start_for_hosts(checked: CheckedPaths) -> io::Result<(SocketAddr, Questions)> {
+pub(crate) fn start_for_hosts(checked: CheckedAddress) -> io::Result<(SocketAddr, Questions)> {
     launch("paths", checked.address, |asker| {
         let counts = Arc::new(RequestCounts::default());
-        let CheckedPaths { address, tokens, tls, connections, body_bytes, timeout, header_timeout, search } = checked;
+        let CheckedAddress { address, tokens, tls, connections, body_bytes, timeout, header_timeout, search } = checked;
         let admits = Admits::Hosts { tokens: tls.is_some() || address.ip().is_loopback() };
         let authoriser = Authoriser { tokens, body_bytes, timeout, counts: counts.clone(), admits };
         let app = host_router(Api { asker, counts: counts.clone(), search });

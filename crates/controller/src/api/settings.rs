@@ -50,10 +50,11 @@ impl Default for Api {
     }
 }
 
-/// An API that can be served.
+/// An address at which the API, or the requests of applications, can be served.
 #[derive(Clone, Debug)]
-pub(crate) struct CheckedApi {
+pub(crate) struct CheckedAddress {
     pub address: SocketAddr,
+    /// The tokens of the API; empty if there is no API.
     pub tokens: Current<Tokens>,
     pub tls: Option<Current<rustls::ServerConfig>>,
     pub connections: usize,
@@ -63,9 +64,27 @@ pub(crate) struct CheckedApi {
     pub search: PathSearch,
 }
 
+/// Checks the limits per client of a table.
+fn check_limits(table: &str, counts: [usize; 2], times: [Duration; 2]) -> Result<(), String> {
+    if counts.contains(&0) || times.iter().any(Duration::is_zero) {
+        return Err(format!("{table}: connections, body_bytes, timeout and header_timeout must be more than 0"));
+    }
+    Ok(())
+}
+
+/// Reads the certificates of a table.
+fn load_tls(table: &str, tls: Option<&Tls>, base_dir: &Path) -> Result<Option<Current<rustls::ServerConfig>>, String> {
+    let Some(tls) = tls else { return Ok(None) };
+    if tls.bind_names || !tls.names.is_empty() {
+        return Err(format!("{table}.tls: bind_names and names are for switches, under listen.tls"));
+    }
+    let loaded = tls.load(base_dir).map_err(|problem| format!("{table}.tls.{problem}"))?;
+    Ok(Some(Current::new(loaded)))
+}
+
 impl Api {
     /// Reads the files that the settings name; `None` if no API is configured.
-    pub(crate) fn load(&self, base_dir: &Path, search: PathSearch) -> Result<Option<CheckedApi>, String> {
+    pub(crate) fn load(&self, base_dir: &Path, search: PathSearch) -> Result<Option<CheckedAddress>, String> {
         let Some(address) = self.address else { return Ok(None) };
         let tokens = self.tokens.as_ref().ok_or("api.tokens: a file of tokens is needed for api.address")?;
         let tokens = Tokens::read(&base_dir.join(tokens)).map_err(|problem| format!("api.tokens: {problem}"))?;
@@ -74,18 +93,11 @@ impl Api {
                 "api.address: {address} can be reached from other machines, and tokens would be sent unencrypted; set api.tls, or use a loopback address"
             ));
         }
-        if self.tls.as_ref().is_some_and(|tls| tls.bind_names || !tls.names.is_empty()) {
-            return Err("api.tls: bind_names and names are for switches, under listen.tls".into());
-        }
-        let tls = self.tls.as_ref().map(|tls| tls.load(base_dir)).transpose();
-        let tls = tls.map_err(|problem| format!("api.tls.{problem}"))?.map(Current::new);
-        let times = [self.timeout, self.header_timeout];
-        if self.connections == 0 || self.body_bytes == 0 || times.iter().any(Duration::is_zero) {
-            return Err("api: connections, body_bytes, timeout and header_timeout must be more than 0".into());
-        }
-        let tokens = Current::new(Arc::new(tokens));
+        let tls = load_tls("api", self.tls.as_ref(), base_dir)?;
         let Api { connections, body_bytes, timeout, header_timeout, .. } = *self;
-        Ok(Some(CheckedApi { address, tokens, tls, connections, body_bytes, timeout, header_timeout, search }))
+        check_limits("api", [connections, body_bytes], [timeout, header_timeout])?;
+        let tokens = Current::new(Arc::new(tokens));
+        Ok(Some(CheckedAddress { address, tokens, tls, connections, body_bytes, timeout, header_timeout, search }))
     }
 }
 
@@ -125,35 +137,14 @@ impl Default for Paths {
     }
 }
 
-/// An address for applications that can be served.
-#[derive(Clone, Debug)]
-pub(crate) struct CheckedPaths {
-    pub address: SocketAddr,
-    /// The tokens of the API; empty if there is no API.
-    pub tokens: Current<Tokens>,
-    pub tls: Option<Current<rustls::ServerConfig>>,
-    pub connections: usize,
-    pub body_bytes: usize,
-    pub timeout: Duration,
-    pub header_timeout: Duration,
-    pub search: PathSearch,
-}
-
 impl Paths {
     /// Reads the files that the settings name; `None` without an address.
-    pub(crate) fn load(&self, base_dir: &Path, api: Option<&CheckedApi>) -> Result<Option<CheckedPaths>, String> {
+    pub(crate) fn load(&self, base_dir: &Path, api: Option<&CheckedAddress>) -> Result<Option<CheckedAddress>, String> {
         let Some(address) = self.address else { return Ok(None) };
-        if self.tls.as_ref().is_some_and(|tls| tls.bind_names || !tls.names.is_empty()) {
-            return Err("paths.tls: bind_names and names are for switches, under listen.tls".into());
-        }
-        let tls = self.tls.as_ref().map(|tls| tls.load(base_dir)).transpose();
-        let tls = tls.map_err(|problem| format!("paths.tls.{problem}"))?.map(Current::new);
-        let times = [self.timeout, self.header_timeout];
-        if self.connections == 0 || self.body_bytes == 0 || times.iter().any(Duration::is_zero) {
-            return Err("paths: connections, body_bytes, timeout and header_timeout must be more than 0".into());
-        }
-        let tokens = api.map_or_else(|| Current::new(Arc::default()), |api| api.tokens.clone());
+        let tls = load_tls("paths", self.tls.as_ref(), base_dir)?;
         let Paths { search, connections, body_bytes, timeout, header_timeout, .. } = *self;
-        Ok(Some(CheckedPaths { address, tokens, tls, connections, body_bytes, timeout, header_timeout, search }))
+        check_limits("paths", [connections, body_bytes], [timeout, header_timeout])?;
+        let tokens = api.map_or_else(|| Current::new(Arc::default()), |api| api.tokens.clone());
+        Ok(Some(CheckedAddress { address, tokens, tls, connections, body_bytes, timeout, header_timeout, search }))
     }
 }

@@ -2,7 +2,7 @@
 
 use super::learning::Learning;
 use super::path_per_flow::PathPerFlow;
-use crate::api::{answer, start_for_hosts, CheckedPaths, Paths, Tokens};
+use crate::api::{answer, start_for_hosts, CheckedAddress, Paths, Tokens};
 use crate::config::{Limits, Sessions};
 use crate::hub::{Hub, Responder};
 use crate::serve::{accept_tcp, run_periodic_work, run_timers};
@@ -86,7 +86,7 @@ pub(super) fn routes_first_packets(scheme: &str) -> Result<bool, String> {
 }
 
 /// The address for applications, at which the load generator requests paths for any host.
-fn paths() -> Result<CheckedPaths, String> {
+fn paths() -> Result<CheckedAddress, String> {
     let tokens = Arc::new(Tokens::parse(&format!("operate bench {TOKEN}\n"))?);
     let paths = Paths { address: Some(([127, 0, 0, 1], 0).into()), ..Paths::default() };
     let ready = paths.load(Path::new(""), None)?.ok_or("no address")?;
