@@ -6,12 +6,15 @@ import json
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
 from assigning import Controller
 from pathloom.cli import run
+
+if TYPE_CHECKING:
+    from pathloom.reproduction.measure import Reproduced
 
 # A process that a shell starts in the background ignores SIGINT, and so do its children. The tests send SIGINT.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -68,3 +71,12 @@ def controller() -> Iterator[Controller]:
     yield service
     service.server.shutdown()
     service.server.server_close()
+
+
+@pytest.fixture(scope="session")
+def tiny() -> Reproduced:
+    """The small figure of `reproducing`, as published."""
+    from pathloom.reproduction.definitions import Figure
+    from reproducing import TINY, reproduced
+
+    return reproduced(Figure.model_validate(TINY))

@@ -18,8 +18,8 @@ import pytest
 
 import pathloom
 from conftest import Cli
+from reproducing import TINY
 from synthetic import numbers
-from test_reproduce import TINY
 from test_sweep import COMMAND, content, runs_in, stamps
 
 TOML = """
