@@ -399,43 +399,13 @@ pub(crate) fn check(text: &str, base_dir: &Path) -> Result<CheckedConfig, String
     let scheme = registry().parse(&config.scheme.spec).map_err(|problem| format!("scheme.spec: {problem}"))?;
     let central = scheme.require_central(config.scheme.seed);
     central.map_err(|problem| format!("scheme.spec: {problem}, so there is nothing to control"))?;
-    if config.listen.address.is_none() && config.listen.unix.is_none() {
-        return Err("listen: neither address nor unix is given; switches could not connect".into());
-    }
-    if config.sessions.echo_interval.is_zero() || config.sessions.echo_timeout <= config.sessions.echo_interval {
-        return Err("sessions: echo_timeout must be longer than echo_interval, and that longer than 0s".into());
-    }
-    if config.reconcile.period < Duration::from_secs(1) || config.reconcile.period > LONGEST_PERIOD {
-        return Err("reconcile.period: 1s to 30s was expected".into());
-    }
+    check_ranges(&config)?;
     let mut control = config.control.check()?;
     control.reconcile = Some(Nanos(config.reconcile.period.as_nanos() as u64));
-    if !config.flows.sweep.is_zero() && config.flows.sweep < Duration::from_secs(1) {
-        return Err("flows.sweep: 1s or more was expected, or 0s for never".into());
-    }
     let sweep = Nanos(u64::try_from(config.flows.sweep.as_nanos()).unwrap_or(u64::MAX));
     control.sweep = Some(sweep).filter(|&sweep| sweep > Nanos::ZERO);
     control.both_directions = config.flows.both_directions;
     control.unlabelled = true;
-    if !(Duration::from_secs(1)..=LONGEST_PROBES).contains(&config.discovery.probe_interval) {
-        return Err("discovery.probe_interval: 1s to 60s was expected".into());
-    }
-    if config.hosts.lines_per_host == 0 || config.hosts.flows_per_host == 0 || config.hosts.agents == 0 {
-        return Err(
-            "hosts: lines_per_host, flows_per_host and agents must be more than 0; leave unix and address out \
-                    for no agents"
-                .into(),
-        );
-    }
-    if (config.discovery.links, config.discovery.hosts()) == (Links::Off, Hosts::Learn) {
-        return Err(
-            "discovery: hosts are learnt at ports that face no switch; links must be \"verify\" for that".into()
-        );
-    }
-    let levels = ["error", "warn", "info", "debug", "trace"];
-    if !levels.contains(&config.log.level.as_str()) {
-        return Err(format!("log.level: `{}` is none of {}", config.log.level, levels.join(", ")));
-    }
     let datapaths = datapaths(&fabric, &config.fabric.datapaths)?;
     let listen_tls = config.listen.tls.as_ref().map(|tls| listen_tls(tls, &fabric, base_dir)).transpose()?;
     let hosts_tls = config.hosts.tls.as_ref().map(|tls| tls.load(base_dir).map(Current::new)).transpose();
@@ -463,6 +433,42 @@ pub(crate) fn check(text: &str, base_dir: &Path) -> Result<CheckedConfig, String
         places,
         allowed,
     })
+}
+
+/// Checks single values, and values that exclude each other.
+fn check_ranges(config: &Config) -> Result<(), String> {
+    if config.listen.address.is_none() && config.listen.unix.is_none() {
+        return Err("listen: neither address nor unix is given; switches could not connect".into());
+    }
+    if config.sessions.echo_interval.is_zero() || config.sessions.echo_timeout <= config.sessions.echo_interval {
+        return Err("sessions: echo_timeout must be longer than echo_interval, and that longer than 0s".into());
+    }
+    if config.reconcile.period < Duration::from_secs(1) || config.reconcile.period > LONGEST_PERIOD {
+        return Err("reconcile.period: 1s to 30s was expected".into());
+    }
+    if !config.flows.sweep.is_zero() && config.flows.sweep < Duration::from_secs(1) {
+        return Err("flows.sweep: 1s or more was expected, or 0s for never".into());
+    }
+    if !(Duration::from_secs(1)..=LONGEST_PROBES).contains(&config.discovery.probe_interval) {
+        return Err("discovery.probe_interval: 1s to 60s was expected".into());
+    }
+    if config.hosts.lines_per_host == 0 || config.hosts.flows_per_host == 0 || config.hosts.agents == 0 {
+        return Err(
+            "hosts: lines_per_host, flows_per_host and agents must be more than 0; leave unix and address out \
+                    for no agents"
+                .into(),
+        );
+    }
+    if (config.discovery.links, config.discovery.hosts()) == (Links::Off, Hosts::Learn) {
+        return Err(
+            "discovery: hosts are learnt at ports that face no switch; links must be \"verify\" for that".into()
+        );
+    }
+    let levels = ["error", "warn", "info", "debug", "trace"];
+    if !levels.contains(&config.log.level.as_str()) {
+        return Err(format!("log.level: `{}` is none of {}", config.log.level, levels.join(", ")));
+    }
+    Ok(())
 }
 
 fn build(spec: &str, base_dir: &Path) -> Result<Fabric, String> {

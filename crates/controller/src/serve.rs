@@ -194,23 +194,7 @@ async fn serve(
     // at once.
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let hangup = signal(SignalKind::hangup())?;
-    let mut listens = Vec::new();
-    if let Some(address) = checked.config.listen.address {
-        let listener =
-            bind_tcp(address).map_err(|problem| ServeError::Listen { place: address.to_string(), problem })?;
-        let encryption = Encryption::new(&checked);
-        tracing::info!(address = %listener.local_addr()?, tls = encryption.is_some(), "listening for switches");
-        listens.push(match encryption {
-            Some(encryption) => tokio::task::spawn_local(accept_tls(listener, encryption, shared.clone())),
-            None => tokio::task::spawn_local(accept_tcp(listener, shared.clone())),
-        });
-    }
-    if let Some(path) = &checked.config.listen.unix {
-        let place = path.display().to_string();
-        let listener = bind_unix(path).map_err(|problem| ServeError::Listen { place: place.clone(), problem })?;
-        tracing::info!(path = place, "listening for switches");
-        listens.push(tokio::task::spawn_local(accept_unix(listener, shared.clone())));
-    }
+    let mut listens = listen_for_switches(&checked, &shared)?;
     listens.extend(listen_for_agents(&checked, &shared)?);
     listens.extend(listen_for_people(&checked, &shared)?);
     listens.extend(listen_for_applications(&checked, &shared)?);
@@ -254,6 +238,28 @@ async fn serve(
     let polling_ns = counts.polling_period().unwrap_or(Nanos::ZERO).0;
     tracing::info!(routes, reroutes, bound, rules_max, polls, polling_ns, "stopped; the rules stay in the switches");
     Ok(())
+}
+
+/// Opens the sockets for switches.
+fn listen_for_switches(checked: &CheckedConfig, shared: &Shared) -> Result<Vec<JoinHandle<()>>, ServeError> {
+    let mut listens = Vec::new();
+    if let Some(address) = checked.config.listen.address {
+        let listener =
+            bind_tcp(address).map_err(|problem| ServeError::Listen { place: address.to_string(), problem })?;
+        let encryption = Encryption::new(checked);
+        tracing::info!(address = %listener.local_addr()?, tls = encryption.is_some(), "listening for switches");
+        listens.push(match encryption {
+            Some(encryption) => tokio::task::spawn_local(accept_tls(listener, encryption, shared.clone())),
+            None => tokio::task::spawn_local(accept_tcp(listener, shared.clone())),
+        });
+    }
+    if let Some(path) = &checked.config.listen.unix {
+        let place = path.display().to_string();
+        let listener = bind_unix(path).map_err(|problem| ServeError::Listen { place: place.clone(), problem })?;
+        tracing::info!(path = place, "listening for switches");
+        listens.push(tokio::task::spawn_local(accept_unix(listener, shared.clone())));
+    }
+    Ok(listens)
 }
 
 /// Opens the sockets for host agents.
