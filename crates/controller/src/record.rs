@@ -35,7 +35,7 @@ impl Recording {
     pub(crate) fn open(checked: &CheckedConfig, text: &str) -> Result<Recording, String> {
         let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
         let FirstLine { start } = serde_json::from_str(first)
-            .map_err(|problem| format!("line 1 does not tell how the controller was started: {problem}"))?;
+            .map_err(|problem| format!("line 1 does not tell how a live controller was started: {problem}"))?;
         let config = checked.control(start.epoch);
         let scheme = checked.scheme.require_central(checked.config.scheme.seed)?;
         let records = read_log(rest).map_err(|problem| format!("after line 1, {problem}"))?;
