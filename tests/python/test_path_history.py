@@ -50,6 +50,21 @@ def test_an_unknown_default_path_stays_unknown() -> None:
     assert [row[3] for row in history.rows(0.1)] == [None, FIRST, None]
 
 
+def test_the_default_path_is_unknown_after_the_first_fault() -> None:
+    def paths(*changes: PathChange, start_ms: int = 0) -> list[tuple[float, list[int] | None]]:
+        one = Connection(0, KEY, start_ms * MS, 1000 * MS, DEFAULT, 250 * MS)
+        return [(row[0], row[3]) for row in PathHistory([one], changes).rows(0.1)]
+
+    assert paths() == [(0.1, DEFAULT), (0.3, None)]
+    assert paths(change(110, FIRST), change(410, None)) == [(0.1, DEFAULT), (0.2, FIRST), (0.5, None)]
+    assert paths(change(110, FIRST), change(210, None, "a"), change(220, None, "b")) == [
+        (0.1, DEFAULT),
+        (0.2, FIRST),
+        (0.3, None),
+    ]
+    assert paths(start_ms=260) == [(0.3, None)]
+
+
 def test_a_later_connection_with_the_same_five_tuple_has_a_history_of_its_own() -> None:
     first, second = connection(0, 400), Connection(1, KEY, 500 * MS, 900 * MS, DEFAULT)
     history = PathHistory([first, second], [change(100, FIRST), change(450, SECOND), change(600, SECOND)])
@@ -79,7 +94,7 @@ def test_only_a_connection_with_the_planned_port_has_the_planned_path() -> None:
     other = [KEY[0], 50_000, KEY[2], KEY[3]]
     rows = [row(), row(src_port=40_001), row(start_ns=-1), row(subflows=[[*KEY, 7, 1, 0], [*other, 9, 0, None]])]
     result = {"flows": rows, "end_ns": 77}
-    opened = connections(offered, result, pinned=True)
+    opened = connections(offered, result, pinned=True, fault_ns=None)
     assert [(one.flow, one.key[1], one.default_links) for one in opened] == [
         (0, 40_000, DEFAULT),
         (1, 40_001, None),
@@ -87,7 +102,7 @@ def test_only_a_connection_with_the_planned_port_has_the_planned_path() -> None:
         (3, 50_000, None),
     ]
     assert {one.end_ns for one in opened} == {77}
-    assert all(one.default_links is None for one in connections(offered, result, pinned=False))
+    assert all(one.default_links is None for one in connections(offered, result, pinned=False, fault_ns=None))
     columns = subflow_columns(result, PathHistory(opened, []))
     assert columns["links"] == [DEFAULT, None] and columns["delivered_bytes"] == [7, 9]
     assert columns["flow"] == [3, 3] and columns["timeouts"] == [0, None]

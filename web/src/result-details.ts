@@ -78,7 +78,7 @@ export class ResultDetails implements Details {
       facts([
         ["Size", flow.size_bytes === null ? "long-lived" : bytes(flow.size_bytes)],
         ["Began", seconds(flow.start_s)],
-        [flow.finished ? "FCT" : "Age, unfinished", seconds(flow.age_s)],
+        ...(flow.size_bytes === null ? [] : [[flow.finished ? "FCT" : "Age, unfinished", seconds(flow.age_s)] as [string, string]]),
         ["Delivered", bytes(flow.delivered_bytes)],
         ...(flow.slowdown === null ? [] : [["Slowdown", flow.slowdown.toFixed(2)] as [string, string]]),
         ...(flow.throughput === null ? [] : [["Throughput", flow.throughput.toFixed(3)] as [string, string]]),

@@ -40,6 +40,14 @@ class Connection:
     end_ns: int
     default_links: list[int] | None
     """Its path on the default routes; None if it is unknown."""
+    default_until_ns: int | None = None
+    """Time of the first fault, after which its path on the default routes is unknown; None without faults."""
+    of_several: bool = False
+    """Whether it is a stream or a subflow."""
+
+    def default_at(self, at_ns: int) -> list[int] | None:
+        """Its path on the default routes at a time."""
+        return None if self.default_until_ns is not None and at_ns >= self.default_until_ns else self.default_links
 
 
 class RunClock:
@@ -69,8 +77,13 @@ def read_changes(text: str, clock: RunClock) -> list[PathChange]:
     return found
 
 
-def connections(offered: Sequence[Mapping[str, Any]], result: Mapping[str, Any], pinned: bool) -> list[Connection]:
-    """The connections that a run has opened. `pinned`: rules keep offered connections on their computed paths."""
+def connections(
+    offered: Sequence[Mapping[str, Any]], result: Mapping[str, Any], pinned: bool, fault_ns: int | None
+) -> list[Connection]:
+    """The connections that a run has opened.
+
+    `pinned`: rules keep offered connections on their computed paths until the first fault, at `fault_ns`.
+    """
     found = []
     for index, (flow, row) in enumerate(zip(offered, result["flows"], strict=True)):
         if row["start_ns"] < 0 or row["src_port"] < 0:
@@ -78,9 +91,10 @@ def connections(offered: Sequence[Mapping[str, Any]], result: Mapping[str, Any],
         planned = (flow["src_address"], flow["src_port"], flow["dst_address"], flow["dst_port"])
         own = (flow["src_address"], row["src_port"], flow["dst_address"], row["dst_port"])
         end_ns = row["finish_ns"] if row["finish_ns"] >= 0 else result["end_ns"]
-        for key in [tuple(part[:4]) for part in row["subflows"]] or [own]:
+        parts = [tuple(part[:4]) for part in row["subflows"]]
+        for key in parts or [own]:
             default = list(flow["ways"][0]) if pinned and key == planned else None
-            found.append(Connection(index, key, row["start_ns"], end_ns, default))
+            found.append(Connection(index, key, row["start_ns"], end_ns, default, fault_ns, bool(parts)))
     return found
 
 
@@ -114,12 +128,15 @@ class PathHistory:
 
 def _steps(one: Connection, changes: Sequence[PathChange]) -> list[tuple[int, list[int] | None, str | None]]:
     """Times, links and reasons. Another connection may have had the same five-tuple earlier, or get it later."""
-    steps: list[tuple[int, list[int] | None, str | None]] = [(one.start_ns, one.default_links, None)]
-    for change in changes:
-        if one.start_ns <= change.at_ns <= one.end_ns:
-            links = change.links if change.links is not None else one.default_links
-            steps.append((change.at_ns, links, change.why))
-    return steps
+    states: list[tuple[int, list[int] | None, str | None]] = [(one.start_ns, None, None)]
+    states += (
+        (change.at_ns, change.links, change.why) for change in changes if one.start_ns <= change.at_ns <= one.end_ns
+    )
+    fault_ns = one.default_until_ns
+    if fault_ns is not None and one.start_ns < fault_ns <= one.end_ns:
+        before = max(index for index, (at_ns, _, _) in enumerate(states) if at_ns <= fault_ns)
+        states.insert(before + 1, (fault_ns, *states[before][1:]))
+    return [(at_ns, one.default_at(at_ns) if links is None else links, why) for at_ns, links, why in states]
 
 
 def subflow_columns(result: Mapping[str, Any], history: PathHistory) -> dict[str, list[Any]]:

@@ -42,7 +42,15 @@ from pathloom.lab import controller, hostd, hosts, links, rules, system
 from pathloom.lab.faults import FaultSchedule
 from pathloom.lab.lab import Lab, SwitchTables, differences, uninterrupted
 from pathloom.lab.parallel import StreamSettings
-from pathloom.lab.path_history import PathHistory, RunClock, connections, read_changes, subflow_columns
+from pathloom.lab.path_history import (
+    Connection,
+    PathChange,
+    PathHistory,
+    RunClock,
+    connections,
+    read_changes,
+    subflow_columns,
+)
 from pathloom.lab.program_switches import PROGRAM, PROTOCOLS, is_protocol, settings_of
 from pathloom.lab.run_task import RunTask
 from pathloom.lab.status import link_counters
@@ -204,7 +212,8 @@ class LabExecution:
 
         began_ns, stolen_s = time.time_ns(), system.stolen_s()
         busy_ns = controller.busy_ns(lab.controller_process()) if self.target is not None else 0
-        schedule, clock = FaultSchedule(blueprint, run.cable_faults()), RunClock()
+        faults, clock = run.cable_faults(), RunClock()
+        schedule = FaultSchedule(blueprint, faults)
         steps = LinkSteps(blueprint, self.step_s, self.stack.missing_header_bytes) if self.step_s else None
         with ExitStack() as while_running:
             parts: list[RunTask] = [schedule, *([steps] if steps else [])]
@@ -229,7 +238,8 @@ class LabExecution:
             "control": self._control(lab, began_ns, busy_ns, pins),
             "end_ns": result["end_ns"],
         }
-        paths = self._paths(lab, job, clock, offered, result)
+        first_fault_ns = min((at_ns for at_ns, _, _ in faults), default=None)
+        paths = self._paths(lab, job, clock, connections(offered, result, self._pins_flows(offered), first_fault_ns))
         outcome["subflows"] = subflow_columns(result, paths)
         if steps and self.step_s:
             ways = [] if self.programs else paths.rows(self.step_s)
@@ -258,14 +268,10 @@ class LabExecution:
             lab.open_vswitch().add_flows(pins)
         return pins
 
-    def _paths(
-        self, lab: Lab, job: Job, clock: RunClock, offered: list[dict[str, Any]], result: dict[str, Any]
-    ) -> PathHistory:
+    def _paths(self, lab: Lab, job: Job, clock: RunClock, opened: list[Connection]) -> PathHistory:
         """Returns the paths of connections. Notes a log of the controller that cannot be replayed."""
-        # Rules that pin flows do not follow links that fail.
-        pinned = self._pins_flows(offered) and not self.settings.faults and not self.programs
-        opened, changes = connections(offered, result, pinned), []
-        wanted = self.step_s is not None or any(row["subflows"] for row in result["flows"])
+        changes: list[PathChange] = []
+        wanted = self.step_s is not None or any(one.of_several for one in opened)
         if self.target is not None and wanted:
             try:
                 changes = read_changes(controller.paths(lab.directory), clock)
@@ -315,7 +321,7 @@ class LabExecution:
         }
 
     def _pins_flows(self, offered: list[dict[str, Any]]) -> bool:
-        return self.options.pinned and len(offered) <= MOST_PINNED
+        return self.options.pinned and len(offered) <= MOST_PINNED and not self.programs
 
     def _pins(self, offered: list[dict[str, Any]], tables: list[SwitchTables]) -> dict[int, list[str]]:
         """Returns, by switch, the rules that send flows on the paths that the simulator's switches would choose."""
