@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from threading import Thread
@@ -277,6 +277,7 @@ class LabExecution:
                 changes = read_changes(controller.paths(lab.directory), clock)
             except ToolError as error:
                 self._note([f"run {job.run} of {job.label}: the paths of flows are unknown: {error}"])
+                opened = [replace(one, default_links=None) for one in opened]
         return PathHistory(opened, changes)
 
     def _stolen_share(self, job: Job, stolen_s: float, took_s: float) -> float:
