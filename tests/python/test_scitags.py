@@ -198,7 +198,7 @@ def test_an_existing_pipe_is_kept_and_other_files_are_refused(tmp_path: Path) ->
     Pipe(tmp_path / "theirs").close()
     assert (tmp_path / "theirs").exists()
     (tmp_path / "file").write_text("start", encoding="ascii")
-    for name, why in (("file", "is not a named pipe"), ("no/where", "cannot be opened: No such file")):
+    for name, why in (("file", "is not a named pipe"), ("no/where", "cannot be opened: no such file")):
         with pytest.raises(PathloomError, match=why):
             Pipe(tmp_path / name)
     assert (tmp_path / "file").read_text(encoding="ascii") == "start"
