@@ -20,7 +20,8 @@ def reason(error: BaseException) -> str:
     >>> reason(FileNotFoundError(2, "No such file or directory", "flows.csv"))
     'no such file or directory'
     """
-    text = str(error.strerror or error).lower() if isinstance(error, OSError) else str(error)
+    # Not every library gives the text apart from number and file name. Only the text alone is in lower case.
+    text = error.strerror.lower() if isinstance(error, OSError) and error.strerror else str(error)
     return " ".join(text.split()) or type(error).__name__
 
 

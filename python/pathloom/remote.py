@@ -105,12 +105,17 @@ class Controller:
             request.add_header("Content-Type", "application/json")
         try:
             with self._opener.open(request, timeout=PATIENCE_S) as answer:
-                return json.load(answer)
+                content = answer.read()
         except urllib.error.HTTPError as error:
             with error:
                 raise bad_input(_told(error)) from None
         except (OSError, http.client.HTTPException) as error:
-            raise ToolError(f"{self.url}: no answer: {_cause(error)}; {_CHECK_ADDRESS}") from None
+            raise ToolError(f"{self.url}: no HTTP answer: {_cause(error)}; {_CHECK_ADDRESS}") from None
+        except ValueError:
+            # Its message would show the token.
+            raise bad_input(f"{self.url}: the address or the token has characters that HTTP does not allow") from None
+        try:
+            return json.loads(content)
         except ValueError:
             raise ToolError(f"{self.url}: the answer is not JSON; {_CHECK_ADDRESS}") from None
 

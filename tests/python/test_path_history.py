@@ -84,7 +84,7 @@ def test_times_of_the_controller_become_times_of_the_run() -> None:
 
 
 def row(**values: Any) -> dict[str, Any]:
-    return {"start_ns": 0, "finish_ns": -1, "src_port": KEY[1], "dst_port": KEY[3], "subflows": [], **values}
+    return {"start_ns": 0, "end_ns": 77, "src_port": KEY[1], "dst_port": KEY[3], "subflows": [], **values}
 
 
 def test_only_a_connection_with_the_planned_port_has_the_planned_path() -> None:
@@ -93,7 +93,7 @@ def test_only_a_connection_with_the_planned_port_has_the_planned_path() -> None:
     ] * 4
     other = [KEY[0], 50_000, KEY[2], KEY[3]]
     rows = [row(), row(src_port=40_001), row(start_ns=-1), row(subflows=[[*KEY, 7, 1, 0], [*other, 9, 0, None]])]
-    result = {"flows": rows, "end_ns": 77}
+    result = {"flows": rows}
     opened = connections(offered, result, pinned=True, fault_ns=None)
     assert [(one.flow, one.key[1], one.default_links) for one in opened] == [
         (0, 40_000, DEFAULT),

@@ -142,7 +142,7 @@ def test_a_token_limits_what_its_user_may_do(running: Running) -> None:
         reader.ask("POST", "/v1/scheme/fall-back")
     with pytest.raises(PathloomError, match="no token like this"):
         Controller(running.url, "x" * 40).ask("GET", "/v1/state")
-    refused = r"no answer: connection refused; check that the controller runs"
+    refused = r"no HTTP answer: connection refused; check that the controller runs"
     with socket.socket() as nobody, pytest.raises(ToolError, match=refused):
         nobody.bind(("127.0.0.1", 0))
         Controller(f"http://127.0.0.1:{nobody.getsockname()[1]}", "x").ask("GET", "/v1/state")
@@ -151,9 +151,9 @@ def test_a_token_limits_what_its_user_may_do(running: Running) -> None:
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        (b"", "no answer: "),
-        (b"SSH-2.0-OpenSSH_9.6\r\n", "no answer: SSH-2.0-OpenSSH_9.6"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{", "no answer: IncompleteRead"),
+        (b"", "no HTTP answer: "),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "no HTTP answer: SSH-2.0-OpenSSH_9.6"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{", "no HTTP answer: IncompleteRead"),
         (b"HTTP/1.1 200 OK\r\n\r\n<html>", "the answer is not JSON"),
         (b"HTTP/1.1 200 OK\r\n\r\n\xff\xfe\x00", "the answer is not JSON"),
         (b"HTTP/1.1 502 Bad Gateway\r\n\r\n<html>", "the controller answered with 502 Bad Gateway"),
@@ -176,6 +176,13 @@ def test_another_server_at_the_address_is_named_in_one_line(answer: bytes, told:
             Controller(f"http://127.0.0.1:{server.getsockname()[1]}", "x").ask("GET", "/v1/state")
         responder.join(PATIENCE_S)
     assert told in str(caught.value) and len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(("url", "token"), [("http://127.0.0.1:1", "secret\nX: y"), ("http://a..b:1", "secret")])
+def test_an_address_or_a_token_that_http_cannot_carry_is_named(url: str, token: str) -> None:
+    with pytest.raises(PathloomError, match="characters that HTTP does not allow") as caught:
+        Controller(url, token).ask("GET", "/v1/state")
+    assert "secret" not in str(caught.value)
 
 
 def test_tokens_go_into_a_file_that_nobody_else_can_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-//! Methods by which drivers read the state and the decisions of a controller.
+//! Methods by which drivers read the state of a controller, and record its decisions.
 
 use crate::assignments::Assignments;
 use crate::config::Config;

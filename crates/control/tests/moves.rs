@@ -1,10 +1,10 @@
 //! Moves flows between paths, on random fabrics and with random delays. Every packet must arrive once, and no rule
 //! may remain at the end.
 
-use pathloom_control::{Config, Controller};
+use pathloom_control::{Config, Controller, Decision};
 use pathloom_model::{Attachment, Fabric, FiveTuple, Headers, Nanos, Path, LONG_FLOW_DSCP, PROTO_TCP, TCP_SYN};
 use pathloom_scheme::{Action, DefaultRoutes, Event, Needs};
-use pathloom_testkit::{ms, strategies, Fate, Network, Script, Timing, LABEL, SHARED, SLOW};
+use pathloom_testkit::{ms, strategies, Fate, Network, Script, Timing, World, LABEL, SECOND, SHARED, SLOW};
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -185,4 +185,21 @@ fn the_scheme_is_told_about_each_requested_path() {
         matches!(case.network.packets[0].fates.as_slice(), [(_, Fate::Arrived(..))]),
         "the SYN uses the default routes"
     );
+}
+
+#[test]
+fn the_reason_is_the_request_that_called_a_move_off() {
+    let mut world = World::fat_tree();
+    let (first, second) = (world.walk(&[1]).unwrap(), world.walk(&[2]).unwrap());
+    assert_ne!(first, second);
+    world.route(&first);
+    world.traffic(SECOND);
+    // Both requests come before any rule of the move is confirmed.
+    world.route(&second);
+    world.route(&first);
+    world.traffic(SECOND);
+    let controller = &world.network.controller;
+    assert_eq!(controller.view().flows[&world.id()].route.as_ref(), Some(&first));
+    let decision = controller.placement(world.id()).unwrap().decision;
+    assert_eq!(decision, Decision::Route { path: first, rate_bps: None });
 }

@@ -3,7 +3,7 @@
 use pathloom_controller::config::CheckedConfig;
 use pathloom_controller::path_history::path_history;
 use pathloom_controller::{config, record, serve, survey};
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -96,19 +96,23 @@ fn replay(file: &str, log: &str) -> Result<(), String> {
 fn paths(file: &str, log: &str) -> Result<(), String> {
     let (checked, text) = read_recording(file, log)?;
     let mut lines = BufWriter::new(std::io::stdout().lock());
-    let mut written = Ok(());
     path_history(&checked, &text, |change| {
-        if written.is_ok() {
-            written =
-                serde_json::to_writer(&mut lines, &change).map_err(Into::into).and_then(|()| lines.write_all(b"\n"));
-        }
+        let written = serde_json::to_writer(&mut lines, &change).map_err(io::Error::from);
+        end_if_unwritten(written.and_then(|()| lines.write_all(b"\n")));
     })
     .map_err(|problem| format!("{log}: {problem}"))?;
-    match written.and_then(|()| lines.flush()) {
-        // The reader wanted no more lines.
-        Err(problem) if problem.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        done => done.map_err(|problem| format!("standard output: {problem}")),
+    end_if_unwritten(lines.flush());
+    Ok(())
+}
+
+/// Ends the process if standard output takes no more lines; without an error if its reader wanted no more.
+fn end_if_unwritten(written: io::Result<()>) {
+    let Err(problem) = written else { return };
+    if problem.kind() == io::ErrorKind::BrokenPipe {
+        std::process::exit(0);
     }
+    eprintln!("pathloom-controller: standard output: {problem}");
+    std::process::exit(2);
 }
 
 fn run(file: &str) -> Result<(), String> {

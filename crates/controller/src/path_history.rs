@@ -2,10 +2,12 @@
 
 use crate::config::CheckedConfig;
 use crate::record::Recording;
+use pathloom_control::cookies::is_way_back;
 use pathloom_control::{Controller, Decision, Reason};
 use pathloom_model::{FiveTuple, LinkId, Path};
 use pathloom_scheme::FlowId;
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// A decision that put a flow on a path, left it there, or put it back on the default routes.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -22,28 +24,34 @@ pub struct PathChange {
     pub why: String,
 }
 
-/// Replays a log, and passes each change of a path to `take`, in the order of time.
+/// Replays a log, and passes each change of a path to `take`, in the order of time. The log may be incomplete at its
+/// end, because the controller still writes it, or was killed.
 ///
 /// # Errors
 /// As [`crate::record::replay`]: the log cannot be read, or does not belong to the configuration.
 pub fn path_history(checked: &CheckedConfig, text: &str, mut take: impl FnMut(PathChange)) -> Result<(), String> {
-    let mut recording = Recording::open(checked, text)?;
+    let whole_lines = text.rfind('\n').map_or(text, |end| &text[..=end]);
+    let mut recording = Recording::open(checked, whole_lines)?;
     recording.controller.record_decisions();
-    recording.replay(|controller| {
-        for (flow, reason) in controller.take_decisions() {
-            path_change(controller, flow, &reason).map(&mut take);
+    recording.replay_to_the_end(|controller| {
+        let decisions = controller.take_decisions();
+        let last: BTreeMap<FlowId, usize> =
+            decisions.iter().zip(0..).map(|((flow, _), index)| (*flow, index)).collect();
+        for (index, (flow, reason)) in decisions.iter().enumerate() {
+            path_change(controller, *flow, reason, last[flow] == index).map(&mut take);
         }
-    })?;
-    Ok(())
+    })
 }
 
-/// `None` for a decision about the sending of a flow, and for a flow that ended with it.
-fn path_change(controller: &Controller, flow: FlowId, reason: &Reason) -> Option<PathChange> {
-    let known = controller.view().flows.get(&flow)?;
+/// `None` for a decision about the sending of a flow, for a flow that ended with it, and for the way back of a flow,
+/// which follows the flow. `last`: no other decision about the flow has followed yet.
+fn path_change(controller: &Controller, flow: FlowId, reason: &Reason, last: bool) -> Option<PathChange> {
+    let known = controller.view().flows.get(&flow).filter(|_| !is_way_back(flow))?;
     let path = match &reason.decision {
         Decision::Route { path, .. } | Decision::Assigned { path } | Decision::Adopted { path } => Some(path),
-        Decision::Unroute | Decision::Rescued { .. } | Decision::Drained => None,
-        Decision::Rejected { .. } => known.route.as_ref(),
+        // The flow stays where it is, or a move to another path goes on.
+        Decision::Rejected { .. } => known.intended_route(),
+        Decision::Unroute | Decision::Rescued { .. } | Decision::Drained => known.intended_route().filter(|_| last),
         Decision::Hold | Decision::Release => return None,
     };
     let links = path.and_then(|path| from_host_to_host(controller, &known.five_tuple, path));
@@ -108,10 +116,14 @@ mod tests {
         assert_eq!(route(&network), None);
 
         let records = network.log.iter().map(|record| record.to_line() + "\n").collect::<String>();
-        let mut changes = Vec::new();
-        path_history(&checked, &format!("{{\"start\":{{\"epoch\":7}}}}\n{records}"), |change| changes.push(change))
-            .unwrap();
-        changes.retain(|change| change.flow == five_tuple);
+        let log = format!("{{\"start\":{{\"epoch\":7}}}}\n{records}");
+        let changes_in = |log: &str| {
+            let mut changes = Vec::new();
+            path_history(&checked, log, |change| changes.push(change)).unwrap();
+            changes
+        };
+        let changes = changes_in(&log);
+        assert!(changes.iter().all(|change| change.flow == five_tuple), "the way back has no lines: {changes:#?}");
         let whole = |path: &Path| {
             let links = [from.uplink].into_iter().chain(path.links().iter().copied()).chain([to.uplink.reverse()]);
             Some(links.map(|link| link.0).collect::<Vec<_>>())
@@ -127,6 +139,10 @@ mod tests {
         let names = changes[0].path.as_ref().unwrap();
         assert_eq!((names.len(), names[0].as_str()), (7, checked.fabric.node(from.host).name.as_str()));
         assert_eq!(names.last(), Some(&checked.fabric.node(to.host).name));
+        // A log may end anywhere.
+        for end in (0..log.len()).rev().step_by(log.len() / 50).filter(|&end| end > 40) {
+            assert!(changes.starts_with(&changes_in(&log[..end])), "cut at {end}");
+        }
         // Each change is one line of JSON.
         assert!(serde_json::to_string(&changes[1]).unwrap().contains(r#""path":null,"links":null"#));
     }

@@ -17,14 +17,17 @@ pub fn remove_file(place: &Path) -> io::Result<()> {
     }
 }
 
-/// Opens a Unix socket that only processes of the same user may use. Replaces an existing one. Its calls do not block.
+/// Opens a Unix socket that only processes of the same user may use, from its first moment at this place. Replaces an
+/// existing one. Its calls do not block.
 ///
 /// # Errors
 /// The socket cannot be created at this place.
 pub fn bind_private(place: &Path) -> io::Result<UnixListener> {
-    remove_file(place)?;
-    let listener = UnixListener::bind(place)?;
-    fs::set_permissions(place, Permissions::from_mode(0o600))?;
+    let unfinished = place.with_extension("new");
+    remove_file(&unfinished)?;
+    let listener = UnixListener::bind(&unfinished)?;
+    fs::set_permissions(&unfinished, Permissions::from_mode(0o600))?;
+    fs::rename(&unfinished, place)?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }

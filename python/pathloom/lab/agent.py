@@ -528,6 +528,7 @@ class Agent:
     def _close(self, transfer: Transfer) -> None:
         """Ends a transfer at once. Bytes that are not delivered yet are discarded."""
         self.open.discard(transfer)
+        transfer.end_ns = self.now_ns()
         for part in transfer.connections:
             self._close_connection(part)
         if self.streams is not None:

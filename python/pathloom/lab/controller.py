@@ -201,9 +201,10 @@ def replay(directory: Path) -> str:
     return system.run_tool([program(), "replay", directory / "controller.toml", directory / EVENTS])
 
 
-def paths(directory: Path) -> str:
+def paths(directory: Path, patience_s: float) -> str:
     """The changes of the paths of flows, as lines of JSON, from the log of an ended controller. Raises `ToolError`."""
-    return system.run_tool([program(), "paths", directory / "controller.toml", directory / EVENTS])
+    command: list[str | Path] = [program(), "paths", directory / "controller.toml", directory / EVENTS]
+    return system.run_tool(command, timeout_s=patience_s)
 
 
 def stop(process: subprocess.Popen[bytes]) -> bool:

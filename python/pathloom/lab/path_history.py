@@ -90,11 +90,10 @@ def connections(
             continue
         planned = (flow["src_address"], flow["src_port"], flow["dst_address"], flow["dst_port"])
         own = (flow["src_address"], row["src_port"], flow["dst_address"], row["dst_port"])
-        end_ns = row["finish_ns"] if row["finish_ns"] >= 0 else result["end_ns"]
         parts = [tuple(part[:4]) for part in row["subflows"]]
         for key in parts or [own]:
             default = list(flow["ways"][0]) if pinned and key == planned else None
-            found.append(Connection(index, key, row["start_ns"], end_ns, default, fault_ns, bool(parts)))
+            found.append(Connection(index, key, row["start_ns"], row["end_ns"], default, fault_ns, bool(parts)))
     return found
 
 

@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from threading import Thread
@@ -66,6 +66,7 @@ MOST_PINNED = 5_000
 """Largest number of flows for which rules are written in reasonable time."""
 LEAST_LOST = 100
 """More packets lost outside queues than this are worth a note."""
+_REPLAY_S = 60.0
 _SAMPLE_S = 0.25
 _START_S = 0.01
 _SILENCE_S = 10.0
@@ -274,10 +275,12 @@ class LabExecution:
         wanted = self.step_s is not None or any(one.of_several for one in opened)
         if self.target is not None and wanted:
             try:
-                changes = read_changes(controller.paths(lab.directory), clock)
+                # A replay takes less time than the run, unless the machine is busy.
+                patience_s = _REPLAY_S + 2 * self.settings.duration_s * (1 + DRAIN)
+                changes = read_changes(controller.paths(lab.directory, patience_s), clock)
             except ToolError as error:
                 self._note([f"run {job.run} of {job.label}: the paths of flows are unknown: {error}"])
-                opened = [replace(one, default_links=None) for one in opened]
+                opened = []
         return PathHistory(opened, changes)
 
     def _stolen_share(self, job: Job, stolen_s: float, took_s: float) -> float:

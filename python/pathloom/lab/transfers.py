@@ -51,6 +51,9 @@ class Transfer:
     received: int = 0
     start_ns: int = -1
     finish_ns: int = -1
+    """When the last byte has arrived; -1 if it has not."""
+    end_ns: int = -1
+    """When its connections were closed."""
     retransmits: int = 0
     timeouts: int | None = 0
     """None if the kernel does not count them (before Linux 6.7)."""
@@ -125,6 +128,7 @@ class Transfer:
             "dst_port": parts[0].dst_port,
             "start_ns": self.start_ns,
             "finish_ns": self.finish_ns,
+            "end_ns": self.end_ns,
             "retransmits": sum(part.retransmits for part in parts),
             "timeouts": None if None in timeouts else sum(part.timeouts or 0 for part in parts),
             "packets": sum(part.packets for part in parts),
@@ -136,10 +140,11 @@ class Transfer:
         }
 
     def parts(self) -> list[tuple[Key, Subflow]]:
-        """The five-tuples of its subflows or streams and what each has carried; empty for plain TCP."""
+        """The five-tuples of its subflows or streams and what each has carried; empty if it has not several."""
         streams = [stream for stream in self.streams if stream.src_port >= 0]
         own = [(one.key, Subflow(one.received, one.retransmits, one.timeouts)) for one in streams]
-        return own or list(self.subflows.items())
+        parts = own or list(self.subflows.items())
+        return parts if len(parts) > 1 else []
 
 
 def count(transfer: Transfer, end: socket.socket) -> None:

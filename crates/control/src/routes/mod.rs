@@ -113,16 +113,20 @@ impl Routes {
         if asked {
             return;
         }
+        let moves = view.pending.is_some();
         self.supersede(cx, id);
-        let Some(view) = cx.view.flows.get_mut(&id) else { return };
-        if view.route.as_ref() == Some(&path) {
-            return self.queue_event(cx, Event::RouteConfirmed { flow: id });
-        }
-        view.pending = Some(path.clone());
         let decided = match is_bound(id) {
             true => Decision::Assigned { path: path.clone() },
             false => Decision::Route { path: path.clone(), rate_bps },
         };
+        let Some(view) = cx.view.flows.get_mut(&id) else { return };
+        if view.route.as_ref() == Some(&path) {
+            if moves {
+                note(cx, &mut self.flows, id, decided);
+            }
+            return self.queue_event(cx, Event::RouteConfirmed { flow: id });
+        }
+        view.pending = Some(path.clone());
         note(cx, &mut self.flows, id, decided);
         self.start_move(cx, id, path.clone());
         self.route_way_back(cx, id, &path);
@@ -172,6 +176,12 @@ impl Routes {
     }
 
     /// Carries out [`pathloom_scheme::Action::Unroute`].
+    /// Puts a flow back on the default routes because a switch has refused a rule of its path.
+    pub(crate) fn unroute_refused(&mut self, cx: &mut Context, id: FlowId) {
+        note(cx, &mut self.flows, id, Decision::Unroute);
+        self.unroute(cx, id);
+    }
+
     pub(crate) fn unroute(&mut self, cx: &mut Context, id: FlowId) {
         self.supersede(cx, id);
         if self.flows.get(id).is_none_or(|flow| flow.closed) {
