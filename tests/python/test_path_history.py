@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
+import polars as pl
+
+import synthetic
+from pathloom.experiments.series import way_series
+from pathloom.experiments.settings import Job
+from pathloom.experiments.store import OutcomeCodec
+from pathloom.experiments.subflows import subflow_table
+from pathloom.fabrics import Fabric
 from pathloom.lab.path_history import (
     Connection,
     PathChange,
@@ -15,6 +24,7 @@ from pathloom.lab.path_history import (
     read_changes,
     subflow_columns,
 )
+from pathloom.report.subflows import overview, slowest
 
 KEY = ("10.0.0.1", 40_000, "10.0.1.1", 5001)
 DEFAULT, FIRST, SECOND = [0, 4, 9], [0, 6, 9], [0, 8, 9]
@@ -106,3 +116,30 @@ def test_only_a_connection_with_the_planned_port_has_the_planned_path() -> None:
     columns = subflow_columns(result, PathHistory(opened, []))
     assert columns["links"] == [DEFAULT, None] and columns["delivered_bytes"] == [7, 9]
     assert columns["flow"] == [3, 3] and columns["timeouts"] == [0, None]
+
+
+def test_unknown_paths_and_counts_pass_through_the_store_and_the_report() -> None:
+    fabric = Fabric("diamond")
+    run = synthetic.outcome(fabric, Job("mptcp", 1, 1, "lab", "mptcp@lab"), 3, 1.0)
+    parts = [("10.0.0.1", 40_000 + part, "10.0.1.1", 5001, 500, 1, None) for part in range(2)]
+    rows = [row(subflows=[]), row(subflows=parts), row(subflows=[])]
+    history = PathHistory([Connection(1, parts[0][:4], 0, MS, [0, 4]), Connection(1, parts[1][:4], 0, MS, None)], [])
+    run.outcome["subflows"] = subflow_columns({"flows": rows}, history)
+    run.outcome["series"] = {"ways": history.rows(0.1)}
+    kept = OutcomeCodec().decode(OutcomeCodec().encode(run))
+    assert kept is not None
+    table = subflow_table(fabric, [kept])
+    assert table["path"].is_null().to_list() == [False, True]
+    assert table["timeouts"].to_list() == [None, None] and table["share"].to_list() == [0.5, 0.5]
+    ways = way_series(fabric, [kept])
+    assert ways["path"].is_null().to_list() == [False, True] and ways["why"].null_count() == 2
+    flows = (
+        table.select("scheme", "run", "flow")
+        .unique()
+        .with_columns(src=pl.lit("h0"), dst=pl.lit("h1"), throughput=pl.lit(0.5))
+    )
+    result = cast(Any, SimpleNamespace(subflows=table, flows=flows, settings=SimpleNamespace(labels=["mptcp@lab"])))
+    seen = overview(result)
+    # A connection with an unknown path does not count as one on a single path.
+    assert seen is not None and seen.rows == [["mptcp@lab", "1", "2", "", "0.5", ""]]
+    assert [line[5] for line in slowest(result).rows][1] == "unknown"
