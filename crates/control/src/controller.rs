@@ -13,7 +13,7 @@ use crate::io::{Input, Output};
 use crate::link_loads::LinkLoads;
 use crate::links::Cables;
 use crate::polling::{Polling, Reading};
-use crate::reasons::{note, Decision};
+use crate::reasons::Decision;
 use crate::review::{Part, Reviews};
 use crate::routes::Routes;
 use crate::sfmm::CutoverOrder;
@@ -284,8 +284,7 @@ impl Controller {
             }
             Action::Route { flow, path, rate_bps } => routes.route(cx, flow, path, rate_bps),
             Action::Unroute { flow } => {
-                note(cx, &mut routes.flows, flow, Decision::Unroute);
-                routes.unroute(cx, flow);
+                routes.unroute_by(cx, flow, Decision::Unroute);
                 routes.unroute_way_back(cx, flow);
             }
             Action::Hold { flow, lease } => routes.limits.hold(cx, &mut routes.flows, flow, lease),

@@ -17,7 +17,7 @@ use crate::context::Context;
 use crate::io::Target;
 use crate::links::Cables;
 use crate::plan::Version;
-use crate::reasons::{note, Decision};
+use crate::reasons::Decision;
 use crate::routes::Routes;
 use crate::switches::{Purpose, Session};
 use crate::timers::Timer;
@@ -348,8 +348,7 @@ impl Drains {
         // Before this moment, default routes can still lead over the target.
         if self.staged.is_over() {
             for id in left {
-                note(cx, &mut routes.flows, id, Decision::Drained);
-                routes.unroute(cx, id);
+                routes.unroute_by(cx, id, Decision::Drained);
             }
         }
     }

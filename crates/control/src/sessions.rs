@@ -4,6 +4,7 @@
 use crate::controller::Controller;
 use crate::io::{Output, Target};
 use crate::links::Report;
+use crate::reasons::Decision;
 use crate::switches::{Purpose, Session};
 use crate::timers::Timer;
 use pathloom_model::rules::{Group, Meter, Refusal, Rule};
@@ -179,7 +180,7 @@ impl Controller {
                 Purpose::Step { flow, number } => routes.step_refused(cx, switch, flow, number, why),
                 Purpose::Count { flow, plan } => routes.count_refused(cx, flow, plan),
                 Purpose::Gone { flow, plan } => routes.gone(cx, flow, plan),
-                Purpose::Hop { flow } => routes.unroute_refused(cx, flow),
+                Purpose::Hop { flow } => routes.unroute_by(cx, flow, Decision::Unroute),
                 Purpose::Meter { flow } => routes.limits.meter_refused(cx, &mut routes.flows, flow),
                 // The old rule is still there (OpenFlow 1.3 §6.4: a refused message changes nothing).
                 Purpose::Renewed { flow, .. } => routes.limits.meter_refused(cx, &mut routes.flows, flow),

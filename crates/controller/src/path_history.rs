@@ -1,5 +1,6 @@
 //! The paths of flows over time, and the reasons for them, from the event log of a live controller.
 
+use crate::api::path_names;
 use crate::config::CheckedConfig;
 use crate::record::Recording;
 use pathloom_control::cookies::is_way_back;
@@ -55,12 +56,17 @@ fn path_change(controller: &Controller, flow: FlowId, reason: &Reason, last: boo
         Decision::Hold | Decision::Release => return None,
     };
     let links = path.and_then(|path| from_host_to_host(controller, &known.five_tuple, path));
-    let numbers = links.as_ref().map(|links| links.iter().map(|link| link.0).collect());
+    let fabric = &controller.view().fabric;
+    let host = |node| fabric.node(node).name.clone();
+    let names = |path| {
+        let switches = path_names(fabric, known, path);
+        [host(known.src_host)].into_iter().chain(switches).chain([host(known.dst_host)]).collect()
+    };
     Some(PathChange {
         at_ns: reason.at.0,
         flow: known.five_tuple,
-        path: links.map(|links| names(controller, &links)),
-        links: numbers,
+        path: path.filter(|_| links.is_some()).map(names),
+        links: links.map(|links| links.iter().map(|link| link.0).collect()),
         why: controller.reason_text(reason),
     })
 }
@@ -69,13 +75,6 @@ fn path_change(controller: &Controller, flow: FlowId, reason: &Reason, last: boo
 fn from_host_to_host(controller: &Controller, five_tuple: &FiveTuple, path: &Path) -> Option<Vec<LinkId>> {
     let (from, to) = (controller.attachment(five_tuple.src)?.uplink, controller.attachment(five_tuple.dst)?.uplink);
     Some(std::iter::once(from).chain(path.links().iter().copied()).chain([to.reverse()]).collect())
-}
-
-fn names(controller: &Controller, links: &[LinkId]) -> Vec<String> {
-    let fabric = &controller.view().fabric;
-    let first = links.first().map(|&link| fabric.link(link).from);
-    let nodes = first.into_iter().chain(links.iter().map(|&link| fabric.link(link).to));
-    nodes.map(|node| fabric.node(node).name.clone()).collect()
 }
 
 #[cfg(test)]

@@ -42,12 +42,6 @@ impl Recording {
         Ok(Recording { records, controller: Controller::new(config, checked.fabric.clone(), scheme) })
     }
 
-    /// Passes the inputs to the controller. Returns the number of outputs that agreed.
-    pub(crate) fn replay(mut self) -> Result<usize, String> {
-        let done = pathloom_control::replay(&self.records, &mut self.controller, make);
-        done.map_err(|problem| problem.to_string())
-    }
-
     /// Passes the inputs to the controller, and calls `observe` after each. Outputs may be missing at the end.
     pub(crate) fn replay_to_the_end(mut self, observe: impl FnMut(&mut Controller)) -> Result<(), String> {
         match pathloom_control::replay_observed(&self.records, &mut self.controller, make, observe) {
@@ -63,7 +57,8 @@ impl Recording {
 /// # Errors
 /// The log cannot be read, or an output of the controller differs. The error says which output and where.
 pub fn replay(checked: &CheckedConfig, text: &str) -> Result<usize, String> {
-    Recording::open(checked, text)?.replay()
+    let Recording { records, mut controller } = Recording::open(checked, text)?;
+    pathloom_control::replay(&records, &mut controller, make).map_err(|problem| problem.to_string())
 }
 
 /// Creates the scheme of a recorded change.

@@ -149,20 +149,20 @@ class Transfer:
 
 def count(transfer: Transfer, end: socket.socket) -> None:
     """Adds what the kernel has counted at one end of a connection."""
-    found = infos(end)
-    for info in found:
+    found, keys = infos(end), subflow_keys(end)
+    # A subflow may have closed between the two calls. It is then unknown which one.
+    known = keys if len(keys) == len(found) else [None] * len(found)
+    sends = end is transfer.sender
+    for ends, info in zip(known, found, strict=True):
         retransmits, packets, timeouts = _counts(info)
         transfer.retransmits += retransmits
         transfer.packets += packets
         transfer.timeouts = _sum(transfer.timeouts, timeouts)
-    keys = subflow_keys(end)
-    # A subflow may have closed between the two calls. It is then unknown which one.
-    for (source, target), info in zip(keys, found, strict=True) if len(keys) == len(found) else ():
-        sends = end is transfer.sender
-        one = transfer.subflows.setdefault((*source, *target) if sends else (*target, *source), Subflow())
-        if not sends:
-            one.delivered_bytes += _received_bytes(info)
-        retransmits, _, timeouts = _counts(info)
+        if ends is None:
+            continue
+        source, target = ends if sends else ends[::-1]
+        one = transfer.subflows.setdefault((*source, *target), Subflow())
+        one.delivered_bytes += 0 if sends else _received_bytes(info)
         one.retransmits += retransmits
         one.timeouts = _sum(one.timeouts, timeouts)
 

@@ -175,13 +175,13 @@ impl Routes {
         self.queue_event(cx, Event::RouteRejected { flow: id, why });
     }
 
-    /// Carries out [`pathloom_scheme::Action::Unroute`].
-    /// Puts a flow back on the default routes because a switch has refused a rule of its path.
-    pub(crate) fn unroute_refused(&mut self, cx: &mut Context, id: FlowId) {
-        note(cx, &mut self.flows, id, Decision::Unroute);
+    /// Puts a flow back on the default routes, and stores the decision that led to it.
+    pub(crate) fn unroute_by(&mut self, cx: &mut Context, id: FlowId, decision: Decision) {
+        note(cx, &mut self.flows, id, decision);
         self.unroute(cx, id);
     }
 
+    /// Puts a flow back on the default routes.
     pub(crate) fn unroute(&mut self, cx: &mut Context, id: FlowId) {
         self.supersede(cx, id);
         if self.flows.get(id).is_none_or(|flow| flow.closed) {

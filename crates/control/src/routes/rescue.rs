@@ -102,6 +102,6 @@ impl Routes {
             })
         };
         let hit: Vec<FlowId> = self.routed().filter(uses).collect();
-        hit.into_iter().for_each(|id| self.unroute_refused(cx, id));
+        hit.into_iter().for_each(|id| self.unroute_by(cx, id, Decision::Unroute));
     }
 }

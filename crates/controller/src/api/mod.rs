@@ -27,6 +27,7 @@ mod xml_rpc;
 pub use settings::{Api, Paths};
 
 pub(crate) use ask::answer;
+pub(crate) use rows::path_names;
 pub(crate) use server::{start, start_for_hosts};
 pub(crate) use settings::CheckedAddress;
 pub(crate) use tokens::Tokens;
