@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from html import escape
 from typing import Any
@@ -24,17 +25,26 @@ Clock = Callable[[], float]
 class Shares:
     """The finished share of each run. Several threads may report at the same time."""
 
-    def __init__(self, what: str, runs: int, clock: Clock = time.monotonic) -> None:
+    def __init__(
+        self, what: str, runs: int, clock: Clock = time.monotonic, weights: Mapping[Job, float] | None = None
+    ) -> None:
+        """`weights`: the work of each run, in any unit. Without weights, all runs count the same."""
         self.what, self.runs = what, runs
         self._clock, self._begin = clock, clock()
+        self._weights = weights or {}
+        self._total = math.fsum(self._weights.values()) or float(runs)
         self._shares: dict[Job, float] = {}
         self._lock = threading.Lock()
 
     def note(self, job: Job, share: float) -> tuple[float, int]:
-        """Records the share of a run. Returns the sum of all shares and the number of finished runs."""
+        """Records the share of a run. Returns the share of all work that is done and the number of finished runs."""
         with self._lock:
             self._shares[job] = share
-            return sum(self._shares.values()), sum(one >= 1.0 for one in self._shares.values())
+            done = math.fsum(self._weight(one) * share for one, share in self._shares.items())
+            return min(done / self._total, 1.0), sum(one >= 1.0 for one in self._shares.values())
+
+    def _weight(self, job: Job) -> float:
+        return self._weights.get(job, 0.0) if self._weights else 1.0
 
     def elapsed_s(self) -> float:
         """Seconds since the beginning."""
@@ -44,12 +54,12 @@ class Shares:
         """The progress in one line.
 
         >>> shares = Shares("compare", 12, clock=iter([0.0, 90.0]).__next__)
-        >>> shares.text(4.5, 4)
+        >>> shares.text(0.375, 4)
         'compare: 4 of 12 runs finished, 38 %, 1 min 30 s elapsed, about 2 min 30 s left'
         """
         elapsed_s = self.elapsed_s()
-        left = f", about {minutes(elapsed_s * (self.runs - done) / done)} left" if 0 < done < self.runs else ""
-        share = f"{100 * done / self.runs:.0f} %"
+        left = f", about {minutes(elapsed_s * (1.0 - done) / done)} left" if 0 < done < 1 else ""
+        share = f"{100 * done:.0f} %"
         return f"{self.what}: {finished} of {self.runs} runs finished, {share}, {minutes(elapsed_s)} elapsed{left}"
 
 
@@ -114,7 +124,7 @@ class _Bar:
             if elapsed_s < BAR_AFTER_S or elapsed_s - self._last_s < BAR_EVERY_S:
                 return
             self._last_s = elapsed_s
-            self._show(_html(self._shares.text(done, finished), done / self._shares.runs))
+            self._show(_html(self._shares.text(done, finished), done))
 
     def _show(self, html: str) -> None:
         content = {"text/html": html, "text/plain": ""}

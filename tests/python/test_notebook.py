@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import textwrap
@@ -82,12 +83,35 @@ def test_a_log_gets_a_line_a_minute() -> None:
     assert said[-1] == "compare: 2 of 2 runs finished, 100 %, 5 min 0 s elapsed"
 
 
-def test_the_command_line_prints_progress_without_a_terminal(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_time_left_follows_the_work_of_each_run() -> None:
+    now = [0.0]
+    light, heavy = Job("load 0.1", 1, 1), Job("load 0.9", 1, 1)
+    shares = Shares("sweep", 2, clock=lambda: now[0], weights={light: 1.0, heavy: 9.0})
+    now[0] = 10.0
+    said = shares.text(*shares.note(light, 1.0))
+    assert said == "sweep: 1 of 2 runs finished, 10 %, 10 s elapsed, about 1 min 30 s left"
+    assert shares.text(*shares.note(heavy, 1.0)) == "sweep: 2 of 2 runs finished, 100 %, 10 s elapsed"
+
+
+def test_the_command_line_prints_progress_without_a_terminal(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr("pathloom.progress.LINE_EVERY_S", 0.0)
     arguments = ["--fabric", "diamond", "--traffic", "long-lived", "--duration", "100ms"]
     done = cli("compare", *arguments, "--schemes", "spt,ecmp", "--runs", "2")
     assert done.code == 0
     assert "compare: 4 of 4 runs finished, 100 %" in done.err
+    sweep = tmp_path / "loads.toml"
+    sweep.write_text(
+        'fabric = "dumbbell:hosts=2,rate=100Mbps"\nschemes = ["spt", "ecmp"]\nduration = "100ms"\n'
+        'traffic = "hadoop:load={load}"\n[grid]\nload = [0.2, 0.5]\n',
+        encoding="utf-8",
+    )
+    done = cli("sweep", str(sweep), "--out", str(tmp_path / "out"))
+    assert done.code == 0, done.err
+    shares = [int(share) for share in re.findall(r"sweep: \d+ of 12 runs finished, (\d+) %", done.err)]
+    assert shares, done.err
+    assert shares == sorted(shares) and shares[-1] == 100
     monkeypatch.undo()
     assert cli("run", *arguments, "--scheme", "ecmp").err == "", "short runs are silent"
 

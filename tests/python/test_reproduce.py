@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import polars as pl
 import pytest
 
 from pathloom.experiments.execution import Execution, RunFiles, Sample
-from pathloom.experiments.settings import Settings
+from pathloom.experiments.settings import Job, Settings
 from pathloom.experiments.summary import run_summary
 from pathloom.experiments.tables import flow_table
 from pathloom.fabrics import Fabric
@@ -100,6 +101,18 @@ def test_the_polling_period_is_that_of_the_scheme(tiny: measure.Reproduced) -> N
 )
 def test_what_counts_as_a_difference(line: Line, far: bool) -> None:
     assert measure.is_far(line) is far
+
+
+def test_progress_counts_the_work_of_each_run() -> None:
+    cache, reported = RunCache(), dict[Job, float]()
+    figure = Figure.model_validate(TINY)
+    plans = measure.plan(figure, WHOLE, seed=1)
+    weights = measure.weights(figure, plans, cache)
+    assert math.fsum(weights.values()) == pytest.approx(measure.to_do([(figure, plans)], cache)[1])
+    assert len({round(weight, 6) for weight in weights.values()}) == 2, "one weight per load"
+    measure.reproduce(figure, plans, WHOLE, 1, cache, reported.__setitem__)
+    assert reported == dict.fromkeys(weights, 1.0)
+    assert measure.weights(figure, plans, cache) == {}
 
 
 def test_runs_that_figures_share_are_carried_out_once(tiny: measure.Reproduced) -> None:

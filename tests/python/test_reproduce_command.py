@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Cli, tree
+from pathloom.experiments import memory
 from pathloom.reproduction.library import identities
 
 
@@ -27,6 +28,21 @@ def test_the_command_prints_json_and_fills_a_folder(cli: Cli, tmp_path: Path) ->
     assert "lessor/fig1.svg" in page
     assert "83.3 %" in page
     assert "/published/" not in page, "no path of this machine"
+
+
+def test_an_error_says_which_runs_are_kept(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "available_bytes", lambda: 0 if list(Path("pages/runs").glob("*.json")) else None)
+    words = ["reproduce", "lessor/fig1", "--quick", "--jobs", "1", "--out", "pages"]
+    refused = cli(*words, "--resume")
+    assert (refused.code, refused.out) == (2, "")
+    said = refused.err.splitlines()[-1]
+    assert "0 B are free" in said
+    kept = re.search(r"; (\d+) runs? kept in pages/runs; the same command goes on from here$", said)
+    assert kept is not None, said
+    assert len(list(Path("pages/runs").glob("*.json"))) == int(kept[1]) > 0
+    assert "kept" not in cli(*words, "--seed", "7").err, "without --resume no run is kept"
+    monkeypatch.undo()
+    assert cli(*words, "--resume").code == 0
 
 
 def test_the_page_keeps_earlier_figures(cli: Cli, tmp_path: Path) -> None:

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from pathloom import PathloomError, _core
+from pathloom.experiments.estimate import work_s
 from pathloom.experiments.python_schemes import load_scheme
 from pathloom.experiments.settings import Settings
 from pathloom.fabrics import Fabric
 from pathloom.reproduction import measure, texts
 from pathloom.reproduction.definitions import PUBLISHED as WHOLE
 from pathloom.reproduction.definitions import QUICK, Figure, Form, read_figure
-from pathloom.reproduction.estimate import work_s
 from pathloom.reproduction.library import figures, identities
 from pathloom.reproduction.runs import RunCache
 from pathloom.specs import is_python_spec

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
@@ -188,9 +188,12 @@ def put_json(target: str, content: Any) -> None:
 
 
 @contextmanager
-def progress_bar(what: str, runs: int) -> Iterator[Report]:
-    """Shows the progress of the runs on stderr: a bar on a terminal, otherwise a line per minute."""
-    shares = Shares(what, runs)
+def progress_bar(what: str, runs: int, weights: Mapping[Job, float] | None = None) -> Iterator[Report]:
+    """Shows the progress of the runs on stderr: a bar on a terminal, otherwise a line per minute.
+
+    `weights`: the work of each run, in any unit. Without weights, all runs count the same.
+    """
+    shares = Shares(what, runs, weights=weights)
     columns = [
         TextColumn("{task.description}"),
         BarColumn(),
@@ -203,7 +206,7 @@ def progress_bar(what: str, runs: int) -> Iterator[Report]:
         yield lines(shares, say)
         return
     with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(what, total=float(runs), finished=0)
+        task = bar.add_task(what, total=1.0, finished=0)
 
         def report(job: Job, share: float) -> None:
             done, finished = shares.note(job, share)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pathloom._core import PathloomError
 from pathloom.cli import Interrupted, console
 from pathloom.cli.options import (
     ClusterOption,
@@ -189,6 +190,11 @@ def _carry_out(
         kept = f", kept in {folder.path}" if done else ""
         again = "; the same command goes on from here" if runs is not None else ""
         raise Interrupted(f"interrupted: {len(done)} of {len(wanted)} figures were finished{kept}{again}") from None
+    except PathloomError as error:
+        if runs is None or cache.added == 0:
+            raise
+        kept = f"{counted(cache.added, 'run')} kept in {runs.path}; the same command goes on from here"
+        raise bad_input(f"{error}; {kept}") from None
     finally:
         if runs is not None:
             runs.remove_if_empty()
@@ -209,7 +215,8 @@ def _results(
     pairs = list(zip(wanted, plans, strict=True))
     forecast = Forecast(threads, pairs, cache, here=world != LAB and isinstance(runner, int))
     for place, (figure, planned) in enumerate(zip(wanted, plans, strict=True)):
-        with forecast.timed(place), console.progress_bar(figure.id, forecast.runs) as report:
+        weights = measure.weights(figure, planned, cache)
+        with forecast.timed(place), console.progress_bar(figure.id, forecast.runs, weights) as report:
             result = measure.reproduce(figure, planned, form, runner, cache, report)
         yield result, save(result, folder)
 
@@ -221,7 +228,7 @@ class Forecast:
         self, threads: int, figures: list[tuple[Figure, list[Planned]]], cache: RunCache, here: bool = True
     ) -> None:
         """Prints the forecast of all figures if there are several. `here`: this process carries out the runs."""
-        from pathloom.reproduction.estimate import EstimateFactor
+        from pathloom.experiments.estimate import EstimateFactor
 
         self._threads, self._figures, self._cache, self._here = threads, figures, cache, here
         self._factor = EstimateFactor()

@@ -141,7 +141,10 @@ def _kept_text(ready: Sweep, folder: Path) -> str:
 
 @contextmanager
 def _watch(_ready: Sweep, works: Sequence[Work]) -> Iterator[Progress]:
-    with console.progress_bar("sweep", len(works)) as report:
+    from pathloom.experiments.estimate import work_s
+
+    weights = {_shown(work): work_s(work.execution.settings, [work.job]) for work in works}
+    with console.progress_bar("sweep", len(works), weights) as report:
         yield lambda work, share: report(_shown(work), share)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from pathloom import _core
 from pathloom.errors import bad_input
 from pathloom.experiments.settings import Job
+from pathloom.words import size_text
 
 PREPARED_PER_FLOW_BYTES, PER_FLOW_BYTES = 350, 760
 """Memory of a flow in a prepared run, and at the end of a run, its row in the outcome included."""
@@ -49,8 +50,8 @@ def check_room(simulation: _core.Simulation, job: Job, others: int = 0) -> None:
     if needed > available:
         more = f" and {others} more" if others else ""
         raise bad_input(
-            f"run {job.run} of {job.scheme} (seed {job.seed}){more}: needs about {needed / 1e9:.3g} GB of memory, and "
-            f"{available / 1e9:.3g} GB are free; take fewer flows (--duration, load=) or a smaller fabric, or --jobs 1"
+            f"run {job.run} of {job.scheme} (seed {job.seed}){more}: needs about {size_text(needed)} of memory, and "
+            f"{size_text(available)} are free; take fewer flows (--duration, load=) or a smaller fabric, or --jobs 1"
         )
 
 

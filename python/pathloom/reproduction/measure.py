@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pathloom import _core
 from pathloom.errors import bad_input
+from pathloom.experiments.estimate import work_s
 from pathloom.experiments.execution import (
     NOTED_STOLEN_SHARE,
     Execution,
@@ -25,7 +26,6 @@ from pathloom.experiments.tables import flow_table
 from pathloom.experiments.workers import interruptible
 from pathloom.fabrics import Fabric
 from pathloom.reproduction.definitions import POINTS, Case, Figure, Form, Measure, Row
-from pathloom.reproduction.estimate import work_s
 from pathloom.reproduction.library import all_measures
 from pathloom.reproduction.metrics import RunData
 from pathloom.reproduction.runs import RunCache, StoredRun, key, measure_run, run_name, this_build
@@ -215,6 +215,11 @@ def to_do(figures: Iterable[tuple[Figure, Sequence[Planned]]], cache: RunCache) 
     return len(found), math.fsum(work_s(settings, [job]) for settings, job in found.values())
 
 
+def weights(figure: Figure, plans: Sequence[Planned], cache: RunCache) -> dict[Job, float]:
+    """The missing runs of a figure as `reproduce` reports their progress, with the estimated seconds of each."""
+    return {_shown(one, job): work_s(one.settings, [job]) for one in plans for job in _missing(figure, one, cache)}
+
+
 def reproduce(
     figure: Figure, plans: Sequence[Planned], form: Form, runner: Runner | int, cache: RunCache, progress: Progress
 ) -> Reproduced:
@@ -260,6 +265,11 @@ def _missing(figure: Figure, one: Planned, cache: RunCache) -> list[Job]:
     return [job for job in jobs if cache.find(one.settings, job, one.sample_at_s, asked) is None]
 
 
+def _shown(one: Planned, job: Job) -> Job:
+    """A run with the name of its case, for progress."""
+    return Job(f"{one.case.label} {job.scheme}", job.run, job.seed)
+
+
 def _fill(figure: Figure, one: Planned, runner: Runner | int, cache: RunCache, progress: Progress) -> None:
     """Carries out the missing runs of a case; each run is stored as soon as it is finished."""
     missing = _missing(figure, one, cache)
@@ -269,7 +279,7 @@ def _fill(figure: Figure, one: Planned, runner: Runner | int, cache: RunCache, p
     asked = {key(measure): measure for measure in (*all_measures(), *figure.measures())}
 
     def named(job: Job, share: float) -> None:
-        progress(Job(f"{one.case.label} {job.scheme}", job.run, job.seed), share)
+        progress(_shown(one, job), share)
 
     try:
         fabric = interruptible(lambda: Fabric(settings.fabric))

@@ -110,6 +110,8 @@ class RunCache:
         self._any_build = any_build
         self._store = Store(folder, StoredRunCodec()) if folder is not None else None
         self._runs: dict[str, StoredRun] = {}
+        self.added = 0
+        """Number of runs that this process has stored."""
 
     def find(
         self, settings: Settings, job: Job, sample_at_s: Sequence[float], measures: Iterable[Measure]
@@ -128,6 +130,7 @@ class RunCache:
         self._runs[name] = kept
         if self._store is not None:
             self._store.add(name, kept)
+        self.added += 1
 
     def _read(self, name: str) -> StoredRun | None:
         kept = self._store.find(name) if self._store is not None else None

@@ -1,7 +1,8 @@
-"""Estimates how long the runs of a figure will take, from the likely number of simulated packet-hops.
+"""Estimates how long runs will take, from the likely number of simulated packet-hops.
 
-An estimate is good enough to decide whether to run a figure now or at night. At first it may be wrong by a factor of
-two or three. It improves with the figures that the same call has carried out.
+An estimate is good enough to decide whether to run a figure now or at night, and to tell how much of the work of a list
+of runs is done. At first it may be wrong by a factor of two. It improves with the figures that the same call has
+carried out.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ from pathloom.experiments.settings import Job, Settings
 from pathloom.fabrics import Fabric
 from pathloom.specs import LAB
 
-HOPS_PER_S = 1.2e7
+HOPS_PER_S = 1.8e7
 """Packet-hops that a thread simulates in a second, used before anything is measured (docs/testing.md)."""
 FRAME_BITS = 1500 * 8
-ACKNOWLEDGED = 2.0
-"""Packets per data packet: the packet and its acknowledgement."""
+ACKNOWLEDGED = 1.65
+"""Packets per data packet: the packet, its share of a delayed acknowledgement, and retransmissions."""
 START_UP_S = 0.3
 """Seconds of a run besides the simulation, for its fabric, flows and tables."""
 LIVE_OVERHEAD_S = 15.0
 """Seconds of a run in the lab besides its duration."""
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=1024)
 def _sizes(fabric: str) -> tuple[float, float]:
     """Bits per second that all hosts together can send, and the number of links of a path."""
     built = Fabric(fabric)
