@@ -111,6 +111,10 @@ const TIME_UNITS_PS: [(&str, f64); 7] =
 /// Parses `10Mbps` as bits per second. The result is at least 1.
 pub fn parse_rate_bps(text: &str) -> Result<u64, UnitError> {
     let expected = "a positive number with a unit of bps, kbps, Mbps, Gbps or Tbps, such as 10Mbps";
+    // `MBps` means bytes per second.
+    if text.trim_end().ends_with("Bps") {
+        return Err(UnitError { text: text.to_owned(), what: "rate", expected });
+    }
     parse(text, "rate", expected, &RATE_UNITS, 1.0, 1e15)
 }
 
@@ -206,7 +210,9 @@ mod tests {
 
     #[test]
     fn quantities_without_unit_or_valid_number_are_refused() {
-        for text in ["", "10", "Mbps", "-1Mbps", "nanMbps", "infbps", "0bps", "1e99Gbps", "10MBps!", "1..2bps"] {
+        for text in
+            ["", "10", "Mbps", "-1Mbps", "nanMbps", "infbps", "0bps", "1e99Gbps", "10MBps", "10MBps!", "1..2bps"]
+        {
             assert!(parse_rate_bps(text).is_err(), "{text}");
         }
         for text in ["60", "s", "-1s", "nan s", "1e30s", "5 minutes"] {

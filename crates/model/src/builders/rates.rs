@@ -52,7 +52,8 @@ pub(super) fn rate_of(attributes: &Attributes, prefix: &str) -> Result<Option<Ra
         return read("rate_bps", text, plain(text, 1.0), Certainty::Stated);
     }
     if let Some(text) = get("rate") {
-        return read("rate", text, parse_rate_bps(text).ok().or_else(|| exact(text)), Certainty::Stated);
+        let exact = || label_rate(text).filter(|label| label.is_whole && label.is_certain).map(|label| label.rate_bps);
+        return read("rate", text, parse_rate_bps(text).ok().or_else(exact), Certainty::Stated);
     }
     if let Some(text) = get("LinkSpeedRaw") {
         return read("LinkSpeedRaw", text, plain(text, 1.0), Certainty::Stated);
@@ -64,14 +65,15 @@ pub(super) fn rate_of(attributes: &Attributes, prefix: &str) -> Result<Option<Ra
             return read(name, text, Some(rate_bps), Certainty::NoUnit);
         }
         let whole = format!("{text}{units}");
-        let found = label_rate(&whole);
-        let certainty = if found.is_none_or(|(_, sure)| sure) { Certainty::Stated } else { Certainty::LeastOfLabel };
-        return read(name, &whole, found.map(|(rate_bps, _)| rate_bps), certainty);
+        let found = label_rate(&whole).filter(|label| label.is_whole);
+        let is_certain = found.is_none_or(|label| label.is_certain);
+        let certainty = if is_certain { Certainty::Stated } else { Certainty::LeastOfLabel };
+        return read(name, &whole, found.map(|label| label.rate_bps), certainty);
     }
     let labels = LABELS.into_iter().filter_map(|name| Some((name, get(name)?)));
     Ok(labels.into_iter().find_map(|(name, text)| {
-        let (rate_bps, sure) = label_rate(text)?;
-        let certainty = if sure { Certainty::Label } else { Certainty::LeastOfLabel };
+        let LabelRate { rate_bps, is_certain, .. } = label_rate(text)?;
+        let certainty = if is_certain { Certainty::Label } else { Certainty::LeastOfLabel };
         Some(RateRead { rate_bps, certainty, text: format!("{name} `{text}`") })
     }))
 }
@@ -79,10 +81,6 @@ pub(super) fn rate_of(attributes: &Attributes, prefix: &str) -> Result<Option<Ra
 /// Parses a plain number of `scale` bit/s.
 fn plain(text: &str, scale: f64) -> Option<u64> {
     within(text.parse::<f64>().ok()? * scale)
-}
-
-fn exact(text: &str) -> Option<u64> {
-    label_rate(text).filter(|&(_, sure)| sure).map(|(rate_bps, _)| rate_bps)
 }
 
 fn within(rate_bps: f64) -> Option<u64> {
@@ -98,61 +96,99 @@ enum Token {
     Sign(char),
 }
 
-/// Returns the rate in a label, bits per second, and whether it is unambiguous: `10 Gbit/s`, `155Mb/s`, `2x10G`,
-/// `OC-192c`, `STM-64`, `E3`, `GigE`. Of several rates or a range, returns the smallest.
-fn label_rate(text: &str) -> Option<(u64, bool)> {
+/// A rate that was found in a label.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct LabelRate {
+    rate_bps: u64,
+    /// The label allows no other rate.
+    is_certain: bool,
+    /// The label says nothing but the rate.
+    is_whole: bool,
+}
+
+/// Finds the rate in a label: `10 Gbit/s`, `155Mb/s`, `2x10G`, `OC-192c`, `STM-64`, `E3`, `GigE`. Of several rates or a
+/// range, returns the smallest.
+fn label_rate(text: &str) -> Option<LabelRate> {
     let tokens = tokens(text);
     if let [Token::Word(word)] = tokens.as_slice() {
-        return matches!(word.as_str(), "gige" | "gbe" | "ge" | "gigabit").then_some((1_000_000_000, true));
+        let is_gigabit = matches!(word.as_str(), "gige" | "gbe" | "ge" | "gigabit");
+        return is_gigabit.then_some(LabelRate { rate_bps: 1_000_000_000, is_certain: true, is_whole: true });
     }
-    let open = |token: &Token| match token {
+    let mut is_certain = !tokens.iter().any(is_open);
+    let mut found: Vec<u64> = Vec::new();
+    // Tokens that belong to a rate.
+    let mut used: Vec<bool> = tokens.iter().map(is_open).collect();
+    for place in 0..tokens.len() {
+        let (before, here) = tokens.split_at(place);
+        if let Some((rate, length)) = level(here) {
+            found.push(within(rate)?);
+            used[place..place + length].fill(true);
+        } else if let [Token::Number(number), Token::Word(word), ..] = here {
+            let Some(scale) = unit(word) else { continue };
+            let (number, length) = match before {
+                // 2 x 10 Gbps
+                [.., Token::Number(count), Token::Word(x)] if x == "x" => (count * number, 2),
+                [.., Token::Number(count), Token::Sign('*' | '×')] => (count * number, 2),
+                // 100-155 Mbit/s
+                [.., Token::Number(least), Token::Sign('-' | '–')] => {
+                    is_certain = false;
+                    (least.min(*number), 2)
+                }
+                // 1G-10G
+                [.., Token::Word(_), Token::Sign('-' | '–' | '/' | ',')] => (*number, 1),
+                _ => (*number, 0),
+            };
+            found.push(within(number * scale)?);
+            used[place - length..place + 2].fill(true);
+            if let Some(suffix) = here.get(2..).map(unit_suffix) {
+                used[place + 2..place + 2 + suffix].fill(true);
+            }
+        }
+    }
+    let rate_bps = found.iter().copied().min()?;
+    is_certain = is_certain && found.iter().all(|&rate| rate == rate_bps);
+    Some(LabelRate { rate_bps, is_certain, is_whole: used.iter().all(|&used| used) })
+}
+
+/// Whether a token makes a rate inexact: `>1 Gbps`, `Nx10G`.
+fn is_open(token: &Token) -> bool {
+    match token {
         Token::Sign(sign) => matches!(sign, '<' | '>' | '~' | '≤' | '≥' | '≈' | '?' | '+'),
         Token::Word(word) => matches!(word.as_str(), "nx" | "n"),
         Token::Number(_) => false,
-    };
-    let mut sure = !tokens.iter().any(open);
-    let mut found: Vec<u64> = Vec::new();
-    for place in 0..tokens.len() {
-        let (before, here) = tokens.split_at(place);
-        if let Some(rate) = level(here) {
-            found.push(within(rate)?);
-        } else if let [Token::Number(number), Token::Word(word), ..] = here {
-            let Some(scale) = unit(word) else { continue };
-            let number = match before {
-                // 2 x 10 Gbps
-                [.., Token::Number(count), Token::Word(x)] if x == "x" => count * number,
-                [.., Token::Number(count), Token::Sign('*' | '×')] => count * number,
-                // 100-155 Mbit/s
-                [.., Token::Number(least), Token::Sign('-' | '–')] => {
-                    sure = false;
-                    least.min(*number)
-                }
-                _ => *number,
-            };
-            found.push(within(number * scale)?);
-        }
     }
-    let least = found.iter().copied().min()?;
-    Some((least, sure && found.iter().all(|&rate| rate == least)))
 }
 
-/// Returns a level of the digital hierarchies, bits per second: SONET OC-n (Telcordia GR-253), SDH STM-n (ITU-T
-/// G.707), the levels of North America and Europe (ITU-T G.702).
-fn level(tokens: &[Token]) -> Option<f64> {
-    let (word, number) = match tokens {
-        [Token::Word(word), Token::Number(number), ..] => (word, *number),
-        [Token::Word(word), Token::Sign('-'), Token::Number(number), ..] => (word, *number),
+/// Number of the tokens that continue a unit: `/s`, `per second`, `Ethernet`.
+fn unit_suffix(tokens: &[Token]) -> usize {
+    match tokens {
+        [Token::Sign('/'), Token::Word(word), ..] if matches!(word.as_str(), "s" | "sec") => 2,
+        [Token::Word(per), Token::Word(_), ..] if per == "per" => 2,
+        [Token::Word(word), ..] if word == "ethernet" => 1,
+        _ => 0,
+    }
+}
+
+/// Returns a level of the digital hierarchies, bits per second, and its number of tokens: SONET OC-n (Telcordia
+/// GR-253), SDH STM-n (ITU-T G.707), the levels of North America and Europe (ITU-T G.702).
+fn level(tokens: &[Token]) -> Option<(f64, usize)> {
+    let (word, number, length) = match tokens {
+        [Token::Word(word), Token::Number(number), ..] => (word, *number, 2),
+        [Token::Word(word), Token::Sign('-'), Token::Number(number), ..] => (word, *number, 3),
         _ => return None,
     };
-    match (word.as_str(), number) {
-        ("oc", n) => Some(51.84e6 * n),
-        ("stm", n) => Some(155.52e6 * n),
-        ("t" | "ds", 1.0) => Some(1.544e6),
-        ("t" | "ds", 3.0) => Some(44.736e6),
-        ("e", 1.0) => Some(2.048e6),
-        ("e", 3.0) => Some(34.368e6),
-        _ => None,
-    }
+    let rate = match (word.as_str(), number) {
+        ("oc", n) => 51.84e6 * n,
+        ("stm", n) => 155.52e6 * n,
+        ("t" | "ds", 1.0) => 1.544e6,
+        ("t" | "ds", 3.0) => 44.736e6,
+        ("e", 1.0) => 2.048e6,
+        ("e", 3.0) => 34.368e6,
+        _ => return None,
+    };
+    // The letter of a concatenated payload: `OC-192c`.
+    let concatenated = matches!(tokens.get(length), Some(Token::Word(letter)) if letter == "c");
+    Some((rate, length + usize::from(concatenated)))
 }
 
 /// Returns the bits per second of a unit: `g`, `gb`, `gbps`, `gbit` (for Gbit/s), `ge`, `gbe`, `gigabit`, …
@@ -169,19 +205,17 @@ fn unit(word: &str) -> Option<f64> {
 }
 
 fn tokens(text: &str) -> Vec<Token> {
-    let text = text.to_lowercase();
     let mut tokens = Vec::new();
     let mut rest = text.trim_start();
     while let Some(first) = rest.chars().next() {
         let run = |of: fn(char) -> bool| rest.find(|c: char| !of(c)).unwrap_or(rest.len());
         let end = if first.is_ascii_digit() {
-            let end = run(|c| c.is_ascii_digit() || c == '.');
-            // Several dots do not form a number; the word `?` stops the search.
-            tokens.push(rest[..end].parse().map_or(Token::Word("?".into()), Token::Number));
+            let end = number_end(rest);
+            tokens.push(number(&rest[..end]).map_or(Token::Word("?".into()), Token::Number));
             end
         } else if first.is_alphabetic() {
             let end = run(char::is_alphabetic);
-            tokens.push(Token::Word(rest[..end].to_owned()));
+            tokens.push(Token::Word(word(&rest[..end])));
             end
         } else {
             tokens.push(Token::Sign(first));
@@ -192,6 +226,40 @@ fn tokens(text: &str) -> Vec<Token> {
     tokens
 }
 
+/// The end of the number at the beginning of a text. A comma belongs to it if a digit follows, and an `e` between
+/// digits.
+fn number_end(text: &str) -> usize {
+    let bytes = text.as_bytes();
+    let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
+    let continues = |at: usize| match bytes[at] {
+        b'.' => true,
+        b',' | b'e' | b'E' => is_digit(at + 1),
+        byte => byte.is_ascii_digit(),
+    };
+    (0..bytes.len()).find(|&at| !continues(at)).unwrap_or(bytes.len())
+}
+
+/// A number with a decimal point or comma. `None` if it may mean something else: `1,000` is a thousand or one, `2e3`
+/// may be two E3 lines, and `1..2` is no number.
+fn number(text: &str) -> Option<f64> {
+    let decimal = match text.split_once(',') {
+        Some((whole, part)) if part.len() != 3 => format!("{whole}.{part}"),
+        Some(_) => return None,
+        None => text.to_owned(),
+    };
+    decimal.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.').then(|| decimal.parse().ok())?
+}
+
+/// A word in lower case. `GBps` and `GB` are bytes, so they are no unit of a rate, unlike `GBE` and `GBPS`.
+fn word(text: &str) -> String {
+    let is_bytes = matches!(text.get(1..), Some("B" | "Bps" | "Bs" | "Byte" | "Bytes"));
+    if is_bytes {
+        text.to_owned()
+    } else {
+        text.to_lowercase()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -199,6 +267,7 @@ mod tests {
 
     #[test]
     fn reads_labels_as_operators_write_them() {
+        let read = |text| label_rate(text).map(|label| (label.rate_bps, label.is_certain));
         for (text, expected) in [
             ("OC-192c", Some((9_953_280_000, true))),
             ("OC-192", Some((9_953_280_000, true))),
@@ -223,6 +292,14 @@ mod tests {
             (">1Gbps", Some((1_000_000_000, false))),
             ("Nx10Gbps", Some((10_000_000_000, false))),
             ("34 Mbps / 155 Mbps", Some((34_000_000, false))),
+            ("2,5 Gbps", Some((2_500_000_000, true))),
+            ("34 Mbps, 155 Mbps", Some((34_000_000, false))),
+            ("1,000 Mbps", None),
+            ("2e3", None),
+            ("1e3 Mbps", None),
+            ("10 GB/s", None),
+            ("10GBE", Some((10_000_000_000, true))),
+            ("10 GBPS", Some((10_000_000_000, true))),
             ("Completion 2007-2008", None),
             ("Lit Fibre", None),
             ("Leased Wavelength/Managed Service", None),
@@ -232,7 +309,7 @@ mod tests {
             ("99999999 Tbps", None),
             ("", None),
         ] {
-            assert_eq!(label_rate(text), expected, "{text}");
+            assert_eq!(read(text), expected, "{text}");
         }
     }
 
@@ -270,7 +347,16 @@ mod tests {
         assert_eq!(read(&[("bandwidth", "10 Gbit/s")]), Ok(Some((10_000_000_000, Stated))));
         assert_eq!(read(&[("LinkLabel", "Lit Fibre"), ("LinkType", "OC-48")]), Ok(Some((2_488_320_000, Label))));
         assert_eq!(read(&[("LinkNote", "x")]), Ok(None));
-        for (name, text) in [("rate", "10"), ("capacity", "-5"), ("bandwidth", "fast"), ("LinkSpeedRaw", "OC-3")] {
+        for text in ["10 Gbit/s", "2,5 Gbps", "OC-192c", "GigE", "2x10G", "1 Gigabit Ethernet", "10 Gbit per second"] {
+            for name in ["rate", "capacity"] {
+                assert!(matches!(read(&[(name, text)]), Ok(Some((_, Stated)))), "{name} {text}");
+            }
+        }
+        assert_eq!(read(&[("capacity", "100-155 Mbit/s")]), Ok(Some((100_000_000, LeastOfLabel))));
+        let mut refused = vec![("rate", "10"), ("capacity", "-5"), ("bandwidth", "fast"), ("LinkSpeedRaw", "OC-3")];
+        let not_whole = ["-1Gbps", "- 1 Gbps", "2 5Gbps", "1/2Gbps", "x5Gbps", "1GBps", "1e400Gbps", "up to 10 Gbps"];
+        refused.extend(not_whole.iter().flat_map(|text| [("rate", *text), ("capacity", *text)]));
+        for (name, text) in refused {
             let problem = read(&[(name, text)]).unwrap_err();
             assert!(problem.starts_with(&format!("{name}: `{text}` is not a rate")), "{problem}");
         }
@@ -278,9 +364,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_label_makes_the_reader_panic(text in "[0-9.ocstmgx*<é -]{0,16}") {
-            if let Some((rate_bps, _)) = label_rate(&text) {
-                prop_assert!((1..=1_000_000_000_000_000).contains(&rate_bps));
+        fn no_label_makes_the_reader_panic(text in "[0-9.,eEocstmgGBx*</é -]{0,16}") {
+            if let Some(label) = label_rate(&text) {
+                prop_assert!((1..=1_000_000_000_000_000).contains(&label.rate_bps));
             }
         }
     }
