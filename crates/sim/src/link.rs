@@ -4,6 +4,7 @@
 //! event: the arrival at the other end. The ring holds every packet that waits, is being sent or is under way, in
 //! order of entry.
 
+mod sent;
 mod speeds;
 
 use crate::packet::{Direction, Packet};
@@ -14,6 +15,7 @@ use crate::wheel::{Due, Scheduled};
 use pathloom_model::Link;
 use speeds::{Speed, SpeedNumber};
 
+pub(crate) use sent::Quantity;
 pub(crate) use speeds::Speeds;
 
 /// Number of fraction bits of [`LinkQueue::ps_per_byte`].
@@ -417,11 +419,6 @@ impl LinkQueue {
         u64::from(self.in_flight)
     }
 
-    /// Number of packets taken so far.
-    pub(crate) fn sent_packets(&self) -> u64 {
-        self.tail()
-    }
-
     /// Number of packets that have arrived at the other end.
     pub(crate) fn delivered_packets(&self) -> u64 {
         self.head - self.lost
@@ -433,9 +430,9 @@ impl LinkQueue {
     }
 
     /// The link fails: all packets on it are lost, and it takes no packets until [`LinkQueue::restore`]. Returns the
-    /// lost packets.
-    pub(crate) fn fail(&mut self, now: Ps) -> Vec<Packet> {
-        self.waited = self.waited(now);
+    /// lost packets. `begun_by` is as in [`LinkQueue::waited`].
+    pub(crate) fn fail(&mut self, now: Ps, begun_by: Ps) -> Vec<Packet> {
+        self.waited = self.waited(now, begun_by);
         let mut lost = Vec::with_capacity(self.in_flight() as usize);
         while self.in_flight > 0 {
             lost.push(self.dequeue().0);
@@ -455,26 +452,6 @@ impl LinkQueue {
             self.room = room(self.buffer.min(self.mark_above), self.hands_on_at_begin());
             self.busy_until = now;
         }
-    }
-
-    /// Sum of the times that packets have waited up to now. By Little's law, this is the mean number of waiting
-    /// packets times the elapsed time.
-    pub(crate) fn waited(&self, now: Ps) -> Ps {
-        let mask = self.ring.len().wrapping_sub(1);
-        let taken = (self.head..self.tail()).map(|at| &self.ring[at as usize & mask]);
-        let sent = |packet: &Packet| if self.hands_on_at_begin() { 0 } else { self.send_time(packet.wire()) };
-        // For a packet that was sent at another rate than the present one, this time is inexact.
-        let start = |packet: &Packet| (packet.deliver_at - self.delay).saturating_sub(sent(packet));
-        // A packet that its host is still working on has not waited, although its sending begins later.
-        self.waited.saturating_sub(taken.map(|packet| start(packet).saturating_sub(now)).sum())
-    }
-
-    /// Time that a link with this `ps_per_byte` takes for the bytes that this link sends in `time`.
-    pub(crate) fn at_rate(&self, time: Ps, ps_per_byte: u64) -> Ps {
-        if self.ps_per_byte == ps_per_byte {
-            return time;
-        }
-        (u128::from(time) * u128::from(ps_per_byte) / u128::from(self.ps_per_byte.max(1))) as Ps
     }
 
     /// Whether the other end is in another part of the network.
@@ -640,8 +617,12 @@ mod tests {
         assert_eq!(l.offer(7_999_999, p), EnqueueResult::Dropped, "two wait, one is being sent");
         assert_eq!(l.offer(8_000_000, p), EnqueueResult::Behind);
         assert_eq!(l.dequeue().1, Some(17_000_000));
-        assert_eq!((l.waited(24_000_000), l.dropped_packets()), (8_000_000 + 16_000_000 + 16_000_000, 1));
-        assert_eq!(l.waited(8_000_000), 8_000_000 + 8_000_000, "one has begun, one still waits, one has just arrived");
+        assert_eq!((l.waited(24_000_000, 24_000_000), l.dropped_packets()), (8_000_000 + 16_000_000 + 16_000_000, 1));
+        assert_eq!(
+            l.waited(8_000_000, 8_000_000),
+            8_000_000 + 8_000_000,
+            "one has begun, one still waits, one has just arrived"
+        );
     }
 
     #[test]
@@ -654,7 +635,10 @@ mod tests {
         assert_eq!(l.offer(8_000_000, p), EnqueueResult::Behind);
         let arrivals: Vec<Option<Ps>> = (0..4).map(|_| l.dequeue().1).collect();
         assert_eq!(arrivals, [Some(9_000_000), Some(17_000_000), Some(25_000_000), None]);
-        assert_eq!((l.waited(32_000_000), l.backlog(30_000_000)), (8_000_000 + 16_000_000 + 16_000_000, 2_000_000));
+        assert_eq!(
+            (l.waited(32_000_000, 32_000_000), l.backlog(30_000_000)),
+            (8_000_000 + 16_000_000 + 16_000_000, 2_000_000)
+        );
         let mut bare = handing_on_at(Handover::Begin, 1_000_000_000, 0, 0);
         assert_eq!(bare.offer(0, p), EnqueueResult::First(1), "no event is at the time of its cause");
         assert_eq!((bare.offer(5, p), bare.backlog(5)), (EnqueueResult::Dropped, 7_999_995));
@@ -675,7 +659,7 @@ mod tests {
             [false, false, true, true, false],
             "one is sent, one waits; an acknowledgement is not marked"
         );
-        l.fail(40_000_000);
+        l.fail(40_000_000, 40_000_000);
         assert_eq!(l.offer(40_000_000, p), EnqueueResult::Dropped);
         l.restore(40_000_000);
         (0..3).for_each(|_| assert_ne!(l.offer(40_000_000, p), EnqueueResult::Dropped));
@@ -695,7 +679,7 @@ mod tests {
             let due: Vec<Ps> = (0..3).map_while(|_| l.dequeue().1).collect();
             assert_eq!(due, [9_000_000 + sent, 89_000_000 + sent, 169_000_000 + sent]);
             assert_eq!(l.backlog(4_000_000), 244_000_000);
-            assert_eq!(l.waited(300_000_000), 8_000_000 + 88_000_000 + 164_000_000);
+            assert_eq!(l.waited(300_000_000, 300_000_000), 8_000_000 + 88_000_000 + 164_000_000);
         }
         let mut idle = link(1_000_000_000, 0, 1);
         assert_eq!(idle.set_rate(5, 500_000_000), None);
@@ -754,7 +738,7 @@ mod tests {
     fn a_failed_link_loses_its_packets_and_takes_none() {
         let mut l = link(1_000_000_000, 1_000_000, 2);
         l.offer(0, packet(100));
-        assert_eq!(l.fail(0).len(), 1);
+        assert_eq!(l.fail(0, 0).len(), 1);
         assert_eq!(l.offer(10, packet(100)), EnqueueResult::Dropped);
         l.restore(5_000_000);
         assert_eq!(l.offer(6_000_000, packet(100)), EnqueueResult::First(7_800_000));

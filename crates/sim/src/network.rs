@@ -6,6 +6,7 @@ mod ports;
 mod prefetch;
 mod programs;
 mod quality;
+mod sent;
 
 use crate::cache::{Cache, Credit, Entry};
 use crate::interface::Interface;
@@ -29,6 +30,7 @@ use pathloom_switching::{Decision, Program, Removed, Stale, Switch, SwitchSettin
 use ports::Ports;
 use programs::Programs;
 use quality::Losses;
+use sent::Interruptions;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -128,9 +130,8 @@ pub(crate) struct Network<T: Tap> {
     programs: Option<Box<Programs>>,
     /// Links on which packets are lost.
     losses: Losses,
-    /// By failed link: time that it would have taken, at its rate in the fabric, to send the packets that waited when
-    /// it failed.
-    unsent: BTreeMap<LinkId, Ps>,
+    /// By link that failed or changed its rate.
+    interruptions: BTreeMap<LinkId, Interruptions>,
     pub(crate) tap: T,
     /// Time within which nine links in ten can deliver a packet.
     typical: Ps,
@@ -186,7 +187,7 @@ impl<T: Tap> Network<T> {
             totals,
             programs,
             losses: Losses::new(seed),
-            unsent: BTreeMap::new(),
+            interruptions: BTreeMap::new(),
             tap,
             typical,
             outbox: Outbox::default(),
@@ -478,8 +479,9 @@ impl<T: Tap> Network<T> {
             self.links[link.index()].restore(now);
         } else {
             self.wheel.remove(&mut self.links, link.0);
-            *self.unsent.entry(link).or_default() += self.waiting_time(link, now);
-            lost = self.links[link.index()].fail(now);
+            let begun_by = self.begun_by(link, now);
+            self.note_failure(link, now);
+            lost = self.links[link.index()].fail(now, begun_by);
             lost.extend(self.fail_port(now, link));
             for packet in lost.iter().filter(|packet| packet.slot() == NO_CONNECTION) {
                 self.take_frame(packet);

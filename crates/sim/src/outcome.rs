@@ -85,9 +85,10 @@ pub struct SubflowPath {
 pub struct LinkOutcome {
     /// The link.
     pub link: LinkId,
-    /// Bytes sent, headers included.
+    /// Bytes sent, headers included. What waits at the end does not count; a packet that is being sent counts as a
+    /// whole.
     pub sent_bytes: u64,
-    /// Packets sent.
+    /// Packets sent, counted in the same way.
     pub sent_packets: u64,
     /// Packets dropped: buffer full or link down.
     pub dropped_packets: u64,

@@ -346,10 +346,11 @@ impl<T: Tap> Simulation<T> {
         let row = |(index, queue): (usize, &crate::link::LinkQueue)| {
             let busy = self.network.busy(LinkId(index as u32), self.now) as f64;
             let link = LinkId(index as u32);
+            let sent = self.network.sent(link, self.now);
             LinkOutcome {
                 link,
-                sent_bytes: queue.sent_bytes,
-                sent_packets: queue.sent_packets(),
+                sent_bytes: sent.bytes,
+                sent_packets: sent.packets,
                 dropped_packets: queue.dropped_packets(),
                 mean_queue: self.network.waited(link, self.now) as f64 / elapsed,
                 utilisation: (busy / elapsed).clamp(0.0, 1.0),

@@ -156,6 +156,57 @@ fn the_use_of_a_slow_cable_is_relative_to_the_rate_of_the_fabric() {
     assert!(used.into_iter().all(|used| used < 0.0101), "1 of 100 Mbit/s: {:?}", &outcome.links[..2]);
 }
 
+/// Two flows share a link of 10 Mbit/s, so its queue is never empty.
+fn congested(ports: &str, control: &str, faults: &str) -> SimSettings {
+    let fabric = Arc::new(fabric_from_spec(&format!("dumbbell:hosts=2,rate=10Mbps{ports}")).unwrap());
+    let traffic = TrafficSpec::parse("long-lived:pattern=stride").unwrap();
+    SimSettings {
+        workload: Arc::new(traffic.generate(&fabric, ms(600), 1, None).unwrap()),
+        transport: TransportSpec::parse("newreno").unwrap(),
+        faults: Fault::parse_schedule(&fabric, faults).unwrap(),
+        fabric,
+        ..settings("spt", control, "")
+    }
+}
+
+#[test]
+fn a_link_never_sends_faster_than_its_rate_and_sent_bytes_agree_with_its_use() {
+    let faults = "201500us:degrade:e0-e1:1Mbps,333333us:restore:e0-e1,400500us:down:e0-e1,450ms:up:e0-e1,\
+                  551ms:degrade:e0-e1:2Mbps,552ms:degrade:e0-e1:5Mbps";
+    let rate_mbps = |at_us: u64| match at_us {
+        201_500..=333_332 => 1.0,
+        400_500..=449_999 => 0.0,
+        551_000..=551_999 => 2.0,
+        552_000.. => 5.0,
+        _ => 10.0,
+    };
+    for ports in ["", ",queues=2"] {
+        for control in [CONTROL, "handover=begin"] {
+            let settings = congested(ports, control, faults);
+            let switch = |name: &str| settings.fabric.find(name).unwrap();
+            let link = settings.fabric.link_between(switch("e0"), switch("e1")).unwrap().index();
+            let mut simulation = Simulation::new(settings).unwrap();
+            let (mut before, mut before_us) = (0.0, 0);
+            for at_us in (500..600_000).step_by(500) {
+                simulation.advance(Nanos(at_us * 1000));
+                let row = simulation.outcome().links[link];
+                let place = format!("{ports} {control} {at_us} us");
+                let used_bytes = row.utilisation * at_us as f64 * 10.0 / 8.0;
+                // The packet that is being sent counts as a whole, and so do the two that a failure has cut off.
+                let rest = row.sent_bytes as f64 - used_bytes;
+                assert!((-1.0..2.0 * 1515.0).contains(&rest), "{place}: {} and {used_bytes}", row.sent_bytes);
+                let bits = 8.0 * (used_bytes - before);
+                let most: f64 = (before_us..at_us).map(rate_mbps).sum();
+                // A packet that is being sent keeps the old rate: it can send faster than a slower new rate.
+                let kept = if (201_000..204_000).contains(&at_us) || at_us > 551_000 { 8.0 * 1514.0 } else { 0.0 };
+                assert!((-0.5..most + kept + 0.5).contains(&bits), "{place}: {bits} bits, at most {most}");
+                (before, before_us) = (used_bytes, at_us);
+            }
+            assert!(before > 0.5 * 600e3 * 10.0 / 8.0 / 2.0, "{ports} {control}: {before}");
+        }
+    }
+}
+
 #[test]
 fn a_lossy_cable_loses_its_share_and_the_same_packets_each_time() {
     let (_, plain) = run("ecmp", CONTROL, "");

@@ -160,7 +160,7 @@ impl<T: Tap + Default> Network<T> {
             programs: None,
             ports: None,
             losses: self.losses.part(|link| ends_in[link as usize] == number),
-            unsent: BTreeMap::new(),
+            interruptions: BTreeMap::new(),
             outbox: outbox(),
             tap: T::default(),
         };
@@ -181,7 +181,7 @@ impl<T: Tap + Default> Network<T> {
         let others = parts.split_off(1);
         let Some(first) = parts.pop() else { return Vec::new() };
         let whole = std::mem::replace(self, first);
-        (self.lanes, self.totals, self.unsent) = (whole.lanes, whole.totals, whole.unsent);
+        (self.lanes, self.totals, self.interruptions) = (whole.lanes, whole.totals, whole.interruptions);
         others
     }
 

@@ -152,7 +152,7 @@ impl<T: Tap> Network<T> {
         self.ports.as_ref()?.of(link)
     }
 
-    fn port(&self, link: LinkId) -> Option<&Port> {
+    pub(super) fn port(&self, link: LinkId) -> Option<&Port> {
         let ports = self.ports.as_ref()?;
         Some(&ports.ports[ports.of(link)?])
     }
@@ -160,17 +160,6 @@ impl<T: Tap> Network<T> {
     /// The links of the fabric.
     pub(crate) fn fabric_links(&self) -> &[LinkQueue] {
         &self.links[..self.fabric.links().len()]
-    }
-
-    /// Sum of the times that the packets of a link have waited up to now ([`LinkQueue::waited`]).
-    pub(crate) fn waited(&self, link: LinkId, now: Ps) -> Ps {
-        self.links[link.index()].waited(now) + self.port(link).map_or(0, |port| port.waited(now))
-    }
-
-    /// Time until the packets that a link has taken have left its port. Packets that wait at a port with priorities
-    /// or RED do not count.
-    pub(super) fn backlog(&self, link: LinkId, now: Ps) -> Ps {
-        self.port(link).map_or_else(|| self.links[link.index()].backlog(now), |port| port.backlog(now))
     }
 
     /// Number of packets that wait at ports with priorities or RED.

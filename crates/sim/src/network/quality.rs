@@ -4,7 +4,6 @@ use super::{Arrival, Network};
 use crate::cache::ON_LOSSY_LINK;
 use crate::interface::Interface;
 use crate::lanes::NO_CONNECTION;
-use crate::link::{ps_per_byte, times};
 use crate::packet::Packet;
 use crate::tap::Tap;
 use crate::time::Ps;
@@ -109,25 +108,12 @@ impl<T: Tap> Network<T> {
             self.set_loss(link, per_billion);
         }
         if let Some(rate_bps) = rate_bps {
+            self.note_rate_change(link, now);
             self.wheel.remove(&mut self.links, link.0);
             if let Some(at) = self.links[link.index()].set_rate(now, rate_bps) {
                 self.schedule(at, link.0);
             }
             self.set_port_rate(link);
         }
-    }
-
-    /// Time that a link would have taken, at its rate in the fabric, for the bytes that have left it.
-    pub(crate) fn busy(&self, link: LinkId, now: Ps) -> Ps {
-        let taken = times(self.links[link.index()].sent_bytes, ps_per_byte(self.fabric.link(link).settings.rate_bps));
-        let unsent = self.unsent.get(&link).copied().unwrap_or_default();
-        taken.saturating_sub(self.waiting_time(link, now) + unsent)
-    }
-
-    /// Time that a link would take, at its rate in the fabric, for the bytes that it has taken but not sent. Their
-    /// number follows from the backlog at the present rate.
-    pub(super) fn waiting_time(&self, link: LinkId, now: Ps) -> Ps {
-        let own = ps_per_byte(self.fabric.link(link).settings.rate_bps);
-        self.links[link.index()].at_rate(self.backlog(link, now), own)
     }
 }
