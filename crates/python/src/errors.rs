@@ -7,7 +7,8 @@ use pathloom_sim::{PacketTotals, SimError};
 use pathloom_workload::WorkloadError;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::PyErr;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 
 pyo3::create_exception!(
     pathloom._core,
@@ -87,13 +88,32 @@ fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
 }
 
-/// Message of the operating system, without its error number.
+/// Message of an error. That of the operating system comes without its number, in lower case.
 fn reason(error: &io::Error) -> String {
     let text = error.to_string();
-    text.split(" (os error").next().unwrap_or(&text).to_lowercase()
+    match error.raw_os_error() {
+        Some(_) => text.split(" (os error").next().unwrap_or(&text).to_lowercase(),
+        None => text,
+    }
 }
 
-/// Reads the text of a file.
+/// Longest file that is read, in bytes. Some devices have no end.
+const MOST_FILE_BYTES: u64 = 2_000_000_000;
+
+/// Reads the text of a file, without its byte-order mark.
 pub fn read_file(what: &'static str, path: &str) -> Result<String, Error> {
-    std::fs::read_to_string(path).map_err(|source| Error::File { what, path: path.to_owned(), source })
+    let wrong = |source| Error::File { what, path: path.to_owned(), source };
+    let not_text = |_| wrong(io::Error::new(io::ErrorKind::InvalidData, "is not UTF-8 text"));
+    let text = String::from_utf8(read_bytes(path).map_err(wrong)?).map_err(not_text)?;
+    Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
+}
+
+/// Reads a file. Fails if it has more than [`MOST_FILE_BYTES`].
+pub fn read_bytes(path: &str) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    File::open(path)?.take(MOST_FILE_BYTES + 1).read_to_end(&mut content)?;
+    if content.len() as u64 > MOST_FILE_BYTES {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "is longer than 2 GB"));
+    }
+    Ok(content)
 }

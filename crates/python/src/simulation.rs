@@ -3,7 +3,7 @@
 use crate::columns::{
     control_dict, flow_columns, link_columns, offered_dict, packet_dict, program_dict, subflow_columns,
 };
-use crate::errors::{read_file, Error};
+use crate::errors::{read_bytes, read_file, Error};
 use crate::fabric::Fabric;
 use crate::output_files::{EventLog, PartialFile};
 use crate::scheme::{PyScheme, SchemeErrors};
@@ -130,7 +130,7 @@ impl Simulation {
 fn read_traces(traffic: &TrafficSpec) -> Result<Vec<Vec<u8>>, Error> {
     let mut traces = Vec::new();
     for path in traffic.needs_traces() {
-        match std::fs::read(&path) {
+        match read_bytes(&path) {
             Ok(content) => traces.push(content),
             Err(source) if source.kind() == std::io::ErrorKind::NotFound && !traces.is_empty() => break,
             Err(source) => return Err(Error::File { what: "traffic", path, source }),

@@ -11,6 +11,7 @@ use crate::quantity;
 use crate::spec::take_file;
 use pathloom_model::spec::{Spec, SpecError};
 use pathloom_model::Nanos;
+use std::collections::BTreeSet;
 use std::str::FromStr;
 
 /// A trace from a file.
@@ -123,8 +124,13 @@ impl CoflowTrace {
         });
         let (ports, announced) = header.map_err(|problem| wrong(number, problem))?;
         let mut coflows = Vec::new();
+        let mut known = BTreeSet::new();
         for (number, line) in lines {
-            coflows.push(Coflow::parse(line, ports).map_err(|problem| wrong(number, problem))?);
+            let coflow = Coflow::parse(line, ports).map_err(|problem| wrong(number, problem))?;
+            if !known.insert(coflow.id) {
+                return Err(wrong(number, format!("coflow {} occurs twice; expected each identity once", coflow.id)));
+            }
+            coflows.push(coflow);
         }
         let mut notes = Vec::new();
         if coflows.len() != announced {
@@ -143,7 +149,7 @@ impl LeftOut {
         }
         if self.local > 0 {
             let (flows, bytes) = (quantity::count(self.local, "flow"), quantity::bytes(self.local_bytes));
-            notes.push(format!("left out: {flows} ({bytes}) from a host to itself, which do not use the network"));
+            notes.push(format!("left out: {flows} ({bytes}) from a host to itself, off the network"));
         }
     }
 }

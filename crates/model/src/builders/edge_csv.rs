@@ -1,7 +1,7 @@
 //! Lists of edges as CSV: one line per cable, or one per direction of a cable.
 //!
 //! The heading names the columns: `source`, `target`, and edge attributes as in other graph files, such as `rate`,
-//! `capacity`, `delay`, `buffer`. `back_rate` and similar columns describe the direction from target to source. If a
+//! `capacity`, `delay`, `buffer`, `loss`. `back_rate` and similar columns describe the direction from target to source. If a
 //! list has such a column, each line is a cable. Otherwise two lines of opposite directions are one cable, each with
 //! its own settings. A list without a heading has two to four columns: source, target, capacity and delay. A first
 //! line with numbers is not a heading. `a,b` is a heading only if the name of an attribute follows.
@@ -14,7 +14,7 @@ const TARGET: [&str; 5] = ["target", "dst", "to", "node2", "b"];
 /// The columns of a list without a heading.
 const DEFAULT_COLUMNS: [&str; 4] = ["source", "target", "capacity", "delay"];
 /// All columns that are read, except source and target.
-const KNOWN_COLUMNS: [&str; 13] = [
+const KNOWN_COLUMNS: [&str; 14] = [
     "rate_bps",
     "rate",
     "LinkSpeedRaw",
@@ -28,11 +28,11 @@ const KNOWN_COLUMNS: [&str; 13] = [
     "delay",
     "buffer_packets",
     "buffer",
+    "loss",
 ];
 
 /// Parses a list of edges. An error says what is wrong and in which line.
 pub(super) fn parse(text: &str) -> Result<RawGraph, String> {
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let first = text.lines().find(|line| !line.trim().is_empty() && !line.starts_with('#')).unwrap_or_default();
     let separator = [b'\t', b';'].into_iter().find(|&byte| first.contains(char::from(byte))).unwrap_or(b',');
     let mut reader = csv::ReaderBuilder::new();
@@ -225,6 +225,15 @@ mod tests {
             let of = read(&format!("{heading}\n{}\n", row.collect::<Vec<_>>().join(",").replace(['a', 'A'], "x")));
             assert_eq!(of.fabric.switch_cables().count(), 1, "{heading}");
         }
+    }
+
+    #[test]
+    fn loss_is_read_for_each_direction() {
+        let of = read("source,target,rate,loss,back_loss\nx,y,10Mbps,0.001,0\n");
+        assert_eq!(of.fabric.lossy_links().iter().map(|&(_, loss)| loss).collect::<Vec<_>>(), [1_000_000]);
+        assert!(!of.notes.iter().any(|note| note.contains("not read")), "{:?}", of.notes);
+        let both = read("source,target,rate,loss\nx,y,10Mbps,0.1\ny,x,10Mbps,0.2\n");
+        assert_eq!(both.fabric.lossy_links().len(), 2);
     }
 
     #[test]

@@ -56,6 +56,8 @@ pub fn fabric_from_file_text(text: &str, contents: &str) -> Result<FileFabric, F
     let keys = LinkKeys::read(&spec)?;
     let hosts = spec.count("hosts", 1, 100_000)?;
     spec.finish()?;
+    // Spreadsheets and editors write a byte-order mark.
+    let contents = contents.strip_prefix('\u{feff}').unwrap_or(contents);
     let parsed = match path.to_ascii_lowercase().rsplit('.').next() {
         Some("graphml") => graphml::parse(contents),
         Some("csv") => edge_csv::parse(contents),

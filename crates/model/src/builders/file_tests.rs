@@ -126,6 +126,18 @@ fn cable_of(path: &str, text: &str) -> (u64, u64, Vec<String>) {
 }
 
 #[test]
+fn a_byte_order_mark_is_no_content() {
+    let json = r#"{"nodes": [{"id": "a"}, {"id": "b"}], "links": [{"source": "a", "target": "b", "rate": "1Gbps"}]}"#;
+    let topo = "Nodes 16\nTiers 2\nPodsize 16\nTier 0\nDownlink_speed_Gbps 1\nDownlink_Latency_ns 500\nRadix_Down 4\nRadix_Up 4\n\
+                Tier 1\nDownlink_speed_Gbps 1\nDownlink_Latency_ns 500\nRadix_Down 4\n";
+    for (path, text) in [("f.json", json), ("f.csv", "source,target,rate\na,b,1Gbps\n"), ("f.topo", topo)] {
+        let marked = fabric_from_file_text(path, &format!("\u{feff}{text}")).unwrap();
+        let plain = fabric_from_file_text(path, text).unwrap();
+        assert_eq!(marked.fabric.links().len(), plain.fabric.links().len(), "{path}");
+    }
+}
+
+#[test]
 fn each_direction_of_a_directed_graph_keeps_its_rate() {
     let json = |there: &str, back: &str| {
         format!(

@@ -23,6 +23,13 @@ fn coflows_split_the_bytes_of_a_reducer_among_the_mappers() {
 }
 
 #[test]
+fn a_coflow_that_occurs_twice_is_refused() {
+    let text = "4 2\n1 0 1 3 1 1:1\n1 9 1 3 1 2:1\n";
+    let problem = try_generate("coflow:file=t.txt", &even(2, 2), 1.0, Some(text)).unwrap_err().to_string();
+    assert!(problem.contains("line 3") && problem.contains("coflow 1 occurs twice"), "{problem}");
+}
+
+#[test]
 fn coflow_times_and_sizes_scale_and_ports_spread() {
     let fabric = even(4, 4);
     let text = "coflow:file=t.txt,time_scale=0.1,scale=0.5,jitter=0s";
