@@ -6,11 +6,12 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -72,8 +73,8 @@ class DaskCluster:
         self._folder, self._stack = folder, stack
         place = folder / "scheduler.json"
         words = ("--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(place), "--no-dashboard")
-        scheduler = self._start("scheduler", *words)
-        self.address: str = wait_for(lambda: written(place), scheduler)["address"]
+        self.scheduler = self._start("scheduler", *words)
+        self.address: str = wait_for(lambda: written(place), self.scheduler)["address"]
 
     def worker(self, **environment: str) -> subprocess.Popen[bytes]:
         """Starts a worker of one thread."""
@@ -101,11 +102,24 @@ def cluster_in(folder: Path) -> Iterator[DaskCluster]:
 
 @pytest.fixture(autouse=True)
 def sweep_files(tmp_path: Path) -> None:
-    (tmp_path / "s.toml").write_text(TOML, encoding="utf-8")
-    (tmp_path / "sizes.csv").write_text("size_bytes,cdf\n1000,0.5\n200000,1\n", encoding="utf-8")
-    (tmp_path / "schemes").mkdir()
-    (tmp_path / "schemes/own.py").write_text(SCHEME, encoding="utf-8")
-    (tmp_path / "schemes/helper.py").write_text("PATH = -1\n", encoding="utf-8")
+    write_sweep(tmp_path)
+
+
+def write_sweep(folder: Path) -> None:
+    """Writes a sweep, its table of sizes, and its scheme with a module that this imports."""
+    (folder / "s.toml").write_text(TOML, encoding="utf-8")
+    (folder / "sizes.csv").write_text("size_bytes,cdf\n1000,0.5\n200000,1\n", encoding="utf-8")
+    (folder / "schemes").mkdir()
+    (folder / "schemes/own.py").write_text(SCHEME, encoding="utf-8")
+    (folder / "schemes/helper.py").write_text("PATH = -1\n", encoding="utf-8")
+
+
+def write_endless(folder: Path) -> None:
+    """Makes the runs of the sweep endless. The scheme creates the file `begun-PID` when it runs in a process."""
+    (folder / "s.toml").write_text(ENDLESS, encoding="utf-8")
+    tell = f"open({str(folder)!r} + f'/begun-{{os.getpid()}}', 'a').close()"
+    telling = "import os\n" + SCHEME.replace("        if isinst", f"        {tell}\n        if isinst")
+    (folder / "schemes/own.py").write_text(telling, encoding="utf-8")
 
 
 def sweep(folder: Path, *arguments: str) -> subprocess.Popen[str]:
@@ -151,8 +165,12 @@ def test_a_killed_worker_loses_only_its_run(tmp_path: Path) -> None:
 def test_workers_started_for_a_sweep_end_with_it(tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text(TOML.replace("runs = 10", "runs = 2"), encoding="utf-8")
     assert ended(sweep(tmp_path, "--out", "alone")) == (0, "")
-    process = sweep(tmp_path, "--out", "out", "--cluster", "local:2")
-    assert ended(process) == (0, "")
+    with ExitStack() as stack:
+        # Another scheduler of Dask may have its dashboard at the usual port.
+        with suppress(OSError):
+            stack.enter_context(socket.create_server(("", 8787)))
+        process = sweep(tmp_path, "--out", "out", "--cluster", "local:2")
+        assert ended(process) == (0, "")
     assert content(tmp_path / "out") == content(tmp_path / "alone")
     left = [path for path in Path("/proc").glob("[0-9]*/cwd") if _links_to(path, tmp_path)]
     assert left == []
@@ -168,14 +186,10 @@ def _links_to(link: Path, folder: Path) -> bool:
 def test_ctrl_c_frees_the_workers(tmp_path: Path) -> None:
     with cluster_in(tmp_path / "elsewhere") as cluster:
         worker = cluster.worker()
-        (tmp_path / "s.toml").write_text(ENDLESS, encoding="utf-8")
-        begun = tmp_path / f"begun-{worker.pid}"
-        # The scheme is tried on this machine as well, so it names the process that it runs in.
-        tell = f"open({str(tmp_path)!r} + f'/begun-{{os.getpid()}}', 'a').close()"
-        telling = "import os\n" + SCHEME.replace("        if isinst", f"        {tell}\n        if isinst")
-        (tmp_path / "schemes/own.py").write_text(telling, encoding="utf-8")
+        write_endless(tmp_path)
         process = sweep(tmp_path, "--out", "out", "--cluster", cluster.address)
-        wait_for(begun.exists, process)
+        # The scheme is tried on this machine as well.
+        wait_for((tmp_path / f"begun-{worker.pid}").exists, process)
         process.send_signal(signal.SIGINT)
         code, err = ended(process)
         assert (code, err) == (130, "pathloom: interrupted: no run was finished\n")
@@ -217,11 +231,11 @@ def test_a_missing_scheduler_or_one_without_workers_is_refused(tmp_path: Path, m
     with (
         cluster_in(tmp_path / "elsewhere") as cluster,
         pytest.raises(PathloomError, match="has no workers; start some"),
-        module.connected(cluster.address),
+        module.connected(cluster.address, print),
     ):
         pass
     monkeypatch.setattr(module, "CONNECT_S", 1.0)
-    with pytest.raises(PathloomError, match="no Dask scheduler answers"), module.connected("tcp://127.0.0.1:9"):
+    with pytest.raises(PathloomError, match="no Dask scheduler answers"), module.connected("tcp://127.0.0.1:9", print):
         pass
 
 
@@ -258,7 +272,7 @@ def test_a_figure_on_workers_equals_the_local_figure() -> None:
 
     figure = Figure.model_validate(TINY)
     plans = measure.plan(figure, PUBLISHED, 1)
-    with connected("local:2") as runner:
+    with connected("local:2", print) as runner:
         there = measure.reproduce(figure, plans, PUBLISHED, runner, RunCache(None), lambda _job, _share: None)
     here = measure.reproduce(figure, plans, PUBLISHED, 2, RunCache(None), lambda _job, _share: None)
     assert there.as_json() == here.as_json()
@@ -271,6 +285,10 @@ def test_a_figure_on_workers_equals_the_local_figure() -> None:
         (["compare", "--cluster", "local:999"], "expected local:N with N from 1 to 256"),
         (["compare", "--cluster", "udp://h:1"], "expected local:N"),
         (["compare", "--cluster", "tcp://h"], "expected local:N"),
+        (["compare", "--cluster", "tcp://"], "expected local:N"),
+        (["compare", "--cluster", "tcp://h:99999"], "expected local:N"),
+        (["compare", "--cluster", "tcp://h:\uff18\uff17"], "expected local:N"),
+        (["compare", "--cluster", "local:\uff12"], "expected local:N"),
         (["compare", "--cluster", "local:2", "--jobs", "2"], "--jobs: is for this machine"),
         (["compare", "--cluster", "local:2", "--threads", "2"], "--threads: is for this machine"),
         (["compare", "--cluster", "local:2", "--worlds", "sim,lab"], "--cluster: is for the simulator"),

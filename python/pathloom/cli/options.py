@@ -177,10 +177,20 @@ ThreadsOption = Annotated[
         rich_help_panel=RUNS,
     ),
 ]
+
+
+def out_folder(text: str) -> Path:
+    """Reads the value of `--out`. An empty text, as of an unset variable of a shell, is not the current folder."""
+    if not text.strip():
+        raise bad_input("--out: is empty; expected a folder, such as results/mine")
+    return Path(text)
+
+
 OutOption = Annotated[
     Path | None,
     typer.Option(
         "--out",
+        parser=out_folder,
         metavar="FOLDER",
         help="Folder for result.json, tables, plots and report.html.",
         rich_help_panel=OUTPUT,
@@ -253,9 +263,12 @@ def whole_number(option: str, text: str | None) -> int | None:
 
 
 def check_cluster(cluster: str | None, jobs: int | None, worlds: Sequence[str]) -> None:
-    """Raises `PathloomError` if --cluster cannot be combined with the other options."""
+    """Raises `PathloomError` if --cluster is misspelt, or cannot be combined with the other options."""
     if cluster is None:
         return
+    from pathloom.experiments.cluster import local_workers
+
+    local_workers(cluster)
     if jobs is not None:
         raise bad_input("--jobs: is for this machine; the workers of --cluster have their own threads")
     if LAB in worlds:
@@ -270,9 +283,10 @@ def runner_of(cluster: str | None, threads: int) -> Iterator[Runner]:
 
         yield Threads(threads)
         return
+    from pathloom.cli import console
     from pathloom.experiments.cluster import connected
 
-    with connected(cluster) as runner:
+    with connected(cluster, console.say) as runner:
         yield runner
 
 

@@ -6,19 +6,26 @@ format of the store. If a worker dies, Dask gives its unfinished runs to other w
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import logging
+import multiprocessing
 import os
+import re
 import shutil
+import signal
 import socket
 import sys
 import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
 from dataclasses import dataclass, replace
 from itertools import islice
-from pathlib import Path, PurePosixPath
+from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from pathloom._core import PathloomError
@@ -34,7 +41,7 @@ from pathloom.experiments.workers import Ended, Progress, Take, Work
 from pathloom.specs import is_python_spec
 
 if TYPE_CHECKING:
-    from distributed import Client
+    from distributed import Client, LocalCluster
 
 MOST_LOCAL = 256
 """Maximum number of workers that `local:N` starts."""
@@ -42,15 +49,28 @@ CONNECT_S = 10.0
 """Time within which a scheduler must answer, in seconds."""
 WORKERS_S = 30.0
 """Time within which a scheduler must have its first worker, in seconds."""
+START_S = 5.0
+"""Additional time in which `local:N` must have all its workers, in seconds per worker."""
+LOST_S = 30.0
+"""Time without any worker after which a message says so, in seconds."""
 PER_WORKER = 2
 """Runs that are handed out per thread of a worker, the run in progress included."""
 LOOK_S = 0.5
-"""Interval at which a run checks whether it should end, in seconds."""
+"""Interval at which a run checks whether it should end, and at which lost workers are noticed, in seconds."""
+ANSWER_S = 2.0
+"""Time that a run waits for the scheduler's answer to this, in seconds."""
 MOST_DEATHS = 3
 """Number of workers that may die during a run; one more, and Dask gives up the run."""
 
+_LOCAL = re.compile("local:([0-9]{1,3})")
+_REMOTE = re.compile(r"tcp://(?:[^\s/:@\[\]]+|\[[^\s/@\[\]]+\]):([0-9]{1,5})")
+
 _place_lock = threading.Lock()
-"""Guards the working folder, which all threads of the process share."""
+"""Guards the working folder and the loaded modules, which all threads of the process share."""
+_modules_before = frozenset(sys.modules)
+"""Modules that were loaded before any scheme: those of this program and of libraries."""
+_added_to_path: set[str] = set()
+"""Folders that the last scheme added to the search path for modules."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +84,8 @@ class Parcel:
     sample_at_s: tuple[float, ...]
     files: Mapping[str, bytes]
     """Contents of the files that the settings name and that schemes import, by path."""
+    imported: tuple[str, ...]
+    """Paths of the modules among them that belong to the scheme."""
     program: str
     """Digest of the program that must carry out the run."""
     stop: str
@@ -80,15 +102,27 @@ class Answer:
     """Message and traceback of a scheme that failed."""
 
 
+def local_workers(where: str) -> int | None:
+    """The number of workers that `local:N` starts; None for `tcp://HOST:PORT`. Raises `PathloomError` on other text.
+
+    >>> local_workers("local:4"), local_workers("tcp://[::1]:8786")
+    (4, None)
+    """
+    local, remote = _LOCAL.fullmatch(where), _REMOTE.fullmatch(where)
+    if local is not None and 1 <= int(local[1]) <= MOST_LOCAL:
+        return int(local[1])
+    if remote is not None and 0 < int(remote[1]) < 65536:
+        return None
+    raise bad_input(f"--cluster `{where}`: expected local:N with N from 1 to {MOST_LOCAL}, or tcp://HOST:PORT")
+
+
 @contextlib.contextmanager
-def connected(where: str) -> Iterator[Cluster]:
-    """The cluster that `--cluster` names. Workers started for it end with the context. Raises `PathloomError`."""
-    kind, _, rest = where.partition(":")
-    local = kind == "local" and rest.isdecimal() and 1 <= int(rest) <= MOST_LOCAL
-    host, colon, port = rest.removeprefix("//").rpartition(":")
-    remote = kind == "tcp" and rest.startswith("//") and host and colon and port.isdecimal() and 0 < int(port) < 65536
-    if not local and not remote:
-        raise bad_input(f"--cluster `{where}`: expected local:N with N from 1 to {MOST_LOCAL}, or tcp://HOST:PORT")
+def connected(where: str, say: Callable[[str], None]) -> Iterator[Cluster]:
+    """The cluster that `--cluster` names. Workers started for it end with the context. Raises `PathloomError`.
+
+    `say` prints a line for the user; it is called from another thread if all workers are lost.
+    """
+    count = local_workers(where)
     try:
         import distributed
         from dask import config
@@ -102,41 +136,162 @@ def connected(where: str) -> Iterator[Cluster]:
         "distributed.comm.timeouts.connect": f"{CONNECT_S}s",
         "distributed.worker.memory.terminate": 0.95,
     }
+    _silence_logs()
     with config.set(quiet), contextlib.ExitStack() as stack:
-        if local:
-            made = distributed.LocalCluster(
-                n_workers=int(rest), threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
-            )
-            stack.callback(made.close, timeout=5)
+        if count is not None:
+            made = _local_cluster(count)
+            stack.callback(_close, made)
             client = distributed.Client(made)
         else:
             client = _client(where)
-        stack.callback(client.close, timeout=5)
-        yield Cluster(client, where)
+        stack.callback(_close, client)
+        yield Cluster(client, where, say)
+
+
+def _silence_logs() -> None:
+    """Silences the logs of Dask and its libraries in this process: all that matters becomes an error of one line."""
+    libraries = ("distributed", "tornado", "asyncio")
+    for name in [*libraries, *logging.root.manager.loggerDict]:
+        if name.partition(".")[0] in libraries:
+            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+
+
+def _close(one: Client | LocalCluster) -> None:
+    # A failure would replace the error that ends the command.
+    with contextlib.suppress(Exception):
+        one.close(timeout=5)
+
+
+def _local_cluster(count: int) -> LocalCluster:
+    """Starts workers on this machine. Raises `PathloomError` if they do not start in time."""
+    import distributed
+
+    _start_tracker()
+    with _ctrl_c_held():
+        # The thread that starts workers begins here, and they inherit its signal mask: a terminal sends Ctrl-C to all
+        # processes, but only this one must end the command.
+        made = distributed.LocalCluster(
+            n_workers=0,
+            threads_per_worker=1,
+            processes=True,
+            memory_limit=1 / count,
+            dashboard_address=None,
+            # Even without a dashboard the scheduler has a web server. Its usual port may be taken by another scheduler.
+            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
+            silence_logs=50,
+        )
+    wait_s = WORKERS_S + START_S * count
+    try:
+        made.scale(count)
+        made.wait_for_workers(count, timeout=wait_s)
+    except TimeoutError:
+        _close(made)
+        raise bad_input(f"--cluster `local:{count}`: some workers did not start in {wait_s:g} s; start fewer") from None
+    except KeyboardInterrupt:
+        _await_processes(count)
+        raise
+    return made
+
+
+def _await_processes(count: int) -> None:
+    """Waits until so many processes have begun: one that has not received its task prints an error if this one ends."""
+    end = time.monotonic() + START_S
+    while len(multiprocessing.active_children()) < count and time.monotonic() < end:
+        time.sleep(0.01)
+
+
+@contextlib.contextmanager
+def _ctrl_c_held() -> Iterator[None]:
+    """Holds Ctrl-C back from this thread until the context ends."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _start_tracker() -> None:
+    """Starts Python's tracker of semaphores, which removes those of an interrupted process, so that it does not warn.
+
+    It gets the filters of warnings that `sys.warnoptions` has when it starts.
+    """
+    from multiprocessing import resource_tracker
+
+    quiet = "ignore:resource_tracker:UserWarning"
+    sys.warnoptions.append(quiet)
+    try:
+        resource_tracker.ensure_running()
+    finally:
+        sys.warnoptions.remove(quiet)
 
 
 def _client(where: str) -> Client:
     import distributed
 
+    _check_scheduler(where)
     try:
         client = distributed.Client(where, timeout=CONNECT_S)
-    except (OSError, TimeoutError, ValueError) as error:
-        raise bad_input(f"--cluster `{where}`: no Dask scheduler answers there: {error or 'timed out'}") from None
+    except (OSError, ValueError, ImportError) as error:
+        # An ImportError says that the scheduler has another version of a library.
+        raise bad_input(f"--cluster `{where}`: the Dask scheduler refuses: {reason(error)}") from None
     try:
         client.wait_for_workers(1, timeout=WORKERS_S)
-    except TimeoutError:
-        client.close()
-        way_out = f"start some with `dask worker {where}`"
-        raise bad_input(f"--cluster `{where}`: the scheduler has no workers; {way_out}") from None
+    except OSError as error:
+        _close(client)
+        if isinstance(error, TimeoutError):
+            way_out = f"start some with `dask worker {where}`"
+            raise bad_input(f"--cluster `{where}`: the scheduler has no workers; {way_out}") from None
+        raise bad_input(f"--cluster `{where}`: the scheduler is gone; start it again") from None
     return client
+
+
+def _check_scheduler(where: str) -> None:
+    """Raises `PathloomError` if no Dask scheduler answers. `Client` waits for ever if another server is silent."""
+    try:
+        is_scheduler = "workers" in asyncio.run(asyncio.wait_for(_identity(where), CONNECT_S))
+    except Exception:
+        # Another server may send anything, which can fail in any way.
+        is_scheduler = False
+    if is_scheduler:
+        return
+    if _is_open(where):
+        raise bad_input(
+            f"--cluster `{where}`: what answers there is no Dask scheduler, or it hangs; expected the address that "
+            "`dask scheduler` shows, not that of its dashboard or of a worker"
+        )
+    raise bad_input(
+        f"--cluster `{where}`: no Dask scheduler answers there; start one with `dask scheduler` on that machine"
+    )
+
+
+async def _identity(where: str) -> Mapping[str, Any]:
+    """What a server of Dask says about itself."""
+    import distributed
+
+    async with distributed.rpc(where, timeout=CONNECT_S) as server:
+        answer: Mapping[str, Any] = await server.identity()
+        return answer
+
+
+def _is_open(where: str) -> bool:
+    host, _, port = where.removeprefix("tcp://").rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=1.0).close()
+    except OSError:
+        return False
+    return True
 
 
 class Cluster:
     """Runs on the workers of a cluster; see `pathloom.experiments.workers.Runner`."""
 
-    def __init__(self, client: Client, where: str) -> None:
+    def __init__(self, client: Client, where: str, say: Callable[[str], None]) -> None:
         self._client = client
         self._where = where
+        self._say = say
 
     def run(self, works: Sequence[Work], progress: Progress, take: Take) -> Ended:
         """Hands out runs in order, a few more than workers can carry out, and takes outcomes as they arrive."""
@@ -147,15 +302,16 @@ class Cluster:
         under_way: dict[Any, Work] = {}
         completed = distributed.as_completed([])
         try:
-            for work in self._next(todo, self._room()):
-                self._hand_out(work, stop.name, under_way, completed)
-            for future in completed:
-                work = under_way.pop(future)
-                failure = self._take(future, work, progress, take)
-                if failure is not None:
-                    return Ended(failure=failure)
-                for another in self._next(todo, self._room() - len(under_way)):
-                    self._hand_out(another, stop.name, under_way, completed)
+            with self._losses_told():
+                for work in self._next(todo, self._room()):
+                    self._hand_out(work, stop.name, under_way, completed)
+                for future in completed:
+                    work = under_way.pop(future)
+                    failure = self._take(future, work, progress, take)
+                    if failure is not None:
+                        return Ended(failure=failure)
+                    for another in self._next(todo, self._room() - len(under_way)):
+                        self._hand_out(another, stop.name, under_way, completed)
         except KeyboardInterrupt:
             return Ended(interrupted=True)
         finally:
@@ -164,6 +320,28 @@ class Cluster:
                     stop.set()
                     self._client.cancel(list(under_way), force=True)
         return Ended()
+
+    @contextlib.contextmanager
+    def _losses_told(self) -> Iterator[None]:
+        """Tells the user during the context when the cluster has had no workers for `LOST_S`, once for each loss."""
+        ended = threading.Event()
+        watcher = threading.Thread(target=self._tell_losses, args=[ended], name="workers", daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            watcher.join(LOOK_S)
+
+    def _tell_losses(self, ended: threading.Event) -> None:
+        loss = Loss()
+        while not ended.wait(LOOK_S):
+            # Without a scheduler all runs fail, which is reported elsewhere.
+            with contextlib.suppress(Exception):
+                if loss.is_due(self.count, time.monotonic()):
+                    more = "" if local_workers(self._where) else f", such as `dask worker {self._where}` starts"
+                    said = f"no workers are left; waiting for a new one{more} (Ctrl-C ends)"
+                    self._say(f"pathloom: --cluster `{self._where}`: {said}")
 
     def _next(self, todo: Iterator[Work], count: int) -> list[Work]:
         return list(islice(todo, max(count, 0)))
@@ -192,6 +370,8 @@ class Cluster:
             return ToolError(
                 f"{which}: {MOST_DEATHS + 1} workers died during it; it may need more memory than they have"
             )
+        except CancelledError:
+            return ToolError(f"{which}: the connection to the cluster {self._where} was lost")
         except Exception as error:
             return ToolError(f"{which}: the cluster {self._where} failed: {type(error).__name__}: {error}")
         if answer.bad_input is not None:
@@ -204,6 +384,29 @@ class Cluster:
         take(work, replace(outcome, job=job))
         progress(work, 1.0)
         return None
+
+
+class Loss:
+    """The time for which a cluster has had no workers."""
+
+    def __init__(self) -> None:
+        self._since_s: float | None = None
+        self._told = False
+
+    def is_due(self, count: int, now_s: float) -> bool:
+        """Whether to tell the user now, at this number of workers: after `LOST_S` without any, once for each loss.
+
+        >>> loss = Loss()
+        >>> [loss.is_due(count, now_s) for count, now_s in [(0, 0.0), (0, LOST_S), (0, 99.0), (1, 100.0), (0, 101.0)]]
+        [False, True, False, False, False]
+        """
+        if count > 0:
+            self._since_s, self._told = None, False
+            return False
+        self._since_s = now_s if self._since_s is None else self._since_s
+        due = not self._told and now_s - self._since_s >= LOST_S
+        self._told = self._told or due
+        return due
 
 
 def parcel_of(work: Work, stop: str) -> Parcel:
@@ -221,7 +424,14 @@ def parcel_of(work: Work, stop: str) -> Parcel:
     except OSError as error:
         raise bad_input(f"`{error.filename}`: {reason(error)}") from None
     return Parcel(
-        alone.model_dump_json(), job, execution.fabric_text, execution.sample_at_s, files, program_digest(), stop
+        settings=alone.model_dump_json(),
+        job=job,
+        fabric_text=execution.fabric_text,
+        sample_at_s=execution.sample_at_s,
+        files=files,
+        imported=imported,
+        program=program_digest(),
+        stop=stop,
     )
 
 
@@ -230,12 +440,10 @@ def carry_out(parcel: Parcel) -> Answer:
     job = parcel.job
     try:
         if program_digest() != parcel.program:
-            raise bad_input(
-                f"worker on {socket.gethostname()}: has another version of Pathloom; install the same on all machines"
-            )
+            raise _unusable("has another version of Pathloom; install the same on all machines")
         settings = Settings.model_validate_json(parcel.settings)
         with _files_in_place(parcel.files):
-            in_python = _scheme(job.scheme)
+            in_python = _scheme(job.scheme, parcel.imported)
             try:
                 run = simulation(settings, parcel.fabric_text, job, RunFiles(), in_python)
             except PathloomError as error:
@@ -249,45 +457,103 @@ def carry_out(parcel: Parcel) -> Answer:
     return Answer(outcome=OutcomeCodec().encode(outcome)) if outcome is not None else Answer()
 
 
-def _scheme(spec: str) -> PythonScheme | None:
-    return load_scheme(spec) if is_python_spec(spec) else None
+def _unusable(text: str) -> PathloomError:
+    """Makes an error about this worker."""
+    return bad_input(f"worker on {socket.gethostname()}: {text}")
 
 
 @contextlib.contextmanager
 def _files_in_place(files: Mapping[str, bytes]) -> Iterator[None]:
-    """Makes the files of a parcel available under their paths: as on this machine, or in a temporary folder."""
+    """Makes the files of a parcel available under their paths. Raises `PathloomError` if an absolute path has none.
+
+    Files with relative paths are written to a temporary folder, unless all of them are in the working folder.
+    """
     with _place_lock:
-        if all(Path(path).is_file() and digest(path) == sha256(content) for path, content in files.items()):
-            _forget_modules(map(Path, files))
+        relative = {path: content for path, content in files.items() if not Path(path).is_absolute()}
+        for path in files.keys() - relative.keys():
+            if not _is_here(path, files[path]):
+                raise _unusable(
+                    f"has no `{path}` with the same content; put it on a shared file system, or name it relative to "
+                    "the folder that you are in"
+                )
+        here = all(_is_here(path, content) for path, content in relative.items())
+        with contextlib.nullcontext() if here else _written(relative):
             yield
-            return
-        before, folder = Path.cwd(), Path(tempfile.mkdtemp(prefix="pathloom-"))
-        try:
-            for path, content in files.items():
-                pure = PurePosixPath(path)
-                if pure.is_absolute() or ".." in pure.parts:
-                    raise bad_input(
-                        f"worker on {socket.gethostname()}: has no `{path}` with the same content; put it on a shared "
-                        "file system, or name it relative to the folder that you are in"
-                    )
-                target = folder / path
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(content)
-            os.chdir(folder)
-            yield
-        finally:
-            os.chdir(before)
-            _forget_modules(folder / path for path in files)
-            shutil.rmtree(folder, ignore_errors=True)
 
 
-def _forget_modules(paths: Iterable[Path]) -> None:
-    """Makes sure that modules are imported again: files may have changed since the worker's last run."""
-    gone = {path.resolve() for path in paths}
-    for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None)
-        if isinstance(file, str) and file.endswith(".py") and Path(file).resolve() in gone:
-            del sys.modules[name]
+def _is_here(path: str, content: bytes) -> bool:
+    try:
+        return digest(path) == sha256(content)
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
+def _written(files: Mapping[str, bytes]) -> Iterator[None]:
+    """Writes files with relative paths to a temporary folder, which contains the working folder meanwhile."""
+    before, folder = Path.cwd(), Path(tempfile.mkdtemp(prefix="pathloom-"))
+    try:
+        # Paths that begin with `..` must stay in the temporary folder.
+        depth = max(Path(path).parts.count("..") for path in files)
+        place = folder.joinpath(*["inside"] * depth)
+        place.mkdir(parents=True, exist_ok=True)
+        for path, content in files.items():
+            (place / path).parent.mkdir(parents=True, exist_ok=True)
+            (place / path).write_bytes(content)
+        os.chdir(place)
+        yield
+    finally:
+        os.chdir(before)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _scheme(spec: str, imported: Iterable[str]) -> PythonScheme | None:
+    """Loads a scheme in Python and its modules anew. Raises `PathloomError` if it imports others than `imported`."""
+    if not is_python_spec(spec):
+        return None
+    file = Path(spec.partition(":")[0])
+    _forget_schemes(str(file.resolve().parent))
+    known = set(sys.path)
+    try:
+        found = load_scheme(spec)
+    finally:
+        _added_to_path.update(set(sys.path) - known)
+    for path in imported:
+        module = sys.modules.get(_module_name(Path(path).relative_to(file.parent)))
+        place = getattr(module, "__file__", None)
+        if place is not None and Path(place).resolve() != Path(path).resolve():
+            raise _unusable(f"scheme `{spec}` imports `{place}` instead of `{path}`; rename one of them")
+    return found
+
+
+def _module_name(path: Path) -> str:
+    """The name of the module in a file.
+
+    >>> _module_name(Path("helpers/core.py")), _module_name(Path("helpers/__init__.py"))
+    ('helpers.core', 'helpers')
+    """
+    return ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+
+
+def _forget_schemes(folder: str) -> None:
+    """Makes sure that a scheme in this folder imports its own modules, as they are now.
+
+    Earlier schemes may have imported others of the same name, or the files may have changed since.
+    """
+    folders = {folder, *_added_to_path}
+    sys.path[:] = [one for one in sys.path if one not in _added_to_path]
+    _added_to_path.clear()
+    later = [(name, module) for name, module in list(sys.modules.items()) if name not in _modules_before]
+    for name in [name for name, module in later if folders & _found_in(name, module)]:
+        del sys.modules[name]
+
+
+def _found_in(name: str, module: object) -> set[str]:
+    """The folders in which a module, or the package that contains it, was found. A package can have several."""
+    attributes = vars(module) if isinstance(module, ModuleType) else {}
+    places = [*attributes.get("__path__", ())] or [attributes.get("__file__") or ""]
+    depth = name.count(".")
+    return {os.path.realpath(parents[depth]) for place in places if len(parents := Path(place).parents) > depth}
 
 
 class _RemoteStop:
@@ -303,8 +569,14 @@ class _RemoteStop:
             return False
         import distributed
 
-        self._next_look = time.monotonic() + LOOK_S
+        worker = distributed.get_worker()
+        if worker.status in (distributed.Status.closing, distributed.Status.closed):
+            return True
         try:
-            return bool(distributed.Event(self._name).is_set())
-        except (OSError, ValueError, TimeoutError):
+            # `Event.is_set` would connect a client, which prints errors if this worker is being closed.
+            ask = worker.scheduler.event_is_set
+            return bool(distributed.sync(worker.loop, ask, name=self._name, callback_timeout=ANSWER_S))
+        except (OSError, ValueError, RuntimeError):
             return False
+        finally:
+            self._next_look = time.monotonic() + LOOK_S
