@@ -233,6 +233,46 @@ def test_flows_from_csv_are_compared_with_a_result(cli: Cli, tmp_path: Path) -> 
     assert (tmp_path / "d.tex").read_text(encoding="utf-8").count(r"\\") == len(rows) + 1
 
 
+def test_flows_from_a_spreadsheet_may_have_a_byte_order_mark(tmp_path: Path) -> None:
+    (tmp_path / "f.csv").write_text(FLOWS, encoding="utf-8-sig")
+    assert load(tmp_path / "f.csv").flows["flow"].to_list() == ["a", "b", "c"]
+
+
+def test_flow_monitor_tells_acknowledgements_by_five_tuples_of_ipv4_and_ipv6(tmp_path: Path) -> None:
+    tuples = FLOW_MONITOR.replace("Ipv4", "Ipv6").replace("10.0.0.", "2001:db8::")
+    (tmp_path / "six.xml").write_text(tuples, encoding="utf-8")
+    six = load(tmp_path / "six.xml")
+    assert six.flows["flow"].to_list() == ["1", "3"]
+    assert six.flows["src"].to_list() == ["2001:db8::1"] * 2
+    begin, end = (FLOW_MONITOR.index(word) for word in ("  <Ipv4FlowClassifier>", "</FlowMonitor>"))
+    (tmp_path / "bare.xml").write_text(FLOW_MONITOR[:begin] + FLOW_MONITOR[end:], encoding="utf-8")
+    bare = load(tmp_path / "bare.xml")
+    assert bare.flows.height == 3
+    notes = bare.summary["traffic"]["notes"]
+    assert any("five-tuples of 3 of 3 flows are not in the file" in note for note in notes), notes
+    assert not any("five-tuples" in note for note in six.summary["traffic"]["notes"])
+
+
+def test_diff_names_other_programs_and_failed_schemes(cli: Cli, tmp_path: Path) -> None:
+    assert cli(*COMPARE, "--schemes", "ecmp", "--out", "a").code == 0
+    path = tmp_path / "a/result.json"
+    record = json.loads(path.read_text(encoding="utf-8"))
+
+    def said(**changes: Any) -> str:
+        (tmp_path / "b").mkdir(exist_ok=True)
+        (tmp_path / "b/result.json").write_text(json.dumps({**record, **changes}), encoding="utf-8")
+        outcome = cli("diff", "a", "b")
+        assert outcome.code == 0, outcome.err
+        return outcome.out
+
+    assert "builds" not in said() and "versions" not in said()
+    assert "different builds of Pathloom" in said(versions={**record["versions"], "program": "other"})
+    older = said(versions={"pathloom": "0.0.9"})
+    assert f"different versions of Pathloom made A ({record['versions']['pathloom']}) and B (0.0.9)" in older
+    failed = said(schemes=[{**record["schemes"][0], "failures": 3}])
+    assert "the code of ecmp failed in B: its figures are not what the scheme would do" in failed
+
+
 def test_flow_monitor_is_read_without_its_acknowledgements(tmp_path: Path) -> None:
     (tmp_path / "ns3.xml").write_text(FLOW_MONITOR, encoding="utf-8")
     found = load(tmp_path / "ns3.xml")

@@ -46,6 +46,18 @@ def test_recovery_is_read_from_the_goodput(
     assert [(one.at_s, one.took_s) for one in found(goodput, faults)] == expected
 
 
+def test_an_unknown_time_to_recover_is_noted() -> None:
+    settings: dict[str, Any] = {"fabric": "dumbbell:rate=10Mbps", "traffic": "long-lived", "schemes": ["ecmp"]}
+    result = pathloom.compare(**settings, duration="1s", series="2s", faults=["500ms:down:e0-e1", "600ms:up:e0-e1"])
+    said = [note for note in result.notes if "is unknown" in note]
+    assert said == [
+        "the time to recover from the fault at 500 ms is unknown: there was no goodput in the steps of 2s that ended "
+        "before it"
+    ]
+    known = pathloom.compare(**settings, duration="1s", series="100ms", faults=["500ms:down:e0-e1", "2s:down:e0-e1"])
+    assert not any("is unknown" in note for note in known.notes)
+
+
 def test_a_fault_of_a_cable_is_recovered_from() -> None:
     settings: dict[str, Any] = {
         "fabric": "diamond:rate=10Mbps,hosts=2",

@@ -182,7 +182,8 @@ def _nothing_in_common(a: Loaded, b: Loaded) -> PathloomError:
     place = f"`{a.path}` and `{b.path}`: have"
     names_a, names_b = _listed(a), _listed(b)
     if not set(names_a) & set(names_b):
-        return bad_input(f"{place} no scheme in common; they have {', '.join(names_a)} and {', '.join(names_b)}")
+        have_a, have_b = (", ".join(names) or "none" for names in (names_a, names_b))
+        return bad_input(f"{place} no scheme in common; they have {have_a} and {have_b}")
     over_a, over_b = (", ".join(side.points[0]["at"]) or "nothing" for side in (a, b))
     if over_a == over_b:
         return bad_input(f"{place} no point in common; both are over {over_a}, but with other values or schemes")
@@ -192,12 +193,19 @@ def _nothing_in_common(a: Loaded, b: Loaded) -> PathloomError:
 
 
 def _run_lines(a: Loaded, b: Loaded, pairs: Sequence[tuple[_Key, _Key]], paired: bool) -> tuple[str, ...]:
-    """Sentences on runs that one of the two results lacks."""
+    """Sentences on runs that one of the two results lacks, on failed schemes, and on versions."""
     lines = []
+    compared = {key for pair in pairs for key in pair}
     for name, side in (("A", a), ("B", b)):
         if side.summary.get("complete") is False:
             each = [f"{row['scheme']} has {seeds_text(_seeds(row))}" for row in side.summary["schemes"]]
             lines.append(f"{name} ended early: {', '.join(each)}")
+        failed = [row["scheme"] for key, row in _rows(side).items() if row.get("failures") and key in compared]
+        if failed:
+            schemes = ", ".join(dict.fromkeys(failed))
+            lines.append(f"the code of {schemes} failed in {name}: its figures are not what the scheme would do")
+    if FOREIGN not in (a.kind, b.kind):
+        lines += _version_lines(a.summary.get("versions") or {}, b.summary.get("versions") or {})
     rows_a, rows_b = _rows(a), _rows(b)
     if paired and any(_seeds(rows_a[one]) != _seeds(rows_b[other]) for one, other in pairs):
         lines.append(
@@ -205,6 +213,15 @@ def _run_lines(a: Loaded, b: Loaded, pairs: Sequence[tuple[_Key, _Key]], paired:
             "all runs"
         )
     return tuple(lines)
+
+
+def _version_lines(a: Mapping[str, str], b: Mapping[str, str]) -> list[str]:
+    """A sentence on the programs that made two results, if they differ."""
+    of_a, of_b = (of.get("pathloom", "an unknown version") for of in (a, b))
+    if of_a != of_b:
+        return [f"different versions of Pathloom made A ({of_a}) and B ({of_b})"]
+    programs = {of["program"] for of in (a, b) if "program" in of}
+    return [f"different builds of Pathloom {of_a} made A and B"] if len(programs) > 1 else []
 
 
 def _seeds(row: Row) -> list[Any]:

@@ -310,7 +310,9 @@ def _as_given(text: str, settings: Settings) -> str:
     """
     if text == _NO_FLOWS:
         load = " or the load" if _has_load(settings.traffic) else ""
-        return f"no flow of `{settings.traffic}` starts within {settings.duration}; raise the duration{load}"
+        # A coflow may be within one host, whatever the duration.
+        which = " between different hosts" if settings.traffic.startswith("coflow") else ""
+        return f"no flow of `{settings.traffic}`{which} starts within {settings.duration}; raise the duration{load}"
     if settings.control is not None and not settings.control.startswith("control:"):
         return text.replace(f"control `control:{settings.control}`", f"control `{settings.control}`")
     return text

@@ -35,6 +35,9 @@ SCHEMA = {
     "finished": pl.Boolean,
 }
 """Columns of the table of flows, with the same meaning as in `pathloom.experiments.tables.FLOW_SCHEMA`."""
+MOST_SIZE_BYTES = 2**63 - 1
+MOST_TIME_S = 1e12
+"""Times may count from any epoch."""
 _NS_TIME = re.compile(r"\+?(-?[0-9.]+(?:[eE][+-]?[0-9]+)?)ns")
 _FIVE_TUPLE = ("sourceAddress", "destinationAddress", "protocol", "sourcePort", "destinationPort")
 
@@ -87,7 +90,8 @@ def read_foreign(path: Path) -> Foreign:
 
 
 def _read_csv(path: Path) -> Foreign:
-    with path.open(encoding="utf-8", newline="") as file:
+    # Spreadsheets write a byte-order mark.
+    with path.open(encoding="utf-8-sig", newline="") as file:
         try:
             lines = list(csv.reader(file, strict=True))
         except csv.Error as error:
@@ -135,27 +139,42 @@ def _number(where: str, column: str, text: str) -> float:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not math.isfinite(value) or value < 0:
-        raise bad_input(f"{where}: {column}: `{text.strip()}` is not a time; expected seconds, 0 or more")
+    if not 0 <= value <= MOST_TIME_S:
+        raise bad_input(
+            f"{where}: {column}: `{text.strip()}` is not a time; expected seconds, from 0 to {MOST_TIME_S:g}"
+        )
     return value
 
 
 def _size(where: str, text: str) -> int:
-    if not text.strip().isdecimal() or int(text) >= 2**63:
-        raise bad_input(f"{where}: bytes: `{text.strip()}` is not a size; expected a whole number of bytes")
-    return int(text)
+    size_bytes = _whole_number(text.strip())
+    if size_bytes is None:
+        raise bad_input(f"{where}: bytes: `{text.strip():.40}` is not a size; expected a whole number of bytes")
+    return size_bytes
+
+
+def _whole_number(text: str) -> int | None:
+    """A number from 0 to `MOST_SIZE_BYTES`; None for any other text."""
+    digits = text.lstrip("0") or text[:1]
+    is_short = digits.isdecimal() and len(digits) <= len(str(MOST_SIZE_BYTES))
+    number = int(digits) if is_short else MOST_SIZE_BYTES + 1
+    return number if number <= MOST_SIZE_BYTES else None
 
 
 def _read_flow_monitor(path: Path) -> Foreign:
     try:
         root = ElementTree.parse(path).getroot()
-    except ElementTree.ParseError as error:
-        raise bad_input(f"`{path}`: is not XML: {error}") from None
-    stats, classifier = root.findall("FlowStats/Flow"), root.findall("Ipv4FlowClassifier/Flow")
+    # An encoding that the parser does not know is a ValueError or a LookupError.
+    except (ElementTree.ParseError, ValueError, LookupError) as error:
+        raise bad_input(f"`{path}`: is not XML that can be read: {error}") from None
+    stats = root.findall("FlowStats/Flow")
+    classifier = [*root.findall("Ipv4FlowClassifier/Flow"), *root.findall("Ipv6FlowClassifier/Flow")]
     if root.tag != "FlowMonitor" or not stats:
         raise bad_input(
             f"`{path}`: is not a file of FlowMonitor: expected <FlowMonitor> with <FlowStats> and flows in it"
         )
+    _check_unique(path, "FlowStats", stats)
+    _check_unique(path, "classifier", classifier)
     tuples = {flow.get("flowId", ""): tuple(flow.get(key, "") for key in _FIVE_TUPLE) for flow in classifier}
     sent = {tuples[name]: _count(path, flow, "txBytes") for flow in stats if (name := flow.get("flowId", "")) in tuples}
     rows, silent = [], 0
@@ -170,6 +189,8 @@ def _read_flow_monitor(path: Path) -> Foreign:
         silent += received == 0
         start_s = _ns_time(path, flow, "timeFirstTxPacket")
         end_s = _ns_time(path, flow, "timeLastRxPacket") if received else None
+        if end_s is not None and end_s < start_s:
+            raise bad_input(f"`{path}`, flow {name}: ends at {end_s:g} s, before its start at {start_s:g} s")
         rows.append(
             {"flow": name, "src": source, "dst": target, "size_bytes": received, "start_s": start_s, "end_s": end_s}
         )
@@ -177,15 +198,32 @@ def _read_flow_monitor(path: Path) -> Foreign:
         f"`{path}`: FlowMonitor has no sizes: a flow counts as finished with its last packet, and its size is what "
         "was received, headers included"
     ]
-    notes += [f"`{path}`: {counted(silent, 'flow')} received nothing and count as unfinished"] if silent else []
+    if silent:
+        each = "counts" if silent == 1 else "count"
+        notes.append(f"`{path}`: {counted(silent, 'flow')} received nothing and {each} as unfinished")
+    if unknown := sum(flow.get("flowId", "") not in tuples for flow in stats):
+        notes.append(
+            f"`{path}`: the five-tuples of {unknown} of {counted(len(stats), 'flow')} are not in the file, so "
+            "acknowledgements cannot be told from data, and may count as flows"
+        )
     return Foreign(_frame(rows), tuple(notes))
+
+
+def _check_unique(path: Path, where: str, flows: Iterable[ElementTree.Element]) -> None:
+    names = set[str]()
+    for flow in flows:
+        name = flow.get("flowId", "")
+        if name in names:
+            raise bad_input(f"`{path}`: flow {name} occurs twice in {where}; expected each flowId once")
+        names.add(name)
 
 
 def _count(path: Path, flow: ElementTree.Element, key: str) -> int:
     text = flow.get(key, "")
-    if not text.isdecimal():
-        raise bad_input(f"`{path}`, flow {flow.get('flowId')}: {key}: `{text}` is not a whole number")
-    return int(text)
+    number = _whole_number(text)
+    if number is None:
+        raise bad_input(f"`{path}`, flow {flow.get('flowId')}: {key}: `{text:.40}` is not a whole number of bytes")
+    return number
 
 
 def _ns_time(path: Path, flow: ElementTree.Element, key: str) -> float:
@@ -195,7 +233,7 @@ def _ns_time(path: Path, flow: ElementTree.Element, key: str) -> float:
         value = float(found.group(1)) / 1e9 if found is not None else math.nan
     except ValueError:
         value = math.nan
-    if not math.isfinite(value):
+    if not abs(value) <= MOST_TIME_S:
         raise bad_input(f"`{path}`, flow {flow.get('flowId')}: {key}: `{text}` is not a time such as +1.5e+09ns")
     return value
 

@@ -14,10 +14,13 @@ from pathloom.errors import bad_input, reason
 from pathloom.experiments.columns import figures_of, frame_of
 from pathloom.experiments.foreign import SUFFIXES, read_foreign
 from pathloom.experiments.results_folder import SWEEP, kind_of, read_record
-from pathloom.experiments.sweep_result import RESULT
+from pathloom.experiments.sweep_result import RESULT, SCHEMA
 from pathloom.words import counted
 
 FOREIGN = "foreign"
+FIGURE_SECTIONS = ("throughput", "fct_s", "slowdown", "completion_s", "flows")
+"""Sections of `result.json` whose values are numbers or null, except `NAMES`."""
+NAMES = ("of",)
 
 
 @dataclass(frozen=True, repr=False)
@@ -116,8 +119,21 @@ def load(path: str | Path) -> Loaded:
     return Loaded(path, FOREIGN, foreign.summary(path), foreign.flows)
 
 
+def _check_numbers(row: Mapping[str, Any]) -> None:
+    """Raises `TypeError` if a figure of a scheme or of a run is not a number."""
+    for section in FIGURE_SECTIONS:
+        for key, value in (row.get(section) or {}).items():
+            if key not in NAMES and not isinstance(value, int | float | None):
+                raise TypeError(f"{section}.{key}: `{value}` is not a number")
+
+
 def _checked(record: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
     """Checks that a record has all required keys. Raises `PathloomError`."""
+    if record.get("schema", SCHEMA) != SCHEMA:
+        raise bad_input(
+            f"`{path / RESULT}`: has schema {record['schema']}, and this version of Pathloom reads {SCHEMA}; use the "
+            "version that wrote it"
+        )
     try:
         points = record["points"] if kind_of(record) == SWEEP else [record]
         for point in points:
@@ -129,6 +145,8 @@ def _checked(record: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
                     dict(run["flows"])
                 for section in ("throughput", "fct_s", "flows"):
                     dict(row[section])
+                for one in (row, *row["runs"]):
+                    _check_numbers(one)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         what = f"{type(error).__name__}: {error}"
         raise bad_input(

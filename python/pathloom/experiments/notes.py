@@ -15,6 +15,7 @@ from pathloom import _core
 from pathloom.experiments.execution import RunOutcome, fault_time_s
 from pathloom.experiments.idle_faults import idle_faults
 from pathloom.experiments.inputs import listed_files
+from pathloom.experiments.recovery import fault_times_s, recoveries
 from pathloom.experiments.settings import FINISHED
 from pathloom.experiments.summary import unfinished
 from pathloom.experiments.timeouts import default_notes, timeout_notes
@@ -85,6 +86,21 @@ def recovery_times(result: Result) -> list[str]:
         f"{_short_lived_text(row['flows'])}"
         for row in result.summary_of_schemes
         if row.get("recovery_s")
+    ]
+
+
+def unknown_recovery(result: Result) -> list[str]:
+    """Faults whose time to recover cannot be told from the series, in any run."""
+    settings = result.settings
+    if settings.series is None or not result.outcomes:
+        return []
+    last_s = min(max(map(_end_s, result.outcomes)), settings.duration_s)
+    known = {recovery.at_s for one in result.outcomes for recovery in recoveries(one, settings)}
+    unknown = [at_s for at_s in fault_times_s(settings) if at_s < last_s and at_s not in known]
+    return [
+        f"the time to recover from the fault at {time_text(at_s)} is unknown: there was no goodput in the steps of "
+        f"{settings.series} that ended before it"
+        for at_s in unknown
     ]
 
 
@@ -175,6 +191,7 @@ MAKERS: tuple[Callable[[Result], list[str]], ...] = (
     late_faults,
     faults_without_effect,
     recovery_times,
+    unknown_recovery,
     long_periods,
     idle_schemes,
     runs_given_up,

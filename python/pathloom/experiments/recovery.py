@@ -55,12 +55,17 @@ def recoveries(one: RunOutcome, settings: Settings) -> list[Recovery]:
     places = np.rint(series["flow.at_s"] / step_s).astype(np.int64) - 1
     within = (places >= 0) & (places < steps)
     goodput = np.bincount(places[within], weights=series["flow.goodput_bps"][within], minlength=steps)
-    begins = sorted({fault_time_s(fault) for fault in settings.faults if fault.split(":")[1].strip() not in REPAIRS})
+    begins = fault_times_s(settings)
     return [
         Recovery(at_s, _took_s(goodput, at_s, next_s, step_s))
         for at_s, next_s in pairwise([*begins, settings.duration_s])
         if at_s < settings.duration_s and _level(goodput, at_s, step_s)
     ]
+
+
+def fault_times_s(settings: Settings) -> list[float]:
+    """Times of the faults that break something, each once."""
+    return sorted({fault_time_s(fault) for fault in settings.faults if fault.split(":")[1].strip() not in REPAIRS})
 
 
 def _level(goodput: np.ndarray[Any, Any], at_s: float, step_s: float) -> float:
