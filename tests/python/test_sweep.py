@@ -18,6 +18,7 @@ import pytest
 
 import pathloom
 from conftest import Cli, tree
+from pathloom.experiments.columns import parquet_writer
 from pathloom.experiments.execution import Execution
 from pathloom.experiments.store import locked_store
 from pathloom.experiments.sweep_plan import SweepPlan
@@ -265,6 +266,92 @@ def test_runs_count_only_while_their_files_are_unchanged(cli: Cli, tmp_path: Pat
     sizes.write_text("size_bytes,cdf\n1000,0.4\n20000,1\n", encoding="utf-8")
     changed = in_new_process(tmp_path, "sweep", "s.toml", "--out", "out")
     assert "already" not in changed.stderr, "runs that read the old file must not count"
+
+
+def test_a_run_depends_on_files_of_any_name_and_on_packages_of_a_scheme(
+    cli: Cli, tmp_path: Path, sweep_file: Path
+) -> None:
+    flows = "start_s,src,dst,size_bytes\n0,h0,h1,{size}\n"
+    (tmp_path / "trace=of:today").write_text(flows.format(size=10_000), encoding="utf-8")
+    (tmp_path / "own.py").write_text(SCHEME.replace("from helper import", "from tools.paths import"), encoding="utf-8")
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools/__init__.py").write_text("", encoding="utf-8")
+    (tmp_path / "tools/paths.py").write_text("PATH = 0\n", encoding="utf-8")
+    text = TOML.replace('"hadoop:load={load}"', '"flows:file=trace=of:today"').replace('"spt"', '"own.py:Own"')
+    sweep_file.write_text(text.replace("load = [0.3, 0.6]\n", ""), encoding="utf-8")
+    first = cli("sweep", "s.toml", "--out", "out")
+    assert first.code == 0, first.err
+    files = content(tmp_path / "out")["settings"]["files"]
+    assert sorted(files) == ["own.py", "tools/__init__.py", "tools/paths.py", "trace=of:today"]
+    assert "8 of 8 runs" in in_new_process(tmp_path, "sweep", "s.toml", "--out", "out").stderr
+    (tmp_path / "tools/paths.py").write_text("PATH = -1\n", encoding="utf-8")
+    assert "4 of 8 runs" in in_new_process(tmp_path, "sweep", "s.toml", "--out", "out").stderr
+    (tmp_path / "trace=of:today").write_text(flows.format(size=30_000), encoding="utf-8")
+    assert "already" not in in_new_process(tmp_path, "sweep", "s.toml", "--out", "out").stderr
+
+
+def test_a_run_depends_on_every_file_that_can_change_its_figures() -> None:
+    from pathloom.experiments import identity, timeouts
+
+    assert identity.program_digest.__wrapped__() == identity.program_digest()
+    with pytest.MonkeyPatch.context() as patch:
+        # As if this file of another version was installed.
+        real = identity.digest
+        patch.setattr(identity, "digest", lambda path: "other" if path == timeouts.__file__ else real(path))
+        assert identity.program_digest.__wrapped__() != identity.program_digest()
+
+
+def test_pictures_of_the_user_stay_and_old_plots_go(cli: Cli, tmp_path: Path, sweep_file: Path) -> None:
+    (tmp_path / "out").mkdir()
+    own = ["our-figure-by-load.pdf", "speed-by-hand.svg"]
+    for name in own:
+        (tmp_path / "out" / name).write_text("mine", encoding="utf-8")
+    assert cli("sweep", "s.toml", "--out", "out", "--plots", "svg,png").code == 0
+    assert {"fct-by-load.png", "fct-by-rate.svg", *own} <= set(tree(tmp_path / "out"))
+    sweep_file.write_text(TOML.replace('rate = ["10Mbps", "20Mbps"]', 'rate = ["10Mbps"]'), encoding="utf-8")
+    assert cli("sweep", "s.toml", "--out", "out", "--resume").code == 0
+    left = tree(tmp_path / "out")
+    assert {"fct-by-load.svg", *own} <= set(left)
+    assert "fct-by-load.png" not in left and "fct-by-rate.svg" not in left
+
+
+def test_bounds_are_not_called_known_differences(cli: Cli, tmp_path: Path, sweep_file: Path) -> None:
+    (tmp_path / "long.csv").write_text("start_s,src,dst,size_bytes\n0,h0,h1,100000000\n", encoding="utf-8")
+    text = TOML.replace("hadoop:load={load}", "flows:file=long.csv").replace("load = [0.3, 0.6]\n", "")
+    sweep_file.write_text(text, encoding="utf-8")
+    outcome = cli("sweep", "s.toml", "--out", "out", "--until", "ci=5%,most=3")
+    assert outcome.code == 0, outcome.err
+    assert [point["until"]["bounds"] for point in content(tmp_path / "out")["points"]] == [True, True]
+    assert "is known to" not in outcome.out
+    assert "At 2 of 2 points, flows are unfinished, so figures are bounds" in outcome.out
+
+
+@pytest.mark.parametrize("place", [20, 300, -40, -300])
+def test_a_damaged_run_is_carried_out_again(cli: Cli, tmp_path: Path, place: int) -> None:
+    assert cli("sweep", "s.toml", "--out", "out").code == 0
+    first = content(tmp_path / "out")
+    damaged = sorted((tmp_path / "out/runs").glob("*.npz"))[0]
+    whole = damaged.read_bytes()
+    for bit in range(8):
+        changed = bytearray(whole)
+        changed[place] ^= 1 << bit
+        damaged.write_bytes(changed)
+        outcome = cli("sweep", "s.toml", "--out", "out")
+        assert outcome.code == 0, (bit, outcome.err)
+        assert content(tmp_path / "out") == first, bit
+
+
+def test_a_full_disk_is_named(tmp_path: Path) -> None:
+    frame = pl.DataFrame({"flow": np.arange(100_000)})
+    with pytest.raises(OSError, match="No space left on device"):
+        parquet_writer(frame)(Path("/dev/full"))
+    arguments = ["run", "--fabric", "diamond", "--traffic", "long-lived", "--scheme", "ecmp", "--duration", "10ms"]
+    for more in ([], ["--json", "-"]):
+        with Path("/dev/full").open("w", encoding="utf-8") as full:
+            command = [*COMMAND, *arguments, *more]
+            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+        said = "pathloom: cannot write the output: no space left on device\n"
+        assert (done.returncode, done.stderr) == (1, said), more
 
 
 def in_new_process(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import pathloom
 from conftest import Cli
+from pathloom.experiments.sweep_plan import SweepPlan
 from test_cli_errors import check
 from test_diff import FLOW_MONITOR, FLOWS
 
@@ -89,6 +93,7 @@ OPTIONS = [
     (["sweep", "s.toml", "--until", "ci=0%"], ["--until", "`0%`"]),
     (["sweep", "s.toml", "--until", "ci=nan%"], ["--until", "`nan%`"]),
     (["sweep", "s.toml", "--until", "most=5"], ["ci is missing"]),
+    (["sweep", "five.toml", "--until", "ci=2%,most=3"], ["ci=2%,most=3", "below the 5 runs", "expected 5 or more"]),
     (["sweep", "s.toml", "--until", "ci=2%,most=1"], ["most", "whole number from 2"]),
     (["sweep", "s.toml", "--cluster", "locl:2"], ["--cluster `locl:2`", "local:N", "tcp://HOST:PORT"]),
     (["sweep", "s.toml", "--cluster", "local:0"], ["--cluster `local:0`", "1 to 256"]),
@@ -113,7 +118,11 @@ OPTIONS = [
     (["diff", "strange", "strange"], ["strange/result.json", "neither schemes nor points"]),
     (["diff", "broken", "broken"], ["broken/result.json", "not JSON"]),
     (["diff", "damaged", "damaged"], ["damaged/result.json", "damaged"]),
+    (["diff", "wrong", "wrong"], ["wrong/result.json", "damaged", "throughput.mean: `abc` is not a number"]),
+    (["diff", "newer", "newer"], ["newer/result.json", "schema 99"]),
     (["diff", "good.csv", "good.csv", "--csv", "no/such.csv"], ["no/such.csv"]),
+    (["sweep", "s.toml", "--out", ""], ["--out", "is empty", "results/mine"]),
+    (["run", "--spec", "plain.toml", "--out", " "], ["--out", "is empty"]),
 ]
 
 CSV = [
@@ -129,6 +138,9 @@ CSV = [
     (FLOWS.replace("1000\n", "1e3\n"), ["line 3", "bytes", "`1e3`", "whole number"]),
     (FLOWS.replace("c,1", "a,1"), ["line 4", "`a` occurs twice"]),
     (FLOWS.replace("c,1,,50000", "c,1"), ["line 4", "2 cells", "expected 4"]),
+    (FLOWS.replace("1000\n", "9" * 5000 + "\n"), ["line 3", "bytes", "whole number"]),
+    (FLOWS.replace("1000\n", f"{2**63}\n"), ["line 3", "bytes", "whole number"]),
+    (FLOWS.replace("b,0.5,1,", "b,0.5,1e308,"), ["line 3", "end", "`1e308`", "from 0 to 1e+12"]),
     ('flow,start,end,bytes\n"a,0,1,5', ["not CSV"]),
 ]
 
@@ -139,12 +151,20 @@ XML = [
     (FLOW_MONITOR.replace('rxBytes="19000"', 'rxBytes="many"'), ["flow 1", "rxBytes", "`many`"]),
     (FLOW_MONITOR.replace('"+1e+09ns"', '"later"'), ["flow 1", "timeFirstTxPacket", "`later`"]),
     (FLOW_MONITOR.replace('timeLastRxPacket="+2.5e+09ns"', ""), ["flow 1", "timeLastRxPacket"]),
+    (FLOW_MONITOR.replace('"+2.5e+09ns"', '"+2e+08ns"'), ["flow 1", "ends at 0.2 s, before its start at 1 s"]),
+    (FLOW_MONITOR.replace('"+2.5e+09ns"', '"+1e+99ns"'), ["flow 1", "timeLastRxPacket"]),
+    (FLOW_MONITOR.replace('rxBytes="19000"', f'rxBytes="{"1" * 26}"'), ["flow 1", "rxBytes", "whole number"]),
+    (FLOW_MONITOR.replace('flowId="2" time', 'flowId="1" time'), ["flow 1", "twice in FlowStats"]),
+    (FLOW_MONITOR.replace('flowId="2" source', 'flowId="1" source'), ["flow 1", "twice in classifier"]),
+    (FLOW_MONITOR.replace('version="1.0"', 'version="1.0" encoding="shift_jis"'), ["not XML", "multi-byte"]),
+    (FLOW_MONITOR.replace('version="1.0"', 'version="1.0" encoding="foo"'), ["not XML", "foo"]),
 ]
 
 
 @pytest.fixture(autouse=True)
 def files(tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text(GOOD, encoding="utf-8")
+    (tmp_path / "five.toml").write_text(GOOD.replace("runs = 1", "runs = 5"), encoding="utf-8")
     (tmp_path / "plain.toml").write_text(
         'fabric = "diamond"\ntraffic = "long-lived"\nduration = "1ms"\nscheme = "ecmp"\n', encoding="utf-8"
     )
@@ -152,10 +172,13 @@ def files(tmp_path: Path) -> None:
     (tmp_path / "good.csv").write_text(FLOWS, encoding="utf-8")
     (tmp_path / "a-file").write_text("here already", encoding="utf-8")
     (tmp_path / "a-folder").mkdir()
+    row = {"scheme": "ecmp", "runs": [], "throughput": {"mean": 1.0}, "fct_s": {}, "flows": {}}
     contents = {
         "strange": '{"a": 1}',
         "broken": "{",
         "damaged": '{"settings": {}, "schemes": [{"scheme": "ecmp"}]}',
+        "wrong": json.dumps({"settings": {}, "schemes": [{**row, "throughput": {"mean": "abc"}}]}),
+        "newer": json.dumps({"schema": 99, "settings": {}, "schemes": [row]}),
     }
     for name, text in contents.items():
         (tmp_path / name).mkdir()
@@ -191,6 +214,24 @@ def test_bad_flows_in_csv(cli: Cli, tmp_path: Path, text: str, words: list[str])
 def test_bad_flow_monitors(cli: Cli, tmp_path: Path, text: str, words: list[str]) -> None:
     (tmp_path / "bad.xml").write_text(text, encoding="utf-8")
     check(cli, tmp_path, ["diff", "good.csv", "bad.xml"], ["bad.xml", *words])
+
+
+def test_python_gets_an_error_for_arguments_of_the_wrong_type(tmp_path: Path) -> None:
+    for settings, until, word in [(5, None, "sweep: `5`"), ({}, 5, "until: `5`")]:
+        with pytest.raises(pathloom.PathloomError, match=word):
+            pathloom.sweep(settings, tmp_path / "out", until=until)  # type: ignore[arg-type]
+
+
+def test_numbers_of_numpy_are_values_of_a_grid() -> None:
+    plan = SweepPlan.of(
+        {
+            "fabric": "diamond",
+            "traffic": "web-search:load={load}",
+            "schemes": ["lessor:period={k}s"],
+            "grid": {"load": list(np.array([0.2, 0.4])), "k": [np.int64(2)]},
+        }
+    )
+    assert plan.grid == {"load": (0.2, 0.4), "k": (2,)}
 
 
 def test_a_binary_file_is_refused(cli: Cli, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -55,8 +56,8 @@ def run(arguments: list[str]) -> int:
         print(f"pathloom: {interrupted}", file=sys.stderr)
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # The reader of standard output is gone. Python flushes the rest to /dev/null at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader of standard output is gone.
+        _discard_output()
         return EXIT_ERROR
     except Exception as error:
         return _unexpected(error)
@@ -67,7 +68,16 @@ def run(arguments: list[str]) -> int:
         return _unexpected(error)
 
 
+def _discard_output() -> None:
+    """Sends what is left of standard output to /dev/null when Python flushes it at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _unexpected(error: BaseException) -> int:
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None:
+        print("pathloom: cannot write the output: no space left on device", file=sys.stderr)
+        _discard_output()
+        return EXIT_ERROR
     if os.environ.get(TRACEBACK_VARIABLE):
         raise error
     text = " ".join(str(error).split()) or type(error).__name__

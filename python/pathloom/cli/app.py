@@ -121,6 +121,8 @@ def _refusal(error: TyperException) -> str:
         return error.format_message().removesuffix(".")
     first = problems()[0]
     bounds = first.get("ctx", {})
+    if "error" in bounds:
+        return str(bounds["error"])
     expected = {
         "greater_than_equal": f"{bounds.get('ge')} or more",
         "less_than_equal": f"at most {bounds.get('le')}",

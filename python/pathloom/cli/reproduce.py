@@ -17,6 +17,7 @@ from pathloom.cli.options import (
     JsonOption,
     SeedOption,
     check_cluster,
+    out_folder,
     runner_of,
     whole_number,
 )
@@ -87,6 +88,7 @@ def reproduce(
         Path | None,
         typer.Option(
             "--out",
+            parser=out_folder,
             metavar="FOLDER",
             help="Folder for the pictures, and for one page with all.",
             show_default=f"{FOLDER}, or {FOLDER}-lab",

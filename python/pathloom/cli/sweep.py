@@ -16,6 +16,7 @@ from pathloom.cli.options import (
     JsonOption,
     PlotsOption,
     check_cluster,
+    out_folder,
     plot_kinds,
     runner_of,
     whole_number,
@@ -66,7 +67,11 @@ def sweep(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", metavar="FOLDER", help="Folder for runs, tables, plots and report.", show_default="results/FILE"
+            "--out",
+            parser=out_folder,
+            metavar="FOLDER",
+            help="Folder for runs, tables, plots and report.",
+            show_default="results/FILE",
         ),
     ] = None,
     json: JsonOption = None,

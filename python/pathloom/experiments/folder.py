@@ -13,7 +13,7 @@ from pathlib import Path
 from pathloom.errors import bad_input, reason
 
 Writer = Callable[[Path], object]
-"""Writes the content of a file."""
+"""Writes the content of a file. Raises `OSError` if it cannot be written."""
 PLOT_KINDS = ("svg", "pdf", "png")
 """File formats of plots."""
 PARTIAL = ".partial-"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 from pathloom import _core
@@ -51,11 +52,17 @@ def alone_settings(settings: Settings, job: Job) -> Settings:
     return settings.model_copy(update=mine)
 
 
-def program_digest() -> str:
-    """Digest of the program files that carry out a run in the simulator."""
-    from pathloom.experiments import execution, python_schemes
+def versions() -> dict[str, str]:
+    """The version of Pathloom and the digest of its program, as results have them."""
+    return {"pathloom": _core.__version__, "program": program_digest()}
 
-    return digests([str(_core.__file__), execution.__file__, python_schemes.__file__])
+
+@cache
+def program_digest() -> str:
+    """Digest of the program files that carry out a run in the simulator and keep it."""
+    here = Path(__file__).parent
+    beside = (here.parent / f"{name}.py" for name in ("fabrics", "scheme", "specs", "traffic"))
+    return short_digest(digests([str(_core.__file__), *map(str, sorted([*here.glob("*.py"), *beside]))]))
 
 
 def digests(paths: Iterable[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count, takewhile
 from pathlib import Path
@@ -56,10 +56,22 @@ def named_files(specs: Iterable[str]) -> list[str]:
     >>> named_files(["web-search:load=0.4", "flows:file=/dev/null", f"{__file__}:Mine:x=1"]) == [__file__]
     True
     """
-    parts = (part.split("=")[-1].strip() for spec in specs for part in spec.replace(",", ":").split(":"))
+    words = dict.fromkeys(word for spec in specs for word in _words(spec))
     # Unlike Path.is_file, this regards a file without permission as missing.
-    found = [part for part in dict.fromkeys(parts) if "." in part and os.path.isfile(part)]  # noqa: PTH113
-    return [path for part in found for path in _with_ranks(part)]
+    return [path for word in words if os.path.isfile(word) for path in _with_ranks(word)]  # noqa: PTH113
+
+
+def _words(spec: str) -> Iterator[str]:
+    """The words of a specification that may name a file: a value of any form, and a word that looks like a file name.
+
+    >>> list(_words("topo.csv:rate=1Gbps")), list(_words("flows:file=trace:1")), list(_words("ecmp"))
+    (['topo.csv', '1Gbps'], ['trace:1', 'trace'], [])
+    """
+    _, _, keys = spec.partition(":")
+    parts = [*keys.split(","), *spec.replace(",", ":").split(":")]
+    values = (value.strip() for _, equals, value in (part.partition("=") for part in parts) if equals)
+    plain = (part.strip() for part in parts if "=" not in part and "." in part)
+    yield from dict.fromkeys([*plain, *values])
 
 
 def _with_ranks(path: str) -> list[str]:

@@ -30,7 +30,7 @@ class PythonScheme:
     make: Maker
     keys: Mapping[str, Any] = field(default_factory=dict)
     files: tuple[str, ...] = ()
-    """The modules that its file imported from the file's own folder when it was loaded."""
+    """The modules that its file imported from its own folder, and from packages in that folder."""
 
     def instance(self, seed: int) -> object:
         """Makes a new scheme for one run. A constructor with a parameter `seed` gets it. Raises `PathloomError`."""
@@ -99,14 +99,17 @@ def _load(path: Path, spec: str) -> types.ModuleType:
 
 
 def _imported_from_beside(file: Path) -> tuple[str, ...]:
-    """Paths of loaded modules in the folder of a file, named as the file is."""
-    full = file.resolve()
-    modules = [
-        module for name, module in list(sys.modules.items()) if name != "__main__" and not name.startswith(_MODULE)
-    ]
-    loaded = {Path(path).resolve() for module in modules if (path := getattr(module, "__file__", None))}
-    beside = sorted(path.name for path in loaded if path.parent == full.parent and path != full)
-    return tuple(str(file.parent / name) for name in beside)
+    """Paths of loaded modules from the folder of a file and from packages in that folder, named as the file is."""
+    folder = file.resolve().parent
+    own = {name: path for name, module in list(sys.modules.items()) if (path := getattr(module, "__file__", None))}
+    found = []
+    for name, path in own.items():
+        inside = Path(*name.split("."))
+        for place in (inside.with_suffix(".py"), inside / "__init__.py"):
+            is_module = name != "__main__" and not name.startswith(_MODULE) and place.name == Path(path).name
+            if is_module and Path(path).resolve() == (folder / place).resolve() != file.resolve():
+                found.append(str(file.parent / place))
+    return tuple(sorted(found))
 
 
 def _class_in(module: types.ModuleType, name: str, spec: str) -> Maker:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from pathloom import _core
-from pathloom.experiments.columns import figures_of, frame_of
+from pathloom.experiments.columns import figures_of, frame_of, parquet_writer
 from pathloom.experiments.completion import with_completion
 from pathloom.experiments.execution import Execution
 from pathloom.experiments.folder import PLOT_KINDS, Writer, replace_files
+from pathloom.experiments.identity import versions
 from pathloom.experiments.inputs import OWN_FABRIC, Inputs
 from pathloom.experiments.notes import notes_on, troubles
 from pathloom.experiments.recovery import with_recovery
@@ -146,7 +146,7 @@ class Result:
                 "files": dict(self.inputs.files),
                 "classes": list(self.inputs.classes),
             },
-            "versions": {"pathloom": _core.__version__},
+            "versions": versions(),
             "seed": self.settings.seed,
             "traffic": {"description": self.description, "notes": self.notes},
             "schemes": self.summary_of_schemes,
@@ -211,9 +211,9 @@ class Result:
         texts = [*own_fabric, ("schemes.tex", tex), ("report.html", page(self, figures)), ("result.json", self.json())]
         files: list[tuple[str, Writer]] = [
             ("schemes.csv", self.table.write_csv),
-            ("flows.parquet", self.flows.write_parquet),
-            ("links.parquet", self.links.write_parquet),
-            *([("subflows.parquet", self.subflows.write_parquet)] if self.subflows.height else []),
+            ("flows.parquet", parquet_writer(self.flows)),
+            ("links.parquet", parquet_writer(self.links)),
+            *([("subflows.parquet", parquet_writer(self.subflows))] if self.subflows.height else []),
             *self._series_files(),
             *((f"{figure.name}.{kind}", figure.write) for figure in figures for kind in kinds),
             *((name, partial(Path.write_text, data=text, encoding="utf-8")) for name, text in texts),
@@ -224,9 +224,9 @@ class Result:
         if self.settings.series is None:
             return []
         return [
-            ("flow-series.parquet", self.flow_series.write_parquet),
-            ("link-series.parquet", self.link_series.write_parquet),
-            ("way-series.parquet", self.way_series.write_parquet),
+            ("flow-series.parquet", parquet_writer(self.flow_series)),
+            ("link-series.parquet", parquet_writer(self.link_series)),
+            ("way-series.parquet", parquet_writer(self.way_series)),
         ]
 
     def _repr_html_(self) -> str:

@@ -18,7 +18,7 @@ from pathloom.experiments.result import Result
 from pathloom.experiments.store import Store, locked_store
 from pathloom.experiments.sweep_plan import Point, SweepPlan, at_point
 from pathloom.experiments.sweep_result import PointResult, SweepResult
-from pathloom.experiments.until import Precision, uncertainty
+from pathloom.experiments.until import Precision, has_bounds, uncertainty
 from pathloom.experiments.workers import Ended, Progress, Runner, Threads, Work, default_threads, interruptible
 from pathloom.fabrics import Fabric
 from pathloom.specs import is_python_spec
@@ -68,6 +68,10 @@ def sweep(
     """
     if jobs is not None and jobs < 1:
         raise bad_input(f"jobs: {jobs} is not valid; expected 1 or more")
+    if not isinstance(settings, Mapping | str | Path):
+        raise bad_input(f"sweep: `{settings}` is not valid; expected a dict of settings, or the path of a file")
+    if until is not None and not isinstance(until, str):
+        raise bad_input(f'until: `{until}` is not valid; expected a text such as "ci=2%"')
     plan = SweepPlan.of(settings) if isinstance(settings, Mapping) else SweepPlan.read(Path(settings))
     precision = Precision.parse(until) if until is not None else None
     with locked_store(Path(out)) as store:
@@ -92,6 +96,7 @@ class Sweep:
         """Prepares the first run of every scheme at every point, if it is not in the store."""
         if until is not None:
             plan.check_added_runs()
+            until.check_runs(max(point.settings.runs for point in plan.points))
         self.plan, self.until = plan, until
         self._store = store
         self._schemes: dict[str, PythonScheme] = {}
@@ -149,7 +154,7 @@ class Sweep:
             settings = prepared.execution.settings
             if prepared.widest_interval is not None and prepared.widest_interval <= until.share:
                 continue
-            prepared.widest_interval = uncertainty(self._result(prepared).summary_of_schemes) or 0.0
+            prepared.widest_interval = self._widest_interval(prepared)
             most = until.most_runs(prepared.point.settings.runs)
             if prepared.widest_interval > until.share and settings.runs < most:
                 more = settings.model_copy(update={"runs": settings.runs + 1})
@@ -177,16 +182,22 @@ class Sweep:
             notes=tuple(result.notes),
             schemes=tuple(schemes),
             troubles=tuple(result.troubles),
-            until=self._until_record(prepared),
+            until=self._until_record(prepared, schemes),
         )
 
-    def _until_record(self, prepared: Prepared) -> dict[str, Any] | None:
+    def _widest_interval(self, prepared: Prepared) -> float:
+        """The widest interval of a point; infinite if no figure has a value."""
+        found = uncertainty(self._result(prepared).summary_of_schemes)
+        return math.inf if found is None else found
+
+    def _until_record(self, prepared: Prepared, schemes: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
         if self.until is None or prepared.widest_interval is None:
             return None
         known = math.isfinite(prepared.widest_interval)
         return {
             "ci": prepared.widest_interval if known else None,
             "reached": prepared.widest_interval <= self.until.share,
+            "bounds": has_bounds(schemes),
         }
 
     def _result(self, prepared: Prepared) -> Result:

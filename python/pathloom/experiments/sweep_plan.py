@@ -195,6 +195,12 @@ def _check_name(name: str, source: str, key: str) -> None:
         raise bad_input(f"{source}: {key}: `{name}` is not a name; expected letters, digits, _ and -")
 
 
+def _plain(value: Any) -> Any:
+    """A value as a Python object; numbers of NumPy have a method for that."""
+    plain = getattr(value, "item", None)
+    return plain() if callable(plain) and getattr(value, "ndim", None) == 0 else value
+
+
 def _check_value(value: object, source: str, key: str) -> None:
     if not isinstance(value, str | int | float) or (isinstance(value, float) and not math.isfinite(value)):
         raise bad_input(f"{source}: {key}: `{value}` is not valid; expected a text or a finite number")
@@ -212,6 +218,7 @@ def _listed(found: object, source: str) -> tuple[dict[str, Value], ...]:
         raise bad_input(f"{source}: points: expected tables of values, such as [[points]] with k = 4 and load = 0.2")
     if len(found) > MOST_POINTS:
         raise bad_input(f"{source}: points: {len(found)} are too many; expected at most {MOST_POINTS}")
+    found = [{name: _plain(value) for name, value in entry.items()} for entry in found]
     first, texts = found[0], set()
     for number, entry in enumerate(found, start=1):
         key = f"points: number {number}"
@@ -244,12 +251,13 @@ def _grid(found: object, source: str, listed: Sequence[Mapping[str, Value]]) -> 
             "points in [[points]]"
         )
     grid: dict[str, tuple[Value, ...]] = {}
-    for name, values in found.items():
+    for name, given in found.items():
         _check_name(name, source, GRID)
         if listed and name in listed[0]:
             raise bad_input(f"{source}: grid: {name} is in [[points]] too; give its values in one of them")
-        if not isinstance(values, list | tuple) or not values:
-            raise bad_input(f"{source}: grid: {name}: `{values}` is not valid; expected a list of values")
+        if not isinstance(given, list | tuple) or not given:
+            raise bad_input(f"{source}: grid: {name}: `{given}` is not valid; expected a list of values")
+        values = [_plain(value) for value in given]
         for value in values:
             _check_value(value, source, f"grid: {name}")
         texts = [value_text(value) for value in values]

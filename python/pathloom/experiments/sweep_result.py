@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from pathloom import _core
-from pathloom.experiments.columns import figures_of, frame_of
+from pathloom.experiments.columns import figures_of, frame_of, parquet_writer
 from pathloom.experiments.folder import PLOT_KINDS, Writer, replace_files
+from pathloom.experiments.identity import versions
 from pathloom.experiments.settings import Settings
 from pathloom.experiments.sweep_plan import SweepPlan, Value, place_text
 from pathloom.words import counted
@@ -27,8 +28,6 @@ SCHEMA = 1
 RESULT = "result.json"
 FILES = (RESULT, "report.html", "points.csv", "points.tex", "runs.parquet")
 """Files of a sweep except its plots."""
-PLOT_FILE = re.compile(r"[a-z0-9-]+-by-.+\.(svg|pdf|png)")
-"""Names of its plots."""
 _FIGURE = re.compile(r"\d+(\.\d+)?( ?(ns|us|µs|ms|s|min|h)\b)?")
 """A number or a time in a note."""
 
@@ -76,7 +75,7 @@ class SweepResult:
             "schema": SCHEMA,
             "complete": True,
             "settings": {**settings_record(self.plan, self.until), "files": dict(self.files)},
-            "versions": {"pathloom": _core.__version__},
+            "versions": versions(),
             "seed": self.points[0].settings.seed,
             "points": [point.record() for point in self.points],
         }
@@ -159,12 +158,11 @@ class SweepResult:
         ]
         files: list[tuple[str, Writer]] = [
             ("points.csv", self.table.write_csv),
-            ("runs.parquet", self.runs.write_parquet),
+            ("runs.parquet", parquet_writer(self.runs)),
             *((f"{figure.name}.{kind}", figure.write) for figure in figures for kind in kinds),
             *((name, partial(Path.write_text, data=text, encoding="utf-8")) for name, text in texts),
         ]
-        old = [path.name for path in folder.iterdir() if PLOT_FILE.fullmatch(path.name)]
-        return replace_files(folder, files, [*FILES, *old])
+        return replace_files(folder, files, [*FILES, *_old_plots(folder)])
 
     def __repr__(self) -> str:
         names = dict.fromkeys(name for point in self.points for name in point.series)
@@ -172,6 +170,19 @@ class SweepResult:
             f"SweepResult({', '.join(names)} over {', '.join(self.plan.grid)}: "
             f"{counted(len(self.points), 'point')}, {counted(_runs(self.points), 'run')})"
         )
+
+
+def _old_plots(folder: Path) -> list[str]:
+    """Names that plots of the previous result in the folder may have. Other pictures in the folder are the user's."""
+    from pathloom.experiments.results_folder import read_record
+    from pathloom.report.sweep_plots import plot_names
+
+    try:
+        record = read_record(folder) or {}
+    except _core.PathloomError:
+        return []
+    axes = {axis for point in record.get("points", []) for axis in point["at"]}
+    return [f"{name}.{kind}" for name in plot_names(axes) for kind in PLOT_KINDS]
 
 
 def _runs(points: Sequence[PointResult]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -55,6 +55,13 @@ class Precision:
             raise bad_input(f"--until `{text}`: most: expected a whole number from {LEAST_RUNS} to {MOST_RUNS}")
         return cls(_share(values["ci"], text), int(most) if most is not None else None)
 
+    def check_runs(self, runs: int) -> None:
+        """Raises `PathloomError` if the settings have more runs than `most` allows."""
+        if self.most is not None and self.most < runs:
+            raise bad_input(
+                f"--until `{self.text()}`: most is below the {runs} runs of the settings; expected {runs} or more"
+            )
+
     def most_runs(self, runs: int) -> int:
         """Maximum number of runs of each scheme if the settings have `runs`."""
         return self.most if self.most is not None else min(max(MOST_TIMES * runs, LEAST_RUNS), MOST_RUNS)
@@ -89,6 +96,11 @@ def uncertainty(schemes: Sequence[Row]) -> float | None:
     """
     found = [_uncertainty_in(schemes, figure) for figure in HEADLINE.values()]
     return max((one for one in found if one is not None), default=None)
+
+
+def has_bounds(schemes: Iterable[Row]) -> bool:
+    """Whether a headline figure of any scheme is only a bound, because flows were not finished."""
+    return any(figure.is_bound(row) for row in schemes for figure in HEADLINE.values())
 
 
 def _uncertainty_in(schemes: Sequence[Row], figure: Figure) -> float | None:

@@ -70,7 +70,10 @@ class Plot:
         if kind == "svg":
             path.write_bytes(self.svg)
         else:
-            save_figure(self.figure, path, kind, dpi=220)
+            # Matplotlib has no clear error for a full disk.
+            buffer = io.BytesIO()
+            save_figure(self.figure, buffer, kind, dpi=220)
+            path.write_bytes(buffer.getvalue())
 
     @cached_property
     def svg(self) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from pathloom._core import PathloomError
 from pathloom.experiments.sweep_plan import Value, place_text, value_text
 from pathloom.report.plots import Plot
 from pathloom.report.style import Look, fitting_legend, looks, new_figure, pathloom_style
-from pathloom.report.sweep_tables import Metric, metrics_of
+from pathloom.report.sweep_tables import METRICS, Metric, metrics_of
 from pathloom.words import time_text
 
 if TYPE_CHECKING:
@@ -48,6 +48,15 @@ def plots(result: SweepResult) -> list[Plot]:
     axes = [_axis(name, values) for name, values in grid.items() if len(values) > 1 and name not in schemes]
     with pathloom_style():
         return [_plot(result, metric, axis, look) for axis in axes for metric in metrics_of(result)]
+
+
+def plot_names(axes: Iterable[str]) -> list[str]:
+    """Names of all plots that a sweep over these axes may have, without the suffix."""
+    return [_plot_name(metric, axis) for axis in axes for metric in METRICS]
+
+
+def _plot_name(metric: Metric, axis: str) -> str:
+    return f"{metric.name}-by-{_file_name(axis)}"
 
 
 def _axis(name: str, values: Sequence[Value]) -> _Axis:
@@ -102,7 +111,7 @@ def _plot(result: SweepResult, metric: Metric, axis: _Axis, look: Mapping[str, L
     if len(combinations) > len(shown):
         says += f" The first {len(shown)} of {len(combinations)} panels are drawn; points.csv has all."
     title = f"{metric.title[0].upper()}{metric.title[1:]} by {axis.name}"
-    return Plot(f"{metric.name}-by-{_file_name(axis.name)}", title, says, figure)
+    return Plot(_plot_name(metric, axis.name), title, says, figure)
 
 
 def _lines(axes: Axes, points: Sequence[PointResult], metric: Metric, axis: _Axis, look: Mapping[str, Look]) -> None:

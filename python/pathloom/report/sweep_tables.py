@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pathloom.experiments.settings import FINISHED
 from pathloom.experiments.sweep_plan import value_text
 from pathloom.experiments.verdicts import Figure, figure_of, is_bound, ranking
 from pathloom.report.tables import AT_LEAST, AT_MOST, NOTHING, Table
-from pathloom.words import FigureText, share_figure, time_figure, times_figure
+from pathloom.words import FigureText, counted, share_figure, time_figure, times_figure
 
 if TYPE_CHECKING:
     from pathloom.experiments.sweep_result import SweepResult
@@ -127,12 +128,21 @@ def until_lines(result: SweepResult) -> list[str]:
     """The certainty that the points reach, if it was requested."""
     if result.until is None:
         return []
-    asked = [point for point in result.points if point.until is not None]
-    missed = [point for point in asked if point.until is not None and not point.until["reached"]]
+    asked = [point.until for point in result.points if point.until is not None]
+    missed, bounds = (sum(one[key] is value for one in asked) for key, value in (("reached", False), ("bounds", True)))
     wanted = f"{100 * result.until.share:g} %"
-    if not missed:
-        return [f"Every difference to the best scheme of its point is known to ± {wanted} or better."]
-    return [
-        f"{len(missed)} of {len(asked)} points are not known to ± {wanted} after the most runs that were allowed; "
-        "raise most in --until."
-    ]
+    if missed:
+        lines = [
+            f"{missed} of {len(asked)} points are not known to ± {wanted} after the most runs that were allowed; "
+            "raise most in --until."
+        ]
+    elif bounds:
+        lines = [f"The interval of every difference to the best scheme of its point is ± {wanted} or narrower."]
+    else:
+        lines = [f"Every difference to the best scheme of its point is known to ± {wanted} or better."]
+    if bounds:
+        lines.append(
+            f"At {bounds} of {counted(len(asked), 'point')}, flows are unfinished, so figures are bounds (≥ or ≤), "
+            f'however many runs there are; until = "{FINISHED}" in the file lets every flow finish.'
+        )
+    return lines
