@@ -341,6 +341,20 @@ def test_a_damaged_run_is_carried_out_again(cli: Cli, tmp_path: Path, place: int
         assert content(tmp_path / "out") == first, bit
 
 
+def test_rows_of_one_scheme_at_several_lists_can_be_told_apart(cli: Cli, sweep_file: Path) -> None:
+    text = 'fabric = "diamond"\ntraffic = "long-lived"\nschemes = "{x}"\nduration = "10ms"\n[grid]\n'
+    sweep_file.write_text(f'{text}x = ["spt,ecmp", "spt"]\n', encoding="utf-8")
+    several = cli("sweep", "s.toml", "--out", "several")
+    assert [line.split()[:2] for line in several.out.splitlines() if " 3 " in line][:3] == [
+        ["spt,ecmp", "spt"],
+        ["spt,ecmp", "ecmp"],
+        ["spt", "spt"],
+    ]
+    sweep_file.write_text(f'{text}x = ["ecmp", "spt"]\n', encoding="utf-8")
+    single = cli("sweep", "s.toml", "--out", "single")
+    assert [line.split()[0] for line in single.out.splitlines() if " 3 " in line][:2] == ["ecmp", "spt"]
+
+
 def test_a_full_disk_is_named(tmp_path: Path) -> None:
     frame = pl.DataFrame({"flow": np.arange(100_000)})
     with pytest.raises(OSError, match="No space left on device"):

@@ -39,6 +39,10 @@ FILES: list[tuple[Mapping[str, str], list[str]]] = [
     ({"[grid]": '[[points]]\nrate = "1Mbps"\n[[points]]\nk = 1\n[grid]'}, ["number 2 has k", "expected rate"]),
     ({"[grid]": '[[points]]\nrate = "1Mbps"\n[grid]'}, ["grid: rate is in [[points]] too"]),
     ({'rate = ["10Mbps"]': ""}, ["[grid] is missing or empty"]),
+    (
+        {'rate = ["10Mbps"]': f'rate = ["10Mbps"]\n{"x" * 101} = [1]'},
+        ["grid", "`xxxx", "has 101 letters", "at most 100"],
+    ),
     ({"[grid]": "[gird]"}, ["unknown key `gird`", "did you mean `grid`?"]),
     ({"[grid]": "grid = 5\n[x]"}, ["unknown key `x`"]),
     ({"[grid]\n": "grid = 5\n", 'rate = ["10Mbps"]': ""}, ["[grid]", "lists by name"]),

@@ -28,6 +28,8 @@ MOST_POINTS = 10_000
 """Maximum number of points of one sweep."""
 GRID, POINTS = "grid", "points"
 _NAME = re.compile(r"\{([^{}]*)\}")
+MOST_LETTERS = 100
+"""Maximum length of the name of an axis, which is a part of names of files."""
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 
@@ -193,6 +195,8 @@ def place_text(at: Mapping[str, Value]) -> str:
 def _check_name(name: str, source: str, key: str) -> None:
     if not _PLAIN_NAME.fullmatch(name):
         raise bad_input(f"{source}: {key}: `{name}` is not a name; expected letters, digits, _ and -")
+    if len(name) > MOST_LETTERS:
+        raise bad_input(f"{source}: {key}: `{name:.20}…` has {len(name)} letters; expected at most {MOST_LETTERS}")
 
 
 def _plain(value: Any) -> Any:

@@ -82,7 +82,7 @@ def points_table(result: SweepResult) -> Table:
     A star marks a value that is clearly the best of its point.
     """
     metrics = metrics_of(result)
-    axes = [name for name in result.plan.grid if name not in result.plan.scheme_axes]
+    axes = _shown_axes(result)
     rows = []
     for point in result.points:
         best = [_best(point.schemes, metric) for metric in metrics]
@@ -96,6 +96,13 @@ def points_table(result: SweepResult) -> Table:
             rows.append([*at, row["scheme"], str(len(row["runs"])), *marked, str(unfinished)])
     headings = [*axes, "scheme", "runs", *(metric.title for metric in metrics), "unfinished"]
     return Table(headings, rows, [None] * len(headings))
+
+
+def _shown_axes(result: SweepResult) -> list[str]:
+    """The axes of the table. Those that name schemes are left out, unless a scheme is at several of their values."""
+    axes = [name for name in result.plan.grid if name not in result.plan.scheme_axes]
+    rows = [(*map(point.at.get, axes), row["scheme"]) for point in result.points for row in point.schemes]
+    return axes if len(set(rows)) == len(rows) else list(result.plan.grid)
 
 
 def _best(schemes: Sequence[Row], metric: Metric) -> int | None:
