@@ -384,9 +384,9 @@ impl LinkQueue {
         self.lost += 1;
     }
 
-    /// Sets the rate from now on; the packet that is being sent keeps the old rate. Returns when the head is due
-    /// after the change, if there is one.
-    pub(crate) fn set_rate(&mut self, now: Ps, rate_bps: u64) -> Option<Ps> {
+    /// Sets the rate for packets whose sending begins after `begun_by`, as in [`LinkQueue::waited`]; the packet that is
+    /// being sent keeps its rate. Returns when the head is due after the change, if there is one.
+    pub(crate) fn set_rate(&mut self, begun_by: Ps, rate_bps: u64) -> Option<Ps> {
         let mask = self.ring.len().wrapping_sub(1);
         let begin = self.hands_on_at_begin();
         let old = self.ps_per_byte;
@@ -399,8 +399,8 @@ impl LinkQueue {
             let new_send = self.send_time(self.ring[at as usize & mask].wire());
             let packet = &mut self.ring[at as usize & mask];
             let old_send = if begin { 0 } else { times(packet.wire(), old) };
-            let planned = packet.deliver_at - self.delay - old_send;
-            if planned <= now {
+            let planned = (packet.deliver_at - self.delay).saturating_sub(old_send);
+            if planned <= begun_by {
                 continue;
             }
             let start = next.unwrap_or(planned);

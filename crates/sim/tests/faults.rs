@@ -156,6 +156,20 @@ fn the_use_of_a_slow_cable_is_relative_to_the_rate_of_the_fabric() {
     assert!(used.into_iter().all(|used| used < 0.0101), "1 of 100 Mbit/s: {:?}", &outcome.links[..2]);
 }
 
+#[test]
+fn a_packet_keeps_its_rate_through_several_changes() {
+    // The packet that is being sent at 200 ms takes 121 ms at 100 kbit/s. Later changes do not move its arrival.
+    let slow = "200ms:degrade:e0-e1:100kbps,201300us:degrade:e0-e1:100kbps";
+    let arrived = |faults: &str| {
+        let mut simulation = Simulation::new(congested("", CONTROL, faults)).unwrap();
+        simulation.advance(ms(599));
+        simulation.outcome().flows.iter().map(|flow| flow.delivered_bytes).sum::<u64>()
+    };
+    let kept = arrived(slow);
+    let back_and_forth = arrived(&format!("{slow},205ms:degrade:e0-e1:10Mbps,205ms:degrade:e0-e1:100kbps"));
+    assert_eq!(kept, back_and_forth);
+}
+
 /// Two flows share a link of 10 Mbit/s, so its queue is never empty.
 fn congested(ports: &str, control: &str, faults: &str) -> SimSettings {
     let fabric = Arc::new(fabric_from_spec(&format!("dumbbell:hosts=2,rate=10Mbps{ports}")).unwrap());

@@ -120,33 +120,40 @@ fn label_rate(text: &str) -> Option<LabelRate> {
     let mut used: Vec<bool> = tokens.iter().map(is_open).collect();
     for place in 0..tokens.len() {
         let (before, here) = tokens.split_at(place);
-        if let Some((rate, length)) = level(here) {
-            found.push(within(rate)?);
-            used[place..place + length].fill(true);
+        let (rate, length) = if let Some(level) = level(here) {
+            level
         } else if let [Token::Number(number), Token::Word(word), ..] = here {
             let Some(scale) = unit(word) else { continue };
-            let (number, length) = match before {
-                // 2 x 10 Gbps
-                [.., Token::Number(count), Token::Word(x)] if x == "x" => (count * number, 2),
-                [.., Token::Number(count), Token::Sign('*' | '×')] => (count * number, 2),
-                // 100-155 Mbit/s
-                [.., Token::Number(least), Token::Sign('-' | '–')] => {
-                    is_certain = false;
-                    (least.min(*number), 2)
-                }
-                // 1G-10G
-                [.., Token::Word(_), Token::Sign('-' | '–' | '/' | ',')] => (*number, 1),
-                _ => (*number, 0),
+            // 100-155 Mbit/s, 10/100 Mbit/s
+            let least = match before {
+                [.., Token::Number(least), Token::Sign('-' | '–' | '/')] => Some(*least),
+                _ => None,
             };
-            found.push(within(number * scale)?);
-            used[place - length..place + 2].fill(true);
-            if let Some(suffix) = here.get(2..).map(unit_suffix) {
-                used[place + 2..place + 2 + suffix].fill(true);
+            if least.is_some() {
+                is_certain = false;
+                used[place - 2..place].fill(true);
             }
-        }
+            (least.map_or(*number, |least| least.min(*number)) * scale, 2 + unit_suffix(&here[2..]))
+        } else {
+            continue;
+        };
+        let (count, before_it) = match before {
+            // 2 x 10 Gbps
+            [.., Token::Number(count), Token::Word(x)] if x == "x" => (*count, 2),
+            [.., Token::Number(count), Token::Sign('*' | '×')] => (*count, 2),
+            // N x 10 Gbps
+            [.., Token::Word(n), Token::Word(x)] if n == "n" && x == "x" => (1.0, 1),
+            // 1G-10G, OC-3/OC-12
+            [_, .., Token::Sign('-' | '–' | '/' | ',')] => (1.0, 1),
+            _ => (1.0, 0),
+        };
+        found.push(within(count * rate)?);
+        used[place - before_it..place + length].fill(true);
     }
     let rate_bps = found.iter().copied().min()?;
-    is_certain = is_certain && found.iter().all(|&rate| rate == rate_bps);
+    // `1 or 10 Gbps`
+    let has_other_number = tokens.iter().zip(&used).any(|(token, &used)| matches!(token, Token::Number(_)) && !used);
+    is_certain = is_certain && !has_other_number && found.iter().all(|&rate| rate == rate_bps);
     Some(LabelRate { rate_bps, is_certain, is_whole: used.iter().all(|&used| used) })
 }
 
@@ -162,11 +169,15 @@ fn is_open(token: &Token) -> bool {
 /// Number of the tokens that continue a unit: `/s`, `per second`, `Ethernet`.
 fn unit_suffix(tokens: &[Token]) -> usize {
     match tokens {
-        [Token::Sign('/'), Token::Word(word), ..] if matches!(word.as_str(), "s" | "sec") => 2,
-        [Token::Word(per), Token::Word(_), ..] if per == "per" => 2,
+        [Token::Sign('/'), Token::Word(word), ..] if is_second(word) => 2,
+        [Token::Word(per), Token::Word(word), ..] if per == "per" && is_second(word) => 2,
         [Token::Word(word), ..] if word == "ethernet" => 1,
         _ => 0,
     }
+}
+
+fn is_second(word: &str) -> bool {
+    matches!(word, "s" | "sec" | "second" | "seconds")
 }
 
 /// Returns a level of the digital hierarchies, bits per second, and its number of tokens: SONET OC-n (Telcordia
@@ -291,6 +302,12 @@ mod tests {
             ("1G-10G", Some((1_000_000_000, false))),
             (">1Gbps", Some((1_000_000_000, false))),
             ("Nx10Gbps", Some((10_000_000_000, false))),
+            ("N x 10G", Some((10_000_000_000, false))),
+            ("2 x OC-48", Some((4_976_640_000, true))),
+            ("4 x E1", Some((8_192_000, true))),
+            ("10/100 Mbps", Some((10_000_000, false))),
+            ("1 or 10 Gbps", Some((10_000_000_000, false))),
+            ("OC-48/STM-16", Some((2_488_320_000, true))),
             ("34 Mbps / 155 Mbps", Some((34_000_000, false))),
             ("2,5 Gbps", Some((2_500_000_000, true))),
             ("34 Mbps, 155 Mbps", Some((34_000_000, false))),
@@ -347,14 +364,35 @@ mod tests {
         assert_eq!(read(&[("bandwidth", "10 Gbit/s")]), Ok(Some((10_000_000_000, Stated))));
         assert_eq!(read(&[("LinkLabel", "Lit Fibre"), ("LinkType", "OC-48")]), Ok(Some((2_488_320_000, Label))));
         assert_eq!(read(&[("LinkNote", "x")]), Ok(None));
-        for text in ["10 Gbit/s", "2,5 Gbps", "OC-192c", "GigE", "2x10G", "1 Gigabit Ethernet", "10 Gbit per second"] {
+        for text in [
+            "10 Gb/second",
+            "OC-48/STM-16",
+            "10 Gbit/s",
+            "2,5 Gbps",
+            "OC-192c",
+            "GigE",
+            "2x10G",
+            "1 Gigabit Ethernet",
+            "10 Gbit per second",
+        ] {
             for name in ["rate", "capacity"] {
                 assert!(matches!(read(&[(name, text)]), Ok(Some((_, Stated)))), "{name} {text}");
             }
         }
         assert_eq!(read(&[("capacity", "100-155 Mbit/s")]), Ok(Some((100_000_000, LeastOfLabel))));
         let mut refused = vec![("rate", "10"), ("capacity", "-5"), ("bandwidth", "fast"), ("LinkSpeedRaw", "OC-3")];
-        let not_whole = ["-1Gbps", "- 1 Gbps", "2 5Gbps", "1/2Gbps", "x5Gbps", "1GBps", "1e400Gbps", "up to 10 Gbps"];
+        refused.push(("rate", "1/2Gbps"));
+        let not_whole = [
+            "-1Gbps",
+            "- 1 Gbps",
+            "2 5Gbps",
+            "10 Gbit per minute",
+            "10 Gbps per lane",
+            "x5Gbps",
+            "1GBps",
+            "1e400Gbps",
+            "up to 10 Gbps",
+        ];
         refused.extend(not_whole.iter().flat_map(|text| [("rate", *text), ("capacity", *text)]));
         for (name, text) in refused {
             let problem = read(&[(name, text)]).unwrap_err();

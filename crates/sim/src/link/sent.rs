@@ -48,21 +48,23 @@ impl LinkQueue {
         self.waited.saturating_sub(waiting.map(|begin| begin.saturating_sub(now)).sum())
     }
 
-    /// When the packet that is being sent at this time will have left; a time not after `now` if there is none. All
-    /// packets must have been taken at the present rate.
+    /// When the packet that is being sent at this time will have left; a time not after `now` if there is none. If
+    /// packets are handed on when their sending begins, the next packet must follow at once.
     pub(crate) fn leaves(&self, now: Ps) -> Ps {
         let mut next = None;
         for packet in self.newest_first() {
             let begin = self.begins(packet);
             if begin <= now {
-                return begin + self.send_time(packet.wire());
+                if !self.hands_on_at_begin() {
+                    return packet.deliver_at - self.delay;
+                }
+                break;
             }
             next = Some(begin);
         }
         match next {
             _ if self.busy_until == NEVER => 0,
             None => self.busy_until,
-            // If packets are handed on when their sending begins, the one that is being sent may have arrived already.
             Some(begin) if self.hands_on_at_begin() => begin,
             Some(_) => 0,
         }
@@ -119,6 +121,10 @@ mod tests {
                 assert_eq!(link.beginning_after(now), frames(waiting), "{handover:?} {now}");
                 assert_eq!(link.leaves(now), leaves * 1_000_000, "{handover:?} {now}");
             }
+            // All packets have left, and some are still under way. A new rate does not change that.
+            link.set_rate(26_000_000, 1_000_000);
+            assert!(link.leaves(26_000_000) <= 26_000_000, "{handover:?}");
+            link.set_rate(26_000_000, 1_000_000_000);
             while link.next_due().is_some() {
                 link.dequeue();
             }

@@ -206,6 +206,7 @@ impl<T: Tap + Default> Network<T> {
             self.links[index] = queue;
         }
         for (number, part) in (1..).zip(others) {
+            debug_assert!(part.interruptions.is_empty(), "faults come while the network is whole");
             for (index, node) in part.nodes.into_iter().enumerate() {
                 if plan.of(NodeId(index as u32)) == number {
                     self.nodes[index] = node;
