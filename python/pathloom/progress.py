@@ -34,14 +34,17 @@ class Shares:
         self._weights = weights or {}
         self._total = math.fsum(self._weights.values()) or float(runs)
         self._shares: dict[Job, float] = {}
+        self._done, self._finished = 0.0, 0
         self._lock = threading.Lock()
 
     def note(self, job: Job, share: float) -> tuple[float, int]:
         """Records the share of a run. Returns the share of all work that is done and the number of finished runs."""
         with self._lock:
+            before = self._shares.get(job, 0.0)
             self._shares[job] = share
-            done = math.fsum(self._weight(one) * share for one, share in self._shares.items())
-            return min(done / self._total, 1.0), sum(one >= 1.0 for one in self._shares.values())
+            self._done += self._weight(job) * (share - before)
+            self._finished += (share >= 1.0) - (before >= 1.0)
+            return 1.0 if self._finished >= self.runs else min(self._done / self._total, 1.0), self._finished
 
     def _weight(self, job: Job) -> float:
         return self._weights.get(job, 0.0) if self._weights else 1.0

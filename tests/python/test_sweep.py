@@ -20,6 +20,7 @@ import pathloom
 from conftest import Cli, tree
 from pathloom.experiments.columns import parquet_writer
 from pathloom.experiments.execution import Execution
+from pathloom.experiments.inputs import named_files
 from pathloom.experiments.store import locked_store
 from pathloom.experiments.sweep_plan import SweepPlan
 from pathloom.experiments.sweep_result import SweepResult
@@ -288,6 +289,33 @@ def test_a_run_depends_on_files_of_any_name_and_on_packages_of_a_scheme(
     assert "4 of 8 runs" in in_new_process(tmp_path, "sweep", "s.toml", "--out", "out").stderr
     (tmp_path / "trace=of:today").write_text(flows.format(size=30_000), encoding="utf-8")
     assert "already" not in in_new_process(tmp_path, "sweep", "s.toml", "--out", "out").stderr
+
+
+def test_files_are_found_whatever_their_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("topo=1.json", "to:po.json", "my=a.py", "trace", "a=b", "ecmp"):
+        Path(name).write_text("", encoding="utf-8")
+    assert named_files(["topo=1.json:hosts=2"]) == ["topo=1.json"]
+    assert named_files(["to:po.json:hosts=2,rate=1Gbps"]) == ["to:po.json"]
+    assert named_files(["my=a.py:A:x=1"]) == ["my=a.py"]
+    assert named_files(["flows:file=trace,jitter=0s", "flows:file=a=b"]) == ["trace", "a=b"]
+    assert named_files(["ecmp", "long-lived", "fat-tree:k=4"]) == [], "the name of a scheme is no file"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0.0,h0,h1,100000\n",
+        "start,source,destination,size\n0,h0,h1,100000\n",
+        "start_s, src, dst, size_bytes\n0, h0, h1, 9\n",
+    ],
+)
+def test_every_form_of_a_file_of_flows_can_be_swept(cli: Cli, sweep_file: Path, text: str) -> None:
+    Path("f.csv").write_text(text, encoding="utf-8")
+    changed = TOML.replace("hadoop:load={load}", "flows:file=f.csv").replace("load = [0.3, 0.6]\n", "")
+    sweep_file.write_text(changed, encoding="utf-8")
+    outcome = cli("sweep", "s.toml", "--out", "out")
+    assert outcome.code == 0, outcome.err
 
 
 def test_a_run_depends_on_every_file_that_can_change_its_figures() -> None:

@@ -195,8 +195,7 @@ def _nothing_in_common(a: Loaded, b: Loaded) -> PathloomError:
 def _run_lines(a: Loaded, b: Loaded, pairs: Sequence[tuple[_Key, _Key]], paired: bool) -> tuple[str, ...]:
     """Sentences on runs that one of the two results lacks, on failed schemes, and on versions."""
     lines = []
-    compared = {key for pair in pairs for key in pair}
-    for name, side in (("A", a), ("B", b)):
+    for name, side, compared in (("A", a, {one for one, _ in pairs}), ("B", b, {other for _, other in pairs})):
         if side.summary.get("complete") is False:
             each = [f"{row['scheme']} has {seeds_text(_seeds(row))}" for row in side.summary["schemes"]]
             lines.append(f"{name} ended early: {', '.join(each)}")

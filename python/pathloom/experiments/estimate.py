@@ -19,7 +19,7 @@ from pathloom.fabrics import Fabric
 from pathloom.specs import LAB
 
 HOPS_PER_S = 1.8e7
-"""Packet-hops that a thread simulates in a second, used before anything is measured (docs/testing.md)."""
+"""Packet-hops that a thread simulates in a second, used before anything is measured (docs/measurements.md)."""
 FRAME_BITS = 1500 * 8
 ACKNOWLEDGED = 1.65
 """Packets per data packet: the packet, its share of a delayed acknowledgement, and retransmissions."""
@@ -60,11 +60,15 @@ def work_s(settings: Settings, jobs: Sequence[Job]) -> float:
 
 @lru_cache(maxsize=32)
 def _listed_bits(traffic: str) -> float:
-    """Bits of the flows that a file lists; infinite for other traffic, and for a file with a long-lived flow."""
+    """Bits of the flows that a file lists; infinite for a file with a long-lived flow, and if this is unknown."""
     found = re.match(r"flows:file=([^,]+)", traffic)
     if found is None:
         return math.inf
-    sizes = pl.read_csv(found[1], comment_prefix="#")["size_bytes"].cast(pl.Float64, strict=False)
+    try:
+        sizes = pl.read_csv(found[1], comment_prefix="#")["size_bytes"].cast(pl.Float64, strict=False)
+    except (OSError, pl.exceptions.PolarsError):
+        # The simulator reads other forms as well, such as files without a heading.
+        return math.inf
     return math.inf if sizes.null_count() else 8.0 * float(sizes.sum())
 
 

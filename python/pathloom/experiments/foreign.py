@@ -190,7 +190,7 @@ def _read_flow_monitor(path: Path) -> Foreign:
         start_s = _ns_time(path, flow, "timeFirstTxPacket")
         end_s = _ns_time(path, flow, "timeLastRxPacket") if received else None
         if end_s is not None and end_s < start_s:
-            raise bad_input(f"`{path}`, flow {name}: ends at {end_s:g} s, before its start at {start_s:g} s")
+            raise bad_input(f"`{path}`, flow {name}: ends at {end_s!r} s, before its start at {start_s!r} s")
         rows.append(
             {"flow": name, "src": source, "dst": target, "size_bytes": received, "start_s": start_s, "end_s": end_s}
         )
@@ -213,6 +213,8 @@ def _check_unique(path: Path, where: str, flows: Iterable[ElementTree.Element]) 
     names = set[str]()
     for flow in flows:
         name = flow.get("flowId", "")
+        if not name:
+            raise bad_input(f"`{path}`: a flow in {where} has no flowId")
         if name in names:
             raise bad_input(f"`{path}`: flow {name} occurs twice in {where}; expected each flowId once")
         names.add(name)

@@ -69,9 +69,11 @@ def _words(spec: str) -> Iterator[str]:
     """
     _, _, keys = spec.partition(":")
     parts = [*keys.split(","), *spec.replace(",", ":").split(":")]
+    colons = (place for place, letter in enumerate(spec) if letter == ":")
+    beginnings = (spec[:end].strip() for end in (*colons, len(spec)))
     values = (value.strip() for _, equals, value in (part.partition("=") for part in parts) if equals)
-    plain = (part.strip() for part in parts if "=" not in part and "." in part)
-    yield from dict.fromkeys([*plain, *values])
+    plain = (part.strip() for part in parts if "=" not in part)
+    yield from dict.fromkeys([*(word for word in (*beginnings, *plain) if "." in word), *values])
 
 
 def _with_ranks(path: str) -> list[str]:

@@ -179,9 +179,9 @@ def _old_plots(folder: Path) -> list[str]:
 
     try:
         record = read_record(folder) or {}
-    except _core.PathloomError:
+        axes = {str(axis) for point in record.get("points", []) for axis in point["at"]}
+    except (_core.PathloomError, TypeError, KeyError):
         return []
-    axes = {axis for point in record.get("points", []) for axis in point["at"]}
     return [f"{name}.{kind}" for name in plot_names(axes) for kind in PLOT_KINDS]
 
 
