@@ -74,3 +74,40 @@ def test_link_loads_are_what_links_carry_in_both_directions(tmp_path: Path) -> N
         alike = [load is not None and abs(load - acks_bps) < 0.1 * acks_bps for load in loads["back"]]
         assert all(alike) if both else not all(alike), loads
     assert set(Watcher.seen) == {False, True}
+
+
+class Loudest(Scheme):
+    """Records the highest load of the link between the two switches of a dumbbell."""
+
+    most_bps: ClassVar[list[int]] = []
+
+    def __init__(self) -> None:
+        self.wants_ns: int | None = 20 * MILLISECOND_NS
+
+    def needs(self) -> Needs:
+        return Needs(link_loads_every_ns=20 * MILLISECOND_NS)
+
+    def poll_timeout(self) -> int | None:
+        return self.wants_ns
+
+    def handle(self, now_ns: int, event: Event, view: View) -> Actions:
+        if isinstance(event, Timeout):
+            self.wants_ns = now_ns + 20 * MILLISECOND_NS
+            hosts = set(view.hosts)
+            between = [link.id for link in view.links if hosts.isdisjoint({link.source, link.target})]
+            self.most_bps.append(max(view.link_load_bps(link) or 0 for link in between))
+        return ()
+
+
+def test_packets_that_wait_are_no_load() -> None:
+    Loudest.most_bps.clear()
+    pl.compare(
+        fabric="dumbbell:hosts=2,switch_rate=10Mbps,host_rate=100Mbps",
+        traffic="hadoop:load=0.3",
+        schemes=[Loudest],
+        duration="1s",
+        runs=1,
+        jobs=1,
+    )
+    # A frame of 1514 bytes in 20 ms is 0.6 Mbit/s.
+    assert 5_000_000 < max(Loudest.most_bps) < 10_700_000

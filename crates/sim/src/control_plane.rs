@@ -382,7 +382,7 @@ impl ControlPlane {
                 let rows = network.with_switch(switch, flow_rows)?;
                 Some(Input::FlowStats { switch, rows })
             }
-            Output::PortStatsRequest { .. } => Some(self.port_stats(switch, network)),
+            Output::PortStatsRequest { .. } => Some(self.port_stats(now, switch, network)),
             Output::DumpRequest { .. } => network.with_switch(switch, |s| dump(switch, s)),
             _ => None,
         };
@@ -392,15 +392,12 @@ impl ControlPlane {
         reply
     }
 
-    fn port_stats<T: Tap>(&self, switch: NodeId, network: &Network<T>) -> Input {
-        let rows = self.fabric.node(switch).ports.iter().map(|&link| {
-            let (out, back) = (&network.links[link.index()], &network.links[link.reverse().index()]);
-            PortStats {
-                port: self.fabric.link(link).from_port,
-                tx_bytes: out.sent_bytes,
-                rx_bytes: back.sent_bytes,
-                tx_dropped: out.dropped_packets(),
-            }
+    fn port_stats<T: Tap>(&self, now: Ps, switch: NodeId, network: &Network<T>) -> Input {
+        let rows = self.fabric.node(switch).ports.iter().map(|&link| PortStats {
+            port: self.fabric.link(link).from_port,
+            tx_bytes: network.sent(link, now).bytes,
+            rx_bytes: network.sent(link.reverse(), now).bytes,
+            tx_dropped: network.links[link.index()].dropped_packets(),
         });
         Input::PortStats { switch, rows: rows.collect() }
     }

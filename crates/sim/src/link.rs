@@ -37,7 +37,7 @@ pub(crate) struct LinkQueue {
     /// queueing.
     busy_until: Ps,
     /// Bytes of all packets taken.
-    pub(crate) sent_bytes: u64,
+    taken_bytes: u64,
     /// Sum over packets of the time that they wait before they are sent, including those that still wait.
     waited: Ps,
     /// Value of `waiting` up to which the port takes packets without further checks: the buffer, or the marking
@@ -136,7 +136,7 @@ impl LinkQueue {
             speed: SpeedNumber::OWN,
             kind: if begin { HANDS_ON_AT_BEGIN } else { 0 } | if to_host { TO_HOST | HANDS_TO_HOST } else { 0 },
             buffer: settings.buffer_packets,
-            sent_bytes: 0,
+            taken_bytes: 0,
             refused: 0,
             lost: 0,
             waited: 0,
@@ -214,7 +214,7 @@ impl LinkQueue {
     /// Takes a packet that will be delivered at `deliver_at`.
     #[inline(always)]
     pub(crate) fn push(&mut self, packet: Packet, deliver_at: Ps) -> EnqueueResult {
-        self.sent_bytes += packet.wire();
+        self.taken_bytes += packet.wire();
         if self.put(packet.due(deliver_at)) {
             EnqueueResult::First(deliver_at)
         } else {
@@ -482,7 +482,7 @@ impl LinkQueue {
             mark_above: UNMARKED,
             ps_per_byte: 0,
             delay: 0,
-            sent_bytes: 0,
+            taken_bytes: 0,
             refused: 0,
             lost: 0,
             waited: 0,

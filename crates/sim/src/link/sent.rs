@@ -31,7 +31,7 @@ impl Sub for Quantity {
 impl LinkQueue {
     /// All packets taken so far.
     pub(crate) fn taken(&self) -> Quantity {
-        Quantity { packets: self.tail(), bytes: self.sent_bytes }
+        Quantity { packets: self.tail(), bytes: self.taken_bytes }
     }
 
     /// Packets whose sending begins after this time.

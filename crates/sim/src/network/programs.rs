@@ -404,7 +404,7 @@ impl<T: Tap> Network<T> {
     /// received (tcp-path.txt §V.D).
     fn broadcast_share(&self, broadcast_bytes: u64) -> Option<f64> {
         let into_tor = |link: &usize| self.fabric.node(self.fabric.link(LinkId(*link as u32)).to).tier == Tier::Tor;
-        let all: u64 = (0..self.fabric.links().len()).filter(into_tor).map(|link| self.links[link].sent_bytes).sum();
+        let all: u64 = (0..self.fabric.links().len()).filter(into_tor).map(|link| self.links[link].taken().bytes).sum();
         let unicast = all.saturating_sub(broadcast_bytes);
         (unicast > 0).then(|| broadcast_bytes as f64 / unicast as f64)
     }
