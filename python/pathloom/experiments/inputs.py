@@ -65,7 +65,7 @@ def _words(spec: str) -> Iterator[str]:
     """The words of a specification that may name a file: a value of any form, and a word that looks like a file name.
 
     >>> list(_words("topo.csv:rate=1Gbps")), list(_words("flows:file=trace:1")), list(_words("ecmp"))
-    (['topo.csv', '1Gbps'], ['trace:1', 'trace'], [])
+    (['topo.csv', 'topo.csv:rate=1Gbps', '1Gbps'], ['trace:1', 'trace'], [])
     """
     _, _, keys = spec.partition(":")
     parts = [*keys.split(","), *spec.replace(",", ":").split(":")]
