@@ -12,6 +12,7 @@ import pytest
 
 from assigning import Controller
 from pathloom.cli import run
+from sweeping import TOML
 
 if TYPE_CHECKING:
     from pathloom.reproduction.measure import Reproduced
@@ -42,6 +43,14 @@ class Outcome(NamedTuple):
 
 
 Cli = Callable[..., Outcome]
+
+
+@pytest.fixture
+def sweep_file(tmp_path: Path) -> Path:
+    """The file of a small sweep."""
+    path = tmp_path / "s.toml"
+    path.write_text(TOML, encoding="utf-8")
+    return path
 
 
 @pytest.fixture

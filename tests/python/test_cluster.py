@@ -20,8 +20,8 @@ import pytest
 import pathloom
 from conftest import Cli
 from reproducing import TINY
+from sweeping import COMMAND, SCHEME, content, runs_in, stamps
 from synthetic import numbers
-from test_sweep import COMMAND, content, runs_in, stamps
 
 TOML = """
 fabric = "diamond:rate={rate}"
@@ -32,16 +32,6 @@ runs = 10
 
 [grid]
 rate = ["10Mbps", "20Mbps"]
-"""
-SCHEME = """
-from helper import PATH
-from pathloom.scheme import FlowArrived, Route, Scheme
-
-class Own(Scheme):
-    def handle(self, now_ns, event, view):
-        if isinstance(event, FlowArrived):
-            flow = view.flow(event.flow)
-            yield Route(flow.id, view.paths(flow.src_tor, flow.dst_tor)[PATH])
 """
 ENDLESS = TOML.replace("10s", "24h").replace("sizes.csv:load=0.5", "long-lived").replace('"ecmp", ', "")
 

@@ -20,9 +20,10 @@ from conftest import Cli
 from pathloom._core import PathloomError
 from pathloom.cli import console
 from pathloom.experiments import cluster as module
+from pathloom.experiments import cluster_worker
+from sweeping import COMMAND, SCHEME, runs_in
 from synthetic import numbers
-from test_cluster import SCHEME, TOML, cluster_in, ended, output, wait_for, write_endless, write_sweep
-from test_sweep import COMMAND, runs_in
+from test_cluster import TOML, cluster_in, ended, output, wait_for, write_endless, write_sweep
 
 PLAIN = TOML.replace(', "schemes/own.py:Own"', "")
 """The sweep without a scheme in Python."""
@@ -193,8 +194,10 @@ def test_files_of_any_path_and_packages_reach_a_worker(tmp_path: Path) -> None:
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("", encoding="utf-8")
     (package / "core.py").write_text("PATH = 1\n", encoding="utf-8")
-    text = SCHEME.replace("from helper ", "from helpers.deep.core ").replace("[PATH]", "[flow.id % PATH]")
-    (tmp_path / "own.py").write_text(text, encoding="utf-8")
+    text = SCHEME.replace("from helper ", "from helpers.deep.core ").replace("[PATH]", "[least(flow.id % PATH)]")
+    late = "        from late import least\n"
+    (tmp_path / "own.py").write_text(text.replace("        if isinst", f"{late}        if isinst"), encoding="utf-8")
+    (tmp_path / "late.py").write_text("def least(path): return max(path, 0)\n", encoding="utf-8")
     (tmp_path / "inner").mkdir()
     absolute = tmp_path, f"{tmp_path}/schemes/own.py:Own", "sizes.csv:load=0.5"
     above = tmp_path / "inner", "../own.py:Own", "../sizes.csv:load=0.5"
@@ -216,9 +219,12 @@ def test_files_of_any_path_and_packages_reach_a_worker(tmp_path: Path) -> None:
 
 def test_a_file_with_an_absolute_path_must_be_the_same(tmp_path: Path) -> None:
     path = str(tmp_path / "sizes.csv")
-    with module._files_in_place({path: (tmp_path / "sizes.csv").read_bytes(), "new/one.csv": b"1"}):
+    with cluster_worker._files_in_place({path: (tmp_path / "sizes.csv").read_bytes(), "new/one.csv": b"1"}):
         assert Path("new/one.csv").read_bytes() == b"1"
     other = {path: b"other", "new/one.csv": b"1"}
-    with pytest.raises(PathloomError, match=f"has no `{path}` with the same content"), module._files_in_place(other):
+    with (
+        pytest.raises(PathloomError, match=f"has no `{path}` with the same content"),
+        cluster_worker._files_in_place(other),
+    ):
         pass
     assert not Path("new").exists()

@@ -7,65 +7,30 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import polars as pl
 import pytest
 
 import pathloom
 from conftest import Cli, tree
-from pathloom.experiments.columns import parquet_writer
-from pathloom.experiments.execution import Execution
-from pathloom.experiments.inputs import named_files
 from pathloom.experiments.store import locked_store
 from pathloom.experiments.sweep_plan import SweepPlan
 from pathloom.experiments.sweep_result import SweepResult
 from pathloom.experiments.until import Precision, uncertainty
+from sweeping import COMMAND, TOML, content, in_new_process, runs_in, stamps
 from synthetic import numbers
 
-COMMAND = [sys.executable, "-m", "pathloom"]
-TOML = """
+POINTS = """
 fabric = "diamond:rate={rate}"
 traffic = "hadoop:load={load}"
 schemes = ["spt", "ecmp"]
 duration = "1s"
-runs = 2
-
-[grid]
-load = [0.3, 0.6]
-rate = ["10Mbps", "20Mbps"]
+runs = 1
+points = [{rate = "10Mbps", load = 0.6}, {rate = "20Mbps", load = 0.3}, {rate = "30Mbps", load = 0.3}]
 """
-SCHEME = """
-from helper import PATH
-from pathloom.scheme import FlowArrived, Route, Scheme
-
-class Own(Scheme):
-    def handle(self, now_ns, event, view):
-        if isinstance(event, FlowArrived):
-            flow = view.flow(event.flow)
-            yield Route(flow.id, view.paths(flow.src_tor, flow.dst_tor)[PATH])
-"""
-
-
-@pytest.fixture(autouse=True)
-def sweep_file(tmp_path: Path) -> Path:
-    path = tmp_path / "s.toml"
-    path.write_text(TOML, encoding="utf-8")
-    return path
-
-
-def content(folder: Path) -> Any:
-    """`result.json` without wall-clock times."""
-    return numbers((folder / "result.json").read_text(encoding="utf-8"))
-
-
-def stamps(folder: Path) -> dict[str, int]:
-    """Returns when each run was stored."""
-    return {path.name: path.stat().st_mtime_ns for path in (folder / "runs").iterdir()}
+pytestmark = pytest.mark.usefixtures("sweep_file")
 
 
 def test_a_sweep_equals_a_comparison_at_each_point(cli: Cli, tmp_path: Path) -> None:
@@ -123,16 +88,6 @@ def test_numbers_agree_in_all_outputs(cli: Cli, tmp_path: Path) -> None:
     assert not list((tmp_path / "out").glob("*.svg"))
 
 
-POINTS = """
-fabric = "diamond:rate={rate}"
-traffic = "hadoop:load={load}"
-schemes = ["spt", "ecmp"]
-duration = "1s"
-runs = 1
-points = [{rate = "10Mbps", load = 0.6}, {rate = "20Mbps", load = 0.3}, {rate = "30Mbps", load = 0.3}]
-"""
-
-
 def test_a_list_of_points_instead_of_a_grid_and_with_one(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "list.toml").write_text(POINTS, encoding="utf-8")
     outcome = cli("sweep", "list.toml", "--out", "out")
@@ -183,18 +138,6 @@ def test_an_interrupt_while_plots_are_made_says_that_all_runs_are_kept(
     assert ended.err == "pathloom: interrupted: all runs are kept in out; the same command goes on from here\n"
     assert tree(tmp_path / "out/runs") == sorted(stamps(tmp_path / "out"))
     assert "16 of 16 runs are in out already" in cli("sweep", "s.toml", "--out", "out").err
-
-
-@pytest.mark.parametrize("left", [b"", b"\0" * 4096])
-def test_a_result_that_a_power_failure_emptied_is_made_again(cli: Cli, tmp_path: Path, left: bytes) -> None:
-    cli("sweep", "s.toml", "--out", "out")
-    first = content(tmp_path / "out")
-    (tmp_path / "out/result.json").write_bytes(left)
-    (tmp_path / "out/runs" / min(stamps(tmp_path / "out"))).write_bytes(left)
-    again = cli("sweep", "s.toml", "--out", "out")
-    assert again.code == 0, again.err
-    assert "15 of 16 runs are in out already" in again.err
-    assert content(tmp_path / "out") == first
 
 
 def test_a_comparison_is_never_mixed_with_other_results_in_its_folder(cli: Cli, tmp_path: Path) -> None:
@@ -250,99 +193,6 @@ def test_a_grid_can_grow_and_an_old_result_is_not_replaced_unasked(cli: Cli, tmp
     assert content(tmp_path / "out")["points"][:4] == before["points"]
 
 
-def test_runs_count_only_while_their_files_are_unchanged(cli: Cli, tmp_path: Path, sweep_file: Path) -> None:
-    sizes = tmp_path / "sizes.csv"
-    sizes.write_text("size_bytes,cdf\n1000,0.5\n20000,1\n", encoding="utf-8")
-    (tmp_path / "own.py").write_text(SCHEME, encoding="utf-8")
-    (tmp_path / "helper.py").write_text("PATH = 0\n", encoding="utf-8")
-    text = TOML.replace("hadoop:", "sizes.csv:").replace('"spt"', '"own.py:Own"')
-    sweep_file.write_text(text, encoding="utf-8")
-    first = cli("sweep", "s.toml", "--out", "out")
-    assert first.code == 0, first.err
-    assert "already" not in first.err
-    again = "16 of 16 runs are in out already"
-    assert again in cli("sweep", "s.toml", "--out", "out").err
-    (tmp_path / "helper.py").write_text("PATH = -1\n", encoding="utf-8")
-    assert "8 of 16 runs" in in_new_process(tmp_path, "sweep", "s.toml", "--out", "out").stderr
-    sizes.write_text("size_bytes,cdf\n1000,0.4\n20000,1\n", encoding="utf-8")
-    changed = in_new_process(tmp_path, "sweep", "s.toml", "--out", "out")
-    assert "already" not in changed.stderr, "runs that read the old file must not count"
-
-
-def test_a_run_depends_on_files_of_any_name_and_on_packages_of_a_scheme(
-    cli: Cli, tmp_path: Path, sweep_file: Path
-) -> None:
-    flows = "start_s,src,dst,size_bytes\n0,h0,h1,{size}\n"
-    (tmp_path / "trace=of:today").write_text(flows.format(size=10_000), encoding="utf-8")
-    (tmp_path / "own.py").write_text(SCHEME.replace("from helper import", "from tools.paths import"), encoding="utf-8")
-    (tmp_path / "tools").mkdir()
-    (tmp_path / "tools/__init__.py").write_text("", encoding="utf-8")
-    (tmp_path / "tools/paths.py").write_text("PATH = 0\n", encoding="utf-8")
-    text = TOML.replace('"hadoop:load={load}"', '"flows:file=trace=of:today"').replace('"spt"', '"own.py:Own"')
-    sweep_file.write_text(text.replace("load = [0.3, 0.6]\n", ""), encoding="utf-8")
-    first = cli("sweep", "s.toml", "--out", "out")
-    assert first.code == 0, first.err
-    files = content(tmp_path / "out")["settings"]["files"]
-    assert sorted(files) == ["own.py", "tools/__init__.py", "tools/paths.py", "trace=of:today"]
-    assert "8 of 8 runs" in in_new_process(tmp_path, "sweep", "s.toml", "--out", "out").stderr
-    (tmp_path / "tools/paths.py").write_text("PATH = -1\n", encoding="utf-8")
-    assert "4 of 8 runs" in in_new_process(tmp_path, "sweep", "s.toml", "--out", "out").stderr
-    (tmp_path / "trace=of:today").write_text(flows.format(size=30_000), encoding="utf-8")
-    assert "already" not in in_new_process(tmp_path, "sweep", "s.toml", "--out", "out").stderr
-
-
-def test_files_are_found_whatever_their_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name in ("topo=1.json", "to:po.json", "my=a.py", "trace", "a=b", "ecmp"):
-        Path(name).write_text("", encoding="utf-8")
-    assert named_files(["topo=1.json:hosts=2"]) == ["topo=1.json"]
-    assert named_files(["to:po.json:hosts=2,rate=1Gbps"]) == ["to:po.json"]
-    assert named_files(["my=a.py:A:x=1"]) == ["my=a.py"]
-    assert named_files(["flows:file=trace,jitter=0s", "flows:file=a=b"]) == ["trace", "a=b"]
-    assert named_files(["ecmp", "long-lived", "fat-tree:k=4"]) == [], "the name of a scheme is no file"
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "0.0,h0,h1,100000\n",
-        "start,source,destination,size\n0,h0,h1,100000\n",
-        "start_s, src, dst, size_bytes\n0, h0, h1, 9\n",
-    ],
-)
-def test_every_form_of_a_file_of_flows_can_be_swept(cli: Cli, sweep_file: Path, text: str) -> None:
-    Path("f.csv").write_text(text, encoding="utf-8")
-    changed = TOML.replace("hadoop:load={load}", "flows:file=f.csv").replace("load = [0.3, 0.6]\n", "")
-    sweep_file.write_text(changed, encoding="utf-8")
-    outcome = cli("sweep", "s.toml", "--out", "out")
-    assert outcome.code == 0, outcome.err
-
-
-def test_a_run_depends_on_every_file_that_can_change_its_figures() -> None:
-    from pathloom.experiments import identity, timeouts
-
-    assert identity.program_digest.__wrapped__() == identity.program_digest()
-    with pytest.MonkeyPatch.context() as patch:
-        # As if this file of another version was installed.
-        real = identity.digest
-        patch.setattr(identity, "digest", lambda path: "other" if path == timeouts.__file__ else real(path))
-        assert identity.program_digest.__wrapped__() != identity.program_digest()
-
-
-def test_pictures_of_the_user_stay_and_old_plots_go(cli: Cli, tmp_path: Path, sweep_file: Path) -> None:
-    (tmp_path / "out").mkdir()
-    own = ["our-figure-by-load.pdf", "speed-by-hand.svg"]
-    for name in own:
-        (tmp_path / "out" / name).write_text("mine", encoding="utf-8")
-    assert cli("sweep", "s.toml", "--out", "out", "--plots", "svg,png").code == 0
-    assert {"fct-by-load.png", "fct-by-rate.svg", *own} <= set(tree(tmp_path / "out"))
-    sweep_file.write_text(TOML.replace('rate = ["10Mbps", "20Mbps"]', 'rate = ["10Mbps"]'), encoding="utf-8")
-    assert cli("sweep", "s.toml", "--out", "out", "--resume").code == 0
-    left = tree(tmp_path / "out")
-    assert {"fct-by-load.svg", *own} <= set(left)
-    assert "fct-by-load.png" not in left and "fct-by-rate.svg" not in left
-
-
 def test_bounds_are_not_called_known_differences(cli: Cli, tmp_path: Path, sweep_file: Path) -> None:
     (tmp_path / "long.csv").write_text("start_s,src,dst,size_bytes\n0,h0,h1,100000000\n", encoding="utf-8")
     text = TOML.replace("hadoop:load={load}", "flows:file=long.csv").replace("load = [0.3, 0.6]\n", "")
@@ -352,21 +202,6 @@ def test_bounds_are_not_called_known_differences(cli: Cli, tmp_path: Path, sweep
     assert [point["until"]["bounds"] for point in content(tmp_path / "out")["points"]] == [True, True]
     assert "is known to" not in outcome.out
     assert "At 2 of 2 points, flows are unfinished, so figures are bounds" in outcome.out
-
-
-@pytest.mark.parametrize("place", [20, 300, -40, -300])
-def test_a_damaged_run_is_carried_out_again(cli: Cli, tmp_path: Path, place: int) -> None:
-    assert cli("sweep", "s.toml", "--out", "out").code == 0
-    first = content(tmp_path / "out")
-    damaged = sorted((tmp_path / "out/runs").glob("*.npz"))[0]
-    whole = damaged.read_bytes()
-    for bit in range(8):
-        changed = bytearray(whole)
-        changed[place] ^= 1 << bit
-        damaged.write_bytes(changed)
-        outcome = cli("sweep", "s.toml", "--out", "out")
-        assert outcome.code == 0, (bit, outcome.err)
-        assert content(tmp_path / "out") == first, bit
 
 
 def test_rows_of_one_scheme_at_several_lists_can_be_told_apart(cli: Cli, sweep_file: Path) -> None:
@@ -381,23 +216,6 @@ def test_rows_of_one_scheme_at_several_lists_can_be_told_apart(cli: Cli, sweep_f
     sweep_file.write_text(f'{text}x = ["ecmp", "spt"]\n', encoding="utf-8")
     single = cli("sweep", "s.toml", "--out", "single")
     assert [line.split()[0] for line in single.out.splitlines() if " 3 " in line][:2] == ["ecmp", "spt"]
-
-
-def test_a_full_disk_is_named(tmp_path: Path) -> None:
-    frame = pl.DataFrame({"flow": np.arange(100_000)})
-    with pytest.raises(OSError, match="No space left on device"):
-        parquet_writer(frame)(Path("/dev/full"))
-    arguments = ["run", "--fabric", "diamond", "--traffic", "long-lived", "--scheme", "ecmp", "--duration", "10ms"]
-    for more in ([], ["--json", "-"]):
-        with Path("/dev/full").open("w", encoding="utf-8") as full:
-            command = [*COMMAND, *arguments, *more]
-            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
-        said = "pathloom: cannot write the output: no space left on device\n"
-        assert (done.returncode, done.stderr) == (1, said), more
-
-
-def in_new_process(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *arguments], cwd=folder, capture_output=True, text=True, check=True, timeout=120)
 
 
 def test_seeds_come_first(tmp_path: Path) -> None:
@@ -417,11 +235,6 @@ def started(folder: Path, *before: str) -> subprocess.Popen[str]:
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     pipe = subprocess.PIPE
     return subprocess.Popen(arguments, cwd=folder, env=environment, stdout=pipe, stderr=pipe, text=True)
-
-
-def runs_in(folder: Path) -> int:
-    """Returns the number of complete stored runs. A file that a killed process was writing has a hidden name."""
-    return len(list((folder / "out/runs").glob("[!.]*.npz"))) if (folder / "out/runs").is_dir() else 0
 
 
 def await_runs(process: subprocess.Popen[str], folder: Path, count: int) -> None:
@@ -598,68 +411,6 @@ def test_comparisons_can_be_resumed_too(cli: Cli, tmp_path: Path) -> None:
     # A command uses runs that another command has stored.
     cli("run", *options, "--scheme", "spt", "--out", "out", "--resume")
     assert stamps(tmp_path / "out").keys() == before.keys()
-
-
-def test_a_stored_run_equals_the_original(tmp_path: Path) -> None:
-    from pathloom.experiments.execution import RunFiles
-    from pathloom.experiments.settings import Settings
-
-    values = {
-        "fabric": "fat-tree:k=4,rate=10Mbps",
-        "traffic": "hadoop:load=0.4",
-        "schemes": ("mptcp:subflows=3", "hedera"),
-        "duration": "300ms",
-        "runs": 1,
-    }
-    settings = Settings.of(values)
-    (tmp_path / "out").mkdir()
-    with locked_store(tmp_path / "out") as store:
-        kept = Execution(settings, None, RunFiles(), store=store)
-        kept.run(2)
-    fresh = Execution(settings, None, RunFiles())
-    fresh.run(2)
-    assert fresh.outcomes[0].outcome["subflows"], "the case has every kind of table"
-    for one, other in zip(kept.outcomes, fresh.outcomes, strict=True):
-        assert one.job == other.job
-        assert (one.description, one.notes, one.trouble, one.samples) == (
-            other.description,
-            other.notes,
-            other.trouble,
-            other.samples,
-        )
-        same(one.outcome, other.outcome)
-
-
-def same(one: Any, other: Any) -> None:
-    """Checks that two values are equal in every bit and type."""
-    assert type(one) is type(other)
-    if isinstance(one, dict):
-        assert list(one) == list(other)
-        for key, part in one.items():
-            same(part, other[key])
-    elif isinstance(one, np.ndarray):
-        assert one.dtype == other.dtype
-        assert one.tobytes() == other.tobytes()
-    else:
-        assert one == other
-
-
-def test_a_run_that_read_a_file_while_it_changed_is_not_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pathloom.experiments.execution import RunFiles
-    from pathloom.experiments.settings import Settings
-
-    monkeypatch.chdir(tmp_path)
-    sizes = tmp_path / "sizes.csv"
-    sizes.write_text("size_bytes,cdf\n1000,0.5\n20000,1\n", encoding="utf-8")
-    values = {"fabric": "diamond", "traffic": "sizes.csv:load=0.3", "schemes": ("ecmp",), "duration": "50ms", "runs": 2}
-    (tmp_path / "out").mkdir()
-    with locked_store(tmp_path / "out") as store:
-        execution = Execution(Settings.of(values), None, RunFiles(), store=store)
-        sizes.write_text("size_bytes,cdf\n1000,0.4\n20000,1\n", encoding="utf-8")
-        os.utime(sizes, ns=(1, 1))
-        execution.run(1)
-        assert len(execution.outcomes) == 2
-        assert stamps(tmp_path / "out") == {}
 
 
 def test_the_report_states_the_command_and_the_seeds(cli: Cli, tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """Runs on the workers of a Dask cluster, with the same figures as on this machine.
 
-A worker gets the settings of a run, the files that it reads and its schemes in Python. It returns the outcome in the
-format of the store. If a worker dies, Dask gives its unfinished runs to other workers.
+If a worker dies, Dask gives its unfinished runs to other workers.
 """
 
 from __future__ import annotations
@@ -10,32 +9,24 @@ import asyncio
 import contextlib
 import logging
 import multiprocessing
-import os
 import re
-import shutil
 import signal
 import socket
 import sys
-import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from pathloom._core import PathloomError
 from pathloom.errors import SchemeError, ToolError, bad_input, reason
-from pathloom.experiments.execution import RunFiles, advance, simulation
-from pathloom.experiments.identity import digest, program_digest
-from pathloom.experiments.inputs import named_files, sha256
-from pathloom.experiments.memory import check_room
-from pathloom.experiments.python_schemes import PythonScheme, load_scheme
-from pathloom.experiments.settings import Job, Settings
+from pathloom.experiments.cluster_worker import Answer, Parcel, carry_out
+from pathloom.experiments.identity import program_digest
+from pathloom.experiments.inputs import named_files
 from pathloom.experiments.store import OutcomeCodec
 from pathloom.experiments.workers import Ended, Progress, Take, Work
 from pathloom.specs import is_python_spec
@@ -56,50 +47,12 @@ LOST_S = 30.0
 PER_WORKER = 2
 """Runs that are handed out per thread of a worker, the run in progress included."""
 LOOK_S = 0.5
-"""Interval at which a run checks whether it should end, and at which lost workers are noticed, in seconds."""
-ANSWER_S = 2.0
-"""Time that a run waits for the scheduler's answer to this, in seconds."""
+"""Interval at which lost workers are noticed, in seconds."""
 MOST_DEATHS = 3
 """Number of workers that may die during a run; one more, and Dask gives up the run."""
 
 _LOCAL = re.compile("local:([0-9]{1,3})")
 _REMOTE = re.compile(r"tcp://(?:[^\s/:@\[\]]+|\[[^\s/@\[\]]+\]):([0-9]{1,5})")
-
-_place_lock = threading.Lock()
-"""Guards the working folder and the loaded modules, which all threads of the process share."""
-_modules_before = frozenset(sys.modules)
-"""Modules that were loaded before any scheme: those of this program and of libraries."""
-_added_to_path: set[str] = set()
-"""Folders that the last scheme added to the search path for modules."""
-
-
-@dataclass(frozen=True)
-class Parcel:
-    """All that a worker needs to carry out a run."""
-
-    settings: str
-    """The settings of the run alone, as JSON."""
-    job: Job
-    fabric_text: str | None
-    sample_at_s: tuple[float, ...]
-    files: Mapping[str, bytes]
-    """Contents of the files that the settings name and that schemes import, by path."""
-    imported: tuple[str, ...]
-    """Paths of the modules among them that belong to the scheme."""
-    program: str
-    """Digest of the program that must carry out the run."""
-    stop: str
-    """Name of the event that ends the run early."""
-
-
-@dataclass(frozen=True)
-class Answer:
-    """Answer of a worker to a parcel. All fields are None if the run was ended early."""
-
-    outcome: bytes | None = None
-    bad_input: str | None = None
-    failure: tuple[str, str] | None = None
-    """Message and traceback of a scheme that failed."""
 
 
 def local_workers(where: str) -> int | None:
@@ -433,150 +386,3 @@ def parcel_of(work: Work, stop: str) -> Parcel:
         program=program_digest(),
         stop=stop,
     )
-
-
-def carry_out(parcel: Parcel) -> Answer:
-    """Carries out a run on a worker."""
-    job = parcel.job
-    try:
-        if program_digest() != parcel.program:
-            raise _unusable("has another version of Pathloom; install the same on all machines")
-        settings = Settings.model_validate_json(parcel.settings)
-        with _files_in_place(parcel.files):
-            in_python = _scheme(job.scheme, parcel.imported)
-            try:
-                run = simulation(settings, parcel.fabric_text, job, RunFiles(), in_python)
-            except PathloomError as error:
-                raise bad_input(f"run {job.run} of {job.scheme} (seed {job.seed}): {error}") from None
-        check_room(run, job)
-        outcome = advance(run, job, settings, parcel.sample_at_s, _RemoteStop(parcel.stop), lambda _share: None)
-    except PathloomError as error:
-        return Answer(bad_input=str(error))
-    except SchemeError as error:
-        return Answer(failure=(str(error), error.traceback))
-    return Answer(outcome=OutcomeCodec().encode(outcome)) if outcome is not None else Answer()
-
-
-def _unusable(text: str) -> PathloomError:
-    """Makes an error about this worker."""
-    return bad_input(f"worker on {socket.gethostname()}: {text}")
-
-
-@contextlib.contextmanager
-def _files_in_place(files: Mapping[str, bytes]) -> Iterator[None]:
-    """Makes the files of a parcel available under their paths. Raises `PathloomError` if an absolute path has none.
-
-    Files with relative paths are written to a temporary folder, unless all of them are in the working folder.
-    """
-    with _place_lock:
-        relative = {path: content for path, content in files.items() if not Path(path).is_absolute()}
-        for path in files.keys() - relative.keys():
-            if not _is_here(path, files[path]):
-                raise _unusable(
-                    f"has no `{path}` with the same content; put it on a shared file system, or name it relative to "
-                    "the folder that you are in"
-                )
-        here = all(_is_here(path, content) for path, content in relative.items())
-        with contextlib.nullcontext() if here else _written(relative):
-            yield
-
-
-def _is_here(path: str, content: bytes) -> bool:
-    try:
-        return digest(path) == sha256(content)
-    except OSError:
-        return False
-
-
-@contextlib.contextmanager
-def _written(files: Mapping[str, bytes]) -> Iterator[None]:
-    """Writes files with relative paths to a temporary folder, which contains the working folder meanwhile."""
-    before, folder = Path.cwd(), Path(tempfile.mkdtemp(prefix="pathloom-"))
-    try:
-        # Paths that begin with `..` must stay in the temporary folder.
-        depth = max(Path(path).parts.count("..") for path in files)
-        place = folder.joinpath(*["inside"] * depth)
-        place.mkdir(parents=True, exist_ok=True)
-        for path, content in files.items():
-            (place / path).parent.mkdir(parents=True, exist_ok=True)
-            (place / path).write_bytes(content)
-        os.chdir(place)
-        yield
-    finally:
-        os.chdir(before)
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _scheme(spec: str, imported: Iterable[str]) -> PythonScheme | None:
-    """Loads a scheme in Python and its modules anew. Raises `PathloomError` if it imports others than `imported`."""
-    if not is_python_spec(spec):
-        return None
-    file = Path(spec.partition(":")[0])
-    _forget_schemes(str(file.resolve().parent))
-    known = set(sys.path)
-    try:
-        found = load_scheme(spec)
-    finally:
-        _added_to_path.update(set(sys.path) - known)
-    for path in imported:
-        module = sys.modules.get(_module_name(Path(path).relative_to(file.parent)))
-        place = getattr(module, "__file__", None)
-        if place is not None and Path(place).resolve() != Path(path).resolve():
-            raise _unusable(f"scheme `{spec}` imports `{place}` instead of `{path}`; rename one of them")
-    return found
-
-
-def _module_name(path: Path) -> str:
-    """The name of the module in a file.
-
-    >>> _module_name(Path("helpers/core.py")), _module_name(Path("helpers/__init__.py"))
-    ('helpers.core', 'helpers')
-    """
-    return ".".join(path.with_suffix("").parts).removesuffix(".__init__")
-
-
-def _forget_schemes(folder: str) -> None:
-    """Makes sure that a scheme in this folder imports its own modules, as they are now.
-
-    Earlier schemes may have imported others of the same name, or the files may have changed since.
-    """
-    folders = {folder, *_added_to_path}
-    sys.path[:] = [one for one in sys.path if one not in _added_to_path]
-    _added_to_path.clear()
-    later = [(name, module) for name, module in list(sys.modules.items()) if name not in _modules_before]
-    for name in [name for name, module in later if folders & _found_in(name, module)]:
-        del sys.modules[name]
-
-
-def _found_in(name: str, module: object) -> set[str]:
-    """The folders in which a module, or the package that contains it, was found. A package can have several."""
-    attributes = vars(module) if isinstance(module, ModuleType) else {}
-    places = [*attributes.get("__path__", ())] or [attributes.get("__file__") or ""]
-    depth = name.count(".")
-    return {os.path.realpath(parents[depth]) for place in places if len(parents := Path(place).parents) > depth}
-
-
-class _RemoteStop:
-    """Tells whether a run should end, by asking the scheduler every `LOOK_S`."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._next_look = time.monotonic() + LOOK_S
-
-    def is_set(self) -> bool:
-        """Whether the run should end now."""
-        if time.monotonic() < self._next_look:
-            return False
-        import distributed
-
-        worker = distributed.get_worker()
-        if worker.status in (distributed.Status.closing, distributed.Status.closed):
-            return True
-        try:
-            # `Event.is_set` would connect a client, which prints errors if this worker is being closed.
-            ask = worker.scheduler.event_is_set
-            return bool(distributed.sync(worker.loop, ask, name=self._name, callback_timeout=ANSWER_S))
-        except (OSError, ValueError, RuntimeError):
-            return False
-        finally:
-            self._next_look = time.monotonic() + LOOK_S

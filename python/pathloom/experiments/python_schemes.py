@@ -15,11 +15,9 @@ from typing import Any
 from pathloom import _core
 from pathloom._core import PathloomError
 from pathloom.errors import bad_input, reason
+from pathloom.experiments.scheme_modules import SCHEME, let_import_from, module_files
 
 Maker = Callable[..., object]
-
-_MODULE = "pathloom_scheme_file_"
-"""Prefix of the names of modules that are made from files of schemes."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +28,7 @@ class PythonScheme:
     make: Maker
     keys: Mapping[str, Any] = field(default_factory=dict)
     files: tuple[str, ...] = ()
-    """The modules that its file imported from its own folder, and from packages in that folder."""
+    """The modules that its file imports from its own folder, and from packages in that folder."""
 
     def instance(self, seed: int) -> object:
         """Makes a new scheme for one run. A constructor with a parameter `seed` gets it. Raises `PathloomError`."""
@@ -73,7 +71,7 @@ def load_scheme(spec: str) -> PythonScheme:
         raise bad_input(f"scheme `{spec}`: the class is missing before `{name}`; expected {file}:CLASS:{name}")
     module = _load(Path(file), spec)
     found = _class_in(module, name, spec)
-    return PythonScheme(spec, found, _read_keys(found, keys, spec), _imported_from_beside(Path(file)))
+    return PythonScheme(spec, found, _read_keys(found, keys, spec), module_files(Path(file)))
 
 
 def _load(path: Path, spec: str) -> types.ModuleType:
@@ -85,31 +83,16 @@ def _load(path: Path, spec: str) -> types.ModuleType:
     except UnicodeDecodeError as error:
         raise bad_input(f"scheme `{spec}`: `{path}` is not UTF-8 text: {error}") from None
     full = path.resolve()
-    module = types.ModuleType(f"{_MODULE}{full.stem}")
+    module = types.ModuleType(f"{SCHEME}{full.stem}")
     module.__file__ = str(full)
     sys.modules[module.__name__] = module
-    if str(full.parent) not in sys.path:
-        sys.path.append(str(full.parent))
+    let_import_from(full.parent)
     linecache.checkcache(str(full))
     try:
         exec(compile(source, str(full), "exec"), module.__dict__)
     except Exception as error:
         raise bad_input(f"scheme `{spec}`: {_place(error, full)}{_said(error)}") from error
     return module
-
-
-def _imported_from_beside(file: Path) -> tuple[str, ...]:
-    """Paths of loaded modules from the folder of a file and from packages in that folder, named as the file is."""
-    folder = file.resolve().parent
-    own = {name: path for name, module in list(sys.modules.items()) if (path := getattr(module, "__file__", None))}
-    found = []
-    for name, path in own.items():
-        inside = Path(*name.split("."))
-        for place in (inside.with_suffix(".py"), inside / "__init__.py"):
-            is_module = name != "__main__" and not name.startswith(_MODULE) and place.name == Path(path).name
-            if is_module and Path(path).resolve() == (folder / place).resolve() != file.resolve():
-                found.append(str(file.parent / place))
-    return tuple(sorted(found))
 
 
 def _class_in(module: types.ModuleType, name: str, spec: str) -> Maker:

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from pathloom.experiments.columns import figures_of, frame_of, parquet_writer
+from pathloom.experiments.columns import figures_of, frame_of
 from pathloom.experiments.completion import with_completion
 from pathloom.experiments.execution import Execution
 from pathloom.experiments.folder import PLOT_KINDS, Writer, replace_files
 from pathloom.experiments.identity import versions
 from pathloom.experiments.inputs import OWN_FABRIC, Inputs
 from pathloom.experiments.notes import notes_on, troubles
+from pathloom.experiments.parquet import parquet_writer
 from pathloom.experiments.recovery import with_recovery
 from pathloom.experiments.results_folder import COMPARISON, check_kind
 from pathloom.experiments.series import flow_series, link_series, way_series

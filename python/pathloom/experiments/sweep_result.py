@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from pathloom import _core
-from pathloom.experiments.columns import figures_of, frame_of, parquet_writer
+from pathloom.experiments.columns import figures_of, frame_of
 from pathloom.experiments.folder import PLOT_KINDS, Writer, replace_files
 from pathloom.experiments.identity import versions
+from pathloom.experiments.parquet import parquet_writer
 from pathloom.experiments.settings import Settings
 from pathloom.experiments.sweep_plan import SweepPlan, Value, place_text
 from pathloom.words import counted
