@@ -89,6 +89,7 @@ OPTIONS = [
     ({"--duration": "1000h"}, ["duration"]),
     ({"--runs": "0"}, ["--runs", "0"]),
     ({"--runs": "three"}, ["--runs", "three"]),
+    ({"--runs": "\uff13"}, ["--runs", "\uff13"]),
     ({"--seed": "-1"}, ["--seed", "-1"]),
     ({"--jobs": "0"}, ["--jobs", "0"]),
     ({"--threads": "0"}, ["--threads", "0", "from 1 to 64"]),

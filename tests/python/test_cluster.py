@@ -59,11 +59,11 @@ def written(file: Path) -> Any:
 class DaskCluster:
     """A scheduler and workers, in a folder that has none of the files of the sweep."""
 
-    def __init__(self, folder: Path, stack: ExitStack) -> None:
+    def __init__(self, folder: Path, stack: ExitStack, **environment: str) -> None:
         self._folder, self._stack = folder, stack
         place = folder / "scheduler.json"
         words = ("--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(place), "--no-dashboard")
-        self.scheduler = self._start("scheduler", *words)
+        self.scheduler = self._start("scheduler", *words, **environment)
         self.address: str = wait_for(lambda: written(place), self.scheduler)["address"]
 
     def worker(self, **environment: str) -> subprocess.Popen[bytes]:
@@ -84,10 +84,11 @@ class DaskCluster:
 
 
 @contextmanager
-def cluster_in(folder: Path) -> Iterator[DaskCluster]:
+def cluster_in(folder: Path, **environment: str) -> Iterator[DaskCluster]:
+    """Starts a scheduler in a new folder, with these variables. It ends with the context, and so do its workers."""
     folder.mkdir()
     with ExitStack() as stack:
-        yield DaskCluster(folder, stack)
+        yield DaskCluster(folder, stack, **environment)
 
 
 @pytest.fixture(autouse=True)

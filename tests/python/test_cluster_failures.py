@@ -94,6 +94,20 @@ def test_a_lost_scheduler_is_reported_in_one_line(tmp_path: Path) -> None:
     assert f"the connection to the cluster {cluster.address} was lost; no run was finished" in err
 
 
+def test_a_run_whose_workers_die_ends_the_command_at_the_limit_of_the_scheduler(tmp_path: Path) -> None:
+    write_endless(tmp_path)
+    limit = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0"}
+    with cluster_in(tmp_path / "elsewhere", **limit) as cluster:
+        worker = cluster.worker()
+        command = [*COMMAND, "sweep", "s.toml", "--out", "out", "--cluster", cluster.address]
+        process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+        wait_for((tmp_path / f"begun-{worker.pid}").exists, process)
+        worker.kill()
+        code, err = ended(process)
+    assert (code, err.count("\n")) == (1, 1), err
+    assert "(seed 1): 1 worker died during it; it may need more memory than is there" in err
+
+
 def test_lost_workers_are_told_once_and_awaited(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LOST_S", 0.5)
     monkeypatch.setattr(module, "LOOK_S", 0.1)

@@ -257,7 +257,7 @@ def whole_number(option: str, text: str | None) -> int | None:
         "--threads": (1, MOST_THREADS),
     }
     least, most = ranges[option]
-    if text.isdecimal() and len(text) <= 16 and least <= int(text) <= most:
+    if text.isascii() and text.isdecimal() and len(text) <= 16 and least <= int(text) <= most:
         return int(text)
     raise bad_input(f"{option} `{text}`: expected a whole number from {least} to {most}")
 

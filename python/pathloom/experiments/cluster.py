@@ -30,6 +30,7 @@ from pathloom.experiments.inputs import named_files
 from pathloom.experiments.store import OutcomeCodec
 from pathloom.experiments.workers import Ended, Progress, Take, Work
 from pathloom.specs import is_python_spec
+from pathloom.words import counted
 
 if TYPE_CHECKING:
     from distributed import Client, LocalCluster
@@ -49,7 +50,7 @@ PER_WORKER = 2
 LOOK_S = 0.5
 """Interval at which lost workers are noticed, in seconds."""
 MOST_DEATHS = 3
-"""Number of workers that may die during a run; one more, and Dask gives up the run."""
+"""Number of workers of `local:N` that may die during a run; one more, and Dask gives up the run."""
 
 _LOCAL = re.compile("local:([0-9]{1,3})")
 _REMOTE = re.compile(r"tcp://(?:[^\s/:@\[\]]+|\[[^\s/@\[\]]+\]):([0-9]{1,5})")
@@ -319,10 +320,10 @@ class Cluster:
         which = f"run {job.run} of {job.scheme} (seed {job.seed})"
         try:
             answer: Answer = future.result()
-        except distributed.KilledWorker:
-            return ToolError(
-                f"{which}: {MOST_DEATHS + 1} workers died during it; it may need more memory than they have"
-            )
+        except distributed.KilledWorker as error:
+            # A scheduler on another machine has its own limit.
+            deaths = counted(error.allowed_failures + 1, "worker")
+            return ToolError(f"{which}: {deaths} died during it; it may need more memory than is there")
         except CancelledError:
             return ToolError(f"{which}: the connection to the cluster {self._where} was lost")
         except Exception as error:
