@@ -479,8 +479,7 @@ impl<T: Tap> Network<T> {
             self.links[link.index()].restore(now);
         } else {
             self.wheel.remove(&mut self.links, link.0);
-            let begun_by = self.begun_by(link, now);
-            self.note_failure(link, now);
+            let begun_by = self.note_failure(link, now);
             lost = self.links[link.index()].fail(now, begun_by);
             lost.extend(self.fail_port(now, link));
             for packet in lost.iter().filter(|packet| packet.slot() == NO_CONNECTION) {

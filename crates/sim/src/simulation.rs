@@ -344,9 +344,9 @@ impl<T: Tap> Simulation<T> {
     fn links(&self) -> Vec<LinkOutcome> {
         let elapsed = self.now.max(1) as f64;
         let row = |(index, queue): (usize, &crate::link::LinkQueue)| {
-            let busy = self.network.busy(LinkId(index as u32), self.now) as f64;
             let link = LinkId(index as u32);
             let sent = self.network.sent(link, self.now);
+            let busy = self.network.busy(link, self.now, sent) as f64;
             LinkOutcome {
                 link,
                 sent_bytes: sent.bytes,

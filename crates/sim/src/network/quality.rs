@@ -108,8 +108,7 @@ impl<T: Tap> Network<T> {
             self.set_loss(link, per_billion);
         }
         if let Some(rate_bps) = rate_bps {
-            let begun_by = self.begun_by(link, now);
-            self.note_rate_change(link, now);
+            let begun_by = self.note_rate_change(link, now);
             self.wheel.remove(&mut self.links, link.0);
             if let Some(at) = self.links[link.index()].set_rate(begun_by, rate_bps) {
                 self.schedule(at, link.0);

@@ -22,34 +22,36 @@ impl<T: Tap> Network<T> {
     /// Packets that a link has sent, and their bytes. The packet that is being sent counts as a whole.
     pub(crate) fn sent(&self, link: LinkId, now: Ps) -> Quantity {
         let lost = self.interruptions.get(&link).map_or(Quantity::default(), |known| known.lost);
-        self.links[link.index()].taken() - self.waiting(link, now) - lost
+        let queue = &self.links[link.index()];
+        queue.taken() - queue.beginning_after(self.begun_by(link, now)) - lost
     }
 
-    /// Time that a link would have taken, at its rate in the fabric, for what has left it. The part of the packet
-    /// that is being sent counts that has left by now.
-    pub(crate) fn busy(&self, link: LinkId, now: Ps) -> Ps {
+    /// Time that a link would have taken, at its rate in the fabric, for what has left it of what it has `sent`. The
+    /// part of the packet that is being sent counts that has left by now.
+    pub(crate) fn busy(&self, link: LinkId, now: Ps, sent: Quantity) -> Ps {
         let cut = self.interruptions.get(&link).map_or(0, |known| known.cut);
-        times(self.sent(link, now).bytes, self.own_ps_per_byte(link)).saturating_sub(self.unfinished(link, now) + cut)
+        times(sent.bytes, self.own_ps_per_byte(link)).saturating_sub(self.unfinished(link, now) + cut)
     }
 
-    /// The link is about to fail: what waits is never sent, and the packet that is being sent is cut off.
-    pub(super) fn note_failure(&mut self, link: LinkId, now: Ps) {
-        let (waiting, unfinished) = (self.waiting(link, now), self.unfinished(link, now));
+    /// The link is about to fail: what waits is never sent, and the packet that is being sent is cut off. Returns the
+    /// time by which the others have begun.
+    pub(super) fn note_failure(&mut self, link: LinkId, now: Ps) -> Ps {
+        let (begun_by, unfinished) = (self.begun_by(link, now), self.unfinished(link, now));
+        let waiting = self.links[link.index()].beginning_after(begun_by);
         let known = self.interruptions.entry(link).or_default();
         known.lost = known.lost + waiting;
         known.cut += unfinished;
         known.old_rate = None;
+        begun_by
     }
 
-    /// The rate of the link is about to change. The packet that is being sent keeps the old one.
-    pub(super) fn note_rate_change(&mut self, link: LinkId, now: Ps) {
+    /// The rate of the link is about to change. The packet that is being sent keeps the old one. Returns the time by
+    /// which this packet has begun.
+    pub(super) fn note_rate_change(&mut self, link: LinkId, now: Ps) -> Ps {
+        let begun_by = self.begun_by(link, now);
         let (left, ps_per_byte) = (self.leaves(link, now), self.ps_per_byte_of_packet(link, now));
         self.interruptions.entry(link).or_default().old_rate = Some((left, ps_per_byte));
-    }
-
-    /// What a link has taken but not begun to send.
-    fn waiting(&self, link: LinkId, now: Ps) -> Quantity {
-        self.links[link.index()].beginning_after(self.begun_by(link, now))
+        begun_by
     }
 
     /// Sum of the times that the packets of a link have waited up to now ([`LinkQueue::waited`]).
@@ -60,7 +62,7 @@ impl<T: Tap> Network<T> {
 
     /// Packets on a link wait if they seem to begin after this time. This is `now`, but a packet that is sent at an
     /// old rate has begun, and the next one begins when it has left.
-    pub(super) fn begun_by(&self, link: LinkId, now: Ps) -> Ps {
+    fn begun_by(&self, link: LinkId, now: Ps) -> Ps {
         self.old_rate(link, now).map_or(now, |(left, _)| left - 1)
     }
 
