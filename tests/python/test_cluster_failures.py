@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -209,8 +209,10 @@ def test_files_of_any_path_and_packages_reach_a_worker(tmp_path: Path) -> None:
     (package / "__init__.py").write_text("", encoding="utf-8")
     (package / "core.py").write_text("PATH = 1\n", encoding="utf-8")
     text = SCHEME.replace("from helper ", "from helpers.deep.core ").replace("[PATH]", "[least(flow.id % PATH)]")
-    late = "        from late import least\n"
+    late = "        from late import least\n        if False:\n            import tool\n"
     (tmp_path / "own.py").write_text(text.replace("        if isinst", f"{late}        if isinst"), encoding="utf-8")
+    # Only the scheme decides which modules are imported.
+    (tmp_path / "tool.py").write_text("import sys\nsys.exit(1)\n", encoding="utf-8")
     (tmp_path / "late.py").write_text("def least(path): return max(path, 0)\n", encoding="utf-8")
     (tmp_path / "inner").mkdir()
     absolute = tmp_path, f"{tmp_path}/schemes/own.py:Own", "sizes.csv:load=0.5"
@@ -233,12 +235,16 @@ def test_files_of_any_path_and_packages_reach_a_worker(tmp_path: Path) -> None:
 
 def test_a_file_with_an_absolute_path_must_be_the_same(tmp_path: Path) -> None:
     path = str(tmp_path / "sizes.csv")
-    with cluster_worker._files_in_place({path: (tmp_path / "sizes.csv").read_bytes(), "new/one.csv": b"1"}):
-        assert Path("new/one.csv").read_bytes() == b"1"
+    files = {path: (tmp_path / "sizes.csv").read_bytes(), "new/one.csv": b"1"}
+    with ExitStack() as until_end:
+        with cluster_worker._files_in_place(files, until_end):
+            place = Path("new/one.csv").resolve()
+        assert place.read_bytes() == b"1"
+    assert not place.exists()
     other = {path: b"other", "new/one.csv": b"1"}
     with (
         pytest.raises(PathloomError, match=f"has no `{path}` with the same content"),
-        cluster_worker._files_in_place(other),
+        cluster_worker._files_in_place(other, until_end),
     ):
         pass
     assert not Path("new").exists()

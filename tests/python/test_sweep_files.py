@@ -96,6 +96,17 @@ def test_a_run_depends_on_modules_that_only_a_method_imports(cli: Cli, tmp_path:
     assert "8 of 16 runs" in in_new_process(tmp_path, "sweep", "s.toml", "--out", "out").stderr
 
 
+def test_a_run_depends_on_the_names_of_modules(cli: Cli, tmp_path: Path, sweep_file: Path) -> None:
+    either = "try:\n    from plug_a import PATH\nexcept ImportError:\n    from plug_b import PATH\n    PATH -= 1\n"
+    (tmp_path / "own.py").write_text(SCHEME.replace("from helper import PATH\n", either), encoding="utf-8")
+    (tmp_path / "plug_a.py").write_text("PATH = 0\n", encoding="utf-8")
+    sweep_file.write_text(TOML.replace('"spt"', '"own.py:Own"'), encoding="utf-8")
+    first = cli("sweep", "s.toml", "--out", "out")
+    assert first.code == 0, first.err
+    (tmp_path / "plug_a.py").rename(tmp_path / "plug_b.py")
+    assert "8 of 16 runs" in cli("sweep", "s.toml", "--out", "out").err
+
+
 def test_files_are_found_whatever_their_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("topo=1.json", "to:po.json", "my=a.py", "trace", "a=b", "ecmp"):

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from pathloom.errors import SchemeWarning, bad_input
 from pathloom.experiments.execution import Execution, Progress, RunFiles, RunOutcome
 from pathloom.experiments.inputs import Inputs
-from pathloom.experiments.python_schemes import PythonScheme, load_scheme, name_schemes
+from pathloom.experiments.python_schemes import PythonScheme, load_schemes, name_schemes
 from pathloom.experiments.result import Result
 from pathloom.experiments.settings import Settings
 from pathloom.experiments.workers import Runner, default_threads, interruptible
 from pathloom.fabrics import Fabric
 from pathloom.progress import showing_progress
-from pathloom.specs import SIM, is_python_spec
+from pathloom.specs import SIM
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -44,8 +44,7 @@ class Experiment:
         self._threads = threads
         self.settings = settings
         self.fabric = fabric or interruptible(lambda: Fabric(settings.fabric))
-        files = {spec: load_scheme(spec) for spec in settings.schemes if is_python_spec(spec)}
-        self._in_python = {**files, **(in_python or {})}
+        self._in_python = {**load_schemes(settings.schemes), **(in_python or {})}
         self.inputs = Inputs.of(settings, self.fabric, self._in_python)
         self._store = store
         self._executions = [self._prepare(world, run_files or RunFiles()) for world in settings.worlds]

@@ -370,6 +370,8 @@ def parcel_of(work: Work, stop: str) -> Parcel:
     in_python = execution.in_python.get(job.scheme)
     if in_python is not None and not is_python_spec(job.scheme):
         raise bad_input(f"scheme `{job.scheme}`: a class cannot be sent to another machine; name it as FILE.py:CLASS")
+    if in_python is not None and in_python.files:
+        _check_not_a_link(Path(job.scheme.partition(":")[0]), job.scheme)
     alone = settings.model_copy(update={"schemes": (job.scheme,)})
     imported = in_python.files if in_python is not None else ()
     paths = [*named_files([alone.fabric, alone.traffic, job.scheme]), *imported]
@@ -387,3 +389,10 @@ def parcel_of(work: Work, stop: str) -> Parcel:
         program=program_digest(),
         stop=stop,
     )
+
+
+def _check_not_a_link(file: Path, scheme: str) -> None:
+    """Raises `PathloomError` if a scheme's file is a link: a worker gets a copy, which is not beside its modules."""
+    target = file.resolve()
+    if target.parent != file.parent.resolve():
+        raise bad_input(f"scheme `{scheme}`: `{file}` is a link to a file in another folder; name `{target}` instead")

@@ -10,11 +10,10 @@ import contextlib
 import os
 import shutil
 import socket
-import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +24,7 @@ from pathloom.experiments.identity import digest, program_digest
 from pathloom.experiments.inputs import sha256
 from pathloom.experiments.memory import check_room
 from pathloom.experiments.python_schemes import PythonScheme, load_scheme
-from pathloom.experiments.scheme_modules import forget, load_all, module_name
+from pathloom.experiments.scheme_modules import where_found
 from pathloom.experiments.settings import Job, Settings
 from pathloom.experiments.store import OutcomeCodec
 from pathloom.specs import is_python_spec
@@ -75,14 +74,15 @@ def carry_out(parcel: Parcel) -> Answer:
         if program_digest() != parcel.program:
             raise _unusable("has another version of Pathloom; install the same on all machines")
         settings = Settings.model_validate_json(parcel.settings)
-        with _files_in_place(parcel.files):
-            in_python = _scheme(job.scheme, parcel.imported)
-            try:
-                run = simulation(settings, parcel.fabric_text, job, RunFiles(), in_python)
-            except PathloomError as error:
-                raise bad_input(f"run {job.run} of {job.scheme} (seed {job.seed}): {error}") from None
-        check_room(run, job)
-        outcome = advance(run, job, settings, parcel.sample_at_s, _RemoteStop(parcel.stop), lambda _share: None)
+        with contextlib.ExitStack() as until_end:
+            with _files_in_place(parcel.files, until_end):
+                in_python = _scheme(job.scheme, parcel.imported)
+                try:
+                    run = simulation(settings, parcel.fabric_text, job, RunFiles(), in_python)
+                except PathloomError as error:
+                    raise bad_input(f"run {job.run} of {job.scheme} (seed {job.seed}): {error}") from None
+            check_room(run, job)
+            outcome = advance(run, job, settings, parcel.sample_at_s, _RemoteStop(parcel.stop), lambda _share: None)
     except PathloomError as error:
         return Answer(bad_input=str(error))
     except SchemeError as error:
@@ -96,10 +96,11 @@ def _unusable(text: str) -> PathloomError:
 
 
 @contextlib.contextmanager
-def _files_in_place(files: Mapping[str, bytes]) -> Iterator[None]:
+def _files_in_place(files: Mapping[str, bytes], until_end: contextlib.ExitStack) -> Iterator[None]:
     """Makes the files of a parcel available under their paths. Raises `PathloomError` if an absolute path has none.
 
-    Files with relative paths are written to a temporary folder, unless all of them are in the working folder.
+    Files with relative paths are written to a temporary folder, unless all of them are in the working folder. This
+    folder exists until `until_end` ends, because methods of schemes may import modules.
     """
     with _place_lock:
         relative = {path: content for path, content in files.items() if not Path(path).is_absolute()}
@@ -110,7 +111,7 @@ def _files_in_place(files: Mapping[str, bytes]) -> Iterator[None]:
                     "the folder that you are in"
                 )
         here = all(_is_here(path, content) for path, content in relative.items())
-        with contextlib.nullcontext() if here else _written(relative):
+        with contextlib.nullcontext() if here else _written(relative, until_end):
             yield
 
 
@@ -122,9 +123,10 @@ def _is_here(path: str, content: bytes) -> bool:
 
 
 @contextlib.contextmanager
-def _written(files: Mapping[str, bytes]) -> Iterator[None]:
+def _written(files: Mapping[str, bytes], until_end: contextlib.ExitStack) -> Iterator[None]:
     """Writes files with relative paths to a temporary folder, which contains the working folder meanwhile."""
     before, folder = Path.cwd(), Path(tempfile.mkdtemp(prefix="pathloom-"))
+    until_end.callback(shutil.rmtree, folder, ignore_errors=True)
     try:
         # Paths that begin with `..` must stay in the temporary folder.
         depth = max(Path(path).parts.count("..") for path in files)
@@ -137,21 +139,17 @@ def _written(files: Mapping[str, bytes]) -> Iterator[None]:
         yield
     finally:
         os.chdir(before)
-        shutil.rmtree(folder, ignore_errors=True)
 
 
-def _scheme(spec: str, imported: Iterable[str]) -> PythonScheme | None:
-    """Loads a scheme in Python and its modules anew. Raises `PathloomError` if it imports others than `imported`."""
+def _scheme(spec: str, modules: Sequence[str]) -> PythonScheme | None:
+    """Loads a scheme in Python. Raises `PathloomError` if it would import others than these modules."""
     if not is_python_spec(spec):
         return None
-    file = Path(spec.partition(":")[0])
-    forget(file.parent)
-    found = load_scheme(spec)
-    modules = {module_name(Path(path).relative_to(file.parent)): path for path in imported}
-    load_all(modules)
-    for name, path in modules.items():
-        place = getattr(sys.modules.get(name), "__file__", None)
-        if place is not None and Path(place).resolve() != Path(path).resolve():
+    found = load_scheme(spec, modules)
+    folder = Path(spec.partition(":")[0]).resolve().parent
+    for path, name in zip(found.files, found.names, strict=True):
+        place = where_found(Path(name).parts[0].partition(".")[0], folder)
+        if place is not None:
             raise _unusable(f"scheme `{spec}` imports `{place}` instead of `{path}`; rename one of them")
     return found
 

@@ -192,7 +192,7 @@ class Execution:
 
     def _identity(self, job: Job) -> str:
         in_python = self.in_python.get(job.scheme)
-        imported = digests(in_python.files) if in_python is not None else ""
+        imported = "\n".join([*in_python.names, digests(in_python.files)]) if in_python is not None else ""
         return identity(self.settings, job, repr(self.sample_at_s), self.fabric_text or "", imported)
 
     def _stored(self, job: Job) -> RunOutcome | None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import inspect
 import linecache
+import os
 import sys
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ from typing import Any
 from pathloom import _core
 from pathloom._core import PathloomError
 from pathloom.errors import bad_input, reason
-from pathloom.experiments.scheme_modules import SCHEME, let_import_from, module_files
+from pathloom.experiments.scheme_modules import SCHEME, imports_from, late_files, prepare_late
+from pathloom.specs import is_python_spec
 
 Maker = Callable[..., object]
 
@@ -28,7 +30,11 @@ class PythonScheme:
     make: Maker
     keys: Mapping[str, Any] = field(default_factory=dict)
     files: tuple[str, ...] = ()
-    """The modules that its file imports from its own folder, and from packages in that folder."""
+    """Files of the modules that it imports from its own folder, named from the same folder as its own file."""
+    names: tuple[str, ...] = ()
+    """Paths of these files relative to the folder of its own."""
+    late: frozenset[str] = frozenset()
+    """Names of the modules, up to the first dot, that only its methods import."""
 
     def instance(self, seed: int) -> object:
         """Makes a new scheme for one run. A constructor with a parameter `seed` gets it. Raises `PathloomError`."""
@@ -63,21 +69,68 @@ def name_schemes(schemes: Sequence[object]) -> tuple[tuple[str, ...], dict[str, 
     return tuple(names), in_python
 
 
-def load_scheme(spec: str) -> PythonScheme:
-    """Loads the scheme that `FILE.py:CLASS:key=value,key=value` names. Raises `PathloomError`."""
+def load_schemes(specs: Iterable[str]) -> dict[str, PythonScheme]:
+    """Loads the schemes in files among these, by their specifications. Raises `PathloomError`."""
+    found = {spec: load_scheme(spec) for spec in dict.fromkeys(specs) if is_python_spec(spec)}
+    check_distinct(found.values())
+    return found
+
+
+def check_distinct(schemes: Iterable[PythonScheme]) -> None:
+    """Raises `PathloomError` if a method of a scheme could import a module of another scheme of the same name."""
+    known: dict[Path, tuple[PythonScheme, set[str]]] = {}
+    for scheme in schemes:
+        folder = _folder(scheme)
+        firsts = {Path(name).parts[0].partition(".")[0] for name in scheme.names}
+        for other_folder, (other, others) in known.items():
+            shared = firsts & others & (scheme.late | other.late)
+            if folder != other_folder and shared:
+                raise bad_input(
+                    f"schemes `{other.label}` and `{scheme.label}`: both have a module `{min(shared)}` in their "
+                    "folders, which a method imports; rename one of them"
+                )
+        _, all_firsts = known.setdefault(folder, (scheme, set()))
+        all_firsts |= firsts
+
+
+def _folder(scheme: PythonScheme) -> Path:
+    return Path(scheme.label.partition(":")[0]).resolve().parent
+
+
+def load_scheme(spec: str, modules: Sequence[str] | None = None) -> PythonScheme:
+    """Loads the scheme that `FILE.py:CLASS:key=value,key=value` names. Raises `PathloomError`.
+
+    `modules` are the files of its modules if they are known.
+    """
     file, _, rest = spec.partition(":")
     name, _, keys = rest.partition(":")
     if "=" in name:
         raise bad_input(f"scheme `{spec}`: the class is missing before `{name}`; expected {file}:CLASS:{name}")
-    module = _load(Path(file), spec)
+    module, loaded = _load(Path(file), spec)
     found = _class_in(module, name, spec)
-    return PythonScheme(spec, found, _read_keys(found, keys, spec), module_files(Path(file)))
+    full, place = Path(file).resolve(), Path(file).parent
+    # A link to a file elsewhere imports from there.
+    place = place if place.resolve() == full.parent else full.parent
+    if modules is None:
+        paths = loaded | late_files(full, loaded)
+    else:
+        paths = {Path(os.path.relpath(one, place)) for one in modules}
+    prepare_late(full.parent, paths - loaded)
+    names = sorted(map(str, paths))
+    return PythonScheme(
+        spec,
+        found,
+        _read_keys(found, keys, spec),
+        files=tuple(str(place / name) for name in names),
+        names=tuple(names),
+        late=frozenset(path.parts[0].partition(".")[0] for path in paths - loaded),
+    )
 
 
-def _load(path: Path, spec: str) -> types.ModuleType:
-    """Runs a file as a new module. It can import modules from its folder."""
+def _load(path: Path, spec: str) -> tuple[types.ModuleType, set[Path]]:
+    """Runs a file as a new module. Returns it and the files that it imported, relative to its folder."""
     try:
-        source = path.read_text(encoding="utf-8")
+        source = path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise bad_input(f"scheme `{spec}`: cannot read `{path}`: {reason(error)}") from None
     except UnicodeDecodeError as error:
@@ -86,13 +139,13 @@ def _load(path: Path, spec: str) -> types.ModuleType:
     module = types.ModuleType(f"{SCHEME}{full.stem}")
     module.__file__ = str(full)
     sys.modules[module.__name__] = module
-    let_import_from(full.parent)
     linecache.checkcache(str(full))
     try:
-        exec(compile(source, str(full), "exec"), module.__dict__)
+        with imports_from(full.parent) as loaded:
+            exec(compile(source, str(full), "exec", dont_inherit=True), module.__dict__)
     except Exception as error:
         raise bad_input(f"scheme `{spec}`: {_place(error, full)}{_said(error)}") from error
-    return module
+    return module, loaded - {Path(full.name)}
 
 
 def _class_in(module: types.ModuleType, name: str, spec: str) -> Maker:

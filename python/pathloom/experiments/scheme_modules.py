@@ -1,30 +1,34 @@
-"""Modules that schemes in Python import from their own folder, and from packages in that folder."""
+"""Modules that schemes in Python import from their own folder, and from packages in that folder.
+
+A scheme gets its modules as they are when it is loaded, whatever other schemes and the calling program have imported.
+"""
 
 from __future__ import annotations
 
-import ast
 import contextlib
+import importlib.machinery
 import importlib.util
 import inspect
+import os
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
+from typing import Any
+
+from pathloom.experiments.imports import imported_names
 
 SCHEME = "pathloom_scheme_file_"
 """Prefix of the names of modules that are made from files of schemes."""
 
-_modules_before = frozenset(sys.modules)
-"""Modules that were loaded before any scheme: those of this program and of libraries."""
-_added_to_path: set[str] = set()
+_of_schemes: dict[str, ModuleType] = {}
+"""Modules that the last scheme imported when it was loaded."""
+_late: set[str] = set()
+"""Names of modules that methods of schemes import."""
+_folders: list[str] = []
 """Folders that schemes added to the search path for modules."""
-
-
-def let_import_from(folder: Path) -> None:
-    """Lets schemes import modules from a folder."""
-    if str(folder) not in sys.path:
-        sys.path.append(str(folder))
-        _added_to_path.add(str(folder))
 
 
 def module_name(path: Path) -> str:
@@ -37,109 +41,175 @@ def module_name(path: Path) -> str:
     return ".".join([*path.parent.parts, *([last] if last != "__init__" else [])])
 
 
-def module_files(scheme: Path) -> tuple[str, ...]:
-    """Paths of the modules of a loaded scheme, which begin with the folder of its file as the caller has named it.
+@contextlib.contextmanager
+def imports_from(folder: Path) -> Iterator[set[Path]]:
+    """Lets a scheme import modules from a folder, as they are now.
 
-    They are all loaded modules from that folder, and those that only a method imports.
+    When the context ends, the set has the files below the folder that were imported, relative to it. Modules that the
+    calling program has imported from the folder are as before then.
     """
-    folder = scheme.resolve().parent
-    own = {path for path in _loaded_from(folder) | _named_in(scheme, folder) if (folder / path).is_file()}
-    return tuple(sorted(str(scheme.parent / path) for path in own if (folder / path).resolve() != scheme.resolve()))
+    _forget()
+    _search_first(str(folder))
+    aside = {name: module for name, module in list(sys.modules.items()) if _is_replaceable(name, module, folder)}
+    for name in aside:
+        del sys.modules[name]
+    before = dict(sys.modules)
+    found: set[Path] = set()
+    try:
+        with _compiled_anew():
+            yield found
+    finally:
+        new = {name: module for name, module in list(sys.modules.items()) if before.get(name) is not module}
+        own = {name: path for name, module in new.items() if (path := _path_below(module, folder)) is not None}
+        found.update(own.values())
+        _of_schemes.update({name: new[name] for name in own if not name.startswith(SCHEME)})
+        sys.modules.update(aside)
 
 
-def _loaded_from(folder: Path) -> set[Path]:
-    """Files of the loaded modules that were found in a folder, except schemes and the main program."""
-    found = [
-        (place, Path(file))
-        for name, module in list(sys.modules.items())
-        if name != "__main__" and not name.startswith(SCHEME) and (file := getattr(module, "__file__", None))
-        for place in _found_in(name, module)
-    ]
-    same = {place for place in {place for place, _ in found} if place.resolve() == folder}
-    return {file.relative_to(place) for place, file in found if place in same and file.is_relative_to(place)}
+def _forget() -> None:
+    """Removes the modules of earlier schemes: the next may need others of the same name, or files have changed."""
+    for name, module in _of_schemes.items():
+        if sys.modules.get(name) is module:
+            del sys.modules[name]
+    for name in _late:
+        sys.modules.pop(name, None)
+    _of_schemes.clear()
+    _late.clear()
+    importlib.invalidate_caches()
 
 
-def _named_in(scheme: Path, folder: Path) -> set[Path]:
-    """Files that the text of a scheme or of its modules imports from a folder, in methods too."""
-    named: set[Path] = set()
-    texts = [Path(scheme.name)]
+def _search_first(folder: str) -> None:
+    """Puts a folder before those of other schemes on the search path for modules, behind all other folders."""
+    # A worker removes the folders of past runs.
+    gone = [one for one in _folders if one == folder or not os.path.isdir(one)]  # noqa: PTH112
+    for one in gone:
+        _folders.remove(one)
+        with contextlib.suppress(ValueError):
+            sys.path.remove(one)
+    if folder not in sys.path:
+        place = min((sys.path.index(one) for one in _folders if one in sys.path), default=len(sys.path))
+        sys.path.insert(place, folder)
+        _folders.append(folder)
+
+
+@contextlib.contextmanager
+def _compiled_anew() -> Iterator[None]:
+    """Makes imports read source files. A compiled file would count as current if only its text has changed."""
+    # Python compares the size and the second of the last change.
+    before = sys.pycache_prefix, sys.dont_write_bytecode
+    sys.pycache_prefix, sys.dont_write_bytecode = os.path.join(tempfile.gettempdir(), "pathloom-none"), True  # noqa: PTH118
+    try:
+        yield
+    finally:
+        sys.pycache_prefix, sys.dont_write_bytecode = before
+
+
+def _is_replaceable(name: str, module: object, folder: Path) -> bool:
+    """Whether a module was found in a folder, is no part of this program, and is loaded completely."""
+    if name == "__main__" or name.startswith(SCHEME) or name.partition(".")[0] == "pathloom":
+        return False
+    loading = getattr(_attributes(module).get("__spec__"), "_initializing", False)
+    return not loading and str(folder) in _found_in(name, module)
+
+
+def _path_below(module: object, folder: Path) -> Path | None:
+    """The file of a module relative to a folder; None if it is elsewhere, or belongs to an installed library."""
+    file = _attributes(module).get("__file__")
+    if not isinstance(file, str):
+        return None
+    for path in (Path(file), Path(_real(str(Path(file).parent)), Path(file).name)):
+        if path.is_relative_to(folder):
+            below = path.relative_to(folder)
+            installed = {"site-packages", "dist-packages"} & set(below.parts) or path.is_relative_to(sys.prefix)
+            return None if installed else below
+    return None
+
+
+def late_files(scheme: Path, loaded: Iterable[Path]) -> set[Path]:
+    """Files that a loaded scheme and its modules name in imports but have not imported yet: those in methods.
+
+    All paths are relative to the folder of the scheme.
+    """
+    folder = scheme.parent
+    seen = {Path(scheme.name), *loaded}
+    texts, names = list(seen), set[str]()
+    late: set[Path] = set()
+    is_own = lru_cache(maxsize=None)(lambda first: _would_be_found_in(first, folder))
     while texts:
         path = texts.pop()
-        names = {name for name in _imports(folder / path, path) if _would_be_found_in(name, folder)}
-        new = {place for name in names for place in _places(name) if (folder / place).is_file()} - named
-        named |= new
-        texts.extend(new)
-    return named
+        for name in set(imported_names(folder / path, path)) - names:
+            names.add(name)
+            new = {place for place in _places(name, folder) if is_own(name.partition(".")[0])} - seen
+            seen |= new
+            late |= new
+            texts.extend(new)
+    return late
 
 
-def _imports(file: Path, path: Path) -> Iterator[str]:
-    """Names of the modules that a file may import. NAME in `from PACKAGE import NAME` may be a module or not."""
-    try:
-        tree = ast.parse(file.read_bytes())
-    except (OSError, SyntaxError, ValueError, RecursionError):
-        # Such a module fails where it is imported, which tells the user more.
-        return
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            package = path.parents[node.level - 1].parts if 0 < node.level <= len(path.parents) else ()
-            base = [*package, *([node.module] if node.module else [])]
-            yield from (
-                ".".join([*base, *last]) for last in ([], *([alias.name] for alias in node.names)) if base or last
-            )
+def prepare_late(folder: Path, paths: Iterable[Path]) -> None:
+    """Makes sure that methods get modules in these files as they are now, and that the next scheme gets its own."""
+    for path in paths:
+        _late.add(module_name(path))
+        if path.suffix == ".py":
+            # It may be of an earlier text with the same size and time; see `_compiled_anew`.
+            with contextlib.suppress(OSError, NotImplementedError):
+                Path(importlib.util.cache_from_source(str(folder / path))).unlink()
 
 
-def _places(name: str) -> Iterator[Path]:
-    """Files in which a module and the packages that contain it may be found.
-
-    >>> sorted(map(str, _places("late.deep")))
-    ['late.py', 'late/__init__.py', 'late/deep.py', 'late/deep/__init__.py']
-    """
+def _places(name: str, folder: Path) -> set[Path]:
+    """Files in which a module and the packages that contain it are found; a last part `*` stands for any module."""
     parts = name.split(".")
+    found: set[Path] = set()
     for depth in range(1, len(parts) + 1):
-        yield Path(*parts[:depth]).with_suffix(".py")
-        yield Path(*parts[:depth], "__init__.py")
+        package = Path(*parts[:depth])
+        stems = [package, package / "__init__"]
+        for suffix in importlib.machinery.all_suffixes():
+            paths = (stem.with_name(stem.name + suffix) for stem in stems)
+            if parts[depth - 1] == "*":
+                pattern = (path.as_posix() for path in paths)
+                found.update(path.relative_to(folder) for one in pattern for path in folder.glob(one))
+            else:
+                found.update(path for path in paths if (folder / path).is_file())
+    return found
 
 
-def _would_be_found_in(name: str, folder: Path) -> bool:
-    """Whether an import of a module finds it in a folder, rather than in another one that comes first."""
-    first = name.partition(".")[0]
-    if first in sys.modules:
-        return any(found.resolve() == folder for found in _found_in(first, sys.modules[first]))
+def _would_be_found_in(first: str, folder: Path) -> bool:
+    """Whether an import of a module without dots finds it in a folder, rather than in another one that comes first."""
+    if first in sys.modules and not _is_replaceable(first, sys.modules[first], folder):
+        return str(folder) in _found_in(first, sys.modules[first])
     try:
-        spec = importlib.util.find_spec(first)
-    except (ImportError, ValueError):
+        # Modules that the program imported from the folder hide nothing.
+        spec = importlib.machinery.PathFinder.find_spec(first)
+    except (ImportError, ValueError, AttributeError):
         return False
     places = [*(spec.submodule_search_locations or [spec.origin or ""])] if spec is not None else []
-    return any(Path(place).parent.resolve() == folder for place in places)
+    return any(_real(str(Path(place).parent)) == str(folder) for place in places)
 
 
-def _found_in(name: str, module: object) -> set[Path]:
+def where_found(first: str, folder: Path) -> str | None:
+    """Where an import of a module without dots finds it, if not in this folder."""
+    if _would_be_found_in(first, folder):
+        return None
+    module = sys.modules.get(first)
+    spec = importlib.machinery.PathFinder.find_spec(first) if module is None else None
+    place: str | None = _attributes(module).get("__file__") or (spec.origin if spec is not None else None)
+    return place
+
+
+def _found_in(name: str, module: object) -> set[str]:
     """The folders in which a module, or the package that contains it, was found. A package can have several."""
-    attributes = vars(module) if isinstance(module, ModuleType) else {}
-    places = [*attributes.get("__path__", ())] or [attributes.get("__file__") or ""]
+    attributes = _attributes(module)
+    places = [*(attributes.get("__path__") or ())] or [attributes.get("__file__") or ""]
     depth = name.count(".")
-    return {parents[depth] for place in places if len(parents := Path(place).parents) > depth}
+    parents = (Path(str(place)).parents for place in places)
+    return {_real(str(one[depth])) for one in parents if len(one) > depth}
 
 
-def load_all(names: Iterable[str]) -> None:
-    """Imports modules now that only a method would import, because their files may be gone by then."""
-    for name in names:
-        # A module that fails is reported where the scheme imports it.
-        with contextlib.suppress(Exception):
-            importlib.import_module(name)
+def _attributes(module: object) -> dict[str, Any]:
+    """The attributes of a module, without those that it makes when they are read."""
+    return vars(module) if isinstance(module, ModuleType) else {}
 
 
-def forget(folder: Path) -> None:
-    """Makes sure that a scheme in this folder imports its own modules, as they are now.
-
-    Earlier schemes may have imported others of the same name, or the files may have changed since.
-    """
-    folders = {folder.resolve(), *map(Path, _added_to_path)}
-    sys.path[:] = [one for one in sys.path if one not in _added_to_path]
-    _added_to_path.clear()
-    importlib.invalidate_caches()
-    later = [(name, module) for name, module in list(sys.modules.items()) if name not in _modules_before]
-    for name in [name for name, module in later if folders & {found.resolve() for found in _found_in(name, module)}]:
-        del sys.modules[name]
+@lru_cache(maxsize=10_000)
+def _real(folder: str) -> str:
+    return os.path.realpath(folder)

@@ -13,7 +13,7 @@ from typing import Any
 from pathloom.errors import bad_input
 from pathloom.experiments.execution import Execution, RunFiles, RunOutcome
 from pathloom.experiments.inputs import Inputs
-from pathloom.experiments.python_schemes import PythonScheme, load_scheme
+from pathloom.experiments.python_schemes import PythonScheme, check_distinct, load_scheme
 from pathloom.experiments.result import Result
 from pathloom.experiments.store import Store, locked_store
 from pathloom.experiments.sweep_plan import Point, SweepPlan, at_point
@@ -112,6 +112,7 @@ class Sweep:
         for spec in settings.schemes:
             if is_python_spec(spec) and spec not in self._schemes:
                 self._schemes[spec] = load_scheme(spec)
+                check_distinct(self._schemes.values())
         in_python = {spec: self._schemes[spec] for spec in settings.schemes if spec in self._schemes}
         execution = Execution(settings, fabric.text, RunFiles(), in_python, store=self._store)
         # Thousands of prepared runs would not fit into memory.

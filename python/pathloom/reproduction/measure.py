@@ -18,7 +18,7 @@ from pathloom.experiments.execution import (
     RunOutcome,
     stolen_text,
 )
-from pathloom.experiments.python_schemes import load_scheme
+from pathloom.experiments.python_schemes import load_schemes
 from pathloom.experiments.settings import Job, Settings
 from pathloom.experiments.stats import ci95, mean
 from pathloom.experiments.summary import run_summary
@@ -313,8 +313,7 @@ def _execution(settings: Settings, fabric: Fabric, one: Planned) -> Execution | 
         from pathloom.lab.runs import LabExecution
 
         return LabExecution(settings, fabric, RunFiles(), one.sample_at_s)
-    in_python = {scheme: load_scheme(scheme) for scheme in settings.schemes if is_python_spec(scheme)}
-    return Execution(settings, None, RunFiles(), in_python, one.sample_at_s)
+    return Execution(settings, None, RunFiles(), load_schemes(settings.schemes), one.sample_at_s)
 
 
 def _vector(measure: Measure, runs: Iterable[StoredRun]) -> list[float]:
