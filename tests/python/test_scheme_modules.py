@@ -162,7 +162,21 @@ def test_modules_of_other_schemes_and_of_the_caller_do_not_count(
     write(tmp_path, {"of_caller.py": "VALUE = 20\n"})
     scheme = loaded(tmp_path, top="import of_caller", value="of_caller.VALUE")
     assert (scheme.names, value_of(scheme)) == (("of_caller.py",), 20)
-    assert (sys.modules["of_caller"], of_caller.VALUE) == (of_caller, 1), "the caller keeps its module"
+    for late in ("import of_caller", "pass"):
+        loaded(tmp_path, late=late)
+        assert (sys.modules["of_caller"], of_caller.VALUE) == (of_caller, 1), "the caller keeps its module"
+
+
+def test_libraries_do_not_count_but_modules_below_the_folder_of_python_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, {".venv/lib/site-packages/some_library.py": "", "env/some_part.py": "", "src/beside.py": ""})
+    paths = [str(tmp_path / "env"), str(tmp_path / ".venv/lib/site-packages")]
+    monkeypatch.setattr(sys, "path", [*sys.path, *paths])
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "env"))
+    assert loaded(tmp_path, top="import some_library, some_part").names == ()
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    assert loaded(tmp_path / "src", top="import beside").names == ("beside.py",)
 
 
 def test_a_scheme_may_be_a_link(tmp_path: Path) -> None:

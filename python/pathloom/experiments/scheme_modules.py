@@ -120,8 +120,8 @@ def _path_below(module: object, folder: Path) -> Path | None:
     for path in (Path(file), Path(_real(str(Path(file).parent)), Path(file).name)):
         if path.is_relative_to(folder):
             below = path.relative_to(folder)
-            installed = {"site-packages", "dist-packages"} & set(below.parts) or path.is_relative_to(sys.prefix)
-            return None if installed else below
+            python_below = Path(sys.prefix).is_relative_to(folder) and path.is_relative_to(sys.prefix)
+            return None if python_below or {"site-packages", "dist-packages"} & set(below.parts) else below
     return None
 
 
@@ -149,7 +149,8 @@ def late_files(scheme: Path, loaded: Iterable[Path]) -> set[Path]:
 def prepare_late(folder: Path, paths: Iterable[Path]) -> None:
     """Makes sure that methods get modules in these files as they are now, and that the next scheme gets its own."""
     for path in paths:
-        _late.add(module_name(path))
+        # What is loaded now belongs to the calling program.
+        _late.update({module_name(path)} - sys.modules.keys())
         if path.suffix == ".py":
             # It may be of an earlier text with the same size and time; see `_compiled_anew`.
             with contextlib.suppress(OSError, NotImplementedError):
