@@ -232,7 +232,7 @@ def test_ctrl_c_ends_it_cleanly(results: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["nowhere"], "no such file or directory"),
+        (["nowhere"], "no such folder"),
         (["."], "has no result.json"),
         (["RESULTS", "--listen", "192.0.2.1"], "cannot listen on 192.0.2.1"),
         (["RESULTS", "--port", "70000"], "65535"),

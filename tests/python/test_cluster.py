@@ -255,6 +255,21 @@ def test_a_comparison_on_workers_gives_the_same_figures(tmp_path: Path) -> None:
     assert numbers(again) == numbers(here)
 
 
+def test_schemes_in_two_folders_have_their_own_modules_on_workers(tmp_path: Path) -> None:
+    other = tmp_path / "schemes/more"
+    other.mkdir()
+    (other / "own.py").write_text(SCHEME, encoding="utf-8")
+    (other / "helper.py").write_text("PATH = 0\n", encoding="utf-8")
+    command = ["schemes/own.py:Own,schemes/more/own.py:Own" if word.startswith("ecmp,") else word for word in COMPARE]
+    code, here, err = output(tmp_path, *command)
+    assert code == 0, err
+    code, there, err = output(tmp_path, *command, "--cluster", "local:1")
+    assert code == 0, err
+    assert numbers(there) == numbers(here)
+    first, second = json.loads(here)["schemes"]
+    assert first["throughput"] != second["throughput"], "the modules differ"
+
+
 def test_a_figure_on_workers_equals_the_local_figure() -> None:
     from pathloom.experiments.cluster import connected
     from pathloom.reproduction import measure

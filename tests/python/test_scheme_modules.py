@@ -84,6 +84,16 @@ CASES = {
         ("", "import a.b.c as e"),
         ["a/__init__.py", "a/b/__init__.py", "a/b/c.py", "a/d.py"],
     ),
+    "package without a file in a package": (
+        {"p/__init__.py": "", "p/q/core.py": "from .. import r\n", "p/r.py": ""},
+        ("", "import p.q.core"),
+        ["p/__init__.py", "p/q/core.py", "p/r.py"],
+    ),
+    "module with a wrong file": (
+        {},
+        ("import sys, types\nm = types.ModuleType('m'); m.__file__ = 'x.py'; sys.modules['m'] = m", "pass"),
+        [],
+    ),
     "module of Python of the same name": ({"json.py": "", "time.py": ""}, ("", "import json, time"), []),
     "module that cannot be parsed": ({"bad.py": "x=" + "-" * 100_000 + "1"}, ("", "import bad"), ["bad.py"]),
     "names that only types need": (
@@ -101,6 +111,10 @@ def test_the_modules_of_a_scheme_are_found(tmp_path: Path, case: str) -> None:
     scheme = loaded(tmp_path, top, late)
     assert list(scheme.names) == expected
     assert scheme.files == tuple(f"{tmp_path}/{name}" for name in expected)
+    # A second load, after a method has imported its modules, finds the same.
+    if case != "module that cannot be parsed":
+        value_of(scheme)
+    assert loaded(tmp_path, top, late).names == scheme.names
 
 
 def test_a_compiled_module_counts(tmp_path: Path) -> None:

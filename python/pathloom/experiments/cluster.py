@@ -27,6 +27,7 @@ from pathloom.errors import SchemeError, ToolError, bad_input, reason
 from pathloom.experiments.cluster_worker import Answer, Parcel, carry_out
 from pathloom.experiments.identity import program_digest
 from pathloom.experiments.inputs import named_files
+from pathloom.experiments.scheme_modules import added_folders
 from pathloom.experiments.store import OutcomeCodec
 from pathloom.experiments.workers import Ended, Progress, Take, Work
 from pathloom.specs import is_python_spec
@@ -386,6 +387,7 @@ def parcel_of(work: Work, stop: str) -> Parcel:
         sample_at_s=execution.sample_at_s,
         files=files,
         imported=imported,
+        searched=added_folders(),
         program=program_digest(),
         stop=stop,
     )

@@ -24,7 +24,7 @@ from pathloom.experiments.identity import digest, program_digest
 from pathloom.experiments.inputs import sha256
 from pathloom.experiments.memory import check_room
 from pathloom.experiments.python_schemes import PythonScheme, load_scheme
-from pathloom.experiments.scheme_modules import where_found
+from pathloom.experiments.scheme_modules import adopt, where_found
 from pathloom.experiments.settings import Job, Settings
 from pathloom.experiments.store import OutcomeCodec
 from pathloom.specs import is_python_spec
@@ -51,6 +51,8 @@ class Parcel:
     """Contents of the files that the settings name and that schemes import, by path."""
     imported: tuple[str, ...]
     """Paths of the modules among them that belong to the scheme."""
+    searched: tuple[str, ...]
+    """Folders of schemes in which the sender searches for modules. The workers of `local:N` do so too at first."""
     program: str
     """Digest of the program that must carry out the run."""
     stop: str
@@ -76,6 +78,7 @@ def carry_out(parcel: Parcel) -> Answer:
         settings = Settings.model_validate_json(parcel.settings)
         with contextlib.ExitStack() as until_end:
             with _files_in_place(parcel.files, until_end):
+                adopt(parcel.searched)
                 in_python = _scheme(job.scheme, parcel.imported)
                 try:
                     run = simulation(settings, parcel.fabric_text, job, RunFiles(), in_python)

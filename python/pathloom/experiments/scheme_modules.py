@@ -62,7 +62,8 @@ def imports_from(folder: Path) -> Iterator[set[Path]]:
         new = {name: module for name, module in list(sys.modules.items()) if before.get(name) is not module}
         own = {name: path for name, module in new.items() if (path := _path_below(module, folder)) is not None}
         found.update(own.values())
-        _of_schemes.update({name: new[name] for name in own if not name.startswith(SCHEME)})
+        names = {parent for name in own if not name.startswith(SCHEME) for parent in _with_packages(name)}
+        _of_schemes.update({name: new[name] for name in names & new.keys()})
         sys.modules.update(aside)
 
 
@@ -76,6 +77,16 @@ def _forget() -> None:
     _of_schemes.clear()
     _late.clear()
     importlib.invalidate_caches()
+
+
+def added_folders() -> tuple[str, ...]:
+    """Folders that schemes added to the search path for modules."""
+    return tuple(_folders)
+
+
+def adopt(folders: Iterable[str]) -> None:
+    """Treats folders as added by schemes: a process gets its search path from the process that starts it."""
+    _folders.extend(folder for folder in folders if folder in sys.path and folder not in _folders)
 
 
 def _search_first(folder: str) -> None:
@@ -121,7 +132,8 @@ def _path_below(module: object, folder: Path) -> Path | None:
         if path.is_relative_to(folder):
             below = path.relative_to(folder)
             python_below = Path(sys.prefix).is_relative_to(folder) and path.is_relative_to(sys.prefix)
-            return None if python_below or {"site-packages", "dist-packages"} & set(below.parts) else below
+            installed = python_below or {"site-packages", "dist-packages"} & set(below.parts)
+            return below if path.is_file() and not installed else None
     return None
 
 
@@ -150,11 +162,21 @@ def prepare_late(folder: Path, paths: Iterable[Path]) -> None:
     """Makes sure that methods get modules in these files as they are now, and that the next scheme gets its own."""
     for path in paths:
         # What is loaded now belongs to the calling program.
-        _late.update({module_name(path)} - sys.modules.keys())
+        _late.update(set(_with_packages(module_name(path))) - sys.modules.keys())
         if path.suffix == ".py":
             # It may be of an earlier text with the same size and time; see `_compiled_anew`.
             with contextlib.suppress(OSError, NotImplementedError):
                 Path(importlib.util.cache_from_source(str(folder / path))).unlink()
+
+
+def _with_packages(name: str) -> list[str]:
+    """A module and the packages that contain it.
+
+    >>> _with_packages("helpers.deep.core")
+    ['helpers', 'helpers.deep', 'helpers.deep.core']
+    """
+    parts = name.split(".")
+    return [".".join(parts[:depth]) for depth in range(1, len(parts) + 1)]
 
 
 def _places(name: str, folder: Path) -> set[Path]:
@@ -200,7 +222,11 @@ def where_found(first: str, folder: Path) -> str | None:
 def _found_in(name: str, module: object) -> set[str]:
     """The folders in which a module, or the package that contains it, was found. A package can have several."""
     attributes = _attributes(module)
-    places = [*(attributes.get("__path__") or ())] or [attributes.get("__file__") or ""]
+    try:
+        places = [*(attributes.get("__path__") or ())] or [attributes.get("__file__") or ""]
+    except KeyError:
+        # The path of a package without a file depends on the package that contains it, which is not loaded any more.
+        return set()
     depth = name.count(".")
     parents = (Path(str(place)).parents for place in places)
     return {_real(str(one[depth])) for one in parents if len(one) > depth}
