@@ -128,7 +128,7 @@ def _is_here(path: str, content: bytes) -> bool:
 @contextlib.contextmanager
 def _written(files: Mapping[str, bytes], until_end: contextlib.ExitStack) -> Iterator[None]:
     """Writes files with relative paths to a temporary folder, which contains the working folder meanwhile."""
-    before, folder = Path.cwd(), Path(tempfile.mkdtemp(prefix="pathloom-"))
+    before, folder = Path.cwd(), Path(tempfile.mkdtemp(prefix="pathloom-", dir=_scratch()))
     until_end.callback(shutil.rmtree, folder, ignore_errors=True)
     try:
         # Paths that begin with `..` must stay in the temporary folder.
@@ -142,6 +142,17 @@ def _written(files: Mapping[str, bytes], until_end: contextlib.ExitStack) -> Ite
         yield
     finally:
         os.chdir(before)
+
+
+def _scratch() -> str | None:
+    """The folder of this worker for temporary files. If the worker is killed, the next one to start removes it."""
+    import distributed
+
+    try:
+        directory: str = distributed.get_worker().local_directory
+    except ValueError:
+        return None
+    return directory
 
 
 def _scheme(spec: str, modules: Sequence[str]) -> PythonScheme | None:
