@@ -135,6 +135,15 @@ def test_modules_are_read_again_in_one_process(tmp_path: Path, monkeypatch: pyte
         assert value_of(loaded(tmp_path, **words)) == value
 
 
+def test_modules_of_the_methods_of_two_schemes_are_read_again(tmp_path: Path) -> None:
+    write(tmp_path, {"other.py": SCHEME.format(top="", late="pass", value="None")})
+    for value in (1, 2):
+        write(tmp_path, {"late_again.py": f"VALUE = {value}\n"})
+        first = loaded(tmp_path, late="import late_again", value="late_again.VALUE")
+        load_scheme(f"{tmp_path}/other.py:Own")
+        assert value_of(first) == value
+
+
 def test_a_stale_compiled_module_is_not_used(tmp_path: Path) -> None:
     for value in (1, 2):
         write(tmp_path, {"stale.py": f"VALUE = {value}\n"})
@@ -152,9 +161,10 @@ def test_schemes_in_two_folders_have_their_own_modules(tmp_path: Path) -> None:
     assert [value_of(scheme) for scheme in schemes.values()] == [1, 2]
     assert [scheme.files for scheme in schemes.values()] == [(f"{tmp_path}/{name}/twin.py",) for name in "ab"]
     # All methods of a process share the loaded modules.
-    write(tmp_path / "b", {"own.py": SCHEME.format(top="", late="import twin", value="twin.VALUE")})
-    with pytest.raises(PathloomError, match="both have a module `twin` in their folders, which a method imports"):
-        load_schemes(schemes)
+    for top in ("", "import twin"):
+        write(tmp_path / "b", {"own.py": SCHEME.format(top=top, late="import twin", value="twin.VALUE")})
+        with pytest.raises(PathloomError, match="both have a module `twin` in their folders, which a method imports"):
+            load_schemes(schemes)
 
 
 def test_modules_of_other_schemes_and_of_the_caller_do_not_count(

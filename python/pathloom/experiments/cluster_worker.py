@@ -24,7 +24,7 @@ from pathloom.experiments.identity import digest, program_digest
 from pathloom.experiments.inputs import sha256
 from pathloom.experiments.memory import check_room
 from pathloom.experiments.python_schemes import PythonScheme, load_scheme
-from pathloom.experiments.scheme_modules import adopt, where_found
+from pathloom.experiments.scheme_modules import adopt, first_name, where_found
 from pathloom.experiments.settings import Job, Settings
 from pathloom.experiments.store import OutcomeCodec
 from pathloom.specs import is_python_spec
@@ -160,9 +160,9 @@ def _scheme(spec: str, modules: Sequence[str]) -> PythonScheme | None:
     if not is_python_spec(spec):
         return None
     found = load_scheme(spec, modules)
-    folder = Path(spec.partition(":")[0]).resolve().parent
+    folder = found.place.resolve()
     for path, name in zip(found.files, found.names, strict=True):
-        place = where_found(Path(name).parts[0].partition(".")[0], folder)
+        place = where_found(first_name(Path(name)), folder)
         if place is not None:
             raise _unusable(f"scheme `{spec}` imports `{place}` instead of `{path}`; rename one of them")
     return found

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 
-def imported_names(file: Path, path: Path) -> Iterator[str]:
-    """Names of the modules that a file may import, in functions too; none if it is no Python text.
+def imported_names(file: Path, path: Path) -> Iterator[tuple[str, bool]]:
+    """Names of the modules that a file may import, and whether a function does; none if it is no Python text.
 
     `path` is the path of the file from the folder in which modules are found. The last part of a name may be no module:
     in `from PACKAGE import NAME`, NAME can be anything. It is `*` in `from PACKAGE import *`.
@@ -21,14 +21,22 @@ def imported_names(file: Path, path: Path) -> Iterator[str]:
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         # The import itself reports what is wrong.
         return
+    functions = (
+        node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+    )
+    in_functions = {id(node) for function in functions for node in ast.walk(function)}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = [*_package(path, node.level), *([node.module] if node.module else [])]
-            yield from (".".join([*base, alias.name]) for alias in node.names)
-        elif isinstance(node, ast.Call):
-            yield from _named_by(node, path)
+        yield from ((name, id(node) in in_functions) for name in _named_in(node, path))
+
+
+def _named_in(node: ast.AST, path: Path) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        base = [*_package(path, node.level), *([node.module] if node.module else [])]
+        yield from (".".join([*base, alias.name]) for alias in node.names)
+    elif isinstance(node, ast.Call):
+        yield from _named_by(node, path)
 
 
 def _named_by(call: ast.Call, path: Path) -> Iterator[str]:

@@ -16,7 +16,7 @@ from typing import Any
 from pathloom import _core
 from pathloom._core import PathloomError
 from pathloom.errors import bad_input, reason
-from pathloom.experiments.scheme_modules import SCHEME, imports_from, late_files, prepare_late
+from pathloom.experiments.scheme_modules import SCHEME, first_name, imports_from, late_files, prepare_late
 from pathloom.specs import is_python_spec
 
 Maker = Callable[..., object]
@@ -29,12 +29,17 @@ class PythonScheme:
     label: str
     make: Maker
     keys: Mapping[str, Any] = field(default_factory=dict)
-    files: tuple[str, ...] = ()
-    """Files of the modules that it imports from its own folder, named from the same folder as its own file."""
+    place: Path = Path()
+    """The folder of its file, from which it imports modules."""
     names: tuple[str, ...] = ()
-    """Paths of these files relative to the folder of its own."""
+    """Files of these modules, relative to the folder."""
     late: frozenset[str] = frozenset()
-    """Names of the modules, up to the first dot, that only its methods import."""
+    """Names of the modules, up to the first dot, that its methods import."""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Files of the modules that it imports from its own folder, named from the same folder as its own file."""
+        return tuple(str(self.place / name) for name in self.names)
 
     def instance(self, seed: int) -> object:
         """Makes a new scheme for one run. A constructor with a parameter `seed` gets it. Raises `PathloomError`."""
@@ -80,8 +85,8 @@ def check_distinct(schemes: Iterable[PythonScheme]) -> None:
     """Raises `PathloomError` if a method of a scheme could import a module of another scheme of the same name."""
     known: dict[Path, tuple[PythonScheme, set[str]]] = {}
     for scheme in schemes:
-        folder = _folder(scheme)
-        firsts = {Path(name).parts[0].partition(".")[0] for name in scheme.names}
+        folder = scheme.place.resolve()
+        firsts = {first_name(Path(name)) for name in scheme.names}
         for other_folder, (other, others) in known.items():
             shared = firsts & others & (scheme.late | other.late)
             if folder != other_folder and shared:
@@ -91,10 +96,6 @@ def check_distinct(schemes: Iterable[PythonScheme]) -> None:
                 )
         _, all_firsts = known.setdefault(folder, (scheme, set()))
         all_firsts |= firsts
-
-
-def _folder(scheme: PythonScheme) -> Path:
-    return Path(scheme.label.partition(":")[0]).resolve().parent
 
 
 def load_scheme(spec: str, modules: Sequence[str] | None = None) -> PythonScheme:
@@ -111,20 +112,15 @@ def load_scheme(spec: str, modules: Sequence[str] | None = None) -> PythonScheme
     full, place = Path(file).resolve(), Path(file).parent
     # A link to a file elsewhere imports from there.
     place = place if place.resolve() == full.parent else full.parent
+    late: set[str] = set()
     if modules is None:
-        paths = loaded | late_files(full, loaded)
+        late_paths, late = late_files(full, loaded)
+        paths = loaded | late_paths
     else:
         paths = {Path(os.path.relpath(one, place)) for one in modules}
     prepare_late(full.parent, paths - loaded)
-    names = sorted(map(str, paths))
-    return PythonScheme(
-        spec,
-        found,
-        _read_keys(found, keys, spec),
-        files=tuple(str(place / name) for name in names),
-        names=tuple(names),
-        late=frozenset(path.parts[0].partition(".")[0] for path in paths - loaded),
-    )
+    names = tuple(sorted(map(str, paths)))
+    return PythonScheme(spec, found, _read_keys(found, keys, spec), place, names, frozenset(late))
 
 
 def _load(path: Path, spec: str) -> tuple[types.ModuleType, set[Path]]:

@@ -13,7 +13,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -26,7 +26,7 @@ SCHEME = "pathloom_scheme_file_"
 _of_schemes: dict[str, ModuleType] = {}
 """Modules that the last scheme imported when it was loaded."""
 _late: set[str] = set()
-"""Names of modules that methods of schemes import."""
+"""Names of all modules that methods of schemes have imported or may still import."""
 _folders: list[str] = []
 """Folders that schemes added to the search path for modules."""
 
@@ -39,6 +39,15 @@ def module_name(path: Path) -> str:
     """
     last = inspect.getmodulename(path.name) or path.stem
     return ".".join([*path.parent.parts, *([last] if last != "__init__" else [])])
+
+
+def first_name(path: Path) -> str:
+    """The name of the module in a file up to the first dot: that of the outermost package, if there is one.
+
+    >>> first_name(Path("helpers/core.py")), first_name(Path("late.py"))
+    ('helpers', 'late')
+    """
+    return module_name(path).partition(".")[0]
 
 
 @contextlib.contextmanager
@@ -62,7 +71,7 @@ def imports_from(folder: Path) -> Iterator[set[Path]]:
         new = {name: module for name, module in list(sys.modules.items()) if before.get(name) is not module}
         own = {name: path for name, module in new.items() if (path := _path_below(module, folder)) is not None}
         found.update(own.values())
-        names = {parent for name in own if not name.startswith(SCHEME) for parent in _with_packages(name)}
+        names = {parent for name in own for parent in _with_packages(name)}
         _of_schemes.update({name: new[name] for name in names & new.keys()})
         sys.modules.update(aside)
 
@@ -75,7 +84,6 @@ def _forget() -> None:
     for name in _late:
         sys.modules.pop(name, None)
     _of_schemes.clear()
-    _late.clear()
     importlib.invalidate_caches()
 
 
@@ -137,25 +145,29 @@ def _path_below(module: object, folder: Path) -> Path | None:
     return None
 
 
-def late_files(scheme: Path, loaded: Iterable[Path]) -> set[Path]:
+def late_files(scheme: Path, loaded: Iterable[Path]) -> tuple[set[Path], set[str]]:
     """Files that a loaded scheme and its modules name in imports but have not imported yet: those in methods.
 
-    All paths are relative to the folder of the scheme.
+    All paths are relative to the folder of the scheme. The second set has the names, up to the first dot, of all
+    modules that methods import, some of which may be loaded.
     """
     folder = scheme.parent
     seen = {Path(scheme.name), *loaded}
     texts, names = list(seen), set[str]()
     late: set[Path] = set()
-    is_own = lru_cache(maxsize=None)(lambda first: _would_be_found_in(first, folder))
+    in_methods: set[str] = set()
+    is_own = cache(lambda first: _would_be_found_in(first, folder))
     while texts:
         path = texts.pop()
-        for name in set(imported_names(folder / path, path)) - names:
+        found = set(imported_names(folder / path, path))
+        in_methods |= {name.partition(".")[0] for name, in_function in found if in_function}
+        for name in {name for name, _ in found} - names:
             names.add(name)
             new = {place for place in _places(name, folder) if is_own(name.partition(".")[0])} - seen
             seen |= new
             late |= new
             texts.extend(new)
-    return late
+    return late, in_methods | {first_name(path) for path in late}
 
 
 def prepare_late(folder: Path, paths: Iterable[Path]) -> None:

@@ -102,6 +102,7 @@ class Sweep:
         self._schemes: dict[str, PythonScheme] = {}
         self._fabric = lru_cache(maxsize=MOST_FABRICS)(Fabric)
         self.points = [self._prepare(point) for point in plan.points]
+        check_distinct(self._schemes.values())
 
     def _prepare(self, point: Point) -> Prepared:
         return at_point(point.name, lambda: self._prepared(point), self.plan.source)
@@ -112,7 +113,6 @@ class Sweep:
         for spec in settings.schemes:
             if is_python_spec(spec) and spec not in self._schemes:
                 self._schemes[spec] = load_scheme(spec)
-                check_distinct(self._schemes.values())
         in_python = {spec: self._schemes[spec] for spec in settings.schemes if spec in self._schemes}
         execution = Execution(settings, fabric.text, RunFiles(), in_python, store=self._store)
         # Thousands of prepared runs would not fit into memory.
