@@ -20,6 +20,8 @@ BAR_AFTER_S = 1.0
 """A notebook shows no bar if the runs end before this time."""
 
 Clock = Callable[[], float]
+Show = Callable[[float, int], None]
+"""Shows the share of all work that is done, and the number of finished runs."""
 
 
 class Shares:
@@ -37,14 +39,18 @@ class Shares:
         self._done, self._finished = 0.0, 0
         self._lock = threading.Lock()
 
-    def note(self, job: Job, share: float) -> tuple[float, int]:
-        """Records the share of a run. Returns the share of all work that is done and the number of finished runs."""
+    def note(self, job: Job, share: float, show: Show) -> None:
+        """Records the share of a run, and calls `show`.
+
+        Only one thread at a time is in `show`. Hence no thread shows its state after a later one was shown.
+        """
         with self._lock:
             before = self._shares.get(job, 0.0)
             self._shares[job] = share
             self._done += self._weight(job) * (share - before)
             self._finished += (share >= 1.0) - (before >= 1.0)
-            return 1.0 if self._finished >= self.runs else min(self._done / self._total, 1.0), self._finished
+            done = 1.0 if self._finished >= self.runs else min(self._done / self._total, 1.0)
+            show(done, self._finished)
 
     def _weight(self, job: Job) -> float:
         return self._weights.get(job, 0.0) if self._weights else 1.0
@@ -82,18 +88,16 @@ def minutes(time_s: float) -> str:
 
 def lines(shares: Shares, write: Callable[[str], None]) -> Progress:
     """Reports progress in one line per minute, for logs."""
-    last_s, lock = 0.0, threading.Lock()
+    last_s = 0.0
 
-    def report(job: Job, share: float) -> None:
+    def show(done: float, finished: int) -> None:
         nonlocal last_s
-        done, finished = shares.note(job, share)
-        with lock:
-            due = shares.elapsed_s() - last_s >= LINE_EVERY_S
-            last_s = shares.elapsed_s() if due else last_s
-        if due:
+        elapsed_s = shares.elapsed_s()
+        if elapsed_s - last_s >= LINE_EVERY_S:
+            last_s = elapsed_s
             write(shares.text(done, finished))
 
-    return report
+    return lambda job, share: shares.note(job, share, show)
 
 
 @contextmanager
@@ -117,15 +121,14 @@ class _Bar:
         self._shares, self._display = shares, display
         self._handle: Any = None
         self._last_s = 0.0
-        self._lock = threading.Lock()
 
     def report(self, job: Job, share: float) -> None:
         """Moves the bar at most once every `BAR_EVERY_S`."""
-        done, finished = self._shares.note(job, share)
-        with self._lock:
-            elapsed_s = self._shares.elapsed_s()
-            if elapsed_s < BAR_AFTER_S or elapsed_s - self._last_s < BAR_EVERY_S:
-                return
+        self._shares.note(job, share, self._move)
+
+    def _move(self, done: float, finished: int) -> None:
+        elapsed_s = self._shares.elapsed_s()
+        if elapsed_s >= BAR_AFTER_S and elapsed_s - self._last_s >= BAR_EVERY_S:
             self._last_s = elapsed_s
             self._show(_html(self._shares.text(done, finished), done))
 
@@ -137,10 +140,9 @@ class _Bar:
             self._handle.update(content, raw=True)
 
     def remove(self) -> None:
-        """Removes the bar from the cell."""
-        with self._lock:
-            if self._handle is not None:
-                self._show("")
+        """Removes the bar from the cell. No run reports any more."""
+        if self._handle is not None:
+            self._show("")
 
 
 def _html(text: str, share: float) -> str:

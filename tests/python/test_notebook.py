@@ -6,6 +6,8 @@ import re
 import subprocess
 import sys
 import textwrap
+import threading
+import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
@@ -88,9 +90,35 @@ def test_the_time_left_follows_the_work_of_each_run() -> None:
     light, heavy = Job("load 0.1", 1, 1), Job("load 0.9", 1, 1)
     shares = Shares("sweep", 2, clock=lambda: now[0], weights={light: 1.0, heavy: 9.0})
     now[0] = 10.0
-    said = shares.text(*shares.note(light, 1.0))
-    assert said == "sweep: 1 of 2 runs finished, 10 %, 10 s elapsed, about 1 min 30 s left"
-    assert shares.text(*shares.note(heavy, 1.0)) == "sweep: 2 of 2 runs finished, 100 %, 10 s elapsed"
+    said = list[str]()
+    for job in (light, heavy):
+        shares.note(job, 1.0, lambda *progress: said.append(shares.text(*progress)))
+    assert said == [
+        "sweep: 1 of 2 runs finished, 10 %, 10 s elapsed, about 1 min 30 s left",
+        "sweep: 2 of 2 runs finished, 100 %, 10 s elapsed",
+    ]
+
+
+def test_a_slow_thread_shows_no_progress_that_is_out_of_date(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pathloom.progress.LINE_EVERY_S", 0.0)
+    said, in_write = list[str](), threading.Event()
+
+    def write(text: str) -> None:
+        in_write.set()
+        if threading.current_thread() is slow:
+            time.sleep(0.2)
+        said.append(text)
+
+    report = lines(Shares("compare", 2), write)
+    slow = threading.Thread(target=report, args=(Job("ecmp", 1, 1), 1.0))
+    slow.start()
+    assert in_write.wait(10.0)
+    report(Job("spt", 1, 1), 1.0)
+    slow.join()
+    assert [line.split(",")[0] for line in said] == [
+        "compare: 1 of 2 runs finished",
+        "compare: 2 of 2 runs finished",
+    ]
 
 
 def test_the_command_line_prints_progress_without_a_terminal(
@@ -112,7 +140,7 @@ def test_the_command_line_prints_progress_without_a_terminal(
     shares = [int(share) for share in re.findall(r"sweep: \d+ of 12 runs finished, (\d+) %", done.err)]
     assert shares, done.err
     assert shares == sorted(shares) and shares[-1] == 100
-    monkeypatch.undo()
+    monkeypatch.setattr("pathloom.progress.LINE_EVERY_S", 60.0)
     assert cli("run", *arguments, "--scheme", "ecmp").err == "", "short runs are silent"
 
 

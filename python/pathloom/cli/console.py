@@ -208,8 +208,7 @@ def progress_bar(what: str, runs: int, weights: Mapping[Job, float] | None = Non
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(what, total=1.0, finished=0)
 
-        def report(job: Job, share: float) -> None:
-            done, finished = shares.note(job, share)
+        def show(done: float, finished: int) -> None:
             bar.update(task, completed=done, finished=finished)
 
-        yield report
+        yield lambda job, share: shares.note(job, share, show)
