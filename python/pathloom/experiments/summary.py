@@ -26,7 +26,8 @@ def scheme_summary(scheme: str, outcomes: Sequence[RunOutcome], flows: pl.DataFr
     tells whether it is only a bound because of such flows: the true FCT is at least, the true throughput at most, the
     value of `NAME`.
     """
-    runs = [run_summary(one, flows.filter(pl.col("run") == one.job.run)) for one in outcomes]
+    by_run = flows.partition_by("run", as_dict=True)
+    runs = [run_summary(one, by_run.get((one.job.run,), flows.clear())) for one in outcomes]
     wall_s = math.fsum(run["wall_s"] for run in runs)
     packets = _summed(runs, "packets")
     timeouts = [run["timeouts"] for run in runs]
@@ -162,8 +163,9 @@ def difference_of(difference: float, half: float | None, larger: float) -> dict[
 
 def _values(flows: pl.DataFrame, column: str) -> tuple[list[float], list[float]]:
     """Exact values of a column, and the bounds for unfinished flows; both ascending."""
-    cut = pl.col("size_bytes").is_not_null() & ~pl.col("finished")
-    exact, bounds = (flows.filter(which)[column].drop_nulls().sort().to_list() for which in (~cut, cut))
+    cut = flows["size_bytes"].is_not_null() & ~flows["finished"]
+    # A filter of the table would copy all its columns.
+    exact, bounds = (flows[column].filter(which).drop_nulls().sort().to_list() for which in (~cut, cut))
     return exact, bounds
 
 
