@@ -140,7 +140,7 @@ class _Bar:
             self._handle.update(content, raw=True)
 
     def remove(self) -> None:
-        """Removes the bar from the cell. No run reports any more."""
+        """Removes the bar from the cell."""
         if self._handle is not None:
             self._show("")
 

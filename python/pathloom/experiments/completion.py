@@ -13,6 +13,7 @@ from typing import Any, Final
 import polars as pl
 
 from pathloom.experiments.stats import bounded_percentile, ci95, mean
+from pathloom.experiments.tables import flows_by_run
 
 COLLECTIVES: Final = ("all-reduce", "all-to-all", "chakra", "simai")
 """Traffic whose flows form one group, or one group per iteration."""
@@ -65,9 +66,8 @@ def with_completion(summary: Mapping[str, Any], flows: pl.DataFrame, traffic: st
     `flows` are those of all its runs. The mean is the mean over runs of each run's mean; percentiles are of the groups
     of all runs together.
     """
-    found = [
-        completions(traffic, flows.filter(pl.col("run") == run["run"]), float(run["end_s"])) for run in summary["runs"]
-    ]
+    flows_of = flows_by_run(flows)
+    found = [completions(traffic, flows_of(run["run"]), float(run["end_s"])) for run in summary["runs"]]
     runs = [
         {**run, "completion_s": one.figures() if one is not None else None}
         for run, one in zip(summary["runs"], found, strict=True)

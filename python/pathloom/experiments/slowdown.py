@@ -10,6 +10,7 @@ import polars as pl
 
 from pathloom.experiments.definitions import SIZE_CLASSES
 from pathloom.experiments.stats import bounded_percentile, ci95, mean
+from pathloom.experiments.tables import flows_by_run
 
 PERCENTILES = (50, 95, 99)
 
@@ -21,7 +22,8 @@ def with_slowdown(summary: Mapping[str, Any], flows: pl.DataFrame) -> dict[str, 
     used. As in `fct_s`, means are means over runs, and percentiles are over the flows of all runs together.
     `NAME_censored` tells that a figure is a lower bound because of unfinished flows.
     """
-    runs = [{**run, "slowdown": slowdowns(flows.filter(pl.col("run") == run["run"]))} for run in summary["runs"]]
+    flows_of = flows_by_run(flows)
+    runs = [{**run, "slowdown": slowdowns(flows_of(run["run"]))} for run in summary["runs"]]
     means = {
         name: [run["slowdown"][name] for run in runs if run["slowdown"][name] is not None]
         for name in ("mean", *SIZE_CLASSES)

@@ -12,6 +12,7 @@ from pathloom.experiments.definitions import SIZE_CLASSES
 from pathloom.experiments.execution import RunOutcome
 from pathloom.experiments.programs import programs_of, programs_of_runs
 from pathloom.experiments.stats import bounded_percentile, ci95, mean
+from pathloom.experiments.tables import flows_by_run
 from pathloom.experiments.timeouts import timeout_wait
 
 
@@ -26,8 +27,8 @@ def scheme_summary(scheme: str, outcomes: Sequence[RunOutcome], flows: pl.DataFr
     tells whether it is only a bound because of such flows: the true FCT is at least, the true throughput at most, the
     value of `NAME`.
     """
-    by_run = flows.partition_by("run", as_dict=True)
-    runs = [run_summary(one, by_run.get((one.job.run,), flows.clear())) for one in outcomes]
+    flows_of = flows_by_run(flows)
+    runs = [run_summary(one, flows_of(one.job.run)) for one in outcomes]
     wall_s = math.fsum(run["wall_s"] for run in runs)
     packets = _summed(runs, "packets")
     timeouts = [run["timeouts"] for run in runs]

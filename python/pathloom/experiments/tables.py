@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -78,6 +78,12 @@ def flow_table(fabric: Fabric, outcomes: Sequence[RunOutcome]) -> pl.DataFrame:
     """One row per flow and run."""
     names = np.array(fabric.names)
     return _concat([_flows_of(names, outcome) for outcome in outcomes], FLOW_SCHEMA)
+
+
+def flows_by_run(flows: pl.DataFrame) -> Callable[[int], pl.DataFrame]:
+    """A function that returns the flows of a run by its number. It divides the table once, for all runs."""
+    runs, none = flows.partition_by("run", as_dict=True), flows.clear()
+    return lambda run: runs.get((run,), none)
 
 
 def link_table(fabric: Fabric, outcomes: Sequence[RunOutcome]) -> pl.DataFrame:

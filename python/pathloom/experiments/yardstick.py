@@ -15,6 +15,7 @@ import polars as pl
 
 from pathloom.experiments.settings import Settings
 from pathloom.experiments.stats import mean, percentile
+from pathloom.experiments.tables import flows_by_run
 from pathloom.fabrics import Fabric
 from pathloom.optimum import max_throughput
 
@@ -98,7 +99,8 @@ def of_optimum(scheme: Mapping[str, Any]) -> dict[str, float | None]:
 
 def with_optimum(summary: dict[str, Any], flows: pl.DataFrame, yardstick: Yardstick) -> dict[str, Any]:
     """A scheme's summary with `optimum` in it and in its runs, and `of_optimum`. `flows` are those of all its runs."""
-    runs = [{**run, "optimum": yardstick.of_run(flows.filter(pl.col("run") == run["run"]))} for run in summary["runs"]]
+    flows_of = flows_by_run(flows)
+    runs = [{**run, "optimum": yardstick.of_run(flows_of(run["run"]))} for run in summary["runs"]]
     whole = {**summary, "runs": runs, "optimum": yardstick.of_scheme(runs, flows)}
     return {**whole, "of_optimum": of_optimum(whole)}
 
