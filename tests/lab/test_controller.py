@@ -15,9 +15,10 @@ from live import K4, alive, permutation, spoil
 from machine import timing
 from pathloom.lab import controller, management, system
 from pathloom.native import program
-from support import PATHLOOM, compared
+from support import PATHLOOM, compared, figures
 
-FABRIC = "fat-tree:k=4,rate=4Mbps,buffer=150"
+FABRIC = "fat-tree:k=4,rate=2Mbps,buffer=150"
+"""At this rate, a machine with slow timers and interrupts still forwards every packet."""
 TOKEN = "0123456789abcdef0123456789abcdef"
 LIVE = ["--worlds", "lab", "--lab", "controller=pathloom", "--runs", "1"]
 
@@ -65,6 +66,7 @@ def test_a_cable_fails_under_traffic_and_the_event_log_can_be_replayed(tmp_path:
     assert other.returncode == 2
     assert "the log has" in other.stderr
     # No flow stays in the black hole: after 3 of 6 s there, its time-outs would make its throughput lower than this.
+    figures(f"{scheme}: throughput when a cable fails", least=round(flows["throughput"].min(), 3))  # type: ignore[arg-type]
     if scheme == "ofpt":
         with timing():
             assert flows["throughput"].min() > 0.4  # type: ignore[operator]

@@ -91,8 +91,9 @@ def test_packets_arrive_after_the_delay_both_ways(name: str) -> None:
         "a link of 20 ms, ms", there=round(there[middle], 3), back=round(back[middle], 3), worst=round(there[-1], 3)
     )
     assert min(there[0], back[0]) >= DELAY_MS, "nothing arrives early"
+    # The forwarder and the kernel took 0.04 to 0.15 ms per packet on the machines where this was measured.
     with timing():
-        assert there[middle] + back[middle] < 2 * DELAY_MS + 0.3
+        assert there[middle] + back[middle] < 2 * DELAY_MS + 1
 
 
 def test_a_cable_without_carrier_at_one_end_has_none_at_the_other(name: str) -> None:

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from machine import timing
-from support import compared
+from support import compared, figures
 
 LIVE = ["--worlds", "lab", "--lab", "controller=pathloom", "--runs", "1"]
 DUMBBELL = "dumbbell:hosts=2,rate=4Mbps,buffer=100"
@@ -17,11 +17,16 @@ PAYLOAD_BPS = 4e6 * 1448 / 1514
 
 
 def test_ofpt_fills_the_live_fabric_and_ecmp_does_not() -> None:
-    # A machine with other work can still carry this rate completely.
-    fabric = ["--fabric", "fat-tree:k=4,rate=4Mbps,buffer=150", "--traffic", "long-lived:pattern=stride"]
+    # At this rate, a machine with other work, or with slow timers and interrupts, still forwards every packet.
+    fabric = ["--fabric", "fat-tree:k=4,rate=2Mbps,buffer=150", "--traffic", "long-lived:pattern=stride"]
     # Acknowledgements use the default routes, and ecmp hashes some of them onto full links.
     content = compared(*fabric, "--schemes", "ofpt:defaults=per-host,ecmp", "--duration", "6s", *LIVE)
     ofpt, ecmp = content["schemes"]
+    figures(
+        "mean throughput of stride",
+        ofpt=round(ofpt["throughput"]["mean"], 3),
+        ecmp=round(ecmp["throughput"]["mean"], 3),
+    )
     with timing():
         assert ofpt["throughput"]["mean"] > 0.93
         assert ofpt["throughput"]["min"] > 0.9
