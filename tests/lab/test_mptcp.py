@@ -259,9 +259,9 @@ def test_results_have_the_path_and_the_bytes_of_every_subflow(tmp_path: Path) ->
     figures("bytes of subflows over bytes of connections", least=ratio.min(), median=ratio.median(), most=ratio.max())
     assert (ratio >= 1).all()
     # One connection ends at each host. Within a second after the run, the last packets have arrived.
-    assert by_flow["delivered_bytes"].max() < (duration_s + 1) * RATE_BPS / 8
+    assert (by_flow["delivered_bytes"] < (duration_s + 1) * RATE_BPS / 8).all()
     with timing():
-        assert ratio.median() < 1.3
+        assert (ratio < 1.3).sum() > by_flow.height / 2
     for row in by_flow.filter(pl.col("scheme") == "mptcp-aware:subflows=3").iter_rows(named=True):
         ends = [(path.split()[0], path.split()[-1]) for path in row["path"]]
         assert ends == [(row["src"], row["dst"])] * 3

@@ -376,7 +376,8 @@ class LabExecution:
         # packet, Open vSwitch also drops the packets behind it in the same batch, which the queue does not count.
         lost = max(taken - forwarded, 0)
         if lost > max(dropped, LEAST_LOST):
-            self._note([f"run {job.run} of {job.label}: {lost} packets were lost in switches, outside every queue"])
+            where = f"run {job.run} of {job.label}: {lost} packets were lost in switches, outside every queue"
+            self._note([f"{where}; if this machine is too slow for the lab, lower the rate of the links"])
         return {
             "sent": sent,
             "copied": 0,
