@@ -48,7 +48,8 @@ def test_finite_flows_finish_as_in_the_simulator(tmp_path: Path) -> None:
     pairs = [flows.filter(pl.col("scheme") == scheme).sort("flow") for scheme in ("ecmp", "ecmp@lab")]
     for column in ("src", "dst", "src_port", "dst_port", "size_bytes"):
         assert pairs[0][column].to_list() == pairs[1][column].to_list()
-    assert not content["traffic"]["notes"]
+    # On a machine whose host takes its processors, a note says so.
+    assert [note for note in content["traffic"]["notes"] if "the host of this machine" not in note] == []
     # Half of these flows take some milliseconds, and other work on the machine makes them longer. One time-out of TCP
     # in each would add 200 ms. Longer runs below test how close both worlds are.
     with timing():
