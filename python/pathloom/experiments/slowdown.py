@@ -8,8 +8,9 @@ from typing import Any
 
 import polars as pl
 
+from pathloom.experiments.censored import CensoredValues
 from pathloom.experiments.definitions import SIZE_CLASSES
-from pathloom.experiments.stats import bounded_percentile, ci95, mean
+from pathloom.experiments.stats import ci95, mean
 from pathloom.experiments.tables import flows_by_run
 
 PERCENTILES = (50, 95, 99)
@@ -37,30 +38,16 @@ def slowdowns(flows: pl.DataFrame) -> dict[str, float | bool | None]:
     """Mean and percentiles of the slowdown of the finite flows that started, and means by size class.
 
     >>> columns = {"slowdown": [2.0, 3.0], "finished": [True, False], "size_class": ["mouse", "elephant"]}
-    >>> found = slowdowns(pl.DataFrame(columns))
+    >>> found = slowdowns(pl.DataFrame({**columns, "size_bytes": [9_000, 9_000_000]}))
     >>> found["mean"], found["mean_censored"], found["p50"]
     (2.5, True, 2.5)
     >>> found["mouse"], found["mouse_censored"], found["elephant_censored"], found["rabbit"]
     (2.0, False, True, None)
     """
-    exact, bounds = _split(flows)
-    values: dict[str, float | bool | None] = {}
-    values["mean"], values["mean_censored"] = _mean(exact, bounds)
-    for percent in PERCENTILES:
-        found = bounded_percentile(exact, bounds, math.inf, percent / 100)
-        values[f"p{percent}"], values[f"p{percent}_censored"] = found
-    for name in SIZE_CLASSES:
-        values[name], values[f"{name}_censored"] = _mean(*_split(flows.filter(pl.col("size_class") == name)))
-    return values
-
-
-def _split(flows: pl.DataFrame) -> tuple[list[float], list[float]]:
-    """Ascending slowdowns of finished flows, and of the others."""
-    split = (flows.filter(which)["slowdown"] for which in (pl.col("finished"), ~pl.col("finished")))
-    exact, bounds = (one.drop_nulls().sort().to_list() for one in split)
-    return exact, bounds
-
-
-def _mean(exact: list[float], bounds: list[float]) -> tuple[float | None, bool | None]:
-    """The mean, and whether it is only a bound."""
-    return mean([*exact, *bounds]), bool(bounds) if exact or bounds else None
+    values = CensoredValues.of(flows, "slowdown")
+    found = [
+        values.mean("mean"),
+        *(values.percentile(f"p{percent}", math.inf, percent / 100) for percent in PERCENTILES),
+        *(CensoredValues.of(flows, "slowdown", name).mean(name) for name in SIZE_CLASSES),
+    ]
+    return {key: value for one in found for key, value in one.items()}

@@ -45,8 +45,9 @@ def bounded_percentile(
     (4.0, False)
     """
     known = list(exact)
-    at_bounds = percentile(sorted([*known, *bounds]), share)
-    at_limit = percentile(sorted([*known, *(limit for _ in bounds)]), share)
+    at_bounds = at_limit = percentile(sorted([*known, *bounds]), share)
+    if bounds:
+        at_limit = percentile(sorted([*known, *(limit for _ in bounds)]), share)
     return at_bounds, None if at_bounds is None else at_bounds != at_limit
 
 

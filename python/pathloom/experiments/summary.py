@@ -8,10 +8,11 @@ from typing import Any
 
 import polars as pl
 
+from pathloom.experiments.censored import CensoredValues, marked
 from pathloom.experiments.definitions import SIZE_CLASSES
 from pathloom.experiments.execution import RunOutcome
 from pathloom.experiments.programs import programs_of, programs_of_runs
-from pathloom.experiments.stats import bounded_percentile, ci95, mean
+from pathloom.experiments.stats import ci95, mean
 from pathloom.experiments.tables import flows_by_run
 from pathloom.experiments.timeouts import timeout_wait
 
@@ -38,13 +39,13 @@ def scheme_summary(scheme: str, outcomes: Sequence[RunOutcome], flows: pl.DataFr
         "throughput": {
             **_mean_over(runs, "throughput", "mean"),
             "ci95": ci95(_known(run["throughput"]["mean"] for run in runs)),
-            **_lowest_throughputs(flows),
+            **_lowest_throughputs(CensoredValues.of(flows, "throughput")),
             "jain": _mean_of_all(run["throughput"]["jain"] for run in runs),
         },
         "fct_s": {
             **_mean_over(runs, "fct_s", "mean"),
             "ci95": ci95(_known(run["fct_s"]["mean"] for run in runs)),
-            **_fct_percentiles(flows),
+            **_fct_percentiles(CensoredValues.of(flows, "age_s")),
             **{key: value for name in SIZE_CLASSES for key, value in _mean_over(runs, "fct_s", name).items()},
         },
         "flows": _summed(runs, "flows"),
@@ -79,13 +80,14 @@ def _largest_sizes(runs: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 def run_summary(one: RunOutcome, flows: pl.DataFrame) -> dict[str, Any]:
     """The entry of one run in `result.json`."""
     packets = {name: int(count) for name, count in one.outcome["packets"].items()}
+    throughput = CensoredValues.of(flows, "throughput")
     return {
         "run": one.job.run,
         "seed": one.job.seed,
         "throughput": {
-            **_mean_of(flows, "throughput", "mean"),
-            **_lowest_throughputs(flows),
-            "jain": _fairness(flows),
+            **throughput.mean("mean"),
+            **_lowest_throughputs(throughput),
+            "jain": _fairness(throughput),
         },
         "fct_s": fct_figures(flows),
         "flows": flow_counts(flows),
@@ -105,12 +107,11 @@ def run_summary(one: RunOutcome, flows: pl.DataFrame) -> dict[str, Any]:
 
 def fct_figures(flows: pl.DataFrame) -> dict[str, float | bool | None]:
     """Mean and percentiles of the FCT of the flows of one run, and means by size class."""
-    by_class = [_mean_of(flows.filter(pl.col("size_class") == name), "age_s", name) for name in SIZE_CLASSES]
-    return {
-        **_mean_of(flows, "age_s", "mean"),
-        **_fct_percentiles(flows),
-        **{key: value for found in by_class for key, value in found.items()},
-    }
+    age_s = CensoredValues.of(flows, "age_s")
+    figures = {**age_s.mean("mean"), **_fct_percentiles(age_s)}
+    for name in SIZE_CLASSES:
+        figures.update(CensoredValues.of(flows, "age_s", name).mean(name))
+    return figures
 
 
 def _timeout_wait(flows: pl.DataFrame, end_s: float) -> dict[str, float | None]:
@@ -162,51 +163,28 @@ def difference_of(difference: float, half: float | None, larger: float) -> dict[
     return {"mean": difference, "ci95": half, "share": share, "share_ci95": share_half}
 
 
-def _values(flows: pl.DataFrame, column: str) -> tuple[list[float], list[float]]:
-    """Exact values of a column, and the bounds for unfinished flows; both ascending."""
-    cut = flows["size_bytes"].is_not_null() & ~flows["finished"]
-    # A filter of the table would copy all its columns.
-    exact, bounds = (flows[column].filter(which).drop_nulls().sort().to_list() for which in (~cut, cut))
-    return exact, bounds
-
-
-def _mean_of(flows: pl.DataFrame, column: str, name: str) -> dict[str, float | bool | None]:
-    """The mean over the flows of a run, and whether it is only a bound."""
-    exact, bounds = _values(flows, column)
-    value = mean([*exact, *bounds])
-    return _marked(name, value, None if value is None else bool(bounds))
-
-
 def _mean_over(runs: Sequence[Mapping[str, Any]], key: str, name: str) -> dict[str, float | bool | None]:
     """The mean of a figure over runs, and whether it is only a bound, because that of a run is."""
     value = mean(_known(run[key][name] for run in runs))
     cut = any(run[key][f"{name}_censored"] for run in runs)
-    return _marked(name, value, None if value is None else cut)
+    return marked(name, value, None if value is None else cut)
 
 
-def _fct_percentiles(flows: pl.DataFrame) -> dict[str, float | bool | None]:
-    exact, bounds = _values(flows, "age_s")
-    found = {f"p{percent}": bounded_percentile(exact, bounds, math.inf, percent / 100) for percent in (50, 95, 99)}
-    return {key: part for name, (value, cut) in found.items() for key, part in _marked(name, value, cut).items()}
+def _fct_percentiles(age_s: CensoredValues) -> dict[str, float | bool | None]:
+    found = [age_s.percentile(f"p{percent}", math.inf, percent / 100) for percent in (50, 95, 99)]
+    return {key: value for one in found for key, value in one.items()}
 
 
-def _lowest_throughputs(flows: pl.DataFrame) -> dict[str, float | bool | None]:
-    exact, bounds = _values(flows, "throughput")
-    least, low = (bounded_percentile(exact, bounds, 0.0, share) for share in (0.0, 0.05))
-    return {**_marked("min", *least), **_marked("p5", *low)}
+def _lowest_throughputs(throughput: CensoredValues) -> dict[str, float | bool | None]:
+    return {**throughput.percentile("min", 0.0, 0.0), **throughput.percentile("p5", 0.0, 0.05)}
 
 
-def _fairness(flows: pl.DataFrame) -> float | None:
+def _fairness(throughput: CensoredValues) -> float | None:
     """Jain's index of the throughput of flows (DEC-TR-301, 1984), 1/n to 1; None if flows are unfinished."""
-    exact, bounds = _values(flows, "throughput")
-    squares = math.fsum(value * value for value in exact)
-    if bounds or squares == 0:
+    squares = math.fsum(value * value for value in throughput.exact)
+    if throughput.bounds or squares == 0:
         return None
-    return math.fsum(exact) ** 2 / (len(exact) * squares)
-
-
-def _marked(name: str, value: float | None, censored: bool | None) -> dict[str, float | bool | None]:
-    return {name: value, f"{name}_censored": censored}
+    return math.fsum(throughput.exact) ** 2 / (len(throughput.exact) * squares)
 
 
 def flow_counts(flows: pl.DataFrame) -> dict[str, int]:
