@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from live import Live, alive, finish, listens, run_on, until
 from machine import timing
 from pathloom.lab import hostd, hosts, system
 from pathloom.lab.lab import Lab
+from pathloom.lab.transfers import Transfer, count, window_bytes
 from support import PATHLOOM, Outcome, call, compared, figures
 
 SIZE = 16_777_216
@@ -246,13 +249,21 @@ def test_results_have_the_path_and_the_bytes_of_every_subflow(tmp_path: Path) ->
     schemes, duration_s = "mptcp:subflows=3,mptcp-aware:subflows=3", 3
     traffic = ["--fabric", JELLYFISH, "--traffic", "long-lived:pattern=permutation", "--schemes", schemes]
     options = ["--duration", f"{duration_s}s", "--runs", "1", "--worlds", "lab", "--lab", "controller=pathloom"]
-    compared(*traffic, *options, "--out", str(tmp_path))
+    content = compared(*traffic, *options, "--out", str(tmp_path))
+    # A kernel gives MPTCP up for a connection if the third packet of the handshake and the first data are lost, or
+    # overtaken by the second data (RFC 8684 §3.7). Two processors can reorder packets when they are busy.
+    notes = "\n".join(content["traffic"]["notes"])
+    plain = sum(map(int, re.findall(r"(\d+) of 12 MPTCP connections became plain TCP", notes)))
+    figures("connections that became plain TCP", plain=plain)
+    with timing():
+        assert plain <= 2
     subflows = pl.read_parquet(tmp_path / "subflows.parquet")
     flows = pl.read_parquet(tmp_path / "flows.parquet").select("scheme", "flow", "src", "dst", whole="delivered_bytes")
     by_flow = subflows.group_by("scheme", "flow").agg(pl.len(), pl.col("delivered_bytes").sum(), pl.col("path"))
     by_flow = by_flow.join(flows, on=["scheme", "flow"])
-    assert by_flow.height == flows.height == 24
-    assert (by_flow["len"] == 3).all()
+    single = flows.join(by_flow, on=["scheme", "flow"], how="anti")
+    assert (single.height, flows.height) == (plain, 24), (single.rows(), notes)
+    assert (by_flow["len"] == 3).all(), by_flow.rows()
     # Subflows also count what was sent twice, and what waits at the receiver for a lost segment of another subflow. A
     # slow connection can have as much of this as of delivered data.
     ratio = by_flow["delivered_bytes"] / by_flow["whole"]
@@ -268,7 +279,32 @@ def test_results_have_the_path_and_the_bytes_of_every_subflow(tmp_path: Path) ->
         assert len(set(row["path"])) > 1, "a connection has all subflows on one path"
     # The source ports of further subflows are random, and switches spread them by a hash of their own.
     hashed = subflows.filter(pl.col("scheme") == "mptcp:subflows=3").group_by("flow").agg(pl.col("path").null_count())
-    assert hashed["path"].to_list() == [2] * 12
+    assert set(hashed["path"]) == {2}
+
+
+@pytest.mark.parametrize("accepts", [socket.IPPROTO_TCP, socket.IPPROTO_MPTCP], ids=["tcp", "mptcp"])
+def test_a_connection_that_became_plain_tcp_is_counted_as_such(accepts: int) -> None:
+    size = 100_000
+    with ExitStack() as opened:
+        door = opened.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM, accepts))
+        door.bind(("127.0.0.1", 0))
+        door.listen()
+        sender = opened.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_MPTCP))
+        sender.connect(door.getsockname())
+        receiver = opened.enter_context(door.accept()[0])
+        with sender.dup() as writer:
+            sending = threading.Thread(target=writer.sendall, args=(bytes(size),))
+            sending.start()
+            received = 0
+            while received < size:
+                received += len(receiver.recv(size))
+            sending.join()
+        one = Transfer(0, {"size_bytes": size}, 0, sender, receiver)
+        for end in (sender, receiver):
+            count(one, end)
+        assert one.fell_back == (accepts == socket.IPPROTO_TCP)
+        assert one.packets > 0
+        assert window_bytes(one) > 0
 
 
 @pytest.mark.long

@@ -228,6 +228,10 @@ class LabExecution:
         failed = [row["error"] for row in result["flows"] if row["error"]]
         if failed:
             self._note([f"{len(failed)} connections failed in run {job.run} of {job.label}: {failed[0]}"])
+        plain = sum(row["fell_back"] for row in result["flows"])
+        if plain:
+            where = f"run {job.run} of {job.label}: {plain} of {len(result['flows'])} MPTCP connections"
+            self._note([f"{where} became plain TCP: packets of their handshakes were lost or overtaken"])
         if result["no_path"]:
             self._note([f"run {job.run} of {job.label}: streams took the default routes: {result['no_path']}"])
         if any(row["timeouts"] is None for row in result["flows"]):

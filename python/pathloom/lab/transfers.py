@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import socket
 import struct
 from dataclasses import dataclass, field
@@ -72,6 +73,8 @@ class Transfer:
     """Bytes in the blocks that streams have taken: of a stream its own, of a transfer those of all streams."""
     subflows: dict[Key, Subflow] = field(default_factory=dict)
     """What subflows of an MPTCP connection have carried, by their five-tuples."""
+    fell_back: bool = False
+    """Whether its MPTCP connection has become plain TCP (RFC 8684 §3.7)."""
 
     @property
     def size(self) -> int | None:
@@ -136,6 +139,7 @@ class Transfer:
             "held_ns": self.held_ns,
             "leases_ended": self.leases_ended,
             "delivered_bytes": self.received,
+            "fell_back": self.fell_back,
             "subflows": [[*key, one.delivered_bytes, one.retransmits, one.timeouts] for key, one in self.parts()],
         }
 
@@ -149,6 +153,7 @@ class Transfer:
 
 def count(transfer: Transfer, end: socket.socket) -> None:
     """Adds what the kernel has counted at one end of a connection."""
+    transfer.fell_back |= fell_back(end)
     found, keys = infos(end), subflow_keys(end)
     # A subflow may have closed between the two calls. It is then unknown which one.
     known = keys if len(keys) == len(found) else [None] * len(found)
@@ -199,17 +204,21 @@ def window_bytes(transfer: Transfer) -> int:
 
 def infos(end: socket.socket) -> list[bytes]:
     """The struct tcp_info of a connection, or of each open subflow of an MPTCP connection."""
-    if end.proto != socket.IPPROTO_MPTCP:
-        return [end.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)]
-    return _of_subflows(end, _MPTCP_TCPINFO, _INFO_BYTES)
+    rows = _of_subflows(end, _MPTCP_TCPINFO, _INFO_BYTES) if end.proto == socket.IPPROTO_MPTCP else None
+    return [end.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)] if rows is None else rows
 
 
 def subflow_keys(end: socket.socket) -> list[tuple[tuple[str, int], tuple[str, int]]]:
     """Own and other address and port of each open subflow, in the order of `infos`; empty for plain TCP."""
     if end.proto != socket.IPPROTO_MPTCP:
         return []
-    rows = _of_subflows(end, _MPTCP_SUBFLOW_ADDRS, 2 * _ADDRESS_BYTES)
+    rows = _of_subflows(end, _MPTCP_SUBFLOW_ADDRS, 2 * _ADDRESS_BYTES) or []
     return [(_address(row[:_ADDRESS_BYTES]), _address(row[_ADDRESS_BYTES:])) for row in rows]
+
+
+def fell_back(end: socket.socket) -> bool:
+    """Whether an MPTCP connection has become plain TCP."""
+    return end.proto == socket.IPPROTO_MPTCP and _of_subflows(end, _MPTCP_TCPINFO, _INFO_BYTES) is None
 
 
 def _address(stored: bytes) -> tuple[str, int]:
@@ -217,14 +226,15 @@ def _address(stored: bytes) -> tuple[str, int]:
     return socket.inet_ntoa(stored[4:8]), int.from_bytes(stored[2:4], "big")
 
 
-def _of_subflows(end: socket.socket, option: int, size: int) -> list[bytes]:
-    """A struct of at most `size` bytes for each open subflow. Empty if the connection has fallen back to plain TCP."""
+def _of_subflows(end: socket.socket, option: int, size: int) -> list[bytes] | None:
+    """A struct of at most `size` bytes for each open subflow; None if the connection has become plain TCP."""
     # struct mptcp_subflow_data (linux/mptcp.h), then the subflows. The kernel reads the lengths from it.
     data = ctypes.create_string_buffer(_SUBFLOW_DATA.size + MOST_SUBFLOWS * size)
     _SUBFLOW_DATA.pack_into(data, 0, _SUBFLOW_DATA.size, 0, 0, size)
     length = ctypes.c_uint32(len(data))
     if _libc.getsockopt(end.fileno(), _SOL_MPTCP, option, data, ctypes.byref(length)) != 0:
-        return []
+        # Sockets of plain TCP do not know the options of MPTCP.
+        return None if ctypes.get_errno() in (errno.EOPNOTSUPP, errno.ENOPROTOOPT) else []
     _, number, known, _ = _SUBFLOW_DATA.unpack_from(data)
     own = range(_SUBFLOW_DATA.size, length.value, size)[:number]
     return [data.raw[offset : offset + min(known, size)] for offset in own]
