@@ -97,6 +97,23 @@ def test_switches_are_spread_over_daemons_that_share_no_processor(lab: LabComman
     reach(name, "h2", "h1")
 
 
+def test_all_switches_discard_their_cached_decisions(lab: LabCommand, name: str) -> None:
+    assert lab("up", K4, "--daemons", "2").code == 0
+    reach(name, "h0", "h15")
+    switches = Lab(name).open_vswitch()
+
+    def cached() -> list[int]:
+        """Number of cached decisions about TCP of each daemon."""
+        controls = [daemon.directory / f"ovs-vswitchd.{daemon.process()}.ctl" for daemon in switches.daemons]
+        said = [system.run_tool(["ovs-appctl", "-t", control, "dpctl/dump-flows"]) for control in controls]
+        return [one.count("packet_type(ns=0,id=0)") for one in said]
+
+    assert min(cached()) > 0
+    switches.discard_cached_decisions()
+    assert cached() == [0, 0]
+    reach(name, "h0", "h15")
+
+
 def test_two_labs_run_side_by_side(lab: LabCommand, name: str) -> None:
     other = f"{name}b"
     try:

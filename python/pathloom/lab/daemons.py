@@ -156,6 +156,15 @@ class Daemon:
         """Runs a verb of `ovs-ofctl` on a bridge, with `text` as its input. Raises `ToolError`."""
         return self._tool(["ovs-ofctl", "-O", "OpenFlow15", verb, f"unix:{self.directory}/{bridge}.mgmt", *words], text)
 
+    def discard_cached_decisions(self) -> None:
+        """Discards what the daemon has cached of its rules. Raises `ToolError`.
+
+        Open vSwitch looks up a cached decision again some time after the rules have changed, up to half a second on an
+        idle machine. Until then it treats packets by rules that no longer exist, or drops them.
+        """
+        control = self.directory / f"ovs-vswitchd.{self.process()}.ctl"
+        self._tool(["ovs-appctl", "-t", control, "revalidator/purge"])
+
     def _file(self, name: str, ending: str) -> Path:
         return self.directory / f"{name}{self._ordinal}{ending}"
 

@@ -271,6 +271,8 @@ class LabExecution:
         else:
             lab.start_controller(self.fabric, job.scheme, job.seed, _long_bytes(offered), subflows)
             lab.open_vswitch().add_flows(pins)
+        # Flows have the same five-tuples under each scheme, so decisions about them are cached from earlier runs.
+        lab.open_vswitch().discard_cached_decisions()
         return pins
 
     def _paths(self, lab: Lab, job: Job, clock: RunClock, opened: list[Connection]) -> PathHistory:

@@ -81,6 +81,10 @@ class OpenVSwitch:
         """Gives switches more flows, by node number. Raises `ToolError`."""
         self.write_tables({}, flows, clear=False)
 
+    def discard_cached_decisions(self) -> None:
+        """Makes all switches treat the next packets by their present rules. Raises `ToolError`."""
+        self._on_daemons(Daemon.discard_cached_decisions)
+
     def rule_counts(self) -> dict[int, int]:
         """Returns how many rules each switch has, by node number. Raises `ToolError`."""
 
