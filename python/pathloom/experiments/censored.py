@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 import polars as pl
 
+from pathloom.experiments.definitions import SIZE_CLASSES
 from pathloom.experiments.stats import bounded_percentile, mean
+
+PERCENTILES: Final = (50, 95, 99)
 
 
 class CensoredValues(NamedTuple):
-    """The known values of a figure over flows, both lists ascending."""
+    """The known values of a figure over flows or groups of flows, both ascending."""
 
-    exact: list[float]
-    bounds: list[float]
-    """Of unfinished flows."""
+    exact: Sequence[float]
+    bounds: Sequence[float]
+    """Of unfinished ones."""
 
     @classmethod
     def of(cls, flows: pl.DataFrame, column: str, size_class: str | None = None) -> CensoredValues:
@@ -47,6 +52,32 @@ class CensoredValues(NamedTuple):
         The true value of an unfinished flow lies between its bound and `limit` (`stats.bounded_percentile`).
         """
         return marked(name, *bounded_percentile(self.exact, self.bounds, limit, share))
+
+    def percentiles(self) -> dict[str, float | bool | None]:
+        """The percentiles of `PERCENTILES`, for times and other values of which unfinished ones have no upper limit.
+
+        >>> CensoredValues([1.0, 2.0], []).percentiles()["p50"]
+        1.5
+        """
+        found = [self.percentile(f"p{percent}", math.inf, percent / 100) for percent in PERCENTILES]
+        return {key: value for one in found for key, value in one.items()}
+
+
+def figures_by_size(flows: pl.DataFrame, column: str) -> dict[str, float | bool | None]:
+    """The mean and the percentiles of a column over the flows that started, and means by size class.
+
+    >>> columns = {"age_s": [2.0, 3.0], "finished": [True, False], "size_class": ["mouse", "elephant"]}
+    >>> found = figures_by_size(pl.DataFrame({**columns, "size_bytes": [9_000, 9_000_000]}), "age_s")
+    >>> found["mean"], found["mean_censored"], found["p50"]
+    (2.5, True, 2.5)
+    >>> found["mouse"], found["mouse_censored"], found["elephant_censored"], found["rabbit"]
+    (2.0, False, True, None)
+    """
+    values = CensoredValues.of(flows, column)
+    figures = {**values.mean("mean"), **values.percentiles()}
+    for name in SIZE_CLASSES:
+        figures.update(CensoredValues.of(flows, column, name).mean(name))
+    return figures
 
 
 def marked(name: str, value: float | None, censored: bool | None) -> dict[str, float | bool | None]:

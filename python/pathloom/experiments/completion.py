@@ -5,19 +5,18 @@ A group is complete when its last flow is complete. Its completion time starts w
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import polars as pl
 
-from pathloom.experiments.stats import bounded_percentile, ci95, mean
+from pathloom.experiments.censored import CensoredValues
+from pathloom.experiments.stats import ci95, mean
 from pathloom.experiments.tables import flows_by_run
 
 COLLECTIVES: Final = ("all-reduce", "all-to-all", "chakra", "simai")
 """Traffic whose flows form one group, or one group per iteration."""
-PERCENTILES: Final = (50, 95, 99)
 _KINDS: Final = {"incast": "incast", "coflow": "coflow", "flows": "coflow"}
 """Traffic whose flows name their group, and the kind of this group."""
 
@@ -46,18 +45,15 @@ class Completions:
 
     def figures(self) -> dict[str, Any]:
         """The entry of the groups in `result.json`."""
-        times_s = [*self.complete_s, *self.incomplete_s]
-        values: dict[str, Any] = {
+        times_s = CensoredValues(self.complete_s, self.incomplete_s)
+        incomplete = len(self.incomplete_s) + self.never_begun
+        return {
             "of": self.kind,
-            "groups": len(times_s) + self.never_begun,
-            "incomplete": len(self.incomplete_s) + self.never_begun,
-            "mean": mean(times_s),
-            "mean_censored": bool(self.incomplete_s) if times_s else None,
+            "groups": len(self.complete_s) + incomplete,
+            "incomplete": incomplete,
+            **times_s.mean("mean"),
+            **times_s.percentiles(),
         }
-        for percent in PERCENTILES:
-            found = bounded_percentile(self.complete_s, self.incomplete_s, math.inf, percent / 100)
-            values[f"p{percent}"], values[f"p{percent}_censored"] = found
-        return values
 
 
 def with_completion(summary: Mapping[str, Any], flows: pl.DataFrame, traffic: str) -> dict[str, Any]:

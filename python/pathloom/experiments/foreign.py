@@ -14,9 +14,10 @@ from xml.etree import ElementTree
 import polars as pl
 
 from pathloom.errors import bad_input, reason
+from pathloom.experiments.censored import figures_by_size
 from pathloom.experiments.definitions import size_class
 from pathloom.experiments.stats import ci95
-from pathloom.experiments.summary import fct_figures, flow_counts
+from pathloom.experiments.summary import flow_counts
 from pathloom.words import count_text, counted
 
 SUFFIXES = (".csv", ".xml")
@@ -51,7 +52,7 @@ class Foreign:
 
     def summary(self, path: Path) -> dict[str, Any]:
         """The content of a `result.json` for it, as far as known, with one run of one scheme."""
-        figures, counts = fct_figures(self.flows), flow_counts(self.flows)
+        figures, counts = figures_by_size(self.flows, "age_s"), flow_counts(self.flows)
         none = {"mean": None, "mean_censored": None, "ci95": None}
         run = {"run": 1, "seed": None, "throughput": none, "fct_s": figures, "flows": counts}
         return {

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 import polars as pl
 
-from pathloom.experiments.censored import CensoredValues
+from pathloom.experiments.censored import figures_by_size
 from pathloom.experiments.definitions import SIZE_CLASSES
 from pathloom.experiments.stats import ci95, mean
 from pathloom.experiments.tables import flows_by_run
-
-PERCENTILES = (50, 95, 99)
 
 
 def with_slowdown(summary: Mapping[str, Any], flows: pl.DataFrame) -> dict[str, Any]:
@@ -24,30 +21,11 @@ def with_slowdown(summary: Mapping[str, Any], flows: pl.DataFrame) -> dict[str, 
     `NAME_censored` tells that a figure is a lower bound because of unfinished flows.
     """
     flows_of = flows_by_run(flows)
-    runs = [{**run, "slowdown": slowdowns(flows_of(run["run"]))} for run in summary["runs"]]
+    runs = [{**run, "slowdown": figures_by_size(flows_of(run["run"]), "slowdown")} for run in summary["runs"]]
     means = {
         name: [run["slowdown"][name] for run in runs if run["slowdown"][name] is not None]
         for name in ("mean", *SIZE_CLASSES)
     }
     over_runs = {name: mean(values) for name, values in means.items()}
-    whole = {**slowdowns(flows), **over_runs, "ci95": ci95(means["mean"])}
+    whole = {**figures_by_size(flows, "slowdown"), **over_runs, "ci95": ci95(means["mean"])}
     return {**summary, "runs": runs, "slowdown": whole}
-
-
-def slowdowns(flows: pl.DataFrame) -> dict[str, float | bool | None]:
-    """Mean and percentiles of the slowdown of the finite flows that started, and means by size class.
-
-    >>> columns = {"slowdown": [2.0, 3.0], "finished": [True, False], "size_class": ["mouse", "elephant"]}
-    >>> found = slowdowns(pl.DataFrame({**columns, "size_bytes": [9_000, 9_000_000]}))
-    >>> found["mean"], found["mean_censored"], found["p50"]
-    (2.5, True, 2.5)
-    >>> found["mouse"], found["mouse_censored"], found["elephant_censored"], found["rabbit"]
-    (2.0, False, True, None)
-    """
-    values = CensoredValues.of(flows, "slowdown")
-    found = [
-        values.mean("mean"),
-        *(values.percentile(f"p{percent}", math.inf, percent / 100) for percent in PERCENTILES),
-        *(CensoredValues.of(flows, "slowdown", name).mean(name) for name in SIZE_CLASSES),
-    ]
-    return {key: value for one in found for key, value in one.items()}

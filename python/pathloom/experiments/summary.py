@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from pathloom.experiments.censored import CensoredValues, marked
+from pathloom.experiments.censored import CensoredValues, figures_by_size, marked
 from pathloom.experiments.definitions import SIZE_CLASSES
 from pathloom.experiments.execution import RunOutcome
 from pathloom.experiments.programs import programs_of, programs_of_runs
@@ -45,7 +45,7 @@ def scheme_summary(scheme: str, outcomes: Sequence[RunOutcome], flows: pl.DataFr
         "fct_s": {
             **_mean_over(runs, "fct_s", "mean"),
             "ci95": ci95(_known(run["fct_s"]["mean"] for run in runs)),
-            **_fct_percentiles(CensoredValues.of(flows, "age_s")),
+            **CensoredValues.of(flows, "age_s").percentiles(),
             **{key: value for name in SIZE_CLASSES for key, value in _mean_over(runs, "fct_s", name).items()},
         },
         "flows": _summed(runs, "flows"),
@@ -89,7 +89,7 @@ def run_summary(one: RunOutcome, flows: pl.DataFrame) -> dict[str, Any]:
             **_lowest_throughputs(throughput),
             "jain": _fairness(throughput),
         },
-        "fct_s": fct_figures(flows),
+        "fct_s": figures_by_size(flows, "age_s"),
         "flows": flow_counts(flows),
         "unfinished": unfinished(flows)["flow"].to_list(),
         "delivered_bytes": int(flows["delivered_bytes"].sum()),
@@ -103,15 +103,6 @@ def run_summary(one: RunOutcome, flows: pl.DataFrame) -> dict[str, Any]:
         "wall_s": one.wall_s,
         "hops_per_wall_s": packets["hops"] / one.wall_s if one.wall_s > 0 else None,
     }
-
-
-def fct_figures(flows: pl.DataFrame) -> dict[str, float | bool | None]:
-    """Mean and percentiles of the FCT of the flows of one run, and means by size class."""
-    age_s = CensoredValues.of(flows, "age_s")
-    figures = {**age_s.mean("mean"), **_fct_percentiles(age_s)}
-    for name in SIZE_CLASSES:
-        figures.update(CensoredValues.of(flows, "age_s", name).mean(name))
-    return figures
 
 
 def _timeout_wait(flows: pl.DataFrame, end_s: float) -> dict[str, float | None]:
@@ -168,11 +159,6 @@ def _mean_over(runs: Sequence[Mapping[str, Any]], key: str, name: str) -> dict[s
     value = mean(_known(run[key][name] for run in runs))
     cut = any(run[key][f"{name}_censored"] for run in runs)
     return marked(name, value, None if value is None else cut)
-
-
-def _fct_percentiles(age_s: CensoredValues) -> dict[str, float | bool | None]:
-    found = [age_s.percentile(f"p{percent}", math.inf, percent / 100) for percent in (50, 95, 99)]
-    return {key: value for one in found for key, value in one.items()}
 
 
 def _lowest_throughputs(throughput: CensoredValues) -> dict[str, float | bool | None]:

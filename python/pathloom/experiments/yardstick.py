@@ -13,6 +13,7 @@ from typing import Any
 
 import polars as pl
 
+from pathloom.experiments.censored import PERCENTILES
 from pathloom.experiments.settings import Settings
 from pathloom.experiments.stats import mean, percentile
 from pathloom.experiments.tables import flows_by_run
@@ -23,7 +24,6 @@ FRAME_BYTES, PAYLOAD_BYTES = 1514, 1448
 """Bytes of a full frame of a default transport, and of its payload."""
 TIME_LIMIT_S = 600.0
 """Time limit of the linear program of a run. If it is exceeded, the run has no optimum of throughput."""
-PERCENTILES = (50, 95, 99)
 
 
 class Yardstick:
