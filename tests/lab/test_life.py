@@ -103,10 +103,8 @@ def test_all_switches_discard_their_cached_decisions(lab: LabCommand, name: str)
     switches = Lab(name).open_vswitch()
 
     def cached() -> list[int]:
-        """Number of cached decisions about TCP of each daemon."""
-        controls = [daemon.directory / f"ovs-vswitchd.{daemon.process()}.ctl" for daemon in switches.daemons]
-        said = [system.run_tool(["ovs-appctl", "-t", control, "dpctl/dump-flows"]) for control in controls]
-        return [one.count("packet_type(ns=0,id=0)") for one in said]
+        """Number of cached decisions of each daemon."""
+        return [daemon.appctl("dpctl/dump-flows").count("packet_type(ns=0,id=0)") for daemon in switches.daemons]
 
     assert min(cached()) > 0
     switches.discard_cached_decisions()

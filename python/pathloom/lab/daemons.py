@@ -162,8 +162,11 @@ class Daemon:
         Open vSwitch looks up a cached decision again some time after the rules have changed, up to half a second on an
         idle machine. Until then it treats packets by rules that no longer exist, or drops them.
         """
-        control = self.directory / f"ovs-vswitchd.{self.process()}.ctl"
-        self._tool(["ovs-appctl", "-t", control, "revalidator/purge"])
+        self.appctl("revalidator/purge")
+
+    def appctl(self, *words: str) -> str:
+        """Runs a command of `ovs-appctl` on the daemon. Raises `ToolError`."""
+        return self._tool(["ovs-appctl", "-t", self.directory / f"ovs-vswitchd.{self.process()}.ctl", *words])
 
     def _file(self, name: str, ending: str) -> Path:
         return self.directory / f"{name}{self._ordinal}{ending}"

@@ -153,10 +153,10 @@ class Transfer:
 
 def count(transfer: Transfer, end: socket.socket) -> None:
     """Adds what the kernel has counted at one end of a connection."""
-    transfer.fell_back |= fell_back(end)
     found, keys = infos(end), subflow_keys(end)
+    transfer.fell_back |= keys is None and end.proto == socket.IPPROTO_MPTCP
     # A subflow may have closed between the two calls. It is then unknown which one.
-    known = keys if len(keys) == len(found) else [None] * len(found)
+    known = keys if keys is not None and len(keys) == len(found) else [None] * len(found)
     sends = end is transfer.sender
     for ends, info in zip(known, found, strict=True):
         retransmits, packets, timeouts = _counts(info)
@@ -204,21 +204,16 @@ def window_bytes(transfer: Transfer) -> int:
 
 def infos(end: socket.socket) -> list[bytes]:
     """The struct tcp_info of a connection, or of each open subflow of an MPTCP connection."""
-    rows = _of_subflows(end, _MPTCP_TCPINFO, _INFO_BYTES) if end.proto == socket.IPPROTO_MPTCP else None
+    rows = _of_subflows(end, _MPTCP_TCPINFO, _INFO_BYTES)
     return [end.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)] if rows is None else rows
 
 
-def subflow_keys(end: socket.socket) -> list[tuple[tuple[str, int], tuple[str, int]]]:
-    """Own and other address and port of each open subflow, in the order of `infos`; empty for plain TCP."""
-    if end.proto != socket.IPPROTO_MPTCP:
-        return []
-    rows = _of_subflows(end, _MPTCP_SUBFLOW_ADDRS, 2 * _ADDRESS_BYTES) or []
+def subflow_keys(end: socket.socket) -> list[tuple[tuple[str, int], tuple[str, int]]] | None:
+    """Own and other address and port of each open subflow, in the order of `infos`; None for plain TCP."""
+    rows = _of_subflows(end, _MPTCP_SUBFLOW_ADDRS, 2 * _ADDRESS_BYTES)
+    if rows is None:
+        return None
     return [(_address(row[:_ADDRESS_BYTES]), _address(row[_ADDRESS_BYTES:])) for row in rows]
-
-
-def fell_back(end: socket.socket) -> bool:
-    """Whether an MPTCP connection has become plain TCP."""
-    return end.proto == socket.IPPROTO_MPTCP and _of_subflows(end, _MPTCP_TCPINFO, _INFO_BYTES) is None
 
 
 def _address(stored: bytes) -> tuple[str, int]:
@@ -227,7 +222,9 @@ def _address(stored: bytes) -> tuple[str, int]:
 
 
 def _of_subflows(end: socket.socket, option: int, size: int) -> list[bytes] | None:
-    """A struct of at most `size` bytes for each open subflow; None if the connection has become plain TCP."""
+    """A struct of at most `size` bytes for each open subflow; None if the connection is plain TCP, or has become so."""
+    if end.proto != socket.IPPROTO_MPTCP:
+        return None
     # struct mptcp_subflow_data (linux/mptcp.h), then the subflows. The kernel reads the lengths from it.
     data = ctypes.create_string_buffer(_SUBFLOW_DATA.size + MOST_SUBFLOWS * size)
     _SUBFLOW_DATA.pack_into(data, 0, _SUBFLOW_DATA.size, 0, 0, size)
