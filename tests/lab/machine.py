@@ -122,7 +122,8 @@ class Machine:
         # A watcher records a pause after its end.
         time.sleep(10 * _NAP_S)
         lines = [line.split() for file in self._files for line in file.read_text(encoding="ascii").splitlines()]
-        return [float(length_s) for end_s, length_s in lines if float(end_s) > since_s]
+        lengths_s = [length_within_s(since_s, float(end_s), float(length_s)) for end_s, length_s in lines]
+        return [length_s for length_s in lengths_s if length_s > 0]
 
     def await_calm(self, tolerance: Tolerance) -> None:
         """Waits until the machine has run for a short time, up to a limit."""
@@ -170,6 +171,11 @@ class Machine:
                 why = f"the machine {usage}; broken was: {said}"
             self.await_calm(tolerance)
             again(number + 1, why)
+
+
+def length_within_s(since_s: float, end_s: float, length_s: float) -> float:
+    """Returns how much of a pause lies after a time. What came before belongs to whatever was measured then."""
+    return min(length_s, max(end_s - since_s, 0.0))
 
 
 def others_s() -> dict[tuple[int, str], float]:
