@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -253,6 +254,56 @@ def test_a_comparison_on_workers_gives_the_same_figures(tmp_path: Path) -> None:
     code, again, err = output(tmp_path, *COMPARE, "--cluster", "tcp://127.0.0.1:9", "--out", "out", "--resume")
     assert code == 0, err
     assert numbers(again) == numbers(here)
+
+
+def test_calls_from_python_give_the_same_figures_on_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    given: dict[str, Any] = {"fabric": "diamond", "traffic": "long-lived", "duration": "200ms"}
+
+    async def compare_in_a_loop(where: str) -> pathloom.Result:
+        # A notebook calls from within an event loop.
+        return pathloom.compare(**given, schemes=["ecmp", "schemes/own.py:Own"], runs=2, cluster=where)
+
+    with cluster_in(tmp_path / "elsewhere") as cluster:
+        cluster.worker()
+        compared = asyncio.run(compare_in_a_loop(cluster.address))
+        ran = pathloom.run(**given, scheme="ecmp", cluster=cluster.address)
+        swept = pathloom.sweep("s.toml", "there", cluster=cluster.address)
+
+        class Own:
+            def handle(self, _event: object, _view: object) -> None: ...
+
+        with pytest.raises(pathloom.PathloomError, match="scheme `Own`: a class cannot be sent to another machine"):
+            pathloom.run(**given, scheme=Own, cluster=cluster.address)
+    assert compared.flows.equals(pathloom.compare(**given, schemes=["ecmp", "schemes/own.py:Own"], runs=2).flows)
+    assert ran.flows.equals(pathloom.run(**given, scheme="ecmp").flows)
+    assert swept.table.equals(pathloom.sweep("s.toml", "here").table)
+    # No run is missing, so the cluster is not used.
+    assert pathloom.sweep("s.toml", "there", cluster="tcp://127.0.0.1:9").table.equals(swept.table)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "more", "words"),
+    [
+        ("local:2", {}, "cluster: `local:2` is not valid; expected tcp://HOST:PORT of a Dask scheduler"),
+        (5, {}, "cluster: `5` is not valid; expected tcp://HOST:PORT"),
+        ("tcp://h", {}, "--cluster `tcp://h`: expected"),
+        ("tcp://h:1", {"jobs": 2}, "--jobs: is for this machine"),
+        ("tcp://h:1", {"threads": 2}, "--threads: is for this machine"),
+        ("tcp://h:1", {"worlds": ["lab"]}, "--cluster: is for the simulator"),
+    ],
+)
+def test_an_unusable_cluster_is_refused_in_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cluster: Any, more: dict[str, Any], words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given: dict[str, Any] = {"fabric": "diamond", "traffic": "long-lived", "runs": 1, **more}
+    with pytest.raises(pathloom.PathloomError, match=words):
+        pathloom.compare(schemes=["ecmp"], cluster=cluster, **given)
+    if not more:
+        with pytest.raises(pathloom.PathloomError, match=words):
+            pathloom.sweep("s.toml", "out", cluster=cluster)
+        assert not Path("out").exists()
 
 
 def test_schemes_in_two_folders_have_their_own_modules_on_workers(tmp_path: Path) -> None:

@@ -37,14 +37,13 @@ from pathloom.cli.options import (
     UntilOption,
     WorldsOption,
     YardstickOption,
-    check_cluster,
     plot_kinds,
-    runner_of,
     whole_number,
 )
 from pathloom.errors import SchemeError, ToolError, bad_input
 from pathloom.experiments.execution import RunFiles
 from pathloom.experiments.folder import OutFolder
+from pathloom.experiments.runners import check_cluster, runner_of
 from pathloom.experiments.settings import Settings, read_spec_file
 from pathloom.specs import LAB, split_specs
 
@@ -276,9 +275,7 @@ def _carry_out(verb: str, settings: Settings, run_files: RunFiles, workers: Work
     from pathloom.experiments.store import folder_lock, locked_store
 
     outputs.check(settings)
-    check_cluster(workers.cluster, workers.jobs, settings.worlds)
-    if workers.cluster is not None and workers.threads is not None:
-        raise bad_input("--threads: is for this machine; the workers of --cluster give each run one thread")
+    check_cluster(workers.cluster, workers.jobs, settings.worlds, workers.threads)
     threads = workers.threads or 1
     out, folder = outputs.out, None
     with ExitStack() as stack:
@@ -329,7 +326,7 @@ def _run_and_watch(verb: str, experiment: Experiment, workers: Workers) -> Resul
     jobs = min(workers.runs_at_a_time(), runs)
     with ExitStack() as stack:
         wanted = workers.cluster is not None and experiment.missing() > 0
-        runner = stack.enter_context(runner_of(workers.cluster, jobs)) if wanted else None
+        runner = stack.enter_context(runner_of(workers.cluster, jobs, console.say)) if wanted else None
         report = stack.enter_context(console.progress_bar(verb, runs))
         return experiment.carry_out(jobs, report, runner)
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -14,10 +12,6 @@ from pathloom.cli.help import NETWORK, OUTPUT, RUNS, SETTINGS
 from pathloom.errors import bad_input
 from pathloom.experiments.folder import PLOT_KINDS
 from pathloom.experiments.settings import MOST_RUNS, MOST_SEED
-from pathloom.specs import LAB
-
-if TYPE_CHECKING:
-    from pathloom.experiments.workers import Runner
 
 MOST_JOBS = 1024
 MOST_THREADS = 64
@@ -260,34 +254,6 @@ def whole_number(option: str, text: str | None) -> int | None:
     if text.isascii() and text.isdecimal() and len(text) <= 16 and least <= int(text) <= most:
         return int(text)
     raise bad_input(f"{option} `{text}`: expected a whole number from {least} to {most}")
-
-
-def check_cluster(cluster: str | None, jobs: int | None, worlds: Sequence[str]) -> None:
-    """Raises `PathloomError` if --cluster is misspelt, or cannot be combined with the other options."""
-    if cluster is None:
-        return
-    from pathloom.experiments.cluster import local_workers
-
-    local_workers(cluster)
-    if jobs is not None:
-        raise bad_input("--jobs: is for this machine; the workers of --cluster have their own threads")
-    if LAB in worlds:
-        raise bad_input("--cluster: is for the simulator; leave it out, or run in the simulator alone")
-
-
-@contextmanager
-def runner_of(cluster: str | None, threads: int) -> Iterator[Runner]:
-    """Yields the runner of the runs: this number of threads, or the named cluster. Raises `PathloomError`."""
-    if cluster is None:
-        from pathloom.experiments.workers import Threads
-
-        yield Threads(threads)
-        return
-    from pathloom.cli import console
-    from pathloom.experiments.cluster import connected
-
-    with connected(cluster, console.say) as runner:
-        yield runner
 
 
 def plot_kinds(text: str | None) -> tuple[str, ...]:

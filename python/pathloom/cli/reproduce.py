@@ -16,12 +16,11 @@ from pathloom.cli.options import (
     JobsOption,
     JsonOption,
     SeedOption,
-    check_cluster,
     out_folder,
-    runner_of,
     whole_number,
 )
 from pathloom.errors import bad_input
+from pathloom.experiments.runners import check_cluster, runner_of
 from pathloom.progress import minutes
 from pathloom.specs import LAB, SIM
 from pathloom.words import counted
@@ -131,7 +130,7 @@ def reproduce(
     how = form, 1 if first_seed is None else first_seed, world
     with ExitStack() as stack:
         local = workers or default_threads()
-        runner = stack.enter_context(runner_of(cluster, local)) if cluster is not None else local
+        runner = stack.enter_context(runner_of(cluster, local, console.say)) if cluster is not None else local
         folder = OutFolder(place)
         runs = OutFolder(place / RUNS) if resume else None
         cache = RunCache(runs.path if runs is not None else None, any_build)

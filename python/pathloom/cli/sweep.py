@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,14 +15,13 @@ from pathloom.cli.options import (
     JobsOption,
     JsonOption,
     PlotsOption,
-    check_cluster,
     out_folder,
     plot_kinds,
-    runner_of,
     whole_number,
 )
 from pathloom.errors import SchemeError, ToolError, bad_input
 from pathloom.experiments.folder import OutFolder
+from pathloom.experiments.runners import check_cluster, runner_of
 from pathloom.experiments.workers import default_threads
 
 if TYPE_CHECKING:
@@ -88,7 +87,7 @@ def sweep(
 
     console.check_json_target(json)
     kinds, threads = plot_kinds(plots), whole_number("--jobs", jobs)
-    check_cluster(cluster, threads, ())
+    check_cluster(cluster, threads)
     precision = Precision.parse(until) if until is not None else None
     plan = SweepPlan.read(file)
     place = out or FOLDER / file.stem
@@ -118,14 +117,11 @@ def _carry_out(ready: Sweep, folder: Path, threads: int | None, cluster: str | N
     if done:
         console.say(f"{done} of {ready.planned()} runs are in {folder} already")
     try:
-        with ExitStack() as stack:
-            needed = ready.missing() or ready.until
-            runner = stack.enter_context(runner_of(cluster, threads or default_threads())) if needed else None
-            ended = ready.carry_out(runner, _watch) if runner is not None else None
+        ended = ready.carry_out(runner_of(cluster, threads or default_threads(), console.say), _watch)
     except PathloomError as error:
         said = _kept_text(ready, folder)
         raise bad_input(f"{error}; {said}") from None
-    if ended is not None and ended.early:
+    if ended.early:
         said = _kept_text(ready, folder)
         if isinstance(ended.failure, SchemeError):
             way_out = "keep_going = true in the file goes on and marks the result"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from pathloom.errors import SchemeWarning, bad_input
@@ -11,6 +12,7 @@ from pathloom.experiments.execution import Execution, Progress, RunFiles, RunOut
 from pathloom.experiments.inputs import Inputs
 from pathloom.experiments.python_schemes import PythonScheme, load_schemes, name_schemes
 from pathloom.experiments.result import Result
+from pathloom.experiments.runners import check_scheduler, runner_of
 from pathloom.experiments.settings import Settings
 from pathloom.experiments.workers import Runner, default_threads, interruptible
 from pathloom.fabrics import Fabric
@@ -101,6 +103,7 @@ def compare(
     seed: int = 1,
     jobs: int | None = None,
     threads: int = 1,
+    cluster: str | None = None,
     transport: str | None = None,
     control: str | None = None,
     faults: Sequence[str] = (),
@@ -125,6 +128,8 @@ def compare(
         jobs: runs at a time; by default the number of cores over `threads`. The result does not depend on it.
         threads: threads of each simulated run, where its scheme and its transport allow it. The result does not depend
             on it.
+        cluster: address of a scheduler of Dask, `"tcp://HOST:PORT"`, whose workers carry out the runs. A scheme in
+            Python must then be named as a text. The result does not depend on the workers.
         transport: the transport of the hosts, such as `"newreno:iw=12KB"`; by default that of each scheme.
         control: control channel and controller, such as `"delay=1ms,service=20us"`.
         faults: failures and repairs, such as `"10s:down:e0_0-a0_1"`.
@@ -169,8 +174,13 @@ def compare(
     )
     if threads < 1:
         raise bad_input(f"threads: {threads} is not valid; expected 1 or more")
+    if jobs is not None and jobs < 1:
+        raise bad_input(f"jobs: {jobs} is not valid; expected 1 or more")
+    check_scheduler(cluster, jobs, settings.worlds, threads if threads > 1 else None)
     experiment = Experiment(settings, _as_fabric(fabric), in_python=in_python, threads=threads)
-    return _carried_out(experiment, default_jobs(threads) if jobs is None else jobs)
+    at_a_time = default_jobs(threads) if jobs is None else jobs
+    with runner_of(cluster, at_a_time) if cluster is not None else nullcontext() as runner:
+        return _carried_out(experiment, at_a_time, runner)
 
 
 def default_jobs(threads: int) -> int:
@@ -192,6 +202,7 @@ def run(
     seed: int = 1,
     jobs: int | None = None,
     threads: int = 1,
+    cluster: str | None = None,
     transport: str | None = None,
     control: str | None = None,
     faults: Sequence[str] = (),
@@ -217,6 +228,7 @@ def run(
         seed=seed,
         jobs=jobs,
         threads=threads,
+        cluster=cluster,
         transport=transport,
         control=control,
         faults=faults,
@@ -229,13 +241,11 @@ def run(
     )
 
 
-def _carried_out(experiment: Experiment, jobs: int | None) -> Result:
+def _carried_out(experiment: Experiment, jobs: int, runner: Runner | None) -> Result:
     """Carries out an experiment and returns its result. Warns about each scheme that failed with `keep_going`."""
-    if jobs is not None and jobs < 1:
-        raise bad_input(f"jobs: {jobs} is not valid; expected 1 or more")
     settings = experiment.settings
     with showing_progress("pathloom", settings.runs * len(settings.labels)) as progress:
-        result = experiment.carry_out(jobs, progress)
+        result = experiment.carry_out(jobs, progress, runner)
     for text in result.troubles:
         warnings.warn(text, SchemeWarning, stacklevel=3)
     return _whole(result)

@@ -29,7 +29,7 @@ from pathloom.experiments.identity import program_digest
 from pathloom.experiments.inputs import named_files
 from pathloom.experiments.scheme_modules import added_folders
 from pathloom.experiments.store import OutcomeCodec
-from pathloom.experiments.workers import Ended, Progress, Take, Work
+from pathloom.experiments.workers import Ended, Progress, Take, Work, interruptible
 from pathloom.specs import is_python_spec
 from pathloom.words import counted
 
@@ -72,10 +72,11 @@ def local_workers(where: str) -> int | None:
 
 
 @contextlib.contextmanager
-def connected(where: str, say: Callable[[str], None]) -> Iterator[Cluster]:
+def connected(where: str, say: Callable[[str], None], has_logs: bool = False) -> Iterator[Cluster]:
     """The cluster that `--cluster` names. Workers started for it end with the context. Raises `PathloomError`.
 
-    `say` prints a line for the user; it is called from another thread if all workers are lost.
+    `say` prints a line for the user; it is called from another thread if all workers are lost. Unless `has_logs` is
+    set, the logs of Dask are silenced in this process.
     """
     count = local_workers(where)
     try:
@@ -83,16 +84,17 @@ def connected(where: str, say: Callable[[str], None]) -> Iterator[Cluster]:
         from dask import config
     except ImportError:
         raise bad_input(f"--cluster `{where}`: needs Dask; install it with pip install 'pathloom[cluster]'") from None
-    quiet = {
-        "distributed.logging": {"distributed": "critical", "distributed.worker": "critical"},
+    settings: dict[str, Any] = {
         "distributed.scheduler.allowed-failures": MOST_DEATHS,
         # Runs differ in length: idle workers take runs that wait at busy workers.
         "distributed.scheduler.work-stealing": True,
         "distributed.comm.timeouts.connect": f"{CONNECT_S}s",
         "distributed.worker.memory.terminate": 0.95,
     }
-    _silence_logs()
-    with config.set(quiet), contextlib.ExitStack() as stack:
+    if not has_logs:
+        settings["distributed.logging"] = {"distributed": "critical", "distributed.worker": "critical"}
+        _silence_logs()
+    with config.set(settings), contextlib.ExitStack() as stack:
         if count is not None:
             made = _local_cluster(count)
             stack.callback(_close, made)
@@ -206,7 +208,8 @@ def _client(where: str) -> Client:
 def _check_scheduler(where: str) -> None:
     """Raises `PathloomError` if no Dask scheduler answers. `Client` waits for ever if another server is silent."""
     try:
-        is_scheduler = "workers" in asyncio.run(asyncio.wait_for(_identity(where), CONNECT_S))
+        # On another thread, because a notebook has an event loop on this one.
+        is_scheduler = "workers" in interruptible(lambda: asyncio.run(_identity(where)))
     except Exception:
         # Another server may send anything, which can fail in any way.
         is_scheduler = False
@@ -226,7 +229,7 @@ async def _identity(where: str) -> Mapping[str, Any]:
     """What a server of Dask says about itself."""
     import distributed
 
-    async with distributed.rpc(where, timeout=CONNECT_S) as server:
+    async with asyncio.timeout(CONNECT_S), distributed.rpc(where, timeout=CONNECT_S) as server:
         answer: Mapping[str, Any] = await server.identity()
         return answer
 

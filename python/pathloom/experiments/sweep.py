@@ -15,11 +15,12 @@ from pathloom.experiments.execution import Execution, RunFiles, RunOutcome
 from pathloom.experiments.inputs import Inputs
 from pathloom.experiments.python_schemes import PythonScheme, check_distinct, load_scheme
 from pathloom.experiments.result import Result
+from pathloom.experiments.runners import check_scheduler, runner_of
 from pathloom.experiments.store import Store, locked_store
 from pathloom.experiments.sweep_plan import Point, SweepPlan, at_point
 from pathloom.experiments.sweep_result import PointResult, SweepResult
 from pathloom.experiments.until import Precision, has_bounds, uncertainty
-from pathloom.experiments.workers import Ended, Progress, Runner, Threads, Work, default_threads, interruptible
+from pathloom.experiments.workers import Ended, Progress, Runner, Work, default_threads, interruptible
 from pathloom.fabrics import Fabric
 from pathloom.specs import is_python_spec
 
@@ -47,6 +48,7 @@ def sweep(
     *,
     until: str | None = None,
     jobs: int | None = None,
+    cluster: str | None = None,
 ) -> SweepResult:
     """Compares schemes at every point of a grid; see docs/sweeps.md.
 
@@ -59,6 +61,8 @@ def sweep(
         out: folder of finished runs.
         until: `"ci=2%"` adds runs until the confidence intervals of differences are that narrow.
         jobs: threads; by default one per core. The result does not depend on it.
+        cluster: address of a scheduler of Dask, `"tcp://HOST:PORT"`, whose workers carry out the runs. The result does
+            not depend on them.
 
     Raises:
         PathloomError: on bad input, or when another process uses the folder.
@@ -72,11 +76,12 @@ def sweep(
         raise bad_input(f"sweep: `{settings}` is not valid; expected a dict of settings, or the path of a file")
     if until is not None and not isinstance(until, str):
         raise bad_input(f'until: `{until}` is not valid; expected a text such as "ci=2%"')
+    check_scheduler(cluster, jobs)
     plan = SweepPlan.of(settings) if isinstance(settings, Mapping) else SweepPlan.read(Path(settings))
     precision = Precision.parse(until) if until is not None else None
     with locked_store(Path(out)) as store:
         ready = Sweep(plan, store, precision)
-        ended = ready.carry_out(Threads(jobs or default_threads()), _unwatched)
+        ended = ready.carry_out(runner_of(cluster, jobs or default_threads()), _unwatched)
         if ended.failure is not None:
             raise ended.failure
         if ended.interrupted:
@@ -136,8 +141,17 @@ class Sweep:
         """Number of finished runs."""
         return self.planned() - len(self.missing())
 
-    def carry_out(self, runner: Runner, watch: Watch) -> Ended:
-        """Carries out the missing runs, and with `until` the runs that must be added."""
+    def carry_out(self, place: AbstractContextManager[Runner], watch: Watch) -> Ended:
+        """Carries out the missing runs, and with `until` the runs that must be added.
+
+        The context of the runner is entered only if there may be such runs.
+        """
+        if not self.missing() and self.until is None:
+            return Ended()
+        with place as runner:
+            return self._carry_out(runner, watch)
+
+    def _carry_out(self, runner: Runner, watch: Watch) -> Ended:
         while True:
             works = self.missing()
             if works:
