@@ -12,7 +12,7 @@ from pathloom.experiments.execution import Execution, Progress, RunFiles, RunOut
 from pathloom.experiments.inputs import Inputs
 from pathloom.experiments.python_schemes import PythonScheme, load_schemes, name_schemes
 from pathloom.experiments.result import Result
-from pathloom.experiments.runners import check_scheduler, runner_of
+from pathloom.experiments.runners import check_call, runner_of
 from pathloom.experiments.settings import Settings
 from pathloom.experiments.workers import Runner, default_threads, interruptible
 from pathloom.fabrics import Fabric
@@ -174,9 +174,7 @@ def compare(
     )
     if threads < 1:
         raise bad_input(f"threads: {threads} is not valid; expected 1 or more")
-    if jobs is not None and jobs < 1:
-        raise bad_input(f"jobs: {jobs} is not valid; expected 1 or more")
-    check_scheduler(cluster, jobs, settings.worlds, threads if threads > 1 else None)
+    check_call(cluster, jobs, settings.worlds, threads if threads > 1 else None)
     experiment = Experiment(settings, _as_fabric(fabric), in_python=in_python, threads=threads)
     at_a_time = default_jobs(threads) if jobs is None else jobs
     with runner_of(cluster, at_a_time) if cluster is not None else nullcontext() as runner:

@@ -31,13 +31,14 @@ def check_cluster(
         raise bad_input("--cluster: is for the simulator; leave it out, or run in the simulator alone")
 
 
-def check_scheduler(
-    cluster: str | None, jobs: int | None, worlds: Sequence[str] = (), threads: int | None = None
-) -> None:
-    """Checks the cluster of a call from Python, which must be the address of a scheduler. Raises `PathloomError`.
+def check_call(cluster: str | None, jobs: int | None, worlds: Sequence[str] = (), threads: int | None = None) -> None:
+    """Checks where a call from Python carries out its runs. Raises `PathloomError`.
 
-    Each process that `local:N` starts would carry out the calling script again, up to this call.
+    A cluster must be the address of a scheduler: each process that `local:N` starts would carry out the calling script
+    again, up to this call.
     """
+    if jobs is not None and jobs < 1:
+        raise bad_input(f"jobs: {jobs} is not valid; expected 1 or more")
     if cluster is not None and (not isinstance(cluster, str) or not cluster.startswith("tcp://")):
         raise bad_input(
             f"cluster: `{cluster}` is not valid; expected tcp://HOST:PORT of a Dask scheduler, such as the "

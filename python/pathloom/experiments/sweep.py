@@ -15,7 +15,7 @@ from pathloom.experiments.execution import Execution, RunFiles, RunOutcome
 from pathloom.experiments.inputs import Inputs
 from pathloom.experiments.python_schemes import PythonScheme, check_distinct, load_scheme
 from pathloom.experiments.result import Result
-from pathloom.experiments.runners import check_scheduler, runner_of
+from pathloom.experiments.runners import check_call, runner_of
 from pathloom.experiments.store import Store, locked_store
 from pathloom.experiments.sweep_plan import Point, SweepPlan, at_point
 from pathloom.experiments.sweep_result import PointResult, SweepResult
@@ -70,13 +70,11 @@ def sweep(
         KeyboardInterrupt: after a Ctrl-C.
 
     """
-    if jobs is not None and jobs < 1:
-        raise bad_input(f"jobs: {jobs} is not valid; expected 1 or more")
+    check_call(cluster, jobs)
     if not isinstance(settings, Mapping | str | Path):
         raise bad_input(f"sweep: `{settings}` is not valid; expected a dict of settings, or the path of a file")
     if until is not None and not isinstance(until, str):
         raise bad_input(f'until: `{until}` is not valid; expected a text such as "ci=2%"')
-    check_scheduler(cluster, jobs)
     plan = SweepPlan.of(settings) if isinstance(settings, Mapping) else SweepPlan.read(Path(settings))
     precision = Precision.parse(until) if until is not None else None
     with locked_store(Path(out)) as store:
