@@ -2,8 +2,8 @@
 //!
 //! All hosts and the agenda stay with the calling thread. The switches are divided into parts, one for each thread. A
 //! packet on a link between two parts arrives after the link's delay at the earliest, so no part needs to know at
-//! once what the others send. A window is half as long as this delay. ARCHITECTURE.md explains why the result stays
-//! the same.
+//! once what the others send. A window is half as long as this delay. docs/inside-simulator.md explains why the
+//! result stays the same.
 
 mod exchange;
 mod plan;
