@@ -39,12 +39,13 @@ ARROWS = {
     "delay": set[str](),
     "faults": {"model", "workload", "transport", "scheme", "schemes", "control", "sim"},
     "python": {"model", "workload", "mcf", "transport", "scheme", "schemes", "control", "sim", "faults"},
+    "testnet": {"model", "openflow", "switching"},
     "testkit": {"model", "scheme", "schemes", "control", "openflow", "switching"},
 }
 """Crates on which each crate may depend; tests may also use those of `TEST_ONLY`. `control` knows the contract of a
 scheme, not the schemes. `openflow`, and crates that use it, do not depend on the simulator."""
 
-TEST_ONLY = {"testkit", "schemes", "workload"}
+TEST_ONLY = {"testkit", "testnet", "schemes", "workload"}
 
 FORBIDDEN = [
     (r"\bstd::net::(?!Ipv4Addr|Ipv6Addr|IpAddr)", "a socket"),

@@ -98,6 +98,11 @@ impl Switch {
         std::mem::take(&mut self.stale)
     }
 
+    /// A rule that [`Switch::decide`] returned; `None` if it was removed since.
+    pub fn rule(&self, reference: RuleRef) -> Option<&Rule> {
+        self.rules.get(reference).map(|entry| &entry.rule)
+    }
+
     /// Number of installed rules.
     pub fn rule_count(&self) -> usize {
         self.rules.len()
