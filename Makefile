@@ -94,13 +94,13 @@ compile-tests: lint-rust  ## Compile the tests of Rust
 
 test-rust: build .venv/judges/.deps  ## Run the tests of Rust
 	$(call say,Rust tests)
-	cargo test --workspace --exclude pathloom-python --quiet --lib --bins --tests
+	python scripts/rust_tests.py
 	cargo test --workspace --exclude pathloom-python --quiet --doc
 
 test-python: build .venv/judges/.deps  ## Run the tests of Python, and compare the simulator with recorded figures of ns-3
 	scripts/prepare.sh judges
 	$(call say,Python tests$(comma) and the simulator compared with recorded figures of ns-3)
-	pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+	pytest --numprocesses auto --maxprocesses 4 --dist loadfile --durations 10
 	python benches/ns3/compare.py --recorded
 
 bench: build .venv/judges/.deps  ## Measure the simulator (packet-hops, instructions, memory), and the controller compared with others
