@@ -35,8 +35,9 @@ docs: build  ## Build the documentation site into site/; executes the tutorials,
 # The last crates of a release build use one core. Meanwhile the other core compiles for lint and tests.
 test: .venv/.deps hostd-tools  ## Lint, and every test except the lab's; CI runs both (about 25 minutes the first time, on two cores)
 	$(MAKE) --jobs=2 --output-sync=line --no-print-directory build compile-tests
-	$(MAKE) --jobs=2 --output-sync=line --no-print-directory lint-python lint-web docs
+	$(MAKE) --jobs=2 --output-sync=line --no-print-directory lint-python lint-web
 	$(MAKE) --no-print-directory test-rust test-python
+	python scripts/tiers.py
 
 test-long: build bench-ns3  ## The long tests: large fabrics, ns-3 itself, and as root those of the lab (these take an hour)
 	$(call say,Large fabrics and long runs)
@@ -44,8 +45,7 @@ test-long: build bench-ns3  ## The long tests: large fabrics, ns-3 itself, and a
 	PROPTEST_CASES=3000 cargo test --release --package pathloom-sim --test all any_number_of_threads
 	cargo test --release --package pathloom-switching -- --ignored
 	pytest -m long
-	$(MAKE) package-test
-	$(MAKE) test-page
+	python scripts/tiers.py --all
 	$(call say,A minute of random faults)
 	pathloom bench faults --seed 1 --schedules 4000
 	if [ "$$(id -u)" = 0 ]; then scripts/prepare.sh lab; pytest -m long tests/lab; else echo 'not root: the long lab tests are left out' >&2; fi
@@ -100,7 +100,7 @@ test-rust: build .venv/judges/.deps  ## Run the tests of Rust
 test-python: build .venv/judges/.deps  ## Run the tests of Python, and compare the simulator with recorded figures of ns-3
 	scripts/prepare.sh judges
 	$(call say,Python tests$(comma) and the simulator compared with recorded figures of ns-3)
-	pytest --numprocesses auto --maxprocesses 4 --dist loadfile --durations 10
+	pytest --numprocesses 2 --dist loadfile --durations 10 -m 'not long and not cluster and not notebook'
 	python benches/ns3/compare.py --recorded
 
 bench: build .venv/judges/.deps  ## Measure the simulator (packet-hops, instructions, memory), and the controller compared with others

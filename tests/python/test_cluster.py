@@ -24,6 +24,8 @@ from reproducing import TINY
 from sweeping import COMMAND, SCHEME, content, runs_in, stamps
 from synthetic import numbers
 
+pytestmark = pytest.mark.cluster
+
 TOML = """
 fabric = "diamond:rate={rate}"
 traffic = "sizes.csv:load=0.5"

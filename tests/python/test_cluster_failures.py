@@ -25,6 +25,8 @@ from sweeping import COMMAND, SCHEME, runs_in
 from synthetic import numbers
 from test_cluster import TOML, cluster_in, ended, output, wait_for, write_endless, write_sweep
 
+pytestmark = pytest.mark.cluster
+
 PLAIN = TOML.replace(', "schemes/own.py:Own"', "")
 """The sweep without a scheme in Python."""
 IMPATIENT = """

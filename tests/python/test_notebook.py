@@ -22,6 +22,8 @@ from pathloom import _core
 from pathloom.experiments.settings import Job
 from pathloom.progress import Shares, lines
 
+pytestmark = pytest.mark.notebook
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
