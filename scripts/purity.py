@@ -16,36 +16,37 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-IMPURE_CRATES = {"sim", "controller", "daemon", "hostd", "switchd", "python", "testkit", "preload", "delay"}
+IMPURE_CRATES = {"sim", "controller", "daemon-support", "hostd", "switchd", "python", "testkit", "preload", "delay"}
 """Crates that need not be pure. `sim` writes files through wrappers; only tests use `testkit`."""
 
 ARROWS = {
     "model": set[str](),
+    "fabrics": {"model"},
     "workload": {"model"},
-    "mcf": {"model"},
+    "allocation": set[str](),
     "transport": {"model"},
     "switching": {"model"},
     "scheme": {"model"},
-    "schemes": {"model", "mcf", "transport", "switching", "scheme"},
+    "schemes": {"model", "allocation", "transport", "switching", "scheme"},
     "control": {"model", "scheme"},
-    "sim": {"model", "workload", "mcf", "transport", "switching", "scheme", "schemes", "control"},
+    "sim": {"model", "workload", "allocation", "transport", "switching", "scheme", "schemes", "control"},
     "openflow": {"model"},
     "discovery": {"model"},
-    "controller": {"model", "mcf", "scheme", "schemes", "control", "openflow", "discovery"},
-    "daemon": set[str](),
-    "hostd": {"model", "daemon"},
-    "switchd": {"model", "openflow", "switching", "daemon"},
+    "controller": {"model", "fabrics", "allocation", "scheme", "schemes", "control", "openflow", "discovery"},
+    "daemon-support": set[str](),
+    "hostd": {"model", "daemon-support"},
+    "switchd": {"model", "openflow", "switching", "daemon-support"},
     "preload": set[str](),
     "delay": set[str](),
-    "faults": {"model", "workload", "transport", "scheme", "schemes", "control", "sim"},
-    "python": {"model", "workload", "mcf", "transport", "scheme", "schemes", "control", "sim", "faults"},
+    "faults": {"model", "fabrics", "workload", "transport", "scheme", "schemes", "control", "sim"},
+    "python": {"model", "fabrics", "workload", "allocation", "transport", "scheme", "schemes", "control", "sim", "faults"},
     "testnet": {"model", "openflow", "switching"},
-    "testkit": {"model", "scheme", "schemes", "control", "openflow", "switching"},
+    "testkit": {"model", "fabrics", "scheme", "schemes", "control", "openflow", "switching"},
 }
 """Crates on which each crate may depend; tests may also use those of `TEST_ONLY`. `control` knows the contract of a
 scheme, not the schemes. `openflow`, and crates that use it, do not depend on the simulator."""
 
-TEST_ONLY = {"testkit", "testnet", "schemes", "workload"}
+TEST_ONLY = {"testkit", "testnet", "schemes", "workload", "fabrics"}
 
 FORBIDDEN = [
     (r"\bstd::net::(?!Ipv4Addr|Ipv6Addr|IpAddr)", "a socket"),

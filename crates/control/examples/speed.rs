@@ -2,7 +2,8 @@
 //! pathloom-control --example speed`.
 
 use pathloom_control::{Config, Controller, Input, Output};
-use pathloom_model::{fabric_from_spec, Fabric, FiveTuple, Headers, Nanos, LONG_FLOW_DSCP, PROTO_TCP, TCP_SYN};
+use pathloom_fabrics::fabric_from_spec;
+use pathloom_model::{Fabric, FiveTuple, Headers, Nanos, LONG_FLOW_DSCP, PROTO_TCP, TCP_SYN};
 use pathloom_model::{LinkId, NodeId, Path};
 use pathloom_scheme::{Action, DefaultRoutes, Detection, Event, Needs, Scheme, View};
 use std::sync::Arc;

@@ -262,7 +262,7 @@ impl Context {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pathloom_model::fabric_from_spec;
+    use pathloom_fabrics::fabric_from_spec;
 
     #[test]
     fn a_barrier_confirms_only_earlier_messages() {

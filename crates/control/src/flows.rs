@@ -399,7 +399,8 @@ fn hash(tuple: &FiveTuple) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pathloom_model::{fabric_from_spec, PROTO_TCP};
+    use pathloom_fabrics::fabric_from_spec;
+    use pathloom_model::PROTO_TCP;
 
     /// Creates a table for the flows of one five-tuple, and a function that creates such flows.
     fn table() -> (FlowTable, impl Fn(u64, u8) -> Flow) {

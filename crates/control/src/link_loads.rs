@@ -97,7 +97,7 @@ impl LinkLoads {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pathloom_model::fabric_from_spec;
+    use pathloom_fabrics::fabric_from_spec;
 
     #[test]
     fn a_rate_covers_the_time_since_the_last_reading() {

@@ -187,7 +187,8 @@ pub fn plan_of_tag(tag: u16) -> Option<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pathloom_model::{fabric_from_spec, PROTO_TCP};
+    use pathloom_fabrics::fabric_from_spec;
+    use pathloom_model::PROTO_TCP;
 
     fn planner(fabric: &Fabric) -> Planner<'_> {
         let (priorities, idle_timeout_s) = (Priorities::default(), 10);

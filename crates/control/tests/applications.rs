@@ -5,7 +5,8 @@ use pathloom_control::{
     AssignError, Assigned, AssignmentId, AssignmentLimits, ClaimKey, Config, Input, Output, Owner, PathRequest,
     PathSearch,
 };
-use pathloom_model::{fabric_from_spec, FiveTuple, Headers, Nanos, Path, TCP_ACK, TCP_FIN, TCP_SYN};
+use pathloom_fabrics::fabric_from_spec;
+use pathloom_model::{FiveTuple, Headers, Nanos, Path, TCP_ACK, TCP_FIN, TCP_SYN};
 use pathloom_scheme::{FlowId, Needs};
 use pathloom_testkit::{ms, World};
 use std::sync::Arc;

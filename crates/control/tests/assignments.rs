@@ -6,7 +6,8 @@ use pathloom_control::cookies::is_bound;
 use pathloom_control::{
     AssignError, Assigned, AssignmentLimits, ClaimKey, Decision, Input, Output, PathRequest, PathSearch,
 };
-use pathloom_model::{fabric_from_spec, FiveTuple, Headers, Nanos, TCP_ACK, TCP_FIN};
+use pathloom_fabrics::fabric_from_spec;
+use pathloom_model::{FiveTuple, Headers, Nanos, TCP_ACK, TCP_FIN};
 use pathloom_scheme::{Action, Detection, Event, Needs};
 use pathloom_testkit::{ms, LABEL, SECOND, SFMM, SHARED};
 use std::sync::Arc;

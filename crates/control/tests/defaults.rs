@@ -1,7 +1,8 @@
 //! Default routes, tested by packets that are forwarded by the resulting rules.
 
 use pathloom_control::{Config, Controller, Output};
-use pathloom_model::{fabric_from_spec, Fabric, FiveTuple, Headers, LinkId, Nanos, NodeId, PROTO_TCP};
+use pathloom_fabrics::fabric_from_spec;
+use pathloom_model::{Fabric, FiveTuple, Headers, LinkId, Nanos, NodeId, PROTO_TCP};
 use pathloom_scheme::{Action, DefaultRoutes, Needs};
 use pathloom_testkit::{strategies, Fate, Network, Script, Timing};
 use proptest::prelude::*;

@@ -1,9 +1,9 @@
 //! Detection, measurement and end of flows.
 
 use pathloom_control::{Config, Controller, Input};
+use pathloom_fabrics::fabric_from_spec;
 use pathloom_model::{
-    fabric_from_spec, FiveTuple, Headers, MptcpOption, Nanos, Path, LONG_FLOW_DSCP, PROTO_TCP, PROTO_UDP, TCP_ACK,
-    TCP_FIN, TCP_SYN,
+    FiveTuple, Headers, MptcpOption, Nanos, Path, LONG_FLOW_DSCP, PROTO_TCP, PROTO_UDP, TCP_ACK, TCP_FIN, TCP_SYN,
 };
 use pathloom_scheme::{Action, Detection, Event, FlowId, Needs};
 use pathloom_testkit::{ms, strategies, Network, Script, Timing, LABEL, SECOND};

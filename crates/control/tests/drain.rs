@@ -2,9 +2,8 @@
 //! out of service when the routes have changed.
 
 use pathloom_control::{Config, Controller, Decision, DrainError, Input, Target};
-use pathloom_model::{
-    fabric_from_spec, Fabric, FiveTuple, Headers, LinkId, Nanos, NodeId, Tier, LONG_FLOW_DSCP, PROTO_TCP, TCP_SYN,
-};
+use pathloom_fabrics::fabric_from_spec;
+use pathloom_model::{Fabric, FiveTuple, Headers, LinkId, Nanos, NodeId, Tier, LONG_FLOW_DSCP, PROTO_TCP, TCP_SYN};
 use pathloom_scheme::{Action, DefaultRoutes, Scheme};
 use pathloom_testkit::{ms, strategies, Network, Script, LABEL, SLOW};
 use proptest::prelude::*;

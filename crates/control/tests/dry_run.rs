@@ -1,7 +1,8 @@
 //! A dry run predicts what another scheme does.
 
 use pathloom_control::{dry_run, Config, Controller, DefaultPaths};
-use pathloom_model::{fabric_from_spec, Fabric, FiveTuple, Headers, Nanos, LONG_FLOW_DSCP, PROTO_TCP, TCP_SYN};
+use pathloom_fabrics::fabric_from_spec;
+use pathloom_model::{Fabric, FiveTuple, Headers, Nanos, LONG_FLOW_DSCP, PROTO_TCP, TCP_SYN};
 use pathloom_testkit::{Network, Timing, SECOND};
 use std::sync::Arc;
 

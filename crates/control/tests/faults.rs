@@ -1,8 +1,9 @@
 //! Dead links, lost sessions, refusals and empty tables.
 
 use pathloom_control::{Config, Controller};
+use pathloom_fabrics::fabric_from_spec;
 use pathloom_model::rules::Refusal;
-use pathloom_model::{fabric_from_spec, LinkId, Nanos, NodeId, Path};
+use pathloom_model::{LinkId, Nanos, NodeId, Path};
 use pathloom_scheme::{Action, DefaultRoutes, Event, FlowId, Rejection};
 use pathloom_testkit::{ms, Network, Script, Timing, World, LABEL, SECOND};
 use std::sync::Arc;

@@ -1,10 +1,10 @@
 //! Rate limits of flows, limits of tables, and answers that must be ignored.
 
 use pathloom_control::{Config, Controller, Enforcement, Input, Output, FIRST_METER};
+use pathloom_fabrics::fabric_from_spec;
 use pathloom_model::rules::Refusal;
 use pathloom_model::{
-    fabric_from_spec, FabricBuilder, FiveTuple, Headers, LinkSettings, Nanos, Path, Tier, LONG_FLOW_DSCP, PROTO_TCP,
-    TCP_FIN, TCP_SYN,
+    FabricBuilder, FiveTuple, Headers, LinkSettings, Nanos, Path, Tier, LONG_FLOW_DSCP, PROTO_TCP, TCP_FIN, TCP_SYN,
 };
 use pathloom_scheme::{Action, DefaultRoutes, Event, Needs, Rejection, State};
 use pathloom_testkit::{ms, Network, Script, World, LABEL, SECOND, SFMM, SHARED, SLOW};

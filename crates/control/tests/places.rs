@@ -3,10 +3,9 @@
 //! place of an address.
 
 use pathloom_control::{Config, Controller, Input};
+use pathloom_fabrics::fabric_from_spec;
 use pathloom_model::search::ShortestPaths;
-use pathloom_model::{
-    fabric_from_spec, Fabric, FiveTuple, Headers, Nanos, NodeId, PortNo, Prefix, LONG_FLOW_DSCP, PROTO_UDP,
-};
+use pathloom_model::{Fabric, FiveTuple, Headers, Nanos, NodeId, PortNo, Prefix, LONG_FLOW_DSCP, PROTO_UDP};
 use pathloom_scheme::{Action, DefaultRoutes, Scheme};
 use pathloom_testkit::{ms, Fate, Network, Script, Timing, LABEL};
 use std::net::Ipv4Addr;

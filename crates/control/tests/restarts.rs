@@ -1,7 +1,8 @@
 //! Restarts of the controller, with and without a snapshot; changes of scheme; replays of logs.
 
 use pathloom_control::{replay, Config, Controller, Input, Message, ReplayError, SchemeChange, Snapshot, Target};
-use pathloom_model::{fabric_from_spec, FiveTuple, Headers, Nanos, LONG_FLOW_DSCP, PROTO_TCP, TCP_SYN};
+use pathloom_fabrics::fabric_from_spec;
+use pathloom_model::{FiveTuple, Headers, Nanos, LONG_FLOW_DSCP, PROTO_TCP, TCP_SYN};
 use pathloom_scheme::{Action, DefaultRoutes, Event, Scheme};
 use pathloom_testkit::{ms, Network, Script, Timing, World, LABEL, SECOND, SFMM, SHARED};
 use proptest::prelude::*;

@@ -2,7 +2,8 @@
 
 use pathloom_control::cookies::is_way_back;
 use pathloom_control::{Config, Input};
-use pathloom_model::{fabric_from_spec, Headers, Path};
+use pathloom_fabrics::fabric_from_spec;
+use pathloom_model::{Headers, Path};
 use pathloom_scheme::{Action, Event, FlowId, Needs};
 use pathloom_testkit::{ms, strategies, Network, World, LABEL, SECOND, SFMM, SHARED};
 use proptest::prelude::*;

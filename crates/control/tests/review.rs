@@ -1,8 +1,9 @@
 //! Rules that somebody else deletes, changes or adds while sessions are open.
 
 use pathloom_control::{Config, Input, Output};
+use pathloom_fabrics::fabric_from_spec;
 use pathloom_model::rules::{Actions, Rule, RuleAction, RuleKey};
-use pathloom_model::{fabric_from_spec, Headers, Nanos, NodeId, PortNo, TCP_SYN};
+use pathloom_model::{Headers, Nanos, NodeId, PortNo, TCP_SYN};
 use pathloom_scheme::{Action, DefaultRoutes, Needs};
 use pathloom_testkit::{ms, strategies, World, LABEL, SECOND, SFMM, SHARED};
 use proptest::prelude::*;

@@ -2,8 +2,9 @@
 //! remains.
 
 use pathloom_control::{Config, Controller};
+use pathloom_fabrics::fabric_from_spec;
 use pathloom_model::rules::Refusal;
-use pathloom_model::{fabric_from_spec, Path};
+use pathloom_model::Path;
 use pathloom_scheme::{Action, DefaultRoutes, Event, FlowId, Needs, Rejection, RuleSharing};
 use pathloom_testkit::{ms, World, SECOND, SHARED};
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! Connections whose first packet was not seen, and connections whose accepting side sends.
 
 use pathloom_control::{Config, Input};
-use pathloom_model::{fabric_from_spec, FiveTuple, Headers, Nanos, TCP_ACK, TCP_FIN, TCP_SYN};
+use pathloom_fabrics::fabric_from_spec;
+use pathloom_model::{FiveTuple, Headers, Nanos, TCP_ACK, TCP_FIN, TCP_SYN};
 use pathloom_scheme::{Action, DefaultRoutes, Detection, Event, Needs};
 use pathloom_testkit::{ms, World, LABEL, SECOND};
 use std::sync::Arc;

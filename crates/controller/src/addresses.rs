@@ -192,7 +192,7 @@ fn is_of_a_host(address: Ipv4Addr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pathloom_model::fabric_from_spec;
+    use pathloom_fabrics::fabric_from_spec;
 
     fn k4() -> Arc<Fabric> {
         Arc::new(fabric_from_spec("fat-tree:k=4").unwrap())

@@ -101,7 +101,7 @@ impl Load {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pathloom_model::fabric_from_spec;
+    use pathloom_fabrics::fabric_from_spec;
 
     #[test]
     fn the_load_is_computed_from_the_bytes_between_two_readings() {

@@ -466,7 +466,7 @@ fn state(port: &Port) -> PortState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pathloom_model::fabric_from_spec;
+    use pathloom_fabrics::fabric_from_spec;
 
     const MS: u64 = 1_000_000;
     /// First datapath identifier of the switches, different from the identifiers of the convention.

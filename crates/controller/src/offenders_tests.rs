@@ -355,7 +355,7 @@ fn a_replaced_switch_does_not_affect_the_next_session() {
 
 #[test]
 fn only_the_host_that_sends_100_000_packets_is_limited_and_named() {
-    let fabric = pathloom_model::fabric_from_spec("fat-tree:k=4,rate=10Mbps").unwrap();
+    let fabric = pathloom_fabrics::fabric_from_spec("fat-tree:k=4,rate=10Mbps").unwrap();
     let at = fabric.attachments()[0];
     assert_eq!(u64::from(at.tor.0) + 1, TOR);
     let port = fabric.link(at.uplink).to_port.0;

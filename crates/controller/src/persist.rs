@@ -160,7 +160,8 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 mod tests {
     use super::*;
     use pathloom_control::Target;
-    use pathloom_model::{fabric_from_spec, LinkId, NodeId};
+    use pathloom_fabrics::fabric_from_spec;
+    use pathloom_model::{LinkId, NodeId};
 
     /// A directory for one test. Dropping it deletes the directory.
     struct TestDirectory(Persist, PathBuf);

@@ -7,7 +7,7 @@ use crate::live_discovery::{secret, LiveDiscovery};
 use crate::serve;
 use crate::session::Shared;
 use pathloom_discovery::{build_fabric, Dpid, FoundFabric, KnownHost, Place};
-use pathloom_model::builders::to_node_link_json;
+use pathloom_fabrics::to_node_link_json;
 use pathloom_model::spec::Spec;
 use pathloom_model::{Fabric, LinkSettings, Nanos};
 use std::collections::{BTreeMap, BTreeSet};
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
     use pathloom_discovery::cabling::{dpid_of, place_of};
     use pathloom_discovery::Mac;
-    use pathloom_model::fabric_from_spec;
+    use pathloom_fabrics::fabric_from_spec;
 
     fn perfect(spec: &str) -> Findings {
         let fabric = fabric_from_spec(spec).unwrap();

@@ -183,7 +183,7 @@ fn even(link: LinkId) -> LinkId {
 mod tests {
     use super::*;
     use pathloom_discovery::cabling::dpid_of;
-    use pathloom_model::fabric_from_spec;
+    use pathloom_fabrics::fabric_from_spec;
 
     type Found = Vec<(Place, Place)>;
 

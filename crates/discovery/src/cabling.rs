@@ -147,7 +147,7 @@ fn is_failed(fabric: &Fabric, link: LinkId) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pathloom_model::fabric_from_spec;
+    use pathloom_fabrics::fabric_from_spec;
 
     fn all(fabric: &Fabric) -> Vec<(Place, Place)> {
         fabric.switch_cables().map(|link| (place_of(fabric, link), place_of(fabric, link.reverse()))).collect()

@@ -198,7 +198,7 @@ fn pods(all: &BTreeSet<Dpid>, links: &BTreeSet<(Place, Place)>, tiers: &BTreeMap
 mod tests {
     use super::*;
     use crate::cabling::{dpid_of, place_of};
-    use pathloom_model::fabric_from_spec;
+    use pathloom_fabrics::fabric_from_spec;
 
     const SETTINGS: LinkSettings = LinkSettings { rate_bps: 1_000_000_000, delay_ps: 1_000_000, buffer_packets: 100 };
 

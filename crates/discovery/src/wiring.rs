@@ -259,7 +259,7 @@ pub fn adopted_line(fabric: &Fabric, cable: &Adopted) -> String {
 mod tests {
     use super::*;
     use crate::cabling::compare;
-    use pathloom_model::fabric_from_spec;
+    use pathloom_fabrics::fabric_from_spec;
     use proptest::prelude::*;
 
     type Found = Vec<(Place, Place)>;
@@ -353,7 +353,8 @@ mod tests {
             format!(r#"{{"multigraph": true, "nodes": [{{"id": "a"}}, {{"id": "b"}}], "links": [{cables}]}}"#)
         };
         for (rate, alike) in [("10Mbps", true), ("40Mbps", false)] {
-            let read = pathloom_model::fabric_from_file_text("two.json", &text(rate)).unwrap_or_else(|e| panic!("{e}"));
+            let read =
+                pathloom_fabrics::fabric_from_file_text("two.json", &text(rate)).unwrap_or_else(|e| panic!("{e}"));
             let fabric = read.fabric;
             let ends: Vec<LinkId> = fabric.switch_cables().collect();
             let [one, two] =

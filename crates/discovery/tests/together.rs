@@ -5,7 +5,8 @@ use pathloom_discovery::cabling::{compare, dpid_of, link_at, place_of};
 use pathloom_discovery::{
     build_fabric, Alarm, AlarmKind, Discovery, HostSettings, Input, Mac, Output, Place, PortState, ProbeSettings,
 };
-use pathloom_model::{fabric_from_spec, Fabric, LinkSettings, Nanos, NodeId, PortNo};
+use pathloom_fabrics::fabric_from_spec;
+use pathloom_model::{Fabric, LinkSettings, Nanos, NodeId, PortNo};
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
 use std::collections::{BTreeMap, BTreeSet};

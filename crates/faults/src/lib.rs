@@ -1,7 +1,7 @@
 //! Seeded fault simulation. A seed draws a small fabric, a scheme with settings, a workload and a schedule of faults
 //! that may overlap. The simulator runs it, and this crate reports which of the promises below were broken.
 //!
-//! 1. No packet of a flow is lost except by a fault itself (`excuse.rs` defines this). No packet loops, is
+//! 1. No packet of a flow is lost except by a fault itself (`explained_losses.rs` defines this). No packet loops, is
 //!    duplicated, reaches another host, or is delivered to a host with a tag.
 //! 2. Every long-lived flow delivers again within a bound after the last repair, in both directions.
 //! 3. When the flows have ended and their rules have expired, switches have the rules of a fabric that never had a
@@ -10,9 +10,9 @@
 //!
 //! Faults take place in simulated time, so a seed breaks the same promises every time. docs/faults.md is for users.
 
-mod acts;
-mod excuse;
+mod explained_losses;
 mod fabrics;
+mod operator_actions;
 mod run;
 mod schedule;
 mod settings;
@@ -20,7 +20,7 @@ mod shrink;
 mod tables;
 mod watch;
 
-pub use acts::Act;
+pub use operator_actions::Act;
 pub use run::{run, Sabotage, Verdict};
 pub use schedule::{Schedule, Scope};
 pub use shrink::shrink;

@@ -1,7 +1,7 @@
 //! Runs a schedule and checks the promises.
 
-use crate::acts::Act;
-use crate::excuse::Excuses;
+use crate::explained_losses::Excuses;
+use crate::operator_actions::Act;
 use crate::schedule::Schedule;
 use crate::tables::{self, Tables};
 use crate::watch::Watch;

@@ -1,8 +1,9 @@
 //! A schedule: everything that a seed determines.
 
-use crate::acts::{self, Act};
+use crate::operator_actions::{self, Act};
 use crate::{fabrics, settings};
-use pathloom_model::{fabric_from_spec, Fabric, Fault, FaultKind, FaultTarget, LinkId, Nanos, NodeId};
+use pathloom_fabrics::fabric_from_spec;
+use pathloom_model::{Fabric, Fault, FaultKind, FaultTarget, LinkId, Nanos, NodeId};
 use pathloom_workload::{FlowSpec, Start, Workload};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -70,8 +71,9 @@ impl Schedule {
         faults.sort_by_key(|fault| fault.at);
         repair(&mut rng, &fabric, &mut faults);
         let last = faults.last().map_or(FIRST_FAULT, |fault| fault.at);
-        let acts = acts::draw(&mut rng, &fabric, FIRST_FAULT, last);
-        let promised = |act: &Act| scope == Scope::Everything || acts::is_promised(act, &scheme, &acts, &faults);
+        let acts = operator_actions::draw(&mut rng, &fabric, FIRST_FAULT, last);
+        let promised =
+            |act: &Act| scope == Scope::Everything || operator_actions::is_promised(act, &scheme, &acts, &faults);
         let acts = acts.iter().filter(|(_, act)| promised(act)).cloned().collect();
         let (transport, control) = (settings::transport(&mut rng), settings::control(&mut rng));
         let slow = settings::slow(&mut rng, &fabric);

@@ -1,7 +1,7 @@
 //! The configuration file (TOML). docs/hostd.example.toml contains every setting with its default.
 
 use crate::mptcp::manager::{Pairs, MOST_SUBFLOWS};
-use pathloom_daemon::config::{self, from_toml};
+use pathloom_daemon_support::config::{self, from_toml};
 use serde::Deserialize;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};

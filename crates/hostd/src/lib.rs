@@ -8,6 +8,7 @@
 //! operators.
 
 pub mod agent;
+pub mod announcement_socket;
 pub mod bpf;
 pub mod check;
 pub mod config;
@@ -18,7 +19,6 @@ pub mod messages;
 pub mod mptcp;
 pub mod namespaces;
 mod notify;
-pub mod programs;
 pub mod run;
 pub mod session;
 pub mod sockets;

@@ -1,6 +1,6 @@
 //! `pathloom-hostd --config FILE`, `check [FILE]` and `clean [FILE]`.
 
-use pathloom_daemon::report::start_log;
+use pathloom_daemon_support::report::start_log;
 use pathloom_hostd::{bpf, check, config, run};
 use std::path::Path;
 use std::process::ExitCode;

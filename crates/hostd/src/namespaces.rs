@@ -1,6 +1,6 @@
 //! Network namespaces: their cookies, and functions that must run inside one.
 
-use pathloom_daemon::system::{clock_ns, enter};
+use pathloom_daemon_support::system::{clock_ns, enter};
 use std::fs::File;
 use std::io;
 use std::mem::size_of;

@@ -1,13 +1,13 @@
 //! The main loop of the agent: passes events to the state machine, and carries out its outputs.
 
 use crate::agent::{Agent, ProgramId, Settings, PACES_KEPT};
+use crate::announcement_socket;
 use crate::bpf::Seen;
 use crate::config::Config;
 use crate::kernel::{Kernel, News};
 use crate::messages::{self, ProgramMessage};
 use crate::mptcp;
 use crate::namespaces::monotonic_ns;
-use crate::programs;
 use crate::session;
 use crate::{notify, token};
 use pathloom_model::Nanos;
@@ -72,8 +72,8 @@ pub async fn run(config: Config) -> Result<(), String> {
     let (session_events, from_controller) = mpsc::channel(1024);
     let (program_events, from_programs) = mpsc::channel(1024);
     if let Some(path) = &config.programs.unix {
-        let listener = programs::listen(path).map_err(|problem| format!("{}: {problem}", path.display()))?;
-        tokio::task::spawn_local(programs::accept(listener, program_events.clone()));
+        let listener = announcement_socket::listen(path).map_err(|problem| format!("{}: {problem}", path.display()))?;
+        tokio::task::spawn_local(announcement_socket::accept(listener, program_events.clone()));
     }
     tokio::task::spawn_local(session::keep(config.controller.clone(), source, session_events));
     for manager in path_managers {
@@ -92,7 +92,7 @@ impl Running {
         config: &Config,
         events_fd: Option<OwnedFd>,
         mut from_controller: mpsc::Receiver<session::Event>,
-        mut from_programs: mpsc::Receiver<programs::Event>,
+        mut from_programs: mpsc::Receiver<announcement_socket::Event>,
     ) -> Result<Kernel, String> {
         let plain = |problem: io::Error| problem.to_string();
         let kernel_events = events_fd.map(register).transpose().map_err(plain)?;
@@ -172,15 +172,15 @@ impl Running {
         }
     }
 
-    fn handle_program_event(&mut self, event: Option<programs::Event>) {
+    fn handle_program_event(&mut self, event: Option<announcement_socket::Event>) {
         match event {
-            Some(programs::Event::Hello(id, queue)) => {
+            Some(announcement_socket::Event::Hello(id, queue)) => {
                 if let Some(announce) = self.agent.session() {
                     let _ = queue.send(messages::welcome(announce, self.kernel.enforces()));
                 }
                 self.programs.insert(id, queue);
             }
-            Some(programs::Event::Message(id, message)) => {
+            Some(announcement_socket::Event::Message(id, message)) => {
                 let answer = match message {
                     ProgramMessage::Announce { flow, size_bytes } => self.agent.handle_announce(id, flow, size_bytes),
                     ProgramMessage::Finish { flow } => {
@@ -193,7 +193,7 @@ impl Running {
                     let _ = queue.send(messages::refused(&why));
                 }
             }
-            Some(programs::Event::Gone(id)) => {
+            Some(announcement_socket::Event::Gone(id)) => {
                 self.programs.remove(&id);
                 self.agent.handle_program_gone(id);
             }

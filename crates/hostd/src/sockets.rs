@@ -2,7 +2,7 @@
 //! processes (pidfd_getfd).
 
 use crate::namespaces::Namespace;
-use pathloom_daemon::netlink::{find, message, messages, number32, Socket, DUMP};
+use pathloom_daemon_support::netlink::{find, message, messages, number32, Socket, DUMP};
 use pathloom_model::FiveTuple;
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,11 +1,10 @@
-//! Fabrics, links, paths, flows, rules and units: the types that all other crates use.
+//! Fabrics, links, paths and their search, five-tuples, rules, faults and units: the types that all other crates use.
+//! `pathloom-fabrics` builds fabrics from their names and from files.
 //!
 //! This crate has no clock, socket or thread. A [`Fabric`] is built once and never changes. A separate [`LinkState`]
 //! says which links are up or down at a moment.
 
 mod actions;
-mod bisection;
-pub mod builders;
 mod fabric;
 pub mod fault;
 mod flow;
@@ -17,11 +16,8 @@ mod ports;
 pub mod rules;
 pub mod search;
 pub mod spec;
-mod summary;
 pub mod units;
 
-pub use bisection::{Bisection, BisectionKind, BisectionProof};
-pub use builders::{fabric_from_file_text, fabric_from_spec, FileFabric};
 pub use fabric::{Attachment, Fabric, FabricBuilder, FabricError, Link, LinkSettings, Node, Prefix, SwitchPort, Tier};
 pub use fault::{FailureState, Fault, FaultKind, FaultTarget, Quality};
 pub use flow::{
@@ -33,5 +29,4 @@ pub use link_state::LinkState;
 pub use path::{Path, PathError};
 pub use ports::{PortSettings, RedSettings, MOST_QUEUES};
 pub use search::{PathSelection, PathSet};
-pub use summary::{FabricSummary, PathCounts, TierCount};
 pub use units::Nanos;

@@ -34,10 +34,10 @@ pub enum Error {
     Workload(#[from] WorkloadError),
     /// Demands.
     #[error(transparent)]
-    Fractional(#[from] pathloom_mcf::fractional::FractionalError),
+    Fractional(#[from] pathloom_allocation::fractional::FractionalError),
     /// A flow that cannot be placed.
     #[error(transparent)]
-    Place(#[from] pathloom_mcf::placement::PlaceError),
+    Place(#[from] pathloom_allocation::placement::PlaceError),
     /// A flow between nodes that are not both hosts.
     #[error("flow from node {0} to node {1}: both must be hosts of the fabric")]
     NoHosts(u32, u32),

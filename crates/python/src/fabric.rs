@@ -2,11 +2,11 @@
 
 use crate::errors::{read_file, Error};
 use numpy::IntoPyArray;
-use pathloom_model::builders::{fabric_file, to_graphml, to_node_link_json};
-use pathloom_model::spec::nearest;
-use pathloom_model::{
-    fabric_from_file_text, fabric_from_spec, Attachment, LinkId, LinkState, NodeId, PathSelection, PathSet, Tier,
+use pathloom_fabrics::{
+    fabric_file, fabric_from_file_text, fabric_from_spec, round_trip_ps, to_graphml, to_node_link_json, FabricSummary,
 };
+use pathloom_model::spec::nearest;
+use pathloom_model::{Attachment, LinkId, LinkState, NodeId, PathSelection, PathSet, Tier};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use std::sync::Arc;
@@ -116,12 +116,12 @@ impl Fabric {
     }
 
     fn summary<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let text = py.detach(|| serde_json::to_string(&self.fabric.summary())).map_err(Error::from)?;
+        let text = py.detach(|| serde_json::to_string(&FabricSummary::of(&self.fabric))).map_err(Error::from)?;
         py.import("json")?.call_method1("loads", (text,))
     }
 
     fn round_trip_ps(&self, py: Python<'_>) -> Option<(u64, u64)> {
-        py.detach(|| self.fabric.round_trip_ps())
+        py.detach(|| round_trip_ps(&self.fabric))
     }
 
     #[pyo3(signature = (source, target, how = "shortest", limit = 16))]

@@ -2,7 +2,7 @@
 
 use crate::errors::Error;
 use crate::registry::registry;
-use pathloom_model::builders::{COMMON_KEYS, FABRICS};
+use pathloom_fabrics::{COMMON_KEYS, FABRICS};
 use pathloom_workload::traffic_names;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};

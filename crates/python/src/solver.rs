@@ -3,8 +3,8 @@
 use crate::errors::Error;
 use crate::fabric::Fabric;
 use numpy::{IntoPyArray, PyArray1};
-use pathloom_mcf::fractional::{fractional, Commodity};
-use pathloom_mcf::placement::{PlacedFlow, PlacerSettings};
+use pathloom_allocation::fractional::{fractional, Commodity};
+use pathloom_allocation::placement::{PlacedFlow, PlacerSettings};
 use pathloom_model::{LinkState, NodeId};
 use pathloom_schemes::allocation::{flow_between, follow, network_at, network_of};
 use pyo3::prelude::*;
@@ -39,11 +39,11 @@ pub fn max_concurrent_flow(
 #[pyclass(frozen, module = "pathloom._core")]
 pub struct Placer {
     fabric: Fabric,
-    placer: Mutex<pathloom_mcf::placement::Placer>,
+    placer: Mutex<pathloom_allocation::placement::Placer>,
 }
 
 impl Placer {
-    fn lock(&self) -> MutexGuard<'_, pathloom_mcf::placement::Placer> {
+    fn lock(&self) -> MutexGuard<'_, pathloom_allocation::placement::Placer> {
         self.placer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -53,7 +53,7 @@ impl Placer {
     #[new]
     fn new(fabric: &Fabric) -> Placer {
         let network = network_of(&fabric.fabric);
-        let mut placer = pathloom_mcf::placement::Placer::new(network, PlacerSettings::default());
+        let mut placer = pathloom_allocation::placement::Placer::new(network, PlacerSettings::default());
         follow(&mut placer, &LinkState::of(&fabric.fabric));
         Placer { fabric: fabric.clone(), placer: Mutex::new(placer) }
     }

@@ -2,8 +2,9 @@
 //! compares the paces with max-min fair rates on the same paths:
 //! `cargo run --release -p pathloom-schemes --example events -- [K [FLOWS [SCHEME]]]`.
 
-use pathloom_mcf::{max_min, FlowSet};
-use pathloom_model::{fabric_from_spec, FiveTuple, Nanos, PROTO_TCP};
+use pathloom_allocation::{max_min, FlowSet};
+use pathloom_fabrics::fabric_from_spec;
+use pathloom_model::{FiveTuple, Nanos, PROTO_TCP};
 use pathloom_scheme::{Action, Event, FlowId, FlowView, Scheme, State, View};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;

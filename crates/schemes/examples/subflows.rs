@@ -1,7 +1,8 @@
 //! Measures how long mptcp-aware takes for a subflow, for pairs of addresses that are new and that are cached:
 //! `cargo run --release -p pathloom-schemes --example subflows`.
 
-use pathloom_model::{fabric_from_spec, FiveTuple, Nanos, PROTO_TCP};
+use pathloom_fabrics::fabric_from_spec;
+use pathloom_model::{FiveTuple, Nanos, PROTO_TCP};
 use pathloom_scheme::{Action, Event, FlowId, FlowView, View};
 use std::sync::Arc;
 use std::time::Instant;

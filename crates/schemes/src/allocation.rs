@@ -1,8 +1,8 @@
-//! A fabric and its flows as numbers for `pathloom-mcf`: links by the index of their [`LinkId`], nodes by that of their
+//! A fabric and its flows as numbers for `pathloom-allocation`: links by the index of their [`LinkId`], nodes by that of their
 //! [`NodeId`].
 
-use pathloom_mcf::placement::{PlacedFlow, Placer};
-use pathloom_mcf::{Network, NetworkLink};
+use pathloom_allocation::placement::{PlacedFlow, Placer};
+use pathloom_allocation::{Network, NetworkLink};
 use pathloom_model::{Fabric, LinkId, LinkState, NodeId, Path};
 use pathloom_scheme::{FlowView, View};
 
@@ -88,8 +88,8 @@ pub fn path_of(links: &[u32]) -> Path {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pathloom_mcf::placement::PlacerSettings;
-    use pathloom_model::fabric_from_spec;
+    use pathloom_allocation::placement::PlacerSettings;
+    use pathloom_fabrics::fabric_from_spec;
 
     #[test]
     fn paths_of_a_placer_are_paths_of_the_fabric() {

@@ -1,6 +1,6 @@
 //! arp-path: switches flood ARP requests; all traffic between two hosts takes the path of the first copy.
 
-use crate::programs::{parts, read_settings, HOST_KEYS};
+use crate::program_settings::{parts, read_settings, HOST_KEYS};
 use crate::registry::{Entry, EntryInfo};
 use pathloom_switching::programs::{ArpPath, Settings};
 

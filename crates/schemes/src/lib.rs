@@ -19,7 +19,7 @@ mod parallel_tcp;
 mod path_book;
 mod periodic_moves;
 mod placements;
-mod programs;
+mod program_settings;
 mod registry;
 mod remaining;
 mod router;

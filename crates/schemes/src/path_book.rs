@@ -1,6 +1,6 @@
 //! The shortest paths of the ToR pairs of a placement.
 
-use pathloom_mcf::placement::Paths;
+use pathloom_allocation::placement::Paths;
 use pathloom_model::search::ShortestPaths;
 use pathloom_model::{LinkId, NodeId, Path};
 use pathloom_scheme::View;

@@ -1,7 +1,7 @@
-//! The flows of a view, and the paths that the placer of `pathloom-mcf` gives them.
+//! The flows of a view, and the paths that the placer of `pathloom-allocation` gives them.
 
 use crate::allocation::{network_of, path_of, placed_flow};
-use pathloom_mcf::placement::{PlacedFlow, Placer, PlacerSettings};
+use pathloom_allocation::placement::{PlacedFlow, Placer, PlacerSettings};
 use pathloom_model::{LinkId, Path};
 use pathloom_scheme::{FlowId, FlowView, View};
 

@@ -12,7 +12,7 @@ pub(crate) struct SolverWork {
 
 impl SolverWork {
     /// An operation takes 20 ns: one or two memory accesses that miss the caches. The example `scale` of
-    /// `pathloom-mcf` measures this for Hedera's placements at k=48. `placer cost` measures 12 ns (k=16, 10,000
+    /// `pathloom-allocation` measures this for Hedera's placements at k=48. `placer cost` measures 12 ns (k=16, 10,000
     /// flows) to 35 ns (k=48, 100,000 flows) for rounds of the placer, with flows and links counted as in
     /// `router/job.rs`.
     const NS_PER_OPERATION: u64 = 20;

@@ -1,6 +1,6 @@
 //! tcp-path: switches flood the SYN of each connection, and the connection takes the path of the first copy.
 
-use crate::programs::{
+use crate::program_settings::{
     parts, read_settings, AGE, ARP, EXPLORATIONS, FLOOD, HELLO, HOST_AGE, JITTER, LOCK, RECOVERY, TABLE,
 };
 use crate::registry::{Entry, EntryInfo};

@@ -1,6 +1,6 @@
 //! tfe: tcp-path for elephants only, which hosts mark; arp-path forwards all other traffic.
 
-use crate::programs::{
+use crate::program_settings::{
     parts, read_settings, AGE, ARP, EXPLORATIONS, FLOOD, HELLO, HOST_AGE, JITTER, LOCK, RECOVERY, TABLE,
 };
 use crate::registry::{Entry, EntryInfo};

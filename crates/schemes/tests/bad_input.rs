@@ -3,8 +3,9 @@
 //! a table.
 
 use crate::support::World;
+use pathloom_fabrics::fabric_from_spec;
 use pathloom_model::rules::Refusal;
-use pathloom_model::{fabric_from_spec, Fabric, FabricBuilder, LinkId, LinkSettings, Nanos, NodeId, Tier};
+use pathloom_model::{Fabric, FabricBuilder, LinkId, LinkSettings, Nanos, NodeId, Tier};
 use pathloom_scheme::{Action, Event, FlowId, Rejection, View};
 use pathloom_schemes::Registry;
 use pathloom_testkit::schemes::{central, fast, Tested};

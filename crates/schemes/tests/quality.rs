@@ -5,7 +5,7 @@
 //! `cargo test -p pathloom-schemes --test all quality -- --nocapture` prints the figures.
 
 use crate::support::World;
-use pathloom_mcf::{max_min, FlowSet};
+use pathloom_allocation::{max_min, FlowSet};
 use pathloom_model::search::RouteTable;
 use pathloom_model::{LinkId, Nanos, NodeId};
 use pathloom_scheme::{Event, FlowId, FlowView, View};

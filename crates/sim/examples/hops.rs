@@ -5,7 +5,8 @@
 //! valgrind --tool=callgrind target/release/examples/hops fat-tree:k=8 200
 //! ```
 
-use pathloom_model::{fabric_from_spec, Nanos};
+use pathloom_fabrics::fabric_from_spec;
+use pathloom_model::Nanos;
 use pathloom_sim::{LargeFabric, Parted, SimSettings, Simulation, Tap};
 use pathloom_transport::TransportSpec;
 use pathloom_workload::TrafficSpec;

@@ -24,7 +24,7 @@ mod parts;
 mod pcap;
 mod port;
 mod preview;
-mod programs;
+mod program_events;
 mod red;
 mod sack_options;
 mod settings;

@@ -4,9 +4,9 @@
 mod division;
 mod ports;
 mod prefetch;
-mod programs;
 mod quality;
 mod sent;
+mod switch_programs;
 
 use crate::cache::{Cache, Credit, Entry};
 use crate::interface::Interface;
@@ -28,11 +28,11 @@ use pathloom_model::{Fabric, FiveTuple, Headers, Link, LinkId, NodeId, PortNo};
 use pathloom_switching::deployment::Deployment;
 use pathloom_switching::{Decision, Program, Removed, Stale, Switch, SwitchSettings, Used};
 use ports::Ports;
-use programs::Programs;
 use quality::Losses;
 use sent::Interruptions;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use switch_programs::Programs;
 
 /// Most switches that a packet may pass: a TTL of 64 (RFC 1700). A packet that has passed more is in a loop.
 const TTL: u8 = 64;

@@ -11,7 +11,7 @@ mod mptcp;
 mod parts;
 mod path_schemes;
 mod ports;
-mod programs;
 mod runs;
 mod streams;
+mod switch_programs;
 mod transports;

@@ -2,7 +2,8 @@
 //! tests of `pathloom-schemes` check what each scheme requests. The tests here check the results: every transfer
 //! ends, every packet is accounted for, and no rule is left.
 
-use pathloom_model::{fabric_from_spec, Fabric, FabricBuilder, LinkId, LinkSettings, Nanos, NodeId, Tier};
+use pathloom_fabrics::fabric_from_spec;
+use pathloom_model::{Fabric, FabricBuilder, LinkId, LinkSettings, Nanos, NodeId, Tier};
 use pathloom_schemes::Registry;
 use pathloom_sim::{ControlSettings, Outcome, SimSettings, Simulation, SwitchTables};
 use pathloom_testkit::schemes::{fast, Tested};

@@ -1,6 +1,7 @@
 //! Where OFPT and LESSOR cannot be better than ecmp, they must not be worse.
 
-use pathloom_model::{fabric_from_file_text, fabric_from_spec, Fabric, Nanos};
+use pathloom_fabrics::{fabric_from_file_text, fabric_from_spec};
+use pathloom_model::{Fabric, Nanos};
 use pathloom_sim::{ControlSettings, Outcome, SimSettings, Simulation};
 use pathloom_transport::TransportSpec;
 use pathloom_workload::TrafficSpec;

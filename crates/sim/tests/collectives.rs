@@ -1,7 +1,8 @@
 //! OFPT on collectives of distributed training, whose steps wait for each other: one time-out of 200 ms (1 s for a
 //! lost SYN) delays all later steps. Compared with ECMP on the same transfers.
 
-use pathloom_model::{fabric_from_spec, Nanos};
+use pathloom_fabrics::fabric_from_spec;
+use pathloom_model::Nanos;
 use pathloom_sim::{ControlSettings, SimSettings, Simulation};
 use pathloom_transport::TransportSpec;
 use pathloom_workload::TrafficSpec;

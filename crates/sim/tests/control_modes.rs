@@ -2,7 +2,8 @@
 //! tables, and the cost of all these.
 
 use pathloom_control::{Input, Output};
-use pathloom_model::{fabric_from_spec, Nanos, NodeId, Path};
+use pathloom_fabrics::fabric_from_spec;
+use pathloom_model::{Nanos, NodeId, Path};
 use pathloom_scheme::{
     Action, DefaultRoutes, Detection, Event, FlowId, Migration, Needs, RuleSharing, Scheme, State, View,
 };

@@ -1,6 +1,7 @@
 //! Lost sessions, killed and restarted controllers, switches that restart empty: their effects on the rest of a run.
 
-use pathloom_model::{fabric_from_spec, Fault, Nanos};
+use pathloom_fabrics::fabric_from_spec;
+use pathloom_model::{Fault, Nanos};
 use pathloom_schemes::Registry;
 use pathloom_sim::{ControlSettings, Journal, Outcome, SimError, SimSettings, Simulation};
 use pathloom_testkit::schemes::{fast, Tested};

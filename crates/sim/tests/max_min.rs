@@ -1,8 +1,9 @@
 //! An independent judge of the simulator: long-lived flows over ECMP are compared with the exact max-min rates of the
 //! same paths. TCP is not exactly max-min fair, so only means are compared.
 
-use pathloom_mcf::{max_min, FlowSet};
-use pathloom_model::{fabric_from_spec, Fabric, Nanos};
+use pathloom_allocation::{max_min, FlowSet};
+use pathloom_fabrics::fabric_from_spec;
+use pathloom_model::{Fabric, Nanos};
 use pathloom_sim::{SimSettings, Simulation};
 use pathloom_transport::TransportSpec;
 use pathloom_workload::TrafficSpec;

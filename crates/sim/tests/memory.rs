@@ -3,7 +3,8 @@
 //! This is the only test of its program, because the count is that of the whole process.
 #![allow(unsafe_code)]
 
-use pathloom_model::{fabric_from_spec, Nanos};
+use pathloom_fabrics::fabric_from_spec;
+use pathloom_model::Nanos;
 use pathloom_sim::{ControlSettings, SimSettings, Simulation};
 use pathloom_transport::TransportSpec;
 use pathloom_workload::TrafficSpec;

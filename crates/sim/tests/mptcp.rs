@@ -1,8 +1,8 @@
 //! MPTCP in the simulator: the results of its subflows in total, beside other connections, and when paths fail.
 
+use pathloom_fabrics::fabric_from_spec;
 use pathloom_model::{
-    fabric_from_spec, Fabric, FabricBuilder, Fault, LinkId, LinkSettings, MptcpOption, Nanos, NodeId, Tier, TCP_FIN,
-    TCP_SYN,
+    Fabric, FabricBuilder, Fault, LinkId, LinkSettings, MptcpOption, Nanos, NodeId, Tier, TCP_FIN, TCP_SYN,
 };
 use pathloom_sim::{ControlSettings, Fate, Outcome, SeenPacket, SimError, SimSettings, Simulation, Tap};
 use pathloom_transport::TransportSpec;

@@ -1,6 +1,7 @@
 //! One run on several threads has the result of one thread, bit for bit.
 
-use pathloom_model::{fabric_from_spec, Fault, Nanos};
+use pathloom_fabrics::fabric_from_spec;
+use pathloom_model::{Fault, Nanos};
 use pathloom_sim::{ControlSettings, LargeFabric, NoTap, Outcome, Parted, SimSettings, Simulation, Tap};
 use pathloom_transport::TransportSpec;
 use pathloom_workload::TrafficSpec;

@@ -1,6 +1,7 @@
 //! Runs of the schemes whose switches find the paths themselves: tcp-path, tfe and arp-path.
 
-use pathloom_model::{fabric_from_spec, Fault, LinkId, Nanos, Tier};
+use pathloom_fabrics::fabric_from_spec;
+use pathloom_model::{Fault, LinkId, Nanos, Tier};
 use pathloom_sim::{ControlSettings, Outcome, ProgramOutcome, SimSettings, Simulation};
 use pathloom_transport::TransportSpec;
 use pathloom_workload::TrafficSpec;

@@ -1,6 +1,7 @@
 //! Ports of switches with strict priorities and RED.
 
-use pathloom_model::{fabric_from_spec, Fault, LinkId, Nanos, NodeId};
+use pathloom_fabrics::fabric_from_spec;
+use pathloom_model::{Fault, LinkId, Nanos, NodeId};
 use pathloom_sim::{ControlSettings, LargeFabric, LinkOutcome, NoTap, Outcome, SimError, SimSettings, Simulation, Tap};
 use pathloom_transport::TransportSpec;
 use pathloom_workload::{FlowSpec, Start, TrafficSpec, Workload};

@@ -1,7 +1,8 @@
 //! Whole runs: what must hold for every scheme, any traffic and any faults.
 
 use pathloom_control::{Input, Output};
-use pathloom_model::{fabric_from_spec, Fabric, Fault, Nanos, PortNo};
+use pathloom_fabrics::fabric_from_spec;
+use pathloom_model::{Fabric, Fault, Nanos, PortNo};
 use pathloom_schemes::Registry;
 use pathloom_sim::{ControlSettings, Journal, LargeFabric, Outcome, PcapTap, SimError, SimSettings, Simulation};
 use pathloom_testkit::schemes::{fast, Tested};

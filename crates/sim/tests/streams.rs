@@ -1,7 +1,8 @@
 //! Parallel TCP streams in the simulator: their throughput on several paths, and the requests for their paths.
 
 use pathloom_control::{Input, Output};
-use pathloom_model::{fabric_from_spec, Fabric, Fault, FaultKind, FaultTarget, Nanos};
+use pathloom_fabrics::fabric_from_spec;
+use pathloom_model::{Fabric, Fault, FaultKind, FaultTarget, Nanos};
 use pathloom_sim::{ControlSettings, Journal, NoTap, Outcome, SimSettings, Simulation};
 use pathloom_workload::{FlowSpec, Start, Workload};
 use std::sync::{Arc, Mutex};

@@ -1,6 +1,7 @@
 //! CUBIC, DCTCP and selective acknowledgements on a shared cable.
 
-use pathloom_model::{fabric_from_spec, Fabric, Nanos, NodeId};
+use pathloom_fabrics::fabric_from_spec;
+use pathloom_model::{Fabric, Nanos, NodeId};
 use pathloom_sim::{ControlSettings, Outcome, SimSettings, Simulation};
 use pathloom_transport::TransportSpec;
 use pathloom_workload::{FlowSpec, Start, Workload};

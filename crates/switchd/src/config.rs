@@ -1,6 +1,6 @@
 //! The configuration file (TOML). docs/switch.example.toml contains every setting with its default.
 
-use pathloom_daemon::config::{self, from_toml};
+use pathloom_daemon_support::config::{self, from_toml};
 use pathloom_model::{Mac, Nanos, PortNo, Tier};
 use pathloom_switching::programs::{ArpPath, Elephants, Identity, LearningSwitch, PortRole, Selection, TcpPath};
 use pathloom_switching::{programs, Program};

@@ -1,7 +1,7 @@
 //! Network interfaces: their carrier state, and a socket that sends frames.
 
-use pathloom_daemon::netlink::{message, messages, number32, Message, Socket, DUMP};
-use pathloom_daemon::system;
+use pathloom_daemon_support::netlink::{message, messages, number32, Message, Socket, DUMP};
+use pathloom_daemon_support::system;
 use pathloom_model::PortNo;
 use std::collections::BTreeMap;
 use std::ffi::CString;

@@ -1,6 +1,6 @@
 //! `pathloom-switch --config FILE`, `check FILE…`, `show FILE… [--json]` and `clean FILE…`.
 
-use pathloom_daemon::report::start_log;
+use pathloom_daemon_support::report::start_log;
 use pathloom_switchd::{bpf, config, links, run, show, state};
 use std::path::Path;
 use std::process::ExitCode;

@@ -8,7 +8,7 @@ use crate::links::{enter, index_of, Links, Numbers, Sender};
 use crate::show::{self, refused_name, PortRow, Report};
 use crate::state::{self, State};
 use crate::switch::{Flow, ForwardingReason, Passed, Switch, System, Way};
-use pathloom_daemon::system::clock_ns;
+use pathloom_daemon_support::system::clock_ns;
 use pathloom_model::{Nanos, PortNo};
 use std::collections::BTreeMap;
 use std::fs;

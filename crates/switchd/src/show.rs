@@ -1,7 +1,7 @@
 //! The report that `pathloom-switch show` prints, and the control socket that provides it.
 
 use crate::layout::Port;
-use pathloom_daemon::files::bind_private;
+use pathloom_daemon_support::files::bind_private;
 use pathloom_model::{FiveTuple, PortNo};
 use pathloom_switching::program::DropCause;
 use pathloom_switching::{Saved, Tables};

@@ -8,8 +8,9 @@
 use crate::network::{Network, Timing};
 use crate::scripted::Script;
 use pathloom_control::{Config, Controller, Input, Message, Output, SOURCE_COOKIE, SOURCE_COOKIE_MASK};
+use pathloom_fabrics::fabric_from_spec;
 use pathloom_model::rules::Match;
-use pathloom_model::{fabric_from_spec, FiveTuple, Headers, Nanos};
+use pathloom_model::{FiveTuple, Headers, Nanos};
 use pathloom_scheme::{Action, DefaultRoutes, Event, Needs};
 use serde::{Deserialize, Serialize};
 use std::fs;

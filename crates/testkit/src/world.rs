@@ -2,9 +2,8 @@
 
 use crate::{strategies, Network, Script, Timing};
 use pathloom_control::{Config, Controller, Message, Output, RestoreError, Snapshot};
-use pathloom_model::{
-    fabric_from_spec, Fabric, FiveTuple, Headers, Nanos, NodeId, Path, LONG_FLOW_DSCP, PROTO_TCP, TCP_SYN,
-};
+use pathloom_fabrics::fabric_from_spec;
+use pathloom_model::{Fabric, FiveTuple, Headers, Nanos, NodeId, Path, LONG_FLOW_DSCP, PROTO_TCP, TCP_SYN};
 use pathloom_scheme::{Action, DefaultRoutes, Detection, Event, FlowId, Migration, Needs, RuleSharing, Scheme};
 use std::sync::Arc;
 

@@ -2,10 +2,10 @@
 
 use crate::error::WorkloadError;
 use crate::flow_spec::{Draft, FlowSpec, Start};
-use crate::foreign::foreign_text;
+use crate::foreign::htsim_matrix;
+use crate::foreign::wrong_file::foreign_text;
 use crate::generate::{payload_bytes, Context};
 use crate::hosts::Hosts;
-use crate::htsim_matrix;
 use crate::sizes::MOST_BYTES;
 use crate::spec::take_file;
 use crate::{poisson, quantity};

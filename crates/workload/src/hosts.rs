@@ -137,7 +137,7 @@ fn ranges(numbers: Vec<u32>) -> Vec<(u32, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pathloom_model::fabric_from_spec;
+    use pathloom_fabrics::fabric_from_spec;
 
     fn tors(fabric: &Fabric, hosts: &Hosts, number: u32) -> Vec<NodeId> {
         fabric.host_attachments(hosts.node(number)).iter().map(|at| at.tor).collect()

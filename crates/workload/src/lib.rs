@@ -5,8 +5,6 @@
 //! stream of its own. So two runs that differ only in load have the same sizes, flow by flow, and a longer run begins
 //! with the flows of a shorter one.
 
-mod chakra;
-mod coflow_trace;
 mod collective;
 mod error;
 mod flow_csv;
@@ -14,7 +12,6 @@ mod flow_spec;
 mod foreign;
 mod generate;
 mod hosts;
-mod htsim_matrix;
 mod incast;
 mod long_lived;
 mod names;
@@ -23,7 +20,6 @@ mod pattern;
 mod poisson;
 mod quantity;
 mod random;
-mod simai;
 mod size_csv;
 mod sizes;
 mod spec;

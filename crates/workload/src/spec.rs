@@ -1,12 +1,13 @@
 //! Traffic as specified on the command line.
 
-use crate::chakra::{file_of_rank, ChakraTrace, MOST_RANKS};
-use crate::coflow_trace::CoflowTrace;
 use crate::collective::{AllReduce, AllToAll};
 use crate::error::WorkloadError;
 use crate::flow_csv::FlowFile;
 use crate::flow_spec::Workload;
-use crate::foreign;
+use crate::foreign::chakra::{file_of_rank, ChakraTrace, MOST_RANKS};
+use crate::foreign::coflow_trace::CoflowTrace;
+use crate::foreign::simai::SimaiWorkload;
+use crate::foreign::wrong_file;
 use crate::generate::Context;
 use crate::hosts::Hosts;
 use crate::incast::Incast;
@@ -14,7 +15,6 @@ use crate::long_lived::LongLived;
 use crate::names::traffic_names;
 use crate::on_off::OnOff;
 use crate::poisson::Poisson;
-use crate::simai::SimaiWorkload;
 use crate::size_csv;
 use crate::sizes::SizeTable;
 use crate::tables::PUBLISHED;
@@ -60,7 +60,7 @@ impl TrafficSpec {
             name => match SizeChoice::named(name) {
                 Some(choice) => Kind::Poisson(Poisson::take(&spec, choice)?),
                 None => {
-                    if let Some(error) = foreign::file_as_name(&spec) {
+                    if let Some(error) = wrong_file::file_as_name(&spec) {
                         return Err(error);
                     }
                     let names: Vec<&str> = traffic_names().iter().map(|traffic| traffic.name).collect();
@@ -220,6 +220,6 @@ pub(crate) fn take_load(spec: &Spec) -> Result<f64, SpecError> {
 pub(crate) fn take_file(spec: &Spec, example: &str) -> Result<String, SpecError> {
     let missing = || spec.error(format!("names no file; expected file=, such as {}:file={example}", spec.name()));
     let file = spec.text_of("file").ok_or_else(missing)?;
-    foreign::check_file(spec, file)?;
+    wrong_file::check_file(spec, file)?;
     Ok(file.to_owned())
 }

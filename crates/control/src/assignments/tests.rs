@@ -1,6 +1,7 @@
 use super::upkeep::DueNow;
 use super::*;
-use pathloom_model::{fabric_from_spec, LinkId};
+use pathloom_fabrics::fabric_from_spec;
+use pathloom_model::LinkId;
 
 const SECOND: Nanos = Nanos::from_secs(1);
 

@@ -3,8 +3,8 @@
 
 use super::queries::{Fork, Why};
 use super::rows::{defaults_text, link_name, path_names, CandidateRow, FlowRow, WhyRow};
+use pathloom_allocation::{max_min, FlowSet};
 use pathloom_control::{dry_run, DefaultPaths};
-use pathloom_mcf::{max_min, FlowSet};
 use pathloom_model::search::ShortestPaths;
 use pathloom_model::{LinkId, Path};
 use pathloom_scheme::{FlowId, FlowView, Scheme, View};

@@ -1,5 +1,5 @@
 use crate::testing::{api, lab, lab_without, read_answer, request, wait, Directory, Lab, OPERATE, READ};
-use pathloom_model::fabric_from_spec;
+use pathloom_fabrics::fabric_from_spec;
 use serde_json::{json, Value};
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};

@@ -10,7 +10,7 @@ use super::load_generator::Work;
 use super::paths::{switches, Counts, FABRIC, FLOWS};
 use super::served;
 use pathloom_control::Input;
-use pathloom_model::fabric_from_spec;
+use pathloom_fabrics::fabric_from_spec;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};

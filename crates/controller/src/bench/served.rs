@@ -8,7 +8,7 @@ use crate::hub::{Hub, Responder};
 use crate::serve::{accept_tcp, run_periodic_work, run_timers};
 use crate::session::Shared;
 use pathloom_control::{Config, Controller, Input};
-use pathloom_model::fabric_from_spec;
+use pathloom_fabrics::fabric_from_spec;
 use pathloom_scheme::{Detection, Scheme};
 use std::io::Write;
 use std::path::Path;

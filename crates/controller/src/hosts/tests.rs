@@ -4,7 +4,7 @@ use crate::config::{Limits, Sessions};
 use crate::hub::{Hub, Responder};
 use crate::session::Shared;
 use crate::testing::Directory;
-use pathloom_model::fabric_from_spec;
+use pathloom_fabrics::fabric_from_spec;
 use proptest::prelude::*;
 use std::future::Future;
 use tokio::io::AsyncWriteExt;

@@ -2,7 +2,7 @@
 
 use super::wire::{self, Event, Request};
 use crate::namespaces::Namespace;
-use pathloom_daemon::netlink::{messages, Socket};
+use pathloom_daemon_support::netlink::{messages, Socket};
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

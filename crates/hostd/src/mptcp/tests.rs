@@ -1,6 +1,6 @@
 use super::manager::{Counts, Manager, Pairs, Settings, MOST_CONNECTIONS, MOST_SUBFLOWS};
 use super::wire::{self, Ends, Event, Request};
-use pathloom_daemon::netlink::messages;
+use pathloom_daemon_support::netlink::messages;
 use pathloom_model::Nanos;
 use std::net::{Ipv4Addr, SocketAddrV4};
 

@@ -1,7 +1,7 @@
 //! Messages of generic netlink for MPTCP (linux/genetlink.h, linux/mptcp_pm.h): events of the kernel about connections,
 //! and requests to the kernel. This module only reads and writes bytes and has no sockets.
 
-use pathloom_daemon::netlink::{attributes, find, message, number16, number32, put, ACKNOWLEDGED, NESTED};
+use pathloom_daemon_support::netlink::{attributes, find, message, number16, number32, put, ACKNOWLEDGED, NESTED};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 /// Name of the netlink family.

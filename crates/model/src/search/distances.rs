@@ -9,7 +9,7 @@ const BLOCKED: u32 = u32::MAX - 1;
 
 /// A breadth-first search from a switch against the direction of links. Its buffers are reused.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ReverseBfs {
+pub struct ReverseBfs {
     hops: Vec<u32>,
     queue: Vec<NodeId>,
 }
@@ -17,7 +17,7 @@ pub(crate) struct ReverseBfs {
 impl ReverseBfs {
     /// Finds the hops from every switch to `to`, without a visit to `avoid`, and at most `most_hops` far. Stops when
     /// all switches at the distance of `until` are known.
-    pub(crate) fn run(
+    pub fn run(
         &mut self,
         fabric: &Fabric,
         state: &LinkState,
@@ -59,17 +59,17 @@ impl ReverseBfs {
     }
 
     /// Returns the hops from a switch, if it was reached.
-    pub(crate) fn hops(&self, node: NodeId) -> Option<u32> {
+    pub fn hops(&self, node: NodeId) -> Option<u32> {
         Some(self.hops[node.index()]).filter(|&hops| hops < BLOCKED)
     }
 
     /// Returns the switches that were reached, nearest first.
-    pub(crate) fn reached(&self) -> &[NodeId] {
+    pub fn reached(&self) -> &[NodeId] {
         &self.queue
     }
 
     /// Returns the outgoing links of `node` that lead one hop nearer to the target, in port order.
-    pub(crate) fn nearer<'a>(
+    pub fn nearer<'a>(
         &'a self,
         fabric: &'a Fabric,
         state: &'a LinkState,

@@ -13,14 +13,10 @@ mod simple;
 mod spanning_tree;
 
 pub use disjoint::edge_disjoint;
-pub(crate) use distances::ReverseBfs;
-pub use distances::{distances_to, Distances};
+pub use distances::{distances_to, Distances, ReverseBfs};
 pub use k_shortest::{k_shortest, KShortestPaths};
 pub use next_hops::{next_hops, NextHops, RouteTable};
 pub use path_set::{PathSelection, PathSet};
 pub use shortest::{ShortestIter, ShortestPaths};
 pub use simple::{simple_paths, SimplePaths};
 pub use spanning_tree::spanning_tree;
-
-#[cfg(test)]
-mod tests;

@@ -76,7 +76,7 @@ pub(crate) struct Settings {
     pub annealing: Option<Annealing>,
 }
 
-/// Settings of Simulated Annealing. See [`pathloom_mcf::placement::AnnealingSettings`].
+/// Settings of Simulated Annealing. See [`pathloom_allocation::placement::AnnealingSettings`].
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct Annealing {
     pub iterations: u32,

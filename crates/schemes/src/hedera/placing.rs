@@ -5,10 +5,10 @@ use super::Annealing;
 use crate::helpers::{draws, links};
 use crate::path_book::PathBook;
 use crate::solver_work::SolverWork;
-use pathloom_mcf::placement::{
+use pathloom_allocation::placement::{
     anneal, first_fit, AnnealedFlow, AnnealingSettings, Destination, Paths, Placed, Request,
 };
-use pathloom_mcf::{natural_demand, HostPair};
+use pathloom_allocation::{natural_demand, HostPair};
 use pathloom_model::{Attachment, Path};
 use pathloom_scheme::{FlowId, FlowView, View};
 use std::collections::BTreeMap;

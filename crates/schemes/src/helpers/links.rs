@@ -50,7 +50,8 @@ pub fn path_with_most_room(view: &View, flow: &FlowView, loads_bps: &[u64]) -> O
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pathloom_model::{fabric_from_spec, FiveTuple, Nanos, PROTO_TCP};
+    use pathloom_fabrics::fabric_from_spec;
+    use pathloom_model::{FiveTuple, Nanos, PROTO_TCP};
     use pathloom_scheme::FlowId;
     use std::sync::Arc;
 

@@ -1,7 +1,8 @@
 //! The rounds of PRE, step by step, against LESSOR §4.2, Algorithm 1 and Eq. 4.
 
 use super::*;
-use pathloom_model::{fabric_from_spec, FiveTuple};
+use pathloom_fabrics::fabric_from_spec;
+use pathloom_model::FiveTuple;
 use pathloom_scheme::FlowView;
 use std::sync::Arc;
 

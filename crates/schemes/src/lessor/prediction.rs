@@ -82,7 +82,8 @@ fn is_stable(previous: u64, current: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pathloom_model::{fabric_from_spec, FiveTuple, Nanos};
+    use pathloom_fabrics::fabric_from_spec;
+    use pathloom_model::{FiveTuple, Nanos};
     use pathloom_scheme::FlowView;
     use std::sync::Arc;
 

@@ -137,7 +137,7 @@ impl PathCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pathloom_model::fabric_from_spec;
+    use pathloom_fabrics::fabric_from_spec;
     use std::collections::BTreeSet;
 
     fn view(fabric: &str) -> View {

@@ -1,5 +1,6 @@
 use super::*;
-use pathloom_model::{fabric_from_spec, FiveTuple, PROTO_TCP};
+use pathloom_fabrics::fabric_from_spec;
+use pathloom_model::{FiveTuple, PROTO_TCP};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

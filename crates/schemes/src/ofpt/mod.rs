@@ -2,7 +2,7 @@
 //! could have a higher rate elsewhere are moved.
 //!
 //! Liu et al., "OFPT: OpenFlow based Parallel Transport in Datacenters", KSII TIIS 10(10), 2016. Algorithm 1 (when to
-//! act) is [`Ofpt::handle`]; Algorithm 2 is the placer of `pathloom-mcf` and [`provision`], kept up to date by
+//! act) is [`Ofpt::handle`]; Algorithm 2 is the placer of `pathloom-allocation` and [`provision`], kept up to date by
 //! [`provider`]; Algorithm 3 is in the router; Algorithm 4 is in the controller, as requested by [`Needs::migration`].
 //! Short flows use the default routes: ECMP, or with `defaults=per-host` those of the paper (§4.3), which spread
 //! destination hosts over the spines.

@@ -5,7 +5,7 @@
 //! Fig. 2h). Flows of unknown size do not wait. They get their max-min fair share, by weight ([`super::sharing`]), and
 //! also the capacity that the others leave.
 
-use pathloom_mcf::{max_min, FlowSet, Limit};
+use pathloom_allocation::{max_min, FlowSet, Limit};
 
 /// A flow waits if less than this share of its access link is left for it. At such a rate it would only take capacity
 /// from others.

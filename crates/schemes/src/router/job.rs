@@ -3,7 +3,7 @@
 use crate::helpers::state::pack;
 use crate::placements::Placements;
 use crate::solver_work::SolverWork;
-use pathloom_mcf::placement::PlacerSettings;
+use pathloom_allocation::placement::PlacerSettings;
 use pathloom_model::Path;
 use pathloom_scheme::{FlowId, FlowView, State, View};
 use serde::{Deserialize, Serialize};

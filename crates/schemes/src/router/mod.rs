@@ -16,7 +16,7 @@ use crate::remaining::remaining_time;
 use crate::solver_work::SolverWork;
 pub(crate) use job::{is_short, solve};
 use job::{Answer, Job, Wanted};
-use pathloom_mcf::placement::PlacerSettings;
+use pathloom_allocation::placement::PlacerSettings;
 use pathloom_model::spec::{Spec, SpecError};
 use pathloom_model::{LinkId, Nanos};
 use pathloom_scheme::{Action, DefaultRoutes, Detection, FlowId, Rejection, State, View};

@@ -2,7 +2,8 @@
 
 use super::{in_order, Wanted};
 use crate::remaining::remaining_time;
-use pathloom_model::{fabric_from_spec, FiveTuple, Nanos, Path};
+use pathloom_fabrics::fabric_from_spec;
+use pathloom_model::{FiveTuple, Nanos, Path};
 use pathloom_scheme::{FlowId, FlowView, View};
 use proptest::prelude::*;
 use std::sync::Arc;

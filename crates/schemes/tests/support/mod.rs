@@ -3,7 +3,8 @@
 
 pub mod record;
 
-use pathloom_model::{fabric_from_spec, FiveTuple, Nanos, NodeId, Path, PROTO_TCP};
+use pathloom_fabrics::fabric_from_spec;
+use pathloom_model::{FiveTuple, Nanos, NodeId, Path, PROTO_TCP};
 use pathloom_scheme::{Action, Event, FlowId, FlowView, Scheme, State, View};
 use std::sync::Arc;
 

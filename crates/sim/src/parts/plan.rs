@@ -71,7 +71,7 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pathloom_model::fabric_from_spec;
+    use pathloom_fabrics::fabric_from_spec;
 
     /// Arrivals per part, weighted as in the plan.
     fn weights(spec: &str, parts: usize) -> Vec<usize> {

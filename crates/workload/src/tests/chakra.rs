@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{TrafficSpec, Workload};
-use pathloom_model::fabric_from_spec;
+use pathloom_fabrics::fabric_from_spec;
 use proptest::prelude::*;
 
 fn number(name: &str, value: i64) -> Attribute {

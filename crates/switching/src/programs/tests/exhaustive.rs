@@ -6,9 +6,9 @@
 use super::net::{identity, mac_of, tuple};
 use crate::program::{Outgoing, Program};
 use crate::programs::{Selection, Settings, TcpPath};
+use pathloom_fabrics::fabric_from_spec;
 use pathloom_model::{
-    fabric_from_spec, Arp, Body, Fabric, FiveTuple, Frame, Headers, LinkId, Mac, Nanos, NodeId, PortNo, TCP_ACK,
-    TCP_SYN,
+    Arp, Body, Fabric, FiveTuple, Frame, Headers, LinkId, Mac, Nanos, NodeId, PortNo, TCP_ACK, TCP_SYN,
 };
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet, HashSet};

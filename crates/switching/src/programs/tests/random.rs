@@ -4,7 +4,8 @@
 
 use super::net::{identity, tuple, Inspect, Net};
 use crate::programs::{ArpPath, Elephants, Selection, Settings, TcpPath};
-use pathloom_model::{fabric_from_spec, Fabric, LinkId, Nanos, NodeId};
+use pathloom_fabrics::fabric_from_spec;
+use pathloom_model::{Fabric, LinkId, Nanos, NodeId};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use std::net::Ipv4Addr;

@@ -1,0 +1,153 @@
+//! Fabrics from specifications (`fat-tree:k=8,rate=1Gbps`) and from the text of graph files, their export, and the numbers
+//! that describe them. The types of a fabric are in `pathloom-model`.
+
+mod bisection;
+mod clos;
+mod degrade;
+mod edge_csv;
+mod export;
+mod failures;
+mod file;
+mod graph;
+mod graphml;
+mod guesses;
+mod htsim_topo;
+mod jellyfish;
+mod losses;
+mod node_link;
+mod port_keys;
+mod rates;
+mod settings;
+mod small;
+mod summary;
+
+pub use bisection::{Bisection, BisectionKind, BisectionProof};
+pub use export::{to_graphml, to_node_link_json};
+pub use failures::{draw_failures, TooManyFailures};
+pub use file::{fabric_file, fabric_from_file_text, FileFabric, FILE_KINDS};
+pub use summary::{round_trip_ps, FabricSummary, PathCounts, TierCount};
+
+use pathloom_model::spec::{Spec, SpecError};
+use pathloom_model::{Fabric, FabricBuilder, FabricError};
+use settings::LinkKeys;
+
+/// A fabric that can be requested by name.
+#[derive(Clone, Copy, Debug)]
+pub struct FabricKind {
+    /// The name that a specification begins with.
+    pub name: &'static str,
+    /// A specification with all keys of this kind at their defaults.
+    pub example: &'static str,
+    /// Description of the fabric in one line.
+    pub about: &'static str,
+    build: fn(&Spec, &LinkKeys) -> Result<FabricBuilder, SpecError>,
+}
+
+/// Keys that every fabric takes, with their defaults, for help texts.
+pub const COMMON_KEYS: &str = "rate=1Gbps (host_rate=, switch_rate=)  delay=1us (host_delay=, switch_delay=)  \
+     buffer=100 packets (host_buffer=, switch_buffer=)  fail=0 (share of switch-switch cables), fail_seed=1  \
+     degrade=CABLE:RATE (slower cables, as in a0_0-c0:1Gbps/c3:100Mbps)  loss=0.001 or CABLE:SHARE (packets lost on their \
+     way, as in a0_0-c0:0.01/c3:0.001)  queues=1 (strict priorities at ports of switches, by DSCP)  red=MIN/MAX (RED there, \
+     in packets), red_p=0.1, red_weight=0.002, red_ecn=off (mark instead of drop)";
+
+/// Every fabric that has a name.
+pub const FABRICS: [FabricKind; 8] = [
+    FabricKind {
+        name: "fat-tree",
+        example: "fat-tree:k=4,hosts=2",
+        about: "k pods of k/2 ToRs and k/2 aggregation switches, k*k/4 cores; hosts per ToR, k/2 by default",
+        build: clos::fat_tree,
+    },
+    FabricKind {
+        name: "vl2",
+        example: "vl2:d0=2,d1=4,d2=4,hosts=20",
+        about: "switch-to-switch ports per ToR (d0), aggregation (d1) and intermediate switch (d2); hosts per ToR",
+        build: clos::vl2,
+    },
+    FabricKind {
+        name: "leaf-spine",
+        example: "leaf-spine:spines=4,leaves=4,hosts=20",
+        about: "every leaf cabled to every spine; hosts per leaf",
+        build: clos::leaf_spine,
+    },
+    FabricKind {
+        name: "three-layer",
+        example: "three-layer:pods=4,tors=1,planes=4,spines=1,hosts=20",
+        about: "planes of spines as in Facebook's Altoona: one aggregation switch per pod and plane; hosts per ToR",
+        build: clos::three_layer,
+    },
+    FabricKind {
+        name: "jellyfish",
+        example: "jellyfish:switches=60,ports=8,hosts=120,homes=1,seed=1",
+        about: "a random regular graph of switches; hosts in all, each on one or two switches (homes)",
+        build: jellyfish::jellyfish,
+    },
+    FabricKind {
+        name: "dumbbell",
+        example: "dumbbell:hosts=2",
+        about: "two ToRs with one cable between them (switch_rate= is the bottleneck); hosts per side",
+        build: small::dumbbell,
+    },
+    FabricKind {
+        name: "diamond",
+        example: "diamond:hosts=1",
+        about: "two ToRs with two switches between them, so two paths; hosts per side",
+        build: small::diamond,
+    },
+    FabricKind {
+        name: "parallel-paths",
+        example: "parallel-paths:rates=1Gbps/1Gbps,delays=2us,hosts=1",
+        about: "two ToRs with one switch per path between them; rate and one-way delay of each path, or one for all",
+        build: small::parallel_paths,
+    },
+];
+
+/// Largest number of cables that a specification can request: k=108 in a FatTree.
+const MOST_CABLES: u64 = 1_000_000;
+
+/// Builds the fabric that `text` names: `name:key=value,key=value`, with a name from [`FABRICS`].
+///
+/// A specification that names a file (see [`fabric_file`]) is refused here. Read the text of the file first, and pass
+/// it to [`fabric_from_file_text`].
+pub fn fabric_from_spec(text: &str) -> Result<Fabric, FabricError> {
+    let text = text.trim();
+    if let Some(path) = fabric_file(text) {
+        let spec = Spec::parse_named("fabric", text, path)?;
+        return Err(spec.error(format!("{path} is a file; expected the name of a fabric")).into());
+    }
+    let spec = Spec::parse("fabric", text)?;
+    let kind = FABRICS.iter().find(|kind| kind.name == spec.name()).ok_or_else(|| {
+        if let Some(problem) = unsupported(spec.name()) {
+            return spec.error(problem);
+        }
+        let files = ["FILE.graphml", "FILE.json", "FILE.csv", "FILE.topo"];
+        let names: Vec<&str> = FABRICS.iter().map(|kind| kind.name).chain(files).collect();
+        spec.unknown_name(&names)
+    })?;
+    let keys = LinkKeys::read(&spec)?;
+    let fabric = (kind.build)(&spec, &keys)?.build()?;
+    keys.apply(&spec, fabric)
+}
+
+/// Returns the formats to use instead of a file of another format; `None` if `name` is not the name of a file.
+fn unsupported(name: &str) -> Option<String> {
+    let known =
+        "FILE.graphml or FILE.json (node-link; networkx writes both), FILE.csv (a line per cable) or FILE.topo (htsim)";
+    Some(match pathloom_model::spec::extension(name)?.as_str() {
+        "cm" | "et" => format!("{name} is not a fabric; expected {known}"),
+        _ => format!("unsupported format: a fabric is read from {known}"),
+    })
+}
+
+/// Returns an error if a fabric needs too many cables. The caller computes `cables` with saturating arithmetic.
+fn check_size(spec: &Spec, cables: u64) -> Result<(), SpecError> {
+    if cables > MOST_CABLES {
+        return Err(
+            spec.error(format!("needs {cables} cables; at most {MOST_CABLES} can be built, so make it smaller"))
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,4 @@
+//! Tests of the model that need whole fabrics.
+
+mod fault;
+mod search;
