@@ -13,7 +13,6 @@ use crate::agents::Agents;
 use crate::interface::Interface;
 use crate::lanes::NO_CONNECTION;
 use crate::link::{ps_per_byte, times};
-use crate::marks::Marks;
 use crate::network::Network;
 use crate::outcome::{FlowOutcome, SubflowOutcome, SubflowPath};
 use crate::packet::{Direction, Packet};
@@ -102,7 +101,7 @@ impl Hosts {
             control_delay: to_ps(control.delay),
             rng: Pcg64::seed_from_u64(seed),
             jitter: to_ps(transport.jitter),
-            marking: Marks::of(&transport) != Marks::Never,
+            marking: transport.reacts_to_marks(),
             transport,
             multipaths,
             streams,
@@ -239,7 +238,7 @@ impl Hosts {
             };
             subflow.packets_sent += 1;
             let link = subflow.interfaces[0].uplink().0;
-            let ready = self.worked_on(now);
+            let ready = self.worked_on(now, network, link);
             if network.send(ready, link, packet_of(slot, &segment)) {
                 let leaves_card = now + network.links[link as usize].backlog(now);
                 let subflow = self.subflows.get(slot);
@@ -257,11 +256,11 @@ impl Hosts {
         }
     }
 
-    /// Time when a host that has a packet now gives it to its card. This delay has no effect while the card is busy for
-    /// longer.
+    /// Time when a host that has a packet now gives it to its card. A card that is busy gets it at once, so the delay
+    /// takes nothing of the rate of the card.
     #[inline]
-    fn worked_on(&mut self, now: Ps) -> Ps {
-        if self.jitter == 0 {
+    fn worked_on<T: Tap>(&mut self, now: Ps, network: &Network<T>, link: u32) -> Ps {
+        if self.jitter == 0 || network.links[link as usize].backlog(now) > 0 {
             return now;
         }
         now + self.rng.random_range(0..=self.jitter)
@@ -302,7 +301,7 @@ impl Hosts {
             packet.mark();
         }
         let link = subflow.interfaces[1].uplink().0;
-        let ready = self.worked_on(now);
+        let ready = self.worked_on(now, network, link);
         if network.send(ready, link, packet) {
             self.subflows.get(slot).under_way += 1;
         }

@@ -1,30 +1,40 @@
 //! When links mark packets instead of letting queues grow: an ECN threshold, as DCTCP requires (RFC 8257 §3.1).
 
-use pathloom_model::Link;
-use pathloom_transport::{CongestionControl, Settings};
+use crate::time::Ps;
+use pathloom_model::units::PS_PER_S;
+use pathloom_model::{Fabric, Link};
+use pathloom_transport::Settings;
 
 /// When links mark packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Marks {
     /// Never: the transport ignores marks.
     Never,
-    /// Above a threshold that follows from a link's rate and buffer.
-    ByRate,
+    /// Above a threshold that follows from a link's rate and buffer, and from the longest round trip of the fabric with
+    /// empty queues.
+    ByRate {
+        /// That round trip, of full frames.
+        round_trip: Ps,
+    },
     /// If more than this many packets wait.
     Above(u32),
 }
 
-/// Threshold K for links of up to 1 Gbit/s, and for faster links (Alizadeh et al., Data Center TCP, SIGCOMM 2010,
-/// §3.4: 20 packets at 1 Gbit/s, 65 at 10 Gbit/s).
+/// Least threshold K for links of up to 1 Gbit/s, and for faster links (Alizadeh et al., Data Center TCP, SIGCOMM 2010,
+/// §3.4: 20 packets at 1 Gbit/s, 65 at 10 Gbit/s). These were measured on hosts that send in bursts.
 const AT_GIGABIT: u32 = 20;
 const FASTER: u32 = 65;
+/// A queue with a smaller threshold than the packets of a round trip divided by this becomes empty (§3.4, equation 13).
+const SHARE_OF_ROUND_TRIP: u128 = 7;
+/// Length of a full frame.
+const FRAME_BITS: u128 = 1514 * 8;
 
 impl Marks {
-    pub(crate) fn of(transport: &Settings) -> Marks {
-        match (transport.congestion, transport.mark_packets) {
-            (CongestionControl::Dctcp { .. }, None) => Marks::ByRate,
-            (CongestionControl::Dctcp { .. }, Some(packets)) => Marks::Above(packets),
-            _ => Marks::Never,
+    pub(crate) fn of(transport: &Settings, fabric: &Fabric) -> Marks {
+        match transport.mark_packets {
+            _ if !transport.reacts_to_marks() => Marks::Never,
+            Some(packets) => Marks::Above(packets),
+            None => Marks::ByRate { round_trip: fabric.round_trip_ps().map_or(0, |(idle, _full)| idle) },
         }
     }
 
@@ -32,10 +42,14 @@ impl Marks {
     /// at most half of the buffer.
     pub(crate) fn threshold(self, link: &Link) -> Option<u32> {
         let settings = &link.settings;
-        let usual = if settings.rate_bps > 1_000_000_000 { FASTER } else { AT_GIGABIT };
         match self {
             Marks::Never => None,
-            Marks::ByRate => Some(usual.min(settings.buffer_packets / 2).max(1)),
+            Marks::ByRate { round_trip } => {
+                let usual = if settings.rate_bps > 1_000_000_000 { FASTER } else { AT_GIGABIT };
+                let bits = u128::from(settings.rate_bps) * u128::from(round_trip) / u128::from(PS_PER_S);
+                let needed = u32::try_from(bits.div_ceil(FRAME_BITS * SHARE_OF_ROUND_TRIP)).unwrap_or(u32::MAX);
+                Some(usual.max(needed).min(settings.buffer_packets / 2).max(1))
+            }
             Marks::Above(packets) => Some(packets),
         }
     }

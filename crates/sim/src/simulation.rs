@@ -79,7 +79,7 @@ impl<T: Tap> Simulation<T> {
     ) -> Result<Simulation<T>, SimError> {
         let SimSettings { fabric, workload, central, successor, transport, control, .. } = settings;
         let SimSettings { duration, drain, faults, seed, programs, .. } = settings;
-        let marks = Marks::of(transport.settings());
+        let marks = Marks::of(transport.settings(), &fabric);
         let network = Network::new(
             fabric.clone(),
             &control,

@@ -147,3 +147,38 @@ fn a_flow_that_loses_nothing_waits_for_no_time_out() {
         assert_eq!((flow.timeout_wait.initial, flow.timeout_wait.sampled), (Nanos::ZERO, Nanos::ZERO), "{transport}");
     }
 }
+
+#[test]
+fn a_long_round_trip_raises_the_threshold_of_dctcp_so_that_fast_links_stay_busy() {
+    // Some 2,000 packets are under way in a round trip, so a threshold of 65 is too low.
+    let fabric = "dumbbell:hosts=4,rate=400Gbps,delay=10us,buffer=1000";
+    let fabric = Arc::new(fabric_from_spec(fabric).unwrap());
+    let hosts: Vec<NodeId> = fabric.hosts().to_vec();
+    let flow = |i: usize| FlowSpec {
+        start: Start::At(Nanos(1000 * i as u64)),
+        src: hosts[i],
+        dst: hosts[i + 4],
+        size_bytes: None,
+        coflow: None,
+    };
+    let share = |transport: &str| {
+        let flows = (0..4).map(flow).collect();
+        let outcome = outcome_of(fabric.clone(), flows, "spt", transport, Nanos::from_millis(30));
+        outcome.flows.iter().map(|flow| flow.throughput.unwrap()).sum::<f64>()
+    };
+    let (own, fixed) = (share("dctcp"), share("dctcp:mark=65"));
+    assert!(own > 0.95 && own > fixed + 0.02, "{own} with the default threshold, {fixed} with 65 packets");
+}
+
+#[test]
+fn jitter_delays_packets_and_takes_nothing_of_the_rate() {
+    let fabric = Arc::new(fabric_from_spec("dumbbell:rate=10Gbps").unwrap());
+    let hosts: Vec<NodeId> = fabric.hosts().to_vec();
+    let flow = FlowSpec { start: Start::At(Nanos::ZERO), src: hosts[0], dst: hosts[2], size_bytes: None, coflow: None };
+    // A frame takes 1.2 µs.
+    for transport in ["newreno:jitter=5us", "cubic:jitter=20us", "dctcp:jitter=5us"] {
+        let outcome = outcome_of(fabric.clone(), vec![flow.clone()], "spt", transport, Nanos::from_millis(100));
+        let throughput = outcome.flows[0].throughput.unwrap();
+        assert!(throughput > 0.99, "{transport}: {throughput}");
+    }
+}

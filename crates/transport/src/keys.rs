@@ -109,8 +109,8 @@ const TRANSPORTS: [TransportName; 4] = [
             key(
                 "mark",
                 "none",
-                "queued packets at a port from which arrivals are marked; none means 20 up to 1 Gbit/s, 65 above, at \
-                 most half of the buffer",
+                "queued packets at a port from which arrivals are marked; none means 20 up to 1 Gbit/s, 65 above, or \
+                 a seventh of the packets of the longest round trip if that is more; at most half of the buffer",
                 "RFC 8257 §3.1; Alizadeh et al. 2010",
             )
         ),

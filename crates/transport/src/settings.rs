@@ -70,6 +70,13 @@ pub struct Settings {
     pub pace_bps: Option<u64>,
 }
 
+impl Settings {
+    /// Whether the congestion control reacts to congestion marks (ECN).
+    pub fn reacts_to_marks(&self) -> bool {
+        matches!(self.congestion, CongestionControl::Dctcp { .. })
+    }
+}
+
 impl Default for Settings {
     fn default() -> Settings {
         Settings {
