@@ -29,7 +29,7 @@ ARROWS = {
     "scheme": {"model"},
     "schemes": {"model", "allocation", "transport", "switching", "scheme"},
     "control": {"model", "scheme"},
-    "sim": {"model", "workload", "allocation", "transport", "switching", "scheme", "schemes", "control"},
+    "sim": {"model", "fabrics", "workload", "allocation", "transport", "switching", "scheme", "schemes", "control"},
     "openflow": {"model"},
     "discovery": {"model"},
     "controller": {"model", "fabrics", "allocation", "scheme", "schemes", "control", "openflow", "discovery"},

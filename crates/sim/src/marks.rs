@@ -1,6 +1,7 @@
 //! When links mark packets instead of letting queues grow: an ECN threshold, as DCTCP requires (RFC 8257 §3.1).
 
 use crate::time::Ps;
+use pathloom_fabrics::round_trip_ps;
 use pathloom_model::units::PS_PER_S;
 use pathloom_model::{Fabric, Link};
 use pathloom_transport::Settings;
@@ -34,7 +35,7 @@ impl Marks {
         match transport.mark_packets {
             _ if !transport.reacts_to_marks() => Marks::Never,
             Some(packets) => Marks::Above(packets),
-            None => Marks::ByRate { round_trip: fabric.round_trip_ps().map_or(0, |(idle, _full)| idle) },
+            None => Marks::ByRate { round_trip: round_trip_ps(fabric).map_or(0, |(idle, _full)| idle) },
         }
     }
 
