@@ -14,8 +14,8 @@ import threading
 import time
 from pathlib import Path
 
-from pathloom.experiments.execution import RunFiles, simulation
-from pathloom.experiments.sweep_plan import SweepPlan
+from pathloom.experiments.running.execution import RunFiles, simulation
+from pathloom.experiments.sweeps.plan import SweepPlan
 
 THREADS = 2
 

@@ -24,13 +24,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pathloom._core import PathloomError, __version__
+    from pathloom.api.comparison import compare, run
     from pathloom.errors import SchemeError, SchemeWarning
-    from pathloom.experiments.api import compare, run
-    from pathloom.experiments.loading import Loaded, load
-    from pathloom.experiments.result import Result
-    from pathloom.experiments.settings import Settings
-    from pathloom.experiments.sweep import sweep
-    from pathloom.experiments.sweep_result import SweepResult
+    from pathloom.experiments.results.result import Result
+    from pathloom.experiments.results.saved import Loaded, load
+    from pathloom.experiments.settings.model import Settings
+    from pathloom.experiments.sweeps.result import SweepResult
+    from pathloom.experiments.sweeps.sweep import sweep
     from pathloom.fabrics import (
         Fabric,
         diamond,
@@ -61,12 +61,12 @@ if TYPE_CHECKING:
 _EXPORTS = {
     "pathloom._core": ["PathloomError", "__version__"],
     "pathloom.errors": ["SchemeError", "SchemeWarning"],
-    "pathloom.experiments.api": ["compare", "run"],
-    "pathloom.experiments.loading": ["Loaded", "load"],
-    "pathloom.experiments.result": ["Result"],
-    "pathloom.experiments.settings": ["Settings"],
-    "pathloom.experiments.sweep": ["sweep"],
-    "pathloom.experiments.sweep_result": ["SweepResult"],
+    "pathloom.api.comparison": ["compare", "run"],
+    "pathloom.experiments.results.saved": ["Loaded", "load"],
+    "pathloom.experiments.results.result": ["Result"],
+    "pathloom.experiments.settings.model": ["Settings"],
+    "pathloom.experiments.sweeps.sweep": ["sweep"],
+    "pathloom.experiments.sweeps.result": ["SweepResult"],
     "pathloom.fabrics": [
         "Fabric",
         "diamond",

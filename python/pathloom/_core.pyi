@@ -94,7 +94,7 @@ class Simulation:
     def __new__(
         cls, settings: str, scheme: object | None = None, make: Callable[[], object] | None = None
     ) -> Simulation:
-        """Prepares a run from settings as JSON text; see `pathloom.experiments.execution`.
+        """Prepares a run from settings as JSON text; see `pathloom.experiments.running.execution`.
 
         `scheme`, an object with a method `handle`, replaces the scheme that the settings name. `make` makes a new one
         for each controller that a fault starts.

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from html import escape
 from typing import Any
 
-from pathloom.experiments.execution import Progress
-from pathloom.experiments.settings import Job
+from pathloom.experiments.running.execution import Progress
+from pathloom.experiments.settings.model import Job
 
 LINE_EVERY_S = 60.0
 BAR_EVERY_S = 0.3

@@ -13,7 +13,7 @@ from pathloom import _core
 from pathloom.cli import remote
 from pathloom.cli.app import app
 from pathloom.cli.help import parts_of_help
-from pathloom.experiments.settings import LAB_KEYS
+from pathloom.experiments.settings.model import LAB_KEYS
 
 ROOT = Path(__file__).resolve().parents[2]
 CONTROL = ROOT / "crates/sim/src/settings.rs"

@@ -9,9 +9,9 @@ from typing import Any, cast
 import numpy as np
 
 from pathloom.errors import ToolError
-from pathloom.experiments.execution import Execution, RunOutcome
-from pathloom.experiments.result import Result
-from pathloom.experiments.settings import Job, Settings
+from pathloom.experiments.results.result import Result
+from pathloom.experiments.running.execution import Execution, RunOutcome
+from pathloom.experiments.settings.model import Job, Settings
 from pathloom.fabrics import Fabric
 
 RATE_BPS = 10_000_000

@@ -205,7 +205,7 @@ def test_a_failed_scheme_on_a_worker_is_reported_like_a_local_one(tmp_path: Path
 def test_a_worker_with_another_program_is_refused(tmp_path: Path) -> None:
     other = tmp_path / "other"
     shutil.copytree(Path(str(pathloom.__file__)).parent, other / "pathloom")
-    with (other / "pathloom/experiments/execution.py").open("a", encoding="utf-8") as file:
+    with (other / "pathloom/experiments/running/execution.py").open("a", encoding="utf-8") as file:
         file.write("# Another version.\n")
     with cluster_in(tmp_path / "elsewhere") as cluster:
         cluster.worker(PYTHONPATH=str(other))
@@ -218,7 +218,7 @@ def test_a_worker_with_another_program_is_refused(tmp_path: Path) -> None:
 
 def test_a_missing_scheduler_or_one_without_workers_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from pathloom._core import PathloomError
-    from pathloom.experiments import cluster as module
+    from pathloom.experiments.running import cluster as module
 
     monkeypatch.setattr(module, "WORKERS_S", 1.0)
     monkeypatch.setattr(module, "CONNECT_S", PATIENCE_S)
@@ -324,7 +324,7 @@ def test_schemes_in_two_folders_have_their_own_modules_on_workers(tmp_path: Path
 
 
 def test_a_figure_on_workers_equals_the_local_figure() -> None:
-    from pathloom.experiments.cluster import connected
+    from pathloom.experiments.running.cluster import connected
     from pathloom.reproduction import measure
     from pathloom.reproduction.definitions import PUBLISHED, Figure
     from pathloom.reproduction.runs import RunCache

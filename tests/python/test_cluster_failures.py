@@ -19,8 +19,8 @@ import pytest
 from conftest import Cli
 from pathloom._core import PathloomError
 from pathloom.cli import console
-from pathloom.experiments import cluster as module
-from pathloom.experiments import cluster_worker
+from pathloom.experiments.running import cluster as module
+from pathloom.experiments.running import cluster_worker
 from sweeping import COMMAND, SCHEME, runs_in
 from synthetic import numbers
 from test_cluster import TOML, cluster_in, ended, output, wait_for, write_endless, write_sweep
@@ -31,7 +31,7 @@ PLAIN = TOML.replace(', "schemes/own.py:Own"', "")
 """The sweep without a scheme in Python."""
 IMPATIENT = """
 from pathloom.cli import main
-from pathloom.experiments import cluster
+from pathloom.experiments.running import cluster
 cluster.CONNECT_S = 3.0
 main()
 """

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from conftest import Cli
-from pathloom.experiments.api import compare
-from pathloom.experiments.settings import Settings
-from pathloom.experiments.timeouts import default_min_rto, default_min_rto_ns
+from pathloom.api.comparison import compare
+from pathloom.experiments.settings.model import Settings
+from pathloom.experiments.settings.timeouts import default_min_rto, default_min_rto_ns
 from pathloom.fabrics import Fabric
 from pathloom.reproduction import measure
 from pathloom.reproduction.definitions import PUBLISHED

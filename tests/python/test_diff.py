@@ -12,8 +12,8 @@ import pytest
 
 import pathloom
 from conftest import Cli
-from pathloom.experiments.diff import Change, diff
-from pathloom.experiments.loading import load
+from pathloom.experiments.results.diff import Change, diff
+from pathloom.experiments.results.saved import load
 from pathloom.report.diff_table import numbers, setting_lines
 
 COMPARE = ["compare", "--fabric", "diamond:rate=10Mbps", "--traffic", "hadoop:load=0.5", "--duration", "1s"]

@@ -10,8 +10,8 @@ import pytest
 
 import pathloom
 from conftest import Cli
-from pathloom.experiments.execution import fault_end_s
-from pathloom.experiments.inputs import named_files
+from pathloom.experiments.running.execution import fault_end_s
+from pathloom.experiments.settings.input_files import named_files
 from pathloom.fabrics import Fabric
 from test_cli_errors import check
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from conftest import Cli
-from pathloom.experiments.columns import is_column
+from pathloom.experiments.results.columns import is_column
 
 FORMATS = (Path(__file__).resolve().parents[2] / "docs/formats.md").read_text(encoding="utf-8")
 NAMED = set(re.findall(r"`([^`]+)`", FORMATS))
@@ -58,9 +58,9 @@ def test_every_column_is_named_with_its_unit(cli: Cli, tmp_path: Path) -> None:
 
 def test_names_that_are_documented_exist(cli: Cli, tmp_path: Path) -> None:
     """A documented column that no table has would mislead readers."""
-    from pathloom.experiments.series import FLOW_SERIES_SCHEMA, LINK_SERIES_SCHEMA
-    from pathloom.experiments.subflows import SUBFLOW_SCHEMA
-    from pathloom.experiments.tables import FLOW_SCHEMA, LINK_SCHEMA
+    from pathloom.experiments.results.series import FLOW_SERIES_SCHEMA, LINK_SERIES_SCHEMA
+    from pathloom.experiments.results.subflows import SUBFLOW_SCHEMA
+    from pathloom.experiments.results.tables import FLOW_SCHEMA, LINK_SCHEMA
 
     for heading, schema in (
         ("flows.parquet", FLOW_SCHEMA),

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from conftest import tree
-from pathloom.experiments.execution import Execution, RunFiles
-from pathloom.experiments.settings import Settings
-from pathloom.experiments.workers import Worker
+from pathloom.experiments.running.execution import Execution, RunFiles
+from pathloom.experiments.running.threads import Worker
+from pathloom.experiments.settings.model import Settings
 
 COMMAND = [sys.executable, "-m", "pathloom"]
 ENDLESS = ["--fabric", "fat-tree:k=4", "--traffic", "long-lived", "--duration", "1h"]

@@ -18,7 +18,7 @@ import pytest
 from conftest import Cli
 from pathloom import _core
 from pathloom.errors import ToolError
-from pathloom.experiments.settings import LabSettings, Settings
+from pathloom.experiments.settings.model import LabSettings, Settings
 from pathloom.fabrics import Fabric
 from pathloom.lab import controller, delays, hosts, links, rules, system
 from pathloom.lab.agent import Agent

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from conftest import Cli
-from pathloom.experiments import memory
+from pathloom.experiments.running import memory
 
 MEASURE = """
 import json, sys
 from pathlib import Path
 from pathloom import _core
-from pathloom.experiments.memory import run_bytes
+from pathloom.experiments.running.memory import run_bytes
 
 def resident(field):
     lines = Path("/proc/self/status").read_text().splitlines()

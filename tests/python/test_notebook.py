@@ -19,7 +19,7 @@ from nbclient import NotebookClient
 import pathloom as pl
 from conftest import Cli
 from pathloom import _core
-from pathloom.experiments.settings import Job
+from pathloom.experiments.settings.model import Job
 from pathloom.progress import Shares, lines
 
 pytestmark = pytest.mark.notebook

@@ -10,8 +10,8 @@ import pytest
 
 import pathloom as pl
 from conftest import Cli
-from pathloom.experiments.idle_faults import idle_faults
-from pathloom.experiments.notes import recovery_times
+from pathloom.experiments.results.idle_faults import idle_faults
+from pathloom.experiments.results.notes import recovery_times
 from pathloom.fabrics import Fabric
 from pathloom.scheme import Actions, Event, FlowArrived, Route, Scheme, View
 
@@ -134,7 +134,7 @@ def test_a_scheme_in_python_that_never_acted_is_noted() -> None:
 
 
 def test_streams_on_paths_that_their_host_claimed_were_given_a_path() -> None:
-    traces = Path(__file__).parents[2] / "experiments/traces"
+    traces = Path(__file__).parents[2] / "published/traces"
     result = pl.compare(
         fabric=str(traces / "topology-b.json"),
         traffic=f"flows:file={traces / 'a-to-b-100MB.csv'}",

@@ -10,10 +10,10 @@ from typing import Any, cast
 import polars as pl
 
 import synthetic
-from pathloom.experiments.series import way_series
-from pathloom.experiments.settings import Job
-from pathloom.experiments.store import OutcomeCodec
-from pathloom.experiments.subflows import subflow_table
+from pathloom.experiments.results.series import way_series
+from pathloom.experiments.results.subflows import subflow_table
+from pathloom.experiments.running.store import OutcomeCodec
+from pathloom.experiments.settings.model import Job
 from pathloom.fabrics import Fabric
 from pathloom.lab.path_history import (
     Connection,

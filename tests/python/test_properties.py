@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from conftest import FAST
 from pathloom import _core
 from pathloom._core import PathloomError
-from pathloom.experiments.settings import Settings
+from pathloom.experiments.settings.model import Settings
 from pathloom.fabrics import Fabric
 from pathloom.specs import split_specs
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import pathloom
-from pathloom.experiments.execution import RunOutcome
-from pathloom.experiments.recovery import Recovery, recoveries
-from pathloom.experiments.settings import Job, Settings
+from pathloom.experiments.results.recovery import Recovery, recoveries
+from pathloom.experiments.running.execution import RunOutcome
+from pathloom.experiments.settings.model import Job, Settings
 
 
 def found(goodput: list[float], faults: list[str], **settings: str) -> list[Recovery]:

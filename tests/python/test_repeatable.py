@@ -15,7 +15,7 @@ import pytest
 
 from conftest import SMALL, Cli, tree
 from pathloom import _core
-from pathloom.experiments import execution
+from pathloom.experiments.running import execution
 from synthetic import numbers
 
 SETTINGS = {

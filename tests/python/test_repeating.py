@@ -11,9 +11,9 @@ import pytest
 
 import pathloom as pl
 from conftest import Cli
-from pathloom.experiments.api import Experiment
-from pathloom.experiments.inputs import Inputs
-from pathloom.experiments.settings import Settings
+from pathloom.api.comparison import Experiment
+from pathloom.experiments.settings.input_files import Inputs
+from pathloom.experiments.settings.model import Settings
 from pathloom.scheme import Actions, Event, Scheme, SetDefaults, Started, View
 
 SCHEME = """

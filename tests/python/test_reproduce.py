@@ -10,10 +10,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from pathloom.experiments.execution import Execution, RunFiles, Sample
-from pathloom.experiments.settings import Job, Settings
-from pathloom.experiments.summary import run_summary
-from pathloom.experiments.tables import flow_table
+from pathloom.experiments.results.summary import run_summary
+from pathloom.experiments.results.tables import flow_table
+from pathloom.experiments.running.execution import Execution, RunFiles, Sample
+from pathloom.experiments.settings.model import Job, Settings
 from pathloom.fabrics import Fabric
 from pathloom.reproduction import measure, texts
 from pathloom.reproduction.definitions import PUBLISHED as WHOLE

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Cli, tree
-from pathloom.experiments import memory
+from pathloom.experiments.running import memory
 from pathloom.reproduction.library import identities
 
 

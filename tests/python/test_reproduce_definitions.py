@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from pathloom import PathloomError, _core
-from pathloom.experiments.estimate import work_s
-from pathloom.experiments.python_schemes import load_scheme
-from pathloom.experiments.settings import Settings
+from pathloom.experiments.running.estimate import work_s
+from pathloom.experiments.schemes.loading import load_scheme
+from pathloom.experiments.settings.model import Settings
 from pathloom.fabrics import Fabric
 from pathloom.reproduction import measure, texts
 from pathloom.reproduction.definitions import PUBLISHED as WHOLE
@@ -34,7 +34,7 @@ PUBLISHED = {
 def test_every_published_figure_has_a_file(paper: str) -> None:
     assert identities(paper) == [f"{paper}/fig{name}" for name in PUBLISHED[paper].split()]
     for identity in identities(paper):
-        assert (ROOT / "experiments" / f"{identity}.toml").is_file()
+        assert (ROOT / "published" / f"{identity}.toml").is_file()
 
 
 @pytest.mark.parametrize("figure", figures("all"), ids=lambda figure: figure.id)

@@ -83,7 +83,7 @@ def test_the_terminal_names_installed_files_and_the_page_those_of_the_repository
     setup = tiny.figure.setup.model_copy(update={"traffic": f"flows:file={trace}"})
     result = replace(tiny, figure=tiny.figure.model_copy(update={"setup": setup}))
     assert dict(texts.setup_lines(result, where=str(FOLDER)))["traffic"] == f"flows:file={trace}"
-    assert dict(texts.setup_lines(result))["traffic"] == "flows:file=experiments/traces/one-flow.csv"
+    assert dict(texts.setup_lines(result))["traffic"] == "flows:file=published/traces/one-flow.csv"
 
 
 def test_a_comparison_between_cases_is_not_a_published_point(tiny: measure.Reproduced) -> None:

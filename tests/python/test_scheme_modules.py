@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pathloom._core import PathloomError
-from pathloom.experiments.python_schemes import PythonScheme, load_scheme, load_schemes
+from pathloom.experiments.schemes.loading import PythonScheme, load_scheme, load_schemes
 
 SCHEME = """
 {top}

@@ -11,7 +11,7 @@ import pytest
 
 from conftest import Cli
 from pathloom import _core
-from pathloom.experiments.settings import LAB_KEYS, LabSettings
+from pathloom.experiments.settings.model import LAB_KEYS, LabSettings
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts/site"))

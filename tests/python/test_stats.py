@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pathloom.experiments.stats import bounded_percentile, ci95, mean, percentile, t_quantile_975
+from pathloom.experiments.results.stats import bounded_percentile, ci95, mean, percentile, t_quantile_975
 
 VALUES = st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=50)
 

@@ -11,7 +11,7 @@ import pytest
 
 import pathloom as pl_loom
 from conftest import Cli
-from pathloom.experiments.subflows import SUBFLOW_SCHEMA
+from pathloom.experiments.results.subflows import SUBFLOW_SCHEMA
 
 SETUP = ["--fabric", "fat-tree:k=4,rate=100Mbps", "--traffic", "long-lived:pattern=stride", "--duration", "200ms"]
 

@@ -15,10 +15,10 @@ import pytest
 
 import pathloom
 from conftest import Cli, tree
-from pathloom.experiments.store import locked_store
-from pathloom.experiments.sweep_plan import SweepPlan
-from pathloom.experiments.sweep_result import SweepResult
-from pathloom.experiments.until import Precision, uncertainty
+from pathloom.experiments.running.store import locked_store
+from pathloom.experiments.sweeps.plan import SweepPlan
+from pathloom.experiments.sweeps.precision import Precision, uncertainty
+from pathloom.experiments.sweeps.result import SweepResult
 from sweeping import COMMAND, TOML, content, in_new_process, runs_in, stamps
 from synthetic import numbers
 
@@ -57,7 +57,7 @@ def test_numbers_agree_in_all_outputs(cli: Cli, tmp_path: Path) -> None:
     assert (runs.height, points.height) == (16, 8)
     page = (tmp_path / "out/report.html").read_text(encoding="utf-8")
     lines = [line.split() for line in outcome.out.splitlines()]
-    from pathloom.words import share_figure, time_figure
+    from pathloom.quantities import share_figure, time_figure
 
     for point in found["points"]:
         at = (pl.col("load") == point["at"]["load"]) & (pl.col("rate") == point["at"]["rate"])
@@ -219,7 +219,7 @@ def test_rows_of_one_scheme_at_several_lists_can_be_told_apart(cli: Cli, sweep_f
 
 
 def test_seeds_come_first(tmp_path: Path) -> None:
-    from pathloom.experiments.sweep import Sweep
+    from pathloom.experiments.sweeps.sweep import Sweep
 
     with locked_store(tmp_path) as store:
         sweep = Sweep(SweepPlan.read(tmp_path / "s.toml"), store)

@@ -11,7 +11,7 @@ import pytest
 
 import pathloom
 from geometry import troubles
-from pathloom.experiments.sweep_plan import SweepPlan
+from pathloom.experiments.sweeps.plan import SweepPlan
 from pathloom.report.sweep_plots import plots as sweep_plots
 
 AXES = {"fabric": "diamond", "traffic": "hadoop:load=0.5", "schemes": ["ecmp"], "duration": "10ms", "runs": 1}

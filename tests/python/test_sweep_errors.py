@@ -11,7 +11,7 @@ import pytest
 
 import pathloom
 from conftest import Cli
-from pathloom.experiments.sweep_plan import SweepPlan
+from pathloom.experiments.sweeps.plan import SweepPlan
 from test_cli_errors import check
 from test_diff import FLOW_MONITOR, FLOWS
 

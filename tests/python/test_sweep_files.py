@@ -12,10 +12,10 @@ import polars as pl
 import pytest
 
 from conftest import Cli, tree
-from pathloom.experiments.execution import Execution
-from pathloom.experiments.inputs import named_files
-from pathloom.experiments.parquet import parquet_writer
-from pathloom.experiments.store import locked_store
+from pathloom.experiments.results.parquet import parquet_writer
+from pathloom.experiments.running.execution import Execution
+from pathloom.experiments.running.store import locked_store
+from pathloom.experiments.settings.input_files import named_files
 from sweeping import COMMAND, SCHEME, TOML, content, in_new_process, stamps
 
 pytestmark = pytest.mark.usefixtures("sweep_file")
@@ -135,7 +135,7 @@ def test_every_form_of_a_file_of_flows_can_be_swept(cli: Cli, sweep_file: Path, 
 
 
 def test_a_run_depends_on_every_file_that_can_change_its_figures() -> None:
-    from pathloom.experiments import identity, timeouts
+    from pathloom.experiments.settings import identity, timeouts
 
     assert identity.program_digest.__wrapped__() == identity.program_digest()
     with pytest.MonkeyPatch.context() as patch:
@@ -188,8 +188,8 @@ def test_a_full_disk_is_named(tmp_path: Path) -> None:
 
 
 def test_a_stored_run_equals_the_original(tmp_path: Path) -> None:
-    from pathloom.experiments.execution import RunFiles
-    from pathloom.experiments.settings import Settings
+    from pathloom.experiments.running.execution import RunFiles
+    from pathloom.experiments.settings.model import Settings
 
     values = {
         "fabric": "fat-tree:k=4,rate=10Mbps",
@@ -232,8 +232,8 @@ def same(one: Any, other: Any) -> None:
 
 
 def test_a_run_that_read_a_file_while_it_changed_is_not_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pathloom.experiments.execution import RunFiles
-    from pathloom.experiments.settings import Settings
+    from pathloom.experiments.running.execution import RunFiles
+    from pathloom.experiments.settings.model import Settings
 
     monkeypatch.chdir(tmp_path)
     sizes = tmp_path / "sizes.csv"

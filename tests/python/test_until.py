@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from conftest import Cli
-from pathloom.experiments import execution
+from pathloom.experiments.running import execution
 from synthetic import numbers
 
 SHORT = ["--fabric", "fat-tree:k=4,rate=1Gbps", "--traffic", "web-search:load=0.9", "--duration", "40ms"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from pathloom.experiments.api import compare
+from pathloom.api.comparison import compare
 from pathloom.fabrics import fat_tree
 
 

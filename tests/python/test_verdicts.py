@@ -9,8 +9,8 @@ import pytest
 
 import synthetic
 from conftest import Cli
-from pathloom.experiments.stats import ci95, mean, t_test_p_value
-from pathloom.experiments.verdicts import Figure, Verdict, all_pairs, ranking, verdict
+from pathloom.experiments.results.stats import ci95, mean, t_test_p_value
+from pathloom.experiments.results.verdicts import Figure, Verdict, all_pairs, ranking, verdict
 from pathloom.fabrics import fat_tree
 from pathloom.report.headline import headlines, legend
 from pathloom.report.tables import difference_table, main_table, pair_table

@@ -10,7 +10,7 @@ import pytest
 
 import pathloom as pl
 from conftest import SMALL, Cli
-from pathloom.experiments.definitions import DEFINITIONS
+from pathloom.experiments.results.definitions import DEFINITIONS
 
 
 def summary(**settings: object) -> dict[str, dict[str, Any]]:

@@ -11,7 +11,7 @@ from pathloom.cli import console
 from pathloom.cli.help import App
 from pathloom.cli.options import JobsOption, JsonOption, SeedOption, show_help_if_alone, whole_number
 from pathloom.errors import bad_input
-from pathloom.experiments.workers import default_threads
+from pathloom.experiments.running.threads import default_threads
 
 app = App(help="Measure how fast Pathloom is.", invoke_without_command=True, callback=show_help_if_alone)
 

@@ -41,15 +41,15 @@ from pathloom.cli.options import (
     whole_number,
 )
 from pathloom.errors import SchemeError, ToolError, bad_input
-from pathloom.experiments.execution import RunFiles
-from pathloom.experiments.folder import OutFolder
-from pathloom.experiments.runners import check_cluster, runner_of
-from pathloom.experiments.settings import Settings, read_spec_file
+from pathloom.experiments.results.output_files import OutFolder
+from pathloom.experiments.running.execution import RunFiles
+from pathloom.experiments.running.runners import check_cluster, runner_of
+from pathloom.experiments.settings.model import Settings, read_spec_file
 from pathloom.specs import LAB, split_specs
 
 if TYPE_CHECKING:
-    from pathloom.experiments.api import Experiment
-    from pathloom.experiments.result import Result
+    from pathloom.api.comparison import Experiment
+    from pathloom.experiments.results.result import Result
     from pathloom.report.tables import Table
 
 
@@ -242,7 +242,7 @@ class Workers:
 
     def runs_at_a_time(self) -> int:
         """Returns `jobs`, or its default if it is None."""
-        from pathloom.experiments.api import default_jobs
+        from pathloom.api.comparison import default_jobs
 
         return self.jobs or default_jobs(self.threads or 1)
 
@@ -259,7 +259,7 @@ class Outputs:
 
     def check(self, settings: Settings) -> None:
         """Raises `PathloomError` if the result could not be written."""
-        from pathloom.experiments.results_folder import check_comparison_folder
+        from pathloom.experiments.results.record import check_comparison_folder
 
         console.check_json_target(self.json)
         if self.resume and self.out is None:
@@ -271,8 +271,8 @@ class Outputs:
 
 
 def _carry_out(verb: str, settings: Settings, run_files: RunFiles, workers: Workers, outputs: Outputs) -> int:
-    from pathloom.experiments.api import Experiment
-    from pathloom.experiments.store import folder_lock, locked_store
+    from pathloom.api.comparison import Experiment
+    from pathloom.experiments.running.store import folder_lock, locked_store
 
     outputs.check(settings)
     check_cluster(workers.cluster, workers.jobs, settings.worlds, workers.threads)
@@ -353,7 +353,7 @@ def deliver(result: Result, folder: OutFolder | None, outputs: Outputs) -> None:
 
 def print_result(result: Result) -> None:
     """Prints the tables of a result. A row per figure and a column per scheme fit narrow terminals."""
-    from pathloom.experiments.notes import failures
+    from pathloom.experiments.results.notes import failures
     from pathloom.report.headline import banners, headlines, legend, runs_text
     from pathloom.report.tables import control_table, main_table
 

@@ -18,9 +18,9 @@ from rich.table import Table as RichTable
 
 from pathloom.cli.encoding import as_shown
 from pathloom.errors import bad_input, reason
-from pathloom.experiments.execution import Progress as Report
-from pathloom.experiments.folder import write_text
-from pathloom.experiments.settings import Job
+from pathloom.experiments.results.output_files import write_text
+from pathloom.experiments.running.execution import Progress as Report
+from pathloom.experiments.settings.model import Job
 from pathloom.progress import Shares, lines
 
 STDOUT = "-"

@@ -11,7 +11,7 @@ from pathloom.cli import console
 from pathloom.cli.options import JsonOption
 
 if TYPE_CHECKING:
-    from pathloom.experiments.diff import Diff
+    from pathloom.experiments.results.diff import Diff
     from pathloom.report.tables import Table
 
 WHAT = "A results folder, a .csv file with the columns flow, start, end, bytes (seconds), or FlowMonitor's .xml."
@@ -31,9 +31,9 @@ def diff(
 
     Example: pathloom diff results/before results/after
     """
-    from pathloom.experiments.diff import diff as compare
-    from pathloom.experiments.folder import check_writable, write_text
-    from pathloom.experiments.loading import load
+    from pathloom.experiments.results.diff import diff as compare
+    from pathloom.experiments.results.output_files import check_writable, write_text
+    from pathloom.experiments.results.saved import load
     from pathloom.report.diff_table import diff_table, numbers
     from pathloom.report.latex import latex as as_latex
 

@@ -12,9 +12,9 @@ from pathloom.cli import completion, console
 from pathloom.cli.help import App
 from pathloom.cli.options import JsonOption, show_help_if_alone
 from pathloom.errors import bad_input
-from pathloom.experiments.timeouts import shorter_min_rto, usual_min_rto
+from pathloom.experiments.settings.timeouts import shorter_min_rto, usual_min_rto
+from pathloom.quantities import counted, rate_text, time_text
 from pathloom.tiers import TOR, Words, tier_words
-from pathloom.words import counted, rate_text, time_text
 
 app = App(help="Fabrics: list, show, draw, export.", invoke_without_command=True, callback=show_help_if_alone)
 
@@ -174,7 +174,7 @@ def export(
 
     Example: pathloom fabric export vl2 --format graphml --out vl2.graphml
     """
-    from pathloom.experiments.folder import write_text
+    from pathloom.experiments.results.output_files import write_text
     from pathloom.fabrics import Fabric
 
     forms = ["graphml", "json"]

@@ -10,8 +10,8 @@ import typer
 from pathloom.cli import completion
 from pathloom.cli.help import NETWORK, OUTPUT, RUNS, SETTINGS
 from pathloom.errors import bad_input
-from pathloom.experiments.folder import PLOT_KINDS
-from pathloom.experiments.settings import MOST_RUNS, MOST_SEED
+from pathloom.experiments.results.output_files import PLOT_KINDS
+from pathloom.experiments.settings.model import MOST_RUNS, MOST_SEED
 
 MOST_JOBS = 1024
 MOST_THREADS = 64

@@ -20,16 +20,16 @@ from pathloom.cli.options import (
     whole_number,
 )
 from pathloom.errors import bad_input
-from pathloom.experiments.runners import check_cluster, runner_of
+from pathloom.experiments.running.runners import check_cluster, runner_of
 from pathloom.progress import minutes
+from pathloom.quantities import counted
 from pathloom.specs import LAB, SIM
-from pathloom.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pathloom.experiments.folder import OutFolder
-    from pathloom.experiments.workers import Runner
+    from pathloom.experiments.results.output_files import OutFolder
+    from pathloom.experiments.running.threads import Runner
     from pathloom.reproduction.definitions import Figure, Form
     from pathloom.reproduction.measure import Planned, Reproduced
     from pathloom.reproduction.runs import RunCache
@@ -120,8 +120,8 @@ def reproduce(
     if target == LIST:
         _list(json)
         return 0
-    from pathloom.experiments.folder import OutFolder
-    from pathloom.experiments.workers import default_threads
+    from pathloom.experiments.results.output_files import OutFolder
+    from pathloom.experiments.running.threads import default_threads
     from pathloom.reproduction.library import figures
     from pathloom.reproduction.runs import RunCache
 
@@ -229,7 +229,7 @@ class Forecast:
         self, threads: int, figures: list[tuple[Figure, list[Planned]]], cache: RunCache, here: bool = True
     ) -> None:
         """Prints the forecast of all figures if there are several. `here`: this process carries out the runs."""
-        from pathloom.experiments.estimate import EstimateFactor
+        from pathloom.experiments.running.estimate import EstimateFactor
 
         self._threads, self._figures, self._cache, self._here = threads, figures, cache, here
         self._factor = EstimateFactor()

@@ -14,7 +14,7 @@ from pathloom.cli import console, scitags
 from pathloom.cli.help import App
 from pathloom.cli.options import JsonOption, PathsAddressOption, show_help_if_alone
 from pathloom.errors import ToolError, bad_input
-from pathloom.words import rate_text, time_text
+from pathloom.quantities import rate_text, time_text
 
 if TYPE_CHECKING:
     from pathloom.streams import Policy, Route

@@ -20,19 +20,19 @@ from pathloom.cli.options import (
     whole_number,
 )
 from pathloom.errors import SchemeError, ToolError, bad_input
-from pathloom.experiments.folder import OutFolder
-from pathloom.experiments.runners import check_cluster, runner_of
-from pathloom.experiments.workers import default_threads
+from pathloom.experiments.results.output_files import OutFolder
+from pathloom.experiments.running.runners import check_cluster, runner_of
+from pathloom.experiments.running.threads import default_threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pathloom.experiments.settings import Job
-    from pathloom.experiments.sweep import Sweep
-    from pathloom.experiments.sweep_plan import SweepPlan
-    from pathloom.experiments.sweep_result import SweepResult
-    from pathloom.experiments.until import Precision
-    from pathloom.experiments.workers import Progress, Work
+    from pathloom.experiments.running.threads import Progress, Work
+    from pathloom.experiments.settings.model import Job
+    from pathloom.experiments.sweeps.plan import SweepPlan
+    from pathloom.experiments.sweeps.precision import Precision
+    from pathloom.experiments.sweeps.result import SweepResult
+    from pathloom.experiments.sweeps.sweep import Sweep
 
 FOLDER = Path("results")
 
@@ -81,9 +81,9 @@ def sweep(
 
     Example: pathloom sweep loads.toml --until ci=5% --out results/loads
     """
-    from pathloom.experiments.results_folder import check_sweep_folder
-    from pathloom.experiments.sweep_plan import SweepPlan
-    from pathloom.experiments.until import Precision
+    from pathloom.experiments.results.record import check_sweep_folder
+    from pathloom.experiments.sweeps.plan import SweepPlan
+    from pathloom.experiments.sweeps.precision import Precision
 
     console.check_json_target(json)
     kinds, threads = plot_kinds(plots), whole_number("--jobs", jobs)
@@ -105,8 +105,8 @@ def sweep(
 @contextmanager
 def _ready(plan: SweepPlan, folder: Path, until: Precision | None) -> Iterator[Sweep]:
     """Claims the folder of the runs for this process, and yields the sweep."""
-    from pathloom.experiments.store import locked_store
-    from pathloom.experiments.sweep import Sweep
+    from pathloom.experiments.running.store import locked_store
+    from pathloom.experiments.sweeps.sweep import Sweep
 
     with locked_store(folder) as store:
         yield Sweep(plan, store, until)
@@ -142,7 +142,7 @@ def _kept_text(ready: Sweep, folder: Path) -> str:
 
 @contextmanager
 def _watch(_ready: Sweep, works: Sequence[Work]) -> Iterator[Progress]:
-    from pathloom.experiments.estimate import work_s
+    from pathloom.experiments.running.estimate import work_s
 
     weights = {_shown(work): work_s(work.execution.settings, [work.job]) for work in works}
     with console.progress_bar("sweep", len(works), weights) as report:

@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from pathloom.errors import bad_input
 from pathloom.fabrics import Fabric
-from pathloom.words import listed
+from pathloom.quantities import listed
 
 NAMESPACE_PREFIX = "pathloom."
 SWITCHES = "switches"

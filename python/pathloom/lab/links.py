@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from pathloom.lab import delays, system
 from pathloom.lab.blueprint import Blueprint, HostPort, Shape, SwitchPort
-from pathloom.words import time_text
+from pathloom.quantities import time_text
 
 HOST_QUEUE_PACKETS = 1000
 """Queue of a host's interface. The fabric's buffer would be too short: a host may send many packets at once."""

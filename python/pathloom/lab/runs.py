@@ -25,7 +25,8 @@ import numpy as np
 
 from pathloom import _core
 from pathloom.errors import ToolError, bad_input
-from pathloom.experiments.execution import (
+from pathloom.experiments.results.output_files import check_writable, write_atomically
+from pathloom.experiments.running.execution import (
     NOTED_STOLEN_SHARE,
     Progress,
     RunFiles,
@@ -34,9 +35,8 @@ from pathloom.experiments.execution import (
     simulation,
     stolen_text,
 )
-from pathloom.experiments.folder import check_writable, write_atomically
-from pathloom.experiments.settings import DRAIN, Job, LabSettings, Settings
-from pathloom.experiments.workers import interruptible
+from pathloom.experiments.running.threads import interruptible
+from pathloom.experiments.settings.model import DRAIN, Job, LabSettings, Settings
 from pathloom.fabrics import Fabric
 from pathloom.lab import controller, hostd, hosts, links, rules, system
 from pathloom.lab.faults import FaultSchedule
@@ -57,8 +57,8 @@ from pathloom.lab.status import link_counters
 from pathloom.lab.steps import LinkSteps
 from pathloom.lab.system import MARK
 from pathloom.native import program
+from pathloom.quantities import listed
 from pathloom.specs import LAB
-from pathloom.words import listed
 
 STATIC = ("spt", "ecmp", "mptcp")
 """Schemes that consist of default routes only."""

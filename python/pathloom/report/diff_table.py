@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from pathloom.experiments.columns import frame_of
-from pathloom.experiments.loading import FOREIGN
+from pathloom.experiments.results.columns import frame_of
+from pathloom.experiments.results.saved import FOREIGN
+from pathloom.quantities import FigureText, count_figure, percent_figure, share_figure, time_figure, times_figure
 from pathloom.report.tables import AT_LEAST, AT_MOST, Table
-from pathloom.words import FigureText, count_figure, percent_figure, share_figure, time_figure, times_figure
 
 if TYPE_CHECKING:
-    from pathloom.experiments.diff import Change, Diff
+    from pathloom.experiments.results.diff import Change, Diff
 
 TITLES = {
     ("throughput", "mean"): "mean throughput",

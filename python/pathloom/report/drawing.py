@@ -20,12 +20,12 @@ from matplotlib.patches import FancyBboxPatch
 
 from pathloom.errors import bad_input
 from pathloom.fabrics import Fabric
+from pathloom.quantities import rate_text
 from pathloom.report.layout import Layout, layout
 from pathloom.report.names import Name, Namer
 from pathloom.report.spread import Position
 from pathloom.report.style import fitting_legend, new_figure, pathloom_style, renderer_of, save_figure
 from pathloom.tiers import Words, tier_words
-from pathloom.words import rate_text
 
 TIER_COLOURS = {"host": "#c9ced6", "tor": "#cfe3f1", "aggregation": "#d5ebdf", "core": "#f7dfc6"}
 TIER_EDGES = {"host": "#8a8f98", "tor": "#0072b2", "aggregation": "#009e73", "core": "#d55e00"}
@@ -75,7 +75,7 @@ def draw_to_file(fabric: Fabric, path: Path) -> None:
     """
     if path.suffix.lower() not in SUFFIXES:
         raise bad_input(f"drawing `{path}`: the name must end in {', '.join(SUFFIXES)}")
-    from pathloom.experiments.folder import write_atomically
+    from pathloom.experiments.results.output_files import write_atomically
 
     figure = fabric_figure(fabric)
     write_atomically(path, lambda partial: save_figure(figure, partial, path.suffix.lower()[1:]))

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pathloom.experiments.notes import failures
-from pathloom.experiments.settings import FINISHED
-from pathloom.experiments.verdicts import COMPLETION, FCT, THROUGHPUT, Figure, Ranking, ranking
+from pathloom.experiments.results.notes import failures
+from pathloom.experiments.results.verdicts import COMPLETION, FCT, THROUGHPUT, Figure, Ranking, ranking
+from pathloom.experiments.settings.model import FINISHED
+from pathloom.quantities import FigureText, counted, listed, share_figure, time_figure
 from pathloom.report.tables import AT_LEAST, AT_MOST, PAIRS_FROM, Table
-from pathloom.words import FigureText, counted, listed, share_figure, time_figure
 
 if TYPE_CHECKING:
-    from pathloom.experiments.result import Result
+    from pathloom.experiments.results.result import Result
 
 Row = Mapping[str, Any]
 

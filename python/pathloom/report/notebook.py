@@ -6,14 +6,14 @@ from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from pathloom.experiments.notes import failures
+from pathloom.experiments.results.notes import failures
 from pathloom.report.headline import runs_text
 from pathloom.report.page import banner_block, colours_of, headline_block, scheme_table
 from pathloom.report.plots import Plot, plots
 from pathloom.report.tables import main_table
 
 if TYPE_CHECKING:
-    from pathloom.experiments.result import Result
+    from pathloom.experiments.results.result import Result
 
 SCOPE = "pathloom-result"
 """Class of the element to which all styles are limited."""

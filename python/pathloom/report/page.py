@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from pathloom.experiments.definitions import DEFINITIONS
-from pathloom.experiments.notes import failures
-from pathloom.experiments.settings import FINISHED
-from pathloom.experiments.summary import unfinished
+from pathloom.experiments.results.definitions import DEFINITIONS
+from pathloom.experiments.results.notes import failures
+from pathloom.experiments.results.summary import unfinished
+from pathloom.experiments.settings.model import FINISHED
+from pathloom.quantities import count_text, listed, seeds_text, time_text
 from pathloom.report.headline import banners, headlines, legend, runs_text
 from pathloom.report.html import (
     breakable,
@@ -27,10 +28,9 @@ from pathloom.report.style import looks
 from pathloom.report.subflows import overview, slowest
 from pathloom.report.tables import Table, control_table, difference_table, main_table, pair_table
 from pathloom.specs import LAB, is_python_spec
-from pathloom.words import count_text, listed, seeds_text, time_text
 
 if TYPE_CHECKING:
-    from pathloom.experiments.result import Result
+    from pathloom.experiments.results.result import Result
 
 MOST_UNFINISHED_SHOWN = 30
 MOST_UNCROWDED = 5

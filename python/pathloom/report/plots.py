@@ -19,10 +19,11 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
-from pathloom.experiments.definitions import SIZE_BINS
-from pathloom.experiments.stats import percentile
-from pathloom.experiments.summary import unfinished
-from pathloom.experiments.tables import link_windows_ns
+from pathloom.experiments.results.definitions import SIZE_BINS
+from pathloom.experiments.results.stats import percentile
+from pathloom.experiments.results.summary import unfinished
+from pathloom.experiments.results.tables import link_windows_ns
+from pathloom.quantities import count_text, rate_text, size_text, time_text
 from pathloom.report.dark import BUSY, with_dark_mode
 from pathloom.report.drawing import LinkValues, draw_fabric, name_nodes
 from pathloom.report.layout import layout
@@ -37,10 +38,9 @@ from pathloom.report.style import (
     short_labels,
 )
 from pathloom.report.tables import AT_LEAST, AT_MOST
-from pathloom.words import count_text, rate_text, size_text, time_text
 
 if TYPE_CHECKING:
-    from pathloom.experiments.result import Result
+    from pathloom.experiments.results.result import Result
 
 MOST_STEPS = 600
 """Maximum number of steps that are drawn of a distribution function; more cannot be distinguished."""

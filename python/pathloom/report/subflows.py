@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from pathloom.quantities import count_text, percent_text, share_text
 from pathloom.report.tables import Table
-from pathloom.words import count_text, percent_text, share_text
 
 if TYPE_CHECKING:
-    from pathloom.experiments.result import Result
+    from pathloom.experiments.results.result import Result
 
 SLOWEST = 3
 """Number of connections of each scheme that are shown subflow by subflow."""

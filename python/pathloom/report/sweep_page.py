@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from pathloom.experiments.definitions import DEFINITIONS
-from pathloom.experiments.sweep_plan import value_text
+from pathloom.experiments.results.definitions import DEFINITIONS
+from pathloom.experiments.sweeps.plan import value_text
+from pathloom.quantities import counted, listed, seeds_text
 from pathloom.report.html import digests, document, figure_block, pairs, plain_table
 from pathloom.report.plots import Plot
 from pathloom.report.sweep_tables import legend_lines, points_table
-from pathloom.words import counted, listed, seeds_text
 
 if TYPE_CHECKING:
-    from pathloom.experiments.sweep_result import SweepResult
+    from pathloom.experiments.sweeps.result import SweepResult
 
 
 def page(result: SweepResult, plots: Sequence[Plot]) -> str:

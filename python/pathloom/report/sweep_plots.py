@@ -11,14 +11,14 @@ from matplotlib.axes import Axes
 
 from pathloom import _core
 from pathloom._core import PathloomError
-from pathloom.experiments.sweep_plan import Value, place_text, value_text
+from pathloom.experiments.sweeps.plan import Value, place_text, value_text
+from pathloom.quantities import time_text
 from pathloom.report.plots import Plot
 from pathloom.report.style import Look, fitting_legend, looks, new_figure, pathloom_style
 from pathloom.report.sweep_tables import METRICS, Metric, metrics_of
-from pathloom.words import time_text
 
 if TYPE_CHECKING:
-    from pathloom.experiments.sweep_result import PointResult, SweepResult
+    from pathloom.experiments.sweeps.result import PointResult, SweepResult
 
 MOST_PANELS = 12
 """Maximum number of combinations of the other axes in one picture."""

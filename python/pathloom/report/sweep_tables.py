@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pathloom.experiments.settings import FINISHED
-from pathloom.experiments.sweep_plan import value_text
-from pathloom.experiments.verdicts import Figure, figure_of, is_bound, ranking
+from pathloom.experiments.results.verdicts import Figure, figure_of, is_bound, ranking
+from pathloom.experiments.settings.model import FINISHED
+from pathloom.experiments.sweeps.plan import value_text
+from pathloom.quantities import FigureText, counted, share_figure, time_figure, times_figure
 from pathloom.report.tables import AT_LEAST, AT_MOST, NOTHING, Table
-from pathloom.words import FigureText, counted, share_figure, time_figure, times_figure
 
 if TYPE_CHECKING:
-    from pathloom.experiments.sweep_result import SweepResult
+    from pathloom.experiments.sweeps.result import SweepResult
 
 Row = Mapping[str, Any]
 

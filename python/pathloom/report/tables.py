@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pathloom.experiments.definitions import SIZE_CLASSES
-from pathloom.experiments.summary import paired_differences
-from pathloom.experiments.verdicts import (
+from pathloom.experiments.results.definitions import SIZE_CLASSES
+from pathloom.experiments.results.summary import paired_differences
+from pathloom.experiments.results.verdicts import (
     COMPLETION,
     FCT,
     THROUGHPUT,
@@ -20,8 +20,8 @@ from pathloom.experiments.verdicts import (
     ranking,
     verdict,
 )
-from pathloom.experiments.yardstick import of_optimum
-from pathloom.words import (
+from pathloom.experiments.results.yardstick import of_optimum
+from pathloom.quantities import (
     FigureText,
     count_text,
     measured,

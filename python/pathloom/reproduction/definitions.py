@@ -1,4 +1,4 @@
-"""Definitions of published figures: types for the TOML files under `experiments/`, one per figure.
+"""Definitions of published figures: types for the TOML files under `published/`, one per figure.
 
 A figure is data: the set-up as published, how the picture is drawn, and the published numbers with known causes of
 differences. `pathloom.reproduction.metrics` has the names of all metrics.
@@ -25,7 +25,7 @@ NOT_LIVE = ("reordered",)
 """Metrics that the lab's kernels do not count."""
 
 HERE = "{here}"
-"""Placeholder in a file for the folder of all experiments, which has the traces and schemes of figures."""
+"""Placeholder in a file for the folder of all figures, which has the traces and schemes of figures."""
 
 
 class _Part(BaseModel):

@@ -14,7 +14,7 @@ from pathloom.reproduction.definitions import Figure, Measure, read_figure
 ALL = "all"
 
 FOLDER = Path(str(files("pathloom"))) / "published"
-"""One folder per paper, one file per figure. (`experiments/` of the source tree.)"""
+"""One folder per paper, one file per figure. (`published/` of the source tree.)"""
 
 
 def papers() -> list[str]:

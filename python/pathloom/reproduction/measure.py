@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from pathloom import _core
 from pathloom.errors import bad_input
-from pathloom.experiments.estimate import work_s
-from pathloom.experiments.execution import (
+from pathloom.experiments.results.stats import ci95, mean
+from pathloom.experiments.results.summary import run_summary
+from pathloom.experiments.results.tables import flow_table
+from pathloom.experiments.running.estimate import work_s
+from pathloom.experiments.running.execution import (
     NOTED_STOLEN_SHARE,
     Execution,
     Progress,
@@ -18,22 +21,19 @@ from pathloom.experiments.execution import (
     RunOutcome,
     stolen_text,
 )
-from pathloom.experiments.python_schemes import load_schemes
-from pathloom.experiments.settings import Job, Settings
-from pathloom.experiments.stats import ci95, mean
-from pathloom.experiments.summary import run_summary
-from pathloom.experiments.tables import flow_table
-from pathloom.experiments.workers import interruptible
+from pathloom.experiments.running.threads import interruptible
+from pathloom.experiments.schemes.loading import load_schemes
+from pathloom.experiments.settings.model import Job, Settings
 from pathloom.fabrics import Fabric
+from pathloom.quantities import counted
 from pathloom.reproduction.definitions import POINTS, Case, Figure, Form, Measure, Row
 from pathloom.reproduction.library import all_measures
 from pathloom.reproduction.metrics import RunData
 from pathloom.reproduction.runs import RunCache, StoredRun, key, measure_run, run_name, this_build
 from pathloom.specs import LAB, SIM, is_python_spec
-from pathloom.words import counted
 
 if TYPE_CHECKING:
-    from pathloom.experiments.workers import Runner
+    from pathloom.experiments.running.threads import Runner
     from pathloom.lab.runs import LabExecution
 
 LIVE = "controller=pathloom"

@@ -13,9 +13,9 @@ from typing import Any, Protocol
 
 import polars as pl
 
-from pathloom.experiments.execution import Sample
-from pathloom.experiments.stats import bounded_percentile, mean
-from pathloom.experiments.summary import unfinished
+from pathloom.experiments.results.stats import bounded_percentile, mean
+from pathloom.experiments.results.summary import unfinished
+from pathloom.experiments.running.execution import Sample
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class RunData:
     """One run of one scheme."""
 
     flows: pl.DataFrame
-    """Table with the columns of `pathloom.experiments.tables.FLOW_SCHEMA`."""
+    """Table with the columns of `pathloom.experiments.results.tables.FLOW_SCHEMA`."""
     summary: Mapping[str, Any]
     """The same as one of the `runs` in `result.json`."""
     samples: Sequence[Sample]

@@ -9,7 +9,7 @@ from typing import Any
 
 from pathloom import _core
 from pathloom.errors import bad_input, reason
-from pathloom.experiments.folder import write_atomically, write_text
+from pathloom.experiments.results.output_files import write_atomically, write_text
 from pathloom.reproduction.definitions import POINTS
 from pathloom.reproduction.library import identities
 from pathloom.reproduction.measure import Reproduced

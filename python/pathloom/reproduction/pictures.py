@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from pathloom.experiments.stats import mean, percentile
+from pathloom.experiments.results.stats import mean, percentile
 from pathloom.report.plots import Plot as Picture
 from pathloom.report.style import FAINT, INK, Look, fitting_legend, looks, new_figure, pathloom_style
 from pathloom.reproduction.definitions import Measure

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from pathloom import native
-from pathloom.experiments import stats, summary, tables
-from pathloom.experiments.execution import NOTED_STOLEN_SHARE
-from pathloom.experiments.identity import digests, program_digest, short_digest, work_identity
-from pathloom.experiments.settings import Job, Settings
-from pathloom.experiments.store import Store
+from pathloom.experiments.results import stats, summary, tables
+from pathloom.experiments.running.execution import NOTED_STOLEN_SHARE
+from pathloom.experiments.running.store import Store
+from pathloom.experiments.settings.identity import digests, program_digest, short_digest, work_identity
+from pathloom.experiments.settings.model import Job, Settings
 from pathloom.reproduction import metrics
 from pathloom.reproduction.definitions import Measure
 from pathloom.reproduction.metrics import METRICS, RANKED, RunData, bound, by_rank, goodput_in_time

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from pathloom.quantities import figure_in, is_zero
 from pathloom.reproduction.definitions import PUBLISHED, Overrides, Setup
 from pathloom.reproduction.library import FOLDER
 from pathloom.reproduction.measure import Line, Reproduced, Value
 from pathloom.specs import SIM
-from pathloom.words import figure_in, is_zero
 
 NOTHING = "–"
 ALL = "all of it"
@@ -103,7 +103,7 @@ def measured_table(result: Reproduced) -> tuple[list[str], list[list[str]]] | No
     return headings, table
 
 
-def setup_lines(result: Reproduced, where: str = "experiments") -> list[tuple[str, str]]:
+def setup_lines(result: Reproduced, where: str = "published") -> list[tuple[str, str]]:
     """The set-up of the runs, as words and texts. Placeholders stay as in the file.
 
     Files that come with Pathloom get the folder `where`, by default that of the repository.

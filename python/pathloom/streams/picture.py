@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pathloom.errors import bad_input, reason
+from pathloom.quantities import rate_text
 from pathloom.streams.model import Fit, predicted
-from pathloom.words import rate_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -1,0 +1,1 @@
+"""Schemes written in Python: how they are found, loaded and kept apart."""

@@ -1,0 +1,1 @@
+"""Sweeps: comparisons at many points, carried out as one list of runs."""
