@@ -127,6 +127,10 @@ def is_zero(digits: str) -> bool:
     return not any(digit in "123456789" for digit in digits)
 
 
+SAME = " (same in all runs)"
+"""Stands in place of an interval if the runs have the same value, as deterministic runs have."""
+
+
 @dataclass(frozen=True)
 class FigureText:
     """Format of a figure in tables: with its significant digits, and its interval in the same unit and decimals."""
@@ -139,16 +143,19 @@ class FigureText:
     def __call__(self, value: float, half: float | None = None) -> str:
         """A figure, with the half width of its confidence interval if there is one.
 
+        A half width of exactly 0 is no interval: all runs have the same value.
+
         >>> time_figure(0.026), time_figure(-2.63, 0.812), time_figure(0.0), time_figure(5e-9, 0.0)
-        ('26.0 ms', '−2.63 ± 0.81 s', '0 s', '5.00 ± 0.00 ns')
+        ('26.0 ms', '−2.63 ± 0.81 s', '0 s', '5.00 ns (same in all runs)')
         >>> share_figure(0.9816), share_figure(0.00042), share_figure(0.396, 0.0017), times_figure(400.88)
         ('0.982', '0.00042', '0.396 ± 0.002', '401 x')
         """
         size, decimals, unit = self.shape(_larger(value, half))
         digits = f"{abs(value) / size:,.{decimals}f}"
         sign = "−" if value < 0 and not is_zero(digits) else ""
-        after = f" ± {half / size:,.{decimals}f}" if half is not None else ""
-        return f"{sign}{digits}{after}{unit}".replace(",", self.thousands)
+        after = f" ± {half / size:,.{decimals}f}" if half else ""
+        same = SAME if half == 0 else ""
+        return f"{sign}{digits}{after}{unit}".replace(",", self.thousands) + same
 
     def signed(self, value: float, half: float | None = None, among: float = 0.0) -> str:
         """A difference with its sign. It is zero if it is too small for the decimals of a figure as large as `among`.
@@ -158,7 +165,8 @@ class FigureText:
         """
         size, decimals, _ = self.shape(among)
         if max(abs(value), half or 0.0) < 0.5 * size * 10**-decimals and among:
-            return self(0.0, None if half is None else 0.0)
+            # A tiny half width stays one: it is not 0, as runs differ.
+            return self(0.0, half and 1e-3 * size * 10**-decimals)
         text = self(value, half)
         return f"+{text}" if value > 0 and not is_zero(text.partition(" ± ")[0]) else text
 

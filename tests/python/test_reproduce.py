@@ -15,9 +15,10 @@ from pathloom.experiments.results.tables import flow_table
 from pathloom.experiments.running.execution import Execution, RunFiles, Sample
 from pathloom.experiments.settings.model import Job, Settings
 from pathloom.fabrics import Fabric
-from pathloom.reproduction import measure, texts
+from pathloom.reproduction import measure, page, texts
 from pathloom.reproduction.definitions import PUBLISHED as WHOLE
 from pathloom.reproduction.definitions import Figure, Measure
+from pathloom.reproduction.library import FOLDER
 from pathloom.reproduction.measure import Line, Value
 from pathloom.reproduction.metrics import METRICS, REQUEST_BYTES, RunData
 from pathloom.reproduction.runs import RunCache
@@ -41,7 +42,7 @@ def test_figures_of_runs_with_unfinished_flows_are_marked(tiny: measure.Reproduc
     trace = "start_s,src,dst,size_bytes\n0,h0,h2,1000\n0,h0,h2,100000000\n0,h1,h3,100000000\n"
     (tmp_path / "trace.csv").write_text(trace, encoding="utf-8")
     assert [line.value.bound for line in tiny.lines] == ["exactly"] * len(tiny.lines)
-    assert texts.rows(tiny)[0][2][0].isdigit()
+    assert texts.rows(tiny.published)[0][2][0].isdigit()
     fct, least = {"unit": "s", "metric": "fct_mean"}, {"metric": "worst_throughput", "published": 50.0}
     given = {
         **TINY,
@@ -64,7 +65,7 @@ def test_figures_of_runs_with_unfinished_flows_are_marked(tiny: measure.Reproduc
         "p95 of mice": "exactly",
         "gain": "exactly",
     }
-    rows = texts.rows(cut)
+    rows = texts.rows(cut.published)
     assert rows[0][2].startswith("≥ ") and rows[1][2].startswith("≤ ")
     assert cut.as_json()["rows"][0]["measured_bound"] == "at least"
     assert any("TCP (2 of 2), ecmp (2 of 2)" in note for note in cut.notes)
@@ -95,12 +96,84 @@ def test_the_polling_period_is_that_of_the_scheme(tiny: measure.Reproduced) -> N
         (Line("", "%", 90.0, "at least", Value(99.0, None), None), False),
         (Line("", "%", 90.0, "at least", Value(80.0, None), None), True),
         (Line("", "%", 50.0, "at most", Value(60.0, None), None), True),
+        (Line("", "%", 50.0, "at most", Value(51.0, 0.5), None), True),
+        (Line("", "%", 50.0, "at most", Value(51.0, 2.0), None), False),
+        (Line("", "%", 50.0, "up to", Value(4.9, None), None), True),
+        (Line("", "s", 7.6, "up to", Value(0.51, 0.0), None), True),
+        (Line("", "%", (10.0, 20.0), "exactly", Value(48.3, 0.2), None), True),
+        (Line("", "%", (10.0, 20.0), "exactly", Value(9.0, 0.5), None), True),
+        (Line("", "%", (10.0, 20.0), "exactly", Value(9.0, 1.5), None), False),
+        (Line("", "%", (10.0, 20.0), "exactly", Value(15.0, None), None), False),
+        (Line("", "%", None, "exactly", Value(3.0, 1.0), None, "above"), False),
+        (Line("", "%", None, "exactly", Value(1.0, 3.0), None, "above"), True),
+        (Line("", "%", None, "exactly", Value(-3.0, 1.0), None, "below"), False),
+        (Line("", "%", None, "exactly", Value(4.0, 1.0), None, "level"), False),
+        (Line("", "%", None, "exactly", Value(6.0, 1.0), None, "level"), True),
         (Line("", "%", None, "exactly", Value(60.0, None), None), False),
         (Line("", "%", 50.0, "exactly", Value(None, None), None), False),
     ],
 )
 def test_what_counts_as_a_difference(line: Line, far: bool) -> None:
     assert measure.is_far(line) is far
+
+
+def test_a_trend_compares_two_lines() -> None:
+    rows = [
+        {"label": f"{trend} at the higher load", "unit": "s", "trend": trend, "of": "TCP, load 0.5", "than": than}
+        for trend, than in (("above", "TCP, load 0.2"), ("below", "TCP, load 0.2"), ("level", "TCP, load 0.5"))
+    ]
+    figure = Figure.model_validate({**TINY, "rows": rows})
+    result = reproduced(figure)
+    above, below, level = result.published
+    values = {line.label: line.value for line in result.lines}
+    at_half, at_fifth = values["TCP, load 0.5"], values["TCP, load 0.2"]
+    assert above.value.mean == pytest.approx((at_half.mean or 0.0) - (at_fifth.mean or 0.0))
+    assert above.value.ci95 == pytest.approx(math.hypot(at_half.ci95 or 0.0, at_fifth.ci95 or 0.0))
+    assert [texts.published_text(line) for line in (above, below, level)] == ["> 0", "< 0", "0"]
+    assert (below.cause, texts.difference_text(below)) == ("not explained yet", "not so")
+    assert (level.cause, texts.difference_text(level)) == (None, "as published")
+
+
+def test_texts_are_renewed_without_runs(
+    tiny: measure.Reproduced, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page.save(tiny, tmp_path)
+    before = json.loads((tmp_path / "ofpt" / "tiny.json").read_text())
+    gain = {"label": "gain at 0.5", "scheme": "ecmp", "over": ["spt"], "metric": "fct_mean", "case": "0.5"}
+    rows = [
+        {**TINY["rows"][1], "published": [0.0, 1000.0]},
+        {**gain, "published": 0.0},
+        {"label": "new", "metric": "dropped", "scheme": "spt"},
+    ]
+    figure = Figure.model_validate({**TINY, "rows": rows})
+    monkeypatch.setattr(page, "identities", lambda _target: ["ofpt/tiny"])
+    monkeypatch.setattr(page, "figures", lambda _target: [figure])
+    assert page.renew(tmp_path) == ["ofpt/tiny"]
+    after = json.loads((tmp_path / "ofpt" / "tiny.json").read_text())
+    assert after["setup"] == before["setup"]
+    known, compared, new = after["rows"][:3]
+    assert (known["measured"], known["ci95"]) == (before["rows"][1]["measured"], before["rows"][1]["ci95"])
+    assert (known["published"], known["cause"]) == ([0.0, 1000.0], None)
+    assert compared["measured"] == pytest.approx(0.0, abs=1e-9), "from the points of the picture"
+    assert (new["measured"], new["cause"]) == (None, "this row is newer than the runs of the table")
+    assert "0 to 1000 s | " in (tmp_path / "README.md").read_text()
+    assert page.renew(tmp_path) == []
+
+
+def test_equal_runs_have_no_interval() -> None:
+    """Flows of a file under single paths draw nothing at random but ports, so all runs are the same."""
+    setup = {
+        "fabric": "parallel-paths:rates=10Mbps/10Mbps,host_rate=100Mbps,buffer=150",
+        "traffic": f"flows:file={FOLDER}/traces/four-flows-10.csv",
+        "schemes": ["spt"],
+        "duration": "100ms",
+        "runs": 3,
+    }
+    rows = [{"label": "TCP", "unit": "s", "metric": "fct_mean", "published": 1.0}]
+    result = reproduced(Figure.model_validate({**TINY, "x": [], "rows": rows, "setup": setup}))
+    assert result.published[0].value.ci95 == 0.0
+    assert texts.rows(result.published)[0][2].endswith("(same in all runs)")
+    assert any("the runs of TCP are deterministic" in note for note in result.notes)
 
 
 def test_progress_counts_the_work_of_each_run() -> None:

@@ -32,7 +32,7 @@ def test_every_point_of_the_picture_is_a_row(tiny: measure.Reproduced) -> None:
 
 
 def test_printed_rows_fit_the_measured_values(tiny: measure.Reproduced) -> None:
-    rows = texts.rows(tiny)
+    rows = texts.rows(tiny.published)
     assert rows[0][1] == "100 s"
     assert rows[0][3].startswith("−")
     assert rows[3][2:] == ["–", "–"]

@@ -277,13 +277,13 @@ def print_figure(result: Reproduced, image: Path) -> None:
         print(f"  {word}: {text}")
     print()
     if result.published:
-        console.table(None, texts.HEADINGS, texts.rows(result))
+        console.table(None, texts.HEADINGS, texts.rows(result.published))
         print()
     points = texts.measured_table(result)
     if points is not None:
         console.table(None, *points, numbers_from=1)
         print()
-    for labels, cause in texts.causes(result):
+    for labels, cause in texts.causes(result.published):
         print(f"Why, {labels}: {cause}.")
     for note in result.notes:
         print(f"Note: {note}.")

@@ -18,7 +18,10 @@ from pathloom.errors import bad_input
 from pathloom.reproduction.metrics import METRICS
 
 POINTS = 5.0
-"""A difference of more than this needs a cause: in percentage points, or in per cent of another unit."""
+"""A larger difference from a single number needs a cause: in percentage points, or in per cent of another unit."""
+
+Published = float | tuple[float, float]
+"""A published number, or the lower and the upper end of a published range."""
 
 
 NOT_LIVE = ("reordered",)
@@ -177,9 +180,23 @@ class Row(_Part):
 
     label: str
     unit: str = "%"
-    published: float | None = None
-    bound: Literal["exactly", "at least", "at most"] = "exactly"
-    """Meaning of the published number: exact, or a bound."""
+    published: Published | None = None
+    """A number, or a range as a list of its lower and its upper end."""
+    bound: Literal["exactly", "up to", "at least", "at most"] = "exactly"
+    """Meaning of a single published number.
+
+    `up to` is the greatest value that was reached, so a lower one is a difference. `at least` and `at most` are for
+    texts that give one end only.
+    """
+    trend: Literal["above", "below", "level"] | None = None
+    """The published number is not known, but that the line `of` is above, below or level with the line `than`.
+
+    It is measured as the difference of the two lines, which must have the same unit.
+    """
+    of: str | None = None
+    """Label of a line: of a row, or of a point of the picture such as `OFPT, load 0.9`."""
+    than: str | None = None
+    """Label of the line that `of` is compared with."""
     metric: str | None = None
     """None if the number cannot be measured yet; then `cause` says why."""
     level: float | None = None
@@ -213,10 +230,24 @@ class Row(_Part):
 
     @model_validator(mode="after")
     def _unmeasured_says_why(self) -> Self:
+        if self.trend is not None:
+            if self.of is None or self.than is None or self.metric is not None or self.published is not None:
+                raise bad_input(f"row `{self.label}`: a trend has `of` and `than`, and neither metric nor published")
+            return self
         if self.metric is None and not self.cause:
             raise bad_input(f"row `{self.label}`: has no metric and no cause; give one of them")
         if self.measure is None and self.published is None:
             raise bad_input(f"row `{self.label}`: is neither published nor measured")
+        return self
+
+    @model_validator(mode="after")
+    def _range_is_one(self) -> Self:
+        if isinstance(self.published, tuple):
+            low, high = self.published
+            if low >= high or self.bound != "exactly":
+                raise bad_input(
+                    f"row `{self.label}`: published: expected a range as [lower end, upper end], without a bound"
+                )
         return self
 
 

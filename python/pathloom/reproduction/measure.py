@@ -25,8 +25,8 @@ from pathloom.experiments.running.threads import interruptible
 from pathloom.experiments.schemes.loading import load_schemes
 from pathloom.experiments.settings.model import Job, Settings
 from pathloom.fabrics import Fabric
-from pathloom.quantities import counted
-from pathloom.reproduction.definitions import POINTS, Case, Figure, Form, Measure, Row
+from pathloom.quantities import counted, listed
+from pathloom.reproduction.definitions import POINTS, Case, Figure, Form, Measure, Published, Row
 from pathloom.reproduction.library import all_measures
 from pathloom.reproduction.metrics import RunData
 from pathloom.reproduction.runs import RunCache, StoredRun, key, measure_run, run_name, this_build
@@ -89,15 +89,22 @@ class Line:
 
     label: str
     unit: str
-    published: float | None
+    published: Published | None
     bound: str
     value: Value
     cause: str | None
+    trend: str | None = None
+    """The published direction of the value, which is a difference of two lines: `above`, `below` or `level`."""
 
     @property
     def difference(self) -> float | None:
-        """Measured minus published."""
-        return None if self.published is None or self.value.mean is None else self.value.mean - self.published
+        """Measured minus published; for a range the distance from its nearer end, 0 inside."""
+        if self.published is None or self.value.mean is None:
+            return None
+        if isinstance(self.published, tuple):
+            low, high = self.published
+            return self.value.mean - min(max(self.value.mean, low), high)
+        return self.value.mean - self.published
 
     def as_json(self) -> dict[str, Any]:
         """A row of `reproduce --json`."""
@@ -106,6 +113,7 @@ class Line:
             "unit": self.unit,
             "published": self.published,
             "bound": self.bound,
+            "trend": self.trend,
             "measured": self.value.mean,
             "ci95": self.value.ci95,
             "measured_bound": self.value.bound,
@@ -139,13 +147,18 @@ class Reproduced:
 
     @property
     def notes(self) -> list[str]:
-        """The notes of the figure, and notes on problems of its runs."""
+        """The notes of the figure, and notes on its runs."""
+        return [*self.figure.notes, *self.run_notes]
+
+    @property
+    def run_notes(self) -> list[str]:
+        """Notes on runs that had problems, and on runs that are all the same."""
         shares = [run.stolen_share for runs in self.data.values() for run in runs]
         lacking = sum(share > NOTED_STOLEN_SHARE for share in shares)
         said = [f"{lacking} of {len(shares)} runs, at worst: {stolen_text(max(shares))}"] if lacking else []
         older = sum(run.build != this_build() for runs in self.data.values() for run in runs)
         said += [f"another build of Pathloom carried out {older} of {counted(len(shares), 'run')}"] if older else []
-        return [*self.figure.notes, *said, *_cut_notes(self)]
+        return [*said, *_cut_notes(self), *_deterministic_notes(self)]
 
     @property
     def published(self) -> list[Line]:
@@ -235,7 +248,7 @@ def reproduce(
             data.setdefault((one.case.label, one.template(job.scheme)), []).extend([kept] if kept is not None else [])
     seed = plans[0].settings.seed
     lines = [_line(figure, row, plans, data) for row in figure.rows]
-    lines += _points(figure, plans, data)
+    lines = with_trends(figure, [*lines, *_points(figure, plans, data)])
     return Reproduced(figure, form, seed, tuple(plans), data, tuple(lines))
 
 
@@ -350,7 +363,21 @@ def _cut_notes(result: Reproduced) -> list[str]:
     ]
 
 
+def _deterministic_notes(result: Reproduced) -> list[str]:
+    """A note on schemes whose runs are the same in everything measured, so that a mean over them has no interval."""
+    same: dict[str, bool] = {}
+    for (_case, scheme), runs in result.data.items():
+        equal = len(runs) > 1 and all(run.values == runs[0].values for run in runs)
+        same[scheme] = same.get(scheme, True) and equal
+    names = [result.figure.name_of(scheme) for scheme, equal in same.items() if equal]
+    if not names:
+        return []
+    return [f"the runs of {listed(names)} are deterministic: each gives the same, so there is no interval over them"]
+
+
 def _line(figure: Figure, row: Row, plans: Sequence[Planned], data: dict[tuple[str, str], list[StoredRun]]) -> Line:
+    if row.trend is not None:
+        return Line(row.label, row.unit, None, row.bound, Value(None, None), None, row.trend)
     scheme = row.scheme or figure.schemes()[0]
     measure, unbuilt = row.measure, _split([scheme, *row.over])[1]
     if unbuilt or measure is None:
@@ -363,18 +390,38 @@ def _line(figure: Figure, row: Row, plans: Sequence[Planned], data: dict[tuple[s
         own = _vector(measure, data[one.case.label, scheme])
         if row.over_case is not None:
             other_case = data.get((row.over_case, row.over_scheme or scheme))
-            vectors += [_compared(row.compared, own, _vector(measure, other_case))] if other_case else []
+            vectors += [compared(row.compared, own, _vector(measure, other_case))] if other_case else []
             continue
         bound = _bound(measure, data[one.case.label, scheme]) if bound == "exactly" and not row.over else bound
         others = [_vector(measure, data[one.case.label, other]) for other in row.over if other in one.schemes]
-        vectors += [_compared(row.compared, own, other) for other in others] if row.over else [own]
+        vectors += [compared(row.compared, own, other) for other in others] if row.over else [own]
     value = replace(_across(row.across, [vector for vector in vectors if vector]), bound=bound)
     if value.mean is None:
         reason = "not part of the quick form" if row.case is not None and not vectors else row.cause or NOT_EXPLAINED
         return Line(row.label, row.unit, row.published, row.bound, value, reason)
-    bare = Line(row.label, row.unit, row.published, row.bound, value, None)
-    cause = (row.cause or figure.cause or NOT_EXPLAINED) if is_far(bare) else None
-    return Line(row.label, row.unit, row.published, row.bound, value, cause)
+    return judged(figure, row, value)
+
+
+def judged(figure: Figure, row: Row, value: Value) -> Line:
+    """The line of a row with its measured value, and with the cause if the value differs from what was published."""
+    bare = Line(row.label, row.unit, row.published, row.bound, value, None, row.trend)
+    return replace(bare, cause=(row.cause or figure.cause or NOT_EXPLAINED) if is_far(bare) else None)
+
+
+def with_trends(figure: Figure, lines: Sequence[Line]) -> list[Line]:
+    """The lines of a figure, rows first, with the values of its trends filled in from the other lines."""
+    known = {line.label: line.value for line in lines}
+    filled = list(lines)
+    for place, row in enumerate(figure.rows):
+        if row.trend is None:
+            continue
+        one, other = known.get(row.of or ""), known.get(row.than or "")
+        if one is not None and other is not None and one.mean is not None and other.mean is not None:
+            halves = [half for half in (one.ci95, other.ci95) if half is not None]
+            # The runs of both lines may differ, so the interval is that of independent means.
+            value = Value(one.mean - other.mean, math.hypot(*halves) if len(halves) == 2 else None)
+            filled[place] = judged(figure, row, value)
+    return filled
 
 
 def _unbuilt_text(figure: Figure, unbuilt: Sequence[str]) -> str:
@@ -384,7 +431,7 @@ def _unbuilt_text(figure: Figure, unbuilt: Sequence[str]) -> str:
     return f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} not built yet"
 
 
-def _compared(how: str, own: Sequence[float], other: Sequence[float]) -> list[float]:
+def compared(how: str, own: Sequence[float], other: Sequence[float]) -> list[float]:
     """Compares run by run: all schemes have the same flows in a run."""
     pairs = [(a, b) for a, b in zip(own, other, strict=False) if b]
     return [100.0 * (a / b - 1.0) if how == "gain" else 100.0 * (1.0 - a / b) for a, b in pairs]
@@ -401,12 +448,29 @@ def _across(how: str, vectors: Sequence[Sequence[float]]) -> Value:
 
 
 def is_far(line: Line) -> bool:
-    """Whether a difference needs a cause: more than `POINTS` points, for a bound only on its wrong side."""
+    """Whether a difference needs a cause.
+
+    From a single number it is one of more than `POINTS` points. The ends of ranges and bounds have no such tolerance,
+    only the interval of the measurement, and a trend must show beyond its interval.
+    """
+    half = line.value.ci95 or 0.0
+    if line.trend is not None:
+        shown = line.value.mean
+        return (
+            shown is not None
+            and not {
+                "above": shown > half,
+                "below": shown < -half,
+                "level": abs(shown) <= max(half, POINTS),
+            }[line.trend]
+        )
     difference = line.difference
     if difference is None or line.published is None:
         return False
-    if (line.bound == "at least" and difference >= 0) or (line.bound == "at most" and difference <= 0):
-        return False
+    if isinstance(line.published, tuple):
+        return abs(difference) > half
+    if line.bound in ("at least", "at most"):
+        return (-difference if line.bound == "at least" else difference) > half
     points = abs(difference) if line.unit == "%" else 100.0 * abs(difference) / max(abs(line.published), 1e-12)
     return points > POINTS
 
@@ -427,7 +491,13 @@ def _points(figure: Figure, plans: Sequence[Planned], data: dict[tuple[str, str]
                 if (key(measure), one.case.label or None, scheme) in taken:
                     continue
                 value = _measured(measure, data[one.case.label, scheme])
-                place = f"{figure.plot.x} {one.case.label}".strip() if one.case.x is not None else one.case.label
-                text = ", ".join(part for part in (figure.name_of(scheme), place, label) if part)
-                lines.append(Line(text, figure.plot.unit, None, "exactly", value, None))
+                lines.append(
+                    Line(point_label(figure, scheme, one.case, label), figure.plot.unit, None, "exactly", value, None)
+                )
     return lines
+
+
+def point_label(figure: Figure, scheme: str, case: Case, variant: str) -> str:
+    """Label of the line of a point of a picture."""
+    place = f"{figure.plot.x} {case.label}".strip() if case.x is not None else case.label
+    return ", ".join(part for part in (figure.name_of(scheme), place, variant) if part)

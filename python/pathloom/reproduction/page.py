@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from string import ascii_lowercase
 from typing import Any
@@ -10,16 +11,19 @@ from typing import Any
 from pathloom import _core
 from pathloom.errors import bad_input, reason
 from pathloom.experiments.results.output_files import write_atomically, write_text
-from pathloom.reproduction.definitions import POINTS
-from pathloom.reproduction.library import identities
-from pathloom.reproduction.measure import Reproduced
+from pathloom.reproduction.definitions import POINTS, Figure, Row
+from pathloom.reproduction.library import figures, identities
+from pathloom.reproduction.measure import Line, Reproduced, Value, compared, judged, point_label, with_trends
 from pathloom.reproduction.pictures import picture
+from pathloom.reproduction.runs import key
 from pathloom.reproduction.texts import ALL, HEADINGS, NOTHING, causes, command, measured_table, rows, setup_lines
 
 LETTERS = ascii_lowercase
 """Letters of the causes below a table."""
 PAGE = "README.md"
 """Name of the page; code hosts show a file of this name for its folder."""
+NOT_RUN = "this row is newer than the runs of the table"
+"""Cause of a row without a value, after its figure was changed and not run again."""
 QUICK = "quick"
 """Name of the subfolder with the results of `--quick`; the page shows them in an extra column."""
 
@@ -49,10 +53,85 @@ def _record(result: Reproduced) -> dict[str, Any]:
         "command": command(result),
         "setup": setup_lines(result),
         "notes": result.notes,
-        "table": rows(result),
-        "causes": causes(result),
+        "run_notes": result.run_notes,
+        "table": rows(result.published),
+        "causes": causes(result.published),
         "points": {"headings": table[0], "rows": table[1]} if table else None,
     }
+
+
+def renew(folder: Path) -> list[str]:
+    """Renews the records and the page of a folder after texts or rows of figures have changed; nothing is run.
+
+    Measured values are those of the records. A row that is new gets its value from the points of the picture, without
+    an interval, or none if they do not hold it. Returns the names of all figures whose record has changed.
+    """
+    changed = []
+    for place in (folder, folder / QUICK):
+        for record in _records(place):
+            text = json.dumps(_renewed(record), indent=1, allow_nan=False) + "\n"
+            if json.loads(text) != record:
+                write_text(place / f"{record['id']}.json", text)
+                changed.append(record["id"])
+    write_text(folder / PAGE, _page(_records(folder), _records(folder / QUICK)))
+    return sorted(set(changed))
+
+
+def _renewed(record: dict[str, Any]) -> dict[str, Any]:
+    """A record with the texts and rows of the present file of its figure. Points and the set-up stay as they are."""
+    (figure,) = figures(record["id"])
+    before = {row["label"]: row for row in record["rows"]}
+    labels = {row.label for row in figure.rows}
+    points = [row for row in record["rows"][len(record["table"]) :] if row["label"] not in labels]
+    lines = []
+    for row in figure.rows:
+        known = before.get(row.label)
+        value = _recorded(known) if known is not None else _from_points(figure, row, before)
+        line = judged(figure, row, value)
+        if value.mean is None:
+            run = known is not None and known["cause"] != NOT_RUN
+            line = replace(line, cause=row.cause if run or row.metric is None else NOT_RUN)
+        lines.append(line)
+    others = [Line(row["label"], row["unit"], None, "exactly", _recorded(row), None) for row in points]
+    lines = with_trends(figure, [*lines, *others])
+    published = lines[: len(figure.rows)]
+    return {
+        **record,
+        "title": figure.title,
+        "source": figure.source,
+        "notes": [*figure.notes, *record["run_notes"]],
+        "rows": [*(line.as_json() for line in published), *(line.as_json() for line in others)],
+        "table": rows(published),
+        "causes": [list(cause) for cause in causes(published)],
+    }
+
+
+def _recorded(row: dict[str, Any]) -> Value:
+    return Value(row["measured"], row["ci95"], row["measured_bound"])
+
+
+def _from_points(figure: Figure, row: Row, before: dict[str, dict[str, Any]]) -> Value:
+    """The value of a new row from the points of the picture: that of a point, or of two points compared."""
+    variants = {key(measure): label for label, measure in figure.plot.measures()}
+    if row.measure is None or key(row.measure) not in variants:
+        return Value(None, None)
+    cases = {case.label: case for case in figure.all_cases()}
+
+    def mean_of(scheme: str, case: str) -> float | None:
+        found = before.get(point_label(figure, scheme, cases[case], variants[key(row_measure)]))
+        return None if found is None else found["measured"]
+
+    row_measure, scheme = row.measure, row.scheme or figure.schemes()[0]
+    values = []
+    for case in cases if row.case is None else (row.case,):
+        own = mean_of(scheme, case)
+        pairs = [(row.over_scheme or scheme, row.over_case)] if row.over_case else [(other, case) for other in row.over]
+        others = [mean_of(*pair) for pair in pairs]
+        if own is None or None in others:
+            return Value(None, None)
+        values += [value for other in others for value in compared(row.compared, [own], [other or 0.0])] or [own]
+    chosen = {"mean": sum(values) / len(values), "least": min(values), "most": max(values)}[row.across]
+    return Value(chosen, None)
 
 
 def _records(folder: Path) -> list[dict[str, Any]]:
@@ -75,10 +154,13 @@ def _page(records: list[dict[str, Any]], quick: list[dict[str, Any]]) -> str:
         "# Published figures, run again",
         (
             "Each table has what a paper prints beside what Pathloom measures, and the difference. ± is the half width "
-            "of the 95 % confidence interval over the runs. If the difference is more than "
-            f"{POINTS:g} percentage points, or {POINTS:g} % of another unit, a letter leads to the cause below the "
-            "table. The signs ≥ and ≤ mark what a paper states as a bound, and what is measured while flows are "
-            "unfinished. "
+            "of the 95 % confidence interval over the runs. Where a paper prints a range, the difference is the "
+            "distance from its nearer end. «> 0» and «< 0» stand for a trend that the text of a paper states.\n\n"
+            "A letter leads to the cause of a difference below the table. A single number needs one if the difference "
+            f"is more than {POINTS:g} percentage points, or {POINTS:g} % of another unit. A range, a bound or a trend "
+            "needs one as soon as the measured value is outside by more than its interval. "
+            "The signs ≥ and ≤ mark what a paper states as a bound, and what is measured while flows are "
+            "unfinished. «Up to» marks the greatest value that a paper reached, so a lower one is a difference. "
             "A dash stands where a paper prints no number, or where a part is not built.\n\n"
             "The pictures have the form of the papers'. Hollow marks are published numbers, in the colour of their "
             "scheme. At each load the schemes stand side by side, so that none hides another.\n\n"

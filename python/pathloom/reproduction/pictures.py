@@ -26,7 +26,7 @@ from pathloom.reproduction.texts import number_text
 MOST_RANKS = 400
 """Maximum number of points that are drawn of a curve by rank; more cannot be distinguished."""
 
-MARKERS = {"exactly": "D", "at least": "^", "at most": "v"}
+MARKERS = {"exactly": "D", "up to": "d", "at least": "^", "at most": "v"}
 """Markers of published numbers. The arrow at a bound points to the values that it allows."""
 
 WIDEST = 12
@@ -171,7 +171,7 @@ def _bars(axes: Axes, result: Reproduced, series: _Series) -> None:
             if value.mean is not None and (alone or len(groups) * len(members) <= 10):
                 digits = number_text(value.mean, result.figure.plot.unit).split()[0]
                 numbers.append(
-                    (x, value.mean + (value.ci95 or 0.0), line.published if line is not None else None, digits)
+                    (x, value.mean + (value.ci95 or 0.0), _ends(line)[-1] if line is not None else None, digits)
                 )
     _optimum_marks(axes, result, groups, alone)
     _number_bars(axes, numbers)
@@ -220,9 +220,15 @@ def _optimum_marks(axes: Axes, result: Reproduced, groups: Sequence[tuple[str, M
 
 
 def _mark(axes: Axes, x: float, line: Line, colour: str) -> None:
-    """A hollow mark at the published number."""
-    if line.published is not None:
-        axes.plot([x], [line.published], **_hollow(line.bound, colour), zorder=5)
+    """A hollow mark at the published number, or at both ends of a published range."""
+    ends = _ends(line)
+    axes.plot([x] * len(ends), ends, **_hollow(line.bound, colour), zorder=5)
+
+
+def _ends(line: Line) -> list[float]:
+    """The published number, or the ends of the published range."""
+    published = line.published if isinstance(line.published, tuple) else (line.published,)
+    return [end for end in published if end is not None]
 
 
 def _hollow(bound: str, colour: str) -> dict[str, Any]:

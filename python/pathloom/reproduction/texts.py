@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pathloom.quantities import figure_in, is_zero
 from pathloom.reproduction.definitions import PUBLISHED, Overrides, Setup
 from pathloom.reproduction.library import FOLDER
-from pathloom.reproduction.measure import Line, Reproduced, Value
+from pathloom.reproduction.measure import Line, Reproduced, Value, is_far
 from pathloom.specs import SIM
 
 NOTHING = "–"
 ALL = "all of it"
 """Label of a cause that applies to every row."""
-SIGNS = {"exactly": "", "at least": "≥ ", "at most": "≤ "}
+SIGNS = {"exactly": "", "up to": "up to ", "at least": "≥ ", "at most": "≤ "}
+TRENDS = {"above": "> 0", "below": "< 0", "level": "0"}
+"""Published trends, as texts about the difference of two lines."""
 HEADINGS = ["", "published", "measured", "difference"]
 
 
@@ -50,7 +54,14 @@ def published_text(line: Line) -> str:
     >>> from pathloom.reproduction.measure import Value
     >>> published_text(Line("ECMP", "%", 67.5, "at most", Value(80.0, None), None))
     '≤ 67.5 %'
+    >>> published_text(Line("TCP-Path", "%", (10.0, 20.0), "exactly", Value(48.0, None), None))
+    '10.0 to 20.0 %'
     """
+    if line.trend is not None:
+        return TRENDS[line.trend]
+    if isinstance(line.published, tuple):
+        low, high = line.published
+        return f"{number_text(low, line.unit).removesuffix(line.unit).rstrip()} to {number_text(high, line.unit)}"
     sign = SIGNS[line.bound]
     return sign + number_text(line.published, line.unit) if line.published is not None else NOTHING
 
@@ -66,25 +77,32 @@ def difference_text(line: Line) -> str:
     >>> from pathloom.reproduction.measure import Value
     >>> difference_text(Line("ECMP", "%", 67.5, "exactly", Value(80.0, None), None))
     '+12.5 %'
+    >>> difference_text(Line("TCP-Path", "%", (10.0, 20.0), "exactly", Value(18.0, None), None))
+    'within'
     """
-    if line.difference is None:
+    if line.trend is not None and line.value.mean is not None:
+        return "not so" if is_far(line) else "as published"
+    if line.difference is None or line.published is None:
         return NOTHING
-    size = max(abs(line.value.mean or 0.0), abs(line.published or 0.0))
+    ends = line.published if isinstance(line.published, tuple) else (line.published,)
+    if len(ends) == 2 and line.difference == 0:
+        return "within"
+    size = max(abs(line.value.mean or 0.0), *map(abs, ends))
     return figure_in(line.unit).with_format_of(size).signed(line.difference, among=size)
 
 
-def rows(result: Reproduced) -> list[list[str]]:
-    """Label, published, measured and difference of everything for which the paper prints a number."""
-    return [[line.label, published_text(line), measured_text(line), difference_text(line)] for line in result.published]
+def rows(published: Sequence[Line]) -> list[list[str]]:
+    """Label, published, measured and difference of everything for which the paper prints a number or a trend."""
+    return [[line.label, published_text(line), measured_text(line), difference_text(line)] for line in published]
 
 
-def causes(result: Reproduced) -> list[tuple[str, str]]:
+def causes(published: Sequence[Line]) -> list[tuple[str, str]]:
     """The causes of differences: the labels of the rows with the same cause, and the cause."""
     by_cause: dict[str, list[str]] = {}
-    for line in result.published:
+    for line in published:
         if line.cause is not None:
             by_cause.setdefault(line.cause, []).append(line.label)
-    count = len(result.published)
+    count = len(published)
     return [(ALL if 1 < len(labels) == count else "; ".join(labels), cause) for cause, labels in by_cause.items()]
 
 

@@ -54,11 +54,15 @@ def bounded_percentile(
 def ci95(values: Sequence[float]) -> float | None:
     """Half width of the 95 % confidence interval of the mean (Student's t); None for fewer than two values.
 
-    >>> round(ci95([1.0, 2.0, 3.0]), 4)
-    2.4841
+    It is 0 only if all values are equal, as those of deterministic runs are.
+
+    >>> round(ci95([1.0, 2.0, 3.0]), 4), ci95([0.1, 0.1, 0.1])
+    (2.4841, 0.0)
     """
     if len(values) < 2:
         return None
+    if min(values) == max(values):
+        return 0.0
     centre = math.fsum(values) / len(values)
     variance = math.fsum((value - centre) ** 2 for value in values) / (len(values) - 1)
     return t_quantile_975(len(values) - 1) * math.sqrt(variance / len(values))
