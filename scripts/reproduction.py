@@ -1,4 +1,4 @@
-"""Renews the texts of docs/reproduction after a change of figures in experiments/, without running anything again."""
+"""Renews the texts of docs/reproduction after a change of figures in published/, without running anything again."""
 
 from __future__ import annotations
 
