@@ -4,6 +4,8 @@
 //! All random draws come from its seed: the same settings give the same outcome, bit for bit, on one thread or on
 //! several.
 
+#![warn(clippy::undocumented_unsafe_blocks)]
+
 mod agenda;
 mod agents;
 mod cache;

@@ -3,6 +3,7 @@
 //! When a packet enters a FIFO with a fixed rate, the time when it will leave is known. So a packet-hop costs one
 //! event: the arrival at the other end. The ring holds every packet that waits, is being sent or is under way, in
 //! order of entry.
+#![allow(unsafe_code)]
 
 mod sent;
 mod speeds;
@@ -25,7 +26,9 @@ const FRACTION: u32 = 20;
 /// the first line.
 #[repr(C, align(64))]
 pub(crate) struct LinkQueue {
-    /// A power of two of places. Those from `head` on (wrapping) are in use, as many as `in_flight`.
+    /// A power of two of places, or none. Those from `head` on (wrapping) are in use, as many as `in_flight`, which is
+    /// never more than there are. So while `in_flight` is not 0, any number masked with the number of places minus one
+    /// is a place.
     ring: Box<[Packet]>,
     /// Number of packets that have left the ring so far.
     head: u64,
@@ -229,7 +232,8 @@ impl LinkQueue {
             self.grow();
         }
         let place = self.tail() as usize & (self.ring.len() - 1);
-        *item_mut(&mut self.ring, place) = packet;
+        // SAFETY: the ring has a free place, so it has places, and `place` is masked with their number minus one.
+        *unsafe { item_mut(&mut self.ring, place) } = packet;
         self.in_flight += 1;
         self.in_flight == 1
     }
@@ -247,19 +251,23 @@ impl LinkQueue {
         (left, self.push(packet, deliver_at))
     }
 
-    /// Removes the packet that is due from the ring. Returns it, and the time when the next one is due.
+    /// Removes the packet that is due from the ring, which must not be empty. Returns it, and the time when the next one
+    /// is due.
     #[inline(always)]
     pub(crate) fn dequeue(&mut self) -> (Packet, Option<Ps>) {
+        assert!(self.in_flight > 0, "a link delivered a packet that it does not have");
         let mask = self.ring.len() - 1;
         // The packet has been delivered. Without a time, it is three words, which stay in registers on their way to
         // the next ring.
-        let packet = item(&self.ring, self.head as usize & mask).due(0);
+        // SAFETY: a packet is in the ring, so it has places, and the number is masked.
+        let packet = unsafe { item(&self.ring, self.head as usize & mask) }.due(0);
         self.head += 1;
         self.in_flight -= 1;
         if self.head as usize & mask == 0 {
             return (packet, self.come_round());
         }
-        let next = (self.in_flight > 0).then(|| item(&self.ring, self.head as usize & mask).deliver_at);
+        // SAFETY: as above; the ring is the same.
+        let next = (self.in_flight > 0).then(|| unsafe { item(&self.ring, self.head as usize & mask) }.deliver_at);
         (packet, next)
     }
 
@@ -516,7 +524,7 @@ impl LinkQueue {
         let mask = self.ring.len().wrapping_sub(1);
         if self.in_flight as usize == self.ring.len() {
             // The other part has delivered these packets; they are still in the ring of this part.
-            while self.in_flight > 0 && item(&self.ring, self.head as usize & mask).deliver_at <= now {
+            while self.in_flight > 0 && self.ring[self.head as usize & mask].deliver_at <= now {
                 self.head += 1;
                 self.in_flight -= 1;
             }
@@ -525,7 +533,7 @@ impl LinkQueue {
             EnqueueResult::Dropped => None,
             EnqueueResult::First(_) | EnqueueResult::Behind => {
                 let place = (self.tail() - 1) as usize & (self.ring.len() - 1);
-                Some(*item(&self.ring, place))
+                Some(self.ring[place])
             }
         }
     }

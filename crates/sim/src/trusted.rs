@@ -1,27 +1,33 @@
 //! Indexing without a bounds check, for the few places that run once per packet-hop; and advice about memory to the
 //! CPU and the kernel.
 //!
-//! Measurement: checked indexing costs about 25 of 250 instructions per hop. Every index used here is a number that
-//! the fabric or the simulator itself has assigned (links, nodes, cache places, ring positions under a mask), never
-//! input. Debug builds, and so all tests, check each index.
+//! Checked indexing costs about 25 of 250 instructions per hop. Every index used here is a number that the fabric or
+//! the simulator itself has assigned (links, blocks, ring positions under a mask), never input. Each call says why the
+//! item exists, and debug builds, and so all tests, check it.
 #![allow(unsafe_code)]
 
 /// Bytes of a cache line.
 pub(crate) const LINE: usize = 64;
 
-/// Returns `items[index]`. The caller must make sure that this item exists.
+/// Returns `items[index]`.
+///
+/// # Safety
+/// `index` must be less than the number of items.
 #[inline(always)]
-pub(crate) fn item<T>(items: &[T], index: usize) -> &T {
+pub(crate) unsafe fn item<T>(items: &[T], index: usize) -> &T {
     debug_assert!(index < items.len(), "item {index} of {}", items.len());
-    // SAFETY: see above; `index < items.len()` holds at each call.
+    // SAFETY: the caller makes sure of this.
     unsafe { items.get_unchecked(index) }
 }
 
-/// Returns `items[index]` for changes. The caller must make sure that this item exists.
+/// Returns `items[index]` for changes.
+///
+/// # Safety
+/// `index` must be less than the number of items.
 #[inline(always)]
-pub(crate) fn item_mut<T>(items: &mut [T], index: usize) -> &mut T {
+pub(crate) unsafe fn item_mut<T>(items: &mut [T], index: usize) -> &mut T {
     debug_assert!(index < items.len(), "item {index} of {}", items.len());
-    // SAFETY: see above; `index < items.len()` holds at each call.
+    // SAFETY: the caller makes sure of this.
     unsafe { items.get_unchecked_mut(index) }
 }
 

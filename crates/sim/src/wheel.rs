@@ -9,6 +9,8 @@
 //! On a large fabric, links are not in the CPU's caches, so a chain waits for memory at each of its links, one after
 //! the other. There, a slot holds its links in blocks ([`blocks`]) instead.
 
+#![allow(unsafe_code)]
+
 mod blocks;
 
 use crate::time::{Ps, NEVER};
@@ -112,16 +114,16 @@ impl Wheel {
         }
     }
 
-    /// Inserts a link that is not in the wheel.
+    /// Inserts a link that is not in the wheel. `scheduled` is this link.
     #[inline(always)]
-    pub(crate) fn insert(&mut self, links: &mut [impl Scheduled], at: Ps, link: u32) {
+    pub(crate) fn insert(&mut self, scheduled: &mut impl Scheduled, at: Ps, link: u32) {
         let number = at >> self.shift;
         if number.wrapping_sub(self.base + 1) >= SLOTS as u64 - 1 {
-            return self.insert_elsewhere(links, at, link);
+            return self.insert_elsewhere(scheduled, at, link);
         }
         let slot = number as usize % SLOTS;
         let first = std::mem::replace(&mut self.slots[slot], link);
-        item_mut(links, link as usize).set_due(Due { at, next: first });
+        scheduled.set_due(Due { at, next: first });
         if first == NONE {
             self.words[slot / 64] |= 1 << (slot % 64);
         }
@@ -129,10 +131,10 @@ impl Wheel {
 
     /// Inserts a link that is not in the wheel, on a large fabric.
     #[inline(always)]
-    pub(crate) fn insert_large(&mut self, links: &mut [impl Scheduled], at: Ps, link: u32) {
+    pub(crate) fn insert_large(&mut self, scheduled: &mut impl Scheduled, at: Ps, link: u32) {
         let number = at >> self.shift;
         if number.wrapping_sub(self.base + 1) >= SLOTS as u64 - 1 {
-            return self.insert_elsewhere(links, at, link);
+            return self.insert_elsewhere(scheduled, at, link);
         }
         let slot = number as usize % SLOTS;
         self.words[slot / 64] |= 1 << (slot % 64);
@@ -141,8 +143,8 @@ impl Wheel {
 
     /// Inserts a link into the present batch, or into the heap if it is beyond the horizon.
     #[cold]
-    fn insert_elsewhere(&mut self, links: &mut [impl Scheduled], at: Ps, link: u32) {
-        links[link as usize].set_due(Due { at, next: NONE });
+    fn insert_elsewhere(&mut self, scheduled: &mut impl Scheduled, at: Ps, link: u32) {
+        scheduled.set_due(Due { at, next: NONE });
         if at >> self.shift <= self.base {
             let key = self.key(at, link);
             let place = self.batch[..self.left].partition_point(|&other| other > key);
@@ -196,7 +198,8 @@ impl Wheel {
     /// Takes the first link of a batch that is not empty.
     #[inline(always)]
     fn pop_near(&mut self, limit: Ps) -> (Ps, u32) {
-        let key = *item(&self.batch, self.left - 1);
+        // SAFETY: `left` is not 0 here, and never more than the places of the batch.
+        let key = *unsafe { item(&self.batch, self.left - 1) };
         let (at, link) = ((self.base << self.shift) + (key >> 32), key as u32);
         if at >= limit.min(self.far_at) {
             return self.pop_late(limit, (at, link));
@@ -245,17 +248,22 @@ impl Wheel {
         let mut link = std::mem::replace(&mut self.slots[slot], NONE);
         let mut count = 0;
         while link != NONE {
-            let scheduled = item(links, link as usize);
+            // SAFETY: only links of these were inserted, so a chain has no others.
+            let scheduled = unsafe { item(links, link as usize) };
             let due = scheduled.due();
             scheduled.prepare();
             let key = (due.at - start) << 32 | u64::from(link);
             // Insertion sort for the usual few links. More links are sorted by the library, below.
+            assert!(count < self.batch.len(), "a link is in the wheel twice");
             let mut place = count;
-            while place > 0 && count < MOST_INSERTED && *item(&self.batch, place - 1) < key {
-                *item_mut(&mut self.batch, place) = *item(&self.batch, place - 1);
-                place -= 1;
+            // SAFETY: `place` is at most `count`, so it is a place of the batch.
+            unsafe {
+                while place > 0 && count < MOST_INSERTED && *item(&self.batch, place - 1) < key {
+                    *item_mut(&mut self.batch, place) = *item(&self.batch, place - 1);
+                    place -= 1;
+                }
+                *item_mut(&mut self.batch, place) = key;
             }
-            *item_mut(&mut self.batch, place) = key;
             count += 1;
             link = due.next;
         }
@@ -278,7 +286,7 @@ impl Wheel {
         self.words[slot / 64] &= !(1 << (slot % 64));
         let mut count = 0;
         self.blocks.take(slot, |key| {
-            *item_mut(&mut self.batch, count) = key;
+            self.batch[count] = key;
             count += 1;
         });
         self.batch[..count].sort_unstable_by(|a, b| b.cmp(a));
@@ -391,9 +399,9 @@ mod tests {
                     0..=4 if due[link as usize].is_none() => {
                         let at = now + if what == 4 { delta * 1000 } else { delta };
                         if large {
-                            wheel.insert_large(&mut links, at, link);
+                            wheel.insert_large(&mut links[link as usize], at, link);
                         } else {
-                            wheel.insert(&mut links, at, link);
+                            wheel.insert(&mut links[link as usize], at, link);
                         }
                         model.insert((at, link));
                         due[link as usize] = Some(at);

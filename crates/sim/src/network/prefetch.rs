@@ -6,6 +6,8 @@
 //! is, so a single hop waits five times. Here, each step is done for all arrivals of a batch before the next step
 //! begins, so that the waits overlap.
 
+#![allow(unsafe_code)]
+
 use crate::cache::Cache;
 use crate::interface::Interface;
 use crate::link::LinkQueue;
@@ -27,10 +29,12 @@ pub(super) fn prefetch_batch(links: &[LinkQueue], cache: &Cache, due: LinksDue<'
 fn prefetch_group(links: &[LinkQueue], cache: &Cache, due: LinksDue<'_>, at_host: impl Fn(&Packet)) {
     // A delivery needs only the first cache line of its link.
     due.iter().for_each(|link| fetch(links, link as usize));
-    due.iter().for_each(|link| item(links, link as usize).fetch_first_two());
+    // SAFETY: the wheel of these links gives no others.
+    due.iter().for_each(|link| unsafe { item(links, link as usize) }.fetch_first_two());
     let (mut numbers, mut count) = ([0; GROUP_LINKS], 0);
     for link in due.iter() {
-        let queue = item(links, link as usize);
+        // SAFETY: as above.
+        let queue = unsafe { item(links, link as usize) };
         match queue.head() {
             Some(packet) if queue.to_host() => {
                 at_host(packet);

@@ -1,6 +1,8 @@
 //! The links of a wheel's slots in blocks of one cache line, for fabrics whose links do not fit into the CPU's
 //! caches.
 
+#![allow(unsafe_code)]
+
 use super::SLOTS;
 use crate::trusted::{fetch, item, item_mut};
 
@@ -23,7 +25,8 @@ impl Block {
 /// End of each chain of blocks: a block that never has room.
 const END: u32 = 0;
 
-/// The blocks of all slots.
+/// The blocks of all slots. The number of a block in `slots`, in `free` or in [`Block::next`] is always below the number
+/// of blocks: numbers come only from [`Blocks::extend`], and no block is ever removed.
 pub(super) struct Blocks {
     blocks: Vec<Block>,
     /// First block of each slot.
@@ -42,10 +45,12 @@ impl Blocks {
     #[inline(always)]
     pub(super) fn insert(&mut self, slot: usize, key: u64) {
         let mut block = self.slots[slot];
-        if item(&self.blocks, block as usize).count == Block::KEYS as u32 {
+        // SAFETY: a number in `slots` is that of a block (see `Blocks`).
+        if unsafe { item(&self.blocks, block as usize) }.count == Block::KEYS as u32 {
             block = self.extend(slot, block);
         }
-        let block = item_mut(&mut self.blocks, block as usize);
+        // SAFETY: the number is from `slots` or from `extend`, so it is that of a block.
+        let block = unsafe { item_mut(&mut self.blocks, block as usize) };
         block.keys[block.count as usize] = key;
         block.count += 1;
     }
@@ -70,7 +75,8 @@ impl Blocks {
     pub(super) fn take(&mut self, slot: usize, mut give: impl FnMut(u64)) {
         let mut block = std::mem::replace(&mut self.slots[slot], END);
         while block != END {
-            let of = item_mut(&mut self.blocks, block as usize);
+            // SAFETY: a number in `slots` or `next` is that of a block (see `Blocks`).
+            let of = unsafe { item_mut(&mut self.blocks, block as usize) };
             of.keys.iter().take(of.count as usize).for_each(|&key| give(key));
             let next = std::mem::replace(&mut of.next, self.free);
             self.free = std::mem::replace(&mut block, next);
