@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
@@ -170,6 +171,26 @@ def test_the_container_file_copies_what_exists() -> None:
     copied = re.findall(r"^COPY (?!--from)(.+) \S+$", text, re.MULTILINE)
     assert copied
     assert all((ROOT / name).exists() for line in copied for name in line.split())
-    least = re.search(r'rust-version = "1\.(\d+)"', (ROOT / "Cargo.toml").read_text(encoding="utf-8"))
     image = re.search(r"^FROM rust:1\.(\d+)", text, re.MULTILINE)
-    assert least is not None and image is not None and int(image[1]) >= int(least[1])
+    assert image is not None and (1, int(image[1])) >= minimum_rust()
+
+
+def minimum_rust() -> tuple[int, int]:
+    manifest = tomllib.loads((ROOT / "Cargo.toml").read_text(encoding="utf-8"))
+    major, minor = manifest["workspace"]["package"]["rust-version"].split(".")
+    return int(major), int(minor)
+
+
+def test_one_number_says_which_rust_is_needed() -> None:
+    major, minor = minimum_rust()
+    for name in ("README.md", "CONTRIBUTING.md", "docs/quickstart.md"):
+        said = re.findall(r"\bRust (\d+)\.(\d+)", (ROOT / name).read_text(encoding="utf-8"))
+        assert said == [(str(major), str(minor))], name
+    command = ["cargo", "metadata", "--format-version", "1", "--offline", "--locked"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    for package in json.loads(done.stdout)["packages"]:
+        needed = tuple(int(part) for part in (package["rust_version"] or "1.0").split("."))[:2]
+        if package["source"] is None:
+            assert needed == (major, minor), f"{package['name']}: write rust-version.workspace = true"
+        else:
+            assert needed <= (major, minor), f"{package['name']} {package['version']} needs Rust {needed}"
