@@ -15,7 +15,7 @@ unexport VIRTUAL_ENV CONDA_PREFIX PYTHONPATH PYTHONHOME
 RUST := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name '*.c' -o -name '*.h' -o -name Cargo.toml -o -name '*.csv')
 say = @printf '\n==> %s\n' "$(1)"
 
-.PHONY: help demo build docs test test-long lab-test package-test web test-page lint lint-rust lint-python lint-web compile-tests test-rust test-python hostd-tools bench bench-ns3 wheel deb readme lock clean
+.PHONY: help demo build docs test test-long lab-test package-test web test-page lint lint-rust lint-python lint-web wasm compile-tests test-rust test-python hostd-tools bench bench-ns3 wheel deb readme lock clean
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z][a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -71,6 +71,10 @@ lint-rust: .venv/.deps | hostd-tools  ## Check Rust: formatting, clippy, the pur
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --quiet -- --deny warnings
 	python scripts/purity.py
+
+wasm:  ## Build the pure crates for WebAssembly: neither they nor their dependencies need an operating system
+	rustup target add wasm32-unknown-unknown
+	cargo check --quiet --target wasm32-unknown-unknown $$(python scripts/purity.py packages)
 
 lint-python: build  ## Check Python: ruff, mypy, stubs; and the prose of the documentation
 	$(call say,Python: ruff$(comma) mypy$(comma) stubs; the prose of the documentation)

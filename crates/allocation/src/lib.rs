@@ -6,6 +6,8 @@
 //! - [`fractional`]: the maximum concurrent flow of demands that may be split, with the bound that proves it.
 //! - [`placement`]: the path of each flow (Hedera §4.3: Global First Fit, Simulated Annealing; OFPT and LESSOR
 //!   Algorithm 2).
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod fat_tree;
 mod flow_set;

@@ -4,6 +4,8 @@
 //! [`Controller`] accepts [`Input`]s and returns [`Output`]s. Both concern switches and hosts and do not depend on a
 //! protocol. The controller has no clock, no socket and no thread. Therefore the simulator and live OpenFlow sessions
 //! run the same code, and a log that was recorded in one world can be replayed in the other.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod active_scheme;
 mod aggregate;

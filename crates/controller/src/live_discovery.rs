@@ -515,7 +515,7 @@ mod tests {
                 }
                 self.now += Nanos(MS);
                 self.discovery.timeout(self.now);
-                if self.now.0 % (250 * MS) == 0 {
+                if self.now.0.is_multiple_of(250 * MS) {
                     self.discovery.review(self.now);
                 }
             }

@@ -9,6 +9,8 @@
 //!
 //! These are state machines without sockets or clocks: `handle(now, input)`, `poll_output()`, `poll_timeout()`. A fault
 //! raises an [`Alarm`] that names its place. Limits apply to the port at fault; all other ports are served as usual.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod agenda;
 mod alarm;

@@ -1,5 +1,7 @@
 //! Fabrics from specifications (`fat-tree:k=8,rate=1Gbps`) and from the text of graph files, their export, and the numbers
 //! that describe them. The types of a fabric are in `pathloom-model`.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod bisection;
 mod clos;

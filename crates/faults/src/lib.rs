@@ -9,6 +9,8 @@
 //! 4. Every hold has ended, and the controller knows no flow any more.
 //!
 //! Faults take place in simulated time, so a seed breaks the same promises every time. docs/faults.md is for users.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod explained_losses;
 mod fabrics;

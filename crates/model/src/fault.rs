@@ -199,7 +199,8 @@ impl fmt::Display for FaultText<'_> {
         let verb = |up: bool| if up { "up" } else { "down" };
         let at_ns = self.fault.at.0;
         let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1000, "us"), (1, "ns")];
-        let (unit_ns, unit) = units.into_iter().find(|(unit_ns, _)| at_ns % unit_ns == 0).unwrap_or((1, "ns"));
+        let (unit_ns, unit) =
+            units.into_iter().find(|(unit_ns, _)| at_ns.is_multiple_of(*unit_ns)).unwrap_or((1, "ns"));
         write!(f, "{}{unit}:", at_ns / unit_ns)?;
         let of = |target: FaultTarget| match target {
             FaultTarget::Node(node) => name(node).clone(),

@@ -3,6 +3,8 @@
 //!
 //! This crate has no clock, socket or thread. A [`Fabric`] is built once and never changes. A separate [`LinkState`]
 //! says which links are up or down at a moment.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod actions;
 mod fabric;

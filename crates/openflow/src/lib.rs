@@ -6,6 +6,8 @@
 //!
 //! [`Message`] has all kinds of messages. [`convert`] converts them from and to `pathloom_model::rules`. [`packet`]
 //! reads Ethernet, IPv4, TCP and UDP. Section numbers are those of the OpenFlow Switch Specification 1.3.5.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types))]
 
 pub mod action;
 pub mod convert;

@@ -10,6 +10,8 @@
 //! - each requested path is answered by [`Event::RouteConfirmed`] or [`Event::RouteRejected`], unless the flow ends
 //!   first. Until then the flow stays on its present route (a new flow on the default routes);
 //! - [`View`] already reflects the event when `handle` is called.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod action;
 mod event;

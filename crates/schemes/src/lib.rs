@@ -3,6 +3,8 @@
 //! [`parse`] reads a specification such as `hedera:period=1s` into a [`SchemeSpec`]. This creates the central policy
 //! and names the programs of hosts and switches. A new scheme is one file with an `ENTRY`, its two lines here and in
 //! `registry.rs`, and one folder of recorded cases under `tests/conformance` (docs/new-scheme.md).
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types))]
 
 pub mod allocation;
 mod arp_path;

@@ -82,7 +82,7 @@ impl Scenario {
         (src != dst).then(|| {
             self.world.add_flow(flow, (src, nics.0), (dst, nics.1), flow.0 as u16);
             // Some flows are announced, and some of these are short.
-            let size = (flow.0 % 3 > 0).then(|| flow.0 * 7919 % 1_000_000);
+            let size = (!flow.0.is_multiple_of(3)).then(|| flow.0 * 7919 % 1_000_000);
             self.world.view.flows.get_mut(&flow).into_iter().for_each(|flow| flow.size_bytes = size.into());
             flow
         })

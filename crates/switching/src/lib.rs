@@ -9,6 +9,8 @@
 //! forwarded from memory.
 //!
 //! A [`Program`] is another kind of switch: it has no controller and finds paths together with its neighbours.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod decision;
 pub mod deployment;

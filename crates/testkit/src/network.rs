@@ -162,7 +162,7 @@ impl Network {
     /// The session to a switch is established.
     pub fn connect(&mut self, switch: NodeId) {
         let session = &mut self.sessions[switch.index()];
-        if *session % 2 == 0 && !self.controller_dead {
+        if session.is_multiple_of(2) && !self.controller_dead {
             *session += 1;
             // The switch finishes the work that it has begun before it handles messages of the new session.
             let [_, _, working] = self.last[switch.index()];

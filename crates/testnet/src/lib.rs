@@ -4,6 +4,8 @@
 //! loop. The controller and its switches exchange the bytes of OpenFlow. Frames of hosts, and the controller's probes,
 //! travel through the rules that the switches have at that moment. A seed determines all delays and all divisions of
 //! byte streams, so the same seed gives the same bytes.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod device;
 mod frame;

@@ -23,6 +23,8 @@
 //! }
 //! assert_eq!(receiver.delivered_bytes(), 10_000);
 //! ```
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod keys;
 pub mod mptcp;

@@ -4,6 +4,8 @@
 //! duration and a seed, [`TrafficSpec::generate`] makes a [`Workload`]. Every quantity that is drawn has a random
 //! stream of its own. So two runs that differ only in load have the same sizes, flow by flow, and a longer run begins
 //! with the flows of a shorter one.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod collective;
 mod error;

@@ -81,7 +81,7 @@ impl Counts {
             return;
         }
         self.times_ns.push(read.duration_since(sent).as_nanos() as u64);
-        let late = self.finished % 16 == 0 && self.from.is_some_and(|from| from.elapsed() > self.limit);
+        let late = self.finished.is_multiple_of(16) && self.from.is_some_and(|from| from.elapsed() > self.limit);
         if late || (self.finished == self.started && self.left == 0) {
             self.left = 0;
             self.to = Some(Instant::now());

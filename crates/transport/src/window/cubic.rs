@@ -131,7 +131,7 @@ mod tests {
             for _ in 0..cwnd as u64 {
                 cwnd += cubic.growth(now, Nanos::from_millis(rtt_ms), 1.0, cwnd, mss) as f64 / mss;
             }
-            if (round + 1) * rtt_ms % 1000 == 0 {
+            if ((round + 1) * rtt_ms).is_multiple_of(1000) {
                 marks.push(cwnd);
             }
         }
