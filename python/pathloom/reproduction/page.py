@@ -160,7 +160,7 @@ def _page(records: list[dict[str, Any]], quick: list[dict[str, Any]]) -> str:
             f"is more than {POINTS:g} percentage points, or {POINTS:g} % of another unit. A range, a bound or a trend "
             "needs one as soon as the measured value is outside by more than its interval. "
             "The signs ≥ and ≤ mark what a paper states as a bound, and what is measured while flows are "
-            "unfinished. «Up to» marks the greatest value that a paper reached, so a lower one is a difference. "
+            "unfinished.\n\n«Up to» marks the greatest value that a paper reached, so a lower one is a difference. "
             "A dash stands where a paper prints no number, or where a part is not built.\n\n"
             "The pictures have the form of the papers'. Hollow marks are published numbers, in the colour of their "
             "scheme. At each load the schemes stand side by side, so that none hides another.\n\n"
