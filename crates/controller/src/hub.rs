@@ -306,7 +306,7 @@ impl Hub {
         next
     }
 
-    fn next_timeout(&mut self) -> Option<Nanos> {
+    pub(crate) fn next_timeout(&mut self) -> Option<Nanos> {
         let discovery = self.discovery.as_ref().and_then(LiveDiscovery::poll_timeout);
         let controller = self.controller().and_then(|controller| controller.poll_timeout());
         [discovery, controller].into_iter().flatten().min()

@@ -56,6 +56,8 @@ mod tls;
 mod tls_tests;
 mod upkeep;
 mod verify;
+#[cfg(test)]
+mod virtual_time;
 
 pub use api::{Api, Paths};
 pub use reading::Foreign;

@@ -12,7 +12,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub(crate) type Issuer = CertifiedIssuer<'static, KeyPair>;
 
@@ -47,7 +47,9 @@ const FILES: &str = "certificate = \"certificate.pem\", key = \"key.pem\"";
 
 /// A controller whose switches must show a certificate of this authority.
 pub(crate) fn with_tls(authority: &Issuer, more: &str) -> Lab {
-    let text = format!("listen = {{ tls = {{ {FILES}, client_ca = \"ca.pem\"{more} }} }}\n{}", api(""));
+    let tls = format!("tls = {{ {FILES}, client_ca = \"ca.pem\"{more} }}");
+    // No idle handshake times out before the test ends.
+    let text = format!("listen = {{ {tls} }}\nsessions = {{ handshake_timeout = \"10min\" }}\n{}", api(""));
     lab(directory(authority), &text, false)
 }
 
@@ -121,13 +123,11 @@ fn a_switch_needs_a_trusted_certificate_with_its_name() {
 fn idle_handshakes_do_not_block_switches_of_the_same_address() {
     let ours = authority();
     let lab = with_tls(&ours, "");
-    let begun = Instant::now();
     let idle: Vec<TcpStream> = (0..400).map(|_| TcpStream::connect(("127.0.0.1", lab.openflow)).unwrap()).collect();
     let dpid = lab.get("/v1/switches")["items"][0]["datapath_id"].as_str().unwrap().to_owned();
     let number = u64::from_str_radix(&dpid, 16).unwrap();
     switch(lab.openflow, client(&ours, Some(issued(&ours, &dpid))), number);
     wait("the switch has its session", || sessions(&lab) == 1);
-    assert!(begun.elapsed() < Duration::from_secs(8), "before the handshakes timed out: {:?}", begun.elapsed());
     assert!(metric(&lab, "pathloom_handshakes_failed_total 145"), "400 and one, of which 256 have a place");
     drop(idle);
 }

@@ -32,8 +32,6 @@ pub struct Faults {
     pub has_no_meters: bool,
     /// Maximum number of rules; `None` for any number.
     pub most_rules: Option<usize>,
-    /// Maximum number of groups.
-    pub most_groups: usize,
     /// Number of rules with this priority or a higher one that it refuses from now on.
     pub refuses: (u16, u32),
 }
@@ -47,7 +45,6 @@ impl Default for Faults {
             ignores_echoes: false,
             has_no_meters: false,
             most_rules: None,
-            most_groups: 1 << 16,
             refuses: (0, 0),
         }
     }
@@ -79,7 +76,7 @@ impl Device {
         };
         Device {
             datapath_id,
-            tables: Tables::new(ports, datapath_id, faults.most_rules, faults.most_groups),
+            tables: Tables::new(ports, datapath_id, faults.most_rules),
             ports: (1..=ports).map(port).collect(),
             faults,
             counts: BTreeMap::new(),

@@ -35,6 +35,11 @@ impl Frame {
         Frame { kind, tag, headers: Some(headers), content: Content::Packet(number) }
     }
 
+    /// The bytes of a packet with these headers.
+    pub fn bytes_of(headers: Headers) -> Vec<u8> {
+        Frame::packet(0, headers).to_bytes()
+    }
+
     /// A frame with these bytes; `None` if they are no Ethernet frame.
     pub fn from_bytes(bytes: &[u8]) -> Option<Frame> {
         let frame = Ethernet::parse(bytes).ok()?;

@@ -8,6 +8,7 @@ use crate::report::{Fate, Report, Timing};
 use crate::sessions::Peer;
 use pathloom_model::Mac;
 use pathloom_model::{Fabric, Headers, LinkId, Nanos, NodeId};
+use pathloom_openflow::{frame, Message};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use std::collections::{BTreeMap, BTreeSet};
@@ -181,8 +182,8 @@ impl<M: Machine> Network<M> {
 
     fn happen(&mut self, event: Event) {
         match event {
-            Event::ToController { peer, bytes } => self.to_controller(peer, &bytes),
-            Event::ToPeer { peer, bytes } => self.to_peer(peer, &bytes),
+            Event::ToController { peer, bytes } => self.at_controller(peer, &bytes),
+            Event::ToPeer { peer, bytes } => self.at_peer(peer, &bytes),
             Event::Closed { peer } => self.closed(peer),
             Event::Work { peer, message } => self.work(peer, &message),
             Event::Frame { at, frame, hops } => self.enter(at, &frame, hops),
@@ -359,6 +360,18 @@ impl<M: Machine> Network<M> {
     /// A cable fails or works again; both ends notice.
     pub fn set_cable(&mut self, link: LinkId, up: bool) {
         self.ends(link).into_iter().for_each(|end| self.plug(end, up));
+    }
+
+    /// Somebody else sends a switch this message. The switch reports rules that it removes.
+    pub fn meddle(&mut self, node: NodeId, message: &Message<'_>) {
+        let (mut bytes, mut out) = (Vec::new(), Vec::new());
+        message.emit(0, &mut bytes).expect("a message that is short enough");
+        let device = self.devices.get_mut(&node).expect("a switch");
+        if let Ok(Some((header, body, _))) = frame(&bytes) {
+            device.handle(self.now, header, body, &mut out);
+        }
+        self.tell_controller(node, out);
+        self.plan_expiry(node);
     }
 
     /// A port or interface loses or gains carrier.

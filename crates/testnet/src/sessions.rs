@@ -22,8 +22,8 @@ pub struct Peer<Id> {
     pub node: Option<NodeId>,
     /// Bytes of the controller that were not handled yet.
     pub heard: Vec<u8>,
-    /// Whether the peer reads what the controller sends.
-    pub reads: bool,
+    /// Whether nothing that it sends arrives.
+    pub silent: bool,
     /// Bytes that the controller has not used yet.
     unused: Vec<u8>,
     /// When the last bytes of each stream arrive.
@@ -61,7 +61,7 @@ impl<M: Machine> Network<M> {
         if let Some(&peer) = self.by_node.get(&node) {
             return Some(peer);
         }
-        let peer = self.open(&format!("192.0.2.{}:6000", node.0), Some(node))?;
+        let peer = self.dial_from(&format!("192.0.2.{}:6000", node.0), Some(node))?;
         self.by_node.insert(node, peer);
         let working = self.peers.iter().filter(|other| other.node == Some(node)).map(|other| other.last[WORK]).max();
         // The switch finishes the work that it has begun before it handles messages of the new session.
@@ -72,10 +72,8 @@ impl<M: Machine> Network<M> {
     }
 
     /// A peer connects for which the test acts. Returns the number of the connection.
-    pub fn open(&mut self, address: &str, node: Option<NodeId>) -> Option<usize> {
-        let now = self.now;
-        let id = self.machine.as_mut()?.connect(now, address);
-        self.opened(id, node)
+    pub fn open(&mut self, address: &str) -> Option<usize> {
+        self.dial_from(address, None)
     }
 
     /// The agent of a host connects; the test acts for it. Returns the number of the connection.
@@ -85,11 +83,17 @@ impl<M: Machine> Network<M> {
         self.opened(id, None)
     }
 
+    fn dial_from(&mut self, address: &str, node: Option<NodeId>) -> Option<usize> {
+        let now = self.now;
+        let id = self.machine.as_mut()?.connect(now, address);
+        self.opened(id, node)
+    }
+
     fn opened(&mut self, id: Option<M::Id>, node: Option<NodeId>) -> Option<usize> {
         let peer = self.peers.len();
         if let Some(id) = id {
             let last = [self.now; 3];
-            self.peers.push(Peer { id: Some(id), node, heard: Vec::new(), reads: true, unused: Vec::new(), last });
+            self.peers.push(Peer { id: Some(id), node, heard: Vec::new(), silent: false, unused: Vec::new(), last });
             self.by_id.insert(id, peer);
         }
         self.transmit();
@@ -122,7 +126,7 @@ impl<M: Machine> Network<M> {
     /// A peer sends these bytes.
     pub fn say(&mut self, peer: usize, bytes: &[u8]) {
         let mut left = bytes;
-        while !left.is_empty() && self.is_open(peer) {
+        while !left.is_empty() && self.is_open(peer) && !self.peers[peer].silent {
             let (now, rest) = left.split_at(self.draw_length(left.len()));
             let at = self.in_order(peer, TO_CONTROLLER, self.timing.channel);
             self.plan(at, Event::ToController { peer, bytes: now.to_vec() });
@@ -245,7 +249,7 @@ impl<M: Machine> Network<M> {
         }
     }
 
-    pub(crate) fn to_controller(&mut self, peer: usize, bytes: &[u8]) {
+    pub(crate) fn at_controller(&mut self, peer: usize, bytes: &[u8]) {
         let Some(id) = self.peers[peer].id else { return };
         self.hash(peer, bytes);
         let mut unused = std::mem::take(&mut self.peers[peer].unused);
@@ -258,7 +262,7 @@ impl<M: Machine> Network<M> {
         self.transmit();
     }
 
-    pub(crate) fn to_peer(&mut self, peer: usize, bytes: &[u8]) {
+    pub(crate) fn at_peer(&mut self, peer: usize, bytes: &[u8]) {
         if !self.is_open(peer) {
             return;
         }

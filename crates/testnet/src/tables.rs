@@ -45,15 +45,20 @@ pub struct Tables {
 }
 
 impl Tables {
-    pub(crate) fn new(ports: u32, salt: u64, most_rules: Option<usize>, most_groups: usize) -> Tables {
+    pub(crate) fn new(ports: u32, salt: u64, most_rules: Option<usize>) -> Tables {
         let settings = SwitchSettings { ports, tables: TABLES, rule_limit: most_rules, salt };
-        Tables { switch: Switch::new(settings), sent: BTreeMap::new(), others: Vec::new(), most_groups }
+        Tables { switch: Switch::new(settings), sent: BTreeMap::new(), others: Vec::new(), most_groups: usize::MAX }
     }
 
     pub(crate) fn clear(&mut self) {
         self.switch.clear();
         self.sent.clear();
         self.others.clear();
+    }
+
+    /// Sets the maximum number of groups.
+    pub fn set_most_groups(&mut self, most: usize) {
+        self.most_groups = most;
     }
 
     pub(crate) fn set_port(&mut self, port: u32, up: bool) {

