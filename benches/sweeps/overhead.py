@@ -14,7 +14,7 @@ import threading
 import time
 from pathlib import Path
 
-from pathloom.experiments.running.execution import RunFiles, simulation
+from pathloom.experiments.running.simulation import RunFiles, simulation
 from pathloom.experiments.sweeps.plan import SweepPlan
 
 THREADS = 2

@@ -25,12 +25,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathloom._core import PathloomError, __version__
     from pathloom.api.comparison import compare, run
+    from pathloom.api.results import Result, SweepResult
+    from pathloom.api.sweep import sweep
     from pathloom.errors import SchemeError, SchemeWarning
-    from pathloom.experiments.results.result import Result
     from pathloom.experiments.results.saved import Loaded, load
     from pathloom.experiments.settings.model import Settings
-    from pathloom.experiments.sweeps.result import SweepResult
-    from pathloom.experiments.sweeps.sweep import sweep
     from pathloom.fabrics import (
         Fabric,
         diamond,
@@ -63,10 +62,9 @@ _EXPORTS = {
     "pathloom.errors": ["SchemeError", "SchemeWarning"],
     "pathloom.api.comparison": ["compare", "run"],
     "pathloom.experiments.results.saved": ["Loaded", "load"],
-    "pathloom.experiments.results.result": ["Result"],
     "pathloom.experiments.settings.model": ["Settings"],
-    "pathloom.experiments.sweeps.sweep": ["sweep"],
-    "pathloom.experiments.sweeps.result": ["SweepResult"],
+    "pathloom.api.sweep": ["sweep"],
+    "pathloom.api.results": ["Result", "SweepResult"],
     "pathloom.fabrics": [
         "Fabric",
         "diamond",

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from html import escape
 from typing import Any
 
-from pathloom.experiments.running.execution import Progress
+from pathloom.experiments.running.work import JobProgress
 from pathloom.experiments.settings.model import Job
 
 LINE_EVERY_S = 60.0
@@ -86,7 +86,7 @@ def minutes(time_s: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def lines(shares: Shares, write: Callable[[str], None]) -> Progress:
+def lines(shares: Shares, write: Callable[[str], None]) -> JobProgress:
     """Reports progress in one line per minute, for logs."""
     last_s = 0.0
 
@@ -101,7 +101,7 @@ def lines(shares: Shares, write: Callable[[str], None]) -> Progress:
 
 
 @contextmanager
-def showing_progress(what: str, runs: int) -> Iterator[Progress]:
+def showing_progress(what: str, runs: int) -> Iterator[JobProgress]:
     """Shows the progress of `compare` and `run`: a bar in a notebook, nothing elsewhere."""
     display = _display()
     if display is None:

@@ -2,10 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-if TYPE_CHECKING:
-    from pathloom.fabrics import Fabric
+
+class FabricGraph(Protocol):
+    """What drawings and names need to know of a `pathloom.fabrics.Fabric`, which draws itself with them."""
+
+    @property
+    def spec(self) -> str:
+        """The specification that the fabric was built from."""
+        ...
+
+    @property
+    def from_file(self) -> bool:
+        """Whether the fabric was read from a file or a networkx graph."""
+        ...
+
+    @property
+    def nodes(self) -> list[dict[str, Any]]:
+        """One dict per node: name, tier, pod, position."""
+        ...
+
+    @property
+    def links(self) -> dict[str, list[Any]]:
+        """Columns of the directed links."""
+        ...
 
 
 class Words(NamedTuple):
@@ -41,7 +62,7 @@ _BY_FABRIC = {
 _ROUTER, _SWITCH = Words("router", "routers"), Words("switch", "switches")
 
 
-def tier_words(fabric: Fabric) -> dict[str, Words]:
+def tier_words(fabric: FabricGraph) -> dict[str, Words]:
     """Names for the nodes of each tier (host, tor, aggregation, core), from the hosts up.
 
     If a file does not distinguish tiers, its switches are called routers if it has coordinates, as files of wide-area

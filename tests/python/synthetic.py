@@ -8,9 +8,10 @@ from typing import Any, cast
 
 import numpy as np
 
+from pathloom.api.results import Result
 from pathloom.errors import ToolError
-from pathloom.experiments.results.result import Result
-from pathloom.experiments.running.execution import Execution, RunOutcome
+from pathloom.experiments.results.outcome import RunOutcome
+from pathloom.experiments.running.execution import Execution
 from pathloom.experiments.settings.model import Job, Settings
 from pathloom.fabrics import Fabric
 

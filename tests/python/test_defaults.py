@@ -13,8 +13,8 @@ import pytest
 
 from conftest import Cli
 from pathloom.api.comparison import compare
+from pathloom.experiments.settings.fitting_min_rto import default_min_rto, default_min_rto_ns
 from pathloom.experiments.settings.model import Settings
-from pathloom.experiments.settings.timeouts import default_min_rto, default_min_rto_ns
 from pathloom.fabrics import Fabric
 from pathloom.reproduction import measure
 from pathloom.reproduction.definitions import PUBLISHED

@@ -10,7 +10,7 @@ import pytest
 
 import pathloom
 from conftest import Cli
-from pathloom.experiments.running.execution import fault_end_s
+from pathloom.experiments.settings.fault_times import fault_end_s
 from pathloom.experiments.settings.input_files import named_files
 from pathloom.fabrics import Fabric
 from test_cli_errors import check

@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from conftest import tree
-from pathloom.experiments.running.execution import Execution, RunFiles
+from pathloom.experiments.running.execution import Execution
+from pathloom.experiments.running.simulation import RunFiles
 from pathloom.experiments.running.threads import Worker
 from pathloom.experiments.settings.model import Settings
 

@@ -13,7 +13,7 @@ from matplotlib.colors import to_rgb
 
 import synthetic
 from browser import ask
-from pathloom.experiments.results.result import Result
+from pathloom.api.results import Result
 from pathloom.fabrics import fat_tree
 from pathloom.report.dark import DARK, with_dark_mode
 from pathloom.report.style import looks

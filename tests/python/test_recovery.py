@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import pathloom
+from pathloom.experiments.results.outcome import RunOutcome
 from pathloom.experiments.results.recovery import Recovery, recoveries
-from pathloom.experiments.running.execution import RunOutcome
 from pathloom.experiments.settings.model import Job, Settings
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from conftest import SMALL, Cli, tree
 from pathloom import _core
-from pathloom.experiments.running import execution
+from pathloom.experiments.running import simulation
 from synthetic import numbers
 
 SETTINGS = {
@@ -141,7 +141,7 @@ def test_the_length_of_slices_follows_the_clock_but_not_the_figures(cli: Cli, mo
     arguments = ("run", *SMALL, "--scheme", "hedera:period=50ms", "--json", "-")
     first = numbers(cli(*arguments).out)
     # Longer than a call that advances by almost nothing. A smaller value gives millions of the shortest slices.
-    monkeypatch.setattr(execution, "SLICE_WALL_S", 5e-5)
+    monkeypatch.setattr(simulation, "SLICE_WALL_S", 5e-5)
     assert numbers(cli(*arguments).out) == first
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import pathloom as pl
 from conftest import Cli
-from pathloom.api.comparison import Experiment
+from pathloom.api.experiment import Experiment
 from pathloom.experiments.settings.input_files import Inputs
 from pathloom.experiments.settings.model import Settings
 from pathloom.scheme import Actions, Event, Scheme, SetDefaults, Started, View

@@ -12,8 +12,8 @@ from html.parser import HTMLParser
 import pytest
 
 import synthetic
+from pathloom.api.results import Result
 from pathloom.experiments.results.definitions import DEFINITIONS
-from pathloom.experiments.results.result import Result
 from pathloom.fabrics import Fabric, fat_tree, jellyfish
 from pathloom.report.plots import plots
 from pathloom.report.style import looks

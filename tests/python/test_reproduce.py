@@ -10,9 +10,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from pathloom.experiments.results.outcome import Sample
 from pathloom.experiments.results.summary import run_summary
 from pathloom.experiments.results.tables import flow_table
-from pathloom.experiments.running.execution import Execution, RunFiles, Sample
+from pathloom.experiments.running.execution import Execution
+from pathloom.experiments.running.simulation import RunFiles
 from pathloom.experiments.settings.model import Job, Settings
 from pathloom.fabrics import Fabric
 from pathloom.reproduction import measure, page, texts

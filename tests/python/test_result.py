@@ -13,10 +13,10 @@ import pytest
 import synthetic
 from pathloom._core import PathloomError
 from pathloom.api.comparison import compare
+from pathloom.api.results import FILES, Result
 from pathloom.cli.compare import Outputs, deliver, print_result
 from pathloom.errors import ToolError
 from pathloom.experiments.results.output_files import PLOT_KINDS, OutFolder, replace_files, write_atomically
-from pathloom.experiments.results.result import FILES, Result
 from pathloom.experiments.results.stats import ci95
 from pathloom.experiments.results.summary import paired_differences
 from pathloom.experiments.results.tables import FLOW_SCHEMA, LINK_SCHEMA

@@ -10,7 +10,7 @@ import pytest
 
 import pathloom
 from conftest import Cli
-from pathloom.experiments.results.result import Result
+from pathloom.api.results import Result
 from synthetic import numbers
 
 FABRIC = "diamond:rate=10Mbps,buffer=4"

@@ -15,10 +15,10 @@ import pytest
 
 import pathloom
 from conftest import Cli, tree
+from pathloom.api.results import SweepResult
 from pathloom.experiments.running.store import locked_store
 from pathloom.experiments.sweeps.plan import SweepPlan
 from pathloom.experiments.sweeps.precision import Precision, uncertainty
-from pathloom.experiments.sweeps.result import SweepResult
 from sweeping import COMMAND, TOML, content, in_new_process, runs_in, stamps
 from synthetic import numbers
 

@@ -135,13 +135,13 @@ def test_every_form_of_a_file_of_flows_can_be_swept(cli: Cli, sweep_file: Path, 
 
 
 def test_a_run_depends_on_every_file_that_can_change_its_figures() -> None:
-    from pathloom.experiments.settings import identity, timeouts
+    from pathloom.experiments.settings import fitting_min_rto, identity
 
     assert identity.program_digest.__wrapped__() == identity.program_digest()
     with pytest.MonkeyPatch.context() as patch:
         # As if this file of another version was installed.
         real = identity.digest
-        patch.setattr(identity, "digest", lambda path: "other" if path == timeouts.__file__ else real(path))
+        patch.setattr(identity, "digest", lambda path: "other" if path == fitting_min_rto.__file__ else real(path))
         assert identity.program_digest.__wrapped__() != identity.program_digest()
 
 
@@ -188,7 +188,7 @@ def test_a_full_disk_is_named(tmp_path: Path) -> None:
 
 
 def test_a_stored_run_equals_the_original(tmp_path: Path) -> None:
-    from pathloom.experiments.running.execution import RunFiles
+    from pathloom.experiments.running.simulation import RunFiles
     from pathloom.experiments.settings.model import Settings
 
     values = {
@@ -232,7 +232,7 @@ def same(one: Any, other: Any) -> None:
 
 
 def test_a_run_that_read_a_file_while_it_changed_is_not_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pathloom.experiments.running.execution import RunFiles
+    from pathloom.experiments.running.simulation import RunFiles
     from pathloom.experiments.settings.model import Settings
 
     monkeypatch.chdir(tmp_path)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from conftest import Cli
-from pathloom.experiments.running import execution
+from pathloom.experiments.running import simulation
 from synthetic import numbers
 
 SHORT = ["--fabric", "fat-tree:k=4,rate=1Gbps", "--traffic", "web-search:load=0.9", "--duration", "40ms"]
@@ -52,7 +52,7 @@ def test_flows_without_a_path_end_a_run_with_a_note(cli: Cli, tmp_path: Path, mo
     assert "cannot finish, such as h1 → h0" in done.out
     # The end of such a run does not depend on how it was sliced.
     first = numbers(cli("run", *command, *CUT, "--until", "finished", "--json", "-").out)
-    monkeypatch.setattr(execution, "SLICE_WALL_S", 1e-4)
+    monkeypatch.setattr(simulation, "SLICE_WALL_S", 1e-4)
     assert numbers(cli("run", *command, *CUT, "--until", "finished", "--json", "-").out) == first
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from assigning import Controller
 from pathloom._core import PathloomError
-from pathloom.cli.with_paths import ratio_of
+from pathloom.cli.path_options import ratio_of
 from pathloom.streams.paths import ControllerAddress
 from pathloom.streams.policies import next_path
 from pathloom.streams.with_paths import Broker, PathRequest, Ports, find_library, no_effect, run

@@ -3,94 +3,23 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
+from pathloom.api.experiment import Experiment
+from pathloom.api.results import Result
 from pathloom.errors import SchemeWarning, bad_input
-from pathloom.experiments.results.result import Result
-from pathloom.experiments.running.execution import Execution, Progress, RunFiles, RunOutcome
 from pathloom.experiments.running.runners import check_call, runner_of
-from pathloom.experiments.running.threads import Runner, default_threads, interruptible
-from pathloom.experiments.schemes.loading import PythonScheme, load_schemes, name_schemes
-from pathloom.experiments.settings.input_files import Inputs
+from pathloom.experiments.running.threads import default_threads
+from pathloom.experiments.running.work import Runner
+from pathloom.experiments.schemes.loading import name_schemes
 from pathloom.experiments.settings.model import Settings
 from pathloom.fabrics import Fabric
 from pathloom.progress import showing_progress
-from pathloom.specs import SIM
 
 if TYPE_CHECKING:
     import networkx as nx
-
-    from pathloom.experiments.running.store import Store
-    from pathloom.lab.runs import LabExecution
-
-
-class Experiment:
-    """An experiment that is checked and ready: the constructor finds bad input."""
-
-    def __init__(
-        self,
-        settings: Settings,
-        fabric: Fabric | None = None,
-        run_files: RunFiles | None = None,
-        in_python: Mapping[str, PythonScheme] | None = None,
-        store: Store[RunOutcome] | None = None,
-        threads: int = 1,
-    ) -> None:
-        """Prepares the first run of every scheme.
-
-        `fabric` replaces `settings.fabric` if it is given; `in_python` are schemes given as classes. Runs in the store
-        are not carried out again. Each simulated run uses up to `threads` threads.
-        """
-        self._threads = threads
-        self.settings = settings
-        self.fabric = fabric or interruptible(lambda: Fabric(settings.fabric))
-        self._in_python = {**load_schemes(settings.schemes), **(in_python or {})}
-        self.inputs = Inputs.of(settings, self.fabric, self._in_python)
-        self._store = store
-        self._executions = [self._prepare(world, run_files or RunFiles()) for world in settings.worlds]
-
-    def _prepare(self, world: str, run_files: RunFiles) -> Execution | LabExecution:
-        if world == SIM:
-            files = self._in_python
-            return Execution(
-                self.settings, self.fabric.text, run_files, files, store=self._store, threads=self._threads
-            )
-        for label in self._in_python:
-            raise bad_input(f"scheme `{label}`: is written in Python; the lab cannot run it, so use --worlds sim")
-        from pathloom.lab.runs import LabExecution
-
-        return LabExecution(self.settings, self.fabric, run_files)
-
-    def missing(self) -> int:
-        """Number of runs in the simulator that have not been carried out yet."""
-        return sum(len(execution.missing()) for execution in self._executions if isinstance(execution, Execution))
-
-    def on_one_thread(self) -> dict[str, str]:
-        """Schemes that were given several threads but use only one, and why."""
-        executions = [execution for execution in self._executions if isinstance(execution, Execution)]
-        return {scheme: why for execution in executions for scheme, why in execution.on_one_thread.items()}
-
-    def carry_out(
-        self,
-        jobs: int | None = None,
-        progress: Progress = lambda _job, _share: None,
-        runner: Runner | None = None,
-    ) -> Result:
-        """Carries out all runs on `jobs` threads, by default one per core, or by `runner` if they are simulated.
-
-        After Ctrl-C or a `failure` the result holds the finished runs and is not `complete`.
-        """
-        for execution in self._executions:
-            # One world after the other, because the lab needs the machine for itself.
-            if isinstance(execution, Execution):
-                execution.run(jobs or default_threads(), progress, runner=runner)
-            else:
-                execution.run(jobs or default_threads(), progress)
-            if execution.interrupted or execution.failure is not None:
-                break
-        return Result(self.settings, self.fabric, self._executions, self.inputs)
 
 
 def compare(

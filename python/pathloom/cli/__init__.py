@@ -10,16 +10,10 @@ import threading
 from types import FrameType
 
 from pathloom.cli.encoding import make_streams_forgiving
+from pathloom.cli.exits import EXIT_ERROR, EXIT_INTERRUPTED, EXIT_TERMINATED, Interrupted
 
 TRACEBACK_VARIABLE = "PATHLOOM_TRACEBACK"
 """Environment variable; if it is set, the traceback of an error inside Pathloom is shown."""
-
-EXIT_ERROR, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 1, 2, 130
-EXIT_TERMINATED = 128 + signal.SIGTERM
-
-
-class Interrupted(Exception):
-    """Ctrl-C interrupted the command. The text says how much was finished and where it is kept."""
 
 
 def main() -> None:

@@ -11,9 +11,6 @@ from typer.exceptions import Abort, TyperException
 from pathloom import _core
 from pathloom._core import PathloomError
 from pathloom.cli import (
-    EXIT_BAD_INPUT,
-    EXIT_ERROR,
-    EXIT_INTERRUPTED,
     bench,
     compare,
     controller,
@@ -28,6 +25,7 @@ from pathloom.cli import (
     with_paths,
 )
 from pathloom.cli.encoding import as_text, is_text
+from pathloom.cli.exits import EXIT_BAD_INPUT, EXIT_ERROR, EXIT_INTERRUPTED
 from pathloom.cli.help import App
 from pathloom.cli.options import show_help_if_alone
 from pathloom.errors import SchemeError, ToolError, bad_input

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pathloom._core import PathloomError
-from pathloom.cli import EXIT_ERROR, Interrupted, completion, console
+from pathloom.cli import completion, console
+from pathloom.cli.exits import EXIT_ERROR, Interrupted
 from pathloom.cli.help import OUTPUT, SETTINGS
 from pathloom.cli.options import (
     IN_PYTHON,
@@ -42,14 +43,14 @@ from pathloom.cli.options import (
 )
 from pathloom.errors import SchemeError, ToolError, bad_input
 from pathloom.experiments.results.output_files import OutFolder
-from pathloom.experiments.running.execution import RunFiles
 from pathloom.experiments.running.runners import check_cluster, runner_of
+from pathloom.experiments.running.simulation import RunFiles
 from pathloom.experiments.settings.model import Settings, read_spec_file
 from pathloom.specs import LAB, split_specs
 
 if TYPE_CHECKING:
-    from pathloom.api.comparison import Experiment
-    from pathloom.experiments.results.result import Result
+    from pathloom.api.experiment import Experiment
+    from pathloom.api.results import Result
     from pathloom.report.tables import Table
 
 
@@ -271,7 +272,7 @@ class Outputs:
 
 
 def _carry_out(verb: str, settings: Settings, run_files: RunFiles, workers: Workers, outputs: Outputs) -> int:
-    from pathloom.api.comparison import Experiment
+    from pathloom.api.experiment import Experiment
     from pathloom.experiments.running.store import folder_lock, locked_store
 
     outputs.check(settings)

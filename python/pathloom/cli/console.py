@@ -19,7 +19,7 @@ from rich.table import Table as RichTable
 from pathloom.cli.encoding import as_shown
 from pathloom.errors import bad_input, reason
 from pathloom.experiments.results.output_files import write_text
-from pathloom.experiments.running.execution import Progress as Report
+from pathloom.experiments.running.work import JobProgress
 from pathloom.experiments.settings.model import Job
 from pathloom.progress import Shares, lines
 
@@ -188,7 +188,7 @@ def put_json(target: str, content: Any) -> None:
 
 
 @contextmanager
-def progress_bar(what: str, runs: int, weights: Mapping[Job, float] | None = None) -> Iterator[Report]:
+def progress_bar(what: str, runs: int, weights: Mapping[Job, float] | None = None) -> Iterator[JobProgress]:
     """Shows the progress of the runs on stderr: a bar on a terminal, otherwise a line per minute.
 
     `weights`: the work of each run, in any unit. Without weights, all runs count the same.

@@ -12,7 +12,7 @@ from pathloom.cli import completion, console
 from pathloom.cli.help import App
 from pathloom.cli.options import JsonOption, show_help_if_alone
 from pathloom.errors import bad_input
-from pathloom.experiments.settings.timeouts import shorter_min_rto, usual_min_rto
+from pathloom.experiments.settings.min_rto import shorter_min_rto, usual_min_rto
 from pathloom.quantities import counted, rate_text, time_text
 from pathloom.tiers import TOR, Words, tier_words
 

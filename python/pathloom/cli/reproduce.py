@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pathloom._core import PathloomError
-from pathloom.cli import Interrupted, console
+from pathloom.cli import console
+from pathloom.cli.exits import Interrupted
 from pathloom.cli.options import (
     ClusterOption,
     JobsOption,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pathloom.experiments.results.output_files import OutFolder
-    from pathloom.experiments.running.threads import Runner
+    from pathloom.experiments.running.work import Runner
     from pathloom.reproduction.definitions import Figure, Form
     from pathloom.reproduction.measure import Planned, Reproduced
     from pathloom.reproduction.runs import RunCache

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from pathloom.cli.options import PathsAddressOption
-from pathloom.cli.with_paths import (
+from pathloom.cli.path_options import (
     AOption,
     CountOption,
     PolicyOption,

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import math
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pathloom import _core
 from pathloom.cli import console, scitags
 from pathloom.cli.help import App
 from pathloom.cli.options import JsonOption, PathsAddressOption, show_help_if_alone
+from pathloom.cli.path_options import check_a, parse_path, parse_policy
 from pathloom.errors import ToolError, bad_input
 from pathloom.quantities import rate_text, time_text
 
 if TYPE_CHECKING:
-    from pathloom.streams import Policy, Route
+    from pathloom.streams import Route
 
 app = App(
     help="Parallel TCP streams: how many of them a path can use.",
@@ -163,43 +162,6 @@ def _assigned(assignment: int, controller: str | None, path: list[str] | None) -
         raise ToolError(f"the controller at {where} does not answer ({error})") from None
     finally:
         line.close()
-
-
-def check_a(a: float) -> float:
-    """Returns `a`. Raises `PathloomError` unless it is a finite number above 0."""
-    if not 0 < a < math.inf:
-        raise bad_input(f"--a {a:g}: expected a number above 0, such as 0.001495")
-    return a
-
-
-def parse_policy(text: str) -> Policy:
-    """Returns the policy of this name. Raises `PathloomError` if there is none."""
-    from pathloom.streams import POLICIES
-
-    known: Policy | None = next((known for known in POLICIES if known == text), None)
-    if known is None:
-        raise bad_input(f"--policy `{text}`: expected one of {', '.join(POLICIES)}")
-    return known
-
-
-def parse_path(text: str) -> Route:
-    """Parses a path: RATE,LATENCY and its shared links. Raises `PathloomError`."""
-    from pathloom.streams import Route
-    from pathloom.streams.model import parse_rate_bps
-
-    parts = [part.strip() for part in text.split(",")]
-    if len(parts) < 2:
-        raise bad_input(f"--path `{text}`: expected RATE,LATENCY such as 100Mbps,20ms")
-    links = {}
-    for part in parts[2:]:
-        name, equals, rate = part.partition("=")
-        if not name or not equals:
-            raise bad_input(f"--path `{text}`: `{part}` is not a shared link; expected NAME=RATE such as s1-s2=100Mbps")
-        links[name] = parse_rate_bps(rate)
-    try:
-        return Route(parse_rate_bps(parts[0]), _core.parse_time_s(parts[1]), links)
-    except _core.PathloomError as error:
-        raise bad_input(f"--path `{text}`: {error}") from None
 
 
 def assign(

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pathloom._core import PathloomError
-from pathloom.cli import EXIT_ERROR, Interrupted, console
+from pathloom.cli import console
+from pathloom.cli.exits import EXIT_ERROR, Interrupted
 from pathloom.cli.options import (
     ClusterOption,
     JobsOption,
@@ -27,11 +28,11 @@ from pathloom.experiments.running.threads import default_threads
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pathloom.experiments.running.threads import Progress, Work
+    from pathloom.api.results import SweepResult
+    from pathloom.experiments.running.work import Progress, Work
     from pathloom.experiments.settings.model import Job
     from pathloom.experiments.sweeps.plan import SweepPlan
     from pathloom.experiments.sweeps.precision import Precision
-    from pathloom.experiments.sweeps.result import SweepResult
     from pathloom.experiments.sweeps.sweep import Sweep
 
 FOLDER = Path("results")
@@ -81,9 +82,9 @@ def sweep(
 
     Example: pathloom sweep loads.toml --until ci=5% --out results/loads
     """
-    from pathloom.experiments.results.record import check_sweep_folder
     from pathloom.experiments.sweeps.plan import SweepPlan
     from pathloom.experiments.sweeps.precision import Precision
+    from pathloom.experiments.sweeps.result import check_sweep_folder
 
     console.check_json_target(json)
     kinds, threads = plot_kinds(plots), whole_number("--jobs", jobs)
@@ -129,7 +130,9 @@ def _carry_out(ready: Sweep, folder: Path, threads: int | None, cluster: str | N
         if ended.failure is not None:
             raise ToolError(f"{ended.failure}; {said}") from ended.failure
         raise Interrupted(f"interrupted: {said}")
-    return ready.result()
+    from pathloom.api.results import SweepResult
+
+    return SweepResult.of(ready.result())
 
 
 def _kept_text(ready: Sweep, folder: Path) -> str:

@@ -25,17 +25,12 @@ import numpy as np
 
 from pathloom import _core
 from pathloom.errors import ToolError, bad_input
+from pathloom.experiments.results.outcome import NOTED_STOLEN_SHARE, RunOutcome, Sample, stolen_text
 from pathloom.experiments.results.output_files import check_writable, write_atomically
-from pathloom.experiments.running.execution import (
-    NOTED_STOLEN_SHARE,
-    Progress,
-    RunFiles,
-    RunOutcome,
-    Sample,
-    simulation,
-    stolen_text,
-)
+from pathloom.experiments.running.simulation import RunFiles, simulation
 from pathloom.experiments.running.threads import interruptible
+from pathloom.experiments.running.work import JobProgress, Runner
+from pathloom.experiments.running.world import RunOptions
 from pathloom.experiments.settings.model import DRAIN, Job, LabSettings, Settings
 from pathloom.fabrics import Fabric
 from pathloom.lab import controller, hostd, hosts, links, rules, system
@@ -145,17 +140,30 @@ class LabExecution:
     def _simulation(self, job: Job) -> _core.Simulation:
         return simulation(self.settings, self.fabric.text, job, RunFiles())
 
+    @property
+    def on_one_thread(self) -> dict[str, str]:
+        """No scheme: threads are for the simulator."""
+        return {}
+
+    def missing(self) -> list[Job]:
+        """The runs that are still to be carried out."""
+        done = {outcome.job for outcome in self.outcomes}
+        return [job for job in self.jobs if job not in done]
+
     def run(
         self,
-        _threads: int,
-        progress: Progress = lambda _job, _share: None,
+        threads: int,
+        progress: JobProgress = lambda _job, _share: None,
         take: Callable[[RunOutcome], None] | None = None,
+        runner: Runner | None = None,
     ) -> None:
-        """Carries out all runs, one after another.
+        """Carries out all runs, one after another; a `runner` cannot carry out runs in the lab.
 
         With `take`, each finished run is passed to it at once, and not kept in `outcomes`. After Ctrl-C, `interrupted`
         is set. If a system tool failed, `failure` is set. `outcomes` has the finished runs.
         """
+        if runner is not None:
+            raise TypeError("a runner cannot carry out runs in the lab; expected a number of threads")
         lab = Lab(f"run-{os.getpid()}")
         try:
             with system.signals_as_interrupts(), _taken_down_at_end(lab):
@@ -197,7 +205,7 @@ class LabExecution:
     def _note(self, notes: list[str]) -> None:
         self.notes += [note for note in notes if note not in self.notes]
 
-    def _carry_out(self, lab: Lab, job: Job, progress: Progress) -> RunOutcome:
+    def _carry_out(self, lab: Lab, job: Job, progress: JobProgress) -> RunOutcome:
         started = time.perf_counter()
         run = self._simulation(job)
         offered = run.offered()
@@ -395,6 +403,13 @@ class LabExecution:
             "hops": hops,
             "events": hops + len(result["flows"]),
         }
+
+
+def in_lab(settings: Settings, fabric: Fabric, options: RunOptions) -> LabExecution:
+    """The lab as a `World`. Raises `PathloomError` if it cannot carry out the runs."""
+    for scheme in options.in_python:
+        raise bad_input(f"scheme `{scheme}`: is written in Python; the lab cannot run it, so use --worlds sim")
+    return LabExecution(settings, fabric, options.run_files, options.sample_at_s)
 
 
 def _program_counts(lab: Lab) -> dict[str, Any]:

@@ -19,13 +19,12 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import FancyBboxPatch
 
 from pathloom.errors import bad_input
-from pathloom.fabrics import Fabric
 from pathloom.quantities import rate_text
 from pathloom.report.layout import Layout, layout
 from pathloom.report.names import Name, Namer
 from pathloom.report.spread import Position
 from pathloom.report.style import fitting_legend, new_figure, pathloom_style, renderer_of, save_figure
-from pathloom.tiers import Words, tier_words
+from pathloom.tiers import FabricGraph, Words, tier_words
 
 TIER_COLOURS = {"host": "#c9ced6", "tor": "#cfe3f1", "aggregation": "#d5ebdf", "core": "#f7dfc6"}
 TIER_EDGES = {"host": "#8a8f98", "tor": "#0072b2", "aggregation": "#009e73", "core": "#d55e00"}
@@ -68,7 +67,7 @@ class _Canvas:
         return x * self.width, y * self.height
 
 
-def draw_to_file(fabric: Fabric, path: Path) -> None:
+def draw_to_file(fabric: FabricGraph, path: Path) -> None:
     """Writes a drawing of a fabric; the suffix of the path chooses the kind of file.
 
     Raises `PathloomError` when the suffix is not known or the file cannot be written.
@@ -81,7 +80,7 @@ def draw_to_file(fabric: Fabric, path: Path) -> None:
     write_atomically(path, lambda partial: save_figure(figure, partial, path.suffix.lower()[1:]))
 
 
-def fabric_svg(fabric: Fabric) -> str:
+def fabric_svg(fabric: FabricGraph) -> str:
     """A drawing of a fabric as SVG text without the date, so that equal fabrics give equal texts."""
     buffer = BytesIO()
     save_figure(fabric_figure(fabric), buffer, "svg", dpi=COARSE_DPI)
@@ -90,7 +89,7 @@ def fabric_svg(fabric: Fabric) -> str:
     return svg[svg.index("<svg") :]
 
 
-def fabric_figure(fabric: Fabric) -> Figure:
+def fabric_figure(fabric: FabricGraph) -> Figure:
     """A drawing of a fabric with its name and sizes."""
     with pathloom_style():
         place = layout(fabric)
@@ -106,7 +105,7 @@ def fabric_figure(fabric: Fabric) -> Figure:
         return figure
 
 
-def _width(fabric: Fabric, place: Layout) -> float:
+def _width(fabric: FabricGraph, place: Layout) -> float:
     """Width in inches, enough for the widest row of a drawing in tiers."""
     switches = sum(node["tier"] != "host" for node in fabric.nodes)
     if place.style == "tiers":
@@ -115,7 +114,7 @@ def _width(fabric: Fabric, place: Layout) -> float:
     return 7.0 if place.style == "sides" or switches <= 40 else min(7.0 + switches / 40, 14.0)
 
 
-def _caption(fabric: Fabric, width: float) -> str:
+def _caption(fabric: FabricGraph, width: float) -> str:
     counts = {tier: sum(node["tier"] == tier for node in fabric.nodes) for tier in ("host", "tor")}
     words, switches = tier_words(fabric), len(fabric.nodes) - counts["host"]
     own = words["tor"] if counts["tor"] == switches and fabric.from_file else Words("switch", "switches")
@@ -130,14 +129,14 @@ class Drawing:
     """A fabric drawn on an axes, still without names."""
 
     axes: Axes
-    fabric: Fabric
+    fabric: FabricGraph
     place: Layout
     small: bool
     """Whether the drawing is one of several in a picture."""
 
 
 def draw_fabric(
-    axes: Axes, fabric: Fabric, place: Layout, width: float, height: float, values: LinkValues | None = None
+    axes: Axes, fabric: FabricGraph, place: Layout, width: float, height: float, values: LinkValues | None = None
 ) -> Drawing:
     """Draws a fabric on an axes of about `width` x `height` inches. Call `name_nodes` when everything is drawn.
 
@@ -189,7 +188,7 @@ def _shows_pods(place: Layout) -> bool:
     return len(place.pods) > 1 and len({y for _, y in place.positions}) > 2
 
 
-def _cables(canvas: _Canvas, fabric: Fabric, pixels: bool) -> None:
+def _cables(canvas: _Canvas, fabric: FabricGraph, pixels: bool) -> None:
     links, positions = fabric.links, canvas.place.positions
     alive = [link for link in range(0, len(links["source"]), 2) if links["up"][link]]
     lines = [[positions[links["source"][link]], positions[links["target"][link]]] for link in alive]
@@ -203,7 +202,7 @@ def _cables(canvas: _Canvas, fabric: Fabric, pixels: bool) -> None:
     canvas.axes.add_collection(collection)
 
 
-def _further_homes(fabric: Fabric) -> set[int]:
+def _further_homes(fabric: FabricGraph) -> set[int]:
     """The cables of hosts except the first cable of each host, by the even link number of the cable."""
     hosts = {node for node, record in enumerate(fabric.nodes) if record["tier"] == "host"}
     seen: set[int] = set()
@@ -225,7 +224,7 @@ def _widths(rates_bps: Sequence[int]) -> list[float]:
     return [thin + 1.8 * math.log(rate / low) / math.log(high / low) for rate in rates_bps]
 
 
-def _directions(canvas: _Canvas, fabric: Fabric, values: LinkValues, pixels: bool) -> None:
+def _directions(canvas: _Canvas, fabric: FabricGraph, values: LinkValues, pixels: bool) -> None:
     """Draws two coloured lines per cable, the busiest last."""
     links = fabric.links
     count = len(links["source"])
@@ -252,7 +251,7 @@ def _shifted(canvas: _Canvas, source: int, target: int, shift: float) -> list[tu
     ]
 
 
-def _failed_cables(canvas: _Canvas, fabric: Fabric) -> None:
+def _failed_cables(canvas: _Canvas, fabric: FabricGraph) -> None:
     links, positions = fabric.links, canvas.place.positions
     failed = [link for link in range(0, len(links["source"]), 2) if not links["up"][link]]
     lines = [[positions[links["source"][link]], positions[links["target"][link]]] for link in failed]
@@ -261,7 +260,7 @@ def _failed_cables(canvas: _Canvas, fabric: Fabric) -> None:
     )
 
 
-def _nodes(canvas: _Canvas, fabric: Fabric) -> None:
+def _nodes(canvas: _Canvas, fabric: FabricGraph) -> None:
     """Draws a dot for every node; boxes with names are drawn on top."""
     by_tier: dict[str, list[int]] = {}
     for node, record in enumerate(fabric.nodes):
@@ -288,7 +287,7 @@ def _host_points(place: Layout, hosts: int) -> float:
     return 2.5 if hosts < 300 else 1.4
 
 
-def _switch_points(fabric: Fabric) -> float:
+def _switch_points(fabric: FabricGraph) -> float:
     """Diameter of a switch's dot."""
     switches = sum(node["tier"] != "host" for node in fabric.nodes)
     return 5.0 if switches <= MOST_BOXES else 3.7
@@ -334,7 +333,7 @@ def _name_one(drawing: Drawing, renderer: RendererAgg) -> tuple[int, int]:
     return named, len(switches)
 
 
-def _lines(fabric: Fabric, place: Layout) -> list[tuple[Position, Position]]:
+def _lines(fabric: FabricGraph, place: Layout) -> list[tuple[Position, Position]]:
     """All cables, from end to end."""
     ends = zip(fabric.links["source"][::2], fabric.links["target"][::2], strict=True)
     return [(place.positions[source], place.positions[target]) for source, target in ends]
@@ -363,7 +362,7 @@ def _name_hosts(namer: Namer, place: Layout, hosts: Sequence[Name], size_pt: flo
         namer.line_up(own, size_pt, offset, ha, "center")
 
 
-def _key(axes: Axes, fabric: Fabric, place: Layout) -> None:
+def _key(axes: Axes, fabric: FabricGraph, place: Layout) -> None:
     """Draws the meaning of the colours and lines below the drawing."""
     entries = [_dot(words.many, TIER_COLOURS[tier], TIER_EDGES[tier]) for tier, words in tier_words(fabric).items()]
     if place.guessed:

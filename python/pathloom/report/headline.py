@@ -13,7 +13,7 @@ from pathloom.quantities import FigureText, counted, listed, share_figure, time_
 from pathloom.report.tables import AT_LEAST, AT_MOST, PAIRS_FROM, Table
 
 if TYPE_CHECKING:
-    from pathloom.experiments.results.result import Result
+    from pathloom.experiments.results.result import ResultData
 
 Row = Mapping[str, Any]
 
@@ -39,7 +39,7 @@ class _Metric:
         return f"{sign}{self.text(found['mean'], found['ci95'])}"
 
 
-def banners(result: Result) -> list[tuple[str, str]]:
+def banners(result: ResultData) -> list[tuple[str, str]]:
     """Warnings to read before any figure: each in a few words, and in full."""
     found = []
     if not result.complete:
@@ -178,7 +178,7 @@ def _caveat(schemes: Sequence[Row], found: Ranking) -> str:
     return "; ".join(parts)
 
 
-def runs_text(result: Result) -> str:
+def runs_text(result: ResultData) -> str:
     """Number and length of the runs of each scheme, and their first seed."""
     settings = result.settings
     until = f" (until {settings.until})" if settings.until is not None else ""

@@ -10,8 +10,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from pathloom.fabrics import Fabric
 from pathloom.report.spread import Position, apart, fill_in
+from pathloom.tiers import FabricGraph
 
 MOST_MOVED_APART = 1500
 """In maps of more switches than this, switches that cover each other are not moved."""
@@ -36,7 +36,7 @@ class Layout:
 class _Graph:
     """Neighbours of a fabric's nodes."""
 
-    def __init__(self, fabric: Fabric) -> None:
+    def __init__(self, fabric: FabricGraph) -> None:
         self.nodes = fabric.nodes
         self.tier = [node["tier"] for node in fabric.nodes]
         self.switches = [node for node, tier in enumerate(self.tier) if tier != "host"]
@@ -55,7 +55,7 @@ class _Graph:
         return [switch for switch in self.switches if switch in with_hosts]
 
 
-def layout(fabric: Fabric) -> Layout:
+def layout(fabric: FabricGraph) -> Layout:
     """Chooses a way to draw a fabric: in tiers, from side to side, as a map, by springs or in a circle."""
     graph = _Graph(fabric)
     middle = [switch for switch in graph.switches if switch not in set(graph.tors)]

@@ -13,7 +13,7 @@ from pathloom.report.plots import Plot, plots
 from pathloom.report.tables import main_table
 
 if TYPE_CHECKING:
-    from pathloom.experiments.results.result import Result
+    from pathloom.experiments.results.result import ResultData
 
 SCOPE = "pathloom-result"
 """Class of the element to which all styles are limited."""
@@ -22,10 +22,10 @@ PICTURE_DPI, CSS_DPI = 120, 84
 """Resolution of the pictures, and the resolution at which they are shown."""
 
 
-def notebook_cell(result: Result) -> str:
+def notebook_cell(result: ResultData) -> str:
     """A part of an HTML page, whose styles apply only to itself.
 
-    `Result.report()` and `Result.save` give the whole report.
+    `ResultData.report()` and `ResultData.save` give the whole report.
     """
     settings, schemes = result.settings, result.summary["schemes"]
     css = files("pathloom.report").joinpath("notebook.css").read_text(encoding="utf-8")

@@ -30,7 +30,7 @@ from pathloom.report.tables import Table, control_table, difference_table, main_
 from pathloom.specs import LAB, is_python_spec
 
 if TYPE_CHECKING:
-    from pathloom.experiments.results.result import Result
+    from pathloom.experiments.results.result import ResultData
 
 MOST_UNFINISHED_SHOWN = 30
 MOST_UNCROWDED = 5
@@ -51,7 +51,7 @@ PAIRS_SAY = (
 )
 
 
-def page(result: Result, plots: Sequence[Plot]) -> str:
+def page(result: ResultData, plots: Sequence[Plot]) -> str:
     """The report of a result as HTML text."""
     settings, summary = result.settings, result.summary
     schemes = summary["schemes"]
@@ -83,7 +83,7 @@ def page(result: Result, plots: Sequence[Plot]) -> str:
     return document(title, parts)
 
 
-def colours_of(result: Result) -> dict[str, str]:
+def colours_of(result: ResultData) -> dict[str, str]:
     """The colour of each scheme."""
     return {scheme: look.colour for scheme, look in looks(result.settings.labels).items()}
 
@@ -94,7 +94,7 @@ def headline_block(schemes: Sequence[Mapping[str, Any]]) -> str:
     return f'<div class="headline">{lines}</div>' if lines else ""
 
 
-def banner_block(result: Result) -> str:
+def banner_block(result: ResultData) -> str:
     """Warnings to read before any figure, as HTML."""
     lines = "".join(f"<p><strong>{escape(short)}.</strong> {escape(full)}</p>" for short, full in banners(result))
     return f'<div class="headline warning">{lines}</div>' if lines else ""
@@ -130,7 +130,7 @@ def _differences(schemes: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _subflows(result: Result) -> str:
+def _subflows(result: ResultData) -> str:
     table = overview(result)
     if table is None:
         return ""
@@ -155,7 +155,7 @@ def _all_pairs(schemes: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _unfinished(result: Result) -> str:
+def _unfinished(result: ResultData) -> str:
     rows = unfinished(result.flows)
     if rows.height == 0:
         finite = result.flows["size_bytes"].count()
@@ -183,7 +183,7 @@ def _unfinished(result: Result) -> str:
     return f"<h2>Unfinished flows</h2>\n<p>{text}</p>{table}{more}"
 
 
-def _settings(result: Result) -> str:
+def _settings(result: ResultData) -> str:
     settings = result.settings
     rows = [
         ("Fabric", settings.fabric),
@@ -201,7 +201,7 @@ def _settings(result: Result) -> str:
     return "<h2>Settings</h2>\n" + pairs([(word, value) for word, value in rows if value])
 
 
-def _again(result: Result) -> str:
+def _again(result: ResultData) -> str:
     """The command that repeats the figures, and what it cannot repeat."""
     settings, inputs = result.settings, result.inputs
     parts = ["<h2>Reproduce</h2>"]

@@ -40,7 +40,7 @@ from pathloom.report.style import (
 from pathloom.report.tables import AT_LEAST, AT_MOST
 
 if TYPE_CHECKING:
-    from pathloom.experiments.results.result import Result
+    from pathloom.experiments.results.result import ResultData
 
 MOST_STEPS = 600
 """Maximum number of steps that are drawn of a distribution function; more cannot be distinguished."""
@@ -95,10 +95,10 @@ class Plot:
         return "data:image/svg+xml;base64," + base64.b64encode(svg.encode("utf-8")).decode("ascii")
 
 
-def plots(result: Result, most: int | None = None) -> list[Plot]:
+def plots(result: ResultData, most: int | None = None) -> list[Plot]:
     """The pictures for which a result has data, in the order of the report: all, or the first `most`."""
     look = looks(result.settings.labels)
-    makers: list[Callable[[Result, Mapping[str, Look]], Plot | None]] = [
+    makers: list[Callable[[ResultData, Mapping[str, Look]], Plot | None]] = [
         means,
         throughput_cdf,
         fct_by_size,
@@ -113,7 +113,7 @@ def plots(result: Result, most: int | None = None) -> list[Plot]:
         return list(islice((plot for plot in made if plot is not None), most))
 
 
-def means(result: Result, look: Mapping[str, Look]) -> Plot | None:
+def means(result: ResultData, look: Mapping[str, Look]) -> Plot | None:
     """Mean throughput and mean FCT of each scheme with 95 % confidence intervals."""
     rows = [row for row in result.summary["schemes"] if row["runs"]]
     if len(rows) < 2:
@@ -177,7 +177,7 @@ def _cut_at(axes: Axes, least: float, most: float | None) -> None:
     axes.set_xlim(max(left, least - margin), right if most is None else min(right, most + margin))
 
 
-def throughput_cdf(result: Result, look: Mapping[str, Look]) -> Plot | None:
+def throughput_cdf(result: ResultData, look: Mapping[str, Look]) -> Plot | None:
     """Distribution of the throughput of flows."""
     values = _by_scheme(result, "throughput")
     if not values:
@@ -196,7 +196,7 @@ def throughput_cdf(result: Result, look: Mapping[str, Look]) -> Plot | None:
     return Plot("throughput-cdf", "Throughput of flows (CDF)", says, figure)
 
 
-def fct_cdf(result: Result, look: Mapping[str, Look]) -> Plot | None:
+def fct_cdf(result: ResultData, look: Mapping[str, Look]) -> Plot | None:
     """Distribution of flow completion times, on a logarithmic axis."""
     values = _by_scheme(result, "fct_s")
     if not values:
@@ -217,7 +217,7 @@ def fct_cdf(result: Result, look: Mapping[str, Look]) -> Plot | None:
     return Plot("fct-cdf", "Flow completion time (CDF)", says, figure)
 
 
-def fct_by_size(result: Result, look: Mapping[str, Look]) -> Plot | None:
+def fct_by_size(result: ResultData, look: Mapping[str, Look]) -> Plot | None:
     """Median and 95th percentile of FCT in each bin of flow sizes."""
     figure = _by_size(result, look, "age_s", ((0.50, "median"), (0.95, "95th percentile")), "flow completion time")
     if figure is None:
@@ -228,7 +228,7 @@ def fct_by_size(result: Result, look: Mapping[str, Look]) -> Plot | None:
     return Plot("fct-by-size", "Flow completion time by flow size", says, figure)
 
 
-def slowdown_by_size(result: Result, look: Mapping[str, Look]) -> Plot | None:
+def slowdown_by_size(result: ResultData, look: Mapping[str, Look]) -> Plot | None:
     """Median and 99th percentile of the slowdown in each bin of flow sizes."""
     figure = _by_size(result, look, "slowdown", ((0.50, "median"), (0.99, "99th percentile")), "FCT slowdown")
     if figure is None:
@@ -243,7 +243,7 @@ def slowdown_by_size(result: Result, look: Mapping[str, Look]) -> Plot | None:
 
 
 def _by_size(
-    result: Result, look: Mapping[str, Look], column: str, panels: Sequence[tuple[float, str]], label: str
+    result: ResultData, look: Mapping[str, Look], column: str, panels: Sequence[tuple[float, str]], label: str
 ) -> Figure | None:
     """Percentiles of a column of the flows in each bin of flow sizes, on a logarithmic axis."""
     finite = result.flows.filter(pl.col(column).is_not_null())
@@ -284,7 +284,7 @@ def _by_size(
     return figure
 
 
-def link_heat_map(result: Result, look: Mapping[str, Look]) -> Plot | None:
+def link_heat_map(result: ResultData, look: Mapping[str, Look]) -> Plot | None:
     """Mean utilisation of every link, drawn over the fabric, one drawing per scheme."""
     means_by_scheme = _link_means(result)
     if not means_by_scheme:
@@ -328,7 +328,7 @@ def link_heat_map(result: Result, look: Mapping[str, Look]) -> Plot | None:
     return Plot("link-heat-map", "Link utilisation", says, figure)
 
 
-def _window_text(result: Result) -> str:
+def _window_text(result: ResultData) -> str:
     """The time over which utilisation is computed, as part of a sentence."""
     times = sorted(window_ns / 1e9 for window_ns in link_windows_ns(result.outcomes).values())
     low, high = time_text(times[0]), time_text(times[-1])
@@ -338,7 +338,7 @@ def _window_text(result: Result) -> str:
     return f"for all schemes over the same time: until the slowest has ended ({how_long})"
 
 
-def link_ranks(result: Result, look: Mapping[str, Look]) -> Plot | None:
+def link_ranks(result: ResultData, look: Mapping[str, Look]) -> Plot | None:
     """Mean utilisation of the links between switches, busiest first."""
     between = [link for link in range(len(result.fabric.links["source"])) if result.fabric.is_switch_link(link)]
     means_by_scheme = _link_means(result)
@@ -368,7 +368,7 @@ def link_ranks(result: Result, look: Mapping[str, Look]) -> Plot | None:
     return Plot("link-ranks", "Link utilisation by rank", says, figure)
 
 
-def over_time(result: Result, look: Mapping[str, Look]) -> Plot | None:
+def over_time(result: ResultData, look: Mapping[str, Look]) -> Plot | None:
     """Values of flows and links in each step, in the first run of each scheme."""
     if result.settings.series is None:
         return None
@@ -411,7 +411,7 @@ def over_time(result: Result, look: Mapping[str, Look]) -> Plot | None:
     return Plot("over-time", "Flows and links over time", says, figure)
 
 
-def _by_scheme(result: Result, column: str) -> dict[str, list[float]]:
+def _by_scheme(result: ResultData, column: str) -> dict[str, list[float]]:
     """Ascending values of a column of the flows, of each scheme that has any."""
     known = result.flows.filter(pl.col(column).is_not_null())
     values = {
@@ -425,7 +425,7 @@ def _in_bin(flows: pl.DataFrame, low: int, high: int | None) -> pl.DataFrame:
     return flows.filter((size >= low) & (size < high) if high is not None else size >= low)
 
 
-def _unfinished_text(result: Result, what: str) -> str:
+def _unfinished_text(result: ResultData, what: str) -> str:
     """The effect of unfinished flows on a picture, as an additional sentence; empty if there are none."""
     count = unfinished(result.flows).height
     return f" {count_text(count)} flow{'s are' if count > 1 else ' is'} unfinished: {what}." if count else ""
@@ -446,7 +446,7 @@ def _steps(ascending: Sequence[float], flows: int | None = None) -> tuple[list[f
     return [percentile(ascending, share) or 0.0 for share in shares], [known * share for share in shares]
 
 
-def _link_means(result: Result) -> dict[str, list[float]]:
+def _link_means(result: ResultData) -> dict[str, list[float]]:
     """Mean utilisation of each directed link over the runs, in the order of links, of each scheme with runs."""
     table: dict[str, list[float]] = {}
     for scheme in result.settings.labels:

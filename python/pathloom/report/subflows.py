@@ -10,13 +10,13 @@ from pathloom.quantities import count_text, percent_text, share_text
 from pathloom.report.tables import Table
 
 if TYPE_CHECKING:
-    from pathloom.experiments.results.result import Result
+    from pathloom.experiments.results.result import ResultData
 
 SLOWEST = 3
 """Number of connections of each scheme that are shown subflow by subflow."""
 
 
-def overview(result: Result) -> Table | None:
+def overview(result: ResultData) -> Table | None:
     """Connections with several subflows, by scheme; None if there are none.
 
     A connection counts for the columns about paths if all of its paths are known.
@@ -40,7 +40,7 @@ def overview(result: Result) -> Table | None:
     return Table(headings, rows, [None] * len(headings))
 
 
-def slowest(result: Result) -> Table:
+def slowest(result: ResultData) -> Table:
     """The subflows of each scheme's slowest connections."""
     flows = result.flows.select("scheme", "run", "flow", "src", "dst", "throughput")
     headings = ["scheme", "run", "flow", "from, to", "throughput", "path", "share"]

@@ -15,10 +15,10 @@ from pathloom.report.plots import Plot
 from pathloom.report.sweep_tables import legend_lines, points_table
 
 if TYPE_CHECKING:
-    from pathloom.experiments.sweeps.result import SweepResult
+    from pathloom.experiments.sweeps.result import SweepData
 
 
-def page(result: SweepResult, plots: Sequence[Plot]) -> str:
+def page(result: SweepData, plots: Sequence[Plot]) -> str:
     """The report of a sweep as HTML text."""
     axes = list(result.plan.grid)
     title = f"Sweep over {listed(axes)}"
@@ -44,7 +44,7 @@ def page(result: SweepResult, plots: Sequence[Plot]) -> str:
     return document(title, parts)
 
 
-def what_text(result: SweepResult) -> str:
+def what_text(result: SweepData) -> str:
     """The traffic, fabric and size of the sweep, in one line."""
     template = result.plan.template
     runs = sum(len(row["runs"]) for point in result.points for row in point.schemes)
@@ -52,7 +52,7 @@ def what_text(result: SweepResult) -> str:
     return f"{template['traffic']} on {template['fabric']}: {said}"
 
 
-def _banner(result: SweepResult) -> str:
+def _banner(result: SweepData) -> str:
     lines = "".join(f"<p>{escape(text.splitlines()[0])}</p>" for text in result.troubles)
     headline = "<p><strong>Not what the scheme would do</strong></p>"
     return f'<div class="headline warning">{headline}{lines}</div>' if lines else ""
@@ -62,7 +62,7 @@ def _setting_text(value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
-def _runs(result: SweepResult) -> list[tuple[str, str]]:
+def _runs(result: SweepData) -> list[tuple[str, str]]:
     """The number of runs of each scheme at a point, and their seeds; empty if the settings vary the seed."""
     if isinstance(result.plan.template.get("seed"), str):
         return []
@@ -73,7 +73,7 @@ def _runs(result: SweepResult) -> list[tuple[str, str]]:
     return [("runs of each scheme", f"{count}, {seeds_text(range(first, first + most))}")]
 
 
-def _again(result: SweepResult) -> str:
+def _again(result: SweepData) -> str:
     """The command that repeats the figures, and the files that it reads."""
     parts = ["<h2>Reproduce</h2>"]
     if result.plan.file is None:

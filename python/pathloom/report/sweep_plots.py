@@ -18,7 +18,7 @@ from pathloom.report.style import Look, fitting_legend, looks, new_figure, pathl
 from pathloom.report.sweep_tables import METRICS, Metric, metrics_of
 
 if TYPE_CHECKING:
-    from pathloom.experiments.sweeps.result import PointResult, SweepResult
+    from pathloom.experiments.sweeps.result import PointResult, SweepData
 
 MOST_PANELS = 12
 """Maximum number of combinations of the other axes in one picture."""
@@ -40,7 +40,7 @@ class _Axis:
     """Whether positions are proportional to the values; otherwise they are equidistant, in the order of the grid."""
 
 
-def plots(result: SweepResult) -> list[Plot]:
+def plots(result: SweepData) -> list[Plot]:
     """Every figure along every axis that has two values or more."""
     series = list(dict.fromkeys(name for point in result.points for name in point.series))
     look = looks(series)
@@ -79,7 +79,7 @@ def _number(value: Value) -> float | None:
         return None
 
 
-def _plot(result: SweepResult, metric: Metric, axis: _Axis, look: Mapping[str, Look]) -> Plot:
+def _plot(result: SweepData, metric: Metric, axis: _Axis, look: Mapping[str, Look]) -> Plot:
     others = result.plan.others(axis.name)
     combinations = list(dict.fromkeys(tuple(point.at[name] for name in others) for point in result.points))
     shown = [dict(zip(others, values, strict=True)) for values in combinations[:MOST_PANELS]]

@@ -13,7 +13,7 @@ from pathloom.quantities import FigureText, counted, share_figure, time_figure, 
 from pathloom.report.tables import AT_LEAST, AT_MOST, NOTHING, Table
 
 if TYPE_CHECKING:
-    from pathloom.experiments.sweeps.result import SweepResult
+    from pathloom.experiments.sweeps.result import SweepData
 
 Row = Mapping[str, Any]
 
@@ -70,13 +70,13 @@ METRICS = (
 )
 
 
-def metrics_of(result: SweepResult) -> list[Metric]:
+def metrics_of(result: SweepData) -> list[Metric]:
     """The figures for which any scheme at any point has a value."""
     rows = [row for point in result.points for row in point.schemes]
     return [metric for metric in METRICS if any(metric.value(row) is not None for row in rows)]
 
 
-def points_table(result: SweepResult) -> Table:
+def points_table(result: SweepData) -> Table:
     """A row per point and scheme: axes, scheme, runs, and every figure with its interval.
 
     A star marks a value that is clearly the best of its point.
@@ -98,7 +98,7 @@ def points_table(result: SweepResult) -> Table:
     return Table(headings, rows, [None] * len(headings))
 
 
-def _shown_axes(result: SweepResult) -> list[str]:
+def _shown_axes(result: SweepData) -> list[str]:
     """The axes of the table. Those that name schemes are left out, unless a scheme is at several of their values."""
     axes = [name for name in result.plan.grid if name not in result.plan.scheme_axes]
     rows = [(*map(point.at.get, axes), row["scheme"]) for point in result.points for row in point.schemes]
@@ -111,7 +111,7 @@ def _best(schemes: Sequence[Row], metric: Metric) -> int | None:
     return None if clear_best is None or schemes[clear_best].get("failures") else clear_best
 
 
-def legend_lines(result: SweepResult, table: Table) -> list[str]:
+def legend_lines(result: SweepData, table: Table) -> list[str]:
     """The meaning of the marks that the table contains."""
     cells = [cell for row in table.rows for cell in row]
     lines = []
@@ -131,7 +131,7 @@ def legend_lines(result: SweepResult, table: Table) -> list[str]:
     return [*lines, *until_lines(result)]
 
 
-def until_lines(result: SweepResult) -> list[str]:
+def until_lines(result: SweepData) -> list[str]:
     """The certainty that the points reach, if it was requested."""
     if result.until is None:
         return []

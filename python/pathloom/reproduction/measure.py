@@ -8,20 +8,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pathloom import _core
+from pathloom.api.worlds import world
 from pathloom.errors import bad_input
+from pathloom.experiments.results.outcome import NOTED_STOLEN_SHARE, RunOutcome, stolen_text
 from pathloom.experiments.results.stats import ci95, mean
 from pathloom.experiments.results.summary import run_summary
 from pathloom.experiments.results.tables import flow_table
 from pathloom.experiments.running.estimate import work_s
-from pathloom.experiments.running.execution import (
-    NOTED_STOLEN_SHARE,
-    Execution,
-    Progress,
-    RunFiles,
-    RunOutcome,
-    stolen_text,
-)
 from pathloom.experiments.running.threads import interruptible
+from pathloom.experiments.running.work import JobProgress
+from pathloom.experiments.running.world import RunOptions
 from pathloom.experiments.schemes.loading import load_schemes
 from pathloom.experiments.settings.model import Job, Settings
 from pathloom.fabrics import Fabric
@@ -33,8 +29,7 @@ from pathloom.reproduction.runs import RunCache, StoredRun, key, measure_run, ru
 from pathloom.specs import LAB, SIM, is_python_spec
 
 if TYPE_CHECKING:
-    from pathloom.experiments.running.threads import Runner
-    from pathloom.lab.runs import LabExecution
+    from pathloom.experiments.running.work import Runner
 
 LIVE = "controller=pathloom"
 """Settings of the lab for figures: every scheme runs in the native controller."""
@@ -234,7 +229,7 @@ def weights(figure: Figure, plans: Sequence[Planned], cache: RunCache) -> dict[J
 
 
 def reproduce(
-    figure: Figure, plans: Sequence[Planned], form: Form, runner: Runner | int, cache: RunCache, progress: Progress
+    figure: Figure, plans: Sequence[Planned], form: Form, runner: Runner | int, cache: RunCache, progress: JobProgress
 ) -> Reproduced:
     """Carries out the missing runs and computes every row. Raises `PathloomError` and `Stopped`.
 
@@ -283,7 +278,7 @@ def _shown(one: Planned, job: Job) -> Job:
     return Job(f"{one.case.label} {job.scheme}", job.run, job.seed)
 
 
-def _fill(figure: Figure, one: Planned, runner: Runner | int, cache: RunCache, progress: Progress) -> None:
+def _fill(figure: Figure, one: Planned, runner: Runner | int, cache: RunCache, progress: JobProgress) -> None:
     """Carries out the missing runs of a case; each run is stored as soon as it is finished."""
     missing = _missing(figure, one, cache)
     if not missing:
@@ -297,7 +292,8 @@ def _fill(figure: Figure, one: Planned, runner: Runner | int, cache: RunCache, p
     try:
         fabric = interruptible(lambda: Fabric(settings.fabric))
         access_bps = float(min(fabric.summary()["host_rate_bps"]))
-        execution = _execution(settings, fabric, one)
+        in_python = load_schemes(settings.schemes) if one.world != LAB else {}
+        execution = world(one.world)(settings, fabric, RunOptions(in_python=in_python, sample_at_s=one.sample_at_s))
         execution.jobs = missing
 
         def take(outcome: RunOutcome) -> None:
@@ -308,25 +304,14 @@ def _fill(figure: Figure, one: Planned, runner: Runner | int, cache: RunCache, p
 
         if isinstance(runner, int):
             execution.run(max(1, min(runner, len(missing))), named, take)
-        elif isinstance(execution, Execution):
-            execution.run(1, named, take, runner)
         else:
-            raise TypeError("a runner cannot carry out runs in the lab; expected a number of threads")
+            execution.run(1, named, take, runner)
     except _core.PathloomError as error:
         raise bad_input(f"figure {figure.id}: {error}") from None
     if execution.failure is not None:
         raise execution.failure
     if execution.interrupted:
         raise Stopped
-
-
-def _execution(settings: Settings, fabric: Fabric, one: Planned) -> Execution | LabExecution:
-    """Makes the execution that carries out the runs of a case in its world."""
-    if one.world == LAB:
-        from pathloom.lab.runs import LabExecution
-
-        return LabExecution(settings, fabric, RunFiles(), one.sample_at_s)
-    return Execution(settings, None, RunFiles(), load_schemes(settings.schemes), one.sample_at_s)
 
 
 def _vector(measure: Measure, runs: Iterable[StoredRun]) -> list[float]:

@@ -13,9 +13,9 @@ from typing import Any, Protocol
 
 import polars as pl
 
+from pathloom.experiments.results.outcome import Sample
 from pathloom.experiments.results.stats import bounded_percentile, mean
 from pathloom.experiments.results.summary import unfinished
-from pathloom.experiments.running.execution import Sample
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import Any
 
 from pathloom import native
 from pathloom.experiments.results import stats, summary, tables
-from pathloom.experiments.running.execution import NOTED_STOLEN_SHARE
+from pathloom.experiments.results.outcome import NOTED_STOLEN_SHARE
 from pathloom.experiments.running.store import Store
 from pathloom.experiments.settings.identity import digests, program_digest, short_digest, work_identity
 from pathloom.experiments.settings.model import Job, Settings

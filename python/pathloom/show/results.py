@@ -15,10 +15,9 @@ import polars as pl
 from pathloom import _core
 from pathloom._core import PathloomError
 from pathloom.errors import bad_input, reason
-from pathloom.experiments.results.record import COMPARISON
+from pathloom.experiments.results.record import COMPARISON, RESULT
 from pathloom.experiments.results.saved import load
 from pathloom.experiments.settings.input_files import OWN_FABRIC
-from pathloom.experiments.sweeps.result import RESULT
 from pathloom.fabrics import Fabric
 from pathloom.show.faults import changes_of_links
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pathloom import _core
-from pathloom.experiments.running.execution import fault_time_s
+from pathloom.experiments.settings.fault_times import fault_time_s
 from pathloom.fabrics import Fabric
 
 Item = tuple[str, int | str]

@@ -7,35 +7,34 @@ it to `MAKERS`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
 from pathloom import _core
+from pathloom.experiments.results.facts import Facts
 from pathloom.experiments.results.idle_faults import idle_faults
+from pathloom.experiments.results.outcome import RunOutcome
 from pathloom.experiments.results.recovery import fault_times_s, recoveries
 from pathloom.experiments.results.summary import unfinished
-from pathloom.experiments.running.execution import RunOutcome, fault_time_s
+from pathloom.experiments.results.timeouts import default_notes, timeout_notes
+from pathloom.experiments.settings.fault_times import fault_time_s
 from pathloom.experiments.settings.input_files import listed_files
 from pathloom.experiments.settings.model import FINISHED
-from pathloom.experiments.settings.timeouts import default_notes, timeout_notes
 from pathloom.quantities import count_text, counted, time_text
 from pathloom.specs import is_python_spec
-
-if TYPE_CHECKING:
-    from pathloom.experiments.results.result import Result
 
 DEFAULT_ROUTES_ALONE = ("spt", "ecmp", "mptcp")
 """Schemes that consist only of their default routes."""
 
 
-def notes_on(result: Result) -> list[str]:
+def notes_on(result: Facts) -> list[str]:
     """All notes on a result; those of the fabric and of the worlds come first."""
     own = [note for make in MAKERS for note in make(result)]
     return list(dict.fromkeys([*result.fabric.notes, *result.execution_notes, *own]))
 
 
-def failures(result: Result) -> list[str]:
+def failures(result: Facts) -> list[str]:
     """The schemes written in Python that failed in runs with `keep_going`."""
     return [" ".join(line.split()) for line, _ in troubles(result.outcomes)]
 
@@ -59,7 +58,7 @@ def troubles(outcomes: Sequence[RunOutcome]) -> list[tuple[str, str]]:
     ]
 
 
-def late_faults(result: Result) -> list[str]:
+def late_faults(result: Facts) -> list[str]:
     """Faults that came after the end of runs."""
     ends = [_end_s(one) for one in result.outcomes]
     notes = []
@@ -73,13 +72,13 @@ def late_faults(result: Result) -> list[str]:
     return notes
 
 
-def faults_without_effect(result: Result) -> list[str]:
+def faults_without_effect(result: Facts) -> list[str]:
     """Faults that repair what works, or that break what has already failed."""
     found = idle_faults(result.fabric, result.settings.faults)
     return [f"fault {fault} changed nothing: {why}" for fault, why in found.items()]
 
 
-def recovery_times(result: Result) -> list[str]:
+def recovery_times(result: Facts) -> list[str]:
     """How long goodput took to recover from faults, if there are series."""
     return [
         f"scheme {row['scheme']}: {_recovery_text(row['recovery_s'])} (steps of {result.settings.series})"
@@ -89,7 +88,7 @@ def recovery_times(result: Result) -> list[str]:
     ]
 
 
-def unknown_recovery(result: Result) -> list[str]:
+def unknown_recovery(result: Facts) -> list[str]:
     """Faults whose time to recover cannot be told from the series, in any run."""
     settings = result.settings
     if settings.series is None or not result.outcomes:
@@ -125,7 +124,7 @@ def _short_lived_text(flows: Mapping[str, int]) -> str:
     return "" if flows["long_lived"] == flows["offered"] else "; flows end here, so goodput falls without a fault too"
 
 
-def long_periods(result: Result) -> list[str]:
+def long_periods(result: Facts) -> list[str]:
     """Schemes whose period is at least as long as their longest run."""
     notes = []
     for label, outcomes in _runs_of_schemes(result):
@@ -140,7 +139,7 @@ def long_periods(result: Result) -> list[str]:
     return notes
 
 
-def idle_schemes(result: Result) -> list[str]:
+def idle_schemes(result: Facts) -> list[str]:
     """Schemes that gave no flow a path, except schemes that consist only of default routes."""
     return [
         f"scheme {label} never acted: it gave no flow a path, and all stayed on the default routes"
@@ -151,7 +150,7 @@ def idle_schemes(result: Result) -> list[str]:
     ]
 
 
-def runs_given_up(result: Result) -> list[str]:
+def runs_given_up(result: Facts) -> list[str]:
     """Runs that were abandoned with `until=finished`."""
     notes = []
     for label, outcomes in _runs_of_schemes(result):
@@ -167,7 +166,7 @@ def runs_given_up(result: Result) -> list[str]:
     return notes
 
 
-def flows_never_started(result: Result) -> list[str]:
+def flows_never_started(result: Facts) -> list[str]:
     """Flows that never started, which are missing in all means."""
     flows = result.flows
     count = flows.filter(pl.col("start_s").is_null() & pl.col("size_bytes").is_not_null()).height
@@ -179,14 +178,14 @@ def flows_never_started(result: Result) -> list[str]:
     ]
 
 
-def changed_files(result: Result) -> list[str]:
+def changed_files(result: Facts) -> list[str]:
     """Files that changed while the runs were carried out."""
     if not result.changed_files:
         return []
     return [f"{listed_files(result.changed_files)} changed during the runs, which may have read either content"]
 
 
-MAKERS: tuple[Callable[[Result], list[str]], ...] = (
+MAKERS: tuple[Callable[[Facts], list[str]], ...] = (
     failures,
     late_faults,
     faults_without_effect,
@@ -203,7 +202,7 @@ MAKERS: tuple[Callable[[Result], list[str]], ...] = (
 """All makers of notes, in the order in which the notes are printed."""
 
 
-def _runs_of_schemes(result: Result) -> list[tuple[str, list[RunOutcome]]]:
+def _runs_of_schemes(result: Facts) -> list[tuple[str, list[RunOutcome]]]:
     """The schemes that have runs, and their runs."""
     found = [(label, [one for one in result.outcomes if one.job.label == label]) for label in result.settings.labels]
     return [(label, outcomes) for label, outcomes in found if outcomes]

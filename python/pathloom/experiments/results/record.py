@@ -9,11 +9,12 @@ from typing import Any
 from pathloom._core import PathloomError
 from pathloom.errors import bad_input, reason
 from pathloom.experiments.settings.model import Settings
-from pathloom.experiments.sweeps.plan import SweepPlan
-from pathloom.experiments.sweeps.precision import Precision
-from pathloom.experiments.sweeps.result import RESULT, settings_record
 from pathloom.specs import LAB
 
+RESULT = "result.json"
+"""Name of the file in a results folder that tells what the folder holds."""
+SCHEMA = 1
+"""Version of `result.json`. Keys may be added within a version, but not renamed or removed."""
 SWEEP, COMPARISON = "sweep", "comparison"
 
 
@@ -57,20 +58,6 @@ def check_kind(folder: Path, kind: str, place: str = "") -> None:
     found = kind_of(record)
     if found not in (None, kind):
         raise bad_input(f"{place}`{folder}`: holds the result of a {found}; name another folder")
-
-
-def check_sweep_folder(folder: Path, plan: SweepPlan, until: Precision | None, resume: bool) -> None:
-    """Raises `PathloomError` if a sweep would replace another result in the folder without `resume`."""
-    record = read_record(folder)
-    if record is None:
-        return
-    check_kind(folder, SWEEP, "--out ")
-    settings = {key: value for key, value in record["settings"].items() if key != "files"}
-    if settings != json.loads(json.dumps(settings_record(plan, until))) and not resume:
-        raise bad_input(
-            f"--out `{folder}`: holds a sweep of other settings; --resume replaces it and keeps its runs, or name "
-            "another folder"
-        )
 
 
 def check_comparison_folder(folder: Path, settings: Settings, resume: bool) -> None:

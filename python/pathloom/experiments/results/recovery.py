@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from pathloom import _core
+from pathloom.experiments.results.outcome import RunOutcome
 from pathloom.experiments.results.stats import mean
-from pathloom.experiments.running.execution import RunOutcome, fault_time_s
+from pathloom.experiments.settings.fault_times import fault_time_s
 from pathloom.experiments.settings.model import Settings
 
 RECOVERED = 0.9

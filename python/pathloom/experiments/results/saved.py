@@ -13,8 +13,7 @@ import polars as pl
 from pathloom.errors import bad_input, reason
 from pathloom.experiments.results.columns import figures_of, frame_of
 from pathloom.experiments.results.foreign import SUFFIXES, read_foreign
-from pathloom.experiments.results.record import SWEEP, kind_of, read_record
-from pathloom.experiments.sweeps.result import RESULT, SCHEMA
+from pathloom.experiments.results.record import RESULT, SCHEMA, SWEEP, kind_of, read_record
 from pathloom.quantities import counted
 
 FOREIGN = "foreign"

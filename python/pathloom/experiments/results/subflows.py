@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
+from pathloom.experiments.results.outcome import RunOutcome
 from pathloom.experiments.results.path_names import path_texts
-from pathloom.experiments.running.execution import RunOutcome
 from pathloom.fabrics import Fabric
 
 SUBFLOW_SCHEMA = {

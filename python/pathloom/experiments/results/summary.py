@@ -10,11 +10,11 @@ import polars as pl
 
 from pathloom.experiments.results.censored import CensoredValues, figures_by_size, marked
 from pathloom.experiments.results.definitions import SIZE_CLASSES
+from pathloom.experiments.results.outcome import RunOutcome
 from pathloom.experiments.results.stats import ci95, mean
 from pathloom.experiments.results.switch_programs import programs_of, programs_of_runs
 from pathloom.experiments.results.tables import flows_by_run
-from pathloom.experiments.running.execution import RunOutcome
-from pathloom.experiments.settings.timeouts import timeout_wait
+from pathloom.experiments.results.timeouts import timeout_wait
 
 
 def scheme_summary(scheme: str, outcomes: Sequence[RunOutcome], flows: pl.DataFrame) -> dict[str, Any]:

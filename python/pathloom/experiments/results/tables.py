@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from pathloom.experiments.results.definitions import ELEPHANT_ABOVE_BYTES, MOUSE_BELOW_BYTES, SIZE_CLASSES
-from pathloom.experiments.running.execution import RunOutcome
+from pathloom.experiments.results.outcome import RunOutcome
 from pathloom.fabrics import Fabric
 
 FLOW_SCHEMA = {

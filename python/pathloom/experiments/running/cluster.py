@@ -26,7 +26,8 @@ from typing import TYPE_CHECKING, Any
 from pathloom.errors import SchemeError, ToolError, bad_input, reason
 from pathloom.experiments.running.cluster_worker import Answer, Parcel, carry_out
 from pathloom.experiments.running.store import OutcomeCodec
-from pathloom.experiments.running.threads import Ended, Progress, Take, Work, interruptible
+from pathloom.experiments.running.threads import interruptible
+from pathloom.experiments.running.work import Ended, Progress, Take, Work
 from pathloom.experiments.schemes.modules import added_folders
 from pathloom.experiments.settings.identity import program_digest
 from pathloom.experiments.settings.input_files import named_files

@@ -19,8 +19,8 @@ from pathlib import Path
 
 from pathloom._core import PathloomError
 from pathloom.errors import SchemeError, bad_input
-from pathloom.experiments.running.execution import RunFiles, advance, simulation
 from pathloom.experiments.running.memory import check_room
+from pathloom.experiments.running.simulation import RunFiles, advance, simulation
 from pathloom.experiments.running.store import OutcomeCodec
 from pathloom.experiments.schemes.loading import PythonScheme, load_scheme
 from pathloom.experiments.schemes.modules import adopt, first_name, where_found

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from pathloom.errors import bad_input
-from pathloom.experiments.running.threads import Runner, Threads
+from pathloom.experiments.running.threads import Threads
+from pathloom.experiments.running.work import Runner
 from pathloom.specs import LAB
 
 

@@ -19,8 +19,8 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from pathloom.errors import bad_input
+from pathloom.experiments.results.outcome import RunOutcome, Sample
 from pathloom.experiments.results.output_files import PARTIAL, OutFolder, write_bytes
-from pathloom.experiments.running.execution import RunOutcome, Sample
 from pathloom.experiments.settings.model import Job
 
 Value = TypeVar("Value")

@@ -9,65 +9,13 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TypeVar
 
-from pathloom.errors import SchemeError, ToolError
-
-if TYPE_CHECKING:
-    from pathloom.experiments.running.execution import Execution, RunOutcome
-    from pathloom.experiments.settings.model import Job
+from pathloom.errors import SchemeError
+from pathloom.experiments.running.work import Ended, Progress, Take, Work
 
 Result = TypeVar("Result")
-
-
-@dataclass(frozen=True)
-class Work:
-    """A run to carry out, and the experiment that it belongs to."""
-
-    execution: Execution
-    job: Job
-    place: str = ""
-    """Name of the experiment if there are several."""
-
-
-@dataclass(frozen=True)
-class Ended:
-    """How a list of runs ended."""
-
-    interrupted: bool = False
-    """Whether Ctrl-C ended it early."""
-    failure: SchemeError | ToolError | None = None
-    """Any other cause of an early end, such as a failed scheme written in Python."""
-
-    @property
-    def early(self) -> bool:
-        """Whether runs are missing."""
-        return self.interrupted or self.failure is not None
-
-
-Progress = Callable[[Work, float], None]
-"""Called with the share (0..1) of a run that is done; from several threads."""
-Take = Callable[[Work, "RunOutcome"], None]
-"""Called with each run as soon as it is finished; from several threads."""
-
-
-class Runner(Protocol):
-    """Carries out runs. Their figures do not depend on the runner."""
-
-    @property
-    def count(self) -> int:
-        """Number of runs that it carries out at once."""
-        ...
-
-    def run(self, works: Sequence[Work], progress: Progress, take: Take) -> Ended:
-        """Carries out runs, started in this order.
-
-        After Ctrl-C the runs in progress are soon abandoned, and also after a failure of a scheme. Any other error in a
-        run ends the other runs and is raised.
-        """
-        ...
 
 
 class Threads:

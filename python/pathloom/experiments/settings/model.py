@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 from pathloom import _core
 from pathloom._core import PathloomError
 from pathloom.errors import bad_input, reason
+from pathloom.experiments.settings.min_rto import written_transport
 from pathloom.quantities import time_spec
 from pathloom.specs import LAB, SIM, is_python_spec, split_specs
 
@@ -123,7 +124,7 @@ class Settings(BaseModel):
     keep_going: bool = False
     """Whether runs continue when a scheme written in Python fails; the result is then marked."""
     fit_min_rto: bool = True
-    """Whether the minimum retransmission time-out fits the fabric if the transport does not set it (`timeouts.py`)."""
+    """Whether the minimum retransmission time-out fits the fabric if the transport does not set it."""
     series: str | None = None
     """Length of the steps in which links and flows are recorded over time; None for no series."""
 
@@ -244,13 +245,11 @@ class Settings(BaseModel):
 
     def command(self, verb: str = "compare") -> str:
         """The command line that repeats this result."""
-        from pathloom.experiments.settings.timeouts import written_transport
-
         options: list[tuple[str, str | None]] = [
             ("--fabric", self.fabric),
             ("--traffic", self.traffic),
             ("--schemes" if verb == "compare" else "--scheme", ",".join(self.schemes)),
-            ("--transport", written_transport(self)),
+            ("--transport", written_transport(self.transport, self.fit_min_rto)),
             ("--control", self.control),
             *(("--fault", fault) for fault in self.faults),
             ("--duration", self.duration),

@@ -1,4 +1,4 @@
-"""The result of a sweep: figures at every point, tables, plots, report, and the folder for them."""
+"""The result of a sweep: figures at every point, and tables of them."""
 
 from __future__ import annotations
 
@@ -6,29 +6,21 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
-from pathloom import _core
+from pathloom.errors import bad_input
 from pathloom.experiments.results.columns import figures_of, frame_of
-from pathloom.experiments.results.output_files import PLOT_KINDS, Writer, replace_files
-from pathloom.experiments.results.parquet import parquet_writer
+from pathloom.experiments.results.record import SCHEMA, SWEEP, check_kind, read_record
 from pathloom.experiments.settings.identity import versions
 from pathloom.experiments.settings.model import Settings
 from pathloom.experiments.sweeps.plan import SweepPlan, Value, place_text
+from pathloom.experiments.sweeps.precision import Precision
 from pathloom.quantities import counted
 
-if TYPE_CHECKING:
-    from pathloom.experiments.sweeps.precision import Precision
-
-SCHEMA = 1
-"""Version of a sweep's `result.json`. Keys may be added within a version, but not renamed or removed."""
-RESULT = "result.json"
-FILES = (RESULT, "report.html", "points.csv", "points.tex", "runs.parquet")
-"""Files of a sweep except its plots."""
 _FIGURE = re.compile(r"\d+(\.\d+)?( ?(ns|us|µs|ms|s|min|h)\b)?")
 """A number or a time in a note."""
 
@@ -60,8 +52,8 @@ class PointResult:
 
 
 @dataclass(frozen=True, repr=False)
-class SweepResult:
-    """The result of a sweep."""
+class SweepData:
+    """The result of a sweep, without its report."""
 
     plan: SweepPlan
     until: Precision | None
@@ -135,55 +127,12 @@ class SweepResult:
         """Failures of schemes written in Python, with tracebacks."""
         return [f"at {place_text(point.at)}: {text}" for point in self.points for text in point.troubles]
 
-    def save(self, folder: str | Path, kinds: Sequence[str] = PLOT_KINDS[:1]) -> list[Path]:
-        """Writes tables, plots in these kinds (`svg`, `pdf`, `png`), report and `result.json`; returns their paths.
-
-        A previous result of a sweep in the folder is replaced completely; finished runs are kept. Raises
-        `PathloomError` if the folder holds the result of a comparison, or if a file cannot be written. The previous
-        result is then kept.
-        """
-        from pathloom.experiments.results.record import SWEEP, check_kind
-        from pathloom.report.latex import latex
-        from pathloom.report.sweep_page import page
-        from pathloom.report.sweep_plots import plots
-        from pathloom.report.sweep_tables import points_table
-
-        folder = Path(folder)
-        check_kind(folder, SWEEP)
-        folder.mkdir(parents=True, exist_ok=True)
-        figures = plots(self)
-        texts = [
-            ("points.tex", latex(points_table(self))),
-            ("report.html", page(self, figures)),
-            (RESULT, self.json()),
-        ]
-        files: list[tuple[str, Writer]] = [
-            ("points.csv", self.table.write_csv),
-            ("runs.parquet", parquet_writer(self.runs)),
-            *((f"{figure.name}.{kind}", figure.write) for figure in figures for kind in kinds),
-            *((name, partial(Path.write_text, data=text, encoding="utf-8")) for name, text in texts),
-        ]
-        return replace_files(folder, files, [*FILES, *_old_plots(folder)])
-
     def __repr__(self) -> str:
         names = dict.fromkeys(name for point in self.points for name in point.series)
         return (
             f"SweepResult({', '.join(names)} over {', '.join(self.plan.grid)}: "
             f"{counted(len(self.points), 'point')}, {counted(_runs(self.points), 'run')})"
         )
-
-
-def _old_plots(folder: Path) -> list[str]:
-    """Names that plots of the previous result in the folder may have. Other pictures in the folder are the user's."""
-    from pathloom.experiments.results.record import read_record
-    from pathloom.report.sweep_plots import plot_names
-
-    try:
-        record = read_record(folder) or {}
-        axes = {str(axis) for point in record.get("points", []) for axis in point["at"]}
-    except (_core.PathloomError, TypeError, KeyError):
-        return []
-    return [f"{name}.{kind}" for name in plot_names(axes) for kind in PLOT_KINDS]
 
 
 def _runs(points: Sequence[PointResult]) -> int:
@@ -194,3 +143,17 @@ def _runs(points: Sequence[PointResult]) -> int:
 def settings_record(plan: SweepPlan, until: Precision | None) -> dict[str, Any]:
     """The settings that decide the result of a sweep, except the content of files."""
     return {**plan.record(), **({"precision": until.text()} if until is not None else {})}
+
+
+def check_sweep_folder(folder: Path, plan: SweepPlan, until: Precision | None, resume: bool) -> None:
+    """Raises `PathloomError` if a sweep would replace another result in the folder without `resume`."""
+    record = read_record(folder)
+    if record is None:
+        return
+    check_kind(folder, SWEEP, "--out ")
+    settings = {key: value for key, value in record["settings"].items() if key != "files"}
+    if settings != json.loads(json.dumps(settings_record(plan, until))) and not resume:
+        raise bad_input(
+            f"--out `{folder}`: holds a sweep of other settings; --resume replaces it and keeps its runs, or name "
+            "another folder"
+        )

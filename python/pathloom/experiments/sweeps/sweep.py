@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
-from pathloom.errors import bad_input
-from pathloom.experiments.results.result import Result
-from pathloom.experiments.running.execution import Execution, RunFiles, RunOutcome
-from pathloom.experiments.running.runners import check_call, runner_of
-from pathloom.experiments.running.store import Store, locked_store
-from pathloom.experiments.running.threads import Ended, Progress, Runner, Work, default_threads, interruptible
+from pathloom.experiments.results.outcome import RunOutcome
+from pathloom.experiments.results.result import ResultData
+from pathloom.experiments.running.execution import Execution
+from pathloom.experiments.running.simulation import RunFiles
+from pathloom.experiments.running.store import Store
+from pathloom.experiments.running.threads import interruptible
+from pathloom.experiments.running.work import Ended, Progress, Runner, Work
 from pathloom.experiments.schemes.loading import PythonScheme, check_distinct, load_scheme
 from pathloom.experiments.settings.input_files import Inputs
 from pathloom.experiments.sweeps.plan import Point, SweepPlan, at_point
 from pathloom.experiments.sweeps.precision import Precision, has_bounds, uncertainty
-from pathloom.experiments.sweeps.result import PointResult, SweepResult
+from pathloom.experiments.sweeps.result import PointResult, SweepData
 from pathloom.fabrics import Fabric
 from pathloom.specs import is_python_spec
 
@@ -40,56 +40,6 @@ class Prepared:
     inputs: Inputs
     widest_interval: float | None = None
     """Width of the widest interval, if it was requested."""
-
-
-def sweep(
-    settings: Mapping[str, Any] | str | Path,
-    out: str | Path,
-    *,
-    until: str | None = None,
-    jobs: int | None = None,
-    cluster: str | None = None,
-) -> SweepResult:
-    """Compares schemes at every point of a grid; see docs/sweeps.md.
-
-    Finished runs are kept in `out`, and another call carries out only missing runs. `SweepResult.save` writes tables,
-    plots and report.
-
-    Args:
-        settings: what a sweep's file holds, with `grid` as a dict of lists, or `points` as a list of dicts; or the
-            path of such a file.
-        out: folder of finished runs.
-        until: `"ci=2%"` adds runs until the confidence intervals of differences are that narrow.
-        jobs: threads; by default one per core. The result does not depend on it.
-        cluster: address of a scheduler of Dask, `"tcp://HOST:PORT"`, whose workers carry out the runs. The result does
-            not depend on them.
-
-    Raises:
-        PathloomError: on bad input, or when another process uses the folder.
-        SchemeError: when a scheme written in Python failed.
-        KeyboardInterrupt: after a Ctrl-C.
-
-    """
-    check_call(cluster, jobs)
-    if not isinstance(settings, Mapping | str | Path):
-        raise bad_input(f"sweep: `{settings}` is not valid; expected a dict of settings, or the path of a file")
-    if until is not None and not isinstance(until, str):
-        raise bad_input(f'until: `{until}` is not valid; expected a text such as "ci=2%"')
-    plan = SweepPlan.of(settings) if isinstance(settings, Mapping) else SweepPlan.read(Path(settings))
-    precision = Precision.parse(until) if until is not None else None
-    with locked_store(Path(out)) as store:
-        ready = Sweep(plan, store, precision)
-        ended = ready.carry_out(runner_of(cluster, jobs or default_threads()), _unwatched)
-        if ended.failure is not None:
-            raise ended.failure
-        if ended.interrupted:
-            raise KeyboardInterrupt
-        return ready.result()
-
-
-@contextmanager
-def _unwatched(_sweep: Sweep, _works: Sequence[Work]) -> Iterator[Progress]:
-    yield lambda _work, _share: None
 
 
 class Sweep:
@@ -176,13 +126,13 @@ class Sweep:
                 added = True
         return added
 
-    def result(self) -> SweepResult:
+    def result(self) -> SweepData:
         """The result of the sweep. Raises `ValueError` if runs are missing."""
         if self.missing():
             raise ValueError(f"{len(self.missing())} runs of the sweep are missing")
         points = [self._point(prepared) for prepared in self.points]
         files = {path: digest for prepared in self.points for path, digest in prepared.inputs.files.items()}
-        return SweepResult(self.plan, self.until, tuple(points), files)
+        return SweepData(self.plan, self.until, tuple(points), files)
 
     def _point(self, prepared: Prepared) -> PointResult:
         result = self._result(prepared)
@@ -213,10 +163,10 @@ class Sweep:
             "bounds": has_bounds(schemes),
         }
 
-    def _result(self, prepared: Prepared) -> Result:
+    def _result(self, prepared: Prepared) -> ResultData:
         execution = prepared.execution
         execution.collect()
         try:
-            return Result(execution.settings, self._fabric(execution.settings.fabric), [execution], prepared.inputs)
+            return ResultData(execution.settings, self._fabric(execution.settings.fabric), [execution], prepared.inputs)
         finally:
             execution.outcomes = []

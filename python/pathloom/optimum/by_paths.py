@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from pathloom import _core
 from pathloom.errors import bad_input
-from pathloom.optimum import Flow, Optimum, two_hosts
+from pathloom.optimum.solution import Flow, Optimum, two_hosts
 
 DRAWS: Final = 24
 """Number of shortest paths that are drawn at first per pair of ToRs; duplicates are dropped."""

@@ -11,7 +11,6 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -19,36 +18,18 @@ import numpy.typing as npt
 
 from pathloom import _core
 from pathloom.errors import bad_input
+from pathloom.optimum.solution import Flow, Optimum, two_hosts
 
-Flow = tuple[int, int, float]
-"""Sending and receiving host (node numbers, as in `_core.Fabric.nodes()`), demand in b/s, which may be infinite."""
+__all__ = ["Flow", "Method", "Optimum", "max_concurrent", "max_throughput"]
 
 Method = Literal["choose", "simplex", "ipm", "pdlp", "paths"]
-"""Method that solves a program. `paths` (`pathloom.optimum_paths`) needs `max_concurrent` without links of hosts."""
+"""Method that solves a program. `paths` (`pathloom.optimum.by_paths`) needs `max_concurrent` without links of hosts."""
 
 TOLERANCE: Final = 1e-6
 """Tolerance of the constraints and of the optimum, for PDLP and interior points."""
 
 LARGE: Final = 5_000
 """Number of variables from which another method is chosen: `paths` if possible, else the first-order PDLP."""
-
-
-@dataclass(frozen=True, slots=True)
-class Optimum:
-    """An optimum, or the best solution that the solver found."""
-
-    value: float
-    """λ (`max_concurrent`), or the sum of rates in b/s (`max_throughput`); NaN if no solution was found in time."""
-    rates_bps: npt.NDArray[np.float64]
-    """Rate of each flow in the solution that was found."""
-    exact: bool
-    """Whether the solver proved the optimum, to its tolerance; false if it ran out of time."""
-    time_s: float
-    """Time to build and solve the program."""
-    variables: int
-    """Number of variables of the program."""
-    method: str
-    """Method that solved the program."""
 
 
 def max_concurrent(
@@ -72,7 +53,7 @@ def max_concurrent(
     program = _Program(fabric, flows, access_links)
     one_port = all(len(pairs) == 1 for pairs in program.access_pairs)
     if method == "paths" or (method == "choose" and one_port and not access_links and len(program.objective) >= LARGE):
-        from pathloom.optimum_paths import max_concurrent_by_paths
+        from pathloom.optimum.by_paths import max_concurrent_by_paths
 
         if access_links:
             raise bad_input("optimum: the method `paths` ignores links of hosts; use another method, such as `choose`")
@@ -115,13 +96,6 @@ def max_throughput(
     return program.solve(
         method, time_limit_s, tolerance, lambda solution: float(solution[pairs].sum()) * program.unit_bps
     )
-
-
-def two_hosts(is_host: npt.NDArray[np.bool_], index: int, src: int, dst: int) -> None:
-    """Checks that a flow is between two hosts. Raises `PathloomError` if it is not."""
-    for host in (src, dst):
-        if not (0 <= host < len(is_host) and is_host[host]):
-            raise bad_input(f"flow {index}: node {host} is no host of the fabric")
 
 
 _Value = Callable[[npt.NDArray[np.float64]], float]

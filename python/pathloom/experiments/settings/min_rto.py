@@ -1,0 +1,72 @@
+"""The minimum retransmission time-out of transports, and the one that fits a round trip."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pathloom import _core
+from pathloom.quantities import time_spec
+
+ROUND_TRIPS = 4
+"""A time-out fits if it is at least this many of the longest round trips: NewReno repairs one loss per round trip, and
+its timer continues from the first partial acknowledgement (RFC 6582 §4)."""
+
+
+def shorter_min_rto(round_trip_ps: Sequence[int] | None) -> str | None:
+    """The time-out that fits a longest round trip; None without one, or if that of the transports is no longer.
+
+    >>> shorter_min_rto([24_000_000, 158_000_000]), shorter_min_rto([24_000_000_000, 158_000_000_000])
+    ('1ms', None)
+    """
+    if round_trip_ps is None:
+        return None
+    fitting = fitting_time(ROUND_TRIPS * round_trip_ps[1] / 1e12)
+    return fitting if _core.parse_time_s(fitting) < _core.parse_time_s(usual_min_rto()) else None
+
+
+def usual_min_rto() -> str:
+    """The minimum time-out of the transports, as text in a specification: that of Linux.
+
+    >>> usual_min_rto()
+    '200ms'
+    """
+    return time_spec(_core.transport_settings()["min_rto"])
+
+
+def written_transport(transport: str | None, fitted: bool) -> str | None:
+    """The transport for a command line, with `min_rto` set if it is not `fitted`, which has no option."""
+    if fitted or sets_min_rto(transport):
+        return transport
+    return with_keys(transport or "newreno", {"min_rto": usual_min_rto()})
+
+
+def sets_min_rto(transport: str | None) -> bool:
+    """Whether a specification has the key.
+
+    >>> [sets_min_rto(spec) for spec in ("newreno:acks=1, min_rto = 1ms", "cubic:iw=12KB", None)]
+    [True, False, False]
+    """
+    _, _, keys = (transport or "").partition(":")
+    return any(pair.partition("=")[0].strip() == "min_rto" for pair in keys.split(","))
+
+
+def fitting_time(seconds: float) -> str:
+    """The time rounded up to one digit (1, 2 or 5), in the form of a specification.
+
+    >>> [fitting_time(seconds) for seconds in (632e-6, 150e-6, 1.1, 3e-9, 0.05)]
+    ['1ms', '200us', '2s', '5ns', '50ms']
+    """
+    ns = max(round(seconds * 1e9), 1)
+    power = 10 ** (len(str(ns)) - 1)
+    return time_spec(next(step * power for step in (1, 2, 5, 10) if step * power >= ns))
+
+
+def with_keys(spec: str, keys: Mapping[str, str]) -> str:
+    """A specification with these keys set.
+
+    >>> with_keys("newreno:min_rto=1s,iw=15KB", {"min_rto": "1ms"})
+    'newreno:iw=15KB,min_rto=1ms'
+    """
+    name, _, rest = spec.partition(":")
+    kept = [pair for pair in rest.split(",") if pair and pair.partition("=")[0].strip() not in keys]
+    return f"{name}:{','.join([*kept, *(f'{key}={value}' for key, value in keys.items())])}"
