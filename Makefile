@@ -15,7 +15,7 @@ unexport VIRTUAL_ENV CONDA_PREFIX PYTHONPATH PYTHONHOME
 RUST := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name '*.c' -o -name '*.h' -o -name Cargo.toml -o -name '*.csv')
 say = @printf '\n==> %s\n' "$(1)"
 
-.PHONY: help demo build docs test test-long lab-test package-test web test-page lint lint-rust lint-python lint-web wasm compile-tests test-rust test-python hostd-tools bench bench-ns3 wheel deb readme lock clean
+.PHONY: help demo build docs test test-long lab-test package-test web test-page lint lint-rust lint-python lint-web wasm compile-tests test-rust test-python hostd-tools bench bench-live bench-ns3 wheel deb readme lock clean
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z][a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -48,12 +48,19 @@ test-long: build bench-ns3  ## The long tests: large fabrics, ns-3 itself, and a
 	python scripts/tiers.py --all
 	$(call say,A minute of random faults)
 	pathloom bench faults --seed 1 --schedules 4000
-	if [ "$$(id -u)" = 0 ]; then scripts/prepare.sh lab; pytest -m long tests/lab; else echo 'not root: the long lab tests are left out' >&2; fi
+	if [ "$$(id -u)" = 0 ]; then scripts/prepare.sh lab; pytest -m 'long and not measure' tests/lab; else echo 'not root: the long lab tests are left out' >&2; fi
 
-lab-test: build  ## Test the lab, as root: namespaces and Open vSwitch (installs what it needs; about 23 minutes)
+lab-test: build  ## Test the lab, as root: namespaces and Open vSwitch, two labs at a time (installs what it needs)
 	scripts/prepare.sh lab
 	$(call say,The lab: namespaces and a private Open vSwitch)
-	pytest tests/lab
+	pytest --numprocesses 2 --dist loadfile --durations 10 tests/lab
+
+bench-live: build  ## Measure the lab and the live controller, as root; adds lines to results/live.jsonl and draws them
+	scripts/prepare.sh lab
+	$(call say,Measurements in the lab$(comma) each beside a control)
+	mkdir -p results
+	python benches/live/measure.py --out results/live.jsonl
+	python benches/live/draw.py results/live.jsonl --out results/live.svg
 
 web:  ## Build the page of `pathloom show` and of the controller from web/ (with Node 20 or later)
 	scripts/web.sh build

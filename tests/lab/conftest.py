@@ -1,26 +1,26 @@
-"""Labs for tests. Their names contain a token of this session. If the session is killed, a reaper takes them down.
+"""Labs for tests. Their names contain a token of this process. If it is killed, a reaper takes them down.
 
-A promise of time (`with timing():`) is tried again if the machine did not run (machine.py, judging.py). A test with
-other limits than most sets by `@pytest.mark.tolerates(pause_s=…, share=…)` how much of that its promises tolerate.
+The gate (`make lab-test`) has tests of facts: nothing lost where nothing may be lost, rules right, a program works. No
+test of it asserts a duration, a rate or a share of time. A test marked `measure` has a figure as its result.
+`make bench-live` runs these, and writes their figures to a file (benches/live).
 """
 
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import secrets
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from judging import Judging
-from machine import MARK, Machine
 from pathloom.lab.lab import Lab
-from support import FIGURES, Outcome, call, figures, left_of
+from support import FIGURES, Outcome, call, left_of
 
 TOKEN = f"t{os.getpid():x}{secrets.token_hex(2)}"
 
@@ -37,25 +37,42 @@ for name in known_labs():
 def pytest_configure(config: pytest.Config) -> None:
     if os.geteuid() != 0:
         pytest.exit("lab tests need root, for namespaces and Open vSwitch", returncode=1)
-    config.addinivalue_line("markers", "tolerates(pause_s, share): what promises of time tolerate (machine.py)")
-    config.pluginmanager.register(Judging(take_down, lambda what, why: figures(what, why=why)), "judging")
-    os.environ[MARK] = TOKEN
+    config.addinivalue_line("markers", "measure: its result is a figure, not a fact; run by `make bench-live`")
     # The scheme `move` is for tests only.
     os.environ["PATHLOOM_TEST_SCHEMES"] = "1"
 
 
-def take_down(given: dict[str, Any]) -> None:
-    """Takes down the lab of a test that is about to be tried again. As an invariant, the lab must leave nothing."""
-    if "name" in given:
-        Lab(given["name"]).down()
-        assert left_of(given["name"]) == []
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves tests that measure out, unless the command line selects tests by their marks."""
+    if "measure" not in config.option.markexpr:
+        measured = [item for item in items if item.get_closest_marker("measure")]
+        config.hook.pytest_deselected(items=measured)
+        items[:] = [item for item in items if item not in measured]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Attaches the figures of a test to its report, which also leaves a worker of pytest-xdist."""
+    FIGURES.clear()
+    try:
+        yield
+    finally:
+        item.user_properties += [("figures", line) for line in FIGURES]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    if FIGURES:
-        terminalreporter.section("measured")
-        for line in FIGURES:
-            terminalreporter.write_line(line)
+    """Prints all figures. Appends them to the file that PATHLOOM_MEASUREMENTS names."""
+    reports = [one for kind in ("passed", "failed") for one in terminalreporter.getreports(kind) if one.when == "call"]
+    found = [(one.nodeid, line) for one in reports for key, line in one.user_properties if key == "figures"]
+    if not found:
+        return
+    terminalreporter.section("measured")
+    for _, line in found:
+        terminalreporter.write_line(line)
+    if file := os.environ.get("PATHLOOM_MEASUREMENTS"):
+        rows = [{"test": test, "at": round(time.time()), **json.loads(line)} for test, line in found]
+        with Path(file).open("a", encoding="utf-8") as out:
+            out.writelines(json.dumps(row) + "\n" for row in rows)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -66,13 +83,6 @@ def reaper() -> Iterator[None]:
     assert process.stdin is not None
     process.stdin.close()
     assert process.wait(60) == 0
-
-
-@pytest.fixture(scope="session", autouse=True)
-def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    """Watches this machine."""
-    with Machine(tmp_path_factory.mktemp("machine")) as watching:
-        yield watching
 
 
 @pytest.fixture
@@ -99,5 +109,5 @@ def lab(name: str) -> Callable[..., Outcome]:
     return run
 
 
-collect_ignore = ["mininet_driver.py", "listener.py", "rogue.py"]
+collect_ignore = ["mininet_driver.py", "listener.py"]
 """Programs that run under other Pythons, or in other namespaces."""

@@ -28,7 +28,7 @@ def read(session: socket.socket) -> tuple[int, int, int, bytes]:
 
 def ask(session: socket.socket) -> tuple[str, dict[int, str]]:
     """Returns the datapath id of a switch, and the name of each port by its number."""
-    session.settimeout(10)
+    session.settimeout(60)
     version, kind, _, _ = read(session)
     assert (version >= VERSION, kind) == (True, HELLO)
     session.sendall(message(HELLO) + message(FEATURES_REQUEST))
@@ -53,7 +53,7 @@ def main() -> None:
     port, wanted, file = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
     found: dict[str, dict[int, str]] = {}
     with socket.create_server(("127.0.0.1", port)) as server:
-        server.settimeout(20)
+        server.settimeout(60)
         while len(found) < wanted:
             # A client that only checks whether somebody listens sends nothing.
             with server.accept()[0] as session, suppress(struct.error, OSError):

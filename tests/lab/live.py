@@ -22,11 +22,11 @@ from pathloom.lab.lab import Lab, default_tables
 from pathloom.lab.probes import Probes, Track
 from pathloom.lab.switches import OpenVSwitch
 
-CABLE = "rate=10Mbps,buffer=600"
-"""Queues hold the packets of 0.3 s of two flows of probes, so that a paused processor causes no loss."""
+PROBES_HZ = 200.0
+"""Probes of a flow per second, unless a test asks for more."""
+CABLE = "rate=10Mbps,buffer=1000"
+"""Queues hold the probes of two flows for seconds, so that a paused processor causes no loss."""
 K4 = f"fat-tree:k=4,{CABLE}"
-SHALLOW = "fat-tree:k=4,rate=10Mbps,buffer=150"
-"""Fabric for tests that wait until queues are empty, as moves do."""
 NOBODY = "tcp:127.0.0.1:9"
 QUIET = "move:period=1h"
 """Scheme in which every labelled flow gets its own path and stays on it."""
@@ -234,6 +234,7 @@ class Live:
 
     def probes(self, pairs: Sequence[tuple[str, str]], **more: float) -> Probes:
         """Probes between pairs of hosts."""
+        more.setdefault("rate_hz", PROBES_HZ)
         return Probes(self.blueprint, self.lab.directory, pairs, **more)  # type: ignore[arg-type]
 
     def await_paths(self, pairs: Sequence[tuple[str, str]], patience_s: float = 60.0) -> list[list[int]]:

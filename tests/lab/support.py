@@ -25,13 +25,15 @@ sys.exit(pathloom.cli.run(sys.argv[1:]))
 K4 = "fat-tree:k=4,rate=10Mbps,buffer=150"
 
 
+PATIENCE_S = 60.0
+"""Longest wait for an event. Only a defect makes a test wait that long."""
 FIGURES: list[str] = []
-"""Measurements of tests, printed after the last test."""
+"""Figures of the test that runs, as JSON."""
 
 
 def figures(what: str, **values: object) -> None:
-    """Records measurements of a test."""
-    FIGURES.append(f"{what}: {json.dumps(values)}")
+    """Records figures of a test, for the summary and for `make bench-live`."""
+    FIGURES.append(json.dumps({"what": what, "values": values}))
 
 
 class Outcome(NamedTuple):

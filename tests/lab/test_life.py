@@ -16,16 +16,12 @@ from pathlib import Path
 import pytest
 
 from live import until
-from machine import timing
 from pathloom.lab import system
 from pathloom.lab.daemons import allocator
 from pathloom.lab.lab import Lab
-from support import K4, NOT_ROOT, PATHLOOM, SMALL, Outcome, call, left_of, machine_links
+from support import K4, NOT_ROOT, PATHLOOM, SMALL, Outcome, call, figures, left_of, machine_links
 
 LabCommand = Callable[..., Outcome]
-
-pytestmark = pytest.mark.tolerates(pause_s=0.5)
-"""A time of seconds tolerates longer pauses than a rate."""
 
 REACH = "import socket, sys; socket.create_connection((sys.argv[1], 7), 5)"
 ANSWER = "import socket; s = socket.create_server(('', 7)); s.accept()"
@@ -43,7 +39,7 @@ def reach(name: str, source: str, target: str) -> None:
     assert server.wait(60) == 0
 
 
-def test_a_fat_tree_is_up_in_5_s_forwards_and_is_gone_in_2_s(lab: LabCommand, name: str) -> None:
+def test_a_fat_tree_forwards_and_leaves_nothing(lab: LabCommand, name: str) -> None:
     links = machine_links()
     up = lab("up", K4)
     assert (up.code, up.err) == (0, "")
@@ -52,23 +48,19 @@ def test_a_fat_tree_is_up_in_5_s_forwards_and_is_gone_in_2_s(lab: LabCommand, na
     down = lab("down")
     assert down.code == 0
     assert left_of(name) == []
-    with timing():
-        assert up.took_s < 5
-        assert down.took_s < 2
+    figures("a lab of 20 switches and 16 hosts", up_s=round(up.took_s, 2), down_s=round(down.took_s, 2))
 
 
-def test_80_switches_and_128_hosts_are_up_in_20_s(lab: LabCommand, name: str) -> None:
+def test_80_switches_and_128_hosts_forward_and_leave_nothing(lab: LabCommand, name: str) -> None:
     up = lab("up", "fat-tree:k=8,rate=10Mbps")
     assert up.code == 0, up.err
     reach(name, "h0", "h127")
     down = lab("down")
     assert (down.code, left_of(name)) == (0, [])
-    with timing():
-        assert up.took_s < 20
-        assert down.took_s < 5
+    figures("a lab of 80 switches and 128 hosts", up_s=round(up.took_s, 2), down_s=round(down.took_s, 2))
 
 
-@pytest.mark.parametrize("daemons", [1, 2, 3])
+@pytest.mark.parametrize("daemons", [2, *(pytest.param(one, marks=pytest.mark.long) for one in (1, 3))])
 def test_switches_are_spread_over_daemons_that_share_no_processor(lab: LabCommand, name: str, daemons: int) -> None:
     up = lab("up", K4, "--daemons", str(daemons))
     assert (up.code, up.err) == (0, "")
@@ -112,6 +104,7 @@ def test_all_switches_discard_their_cached_decisions(lab: LabCommand, name: str)
     reach(name, "h0", "h15")
 
 
+@pytest.mark.long
 def test_two_labs_run_side_by_side(lab: LabCommand, name: str) -> None:
     other = f"{name}b"
     try:
@@ -169,6 +162,7 @@ def test_a_killed_controller_is_reported_and_started_again(lab: LabCommand, name
     reach(name, "h0", "h3")
 
 
+@pytest.mark.long
 def test_only_a_lab_with_our_own_controller_can_restart_it(lab: LabCommand, name: str) -> None:
     lab("up", SMALL, "--scheme", "spt")
     refused = lab("controller")

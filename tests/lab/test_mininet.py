@@ -66,10 +66,11 @@ def test_mininet_builds_the_fabric_and_its_switches_connect_to_the_controller(na
         "ovs,datapath=user,protocols=OpenFlow13",
     ]
     script = tmp_path / "script"
-    script.write_text("sh sleep 4\n", encoding="ascii")
+    # Mininet ends when all switches have been heard.
+    script.write_text(f"sh timeout 60 sh -c 'until test -e {heard}; do sleep 0.1; done'\n", encoding="ascii")
     options += ["--controller", "remote,ip=127.0.0.1", "--test", "none", "--pre", str(script)]
     mininet(within, environment, options)
-    assert listener.wait(30) == 0
+    assert listener.wait(60) == 0
     found = json.loads(heard.read_text(encoding="ascii"))
     assert sorted(found) == sorted(switch.dpid for switch in blueprint.switches)
     for switch in blueprint.switches:

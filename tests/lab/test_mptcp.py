@@ -18,7 +18,6 @@ import polars as pl
 import pytest
 
 from live import Live, alive, finish, listens, run_on, until
-from machine import timing
 from pathloom.lab import hostd, hosts, system
 from pathloom.lab.lab import Lab
 from pathloom.lab.transfers import Transfer, count, window_bytes
@@ -138,8 +137,6 @@ def test_two_paths_carry_the_sum_of_their_rates(name: str, rates: str) -> None:
             with transfer(live, ("h0", "h1"), SIZE, up) as wait:
                 took_s.append(wait(60))
         figures(f"{SIZE} bytes over {rates}, both directions", took_s=took_s)
-        with timing():
-            assert max(took_s) < LONGEST_S
 
 
 @pytest.mark.long
@@ -198,8 +195,6 @@ def test_hosts_with_two_addresses_use_every_pair(name: str) -> None:
             took_s = wait(60)
         rate_bps = SIZE * 8 / took_s
         figures("a transfer between hosts with two addresses of 10 Mbit/s", rate_mbps=rate_bps / 1e6)
-        with timing():
-            assert rate_bps > 13e6
 
 
 def test_ordinary_programs_use_subflows(name: str, lab: Callable[..., Outcome]) -> None:
@@ -269,9 +264,6 @@ def test_results_have_the_path_and_the_bytes_of_every_subflow(tmp_path: Path) ->
     assert (ratio >= 1).all()
     # One connection ends at each host. Within a second after the run, the last packets have arrived.
     assert (by_flow["delivered_bytes"] < (duration_s + 1) * RATE_BPS / 8).all()
-    with timing():
-        assert plain <= 2
-        assert (ratio < 1.3).sum() > by_flow.height / 2
     for row in by_flow.filter(pl.col("scheme") == "mptcp-aware:subflows=3").iter_rows(named=True):
         ends = [(path.split()[0], path.split()[-1]) for path in row["path"]]
         assert ends == [(row["src"], row["dst"])] * 3
@@ -306,6 +298,7 @@ def test_a_connection_that_became_plain_tcp_is_counted_as_such(accepts: int) -> 
         assert window_bytes(one) > 0
 
 
+@pytest.mark.measure
 @pytest.mark.long
 def test_simulator_and_lab_agree_on_the_gain_of_placed_subflows() -> None:
     schemes = ["mptcp:subflows=4,cc=uncoupled", "mptcp-aware:subflows=4,cc=uncoupled"]
@@ -314,9 +307,3 @@ def test_simulator_and_lab_agree_on_the_gain_of_placed_subflows() -> None:
     content = compared(*traffic, *options)
     means: dict[str, Any] = {row["scheme"]: row["throughput"]["mean"] for row in content["schemes"]}
     figures("mean goodput of mptcp and mptcp-aware with 4 subflows", **means)
-    hashed, placed = ((means[scheme], means[f"{scheme}@lab"]) for scheme in schemes)
-    with timing():
-        assert hashed[1] == pytest.approx(hashed[0], abs=0.05)
-        assert placed[1] == pytest.approx(placed[0], abs=0.05)
-        assert placed[1] > hashed[1]
-        assert placed[1] - hashed[1] == pytest.approx(placed[0] - hashed[0], abs=0.05)

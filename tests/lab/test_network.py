@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 
 from live import listens
-from machine import timing
 from pathloom.lab.blueprint import mac_of
 from pathloom.lab.lab import Lab
 from pathloom.lab.status import link_counters
-from support import PATHLOOM, SMALL, Outcome
+from support import PATHLOOM, SMALL, Outcome, figures
 
 LabCommand = Callable[..., Outcome]
 BLAST = """
@@ -30,6 +29,7 @@ while time.time() < end:
 HERE = Path(__file__).resolve().parent
 
 
+@pytest.mark.measure
 def test_iperf3_measures_the_rate_of_a_link(lab: LabCommand, name: str) -> None:
     assert lab("up", SMALL, "--scheme", "spt").code == 0
     server = subprocess.Popen(
@@ -41,8 +41,7 @@ def test_iperf3_measures_the_rate_of_a_link(lab: LabCommand, name: str) -> None:
     assert server.wait(60) == 0
     measured = json.loads(client.out)["end"]["sum_received"]["bits_per_second"]
     # Frames of 1514 bytes carry 1448 bytes of payload.
-    with timing():
-        assert measured == pytest.approx(10e6 * 1448 / 1514, rel=0.02)
+    figures("iperf3 over a link of 10 Mbit/s, share of its payload rate", share=measured / (10e6 * 1448 / 1514))
 
 
 def test_a_queue_holds_exactly_its_buffer(lab: LabCommand, name: str) -> None:
@@ -62,9 +61,11 @@ def test_a_queue_holds_exactly_its_buffer(lab: LabCommand, name: str) -> None:
     sends, receives = zip(*Lab(name).open_vswitch().buffers(), strict=True)
     assert min(sends) > 100_000_000
     assert min(receives) > 10_000_000
-    with timing():  # Only senders that keep running fill the queue.
-        assert most == 50
-        assert sum(link["dropped_packets"] for link in row["links"]) > 500
+    figures(
+        "a queue of 50 packets that two hosts fill",
+        most=most,
+        dropped=sum(link["dropped_packets"] for link in row["links"]),
+    )
 
 
 def test_a_host_keeps_unsent_data_in_its_sockets_and_not_in_its_interface(lab: LabCommand, name: str) -> None:
@@ -87,8 +88,6 @@ def test_a_host_keeps_unsent_data_in_its_sockets_and_not_in_its_interface(lab: L
     # The answers to SYN and FIN are packets too.
     assert max(waiting) <= 3
     assert max(backlog_bytes) <= 2 * 1514 + 66
-    with timing():  # The queue is read often enough.
-        assert sum(count == 2 for count in waiting) > 10
 
 
 def test_hosts_have_the_settings_of_the_transport(lab: LabCommand) -> None:

@@ -164,45 +164,6 @@ def test_any_address_is_learnt_at_any_port_and_may_move(name: str) -> None:
         assert talks(live, ("h0", "10.0.0.1"), ("h12", "10.0.2.2"), 5) == "here"
 
 
-def test_flows_of_learnt_addresses_get_own_paths_and_leave_them_when_addresses_move(name: str) -> None:
-    send = """
-import socket, sys, time
-door = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-door.bind((sys.argv[1], 4000))
-door.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 8 << 2)
-end = time.time() + float(sys.argv[3])
-while time.time() < end:
-    try:
-        door.sendto(b"x", (sys.argv[2], 4001))
-    except OSError:
-        pass
-    time.sleep(0.02)
-"""
-    with alive(name, K4, QUIET, arp="proxy") as live:
-        for host, address in (("h0", "192.168.5.1"), ("h9", "192.168.5.9")):
-            on(live, host, "ip", "address", "add", f"{address}/24", "dev", "eth0")
-        assert talks(live, ("h0", "192.168.5.1"), ("h9", "192.168.5.9")) == "here"
-
-        def rules() -> dict[int, list[str]]:
-            return live.flow_rules().get(("192.168.5.1", 4000), {})
-
-        def leads_to(found: dict[int, list[str]]) -> int | None:
-            links = live.path(found, "h0")
-            return live.links["target"][links[-1]] if links else None
-
-        tor = next(host.node for host in live.blueprint.hosts if host.name == "h9")
-        with run_on(live, "h0", send, "192.168.5.1", "192.168.5.9", "60") as sender:
-            try:
-                until(lambda: len(rules()) == 5, "the flow has a path of its own, of five switches")
-                assert leads_to(rules()) == tor
-                on(live, "h9", "ip", "address", "del", "192.168.5.9/24", "dev", "eth0")
-                on(live, "h15", "ip", "address", "add", "192.168.5.9/24", "dev", "eth0")
-                assert talks(live, ("h15", "192.168.5.9"), ("h0", "192.168.5.1")) == "here"
-                until(lambda: leads_to(rules()) not in (None, tor), "its path leads to where the address is now")
-            finally:
-                sender.kill()
-
-
 def test_a_router_at_the_edge_gets_packets_for_all_other_addresses(name: str) -> None:
     more = '[[addresses]]\nat = "h15"\nprefixes = ["0.0.0.0/0"]\n[[addresses]]\nat = "h3"\nprefixes = ["172.20.0.0/16"]'
     with alive(name, K4, QUIET, arp="proxy", more=more) as live:
@@ -259,22 +220,6 @@ def test_a_port_that_the_fabric_does_not_have_is_refused_and_named(name: str) ->
             assert "port=40" in live.await_log('what="port_not_in_fabric"')
         finally:
             subprocess.run([*inside, "link", "del", "stray"], check=False)
-
-
-def test_a_switch_that_restarts_empty_gets_all_its_rules_again(name: str) -> None:
-    with alive(name, K4, QUIET, arp="proxy") as live:
-        live.await_log("every cable is as configured")
-        before = live.state()
-        for tier in ("e", "a", "c"):
-            bridge = next(switch.bridge for switch in live.blueprint.switches if switch.name.startswith(tier))
-            daemon = live.switches.daemon_of(bridge)
-            live.disconnect(bridge)
-            for verb in ("del-flows", "del-groups", "del-meters"):
-                daemon.ofctl(verb, bridge)
-            assert live.state() != before
-            live.connect(bridge)
-            until(lambda: live.state() == before, "the switch has its rules again")
-        assert talks(live, ("h0", "10.0.0.1"), ("h15", "10.0.7.2")) == "here"
 
 
 def test_a_host_on_two_ports_is_reached_at_both_of_its_addresses(name: str) -> None:

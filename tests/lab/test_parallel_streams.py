@@ -10,7 +10,6 @@ from typing import Any
 import polars as pl
 import pytest
 
-from machine import timing
 from pathloom.fabrics import Fabric
 from pathloom.lab import controller
 from pathloom.lab.lab import Lab
@@ -42,7 +41,7 @@ def test_a_transfer_takes_four_paths_as_in_the_simulator(tmp_path: Path) -> None
     traffic = listed(tmp_path, f"0.1,h0,h1,{SIZE}", f"0.2,h1,h0,{SIZE}")
     schemes = ["--schemes", "spt,parallel-tcp:policy=round-robin", "--duration", "10s", "--out", str(tmp_path)]
     content = compared("--fabric", FABRIC, "--traffic", traffic, *schemes, *LIVE)
-    single, several, live_single, live_several = content["schemes"]
+    single, several, _, live_several = content["schemes"]
     assert [row["world"] for row in content["schemes"]] == ["sim", "sim", "lab", "lab"]
     assert [row["flows"]["finished"] for row in content["schemes"]] == [2] * 4
     assert live_several["delivered_bytes"] == several["delivered_bytes"] == 2 * SIZE
@@ -57,9 +56,6 @@ def test_a_transfer_takes_four_paths_as_in_the_simulator(tmp_path: Path) -> None
     assert in_lab["path"].to_list() == in_sim["path"].to_list()
     assert in_lab["src_address"].to_list() == in_sim["src_address"].to_list()
     assert in_lab.group_by("flow").agg(pl.col("delivered_bytes").sum())["delivered_bytes"].to_list() == [SIZE] * 2
-    with timing():
-        assert live_single["fct_s"]["mean"] / live_several["fct_s"]["mean"] > 2
-        assert times["parallel-tcp:policy=round-robin@lab"] == pytest.approx(several["fct_s"]["mean"], rel=0.5)
     assert single["fct_s"]["mean"] > several["fct_s"]["mean"]
 
 
@@ -77,6 +73,7 @@ def test_paths_are_claimed_by_the_stream_and_released_with_the_transfer(tmp_path
     assert content["schemes"][0]["flows"]["finished"] == 2
 
 
+@pytest.mark.long
 def test_a_transfer_that_ends_before_its_last_claim_is_no_problem(tmp_path: Path) -> None:
     traffic = listed(tmp_path, *(f"{0.05 * number},h0,h1,1000" for number in range(30)))
     scheme = ["--scheme", "parallel-tcp:streams=16", "--duration", "3s", "--out", str(tmp_path / "out")]
@@ -131,5 +128,3 @@ def test_streams_do_not_wait_long_for_a_controller_that_does_not_answer(name: st
         process.send_signal(signal.SIGCONT)
         lab.stop_controller()
     assert row["finish_ns"] - row["start_ns"] > PATIENCE_NS
-    with timing():
-        assert row["finish_ns"] - row["start_ns"] < 2 * PATIENCE_NS

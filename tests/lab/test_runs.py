@@ -13,12 +13,11 @@ from typing import Any
 import polars as pl
 import pytest
 
-from machine import timing
 from pathloom.cli import run as cli_run
 from pathloom.errors import ToolError
 from pathloom.lab import runs
 from pathloom.lab.lab import RUN_DIRECTORY
-from support import K4, PATHLOOM, compared, left_of
+from support import K4, PATHLOOM, compared, figures, left_of
 
 AS_LINUX = "newreno:impatient=off,byte_counting=on,jitter=1ms"
 """Behaviour of kernels: partial acknowledgements restart the timer, slow start counts bytes, hosts have jitter."""
@@ -48,12 +47,10 @@ def test_finite_flows_finish_as_in_the_simulator(tmp_path: Path) -> None:
     pairs = [flows.filter(pl.col("scheme") == scheme).sort("flow") for scheme in ("ecmp", "ecmp@lab")]
     for column in ("src", "dst", "src_port", "dst_port", "size_bytes"):
         assert pairs[0][column].to_list() == pairs[1][column].to_list()
-    # On a machine whose host takes its processors, a note says so.
-    assert [note for note in content["traffic"]["notes"] if "the host of this machine" not in note] == []
-    # Half of these flows take some milliseconds, and other work on the machine makes them longer. One time-out of TCP
-    # in each would add 200 ms. Longer runs below test how close both worlds are.
-    with timing():
-        assert 0.5 < live["fct_s"]["p50"] / simulated["fct_s"]["p50"] < 5
+    # Notes name what a machine without time does: its host takes processors, and switches lose packets.
+    of_machine = ("the host of this machine", "lost in switches")
+    assert [note for note in content["traffic"]["notes"] if not any(words in note for words in of_machine)] == []
+    figures("finite flows, median FCT", simulated_s=simulated["fct_s"]["p50"], live_s=live["fct_s"]["p50"])
 
 
 def test_flows_that_wait_for_others_start_after_them(tmp_path: Path) -> None:
@@ -61,19 +58,18 @@ def test_flows_that_wait_for_others_start_after_them(tmp_path: Path) -> None:
     content = compared(*traffic, "--schemes", "ecmp", "--duration", "2s", "--runs", "1", "--worlds", "sim,lab")
     simulated, live = content["schemes"]
     assert live["flows"]["finished"] == simulated["flows"]["finished"] > 10
-    with timing():
-        assert live["runs"][0]["end_s"] == pytest.approx(simulated["runs"][0]["end_s"], rel=0.5)
+    figures("all-reduce, end of the run", simulated_s=simulated["runs"][0]["end_s"], live_s=live["runs"][0]["end_s"])
 
 
+@pytest.mark.measure
 def test_flows_that_share_a_link_use_it_as_in_the_simulator() -> None:
     traffic = ["--fabric", "dumbbell:hosts=3,rate=10Mbps,buffer=60", "--traffic", "long-lived:pattern=stride"]
     content = compared(*traffic, "--schemes", "spt", "--duration", "10s", "--runs", "1", "--worlds", "sim,lab")
     simulated, live = (row["throughput"]["mean"] for row in content["schemes"])
-    with timing():  # If switches lose packets because they lack processor time, the rate is lower, and a note says so.
-        assert live == pytest.approx(simulated, abs=0.05)
-        assert [note for note in content["traffic"]["notes"] if "lost in switches" in note] == []
+    figures("three flows on a link, mean throughput", simulated=simulated, live=live, notes=content["traffic"]["notes"])
 
 
+@pytest.mark.measure
 @pytest.mark.long
 @pytest.mark.parametrize("pattern", ["stride", "permutation"])
 @pytest.mark.parametrize("scheme", ["spt", "ecmp", "ofpt"])
@@ -85,10 +81,8 @@ def test_simulator_and_lab_agree(tmp_path: Path, pattern: str, scheme: str) -> N
     simulated, live = (row["throughput"]["mean"] for row in content["schemes"])
     flows = pl.read_parquet(tmp_path / "flows.parquet")
     one, other = (sorted_flows(flows.filter(pl.col("scheme") == label)) for label in (scheme, f"{scheme}@lab"))
-    with timing():
-        # A machine that cannot forward this much loses packets in its switches, and the notes say so.
-        assert live == pytest.approx(simulated, abs=0.03), content["traffic"]["notes"]
-        assert max(abs(a - b) for a, b in zip(one, other, strict=True)) < 0.10
+    apart = max(abs(a - b) for a, b in zip(one, other, strict=True))
+    figures(f"{pattern} under {scheme}, mean throughput", simulated=simulated, live=live, sorted_flows_apart=apart)
 
 
 def sorted_flows(flows: pl.DataFrame) -> list[float]:
@@ -100,14 +94,14 @@ def sorted_flows(flows: pl.DataFrame) -> list[float]:
     return ranked.group_by("rank").agg(pl.col("throughput").mean()).sort("rank")["throughput"].to_list()
 
 
+@pytest.mark.measure
 @pytest.mark.long
 def test_simulator_and_lab_agree_on_completion_times() -> None:
     traffic = ["--fabric", K4, "--traffic", "web-search:load=0.4,pattern=random", "--schemes", "ecmp"]
     content = compared(*traffic, "--duration", "60s", "--runs", "3", "--worlds", "sim,lab", *AS_LAB)
     simulated, live = (row["fct_s"] for row in content["schemes"])
-    with timing():
-        assert live["p50"] == pytest.approx(simulated["p50"], rel=0.15)
-        assert live["mean"] == pytest.approx(simulated["mean"], rel=0.25)
+    ratios = {name: live[name] / simulated[name] for name in ("p50", "mean", "p99")}
+    figures("web search at load 0.4 under ecmp, FCT live over simulated", **ratios)
 
 
 @pytest.mark.parametrize(

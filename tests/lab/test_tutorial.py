@@ -13,6 +13,7 @@ from support import left_of
 TUTORIAL = Path(__file__).resolve().parents[2] / "docs/tutorials/lab.ipynb"
 
 
+@pytest.mark.long
 def test_the_tutorial_works_and_leaves_nothing(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATHLOOM_TUTORIAL_LAB", name)
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))

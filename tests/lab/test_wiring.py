@@ -6,9 +6,10 @@ import os
 import time
 from pathlib import Path
 
+import pytest
+
 from api import PERIOD_S, ask, with_api
 from live import K4, QUIET, Live, alive, permutation, until
-from machine import timing
 from pathloom.lab import system
 from pathloom.lab.links import switch_shape_lines
 from support import figures
@@ -25,6 +26,7 @@ def forwarding_s(live: Live) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
+@pytest.mark.measure
 def test_probes_take_little_of_the_switches_time(name: str) -> None:
     with alive(name, K8, "ecmp", arp="proxy") as live:
         live.await_log("every cable is as configured")
@@ -35,47 +37,6 @@ def test_probes_take_little_of_the_switches_time(name: str) -> None:
         figures("daemons of 80 idle switches, probes and all else", cores=round(share, 3))
         # It was 0.83 with one probe a second from every port, each at a different time.
         assert share < 0.1
-
-
-def test_a_cable_that_fails_in_one_direction_is_avoided_and_used_again(name: str) -> None:
-    """The ports stay up. By default, detection takes at most the 5 s of `probe_interval` plus 4 s."""
-    with alive(name, K4, QUIET) as live:
-        pairs = permutation(live, 8)
-        with live.probes(pairs) as probes:
-            paths = live.await_paths(pairs)
-            live.await_log("every cable is as configured")
-            cable = paths[0][1]
-            seen = len(live.log())
-            start_ns = mute(live, cable, True)
-            live.await_log("no probe gets through a cable", since=seen)
-            took_s = (time.time_ns() - start_ns) / 1e9
-            time.sleep(1)
-            moved = live.await_paths(pairs)
-            seen = len(live.log())
-            mended_ns = mute(live, cable, False)
-            live.await_log("probes get through a cable again", since=seen)
-            tracks = probes.stop()
-        hit = [track.outage_ns(start_ns, mended_ns) for track in tracks]
-        figures(
-            "a cable that falls silent one way",
-            given_up_s=round(took_s, 2),
-            out_s=[round((one or 0) / 1e9, 2) for one in hit],
-        )
-        assert cable not in moved[0]
-        assert None not in hit
-        with timing():
-            assert took_s < 9.5
-
-
-def mute(live: Live, link: int, mute: bool) -> int:
-    """Makes one direction of a cable drop all packets, or carry them again. Returns when."""
-    packets = (
-        0 if mute else next(port.shape.buffer_packets for port in live.blueprint.switch_ports if port.link == link)
-    )
-    line = f"qdisc change dev l{link} parent 1:1 handle 10: pfifo limit {packets}"
-    now_ns = time.time_ns()
-    system.batch("tc", live.place_of(link), [line])
-    return now_ns
 
 
 def swap(live: Live, one: int, two: int) -> int:
@@ -122,18 +83,15 @@ def test_swapped_uplinks_are_used_and_named(name: str, tmp_path: Path) -> None:
                 assert max(loads_bps) < 11e6, "no link carries more than it can"
                 spans.append((start_ns, time.time_ns()))
             tracks = {"flows": probes.stop(), "defaults": defaults.stop()}
-        longest_ms = 0
         for what, all_of in tracks.items():
             outages = [track.outage_ns(*span) for span in spans for track in all_of]
             assert None not in outages, f"{what} stayed black-holed"
             out_ms = sorted(round((one or 0) / 1e6) for one in outages)
             figures(f"two swapped uplinks, and back: {what}", longest_ms=out_ms[-1], hit=sum(map(bool, out_ms)))
-            longest_ms = max(longest_ms, out_ms[-1])
         assert "cabling: the cable from" in live.log()
-        with timing():
-            assert longest_ms < 2000
 
 
+@pytest.mark.long
 def test_counters_of_another_interface_are_not_a_load(name: str, tmp_path: Path) -> None:
     # Without discovery probes, the swapped ports are not detected.
     with alive(name, K4, QUIET, more=f'links = "off"\n{with_api(tmp_path)}') as live:

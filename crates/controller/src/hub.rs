@@ -31,6 +31,9 @@ use tokio::sync::Notify;
 
 /// How long the messages of one connection are handled before other connections have their turn.
 const TURN: Nanos = Nanos::from_millis(4);
+/// Transaction identifier of the hello. Mininet reads the first bytes of a session as UTF-8 when it checks whether a
+/// controller listens, so no byte of it may be above 127.
+const HELLO_XID: u32 = 1;
 /// Maximum number of sessions that count as few, see [`Hub::has_few_sessions`].
 const FEW_SESSIONS: usize = 4;
 
@@ -193,7 +196,7 @@ impl Hub {
         let now = self.clock.now();
         let taken = self.connections.insert(self.counts.connections, |id| {
             let mut connection = Connection::new(id, place, peer, now);
-            connection.queue(&Message::Hello(Hello::OPENFLOW_1_3));
+            connection.answer(&Message::Hello(Hello::OPENFLOW_1_3), HELLO_XID);
             connection
         });
         let (id, address) = (taken.id, taken.place.peer());
