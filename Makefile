@@ -22,7 +22,7 @@ help:  ## List the targets
 
 demo: .venv/.simulator  ## Build the simulator, compare four schemes on a small FatTree as README.md does, and print where the report is (seconds after the first build)
 	$(call say,Comparing single path$(comma) ECMP$(comma) Hedera and OFPT: every host sends to the host half a fabric away)
-	pathloom compare --fabric fat-tree:k=4,rate=10Mbps,buffer=150 --traffic long-lived:pattern=stride --schemes spt,ecmp,hedera,ofpt --duration 60s --runs 3 --seed 1 --out results/stride
+	pathloom compare --fabric fat-tree:k=4,rate=10Mbps,buffer=150 --traffic long-lived:pattern=stride --schemes spt,ecmp,hedera,ofpt --duration 60s --runs 5 --seed 1 --out results/stride
 
 build: .venv/.built  ## Build everything into .venv/; run it as .venv/bin/pathloom
 

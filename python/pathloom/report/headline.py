@@ -77,15 +77,12 @@ def legend(schemes: Sequence[Row], table: Table, best_mark: str) -> list[str]:
     lines = []
     several = any(len(row["runs"]) > 1 for row in schemes)
     if table.has_best():
+        several_pairs = sum(len(row["runs"]) > 1 for row in schemes) >= PAIRS_FROM
+        corrected = ", corrected for the number of pairs (Holm)" if several_pairs else ""
         lines.append(
-            f"{best_mark} clearly the best of its row: more than 1 % ahead of every other scheme, and the 95 % "
-            "confidence interval of the difference, taken run by run, excludes 0."
+            f"{best_mark} clearly the best of its row: more than 1 % ahead of every other scheme, taken run by run, "
+            f"with a probability by chance below 5 %{corrected}."
         )
-        if sum(len(row["runs"]) > 1 for row in schemes) >= PAIRS_FROM:
-            lines.append(
-                "Each of these is a comparison of one pair; the report's table of all pairs corrects for their number, "
-                "and is the one to cite."
-            )
     elif len(schemes) > 1 and not several:
         most = "One run" if all(row["runs"] for row in schemes) else "At most one run"
         lines.append(f"{most} of each scheme: no value is marked as the best, for it may be chance; --runs 3 or more.")

@@ -39,11 +39,7 @@ MOST_PAIRS_SHOWN = 12
 """A table of all pairs with more rows than this is collapsed."""
 BASE_SAYS = (
     "Each scheme minus the first one, as a mean of paired differences: both schemes have the same flows in a run, so "
-    "what differs between runs cancels out. Each pair is judged by itself, at 95 %, without "
-    "correction for the number of pairs."
-)
-PAIRS_BELOW = (
-    "Where this table and that of all pairs below disagree, cite the latter: it corrects for the number of pairs."
+    "what differs between runs cancels out. As everywhere, the judgement is corrected for the number of all pairs."
 )
 PAIRS_SAY = (
     "Some of many pairs differ by chance. A difference is called significant only if its p-value, after Holm's "
@@ -122,11 +118,10 @@ def _differences(schemes: Sequence[Mapping[str, Any]]) -> str:
     table = difference_table(schemes)
     if table is None:
         return ""
-    pairs_too = _all_pairs(schemes)
     return (
-        f"<h2>Differences between schemes</h2>\n<p>{BASE_SAYS}{f' {PAIRS_BELOW}' if pairs_too else ''}</p>"
+        f"<h2>Differences between schemes</h2>\n<p>{BASE_SAYS}</p>"
         + plain_table(table, "Paired differences to the first scheme")
-        + pairs_too
+        + _all_pairs(schemes)
     )
 
 

@@ -194,13 +194,15 @@ def difference_table(schemes: Sequence[Row]) -> Table | None:
         return None
     figures = _compared_figures(done)
     found = [paired_differences(done, figure.of, 0) for _, figure, _, _ in figures]
+    verdicts = [
+        {pair.other: pair.verdict for pair in all_pairs(done, figure) if pair.one == 0} for _, figure, _, _ in figures
+    ]
     rows = []
     for place, row in enumerate(done[1:], start=1):
         cells = [f"{row['scheme']} − {done[0]['scheme']}"]
-        for differences, (_, figure, text, word) in zip(found, figures, strict=True):
-            cells += _difference(
-                differences[place], text, word, _better_is_bound(figure, differences[place], row, done[0])
-            )
+        for differences, said, (_, figure, text, word) in zip(found, verdicts, figures, strict=True):
+            uncertain = _better_is_bound(figure, differences[place], row, done[0])
+            cells += _difference(differences[place], text, word, uncertain, said.get(place))
         rows.append(cells)
     headings = ["", *(part for name, *_ in figures for part in (name, ""))]
     return Table(headings, rows, [None] * len(headings))

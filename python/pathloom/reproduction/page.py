@@ -118,8 +118,16 @@ def _from_points(figure: Figure, row: Row, before: dict[str, dict[str, Any]]) ->
     cases = {case.label: case for case in figure.all_cases()}
 
     def mean_of(scheme: str, case: str) -> float | None:
-        found = before.get(point_label(figure, scheme, cases[case], variants[key(row_measure)]))
-        return None if found is None else found["measured"]
+        alike = [
+            other.label
+            for other in figure.rows
+            if other.measure is not None
+            and (key(other.measure), other.case, other.scheme) == (key(row_measure), case, scheme)
+            and not other.over
+            and other.over_case is None
+        ]
+        label = point_label(figure, scheme, cases[case], variants[key(row_measure)])
+        return next((before[name]["measured"] for name in (label, *alike) if name in before), None)
 
     row_measure, scheme = row.measure, row.scheme or figure.schemes()[0]
     values = []

@@ -145,7 +145,7 @@ def _paired_values(schemes: Sequence[Row], figure: Figure, one: int, other: int)
 
 @dataclass(frozen=True)
 class Ranking:
-    """How schemes compare in a figure. Numbers are indices in the list of schemes."""
+    """How schemes compare in a figure, corrected for the number of pairs. Numbers are indices of schemes."""
 
     best: int
     equal: tuple[int, ...]
@@ -176,6 +176,9 @@ def ranking(schemes: Sequence[Row], figure: Figure) -> Ranking | None:
         return None
     value, best = (max if figure.high_is_better else min)(known, key=lambda pair: pair[0])
     differences = paired_differences(schemes, figure.of, best)
+    by_chance = {
+        pair.one + pair.other - best: pair for pair in all_pairs(schemes, figure) if best in (pair.one, pair.other)
+    }
     sorted_out: dict[Verdict, list[int]] = {one: [] for one in Verdict}
     single = []
     for other, place in known:
@@ -184,6 +187,8 @@ def ranking(schemes: Sequence[Row], figure: Figure) -> Ranking | None:
         larger = max(abs(other), abs(value))
         near = _is_equal(abs(other - value) / larger if larger else 0.0)
         said = _place_of(differences[place], near, figure.high_is_better)
+        if said in (Verdict.CLEAR, Verdict.SMALL) and by_chance[place].verdict is Verdict.UNCLEAR:
+            said = Verdict.UNCLEAR
         if said is Verdict.SINGLE:
             single.append(place)
             said = Verdict.EQUAL if near else Verdict.UNCLEAR
