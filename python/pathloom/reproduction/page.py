@@ -80,7 +80,7 @@ def renew(folder: Path) -> list[str]:
 def _renewed(record: dict[str, Any]) -> dict[str, Any]:
     """A record with the texts and rows of the present file of its figure. Points and the set-up stay as they are."""
     (figure,) = figures(record["id"])
-    before = {row["label"]: row for row in record["rows"]}
+    before = {row["label"]: row for row in record["rows"] if row["cause"] != NOT_RUN}
     labels = {row.label for row in figure.rows}
     points = [row for row in record["rows"][len(record["table"]) :] if row["label"] not in labels]
     lines = []
@@ -89,8 +89,7 @@ def _renewed(record: dict[str, Any]) -> dict[str, Any]:
         value = _recorded(known) if known is not None else _from_points(figure, row, before)
         line = judged(figure, row, value)
         if value.mean is None:
-            run = known is not None and known["cause"] != NOT_RUN
-            line = replace(line, cause=row.cause if run or row.metric is None else NOT_RUN)
+            line = replace(line, cause=NOT_RUN if known is None and row.metric is not None else row.cause)
         lines.append(line)
     others = [Line(row["label"], row["unit"], None, "exactly", _recorded(row), None) for row in points]
     lines = with_trends(figure, [*lines, *others])
