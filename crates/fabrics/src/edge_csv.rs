@@ -33,14 +33,15 @@ const KNOWN_COLUMNS: [&str; 14] = [
 
 /// Parses a list of edges. An error says what is wrong and in which line.
 pub(super) fn parse(text: &str) -> Result<RawGraph, String> {
-    let first = text.lines().find(|line| !line.trim().is_empty() && !line.starts_with('#')).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().map(|line| pathloom_model::spec::without_comment(line).trim_end()).collect();
+    let first = lines.iter().find(|line| !line.is_empty()).copied().unwrap_or_default();
     let separator = [b'\t', b';'].into_iter().find(|&byte| first.contains(char::from(byte))).unwrap_or(b',');
     let mut reader = csv::ReaderBuilder::new();
-    reader.has_headers(false).delimiter(separator).comment(Some(b'#')).trim(csv::Trim::All).flexible(true);
+    reader.has_headers(false).delimiter(separator).trim(csv::Trim::All).flexible(true);
     let mut graph = RawGraph::default();
     let mut places: BTreeMap<String, usize> = BTreeMap::new();
     let mut columns: Option<Columns> = None;
-    for record in reader.from_reader(text.as_bytes()).records() {
+    for record in reader.from_reader(lines.join("\n").as_bytes()).records() {
         let record = record.map_err(|error| format!("is not CSV: {error}"))?;
         let line = record.position().map_or(0, csv::Position::line);
         let cells: Vec<&str> = record.iter().collect();

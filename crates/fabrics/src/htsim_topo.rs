@@ -56,8 +56,7 @@ fn sections(text: &str) -> Result<(Section, Vec<Section>), String> {
     let mut tiers: BTreeMap<u64, Section> = BTreeMap::new();
     let mut current: Option<u64> = None;
     for (index, line) in text.lines().enumerate() {
-        let line = line.split('#').next().unwrap_or_default();
-        let mut words = line.split_whitespace();
+        let mut words = pathloom_model::spec::without_comment(line).split_whitespace();
         let Some(word) = words.next() else { continue };
         let number = index + 1;
         let key = word.to_ascii_lowercase();

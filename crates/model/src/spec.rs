@@ -182,6 +182,16 @@ pub fn extension(name: &str) -> Option<String> {
     (sound && letters).then(|| extension.to_ascii_lowercase())
 }
 
+/// Returns a line of a text file without its comment, which begins with a `#` outside double quotes.
+pub fn without_comment(line: &str) -> &str {
+    let mut quoted = false;
+    let comment = line.char_indices().find(|&(_, letter)| {
+        quoted ^= letter == '"';
+        letter == '#' && !quoted
+    });
+    comment.map_or(line, |(begin, _)| &line[..begin])
+}
+
 /// Returns the name in `known` that is nearest to `word`, if it is similar enough. Parts in another order count as
 /// one mistake: `rto_min` is near `min_rto`.
 pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {

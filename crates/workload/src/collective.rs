@@ -4,77 +4,10 @@ use crate::error::WorkloadError;
 use crate::flow_spec::{Draft, Start};
 use crate::generate::{Context, SYNCHRONISED_JITTER};
 use crate::quantity;
+use crate::ranks::Ranks;
 use pathloom_model::spec::{Spec, SpecError};
 use pathloom_model::Nanos;
 use rand::seq::SliceRandom;
-
-/// The participating hosts, in rank order.
-#[derive(Clone, Debug, PartialEq)]
-struct Ranks {
-    hosts: Choice,
-    shuffled: bool,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-enum Choice {
-    All,
-    Count(u32),
-    Named(Vec<String>),
-}
-
-impl Ranks {
-    /// Reads `hosts=` and `placement=` from a specification.
-    fn take(spec: &Spec) -> Result<Ranks, SpecError> {
-        let hosts = match spec.text_of("hosts") {
-            None => Choice::All,
-            Some(list) if list.contains('/') => {
-                Choice::Named(list.split('/').map(|name| name.trim().to_owned()).collect())
-            }
-            Some(_) => Choice::Count(spec.count("hosts", 2, u64::from(u32::MAX))?.unwrap_or(2) as u32),
-        };
-        let shuffled = spec.choice("placement", &[("linear", false), ("random", true)])?.unwrap_or(false);
-        if shuffled && matches!(hosts, Choice::Named(_)) {
-            return Err(spec.error("placement=random is invalid with hosts by name: their order is the placement"));
-        }
-        Ok(Ranks { hosts, shuffled })
-    }
-
-    /// The host of each rank; at least two, all different.
-    fn hosts(&self, context: &Context) -> Result<Vec<u32>, WorkloadError> {
-        let all = context.hosts.len();
-        let mut order: Vec<u32> = match &self.hosts {
-            Choice::Named(names) => names
-                .iter()
-                .map(|name| context.hosts.find(name).map_err(|problem| context.error(format!("hosts: {problem}"))))
-                .collect::<Result<_, _>>()?,
-            _ => (0..all).collect(),
-        };
-        let mut sorted = order.clone();
-        sorted.sort_unstable();
-        if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(context.error(format!("hosts: {} is named twice", context.hosts.name(pair[0]))));
-        }
-        if self.shuffled {
-            order.shuffle(&mut context.rng("placement"));
-        }
-        if let Choice::Count(count) = self.hosts {
-            if count > all {
-                return Err(context.error(format!("hosts={count} is more than the {all} hosts of the fabric")));
-            }
-            order.truncate(count as usize);
-        }
-        Ok(order)
-    }
-
-    fn describe(&self, count: usize) -> String {
-        let how = match (&self.hosts, self.shuffled) {
-            (Choice::Named(_), _) => "in the order given",
-            (_, true) => "in random order",
-            (_, false) => "in the fabric's order",
-        };
-        format!("{count} hosts {how}")
-    }
-}
 
 /// Ring all-reduce: reduce-scatter, then all-gather, 2(N-1) steps in which every rank sends one chunk of size/N to the
 /// next rank (Patarasuk and Yuan, JPDC 2009).
@@ -102,7 +35,7 @@ impl AllReduce {
 
     /// The flows. The coflow of each is its step, counted over all iterations.
     pub fn draft(&self, context: &Context) -> Result<Draft, WorkloadError> {
-        let hosts = self.ranks.hosts(context)?;
+        let hosts = self.ranks.hosts(context, None)?;
         let ranks = hosts.len() as u32;
         if self.size_bytes < u64::from(ranks) {
             let size = self.size_bytes;
@@ -181,7 +114,7 @@ impl AllToAll {
 
     /// The flows. The coflow of each is its phase, counted over all iterations.
     pub fn draft(&self, context: &Context) -> Result<Draft, WorkloadError> {
-        let hosts = self.ranks.hosts(context)?;
+        let hosts = self.ranks.hosts(context, None)?;
         let ranks = hosts.len() as u32;
         let count = f64::from(ranks - 1) * f64::from(ranks) * f64::from(self.iterations);
         context.refuse_too_many(count, "lower iterations= or hosts=")?;

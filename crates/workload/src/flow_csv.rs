@@ -1,15 +1,16 @@
-//! Flows from a file: a simple CSV or, if its name ends in `.cm`, a connection matrix of htsim.
+//! Flows from a file: a simple CSV, a connection matrix of htsim (`.cm`), or a file of ns-3 (`flow.txt`, FlowMonitor's
+//! `.xml`).
 
 use crate::error::WorkloadError;
 use crate::flow_spec::{Draft, FlowSpec, Start};
-use crate::foreign::htsim_matrix;
 use crate::foreign::wrong_file::foreign_text;
+use crate::foreign::{htsim_matrix, ns3};
 use crate::generate::{payload_bytes, Context};
 use crate::hosts::Hosts;
 use crate::sizes::MOST_BYTES;
 use crate::spec::take_file;
 use crate::{poisson, quantity};
-use pathloom_model::spec::{Spec, SpecError};
+use pathloom_model::spec::{extension, without_comment, Spec, SpecError};
 
 /// The columns if there is no header, and their possible names.
 const COLUMNS: [&[&str]; 5] =
@@ -19,6 +20,13 @@ const COLUMNS: [&[&str]; 5] =
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct FlowFile {
     pub file: String,
+}
+
+/// Numbers of flows that are left out.
+#[derive(Default)]
+struct LeftOut {
+    late: usize,
+    empty: usize,
 }
 
 /// Position of each of [`COLUMNS`] in the file.
@@ -41,12 +49,18 @@ impl FlowFile {
         if self.file.to_ascii_lowercase().ends_with(".cm") {
             return htsim_matrix::draft(&self.file, text, context);
         }
+        if extension(&self.file).as_deref() == Some("xml") {
+            return ns3::flow_monitor(&self.file, text, context);
+        }
+        if ns3::is_flow_list(text) {
+            return ns3::flow_list(&self.file, text, context);
+        }
         let mut flows = Vec::new();
         let mut columns: Option<Columns> = None;
-        let (mut late, mut lines_with_flows) = (0, 0usize);
+        let (mut out, mut lines_with_flows) = (LeftOut::default(), 0usize);
         for (index, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
-            let line = line.trim();
-            if line.is_empty() || line.starts_with('#') {
+            let line = without_comment(line).trim();
+            if line.is_empty() {
                 continue;
             }
             let wrong = |problem| WorkloadError::Line { file: self.file.clone(), line: index + 1, problem };
@@ -56,18 +70,22 @@ impl FlowFile {
                 columns = Some(found);
                 if !is_header {
                     lines_with_flows += 1;
-                    self.add(&cells, found, context, &mut flows, &mut late).map_err(wrong)?;
+                    self.add(&cells, found, context, &mut flows, &mut out).map_err(wrong)?;
                 }
                 continue;
             };
             lines_with_flows += 1;
-            self.add(&cells, columns, context, &mut flows, &mut late).map_err(wrong)?;
+            self.add(&cells, columns, context, &mut flows, &mut out).map_err(wrong)?;
         }
         if lines_with_flows == 0 {
             let problem = "holds no flows; expected lines of start_s,src,dst,size_bytes".to_owned();
             return Err(WorkloadError::File { file: self.file.clone(), problem });
         }
-        Ok(describe(&self.file, "flows", flows, late, context))
+        let mut draft = describe(&self.file, "flows", flows, out.late, context);
+        if out.empty > 0 {
+            draft.notes.push(format!("flows of 0 bytes, left out: {}", out.empty));
+        }
+        Ok(draft)
     }
 
     fn add(
@@ -76,11 +94,13 @@ impl FlowFile {
         columns: Columns,
         context: &Context,
         flows: &mut Vec<FlowSpec>,
-        late: &mut usize,
+        out: &mut LeftOut,
     ) -> Result<(), String> {
         let flow = read_flow(cells, columns, context)?;
         if matches!(flow.start, Start::At(time) if time >= context.duration) {
-            *late += 1;
+            out.late += 1;
+        } else if flow.size_bytes == Some(0) {
+            out.empty += 1;
         } else {
             flows.push(flow);
         }
@@ -120,6 +140,7 @@ fn read_flow(cells: &[&str], columns: Columns, context: &Context) -> Result<Flow
     check_pair(&context.hosts, pair)?;
     let size_bytes = match cell(3)? {
         "" => None,
+        "0" => Some(0),
         text => Some(read_size(text)?),
     };
     let coflow = match columns[4].and_then(|place| cells.get(place).copied()).unwrap_or("") {

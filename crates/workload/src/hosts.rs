@@ -67,6 +67,12 @@ impl<'a> Hosts<'a> {
         self.by_tor[self.near[number as usize].iter().fold(choice, beyond) as usize]
     }
 
+    /// The hosts of each rack, that is, behind the ToR of their first interface.
+    pub fn racks(&self) -> Vec<Vec<u32>> {
+        let tor = |host: u32| self.fabric.host_attachments(self.node(host)).first().map(|at| at.tor);
+        self.by_tor.chunk_by(|&one, &other| tor(one) == tor(other)).map(<[u32]>::to_vec).collect()
+    }
+
     /// Finds a host by its name, or by its number if no host has such a name.
     pub fn find(&self, text: &str) -> Result<u32, String> {
         if let Some(&number) = self.numbers.get(text) {

@@ -22,6 +22,7 @@ mod pattern;
 mod poisson;
 mod quantity;
 mod random;
+mod ranks;
 mod size_csv;
 mod sizes;
 mod spec;

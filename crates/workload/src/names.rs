@@ -35,7 +35,10 @@ const STRIDE: TrafficKey = key("stride", "with pattern=stride: host x sends to h
 const SCALE: TrafficKey = key("scale", "factor on all flow sizes (1)");
 const MAX_SIZE: TrafficKey = key("max_size", "larger flows are cut to this size, such as 100MB (none)");
 const HOSTS: TrafficKey = key("hosts", "how many hosts take part, or their names as h0/h4/h8 (all)");
-const PLACEMENT: TrafficKey = key("placement", "linear (ranks in the fabric's order) or random (linear)");
+const PLACEMENT: TrafficKey = key(
+    "placement",
+    "hosts of ranks: linear (fabric's order), rack, striped (one of each rack in turn) or random (linear)",
+);
 const ITERATIONS: TrafficKey = key("iterations", "number of iterations, one after the other (1)");
 const GAP: TrafficKey = key("gap", "time between two iterations on a host, such as 5ms (0s)");
 const FEW_JITTER: TrafficKey = key("jitter", "starts are spread at random over this time (10us)");
@@ -132,22 +135,25 @@ const NAMES: [TrafficName; 14] = [
     },
     TrafficName {
         name: "flows",
-        keys: &[key("file", "a CSV of start_s,src,dst,size_bytes (no size: long-lived), or an htsim matrix FILE.cm")],
+        keys: &[key("file", "CSV of start_s,src,dst,size_bytes (no size: long-lived), htsim matrix FILE.cm, ns-3's flow.txt or FILE.xml")],
         help: "the flows that a file lists",
     },
     TrafficName {
         name: "chakra",
-        keys: &[key("file", "the trace of the first rank, NAME.0.et; the others are in the same folder"), COMPUTE],
+        keys: &[key("file", "the trace of the first rank, NAME.0.et; the others are in the same folder"), COMPUTE, HOSTS, PLACEMENT],
         help: "an execution trace of MLCommons Chakra: sends, receives and collectives, with dependencies",
     },
     TrafficName {
         name: "simai",
         keys: &[
-            key("file", "a workload file of SimAI or ASTRA-sim (HYBRID_TRANSFORMER_FWD_IN_BCKWD)"),
+            key("file", "a workload file of SimAI or ASTRA-sim (HYBRID_TRANSFORMER_FWD_IN_BCKWD, MICRO, DATA, MODEL)"),
             COMPUTE,
             ROUNDS,
+            HOSTS,
+            PLACEMENT,
+            key("gather", "size of an all-gather: total (as in SimAI) or part (of a rank, as in ASTRA-sim) (by the file)"),
         ],
-        help: "collectives of the layers of a transformer, forward and backward",
+        help: "collectives of the layers of a model, forward and backward",
     },
 ];
 

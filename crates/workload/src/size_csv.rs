@@ -2,9 +2,10 @@
 
 use crate::error::WorkloadError;
 use crate::sizes::SizeTable;
+use pathloom_model::spec::without_comment;
 
-/// Reads a table. Columns are separated by a comma, a semicolon, a tab or spaces. Empty lines, lines that begin with
-/// `#` and a header are skipped. Probabilities may be percentages: then the last one is 100, and the second result is
+/// Reads a table. Columns are separated by a comma, a semicolon, a tab or spaces. Empty lines, comments (from a
+/// `#` on) and a header are skipped. Probabilities may be percentages: then the last one is 100, and the second result is
 /// a note.
 pub(crate) fn parse(file: &str, text: &str) -> Result<(SizeTable, Option<String>), WorkloadError> {
     let wrong = |line: usize, problem: String| WorkloadError::Line { file: file.to_owned(), line, problem };
@@ -12,8 +13,8 @@ pub(crate) fn parse(file: &str, text: &str) -> Result<(SizeTable, Option<String>
     let mut lines: Vec<usize> = Vec::new();
     let mut header_allowed = true;
     for (index, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
+        let line = without_comment(line).trim();
+        if line.is_empty() {
             continue;
         }
         let cells = line.split(|c: char| matches!(c, ',' | ';') || c.is_whitespace()).filter(|cell| !cell.is_empty());
@@ -56,7 +57,7 @@ mod tests {
         assert_eq!(plain.mean_bytes().round(), 1250.0);
         for text in [
             "size_bytes,cumulative\r\n0,0\r\n1000,0.5\r\n3000,1",
-            "# a table\n\n0 0\n 1000\t0.5\n3e3;1",
+            "# a table\n\n0 0 # none\n 1000\t0.5\n3e3;1#all",
             "\u{feff}0, 0\n1000, 50\n3000, 100\n",
         ] {
             let (table, note) = parse("t.csv", text).unwrap();

@@ -54,15 +54,33 @@ pub(crate) enum Collective {
 /// The flows of a trace that are found so far.
 pub(crate) struct Transfers<'a, 'b> {
     context: &'a Context<'b>,
+    /// The host of each rank.
+    hosts: Vec<u32>,
     pub flows: Vec<FlowSpec>,
     waits: usize,
+    /// Transfers and collectives without data, and collectives of a single rank.
+    empty: usize,
+    alone: usize,
     /// Number of collectives and single transfers so far.
     steps: u32,
 }
 
 impl<'a, 'b> Transfers<'a, 'b> {
-    pub fn new(context: &'a Context<'b>) -> Transfers<'a, 'b> {
-        Transfers { context, flows: Vec::new(), waits: 0, steps: 0 }
+    pub fn new(context: &'a Context<'b>, hosts: Vec<u32>) -> Transfers<'a, 'b> {
+        Transfers { context, hosts, flows: Vec::new(), waits: 0, empty: 0, alone: 0, steps: 0 }
+    }
+
+    /// Counts a transfer that carries nothing and is left out.
+    pub fn leave_out(&mut self) {
+        self.empty += 1;
+    }
+
+    /// What was left out.
+    pub fn notes(&self) -> Vec<String> {
+        let counts =
+            [(self.empty, "transfers and collectives of 0 bytes"), (self.alone, "collectives of a single rank")];
+        let note = |&(count, what): &(usize, &str)| (count > 0).then(|| format!("{what}, left out: {count}"));
+        counts.iter().filter_map(note).collect()
     }
 
     /// The step number of a transfer that belongs to no collective.
@@ -71,7 +89,7 @@ impl<'a, 'b> Transfers<'a, 'b> {
         self.steps - 1
     }
 
-    /// Adds a transfer between two hosts. Returns its number.
+    /// Adds a transfer between two ranks. Returns its number.
     pub fn send(&mut self, ready: &Ready, pair: (u32, u32), bytes: u64, step: u32) -> Result<u32, WorkloadError> {
         self.waits += ready.flows.len();
         if self.flows.len() as u64 >= MOST_FLOWS || self.waits > MOST_WAITS {
@@ -81,43 +99,47 @@ impl<'a, 'b> Transfers<'a, 'b> {
             true => Start::At(ready.delay),
             false => Start::After { flows: ready.flows.as_slice().into(), delay: ready.delay },
         };
+        let pair = (self.hosts[pair.0 as usize], self.hosts[pair.1 as usize]);
         self.flows.push(self.context.flow(start, pair, Some(bytes.max(1)), Some(step)));
         Ok(self.flows.len() as u32 - 1)
     }
 
-    /// Adds a collective of `bytes` between hosts, each of which begins when it is ready. Returns when each is done.
+    /// Adds a collective of `bytes` between `members`, which are ranks. Each begins when it is ready. Returns when each
+    /// is done.
     ///
     /// As in ASTRA-sim, `bytes` is the size of the buffer that is reduced or scattered. For an all-gather, it is the
     /// contribution of each rank.
     pub fn collective(
         &mut self,
         what: Collective,
-        hosts: &[u32],
+        members: &[u32],
         ready: &[Ready],
         bytes: u64,
     ) -> Result<Vec<Ready>, WorkloadError> {
         self.steps += 1;
-        let ranks = hosts.len();
-        if ranks < 2 {
+        let ranks = members.len();
+        if ranks < 2 || bytes == 0 {
+            self.alone += usize::from(ranks < 2);
+            self.empty += usize::from(ranks >= 2);
             return Ok(ready.to_vec());
         }
         let part = bytes.div_ceil(ranks as u64);
         match what {
-            Collective::AllReduce => self.ring(hosts, ready, part, 2 * (ranks - 1)),
-            Collective::ReduceScatter => self.ring(hosts, ready, part, ranks - 1),
-            Collective::AllGather => self.ring(hosts, ready, bytes, ranks - 1),
-            Collective::AllToAll => self.each_to_each(hosts, ready, part),
+            Collective::AllReduce => self.ring(members, ready, part, 2 * (ranks - 1)),
+            Collective::ReduceScatter => self.ring(members, ready, part, ranks - 1),
+            Collective::AllGather => self.ring(members, ready, bytes, ranks - 1),
+            Collective::AllToAll => self.each_to_each(members, ready, part),
         }
     }
 
     /// In each step, every rank sends to the next one. It passes on what it received in the previous step.
-    fn ring(&mut self, hosts: &[u32], ready: &[Ready], part: u64, steps: usize) -> Result<Vec<Ready>, WorkloadError> {
-        let ranks = hosts.len();
+    fn ring(&mut self, members: &[u32], ready: &[Ready], part: u64, steps: usize) -> Result<Vec<Ready>, WorkloadError> {
+        let ranks = members.len();
         let (mut now, step) = (ready.to_vec(), self.steps - 1);
         for _ in 0..steps {
             let mut sent = Vec::with_capacity(ranks);
             for rank in 0..ranks {
-                sent.push(self.send(&now[rank], (hosts[rank], hosts[(rank + 1) % ranks]), part, step)?);
+                sent.push(self.send(&now[rank], (members[rank], members[(rank + 1) % ranks]), part, step)?);
             }
             let after = |rank: usize| {
                 let mut after = Ready::after(sent[(rank + ranks - 1) % ranks]);
@@ -129,14 +151,14 @@ impl<'a, 'b> Transfers<'a, 'b> {
         Ok(now)
     }
 
-    fn each_to_each(&mut self, hosts: &[u32], ready: &[Ready], part: u64) -> Result<Vec<Ready>, WorkloadError> {
-        let ranks = hosts.len();
+    fn each_to_each(&mut self, members: &[u32], ready: &[Ready], part: u64) -> Result<Vec<Ready>, WorkloadError> {
+        let ranks = members.len();
         let step = self.steps - 1;
         let mut done = vec![Ready::default(); ranks];
         for shift in 1..ranks {
             for rank in 0..ranks {
                 let to = (rank + shift) % ranks;
-                let flow = self.send(&ready[rank], (hosts[rank], hosts[to]), part, step)?;
+                let flow = self.send(&ready[rank], (members[rank], members[to]), part, step)?;
                 done[rank].flows.push(flow);
                 done[to].flows.push(flow);
             }

@@ -10,6 +10,7 @@ use crate::error::WorkloadError;
 use crate::flow_spec::{Draft, Start};
 use crate::generate::{payload_bytes, Context};
 use crate::quantity;
+use crate::ranks::Ranks;
 use crate::training::{Collective, Ready, Transfers};
 use pathloom_model::spec::{Spec, SpecError};
 use pathloom_model::Nanos;
@@ -64,7 +65,9 @@ struct Metadata {
 const SEND: i32 = 5;
 const RECEIVE: i32 = 6;
 const COLLECTIVE: i32 = 7;
-/// The last type of a node. Types begin at 0 (invalid).
+/// The kind of a collective that only waits for all ranks, without data.
+const BARRIER: i64 = 9;
+/// The last type of a node. Types begin at 0: a node that does nothing.
 const LAST_KIND: i32 = COLLECTIVE;
 /// Maximum number of ranks in a trace.
 pub(crate) const MOST_RANKS: usize = 100_000;
@@ -90,6 +93,7 @@ pub(crate) struct ChakraTrace {
     /// The file of the first rank.
     pub file: String,
     compute: bool,
+    ranks: Ranks,
 }
 
 impl ChakraTrace {
@@ -101,7 +105,7 @@ impl ChakraTrace {
             return Err(spec.error(format!("file: `{file}` is not the trace of the first rank; expected NAME.0.et")));
         }
         let compute = spec.choice("compute", &[("on", true), ("off", false)])?.unwrap_or(true);
-        Ok(ChakraTrace { file, compute })
+        Ok(ChakraTrace { file, compute, ranks: Ranks::take(spec)? })
     }
 
     /// The flows. The coflow of a flow is the number of its collective or single transfer.
@@ -110,22 +114,18 @@ impl ChakraTrace {
         if ranks == 0 {
             return Err(WorkloadError::NoFileText { spec: context.text.to_owned(), file: self.file.clone() });
         }
-        if ranks > context.hosts.len() as usize {
-            let hosts = context.hosts.len();
-            return Err(context.error(format!("file: the trace has {ranks} ranks; the fabric has {hosts} hosts")));
-        }
+        let hosts = self.ranks.hosts(context, Some(ranks))?;
+        let mut notes: Vec<String> = self.ranks.note(context, &hosts).into_iter().collect();
         let graphs = context
             .traces
             .iter()
             .enumerate()
             .map(|(rank, bytes)| Graph::read(bytes, ranks).map_err(|problem| self.wrong(rank, problem)));
         let graphs: Vec<Graph> = graphs.collect::<Result<_, _>>()?;
-        let mut walk = Walk::new(self, context, graphs);
+        let mut walk = Walk::new(self, Transfers::new(context, hosts), graphs);
         walk.run()?;
-        let (flows, mixed) = (walk.transfers.flows, walk.mixed);
-        if flows.is_empty() {
-            return Err(self.wrong(0, "no rank of the trace sends anything".to_owned()));
-        }
+        notes.extend(walk.notes());
+        let flows = walk.transfers.flows;
         let late = flows.iter().find_map(|flow| match flow.start {
             Start::At(at) if at >= context.duration => Some(at),
             _ => None,
@@ -137,15 +137,14 @@ impl ChakraTrace {
             )));
         }
         let description = format!(
-            "Chakra trace {}: {ranks} ranks in the fabric's order, {}, {} offered; computation {}",
+            "Chakra trace {}: ranks on {}, {}, {} offered; computation {}",
             self.file,
+            self.ranks.describe(ranks),
             quantity::count(flows.len(), "flow"),
             quantity::bytes(payload_bytes(&flows)),
             if self.compute { "takes the time that the trace says" } else { "takes no time" },
         );
-        let note =
-            "where a flow waits for computation and for several flows, the computation begins after the last of them";
-        Ok(Draft { flows, description, notes: mixed.then(|| note.to_owned()).into_iter().collect() })
+        Ok(Draft { flows, description, notes })
     }
 
     fn wrong(&self, rank: usize, problem: String) -> WorkloadError {
@@ -221,13 +220,14 @@ fn check(node: &Node, ranks: usize) -> Result<(), String> {
     match node.kind {
         SEND => rank("comm_dst")?,
         RECEIVE => rank("comm_src")?,
+        COLLECTIVE if node.number("comm_type") == Some(BARRIER) => return Ok(()),
         COLLECTIVE => drop(collective_of(node)?),
-        1..=LAST_KIND => return Ok(()),
-        kind => return Err(format!("type {kind} is unknown; expected 1 to {LAST_KIND}")),
+        0..=LAST_KIND => return Ok(()),
+        kind => return Err(format!("type {kind} is unknown; expected 0 to {LAST_KIND}")),
     }
     match node.number("comm_size") {
-        Some(1..) => Ok(()),
-        Some(bytes) => Err(format!("comm_size: {bytes} is not a number of bytes; expected 1 or more")),
+        Some(0..) => Ok(()),
+        Some(bytes) => Err(format!("comm_size: {bytes} is not a number of bytes; expected 0 or more")),
         None => Err("has no comm_size".to_owned()),
     }
 }
@@ -240,8 +240,8 @@ fn collective_of(node: &Node) -> Result<Collective, String> {
         Some(6) => Ok(Collective::AllToAll),
         Some(7) => Ok(Collective::ReduceScatter),
         Some(other) => Err(format!(
-            "comm_type: {other} is not supported; expected 0 (all-reduce), 2 (all-gather), 6 (all-to-all) \
-             or 7 (reduce-scatter)"
+            "comm_type: {other} is not supported; expected 0 (all-reduce), 2 (all-gather), 6 (all-to-all), \
+             7 (reduce-scatter) or 9 (barrier)"
         )),
         None => Err("has no comm_type".to_owned()),
     }
@@ -268,7 +268,8 @@ struct Walk<'a, 'b> {
     done: Vec<Vec<Ready>>,
     /// Nodes without open dependencies in their own graph, in the order of ranks and nodes.
     ready: BTreeSet<(usize, usize)>,
-    sent: BTreeMap<Channel, VecDeque<u32>>,
+    /// Sends without a receive so far: when each is done, and its bytes.
+    sent: BTreeMap<Channel, VecDeque<(Ready, u64)>>,
     expected: BTreeMap<Channel, VecDeque<usize>>,
     /// Ranks of each group.
     groups: BTreeMap<String, Vec<usize>>,
@@ -276,10 +277,12 @@ struct Walk<'a, 'b> {
     left: usize,
     /// Whether a computation depends on several flows.
     mixed: bool,
+    /// Number of receives of another size than their sends, with the first of them.
+    unequal: Option<(usize, String)>,
 }
 
 impl<'a, 'b> Walk<'a, 'b> {
-    fn new(of: &'a ChakraTrace, context: &'a Context<'b>, graphs: Vec<Graph>) -> Walk<'a, 'b> {
+    fn new(of: &'a ChakraTrace, transfers: Transfers<'a, 'b>, graphs: Vec<Graph>) -> Walk<'a, 'b> {
         let mut groups: BTreeMap<String, Vec<usize>> = BTreeMap::new();
         let mut ready = BTreeSet::new();
         for (rank, graph) in graphs.iter().enumerate() {
@@ -297,9 +300,8 @@ impl<'a, 'b> Walk<'a, 'b> {
         }
         let done = graphs.iter().map(|graph| vec![Ready::default(); graph.nodes.len()]).collect();
         let left = graphs.iter().map(|graph| graph.nodes.len()).sum();
-        let transfers = Transfers::new(context);
         let (sent, expected, arrived) = Default::default();
-        Walk { of, graphs, transfers, done, ready, sent, expected, groups, arrived, left, mixed: false }
+        Walk { of, graphs, transfers, done, ready, sent, expected, groups, arrived, left, mixed: false, unequal: None }
     }
 
     fn run(&mut self) -> Result<(), WorkloadError> {
@@ -316,13 +318,42 @@ impl<'a, 'b> Walk<'a, 'b> {
         let Some((rank, place)) = self.graphs.iter().enumerate().find_map(stuck) else { return Ok(()) };
         let node = &self.graphs[rank].nodes[place];
         let why = match node.kind {
-            RECEIVE if self.graphs[rank].missing[place] == 0 => "no other rank sends the data that it receives",
+            RECEIVE if self.graphs[rank].missing[place] == 0 => self.no_send(rank, node),
             COLLECTIVE if self.graphs[rank].missing[place] == 0 => {
-                "other ranks of its group never reach this collective"
+                "other ranks of its group never reach this collective".to_owned()
             }
-            _ => "it waits, directly or through others, for itself or for a node that is never done",
+            _ => "it waits, directly or through others, for itself or for a node that is never done".to_owned(),
         };
         Err(self.of.wrong(rank, format!("node {} (`{}`) is never done: {why}", node.id, node.name)))
+    }
+
+    /// Why a receive of a rank is never done.
+    fn no_send(&self, rank: usize, node: &Node) -> String {
+        let (peer, tag) = (node.number("comm_src").unwrap_or(0) as usize, node.number("comm_tag").unwrap_or(0));
+        let others = self.sent.range((peer, rank, i64::MIN)..=(peer, rank, i64::MAX));
+        let other = others.filter(|(_, sends)| !sends.is_empty()).map(|((.., tag), _)| tag).next();
+        let hint = other.map(|tag| format!("; a send with comm_tag {tag} is not received")).unwrap_or_default();
+        format!("rank {peer} sends it no data with comm_tag {tag}{hint}")
+    }
+
+    /// What was left out or does not match.
+    fn notes(&self) -> Vec<String> {
+        let mut notes = self.transfers.notes();
+        if self.mixed {
+            notes.push(
+                "where a flow waits for computation and for several flows, the computation begins after the last of them"
+                    .to_owned(),
+            );
+        }
+        if let Some((count, first)) = &self.unequal {
+            notes.push(format!("receives of another size than their sends, which count: {count}, such as {first}"));
+        }
+        let lost: usize = self.sent.values().map(VecDeque::len).sum();
+        if let Some(((from, to, tag), _)) = self.sent.iter().find(|(_, sends)| !sends.is_empty()) {
+            let example = format!("rank {from} to rank {to} with comm_tag {tag}");
+            notes.push(format!("sends that no rank receives, carried out all the same: {lost}, such as {example}"));
+        }
+        notes
     }
 
     /// Handles a node whose dependencies are finished.
@@ -337,20 +368,25 @@ impl<'a, 'b> Walk<'a, 'b> {
         match kind {
             SEND if peer == rank => self.finish(rank, place, base),
             SEND => {
-                let own = self.transfers.own_step();
-                let flow = self.transfers.send(&base, (rank as u32, peer as u32), bytes, own)?;
+                let done = if bytes == 0 {
+                    self.transfers.leave_out();
+                    base
+                } else {
+                    let own = self.transfers.own_step();
+                    Ready::after(self.transfers.send(&base, (rank as u32, peer as u32), bytes, own)?)
+                };
                 let channel = (rank, peer, tag);
                 match self.expected.get_mut(&channel).and_then(VecDeque::pop_front) {
-                    Some(waiting) => self.receive(peer, waiting, flow),
-                    None => self.sent.entry(channel).or_default().push_back(flow),
+                    Some(waiting) => self.receive(peer, waiting, (&done, bytes)),
+                    None => self.sent.entry(channel).or_default().push_back((done.clone(), bytes)),
                 }
-                self.finish(rank, place, Ready::after(flow));
+                self.finish(rank, place, done);
             }
             RECEIVE if peer == rank => self.finish(rank, place, base),
             RECEIVE => {
                 let channel = (peer, rank, tag);
                 match self.sent.get_mut(&channel).and_then(VecDeque::pop_front) {
-                    Some(flow) => self.receive(rank, place, flow),
+                    Some((sent, size)) => self.receive(rank, place, (&sent, size)),
                     None => self.expected.entry(channel).or_default().push_back(place),
                 }
             }
@@ -364,10 +400,16 @@ impl<'a, 'b> Walk<'a, 'b> {
         Ok(())
     }
 
-    /// Handles a receive whose flow is known.
-    fn receive(&mut self, rank: usize, place: usize, flow: u32) {
+    /// Handles a receive whose send is known: when that is done, and its bytes.
+    fn receive(&mut self, rank: usize, place: usize, (sent, bytes): (&Ready, u64)) {
+        let node = &self.graphs[rank].nodes[place];
+        let expected = node.number("comm_size").unwrap_or(0);
+        if expected != bytes as i64 {
+            let example = || format!("node {} (`{}`) of rank {rank}: {expected} B for {bytes} B", node.id, node.name);
+            self.unequal.get_or_insert_with(|| (0, example())).0 += 1;
+        }
         let mut done = self.done[rank][place].clone();
-        done.merge(&Ready::after(flow));
+        done.merge(sent);
         self.finish(rank, place, done);
     }
 
@@ -386,7 +428,7 @@ impl<'a, 'b> Walk<'a, 'b> {
         all.sort_unstable();
         let what = |&(rank, place): &(usize, usize)| {
             let node = &self.graphs[rank].nodes[place];
-            (collective_of(node).ok(), node.number("comm_size"))
+            (node.number("comm_type"), node.number("comm_size").unwrap_or(0))
         };
         if let Some(other) = all.iter().find(|one| what(one) != what(&all[0])) {
             let node = &self.graphs[other.0].nodes[other.1];
@@ -396,10 +438,17 @@ impl<'a, 'b> Walk<'a, 'b> {
             );
             return Err(self.of.wrong(other.0, problem));
         }
-        let Some(kind) = what(&all[0]).0 else { return Ok(()) };
-        let hosts: Vec<u32> = all.iter().map(|&(rank, _)| rank as u32).collect();
+        let members: Vec<u32> = all.iter().map(|&(rank, _)| rank as u32).collect();
         let ready: Vec<Ready> = all.iter().map(|&(rank, place)| self.done[rank][place].clone()).collect();
-        let done = self.transfers.collective(kind, &hosts, &ready, bytes)?;
+        let done = match collective_of(&self.graphs[rank].nodes[place]) {
+            Ok(kind) => self.transfers.collective(kind, &members, &ready, bytes)?,
+            // A barrier: nobody continues before all are here.
+            Err(_) => {
+                let mut last = Ready::default();
+                ready.iter().for_each(|one| last.merge(one));
+                vec![last; ready.len()]
+            }
+        };
         for ((rank, place), ready) in all.into_iter().zip(done) {
             self.finish(rank, place, ready);
         }

@@ -1,7 +1,8 @@
 //! Coflow traces in the text format of the coflow-benchmark (github.com/coflow/coflow-benchmark).
 //!
 //! The first line is `ports coflows`. Every further line is a coflow: `id arrival_ms mappers mapper… reducers
-//! reducer:megabytes…`. A reducer receives equal parts from all mappers of its coflow. A megabyte is 10⁶ bytes here.
+//! reducer:megabytes…`. Ports count from 0. A reducer receives equal parts from all mappers of its coflow. A
+//! megabyte is 2^20 bytes, as CoflowSim reads it.
 
 use crate::error::WorkloadError;
 use crate::flow_spec::Draft;
@@ -9,10 +10,12 @@ use crate::foreign::wrong_file::foreign_text;
 use crate::generate::{payload_bytes, Context, SYNCHRONISED_JITTER};
 use crate::quantity;
 use crate::spec::take_file;
-use pathloom_model::spec::{Spec, SpecError};
+use pathloom_model::spec::{without_comment, Spec, SpecError};
 use pathloom_model::Nanos;
 use std::collections::BTreeSet;
 use std::str::FromStr;
+
+const MEGABYTE: f64 = 1_048_576.0;
 
 /// A trace from a file.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,6 +42,8 @@ struct LeftOut {
     late: usize,
     local: usize,
     local_bytes: f64,
+    /// Coflows without mappers or reducers, and reducers of 0 bytes.
+    empty: usize,
 }
 
 impl CoflowTrace {
@@ -71,8 +76,13 @@ impl CoflowTrace {
         let mut jitter = context.rng("jitter");
         let mut flows = Vec::new();
         for coflow in in_time {
+            left_out.empty += usize::from(coflow.mappers.is_empty() || coflow.reducers.is_empty());
             for &(reducer, megabytes) in &coflow.reducers {
-                let bytes = (megabytes * 1e6 * self.scale).round().max(1.0) as u64;
+                if megabytes == 0.0 {
+                    left_out.empty += 1;
+                    continue;
+                }
+                let bytes = (megabytes * MEGABYTE * self.scale).round().max(1.0) as u64;
                 let parts = coflow.mappers.len() as u64;
                 for (part, &mapper) in (0..parts).zip(&coflow.mappers) {
                     let size = (bytes / parts + u64::from(part < bytes % parts)).max(1);
@@ -86,6 +96,11 @@ impl CoflowTrace {
                     flows.push(context.flow(start, pair, Some(size), Some(coflow.id)));
                 }
             }
+        }
+        if u64::from(ports) > hosts {
+            notes.push(format!(
+                "the {ports} ports of the trace share {hosts} hosts: port p is host p x {hosts} / {ports}, rounded down"
+            ));
         }
         left_out.note(&mut notes);
         let description = format!(
@@ -106,7 +121,8 @@ impl CoflowTrace {
     /// Reads the number of ports, the coflows, and notes.
     fn parse(&self, text: &str) -> Result<(u32, Vec<Coflow>, Vec<String>), WorkloadError> {
         let lines = text.trim_start_matches('\u{feff}').lines().enumerate();
-        let mut lines = lines.map(|(index, line)| (index + 1, line.trim())).filter(|(_, line)| !line.is_empty());
+        let mut lines =
+            lines.map(|(index, line)| (index + 1, without_comment(line).trim())).filter(|(_, line)| !line.is_empty());
         let wrong = |line: usize, problem: String| WorkloadError::Line { file: self.file.clone(), line, problem };
         let (number, header) = lines.next().ok_or_else(|| WorkloadError::File {
             file: self.file.clone(),
@@ -151,6 +167,9 @@ impl LeftOut {
             let (flows, bytes) = (quantity::count(self.local, "flow"), quantity::bytes(self.local_bytes));
             notes.push(format!("left out: {flows} ({bytes}) from a host to itself, off the network"));
         }
+        if self.empty > 0 {
+            notes.push(format!("coflows and reducers without data, left out: {}", self.empty));
+        }
     }
 }
 
@@ -179,15 +198,12 @@ impl Coflow {
                 word.split_once(':').and_then(|(port, size)| Some((port.parse().ok()?, size.parse::<f64>().ok()?)));
             let (port, megabytes) =
                 pair.ok_or_else(|| format!("`{word}` is not a reducer with its megabytes, such as 65:1.0"))?;
-            if !(megabytes > 0.0 && megabytes <= 1e9) {
-                return Err(format!("reducer {word}: {megabytes} MB is not a size; expected more than 0, at most 1e9"));
+            if !(0.0..=1e9).contains(&megabytes) {
+                return Err(format!("reducer {word}: {megabytes} MB is not a size; expected 0 to 1e9"));
             }
             reducers.push((in_range(port)?, megabytes));
         }
         words.finish()?;
-        if mappers.is_empty() || reducers.is_empty() {
-            return Err("the coflow has no mappers or no reducers; expected at least one of each".to_owned());
-        }
         Ok(Coflow { id, arrival_ms, mappers, reducers })
     }
 }

@@ -8,6 +8,7 @@ use crate::error::WorkloadError;
 use crate::flow_csv::{check_pair, describe, read_size};
 use crate::flow_spec::{Draft, FlowSpec, Start};
 use crate::generate::Context;
+use pathloom_model::spec::without_comment;
 use pathloom_model::units::PS_PER_NS;
 use pathloom_model::Nanos;
 use std::collections::BTreeMap;
@@ -20,7 +21,11 @@ struct Matrix {
     triggers: BTreeMap<u64, Trigger>,
     /// By trigger: the flows that activate it.
     setters: BTreeMap<u64, Vec<u32>>,
+    /// By trigger: number of flows that wait for it.
+    waiting: BTreeMap<u64, usize>,
     announced: Option<u64>,
+    /// Number of broken links, which are not read.
+    failures: usize,
 }
 
 struct Trigger {
@@ -28,6 +33,8 @@ struct Trigger {
     /// Number of flows that must activate it: one, except for a barrier. A barrier without a count waits for all
     /// flows.
     count: Option<u64>,
+    /// Whether each activation starts the next waiting flow, instead of all of them (multishot).
+    one_by_one: bool,
 }
 
 struct Connection {
@@ -49,7 +56,7 @@ pub(crate) fn draft(file: &str, text: &str, context: &Context) -> Result<Draft, 
     let mut matrix = Matrix::default();
     for (index, line) in text.lines().enumerate() {
         let wrong = |problem| WorkloadError::Line { file: file.to_owned(), line: index + 1, problem };
-        matrix.add(index + 1, line.trim(), context).map_err(wrong)?;
+        matrix.add(index + 1, without_comment(line), context).map_err(wrong)?;
     }
     if matrix.connections.is_empty() {
         let problem = "holds no flows; expected lines such as `7->5 id 1 start 0 size 2000000`".to_owned();
@@ -68,6 +75,10 @@ pub(crate) fn draft(file: &str, text: &str, context: &Context) -> Result<Draft, 
     if let Some(announced) = matrix.announced.filter(|&announced| announced != before as u64) {
         draft.notes.push(format!("{file}: announces {announced} connections; {before} follow"));
     }
+    if matrix.failures > 0 {
+        let failures = matrix.failures;
+        draft.notes.push(format!("{file}: failures of links, left out: {failures}; --fault sets them"));
+    }
     let undeclared = matrix.setters.keys().filter(|id| !matrix.triggers.contains_key(id)).count();
     if undeclared > 0 {
         let triggers = crate::quantity::count(undeclared, "trigger");
@@ -82,7 +93,6 @@ impl Matrix {
         let mut words = line.split_whitespace();
         match words.next() {
             None => Ok(()),
-            Some(comment) if comment.starts_with('#') => Ok(()),
             Some("Nodes") => {
                 let nodes: u64 = value(&mut words, "Nodes")?;
                 let hosts = context.hosts.len();
@@ -95,7 +105,11 @@ impl Matrix {
                 self.announced = Some(value(&mut words, "Connections")?);
                 Ok(())
             }
-            Some("Triggers") => value::<u64>(&mut words, "Triggers").map(|_| ()),
+            Some(header @ ("Triggers" | "Failures")) => value::<u64>(&mut words, header).map(|_| ()),
+            Some("failure") => {
+                self.failures += 1;
+                Ok(())
+            }
             Some("trigger") => self.add_trigger(number, &mut words),
             Some(pair) if pair.contains("->") => self.add_connection(number, pair, &mut words, context),
             Some(other) => Err(format!(
@@ -105,11 +119,14 @@ impl Matrix {
     }
 
     fn add_trigger(&mut self, number: usize, words: &mut SplitWhitespace) -> Result<(), String> {
-        let (mut id, mut barrier, mut count) = (None, None, None);
+        let (mut id, mut barrier, mut count, mut one_by_one) = (None, None, None, false);
         while let Some(word) = words.next() {
             match word {
                 "id" => id = Some(value::<u64>(words, "id")?),
-                "oneshot" | "multishot" => barrier = Some(false),
+                "oneshot" | "multishot" => {
+                    barrier = Some(false);
+                    one_by_one = word == "multishot";
+                }
                 "barrier" => barrier = Some(true),
                 "count" => count = Some(value::<u64>(words, "count")?),
                 _ => {
@@ -119,7 +136,7 @@ impl Matrix {
         }
         let id = id.ok_or("the trigger has no id")?;
         let barrier = barrier.ok_or("the trigger has no type; expected oneshot, multishot or barrier")?;
-        let trigger = Trigger { line: number, count: if barrier { count } else { Some(1) } };
+        let trigger = Trigger { line: number, count: if barrier { count } else { Some(1) }, one_by_one };
         match self.triggers.insert(id, trigger) {
             None => Ok(()),
             Some(before) => Err(format!("trigger {id} is declared on line {} already", before.line)),
@@ -170,6 +187,9 @@ impl Matrix {
             }
         }
         let begin = begin.ok_or("the flow has neither start nor trigger")?;
+        if let Begin::Trigger(id) = begin {
+            *self.waiting.entry(id).or_default() += 1;
+        }
         self.connections.push(Connection { line: number, pair, begin, size_bytes });
         Ok(())
     }
@@ -181,6 +201,14 @@ impl Matrix {
             Begin::Trigger(id) => id,
         };
         let setters = self.setters.get(&id).ok_or_else(|| format!("no flow activates trigger {id}"))?;
+        let waiting = self.waiting.get(&id).copied().unwrap_or(0);
+        if let Some(trigger) = self.triggers.get(&id).filter(|trigger| trigger.one_by_one && waiting > 1) {
+            return Err(format!(
+                "trigger {id} (line {}) is multishot: it starts one of its {waiting} flows at a time; only oneshot and \
+                 barrier may start several flows",
+                trigger.line
+            ));
+        }
         let too_few = self.triggers.get(&id).and_then(|trigger| {
             trigger.count.filter(|&count| count != setters.len() as u64).map(|count| (trigger.line, count))
         });

@@ -5,13 +5,17 @@
 //! all_gpus: 16`), the second one gives the number of layers. A layer has a name and a number that is not used. Then
 //! come computation (ns), collective and its bytes, for the forward pass, for gradients of inputs and for gradients
 //! of weights. The last word is the computation of the update.
+//!
+//! The bytes of a collective are the buffer of a rank. Of an all-gather, SimAI states the whole result (AICB writes
+//! it, MockNcclGroup divides it by the number of ranks), and ASTRA-sim the part of a rank (its Ring sends it whole).
 
 use crate::error::WorkloadError;
 use crate::flow_spec::{Draft, Start};
 use crate::generate::{payload_bytes, Context};
 use crate::quantity;
+use crate::ranks::Ranks;
 use crate::training::{Collective, Ready, Transfers};
-use pathloom_model::spec::{nearest, Spec, SpecError};
+use pathloom_model::spec::{nearest, without_comment, Spec, SpecError};
 use pathloom_model::Nanos;
 
 /// The traffic `simai:file=FILE.txt`.
@@ -20,11 +24,30 @@ pub(crate) struct SimaiWorkload {
     pub file: String,
     compute: bool,
     iterations: u32,
+    ranks: Ranks,
+    /// Whether the size of an all-gather is the whole result or the part of a rank; `None` if the file decides.
+    gather_total: Option<bool>,
 }
 
-/// The supported parallelism.
-const POLICY: &str = "HYBRID_TRANSFORMER_FWD_IN_BCKWD";
-const MICRO: &str = "MICRO";
+/// Which collectives of a file are carried out, and among which ranks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Policy {
+    /// Those of tensor-parallel groups, and those of gradients among data-parallel ranks.
+    Hybrid,
+    /// Those of gradients of weights, among all ranks.
+    Data,
+    /// Those of the forward pass and of gradients of inputs, among all ranks.
+    Model,
+}
+
+/// Names of the parallelism, and whether the size of an all-gather is the whole result, as SimAI reads it.
+const POLICIES: [(&str, Policy, bool); 5] = [
+    ("HYBRID_TRANSFORMER_FWD_IN_BCKWD", Policy::Hybrid, true),
+    ("HYBRID_TRANSFORMER", Policy::Hybrid, false),
+    ("MICRO", Policy::Data, true),
+    ("DATA", Policy::Data, false),
+    ("MODEL", Policy::Model, false),
+];
 const COLLECTIVES: [(&str, Option<Collective>); 5] = [
     ("NONE", None),
     ("ALLREDUCE", Some(Collective::AllReduce)),
@@ -71,9 +94,22 @@ struct Layer {
     update: Nanos,
 }
 
+/// What the first line says.
+#[derive(Clone, Copy, Debug)]
+struct Head {
+    policy: Policy,
+    gather_total: bool,
+    tensor: Option<usize>,
+    expert: usize,
+    ranks: Option<usize>,
+    has_checkpoints: bool,
+}
+
 /// Sizes of groups.
 #[derive(Clone, Copy, Debug)]
 struct Parallelism {
+    policy: Policy,
+    gather_total: bool,
     ranks: usize,
     tensor: usize,
     expert: usize,
@@ -86,34 +122,31 @@ impl SimaiWorkload {
         let file = spec.text_of("file").ok_or_else(missing)?.to_owned();
         let compute = spec.choice("compute", &[("on", true), ("off", false)])?.unwrap_or(true);
         let iterations = spec.count("iterations", 1, 1_000_000)?.unwrap_or(1) as u32;
-        Ok(SimaiWorkload { file, compute, iterations })
+        let gather_total = spec.choice("gather", &[("total", true), ("part", false)])?;
+        Ok(SimaiWorkload { file, compute, iterations, ranks: Ranks::take(spec)?, gather_total })
     }
 
     /// The flows. The coflow of each is the number of its collective.
     pub fn draft(&self, context: &Context) -> Result<Draft, WorkloadError> {
         let text = context.text_of_file(&self.file)?;
         let wrong = |(line, problem)| WorkloadError::Line { file: self.file.clone(), line, problem };
-        let (parallelism, layers) = read(text).map_err(wrong)?;
-        let hosts = context.hosts.len() as usize;
-        if parallelism.ranks > hosts {
-            let ranks = parallelism.ranks;
-            return Err(context.error(format!("file: the workload has {ranks} ranks; the fabric has {hosts} hosts")));
-        }
+        let (head, layers) = read(text).map_err(wrong)?;
+        let hosts = self.ranks.hosts(context, head.ranks)?;
+        let mut notes: Vec<String> = self.ranks.note(context, &hosts).into_iter().collect();
+        let parallelism = head.parallelism(hosts.len()).map_err(|problem| wrong((1, problem)))?;
+        let of = Parallelism { gather_total: self.gather_total.unwrap_or(parallelism.gather_total), ..parallelism };
         let mut run = Run {
-            transfers: Transfers::new(context),
-            now: vec![Ready::default(); parallelism.ranks],
-            gradients: vec![Ready::default(); parallelism.ranks],
+            transfers: Transfers::new(context, hosts),
+            now: vec![Ready::default(); of.ranks],
+            gradients: vec![Ready::default(); of.ranks],
             compute: self.compute,
-            of: parallelism,
+            of,
         };
         for _ in 0..self.iterations {
             run.iteration(&layers)?;
         }
+        notes.extend(run.transfers.notes());
         let flows = run.transfers.flows;
-        if flows.is_empty() {
-            let problem = "no layer has a collective of several ranks".to_owned();
-            return Err(WorkloadError::File { file: self.file.clone(), problem });
-        }
         let first = flows.iter().filter_map(|flow| if let Start::At(at) = flow.start { Some(at) } else { None }).max();
         if let Some(at) = first.filter(|&at| at >= context.duration) {
             let (at, end) = (quantity::time(at), quantity::time(context.duration));
@@ -122,19 +155,39 @@ impl SimaiWorkload {
             )));
         }
         let description = format!(
-            "SimAI workload {}: {} ranks in the fabric's order, {}, {}, {}, {} offered; computation {}",
+            "SimAI workload {}: ranks on {}, {}, {}, {}, {} offered; computation {}",
             self.file,
-            parallelism.ranks,
+            self.ranks.describe(of.ranks),
             quantity::count(layers.len(), "layer"),
             quantity::count(self.iterations as usize, "iteration"),
             quantity::count(flows.len(), "flow"),
             quantity::bytes(payload_bytes(&flows)),
             if self.compute { "takes the time that the file says" } else { "takes no time" },
         );
-        let note =
+        notes.extend(self.notes(&head, of, &layers));
+        Ok(Draft { flows, description, notes })
+    }
+
+    /// What the reader of a result should know about the reading of the file.
+    fn notes(&self, head: &Head, of: Parallelism, layers: &[Layer]) -> Vec<String> {
+        let mut notes = vec![
             "a rank waits for all of its collectives before the next pass, except those of gradients of weights; \
-             for these it waits at the end of an iteration";
-        Ok(Draft { flows, description, notes: vec![note.to_owned()] })
+             for these it waits at the end of an iteration"
+                .to_owned(),
+        ];
+        if head.ranks.is_none() {
+            notes.push(format!("the file does not say how many ranks it has; taken: {}; hosts= sets it", of.ranks));
+        }
+        if head.has_checkpoints {
+            notes.push("the forward passes that checkpoints repeat are left out".to_owned());
+        }
+        let gathers = |pass: &Pass| pass.communication.as_ref().is_some_and(|it| it.what == Collective::AllGather);
+        if layers.iter().any(|layer| [&layer.forward, &layer.input, &layer.weight].into_iter().any(gathers)) {
+            let (means, other) =
+                if of.gather_total { ("the whole result", "part") } else { ("the part of each rank", "total") };
+            notes.push(format!("the size of an all-gather is taken as {means}; gather={other} is the other reading"));
+        }
+        notes
     }
 }
 
@@ -150,21 +203,26 @@ struct Run<'a, 'b> {
 }
 
 impl Run<'_, '_> {
-    /// Runs all layers forward, then backward: gradients of weights first. Their collectives run beside the passes
-    /// that follow.
+    /// Runs all layers forward, then backward. The collectives of gradients of weights run beside the passes that
+    /// follow. SimAI and ASTRA-sim begin a layer with the gradients of inputs, unless ranks are only data-parallel.
     fn iteration(&mut self, layers: &[Layer]) -> Result<(), WorkloadError> {
         for layer in layers {
-            self.compute(layer.forward.compute);
-            self.now = self.communicate(&layer.forward)?;
+            self.pass(&layer.forward)?;
         }
         for layer in layers.iter().rev() {
+            if self.of.policy != Policy::Data {
+                self.pass(&layer.input)?;
+            }
             self.compute(layer.weight.compute);
             if layer.weight.communication.is_some() {
                 let done = self.communicate(&layer.weight)?;
-                self.gradients.iter_mut().zip(&done).for_each(|(all, one)| all.merge(one));
+                let ranks = self.gradients.iter_mut().zip(&done).zip(&self.now);
+                // A rank without a collective has nothing to wait for.
+                ranks.filter(|((_, one), now)| one != now).for_each(|((all, one), _)| all.merge(one));
             }
-            self.compute(layer.input.compute);
-            self.now = self.communicate(&layer.input)?;
+            if self.of.policy == Policy::Data {
+                self.pass(&layer.input)?;
+            }
         }
         for (now, gradients) in self.now.iter_mut().zip(&mut self.gradients) {
             now.merge(&std::mem::take(gradients));
@@ -179,24 +237,56 @@ impl Run<'_, '_> {
         }
     }
 
+    fn pass(&mut self, pass: &Pass) -> Result<(), WorkloadError> {
+        self.compute(pass.compute);
+        self.now = self.communicate(pass)?;
+        Ok(())
+    }
+
     /// Adds the collective of a pass. Returns when each rank has finished it.
     fn communicate(&mut self, pass: &Pass) -> Result<Vec<Ready>, WorkloadError> {
         let Some(of) = &pass.communication else { return Ok(self.now.clone()) };
         let mut done = self.now.clone();
         for ranks in self.of.groups(of.group) {
-            let hosts: Vec<u32> = ranks.iter().map(|&rank| rank as u32).collect();
+            let members: Vec<u32> = ranks.iter().map(|&rank| rank as u32).collect();
             let ready: Vec<Ready> = ranks.iter().map(|&rank| self.now[rank].clone()).collect();
-            let after = self.transfers.collective(of.what, &hosts, &ready, of.bytes)?;
+            let is_total = of.what == Collective::AllGather && self.of.gather_total;
+            let bytes = if is_total { of.bytes.div_ceil(ranks.len() as u64) } else { of.bytes };
+            let after = self.transfers.collective(of.what, &members, &ready, bytes)?;
             ranks.into_iter().zip(after).for_each(|(rank, ready)| done[rank] = ready);
         }
         Ok(done)
     }
 }
 
+impl Head {
+    /// The sizes of all groups, with this number of ranks.
+    fn parallelism(self, ranks: usize) -> Result<Parallelism, String> {
+        let Head { policy, gather_total, expert, .. } = self;
+        let tensor = match policy {
+            Policy::Hybrid => self.tensor.ok_or("has no `model_parallel_NPU_group:`")?,
+            Policy::Data => 1,
+            Policy::Model => ranks,
+        };
+        if ranks % (tensor * expert) != 0 {
+            return Err(format!("{ranks} ranks are not a multiple of {tensor} (tensor) times {expert} (ep)"));
+        }
+        Ok(Parallelism { policy, gather_total, ranks, tensor, expert })
+    }
+}
+
 impl Parallelism {
     /// The ranks of each group of a kind. Tensor-parallel ranks are neighbours. An expert group has `expert`
-    /// neighbouring data-parallel ranks.
+    /// neighbouring data-parallel ranks. There are none for a collective that the policy does not carry out.
     fn groups(&self, group: Group) -> Vec<Vec<usize>> {
+        let is_carried_out = match self.policy {
+            Policy::Hybrid => true,
+            Policy::Data => group != Group::Tensor,
+            Policy::Model => group != Group::Data,
+        };
+        if !is_carried_out {
+            return Vec::new();
+        }
         let data = self.ranks / self.tensor;
         let row = |place: usize, from: usize, step: usize, count: usize| {
             (0..count).map(|at| (from + at * step) * self.tensor + place).collect::<Vec<usize>>()
@@ -220,15 +310,15 @@ impl Parallelism {
 }
 
 /// Reads a workload. An error has the number of the line.
-fn read(text: &str) -> Result<(Parallelism, Vec<Layer>), (usize, String)> {
-    let mut lines =
-        text.lines().enumerate().map(|(index, line)| (index + 1, line.trim())).filter(|line| !line.1.is_empty());
+fn read(text: &str) -> Result<(Head, Vec<Layer>), (usize, String)> {
+    let lines = text.lines().enumerate().map(|(index, line)| (index + 1, without_comment(line).trim()));
+    let mut lines = lines.filter(|line| !line.1.is_empty());
     let (number, first) = lines.next().ok_or((1, "is empty; expected a workload of SimAI".to_owned()))?;
-    let parallelism = parallelism(first).map_err(|problem| (number, problem))?;
+    let head = head(first).map_err(|problem| (number, problem))?;
     let (number, second) =
         lines.next().ok_or((number, "ends after the first line; expected the number of layers".to_owned()))?;
-    let count = second.parse::<usize>().ok().filter(|&count| (1..=1_000_000).contains(&count));
-    let count = count.ok_or_else(|| (number, format!("`{second}` is not a number of layers from 1 to 1000000")))?;
+    let count = second.parse::<usize>().ok().filter(|&count| count <= 1_000_000);
+    let count = count.ok_or_else(|| (number, format!("`{second}` is not a number of layers up to 1000000")))?;
     let mut layers = Vec::new();
     let mut last = number;
     for (number, line) in lines {
@@ -239,41 +329,37 @@ fn read(text: &str) -> Result<(Parallelism, Vec<Layer>), (usize, String)> {
         last = number;
     }
     match layers.len() == count {
-        true => Ok((parallelism, layers)),
+        true => Ok((head, layers)),
         false => Err((last, format!("the file announces {count} layers and ends after {}", layers.len()))),
     }
 }
 
-fn parallelism(line: &str) -> Result<Parallelism, String> {
-    let mut words = line.split_whitespace();
-    let policy = words.next().unwrap_or_default();
-    if policy != POLICY && policy != MICRO {
-        return Err(format!("the parallelism `{policy}` is not supported; expected {POLICY}"));
-    }
-    let (mut tensor, mut expert, mut pipeline, mut all) = (None, 1, 1, None);
-    while let Some(key) = words.next() {
-        let value = words.next().ok_or_else(|| format!("ends after `{key}`"))?;
-        let whole = || {
-            let whole = value.parse::<usize>().ok().filter(|value| (1..=1_000_000).contains(value));
-            whole.ok_or_else(|| format!("{key} `{value}` is not a whole number from 1 to 1000000"))
-        };
-        match key {
-            "model_parallel_NPU_group:" => tensor = Some(whole()?),
-            "ep:" => expert = whole()?,
-            "pp:" => pipeline = whole()?,
-            "all_gpus:" => all = Some(whole()?),
-            _ => {}
-        }
-    }
-    let tensor = tensor.ok_or("has no `model_parallel_NPU_group:`")?;
-    let ranks = all.ok_or("has no `all_gpus:`")?;
+fn head(line: &str) -> Result<Head, String> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let name = words.first().copied().unwrap_or_default();
+    let known = POLICIES.map(|(known, ..)| known);
+    let &(_, policy, gather_total) = POLICIES
+        .iter()
+        .find(|(known, ..)| *known == name)
+        .ok_or_else(|| format!("the parallelism `{name}` is not supported; expected {}", known.join(", ")))?;
+    let value = |key: &str, least: usize| {
+        let Some(place) = words.iter().position(|word| *word == key) else { return Ok(None) };
+        let value = words.get(place + 1).ok_or_else(|| format!("ends after `{key}`"))?;
+        let whole = value.parse::<usize>().ok().filter(|value| (least..=1_000_000).contains(value));
+        whole.map(Some).ok_or_else(|| format!("{key} `{value}` is not a whole number from {least} to 1000000"))
+    };
+    let pipeline = value("pp:", 1)?.unwrap_or(1);
     if pipeline != 1 {
         return Err(format!("pp: {pipeline}: pipelines of several stages are not supported; expected pp: 1"));
     }
-    if ranks % (tensor * expert) != 0 {
-        return Err(format!("all_gpus: {ranks} is not a multiple of {tensor} (tensor) times {expert} (ep)"));
-    }
-    Ok(Parallelism { ranks, tensor, expert })
+    Ok(Head {
+        policy,
+        gather_total,
+        tensor: value("model_parallel_NPU_group:", 1)?,
+        expert: value("ep:", 1)?.unwrap_or(1),
+        ranks: value("all_gpus:", 1)?,
+        has_checkpoints: value("checkpoints:", 0)?.unwrap_or(0) > 0,
+    })
 }
 
 fn layer(line: &str) -> Result<Layer, String> {
@@ -311,7 +397,7 @@ fn communication(word: &str, bytes: &str, usual: Group) -> Result<Option<Communi
     })?;
     let bytes = bytes.parse::<u64>().map_err(|_| format!("`{bytes}` after {word} is not a number of bytes"))?;
     match what.1 {
-        Some(_) if bytes == 0 || bytes > 1 << 60 => Err(format!("{word} of {bytes} bytes; expected 1 to 2^60")),
+        Some(_) if bytes > 1 << 60 => Err(format!("{word} of {bytes} bytes; expected at most 2^60")),
         Some(what) => Ok(Some(Communication { what, group, bytes })),
         None => Ok(None),
     }

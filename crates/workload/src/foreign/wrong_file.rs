@@ -16,8 +16,10 @@ pub(crate) fn file_as_name(spec: &Spec) -> Option<SpecError> {
     let path = spec.name();
     let problem = match extension(path)?.as_str() {
         "cm" => format!("an htsim matrix is a list of flows: flows:file={path}"),
+        "xml" => format!("a file of FlowMonitor is a list of flows: flows:file={path}"),
         _ => problem_of(path).unwrap_or_else(|| {
-            "unsupported format: flow sizes are FILE.csv, flows are flows:file=FILE.csv or FILE.cm (htsim), coflows are \
+            "unsupported format: flow sizes are FILE.csv, flows are flows:file=FILE.csv, FILE.cm (htsim), \
+             flow.txt or FILE.xml (ns-3), coflows are \
              coflow:file=FILE.txt, traces of training are chakra:file=NAME.0.et or simai:file=FILE.txt"
                 .to_owned()
         }),

@@ -26,6 +26,12 @@ fn compute(id: u64, duration_us: u64, deps: &[u64]) -> Node {
     Node { duration_us, ..node(id, 4, deps, &[]) }
 }
 
+fn tagged(node: Node, tag: i64) -> Node {
+    let mut node = node;
+    node.attributes.push(number("comm_tag", tag));
+    node
+}
+
 fn trace(nodes: &[Node]) -> Vec<u8> {
     let mut bytes = Metadata::default().encode_length_delimited_to_vec();
     nodes.iter().for_each(|node| bytes.extend(node.encode_length_delimited_to_vec()));
@@ -81,6 +87,46 @@ fn collectives_of_all_ranks_become_their_transfers() {
 }
 
 #[test]
+fn nodes_without_data_keep_their_order_and_barriers_wait_for_all() {
+    let coll = |id: u64, kind: i64, bytes: i64, deps: &[u64]| {
+        node(id, COLLECTIVE, deps, &[("comm_type", kind), ("comm_size", bytes)])
+    };
+    let empty = |mut node: Node| {
+        node.attributes.iter_mut().filter(|one| one.name == "comm_size").for_each(|one| one.int64 = Some(0));
+        node
+    };
+    // A send of nothing after 5 us, an all-reduce of nothing, a node that does nothing, then a barrier.
+    let first = trace(&[compute(0, 5, &[]), empty(send(1, 1, &[0])), coll(2, 0, 0, &[1]), coll(3, BARRIER, 0, &[2])]);
+    let second = trace(&[
+        empty(receive(1, 0, &[])),
+        node(2, 0, &[1], &[]),
+        coll(3, 0, 0, &[2]),
+        coll(4, BARRIER, 0, &[3]),
+        send(5, 0, &[4]),
+    ]);
+    let made = generate("", &[first, second]).unwrap();
+    assert_eq!(starts(&made), [(1005, vec![], 5000)]);
+    let notes = made.notes.join("\n");
+    assert!(notes.contains("transfers and collectives of 0 bytes, left out: 2"), "{notes}");
+    assert!(
+        notes.contains("sends that no rank receives, carried out all the same: 1, such as rank 1 to rank 0"),
+        "{notes}"
+    );
+    let nothing = generate("", &[trace(&[]), trace(&[])]).unwrap();
+    assert_eq!((nothing.flows.len(), nothing.notes.len()), (0, 2), "{:?}", nothing.notes);
+}
+
+#[test]
+fn a_receive_of_another_size_is_said() {
+    let made = generate("", &[trace(&[send(7, 1, &[])]), trace(&[receive(2, 0, &[])])]).unwrap();
+    let notes = made.notes.join("\n");
+    let words =
+        "receives of another size than their sends, which count: 1, such as node 2 (`n2`) of rank 1: 1000 B for 1007 B";
+    assert!(notes.contains(words), "{notes}");
+    assert_eq!(made.flows[0].size_bytes, Some(1007));
+}
+
+#[test]
 fn errors_name_the_file_and_the_node() {
     let one = |nodes: &[Node]| generate("", &[trace(nodes), trace(&[])]).unwrap_err();
     let coll = |kind: i64| node(1, COLLECTIVE, &[], &[("comm_type", kind), ("comm_size", 10)]);
@@ -89,18 +135,21 @@ fn errors_name_the_file_and_the_node() {
         (generate("", &[]).unwrap_err(), "needs the text of t.0.et"),
         (generate("", &[b"not a trace".to_vec()]).unwrap_err(), "t.0.et: byte 0: is not the metadata"),
         (generate("", &[whole[..whole.len() - 3].to_vec()]).unwrap_err(), "t.0.et: byte 1: is not a node"),
-        (generate("", &vec![trace(&[]); 5]).unwrap_err(), "the trace has 5 ranks; the fabric has 4 hosts"),
-        (generate("", &[trace(&[]), trace(&[])]).unwrap_err(), "no rank of the trace sends anything"),
+        (generate("", &vec![trace(&[]); 5]).unwrap_err(), "the file has 5 ranks; the fabric has 4 hosts"),
         (one(&[send(1, 7, &[])]), "node 1 (`n1`): comm_dst: 7 is not a rank"),
         (one(&[send(1, -1, &[])]), "comm_dst: -1 is not a rank"),
         (one(&[node(1, SEND, &[], &[("comm_size", 5)])]), "has no comm_dst"),
         (one(&[node(1, SEND, &[], &[("comm_dst", 1)])]), "has no comm_size"),
         (one(&[node(1, SEND, &[], &[("comm_dst", 1), ("comm_size", -5)])]), "comm_size: -5 is not a number of bytes"),
-        (one(&[receive(1, 1, &[])]), "node 1 (`n1`) is never done: no other rank sends"),
+        (one(&[receive(1, 1, &[])]), "node 1 (`n1`) is never done: rank 1 sends it no data with comm_tag 0"),
+        (
+            generate("", &[trace(&[receive(1, 1, &[])]), trace(&[tagged(send(1, 0, &[]), 7)])]).unwrap_err(),
+            "rank 1 sends it no data with comm_tag 0; a send with comm_tag 7 is not received",
+        ),
         (one(&[send(1, 1, &[2]), send(2, 1, &[1])]), "is never done: it waits, directly or through others, for itself"),
         (one(&[send(1, 1, &[9])]), "waits for node 9, which does not exist"),
         (one(&[send(1, 1, &[]), send(1, 1, &[])]), "another node has that id"),
-        (one(&[node(1, 9, &[], &[])]), "type 9 is unknown; expected 1 to 7"),
+        (one(&[node(1, 9, &[], &[])]), "type 9 is unknown; expected 0 to 7"),
         (one(&[coll(4)]), "comm_type: 4 is not supported"),
         (one(&[node(1, COLLECTIVE, &[], &[("comm_size", 5)])]), "has no comm_type"),
         (
