@@ -125,6 +125,36 @@ def test_a_simai_workload_runs_its_all_reduce(tmp_path: Path) -> None:
     assert result.flows["start_s"].min() == pytest.approx(1e-6)
 
 
+@pytest.mark.parametrize("keys", ["", ",placement=striped"])
+def test_bytes_on_the_wire_of_an_all_gather_of_simai(tmp_path: Path, keys: str) -> None:
+    text = SIMAI.replace("group: 4", "group: 8").replace("all_gpus: 4", "all_gpus: 8")
+    (tmp_path / "w.txt").write_text(text.replace("ALLREDUCE 40000", "ALLGATHER 80000"), encoding="utf-8")
+    traffic = f"simai:file={tmp_path / 'w.txt'}{keys}"
+    result = pathloom.compare(fabric="leaf-spine:hosts=8", traffic=traffic, schemes=["ecmp"], duration="1s", runs=1)
+    # Each of 8 ranks sends its part, an eighth of the result, to the next one, and passes 6 others on.
+    assert result.flows["delivered_bytes"].sum() == 8 * 7 * 10_000
+    crossing = result.links.filter(pl.col("between_switches"))["sent_bytes"].sum()
+    assert (crossing > 0) == bool(keys), "by default, the ranks of this example share one leaf, as a note says"
+    notes = " ".join(result.summary["traffic"]["notes"])
+    assert ("all 8 ranks are in one rack" in notes) == (not keys)
+
+
+def test_flows_of_ns3_are_traffic(tmp_path: Path) -> None:
+    (tmp_path / "flow.txt").write_text("2\n0 1 3 100 5000 2.001\n1 0 3 100 7000 2\n", encoding="utf-8")
+    traffic = f"flows:file={tmp_path / 'flow.txt'}"
+    result = pathloom.compare(fabric="diamond", traffic=traffic, schemes=["ecmp"], duration="10ms", runs=1)
+    flows = result.flows.sort("start_s")
+    assert flows["size_bytes"].to_list() == [7000, 5000]
+    assert flows["start_s"].to_list() == pytest.approx([0.0, 0.001])
+
+
+def test_a_trace_without_data_is_an_empty_run(tmp_path: Path) -> None:
+    result = pathloom.compare(
+        fabric="diamond", traffic=write_trace(tmp_path, [HEAD, HEAD]), schemes=["ecmp"], duration="10ms", runs=1
+    )
+    assert result.flows.height == 0
+
+
 def test_the_public_files_are_read() -> None:
     if not SHARED.is_dir():
         return  # The public files are not part of the project.
@@ -210,25 +240,24 @@ TRACES: list[tuple[list[bytes], str]] = [
     ([], "no such file"),
     ([b""], "ping.0.et: byte 0: is not the metadata"),
     ([b"\xff" * 20], "ping.0.et: byte 0: is not the metadata"),
-    ([HEAD, PING[1]], "ping.1.et: node 0 (`n0`) is never done: no other rank sends"),
+    ([HEAD, PING[1]], "ping.1.et: node 0 (`n0`) is never done: rank 0 sends it no data with comm_tag 0"),
     ([PING[0][:-3], PING[1]], "is not a node of a Chakra trace"),
-    ([HEAD, HEAD], "no rank of the trace sends anything"),
-    ([*PING, HEAD], "the trace has 3 ranks; the fabric has 2 hosts"),
+    ([*PING, HEAD], "the file has 3 ranks; the fabric has 2 hosts"),
     ([HEAD + node(0, 5, comm_dst=5, comm_size=1)], "comm_dst: 5 is not a rank"),
     ([HEAD + node(0, 5, comm_dst=0)], "has no comm_size"),
-    ([HEAD + node(0, 9)], "type 9 is unknown; expected 1 to 7"),
+    ([HEAD + node(0, 9)], "type 9 is unknown; expected 0 to 7"),
     ([HEAD + node(0, 7, comm_type=5, comm_size=1)], "comm_type: 5 is not supported"),
     ([HEAD + node(0, 4, [3])], "waits for node 3, which does not exist"),
 ]
 WORKLOADS: list[tuple[Mapping[str, str], str]] = [
     ({SIMAI: ""}, "line 1: is empty"),
-    ({"HYBRID_TRANSFORMER_FWD_IN_BCKWD": "DATA"}, "the parallelism `DATA` is not supported"),
-    ({"all_gpus: 4": "all_gpus: 6"}, "all_gpus: 6 is not a multiple"),
+    ({"HYBRID_TRANSFORMER_FWD_IN_BCKWD": "HYBRID_DLRM"}, "the parallelism `HYBRID_DLRM` is not supported"),
+    ({"all_gpus: 4": "all_gpus: 3"}, "3 ranks are not a multiple of 4"),
     ({"pp: 1": "pp: 2"}, "pipelines of several stages are not supported"),
-    ({"all_gpus: 4": "all_gpus: 400"}, "the workload has 400 ranks; the fabric has 4 hosts"),
+    ({"all_gpus: 4": "all_gpus: 400"}, "the file has 400 ranks; the fabric has 4 hosts"),
     ({"\n1\n": "\nx\n"}, "line 2: `x` is not a number of layers"),
     ({"ALLREDUCE": "ALLREDUC"}, "did you mean `ALLREDUCE`?"),
-    ({"40000": "0"}, "ALLREDUCE of 0 bytes"),
+    ({"40000": "-1"}, "`-1` after ALLREDUCE is not a number of bytes"),
     ({" 1000 ": " 1e3 "}, "`1e3` is not a time in ns"),
     ({" 0 1\n": "\n"}, "a layer has 12 words; this one has 10"),
 ]

@@ -265,7 +265,7 @@ mod tests {
             ("source,target,buffer\nx,y,-1\n", "line 2: buffer: \"-1\" is not a whole number"),
             ("x,x,5\n", "the fabric has 1 host"),
         ] {
-            let found = fabric_from_file_text("edges.csv", text).map(|of| of.notes.join("; "));
+            let found = fabric_from_file_text("edges.csv:hosts=1", text).map(|of| of.notes.join("; "));
             let found = found.unwrap_or_else(|error| error.to_string());
             assert!(found.contains(words), "{words}: {found}");
         }

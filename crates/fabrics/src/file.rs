@@ -3,6 +3,7 @@
 use super::graph::{unique, Attributes, RawEdge, RawGraph, LINE};
 use super::guesses::{Guess, Guesses};
 use super::rates::{rate_of, RateRead};
+use super::roles::{roles, Wishes};
 use super::settings::{parse_delay_ps, LinkKeys, PartialSettings, DEFAULT_LINK};
 use super::{check_size, edge_csv, graphml, htsim_topo, node_link};
 use pathloom_model::fault::parse_share;
@@ -38,7 +39,7 @@ pub fn fabric_file(text: &str) -> Option<&str> {
 /// `contents` the text of the file: GraphML as the Internet Topology Zoo and networkx write it, node-link JSON, a
 /// list of edges as CSV, or a topology of htsim (`.topo`).
 ///
-/// - Nodes become ToRs with `hosts=` (default 1) hosts each, unless the file contains hosts (`tier` is `host`).
+/// - Nodes become ToRs with `hosts=` (default 1) hosts each, unless the file contains hosts (`roles`).
 /// - Edges become cables. A directed edge and its opposite form one cable, and each direction keeps its own settings.
 ///   A self-loop is omitted.
 /// - Keys of the specification take precedence over the file. Otherwise, the rate is `rate_bps`, `rate` (`10Mbps`),
@@ -55,6 +56,7 @@ pub fn fabric_from_file_text(text: &str, contents: &str) -> Result<FileFabric, F
     let spec = Spec::parse_named("fabric", text, path)?;
     let keys = LinkKeys::read(&spec)?;
     let hosts = spec.count("hosts", 1, 100_000)?;
+    let leaves_are_hosts = spec.choice("leaves", &[("hosts", true), ("switches", false)])?;
     spec.finish()?;
     // Spreadsheets and editors write a byte-order mark.
     let contents = contents.strip_prefix('\u{feff}').unwrap_or(contents);
@@ -66,7 +68,7 @@ pub fn fabric_from_file_text(text: &str, contents: &str) -> Result<FileFabric, F
     };
     let graph = parsed.map_err(|problem| spec.error(problem))?;
     let mut reader = Reader { spec: &spec, keys, graph, notes: Vec::new(), guesses: Guesses::default() };
-    let fabric = reader.fabric(hosts)?;
+    let fabric = reader.fabric(hosts, leaves_are_hosts)?;
     let fabric = reader.keys.apply(&spec, fabric)?;
     let mut notes = std::mem::take(&mut reader.graph.notes);
     notes.append(&mut reader.notes);
@@ -91,16 +93,18 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn fabric(&mut self, hosts: Option<u64>) -> Result<Fabric, FabricError> {
+    fn fabric(&mut self, hosts: Option<u64>, leaves_are_hosts: Option<bool>) -> Result<Fabric, FabricError> {
         if self.graph.edges.is_empty() {
             let what = if self.graph.nodes.is_empty() { "nodes" } else { "edges" };
             return Err(self.spec.error(format!("the file has no {what}; a fabric needs cables")).into());
         }
         let names = self.graph.names();
         let mut builder = FabricBuilder::new(self.spec.text());
-        let nodes = self.add_nodes(&mut builder, &names)?;
-        let is_host: Vec<bool> =
-            self.graph.nodes.iter().map(|node| tier_of(&node.attributes) == Ok(Tier::Host)).collect();
+        let wishes = Wishes { leaves_are_hosts, adds_hosts: hosts.is_some() };
+        let roles = roles(&self.graph, &names, wishes).map_err(|problem| self.spec.error(problem))?;
+        self.notes.extend(roles.notes);
+        let nodes = self.add_nodes(&mut builder, &names, &roles.tiers)?;
+        let is_host: Vec<bool> = roles.tiers.iter().map(|tier| *tier == Tier::Host).collect();
         let own_hosts = is_host.contains(&true);
         if own_hosts && hosts.is_some() {
             return Err(self.spec.error("hosts: the file already contains hosts; leave hosts= out").into());
@@ -129,11 +133,15 @@ impl Reader<'_> {
         Ok(builder.build()?.with_failed(failed).with_losses(lossy))
     }
 
-    fn add_nodes(&self, builder: &mut FabricBuilder, names: &[String]) -> Result<Vec<NodeId>, SpecError> {
+    fn add_nodes(
+        &self,
+        builder: &mut FabricBuilder,
+        names: &[String],
+        tiers: &[Tier],
+    ) -> Result<Vec<NodeId>, SpecError> {
         let mut ids = Vec::with_capacity(names.len());
-        for (node, name) in self.graph.nodes.iter().zip(names) {
+        for ((node, name), &tier) in self.graph.nodes.iter().zip(names).zip(tiers) {
             let bad = |problem: String| self.spec.error(format!("node {name:?}: {problem}"));
-            let tier = tier_of(&node.attributes).map_err(bad)?;
             let pod = node.attributes.get("pod").map(|text| whole(text, u64::from(u32::MAX)).map(|pod| pod as u32));
             let pod = pod.transpose().map_err(|problem| bad(format!("pod: {problem}")))?;
             let id = match tier {
@@ -306,16 +314,6 @@ fn stated(
         },
     };
     Ok((stated, read))
-}
-
-fn tier_of(attributes: &Attributes) -> Result<Tier, String> {
-    match attributes.get("tier").map(String::as_str) {
-        None | Some("tor") => Ok(Tier::Tor),
-        Some("host") => Ok(Tier::Host),
-        Some("aggregation") => Ok(Tier::Aggregation),
-        Some("core") => Ok(Tier::Core),
-        Some(other) => Err(format!("tier: {other:?} is not one of host, tor, aggregation, core")),
-    }
 }
 
 /// Parses a whole number up to `most`. networkx can turn it into `3.0`.

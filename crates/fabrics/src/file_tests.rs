@@ -73,10 +73,11 @@ fn reads_a_zoo_file() {
     let us = cables[0].delay_ps / 1_000_000;
     assert!((19_650..19_710).contains(&us), "{us} us");
     assert_eq!(cables[2].delay_ps, DEFAULT_LINK.delay_ps);
-    assert_eq!(notes.len(), 7, "{notes:?}");
+    assert_eq!(notes.len(), 8, "{notes:?}");
     for (note, part) in notes.iter().zip([
         "nodes without a label, named by their id (as in n7): 1",
         "nodes with the label of an earlier one",
+        "nodes with a single neighbour, taken as switches because nodes have coordinates: 2",
         "edges from a node to itself, left out: 1",
         "hosts at each node of the file: 1, on links of 1 Gbit/s; host_rate= sets it",
         "given 1 Gbit/s: 2, such as New_York - Los_Angeles",
@@ -95,7 +96,7 @@ fn reads_a_zoo_file() {
 #[test]
 fn host_names_never_collide_with_node_names() {
     let nodes = [zoo_node(0, "h0", None), zoo_node(1, "h0_host", None)].concat();
-    let fabric = fabric_from_file_text("x.graphml", &zoo(&nodes, &zoo_edge(0, 1, ""))).unwrap().fabric;
+    let fabric = fabric_from_file_text("x.graphml:hosts=1", &zoo(&nodes, &zoo_edge(0, 1, ""))).unwrap().fabric;
     assert_eq!(fabric.hosts().len(), 2);
 }
 
@@ -104,7 +105,7 @@ fn reads_directed_node_link_json() {
     let text = r#"{"directed": true, "multigraph": false, "graph": {}, "nodes": [{"id": 0}, {"id": 1}, {"id": 2}],
         "links": [{"capacity": 5000.0, "source": 0, "target": 1}, {"capacity": 10, "source": 1, "target": 0},
                   {"source": 1, "target": 2, "rate": "3Mbps", "delay": "7ms", "buffer": 5}]}"#;
-    let FileFabric { fabric, notes } = fabric_from_file_text("b4.json", text).unwrap();
+    let FileFabric { fabric, notes } = fabric_from_file_text("b4.json:hosts=1", text).unwrap();
     let links: Vec<_> = fabric.switch_cables().flat_map(|link| [link, link.reverse()]).collect();
     let rates: Vec<u64> = links.iter().map(|&link| fabric.link(link).settings.rate_bps).collect();
     assert_eq!(rates, [5_000_000_000, 10_000_000, 3_000_000, 3_000_000]);
@@ -240,8 +241,8 @@ fn bad_files_give_a_one_line_error_with_the_place() {
         ("x.json", r#"{"nodes": [{"id":1}], "edges": [{"source":1,"target":2}]}"#.into(), "its target is \"2\""),
         (
             "x.json",
-            r#"{"nodes": [{"id":1,"tier":"leaf"}], "edges": [{"source":1,"target":1}]}"#.into(),
-            "tier: \"leaf\"",
+            r#"{"nodes": [{"id":1,"tier":"attic"}], "edges": [{"source":1,"target":1}]}"#.into(),
+            "tier: \"attic\"",
         ),
     ] {
         let error = fabric_from_file_text(path, &text).map(|_| ()).unwrap_err().to_string();

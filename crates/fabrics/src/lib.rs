@@ -19,6 +19,7 @@ mod losses;
 mod node_link;
 mod port_keys;
 mod rates;
+mod roles;
 mod settings;
 mod small;
 mod summary;
