@@ -31,6 +31,7 @@ docs: build  ## Build the documentation site into site/; executes the tutorials,
 	mkdir -p .venv/ipython/profile_default
 	echo 'c.IPKernelApp.log_level = 40' > .venv/ipython/profile_default/ipython_kernel_config.py
 	IPYTHONDIR='$(CURDIR)/.venv/ipython' NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet
+	python scripts/site/links.py site https://site.invalid/
 
 # The last crates of a release build use one core. Meanwhile the other core compiles for lint and tests.
 test: .venv/.deps hostd-tools  ## Lint, and every test except the lab's; CI runs both (about 25 minutes the first time, on two cores)

@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts/site"))
 
 import doctests  # noqa: E402
+import links  # noqa: E402
 import reference  # noqa: E402
 
 TUTORIALS = sorted((ROOT / "docs/tutorials").glob("*.ipynb"))
@@ -89,3 +90,22 @@ def test_a_tutorial_is_kept_without_output(file: Path) -> None:
     code = [cell for cell in cells if cell["cell_type"] == "code"]
     assert code
     assert all(not cell["outputs"] and cell["execution_count"] is None for cell in code)
+
+
+def test_dead_links_of_a_built_site_are_found(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "a b.png").write_bytes(b"")
+    (tmp_path / "index.html").write_text(
+        """<p id="here"><a href="#here">1</a> <a href="sub/">2</a> <a href="/sub/index.html#x">3</a>
+        <img src="a%20b.png"> <a href="https://example.org/none">4</a> <a href="mailto:a@example.org">5</a></p>""",
+        encoding="utf-8",
+    )
+    other = tmp_path / "sub/index.html"
+    other.write_text('<h1 id="x"><a href="../index.html?q#here">6</a></h1>', encoding="utf-8")
+    assert links.dead_links(tmp_path, "https://site.invalid/") == []
+    other.write_text('<a href="../index.html#there">7</a>\n<a href="page.md">8</a>', encoding="utf-8")
+    assert links.dead_links(tmp_path, "https://site.invalid/") == [
+        "index.html:1: /sub/index.html#x: sub/index.html has no such place",
+        "sub/index.html:1: ../index.html#there: index.html has no such place",
+        "sub/index.html:2: page.md: there is no such file",
+    ]
