@@ -16,7 +16,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 import pathloom
-from conftest import Shown, Tab, axe, show
+from conftest import Shown, Tab, axe, show, wait
 
 
 def slide(page: Page, step: int) -> None:
@@ -161,6 +161,43 @@ def test_two_schemes_race_on_one_time_axis(shown: Shown, tab: Tab) -> None:
     late = [int(lane.locator(".score").inner_text().split()[0]) for lane in lanes.all()]
     assert all(a < b for a, b in zip(early, late, strict=True)), (early, late)
     assert page.locator("figure path.line").count() == 6
+
+
+def test_the_race_begins_at_the_time_of_the_slider(shown: Shown, tab: Tab) -> None:
+    page = tab.open(shown.url)
+    slide(page, 60)
+    at = page.locator("output").inner_text()
+    page.get_by_role("link", name="Race").click()
+    lanes = page.locator("article.lane")
+    expect(lanes).to_have_count(2)
+    expect(page.locator("output")).to_have_text(at)
+    expect(lanes.nth(0).locator(".score")).to_contain_text(re.compile("^[1-9][0-9]* of"))
+
+
+def test_the_address_shows_the_same_view_to_others(shown: Shown, tab: Tab, browser: Browser) -> None:
+    page = tab.open(shown.url)
+    page.get_by_label("Scheme").select_option("hedera:period=1s")
+    page.get_by_label("Run").select_option("2")
+    slide(page, 14)
+    page.get_by_label("Find a node or a link").fill("e0_0")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=2)).to_have_text("e0_0")
+    parts = ("#fabric?", "scheme=hedera", "run=2", "at=3", "node=e0_0")
+    wait("the address has the view", lambda: all(part in page.url for part in parts))
+    other = Tab(browser, 1400, 900)
+    seen = other.open(page.url)
+    expect(seen.get_by_role("heading", level=2)).to_have_text("e0_0")
+    expect(seen.get_by_label("Scheme")).to_have_value("hedera:period=1s")
+    expect(seen.get_by_label("Run")).to_have_value("2")
+    expect(seen.locator("output")).to_have_text(page.locator("output").inner_text())
+    seen.keyboard.press("Escape")
+    expect(seen.locator(".panel")).to_contain_text("All 2 runs together")
+    expect(seen.locator(".panel")).to_contain_text("Busiest links now, run 2")
+    seen.goto(f"{shown.url}#race?a=hedera:period%3D1s&b=ecmp&at=6.4")
+    expect(seen.locator("article.lane").nth(0)).to_contain_text("hedera")
+    expect(seen.locator("article.lane").nth(1)).to_contain_text("ecmp")
+    expect(seen.locator("output")).to_have_text("6.40 s")
+    other.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -17,7 +17,7 @@ export interface Details {
   flow(flow: string): Promise<Told>;
 }
 
-type Shown = { kind: "overview" } | Selection | { kind: "flow"; flow: string };
+export type Shown = { kind: "overview" } | Selection | { kind: "flow"; flow: string };
 
 const MOST_FOUND = 12;
 
@@ -25,6 +25,8 @@ export class Explorer {
   readonly element: HTMLElement;
   readonly canvas: FabricCanvas;
   readonly names: Names;
+  /** Called when something else is shown. */
+  onshown: (shown: Shown) => void = () => {};
   private readonly body = h("div", { class: "told" });
   private readonly heading = h("h2", { tabindex: -1 });
   private readonly back = h("button", { type: "button", class: "back", onclick: () => this.goBack() }, "← Back");
@@ -76,6 +78,7 @@ export class Explorer {
   async show(shown: Shown, focus = true): Promise<void> {
     this.before = shown.kind === "overview" ? [] : [...this.before.filter((one) => !same(one, shown)), this.shown];
     this.shown = shown;
+    this.onshown(shown);
     await this.render(focus);
     tell(this.heading.textContent ?? "");
   }
@@ -124,6 +127,7 @@ export class Explorer {
 
   private goBack(): void {
     this.shown = this.before.pop() ?? { kind: "overview" };
+    this.onshown(this.shown);
     void this.render(true);
   }
 

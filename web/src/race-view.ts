@@ -26,20 +26,31 @@ export class RaceView {
     private readonly about: About,
     private readonly fabric: Fabric,
     private readonly states: (at: number) => (link: number) => LinkState,
-    private readonly ontimes: (times: number[]) => void,
+    /** Takes the times of both schemes. Returns the time that is chosen among them. */
+    private readonly ontimes: (times: number[]) => number,
     private number: number,
+    /** Called when other schemes are chosen. */
+    private readonly onchosen: (schemes: string[]) => void,
   ) {
     const names = about.schemes.map((scheme) => scheme.name);
-    const choices = [0, 1].map((lane) =>
+    this.choices = [0, 1].map((lane) =>
       h("select", { "aria-label": lane === 0 ? "First scheme" : "Second scheme", onchange: () => void this.load() },
         names.map((name, index) => h("option", { value: name, selected: index === Math.min(lane ? names.length - 1 : 0, names.length - 1) }, name))));
-    this.chosen = () => choices.map((select) => select.value);
+    const choices = this.choices;
     this.element = h("section", { class: "race", "aria-label": "Race" },
       h("div", { class: "row choose" }, choices[0]!, h("span", {}, "against"), choices[1]!, legend(false)), this.tracks, this.charts);
     new ResizeObserver(() => this.drawCharts()).observe(this.charts);
   }
 
-  private readonly chosen: () => string[];
+  private readonly choices: HTMLSelectElement[];
+
+  /** Chooses schemes by name; unknown names change nothing. */
+  choose(schemes: (string | null)[]): void {
+    this.choices.forEach((select, lane) => {
+      const wanted = schemes[lane];
+      if (this.about.schemes.some(({ name }) => name === wanted)) select.value = wanted!;
+    });
+  }
 
   async setRun(number: number): Promise<void> {
     this.number = number;
@@ -48,7 +59,9 @@ export class RaceView {
 
   async load(): Promise<void> {
     const turn = ++this.turn;
-    const lanes = await Promise.all(this.chosen().map(async (scheme, index): Promise<Lane> => {
+    const chosen = this.choices.map((select) => select.value);
+    this.onchosen(chosen);
+    const lanes = await Promise.all(chosen.map(async (scheme, index): Promise<Lane> => {
       const run = new Run(scheme, this.number);
       const [found] = await Promise.all([race(run), run.load(this.about.series_s !== null)]);
       return { run, race: found, canvas: new FabricCanvas(this.fabric, `Fabric under ${scheme}, ${index ? "second" : "first"}`), score: h("p", { class: "score" }) };
@@ -61,8 +74,7 @@ export class RaceView {
       run.onframes = () => this.setTime(this.at);
       return h("article", { class: "lane", "aria-label": run.scheme }, h("div", { class: "row" }, h("h2", {}, mark, run.scheme), score, canvas.zoomButtons), canvas.element);
     }));
-    this.ontimes([...new Set(lanes.flatMap(({ run }) => run.times))].sort((a, b) => a - b));
-    this.setTime(this.at);
+    this.setTime(this.ontimes([...new Set(lanes.flatMap(({ run }) => run.times))].sort((a, b) => a - b)));
   }
 
   setTime(at: number): void {

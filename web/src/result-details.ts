@@ -23,6 +23,8 @@ export class ResultDetails implements Details {
   async overview(): Promise<Told> {
     const run = this.run();
     const scheme = this.about.schemes.find((one) => one.name === run.scheme)!;
+    const several = this.about.runs.length > 1;
+    const ofRun = several ? `, run ${run.run}` : "";
     const list = h("div");
     const rows = facts([
       ["Mean throughput", scheme.throughput_mean === null ? null : scheme.throughput_mean.toFixed(3)],
@@ -36,13 +38,13 @@ export class ResultDetails implements Details {
       title: run.scheme,
       content: [
         h("details", { class: "traffic" }, h("summary", {}, this.about.spec), this.about.traffic),
+        ...(several ? [h("h3", {}, `All ${this.about.runs.length} runs together`)] : []),
         rows,
-        ...(this.about.runs.length > 1 ? [h("p", { class: "hint" }, `Figures of all ${this.about.runs.length} runs together.`)] : []),
         ...(this.about.faults.length ? [h("p", { class: "hint" }, `Faults: ${this.about.faults.join(", ")}`)] : []),
-        h("h3", {}, this.run().times.length ? "Busiest links now" : "Busiest links of the run"),
+        h("h3", {}, `Busiest links ${run.times.length ? "now" : "of the run"}${ofRun}`),
         this.explorer?.busiest(6) ?? h("p"),
         ...(this.explorer?.down(6) ?? []),
-        h("h3", {}, "Flows"),
+        h("h3", {}, `Flows${ofRun}`),
         this.flowFilter(list),
         list,
       ],

@@ -1,7 +1,8 @@
 // The page of a result: the fabric over time, and the race of two schemes.
 
+import { address, note } from "./address";
 import { byId, h, replace } from "./dom";
-import { Explorer } from "./explorer";
+import { Explorer, type Shown } from "./explorer";
 import type { Fabric, LinkState } from "./model";
 import { RaceView } from "./race-view";
 import { ResultDetails } from "./result-details";
@@ -24,15 +25,21 @@ class Page {
   private run: Run;
   private view = "fabric";
   private told = 0;
+  private wantedAt: number | null = null;
   private readonly down: { at: number; links: Set<number> }[];
 
-  constructor(private readonly about: About, fabric: Fabric) {
+  constructor(private readonly about: About, private readonly fabric: Fabric) {
     this.down = about.down.map(([at, links]) => ({ at, links: new Set(links) }));
     this.run = new Run(about.schemes[0]!.name, about.runs[0]!);
     this.details = new ResultDetails(about, () => this.run, () => this.bar.at);
     this.explorer = new Explorer(fabric, this.details, false);
     this.details.explorer = this.explorer;
-    this.race = new RaceView(about, fabric, (at) => this.states(at), (times) => this.view === "race" && this.bar.setTimes(times), this.run.run);
+    const ontimes = (times: number[]) => {
+      if (this.view === "race") this.setTimes(times);
+      return this.bar.at;
+    };
+    this.race = new RaceView(about, fabric, (at) => this.states(at), ontimes, this.run.run, ([a, b]) => note({ a: a!, b: b! }));
+    this.explorer.onshown = (shown) => note(selectionOf(shown, fabric));
     this.bar.ontime = (at) => this.showTime(at);
   }
 
@@ -48,16 +55,13 @@ class Page {
       if (this.view === "race") void this.race.setRun(Number(number));
     });
     replace(byId("choices"), schemes, this.about.runs.length > 1 && runs);
-    await this.choose(this.run.scheme, this.run.run);
+    this.take(address().shown, schemes, runs);
+    await this.choose(schemes.value, Number(runs.value));
     const list: [string, string, HTMLElement][] = [["fabric", "Fabric", this.explorer.element], ["race", "Race", this.race.element]];
     views(list, (view) => {
       this.view = view;
       schemes.hidden = view === "race";
-      if (view === "race") void this.race.setRun(this.run.run);
-      else {
-        this.bar.setTimes(this.run.times);
-        this.showTime(this.bar.at);
-      }
+      void this.follow(schemes, runs);
     });
     if (this.about.series_s === null) {
       byId("time").hidden = false;
@@ -65,17 +69,51 @@ class Page {
     }
   }
 
+  /** Takes scheme, run, time and racing schemes from the address, as far as it has them. */
+  private take(shown: URLSearchParams, schemes: HTMLSelectElement, runs: HTMLSelectElement): void {
+    for (const [select, wanted] of [[schemes, shown.get("scheme")], [runs, shown.get("run")]] as const) {
+      if ([...select.options].some(({ value }) => value === wanted)) select.value = wanted!;
+    }
+    this.race.choose([shown.get("a"), shown.get("b")]);
+    if (shown.has("at")) this.wantedAt = Number(shown.get("at"));
+  }
+
+  /** Shows what the address says, and keeps what it does not say. */
+  private async follow(schemes: HTMLSelectElement, runs: HTMLSelectElement): Promise<void> {
+    const { shown } = address();
+    this.take(shown, schemes, runs);
+    const [scheme, number] = [schemes.value, Number(runs.value)];
+    if (scheme !== this.run.scheme || number !== this.run.run) await this.choose(scheme, number);
+    if (this.view === "race") return this.race.setRun(number);
+    this.setTimes(this.run.times);
+    this.showTime(this.bar.at);
+    const selected = selectionIn(shown, this.fabric);
+    if (selected) await this.explorer.show(selected, false);
+  }
+
+  /** Sets the times of the bar, and goes to the time of the address the first time. */
+  private setTimes(times: number[]): void {
+    this.bar.setTimes(times);
+    if (this.wantedAt !== null && times.length > 0) {
+      const at = this.wantedAt;
+      this.wantedAt = null;
+      this.bar.goTo(at);
+    }
+  }
+
   private async choose(scheme: string, number: number): Promise<void> {
+    note({ scheme, run: number });
     const run = new Run(scheme, number);
     await run.load(this.about.series_s !== null);
     this.run = run;
     run.onframes = () => this.run === run && this.view === "fabric" && this.showTime(this.bar.at);
-    if (this.view === "fabric") this.bar.setTimes(run.times);
+    if (this.view === "fabric") this.setTimes(run.times);
     this.showTime(this.bar.at);
     this.explorer.refresh();
   }
 
   private showTime(at: number): void {
+    if (this.run.times.length > 0) note({ at });
     if (this.view === "race") return this.race.setTime(at);
     this.explorer.setFrame(this.run.frame(at), this.states(at));
     // The panel sends requests to the server, so it is updated only when the time has not changed for 150 ms.
@@ -87,4 +125,23 @@ class Page {
     const now = this.down.findLast((moment) => moment.at <= at) ?? this.down[0];
     return (link) => (now?.links.has(link) ? "down" : "up");
   }
+}
+
+/** The selection as values of the address. */
+function selectionOf(shown: Shown, fabric: Fabric): Record<string, string | number | null> {
+  return {
+    node: shown.kind === "node" ? fabric.nodes[shown.index]!.name : null,
+    link: shown.kind === "link" ? shown.index : null,
+    flow: shown.kind === "flow" ? shown.flow : null,
+  };
+}
+
+/** The selection that an address has. */
+function selectionIn(values: URLSearchParams, fabric: Fabric): Shown | null {
+  const node = fabric.nodes.findIndex(({ name }) => name === values.get("node"));
+  if (node >= 0) return { kind: "node", index: node };
+  const link = Number(values.get("link") ?? NaN);
+  if (Number.isInteger(link) && link in fabric.links.source) return { kind: "link", index: link };
+  const flow = values.get("flow");
+  return flow !== null && /^\d+$/.test(flow) ? { kind: "flow", flow } : null;
 }

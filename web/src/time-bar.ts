@@ -58,6 +58,12 @@ export class TimeBar {
     this.ontime(this.at);
   }
 
+  /** Goes to the step that contains a time, or to the last step. */
+  goTo(at: number): void {
+    const step = this.times.findIndex((time) => time >= at - 1e-9);
+    if (this.times.length > 0) this.set(step < 0 ? this.times.length - 1 : step);
+  }
+
   get follows(): boolean {
     return this.isLive && this.live.hidden !== false;
   }

@@ -1,5 +1,6 @@
 // The views of the page. The fragment of the address selects one.
 
+import { address } from "./address";
 import { byId, h, replace } from "./dom";
 
 /** Shows links to the views, and the view that the address selects, also after each change of the address. */
@@ -7,7 +8,7 @@ export function views(list: [string, string, HTMLElement][], onview: (name: stri
   const links = list.map(([name, title]) => h("a", { href: `#${name}` }, title));
   replace(byId("views"), links);
   const change = () => {
-    const wanted = location.hash.slice(1);
+    const wanted = address().view;
     const index = Math.max(0, list.findIndex(([name]) => name === wanted));
     const [name, , element] = list[index]!;
     links.forEach((link, place) => place === index ? link.setAttribute("aria-current", "page") : link.removeAttribute("aria-current"));
