@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import networkx as nx
 import polars as pl
 import pytest
 
@@ -90,6 +91,18 @@ def test_a_topology_of_htsim_carries_traffic(tmp_path: Path) -> None:
     assert result.flows.height == 8 * 7
 
 
+def test_servers_of_a_networkx_graph_are_hosts() -> None:
+    graph = nx.Graph()
+    for leaf in range(4):
+        graph.add_edges_from((f"leaf{leaf}", f"spine{spine}", {"rate": "100Gbps"}) for spine in range(2))
+        graph.add_edges_from((f"leaf{leaf}", f"x{4 * leaf + at}", {"rate": "25Gbps"}) for at in range(4))
+    fabric = Fabric.from_networkx(graph)
+    tiers = [node["tier"] for node in fabric.nodes]
+    assert [tiers.count(tier) for tier in ("host", "tor", "core")] == [16, 4, 2]
+    assert set(fabric.links["rate_bps"]) == {25_000_000_000, 100_000_000_000}, "no link is invented"
+    assert any("nodes taken as hosts, because they have a single neighbour" in note for note in fabric.notes)
+
+
 def test_directions_of_a_list_of_edges_keep_their_rates(tmp_path: Path) -> None:
     (tmp_path / "net.csv").write_text(EDGES, encoding="utf-8")
     spec = f"{tmp_path / 'net.csv'}:hosts=1"
@@ -146,13 +159,6 @@ def test_flows_of_ns3_are_traffic(tmp_path: Path) -> None:
     flows = result.flows.sort("start_s")
     assert flows["size_bytes"].to_list() == [7000, 5000]
     assert flows["start_s"].to_list() == pytest.approx([0.0, 0.001])
-
-
-def test_a_trace_without_data_is_an_empty_run(tmp_path: Path) -> None:
-    result = pathloom.compare(
-        fabric="diamond", traffic=write_trace(tmp_path, [HEAD, HEAD]), schemes=["ecmp"], duration="10ms", runs=1
-    )
-    assert result.flows.height == 0
 
 
 def test_the_public_files_are_read() -> None:
@@ -242,6 +248,7 @@ TRACES: list[tuple[list[bytes], str]] = [
     ([b"\xff" * 20], "ping.0.et: byte 0: is not the metadata"),
     ([HEAD, PING[1]], "ping.1.et: node 0 (`n0`) is never done: rank 0 sends it no data with comm_tag 0"),
     ([PING[0][:-3], PING[1]], "is not a node of a Chakra trace"),
+    ([HEAD, HEAD], "no rank of the trace sends anything"),
     ([*PING, HEAD], "the file has 3 ranks; the fabric has 2 hosts"),
     ([HEAD + node(0, 5, comm_dst=5, comm_size=1)], "comm_dst: 5 is not a rank"),
     ([HEAD + node(0, 5, comm_dst=0)], "has no comm_size"),

@@ -115,7 +115,7 @@ impl ChakraTrace {
             return Err(WorkloadError::NoFileText { spec: context.text.to_owned(), file: self.file.clone() });
         }
         let hosts = self.ranks.hosts(context, Some(ranks))?;
-        let mut notes: Vec<String> = self.ranks.note(context, &hosts).into_iter().collect();
+        let placed = self.ranks.note(context, &hosts);
         let graphs = context
             .traces
             .iter()
@@ -124,8 +124,13 @@ impl ChakraTrace {
         let graphs: Vec<Graph> = graphs.collect::<Result<_, _>>()?;
         let mut walk = Walk::new(self, Transfers::new(context, hosts), graphs);
         walk.run()?;
-        notes.extend(walk.notes());
+        let mut notes = walk.notes();
         let flows = walk.transfers.flows;
+        if flows.is_empty() {
+            let why = notes.iter().map(|note| format!("; {note}")).collect::<String>();
+            return Err(self.wrong(0, format!("no rank of the trace sends anything{why}")));
+        }
+        notes.extend(placed);
         let late = flows.iter().find_map(|flow| match flow.start {
             Start::At(at) if at >= context.duration => Some(at),
             _ => None,

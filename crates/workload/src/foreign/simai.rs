@@ -132,7 +132,7 @@ impl SimaiWorkload {
         let wrong = |(line, problem)| WorkloadError::Line { file: self.file.clone(), line, problem };
         let (head, layers) = read(text).map_err(wrong)?;
         let hosts = self.ranks.hosts(context, head.ranks)?;
-        let mut notes: Vec<String> = self.ranks.note(context, &hosts).into_iter().collect();
+        let placed = self.ranks.note(context, &hosts);
         let parallelism = head.parallelism(hosts.len()).map_err(|problem| wrong((1, problem)))?;
         let of = Parallelism { gather_total: self.gather_total.unwrap_or(parallelism.gather_total), ..parallelism };
         let mut run = Run {
@@ -145,8 +145,12 @@ impl SimaiWorkload {
         for _ in 0..self.iterations {
             run.iteration(&layers)?;
         }
-        notes.extend(run.transfers.notes());
+        let mut notes = run.transfers.notes();
         let flows = run.transfers.flows;
+        if flows.is_empty() {
+            let problem = format!("no layer sends anything ({})", notes.join("; "));
+            return Err(WorkloadError::File { file: self.file.clone(), problem });
+        }
         let first = flows.iter().filter_map(|flow| if let Start::At(at) = flow.start { Some(at) } else { None }).max();
         if let Some(at) = first.filter(|&at| at >= context.duration) {
             let (at, end) = (quantity::time(at), quantity::time(context.duration));
@@ -164,6 +168,7 @@ impl SimaiWorkload {
             quantity::bytes(payload_bytes(&flows)),
             if self.compute { "takes the time that the file says" } else { "takes no time" },
         );
+        notes.extend(placed);
         notes.extend(self.notes(&head, of, &layers));
         Ok(Draft { flows, description, notes })
     }

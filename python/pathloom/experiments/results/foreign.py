@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,7 @@ MOST_SIZE_BYTES = 2**63 - 1
 MOST_TIME_S = 1e12
 """Times may count from any epoch."""
 _NS_TIME = re.compile(r"\+?(-?[0-9.]+(?:[eE][+-]?[0-9]+)?)ns")
+_CONTENT = re.compile(r'(?:[^"#]+|"[^"]*")*')
 _FIVE_TUPLE = ("sourceAddress", "destinationAddress", "protocol", "sourcePort", "destinationPort")
 
 
@@ -94,19 +95,21 @@ def _read_csv(path: Path) -> Foreign:
     # Spreadsheets write a byte-order mark.
     with path.open(encoding="utf-8-sig", newline="") as file:
         try:
-            lines = list(csv.reader(file, strict=True))
+            lines = list(csv.reader(_without_comments(file), strict=True))
         except csv.Error as error:
             raise bad_input(f"`{path}`: is not CSV: {error}") from None
-    if not lines:
+    first = next((index for index, cells in enumerate(lines) if any(cell.strip() for cell in cells)), None)
+    if first is None:
         raise bad_input(f"`{path}`: is empty; expected a heading flow,start,end,bytes and a line for each flow")
-    places = _places(path, [cell.strip() for cell in lines[0]])
+    heading = [cell.strip() for cell in lines[first]]
+    places = _places(path, heading)
     rows, names = [], set[str]()
-    for number, cells in enumerate(lines[1:], start=2):
+    for number, cells in enumerate(lines[first + 1 :], start=first + 2):
         if not any(cell.strip() for cell in cells):
             continue
         where = f"`{path}`, line {number}"
-        if len(cells) != len(lines[0]):
-            raise bad_input(f"{where}: has {len(cells)} cells; expected {len(lines[0])}, as in the heading")
+        if len(cells) != len(heading):
+            raise bad_input(f"{where}: has {len(cells)} cells; expected {len(heading)}, as in the heading")
         name = cells[places["flow"]].strip()
         if name in names:
             raise bad_input(f"{where}: flow `{name}` occurs twice; give each flow one line")
@@ -122,6 +125,14 @@ def _read_csv(path: Path) -> Foreign:
     if not rows:
         raise bad_input(f"`{path}`: has no flows; expected a line for each flow below the heading")
     return Foreign(_frame(rows), ())
+
+
+def _without_comments(lines: Iterable[str]) -> Iterator[str]:
+    """The lines, without what follows a `#` outside double quotes."""
+    for line in lines:
+        content = _CONTENT.match(line)
+        is_whole = content is None or line[content.end() : content.end() + 1] != "#"
+        yield line if content is None or is_whole else content[0] + "\n"
 
 
 def _places(path: Path, heading: Sequence[str]) -> dict[str, int]:
