@@ -41,13 +41,14 @@ def list_fabrics(json: JsonOption = None) -> None:
     console.table(None, ["fabric, with its defaults", "what it is"], [[f["example"], f["about"]] for f in fabrics], 2)
     print("\nA file in GraphML (as the Internet Topology Zoo publishes it) or node-link JSON: FILE.graphml, FILE.json;")
     print("a list of edges, FILE.csv with the columns source,target,rate,delay; or a topology of htsim, FILE.topo;")
+    print("with hosts=1 at every node if the file has no hosts. In doubt, leaves=hosts or leaves=switches decides what")
     print(
-        "with hosts=1 at every node if the file has no hosts (leaves=hosts or switches decides). Edges state their rate as rate (10Gbps), rate_bps,"
+        "nodes with a single neighbour are. Edges state their rate as rate (10Gbps), rate_bps, capacity, bandwidth, bw"
     )
     print(
-        "capacity, bandwidth, bw or speed (Mbit/s without a unit), LinkSpeed, or a label like OC-192. Each direction of"
+        "or speed (Mbit/s without a unit), LinkSpeed, or a label like OC-192. Each direction of a directed graph keeps"
     )
-    print("a directed graph keeps its own. `pathloom fabric show FILE` notes what it had to guess.")
+    print("its own. `pathloom fabric show FILE` notes what it took for what, and what it had to guess.")
     print(f"Every fabric takes: {fabrics[0]['common_keys']}")
 
 
