@@ -194,3 +194,15 @@ def test_one_number_says_which_rust_is_needed() -> None:
             assert needed == (major, minor), f"{package['name']}: write rust-version.workspace = true"
         else:
             assert needed <= (major, minor), f"{package['name']} {package['version']} needs Rust {needed}"
+
+
+def test_tests_that_keep_promises_exist() -> None:
+    root = Path(__file__).parents[2]
+    page = (root / "docs" / "testing.md").read_text(encoding="utf-8")
+    table = page.partition("### Which test keeps which promise")[2]
+    named = set(re.findall(r"`([^`]+)`", table.partition("| --- |")[2].partition("\n\n")[0]))
+    files = [*(root / "crates").rglob("*.rs"), *(root / "tests").rglob("test_*.py")]
+    tests = {name for file in files for name in re.findall(r"\b(?:fn|def) (\w+)\(", file.read_text(encoding="utf-8"))}
+    missing = [name for name in named if name not in tests and not (root / name).is_file()]
+    assert len(named) > 40
+    assert missing == []
