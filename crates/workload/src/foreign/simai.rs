@@ -273,7 +273,7 @@ impl Head {
             Policy::Data => 1,
             Policy::Model => ranks,
         };
-        if ranks % (tensor * expert) != 0 {
+        if !ranks.is_multiple_of(tensor * expert) {
             return Err(format!("{ranks} ranks are not a multiple of {tensor} (tensor) times {expert} (ep)"));
         }
         Ok(Parallelism { policy, gather_total, ranks, tensor, expert })
