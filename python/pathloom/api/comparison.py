@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -27,21 +28,10 @@ def compare(
     fabric: Fabric | str | nx.Graph[Any],
     traffic: str,
     schemes: Sequence[str | type | Callable[[], object]],
-    duration: str = "10s",
-    runs: int = 3,
-    seed: int = 1,
     jobs: int | None = None,
     threads: int = 1,
     cluster: str | None = None,
-    transport: str | None = None,
-    control: str | None = None,
-    faults: Sequence[str] = (),
-    yardstick: bool = False,
-    worlds: Sequence[str] = ("sim",),
-    lab: str | None = None,
-    until: str | None = None,
-    keep_going: bool = False,
-    series: str | None = None,
+    **settings: Any,
 ) -> Result:
     """Runs the same traffic under each scheme and compares them.
 
@@ -50,29 +40,18 @@ def compare(
         traffic: a specification, such as the result of `web_search(load=0.4)`.
         schemes: names with keys, such as `["spt", "ecmp", "hedera:period=1s"]`; also schemes written in Python, as
             classes or as `"FILE.py:CLASS:key=value"`; see `pathloom.scheme`.
-        duration: how long flows arrive, with its unit; active flows then have five times as long to finish.
-        until: `"finished"` lets every finite flow finish instead, however long that takes.
-        runs: runs per scheme; run r has the seed `seed + r - 1`, the same for every scheme.
-        seed: decides, with `runs`, all random numbers.
         jobs: runs at a time; by default the number of cores over `threads`. The result does not depend on it.
         threads: threads of each simulated run, where its scheme and its transport allow it. The result does not depend
             on it.
         cluster: address of a scheduler of Dask, `"tcp://HOST:PORT"`, whose workers carry out the runs. A scheme in
             Python must then be named as a text. The result does not depend on the workers.
-        transport: the transport of the hosts, such as `"newreno:iw=12KB"`; by default that of each scheme.
-        control: control channel and controller, such as `"delay=1ms,service=20us"`.
-        faults: failures and repairs, such as `"10s:down:e0_0-a0_1"`.
-        yardstick: whether the exact optimum is computed for each result, as `optimum` and `of_optimum`.
-        worlds: `"sim"`, `"lab"` (network namespaces and Open vSwitch; needs root), or both.
-        lab: settings of the lab, such as `"hosts=linux"`.
-        keep_going: whether runs continue when a scheme written in Python fails; the result is then marked.
-        series: length of the steps, such as `"10ms"`, of `Result.link_series` and `Result.flow_series`.
+        settings: the other fields of `Settings`, such as `duration="1s"` and `runs=5`, with the defaults there.
 
     Raises:
         PathloomError: on bad input, with one line that says what is wrong and what was expected.
         ToolError: when a tool of the system failed in the lab.
-        SchemeError: when a scheme written in Python failed, without `keep_going`.
-        SchemeWarning: a warning, when a scheme written in Python failed, with `keep_going`.
+        SchemeError: when a scheme written in Python failed, unless the settings let runs go on.
+        SchemeWarning: a warning, when a scheme written in Python failed and the runs went on.
         KeyboardInterrupt: after a Ctrl-C.
 
     >>> result = compare(fabric="diamond", traffic="long-lived", schemes=["spt", "ecmp"], duration="100ms", runs=2)
@@ -81,33 +60,59 @@ def compare(
 
     """
     names, in_python = name_schemes(schemes)
-    settings = Settings.of(
-        {
-            "fabric": _fabric_text(fabric),
-            "traffic": traffic,
-            "schemes": names,
-            "transport": transport,
-            "control": control,
-            "duration": duration,
-            "runs": runs,
-            "seed": seed,
-            "faults": tuple(faults),
-            "yardstick": yardstick,
-            "worlds": tuple(worlds),
-            "lab": lab,
-            "until": until,
-            "keep_going": keep_going,
-            "series": series,
-        },
-        in_python=in_python,
-    )
+    given = {"fabric": _fabric_text(fabric), "traffic": traffic, "schemes": names, **_as_tuples(settings)}
+    checked = Settings.of(given, in_python=in_python)
     if threads < 1:
         raise bad_input(f"threads: {threads} is not valid; expected 1 or more")
-    check_call(cluster, jobs, settings.worlds, threads if threads > 1 else None)
-    experiment = Experiment(settings, _as_fabric(fabric), in_python=in_python, threads=threads)
+    check_call(cluster, jobs, checked.worlds, threads if threads > 1 else None)
+    experiment = Experiment(checked, _as_fabric(fabric), in_python=in_python, threads=threads)
     at_a_time = default_jobs(threads) if jobs is None else jobs
     with runner_of(cluster, at_a_time) if cluster is not None else nullcontext() as runner:
         return _carried_out(experiment, at_a_time, runner)
+
+
+def run(
+    *,
+    fabric: Fabric | str | nx.Graph[Any],
+    traffic: str,
+    scheme: str | type | Callable[[], object],
+    runs: int = 1,
+    **more: Any,
+) -> Result:
+    """Runs one scheme, by default once; all other arguments are those of `compare`.
+
+    >>> result = run(scheme="ecmp", fabric="dumbbell", traffic="long-lived", duration="100ms")
+    >>> result.summary["schemes"][0]["flows"]["unfinished"]
+    0
+    """
+    return compare(fabric=fabric, traffic=traffic, schemes=[scheme], runs=runs, **more)
+
+
+def _as_tuples(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings with tuples in place of other sequences, as `Settings` needs them."""
+    known = Settings.model_fields
+    for name in settings:
+        if name not in known:
+            raise TypeError(f"compare() got an unexpected keyword argument '{name}'")
+    return {name: tuple(value) if isinstance(known[name].default, tuple) else value for name, value in settings.items()}
+
+
+def _take_signature(function: Callable[..., Result], others: Iterable[inspect.Parameter]) -> None:
+    """Replaces `**` in the signature of a function by the arguments that it stands for, for help and for editors."""
+    own = inspect.signature(function)
+    named = [one for one in own.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
+    more = [one for one in others if one.name not in own.parameters]
+    function.__signature__ = own.replace(parameters=[*named, *more])  # type: ignore[attr-defined]
+
+
+_take_signature(
+    compare,
+    [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.annotation)
+        for name, field in Settings.model_fields.items()
+    ],
+)
+_take_signature(run, [one for one in inspect.signature(compare).parameters.values() if one.name != "schemes"])
 
 
 def default_jobs(threads: int) -> int:
@@ -117,55 +122,6 @@ def default_jobs(threads: int) -> int:
     1
     """
     return max(default_threads() // threads, 1)
-
-
-def run(
-    *,
-    fabric: Fabric | str | nx.Graph[Any],
-    traffic: str,
-    scheme: str | type | Callable[[], object],
-    duration: str = "10s",
-    runs: int = 1,
-    seed: int = 1,
-    jobs: int | None = None,
-    threads: int = 1,
-    cluster: str | None = None,
-    transport: str | None = None,
-    control: str | None = None,
-    faults: Sequence[str] = (),
-    yardstick: bool = False,
-    worlds: Sequence[str] = ("sim",),
-    lab: str | None = None,
-    until: str | None = None,
-    keep_going: bool = False,
-    series: str | None = None,
-) -> Result:
-    """Runs one scheme; all other arguments are those of `compare`.
-
-    >>> result = run(scheme="ecmp", fabric="dumbbell", traffic="long-lived", duration="100ms")
-    >>> result.summary["schemes"][0]["flows"]["unfinished"]
-    0
-    """
-    return compare(
-        fabric=fabric,
-        traffic=traffic,
-        schemes=[scheme],
-        duration=duration,
-        runs=runs,
-        seed=seed,
-        jobs=jobs,
-        threads=threads,
-        cluster=cluster,
-        transport=transport,
-        control=control,
-        faults=faults,
-        yardstick=yardstick,
-        worlds=worlds,
-        lab=lab,
-        until=until,
-        keep_going=keep_going,
-        series=series,
-    )
 
 
 def _carried_out(experiment: Experiment, jobs: int, runner: Runner | None) -> Result:

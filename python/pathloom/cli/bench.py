@@ -9,7 +9,7 @@ import typer
 from pathloom import _core, benchmark, fault_benchmark, solver_benchmark
 from pathloom.cli import console
 from pathloom.cli.help import App
-from pathloom.cli.options import JobsOption, JsonOption, SeedOption, show_help_if_alone, whole_number
+from pathloom.cli.options import JobsOption, JsonOption, SeedOption, job_count, seed_number, show_help_if_alone
 from pathloom.errors import bad_input
 from pathloom.experiments.running.threads import default_threads
 
@@ -39,7 +39,7 @@ def sim(
     Example: pathloom bench sim --fabric fat-tree:k=8 --duration 100ms
     """
     console.check_json_target(json)
-    settings = benchmark.settings(fabric, traffic, scheme, transport, duration, whole_number("--seed", seed) or 1)
+    settings = benchmark.settings(fabric, traffic, scheme, transport, duration, seed_number(seed) or 1)
     row = benchmark.measure(settings)
     if instructions:
         row["instructions_per_hop"] = benchmark.instructions_per_hop(settings, duration)
@@ -149,7 +149,7 @@ def faults(
     duration_s = _core.parse_time_s(duration)
     if duration_s <= 0:
         raise bad_input("--duration is 0s; give it a length, such as 60s")
-    given = whole_number("--seed", seed)
+    given = seed_number(seed)
     first = 1 if given is None else given
 
     command = fault_benchmark.Findings(first, everything).command
@@ -157,7 +157,7 @@ def faults(
         first,
         duration_s,
         schedules,
-        whole_number("--jobs", jobs) or default_threads(),
+        job_count(jobs) or default_threads(),
         everything,
         lambda own, lines: console.say(f"{command(own)}: {'; '.join(lines)}"),
     )

@@ -4,49 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pathloom._core import PathloomError
-from pathloom.cli import completion, console
+from pathloom.cli import console
 from pathloom.cli.exits import EXIT_ERROR, Interrupted
-from pathloom.cli.help import OUTPUT, SETTINGS
 from pathloom.cli.options import (
-    IN_PYTHON,
     ClusterOption,
-    ControlOption,
-    DurationOption,
-    FabricOption,
-    FaultOption,
     JobsOption,
     JsonOption,
-    KeepGoingOption,
-    LabOption,
     OutOption,
     PlotsOption,
     ResumeOption,
-    RunsOption,
-    SeedOption,
-    SeriesOption,
     SpecFileOption,
     ThreadsOption,
-    TrafficOption,
-    TransportOption,
-    UntilOption,
-    WorldsOption,
-    YardstickOption,
+    job_count,
     plot_kinds,
-    whole_number,
+    thread_count,
 )
+from pathloom.cli.settings_options import takes_settings
 from pathloom.errors import SchemeError, ToolError, bad_input
 from pathloom.experiments.results.output_files import OutFolder
 from pathloom.experiments.running.runners import check_cluster, runner_of
 from pathloom.experiments.running.simulation import RunFiles
-from pathloom.experiments.settings.model import Settings, read_spec_file
-from pathloom.specs import LAB, split_specs
+from pathloom.experiments.settings.files import read_spec_file
+from pathloom.experiments.settings.model import IN_PYTHON, Settings, setting
+from pathloom.experiments.settings.setting import OUTPUT
+from pathloom.specs import LAB
 
 if TYPE_CHECKING:
     from pathloom.api.experiment import Experiment
@@ -54,31 +42,9 @@ if TYPE_CHECKING:
     from pathloom.report.tables import Table
 
 
+@takes_settings()
 def compare(
-    fabric: FabricOption = None,
-    traffic: TrafficOption = None,
-    schemes: Annotated[
-        str | None,
-        typer.Option(
-            "--schemes",
-            metavar="LIST",
-            help=f"spt,ecmp,hedera:period=1s; see `pathloom scheme list`. {IN_PYTHON}",
-            autocompletion=completion.schemes,
-            rich_help_panel=SETTINGS,
-        ),
-    ] = None,
-    transport: TransportOption = None,
-    duration: DurationOption = None,
-    until: UntilOption = None,
-    runs: RunsOption = None,
-    seed: SeedOption = None,
-    control: ControlOption = None,
-    fault: FaultOption = None,
-    yardstick: YardstickOption = False,
-    worlds: WorldsOption = None,
-    lab: LabOption = None,
-    keep_going: KeepGoingOption = False,
-    series: SeriesOption = None,
+    given: dict[str, Any],
     spec: SpecFileOption = None,
     jobs: JobsOption = None,
     threads: ThreadsOption = None,
@@ -93,53 +59,22 @@ def compare(
     Example: pathloom compare --fabric fat-tree:k=4,rate=10Mbps,buffer=150 --traffic web-search:load=0.4
     --schemes spt,ecmp,hedera --duration 60s --runs 3 --out results/
     """
-    given = {
-        "fabric": fabric,
-        "traffic": traffic,
-        "schemes": tuple(split_specs(schemes)) if schemes is not None else None,
-        "transport": transport,
-        "duration": duration,
-        "runs": whole_number("--runs", runs),
-        "seed": whole_number("--seed", seed),
-        "control": control,
-        "faults": tuple(fault) if fault else None,
-        "yardstick": True if yardstick else None,
-        "worlds": tuple(worlds.split(",")) if worlds is not None else None,
-        "lab": lab,
-        "until": until,
-        "keep_going": True if keep_going else None,
-        "series": series,
-    }
     outputs = Outputs(out, json, plot_kinds(plots), resume)
-    workers = Workers(whole_number("--jobs", jobs), cluster, whole_number("--threads", threads))
-    return _carry_out("compare", _settings(given, spec), RunFiles(), workers, outputs)
+    workers = Workers(job_count(jobs), cluster, thread_count(threads))
+    return carry_out("compare", settings_of(given, spec), RunFiles(), workers, outputs)
 
 
+ONE_SCHEME = replace(
+    setting("schemes"),
+    option="scheme",
+    metavar="SPEC",
+    help=f"hedera:period=1s; see `pathloom scheme list`. {IN_PYTHON}",
+)
+
+
+@takes_settings(texts={"schemes": ONE_SCHEME})
 def run(
-    fabric: FabricOption = None,
-    traffic: TrafficOption = None,
-    scheme: Annotated[
-        str | None,
-        typer.Option(
-            "--scheme",
-            metavar="SPEC",
-            help=f"hedera:period=1s; see `pathloom scheme list`. {IN_PYTHON}",
-            autocompletion=completion.schemes,
-            rich_help_panel=SETTINGS,
-        ),
-    ] = None,
-    transport: TransportOption = None,
-    duration: DurationOption = None,
-    until: UntilOption = None,
-    runs: RunsOption = None,
-    seed: SeedOption = None,
-    control: ControlOption = None,
-    fault: FaultOption = None,
-    yardstick: YardstickOption = False,
-    worlds: WorldsOption = None,
-    lab: LabOption = None,
-    keep_going: KeepGoingOption = False,
-    series: SeriesOption = None,
+    given: dict[str, Any],
     spec: SpecFileOption = None,
     pcap: Annotated[
         Path | None,
@@ -171,24 +106,8 @@ def run(
 
     Example: pathloom run --fabric fat-tree:k=4 --traffic long-lived:pattern=permutation --scheme hedera --duration 1s
     """
-    given = {
-        "fabric": fabric,
-        "traffic": traffic,
-        "schemes": _one_scheme(scheme) if scheme is not None else None,
-        "transport": transport,
-        "duration": duration,
-        "runs": whole_number("--runs", runs),
-        "seed": whole_number("--seed", seed),
-        "control": control,
-        "faults": tuple(fault) if fault else None,
-        "yardstick": True if yardstick else None,
-        "worlds": tuple(worlds.split(",")) if worlds is not None else None,
-        "lab": lab,
-        "until": until,
-        "keep_going": True if keep_going else None,
-        "series": series,
-    }
-    settings = _settings(given, spec, one_scheme=True, runs=1)
+    _check_one_scheme(given.get("schemes", ()))
+    settings = settings_of(given, spec, one_scheme=True, runs=1)
     if len(settings.schemes) > 1:
         names = ", ".join(settings.schemes)
         raise bad_input(f"run takes one scheme, not {len(settings.schemes)} ({names}); use `pathloom compare`")
@@ -198,8 +117,8 @@ def run(
     if run_files != RunFiles() and cluster is not None:
         raise bad_input("--cluster: a run on another machine writes no --pcap and no --event-log")
     outputs = Outputs(out, json, plot_kinds(plots), resume)
-    workers = Workers(whole_number("--jobs", jobs), cluster, whole_number("--threads", threads))
-    return _carry_out("run", settings, run_files, workers, outputs)
+    workers = Workers(job_count(jobs), cluster, thread_count(threads))
+    return carry_out("run", settings, run_files, workers, outputs)
 
 
 def _written_files(pcap: Path | None, event_log: Path | None, settings: Settings) -> RunFiles:
@@ -212,12 +131,11 @@ def _written_files(pcap: Path | None, event_log: Path | None, settings: Settings
     return RunFiles(str(pcap) if pcap else None, str(event_log) if event_log else None)
 
 
-def _settings(given: dict[str, Any], spec: Path | None, one_scheme: bool = False, **defaults: Any) -> Settings:
+def settings_of(given: dict[str, Any], spec: Path | None, one_scheme: bool = False, **defaults: Any) -> Settings:
     """Returns the settings from the file, if there is one. Options of the command line override them."""
     from_file = read_spec_file(spec) if spec is not None else {}
-    options = {key: value for key, value in given.items() if value is not None}
     source = "command line" if spec is None else f"experiment file `{spec}`"
-    values = {**defaults, **from_file, **options}
+    values = {**defaults, **from_file, **given}
     if one_scheme and {"fabric", "traffic"} <= values.keys() and "schemes" not in values:
         raise bad_input(
             f"{source}: scheme is missing; expected a name such as hedera (see `pathloom scheme list`) or FILE.py:CLASS"
@@ -225,10 +143,10 @@ def _settings(given: dict[str, Any], spec: Path | None, one_scheme: bool = False
     return Settings.of(values, source)
 
 
-def _one_scheme(scheme: str) -> tuple[str]:
-    if len(split_specs(scheme)) > 1:
-        raise bad_input(f"--scheme `{scheme}`: names several; `pathloom compare --schemes {scheme}` runs them")
-    return (scheme,)
+def _check_one_scheme(schemes: Sequence[str]) -> None:
+    if len(schemes) > 1:
+        named = ",".join(schemes)
+        raise bad_input(f"--scheme `{named}`: names several; `pathloom compare --schemes {named}` runs them")
 
 
 @dataclass(frozen=True)
@@ -271,7 +189,8 @@ class Outputs:
             check_comparison_folder(self.out, settings, self.resume)
 
 
-def _carry_out(verb: str, settings: Settings, run_files: RunFiles, workers: Workers, outputs: Outputs) -> int:
+def carry_out(verb: str, settings: Settings, run_files: RunFiles, workers: Workers, outputs: Outputs) -> int:
+    """Carries out an experiment and delivers its result. Returns the exit code. Raises `PathloomError`."""
     from pathloom.api.experiment import Experiment
     from pathloom.experiments.running.store import folder_lock, locked_store
 

@@ -14,8 +14,9 @@ from typing import Any, TypeVar
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-SETTINGS, RUNS, NETWORK, OUTPUT = "What is run", "Runs", "Faults, control and worlds", "Output"
-"""Groups of options that several commands have."""
+from pathloom.experiments.settings.setting import NETWORK, OUTPUT, RUNS, WHAT
+
+SETTINGS = WHAT
 OPTIONS = "Options"
 
 Verb = TypeVar("Verb", bound=Callable[..., Any])
@@ -140,7 +141,7 @@ def _sections(
         # Typer prints defaults that are given as text in additional parentheses.
         text = re.sub(r"\[default: \((.*)\)\]$", r"[default: \1]", record[1])
         found.setdefault(title, []).append((record[0].replace(" <str>", ""), text))
-    order = ["Arguments", SETTINGS, RUNS, NETWORK, OUTPUT]
+    order = ["Arguments", WHAT, RUNS, NETWORK, OUTPUT]
     ranked = sorted(found, key=lambda title: order.index(title) if title in order else len(order))
     for title in ranked:
         yield title, found[title]

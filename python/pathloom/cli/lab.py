@@ -4,28 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
 
 from pathloom.cli import compare, console
 from pathloom.cli.help import App
-from pathloom.cli.options import (
-    ControlOption,
-    DurationOption,
-    FabricOption,
-    FaultOption,
-    JsonOption,
-    LabOption,
-    OutOption,
-    RunsOption,
-    SeedOption,
-    SpecFileOption,
-    TrafficOption,
-    TransportOption,
-    show_help_if_alone,
-)
+from pathloom.cli.options import JsonOption, OutOption, SpecFileOption, plot_kinds, show_help_if_alone
+from pathloom.cli.settings_options import takes_settings
 from pathloom.errors import bad_input, reason
+from pathloom.experiments.running.simulation import RunFiles
+from pathloom.experiments.settings.model import setting
+from pathloom.specs import LAB
 
 app = App(
     help="Build fabrics from network namespaces and Open vSwitch on this machine, as root.",
@@ -239,45 +230,20 @@ def execute(
         raise bad_input(f"lab exec: `{command[0]}`: {reason(error)}") from None
 
 
+LIVE_SCHEMES = replace(setting("schemes"), help="spt,ecmp; others with --lab controller=pathloom.")
+
+
 @app.command("run")
-def run(
-    fabric: FabricOption = None,
-    traffic: TrafficOption = None,
-    schemes: Annotated[
-        str | None, typer.Option("--schemes", metavar="LIST", help="spt,ecmp; others with --lab controller=pathloom.")
-    ] = None,
-    transport: TransportOption = None,
-    duration: DurationOption = None,
-    runs: RunsOption = None,
-    seed: SeedOption = None,
-    control: ControlOption = None,
-    fault: FaultOption = None,
-    lab: LabOption = None,
-    spec: SpecFileOption = None,
-    out: OutOption = None,
-    json: JsonOption = None,
-) -> int:
+@takes_settings(leave_out=("until", "yardstick", "worlds", "keep_going", "series"), texts={"schemes": LIVE_SCHEMES})
+def run(given: dict[str, Any], spec: SpecFileOption = None, out: OutOption = None, json: JsonOption = None) -> int:
     """Put a lab up, run experiments in it in real time, and take it down: `compare --worlds lab`.
 
     Example: pathloom lab run --fabric fat-tree:k=4,rate=10Mbps,buffer=150 --traffic long-lived:pattern=stride
     --schemes spt,ecmp --duration 20s --runs 1
     """
-    return compare.compare(
-        fabric=fabric,
-        traffic=traffic,
-        schemes=schemes,
-        transport=transport,
-        duration=duration,
-        runs=runs,
-        seed=seed,
-        control=control,
-        fault=fault,
-        worlds="lab",
-        lab=lab,
-        spec=spec,
-        out=out,
-        json=json,
-    )
+    settings = compare.settings_of({**given, "worlds": (LAB,)}, spec)
+    outputs = compare.Outputs(out, json, plot_kinds(None), resume=False)
+    return compare.carry_out("compare", settings, RunFiles(), compare.Workers(None, None), outputs)
 
 
 @app.command("down")

@@ -17,8 +17,9 @@ from pathloom.cli.options import (
     JobsOption,
     JsonOption,
     SeedOption,
+    job_count,
     out_folder,
-    whole_number,
+    seed_number,
 )
 from pathloom.errors import bad_input
 from pathloom.experiments.running.runners import check_cluster, runner_of
@@ -113,7 +114,7 @@ def reproduce(
     Example: pathloom reproduce all --resume --out docs/reproduction
     """
     console.check_json_target(json)
-    workers, first_seed = whole_number("--jobs", jobs), whole_number("--seed", seed)
+    workers, first_seed = job_count(jobs), seed_number(seed)
     form = _form(quick, shorten, world)
     if any_build and not resume:
         raise bad_input("--any-build: selects kept runs, so it needs --resume")

@@ -16,9 +16,9 @@ from pathloom.cli.options import (
     JobsOption,
     JsonOption,
     PlotsOption,
+    job_count,
     out_folder,
     plot_kinds,
-    whole_number,
 )
 from pathloom.errors import SchemeError, ToolError, bad_input
 from pathloom.experiments.results.output_files import OutFolder
@@ -87,7 +87,7 @@ def sweep(
     from pathloom.experiments.sweeps.result import check_sweep_folder
 
     console.check_json_target(json)
-    kinds, threads = plot_kinds(plots), whole_number("--jobs", jobs)
+    kinds, threads = plot_kinds(plots), job_count(jobs)
     check_cluster(cluster, threads)
     precision = Precision.parse(until) if until is not None else None
     plan = SweepPlan.read(file)

@@ -57,7 +57,7 @@ def check_room(simulation: _core.Simulation, job: Job, others: int = 0) -> None:
 
 def _of_machine() -> int | None:
     try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return None
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
@@ -69,7 +69,7 @@ def _of_group() -> int | None:
         own = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
         name = next(line.partition("::")[2] for line in own if line.startswith("0::"))
         folder = Path("/sys/fs/cgroup") / name.lstrip("/")
-        limit = (folder / "memory.max").read_text(encoding="ascii").strip()
+        limit = (folder / "memory.max").read_text(encoding="utf-8").strip()
         return None if limit == "max" else max(int(limit) - int((folder / "memory.current").read_text()), 0)
     except (OSError, StopIteration, ValueError):
         return None

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import math
 import shlex
-import tomllib
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from pathloom import _core
 from pathloom._core import PathloomError
-from pathloom.errors import bad_input, reason
+from pathloom.errors import bad_input
 from pathloom.experiments.settings.min_rto import written_transport
+from pathloom.experiments.settings.setting import NETWORK, OUTPUT, RUNS, WHAT, Setting
 from pathloom.quantities import time_spec
-from pathloom.specs import LAB, SIM, is_python_spec, split_specs
+from pathloom.specs import LAB, SIM, is_python_spec
 
 WORLDS = (SIM, LAB)
 """All worlds."""
@@ -31,6 +30,8 @@ LEAST_STEP_S = 1e-6
 """Shortest step of a series."""
 LEAST_LAB_STEP_S = 0.1
 """Shortest step in the lab: reading the counters of its interfaces takes about 10 ms."""
+IN_PYTHON = "A scheme in Python is FILE.py:CLASS:key=value."
+YES_OR_NO = "true or false"
 MOST_RUNS = 10_000
 """Maximum number of runs of one scheme."""
 MOST_SEED = 2**53 - MOST_RUNS
@@ -106,27 +107,165 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    fabric: str
-    traffic: str
-    schemes: tuple[str, ...] = Field(min_length=1)
-    transport: str | None = None
-    control: str | None = None
-    duration: str = "10s"
-    until: str | None = None
-    """`finished`: the drain has no fixed length; it lasts until every finite flow is finished."""
-    runs: int = Field(default=3, ge=1, le=MOST_RUNS)
-    seed: int = Field(default=1, ge=0, le=MOST_SEED)
-    faults: tuple[str, ...] = ()
-    yardstick: bool = False
-    """Whether the exact optimum is computed for each result."""
-    worlds: tuple[str, ...] = Field(default=(SIM,), min_length=1)
-    lab: str | None = None
-    keep_going: bool = False
+    fabric: Annotated[
+        str,
+        Setting(
+            "a specification such as fat-tree:k=4 (see `pathloom fabric list`)",
+            WHAT,
+            "SPEC",
+            "fat-tree:k=4,rate=10Mbps or a file; see `pathloom fabric list`.",
+            completion="fabrics",
+        ),
+    ]
+    """A `Fabric`, a specification such as `"fat-tree:k=4"`, or a networkx graph."""
+    traffic: Annotated[
+        str,
+        Setting(
+            "a specification such as web-search:load=0.4 (see `pathloom traffic list`)",
+            WHAT,
+            "SPEC",
+            "web-search:load=0.4,pattern=random; see `pathloom traffic list`.",
+            completion="traffics",
+        ),
+    ]
+    """A specification, such as the result of `web_search(load=0.4)`."""
+    schemes: Annotated[
+        tuple[str, ...],
+        Setting(
+            "names such as ecmp,hedera (see `pathloom scheme list`) or FILE.py:CLASS",
+            WHAT,
+            "LIST",
+            f"spt,ecmp,hedera:period=1s; see `pathloom scheme list`. {IN_PYTHON}",
+            completion="schemes",
+        ),
+    ] = Field(min_length=1)
+    """Names with keys, such as `["spt", "ecmp", "hedera:period=1s"]`; also schemes written in Python, as classes or as
+    `"FILE.py:CLASS:key=value"`; see `pathloom.scheme`."""
+    transport: Annotated[
+        str | None,
+        Setting(
+            "a specification such as newreno:iw=12KB",
+            WHAT,
+            "SPEC",
+            "Transport of hosts: newreno:min_rto=1ms; see `pathloom transport list`. By default the scheme's own.",
+            completion="transports",
+        ),
+    ] = None
+    """The transport of the hosts, such as `"newreno:iw=12KB"`; by default that of each scheme."""
+    control: Annotated[
+        str | None,
+        Setting(
+            "text such as delay=1ms,service=20us",
+            NETWORK,
+            "KEYS",
+            "Control channel, controller and switches: delay=1ms,service=20us,install=100us, and tcam=2000 (or "
+            "rules=2000), the rules that a switch has room for; snapshot=5s is how often the controller writes what "
+            "it restarts from, batch=1 how many messages it takes at a time. agents=0.5 leaves half of the hosts "
+            "without an agent: they label, hold and pace no flow. enforcement=host|meter|any says who keeps the rates "
+            "of flows. With handover=begin, links hand packets on when sending begins, as the lab's do.",
+        ),
+    ] = None
+    """Control channel and controller, such as `"delay=1ms,service=20us"`."""
+    duration: Annotated[
+        str,
+        Setting(
+            "a time with its unit, such as 10s",
+            RUNS,
+            "TIME",
+            "How long flows arrive, with its unit: 60s.  [default: 10s]",
+        ),
+    ] = "10s"
+    """How long flows arrive, with its unit; active flows then have five times as long to finish."""
+    until: Annotated[
+        str | None,
+        Setting(
+            FINISHED,
+            RUNS,
+            "finished",
+            "Let every finite flow finish, however long that takes. Without it, flows under way have five times the "
+            "duration to finish.",
+        ),
+    ] = None
+    """`"finished"` lets every finite flow finish instead, however long that takes."""
+    runs: Annotated[
+        int,
+        Setting(
+            f"a whole number from 1 to {MOST_RUNS}",
+            RUNS,
+            "N",
+            "Runs of each scheme.  [default: 3 to compare, 1 to run]",
+        ),
+    ] = Field(default=3, ge=1, le=MOST_RUNS)
+    """Runs per scheme; run r has the seed `seed + r - 1`, the same for every scheme."""
+    seed: Annotated[
+        int,
+        Setting(
+            f"a whole number from 0 to {MOST_SEED}", RUNS, "N", "Run number r has the seed N + r - 1.  [default: 1]"
+        ),
+    ] = Field(default=1, ge=0, le=MOST_SEED)
+    """Decides, with `runs`, all random numbers."""
+    faults: Annotated[
+        tuple[str, ...],
+        Setting(
+            "texts such as 10s:down:e0_0-a0_1",
+            NETWORK,
+            "WHAT",
+            "10s:down:e0_0-a0_1 or 10s:up:c3+c4; 10s:flap:c3:100ms/400ms/5; in the simulator also "
+            "10s:degrade:a0_1-c3:100Mbps, 10s:loss:a0_1-c3:0.01, 20s:restore:a0_1-c3, 10s:session-down:c3, "
+            "session-up:c3, reboot:c3, controller-kill, controller-restart and controller-restart:snapshot. May be "
+            "given several times.",
+            option="fault",
+        ),
+    ] = ()
+    """Failures and repairs, such as `"10s:down:e0_0-a0_1"`."""
+    yardstick: Annotated[
+        bool,
+        Setting(
+            YES_OR_NO,
+            OUTPUT,
+            "",
+            "Also compute the exact optimum: the LP bound on throughput, and a lower bound of each flow's FCT.",
+        ),
+    ] = False
+    """Whether the exact optimum is computed for each result, as `optimum` and `of_optimum`."""
+    worlds: Annotated[
+        tuple[str, ...],
+        Setting("names such as sim,lab", NETWORK, "LIST", "sim, lab or sim,lab: simulate, run live as root, or both."),
+    ] = Field(default=(SIM,), min_length=1)
+    """`"sim"`, `"lab"` (network namespaces and Open vSwitch; needs root), or both."""
+    lab: Annotated[
+        str | None,
+        Setting(
+            "text such as hosts=newreno,pin=on",
+            NETWORK,
+            "KEYS",
+            "For the lab: hosts=newreno|linux|linux/NAME, controller=none|pathloom, pin=on|off, daemons=N, "
+            "with commas and no spaces.",
+        ),
+    ] = None
+    """Settings of the lab, such as `"hosts=linux"`."""
+    keep_going: Annotated[
+        bool,
+        Setting(
+            YES_OR_NO,
+            RUNS,
+            "",
+            "Continue when a scheme in Python fails, mark the result, and exit with 1. Otherwise stop.",
+        ),
+    ] = False
     """Whether runs continue when a scheme written in Python fails; the result is then marked."""
-    fit_min_rto: bool = True
+    fit_min_rto: Annotated[bool, Setting(YES_OR_NO)] = True
     """Whether the minimum retransmission time-out fits the fabric if the transport does not set it."""
-    series: str | None = None
-    """Length of the steps in which links and flows are recorded over time; None for no series."""
+    series: Annotated[
+        str | None,
+        Setting(
+            "a time with its unit, such as 10ms",
+            OUTPUT,
+            "TIME",
+            "Note rates and queues of links, goodput and windows of flows over time, in steps: 10ms.",
+        ),
+    ] = None
+    """Length of the steps, such as `"10ms"`, of `Result.link_series` and `Result.flow_series`; None for no series."""
 
     @field_validator("schemes")
     @classmethod
@@ -161,7 +300,7 @@ class Settings(BaseModel):
     @classmethod
     def _not_empty(cls, text: str | None, info: ValidationInfo) -> str | None:
         if text is not None and not text.strip():
-            expected = _EXPECTED[info.field_name or ""]
+            expected = setting(info.field_name or "").expected
             raise bad_input(f"{info.field_name}: is empty; expected {expected}, or leave it out")
         return text
 
@@ -245,26 +384,19 @@ class Settings(BaseModel):
 
     def command(self, verb: str = "compare") -> str:
         """The command line that repeats this result."""
-        options: list[tuple[str, str | None]] = [
-            ("--fabric", self.fabric),
-            ("--traffic", self.traffic),
-            ("--schemes" if verb == "compare" else "--scheme", ",".join(self.schemes)),
-            ("--transport", written_transport(self.transport, self.fit_min_rto)),
-            ("--control", self.control),
-            *(("--fault", fault) for fault in self.faults),
-            ("--duration", self.duration),
-            ("--until", self.until),
-            ("--runs", str(self.runs)),
-            ("--seed", str(self.seed)),
-            ("--worlds", None if self.worlds == (SIM,) else ",".join(self.worlds)),
-            ("--lab", self.lab),
-            ("--series", self.series),
-        ]
         words = ["pathloom", verb]
-        for option, value in options:
-            words += [option, value] if value is not None else []
-        words += ["--yardstick"] if self.yardstick else []
-        words += ["--keep-going"] if self.keep_going else []
+        for name, about in command_settings().items():
+            value = written_transport(self.transport, self.fit_min_rto) if name == "transport" else getattr(self, name)
+            is_default = value is None or (value == default_of(name) and name not in ("duration", "runs", "seed"))
+            option = "--scheme" if name == "schemes" and verb != "compare" else option_name(name)
+            if is_default:
+                continue
+            if isinstance(value, bool):
+                words.append(option)
+            elif about.option and isinstance(value, tuple):
+                words += [word for one in value for word in (option, one)]
+            else:
+                words += [option, ",".join(value) if isinstance(value, tuple) else str(value)]
         return shlex.join(words)
 
     @classmethod
@@ -279,59 +411,33 @@ class Settings(BaseModel):
             raise bad_input(_one_line(error, source, list(cls.model_fields))) from None
 
 
-def read_spec_file(path: Path) -> dict[str, Any]:
-    """The settings in a TOML file. Keys are those of `Settings`; `scheme` and `fault` give a single member.
+def setting(name: str) -> Setting:
+    """What the setting of this name tells about itself."""
+    return next(one for one in Settings.model_fields[name].metadata if isinstance(one, Setting))
 
-    Raises `PathloomError` if the file cannot be read, is not TOML, or has an unknown key.
+
+def command_settings() -> dict[str, Setting]:
+    """The settings that have an option, by name."""
+    return {name: one for name in Settings.model_fields if (one := setting(name)).group}
+
+
+def option_name(name: str) -> str:
+    """The option of a setting.
+
+    >>> option_name("keep_going"), option_name("faults")
+    ('--keep-going', '--fault')
     """
-    source = f"experiment file `{path}`"
-    return split_lists(validate_keys(read_toml(path, source), source))
+    return f"--{(setting(name).option or name).replace('_', '-')}"
 
 
-def read_toml(path: Path, source: str) -> dict[str, Any]:
-    """The content of a TOML file. Raises `PathloomError` with a line that begins with `source`."""
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise bad_input(f"{source}: {reason(error)}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise bad_input(f"{source}: is not TOML: {error}") from None
+def default_of(name: str) -> Any:
+    """The default of a setting; None if there is none."""
+    field = Settings.model_fields[name]
+    return None if field.is_required() else field.default
 
 
-def validate_keys(
-    values: Mapping[str, Any], source: str, more: Sequence[str] = (), unlisted: Sequence[str] = ()
-) -> dict[str, Any]:
-    """Values under the names of `Settings`: `scheme` and `fault` become lists with one member, as with options.
-
-    `more` are further known keys. The caller rejects keys in `unlisted`, so no message suggests them. Raises
-    `PathloomError` on an unknown key.
-    """
-    known = [*Settings.model_fields, *_SINGLE, *more]
-    for key in values:
-        if key not in known:
-            raise bad_input(f"{source}: {unknown_key(key, [one for one in known if one not in unlisted])}")
-    whole = dict(values)
-    for single, several in _SINGLE.items():
-        if single in whole and several in whole:
-            raise bad_input(f"{source}: has both {single} and {several}; keep one of them")
-        if single in whole:
-            value = whole.pop(single)
-            whole[several] = value if single == "fault" and isinstance(value, list) else [value]
-    return whole
-
-
-def split_lists(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values in which lists that are written as one text, such as `ecmp,spt`, are split."""
-    whole = dict(values)
-    if isinstance(whole.get("schemes"), str):
-        whole["schemes"] = split_specs(whole["schemes"])
-    if isinstance(whole.get("worlds"), str):
-        whole["worlds"] = whole["worlds"].split(",")
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in whole.items()}
-
-
-_SINGLE = {"scheme": "schemes", "fault": "faults"}
-"""Keys for a single member of a list."""
+def _expected(name: str, otherwise: str) -> str:
+    return setting(name).expected if name in Settings.model_fields else otherwise
 
 
 def unknown_key(key: str, known: Sequence[str]) -> str:
@@ -349,35 +455,14 @@ def _one_line(error: ValidationError, source: str, known: list[str]) -> str:
         case "extra_forbidden":
             return f"{source}: {unknown_key(key, known)}"
         case "missing":
-            return f"{source}: {key} is missing; expected {_EXPECTED.get(key, 'a value')}"
+            return f"{source}: {key} is missing; expected {_expected(key, 'a value')}"
         case "value_error":
             return str(first["ctx"]["error"])
         case _:
-            expected = _EXPECTED.get(key.split(".", maxsplit=1)[0], "another value")
+            expected = _expected(key.split(".", maxsplit=1)[0], "another value")
             if first["input"] == ():
                 return f"{source}: {key} is empty; expected {expected}"
             return f"{source}: {key}: `{first['input']}` is not valid; expected {expected}"
-
-
-_YES_OR_NO = "true or false"
-_EXPECTED = {
-    "fabric": "a specification such as fat-tree:k=4 (see `pathloom fabric list`)",
-    "traffic": "a specification such as web-search:load=0.4 (see `pathloom traffic list`)",
-    "schemes": "names such as ecmp,hedera (see `pathloom scheme list`) or FILE.py:CLASS",
-    "duration": "a time with its unit, such as 10s",
-    "runs": f"a whole number from 1 to {MOST_RUNS}",
-    "seed": f"a whole number from 0 to {MOST_SEED}",
-    "transport": "a specification such as newreno:iw=12KB",
-    "control": "text such as delay=1ms,service=20us",
-    "faults": "texts such as 10s:down:e0_0-a0_1",
-    "worlds": "names such as sim,lab",
-    "until": FINISHED,
-    "series": "a time with its unit, such as 10ms",
-    "lab": "text such as hosts=newreno,pin=on",
-    "yardstick": _YES_OR_NO,
-    "keep_going": _YES_OR_NO,
-    "fit_min_rto": _YES_OR_NO,
-}
 
 
 def _time_from(seconds: float) -> str:

@@ -17,7 +17,8 @@ from pathloom import _core
 from pathloom._core import PathloomError
 from pathloom.errors import bad_input
 from pathloom.experiments.results.columns import is_column
-from pathloom.experiments.settings.model import Settings, read_toml, split_lists, validate_keys
+from pathloom.experiments.settings.files import read_toml, split_lists, validate_keys
+from pathloom.experiments.settings.model import Settings
 from pathloom.specs import SIM, split_specs
 
 Result = TypeVar("Result")
