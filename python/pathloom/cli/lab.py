@@ -44,46 +44,50 @@ HostsOption = Annotated[
 ]
 
 
+TargetOption = Annotated[
+    str,
+    typer.Option(
+        "--controller",
+        metavar="TARGET",
+        help="none (static routes), pathloom (our own), unix:/run/pathloom/NAME/ovs/FILE, or tcp:127.0.0.1:PORT "
+        "inside the lab, which is for a single daemon.",
+    ),
+]
+LiveSchemeOption = Annotated[
+    str | None,
+    typer.Option("--scheme", metavar="SPEC", help="Scheme of our controller, or of the static routes; default ecmp."),
+]
+ArpOption = Annotated[
+    str,
+    typer.Option(
+        "--arp",
+        metavar="HOW",
+        help="static (hosts know all MAC addresses) or proxy (they ask our controller).",
+    ),
+]
+SwitchesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--switches",
+        metavar="SPEC",
+        help="tcp-path, tfe or arp-path: switches that find paths themselves, in place of Open vSwitch.",
+    ),
+]
+
+
 @app.command("up")
 def up(
     fabric: Annotated[str, typer.Argument(metavar="FABRIC", help="fat-tree:k=4,rate=10Mbps,buffer=150 or a file.")],
     name: NameOption = "lab",
-    controller: Annotated[
-        str,
-        typer.Option(
-            "--controller",
-            metavar="TARGET",
-            help="none (static routes), pathloom (our own), unix:/run/pathloom/NAME/ovs/FILE, or tcp:127.0.0.1:PORT "
-            "inside the lab, which is for a single daemon.",
-        ),
-    ] = "none",
-    scheme: Annotated[
-        str | None,
-        typer.Option(
-            "--scheme", metavar="SPEC", help="Scheme of our controller, or of the static routes; default ecmp."
-        ),
-    ] = None,
+    controller: TargetOption = "none",
+    scheme: LiveSchemeOption = None,
     hosts: HostsOption = "newreno",
     transport: Annotated[
         str | None, typer.Option("--transport", metavar="SPEC", help="Settings of newreno: newreno:iw=12KB.")
     ] = None,
-    arp: Annotated[
-        str,
-        typer.Option(
-            "--arp",
-            metavar="HOW",
-            help="static (hosts know all MAC addresses) or proxy (they ask our controller).",
-        ),
-    ] = "static",
+    arp: ArpOption = "static",
     daemons: DaemonsOption = None,
-    switches: Annotated[
-        str | None,
-        typer.Option(
-            "--switches",
-            metavar="SPEC",
-            help="tcp-path, tfe or arp-path: switches that find paths themselves, in place of Open vSwitch.",
-        ),
-    ] = None,
+    switches: SwitchesOption = None,
 ) -> int:
     """Put a lab up.
 

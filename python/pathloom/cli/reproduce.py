@@ -45,56 +45,65 @@ MOST_SHORTER = 1e6
 """Largest value of --shorten. A millionth of a published duration is still some nanoseconds."""
 
 
+TargetArgument = Annotated[
+    str,
+    typer.Argument(metavar="WHAT", help="list, a paper (ofpt), a figure (ofpt/fig4a), or all.", show_default=True),
+]
+QuickOption = Annotated[
+    bool,
+    typer.Option("--quick", help="Fewer, shorter runs: at most a minute per figure. The result is marked."),
+]
+ShortenOption = Annotated[
+    str | None,
+    typer.Option(
+        "--shorten",
+        metavar="N",
+        help="As many runs as published, each of 1/N of the published duration. The result is marked.",
+        show_default="1",
+    ),
+]
+ResumeOption = Annotated[
+    bool,
+    typer.Option(
+        "--resume",
+        help="Keep each finished run in FOLDER/runs, and take from there what an earlier call has left, except "
+        "live runs that lacked processor time.",
+    ),
+]
+AnyBuildOption = Annotated[
+    bool,
+    typer.Option(
+        "--any-build",
+        help="With --resume, also take runs that another build of Pathloom has left. The result says how many.",
+    ),
+]
+WorldOption = Annotated[
+    str,
+    typer.Option(
+        "--world", metavar="WORLD", help="sim, or lab: live, at rates that one machine can carry; needs root."
+    ),
+]
+PagesOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        parser=out_folder,
+        metavar="FOLDER",
+        help="Folder for the pictures, and for one page with all.",
+        show_default=f"{FOLDER}, or {FOLDER}-lab",
+    ),
+]
+
+
 def reproduce(
-    target: Annotated[
-        str,
-        typer.Argument(metavar="WHAT", help="list, a paper (ofpt), a figure (ofpt/fig4a), or all.", show_default=True),
-    ] = LIST,
-    quick: Annotated[
-        bool,
-        typer.Option("--quick", help="Fewer, shorter runs: at most a minute per figure. The result is marked."),
-    ] = False,
-    shorten: Annotated[
-        str | None,
-        typer.Option(
-            "--shorten",
-            metavar="N",
-            help="As many runs as published, each of 1/N of the published duration. The result is marked.",
-            show_default="1",
-        ),
-    ] = None,
-    resume: Annotated[
-        bool,
-        typer.Option(
-            "--resume",
-            help="Keep each finished run in FOLDER/runs, and take from there what an earlier call has left, except "
-            "live runs that lacked processor time.",
-        ),
-    ] = False,
-    any_build: Annotated[
-        bool,
-        typer.Option(
-            "--any-build",
-            help="With --resume, also take runs that another build of Pathloom has left. The result says how many.",
-        ),
-    ] = False,
-    world: Annotated[
-        str,
-        typer.Option(
-            "--world", metavar="WORLD", help="sim, or lab: live, at rates that one machine can carry; needs root."
-        ),
-    ] = SIM,
+    target: TargetArgument = LIST,
+    quick: QuickOption = False,
+    shorten: ShortenOption = None,
+    resume: ResumeOption = False,
+    any_build: AnyBuildOption = False,
+    world: WorldOption = SIM,
     json: JsonOption = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            parser=out_folder,
-            metavar="FOLDER",
-            help="Folder for the pictures, and for one page with all.",
-            show_default=f"{FOLDER}, or {FOLDER}-lab",
-        ),
-    ] = None,
+    out: PagesOption = None,
     jobs: JobsOption = None,
     cluster: ClusterOption = None,
     seed: SeedOption = None,
