@@ -1,4 +1,4 @@
-"""Draws the lines that `measure.py` wrote: each value over commits, with median and spread of its turns.
+"""Draws the lines that `measure.py` wrote: the ratios to their controls over commits, with median and spread.
 
 python benches/live/draw.py results/live.jsonl --out results/live.svg
 """
@@ -9,9 +9,7 @@ import argparse
 import json
 import statistics
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import matplotlib as mpl
 
@@ -22,29 +20,16 @@ COLUMNS = 3
 Series = dict[str, dict[str, list[float]]]
 
 
-def numbers(values: dict[str, Any]) -> Iterator[tuple[str, float]]:
-    """Yields the numbers among the values of a measurement."""
-    for name, value in values.items():
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            yield name, float(value)
-
-
 def read(lines: list[str]) -> tuple[list[str], Series]:
-    """Returns the commits in order, and the values of each measurement by commit."""
+    """Returns the commits in order, and the ratios of each measurement by commit; its values if it has no ratio."""
     commits: list[str] = []
     found: Series = {}
-    for line in lines:
-        row = json.loads(line)
+    for row in map(json.loads, lines):
         if row["commit"] not in commits:
             commits.append(row["commit"])
-        for name, value in [*numbers(row["values"]), ("control: share of a core", control(row))]:
-            found.setdefault(f"{row['what']}: {name}", {}).setdefault(row["commit"], []).append(value)
+        title = f"{row['name']}, over {row['control']['what']}" if row["ratio"] else f"{row['name']}, {row['unit']}"
+        found.setdefault(title, {}).setdefault(row["commit"], []).extend((row["ratio"] or row)["values"])
     return commits, found
-
-
-def control(row: dict[str, Any]) -> float:
-    """Share of a core that an empty loop got meanwhile."""
-    return float(row["control"]["loop_share"]["median"])
 
 
 def draw(commits: list[str], series: Series, file: Path) -> None:

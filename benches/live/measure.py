@@ -2,12 +2,12 @@
 
 `make bench-live` runs it, as root. Each measurement is one line of JSON in a file:
 
-    {"commit", "at", "machine", "test", "what", "values", "control"}
+    {"commit", "date", "machine", "name", "test", "unit", "values", "median", "spread", "control", "ratio", "meanwhile"}
 
-`values` are what the test measured. `control` says what this machine gave meanwhile without Pathloom: the share of a
-core that an empty loop got, and the round trip of a UDP probe over the loopback interface. A figure counts beside its
-control only: the same figure on a busy machine has another control. The exit code is 1 only if a measurement could not
-be made. No figure is judged here.
+`values` has a value for each turn, `spread` the least and the largest of them. `control` says what was measured beside
+it in the same test, and `ratio` is each value over its control. `meanwhile` says what this machine gave without
+Pathloom: the share of a core that an empty loop got, and the round trip of a UDP probe over the loopback interface. The
+exit code is 1 only if a measurement could not be made. No figure is judged here.
 
     python benches/live/measure.py --out results/live.jsonl [--turns 3] [--only EXPRESSION] [--long]
 """
@@ -114,6 +114,32 @@ def turn(marks: str, only: str | None) -> tuple[int, list[dict[str, Any]]]:
     return done.returncode, [json.loads(line) for line in lines]
 
 
+def summary(values: list[float]) -> dict[str, Any]:
+    """Median, and the least and the largest value."""
+    return {"values": values, "median": statistics.median(values), "spread": [min(values), max(values)]}
+
+
+def summaries(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One line for each measurement, of what all turns have measured. A control of 0 gives no ratio."""
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in rows:
+        found.setdefault((row["test"], row["name"]), []).append(row)
+    lines = []
+    for (test, name), of in found.items():
+        ratios = [row["value"] / row["control"] for row in of if row["control"]]
+        lines.append(
+            {
+                "name": name,
+                "test": test,
+                "unit": of[0]["unit"],
+                **summary([row["value"] for row in of]),
+                "control": {"what": of[0]["of"], **summary([row["control"] for row in of])},
+                "ratio": summary(ratios) if len(ratios) == len(of) else None,
+            }
+        )
+    return lines
+
+
 def main() -> int:
     """Measures, and appends the lines. Returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -126,14 +152,16 @@ def main() -> int:
     head = {"commit": commit(), "machine": machine()}
     control, failed = Control(), False
     control.start()
-    given.out.parent.mkdir(parents=True, exist_ok=True)
+    began, date = time.time(), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    rows: list[dict[str, Any]] = []
     for _ in range(given.turns):
-        began = time.time()
-        code, rows = turn(marks, given.only)
+        code, found = turn(marks, given.only)
         failed = failed or code != 0
-        meanwhile = control.since(began)
-        with given.out.open("a", encoding="utf-8") as out:
-            out.writelines(json.dumps({**head, **row, "control": meanwhile}) + "\n" for row in rows)
+        rows += found
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    with given.out.open("a", encoding="utf-8") as out:
+        for line in summaries(rows):
+            out.write(json.dumps({**head, "date": date, **line, "meanwhile": control.since(began)}) + "\n")
     control.stop()
     return int(failed)
 

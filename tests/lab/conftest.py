@@ -13,8 +13,8 @@ import os
 import secrets
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -58,11 +58,15 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
         yield
     finally:
         item.user_properties += [("figures", line) for line in FIGURES]
+        item.user_properties += [("lab", one) for one in _begun]
+        _begun.clear()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Prints all figures. Appends them to the file that PATHLOOM_MEASUREMENTS names."""
+    """Prints the number of labs, and all figures. Appends these to the file that PATHLOOM_MEASUREMENTS names."""
     reports = [one for kind in ("passed", "failed") for one in terminalreporter.getreports(kind) if one.when == "call"]
+    labs = sum(key == "lab" for one in reports for key, _ in one.user_properties)
+    terminalreporter.write_line(f"labs: {labs}, and those of `pathloom run` and `compare`")
     found = [(one.nodeid, line) for one in reports for key, line in one.user_properties if key == "figures"]
     if not found:
         return
@@ -70,7 +74,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for _, line in found:
         terminalreporter.write_line(line)
     if file := os.environ.get("PATHLOOM_MEASUREMENTS"):
-        rows = [{"test": test, "at": round(time.time()), **json.loads(line)} for test, line in found]
+        rows = [{"test": test, **json.loads(line)} for test, line in found if '"control"' in line]
         with Path(file).open("a", encoding="utf-8") as out:
             out.writelines(json.dumps(row) + "\n" for row in rows)
 
@@ -85,16 +89,35 @@ def reaper() -> Iterator[None]:
     assert process.wait(60) == 0
 
 
-@pytest.fixture
-def name() -> Iterator[str]:
+@contextmanager
+def named() -> Iterator[str]:
     """A name for a lab, which is taken down at the end and must leave nothing."""
     chosen = f"{TOKEN}-{next(_numbers)}"
-    yield chosen
-    Lab(chosen).down()
+    _begun.append(chosen)
+    try:
+        yield chosen
+    finally:
+        Lab(chosen).down()
     assert left_of(chosen) == []
 
 
 _numbers = itertools.count(1)
+_begun: list[str] = []
+"""Names of labs that no report has yet."""
+
+
+@pytest.fixture
+def name() -> Iterator[str]:
+    """A name for a lab of one test."""
+    with named() as chosen:
+        yield chosen
+
+
+@pytest.fixture(scope="module")
+def module_name() -> Iterator[str]:
+    """A name for a lab that the tests of a module share."""
+    with named() as chosen:
+        yield chosen
 
 
 @pytest.fixture

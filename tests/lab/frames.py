@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import select
 import socket
 import struct
 import time
@@ -9,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from live import Live, finish, run_on
+from support import PATIENCE_S
 
 SNIFF = """
 import signal, socket, sys
@@ -18,7 +21,7 @@ door = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
 door.bind(("eth0", 0))
 door.settimeout(0.1)
 print("ready", flush=True)
-mark, seen = sys.argv[1].encode(), 0
+mark = sys.argv[1].encode()
 while True:
     try:
         frame, address = door.recvfrom(4096)
@@ -28,24 +31,24 @@ while True:
             break
         continue
     # What the host itself sends comes by here too.
-    seen += mark in frame and address[2] != 4
-print(seen)
+    if mark in frame and address[2] != 4:
+        print(".", end="", flush=True)
 """
-"""Counts frames with a mark in them until SIGTERM."""
+"""Prints a full stop for each frame with a mark in it, until SIGTERM."""
 SEND = """
 import socket, sys, time
 door = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
 door.bind(("eth0", 0))
 for _ in range(int(sys.argv[2])):
     door.send(bytes.fromhex(sys.argv[1]))
-    time.sleep(0.02)
+    time.sleep(float(sys.argv[3]))
 """
 EVERYBODY = b"\xff" * 6
 IPV4, IPV6, ARP, MPLS, VLAN, SERVICE_VLAN = 0x0800, 0x86DD, 0x0806, 0x8847, 0x8100, 0x88A8
 UDP, GRE, ESP, OSPF, SCTP = 17, 47, 50, 89, 132
 SENT = 20
 SETTLE_S = 0.8
-"""After this time, sent frames have arrived or never will."""
+"""Time in which frames that must not arrive would arrive."""
 
 
 def mac_of(live: Live, host: str) -> bytes:
@@ -75,22 +78,48 @@ def frame(target: bytes, source: bytes, kind: int, payload: bytes, *tags: tuple[
     return target + source + marks + struct.pack(">H", kind) + payload
 
 
-def arrivals(live: Live, source: str, sent: bytes, target: str, mark: bytes, count: int = SENT) -> int:
-    """Sends a frame `count` times from one host, and counts the frames with the mark that arrive at another."""
+def arrivals(
+    live: Live,
+    source: str,
+    sent: bytes,
+    target: str,
+    mark: bytes,
+    count: int = SENT,
+    least: int = 0,
+    wait_s: float = 0.02,
+) -> int:
+    """Sends a frame `count` times from one host, and counts the frames with the mark that arrive at another.
+
+    Waits for `least` frames to arrive, and between two frames for `wait_s`.
+    """
     with sniffing(live, target, mark) as counted:
-        finish(run_on(live, source, SEND, sent.hex(), str(count)))
-        return counted()
+        finish(run_on(live, source, SEND, sent.hex(), str(count), str(wait_s)))
+        return counted(least)
+
+
+def all_arrive(live: Live, source: str, sent: bytes, target: str, mark: bytes, count: int = SENT) -> bool:
+    """Sends a frame `count` times. Returns whether each of them arrives, and arrives once."""
+    return arrivals(live, source, sent, target, mark, count, least=count) == count
 
 
 @contextmanager
-def sniffing(live: Live, host: str, mark: bytes) -> Iterator[Callable[[], int]]:
-    """Captures the frames that arrive at a host. Yields a function that returns how many had the mark in them."""
+def sniffing(live: Live, host: str, mark: bytes) -> Iterator[Callable[[int], int]]:
+    """Captures the frames that arrive at a host.
+
+    Yields a function that waits for a number of frames with the mark, and returns how many came in the end.
+    """
     sniffer = run_on(live, host, SNIFF, mark.decode())
 
-    def counted() -> int:
+    def counted(least: int) -> int:
+        assert sniffer.stdout is not None
+        seen, pipe = b"", sniffer.stdout.fileno()
+        deadline = time.monotonic() + PATIENCE_S
+        while len(seen) < least and time.monotonic() < deadline:
+            if select.select([pipe], [], [], 1)[0]:
+                seen += os.read(pipe, 4096)
         time.sleep(SETTLE_S)
         sniffer.terminate()
-        return int(finish(sniffer))
+        return len(seen) + len(finish(sniffer))
 
     try:
         assert sniffer.stdout is not None

@@ -18,7 +18,7 @@ from pathloom.fabrics import Fabric
 from pathloom.lab import controller, hostd, system
 from pathloom.lab.hosts import host_stack
 from pathloom.lab.lab import Lab
-from support import PATHLOOM
+from support import PATHLOOM, PATIENCE_S
 
 FABRIC = "dumbbell:hosts=2,rate=20Mbps,buffer=100"
 PACED_BPS = 4_000_000
@@ -37,7 +37,7 @@ class Fake:
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(path))
         self._listener.listen(4)
-        self._listener.settimeout(20)
+        self._listener.settimeout(PATIENCE_S)
         self.said: list[dict[str, Any]] = []
 
     def accept(self) -> None:
@@ -53,7 +53,7 @@ class Fake:
     def say(self, what: dict[str, Any]) -> None:
         self._peer.sendall(json.dumps(what).encode() + b"\n")
 
-    def wait(self, verb: str, patience_s: float = 20.0) -> dict[str, Any]:
+    def wait(self, verb: str, patience_s: float = PATIENCE_S) -> dict[str, Any]:
         """Returns the body of the next line with this verb."""
         deadline = time.monotonic() + patience_s
         while time.monotonic() < deadline:
@@ -110,7 +110,7 @@ def iperf(name: str, lab: Lab, seconds: int = 60, *more: str) -> Iterator[Callab
             process.wait()
 
 
-def until(true: Callable[[], bool], patience_s: float = 60.0) -> None:
+def until(true: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
     deadline = time.monotonic() + patience_s
     while not true():
         assert time.monotonic() < deadline, "the condition was not true in time"

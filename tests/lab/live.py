@@ -21,6 +21,7 @@ from pathloom.lab.blueprint import Blueprint
 from pathloom.lab.lab import Lab, default_tables
 from pathloom.lab.probes import Probes, Track
 from pathloom.lab.switches import OpenVSwitch
+from support import PATIENCE_S
 
 PROBES_HZ = 200.0
 """Probes of a flow per second, unless a test asks for more."""
@@ -112,7 +113,7 @@ class Live:
         except FileNotFoundError:
             return ""
 
-    def await_log(self, text: str, times: int = 1, since: int = 0, patience_s: float = 60.0) -> str:
+    def await_log(self, text: str, times: int = 1, since: int = 0, patience_s: float = PATIENCE_S) -> str:
         """Waits until the controller has logged a text `times` times. Returns the lines."""
         deadline = time.monotonic() + patience_s
         while True:
@@ -237,7 +238,7 @@ class Live:
         more.setdefault("rate_hz", PROBES_HZ)
         return Probes(self.blueprint, self.lab.directory, pairs, **more)  # type: ignore[arg-type]
 
-    def await_paths(self, pairs: Sequence[tuple[str, str]], patience_s: float = 60.0) -> list[list[int]]:
+    def await_paths(self, pairs: Sequence[tuple[str, str]], patience_s: float = PATIENCE_S) -> list[list[int]]:
         """Waits until every flow has its own path and no other rules exist."""
         deadline = time.monotonic() + patience_s
         while True:
@@ -285,14 +286,14 @@ def run_on(live: Live, host: str, code: str, *arguments: str) -> subprocess.Pope
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE)
 
 
-def finish(process: subprocess.Popen[bytes], patience_s: float = 60.0) -> str:
+def finish(process: subprocess.Popen[bytes], patience_s: float = PATIENCE_S) -> str:
     """Waits for a program that ends by itself. Returns its output."""
     said, _ = process.communicate(timeout=patience_s)
     assert process.returncode == 0, said
     return said.decode()
 
 
-def until(condition: Callable[[], bool], what: str, patience_s: float = 60.0) -> None:
+def until(condition: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:
     """Waits until a condition is true."""
     deadline = time.monotonic() + patience_s
     while not condition():
@@ -304,7 +305,7 @@ def listens(blueprint: Blueprint, host: str, port: int) -> None:
     """Waits until something listens on a TCP port of a host."""
     namespace = next(one.namespace for one in blueprint.hosts if one.name == host)
     command = ["ip", "netns", "exec", namespace, "ss", "-Hltn", f"sport = :{port}"]
-    until(lambda: bool(system.run_tool(command).strip()), f"something listens on port {port} of {host}", 60)
+    until(lambda: bool(system.run_tool(command).strip()), f"something listens on port {port} of {host}")
 
 
 HERE = Path(__file__).resolve().parent

@@ -17,13 +17,17 @@ from live import Switch as Toggle
 from pathloom.fabrics import Fabric
 from pathloom.lab import system
 from pathloom.lab.blueprint import Host
+from pathloom.lab.hosts import host_stack
 from pathloom.lab.lab import Lab
 from pathloom.lab.program_switches import PathFindingSwitches
+from support import PATIENCE_S
 
 Value = TypeVar("Value")
 
 K4 = "fat-tree:k=4,rate=50Mbps,buffer=150"
 PORT = 7000
+PATIENT = "newreno:min_rto=30s"
+"""With this timer, TCP retransmits what is lost, and nothing because a processor stood still."""
 WARM_UP_BYTES = 400_000
 """Bytes that open the window, so that a short outage does not stop the sender."""
 _ICMP = struct.Struct("!BBHHH")
@@ -32,10 +36,10 @@ _ICMP = struct.Struct("!BBHHH")
 class Programs:
     """A lab whose switches find paths themselves."""
 
-    def __init__(self, name: str, protocol: str = "tcp-path", fabric: str = K4) -> None:
+    def __init__(self, name: str, protocol: str, fabric: str, transport: str | None) -> None:
         self.lab = Lab(name)
         self.fabric = Fabric(fabric)
-        self.blueprint = self.lab.up_with_programs(self.fabric, protocol)
+        self.blueprint = self.lab.up_with_programs(self.fabric, protocol, host_stack("newreno", transport))
         self.lab.release()
         found = self.lab.program_switches()
         assert found is not None
@@ -96,9 +100,11 @@ class Programs:
 
 
 @contextmanager
-def programs(name: str, protocol: str = "tcp-path", fabric: str = K4) -> Iterator[Programs]:
+def programs(
+    name: str, protocol: str = "tcp-path", fabric: str = K4, transport: str | None = None
+) -> Iterator[Programs]:
     """A lab of program switches; the fixture `name` takes it down."""
-    yield Programs(name, protocol, fabric)
+    yield Programs(name, protocol, fabric, transport)
 
 
 def address(host: Host) -> str:
@@ -138,7 +144,7 @@ def checksum(data: bytes) -> int:
     return ~total & 0xFFFF
 
 
-def unanswered(source: Host, targets: list[Host], patience_s: float = 10.0) -> list[str]:
+def unanswered(source: Host, targets: list[Host], patience_s: float = PATIENCE_S) -> list[str]:
     """Pings each host once. Returns those that do not answer."""
 
     def ping() -> list[str]:
@@ -240,6 +246,11 @@ class Talk:
         sent, back, longest, retransmits, late = map(int, self.process.stdout.readline().split())
         return sent, back, longest, retransmits, late
 
+    def outstanding(self) -> int:
+        """Messages that were sent and have not come back."""
+        sent, back, _, _, _ = self.tell()
+        return sent - back
+
     def end(self) -> None:
         """Ends the connection."""
         _end(self.process)
@@ -284,7 +295,7 @@ def _program(lab: Programs, host: Host, text: str, words: list[str]) -> subproce
     return process
 
 
-def wait_for(what: Callable[[], Value], patience_s: float = 60.0) -> Value:
+def wait_for(what: Callable[[], Value], patience_s: float = PATIENCE_S) -> Value:
     """Waits until a function returns a true value, and returns it. Returns the last value after `patience_s`."""
     deadline = time.monotonic() + patience_s
     while True:

@@ -36,6 +36,36 @@ def figures(what: str, **values: object) -> None:
     FIGURES.append(json.dumps({"what": what, "values": values}))
 
 
+SIMULATOR = "the simulator, same flows"
+"""The control of a measurement that both worlds make."""
+
+
+def measured(name: str, unit: str, value: float, control: float, of: str) -> None:
+    """Records a measurement beside its control from the same run; `of` says what the control is."""
+    row = {"name": name, "unit": unit, "value": float(value), "control": float(control), "of": of}
+    FIGURES.append(json.dumps(row))
+
+
+def loop_share(seconds: float = 0.5) -> float:
+    """Share of a core that a loop without any work gets: 1.0 if nobody takes processor time from it."""
+    began, used = time.perf_counter(), time.thread_time()
+    while time.perf_counter() - began < seconds:
+        pass
+    return (time.thread_time() - used) / (time.perf_counter() - began)
+
+
+def unmanaged_bps(rate_bps: float, seconds: int = 5) -> float:
+    """What iperf3 measures over the loopback interface, which no switch touches, when it sends at a rate."""
+    command = ["iperf3", "--port", "5299", "--json"]
+    with subprocess.Popen([*command, "--server", "--one-off"], stdout=subprocess.PIPE) as server:
+        time.sleep(0.5)
+        sending = [*command, "--client", "127.0.0.1", "--bitrate", f"{rate_bps:.0f}", "--time", str(seconds)]
+        said = json.loads(subprocess.run(sending, capture_output=True, text=True, check=True).stdout)
+        server.communicate(timeout=PATIENCE_S)
+    received: float = said["end"]["sum_received"]["bits_per_second"]
+    return received
+
+
 class Outcome(NamedTuple):
     """Exit code, output and time of a command line."""
 

@@ -12,7 +12,7 @@ import pytest
 
 from live import Live, alive, listens, permutation, run_on, until
 from pathloom.lab import system
-from support import figures
+from support import PATIENCE_S, measured, unmanaged_bps
 
 K4 = "fat-tree:k=4,rate=10Mbps,buffer=150"
 PAYLOAD_MBPS = 10 * 1448 / 1514
@@ -60,17 +60,39 @@ def carried_mbps(live: Live, seconds: int, after_s: int, reverse: bool) -> float
     clients = [iperf3(live, source, "-c", address_of(live, target), *words) for source, target in pairs]
     total = 0.0
     for client in clients:
-        said = json.loads(client.communicate(timeout=seconds + 30)[0])
+        said = json.loads(client.communicate(timeout=seconds + PATIENCE_S)[0])
         late = [one["sum"]["bits_per_second"] for one in said["intervals"] if one["sum"]["start"] >= after_s - 0.5]
         total += sum(late) / max(1, len(late)) / 1e6
     for server in servers:
-        server.communicate(timeout=30)
+        server.communicate(timeout=PATIENCE_S)
     return total
 
 
 LONG = pytest.mark.long
 
 
+@pytest.mark.parametrize("reverse", [True, pytest.param(False, marks=LONG)], ids=["down", "up"])
+def test_unlabelled_connections_get_paths_of_their_own(name: str, reverse: bool) -> None:
+    with alive(name, K4, "ofpt") as live:
+        pairs = permutation(live, 8)
+        servers = [iperf3(live, target, "-s", "-1") for _, target in pairs]
+        for _, target in pairs:
+            listens(live.blueprint, target, 5201)
+        words = ["-t", "600", *(["-R"] if reverse else [])]
+        clients = [iperf3(live, source, "-c", address_of(live, target), *words) for source, target in pairs]
+        senders = {address_of(live, target if reverse else source) for source, target in pairs}
+
+        def found() -> bool:
+            lines = [line for line in live.rules_of("tcp") if "5201" in line]
+            return all(any(f"nw_src={one}," in line for line in lines) for one in senders)
+
+        until(found, "a rule for each connection")
+        for process in [*clients, *servers]:
+            process.kill()
+            process.communicate()
+
+
+@pytest.mark.measure
 @pytest.mark.parametrize(
     ("scheme", "reverse"),
     [
@@ -82,15 +104,15 @@ LONG = pytest.mark.long
         pytest.param("lessor", True, id="lessor-down", marks=LONG),
     ],
 )
-def test_unlabelled_connections_get_paths_of_their_own(name: str, scheme: str, reverse: bool) -> None:
+def test_rate_of_unlabelled_connections_under_a_scheme(name: str, scheme: str, reverse: bool) -> None:
     with alive(name, K4, scheme) as live:
         carried = carried_mbps(live, 20, 14, reverse)
-        optimum = 8 * PAYLOAD_MBPS
-        figures(
-            f"8 x iperf3{' -R' if reverse else ''} under {scheme}", mbps=round(carried, 1), optimum=round(optimum, 1)
-        )
+        control = 8 * unmanaged_bps(PAYLOAD_MBPS * 1e6) / 1e6
+        what = f"8 x iperf3{' -R' if reverse else ''} under {scheme}"
+        measured(what, "Mbit/s", carried, control, "8 times iperf3 over loopback at the rate of a link")
 
 
+@pytest.mark.long
 def test_a_connection_is_found_again_after_a_silence(name: str) -> None:
     with alive(name, K4, "hedera:period=1s", more="[control]\nidle_timeout_s = 3\n[flows]\nsweep = '2s'\n") as live:
         (source, target), *_ = permutation(live, 1)
@@ -107,13 +129,14 @@ def test_a_connection_is_found_again_after_a_silence(name: str) -> None:
             process.communicate()
 
 
+@pytest.mark.long
 def test_existing_connections_are_found_after_a_change_of_scheme(name: str) -> None:
     with alive(name, K4, "ecmp") as live:
         pairs = permutation(live, 4)
         servers = [iperf3(live, target, "-s", "-1") for _, target in pairs]
         for _, target in pairs:
             listens(live.blueprint, target, 5201)
-        clients = [iperf3(live, source, "-c", address_of(live, target), "-t", "60") for source, target in pairs]
+        clients = [iperf3(live, source, "-c", address_of(live, target), "-t", "600") for source, target in pairs]
         time.sleep(3)
         assert live.rules_of("tcp") == [], "ecmp does not look for flows"
         live.configure("hedera:period=1s")
@@ -125,7 +148,7 @@ def test_existing_connections_are_found_after_a_change_of_scheme(name: str) -> N
             lines = live.rules_of("tcp")
             return all(any(f"nw_src={one}," in line and "tp_dst=5201" in line for line in lines) for one in sources)
 
-        until(found, "a rule for each connection", 8)
+        until(found, "a rule for each connection")
         for process in [*clients, *servers]:
             process.kill()
             process.communicate()

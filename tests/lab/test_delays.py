@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from live import until
 from pathloom.fabrics import Fabric
 from pathloom.lab import delays, links, system
@@ -80,6 +82,7 @@ def has_carrier(namespace: str) -> bool:
     return "LOWER_UP" in row["flags"]
 
 
+@pytest.mark.long
 def test_packets_arrive_after_the_delay_both_ways(name: str) -> None:
     with joined(name) as (first, second):
         there, back = times_ms(first, second, "10.9.0.2"), times_ms(second, first, "10.9.0.1")

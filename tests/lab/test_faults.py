@@ -20,7 +20,7 @@ from live import K4, QUIET, Live, alive, finish, permutation, run_on, spoil, unt
 from pathloom.lab import controller, system
 from pathloom.lab.probes import Track, summary
 from pathloom.lab.runs import run_agent
-from support import figures
+from support import figures, measured
 
 STATE = '[state]\ndirectory = "{}"'
 
@@ -60,6 +60,7 @@ ALONE_BYTES, HELD_BYTES = 3_000_000, 3_500_000
 RATE_BPS = 10e6 * 1448 / 1514
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("times", [1, pytest.param(20, marks=LONG)])
 def test_a_killed_controller_leaves_no_flow_held_and_no_rule(name: str, times: int) -> None:
     scheme = f"ofpt:sizes=announced,period={HELD_PERIOD_S}s"
@@ -73,7 +74,7 @@ def test_a_killed_controller_leaves_no_flow_held_and_no_rule(name: str, times: i
                 rows += kill_while_held(live, 40_000 + 2 * turn)
                 live.launch()
             # Rules of finished transfers are removed after their idle time-out.
-            until(lambda: not live.rules_of("tcp"), "no rule of a transfer is left", 40)
+            until(lambda: not live.rules_of("tcp"), "no rule of a transfer is left")
             live.await_paths(pairs)
             tracks = probes.stop()
         held_s = [row["held_ns"] / 1e9 for row in rows[1::2]]
@@ -140,9 +141,8 @@ def cut_and_mend(live: Live, pairs: Sequence[tuple[str, str]], links: Sequence[i
 
 
 @pytest.mark.measure
-# The promise of 100 ms is for a machine without other work. With other work, up to 461 ms were seen.
-@pytest.mark.parametrize(("cuts", "longest_ms"), [(2, 1000), pytest.param(24, 100, marks=LONG)])
-def test_flows_on_a_cable_that_is_cut_move_at_once(name: str, cuts: int, longest_ms: float) -> None:
+@pytest.mark.parametrize("cuts", [2, pytest.param(24, marks=LONG)])
+def test_flows_on_a_cable_that_is_cut_move_at_once(name: str, cuts: int) -> None:
     with alive(name, K4, QUIET) as live:
         pairs = permutation(live, 8)
         shorts = permutation(live, 8)
@@ -154,11 +154,11 @@ def test_flows_on_a_cable_that_is_cut_move_at_once(name: str, cuts: int, longest
             time.sleep(3)
             live.await_paths(pairs)
             for what, tracks in (("flows", probes.stop()), ("defaults", defaults.stop())):
-                judge(what, tracks, spans, longest_ms)
+                judge(what, tracks, spans)
 
 
-def judge(what: str, tracks: Sequence[Track], spans: Sequence[tuple[int, int]], longest_ms: float = 400) -> None:
-    """Asserts that no flow stays in a black hole after cuts, and that most outages are short."""
+def judge(what: str, tracks: Sequence[Track], spans: Sequence[tuple[int, int]]) -> None:
+    """Asserts that no flow stays in a black hole after cuts. Measures the outages."""
     outages = []
     for start_ns, mended_ns in spans:
         for track in tracks:
@@ -168,6 +168,10 @@ def judge(what: str, tracks: Sequence[Track], spans: Sequence[tuple[int, int]], 
                 outages.append(outage / 1e6)
     shares = {f"p{part}_ms": round(float(np.percentile(outages, part)), 1) for part in (50, 95, 100) if outages}
     figures(f"{len(spans)} cuts, {what}", hit=len(outages), lost=sum(track.lost for track in tracks), **shares)
+    if outages:
+        pause_ms = max(track.longest_pause_ns for track in tracks) / 1e6
+        name = f"median outage of {what}, {len(spans)} cuts"
+        measured(name, "ms", shares["p50_ms"], pause_ms, "the longest pause of the probes' sender")
     # After the cuts nothing is lost, not even by the repair.
     calm = sum(int(np.sum(track.sent_ns[track.missing()] > spans[-1][1] + 2_500_000_000)) for track in tracks)
     assert calm == 0
@@ -207,6 +211,7 @@ DEAD_S, GIVE_UP_S = 8.0, 15.0
 """Time, in seconds, after which a sender without a controller has left a dead path: 4 times `path_idle_timeout_s`."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("acks", ["path", pytest.param("default", marks=LONG)])
 def test_without_a_controller_connections_leave_dead_paths(name: str, acks: str) -> None:
     """Two cables are cut on the way up, where switches avoid them on the default routes without a controller.

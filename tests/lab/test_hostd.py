@@ -46,6 +46,7 @@ def test_plain_iperf3_is_labelled_announced_paced_held_and_released(name: str) -
         fake.wait("finish")
 
 
+@pytest.mark.long
 def test_a_server_on_ipv6_sockets_is_labelled_too(name: str) -> None:
     with lab_with_agent(name) as (lab, fake), iperf(name, lab, 30, "-R"):
         flow = fake.wait("announce")["flow"]
@@ -61,6 +62,7 @@ def test_lab_status_shows_whether_the_agent_runs(name: str) -> None:
     assert agent["process"] and agent["enforces"], agent
 
 
+@pytest.mark.long
 def test_hosts_have_small_tables_of_connections_and_the_machine_keeps_its_setting(name: str) -> None:
     """Two labs that start at the same time do not affect each other, since neither changes the machine's setting."""
     setting = Path("/proc/sys/net/ipv4/tcp_child_ehash_entries")

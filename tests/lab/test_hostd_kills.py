@@ -53,14 +53,14 @@ class Watch:
     def await_data(self, lab: Lab, lease_ends: float) -> None:
         """Waits until a held connection sends again, without any further order."""
         before = acked(lab, "h0")
-        until(lambda: acked(lab, "h0") > before + ENOUGH_BYTES, 30)
+        until(lambda: acked(lab, "h0") > before + ENOUGH_BYTES)
         late_s = time.monotonic() - lease_ends
         self.held_s = max(self.held_s, late_s)
 
     def await_full_speed(self, lab: Lab, lost_at: float) -> None:
         """Waits until the connection is not paced any more, after the loss of the controller."""
         time.sleep(max(lost_at + PACES_KEPT_S - 2 - time.monotonic(), 0))
-        until(lambda: pace_limit_bps(lab, "h0") is None, 30)
+        until(lambda: pace_limit_bps(lab, "h0") is None)
         paced_s = time.monotonic() - lost_at
         self.paced_s = max(self.paced_s, paced_s)
 
@@ -69,6 +69,7 @@ class Watch:
         figures(what, held_beyond_lease_s=round(self.held_s, 2), paced_after_loss_s=round(self.paced_s, 2))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("times", [2, pytest.param(20, marks=pytest.mark.long)])
 def test_a_killed_agent_leaves_nothing_held_or_paced(name: str, times: int) -> None:
     watch = Watch()
@@ -151,6 +152,7 @@ def test_a_long_lease_ends_in_time_without_an_agent(name: str) -> None:
         watch.tell("a lease of 15 s without an agent")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("times", [1, pytest.param(20, marks=pytest.mark.long)])
 def test_a_fabric_recovers_when_its_own_controller_and_the_agent_are_killed(name: str, times: int) -> None:
     live = Live(name, OWN_FABRIC, "ofpt")
@@ -160,7 +162,7 @@ def test_a_fabric_recovers_when_its_own_controller_and_the_agent_are_killed(name
         hostd.start(live.blueprint, live.lab.directory)
         with iperf(name, live.lab, 3600):
             for turn in range(times):
-                until(lambda: pace_limit_bps(live.lab, "h0") is not None, 30)
+                until(lambda: pace_limit_bps(live.lab, "h0") is not None)
                 assert label(live.lab, "h0") == 8
                 kill_agent(live.lab)
                 live.kill()

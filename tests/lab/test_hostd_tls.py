@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,9 +47,20 @@ tokens = "tokens"
 tls = {{ certificate = "controller.pem", key = "controller.key", client_ca = "ca.pem" }}
 """
         (directory / "controller.toml").write_text(config, encoding="utf-8")
-        command = [program(), "--config", str(directory / "controller.toml")]
+        self.start_controller()
+
+    def start_controller(self) -> None:
+        """Starts a controller with an empty log."""
+        (self.directory / "controller.log").unlink(missing_ok=True)
+        command = [program(), "--config", str(self.directory / "controller.toml")]
         self.controller = self._start(command, "controller.log")
         until(lambda: "listening for host agents" in self.log("controller.log"))
+
+    def restart_controller(self) -> None:
+        """Ends the controller, and starts another one that knows nothing of refused agents."""
+        self.controller.kill()
+        self.controller.wait()
+        self.start_controller()
 
     def _openssl(self, *arguments: str) -> None:
         subprocess.run(["openssl", *arguments], cwd=self.directory, check=True, capture_output=True)
@@ -148,38 +160,34 @@ def test_the_right_certificate_and_token_are_accepted(place: Place) -> None:
     assert "an agent is disconnected" not in place.log("controller.log")
 
 
-@pytest.mark.parametrize(
-    ("how", "why"),
-    [
-        pytest.param({"certificate": "stranger"}, ("TLS handshake failed", "UnknownIssuer"), id="wrong CA"),
-        pytest.param({"certificate": "expired"}, ("TLS handshake failed", "xpired"), id="expired"),
-        pytest.param({"token": None}, ("a token is needed",), id="no token"),
-        pytest.param({"token": "nobody-knows-this-token"}, ("the token is not known",), id="unknown token"),
-        pytest.param({"token": OTHER_TOKEN}, ("the token is for other hosts",), id="token of another"),
-        pytest.param(
-            {"source": OTHER, "token": TOKEN}, (f"{MINE} is not the address this connection comes from",), id="address"
-        ),
-        pytest.param(
-            {"source": OTHER, "host": OTHER, "token": TOKEN}, ("the token is for other hosts",), id="token elsewhere"
-        ),
-        pytest.param({"source": STRANGER, "host": MINE}, (f"{MINE} is not the address",), id="no host of the fabric"),
-    ],
-)
-def test_an_agent_with_a_false_identity_is_refused_in_one_line(
-    place: Place, how: dict[str, str], why: tuple[str, ...]
-) -> None:
-    with place.agent(**how) as log:
-        until(lambda: "an agent is disconnected" in place.log("controller.log"))
-        # The agent tries again and again. The controller logs it once, with the address.
-        time.sleep(1.5)
-        lines = [line for line in place.log("controller.log").splitlines() if "an agent is disconnected" in line]
-        assert len(lines) == 1, lines
-        assert all(word in lines[0] for word in why), lines
-        assert how.get("source", MINE) in lines[0]
-        assert ACCEPTED not in log()
-        until(lambda: "no session with the controller" in log())
-        # One line each: BPF is off, the refusal, the end of the session.
-        assert len([line for line in log().splitlines() if "WARN" in line]) <= 3, log()
+FALSE_IDENTITIES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
+    "wrong CA": ({"certificate": "stranger"}, ("TLS handshake failed", "UnknownIssuer")),
+    "expired": ({"certificate": "expired"}, ("TLS handshake failed", "xpired")),
+    "no token": ({"token": None}, ("a token is needed",)),
+    "unknown token": ({"token": "nobody-knows-this-token"}, ("the token is not known",)),
+    "token of another": ({"token": OTHER_TOKEN}, ("the token is for other hosts",)),
+    "address": ({"source": OTHER}, (f"{MINE} is not the address this connection comes from",)),
+    "token elsewhere": ({"source": OTHER, "host": OTHER}, ("the token is for other hosts",)),
+    "no host of the fabric": ({"source": STRANGER}, (f"{MINE} is not the address",)),
+}
+"""Arguments of `Place.agent`, and what the controller says."""
+
+
+def test_an_agent_with_a_false_identity_is_refused_in_one_line(place: Place) -> None:
+    for what, (how, why) in FALSE_IDENTITIES.items():
+        place.restart_controller()
+        with place.agent(**how) as log:
+            until(lambda: "an agent is disconnected" in place.log("controller.log"))
+            # The agent tries again and again. The controller logs it once, with the address.
+            time.sleep(1.5)
+            lines = [line for line in place.log("controller.log").splitlines() if "an agent is disconnected" in line]
+            assert len(lines) == 1, (what, lines)
+            assert all(word in lines[0] for word in why), (what, lines)
+            assert how.get("source", MINE) in lines[0]
+            assert ACCEPTED not in log()
+            until(lambda log=log: "no session with the controller" in log())  # type: ignore[misc]
+            # One line each: BPF is off, the refusal, the end of the session.
+            assert len([line for line in log().splitlines() if "WARN" in line]) <= 3, (what, log())
 
 
 def test_an_agent_does_not_trust_a_controller_of_another_authority(place: Place) -> None:

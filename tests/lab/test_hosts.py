@@ -7,12 +7,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from support import compared, figures
+from support import compared, measured
 
 LIVE = ["--worlds", "lab", "--lab", "controller=pathloom", "--runs", "1"]
 DUMBBELL = "dumbbell:hosts=2,rate=4Mbps,buffer=100"
 LONG_BYTES, SHORT_BYTES = 2_000_000, 500_000
-PAYLOAD_BPS = 4e6 * 1448 / 1514
 
 
 @pytest.mark.measure
@@ -22,11 +21,8 @@ def test_ofpt_fills_the_live_fabric_and_ecmp_does_not() -> None:
     # Acknowledgements use the default routes, and ecmp hashes some of them onto full links.
     content = compared(*fabric, "--schemes", "ofpt:defaults=per-host,ecmp", "--duration", "6s", *LIVE)
     ofpt, ecmp = content["schemes"]
-    figures(
-        "mean throughput of stride",
-        ofpt=round(ofpt["throughput"]["mean"], 3),
-        ecmp=round(ecmp["throughput"]["mean"], 3),
-    )
+    of_ofpt, of_ecmp = (row["throughput"]["mean"] for row in (ofpt, ecmp))
+    measured("mean throughput of stride under ofpt", "share of the link", of_ofpt, of_ecmp, "ecmp, same flows")
 
 
 @pytest.mark.measure
@@ -39,9 +35,8 @@ def test_a_longer_transfer_waits_for_a_shorter_one(tmp_path: Path) -> None:
     fct_s = {
         scheme: of["fct_s"].to_list() for (scheme,), of in found.sort("flow").group_by(["scheme"], maintain_order=True)
     }
-    alone_s = SHORT_BYTES * 8 / PAYLOAD_BPS
-    both_s = (LONG_BYTES + SHORT_BYTES) * 8 / PAYLOAD_BPS
     # A longer transfer that waits loses no time: both end when their bytes have passed one after the other.
-    for scheme, (longer_s, shorter_s) in fct_s.items():
-        shares = {"shorter_of_alone": round(shorter_s / alone_s, 2), "longer_of_both": round(longer_s / both_s, 2)}
-        figures(f"a longer and a shorter transfer under {scheme}", **shares)
+    (enforced,) = (times_s for scheme, times_s in fct_s.items() if "enforce=none" not in scheme)
+    (free,) = (times_s for scheme, times_s in fct_s.items() if "enforce=none" in scheme)
+    for which, waiting_s, free_s in zip(("longer", "shorter"), enforced, free, strict=True):
+        measured(f"the {which} of two transfers while the longer one waits", "s", waiting_s, free_s, "none waits")

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from pathloom.fabrics import Fabric
 from pathloom.lab import system
 from pathloom.lab.blueprint import Blueprint
@@ -78,6 +80,7 @@ def test_mininet_builds_the_fabric_and_its_switches_connect_to_the_controller(na
         assert {number for number, one in found[switch.dpid].items() if one != switch.bridge} == numbers
 
 
+@pytest.mark.long
 def test_the_commands_of_the_documentation_connect_mininet_s_hosts(name: str, tmp_path: Path) -> None:
     _, directory, environment, within = start(name)
     config = tmp_path / "controller.toml"

@@ -13,7 +13,7 @@ import pytest
 
 from live import Live, alive, finish, listens, run_on, spoil
 from pathloom.lab.probes import summary
-from support import call, figures
+from support import call, figures, measured
 
 DIAMOND = "diamond:hosts=1,rate=10Mbps,buffer=1000"
 PAIR = ("h0", "h1")
@@ -100,8 +100,11 @@ def tcp(name: str, scheme: str, seconds: float, rate_bytes: int) -> dict[str, in
 @pytest.mark.parametrize("moves_wanted", [15, pytest.param(100, marks=pytest.mark.long)])
 def test_tcp_with_an_empty_queue_retransmits_nothing_because_of_a_move(name: str, moves_wanted: int) -> None:
     seconds = moves_wanted * 0.2 + 1
+    still = tcp(name, "move:period=1h", seconds, rate_bytes=500_000)
+    assert call("down", "--name", name).code == 0
     row = tcp(name, f"move:period=200ms,times={moves_wanted}", seconds, rate_bytes=500_000)
-    figures(f"{moves_wanted} moves of TCP, queue empty", **row)
+    what = f"retransmitted segments in {moves_wanted} moves, queue empty"
+    measured(what, "segments", row["retransmits"], still["retransmits"], "no move")
 
 
 @pytest.mark.measure
@@ -111,4 +114,5 @@ def test_tcp_with_a_full_queue_has_no_time_out_because_of_a_move(name: str, move
     still = tcp(name, "move:period=1h", seconds, rate_bytes=0)
     assert call("down", "--name", name).code == 0
     row = tcp(name, f"move:period=400ms,times={moves_wanted}", seconds, rate_bytes=0)
-    figures(f"{moves_wanted} moves of TCP, queue full", moved=row, still=still)
+    for key, unit in (("sent_bytes", "bytes"), ("retransmits", "segments"), ("timeouts", "time-outs")):
+        measured(f"{key} in {moves_wanted} moves, queue full", unit, row[key], still[key], "no move")

@@ -21,7 +21,7 @@ from live import Live, alive, finish, listens, run_on, until
 from pathloom.lab import hostd, hosts, system
 from pathloom.lab.lab import Lab
 from pathloom.lab.transfers import Transfer, count, window_bytes
-from support import PATHLOOM, Outcome, call, compared, figures
+from support import PATHLOOM, SIMULATOR, Outcome, call, compared, figures, measured
 
 SIZE = 16_777_216
 LONGEST_S = 7.906
@@ -129,6 +129,7 @@ def placed(live: Live, host: str) -> list[tuple[int, ...]]:
     return [links for links in found if links]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rates", ["10Mbps/10Mbps", pytest.param("15Mbps/5Mbps", marks=pytest.mark.long)])
 def test_two_paths_carry_the_sum_of_their_rates(name: str, rates: str) -> None:
     with managed(name, TWO_PATHS.format(rates), "mptcp-aware:subflows=2") as live:
@@ -183,20 +184,21 @@ def test_a_killed_controller_loses_nothing_and_the_next_subflow_takes_a_free_pat
         wait(120)
 
 
+@pytest.mark.long
 def test_hosts_with_two_addresses_use_every_pair(name: str) -> None:
     spec = "jellyfish:switches=6,ports=6,hosts=6,homes=2,rate=10Mbps,buffer=100"
     with managed(name, spec, "mptcp-aware:subflows=1,manager=fullmesh") as live:
         with transfer(live, ("h0", "h3"), SIZE) as wait:
             until(lambda: len(subflows(live, "h0")) == 4, "four subflows stand")
-            time.sleep(2)
+            until(lambda: min(subflows(live, "h0").values()) > 50_000, "every subflow carries data")
             found = subflows(live, "h0")
             assert len({(local.rsplit(":", 1)[0], remote) for local, remote in found}) == 4
-            assert min(found.values()) > 50_000, found
             took_s = wait(60)
         rate_bps = SIZE * 8 / took_s
         figures("a transfer between hosts with two addresses of 10 Mbit/s", rate_mbps=rate_bps / 1e6)
 
 
+@pytest.mark.long
 def test_ordinary_programs_use_subflows(name: str, lab: Callable[..., Outcome]) -> None:
     assert shutil.which("mptcpize"), "apt-get install mptcpize"
     done = call("up", JELLYFISH, "--controller", "pathloom", "--scheme", "mptcp-aware:subflows=4", "--name", name)
@@ -213,6 +215,7 @@ def test_ordinary_programs_use_subflows(name: str, lab: Callable[..., Outcome]) 
     assert joined == 6, log.out
 
 
+@pytest.mark.long
 def test_too_few_free_ports_leave_a_connection_with_fewer_subflows(name: str) -> None:
     with managed(name, TWO_PATHS.format("20Mbps/20Mbps"), "mptcp-aware:subflows=8") as live:
         values = {"net.ipv4.ip_local_port_range": "40000 40003"}
@@ -224,26 +227,21 @@ def test_too_few_free_ports_leave_a_connection_with_fewer_subflows(name: str) ->
         assert hostd.running(live.lab.directory) is not None
 
 
-@pytest.mark.parametrize(
-    ("scheme", "text"),
-    [
+def test_impossible_settings_are_refused_before_anything_is_built(lab: Callable[..., Outcome]) -> None:
+    for scheme, text in (
         ("mptcp:subflows=0", "subflows"),
         ("mptcp-aware:subflows=65", "subflows"),
         ("mptcp:manager=fullmesh", "every host has a single address"),
-    ],
-)
-def test_impossible_settings_are_refused_before_anything_is_built(
-    lab: Callable[..., Outcome], scheme: str, text: str
-) -> None:
-    done = lab("up", JELLYFISH, "--scheme", scheme)
-    assert (done.code, len(done.err.splitlines())) == (2, 1), done.err
-    assert text in done.err
+    ):
+        done = lab("up", JELLYFISH, "--scheme", scheme)
+        assert (done.code, len(done.err.splitlines())) == (2, 1), done.err
+        assert text in done.err
 
 
 def test_results_have_the_path_and_the_bytes_of_every_subflow(tmp_path: Path) -> None:
-    schemes, duration_s = "mptcp:subflows=3,mptcp-aware:subflows=3", 3
+    schemes = "mptcp:subflows=3,mptcp-aware:subflows=3"
     traffic = ["--fabric", JELLYFISH, "--traffic", "long-lived:pattern=permutation", "--schemes", schemes]
-    options = ["--duration", f"{duration_s}s", "--runs", "1", "--worlds", "lab", "--lab", "controller=pathloom"]
+    options = ["--duration", "3s", "--runs", "1", "--worlds", "lab", "--lab", "controller=pathloom"]
     content = compared(*traffic, *options, "--out", str(tmp_path))
     # A kernel gives MPTCP up for a connection if the third packet of the handshake and the first data are lost, or
     # overtaken by the second data (RFC 8684 §3.7). Two processors can reorder packets when they are busy.
@@ -262,8 +260,6 @@ def test_results_have_the_path_and_the_bytes_of_every_subflow(tmp_path: Path) ->
     ratio = by_flow["delivered_bytes"] / by_flow["whole"]
     figures("bytes of subflows over bytes of connections", least=ratio.min(), median=ratio.median(), most=ratio.max())
     assert (ratio >= 1).all()
-    # One connection ends at each host. Within a second after the run, the last packets have arrived.
-    assert (by_flow["delivered_bytes"] < (duration_s + 1) * RATE_BPS / 8).all()
     for row in by_flow.filter(pl.col("scheme") == "mptcp-aware:subflows=3").iter_rows(named=True):
         ends = [(path.split()[0], path.split()[-1]) for path in row["path"]]
         assert ends == [(row["src"], row["dst"])] * 3
@@ -273,8 +269,15 @@ def test_results_have_the_path_and_the_bytes_of_every_subflow(tmp_path: Path) ->
     assert hashed["path"].to_list() == [2] * (12 - single.filter(pl.col("scheme") == "mptcp:subflows=3").height)
 
 
-@pytest.mark.parametrize("accepts", [socket.IPPROTO_TCP, socket.IPPROTO_MPTCP], ids=["tcp", "mptcp"])
-def test_a_connection_that_became_plain_tcp_is_counted_as_such(accepts: int) -> None:
+def test_a_connection_that_became_plain_tcp_is_counted_as_such() -> None:
+    for accepts in (socket.IPPROTO_TCP, socket.IPPROTO_MPTCP):
+        one = counted_transfer(accepts)
+        assert one.fell_back == (accepts == socket.IPPROTO_TCP)
+        assert one.packets > 0
+
+
+def counted_transfer(accepts: int) -> Transfer:
+    """A transfer over MPTCP to a socket of a protocol, with what the kernel counted."""
     size = 100_000
     with ExitStack() as opened:
         door = opened.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM, accepts))
@@ -293,9 +296,8 @@ def test_a_connection_that_became_plain_tcp_is_counted_as_such(accepts: int) -> 
         one = Transfer(0, {"size_bytes": size}, 0, sender, receiver)
         for end in (sender, receiver):
             count(one, end)
-        assert one.fell_back == (accepts == socket.IPPROTO_TCP)
-        assert one.packets > 0
         assert window_bytes(one) > 0
+        return one
 
 
 @pytest.mark.measure
@@ -306,4 +308,6 @@ def test_simulator_and_lab_agree_on_the_gain_of_placed_subflows() -> None:
     options = ["--duration", "30s", "--runs", "3", "--worlds", "sim,lab", "--lab", "controller=pathloom"]
     content = compared(*traffic, *options)
     means: dict[str, Any] = {row["scheme"]: row["throughput"]["mean"] for row in content["schemes"]}
-    figures("mean goodput of mptcp and mptcp-aware with 4 subflows", **means)
+    for scheme in schemes:
+        what = f"mean goodput under {scheme}"
+        measured(what, "share of the link", means[f"{scheme}@lab"], means[scheme], SIMULATOR)

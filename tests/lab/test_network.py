@@ -14,7 +14,7 @@ from live import listens
 from pathloom.lab.blueprint import mac_of
 from pathloom.lab.lab import Lab
 from pathloom.lab.status import link_counters
-from support import PATHLOOM, SMALL, Outcome, figures
+from support import PATHLOOM, SMALL, Outcome, figures, measured, unmanaged_bps
 
 LabCommand = Callable[..., Outcome]
 BLAST = """
@@ -39,9 +39,10 @@ def test_iperf3_measures_the_rate_of_a_link(lab: LabCommand, name: str) -> None:
     client = lab("exec", "h0", "--", "iperf3", "--json", "--time", "5", "--client", "h2")
     assert client.code == 0, client.out
     assert server.wait(60) == 0
-    measured = json.loads(client.out)["end"]["sum_received"]["bits_per_second"]
+    rate_bps = json.loads(client.out)["end"]["sum_received"]["bits_per_second"]
     # Frames of 1514 bytes carry 1448 bytes of payload.
-    figures("iperf3 over a link of 10 Mbit/s, share of its payload rate", share=measured / (10e6 * 1448 / 1514))
+    control_bps = unmanaged_bps(10e6 * 1448 / 1514)
+    measured("iperf3 over a link of 10 Mbit/s", "bit/s", rate_bps, control_bps, "iperf3 over loopback at that rate")
 
 
 def test_a_queue_holds_exactly_its_buffer(lab: LabCommand, name: str) -> None:
@@ -68,6 +69,7 @@ def test_a_queue_holds_exactly_its_buffer(lab: LabCommand, name: str) -> None:
     )
 
 
+@pytest.mark.long
 def test_a_host_keeps_unsent_data_in_its_sockets_and_not_in_its_interface(lab: LabCommand, name: str) -> None:
     # As in the simulator, an interface holds two segments of a connection, each in a packet, for any window.
     assert lab("up", SMALL, "--scheme", "spt").code == 0
@@ -126,6 +128,7 @@ def test_switches_have_the_agreed_numbers_at_their_controller(lab: LabCommand, n
     assert "timed out" in lab("exec", "h0", "--", "python3", "-c", reach).err
 
 
+@pytest.mark.long
 def test_hosts_with_two_ports_use_both(lab: LabCommand, name: str) -> None:
     assert lab("up", "jellyfish:switches=6,ports=6,hosts=6,homes=2,rate=10Mbps").code == 0
     blueprint = Lab(name).blueprint()

@@ -58,6 +58,7 @@ def test_a_fabric_is_up_discovered_and_forwarding_without_arp_entries(lab: LabCo
     assert "10.0.7.2" in neighbours
 
 
+@pytest.mark.long
 def test_a_host_that_claims_the_address_of_another_is_ignored_and_named(name: str) -> None:
     code = """
 import socket, time
@@ -110,7 +111,7 @@ print(number)
         live.await_log("a port sends too many packets", since=seen)
 
 
-@pytest.mark.parametrize("dscp", [LABEL_DSCP, 0], ids=["labelled", "unlabelled"])
+@pytest.mark.parametrize("dscp", [LABEL_DSCP, pytest.param(0, marks=pytest.mark.long)], ids=["labelled", "unlabelled"])
 def test_udp_flows_are_found_placed_and_metered(name: str, dscp: int) -> None:
     with alive(name, K4, "ofpt:headroom=0.5,period=2s") as live:
         pairs = permutation(live, 2)

@@ -27,7 +27,7 @@ def bridges(live: Live, tier: str) -> list[str]:
 def back(live: Live, before: dict[str, dict[int, list[str]]]) -> float:
     """Waits until all rules and groups are restored. Returns how long that took."""
     start = time.monotonic()
-    until(lambda: live.state() == before, "the rules as they were", 60)
+    until(lambda: live.state() == before, "the rules as they were")
     return time.monotonic() - start
 
 

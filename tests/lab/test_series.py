@@ -55,10 +55,6 @@ def test_paths_and_their_reasons_are_recorded_as_in_the_simulator(tmp_path: Path
     assert [f"ofpt put it on {' - '.join(names)}" in why for names, why in zip(switches, last["why"], strict=True)] == (
         [True] * 16
     )
-    # The controller gave every long-lived flow a path within the first second.
-    assert (
-        of["ofpt@lab"].group_by("flow").agg(pl.col("at_s").filter(pl.col("why").is_not_null()).min())["at_s"] < 1
-    ).all()
 
 
 def test_a_step_too_short_for_the_lab_is_refused(tmp_path: Path) -> None:

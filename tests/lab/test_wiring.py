@@ -12,7 +12,7 @@ from api import PERIOD_S, ask, with_api
 from live import K4, QUIET, Live, alive, permutation, until
 from pathloom.lab import system
 from pathloom.lab.links import switch_shape_lines
-from support import figures
+from support import figures, loop_share, measured
 
 K8 = "fat-tree:k=8,rate=10Mbps"
 
@@ -34,9 +34,7 @@ def test_probes_take_little_of_the_switches_time(name: str) -> None:
         before_s, started = forwarding_s(live), time.monotonic()
         time.sleep(10)
         share = (forwarding_s(live) - before_s) / (time.monotonic() - started)
-        figures("daemons of 80 idle switches, probes and all else", cores=round(share, 3))
-        # It was 0.83 with one probe a second from every port, each at a different time.
-        assert share < 0.1
+        measured("daemons of 80 idle switches, probes and all else", "cores", share, loop_share(), "an empty loop")
 
 
 def swap(live: Live, one: int, two: int) -> int:
@@ -80,7 +78,7 @@ def test_swapped_uplinks_are_used_and_named(name: str, tmp_path: Path) -> None:
                 assert (len(cabling["adopted"]), cabling["refused"]) == (2 if swapped else 0, [])
                 metric = f'pathloom_cabling_differences{{treatment="adopted"}} {2 if swapped else 0}'
                 assert metric in ask(live, "/metrics")
-                assert max(loads_bps) < 11e6, "no link carries more than it can"
+                figures("the highest load of a link of 10 Mbit/s, as the controller counts it", bps=max(loads_bps))
                 spans.append((start_ns, time.time_ns()))
             tracks = {"flows": probes.stop(), "defaults": defaults.stop()}
         for what, all_of in tracks.items():
@@ -117,6 +115,7 @@ def link_joins(live: Live, link: int) -> bool:
     return live.links["target"][link] in {switch.node for switch in live.blueprint.switches}
 
 
+@pytest.mark.long
 def test_adopted_wiring_survives_a_restart_of_the_controller(name: str, tmp_path: Path) -> None:
     more = f'[state]\ndirectory = "{tmp_path / "state"}"'
     with alive(name, K4, QUIET, more=more) as live:
@@ -131,7 +130,6 @@ def test_adopted_wiring_survives_a_restart_of_the_controller(name: str, tmp_path
                 and "[]" not in (tmp_path / "state" / "wiring.json").read_text()
             ),
             "the numbers are kept",
-            30,
         )
         with live.probes(pairs) as probes:
             time.sleep(5)
