@@ -1,6 +1,6 @@
 //! Network namespaces: their cookies, and functions that must run inside one.
 
-use pathloom_daemon_support::system::{clock_ns, enter};
+use pathloom_daemon_support::system::enter;
 use std::fs::File;
 use std::io;
 use std::mem::size_of;
@@ -59,9 +59,4 @@ fn cookie() -> io::Result<u64> {
             _ => Err(io::Error::last_os_error()),
         }
     }
-}
-
-/// Monotonic time in nanoseconds, by the clock that BPF programs use.
-pub fn monotonic_ns() -> u64 {
-    clock_ns(libc::CLOCK_MONOTONIC)
 }

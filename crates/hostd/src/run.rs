@@ -7,9 +7,10 @@ use crate::config::Config;
 use crate::kernel::{Kernel, News};
 use crate::messages::{self, ProgramMessage};
 use crate::mptcp;
-use crate::namespaces::monotonic_ns;
+
 use crate::session;
 use crate::{notify, token};
+use pathloom_daemon_support::system::monotonic_ns;
 use pathloom_model::Nanos;
 use std::collections::BTreeMap;
 use std::io;

@@ -2,13 +2,16 @@
 //! processes (pidfd_getfd).
 
 use crate::namespaces::Namespace;
-use pathloom_daemon_support::netlink::{find, message, messages, number32, Socket, DUMP};
+use pathloom_daemon_support::netlink::{find, message, messages, number32, Socket, SocketFlags, DUMP, SOCK_DIAG};
 use pathloom_model::FiveTuple;
+use rustix::net::sockopt::{ip_tos, set_ip_tos};
+use rustix::process::{pidfd_getfd, pidfd_open, Pid, PidfdFlags, PidfdGetfdFlags};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::net::Ipv4Addr;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const INET_DIAG_INFO: u16 = 2;
@@ -18,8 +21,6 @@ const DIAG_BYTES: usize = 72;
 const ACKED_AT: usize = 120;
 /// Bit mask of the listed states: all except LISTEN, SYN_SENT, SYN_RECV, TIME_WAIT and CLOSE.
 const STATES: u32 = (1 << 1) | (1 << 4) | (1 << 5) | (1 << 8) | (1 << 9) | (1 << 11);
-const PIDFD_GETFD: libc::c_long = 438;
-const PIDFD_OPEN: libc::c_long = 434;
 
 /// A connection in the socket list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,9 +40,9 @@ pub struct SocketList {
 impl SocketList {
     /// Opens the socket list of a namespace.
     pub fn open(namespace: &Namespace) -> io::Result<SocketList> {
-        let socket = namespace.inside(|| Socket::open(libc::NETLINK_SOCK_DIAG, 0, 0))??;
+        let socket = namespace.inside(|| Socket::open(SOCK_DIAG, SocketFlags::empty(), 0))??;
         // A missing answer must not block the agent.
-        let _ = socket.set_receive_timeout_s(2);
+        let _ = socket.set_receive_timeout(Duration::from_secs(2));
         Ok(SocketList { socket })
     }
 
@@ -128,41 +129,17 @@ pub fn label(inodes: &[u64], tos: u8) -> usize {
 }
 
 /// Returns a descriptor of this process for a file of another process.
-#[allow(unsafe_code)]
 fn duplicate(process: i32, number: i32) -> io::Result<OwnedFd> {
-    let owned = |number: libc::c_long| {
-        if number < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the kernel has just created this descriptor for this process.
-        Ok(unsafe { OwnedFd::from_raw_fd(number as i32) })
-    };
-    // SAFETY: both calls take numbers only.
-    unsafe {
-        let handle = owned(libc::syscall(PIDFD_OPEN, process, 0))?;
-        owned(libc::syscall(PIDFD_GETFD, handle.as_raw_fd(), number, 0))
-    }
+    let process = Pid::from_raw(process).ok_or(io::ErrorKind::NotFound)?;
+    let handle = pidfd_open(process, PidfdFlags::empty())?;
+    Ok(pidfd_getfd(handle, number, PidfdGetfdFlags::empty())?)
 }
 
-#[allow(unsafe_code)]
 fn set_label(socket: &OwnedFd, tos: u8) -> io::Result<()> {
-    let (mut now, mut length) = (0_i32, size_of::<i32>() as libc::socklen_t);
-    let wanted = i32::from(tos);
-    // SAFETY: both options are integers of the given length.
-    let done = unsafe {
-        let into = std::ptr::from_mut(&mut now).cast();
-        libc::getsockopt(socket.as_raw_fd(), libc::IPPROTO_IP, libc::IP_TOS, into, &mut length);
-        if now >> 2 != 0 {
-            return Ok(());
-        }
-        let from = std::ptr::from_ref(&wanted).cast();
-        libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_IP, libc::IP_TOS, from, length)
-    };
-    if done == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
+    if ip_tos(socket).unwrap_or_default() >> 2 != 0 {
+        return Ok(());
     }
+    Ok(set_ip_tos(socket, tos)?)
 }
 
 #[cfg(test)]
@@ -170,18 +147,7 @@ mod tests {
     use super::*;
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
-    use std::os::fd::AsFd;
-
-    fn tos(socket: &TcpStream) -> i32 {
-        let (mut now, mut length) = (0_i32, size_of::<i32>() as libc::socklen_t);
-        #[allow(unsafe_code)]
-        // SAFETY: the option is an integer.
-        unsafe {
-            let into = std::ptr::from_mut(&mut now).cast();
-            libc::getsockopt(socket.as_raw_fd(), libc::IPPROTO_IP, libc::IP_TOS, into, &mut length);
-        }
-        now
-    }
+    use std::os::fd::{AsFd, AsRawFd};
 
     #[test]
     fn a_listed_connection_has_its_bytes_and_can_be_labelled() {
@@ -200,9 +166,9 @@ mod tests {
         // In this test, the other process is this process.
         let copy = duplicate(std::process::id() as i32, client.as_raw_fd()).unwrap();
         set_label(&copy, 0x20).unwrap();
-        assert_eq!(tos(&client), 0x20);
+        assert_eq!(ip_tos(&client).unwrap(), 0x20);
         set_label(&client.as_fd().try_clone_to_owned().unwrap(), 0x40).unwrap();
-        assert_eq!(tos(&client), 0x20, "an existing label is kept");
+        assert_eq!(ip_tos(&client).unwrap(), 0x20, "an existing label is kept");
         assert_eq!(label(&[found[&flow].inode], 0x20), 1);
     }
 

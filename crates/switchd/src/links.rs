@@ -1,25 +1,19 @@
 //! Network interfaces: their carrier state, and a socket that sends frames.
 
-use pathloom_daemon_support::netlink::{message, messages, number32, Message, Socket, DUMP};
+use pathloom_daemon_support::netlink::{message, messages, number32, Message, Socket, SocketFlags, DUMP, ROUTE};
 use pathloom_daemon_support::system;
 use pathloom_model::PortNo;
+use rustix::net::sockopt::set_socket_send_buffer_size_force;
+use rustix::net::{socket_with, AddressFamily, SocketType};
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 
-const SEND_BUFFER_BYTES: libc::c_int = 1 << 24;
-const EVENTS_BUFFER_BYTES: libc::c_int = 1 << 22;
+const SEND_BUFFER_BYTES: usize = 1 << 24;
+const EVENTS_BUFFER_BYTES: usize = 1 << 22;
 const IFF_LOWER_UP: u32 = 1 << 16;
-
-fn check(result: libc::c_int) -> io::Result<libc::c_int> {
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(result)
-    }
-}
 
 /// Moves this thread into a network namespace. It must be the only thread of the process.
 pub fn enter(namespace: &Path) -> io::Result<()> {
@@ -42,13 +36,11 @@ pub struct Sender {
 }
 
 impl Sender {
-    #[allow(unsafe_code)]
     pub fn open() -> io::Result<Sender> {
-        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        // SAFETY: the descriptor is owned at once.
-        let socket = unsafe { OwnedFd::from_raw_fd(check(libc::socket(libc::AF_PACKET, kind, 0))?) };
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?;
         // A full queue of one port must not block frames to other ports.
-        set_option(&socket, libc::SO_SNDBUFFORCE, SEND_BUFFER_BYTES)?;
+        set_socket_send_buffer_size_force(&socket, SEND_BUFFER_BYTES)?;
         Ok(Sender { socket })
     }
 
@@ -73,14 +65,6 @@ impl Sender {
     }
 }
 
-#[allow(unsafe_code)]
-fn set_option(socket: &OwnedFd, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
-    let size = size_of::<libc::c_int>() as libc::socklen_t;
-    let value = std::ptr::from_ref(&value).cast();
-    // SAFETY: `size` is the size of the value.
-    check(unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, name, value, size) }).map(drop)
-}
-
 /// Watches which interfaces have carrier.
 #[derive(Debug)]
 pub struct Links {
@@ -90,7 +74,7 @@ pub struct Links {
 
 impl Links {
     pub fn open() -> io::Result<Links> {
-        let socket = Socket::open(libc::NETLINK_ROUTE, libc::SOCK_NONBLOCK, libc::RTMGRP_LINK)?;
+        let socket = Socket::open(ROUTE, SocketFlags::NONBLOCK, libc::RTMGRP_LINK as u32)?;
         socket.force_receive_buffer_bytes(EVENTS_BUFFER_BYTES)?;
         Ok(Links { socket, buffer: vec![0; 1 << 16] })
     }

@@ -8,7 +8,7 @@ use crate::links::{enter, index_of, Links, Numbers, Sender};
 use crate::show::{self, refused_name, PortRow, Report};
 use crate::state::{self, State};
 use crate::switch::{Flow, ForwardingReason, Passed, Switch, System, Way};
-use pathloom_daemon_support::system::clock_ns;
+use pathloom_daemon_support::system::{monotonic_ns, realtime_ns};
 use pathloom_model::{Nanos, PortNo};
 use std::collections::BTreeMap;
 use std::fs;
@@ -43,11 +43,11 @@ struct Clock {
 
 impl Clock {
     fn new() -> Clock {
-        Clock { ahead_ns: clock_ns(libc::CLOCK_REALTIME).saturating_sub(clock_ns(libc::CLOCK_MONOTONIC)) }
+        Clock { ahead_ns: realtime_ns().saturating_sub(monotonic_ns()) }
     }
 
     fn now(self) -> Nanos {
-        self.at(clock_ns(libc::CLOCK_MONOTONIC))
+        self.at(monotonic_ns())
     }
 
     fn at(self, monotonic_ns: u64) -> Nanos {
@@ -97,7 +97,7 @@ impl System for Kernel<'_, '_> {
             ForwardingReason::Connection { exploration, forward: true } => (FORWARD, exploration),
             ForwardingReason::Connection { exploration, forward: false } => (BACKWARD, exploration),
         };
-        let last_ns = clock_ns(libc::CLOCK_MONOTONIC);
+        let last_ns = monotonic_ns();
         self.flow_table.put(&key, &KernelPath { ifindex, kind, exploration, last_ns, packets: 0, bytes: 0 })
     }
 

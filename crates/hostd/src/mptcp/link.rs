@@ -2,14 +2,15 @@
 
 use super::wire::{self, Event, Request};
 use crate::namespaces::Namespace;
-use pathloom_daemon_support::netlink::{messages, Socket};
+use pathloom_daemon_support::netlink::{messages, Socket, SocketFlags, GENERIC};
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
 /// Buffer size for waiting events. A connection causes about as many events as it has subflows, of about 150 bytes
 /// each.
-const EVENT_BUFFER_BYTES: libc::c_int = 8 << 20;
+const EVENT_BUFFER_BYTES: usize = 8 << 20;
 const DATAGRAM_BYTES: usize = 16 << 10;
 const SETTING: &str = "/proc/sys/net/mptcp/pm_type";
 
@@ -35,11 +36,13 @@ impl Link {
     /// Opens both sockets. The error tells what is missing in the namespace.
     pub fn open(namespace: &Namespace) -> Result<Link, String> {
         let plain = |problem: io::Error| problem.to_string();
-        let open = |flags| Socket::open(libc::NETLINK_GENERIC, flags, 0);
+        let open = |flags| Socket::open(GENERIC, flags, 0);
         namespace.inside(check_setting).map_err(plain)??;
-        let (events, requests) =
-            namespace.inside(|| Ok((open(libc::SOCK_NONBLOCK)?, open(0)?))).and_then(|opened| opened).map_err(plain)?;
-        requests.set_receive_timeout_s(2).map_err(plain)?;
+        let (events, requests) = namespace
+            .inside(|| Ok((open(SocketFlags::NONBLOCK)?, open(SocketFlags::empty())?)))
+            .and_then(|opened| opened)
+            .map_err(plain)?;
+        requests.set_receive_timeout(Duration::from_secs(2)).map_err(plain)?;
         let mut link = Link { events, requests, family: wire::CONTROL, sequence: 0 };
         let (family, group) = link.find_family().map_err(|problem| format!("the kernel's MPTCP: {problem}"))?;
         link.family = family;

@@ -10,10 +10,11 @@ pub mod wire;
 mod tests;
 
 use crate::config::{Config, Mptcp};
-use crate::namespaces::{monotonic_ns, Namespace};
+use crate::namespaces::Namespace;
 use crate::run::register;
 use link::Link;
 use manager::{Manager, Settings};
+use pathloom_daemon_support::system::monotonic_ns;
 use pathloom_model::Nanos;
 use std::collections::BTreeMap;
 use std::io;
