@@ -4,7 +4,7 @@ use crate::places::Place;
 use crate::reading::{ForeignRules, Reading};
 use pathloom_control::{PortStats, RuleStats};
 use pathloom_model::{Nanos, NodeId};
-use pathloom_openflow::{Message, Port};
+use pathloom_openflow::{Message, Port, PortReason, PortStatus};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use tokio::sync::Notify;
@@ -119,6 +119,8 @@ pub(crate) struct Connection {
     pub meters: BTreeSet<u32>,
     /// Ports that the switch has reported.
     ports: BTreeSet<u32>,
+    /// Changes of ports that arrived while the ports were being read.
+    early: Vec<PortStatus>,
     complaints: u64,
     xid: u32,
     /// Its place in the hub. Freed with the connection.
@@ -147,6 +149,7 @@ impl Connection {
             groups: BTreeSet::new(),
             meters: BTreeSet::new(),
             ports: BTreeSet::new(),
+            early: Vec::new(),
             complaints: 0,
             xid: 0,
             place,
@@ -179,6 +182,26 @@ impl Connection {
     pub(crate) fn note_port(&mut self, number: u32) {
         if self.ports.len() < MOST_PORTS {
             self.ports.insert(number);
+        }
+    }
+
+    /// Keeps a change of a port until all ports have been read. The parts of the answer may be older or newer.
+    pub(crate) fn keep_for_later(&mut self, status: &PortStatus) {
+        if self.early.len() < MOST_PORTS {
+            self.early.push(status.clone());
+        }
+    }
+
+    /// Applies the changes that arrived while these ports were being read. A switch reports each change, so the last
+    /// report about a port has its state.
+    pub(crate) fn update(&mut self, ports: &mut Vec<Port>) {
+        for PortStatus { reason, port } in std::mem::take(&mut self.early) {
+            match ports.iter().position(|known| known.number == port.number) {
+                Some(index) if reason == PortReason::Deleted => drop(ports.remove(index)),
+                Some(index) => ports[index] = port,
+                None if reason == PortReason::Deleted => {}
+                None => ports.push(port),
+            }
         }
     }
 

@@ -227,6 +227,9 @@ impl Hub {
         }
         let gone = status.reason == PortReason::Deleted;
         let Some(connection) = self.connection_mut(id) else { return };
+        if matches!(connection.stage, Stage::Ports { .. }) {
+            return connection.keep_for_later(status);
+        }
         let (Stage::Up { dpid }, node) = (connection.stage, connection.node) else { return };
         let news = !connection.has_port(port);
         connection.note_port(port);
@@ -418,7 +421,10 @@ impl Hub {
         };
         match pending {
             Pending::Description => {}
-            Pending::Ports(ports) => self.ports_known(now, id, &ports),
+            Pending::Ports(mut ports) => {
+                self.connection_mut(id).into_iter().for_each(|connection| connection.update(&mut ports));
+                self.ports_known(now, id, &ports);
+            }
             Pending::FlowStats { asked, rows } => {
                 self.up(now, id, |switch| Input::FlowStats { switch, rows });
                 self.up(now, id, |switch| Input::Rtt { switch, rtt: now.saturating_sub(asked) });

@@ -3,13 +3,14 @@
 use crate::addresses::Learnt;
 use crate::config::{Addresses, CheckedConfig};
 use crate::connection::ConnectionId;
-use crate::hosts::AgentId;
+use crate::hosts::{AgentId, Hosts};
 use crate::hub::{Hub, Responder};
 use crate::live_discovery::LiveDiscovery;
 use pathloom_control::{Controller, Input, Snapshot};
 use pathloom_model::Nanos;
 use pathloom_schemes::Registry;
 use pathloom_testnet::Machine;
+use std::collections::BTreeSet;
 
 /// How often periodic work is done, and the number of ticks between two readings of refused frames.
 const TICK: Nanos = Nanos::from_millis(250);
@@ -25,7 +26,8 @@ pub(crate) enum Id {
 pub(crate) struct Driven {
     pub hub: Hub,
     tick: (Nanos, u64),
-    open: std::collections::BTreeSet<ConnectionId>,
+    open: BTreeSet<ConnectionId>,
+    agents: BTreeSet<AgentId>,
 }
 
 impl Driven {
@@ -56,7 +58,7 @@ impl Driven {
         for &(prefix, at) in &checked.places {
             hub.queue_and_settle(Input::Place { prefix, at: Some(at) });
         }
-        Driven { hub, tick: (now, 0), open: Default::default() }
+        Driven { hub, tick: (now, 0), open: BTreeSet::new(), agents: BTreeSet::new() }
     }
 }
 
@@ -71,7 +73,9 @@ impl Machine for Driven {
     }
 
     fn connect_agent(&mut self, now: Nanos, peer: &str) -> Option<Id> {
-        self.hub.hosts.connect(now, peer.to_owned(), peer.parse().ok()).map(Id::Agent)
+        let id = self.hub.hosts.connect(now, peer.to_owned(), peer.parse().ok())?;
+        self.agents.insert(id);
+        Some(Id::Agent(id))
     }
 
     fn disconnect(&mut self, now: Nanos, id: Id) {
@@ -81,7 +85,10 @@ impl Machine for Driven {
                 self.open.remove(&id);
                 self.hub.disconnect(id, "the peer closed it");
             }
-            Id::Agent(id) => self.hub.hosts.disconnect(id, "the peer closed it"),
+            Id::Agent(id) => {
+                self.agents.remove(&id);
+                self.hub.hosts.disconnect(id, "the peer closed it");
+            }
         }
     }
 
@@ -93,16 +100,38 @@ impl Machine for Driven {
                 self.hub.settle();
                 received.used
             }
-            Id::Agent(_) => unimplemented!(),
+            Id::Agent(id) => {
+                let mut used = 0;
+                while let Some(length) = bytes[used..].iter().position(|&byte| byte == b'\n') {
+                    if let Some(input) = self.hub.hosts.line(id, &bytes[used..used + length]) {
+                        self.hub.queue_and_settle(input);
+                    }
+                    used += length + 1;
+                }
+                used
+            }
         }
     }
 
     fn poll_transmit(&mut self) -> Option<(Id, Vec<u8>)> {
+        for &id in &self.agents {
+            let mut bytes = Vec::new();
+            self.hub.hosts.take_output(id, &mut bytes);
+            if !bytes.is_empty() {
+                return Some((Id::Agent(id), bytes));
+            }
+        }
         let id = self.hub.all_connections().find(|connection| !connection.out.is_empty())?.id;
         Some((Id::Switch(id), self.hub.take_output(id)))
     }
 
     fn poll_closed(&mut self) -> Option<Id> {
+        let closed = |hosts: &mut Hosts, id| hosts.take_output(id, &mut Vec::new()).unwrap_or(true);
+        if let Some(id) = self.agents.iter().copied().find(|&id| closed(&mut self.hub.hosts, id)) {
+            self.agents.remove(&id);
+            self.hub.hosts.disconnect(id, "it was disconnected");
+            return Some(Id::Agent(id));
+        }
         let closed = self.hub.all_connections().find(|connection| connection.is_closed()).map(|one| one.id);
         if let Some(id) = closed {
             self.hub.disconnect(id, "it was closed");

@@ -206,6 +206,28 @@ impl Lab {
         })
     }
 
+    /// An agent of this host connects and names it. Returns the number of its connection.
+    pub(crate) fn agent(&mut self, host: usize) -> usize {
+        let peer = self.open_agent("a local agent").expect("there is a place for it");
+        let address = self.hosts[host].address;
+        self.say_line(peer, &format!(r#"{{"hello":{{"version":1,"hosts":["{address}"]}}}}"#));
+        peer
+    }
+
+    pub(crate) fn say_line(&mut self, peer: usize, line: &str) {
+        self.say(peer, format!("{line}\n").as_bytes());
+    }
+
+    /// Lines that an agent has received, with the verb of each.
+    pub(crate) fn heard(&mut self, peer: usize) -> Vec<(String, serde_json::Value)> {
+        let text = String::from_utf8(self.peer(peer).heard.clone()).expect("lines of text");
+        let read = |line: &str| match serde_json::from_str(line) {
+            Ok(serde_json::Value::Object(line)) => line.into_iter().next().expect("a verb"),
+            other => panic!("{line}: {other:?}"),
+        };
+        text.lines().map(read).collect()
+    }
+
     /// The controller is killed. Returns its last snapshot.
     pub(crate) fn kill_controller(&mut self) -> Snapshot {
         let mut machine = self.kill().expect("the controller runs");

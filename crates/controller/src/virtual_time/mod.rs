@@ -1,10 +1,12 @@
 //! The hub with its switches, hosts and agents in virtual time: see `pathloom_testnet`.
 
+mod agents;
 mod driven;
 mod lab;
 mod moves;
 mod offenders;
 mod restarts;
 mod reviews;
+mod schedules;
 mod sessions;
 mod wiring;

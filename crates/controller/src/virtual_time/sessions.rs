@@ -4,6 +4,7 @@ use super::lab::{ms, s, Lab, K4, QUIET};
 use pathloom_control::Input;
 use pathloom_model::rules::RuleAction;
 use pathloom_model::PortNo;
+use pathloom_openflow::frame;
 use pathloom_testnet::Timing;
 
 #[test]
@@ -59,6 +60,56 @@ fn a_port_that_changes_during_the_handshake_has_its_last_state() {
         assert!(comes_back || !uses, "no rule leads to the dead cable");
         let headers = lab.packet(0, 8, 1000);
         assert!(lab.reaches(headers));
+    }
+}
+
+/// A port changes while the switch describes its ports in parts, or just before or after that.
+#[test]
+fn a_port_that_changes_between_two_parts_of_the_description_has_its_last_state() {
+    // The number of messages of the handshake before the status: hello, features,
+    // the description of the switch, and two parts with two ports each.
+    for moment in 1..=6 {
+        let mut lab = Lab::with(K4, QUIET, "", Timing::PROMPT, 1);
+        lab.redials = false;
+        let tor = lab.node("e0_0");
+        lab.break_session(tor);
+        let mut double = lab.devices[&tor].clone();
+        double.faults.rows_in_part = 2;
+        let peer = lab.open("192.0.2.200:1").unwrap();
+        // Each message is sent when the earlier ones have been answered.
+        let (mut said, mut waiting) = (0, vec![double.hello()]);
+        while said < 40 && !(waiting.is_empty() && said > moment) {
+            if said == moment {
+                let status = double.set_port(3, false);
+                lab.say(peer, &status);
+                // The description was made before.
+                double.set_port(3, true);
+            }
+            if !waiting.is_empty() {
+                let message = waiting.remove(0);
+                lab.say(peer, &message);
+            }
+            said += 1;
+            lab.run_for(ms(5));
+            let heard = std::mem::take(&mut lab.peer(peer).heard);
+            let now = lab.now();
+            let (mut rest, mut out) = (&heard[..], Vec::new());
+            while let Ok(Some((header, body, length))) = frame(rest) {
+                double.handle(now, header, body, &mut out);
+                rest = &rest[length..];
+            }
+            let mut rest = &out[..];
+            while let Ok(Some((_, _, length))) = frame(rest) {
+                waiting.push(rest[..length].to_vec());
+                rest = &rest[length..];
+            }
+        }
+        lab.run_for(s(1));
+        assert_eq!(lab.sessions(), 20, "moment {moment}");
+        let link = lab.fabric.out_link(tor, PortNo(3)).unwrap();
+        let up = lab.machine().hub.controller().unwrap().view().links.is_up(link);
+        // A description that begins after the status has the later state.
+        assert_eq!(up, moment <= 1, "moment {moment}");
     }
 }
 
