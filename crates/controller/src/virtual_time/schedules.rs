@@ -24,7 +24,7 @@ const SCHEMES: [&str; 7] = [
     "lessor",
 ];
 /// Number of schedules of one test. `PATHLOOM_SCHEDULES` sets another.
-const SCHEDULES: u64 = 60;
+const SCHEDULES: u64 = 12;
 /// Time within which a cable that flapped is used again, and rules of flows that are over run out.
 const SETTLES: Nanos = Nanos::from_secs(12);
 const RUNS_OUT: Nanos = Nanos::from_secs(75);
