@@ -215,25 +215,37 @@ def test_dhcp_is_passed_to_servers_and_back_to_the_client(live: Live) -> None:
     assert arrivals(live, "h0", asked, "h15", b"MARK", 200, wait_s=0) < 200
 
 
-def test_a_port_that_the_fabric_does_not_have_is_refused_and_named(live: Live) -> None:
-    tor = next(switch for switch in live.blueprint.switches if switch.node == 0)
-    inside = ["ip", "-n", tor.namespace]
-    subprocess.run([*inside, "link", "add", "stray", "type", "veth", "peer", "name", "eth0"], check=True)
-    try:
-        for interface in ("stray", "eth0"):
-            subprocess.run([*inside, "link", "set", interface, "up"], check=True)
-        daemon = live.switches.daemon_of(tor.bridge)
-        daemon.vsctl(["add-port", tor.bridge, "stray", "--", "set", "Interface", "stray", "ofport_request=40"])
-        sent = frame(
-            mac_of(live, "h15"), b"\2\0\0\0\0\x99", IPV4, ipv4("10.0.9.9", "10.0.7.2", UDP, udp(1, 2, b"MARK"))
-        )
-        with frames.sniffing(live, "h15", b"MARK") as counted:
-            command = ["ip", "netns", "exec", tor.namespace, "python3", "-c", frames.SEND, sent.hex(), "100", "0.02"]
-            subprocess.run(command, check=True, timeout=60)
-            assert counted(0) == 0
-        assert "port=40" in live.await_log('what="port_not_in_fabric"')
-    finally:
-        subprocess.run([*inside, "link", "del", "stray"], check=False)
+def test_a_port_that_the_fabric_does_not_have_is_refused_and_named(name: str) -> None:
+    with alive(name, K4, QUIET, arp="proxy") as live:
+        tor = next(switch for switch in live.blueprint.switches if switch.node == 0)
+        inside = ["ip", "-n", tor.namespace]
+        subprocess.run([*inside, "link", "add", "stray", "type", "veth", "peer", "name", "eth0"], check=True)
+        try:
+            for interface in ("stray", "eth0"):
+                subprocess.run([*inside, "link", "set", interface, "up"], check=True)
+            daemon = live.switches.daemon_of(tor.bridge)
+            daemon.vsctl(["add-port", tor.bridge, "stray", "--", "set", "Interface", "stray", "ofport_request=40"])
+            sent = frame(
+                mac_of(live, "h15"), b"\2\0\0\0\0\x99", IPV4, ipv4("10.0.9.9", "10.0.7.2", UDP, udp(1, 2, b"MARK"))
+            )
+            with frames.sniffing(live, "h15", b"MARK") as counted:
+                command = [
+                    "ip",
+                    "netns",
+                    "exec",
+                    tor.namespace,
+                    "python3",
+                    "-c",
+                    frames.SEND,
+                    sent.hex(),
+                    "100",
+                    "0.02",
+                ]
+                subprocess.run(command, check=True, timeout=60)
+                assert counted(0) == 0
+            assert "port=40" in live.await_log('what="port_not_in_fabric"')
+        finally:
+            subprocess.run([*inside, "link", "del", "stray"], check=False)
 
 
 def test_a_host_on_two_ports_is_reached_at_both_of_its_addresses(name: str) -> None:
