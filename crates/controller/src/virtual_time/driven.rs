@@ -156,7 +156,7 @@ impl Machine for Driven {
         if now >= self.tick.0 {
             self.tick = (now + TICK, self.tick.1 + 1);
             self.hub.tick();
-            if self.tick.1 % REFUSED == 0 {
+            if self.tick.1.is_multiple_of(REFUSED) {
                 self.hub.read_refused();
                 self.hub.look_after_places();
             }
