@@ -3,7 +3,7 @@
 Each tier has the files that it depends on, and a command. `tests/tiers.json` has a digest of these files as they were
 when the tier last passed. A tier whose files have that digest is left out, and this program says so.
 
-    python scripts/tiers.py            run the tiers whose files changed
+    python scripts/tiers.py            run the tiers of the gate whose files changed
     python scripts/tiers.py --all      run all tiers, and record those that pass (`make test-long`)
     python scripts/tiers.py --all NAME run this tier, and record it if it passes
 """
@@ -30,6 +30,8 @@ class Tier:
     paths: tuple[str, ...]
     """Files and folders that the checks depend on."""
     command: tuple[str, ...]
+    in_gate: bool = True
+    """Whether `make test` runs it. A tier of ten minutes and more is left to `make test-long` and to a job of its own."""
 
     def digest(self) -> str:
         """A digest of the names and contents of its files."""
@@ -71,6 +73,7 @@ TIERS = {
             "crates/controller/src/api",
         ),
         ("make", "--no-print-directory", "test-page"),
+        in_gate=False,
     ),
     "packages": Tier(
         "the wheel and the Debian packages, installed and tried",
@@ -83,6 +86,7 @@ TIERS = {
             "docs/*.example.toml",
         ),
         ("make", "--no-print-directory", "package-test"),
+        in_gate=False,
     ),
 }
 
@@ -111,6 +115,9 @@ def main(arguments: list[str]) -> int:
         last = before.get(name, {})
         if not everything and last.get("digest") == digest:
             print(f"left out: {tier.what}; its files are as on {last['passed']}, when it passed")
+            continue
+        if not everything and not tier.in_gate:
+            print(f"left out: {tier.what}, which changed since it passed; run `scripts/tiers.py --all {name}`")
             continue
         print(f"\n==> {tier.what[0].upper()}{tier.what[1:]}", flush=True)
         if subprocess.run(tier.command, cwd=ROOT, check=False).returncode != 0:
