@@ -31,7 +31,7 @@ class Tier:
     """Files and folders that the checks depend on."""
     command: tuple[str, ...]
     in_gate: bool = True
-    """Whether `make test` runs it. A tier of ten minutes and more is left to `make test-long` and to a job of its own."""
+    """Whether `make test` runs it. Tiers of ten minutes and more are left to `make test-long`."""
 
     def digest(self) -> str:
         """A digest of the names and contents of its files."""
