@@ -9,9 +9,13 @@ import json
 import socket
 import struct
 import sys
+import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 
+PATIENCE_S = 60.0
+"""Longest wait for the next connection, and for an answer."""
 VERSION, HELLO, ECHO_REQUEST, ECHO_REPLY, FEATURES_REQUEST, FEATURES_REPLY = 4, 0, 2, 3, 5, 6
 MULTIPART_REQUEST, MULTIPART_REPLY, PORT_DESCRIPTION = 18, 19, 13
 
@@ -28,7 +32,7 @@ def read(session: socket.socket) -> tuple[int, int, int, bytes]:
 
 def ask(session: socket.socket) -> tuple[str, dict[int, str]]:
     """Returns the datapath id of a switch, and the name of each port by its number."""
-    session.settimeout(60)
+    session.settimeout(PATIENCE_S)
     version, kind, _, _ = read(session)
     assert (version >= VERSION, kind) == (True, HELLO)
     session.sendall(message(HELLO) + message(FEATURES_REQUEST))
@@ -52,13 +56,23 @@ def ask(session: socket.socket) -> tuple[str, dict[int, str]]:
 def main() -> None:
     port, wanted, file = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
     found: dict[str, dict[int, str]] = {}
+
+    def serve(session: socket.socket) -> None:
+        # A client that only checks whether somebody listens sends nothing.
+        with session, suppress(struct.error, OSError):
+            dpid, ports = ask(session)
+            found[dpid] = ports
+
     with socket.create_server(("127.0.0.1", port)) as server:
-        server.settimeout(60)
+        server.settimeout(0.5)
+        deadline = time.monotonic() + PATIENCE_S
         while len(found) < wanted:
-            # A client that only checks whether somebody listens sends nothing.
-            with server.accept()[0] as session, suppress(struct.error, OSError):
-                dpid, ports = ask(session)
-                found[dpid] = ports
+            with suppress(TimeoutError):
+                # A session that waits must not keep others waiting.
+                threading.Thread(target=serve, args=(server.accept()[0],), daemon=True).start()
+                deadline = time.monotonic() + PATIENCE_S
+            if time.monotonic() > deadline:
+                sys.exit(f"only {len(found)} of {wanted} switches have been heard: {sorted(found)}")
     file.write_text(json.dumps(found), encoding="ascii")
 
 

@@ -70,7 +70,7 @@ def test_mininet_builds_the_fabric_and_its_switches_connect_to_the_controller(na
     script = tmp_path / "script"
     # Mininet ends when all switches have been heard.
     script.write_text(f"sh timeout 60 sh -c 'until test -e {heard}; do sleep 0.1; done'\n", encoding="ascii")
-    options += ["--controller", "remote,ip=127.0.0.1", "--test", "none", "--pre", str(script)]
+    options += ["--controller", "remote,ip=127.0.0.1", "--test", "none", "--post", str(script)]
     mininet(within, environment, options)
     assert listener.wait(60) == 0
     found = json.loads(heard.read_text(encoding="ascii"))
