@@ -8,6 +8,8 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pathloom
+from pathloom.api.comparison import SettingsOfComparisons, SettingsOfRuns
+from pathloom.experiments.settings.model import Settings
 
 PACKAGE = Path(pathloom.__file__).parent
 FORBIDDEN = {
@@ -70,3 +72,9 @@ def test_packages_import_only_packages_below_them() -> None:
         if other.startswith(tuple(f"pathloom.{name}." for name in above))
     ]
     assert wrong == []
+
+
+def test_type_checkers_know_every_setting() -> None:
+    known = set(SettingsOfComparisons.__annotations__) | set(SettingsOfRuns.__annotations__)
+    explicit = {name for name in Settings.model_fields if name in ("fabric", "traffic", "schemes")}
+    assert known == set(Settings.model_fields) - explicit

@@ -6,7 +6,7 @@ import inspect
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from pathloom.api.experiment import Experiment
 from pathloom.api.results import Result
@@ -23,6 +23,40 @@ if TYPE_CHECKING:
     import networkx as nx
 
 
+class SettingsOfRuns(TypedDict, total=False):
+    """The arguments of `run` that `Settings` describes, for type checkers, which cannot read its fields.
+
+    A test compares the names with those of `Settings`.
+    """
+
+    transport: str | None
+    control: str | None
+    duration: str
+    until: str | None
+    seed: int
+    faults: Sequence[str]
+    yardstick: bool
+    worlds: Sequence[str]
+    lab: str | None
+    keep_going: bool
+    fit_min_rto: bool
+    series: str | None
+
+
+class SettingsOfComparisons(SettingsOfRuns, total=False):
+    """The arguments of `compare` that `Settings` describes."""
+
+    runs: int
+
+
+class HowToRun(SettingsOfRuns, total=False):
+    """All further arguments of `run`."""
+
+    jobs: int | None
+    threads: int
+    cluster: str | None
+
+
 def compare(
     *,
     fabric: Fabric | str | nx.Graph[Any],
@@ -31,7 +65,7 @@ def compare(
     jobs: int | None = None,
     threads: int = 1,
     cluster: str | None = None,
-    **settings: Any,
+    **settings: Unpack[SettingsOfComparisons],
 ) -> Result:
     """Runs the same traffic under each scheme and compares them.
 
@@ -77,7 +111,7 @@ def run(
     traffic: str,
     scheme: str | type | Callable[[], object],
     runs: int = 1,
-    **more: Any,
+    **more: Unpack[HowToRun],
 ) -> Result:
     """Runs one scheme, by default once; all other arguments are those of `compare`.
 
