@@ -9,6 +9,7 @@ from typing import Any
 
 from live import Live
 from pathloom.lab import system
+from support import PATIENCE_S
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 PERIOD_S = 1
@@ -28,7 +29,7 @@ def ask(live: Live, path: str) -> Any:
     def act() -> Any:
         url = f"http://127.0.0.1:6680{path}"
         request = urllib.request.Request(url, headers={"Authorization": f"Bearer {TOKEN}"})
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
             text = answer.read().decode()
             return json.loads(text) if path.startswith("/v1") else text
 

@@ -19,7 +19,7 @@ from pathloom.fabrics import Fabric
 from pathloom.lab import delays, links, system
 from pathloom.lab.lab import Lab
 from pathloom.native import program
-from support import figures
+from support import PATIENCE_S, figures
 
 DELAY_MS = 20.0
 _SO_TIMESTAMPNS = 35
@@ -63,7 +63,7 @@ def times_ms(sender: str, receiver: str, address: str) -> list[float]:
     with system.inside(receiver, make) as door, system.inside(sender, make) as line:
         door.bind((address, 7))
         door.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
-        door.settimeout(10)
+        door.settimeout(PATIENCE_S)
         line.connect((address, 7))
         line.send(bytes(8))  # The first one waits for ARP.
         door.recv(8)

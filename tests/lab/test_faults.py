@@ -20,7 +20,7 @@ from live import K4, QUIET, Live, alive, finish, permutation, run_on, spoil, unt
 from pathloom.lab import controller, system
 from pathloom.lab.probes import Track, summary
 from pathloom.lab.runs import run_agent
-from support import figures, measured
+from support import PATIENCE_S, figures, measured
 
 STATE = '[state]\ndirectory = "{}"'
 
@@ -100,7 +100,7 @@ def announce(live: Live, pairs: Sequence[tuple[str, str]]) -> None:
         flow = {"src": addresses[source], "dst": addresses[target], **ports}
         words.append({"announce": {"flow": flow, "size_bytes": None}})
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as door:
-        door.settimeout(10)
+        door.settimeout(PATIENCE_S)
         door.connect(str(live.lab.directory / controller.HOSTS_SOCKET))
         door.sendall(b"".join(json.dumps(line).encode() + b"\n" for line in words))
         live.await_paths(pairs)

@@ -15,7 +15,7 @@ from api import ask, with_api
 from live import K4, alive
 from pathloom.lab import controller
 from pathloom.lab.lab import Lab
-from support import figures
+from support import PATIENCE_S, figures
 
 
 class Agent:
@@ -24,7 +24,7 @@ class Agent:
     def __init__(self, directory: Path, address: str) -> None:
         self.address = address
         self.line = socket.socket(socket.AF_UNIX)
-        self.line.settimeout(10)
+        self.line.settimeout(PATIENCE_S)
         self.line.connect(str(directory / controller.HOSTS_SOCKET))
         self.answers = self.line.makefile("r", encoding="utf-8")
         self.say({"hello": {"version": 1, "hosts": [address]}})

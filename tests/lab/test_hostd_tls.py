@@ -17,6 +17,7 @@ import pytest
 from hosted import until
 from pathloom.lab import system
 from pathloom.native import program
+from support import PATIENCE_S
 
 CONTROLLER, PORT = "10.255.0.1", 6634
 MINE, OTHER, STRANGER = "10.0.0.1", "10.0.1.1", "10.9.9.9"
@@ -222,7 +223,9 @@ def test_a_reload_reads_other_tokens_and_another_authority(place: Place) -> None
 
 def test_a_client_without_tls_or_with_half_a_handshake_disturbs_no_other(place: Place) -> None:
     def connect() -> socket.socket:
-        return system.inside(place.namespace, lambda: socket.create_connection((CONTROLLER, PORT), 5, (OTHER, 0)))
+        return system.inside(
+            place.namespace, lambda: socket.create_connection((CONTROLLER, PORT), PATIENCE_S, (OTHER, 0))
+        )
 
     plain, silent = connect(), connect()
     with plain, silent:
@@ -235,7 +238,7 @@ def test_a_client_without_tls_or_with_half_a_handshake_disturbs_no_other(place: 
             wrapped = context.wrap_socket(bare, server_hostname=CONTROLLER)
             with wrapped, pytest.raises(ssl.SSLError):
                 # This client has no certificate.
-                wrapped.settimeout(10)
+                wrapped.settimeout(PATIENCE_S)
                 wrapped.sendall(b'{"hello":{"version":1,"hosts":["10.0.1.1"]}}\n')
                 wrapped.recv(100)
             until(lambda: "did not end in time" in place.log("controller.log"))

@@ -23,7 +23,7 @@ from support import K4, NOT_ROOT, PATHLOOM, PATIENCE_S, SMALL, Outcome, call, fi
 
 LabCommand = Callable[..., Outcome]
 
-REACH = "import socket, sys; socket.create_connection((sys.argv[1], 7), 5)"
+REACH = f"import socket, sys; socket.create_connection((sys.argv[1], 7), {PATIENCE_S})"
 ANSWER = "import socket; s = socket.create_server(('', 7)); s.accept()"
 
 
@@ -32,7 +32,7 @@ def reach(name: str, source: str, target: str) -> None:
     server = subprocess.Popen([*PATHLOOM, "lab", "exec", target, "--name", name, "--", "python3", "-c", ANSWER])
     ask = ["exec", source, "--name", name, "--", "python3", "-c", REACH, target]
     until(lambda: call(*ask).code == 0, f"{source} reaches {target}")
-    assert server.wait(60) == 0
+    assert server.wait(PATIENCE_S) == 0
 
 
 def test_a_fat_tree_forwards_and_leaves_nothing(lab: LabCommand, name: str) -> None:
