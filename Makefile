@@ -6,14 +6,18 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-builtin-rules
 
 PYTHON ?= python3
+# How Rust is compiled: `release` for people; `dev` for CI, which then compiles each library once for programs and tests.
+# The programs of `dev` are a quarter slower, and check for overflows.
+PROFILE ?= release
 ARCH ?= x86_64
 BIN := .venv/bin
+BUILT := target/$(PROFILE:dev=debug)
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 # The caller's virtual environment and Python path must not affect the one in .venv/.
 unexport VIRTUAL_ENV CONDA_PREFIX PYTHONPATH PYTHONHOME
 
 RUST := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name '*.c' -o -name '*.h' -o -name Cargo.toml -o -name '*.csv')
-say = @printf '\n==> %s\n' "$(1)"
+say = @printf '\n==> %(%T)T %s\n' -1 "$(1)"
 
 .PHONY: help demo build docs test test-long lab-test package-test web test-page lint lint-rust lint-python lint-web wasm compile-tests test-rust test-python hostd-tools bench bench-live bench-ns3 wheel deb readme lock clean
 
@@ -33,8 +37,8 @@ docs: build  ## Build the documentation site into site/; executes the tutorials,
 	IPYTHONDIR='$(CURDIR)/.venv/ipython' NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet
 	python scripts/site/links.py site https://site.invalid/
 
-# The last crates of a release build use one core. Meanwhile the other core compiles for lint and tests.
-test: .venv/.deps hostd-tools  ## Lint, and every test except the lab's; CI runs both (about 25 minutes the first time, on two cores)
+# The last crates of a build use one core. Meanwhile the other core compiles for lint and tests.
+test: .venv/.deps hostd-tools  ## Lint, and every test except the lab's; CI runs both, with PROFILE=dev
 	$(MAKE) --jobs=2 --output-sync=line --no-print-directory build compile-tests
 	$(MAKE) --jobs=2 --output-sync=line --no-print-directory lint-python lint-web
 	$(MAKE) --no-print-directory test-rust test-python
@@ -183,16 +187,16 @@ hostd-tools: .venv/.deps  ## Install clang, for the BPF programs of the host age
 	@scripts/prepare.sh hostd || echo 'pathloom: continuing without pathloom-hostd and pathloom-switch' >&2
 
 .venv/.simulator: .venv/.deps $(RUST) pyproject.toml
-	$(call say,Building the simulator (about 4 minutes the first time))
-	PIP_QUIET=1 VIRTUAL_ENV='$(CURDIR)/.venv' maturin develop --release --quiet
+	$(call say,Building the simulator: $(PROFILE))
+	PIP_QUIET=1 VIRTUAL_ENV='$(CURDIR)/.venv' maturin develop --profile $(PROFILE) --quiet
 	touch $@
 
 .venv/.built: .venv/.simulator | hostd-tools
-	$(call say,Building the programs: controller$(comma) host agent$(comma) live switch$(comma) paths for programs$(comma) long links of the lab)
+	$(call say,Building the programs: $(PROFILE): controller$(comma) host agent$(comma) live switch$(comma) paths for programs$(comma) long links of the lab)
 	programs=(controller preload delay); \
 	if scripts/prepare.sh hostd 2>/dev/null; then programs+=(hostd switchd); fi; \
-	cargo build --release --quiet "$${programs[@]/#/--package=pathloom-}"
-	install -m 755 target/release/pathloom-controller target/release/pathloom-controller-bench target/release/pathloom-delay $(BIN)/
-	install -m 755 target/release/libpathloom_preload.so .venv/lib/
-	for one in pathloom-hostd pathloom-switch; do if test -x target/release/$$one; then install -m 755 target/release/$$one $(BIN)/; fi; done
+	cargo build --profile $(PROFILE) --quiet "$${programs[@]/#/--package=pathloom-}"
+	install -m 755 $(BUILT)/pathloom-controller $(BUILT)/pathloom-controller-bench $(BUILT)/pathloom-delay $(BIN)/
+	install -m 755 $(BUILT)/libpathloom_preload.so .venv/lib/
+	for one in pathloom-hostd pathloom-switch; do if test -x $(BUILT)/$$one; then install -m 755 $(BUILT)/$$one $(BIN)/; fi; done
 	touch $@
