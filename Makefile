@@ -78,11 +78,12 @@ test-page: build  ## Test that page in Chromium: views, keyboard, widths, dark m
 
 lint: lint-rust lint-python lint-web  ## Check formatting, warnings, types, stubs, the purity of the pure crates, the prose of the documentation
 
-lint-rust: .venv/.deps | hostd-tools  ## Check Rust: formatting, clippy, the purity of the pure crates
-	$(call say,Rust: formatting$(comma) clippy$(comma) purity)
+lint-rust: .venv/.deps | hostd-tools  ## Check Rust: formatting, clippy, the purity of the pure crates, circles of imports
+	$(call say,Rust: formatting$(comma) clippy$(comma) purity$(comma) circles of imports)
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --quiet -- --deny warnings
 	python scripts/purity.py
+	python scripts/cycles.py
 
 wasm:  ## Build the pure crates for WebAssembly: neither they nor their dependencies need an operating system
 	rustup target add wasm32-unknown-unknown

@@ -1,7 +1,7 @@
 //! arp-path: switches flood ARP requests; all traffic between two hosts takes the path of the first copy.
 
+use crate::entry::{Entry, EntryInfo};
 use crate::program_settings::{parts, read_settings, HOST_KEYS};
-use crate::registry::{Entry, EntryInfo};
 use pathloom_switching::programs::{ArpPath, Settings};
 
 pub(crate) const ENTRY: Entry = Entry {

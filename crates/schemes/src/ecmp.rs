@@ -1,7 +1,7 @@
 //! ecmp: every switch hashes the five-tuple over all shortest next hops.
 
 use crate::defaults_only::DefaultsOnly;
-use crate::registry::{Entry, EntryInfo, Parts};
+use crate::entry::{Entry, EntryInfo, Parts};
 use pathloom_scheme::DefaultRoutes;
 
 const NAME: &str = "ecmp";

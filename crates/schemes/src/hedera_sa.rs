@@ -1,7 +1,7 @@
 //! hedera-sa: Hedera with Simulated Annealing instead of Global First Fit.
 
+use crate::entry::{Entry, EntryInfo, Parts};
 use crate::hedera::{self, Settings};
-use crate::registry::{Entry, EntryInfo, Parts};
 
 const NAME: &str = "hedera-sa";
 

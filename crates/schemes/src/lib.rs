@@ -10,6 +10,7 @@ pub mod allocation;
 mod arp_path;
 mod defaults_only;
 mod ecmp;
+mod entry;
 mod hedera;
 mod hedera_sa;
 pub mod helpers;
@@ -30,5 +31,6 @@ mod spt;
 mod tcp_path;
 mod tfe;
 
+pub use entry::{EntryInfo, KeyInfo, SwitchProgram};
 pub use pathloom_switching::deployment::Deployment;
-pub use registry::{names, parse, EntryInfo, KeyInfo, Registry, SchemeSpec, SwitchProgram};
+pub use registry::{names, parse, Registry, SchemeSpec};

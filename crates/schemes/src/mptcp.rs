@@ -1,7 +1,7 @@
 //! mptcp: hosts run MPTCP, and every switch hashes the subflows over all shortest next hops.
 
 use crate::defaults_only::DefaultsOnly;
-use crate::registry::{Entry, EntryInfo, KeyInfo, Parts};
+use crate::entry::{Entry, EntryInfo, KeyInfo, Parts};
 use pathloom_scheme::DefaultRoutes;
 use pathloom_transport::mptcp::MptcpSettings;
 use pathloom_transport::TransportSpec;

@@ -2,7 +2,7 @@
 //! All other traffic takes the shortest path, as with the controller of the paper (§4).
 
 use crate::defaults_only::DefaultsOnly;
-use crate::registry::{Entry, EntryInfo, Parts};
+use crate::entry::{Entry, EntryInfo, Parts};
 use pathloom_scheme::DefaultRoutes;
 use pathloom_transport::streams::StreamSettings;
 use pathloom_transport::{Settings, TransportSpec};

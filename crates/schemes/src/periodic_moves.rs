@@ -1,9 +1,9 @@
 //! move, a scheme for tests: each flow has a path of its own and moves to the next one every period. With it, tests
 //! show that a move loses and delays nothing.
 
+use crate::entry::{Entry, EntryInfo, KeyInfo, Parts};
 use crate::helpers::backoff::{Backoff, Waits};
 use crate::helpers::{links, state};
-use crate::registry::{Entry, EntryInfo, KeyInfo, Parts};
 use pathloom_model::{Nanos, Path};
 use pathloom_scheme::{
     Action, DefaultRoutes, Detection, Event, FlowId, FlowView, Migration, Needs, Scheme, State, StateError, View,

@@ -1,6 +1,6 @@
 //! Common parts of the schemes without a controller: the keys of their switch programs, and how a fabric runs them.
 
-use crate::registry::{KeyInfo, Parts, SwitchProgram};
+use crate::entry::{KeyInfo, Parts, SwitchProgram};
 use pathloom_model::spec::{Spec, SpecError};
 use pathloom_model::Nanos;
 use pathloom_switching::deployment::{Deployment, Marking};

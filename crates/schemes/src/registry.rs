@@ -1,12 +1,12 @@
 //! The list of schemes, and how a specification becomes a scheme.
 
+use crate::entry::{Central, Entry, EntryInfo, Parts, SwitchProgram};
 use pathloom_model::spec::{Spec, SpecError};
 use pathloom_scheme::Scheme;
 use pathloom_switching::deployment::Deployment;
 use pathloom_transport::TransportSpec;
 use std::ffi::OsStr;
 use std::fmt;
-use std::sync::Arc;
 
 /// Every scheme, in the order in which they are listed.
 const ENTRIES: &[Entry] = &[
@@ -80,57 +80,6 @@ impl Registry {
         let Parts { central, transport, switch } = (entry.read)(&spec)?;
         spec.finish()?;
         Ok(SchemeSpec { name: entry.info.name, label: spec.text().to_owned(), central, transport, switch })
-    }
-}
-
-/// A key of a scheme's specification: its name, its default as text, and what it does.
-pub type KeyInfo = (&'static str, &'static str, &'static str);
-
-/// The description of a scheme for users.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct EntryInfo {
-    /// The name in specifications.
-    pub name: &'static str,
-    /// What it does, in one line.
-    pub summary: &'static str,
-    /// The publication that describes it.
-    pub paper: &'static str,
-    /// Its keys.
-    pub keys: &'static [KeyInfo],
-}
-
-/// What the switches of a scheme run.
-#[derive(Clone, Debug)]
-pub enum SwitchProgram {
-    /// The rules of the controller.
-    Rules,
-    /// A program that needs no controller.
-    Program(Deployment),
-}
-
-/// Creates a central policy from a seed.
-pub(crate) type Central = Arc<dyn Fn(u64) -> Box<dyn Scheme> + Send + Sync>;
-
-/// The registration of a scheme.
-pub(crate) struct Entry {
-    pub(crate) info: EntryInfo,
-    /// Reads the scheme's keys from the specification.
-    pub(crate) read: fn(&Spec) -> Result<Parts, SpecError>,
-}
-
-/// The three programs that make a scheme.
-pub(crate) struct Parts {
-    pub(crate) central: Option<Central>,
-    /// The transport of the hosts, if no other one is requested.
-    pub(crate) transport: TransportSpec,
-    pub(crate) switch: SwitchProgram,
-}
-
-impl Parts {
-    /// A central policy over rule-driven switches and hosts that run TCP NewReno.
-    pub(crate) fn central(make: impl Fn(u64) -> Box<dyn Scheme> + Send + Sync + 'static) -> Parts {
-        let transport = TransportSpec::default();
-        Parts { central: Some(Arc::new(make)), transport, switch: SwitchProgram::Rules }
     }
 }
 

@@ -2,7 +2,7 @@
 //! destination has a path of its own, or all traffic shares one spanning tree, as in a network of plain bridges.
 
 use crate::defaults_only::DefaultsOnly;
-use crate::registry::{Entry, EntryInfo, KeyInfo, Parts};
+use crate::entry::{Entry, EntryInfo, KeyInfo, Parts};
 use pathloom_scheme::DefaultRoutes;
 
 const NAME: &str = "spt";

@@ -1,9 +1,9 @@
 //! tcp-path: switches flood the SYN of each connection, and the connection takes the path of the first copy.
 
+use crate::entry::{Entry, EntryInfo};
 use crate::program_settings::{
     parts, read_settings, AGE, ARP, EXPLORATIONS, FLOOD, HELLO, HOST_AGE, JITTER, LOCK, RECOVERY, TABLE,
 };
-use crate::registry::{Entry, EntryInfo};
 use pathloom_switching::programs::{Selection, Settings, TcpPath};
 
 pub(crate) const ENTRY: Entry = Entry {

@@ -1,9 +1,9 @@
 //! tfe: tcp-path for elephants only, which hosts mark; arp-path forwards all other traffic.
 
+use crate::entry::{Entry, EntryInfo};
 use crate::program_settings::{
     parts, read_settings, AGE, ARP, EXPLORATIONS, FLOOD, HELLO, HOST_AGE, JITTER, LOCK, RECOVERY, TABLE,
 };
-use crate::registry::{Entry, EntryInfo};
 use pathloom_model::spec::{Spec, SpecError};
 use pathloom_model::LONG_FLOW_DSCP;
 use pathloom_switching::deployment::{Mark, Marking};

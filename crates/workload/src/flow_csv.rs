@@ -4,11 +4,11 @@
 use crate::error::WorkloadError;
 use crate::flow_spec::{Draft, FlowSpec, Start};
 use crate::foreign::wrong_file::foreign_text;
+use crate::foreign::wrong_file::take_file;
 use crate::foreign::{htsim_matrix, ns3};
 use crate::generate::{payload_bytes, Context};
 use crate::hosts::Hosts;
 use crate::sizes::MOST_BYTES;
-use crate::spec::take_file;
 use crate::{poisson, quantity};
 use pathloom_model::spec::{extension, without_comment, Spec, SpecError};
 

@@ -24,6 +24,7 @@ mod quantity;
 mod random;
 mod ranks;
 mod size_csv;
+mod size_spec;
 mod sizes;
 mod spec;
 mod tables;

@@ -15,7 +15,7 @@ use crate::pattern::{Chooser, Pattern};
 use crate::poisson::{achieved, nanos, note_on, WAY_OUT};
 use crate::quantity;
 use crate::random::{uniform, LogNormal};
-use crate::spec::{take_load, SizeChoice, SizeSpec};
+use crate::size_spec::{take_load, SizeChoice, SizeSpec};
 use pathloom_model::spec::{Spec, SpecError};
 use pathloom_model::Nanos;
 

@@ -6,7 +6,7 @@ use crate::generate::{payload_bytes, Context};
 use crate::pattern::{Chooser, Pattern};
 use crate::quantity;
 use crate::random::{exponential, uniform};
-use crate::spec::{take_load, SizeChoice, SizeSpec};
+use crate::size_spec::{take_load, SizeChoice, SizeSpec};
 use pathloom_model::spec::{Spec, SpecError};
 use pathloom_model::units::NS_PER_S;
 use pathloom_model::Nanos;

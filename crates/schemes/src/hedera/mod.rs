@@ -8,9 +8,9 @@
 mod job;
 mod placing;
 
+use crate::entry::{Entry, EntryInfo, KeyInfo, Parts};
 use crate::helpers::backoff::{Backoff, Waits};
 use crate::helpers::state::{self, pack, unpack};
-use crate::registry::{Entry, EntryInfo, KeyInfo, Parts};
 use crate::solver_work::SolverWork;
 use job::{Answer, Job};
 use pathloom_model::spec::{Spec, SpecError};

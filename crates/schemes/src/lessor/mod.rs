@@ -11,9 +11,9 @@ mod period;
 mod pre;
 mod prediction;
 
+use crate::entry::{Entry, EntryInfo, KeyInfo, Parts};
 use crate::helpers::state;
 use crate::placements::{access, most_wanted_bps};
-use crate::registry::{Entry, EntryInfo, KeyInfo, Parts};
 use crate::router::{self, Router, RouterSettings};
 use pathloom_model::spec::{Spec, SpecError};
 use pathloom_model::Nanos;

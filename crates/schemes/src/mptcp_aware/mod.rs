@@ -12,10 +12,10 @@ mod paths;
 #[cfg(test)]
 mod tests;
 
+use crate::entry::{Entry, EntryInfo, KeyInfo, Parts};
 use crate::helpers::backoff::{Backoff, Waits};
 use crate::helpers::{draws, state};
 use crate::mptcp::HOST_KEYS;
-use crate::registry::{Entry, EntryInfo, KeyInfo, Parts};
 use connections::Connections;
 use pathloom_model::spec::{Spec, SpecError};
 use pathloom_model::{Nanos, Path};

@@ -14,9 +14,9 @@ mod provider;
 mod provision;
 mod sharing;
 
+use crate::entry::{Entry, EntryInfo, KeyInfo, Parts};
 use crate::helpers::state;
 use crate::placements::{access, most_wanted_bps};
-use crate::registry::{Entry, EntryInfo, KeyInfo, Parts};
 use crate::router::{self, Router, RouterSettings};
 use dispatch::{DispatchSettings, Dispatcher};
 use flow_states::FlowStates;

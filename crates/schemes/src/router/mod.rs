@@ -8,10 +8,10 @@ mod job;
 #[cfg(test)]
 mod order_tests;
 
+use crate::entry::KeyInfo;
 use crate::helpers::backoff::{Backoff, Waits};
 use crate::helpers::state::{pack, unpack};
 use crate::placements::{is_only_way, Placements};
-use crate::registry::KeyInfo;
 use crate::remaining::remaining_time;
 use crate::solver_work::SolverWork;
 pub(crate) use job::{is_short, solve};

@@ -7,9 +7,9 @@
 use crate::error::WorkloadError;
 use crate::flow_spec::Draft;
 use crate::foreign::wrong_file::foreign_text;
+use crate::foreign::wrong_file::take_file;
 use crate::generate::{payload_bytes, Context, SYNCHRONISED_JITTER};
 use crate::quantity;
-use crate::spec::take_file;
 use pathloom_model::spec::{without_comment, Spec, SpecError};
 use pathloom_model::Nanos;
 use std::collections::BTreeSet;

@@ -41,3 +41,11 @@ pub(crate) fn foreign_text(text: &str) -> Option<String> {
         || words.iter().any(|word| first.contains(word));
     is_foreign.then(|| "is a workload of SimAI or ASTRA-sim; simai:file= reads those".to_owned())
 }
+
+/// Reads `file=`, which is required, from a specification. Unsupported files of other tools are refused.
+pub(crate) fn take_file(spec: &Spec, example: &str) -> Result<String, SpecError> {
+    let missing = || spec.error(format!("names no file; expected file=, such as {}:file={example}", spec.name()));
+    let file = spec.text_of("file").ok_or_else(missing)?;
+    check_file(spec, file)?;
+    Ok(file.to_owned())
+}
