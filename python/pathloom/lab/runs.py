@@ -15,13 +15,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from threading import Thread
 from typing import Any
-
-import numpy as np
 
 from pathloom import _core
 from pathloom.errors import ToolError, bad_input
@@ -34,6 +31,8 @@ from pathloom.experiments.running.world import RunOptions
 from pathloom.experiments.settings.model import DRAIN, Job, LabSettings, Settings
 from pathloom.fabrics import Fabric
 from pathloom.lab import controller, hostd, hosts, links, rules, system
+from pathloom.lab.columns import flow_columns, link_columns
+from pathloom.lab.counters import Counters, await_silence, counters, difference
 from pathloom.lab.faults import FaultSchedule
 from pathloom.lab.lab import Lab, SwitchTables, differences, uninterrupted
 from pathloom.lab.parallel import StreamSettings
@@ -64,15 +63,6 @@ LEAST_LOST = 100
 _REPLAY_S = 60.0
 _SAMPLE_S = 0.25
 _START_S = 0.01
-_SILENCE_S = 10.0
-"""Longest wait, in seconds, until a lab sends no packets after a run."""
-
-
-@dataclass
-class Counters:
-    """The counters of all links at one moment: by link number, bytes, packets, drops and packets waiting."""
-
-    links: dict[int, tuple[int, int, int, int]]
 
 
 class LabExecution:
@@ -211,7 +201,7 @@ class LabExecution:
         offered = run.offered()
         pins = self._prepare_switches(lab, job, run, offered)
         blueprint = lab.blueprint()
-        before = _counters(lab)
+        before = counters(lab)
         waiting: dict[int, list[int]] = {}
 
         def report(now_s: float) -> None:
@@ -230,9 +220,9 @@ class LabExecution:
                 while_running.callback(part.end)
             plan = self._plan(lab, offered, job.scheme)
             result = run_agent(lab, plan, report, [clock.begin, *(part.begin for part in parts)])
-        _await_silence(lab)
+        await_silence(lab)
         stolen_share = self._stolen_share(job, system.stolen_s() - stolen_s, (time.time_ns() - began_ns) / 1e9)
-        counts = _difference(before, _counters(lab), self.stack.missing_header_bytes)
+        counts = difference(before, counters(lab), self.stack.missing_header_bytes)
         failed = [row["error"] for row in result["flows"] if row["error"]]
         if failed:
             self._note([f"{len(failed)} connections failed in run {job.run} of {job.label}: {failed[0]}"])
@@ -245,8 +235,8 @@ class LabExecution:
         if any(row["timeouts"] is None for row in result["flows"]):
             self._note(["this kernel does not count the time-outs of TCP (Linux does from 6.7 on)"])
         outcome = {
-            "flows": _flow_columns(offered, result, self.settings.duration_s),
-            "links": _link_columns(self.fabric, counts, waiting, result["end_ns"] / 1e9),
+            "flows": flow_columns(offered, result, self.settings.duration_s),
+            "links": link_columns(self.fabric, counts, waiting, result["end_ns"] / 1e9),
             "packets": self._packets(job, counts, result),
             "control": self._control(lab, began_ns, busy_ns, pins),
             "end_ns": result["end_ns"],
@@ -512,96 +502,3 @@ def run_agent(
         said = errors.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         raise ToolError(f"the agent ended early: {said[-1] if said else 'its log is empty'}")
     return lines[-1]
-
-
-def _counters(lab: Lab) -> Counters:
-    """Returns the counters of every link."""
-    blueprint = lab.blueprint()
-    found = {int(name[1:]): counts for name, counts in link_counters(blueprint).items()}
-    for host in blueprint.hosts:
-        text = system.run_tool(["tc", "-n", host.namespace, "-s", "-json", "qdisc", "show"])
-        by_name = links.counters(json.loads(text))
-        found.update({port.link: by_name[port.interface] for port in host.ports if port.interface in by_name})
-    return Counters(found)
-
-
-def _await_silence(lab: Lab) -> None:
-    """Waits until the last packets of closed connections have arrived, so that counters do not change any more."""
-    own = {port.link for host in lab.blueprint().hosts for port in host.ports}
-    last, deadline = None, time.monotonic() + _SILENCE_S
-    while time.monotonic() < deadline:
-        links = _counters(lab).links
-        # Between switches, the controller's discovery probes never end, so only queues are checked there.
-        now = {link: counts for link, counts in links.items() if link in own or counts[3]}
-        if now == last and not any(counts[3] for counts in now.values()):
-            return
-        last = now
-        time.sleep(0.1)
-
-
-def _difference(before: Counters, after: Counters, missing_header_bytes: int) -> Counters:
-    """Returns what links sent between two readings. A packet counts with its missing header bytes, as on the link."""
-    none = (0, 0, 0, 0)
-    rows = {}
-    for link, (sent_bytes, packets, drops, waiting) in after.links.items():
-        old = before.links.get(link, none)
-        sent = packets - old[1]
-        rows[link] = (sent_bytes - old[0] + sent * missing_header_bytes, sent, drops - old[2], waiting)
-    return Counters(rows)
-
-
-def _flow_columns(offered: list[dict[str, Any]], result: dict[str, Any], duration_s: float) -> dict[str, Any]:
-    rows = result["flows"]
-
-    def whole(values: Iterator[int | None]) -> np.ndarray[Any, Any]:
-        return np.array([-1 if value is None else value for value in values], dtype=np.int64)
-
-    throughput = [_throughput(flow, row, duration_s) for flow, row in zip(offered, rows, strict=True)]
-    columns = {name: whole(flow[name] for flow in offered) for name in ("src", "dst", "size_bytes", "coflow")}
-    columns["ideal_fct_ns"] = whole(flow["ideal_fct_ns"] for flow in offered)
-    for name in (
-        "start_ns",
-        "finish_ns",
-        "src_port",
-        "dst_port",
-        "delivered_bytes",
-        "retransmits",
-        "timeouts",
-        "packets",
-    ):
-        columns[name] = whole(row[name] for row in rows)
-    for name in ("reordered", "timeout_wait_ns", "initial_wait_ns"):  # Kernels do not report these.
-        columns[name] = np.full(len(rows), -1, dtype=np.int64)
-    columns["index"] = np.arange(len(rows))
-    columns["optimum_bps"] = np.array([flow["optimum_bps"] for flow in offered])
-    columns["throughput"] = np.array([np.nan if value is None else value for value in throughput])
-    return columns
-
-
-def _throughput(flow: dict[str, Any], row: dict[str, Any], duration_s: float) -> float | None:
-    """Returns ideal FCT over FCT, or goodput over optimum, as the simulator does; None if there is none yet."""
-    if row["start_ns"] < 0:
-        return None
-    if flow["size_bytes"] is None:
-        seconds = duration_s - row["start_ns"] / 1e9
-        return float(row["delivered_bytes"] * 8 / seconds / flow["optimum_bps"]) if seconds > 0 else None
-    if row["finish_ns"] < 0:
-        return None
-    # Without a queue, HTB passes a packet on when its sending begins, so a very short flow may beat the ideal.
-    return min(float(flow["ideal_fct_ns"] / max(row["finish_ns"] - row["start_ns"], 1)), 1.0)
-
-
-def _link_columns(fabric: Fabric, counts: Counters, waiting: dict[int, list[int]], end_s: float) -> dict[str, Any]:
-    rates = fabric.links["rate_bps"]
-    none = (0, 0, 0, 0)
-    rows = [counts.links.get(link, none) for link in range(len(rates))]
-    capacity = np.maximum(np.array(rates, dtype=float) * end_s / 8, 1.0)
-    sent = np.array([row[0] for row in rows], dtype=np.int64)
-    queues = [float(np.mean(waiting[link])) if waiting.get(link) else np.nan for link in range(len(rates))]
-    return {
-        "sent_bytes": sent,
-        "sent_packets": np.array([row[1] for row in rows], dtype=np.int64),
-        "dropped_packets": np.array([row[2] for row in rows], dtype=np.int64),
-        "mean_queue": np.array(queues),
-        "utilisation": np.clip(sent / capacity, 0.0, 1.0),
-    }
