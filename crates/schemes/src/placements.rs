@@ -112,7 +112,12 @@ impl Placements {
 
     /// Whether the demand on a link exceeds its capacity.
     pub(crate) fn is_overfull(&self, link: u32) -> bool {
-        self.0.load_bps(link) > self.0.network().capacity_bps(link)
+        self.left_bps(link) < 0
+    }
+
+    /// The capacity of a link minus the demand on it.
+    pub(crate) fn left_bps(&self, link: u32) -> i64 {
+        self.0.network().capacity_bps(link) as i64 - self.0.load_bps(link) as i64
     }
 
     /// Whether the demand on any link exceeds its capacity.

@@ -127,9 +127,24 @@ fn failed_links_are_avoided() {
     }
 }
 
+/// Rounding loses what the shares gain: a pair of ToRs has one or two flows here.
+#[test]
+fn rounded_shares_are_below_placement() {
+    let failed = |seed: u64| format!("{FABRIC},fail=0.05,fail_seed={seed}");
+    for (settings, healthy, degraded) in [
+        ("rounding=remaining", 0.81..0.86, 0.70..0.76),
+        ("rounding=remaining,gain=0", 0.81..0.86, 0.70..0.76),
+        ("rounding=random,gain=0", 0.40..0.60, 0.40..0.60),
+    ] {
+        let scheme = format!("ofpt:allocation=fractional,{settings}");
+        let means = (mean_over_seeds(&scheme, 2), mean_on(failed, &scheme, 3, 1));
+        assert!(healthy.contains(&means.0) && degraded.contains(&means.1), "{scheme} {means:?}");
+    }
+}
+
 #[test]
 fn rounds_without_changes_move_nothing() {
-    for scheme in ["hedera", "ofpt", "lessor"] {
+    for scheme in ["hedera", "ofpt", "lessor", "ofpt:allocation=fractional", "lessor:allocation=fractional"] {
         let mut world = run(FABRIC, scheme, 1, 2);
         let before = world.view.clone();
         world.deliver(&Event::RatesMeasured { period: PERIOD });

@@ -1,7 +1,7 @@
 //! The primal side: the paths of each commodity, the traffic on each, and how traffic moves from long paths to short
 //! ones. Commodities are merged ones here ([`super::MergedCommodity`]).
 
-use super::{Problem, Split, FIRST_PATHS, ROUGH_POWER};
+use super::{Problem, Share, Split, FIRST_PATHS, ROUGH_POWER};
 use crate::routes::RoutesTo;
 
 /// Maximum number of moves between two paths of one commodity in one sweep.
@@ -115,10 +115,17 @@ impl Bundles {
         share * self.inverse[link]
     }
 
-    /// Moves traffic of each commodity once. Returns the number of links examined.
-    pub(super) fn sweep(&mut self) -> u64 {
+    /// Puts a commodity on these paths in these shares, in place of those that it has.
+    pub(super) fn replace(&mut self, commodity: usize, demand: f64, shares: &[Share]) {
+        let mut bundle = Bundle { links: Vec::new(), ends: Vec::new(), flow: Vec::new() };
+        shares.iter().for_each(|(path, share)| bundle.push(path, share * demand));
+        self.bundles[commodity] = bundle;
+    }
+
+    /// Moves traffic of each of `these` commodities once. Returns the number of links examined.
+    pub(super) fn sweep(&mut self, these: impl Fn(usize) -> bool) -> u64 {
         let mut operations = 0;
-        for index in 0..self.bundles.len() {
+        for index in (0..self.bundles.len()).filter(|&index| these(index)) {
             let mut bundle = std::mem::replace(
                 &mut self.bundles[index],
                 Bundle { links: Vec::new(), ends: Vec::new(), flow: Vec::new() },

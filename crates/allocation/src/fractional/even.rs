@@ -1,6 +1,39 @@
 //! The even split: every node splits the traffic to a destination evenly over its next hops.
 
-use super::Problem;
+use super::{Commodity, Problem, Share, FIRST_PATHS};
+use crate::routes::{Routes, RoutesTo};
+use crate::Network;
+
+/// The paths of an even split, up to [`FIRST_PATHS`] for each commodity, and their shares, which sum to 1. All
+/// commodities have a path.
+pub(super) fn paths(network: &Network, commodities: &[Commodity]) -> Vec<Vec<Share>> {
+    let mut routes = Routes::new(network);
+    let mut of = |commodity: &Commodity| {
+        let (src, dst) = (network.node_index(commodity.src)?, network.node_index(commodity.dst)?);
+        routes.prepare(network, dst);
+        let mut found = Vec::new();
+        list(routes.to(dst)?, (src, dst), 1.0, &mut Vec::new(), &mut found);
+        let whole: f64 = found.iter().map(|(_, share)| share).sum();
+        found.iter_mut().for_each(|(_, share)| *share /= whole);
+        Some(found)
+    };
+    commodities.iter().map(|commodity| of(commodity).unwrap_or_default()).collect()
+}
+
+fn list(routes: RoutesTo<'_>, (node, dst): (u32, u32), share: f64, path: &mut Vec<u32>, found: &mut Vec<Share>) {
+    if node == dst {
+        return found.push((path.as_slice().into(), share));
+    }
+    let hops = routes.at(node);
+    for hop in hops {
+        if found.len() >= FIRST_PATHS {
+            return;
+        }
+        path.push(hop.link);
+        list(routes, (hop.node, dst), share / hops.len() as f64, path, found);
+        path.pop();
+    }
+}
 
 impl Problem<'_> {
     /// Computes the load of each link.

@@ -15,11 +15,13 @@
 mod bound;
 mod bundles;
 mod even;
+mod shares;
 
 use crate::routes::Routes;
 use crate::Network;
 use bound::Bound;
 use bundles::Bundles;
+pub use shares::{allocate, drawn, filled, Allocated, Share, Shares, Whole};
 use std::collections::BTreeMap;
 
 /// Number of paths listed per commodity before lengths show which others are needed.
@@ -69,7 +71,7 @@ pub enum Split {
     Even,
     /// By commodity, the paths and the share of the demand on each. The shares of a commodity sum to 1. A commodity
     /// from a node to itself has no paths.
-    Paths(Vec<Vec<(Box<[u32]>, f64)>>),
+    Paths(Vec<Vec<Share>>),
 }
 
 /// A maximum concurrent flow, with the requested accuracy.
@@ -96,6 +98,16 @@ pub struct Fractional {
 /// within ε, or after the maximum number of rounds; then `bound` shows how near λ came. Links of capacity 0 are down.
 /// Access links are not a limit here.
 pub fn fractional(network: &Network, commodities: &[Commodity], epsilon: f64) -> Result<Fractional, FractionalError> {
+    check(commodities, epsilon)?;
+    let problem = Problem::new(network, commodities);
+    if problem.merged.is_empty() || !problem.cut_off.is_empty() {
+        return Ok(problem.trivial());
+    }
+    Ok(problem.solve(epsilon))
+}
+
+/// Refuses demands and values of ε that have no meaning.
+fn check(commodities: &[Commodity], epsilon: f64) -> Result<(), FractionalError> {
     if !(epsilon > 0.0 && epsilon < 1.0) {
         return Err(FractionalError::BadEpsilon(epsilon));
     }
@@ -103,11 +115,12 @@ pub fn fractional(network: &Network, commodities: &[Commodity], epsilon: f64) ->
     if let Some(index) = commodities.iter().position(bad) {
         return Err(FractionalError::BadDemand { index, demand_bps: commodities[index].demand_bps });
     }
-    let problem = Problem::new(network, commodities);
-    if problem.merged.is_empty() || !problem.cut_off.is_empty() {
-        return Ok(problem.trivial());
-    }
-    Ok(problem.solve(epsilon))
+    Ok(())
+}
+
+/// Whether λ is near enough to its bound.
+fn good(lambda: f64, bound: f64, epsilon: f64) -> bool {
+    lambda >= (1.0 - TARGET_GAP * epsilon) * bound
 }
 
 /// All demand between two nodes, given by node index. Demands are in units of the greatest capacity.
@@ -191,22 +204,26 @@ impl<'a> Problem<'a> {
     }
 
     fn solve(mut self, epsilon: f64) -> Fractional {
-        let good = |lambda: f64, bound: f64| lambda >= (1.0 - TARGET_GAP * epsilon) * bound;
         let load = self.even();
         let fullest = self.fullest(&load);
         let mut bound = Bound::new(self.network.node_count());
         let lengths = self.tightest(&load, fullest);
-        let mut least_bound = bound.find(&mut self, &lengths, None);
-        if good(1.0 / fullest, least_bound) {
+        let least_bound = bound.find(&mut self, &lengths, None);
+        if good(1.0 / fullest, least_bound, epsilon) {
             return self.finish(1.0 / fullest, least_bound, load, Split::Even, 0);
         }
-        let mut bundles = Bundles::new(&mut self);
+        let bundles = Bundles::new(&mut self);
+        self.balance(bundles, bound, least_bound, epsilon)
+    }
+
+    /// Moves traffic of all commodities, round by round, until λ is near enough to its bound.
+    fn balance(mut self, mut bundles: Bundles, mut bound: Bound, mut least_bound: f64, epsilon: f64) -> Fractional {
         let (mut rounds, mut power) = (0, FIRST_POWER);
         let mut best = (0.0, Vec::new());
         loop {
             let before = bundles.lambda();
             bundles.sharpen(power);
-            self.operations += bundles.sweep();
+            self.operations += bundles.sweep(|_| true);
             rounds += 1;
             let lambda = bundles.lambda();
             if lambda > best.0 {
@@ -220,7 +237,7 @@ impl<'a> Problem<'a> {
             let lengths = bundles.lengths().to_vec();
             let found = bound.find(&mut self, &lengths, Some(&mut bundles));
             least_bound = least_bound.min(found);
-            if good(best.0, least_bound) || rounds >= MAX_ROUNDS {
+            if good(best.0, least_bound, epsilon) || rounds >= MAX_ROUNDS {
                 break;
             }
             // If nearly all traffic is on shortest paths, further rounds prove little more at this q. The first

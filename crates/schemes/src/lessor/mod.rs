@@ -49,12 +49,14 @@ pub(crate) const ENTRY: Entry = Entry {
             router::DETECT_KEY,
             router::EPSILON_KEY,
             router::GAIN_KEY,
+            router::ALLOCATION_KEY,
+            router::ROUNDING_KEY,
             router::LONG_KEY,
         ],
     },
     read: |spec| {
         let (settings, period) = (Settings::read(spec)?, read_period(spec)?);
-        Ok(Parts::central(move |_| Box::new(Lessor::new(settings, period))))
+        Ok(Parts::central(move |seed| Box::new(Lessor::new(settings, period, seed))))
     },
 };
 
@@ -179,8 +181,8 @@ impl Scheme for Lessor {
 }
 
 impl Lessor {
-    fn new(settings: Settings, period: PeriodSettings) -> Lessor {
-        Lessor { settings, pre: Pre::new(period), router: Router::new(settings.router), stale: false }
+    fn new(settings: Settings, period: PeriodSettings, seed: u64) -> Lessor {
+        Lessor { settings, pre: Pre::new(period), router: Router::new(settings.router, seed), stale: false }
     }
 
     fn carry_out(&mut self, now: Nanos, due: Due, view: &View, actions: &mut Vec<Action>) {

@@ -76,12 +76,14 @@ pub(crate) const ENTRY: Entry = Entry {
             router::ACKS_KEY,
             router::EPSILON_KEY,
             router::GAIN_KEY,
+            router::ALLOCATION_KEY,
+            router::ROUNDING_KEY,
             router::LONG_KEY,
         ],
     },
     read: |spec| {
         let settings = Settings::read(spec)?;
-        Ok(Parts::central(move |_| Box::new(Ofpt::new(settings))))
+        Ok(Parts::central(move |seed| Box::new(Ofpt::new(settings, seed))))
     },
 };
 
@@ -242,10 +244,10 @@ impl Scheme for Ofpt {
 }
 
 impl Ofpt {
-    fn new(settings: Settings) -> Ofpt {
+    fn new(settings: Settings, seed: u64) -> Ofpt {
         Ofpt {
             settings,
-            router: Router::new(settings.router),
+            router: Router::new(settings.router, seed),
             dispatcher: Dispatcher::new(settings.dispatch),
             last_round: None,
             wants_round: false,

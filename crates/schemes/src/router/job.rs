@@ -1,5 +1,6 @@
 //! A round over all flows as a job: the papers' Algorithm 2, which runs beside the controller.
 
+use super::fractional::Fractions;
 use crate::helpers::state::pack;
 use crate::placements::Placements;
 use crate::solver_work::SolverWork;
@@ -25,6 +26,9 @@ pub(crate) struct Job {
     /// Flows that back off because a switch refused their path, ascending. The round does not move them.
     #[serde(default, rename = "resting", skip_serializing_if = "Vec::is_empty")] // The name in stored jobs.
     pub backing_off: Vec<FlowId>,
+    /// With fractional shares, those of the job before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fractions: Option<Fractions>,
 }
 
 /// A flow and its intended path.
@@ -42,6 +46,9 @@ pub(crate) struct Answer {
     pub routes: Vec<Wanted>,
     #[serde(rename = "cost")] // The name in stored snapshots.
     pub work: SolverWork,
+    /// The fractional shares, if flows were rounded onto them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fractions: Option<Fractions>,
 }
 
 /// The solver: a plain function of a view and a [`Job`]. Without a valid job it moves nothing.
@@ -83,9 +90,17 @@ fn run(view: &View, job: &Job) -> Answer {
         OPERATIONS_PER_LINK * links + OPERATIONS_PER_FLOW * flow_count + placements.placer().round(0).operations;
     let mut work = SolverWork { operations, flows: flow_count };
     let mut standing = Outcome::of(&mut placements);
-    if placements.is_crowded() {
+    let mut fractions = job.fractions.clone();
+    // Shares are needed even if nothing is crowded: flows that arrive later are rounded onto them.
+    if placements.is_crowded() || fractions.is_some() {
         let before = standing;
-        let mut round = placements.placer().round(usize::MAX);
+        let mut round = match &mut fractions {
+            Some(fractions) => {
+                let ids: Vec<FlowId> = flows().map(|(id, _)| id).collect();
+                fractions.reallocate(&mut placements, view, &ids, job.epsilon)
+            }
+            None => placements.placer().round(usize::MAX),
+        };
         work.operations += round.operations;
         // The gain must not depend on a flow that will not be moved. Otherwise the next round would undo the other
         // moves.
@@ -95,13 +110,15 @@ fn run(view: &View, job: &Job) -> Answer {
         let after = Outcome::of(&mut placements);
         let gained = after.satisfaction - before.satisfaction;
         // The next round would undo moves without a gain, and so on forever.
-        let better = gained > LEAST_GAIN && gained >= job.gain * moved.len() as f64;
+        // Rounded shares stay the same while the flows do, so Algorithm 3 can carry out every difference.
+        let all = fractions.is_some() && job.gain == 0.0;
+        let better = all || (gained > LEAST_GAIN && gained >= job.gain * moved.len() as f64);
         standing = if better { after } else { before };
     }
     let differs = |id: &FlowId, path: &Path| view.flows[id].intended_route() != Some(path);
     let routes = standing.paths.into_iter().filter(|(id, (path, _))| differs(id, path));
     let routes = routes.map(|(flow, (path, rate_bps))| Wanted { flow, path, rate_bps }).collect();
-    Answer { routes, work }
+    Answer { routes, work, fractions }
 }
 
 /// Sets the maximum demands in the placer.

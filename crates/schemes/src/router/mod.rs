@@ -4,6 +4,7 @@
 //! An arrival is placed at once, by [`Placements`], which is updated flow by flow. A round is a job on a snapshot of
 //! the view. It starts from the paths in the network, not from the intended ones. Its answer is the difference.
 
+mod fractional;
 mod job;
 #[cfg(test)]
 mod order_tests;
@@ -14,6 +15,8 @@ use crate::helpers::state::{pack, unpack};
 use crate::placements::{is_only_way, Placements};
 use crate::remaining::remaining_time;
 use crate::solver_work::SolverWork;
+use fractional::{Fractions, Rounding};
+pub(crate) use fractional::{ALLOCATION_KEY, ROUNDING_KEY};
 pub(crate) use job::{is_short, solve};
 use job::{Answer, Job, Wanted};
 use pathloom_allocation::placement::PlacerSettings;
@@ -28,7 +31,8 @@ pub(crate) const EPSILON_KEY: KeyInfo =
 pub(crate) const GAIN_KEY: KeyInfo = (
     "gain",
     "0.02",
-    "minimum gain for which flows are moved, as a share of a flow's demand for each one moved; 0 to 1",
+    "minimum gain for which flows are moved, as a share of a flow's demand for each one moved, 0 to 1; with \
+     allocation=fractional, 0 moves them without a gain too (Algorithm 3)",
 );
 pub(crate) const LONG_KEY: KeyInfo = ("long", "100KB", "flows announced as smaller stay on the default routes");
 
@@ -94,10 +98,13 @@ pub(crate) struct RouterSettings {
     pub epsilon: f64,
     pub gain: f64,
     pub long_bytes: u64,
+    /// How flows are rounded onto fractional shares; `None` if each flow is placed by itself.
+    pub rounding: Option<Rounding>,
 }
 
 impl RouterSettings {
     pub(crate) fn read(spec: &Spec) -> Result<RouterSettings, SpecError> {
+        let epsilon = spec.number("epsilon", 0.0, 1.0)?.unwrap_or(0.05);
         let defaults =
             spec.choice("defaults", &[("ecmp", DefaultRoutes::Ecmp), ("per-host", DefaultRoutes::PerHost)])?;
         let both_directions = spec.choice("acks", &[("path", true), ("default", false)])?;
@@ -106,7 +113,8 @@ impl RouterSettings {
             // With per-host routes, all flows to one destination take the same uplinks, so the flows of an incast meet
             // long before its last link.
             defaults: defaults.unwrap_or(DefaultRoutes::Ecmp),
-            epsilon: spec.number("epsilon", 0.0, 1.0)?.unwrap_or(0.05),
+            epsilon,
+            rounding: fractional::read(spec, epsilon)?,
             gain: spec.number("gain", 0.0, 1.0)?.unwrap_or(0.02),
             long_bytes: spec.size_bytes("long")?.unwrap_or(100_000),
         })
@@ -118,6 +126,10 @@ pub(crate) struct Router {
     settings: RouterSettings,
     placements: Option<Placements>,
     memory: Memory,
+    /// Seed of random draws.
+    seed: u64,
+    /// Whether a flow arrived between ToRs that have no shares.
+    lacks_shares: bool,
     /// The current job. It is not saved: a restart loses it, and the next round sends another.
     solving: Option<u64>,
 }
@@ -134,11 +146,14 @@ pub(crate) struct Memory {
     /// Work of the last job, which predicts the time of the next one.
     #[serde(rename = "cost")] // The name in stored snapshots.
     work: SolverWork,
+    /// The fractional shares of the last job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    fractions: Option<Fractions>,
 }
 
 impl Router {
-    pub(crate) fn new(settings: RouterSettings) -> Router {
-        Router { settings, placements: None, memory: Memory::default(), solving: None }
+    pub(crate) fn new(settings: RouterSettings, seed: u64) -> Router {
+        Router { settings, placements: None, memory: Memory::default(), seed, lacks_shares: false, solving: None }
     }
 
     pub(crate) fn memory(&self) -> &Memory {
@@ -171,8 +186,26 @@ impl Router {
     /// Handles a flow that has arrived, or was adopted on a path.
     pub(crate) fn arrive(&mut self, now: Nanos, view: &View, flow: FlowId, actions: &mut Vec<Action>) {
         if !self.is_short(view, flow) && self.placements(view).arrive(view, flow) {
+            self.place_by_shares(view, flow);
             self.route(now, view, flow, actions);
         }
+    }
+
+    /// Puts a flow without a path in the network onto the path that the shares of its ToRs give it, if they have some.
+    /// Returns whether it did.
+    fn place_by_shares(&mut self, view: &View, flow: FlowId) -> bool {
+        let is_new = view.flows.get(&flow).is_some_and(|flow| flow.intended_route().is_none());
+        let Some(placements) = self.placements.as_mut().filter(|_| self.settings.rounding.is_some() && is_new) else {
+            return false;
+        };
+        let fractions = self.memory.fractions.as_ref();
+        let path = fractions.and_then(|fractions| fractions.path_of_new(placements, view, flow));
+        let Some(path) = path else {
+            self.lacks_shares = true;
+            return false;
+        };
+        placements.move_to(view, flow, &path);
+        true
     }
 
     /// Handles a flow that may send (again). It keeps its path if that has free capacity; otherwise it gets the least
@@ -183,8 +216,8 @@ impl Router {
         }
         let placements = self.placements(view);
         if placements.arrive(view, flow) {
-            if placements.is_squeezed(flow) {
-                placements.place_anew(view, flow);
+            if !self.place_by_shares(view, flow) && self.placements(view).is_squeezed(flow) {
+                self.placements(view).place_anew(view, flow);
             }
             self.route(now, view, flow, actions);
         }
@@ -202,9 +235,9 @@ impl Router {
         self.placements.as_ref()?.links(flow)
     }
 
-    /// Whether flows could probably have higher rates on other paths.
+    /// Whether flows could probably have higher rates on other paths, or shares are to be computed for new ones.
     pub(crate) fn is_crowded(&self) -> bool {
-        self.placements.as_ref().is_some_and(Placements::is_crowded)
+        self.lacks_shares || self.placements.as_ref().is_some_and(Placements::is_crowded)
     }
 
     /// Handles the end of a flow.
@@ -278,8 +311,14 @@ impl Router {
         let ticket = self.memory.next_ticket;
         self.memory.next_ticket += 1;
         self.solving = Some(ticket);
+        self.lacks_shares = false;
         let backing_off = self.memory.backoff.waiting(now.0);
-        let input = Job { epsilon, gain, long_bytes, most_bps, absent, backing_off };
+        let fractions = self.settings.rounding.map(|rounding| {
+            let shares = self.memory.fractions.take().unwrap_or_default().shares;
+            Fractions { rounding, seed: self.seed, shares }
+        });
+        self.memory.fractions.clone_from(&fractions);
+        let input = Job { epsilon, gain, long_bytes, most_bps, absent, backing_off, fractions };
         actions.push(Action::Solve { ticket, input: pack(&input), modelled: self.memory.work.predicted_time(flows) });
     }
 
@@ -296,8 +335,9 @@ impl Router {
             return false;
         }
         self.solving = None;
-        let Answer { routes, work } = unpack(answer);
+        let Answer { routes, work, fractions } = unpack(answer);
         self.memory.work = work;
+        self.memory.fractions = fractions;
         for Wanted { flow, path, rate_bps } in in_order(view, routes) {
             if self.placements(view).has(flow) && path.is_up(&view.links) && !self.memory.backoff.holds(now.0, flow) {
                 let placements = self.placements(view);
