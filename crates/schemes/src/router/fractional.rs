@@ -3,9 +3,9 @@
 //! 3).
 
 use crate::allocation::{network_at, path_of};
+use crate::entry::KeyInfo;
 use crate::helpers::draws::generator;
 use crate::placements::Placements;
-use crate::registry::KeyInfo;
 use crate::remaining::remaining_time;
 use pathloom_allocation::fractional::{allocate, drawn, filled, Share, Shares, Whole};
 use pathloom_allocation::placement::Round;
