@@ -2,15 +2,15 @@
 //!
 //! The first subflow of a connection gets the shortest path between its addresses. Each further subflow gets the path
 //! of the set that has the fewest subflows of the connection, and of equal ones the first. So subflows take unused
-//! paths while there are any; then all paths are used equally. The published controller takes the paths of the set in
-//! turn, and forgets a connection after 5 s. Here, the existing subflows are counted. So a subflow that is opened
-//! again, or after a restart of the controller, finds the free path. In the random mode, each subflow gets a random
-//! path of the set.
+//! paths while there are any; then all paths are used equally. A subflow that is opened again, or after a restart of the
+//! controller, finds the free path. With `mode=turns`, as published, subflows take the paths of the set in turn, and a
+//! connection is forgotten after 5 s. In the random mode, each subflow gets a random path of the set.
 
 mod connections;
 mod paths;
 #[cfg(test)]
 mod tests;
+mod turns;
 
 use crate::entry::{Entry, EntryInfo, KeyInfo, Parts};
 use crate::helpers::backoff::{Backoff, Waits};
@@ -25,6 +25,7 @@ use pathloom_transport::TransportSpec;
 use paths::{addresses, Choice, PathCache, PathRule};
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroU16;
+use turns::Turns;
 
 const NAME: &str = "mptcp-aware";
 /// Idle time-out of rules in seconds, as in the published controller (§IV-B.2).
@@ -37,7 +38,8 @@ const HOPS_KEY: KeyInfo = ("hops", "0", "maximum number of links of a path betwe
 const MODE_KEY: KeyInfo = (
     "mode",
     "deterministic",
-    "deterministic (the path with the fewest subflows of the connection) or random (any path of the set)",
+    "deterministic (the path with the fewest open subflows of the connection), turns (Algorithm 1: the next path in turn; a \
+     connection is forgotten after 5 s) or random (any path of the set)",
 );
 
 pub(crate) const ENTRY: Entry = Entry {
@@ -61,14 +63,26 @@ fn read_settings(spec: &Spec) -> Result<Settings, SpecError> {
     let choice = spec.choice("paths", &choices)?.unwrap_or(Choice::EdgeDisjoint);
     let most = spec.count("k", 1, 256)?.unwrap_or(8) as usize;
     let most_hops = spec.count("hops", 0, 1000)?.map(|hops| hops as usize).filter(|&hops| hops > 0);
-    let random = spec.choice("mode", &[("deterministic", false), ("random", true)])?.unwrap_or(false);
-    Ok(Settings { rule: PathRule { choice, most, most_hops }, random })
+    let modes = [("deterministic", Mode::FewestSubflows), ("turns", Mode::Turns), ("random", Mode::Random)];
+    let mode = spec.choice("mode", &modes)?.unwrap_or(Mode::FewestSubflows);
+    Ok(Settings { rule: PathRule { choice, most, most_hops }, mode })
+}
+
+/// Which path of the set a subflow takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Mode {
+    /// The one with the fewest open subflows of the connection.
+    FewestSubflows,
+    /// The next one in turn.
+    Turns,
+    /// Any.
+    Random,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Settings {
     rule: PathRule,
-    random: bool,
+    mode: Mode,
 }
 
 /// State that survives a restart.
@@ -84,6 +98,7 @@ struct MptcpAware {
     seed: u64,
     cache: PathCache,
     memory: Memory,
+    turns: Turns,
     /// Maximum numbers of path sets and of connections that were kept at the same time.
     largest: [usize; 2],
 }
@@ -154,7 +169,14 @@ impl Scheme for MptcpAware {
 
 impl MptcpAware {
     fn new(settings: Settings, seed: u64) -> MptcpAware {
-        MptcpAware { settings, seed, cache: PathCache::new(seed), memory: Memory::default(), largest: [0; 2] }
+        MptcpAware {
+            settings,
+            seed,
+            cache: PathCache::new(seed),
+            memory: Memory::default(),
+            turns: Turns::default(),
+            largest: [0; 2],
+        }
     }
 
     /// Requests a path for a subflow without one, unless a path was refused recently.
@@ -164,13 +186,18 @@ impl MptcpAware {
             return;
         }
         let paths = self.cache.paths(now, &self.settings.rule, view, known);
-        let chosen = if self.settings.random {
-            draws::below(&mut draws::generator(self.seed, flow.0), paths.len() as u128) as usize
-        } else {
-            // A path that was requested earlier in the same batch of events is not in the view yet.
-            let mut uses = self.memory.connections.uses(now, view, flow, known, &paths);
-            count_asked(actions, view, known, &paths, &mut uses);
-            (0..uses.len()).min_by_key(|&place| uses[place]).unwrap_or(0)
+        let chosen = match self.settings.mode {
+            Mode::Random => draws::below(&mut draws::generator(self.seed, flow.0), paths.len() as u128) as usize,
+            Mode::Turns => match known.mptcp_token {
+                Some(token) => self.turns.join(now, token, addresses(known), paths.len()),
+                None => self.turns.begin(addresses(known)),
+            },
+            Mode::FewestSubflows => {
+                // A path that was requested earlier in the same batch of events is not in the view yet.
+                let mut uses = self.memory.connections.uses(now, view, flow, known, &paths);
+                count_asked(actions, view, known, &paths, &mut uses);
+                (0..uses.len()).min_by_key(|&place| uses[place]).unwrap_or(0)
+            }
         };
         // Within a ToR there is no choice.
         let path = paths.get(chosen).filter(|path| !path.is_empty()).cloned();

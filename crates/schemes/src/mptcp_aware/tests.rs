@@ -54,7 +54,7 @@ impl World {
 
 fn scheme() -> MptcpAware {
     let rule = PathRule { choice: Choice::EdgeDisjoint, most: 8, most_hops: None };
-    MptcpAware::new(Settings { rule, random: false }, 1)
+    MptcpAware::new(Settings { rule, mode: Mode::FewestSubflows }, 1)
 }
 
 const PAIR: [usize; 2] = [0, 100];
