@@ -2,7 +2,8 @@
 
 `python scripts/cycles.py` compares both with the limits below and fails when one is exceeded, or could be lower.
 `python scripts/cycles.py CRATE...` prints the files of each circle. The root of a crate (lib.rs, main.rs) and files of
-tests do not count. A name that the root only re-exports is not followed.
+tests do not count. A name that the root only re-exports is not followed. What a module uses of the files of its own
+folder is not followed either: these files are parts of it.
 """
 
 import re
@@ -16,7 +17,7 @@ CIRCLE = 4
 
 # Crates with a circle above CIRCLE, and types with `impl` blocks in more files than FILES_OF_TYPE. These lists only
 # become shorter.
-CIRCLES = {"control": 17, "controller": 9}
+CIRCLES = {"controller": 9}
 SPREAD = {
     "allocation::Placer": 6,
     "control::Assignments": 4,
@@ -60,6 +61,7 @@ def expand(path: str) -> list[str]:
 
 def imports(module: str, text: str, known: dict[str, Path]) -> set[str]:
     """The modules that the text of a module names."""
+    text = re.sub(r"//.*", "", text)  # A link in a comment is no import.
     written = re.findall(r"\buse\s+((?:crate|super|self)::[^;]+);", text)
     inline = re.findall(r"\b((?:crate|super)(?:::\w+)+)", re.sub(r"\buse\s[^;]+;", "", text))
     found = set()

@@ -1,7 +1,5 @@
 //! Settings of a controller.
 
-use crate::assignments::AssignmentLimits;
-use crate::limits::Enforcement;
 use pathloom_model::Nanos;
 use pathloom_scheme::{Detection, Migration, Needs, RuleSharing};
 use serde::{Deserialize, Serialize};
@@ -143,5 +141,52 @@ impl Priorities {
 impl Default for Priorities {
     fn default() -> Priorities {
         Priorities { first: 200, last: 100, unknown: 10, flow: 1000, default: 100 }
+    }
+}
+
+/// Where the limits of [`pathloom_scheme::Action::Pace`] are enforced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Enforcement {
+    /// The host that sends the flow.
+    #[default]
+    Host,
+    /// A meter at the flow's source ToR.
+    Meter,
+    /// The host, for a TCP flow of a host with an agent; else a meter.
+    Any,
+}
+
+/// Limits of assignments. Every field has a default.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AssignmentLimits {
+    /// Maximum number of assignments.
+    pub most: u32,
+    /// Maximum number of assignments of one owner.
+    pub most_per_owner: u32,
+    /// Maximum number of paths of one assignment.
+    pub most_paths: u32,
+    /// Maximum number of claims and connections of one assignment.
+    pub most_claims: u32,
+    /// How long a claim waits for the first packet of its connection.
+    pub claim_timeout: Nanos,
+    /// How long an assignment without claims and connections is kept, unless the request has another lifetime.
+    pub lifetime: Nanos,
+    /// The longest lifetime that can be requested.
+    pub longest_lifetime: Nanos,
+}
+
+impl Default for AssignmentLimits {
+    fn default() -> AssignmentLimits {
+        AssignmentLimits {
+            most: 16_384,
+            most_per_owner: 4096,
+            most_paths: 64,
+            most_claims: 1024,
+            claim_timeout: Nanos::from_secs(30),
+            lifetime: Nanos::from_secs(3600),
+            longest_lifetime: Nanos::from_secs(86_400),
+        }
     }
 }

@@ -43,6 +43,16 @@ pub(crate) struct DefaultTable {
     pub groups: SpreadGroups,
 }
 
+impl DefaultTable {
+    /// Single addresses that the switch forwards to a port, each with its port.
+    pub(crate) fn single_addresses(&self) -> impl Iterator<Item = (Prefix, PortNo)> + '_ {
+        self.routes.iter().filter_map(|&(prefix, choice)| match choice {
+            Choice::Port(port) if prefix.len == 32 => Some((prefix, port)),
+            _ => None,
+        })
+    }
+}
+
 /// Shortest paths from which default routes are made.
 pub(crate) struct NextHops {
     how: DefaultRoutes,

@@ -1,9 +1,10 @@
 //! The flows that a controller knows, and the rules of each of them.
 
+use crate::context::Context;
 use crate::cookies::{flow_id, PLANS};
+use crate::move_phase::Move;
 use crate::plan::{plan_of_tag, FlowKey, Version, LEVELS};
-use crate::reasons::Placed;
-use crate::routes::Move;
+use crate::reasons::{Decision, Placed};
 use crate::short_list::ShortList;
 use crate::timers::{Timer, Timers};
 use hashbrown::hash_table::{Entry, HashTable};
@@ -394,6 +395,14 @@ fn hash(tuple: &FiveTuple) -> u64 {
     let addresses = u64::from(u32::from(tuple.src)) << 32 | u64::from(u32::from(tuple.dst));
     let ports = u64::from(tuple.src_port) << 24 | u64::from(tuple.dst_port) << 8 | u64::from(tuple.proto);
     FxBuildHasher.hash_one((addresses, ports))
+}
+
+/// Stores a decision, and in its flow if it places the flow.
+pub(crate) fn note(cx: &mut Context, flows: &mut FlowTable, flow: FlowId, decision: Decision) {
+    let placed = cx.reasons.note(cx.now, flow, decision);
+    if let (Some(placed), Some(known)) = (placed, flows.get_mut(flow)) {
+        known.placed = Some(placed);
+    }
 }
 
 #[cfg(test)]

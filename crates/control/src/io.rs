@@ -2,7 +2,8 @@
 //! switches of the simulator and live OpenFlow sessions are two drivers of the same messages, and a log of them can
 //! be replayed in either world.
 
-use crate::assignments::{AssignError, Assigned, AssignmentId, ClaimKey, Owner, PathRequest};
+use crate::assign_error::AssignError;
+use crate::path_requests::{Assigned, AssignmentId, ClaimKey, Owner, PathRequest};
 use pathloom_model::rules::{Group, GroupId, Meter, MeterId, Refusal, Rule, RuleCounters, RuleKey};
 use pathloom_model::{FiveTuple, Headers, Nanos, NodeId, PortNo, Prefix};
 use pathloom_scheme::State;

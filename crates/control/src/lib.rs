@@ -9,6 +9,7 @@
 
 mod active_scheme;
 mod aggregate;
+mod assign_error;
 mod assignments;
 mod base_rules;
 mod config;
@@ -30,7 +31,9 @@ mod limits;
 mod link_loads;
 mod links;
 mod log;
+mod move_phase;
 mod orphans;
+mod path_requests;
 mod places;
 pub mod plan;
 mod polling;
@@ -46,12 +49,11 @@ mod sweep;
 mod switches;
 mod tables;
 mod timers;
+mod watch;
 
-pub use assignments::{
-    AssignError, Assigned, AssignmentId, AssignmentLimits, Assignments, ClaimKey, Listed, Owner, PathRequest,
-    PathSearch,
-};
-pub use config::{Config, Priorities};
+pub use assign_error::AssignError;
+pub use assignments::{Assignments, Listed};
+pub use config::{AssignmentLimits, Config, Enforcement, Priorities};
 pub use controller::Controller;
 pub use cookies::{SOURCE_COOKIE, SOURCE_COOKIE_MASK};
 pub use counts::Counts;
@@ -61,8 +63,9 @@ pub use dry_run::{dry_run, DefaultPaths, DryRun};
 pub use durations::{DurationHistogram, DURATION_BOUNDS};
 pub use explanations::{decision_text, link_name};
 pub use io::*;
-pub use limits::{Enforcement, FIRST_METER};
+pub use limits::FIRST_METER;
 pub use log::{read_log, replay, replay_observed, Divergence, LogError, Message, Record, ReplayError, SchemeChange};
+pub use path_requests::{Assigned, AssignmentId, ClaimKey, Owner, PathRequest, PathSearch};
 pub use reasons::{Cause, Decision, Reason};
 pub use snapshot::{RestoreError, Snapshot, StoredDrains};
 pub use tables::{Table, CONTROL, DEFAULTS, LONG_FLOWS, TABLES};

@@ -6,30 +6,17 @@
 //! added again, which resets its counters. Therefore they are read just before. Only the bytes that the switch
 //! forwards between its answer and the change are not counted.
 
+use crate::config::Enforcement;
 use crate::context::Context;
-use crate::flows::{Flow, FlowTable};
+use crate::flows::{note, Flow, FlowTable};
 use crate::io::Output;
 use crate::plan::Version;
-use crate::reasons::{note, Decision};
+use crate::reasons::Decision;
 use crate::switches::Purpose;
 use pathloom_model::rules::{Meter, MeterId, Rule};
 use pathloom_model::{Nanos, NodeId, PROTO_TCP};
 use pathloom_scheme::FlowId;
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-
-/// Where the limits of [`pathloom_scheme::Action::Pace`] are enforced.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Enforcement {
-    /// The host that sends the flow.
-    #[default]
-    Host,
-    /// A meter at the flow's source ToR.
-    Meter,
-    /// The host, for a TCP flow of a host with an agent; else a meter.
-    Any,
-}
 
 /// First identifier of the meters of the controller. Meters below it belong to others and are not changed.
 pub const FIRST_METER: u32 = 0x1000;

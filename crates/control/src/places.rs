@@ -5,7 +5,6 @@
 //! Each placed prefix has its own default route. It overrides the routes that are computed per ToR: a longer prefix
 //! always wins, and a placed prefix never has the length of a prefix of the fabric (see [`crate::Input::Place`]).
 
-use crate::defaults::{Choice, DefaultTable};
 use pathloom_model::{Attachment, Fabric, NodeId, PortNo, Prefix};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -94,18 +93,19 @@ impl Places {
         Some(true)
     }
 
-    /// Addresses for which a ToR has routes as if an earlier start of the controller had placed them there. Addresses
-    /// that are already placed are left out.
-    pub(crate) fn found_at(&self, fabric: &Fabric, tor: NodeId, found: &DefaultTable) -> Vec<(Prefix, PortNo)> {
-        let single = |&(prefix, choice): &(Prefix, Choice)| match choice {
-            Choice::Port(port) if prefix.len == 32 => Some((prefix, port)),
-            _ => None,
-        };
-        // A place from the snapshot or from the driver is newer.
+    /// Those addresses with their ports that an earlier start of the controller may have placed at a ToR, because it
+    /// has routes for them. Addresses that are already placed are left out: a place from the snapshot or from the
+    /// driver is newer.
+    pub(crate) fn unplaced(
+        &self,
+        fabric: &Fabric,
+        tor: NodeId,
+        found: impl Iterator<Item = (Prefix, PortNo)>,
+    ) -> Vec<(Prefix, PortNo)> {
         let fresh = |&(prefix, port): &(Prefix, PortNo)| {
             attachment_at(fabric, prefix.address, (tor, port)).is_some() && !self.0.contains_key(&prefix)
         };
-        found.routes.iter().filter_map(single).filter(fresh).collect()
+        found.filter(fresh).collect()
     }
 }
 

@@ -1,7 +1,5 @@
 //! Reasons why flows are where they are: recent decisions, and the event that led to each of them.
 
-use crate::context::Context;
-use crate::flows::FlowTable;
 use pathloom_model::{LinkId, Nanos, Path};
 use pathloom_scheme::{Event, FlowId, Rejection};
 use serde::Serialize;
@@ -277,13 +275,5 @@ impl Reasons {
     /// Recent decisions for a flow, oldest first.
     pub(crate) fn history(&self, flow: FlowId) -> Vec<&Reason> {
         self.recent.iter().filter(|(other, _)| *other == flow).map(|(_, reason)| reason).collect()
-    }
-}
-
-/// Stores a decision, and in its flow if it places the flow.
-pub(crate) fn note(cx: &mut Context, flows: &mut FlowTable, flow: FlowId, decision: Decision) {
-    let placed = cx.reasons.note(cx.now, flow, decision);
-    if let (Some(placed), Some(known)) = (placed, flows.get_mut(flow)) {
-        known.placed = Some(placed);
     }
 }

@@ -4,7 +4,7 @@
 //! A review starts when it is the switch's turn ([`crate::Config::reconcile`]) and when an operator requests it. It
 //! also starts soon after the switch reports the deletion of a rule that the controller did not delete. A barrier is
 //! sent before the request, so the answer shows the effect of every earlier message. The answer may or may not show
-//! messages that are sent after the request. Their rules are stored in [`Watch`] and left to the next review. All
+//! messages that are sent after the request. Their rules are stored in [`crate::watch::Watch`] and left to the next review. All
 //! other rules are compared. Missing or changed rules are added again. Rules with the mark of the controller that it
 //! does not want are deleted. The rule that counts a flow has a time-out, and the notice of its expiry may still be
 //! in transit. Therefore it is added again only if the switch reported its deletion, or if a second review a little
@@ -23,10 +23,10 @@ use crate::plan::Version;
 use crate::routes::Routes;
 use crate::switches::{Purpose, Removed, Session};
 use crate::timers::Timer;
+use crate::watch::{FlowRule, Review};
 use pathloom_model::rules::{Group, GroupId, Meter, Rule, RuleKey};
 use pathloom_model::{Nanos, NodeId, Prefix};
 use pathloom_scheme::FlowId;
-use rustc_hash::{FxHashMap, FxHashSet};
 
 /// From the notice that a rule is gone to the review. Notices for other rules arrive in this time.
 const NOTICE_DELAY: Nanos = Nanos::from_millis(20);
@@ -45,14 +45,6 @@ const MOST_TOUCHED: usize = 1 << 20;
 /// doubles the time to the next, up to 32 times, because the switch confirms rules without keeping them.
 const UNREPORTED_LIMIT: u32 = 3;
 
-/// A rule of a flow at a switch.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct FlowRule {
-    flow: FlowId,
-    plan: u8,
-    source: bool,
-}
-
 /// Which switch is reviewed next, and the number of the last review.
 #[derive(Debug, Default)]
 pub(crate) struct Reviews {
@@ -68,86 +60,6 @@ pub(crate) struct Part {
     pub rules: Vec<Rule>,
     /// All its groups and meters, with the last part.
     pub last: Option<(Vec<Group>, Vec<Meter>)>,
-}
-
-/// A review in progress.
-#[derive(Debug, Default)]
-struct Review {
-    number: u32,
-    /// Rules that were sent (true) or deleted (false) since it began.
-    touched: FxHashMap<RuleKey, bool>,
-    /// The same for rules and groups of no single flow, which are compared together.
-    base_changed: bool,
-    /// Whether the switch must be reviewed again soon, because of a notice or a request since this one began.
-    again: bool,
-    /// Whether a part of the answer arrived since the last turn of the switch.
-    heard: bool,
-    /// Found rules of no single flow.
-    base: Vec<Rule>,
-    labels: Vec<Rule>,
-    /// Rules of flows that were found unchanged.
-    found: FxHashSet<FlowRule>,
-    /// Number of found rules that [`crate::switches::Switch::flow_rules`] counts.
-    counted: u32,
-    /// Rules of flows that were not found and may have expired.
-    suspects: FxHashSet<(FlowId, u8)>,
-    restored: u64,
-    surplus: u64,
-    /// First flow of the next slice, when all parts have arrived.
-    scan: Option<FlowId>,
-}
-
-/// Review state of one switch.
-#[derive(Debug, Default)]
-pub(crate) struct Watch {
-    review: Option<Box<Review>>,
-    /// When the last review began.
-    begun: Nanos,
-    /// When a timer will start a review.
-    due: Option<Nanos>,
-    /// Rules of flows that the last review did not find, or that the switch reported as deleted.
-    suspects: FxHashSet<(FlowId, u8)>,
-    /// Whether the switch reported deleted rules since the last review.
-    reported: bool,
-    /// Number of reviews in a row that found missing rules of which the switch reported nothing.
-    unreported: u32,
-    /// Number of turns that the switch skips.
-    skip: u32,
-}
-
-impl Watch {
-    /// A rule will be added or deleted.
-    #[inline]
-    pub(crate) fn touch(&mut self, key: impl FnOnce() -> RuleKey, added: bool) {
-        if let Some(review) = &mut self.review {
-            review.touched.insert(key(), added);
-        }
-    }
-
-    /// Rules or groups of no single flow were added or deleted.
-    pub(crate) fn base_changed(&mut self) {
-        if let Some(review) = &mut self.review {
-            review.base_changed = true;
-        }
-    }
-
-    /// The session has ended.
-    pub(crate) fn close(&mut self) {
-        *self = Watch::default();
-    }
-}
-
-impl Review {
-    /// Whether the answer may be outdated for a rule.
-    fn is_touched(&self, key: &RuleKey) -> bool {
-        self.touched.contains_key(key)
-    }
-
-    /// Number of flow rules that were added since it began.
-    fn added(&self) -> u32 {
-        let of_flow = |key: &RuleKey| key.matches.src_port.is_some() || key.matches.tag.is_some();
-        self.touched.iter().filter(|&(key, &added)| added && of_flow(key)).count() as u32
-    }
 }
 
 impl Reviews {

@@ -123,7 +123,7 @@ impl Controller {
             let (cx, found) = (&self.context, &self.base.tables[switch.index()].defaults);
             // Addresses that an earlier start of the controller placed there must be known before the first
             // comparison.
-            for (prefix, port) in cx.places.found_at(&cx.fabric, switch, found) {
+            for (prefix, port) in cx.places.unplaced(&cx.fabric, switch, found.single_addresses()) {
                 self.place(prefix, Some((switch, port)));
             }
         }

@@ -1,7 +1,7 @@
 //! State of each switch: its session, its rules, and the messages that it has not confirmed yet.
 
 use crate::io::Removal;
-use crate::review::Watch;
+use crate::watch::Watch;
 use pathloom_model::rules::{RuleCounters, RuleKey};
 use pathloom_scheme::FlowId;
 use std::collections::VecDeque;

@@ -4,10 +4,10 @@
 use super::Routes;
 use crate::context::Context;
 use crate::cookies::{epoch_and_serial, is_bound, is_way_back, Cookie, RuleKind, PLANS};
-use crate::flows::{Flow, SourceRule};
+use crate::flows::{note, Flow, SourceRule};
 use crate::orphans::{key_of, Found};
 use crate::plan::{tag, Version, LEVELS};
-use crate::reasons::{note, Decision};
+use crate::reasons::Decision;
 use pathloom_model::rules::{Match, Rule, RuleAction, RuleKey};
 use pathloom_model::{FiveTuple, NodeId, Path};
 use pathloom_scheme::{Event, FlowId, FlowView};

@@ -6,11 +6,13 @@
 //! been idle for too long.
 
 use super::Routes;
-use crate::assignments::{self, AssignError, Assigned, AssignmentId, Assignments, ClaimKey, Owner, SavedAssignments};
+use crate::assign_error::AssignError;
+use crate::assignments::{self, Assignments, SavedAssignments};
 use crate::context::Context;
 use crate::cookies::{bound_id, is_bound};
 use crate::flows::Flow;
 use crate::io::{Input, Output};
+use crate::path_requests::{Assigned, AssignmentId, ClaimKey, Owner};
 use crate::plan::FlowKey;
 use pathloom_model::{FiveTuple, Headers, Path, PROTO_TCP, TCP_ACK, TCP_FIN, TCP_RST, TCP_SYN};
 use pathloom_scheme::FlowId;

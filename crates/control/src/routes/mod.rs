@@ -7,25 +7,23 @@ mod adoption;
 mod arrivals;
 mod bound;
 mod moves;
-mod phase;
 mod reconcile;
 mod remember;
 mod rescue;
 mod returns;
 mod sources;
 
-pub(crate) use phase::{Cutover, InPlace, InPlacePhase, Move, Phase, Stage};
 pub(crate) use remember::{Drain, FlowRecord};
 
 use crate::assignments::Assignments;
 use crate::context::Context;
 use crate::cookies::is_bound;
 use crate::durations::DurationHistogram;
-use crate::flows::{Draining, FlowTable};
+use crate::flows::{note, Draining, FlowTable};
 use crate::labels::Labels;
 use crate::limits::Limits;
 use crate::orphans::Orphans;
-use crate::reasons::{note, Decision};
+use crate::reasons::Decision;
 use arrivals::EarlyMessage;
 use moves::Moves;
 use pathloom_model::rules::{Refusal, RuleKey};

@@ -1,10 +1,10 @@
 //! Moves of flows, phase by phase. The phases are in [`crate::plan`], and those of moves in place in [`crate::sfmm`].
 
-use super::phase::{InPlacePhase, Move, Phase, Stage, TagPhase};
 use super::Routes;
 use crate::context::Context;
 use crate::cookies::{Cookie, RuleKind};
 use crate::flows::SourceRule;
+use crate::move_phase::{InPlacePhase, Move, Phase, Stage, TagPhase};
 use crate::plan::{Planner, Step, Version, LEVELS};
 use crate::sfmm::{self, steps_in_place, CutoverOrder};
 use crate::switches::Purpose;

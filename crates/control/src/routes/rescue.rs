@@ -2,9 +2,9 @@
 
 use super::Routes;
 use crate::context::Context;
-use crate::flows::Flow;
+use crate::flows::{note, Flow};
 use crate::plan::Version;
-use crate::reasons::{note, Decision};
+use crate::reasons::Decision;
 use pathloom_model::{Attachment, LinkId, NodeId, Path};
 use pathloom_scheme::{FlowId, Rejection};
 

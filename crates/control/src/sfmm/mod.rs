@@ -32,8 +32,9 @@ pub use order::{bottleneck_first, CutoverOrder};
 
 use crate::context::Context;
 use crate::flows::Flow;
+use crate::move_phase::{Cutover, InPlace, InPlacePhase, Move, Phase, Stage};
 use crate::plan::{Step, Version};
-use crate::routes::{Cutover, InPlace, InPlacePhase, Move, Phase, Routes, Stage};
+use crate::routes::Routes;
 use pathloom_model::{LinkId, NodeId, Path};
 use pathloom_scheme::{FlowId, Migration, Rejection, RuleSharing};
 

@@ -1,6 +1,6 @@
 //! Errors of assignments, claims and releases.
 
-use super::AssignmentId;
+use crate::path_requests::AssignmentId;
 use pathloom_model::Nanos;
 use serde::{Deserialize, Serialize};
 use std::net::Ipv4Addr;
