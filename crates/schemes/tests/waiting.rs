@@ -280,6 +280,29 @@ fn no_flow_waits_for_an_overdue_one() {
     assert!(hosts.world.now <= Nanos::from_millis(130), "{:?}", hosts.world.now);
 }
 
+/// Nobody announces a size: the more a flow has sent, the smaller is its share, and none waits.
+#[test]
+fn with_learned_sizes_a_new_flow_gets_most_of_the_link() {
+    let mut hosts = Hosts::new("ofpt:sizes=learned");
+    hosts.start(0, (0, 3), false, 4_000_000, None);
+    while hosts.world.now < Nanos::from_secs(2) {
+        hosts.step();
+    }
+    hosts.start(1, (0, 4), false, 2_000_000, None);
+    hosts.step();
+    let pace = |hosts: &Hosts, id| hosts.transfers[&FlowId(id)].pace_bps;
+    // The first has sent 2.3 MB, so it is in class 5: 1/32 of the weight of a new flow.
+    let ratio = pace(&hosts, 1) as f64 / pace(&hosts, 0) as f64;
+    assert!((30.0..34.0).contains(&ratio), "{ratio}");
+    // The new one gets older as well.
+    while pace(&hosts, 1) as f64 / pace(&hosts, 0) as f64 > 5.0 {
+        hosts.step();
+        hosts.check();
+        assert!(hosts.world.now < Nanos::from_secs(4), "the share of the new flow does not fall");
+    }
+    assert!(hosts.transfers.values().all(|transfer| !transfer.held));
+}
+
 /// Ends, whether its size is announced, size, when it stops and for how long, and the time until the next one comes.
 type Draft = ((usize, usize), bool, u64, Option<(f64, Nanos)>, u8);
 

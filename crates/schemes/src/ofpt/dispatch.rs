@@ -4,9 +4,11 @@
 //! path, and get a new one when their turn comes. With `enforce=host` the hosts pace each flow to its provision. With
 //! neither, flows share links as TCP does, and nothing here runs.
 
-use super::flow_states::FlowStates;
+use super::ageing;
+use super::flow_states::{FlowState, FlowStates};
 use super::progress::Verdict;
 use super::provider::{self, Provider, Remaining};
+use super::provision::remaining_ns;
 use super::sharing::Sharing;
 use crate::helpers::links::rates_bps;
 use crate::placements::access;
@@ -45,6 +47,8 @@ pub(super) struct DispatchSettings {
     pub headroom: Option<f64>,
     /// How flows of unknown size share full links.
     pub sharing: Sharing,
+    /// Whether the share of a flow of unknown size falls with the bytes that it has sent.
+    pub ageing: bool,
     /// Announced size, in payload bytes, from which on a flow is long.
     pub long_bytes: u64,
     /// How long a host holds a flow without another message.
@@ -63,6 +67,8 @@ pub(super) struct Dispatcher {
     idle: BTreeSet<FlowId>,
     /// Flows of known size that may send, by the time from which on they are overdue.
     overdue_at: BTreeSet<(Nanos, FlowId)>,
+    /// Flows of unknown size, by the time at which they leave their class.
+    ages_at: BTreeSet<(Nanos, FlowId)>,
     /// When the counters were last read, or the first flow began to wait; and whether a reading was requested since.
     read_at: Nanos,
     reading_requested: bool,
@@ -93,6 +99,7 @@ impl Dispatcher {
             waiting: BTreeSet::new(),
             idle: BTreeSet::new(),
             overdue_at: BTreeSet::new(),
+            ages_at: BTreeSet::new(),
             read_at: Nanos::ZERO,
             reading_requested: false,
             watch_gap: WATCH_GAP,
@@ -118,6 +125,7 @@ impl Dispatcher {
         self.waiting = self.flow_states.0.iter().filter(|(_, state)| state.held).map(|(&flow, _)| flow).collect();
         self.idle.clear();
         self.overdue_at.clear();
+        self.ages_at.clear();
         self.reading_requested = false;
         self.watch_gap = WATCH_GAP.max(Nanos(WATCH_REST.0.saturating_mul(view.fabric.tors().len() as u64)));
         (self.provision, self.last_exact_provision, self.deferred_until) = (None, None, None);
@@ -290,7 +298,7 @@ impl Dispatcher {
             if self.defer_if_many(now) {
                 self.unpaced.push(id);
                 router.arrive_again(now, view, id, actions);
-                self.provision.iter_mut().for_each(|provision| put(&mut provision.paths, view, router, id, false));
+                self.provision.iter_mut().for_each(|provision| put(&mut provision.paths, view, router, id, false, 1.0));
             } else {
                 self.settle(now, view, vec![id], router, actions);
             }
@@ -308,8 +316,13 @@ impl Dispatcher {
         router: &mut Router,
         actions: &mut Vec<Action>,
     ) {
-        if let Some(at) = self.flow_states.0.remove(&id).and_then(|state| state.progress.overdue_at()) {
-            self.overdue_at.remove(&(at, id));
+        if let Some(state) = self.flow_states.0.remove(&id) {
+            if let Some(at) = state.progress.overdue_at() {
+                self.overdue_at.remove(&(at, id));
+            }
+            if let Some(at) = state.ages_at {
+                self.ages_at.remove(&(at, id));
+            }
         }
         self.known.remove(&id);
         self.waiting.remove(&id);
@@ -338,15 +351,21 @@ impl Dispatcher {
         many
     }
 
-    /// When the deferred changes are provided for.
-    pub(super) fn deferred_until(&self) -> Option<Nanos> {
-        self.deferred_until
+    /// When to call [`Dispatcher::catch_up`].
+    pub(super) fn next_catch_up(&self) -> Option<Nanos> {
+        self.deferred_until.into_iter().chain(self.ages_at.first().map(|&(at, _)| at)).min()
     }
 
-    /// Provides for deferred changes that are due.
+    /// Provides for deferred changes that are due, and for flows that leave their class.
     pub(super) fn catch_up(&mut self, now: Nanos, view: &View, router: &mut Router, actions: &mut Vec<Action>) {
-        if self.deferred_until.is_some_and(|at| at <= now) {
-            self.settle(now, view, Vec::new(), router, actions);
+        let mut aged = Vec::new();
+        while let Some(&(at, id)) = self.ages_at.first().filter(|&&(at, _)| at <= now) {
+            self.ages_at.remove(&(at, id));
+            self.flow_states.of(now, id).ages_at = None;
+            aged.push(id);
+        }
+        if !aged.is_empty() || self.deferred_until.is_some_and(|at| at <= now) {
+            self.settle(now, view, aged, router, actions);
         }
     }
 
@@ -363,7 +382,8 @@ impl Dispatcher {
             let here = |id: &&FlowId| paths.rate_bps(**id).is_some();
             let here: Vec<FlowId> = flows.iter().filter(here).copied().collect();
             for id in here {
-                put(paths, view, router, id, self.known.contains(&id));
+                let factor = factor(self.settings, self.flow_states.0.get(&id), now);
+                put(paths, view, router, id, self.known.contains(&id), factor);
             }
             self.settle(now, view, Vec::new(), router, actions);
         }
@@ -412,7 +432,7 @@ impl Dispatcher {
             let mut paths = Provider::new(rates_bps(view), self.settings.sharing);
             for (other, _) in view.long_flows().filter(|&(other, _)| other != id && router.links(other).is_some()) {
                 flow_states.of(now, other);
-                put(&mut paths, view, router, other, false);
+                put(&mut paths, view, router, other, false, 1.0);
             }
             Provision { hosts: None, paths }
         });
@@ -458,7 +478,8 @@ impl Dispatcher {
             let known = self.known.contains(&id);
             if !known || hosts.as_ref().and_then(|hosts| hosts.rate_bps(id)).is_none_or(|rate_bps| rate_bps > 0) {
                 router.arrive_again(now, view, id, actions);
-                put(paths, view, router, id, known);
+                let factor = factor(self.settings, self.flow_states.0.get(&id), now);
+                put(paths, view, router, id, known, factor);
             } else {
                 router.withdraw(id);
                 paths.remove(id);
@@ -486,6 +507,13 @@ impl Dispatcher {
         state.progress.told(now, rate_bps, left_bytes);
         if let Some(at) = state.progress.overdue_at() {
             self.overdue_at.insert((at, flow));
+        }
+        if self.settings.ageing && !known {
+            if let Some(at) = state.ages_at.take() {
+                self.ages_at.remove(&(at, flow));
+            }
+            state.ages_at = leaves_class_at(state, now);
+            self.ages_at.extend(state.ages_at.map(|at| (at, flow)));
         }
         let waits = rate_bps == 0 && known;
         if waits && !state.held {
@@ -515,11 +543,28 @@ impl Dispatcher {
     }
 }
 
+/// The factor of a flow's weight on full links, by the bytes that it has sent.
+fn factor(settings: DispatchSettings, state: Option<&FlowState>, now: Nanos) -> f64 {
+    match state.filter(|_| settings.ageing) {
+        Some(state) => ageing::weight(ageing::class(state.sent_bytes(now))),
+        None => 1.0,
+    }
+}
+
+/// When a flow leaves its class at its present rate.
+fn leaves_class_at(state: &FlowState, now: Nanos) -> Option<Nanos> {
+    let sent_bytes = state.sent_bytes(now);
+    let left_bytes = ageing::end_bytes(ageing::class(sent_bytes))? - sent_bytes;
+    // A little later, because the payload is less than the bytes on the wire.
+    let ns = remaining_ns(left_bytes + left_bytes / 16 + 1, state.rate_bps);
+    (state.rate_bps > 0).then(|| now.saturating_add(Nanos(u64::try_from(ns).unwrap_or(u64::MAX))))
+}
+
 /// Puts a flow on all links that it crosses now. A flow with an unknown path counts on its access links only.
-fn put(paths: &mut Provider, view: &View, router: &Router, id: FlowId, known: bool) {
+fn put(paths: &mut Provider, view: &View, router: &Router, id: FlowId, known: bool, factor: f64) {
     let Some((ends, most_bps)) = view.flows.get(&id).and_then(|flow| most(view, flow)) else { return };
     let links: Vec<u32> = ends.iter().chain(router.links(id).unwrap_or_default()).copied().collect();
-    paths.put(id, &links, most_bps, known);
+    paths.put_weighted(id, &links, most_bps, known, factor);
 }
 
 fn put_at_hosts(hosts: &mut Provider, view: &View, id: FlowId, known: bool) {

@@ -19,6 +19,9 @@ pub(super) struct FlowState {
     /// Whether it uses its rate. Not kept over a restart.
     #[serde(skip)]
     pub progress: Progress,
+    /// When it leaves its class, if it sends at its rate until then. Not kept over a restart.
+    #[serde(skip)]
+    pub ages_at: Option<Nanos>,
 }
 
 impl FlowState {

@@ -7,6 +7,7 @@
 //! Short flows use the default routes: ECMP, or with `defaults=per-host` those of the paper (§4.3), which spread
 //! destination hosts over the spines.
 
+mod ageing;
 mod dispatch;
 mod flow_states;
 mod progress;
@@ -49,6 +50,12 @@ const ENFORCE_KEY: KeyInfo = (
     "host (hosts pace flows to their provision, and to their interface's rate until it is known; with the control \
      setting enforcement=meter, ToRs do it) or none (TCP shares)",
 );
+const SIZES_KEY: KeyInfo = (
+    "sizes",
+    "unknown",
+    "unknown (hosts label long flows, by DSCP), learned (the same, and a paced flow's share of full links halves whenever \
+     the bytes that it has sent double) or announced (applications announce size and five-tuple first)",
+);
 const HEADROOM_KEY: KeyInfo = ("headroom", "0.02", "share of its provision that a paced flow leaves to short flows");
 const SHARES_KEY: KeyInfo = (
     "shares",
@@ -64,7 +71,7 @@ pub(crate) const ENTRY: Entry = Entry {
         paper: "Liu et al., OFPT, KSII TIIS 10(10), 2016",
         keys: &[
             PERIOD_KEY,
-            router::SIZES_KEY,
+            SIZES_KEY,
             router::DETECT_KEY,
             SCHEDULE_KEY,
             ENFORCE_KEY,
@@ -112,7 +119,16 @@ impl Settings {
         if sharing.is_some() && !enforced {
             return Err(spec.error("only paced flows have shares; omit it, or omit enforce=none"));
         }
+        let sizes =
+            [("unknown", (false, None)), ("learned", (true, None)), ("announced", (false, Some(Detection::Announced)))];
+        let (ageing, sizes) = spec.choice("sizes", &sizes)?.unwrap_or((false, None));
+        if ageing && !enforced {
+            return Err(spec.error(
+                "only the shares of paced flows fall with the bytes sent; omit sizes=learned, or enforce=none",
+            ));
+        }
         let dispatch = DispatchSettings {
+            ageing,
             sharing: sharing.unwrap_or(Sharing::ByLength),
             schedule: spec.choice("schedule", &[("mrtf", true), ("none", false)])?.unwrap_or(true),
             headroom: enforced.then(|| headroom.unwrap_or(0.02)),
@@ -121,7 +137,7 @@ impl Settings {
         };
         Ok(Settings {
             period,
-            detection: router::read_detection(spec)?,
+            detection: router::read_detection_by(spec, sizes)?,
             migration: migration.unwrap_or(Migration::Sfmm),
             rules: rules.unwrap_or(RuleSharing::PerFlow),
             router,
@@ -221,7 +237,7 @@ impl Scheme for Ofpt {
     fn poll_timeout(&self) -> Option<Nanos> {
         let round = (self.wants_round && !self.router.is_solving()).then(|| self.next_round());
         let exact_provision = self.dispatcher.is_inexact().then(|| self.dispatcher.next_exact_provision());
-        let later = [self.dispatcher.next_watch(), self.dispatcher.deferred_until()];
+        let later = [self.dispatcher.next_watch(), self.dispatcher.next_catch_up()];
         round.into_iter().chain(exact_provision).chain(later.into_iter().flatten()).min()
     }
 

@@ -151,8 +151,14 @@ impl Provider {
 
     /// Adds a flow over these links, or replaces the links of a flow. Unknown links are ignored.
     pub(super) fn put(&mut self, id: FlowId, links: &[u32], access_bps: u64, known: bool) {
+        self.put_weighted(id, links, access_bps, known, 1.0);
+    }
+
+    /// As [`Provider::put`], with a factor of the flow's weight on full links.
+    pub(super) fn put_weighted(&mut self, id: FlowId, links: &[u32], access_bps: u64, known: bool, factor: f64) {
+        let weight = self.sharing.weight(links.len()) * factor;
         if let Some(&slot) = self.names.get(&id) {
-            let same = |served: &Served| *served.links == *links && served.known == known;
+            let same = |served: &Served| *served.links == *links && served.known == known && served.weight == weight;
             if self.slots[slot as usize].as_ref().is_some_and(same) {
                 return;
             }
@@ -166,7 +172,6 @@ impl Provider {
             self.slots.len() as u32 - 1
         });
         links.iter().for_each(|&link| self.on_link[link as usize].push(slot));
-        let weight = self.sharing.weight(links.len());
         self.slots[slot as usize] =
             Some(Served { id, links, access_bps, weight, reported_bps: None, known, inside: false, fresh: true });
         self.names.insert(id, slot);

@@ -68,7 +68,11 @@ const NIC_SHARE: f64 = 0.1;
 /// Reads how flows are detected. With known sizes, applications announce them.
 pub(crate) fn read_detection(spec: &Spec) -> Result<Detection, SpecError> {
     let sizes = [("unknown", None), ("announced", Some(Detection::Announced))];
-    let sizes = spec.choice("sizes", &sizes)?.flatten();
+    read_detection_by(spec, spec.choice("sizes", &sizes)?.flatten())
+}
+
+/// As [`read_detection`], with the detection that the setting of sizes requires.
+pub(crate) fn read_detection_by(spec: &Spec, sizes: Option<Detection>) -> Result<Detection, SpecError> {
     let ways = [
         ("label", Detection::Label),
         ("announced", Detection::Announced),
