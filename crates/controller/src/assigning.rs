@@ -3,75 +3,44 @@
 
 use crate::hosts::names;
 use crate::hub::{Hub, Responder};
-use crate::persist::Persist;
-use crate::session::Shared;
 use pathloom_control::{
     AssignError, Assigned, AssignmentId, Assignments, ClaimKey, Input, Listed, Output, Owner, PathRequest,
 };
-use pathloom_model::{Fabric, Path};
+use pathloom_model::{Fabric, Nanos, Path};
+use std::collections::VecDeque;
 use std::net::Ipv4Addr;
-use std::rc::Rc;
-use std::time::Duration;
-use tokio::sync::{oneshot, watch, Notify};
 
 /// Marks the numbers of requests of the API. Those of agents count from 1.
 const API_REQUEST: u64 = 1 << 63;
 /// Maximum time that the answer to an assignment waits until a switch has confirmed the rules that show its
 /// connections to the controller.
-pub(crate) const CONFIRMATION: Duration = Duration::from_secs(1);
-/// Minimum time between two stores of the state because of changed assignments.
-const STORE_INTERVAL: Duration = Duration::from_millis(100);
+pub const CONFIRMATION: Nanos = Nanos::from_secs(1);
 
-/// Answers to requests, and the number of changes of assignments that are stored.
+/// Answers to requests, and those that wait.
 pub(crate) struct Assigning {
     last: u64,
     answer: Option<Output>,
     /// Changes of assignments so far.
     changes: u64,
-    /// Wakes the task that stores them.
-    changed: Rc<Notify>,
-    /// Number of changes that are stored.
-    stored: watch::Sender<u64>,
-    /// Whether the state is stored at all.
-    is_stored: bool,
     /// Answers that wait until switches will send the first packets of these addresses to the controller.
     waiting: Vec<(Ipv4Addr, WaitingAnswer)>,
+    /// Calls of the API that need not wait any more.
+    visible: VecDeque<u64>,
+    calls: u64,
 }
 
 /// An answer that waits until the first packets of an address will come to the controller.
 enum WaitingAnswer {
-    /// The answer to a call of the API.
-    Call(oneshot::Sender<()>),
+    /// The answer to a call of the API with this number. It waits until a time.
+    Call(u64, Nanos),
     /// The answer to an agent.
     Agent(Output),
 }
 
 impl Default for Assigning {
     fn default() -> Assigning {
-        let (changed, stored) = (Rc::default(), watch::channel(0).0);
-        Assigning {
-            last: API_REQUEST,
-            answer: None,
-            changes: 0,
-            changed,
-            stored,
-            is_stored: false,
-            waiting: Vec::new(),
-        }
-    }
-}
-
-/// A change that must be stored before its caller gets an answer.
-pub(crate) struct ToBeStored {
-    change: u64,
-    stored: watch::Receiver<u64>,
-}
-
-impl ToBeStored {
-    /// Waits until the change is stored.
-    pub(crate) async fn wait(mut self) {
-        // An error means that the controller is stopping, which stores the state too.
-        let _ = self.stored.wait_for(|&stored| stored >= self.change).await;
+        let (waiting, visible) = (Vec::new(), VecDeque::new());
+        Assigning { last: API_REQUEST, answer: None, changes: 0, waiting, visible, calls: 0 }
     }
 }
 
@@ -80,10 +49,7 @@ impl Assigning {
     pub(crate) fn answered(&mut self, request: u64, output: Output) -> Option<Output> {
         let changed =
             matches!(output, Output::Assigned { answer: Ok(_), .. } | Output::Released { answer: Ok(()), .. });
-        if changed {
-            self.changes += 1;
-            self.changed.notify_one();
-        }
+        self.changes += u64::from(changed);
         if request < API_REQUEST {
             return Some(output);
         }
@@ -91,11 +57,6 @@ impl Assigning {
             self.answer = Some(output);
         }
         None
-    }
-
-    /// Returns a value that waits until all changes made so far are stored; `None` if no state is stored.
-    pub(crate) fn to_be_stored(&self) -> Option<ToBeStored> {
-        self.is_stored.then(|| ToBeStored { change: self.changes, stored: self.stored.subscribe() })
     }
 }
 
@@ -105,78 +66,83 @@ pub(crate) fn owner_of(host: Ipv4Addr) -> Owner {
     Owner(format!("host {host}"))
 }
 
-/// Stores the state soon after assignments have changed, so that a killed controller loses no assignment that it has
-/// answered.
-pub(crate) async fn store_changes(shared: Shared, persist: Persist) {
-    if !persist.is_enabled() {
-        return;
-    }
-    let changed = {
-        let assigning = &mut shared.hub.borrow_mut().assigning;
-        assigning.is_stored = true;
-        assigning.changed.clone()
-    };
-    loop {
-        changed.notified().await;
-        {
-            let mut hub = shared.hub.borrow_mut();
-            let snapshot = hub.controller().map(|controller| controller.snapshot());
-            snapshot.iter().for_each(|snapshot| persist.save(snapshot));
-            let changes = hub.assigning.changes;
-            hub.assigning.stored.send_replace(changes);
-        }
-        tokio::time::sleep(STORE_INTERVAL).await;
-    }
-}
-
 impl Hub {
     /// Sends the controller a request and takes its answer; `None` if no fabric is controlled.
-    fn request(&mut self, input: impl FnOnce(u64) -> Input) -> Option<Output> {
+    fn request(&mut self, now: Nanos, input: impl FnOnce(u64) -> Input) -> Option<Output> {
         self.controller()?;
         self.assigning.last = API_REQUEST | self.assigning.last.wrapping_add(1);
         self.assigning.answer = None;
         let input = input(self.assigning.last);
-        self.queue_and_settle(input);
+        self.handle(now, input);
         self.assigning.answer.take()
     }
 
     /// Assigns paths to an owner.
-    pub(crate) fn assign_paths(&mut self, owner: Owner, paths: PathRequest) -> Option<Result<Assigned, AssignError>> {
-        match self.request(|request| Input::AssignPaths { request, owner, paths })? {
+    pub fn assign_paths(
+        &mut self,
+        now: Nanos,
+        owner: Owner,
+        paths: PathRequest,
+    ) -> Option<Result<Assigned, AssignError>> {
+        match self.request(now, |request| Input::AssignPaths { request, owner, paths })? {
             Output::Assigned { answer, .. } => Some(answer),
             _ => None,
         }
     }
 
     /// Claims the next path of an assignment.
-    pub(crate) fn claim_path(
+    pub fn claim_path(
         &mut self,
+        now: Nanos,
         owner: Owner,
         assignment: AssignmentId,
         connection: ClaimKey,
         (path, opens_to): (Option<u32>, Option<u16>),
     ) -> Option<Result<Path, AssignError>> {
-        match self.request(|request| Input::ClaimPath { request, owner, assignment, connection, path, opens_to })? {
+        match self.request(now, |request| Input::ClaimPath {
+            request,
+            owner,
+            assignment,
+            connection,
+            path,
+            opens_to,
+        })? {
             Output::Claimed { answer, .. } => answer.map(|claimed| claimed.paths.into_iter().next()).transpose(),
             _ => None,
         }
     }
 
     /// Releases an assignment.
-    pub(crate) fn release_paths(&mut self, owner: Owner, assignment: AssignmentId) -> Option<Result<(), AssignError>> {
-        match self.request(|request| Input::ReleasePaths { request, owner, assignment })? {
+    pub fn release_paths(
+        &mut self,
+        now: Nanos,
+        owner: Owner,
+        assignment: AssignmentId,
+    ) -> Option<Result<(), AssignError>> {
+        match self.request(now, |request| Input::ReleasePaths { request, owner, assignment })? {
             Output::Released { answer, .. } => Some(answer),
             _ => None,
         }
     }
 
-    /// Returns a receiver that is ready when the controller will see the connections that the host of this address
-    /// opens. Before that, a connection could miss its path.
-    pub(crate) fn when_visible(&mut self, src: Ipv4Addr) -> oneshot::Receiver<()> {
-        let (sender, receiver) = oneshot::channel();
-        self.assigning.waiting.push((src, WaitingAnswer::Call(sender)));
+    /// Number of changes of assignments so far. A driver that stores the state does so when the number has changed.
+    pub fn assignment_changes(&self) -> u64 {
+        self.assigning.changes
+    }
+
+    /// Returns a number that [`Hub::poll_visible`] returns when the controller will see the connections that the host
+    /// of this address opens, within [`CONFIRMATION`]. Before that, a connection could miss its path.
+    pub fn when_visible(&mut self, now: Nanos, src: Ipv4Addr) -> u64 {
+        let until = self.advance(now).saturating_add(CONFIRMATION);
+        self.assigning.calls += 1;
+        self.assigning.waiting.push((src, WaitingAnswer::Call(self.assigning.calls, until)));
         self.send_visible_answers();
-        receiver
+        self.assigning.calls
+    }
+
+    /// A number that [`Hub::when_visible`] returned, and whose time has come.
+    pub fn poll_visible(&mut self) -> Option<u64> {
+        self.assigning.visible.pop_front()
     }
 
     /// Passes an answer to an agent. The answer to an assignment waits until its connections will be seen.
@@ -199,16 +165,17 @@ impl Hub {
             return;
         }
         let Responder::Fabric(controller) = &self.responder else { return };
+        let now = self.now;
         let (ready, waiting) = std::mem::take(&mut self.assigning.waiting).into_iter().partition(|(src, waiting)| {
-            let gone = matches!(waiting, WaitingAnswer::Call(sender) if sender.is_closed());
-            gone || controller.sees_connections_of(*src)
+            let late = matches!(waiting, WaitingAnswer::Call(_, until) if *until < now);
+            late || controller.sees_connections_of(*src)
         });
         self.assigning.waiting = waiting;
         let ready: Vec<(Ipv4Addr, WaitingAnswer)> = ready;
         for (_, waiting) in ready {
             match waiting {
-                // A caller that has gone needs no answer.
-                WaitingAnswer::Call(sender) => drop(sender.send(())),
+                // The driver no longer waits for a call that is late.
+                WaitingAnswer::Call(call, _) => self.assigning.visible.push_back(call),
                 WaitingAnswer::Agent(output) => self.hosts.carry_out(&output),
             }
         }

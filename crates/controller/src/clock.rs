@@ -9,9 +9,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 pub struct Clock {
     base: Nanos,
     start: Instant,
-    /// The time, where a test sets it.
-    #[cfg(test)]
-    pub(crate) fixed: Option<Nanos>,
 }
 
 impl Clock {
@@ -23,21 +20,12 @@ impl Clock {
     /// A clock that starts now, or at `earliest` if the machine's clock was set back before that.
     pub fn start_not_before(earliest: Nanos) -> Clock {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Clock {
-            base: Nanos(since.as_nanos() as u64).max(earliest),
-            start: Instant::now(),
-            #[cfg(test)]
-            fixed: None,
-        }
+        Clock { base: Nanos(since.as_nanos() as u64).max(earliest), start: Instant::now() }
     }
 
     /// The time.
     #[inline]
     pub fn now(&self) -> Nanos {
-        #[cfg(test)]
-        if let Some(now) = self.fixed {
-            return now;
-        }
         self.base.saturating_add(Nanos(self.start.elapsed().as_nanos() as u64))
     }
 

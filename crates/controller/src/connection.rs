@@ -6,8 +6,6 @@ use pathloom_control::{PortStats, RuleStats};
 use pathloom_model::{Nanos, NodeId};
 use pathloom_openflow::{Message, Port, PortReason, PortStatus};
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
-use tokio::sync::Notify;
 
 /// Maximum number of ports per switch, the same as in discovery.
 const MOST_PORTS: usize = 4096;
@@ -105,10 +103,7 @@ pub(crate) struct Connection {
     pub last_echo: Nanos,
     /// Bytes to be written.
     pub out: Vec<u8>,
-    /// Wakes the task that writes.
-    pub wake: Rc<Notify>,
-    /// Wakes the reading task when it waits for the other end to read, or when the session is over.
-    pub drained: Rc<Notify>,
+    /// Whether the driver will be told to write.
     pub dirty: bool,
     pub pending: BTreeMap<u32, Pending>,
     pub reading: Option<Reading>,
@@ -140,8 +135,6 @@ impl Connection {
             last_heard: now,
             last_echo: now,
             out: Vec::new(),
-            wake: Rc::default(),
-            drained: Rc::default(),
             dirty: false,
             pending: BTreeMap::new(),
             reading: None,

@@ -1,6 +1,7 @@
 //! The connections of the hub by identifier, and those that have something to write.
 
 use crate::connection::{Connection, ConnectionId};
+use std::collections::VecDeque;
 
 /// A table of connections. A free place is reused; the identifier shows to which connection it belonged.
 #[derive(Default)]
@@ -8,7 +9,7 @@ pub(crate) struct Connections {
     places: Vec<Option<Connection>>,
     free: Vec<usize>,
     /// Connections that have something to write.
-    dirty: Vec<ConnectionId>,
+    dirty: VecDeque<ConnectionId>,
 }
 
 impl Connections {
@@ -48,21 +49,25 @@ impl Connections {
     #[inline]
     pub(crate) fn mark(&mut self, id: ConnectionId) {
         if self.get_mut(id).is_some_and(|connection| !std::mem::replace(&mut connection.dirty, true)) {
-            self.dirty.push(id);
+            self.dirty.push_back(id);
         }
     }
 
-    /// Wakes the writers of connections marked since the last call. Calls `grown` with the number of waiting bytes for
-    /// each one that is not being closed.
-    pub(crate) fn wake_writers(&mut self, mut grown: impl FnMut(ConnectionId, usize)) {
-        let mut dirty = std::mem::take(&mut self.dirty);
-        for id in dirty.drain(..) {
-            let Some(connection) = self.get_mut(id) else { continue };
-            connection.wake.notify_one();
-            if !connection.is_closed() {
-                grown(id, connection.out.len());
+    /// Takes a marked connection, the one marked first.
+    pub(crate) fn poll_dirty(&mut self) -> Option<ConnectionId> {
+        while let Some(id) = self.dirty.pop_front() {
+            if let Some(connection) = self.get_mut(id) {
+                connection.dirty = false;
+                return Some(id);
             }
         }
-        self.dirty = dirty;
+        None
+    }
+
+    /// Marked connections that are not being closed and for which more than `most` bytes wait, with the number.
+    pub(crate) fn lagging(&self, most: usize) -> Vec<(ConnectionId, usize)> {
+        let marked = self.dirty.iter().filter_map(|&id| self.get(id)).filter(|connection| !connection.is_closed());
+        let lag = marked.map(|connection| (connection.id, connection.out.len()));
+        lag.filter(|&(_, backlog)| backlog > most).collect()
     }
 }

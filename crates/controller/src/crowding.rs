@@ -20,7 +20,7 @@ impl Hub {
             Some(oldest) => {
                 let gone = self.connection_mut(oldest).map(|connection| connection.peer.clone()).unwrap_or_default();
                 self.complain(&gone, why, "too many connections; one without a session was closed to make room");
-                self.disconnect(oldest, "it made room for another connection");
+                self.disconnect(self.now, oldest, "it made room for another connection");
                 self.places.take(address).ok()
             }
             None => {

@@ -74,9 +74,8 @@ pub(crate) async fn accept_tls(listener: TcpListener, encryption: Encryption, sh
             Ok((stream, peer)) => {
                 let (handshake, refused) = encryption.begin(peer.ip());
                 if let Some(why) = refused {
-                    let mut hub = shared.hub.borrow_mut();
-                    hub.counts.handshakes += 1;
-                    hub.complain(&peer.to_string(), why, "too many TLS handshakes at a time; the oldest was closed");
+                    let what = "too many TLS handshakes at a time; the oldest was closed";
+                    shared.drive(|hub, now| hub.handshake_refused(now, &peer.to_string(), why, what));
                 }
                 let Some(handshake) = handshake else { continue };
                 let (encryption, shared) = (encryption.clone(), shared.clone());
@@ -98,19 +97,15 @@ async fn handshake_and_serve(stream: TcpStream, peer: SocketAddr, encryption: En
     let stream = match timeout(encryption.patience, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(problem)) => {
-            let mut hub = shared.hub.borrow_mut();
-            hub.counts.offences += 1;
-            hub.counts.handshakes += 1;
-            let what = "a TLS handshake failed: a switch needs a certificate that listen.tls.client_ca has issued";
-            hub.complain(&peer.to_string(), &problem.to_string(), what);
-            return;
+            let (why, what) = (
+                problem.to_string(),
+                "a TLS handshake failed: a switch needs a certificate that listen.tls.client_ca has issued",
+            );
+            return shared.drive(|hub, now| hub.handshake_failed(now, &peer.to_string(), &why, what));
         }
         Err(_) => {
-            let mut hub = shared.hub.borrow_mut();
-            hub.counts.offences += 1;
-            hub.counts.handshakes += 1;
-            hub.complain(&peer.to_string(), "it took too long", "a TLS handshake did not end in time");
-            return;
+            let (why, what) = ("it took too long", "a TLS handshake did not end in time");
+            return shared.drive(|hub, now| hub.handshake_failed(now, &peer.to_string(), why, what));
         }
     };
     let shown = stream.get_ref().1.peer_certificates().and_then(|certificates| certificates.first());

@@ -1,9 +1,17 @@
-//! The hub connects sessions with the controller. It has no sockets: bytes come in and go out in buffers, so that tests
-//! and benchmarks can drive it as sockets do.
+//! The hub connects sessions with the controller. It is a pure state machine: bytes come in and go out in buffers, and
+//! every call that may change something takes the time. A driver does the rest:
+//!
+//! 1. [`Hub::connect`] accepts a session, [`Hub::received`] takes bytes of its peer, [`Hub::disconnect`] ends it.
+//! 2. After any number of such calls, [`Hub::settle`] carries out their results ([`Hub::is_unsettled`]).
+//! 3. [`Hub::handle_timeout`] must be called when [`Hub::poll_timeout`] is due. All periodic work is done there.
+//! 4. After each call, the driver takes what the hub wants from it: sessions with bytes to write
+//!    ([`Hub::poll_writable`], [`Hub::transmit`]), sessions that are over ([`Hub::poll_ended`]), jobs of the scheme
+//!    ([`Hub::poll_job`], answered by [`Hub::solved`]), lines of the event log ([`Hub::poll_record`]), requests whose
+//!    connections are now seen ([`Hub::poll_visible`]); and for host agents the same three by [`Hub::agent_connect`],
+//!    [`Hub::agent_received`], [`Hub::poll_agent_writable`] and so on.
 
 use crate::answers::Answers;
 use crate::assigning::Assigning;
-use crate::clock::Clock;
 use crate::config::{Limits, Sessions};
 use crate::connection::{Connection, ConnectionId, Stage};
 use crate::connections::Connections;
@@ -15,22 +23,18 @@ use crate::log_limiter::{subject, LogLimiter};
 use crate::newcomers::Newcomers;
 use crate::places::Places;
 use crate::reading::Foreign;
-use crate::record::Recorder;
 use crate::refused::RefusalCounts;
 use crate::tls::Binding;
-use crate::upkeep::Warned;
-use pathloom_control::{Controller, Input};
+use crate::upkeep::{Periodic, Warned};
+use pathloom_control::{Controller, Input, Record};
+use pathloom_discovery::wiring::PortMap;
 use pathloom_discovery::{PortLimiter, Rate};
-use pathloom_model::{Fabric, Nanos, NodeId};
+use pathloom_model::{Fabric, Nanos, NodeId, PortNo};
 use pathloom_openflow::{frame, Hello, Message, PacketIn};
 use pathloom_scheme::{Detection, State, View};
 use std::collections::{BTreeMap, VecDeque};
-use std::rc::Rc;
 use std::sync::Arc;
-use tokio::sync::Notify;
 
-/// How long the messages of one connection are handled before other connections have their turn.
-const TURN: Nanos = Nanos::from_millis(4);
 /// Transaction identifier of the hello. Mininet reads the first bytes of a session as UTF-8 when it checks whether a
 /// controller listens, so no byte of it may be above 127.
 const HELLO_XID: u32 = 1;
@@ -48,12 +52,19 @@ pub enum Responder {
     SurveyOnly,
 }
 
-/// A job of a scheme's solver.
-pub(crate) struct Job {
-    pub ticket: u64,
-    pub solver: fn(&View, &State) -> State,
-    pub view: View,
-    pub input: State,
+/// A job of a scheme's solver. It may take long, so the driver runs it in another thread.
+pub struct Job {
+    pub(crate) ticket: u64,
+    pub(crate) solver: fn(&View, &State) -> State,
+    pub(crate) view: View,
+    pub(crate) input: State,
+}
+
+impl Job {
+    /// Runs the solver. The result is for [`Hub::solved`].
+    pub fn run(self) -> Input {
+        Input::Solved { ticket: self.ticket, answer: (self.solver)(&self.view, &self.input) }
+    }
 }
 
 /// The result of handling received bytes.
@@ -62,17 +73,30 @@ pub struct Received {
     /// Number of bytes handled. The caller passes the remaining bytes again. Unless `late` is set, they are the
     /// beginning of an incomplete message.
     pub used: usize,
-    /// Whether the remaining bytes may have whole messages, which wait because other connections have their turn.
+    /// Whether the remaining bytes may have whole messages, because as many as the caller wanted were handled.
     pub late: bool,
+}
+
+/// What a driver must do with a session after it has written the bytes that it took.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Transmit {
+    /// Nothing.
+    Open,
+    /// Shut the connection down: these were its last bytes.
+    Closing,
+    /// Nothing: the session is over. There were no bytes.
+    Gone,
 }
 
 /// All connections, and the program that answers them.
 pub struct Hub {
-    pub(crate) clock: Clock,
+    /// Time of the latest call.
+    pub(crate) now: Nanos,
     pub(crate) responder: Responder,
     pub(crate) hosts: Hosts,
     pub(crate) assigning: Assigning,
-    pub(crate) recorder: Option<Recorder>,
+    /// Lines of the event log that the driver has not taken yet; `None` without a log.
+    pub(crate) records: Option<VecDeque<Record>>,
     pub(crate) fabric: Option<Arc<Fabric>>,
     datapaths: BTreeMap<u64, NodeId>,
     pub(crate) sessions: Sessions,
@@ -86,12 +110,13 @@ pub struct Hub {
     pub(crate) by_node: Vec<Option<ConnectionId>>,
     pub(crate) by_dpid: BTreeMap<u64, ConnectionId>,
     pub(crate) queued: VecDeque<Input>,
-    pub(crate) jobs: Vec<Job>,
-    /// Wakes the caller of [`Hub::timeout`] if it must be called earlier than it last returned.
-    pub(crate) timer: Rc<Notify>,
-    /// Wakes the caller of [`Hub::settle`] when something was received.
-    pub(crate) inputs_handled: Rc<Notify>,
-    armed: Nanos,
+    pub(crate) jobs: VecDeque<Job>,
+    /// Sessions that are over, and of which the driver does not know yet.
+    ended: VecDeque<ConnectionId>,
+    /// Whether something was received since the last [`Hub::settle`].
+    unsettled: bool,
+    /// When periodic work is due.
+    pub(crate) periodic: Periodic,
     /// Measurements of the hub.
     pub(crate) gauges: Gauges,
     /// Frames of hosts that switches refused.
@@ -119,11 +144,11 @@ impl Hub {
         let nodes = fabric.as_ref().map_or(0, |fabric| fabric.nodes().len());
         let per_s = limits.packet_ins_per_port;
         Hub {
-            clock: Clock::start(),
+            now: Nanos::ZERO,
             responder,
             hosts: Hosts::new(fabric.clone()),
             assigning: Assigning::default(),
-            recorder: None,
+            records: None,
             fabric,
             datapaths,
             sessions,
@@ -136,10 +161,10 @@ impl Hub {
             by_node: vec![None; nodes],
             by_dpid: BTreeMap::new(),
             queued: VecDeque::new(),
-            jobs: Vec::new(),
-            timer: Rc::default(),
-            inputs_handled: Rc::default(),
-            armed: Nanos::MAX,
+            jobs: VecDeque::new(),
+            ended: VecDeque::new(),
+            unsettled: false,
+            periodic: Periodic::default(),
             gauges: Gauges::default(),
             refused: RefusalCounts::default(),
             log_limiter: LogLimiter::default(),
@@ -148,6 +173,13 @@ impl Hub {
             binding: Binding::default(),
             counts: HubCounts::default(),
         }
+    }
+
+    /// Notes the time of a call. Time never goes back. Returns it.
+    pub(crate) fn advance(&mut self, now: Nanos) -> Nanos {
+        self.now = self.now.max(now);
+        self.hosts.set_time(self.now);
+        self.now
     }
 
     /// The controller, if a fabric is controlled.
@@ -189,28 +221,29 @@ impl Hub {
     }
 
     /// Accepts a new connection; `None` if there are too many sessions, in total or from its address. A `peer` that
-    /// is not an address and port is connected by a Unix socket.
-    pub fn connect(&mut self, peer: String) -> Option<ConnectionId> {
+    /// is not an address and port is connected by a Unix socket. `certificate` has the names in the certificate of the
+    /// peer, if it has shown one.
+    pub fn connect(&mut self, now: Nanos, peer: String, certificate: Option<Vec<String>>) -> Option<ConnectionId> {
+        let now = self.advance(now);
         let place = self.place_for(&peer)?;
         self.counts.connections += 1;
-        let now = self.clock.now();
         let taken = self.connections.insert(self.counts.connections, |id| {
             let mut connection = Connection::new(id, place, peer, now);
+            connection.certificate = certificate;
             connection.answer(&Message::Hello(Hello::OPENFLOW_1_3), HELLO_XID);
             connection
         });
         let (id, address) = (taken.id, taken.place.peer());
         self.note_newcomer(id, address);
         self.mark(id);
-        self.wake();
         Some(id)
     }
 
     /// Removes a connection that is closed or must close at once.
-    pub fn disconnect(&mut self, id: ConnectionId, why: &str) {
+    pub fn disconnect(&mut self, now: Nanos, id: ConnectionId, why: &str) {
+        let now = self.advance(now);
         let Some(connection) = self.connections.remove(id) else { return };
-        // Its tasks may wait for a peer that is gone.
-        connection.drained.notify_waiters();
+        self.ended.push_back(id);
         if let Responder::Packets(answers) = &mut self.responder {
             answers.forget(id);
         }
@@ -224,23 +257,23 @@ impl Hub {
             self.queued.push_back(Input::SwitchDown { switch: node });
         }
         if let (Some(dpid), Some(discovery)) = (connection.discovered_dpid, &mut self.discovery) {
-            discovery.switch_down(self.clock.now(), dpid);
+            discovery.switch_down(now, dpid);
         }
-        self.settle();
+        self.settle(now);
     }
 
-    /// Handles messages at the start of `bytes`, for a few milliseconds at most. The resulting messages are sent by the
-    /// next [`Hub::settle`], for which [`Hub::inputs_handled`] is woken. Until then, other connections may be handled
-    /// too.
-    pub fn received(&mut self, id: ConnectionId, bytes: &[u8]) -> Received {
-        let start = self.clock.now();
-        let (mut now, mut at, mut late) = (start, 0, false);
-        while let Some(connection) = self.connection_mut(id) {
+    /// Handles messages at the start of `bytes`, at most `most` of them. The next [`Hub::settle`] sends the results.
+    pub fn received(&mut self, now: Nanos, id: ConnectionId, bytes: &[u8], most: usize) -> Received {
+        let now = self.advance(now);
+        let (mut at, mut late) = (0, false);
+        for handled in 0.. {
+            let Some(connection) = self.connection_mut(id) else { break };
             if connection.is_closed() {
-                (at, late) = (bytes.len(), false);
+                at = bytes.len();
                 break;
             }
-            if late {
+            if handled == most {
+                late = at < bytes.len();
                 break;
             }
             connection.last_heard = now;
@@ -257,16 +290,11 @@ impl Hub {
                 Ok(None) => break,
                 Err(problem) => self.offence(id, &problem.to_string()),
             }
-            // A scheme may need much time for a flow.
-            if matches!(self.responder, Responder::Fabric(_)) {
-                now = self.clock.now();
-                late = now.saturating_sub(start) > TURN;
-            }
         }
         match self.responder {
-            Responder::Fabric(_) => self.inputs_handled.notify_one(),
-            Responder::Packets(_) => self.wake(),
-            Responder::SurveyOnly => self.settle(),
+            Responder::Fabric(_) => self.unsettled = true,
+            Responder::Packets(_) => self.close_lagging(),
+            Responder::SurveyOnly => self.settle(now),
         }
         Received { used: at, late }
     }
@@ -284,50 +312,55 @@ impl Hub {
 
     /// Whether there are few sessions. Then reads are short, so that each session soon gets its answers, and the
     /// controller and the switches do not wait for each other in turn.
-    pub(crate) fn has_few_sessions(&self) -> bool {
+    pub fn has_few_sessions(&self) -> bool {
         self.by_dpid.len() <= FEW_SESSIONS
     }
 
     /// Passes the controller an input that does not come from a switch.
-    pub fn queue_and_settle(&mut self, input: Input) {
+    pub fn handle(&mut self, now: Nanos, input: Input) {
         self.queued.push_back(input);
-        self.settle();
+        self.settle(now);
     }
 
-    /// Handles time-outs of the controller that are due. Returns when to call this next.
-    pub fn timeout(&mut self) -> Option<Nanos> {
-        let now = self.clock.now();
+    /// Passes the controller the result of a job, which took this long.
+    pub fn solved(&mut self, now: Nanos, took: Nanos, result: Input) {
+        self.gauges.solver.add(took);
+        self.handle(now, result);
+    }
+
+    /// When to call [`Hub::handle_timeout`].
+    pub fn poll_timeout(&self) -> Nanos {
+        let discovery = self.discovery.as_ref().and_then(LiveDiscovery::poll_timeout);
+        let controller = match &self.responder {
+            Responder::Fabric(controller) => controller.poll_timeout(),
+            Responder::Packets(_) | Responder::SurveyOnly => None,
+        };
+        [discovery, controller].into_iter().flatten().fold(self.periodic.next(), Nanos::min)
+    }
+
+    /// Handles time-outs that are due, and does the periodic work.
+    pub fn handle_timeout(&mut self, now: Nanos) {
+        let now = self.advance(now);
         if self.controller().and_then(|controller| controller.poll_timeout()).is_some_and(|at| at <= now) {
             self.queued.push_back(Input::Timeout);
         }
         if let Some(discovery) = &mut self.discovery {
             discovery.timeout(now);
         }
-        self.settle();
-        let next = self.next_timeout();
-        self.armed = next.unwrap_or(Nanos::MAX);
-        next
+        self.do_periodic_work(now);
+        self.settle(now);
     }
 
-    pub(crate) fn next_timeout(&mut self) -> Option<Nanos> {
-        let discovery = self.discovery.as_ref().and_then(LiveDiscovery::poll_timeout);
-        let controller = self.controller().and_then(|controller| controller.poll_timeout());
-        [discovery, controller].into_iter().flatten().min()
+    /// Whether [`Hub::settle`] has something to do. A driver calls it when it has passed on what it could read.
+    pub fn is_unsettled(&self) -> bool {
+        self.unsettled
     }
 
-    /// Checks learnt addresses for which no host has sent ARP.
-    pub(crate) fn look_after_places(&mut self) {
-        let placed: Vec<_> = self.controller().map(|controller| controller.placed().collect()).unwrap_or_default();
-        if let Some(discovery) = &mut self.discovery {
-            discovery.look_after_places(&placed);
-        }
-        self.settle();
-    }
-
-    /// Lets the controller handle its inputs, and wakes the writers of sessions.
+    /// Lets the controller handle its inputs, and carries out the results.
     #[inline(never)] // So that profilers find it.
-    pub(crate) fn settle(&mut self) {
-        let now = self.clock.now();
+    pub fn settle(&mut self, now: Nanos) {
+        let now = self.advance(now);
+        self.unsettled = false;
         loop {
             self.drain(now);
             while let Some(action) = self.discovery.as_mut().and_then(LiveDiscovery::poll_action) {
@@ -348,10 +381,7 @@ impl Hub {
         }
         self.send_visible_answers();
         self.report_scheme_needs();
-        if self.next_timeout().is_some_and(|at| at < self.armed) {
-            self.timer.notify_one();
-        }
-        self.wake();
+        self.close_lagging();
     }
 
     /// Handles changed port numbers of a switch: forgets the counters of its ports.
@@ -364,8 +394,8 @@ impl Hub {
     /// Carries out the controller's outputs.
     fn drain(&mut self, now: Nanos) {
         while let Some(output) = self.controller().and_then(Controller::poll_output) {
-            if let Some(recorder) = &mut self.recorder {
-                recorder.output(now, &output);
+            if let Some(records) = &mut self.records {
+                records.push_back(Record::output(now, output.clone()));
             }
             self.carry_out(now, output);
         }
@@ -375,9 +405,9 @@ impl Hub {
     /// the cache. The next [`Hub::settle`] adds barriers and sends everything.
     #[inline]
     pub(crate) fn handle_input(&mut self, now: Nanos, input: Input) {
-        if self.recorder.is_some() {
+        if self.records.is_some() {
             self.drain(now);
-            self.recorder.iter_mut().for_each(|recorder| recorder.input(now, &input));
+            self.records.iter_mut().for_each(|records| records.push_back(Record::input(now, input.clone())));
         }
         if let Responder::Fabric(controller) = &mut self.responder {
             controller.feed(now, input);
@@ -394,29 +424,67 @@ impl Hub {
         }
     }
 
-    /// Wakes the writers of all sessions that have something to write.
-    fn wake(&mut self) {
-        let (most, mut lagging) = (self.limits.backlog_bytes, Vec::new());
-        self.connections.wake_writers(|id, backlog| {
-            if backlog > most {
-                lagging.push((id, backlog));
-            }
-        });
-        for (id, backlog) in lagging {
+    /// Closes connections whose peers do not read what is sent to them.
+    fn close_lagging(&mut self) {
+        let most = self.limits.backlog_bytes;
+        for (id, backlog) in self.connections.lagging(most) {
             self.offence(id, &format!("it does not read: {backlog} bytes wait for it"));
         }
     }
 
+    /// A connection that has bytes to write or is to be shut down, see [`Hub::transmit`]. There is none until the hub is
+    /// settled, so that the results of all received messages are written together.
+    pub fn poll_writable(&mut self) -> Option<ConnectionId> {
+        if self.unsettled {
+            return None;
+        }
+        self.connections.poll_dirty()
+    }
+
+    /// A connection that is over. The driver must not use it any more, and drops its socket.
+    pub fn poll_ended(&mut self) -> Option<ConnectionId> {
+        self.ended.pop_front()
+    }
+
+    /// A job to be run.
+    pub fn poll_job(&mut self) -> Option<Job> {
+        self.jobs.pop_front()
+    }
+
+    /// Whether there are jobs to be run.
+    pub fn has_jobs(&self) -> bool {
+        !self.jobs.is_empty()
+    }
+
+    /// A line for the event log, if [`Hub::record`] was called.
+    pub fn poll_record(&mut self) -> Option<Record> {
+        self.records.as_mut()?.pop_front()
+    }
+
+    /// From now on, notes each input and output of the controller for the event log.
+    pub fn record(&mut self) {
+        self.records = Some(VecDeque::new());
+    }
+
+    /// Number of bytes that wait to be written to a connection; `None` if it is being closed or is over.
+    pub fn backlog(&self, id: ConnectionId) -> Option<usize> {
+        self.connections.get(id).filter(|connection| !connection.is_closed()).map(|connection| connection.out.len())
+    }
+
     /// Whether bytes of a connection still wait to be written.
-    pub(crate) fn has_backlog(&self) -> bool {
+    pub fn has_backlog(&self) -> bool {
         self.connections.iter().any(|connection| !connection.out.is_empty())
     }
 
-    /// Takes the bytes to be written to a connection. They then count as written.
-    pub(crate) fn take_output(&mut self, id: ConnectionId) -> Vec<u8> {
-        let Some(connection) = self.connection_mut(id) else { return Vec::new() };
-        connection.dirty = false;
-        std::mem::take(&mut connection.out)
+    /// Swaps the bytes to be written to a connection with `buffer`, which must be empty. They then count as written.
+    pub fn transmit(&mut self, id: ConnectionId, buffer: &mut Vec<u8>) -> Transmit {
+        let Some(connection) = self.connection_mut(id) else { return Transmit::Gone };
+        std::mem::swap(&mut connection.out, buffer);
+        if connection.is_closed() {
+            Transmit::Closing
+        } else {
+            Transmit::Open
+        }
     }
 
     /// A connection, if it still exists. Its place may belong to another one by now.
@@ -443,6 +511,17 @@ impl Hub {
         self.datapaths.iter().find(|&(_, &other)| other == node).map(|(&dpid, _)| dpid)
     }
 
+    /// The fabric's port numbers for a switch; `None` if the switch has the same numbers.
+    #[inline]
+    pub(crate) fn port_map(&self, switch: NodeId) -> Option<&PortMap> {
+        self.discovery.as_ref()?.port_map(switch)
+    }
+
+    /// The fabric's number of a port of a switch.
+    pub(crate) fn fabric_port(&self, switch: NodeId, own: PortNo) -> PortNo {
+        self.port_map(switch).map_or(own, |map| map.fabric(own))
+    }
+
     /// The connection that has a datapath identifier.
     pub(crate) fn owner(&self, dpid: u64) -> Option<ConnectionId> {
         self.by_dpid.get(&dpid).copied()
@@ -460,7 +539,7 @@ impl Hub {
 
     /// Closes a connection when its remaining bytes have been written.
     pub(crate) fn close(&mut self, id: ConnectionId, why: &str) {
-        let now = self.clock.now();
+        let now = self.now;
         let Some(connection) = self.connection_mut(id).filter(|connection| !connection.is_closed()) else { return };
         let switch = match connection.stage {
             Stage::Up { dpid } | Stage::Ports { dpid } | Stage::Duplicate { dpid, .. } => format!("{dpid:016x}"),
@@ -469,7 +548,7 @@ impl Hub {
         let peer = connection.peer.clone();
         connection.stage = Stage::Closed;
         connection.since = now;
-        connection.wake.notify_one();
+        self.mark(id);
         // Offences count by switch; those of a peer without a datapath identifier count by address.
         let subject =
             if switch == "unknown" { subject(&peer, why) } else { format!("switch {}", subject(&switch, why)) };
@@ -478,9 +557,22 @@ impl Hub {
         }
     }
 
+    /// Counts a TLS handshake that was ended because there were too many at a time.
+    pub fn handshake_refused(&mut self, now: Nanos, peer: &str, why: &str, what: &str) {
+        self.advance(now);
+        self.counts.handshakes += 1;
+        self.complain(peer, why, what);
+    }
+
+    /// Counts a peer whose TLS handshake failed.
+    pub fn handshake_failed(&mut self, now: Nanos, peer: &str, why: &str, what: &str) {
+        self.counts.offences += 1;
+        self.handshake_refused(now, peer, why, what);
+    }
+
     /// Logs an offence of a peer: one line, and then a count.
     pub(crate) fn complain(&mut self, peer: &str, why: &str, what: &str) {
-        let now = self.clock.now();
+        let now = self.now;
         if let Some(times) = self.log_limiter.count_to_log(now, &subject(peer, why)) {
             tracing::warn!(peer, why, times, "{what}");
         }

@@ -2,9 +2,10 @@
 
 use crate::bench::fake::{append_message, Common, Fake};
 use crate::config::{Limits, Sessions};
-use crate::connection::Stage;
+use crate::connection::{ConnectionId, Stage};
 use crate::hub::{Hub, Received, Responder};
 use crate::testing::Idle;
+use pathloom_model::Nanos;
 use pathloom_openflow::{Hello, Message};
 use std::collections::BTreeMap;
 
@@ -12,25 +13,32 @@ fn hub(limits: Limits) -> Hub {
     Hub::new(Responder::SurveyOnly, None, BTreeMap::new(), (Sessions::default(), limits))
 }
 
+/// The bytes to be written to a connection.
+fn written(hub: &mut Hub, id: ConnectionId) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    hub.transmit(id, &mut bytes);
+    bytes
+}
+
 #[test]
 fn the_identifier_of_a_closed_connection_is_not_reused() {
     let mut hub = hub(Limits::default());
-    let gone = hub.connect("one".into()).unwrap();
-    hub.disconnect(gone, "test");
-    let next = hub.connect("another".into()).unwrap();
+    let gone = hub.connect(Nanos::ZERO, "one".into(), None).unwrap();
+    hub.disconnect(Nanos::ZERO, gone, "test");
+    let next = hub.connect(Nanos::ZERO, "another".into(), None).unwrap();
     assert_eq!(gone.slot(), next.slot(), "its place is used again");
     let mut hello = Vec::new();
     append_message(&Message::Hello(Hello::OPENFLOW_1_3), 1, &mut hello);
-    assert_eq!(hub.received(gone, &hello), Received { used: 0, late: false });
-    assert!(hub.connection_mut(gone).is_none() && hub.take_output(gone).is_empty());
-    hub.disconnect(gone, "test");
-    assert!(!hub.take_output(next).is_empty(), "the hello of the controller");
-    assert_eq!(hub.received(next, &hello), Received { used: hello.len(), late: false });
+    assert_eq!(hub.received(Nanos::ZERO, gone, &hello, usize::MAX), Received { used: 0, late: false });
+    assert!(hub.connection_mut(gone).is_none() && written(&mut hub, gone).is_empty());
+    hub.disconnect(Nanos::ZERO, gone, "test");
+    assert!(!written(&mut hub, next).is_empty(), "the hello of the controller");
+    assert_eq!(hub.received(Nanos::ZERO, next, &hello, usize::MAX), Received { used: hello.len(), late: false });
 }
 
 /// Opens connections from an address, one after another. Returns the number of open connections of all addresses.
 fn connect(hub: &mut Hub, peer: &str, ports: std::ops::Range<u16>) -> usize {
-    ports.for_each(|port| assert!(hub.connect(format!("{peer}:{port}")).is_some(), "{peer}:{port}"));
+    ports.for_each(|port| assert!(hub.connect(Nanos::ZERO, format!("{peer}:{port}"), None).is_some(), "{peer}:{port}"));
     hub.all_connections().count()
 }
 
@@ -50,14 +58,14 @@ fn one_address_may_have_half_of_the_connections_and_this_machine_all() {
 fn silent_connections_are_closed_for_new_ones_but_sessions_are_not() {
     let mut hub = hub(Limits { connections: 4, ..Limits::default() });
     let session = |hub: &mut Hub, peer: &str, dpid: u64| {
-        let id = hub.connect(peer.into())?;
+        let id = hub.connect(Nanos::ZERO, peer.into(), None)?;
         let mut said = Vec::new();
         let mut fake = Fake::new(dpid, 2, Common::default());
         fake.hello(&mut said);
         while !said.is_empty() {
-            let received = hub.received(id, &said);
+            let received = hub.received(Nanos::ZERO, id, &said, usize::MAX);
             said.drain(..received.used);
-            let told = hub.take_output(id);
+            let told = written(hub, id);
             fake.read(&told, &mut said, &mut Idle).unwrap();
         }
         Some(id)
@@ -69,6 +77,6 @@ fn silent_connections_are_closed_for_new_ones_but_sessions_are_not() {
         assert!(matches!(hub.connection_mut(id).unwrap().stage, Stage::Up { .. }), "switch {dpid}");
     }
     assert_eq!((hub.session_count(), hub.all_connections().count()), (4, 4));
-    assert!(hub.connect("127.0.0.1:99".into()).is_none(), "all places belong to sessions");
+    assert!(hub.connect(Nanos::ZERO, "127.0.0.1:99".into(), None).is_none(), "all places belong to sessions");
     assert_eq!(hub.counts.crowded, 26 + 4 + 1);
 }

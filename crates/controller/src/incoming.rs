@@ -199,7 +199,7 @@ impl Hub {
         }
         self.counts.sessions += 1;
         if let Some(discovery) = &mut self.discovery {
-            discovery.switch_up(self.clock.now(), dpid, ports);
+            discovery.switch_up(now, dpid, ports);
             self.connection_mut(id).into_iter().for_each(|connection| connection.discovered_dpid = Some(dpid));
         }
         if self.discovery.is_some() || node.is_some() {

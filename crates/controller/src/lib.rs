@@ -1,8 +1,9 @@
 //! The controller over live OpenFlow sessions: `pathloom_control::Controller` with sockets and a real clock. The load
 //! generator that measures it (`bench/`) is a program of its own.
 //!
-//! One thread runs everything except solvers and the API. A session reads all that has arrived in one call. The
-//! [`hub`] handles it and puts the answers into the buffers of their sessions. When everything readable has been
+//! The [`hub`] is a pure machine; its documentation has the contract with its driver (`session.rs`, `serve.rs`). One
+//! thread runs everything except solvers and the API. A session reads all that has arrived in one call. The
+//! hub handles it and puts the answers into the buffers of their sessions. When everything readable has been
 //! handled, each buffer is sent in one write. So under load, hundreds of messages share a system call.
 
 mod addresses;
@@ -48,6 +49,7 @@ mod registry;
 mod reload;
 pub mod serve;
 mod session;
+mod storing;
 pub mod survey;
 #[cfg(test)]
 mod testing;

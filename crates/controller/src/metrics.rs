@@ -5,7 +5,7 @@ use crate::counts::HubCounts;
 use crate::hub::Hub;
 use crate::live_discovery::LiveDiscovery;
 use pathloom_control::{Counts, DurationHistogram, DURATION_BOUNDS};
-use pathloom_model::NodeId;
+use pathloom_model::{Nanos, NodeId};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{
     text::encode, DescriptorEncoder, EncodeLabelSet, EncodeMetric, MetricEncoder, NoLabelSet,
@@ -79,13 +79,12 @@ struct SwitchSample {
 
 impl Hub {
     /// Takes all metrics of a hub.
-    pub(crate) fn sample(&mut self) -> Sample {
+    pub(crate) fn sample(&mut self, now: Nanos) -> Sample {
         let mut kinds: Vec<(String, u64)> = Vec::new();
         for (kind, &count) in self.gauges.kinds.iter().enumerate().filter(|(_, &count)| count > 0) {
             let name = KINDS.iter().find(|(other, _)| usize::from(*other) == kind);
             kinds.push((name.map_or_else(|| format!("kind_{kind}"), |(_, name)| (*name).to_owned()), count));
         }
-        let now = self.clock.now();
         let mut sample = Sample {
             hub: self.counts,
             kinds,

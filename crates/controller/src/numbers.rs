@@ -5,23 +5,9 @@
 //! The controller's rules do not match input ports. The driver's own rules match only input ports of hosts, which keep
 //! their numbers.
 
-use crate::hub::Hub;
 use pathloom_discovery::wiring::PortMap;
 use pathloom_model::rules::{Actions, Bucket, Group, Rule, RuleAction};
-use pathloom_model::{NodeId, PortNo};
-
-impl Hub {
-    /// The fabric's port numbers for a switch; `None` if the switch has the same numbers.
-    #[inline]
-    pub(crate) fn port_map(&self, switch: NodeId) -> Option<&PortMap> {
-        self.discovery.as_ref()?.port_map(switch)
-    }
-
-    /// The fabric's number of a port of a switch.
-    pub(crate) fn fabric_port(&self, switch: NodeId, own: PortNo) -> PortNo {
-        self.port_map(switch).map_or(own, |map| map.fabric(own))
-    }
-}
+use pathloom_model::PortNo;
 
 /// Translates a rule of the controller for its switch.
 pub(crate) fn rule_to_switch(map: &PortMap, rule: &Rule) -> Rule {

@@ -72,8 +72,7 @@ impl Hub {
             Output::Solve { ticket, input, .. } => {
                 if let Some(controller) = self.controller() {
                     let (solver, view) = (controller.solver(), controller.view().clone());
-                    self.jobs.push(Job { ticket, solver, view, input });
-                    self.timer.notify_one();
+                    self.jobs.push_back(Job { ticket, solver, view, input });
                 }
             }
             Output::HoldFlow { .. } | Output::ReleaseFlow { .. } | Output::PaceFlow { .. } => {
@@ -179,7 +178,6 @@ impl Hub {
             }
             self.mark(id);
         }
-        self.settle();
     }
 
     /// Counts the frames that a switch refused, and logs them.
@@ -215,7 +213,6 @@ impl Hub {
                 self.mark(id);
             }
         }
-        self.settle();
     }
 
     /// The session to a switch.

@@ -4,8 +4,7 @@
 //! A change of scheme has its own line: `{"at":1,"scheme":{"spec":"ecmp","seed":1}}`.
 
 use crate::config::CheckedConfig;
-use pathloom_control::{read_log, Config, Controller, Input, Output, Record, ReplayError, SchemeChange};
-use pathloom_model::Nanos;
+use pathloom_control::{read_log, Config, Controller, Record, ReplayError, SchemeChange};
 use pathloom_scheme::Scheme;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -83,28 +82,14 @@ impl Recorder {
         Ok(Recorder { path: path.to_owned(), file: Some(file) })
     }
 
-    /// Records an input, before the controller gets it.
-    pub(crate) fn input(&mut self, at: Nanos, input: &Input) {
-        self.write(&Record::input(at, input.clone()));
-    }
-
-    /// Records an output.
-    pub(crate) fn output(&mut self, at: Nanos, output: &Output) {
-        self.write(&Record::output(at, output.clone()));
-    }
-
-    /// Records a change of scheme, before it happens.
-    pub(crate) fn scheme(&mut self, at: Nanos, change: SchemeChange) {
-        self.write(&Record::scheme(at, change));
-    }
-
     /// Flushes the log to the system.
     pub(crate) fn flush(&mut self) {
         let done = self.file.as_mut().map(Write::flush);
         self.check(done);
     }
 
-    fn write(&mut self, record: &Record) {
+    /// Appends a line.
+    pub(crate) fn write(&mut self, record: &Record) {
         let done = self.file.as_mut().map(|file| writeln!(file, "{}", record.to_line()));
         self.check(done);
     }
@@ -122,6 +107,8 @@ impl Recorder {
 mod tests {
     use super::*;
     use crate::config;
+    use pathloom_control::Input;
+    use pathloom_model::Nanos;
 
     const CONFIG: &str = "[fabric]\nspec = \"fat-tree:k=4\"\n[scheme]\nspec = \"ofpt\"\n";
 
@@ -137,17 +124,17 @@ mod tests {
         let up = switches.map(|&switch| Input::SwitchUp { switch, ports_down: Vec::new() });
         for (at, input) in up.chain([Input::Timeout]).enumerate() {
             let at = Nanos(at as u64 * 1_000_000);
-            recorder.input(at, &input);
+            recorder.write(&Record::input(at, input.clone()));
             controller.handle(at, input);
             while let Some(output) = controller.poll_output() {
-                recorder.output(at, &output);
+                recorder.write(&Record::output(at, output));
             }
         }
         let (at, change) = (Nanos(1_000_000_000), SchemeChange { spec: "hedera:period=1s".into(), seed: 3 });
-        recorder.scheme(at, change.clone());
+        recorder.write(&Record::scheme(at, change.clone()));
         controller.set_scheme(at, make(&change).unwrap());
         while let Some(output) = controller.poll_output() {
-            recorder.output(at, &output);
+            recorder.write(&Record::output(at, output));
         }
         recorder.flush();
         let text = std::fs::read_to_string(&path).unwrap();

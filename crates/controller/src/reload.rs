@@ -4,9 +4,11 @@
 use crate::api::CheckedAddress;
 use crate::config::{CheckedConfig, ConfigError};
 use crate::current::Current;
+use crate::hub::Hub;
 use crate::session::Shared;
 use crate::tls::Binding;
 use pathloom_control::{Input, SchemeChange};
+use pathloom_model::Nanos;
 use rustls::ServerConfig;
 use std::path::PathBuf;
 use tokio::signal::unix::Signal;
@@ -96,13 +98,16 @@ fn take(shared: &Shared, in_use: &mut InUse, checked: &CheckedConfig) {
     for what in in_use.renew(checked) {
         tracing::warn!(what, "this section was added or removed, which needs a restart");
     }
-    let mut hub = shared.hub.borrow_mut();
+    shared.drive(|hub, now| take_by(hub, now, in_use, checked));
+}
+
+fn take_by(hub: &mut Hub, now: Nanos, in_use: &mut InUse, checked: &CheckedConfig) {
     if let (Some(_), Some(tls)) = (&in_use.listen_tls, &checked.config.listen.tls) {
         hub.binding = Binding::new(tls);
     }
     hub.hosts.set_tokens(checked.hosts_tokens.clone());
     // An operator who sends a SIGHUP may have seen wrong rules.
-    hub.queue_and_settle(Input::Resync { switch: None });
+    hub.handle(now, Input::Resync { switch: None });
     tracing::info!("tokens and certificates were read again; settings other than these and the scheme need a restart");
     let change = scheme_of(checked);
     let before = std::mem::replace(&mut in_use.scheme, change.clone());
@@ -113,6 +118,6 @@ fn take(shared: &Shared, in_use: &mut InUse, checked: &CheckedConfig) {
         return tracing::info!(in_charge, "the file names the same scheme as before; the scheme in charge stays");
     }
     if let Some(scheme) = checked.scheme.central(change.seed) {
-        hub.set_scheme(change, scheme);
+        hub.set_scheme(now, change, scheme);
     }
 }

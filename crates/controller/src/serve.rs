@@ -2,18 +2,18 @@
 
 use crate::addresses::Learnt;
 use crate::api;
-use crate::assigning::store_changes;
 use crate::clock::Clock;
 use crate::config::{Addresses, CheckedConfig};
 use crate::encrypted::{accept_tls, Encryption};
 use crate::hosts;
-use crate::hub::{Hub, Responder};
+use crate::hub::{Hub, Job, Responder};
 use crate::live_discovery::{self, LiveDiscovery};
 use crate::load::Load;
 use crate::persist::{Persist, Stored};
 use crate::record::Recorder;
 use crate::reload::{reload, InUse};
 use crate::session::Shared;
+use crate::storing::store_changes;
 use crate::tls::Binding;
 use pathloom_control::{Config as ControlConfig, Controller, Counts, Input, Snapshot, StoredDrains, Target};
 use pathloom_model::{Fabric, Nanos};
@@ -53,18 +53,18 @@ pub enum ServeError {
 
 /// Backlog of the listening sockets: all switches of a fabric connect at once.
 const WAITING: u32 = 1024;
-/// How often silent peers are checked.
+/// How often the event log is written.
 const TICK: Duration = Duration::from_millis(250);
 /// How often the state is stored.
 const STORE_INTERVAL: Duration = Duration::from_secs(5);
-/// How often the counters of refused frames are read.
-const REFUSED: Duration = Duration::from_secs(5);
+/// Number of ticks between two looks at the load of this process.
+const LOAD_TICKS: u64 = 4;
 /// How long a stop waits for remaining messages to be written.
 const STOP: Duration = Duration::from_millis(500);
 
 /// Makes the hub of a fabric, from the stored snapshot if there is one. If the snapshot cannot be used, also returns
 /// the links and switches that it had out of service, which the caller passes to the controller.
-pub(crate) fn hub(checked: &CheckedConfig, persist: &Persist) -> io::Result<(Hub, Vec<Target>)> {
+pub(crate) fn hub(checked: &CheckedConfig, persist: &Persist) -> io::Result<(Shared, Vec<Target>)> {
     let config = checked.control(persist.next_epoch()?);
     let seed = checked.config.scheme.seed;
     let Stored { snapshot, drains } = persist.load()?;
@@ -92,7 +92,6 @@ pub(crate) fn hub(checked: &CheckedConfig, persist: &Persist) -> io::Result<(Hub
     let settings = (checked.config.sessions.clone(), checked.config.limits.clone());
     let (fabric, datapaths) = (checked.fabric.clone(), checked.datapaths.clone());
     let mut hub = Hub::new(Responder::Fabric(controller), Some(fabric.clone()), datapaths.clone(), settings);
-    hub.clock = clock;
     let learnt = (
         checked.config.discovery.addresses == Addresses::Any,
         checked.allowed.clone(),
@@ -104,12 +103,16 @@ pub(crate) fn hub(checked: &CheckedConfig, persist: &Persist) -> io::Result<(Hub
         persist.load_hosts().into_iter().for_each(|host| discovery.remember(now, host));
         discovery.renumber(&persist.load_wiring());
     }
-    hub.recorder = recorder;
+    if recorder.is_some() {
+        hub.record();
+    }
     hub.binding = checked.config.listen.tls.as_ref().map(Binding::new).unwrap_or_default();
     hub.foreign = checked.config.reconcile.foreign;
     hub.gauges.started = now;
     hub.gauges.scheme = (checked.scheme.label.clone(), now);
-    Ok((hub, out_of_service))
+    let shared = Shared::with_clock(hub, clock);
+    *shared.tasks.recorder.borrow_mut() = recorder;
+    Ok((shared, out_of_service))
 }
 
 /// A clock that continues from the time of the snapshot, even if the machine's clock was set back since.
@@ -174,13 +177,13 @@ pub(crate) fn out_of_service(drains: &StoredDrains, fabric: &Fabric) -> Vec<Targ
 /// It cannot listen, or cannot store its state.
 pub fn run(checked: CheckedConfig, file: &Path) -> Result<(), ServeError> {
     let persist = Persist::new(checked.config.state.directory.clone());
-    let (hub, out_of_service) = hub(&checked, &persist).map_err(|problem| {
+    let (shared, out_of_service) = hub(&checked, &persist).map_err(|problem| {
         let directory = checked.config.state.directory.clone().unwrap_or_default().display().to_string();
         ServeError::State { directory, problem }
     })?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = tokio::task::LocalSet::new();
-    local.block_on(&runtime, serve(checked, file.to_owned(), Shared::new(hub), persist, out_of_service))
+    local.block_on(&runtime, serve(checked, file.to_owned(), shared, persist, out_of_service))
 }
 
 async fn serve(
@@ -200,15 +203,15 @@ async fn serve(
     listens.extend(listen_for_applications(&checked, &shared)?);
     tracing::info!(fabric = checked.fabric.spec(), scheme = checked.scheme.label, "the controller runs");
     // Starts the scheme.
-    shared.hub.borrow_mut().queue_and_settle(Input::Timeout);
+    shared.drive(|hub, now| hub.handle(now, Input::Timeout));
     for warning in checked.warnings() {
         tracing::warn!("{warning}");
     }
     for &(prefix, at) in &checked.places {
-        shared.hub.borrow_mut().queue_and_settle(Input::Place { prefix, at: Some(at) });
+        shared.drive(|hub, now| hub.handle(now, Input::Place { prefix, at: Some(at) }));
     }
     for target in out_of_service {
-        shared.hub.borrow_mut().queue_and_settle(Input::Drain { target, out: true });
+        shared.drive(|hub, now| hub.handle(now, Input::Drain { target, out: true }));
     }
     tokio::task::spawn_local(run_timers(shared.clone()));
     tokio::task::spawn_local(run_periodic_work(shared.clone(), persist.clone()));
@@ -219,6 +222,8 @@ async fn serve(
         _ = interrupt.recv() => {}
     }
     listens.iter().for_each(|task| task.abort());
+    // The results of messages that were received last are sent too.
+    shared.drive(|hub, now| hub.settle(now));
     let backlog = async {
         while shared.hub.borrow().has_backlog() {
             sleep(Duration::from_millis(5)).await;
@@ -226,11 +231,8 @@ async fn serve(
     };
     let _ = timeout(STOP, backlog).await;
     store_state(&shared, &persist);
-    let counts = {
-        let mut hub = shared.hub.borrow_mut();
-        hub.recorder.iter_mut().for_each(Recorder::flush);
-        hub.controller().map(|controller| controller.counts()).unwrap_or_default()
-    };
+    let counts = shared.drive(|hub, _| hub.controller().map(|controller| controller.counts()).unwrap_or_default());
+    shared.tasks.recorder.borrow_mut().iter_mut().for_each(Recorder::flush);
     for path in [&checked.config.listen.unix, &checked.config.hosts.unix].into_iter().flatten() {
         let _ = std::fs::remove_file(path);
     }
@@ -265,7 +267,7 @@ fn listen_for_switches(checked: &CheckedConfig, shared: &Shared) -> Result<Vec<J
 /// Opens the sockets for host agents.
 fn listen_for_agents(checked: &CheckedConfig, shared: &Shared) -> Result<Vec<JoinHandle<()>>, ServeError> {
     let hosts = &checked.config.hosts;
-    shared.hub.borrow_mut().hosts.set_most(hosts.agents, hosts.flows_per_host);
+    shared.hub.borrow_mut().hosts.set_limits(hosts);
     shared.hub.borrow_mut().hosts.set_tokens(checked.hosts_tokens.clone());
     let mut listens = Vec::new();
     if let Some(address) = hosts.address {
@@ -273,18 +275,13 @@ fn listen_for_agents(checked: &CheckedConfig, shared: &Shared) -> Result<Vec<Joi
             bind_tcp(address).map_err(|problem| ServeError::Listen { place: address.to_string(), problem })?;
         let address = listener.local_addr().unwrap_or(address);
         tracing::info!(%address, "listening for host agents");
-        listens.push(tokio::task::spawn_local(hosts::accept_tcp(
-            listener,
-            checked.hosts_tls.clone(),
-            shared.clone(),
-            hosts.lines_per_host,
-        )));
+        listens.push(tokio::task::spawn_local(hosts::accept_tcp(listener, checked.hosts_tls.clone(), shared.clone())));
     }
     if let Some(path) = &hosts.unix {
         let place = path.display().to_string();
         let listener = bind_unix(path).map_err(|problem| ServeError::Listen { place: place.clone(), problem })?;
         tracing::info!(path = place, "listening for host agents");
-        listens.push(tokio::task::spawn_local(hosts::accept_unix(listener, shared.clone(), hosts.lines_per_host)));
+        listens.push(tokio::task::spawn_local(hosts::accept_unix(listener, shared.clone())));
     }
     Ok(listens)
 }
@@ -296,15 +293,7 @@ fn listen_for_people(checked: &CheckedConfig, shared: &Shared) -> Result<Option<
     let (address, questions) = api::start(api).map_err(|problem| ServeError::Listen { place, problem })?;
     tracing::info!(%address, tls, "the API listens");
     let period = checked.config.api.port_period;
-    if !period.is_zero() {
-        let shared = shared.clone();
-        tokio::task::spawn_local(async move {
-            loop {
-                sleep(period).await;
-                shared.hub.borrow_mut().read_ports();
-            }
-        });
-    }
+    shared.drive(|hub, now| hub.read_ports_every(now, nanos(period)));
     Ok(Some(tokio::task::spawn_local(api::answer(shared.clone(), questions))))
 }
 
@@ -369,75 +358,61 @@ pub(crate) async fn wait_after_failed_accept(problem: &io::Error) {
     sleep(Duration::from_millis(100)).await;
 }
 
+fn nanos(duration: Duration) -> Nanos {
+    Nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+}
+
 /// Carries out the results of received messages, after all readable messages have been handled.
 async fn settle_inputs(shared: Shared) {
-    let inputs_handled = shared.hub.borrow().inputs_handled.clone();
     loop {
-        inputs_handled.notified().await;
-        shared.hub.borrow_mut().settle();
+        shared.tasks.settle.notified().await;
+        shared.drive(|hub, now| hub.settle(now));
     }
 }
 
-/// Calls the controller at its time-outs, and runs its jobs in other threads.
+/// Calls the hub at its time-outs, and runs its jobs in other threads.
 pub(crate) async fn run_timers(shared: Shared) {
     tokio::task::spawn_local(settle_inputs(shared.clone()));
     let (sender, mut solved) = mpsc::unbounded_channel();
-    let timer = shared.hub.borrow().timer.clone();
     loop {
-        let (next, jobs) = {
-            let mut hub = shared.hub.borrow_mut();
-            let next = hub.timeout().map(|at| hub.clock.until(at));
-            (next, std::mem::take(&mut hub.jobs))
-        };
+        let (next, jobs) = shared.drive(|hub, now| {
+            if hub.poll_timeout() <= now {
+                hub.handle_timeout(now);
+            }
+            let jobs: Vec<Job> = std::iter::from_fn(|| hub.poll_job()).collect();
+            shared.tasks.armed.set(hub.poll_timeout());
+            (hub.poll_timeout(), jobs)
+        });
         for job in jobs {
             let sender = sender.clone();
             tokio::task::spawn_blocking(move || {
                 let begun = Instant::now();
-                let answer = (job.solver)(&job.view, &job.input);
-                let took = Nanos(begun.elapsed().as_nanos() as u64);
-                let _ = sender.send((took, Input::Solved { ticket: job.ticket, answer }));
+                let result = job.run();
+                let _ = sender.send((nanos(begun.elapsed()), result));
             });
         }
         tokio::select! {
-            () = timer.notified() => {}
-            () = sleep(next.unwrap_or(Duration::from_secs(3600))) => {}
-            Some((took, input)) = solved.recv() => {
-                let mut hub = shared.hub.borrow_mut();
-                hub.gauges.solver.add(took);
-                hub.queue_and_settle(input);
-            }
+            () = shared.tasks.timer.notified() => {}
+            () = sleep(shared.clock.until(next)) => {}
+            Some((took, result)) = solved.recv() => shared.drive(|hub, now| hub.solved(now, took, result)),
         }
     }
 }
 
-/// Does periodic work: silent peers, the load and the state.
+/// Does the periodic work outside of the hub: the event log, the load and the state.
 pub(crate) async fn run_periodic_work(shared: Shared, persist: Persist) {
     let mut load = Load::new();
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut last = Instant::now();
     for count in 1u64.. {
         ticks.tick().await;
-        let late = std::mem::replace(&mut last, Instant::now()).elapsed().saturating_sub(TICK);
-        let mut hub = shared.hub.borrow_mut();
-        // The first tick comes at once.
-        if count > 1 {
-            hub.gauges.lag.add(Nanos(late.as_nanos() as u64));
-        }
-        hub.tick();
-        hub.recorder.iter_mut().for_each(Recorder::flush);
-        drop(hub);
-        if count % 4 == 0 {
+        shared.tasks.recorder.borrow_mut().iter_mut().for_each(Recorder::flush);
+        if count.is_multiple_of(LOAD_TICKS) {
             if let Some(busy_share) = load.busy_share() {
-                shared.hub.borrow_mut().queue_and_settle(Input::Load { busy_share });
+                shared.drive(|hub, now| hub.handle(now, Input::Load { busy_share }));
             }
         }
-        if count % (REFUSED.as_millis() / TICK.as_millis()) as u64 == 0 {
-            let mut hub = shared.hub.borrow_mut();
-            hub.read_refused();
-            hub.look_after_places();
-        }
-        if count % (STORE_INTERVAL.as_millis() / TICK.as_millis()) as u64 == 0 {
+        if count.is_multiple_of((STORE_INTERVAL.as_millis() / TICK.as_millis()) as u64) {
             store_state(&shared, &persist);
         }
     }

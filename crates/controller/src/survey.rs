@@ -80,9 +80,7 @@ async fn survey(address: SocketAddr, links: LinkSettings) -> Result<Fabric, Stri
     let mut last = LastProgress::default();
     loop {
         tokio::time::sleep(LOOK).await;
-        let mut hub = shared.hub.borrow_mut();
-        hub.tick();
-        let now = hub.clock.now();
+        let (hub, now) = (shared.hub.borrow(), shared.clock.now());
         let findings = hub.discovery.as_ref().map(Findings::of).unwrap_or_default();
         if findings != before {
             (before, since, problem) = (findings, now, None);

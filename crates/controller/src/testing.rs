@@ -1,13 +1,12 @@
 //! A whole controller on the loopback, with fake switches, for tests of its interfaces.
 
-use crate::assigning::store_changes;
 use crate::bench::fake::{Common, Fake};
 use crate::bench::load_generator::{connect, Work};
 use crate::config::{check, CheckedConfig};
 use crate::encrypted::{accept_tls, Encryption};
 use crate::persist::Persist;
 use crate::serve::{accept_tcp, hub, run_periodic_work, run_timers};
-use crate::session::Shared;
+use crate::storing::store_changes;
 use pathloom_control::Input;
 use serde_json::Value;
 use std::io::{BufRead, Read, Write};
@@ -105,13 +104,13 @@ fn run(checked: CheckedConfig, dpids: &[u64], told: impl FnOnce(Places)) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     tokio::task::LocalSet::new().block_on(&runtime, async {
         let persist = Persist::new(checked.config.state.directory.clone());
-        let shared = Shared::new(hub(&checked, &persist).unwrap().0);
+        let shared = hub(&checked, &persist).unwrap().0;
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let (address, questions) = crate::api::start(checked.api.clone().unwrap()).unwrap();
-        shared.hub.borrow_mut().queue_and_settle(Input::Timeout);
+        shared.drive(|hub, now| hub.handle(now, Input::Timeout));
         for &(prefix, at) in &checked.places {
-            shared.hub.borrow_mut().queue_and_settle(Input::Place { prefix, at: Some(at) });
+            shared.drive(|hub, now| hub.handle(now, Input::Place { prefix, at: Some(at) }));
         }
         tokio::task::spawn_local(run_timers(shared.clone()));
         tokio::task::spawn_local(run_periodic_work(shared.clone(), persist.clone()));

@@ -18,6 +18,31 @@ const LABELS_BY: Nanos = Nanos::from_secs(60);
 /// Time between two log lines about uncounted flows.
 const UNCOUNTED_EVERY: Nanos = Nanos::from_secs(60);
 
+/// Time between two checks of peers, flows and hosts.
+const TICK: Nanos = Nanos::from_millis(250);
+/// Number of ticks between two readings of the counters of refused frames.
+const REFUSED_TICKS: u64 = 20;
+
+/// When periodic work is due.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Periodic {
+    next_tick: Nanos,
+    ticks: u64,
+    /// Time between two readings of port counters; 0 if they are not read.
+    port_period: Nanos,
+    next_ports: Nanos,
+}
+
+impl Periodic {
+    /// When the next work is due.
+    pub(crate) fn next(&self) -> Nanos {
+        if self.port_period == Nanos::ZERO {
+            return self.next_tick;
+        }
+        self.next_tick.min(self.next_ports)
+    }
+}
+
 /// Warnings that the log already has.
 #[derive(Default)]
 pub(crate) struct Warned {
@@ -28,9 +53,44 @@ pub(crate) struct Warned {
 }
 
 impl Hub {
-    /// Does the periodic work. Call this a few times a second.
-    pub fn tick(&mut self) {
-        let now = self.clock.now();
+    /// From `now` on, reads the port counters of all switches once in each period; 0 ends it.
+    pub fn read_ports_every(&mut self, now: Nanos, period: Nanos) {
+        self.periodic.port_period = period;
+        self.periodic.next_ports = now.saturating_add(period);
+    }
+
+    /// Does the periodic work that is due.
+    pub(crate) fn do_periodic_work(&mut self, now: Nanos) {
+        let Periodic { next_tick, ticks, port_period, next_ports } = self.periodic;
+        if port_period > Nanos::ZERO && now >= next_ports {
+            self.periodic.next_ports = now.saturating_add(port_period);
+            self.read_ports();
+        }
+        if now < next_tick {
+            return;
+        }
+        // The first tick comes at once.
+        if ticks > 0 {
+            self.gauges.lag.add(now.saturating_sub(next_tick));
+        }
+        (self.periodic.next_tick, self.periodic.ticks) = (now.saturating_add(TICK), ticks + 1);
+        self.tick(now);
+        if self.periodic.ticks.is_multiple_of(REFUSED_TICKS) {
+            self.read_refused();
+            self.look_after_places();
+        }
+    }
+
+    /// Checks learnt addresses for which no host has sent ARP.
+    fn look_after_places(&mut self) {
+        let placed: Vec<_> = self.controller().map(|controller| controller.placed().collect()).unwrap_or_default();
+        if let Some(discovery) = &mut self.discovery {
+            discovery.look_after_places(&placed);
+        }
+    }
+
+    /// Checks peers, agents and flows.
+    fn tick(&mut self, now: Nanos) {
         self.hosts.tick(now);
         self.queued.extend(self.hosts.changes());
         for (whose, times) in self.log_limiter.overdue(now) {
@@ -43,11 +103,11 @@ impl Hub {
             let Some(connection) = self.connection_mut(id) else { continue };
             match connection.stage {
                 Stage::Closed if now.saturating_sub(connection.since) > CLOSE_TIMEOUT => {
-                    connection.drained.notify_waiters()
+                    self.disconnect(now, id, "it was closed, and the peer did not read");
                 }
                 Stage::Closed => {}
                 Stage::Duplicate { dpid, since } if now.saturating_sub(since) > DUPLICATE_TIMEOUT => {
-                    self.resolve_duplicate(id, dpid, since);
+                    self.resolve_duplicate(now, id, dpid, since);
                 }
                 Stage::Up { .. } if age(connection.last_heard) > echo_timeout => {
                     self.close(id, "it was silent for longer than sessions.echo_timeout");
@@ -64,7 +124,6 @@ impl Hub {
         }
         self.warn_unlabelled(now);
         self.warn_uncounted(now);
-        self.settle();
     }
 
     /// Logs once a minute that flows are not counted, if any were not.
@@ -113,7 +172,7 @@ impl Hub {
     }
 
     /// Two connections claim one datapath identifier. The existing session stays if it has sent anything since.
-    fn resolve_duplicate(&mut self, id: ConnectionId, dpid: u64, since: Nanos) {
+    fn resolve_duplicate(&mut self, now: Nanos, id: ConnectionId, dpid: u64, since: Nanos) {
         let owner = self.owner(dpid).and_then(|owner| {
             let connection = self.connection_mut(owner)?;
             Some((owner, connection.peer.clone(), connection.last_heard, connection.is_closed()))
@@ -127,7 +186,7 @@ impl Hub {
             }
             Some((owner, ..)) => {
                 self.close(owner, "another connection of the same switch took its place");
-                self.disconnect(owner, "replaced");
+                self.disconnect(now, owner, "replaced");
                 self.admit(id, dpid);
             }
             None => self.admit(id, dpid),

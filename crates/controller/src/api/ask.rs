@@ -4,6 +4,7 @@
 use super::problem::Problem;
 use crate::hub::Hub;
 use crate::session::Shared;
+use pathloom_model::Nanos;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
@@ -12,7 +13,7 @@ const WAITING: usize = 256;
 /// How long a request waits for its answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-type Question = Box<dyn FnOnce(&mut Hub) + Send>;
+type Question = Box<dyn FnOnce(&Shared) + Send>;
 
 /// Sends requests to the controller.
 #[derive(Clone)]
@@ -30,12 +31,20 @@ impl Asker {
     /// Runs `question` in the controller's thread. It must be short, because the thread does nothing else meanwhile.
     pub(crate) async fn ask<T: Send + 'static>(
         &self,
-        question: impl FnOnce(&mut Hub) -> T + Send + 'static,
+        question: impl FnOnce(&mut Hub, Nanos) -> T + Send + 'static,
+    ) -> Result<T, Problem> {
+        self.ask_driver(|shared| shared.drive(question)).await
+    }
+
+    /// As [`Asker::ask`], for questions that need more than the hub.
+    pub(crate) async fn ask_driver<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&Shared) -> T + Send + 'static,
     ) -> Result<T, Problem> {
         let (sender, receiver) = oneshot::channel();
-        let question: Question = Box::new(move |hub| {
+        let question: Question = Box::new(move |shared| {
             // The client may have gone.
-            let _ = sender.send(question(hub));
+            let _ = sender.send(question(shared));
         });
         let asked = async {
             self.0.send(question).await.ok()?;
@@ -52,7 +61,7 @@ impl Asker {
 /// Handles requests, one at a time, with other work between two of them.
 pub(crate) async fn answer(shared: Shared, mut questions: Questions) {
     while let Some(question) = questions.0.recv().await {
-        question(&mut shared.hub.borrow_mut());
+        question(&shared);
         tokio::task::yield_now().await;
     }
 }

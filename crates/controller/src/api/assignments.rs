@@ -6,8 +6,9 @@ use super::problem::Problem;
 use super::queries::Cut;
 use super::routes::{body, Answer, Api};
 use super::rows::{seconds, Page};
-use crate::assigning::{switch_names, ToBeStored, CONFIRMATION};
+use crate::assigning::{switch_names, CONFIRMATION};
 use crate::hub::Hub;
+use crate::storing::{Storing, ToBeStored};
 use axum::body::Bytes;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Extension, Path, Query, State};
@@ -18,6 +19,7 @@ use pathloom_control::{AssignError, Assigned, AssignmentId, ClaimKey, Listed, Pa
 use pathloom_model::{Fabric, Nanos};
 use serde::{Deserialize, Serialize};
 use std::net::Ipv4Addr;
+use std::time::Duration;
 use utoipa::{IntoParams, ToSchema};
 
 /// The routes of assignments.
@@ -207,7 +209,7 @@ pub(super) async fn assignments(
 ) -> Answer<Page<AssignmentRow>> {
     let Cut { limit, after } = paging(asked)?;
     let after = after.map(|after| AssignmentId(u32::try_from(after).unwrap_or(u32::MAX)));
-    let rows = move |hub: &mut Hub| {
+    let rows = move |hub: &mut Hub, _| {
         let fabric = hub.fabric.clone()?;
         let owner = caller.sees();
         let mut listed = hub.assignments()?.list(after, owner.as_ref());
@@ -228,7 +230,7 @@ pub(super) async fn assignment(
     path: Result<Path<String>, PathRejection>,
 ) -> Answer<AssignmentRow> {
     let id = name(path)?;
-    api.ask(move |hub| Some(row(hub, caller, id))).await?.map(Json)
+    api.ask(move |hub, _| Some(row(hub, caller, id))).await?.map(Json)
 }
 
 fn row(hub: &mut Hub, caller: Caller, id: AssignmentId) -> Result<AssignmentRow, Problem> {
@@ -253,7 +255,7 @@ pub(super) async fn assign(
     let search = search.map_or(api.search, PathSearch::from);
     let lifetime = lifetime_s.map(|seconds| Nanos(seconds.saturating_mul(1_000_000_000)));
     let id = api.assign(caller, PathRequest { src, dst, count, search, lifetime }).await?.assignment;
-    let row = api.ask(move |hub| Some(row(hub, caller, id))).await??;
+    let row = api.ask(move |hub, _| Some(row(hub, caller, id))).await??;
     Ok((StatusCode::CREATED, Json(row)))
 }
 
@@ -283,10 +285,10 @@ pub(super) async fn release(
     path: Result<Path<String>, PathRejection>,
 ) -> Answer<AssignmentRow> {
     let id = name(path)?;
-    let before = api.ask(move |hub| Some(row(hub, caller, id))).await??;
+    let before = api.ask(move |hub, _| Some(row(hub, caller, id))).await??;
     api.release(caller, id).await?;
     // The assignment is gone unless it has connections.
-    let row = api.ask(move |hub| Some(row(hub, caller, id).ok())).await?;
+    let row = api.ask(move |hub, _| Some(row(hub, caller, id).ok())).await?;
     Ok(Json(row.unwrap_or(AssignmentRow { waiting: 0, connections: 0, expires_s: None, released: true, ..before })))
 }
 
@@ -315,14 +317,15 @@ impl Api {
     /// Assigns paths. Waits until the assignment is stored and the first packets of its connections will be seen.
     pub(super) async fn assign(&self, caller: Caller, request: PathRequest) -> Result<Assigned, Problem> {
         let owner = caller.acts_for(request.src)?;
-        let asked = move |hub: &mut Hub| {
-            let answer = hub.assign_paths(owner, request)?;
-            Some((answer, hub.assigning.to_be_stored(), hub.when_visible(request.src)))
+        let asked = move |hub: &mut Hub, now, storing: &Storing| {
+            let answer = hub.assign_paths(now, owner, request)?;
+            let seen = storing.when_visible(hub.when_visible(now, request.src));
+            Some((answer, storing.to_be_stored(hub), seen))
         };
-        let (answer, stored, seen) = self.ask(asked).await?;
+        let (answer, stored, seen) = self.ask_and_store(asked).await?;
         let assigned = answer.map_err(|problem| refused(&problem))?;
         wait_for(stored).await;
-        if tokio::time::timeout(CONFIRMATION, seen).await.is_err() {
+        if tokio::time::timeout(Duration::from_nanos(CONFIRMATION.0), seen).await.is_err() {
             tracing::warn!(
                 %request.src,
                 "its switch has not confirmed the rules: its first connections may miss their paths"
@@ -340,21 +343,21 @@ impl Api {
         (wish, opens_to): (Option<u32>, Option<u16>),
     ) -> Result<Vec<String>, Problem> {
         caller.acts_for(key.src)?;
-        let asked = move |hub: &mut Hub| {
+        let asked = move |hub: &mut Hub, now| {
             let fabric = hub.fabric.clone()?;
             let Some(owner) = caller.uses(hub, id) else { return Some(Err(AssignError::Unknown(id))) };
-            Some(hub.claim_path(owner, id, key, (wish, opens_to))?.map(|path| switch_names(&fabric, &path)))
+            Some(hub.claim_path(now, owner, id, key, (wish, opens_to))?.map(|path| switch_names(&fabric, &path)))
         };
         self.ask(asked).await?.map_err(|problem| refused(&problem))
     }
 
     /// Releases an assignment. Waits until the change is stored.
     pub(super) async fn release(&self, caller: Caller, id: AssignmentId) -> Result<(), Problem> {
-        let asked = move |hub: &mut Hub| {
+        let asked = move |hub: &mut Hub, now, storing: &Storing| {
             let Some(owner) = caller.uses(hub, id) else { return Some((Err(AssignError::Unknown(id)), None)) };
-            Some((hub.release_paths(owner, id)?, hub.assigning.to_be_stored()))
+            Some((hub.release_paths(now, owner, id)?, storing.to_be_stored(hub)))
         };
-        let (answer, stored) = self.ask(asked).await?;
+        let (answer, stored) = self.ask_and_store(asked).await?;
         answer.map_err(|problem| refused(&problem))?;
         wait_for(stored).await;
         Ok(())

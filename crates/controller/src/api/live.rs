@@ -6,7 +6,6 @@ use super::queries::LinkState;
 use super::routes::{Answer, Api};
 use super::rows::{StateRow, SwitchRow};
 use super::tokens::Role;
-use crate::hub::Hub;
 use axum::extract::{Extension, State};
 use axum::response::sse::{Event, Sse};
 use axum::response::IntoResponse;
@@ -86,7 +85,7 @@ impl FabricRow {
 /// The whole fabric, for drawings. Its links have the order of the event stream.
 #[utoipa::path(get, path = "/v1/fabric", responses((status = 200, body = FabricRow)))]
 pub(super) async fn fabric(State(api): State<Api>) -> Answer<FabricRow> {
-    let fabric = api.ask(|hub| hub.fabric.clone()).await?;
+    let fabric = api.ask(|hub, _| hub.fabric.clone()).await?;
     Ok(Json(FabricRow::new(&fabric)))
 }
 
@@ -143,13 +142,13 @@ struct SentRows {
 
 impl SentRows {
     async fn changes(&mut self, api: &Api) -> Result<ChangesRow, Problem> {
-        let state = api.ask(Hub::state_row).await?;
-        let switches = api.ask(Hub::all_switch_rows).await?;
-        let flows = api.ask(|hub| Some(hub.controller()?.flows_on_links())).await?;
+        let state = api.ask(|hub, now| hub.state_row(now)).await?;
+        let switches = api.ask(|hub, _| hub.all_switch_rows()).await?;
+        let flows = api.ask(|hub, _| Some(hub.controller()?.flows_on_links())).await?;
         let mut links = Vec::with_capacity(flows.len());
         for first in (0..flows.len()).step_by(LINKS_AT_A_TIME) {
             let flows = flows.clone();
-            links.extend(api.ask(move |hub| hub.link_states(first, LINKS_AT_A_TIME, &flows)).await?);
+            links.extend(api.ask(move |hub, _| hub.link_states(first, LINKS_AT_A_TIME, &flows)).await?);
         }
         let mut changed = LinkChanges::default();
         for (index, link) in links.iter().enumerate().filter(|&(index, link)| self.links.get(index) != Some(link)) {

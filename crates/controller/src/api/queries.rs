@@ -8,7 +8,7 @@ use super::rows::{
 use crate::hosts::Offences;
 use crate::hub::Hub;
 use crate::live_discovery::LiveDiscovery;
-use pathloom_control::{Controller, DrainError, Input, Reason, SchemeChange, Target};
+use pathloom_control::{Controller, DrainError, Input, Reason, Record, SchemeChange, Target};
 use pathloom_model::{Fabric, FiveTuple, LinkId, Nanos, NodeId};
 use pathloom_scheme::{FlowId, FlowView, Scheme, View};
 use std::sync::Arc;
@@ -63,8 +63,8 @@ impl Hub {
         Some((self.controller()?, fabric))
     }
 
-    pub(crate) fn state_row(&mut self) -> Option<StateRow> {
-        let (now, sessions) = (self.clock.now(), self.session_count());
+    pub(crate) fn state_row(&mut self, now: Nanos) -> Option<StateRow> {
+        let sessions = self.session_count();
         let (started, scheme) = (self.gauges.started, self.gauges.scheme.clone());
         let words = |lines: &mut dyn Iterator<Item = &str>| lines.map(str::to_owned).collect();
         let cabling = Cabling {
@@ -232,33 +232,34 @@ impl Hub {
         })
     }
 
-    pub(crate) fn fork(&mut self) -> Option<Fork> {
-        let (now, scheme) = (self.clock.now(), self.gauges.scheme.0.clone());
+    pub(crate) fn fork(&mut self, now: Nanos) -> Option<Fork> {
+        let scheme = self.gauges.scheme.0.clone();
         Some(Fork { view: self.controller()?.view().clone(), now, scheme })
     }
 
     /// Takes a link or switch out of service, or puts it back into service.
-    pub(crate) fn take_out(&mut self, target: Target, out: bool) -> Result<(), DrainError> {
+    pub(crate) fn take_out(&mut self, now: Nanos, target: Target, out: bool) -> Result<(), DrainError> {
         let Some((controller, _)) = self.parts() else { return Err(DrainError::NotDrainable) };
         controller.check_drain(target, out)?;
-        self.queue_and_settle(Input::Drain { target, out });
+        self.handle(now, Input::Drain { target, out });
         Ok(())
     }
 
     /// Puts another scheme in charge. Flows stay on their paths until it moves them.
-    pub(crate) fn set_scheme(&mut self, change: SchemeChange, scheme: Box<dyn Scheme>) {
+    pub(crate) fn set_scheme(&mut self, now: Nanos, change: SchemeChange, scheme: Box<dyn Scheme>) {
+        let now = self.advance(now);
         if self.controller().is_none() {
             return;
         }
         // Earlier inputs are handled first, also in the log.
-        self.settle();
-        let (now, to) = (self.clock.now(), change.spec.clone());
-        self.recorder.iter_mut().for_each(|recorder| recorder.scheme(now, change.clone()));
+        self.settle(now);
+        let to = change.spec.clone();
+        self.records.iter_mut().for_each(|records| records.push_back(Record::scheme(now, change.clone())));
         if let Some(controller) = self.controller() {
             controller.set_scheme(now, scheme);
         }
         let from = std::mem::replace(&mut self.gauges.scheme, (change.spec, now)).0;
-        self.settle();
+        self.settle(now);
         tracing::info!(from, to, "another scheme is in charge");
     }
 }

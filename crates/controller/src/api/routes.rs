@@ -18,6 +18,8 @@ use super::rpc;
 use crate::hub::Hub;
 use crate::metrics::in_plain_text;
 use crate::registry::registry;
+use crate::session::Shared;
+use crate::storing::Storing;
 use axum::body::Bytes;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, Request, State};
@@ -27,7 +29,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use pathloom_control::{DrainError, Input, PathSearch, SchemeChange, Target};
-use pathloom_model::{Fabric, FiveTuple, LinkId, NodeId, PortNo};
+use pathloom_model::{Fabric, FiveTuple, LinkId, Nanos, NodeId, PortNo};
 use pathloom_scheme::{Detection, Scheme};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -156,7 +158,7 @@ async fn document() -> Json<utoipa::openapi::OpenApi> {
     (String = "application/openmetrics-text"),
 ))))]
 async fn metrics(State(api): State<Api>, headers: HeaderMap) -> Result<Response, Problem> {
-    let mut sample = api.asker.ask(Hub::sample).await?;
+    let mut sample = api.asker.ask(|hub, now| hub.sample(now)).await?;
     (sample.requests, sample.requests_closed) = (api.counts.answered(), api.counts.closed());
     let text = sample.into_text().map_err(|_| Problem::busy("the metrics could not be written"))?;
     let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -195,17 +197,29 @@ fn is_text(path: &str) -> bool {
     std::str::from_utf8(&bytes).is_ok()
 }
 
+fn nobody() -> Problem {
+    Problem::unknown("this controller has no fabric")
+}
+
 impl Api {
     pub(super) async fn ask<T: Send + 'static>(
         &self,
-        question: impl FnOnce(&mut Hub) -> Option<T> + Send + 'static,
+        question: impl FnOnce(&mut Hub, Nanos) -> Option<T> + Send + 'static,
     ) -> Result<T, Problem> {
-        let nobody = || Problem::unknown("this controller has no fabric");
         self.asker.ask(question).await?.ok_or_else(nobody)
     }
 
+    /// As [`Api::ask`], for a change of assignments.
+    pub(super) async fn ask_and_store<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&mut Hub, Nanos, &Storing) -> Option<T> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let question = |shared: &Shared| shared.drive(|hub, now| question(hub, now, &shared.tasks.storing));
+        self.asker.ask_driver(question).await?.ok_or_else(nobody)
+    }
+
     async fn fabric(&self) -> Result<Arc<Fabric>, Problem> {
-        self.ask(|hub| hub.fabric.clone()).await
+        self.ask(|hub, _| hub.fabric.clone()).await
     }
 }
 
@@ -235,14 +249,14 @@ fn exact(number: u64, place: &str) -> Result<(), Problem> {
 /// The state of the controller.
 #[utoipa::path(get, path = "/v1/state", responses((status = 200, body = StateRow)))]
 async fn state(State(api): State<Api>) -> Answer<StateRow> {
-    api.ask(Hub::state_row).await.map(Json)
+    api.ask(|hub, now| hub.state_row(now)).await.map(Json)
 }
 
 /// All switches.
 #[utoipa::path(get, path = "/v1/switches", params(Paging), responses((status = 200, body = Page<SwitchRow>)))]
 async fn switches(State(api): State<Api>, query: Result<Query<Paging>, QueryRejection>) -> Answer<Page<SwitchRow>> {
     let cut = paging(query)?;
-    api.ask(move |hub| hub.switch_rows(&cut)).await.map(Json)
+    api.ask(move |hub, _| hub.switch_rows(&cut)).await.map(Json)
 }
 
 fn find_switch(fabric: &Fabric, name: &str) -> Result<NodeId, Problem> {
@@ -255,7 +269,7 @@ fn find_switch(fabric: &Fabric, name: &str) -> Result<NodeId, Problem> {
 #[utoipa::path(get, path = "/v1/switches/{name}", params(SwitchInPath), responses((status = 200, body = SwitchRow)))]
 async fn switch(State(api): State<Api>, Path(name): Path<String>) -> Answer<SwitchRow> {
     let node = find_switch(&*api.fabric().await?, &name)?;
-    api.ask(move |hub| hub.switch_row(node)).await.map(Json)
+    api.ask(move |hub, _| hub.switch_row(node)).await.map(Json)
 }
 
 fn refused(fabric: &Fabric, what: &str, out: bool, problem: DrainError) -> Problem {
@@ -276,7 +290,7 @@ fn refused(fabric: &Fabric, what: &str, out: bool, problem: DrainError) -> Probl
 }
 
 async fn service(api: &Api, what: String, target: Target, out: bool) -> Result<(), Problem> {
-    let done = api.asker.ask(move |hub| hub.take_out(target, out)).await?;
+    let done = api.asker.ask(move |hub, now| hub.take_out(now, target, out)).await?;
     let fabric = api.fabric().await?;
     done.map_err(|problem| refused(&fabric, &what, out, problem))
 }
@@ -297,8 +311,8 @@ async fn undrain_switch(State(api): State<Api>, Path(name): Path<String>) -> Ans
 #[utoipa::path(post, path = "/v1/switches/{name}/resync", params(SwitchInPath), responses((status = 200, body = SwitchRow)))]
 async fn resync_switch(State(api): State<Api>, Path(name): Path<String>) -> Answer<SwitchRow> {
     let node = find_switch(&*api.fabric().await?, &name)?;
-    api.ask(move |hub| {
-        hub.queue_and_settle(Input::Resync { switch: Some(node) });
+    api.ask(move |hub, now| {
+        hub.handle(now, Input::Resync { switch: Some(node) });
         hub.switch_row(node)
     })
     .await
@@ -308,9 +322,9 @@ async fn resync_switch(State(api): State<Api>, Path(name): Path<String>) -> Answ
 /// Reads the rules of all switches again now and repairs changes by others.
 #[utoipa::path(post, path = "/v1/resync", responses((status = 200, body = StateRow)))]
 async fn resync(State(api): State<Api>) -> Answer<StateRow> {
-    api.ask(|hub| {
-        hub.queue_and_settle(Input::Resync { switch: None });
-        hub.state_row()
+    api.ask(|hub, now| {
+        hub.handle(now, Input::Resync { switch: None });
+        hub.state_row(now)
     })
     .await
     .map(Json)
@@ -319,14 +333,14 @@ async fn resync(State(api): State<Api>) -> Answer<StateRow> {
 async fn serve_switch(api: Api, name: String, out: bool) -> Answer<SwitchRow> {
     let node = find_switch(&*api.fabric().await?, &name)?;
     service(&api, name, Target::Switch(node), out).await?;
-    api.ask(move |hub| hub.switch_row(node)).await.map(Json)
+    api.ask(move |hub, _| hub.switch_row(node)).await.map(Json)
 }
 
 /// All links, one entry per direction.
 #[utoipa::path(get, path = "/v1/links", params(Paging), responses((status = 200, body = Page<LinkRow>)))]
 async fn links(State(api): State<Api>, query: Result<Query<Paging>, QueryRejection>) -> Answer<Page<LinkRow>> {
     let cut = paging(query)?;
-    api.ask(move |hub| hub.link_rows(&cut)).await.map(Json)
+    api.ask(move |hub, _| hub.link_rows(&cut)).await.map(Json)
 }
 
 fn find_link(fabric: &Fabric, name: &str) -> Result<LinkId, Problem> {
@@ -357,7 +371,7 @@ async fn link(State(api): State<Api>, Path(id): Path<String>) -> Answer<LinkRow>
 }
 
 async fn link_row(api: &Api, link: LinkId) -> Answer<LinkRow> {
-    let row = move |hub: &mut Hub| {
+    let row = move |hub: &mut Hub, _| {
         let flows = hub.controller()?.flows_on_links();
         hub.link_row(link, &flows)
     };
@@ -386,7 +400,7 @@ async fn serve_link(api: Api, id: String, out: bool) -> Answer<LinkRow> {
 #[utoipa::path(get, path = "/v1/flows", params(FlowPaging), responses((status = 200, body = Page<FlowRow>)))]
 async fn flows(State(api): State<Api>, asked: Result<Query<FlowPaging>, QueryRejection>) -> Answer<Page<FlowRow>> {
     let (cut, long) = flow_paging(asked)?;
-    api.ask(move |hub| hub.flow_rows(&cut, long)).await.map(Json)
+    api.ask(move |hub, _| hub.flow_rows(&cut, long)).await.map(Json)
 }
 
 fn unknown_flow(text: &str) -> Problem {
@@ -399,7 +413,7 @@ fn unknown_flow(text: &str) -> Problem {
 #[utoipa::path(get, path = "/v1/flows/{flow}", params(FlowInPath), responses((status = 200, body = FlowRow), (status = 404, body = Problem)))]
 async fn flow(State(api): State<Api>, Path(text): Path<String>) -> Answer<FlowRow> {
     let name = flow_name(&text)?;
-    let row = api.asker.ask(move |hub| hub.flow_row(name)).await?;
+    let row = api.asker.ask(move |hub, _| hub.flow_row(name)).await?;
     row.map(Json).ok_or_else(|| unknown_flow(&text))
 }
 
@@ -407,7 +421,7 @@ async fn flow(State(api): State<Api>, Path(text): Path<String>) -> Answer<FlowRo
 #[utoipa::path(get, path = "/v1/flows/{flow}/why", params(FlowInPath), responses((status = 200, body = WhyRow), (status = 404, body = Problem)))]
 async fn why(State(api): State<Api>, Path(text): Path<String>) -> Answer<WhyRow> {
     let name = flow_name(&text)?;
-    let why = api.asker.ask(move |hub| hub.why(name)).await?.ok_or_else(|| unknown_flow(&text))?;
+    let why = api.asker.ask(move |hub, _| hub.why(name)).await?.ok_or_else(|| unknown_flow(&text))?;
     Ok(Json(explain(why)))
 }
 
@@ -437,8 +451,8 @@ async fn announce(State(api): State<Api>, bytes: Bytes) -> Result<(StatusCode, J
     if tuple.src == tuple.dst {
         return Err(Problem::conflict("both ends are one host").at("five_tuple").expected("two hosts"));
     }
-    let told = move |hub: &mut Hub| {
-        hub.queue_and_settle(Input::TransferAnnounced { five_tuple: tuple, size_bytes });
+    let told = move |hub: &mut Hub, now| {
+        hub.handle(now, Input::TransferAnnounced { five_tuple: tuple, size_bytes });
         let detection = hub.controller()?.needs().detection;
         Some((hub.flow_row(FlowName::Tuple(tuple)), detection))
     };
@@ -465,7 +479,7 @@ struct SchemeRow {
 /// The scheme in charge.
 #[utoipa::path(get, path = "/v1/scheme", responses((status = 200, body = SchemeRow)))]
 async fn scheme(State(api): State<Api>) -> Answer<SchemeRow> {
-    let (scheme, since) = api.asker.ask(|hub| hub.gauges.scheme.clone()).await?;
+    let (scheme, since) = api.asker.ask(|hub, _| hub.gauges.scheme.clone()).await?;
     let central = |name: &&str| registry().parse(name).is_ok_and(|spec| spec.central(1).is_some());
     let available = registry().names().into_iter().filter(central).collect();
     Ok(Json(SchemeRow { scheme, since_s: super::rows::seconds(since), available }))
@@ -519,9 +533,9 @@ async fn fall_back(State(api): State<Api>) -> Answer<StateRow> {
 
 async fn take_charge(api: Api, wanted: Wanted) -> Answer<StateRow> {
     let (change, scheme) = wanted.make()?;
-    let put = move |hub: &mut Hub| {
-        hub.set_scheme(change, scheme);
-        hub.state_row()
+    let put = move |hub: &mut Hub, now| {
+        hub.set_scheme(now, change, scheme);
+        hub.state_row(now)
     };
     api.ask(put).await.map(Json)
 }
@@ -530,7 +544,7 @@ async fn take_charge(api: Api, wanted: Wanted) -> Answer<StateRow> {
 #[utoipa::path(post, path = "/v1/scheme/dry-run", request_body = Wanted, responses((status = 200, body = DryRunRow), (status = 400, body = Problem)))]
 async fn dry_run(State(api): State<Api>, bytes: Bytes) -> Answer<DryRunRow> {
     let (change, scheme) = body::<Wanted>(&bytes)?.make()?;
-    let fork = api.ask(Hub::fork).await?;
+    let fork = api.ask(|hub, now| hub.fork(now)).await?;
     let tried = tokio::task::spawn_blocking(move || try_scheme(fork, change.spec, scheme)).await;
     tried.map(Json).map_err(|_| Problem::busy("the dry run of the scheme failed"))
 }

@@ -9,6 +9,7 @@ use super::fake::Common;
 use super::load_generator::Work;
 use super::paths::{switches, Counts, FABRIC, FLOWS};
 use super::served;
+use crate::clock::Clock;
 use pathloom_control::Input;
 use pathloom_fabrics::fabric_from_spec;
 use std::cell::RefCell;
@@ -39,33 +40,37 @@ pub(crate) fn run(words: &[&str]) -> Result<(), String> {
 /// Returns the controller's time for the measured flows.
 fn set_up(scheme: &str, flows: (usize, usize)) -> Result<Duration, String> {
     let mut hub = served::hub(&format!("fabric:{scheme}:{FABRIC}"))?;
-    hub.queue_and_settle(Input::Timeout);
+    let clock = Clock::start();
+    hub.handle(clock.now(), Input::Timeout);
     let fabric = Rc::new(fabric_from_spec(FABRIC).map_err(|problem| problem.to_string())?);
     let (common, counts) = (Common::default(), Rc::new(RefCell::new(Counts::new(flows, FAR, None))));
     let mut links = Vec::new();
     for (fake, opening) in switches(&fabric, OUTSTANDING, &common, &counts) {
-        let id = hub.connect("inside".into()).ok_or("the hub takes no more connections")?;
+        let id = hub.connect(clock.now(), "inside".into(), None).ok_or("the hub takes no more connections")?;
         let mut out = Vec::new();
         fake.hello(&mut out);
         links.push((id, fake, opening, out));
     }
+    let mut told = Vec::new();
     let (mut spent, mut begun, mut idle, mut finished) = (Duration::ZERO, false, 0, 0);
     while !counts.borrow().is_done() {
         let mut moved = false;
         for (id, fake, opening, out) in &mut links {
-            let told = hub.take_output(*id);
+            told.clear();
+            hub.transmit(*id, &mut told);
             let used = fake.read(&told, out, opening).map_err(|problem| problem.to_string())?;
             debug_assert_eq!(used, told.len(), "the hub leaves whole messages");
             moved |= !out.is_empty();
             let start = Instant::now();
-            let received = hub.received(*id, out);
+            let received = hub.received(clock.now(), *id, out, usize::MAX);
             if counts.borrow().is_measuring() {
                 spent += start.elapsed();
             }
             out.drain(..received.used);
         }
         let start = Instant::now();
-        hub.settle();
+        hub.settle(clock.now());
+        while hub.poll_writable().is_some() {}
         if counts.borrow().is_measuring() {
             spent += start.elapsed();
         }

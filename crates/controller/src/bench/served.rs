@@ -116,7 +116,7 @@ fn serve(what: &str, ready: impl FnOnce(u16, Option<u16>)) -> Result<(), String>
             address.port()
         });
         ready(port, second);
-        shared.hub.borrow_mut().queue_and_settle(Input::Timeout);
+        shared.drive(|hub, now| hub.handle(now, Input::Timeout));
         tokio::task::spawn_local(run_timers(shared.clone()));
         tokio::task::spawn_local(run_periodic_work(shared.clone(), crate::persist::Persist::new(None)));
         accept_tcp(listener, shared).await;

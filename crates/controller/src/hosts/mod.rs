@@ -2,9 +2,10 @@
 //! pass on applications' requests for paths.
 //!
 //! An agent connects, names the hosts that it represents, and gets the messages for them; docs/controller.md has the
-//! protocol. This module has no sockets: lines come in and go out in buffers, so that tests can drive it as sockets
-//! do.
+//! protocol. A session of an agent has the same shape as one of a switch: bytes come in and go out in buffers, and every
+//! call takes the time.
 
+mod agent_sessions;
 mod announced;
 mod offenders;
 mod protocol;
@@ -20,18 +21,17 @@ pub(crate) use self::offenders::Offences;
 use self::announced::Announced;
 use self::offenders::Offenders;
 use crate::assigning::owner_of;
+use crate::hub::Transmit;
 use crate::log_limiter::{subject, LogLimiter};
 use crate::newcomers::Newcomers;
 use crate::tls::Tls;
 use pathloom_control::{AssignError, Assigned, AssignmentId, ClaimKey, Input, Output, Owner, PathRequest};
 use pathloom_model::{Fabric, FiveTuple, Nanos, NodeId, Path};
 use serde::Deserialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::rc::Rc;
 use std::sync::Arc;
-use tokio::sync::Notify;
 
 /// Maximum length of a line of an agent, in bytes.
 pub(crate) const LINE_BYTES: usize = 64 << 10;
@@ -39,6 +39,10 @@ pub(crate) const LINE_BYTES: usize = 64 << 10;
 const PATIENCE: u32 = 16;
 /// Maximum number of bytes that wait for an agent that does not read.
 const BACKLOG_BYTES: usize = 4 << 20;
+/// How long an agent that is being disconnected has to read the reason.
+pub(crate) const CLOSE_TIMEOUT: Nanos = Nanos::from_secs(1);
+/// An agent may exceed its rate by the lines of this time before it is read more slowly.
+const BURST: Nanos = Nanos::from_secs(1);
 /// How long an agent has for its first line.
 const FIRST_LINE: Nanos = Nanos::from_secs(10);
 /// Maximum number of unanswered requests for paths.
@@ -80,10 +84,11 @@ impl Default for HostsConfig {
 
 /// Identifier of an agent's connection within this run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct AgentId(u64);
+pub struct AgentId(u64);
 
 /// One connection of an agent.
 struct Agent {
+    id: AgentId,
     /// Its name in logs.
     peer: String,
     /// Its address, if it may represent only this host.
@@ -91,16 +96,19 @@ struct Agent {
     since: Nanos,
     hosts: BTreeSet<NodeId>,
     greeted: bool,
-    closed: bool,
+    /// When it was disconnected, if it was.
+    closed: Option<Nanos>,
     /// The reason for its disconnection, until that is logged.
     unlogged_reason: Option<String>,
     invalid_lines: u32,
     announced: Announced,
+    /// The beginning of a line that is not complete.
+    line: Vec<u8>,
+    /// Time until which the allowance of an agent without an address of its own is used up.
+    allowance_used_until: Nanos,
     out: Vec<u8>,
-    /// Wakes the writing task, unless it waits for the agent to read.
-    wake: Rc<Notify>,
-    /// Notified when it is disconnected.
-    disconnected: Rc<Notify>,
+    /// Whether the driver will be told to write.
+    dirty: bool,
 }
 
 /// All agents.
@@ -111,6 +119,12 @@ pub(crate) struct Hosts {
     most: usize,
     /// Maximum number of flows that an agent may have announced, for each host.
     flows_per_host: usize,
+    /// Lines per second from one agent, for each of its hosts.
+    lines_per_host: u32,
+    /// Agents with lines to be written, or to be shut down.
+    writable: VecDeque<AgentId>,
+    /// Agents whose connections are over, and of which the driver does not know yet.
+    ended: VecDeque<AgentId>,
     /// Time until which the allowance of an address is used up by its lines. A new connection gets no new allowance.
     allowance_used_until: BTreeMap<Ipv4Addr, Nanos>,
     /// Offences of agents.
@@ -140,6 +154,9 @@ impl Hosts {
             tokens: None,
             most: HostsConfig::default().agents,
             flows_per_host: HostsConfig::default().flows_per_host,
+            lines_per_host: HostsConfig::default().lines_per_host,
+            writable: VecDeque::new(),
+            ended: VecDeque::new(),
             allowance_used_until: BTreeMap::new(),
             offenders: Offenders::default(),
             agents: BTreeMap::new(),
@@ -179,21 +196,24 @@ impl Hosts {
     }
 
     /// Notes that an agent sends more than it may, and is read more slowly.
-    pub(crate) fn log_slowed(&mut self, id: AgentId) {
+    fn log_slowed(&mut self, id: AgentId) {
         if let Some(peer) = self.agents.get(&id).map(|agent| agent.peer.clone()) {
             self.log_limited(&peer, "it sends more lines than it may, and is read more slowly");
         }
     }
 
     /// Time until which the allowance of an agent's address is used up.
-    pub(crate) fn allowance_used_until(&self, id: AgentId) -> Nanos {
-        let only = self.agents.get(&id).and_then(|agent| agent.only);
-        only.and_then(|only| self.allowance_used_until.get(&only)).copied().unwrap_or_default()
+    fn allowance_used_until(&self, id: AgentId) -> Nanos {
+        let Some(agent) = self.agents.get(&id) else { return Nanos::ZERO };
+        let of_address = agent.only.and_then(|only| self.allowance_used_until.get(&only)).copied().unwrap_or_default();
+        of_address.max(agent.allowance_used_until)
     }
 
     /// Sets the time until which the allowance of an agent's address is used up.
-    pub(crate) fn set_allowance_used_until(&mut self, id: AgentId, until: Nanos) {
-        if let Some(only) = self.agents.get(&id).and_then(|agent| agent.only) {
+    fn set_allowance_used_until(&mut self, id: AgentId, until: Nanos) {
+        let Some(agent) = self.agents.get_mut(&id) else { return };
+        agent.allowance_used_until = until;
+        if let Some(only) = agent.only {
             self.allowance_used_until.insert(only, until);
         }
     }
@@ -207,8 +227,16 @@ impl Hosts {
         }
     }
 
-    pub(crate) fn set_most(&mut self, most: usize, flows_per_host: usize) {
-        (self.most, self.newcomers, self.flows_per_host) = (most, Newcomers::new(most), flows_per_host);
+    /// Sets the limits.
+    pub(crate) fn set_limits(&mut self, config: &HostsConfig) {
+        (self.most, self.newcomers) = (config.agents, Newcomers::new(config.agents));
+        (self.flows_per_host, self.lines_per_host) = (config.flows_per_host, config.lines_per_host);
+    }
+
+    /// Notes the time of a call.
+    #[inline]
+    pub(crate) fn set_time(&mut self, now: Nanos) {
+        self.now = self.now.max(now);
     }
 
     /// Counts an agent whose TLS handshake failed.
@@ -225,7 +253,7 @@ impl Hosts {
     pub(crate) fn set_wants(&mut self, wants: Wants) {
         if std::mem::replace(&mut self.wants, wants) != wants {
             for agent in self.agents.values_mut().filter(|agent| agent.greeted) {
-                agent.send(&ControllerMessage::Wants(wants));
+                agent.send((&mut self.writable, self.now), &ControllerMessage::Wants(wants));
             }
         }
     }
@@ -244,7 +272,7 @@ impl Hosts {
             };
             if let Some(agent) = self.agents.remove(&oldest) {
                 self.count_disconnected(&agent.peer, "it had not named its hosts, and another agent needed its place");
-                agent.disconnected.notify_one();
+                self.ended.push_back(oldest);
             }
         }
         let only = match only {
@@ -256,18 +284,20 @@ impl Hosts {
         self.last += 1;
         let id = AgentId(self.last);
         let agent = Agent {
+            id,
             peer,
             only,
             since: now,
             hosts: BTreeSet::new(),
             greeted: false,
-            closed: false,
+            closed: None,
             unlogged_reason: None,
             invalid_lines: 0,
             announced: Announced::default(),
+            line: Vec::new(),
+            allowance_used_until: Nanos::ZERO,
             out: Vec::new(),
-            wake: Rc::default(),
-            disconnected: Rc::default(),
+            dirty: false,
         };
         self.agents.insert(id, agent);
         let agents = &self.agents;
@@ -278,13 +308,14 @@ impl Hosts {
     /// Removes the agent of a closed connection.
     pub(crate) fn disconnect(&mut self, id: AgentId, why: &str) {
         let Some(agent) = self.agents.remove(&id) else { return };
+        self.ended.push_back(id);
         let mut left: BTreeSet<NodeId> = agent.hosts.clone();
         left.retain(|host| self.by_host.get(host) == Some(&id));
         self.by_host.retain(|_, other| *other != id);
         // An agent that is still connected represents these hosts again. An example is the agent of the machine,
         // after a program that requested paths has ended.
         for host in left {
-            let heir = self.agents.iter().rev().find(|(_, one)| !one.closed && one.hosts.contains(&host));
+            let heir = self.agents.iter().rev().find(|(_, one)| one.closed.is_none() && one.hosts.contains(&host));
             self.by_host.extend(heir.map(|(&heir, _)| (host, heir)));
         }
         self.requests.retain(|_, (other, _)| *other != id);
@@ -296,9 +327,38 @@ impl Hosts {
         }
     }
 
+    /// Takes the beginning of a line that an agent has sent and not completed.
+    pub(crate) fn take_partial_line(&mut self, id: AgentId) -> Option<Vec<u8>> {
+        Some(std::mem::take(&mut self.agents.get_mut(&id)?.line))
+    }
+
+    /// Notes the beginning of a line that is not complete.
+    pub(crate) fn set_partial_line(&mut self, id: AgentId, line: Vec<u8>) {
+        if line.len() > LINE_BYTES {
+            self.refuse_and_disconnect(id, &format!("a line is longer than {LINE_BYTES} bytes"));
+        } else if let Some(agent) = self.agents.get_mut(&id) {
+            agent.line = line;
+        }
+    }
+
+    /// Counts lines of an agent against its allowance. Returns the time until which nothing more is to be read.
+    pub(crate) fn slow_down(&mut self, now: Nanos, id: AgentId, lines: u64) -> Option<Nanos> {
+        self.now = self.now.max(now);
+        let hosts = self.agents.get(&id).filter(|agent| agent.closed.is_none())?.hosts.len().max(1);
+        let per_s = u64::from(self.lines_per_host.max(1)) * hosts as u64;
+        let used_until = self.allowance_used_until(id).max(self.now);
+        let used_until = used_until.saturating_add(Nanos(lines * 1_000_000_000 / per_s));
+        self.set_allowance_used_until(id, used_until);
+        let read_again = used_until.saturating_sub(BURST);
+        (read_again > self.now).then(|| {
+            self.log_slowed(id);
+            read_again
+        })
+    }
+
     /// Handles a line; returns the input for the controller.
     pub(crate) fn line(&mut self, id: AgentId, line: &[u8]) -> Option<Input> {
-        let agent = self.agents.get(&id).filter(|agent| !agent.closed)?;
+        let agent = self.agents.get(&id).filter(|agent| agent.closed.is_none())?;
         let greeted = agent.greeted;
         let message = match serde_json::from_slice::<AgentMessage>(line) {
             Ok(message) => message,
@@ -344,27 +404,30 @@ impl Hosts {
         changes
     }
 
-    /// Takes the lines queued for an agent, and leaves it the given buffer. Returns whether the agent is
-    /// disconnected.
-    pub(crate) fn take_output(&mut self, id: AgentId, buffer: &mut Vec<u8>) -> Option<bool> {
-        let agent = self.agents.get_mut(&id)?;
+    /// An agent that has lines to be written, or whose connection is to be shut down.
+    pub(crate) fn poll_writable(&mut self) -> Option<AgentId> {
+        while let Some(id) = self.writable.pop_front() {
+            if let Some(agent) = self.agents.get_mut(&id) {
+                agent.dirty = false;
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    /// An agent whose connection is over.
+    pub(crate) fn poll_ended(&mut self) -> Option<AgentId> {
+        self.ended.pop_front()
+    }
+
+    /// Swaps the lines queued for an agent with `buffer`, which must be empty.
+    pub(crate) fn transmit(&mut self, id: AgentId, buffer: &mut Vec<u8>) -> Transmit {
+        let Some(agent) = self.agents.get_mut(&id) else { return Transmit::Gone };
         std::mem::swap(&mut agent.out, buffer);
-        Some(agent.closed)
-    }
-
-    /// Notifies the task that writes to an agent.
-    pub(crate) fn waker(&self, id: AgentId) -> Option<Rc<Notify>> {
-        Some(self.agents.get(&id)?.wake.clone())
-    }
-
-    /// Notified when an agent is disconnected.
-    pub(crate) fn disconnected(&self, id: AgentId) -> Option<Rc<Notify>> {
-        Some(self.agents.get(&id)?.disconnected.clone())
-    }
-
-    /// Number of hosts that an agent represents.
-    pub(crate) fn hosts_of(&self, id: AgentId) -> usize {
-        self.agents.get(&id).map_or(0, |agent| agent.hosts.len())
+        match agent.closed {
+            Some(_) => Transmit::Closing,
+            None => Transmit::Open,
+        }
     }
 
     /// Sends an output of the controller to the agent of a host. Without an agent nothing is sent: the host's flows
@@ -397,7 +460,7 @@ impl Hosts {
             _ => return,
         };
         match self.by_host.get(&host).and_then(|id| self.agents.get_mut(id)) {
-            Some(agent) => agent.send(&message),
+            Some(agent) => agent.send((&mut self.writable, self.now), &message),
             None => tracing::debug!(?output, "no agent represents this host"),
         }
     }
@@ -407,9 +470,14 @@ impl Hosts {
         self.allowance_used_until.retain(|_, until| *until > now);
         self.now = self.now.max(now);
         let mut disconnected = Vec::new();
+        let is_over = |closed: Nanos| now.saturating_sub(closed) > CLOSE_TIMEOUT;
+        let over = self.agents.values().filter(|agent| agent.closed.is_some_and(is_over));
+        for id in over.map(|agent| agent.id).collect::<Vec<_>>() {
+            self.disconnect(id, "it was disconnected, and did not read");
+        }
         for agent in self.agents.values_mut() {
             if !agent.greeted && now.saturating_sub(agent.since) > FIRST_LINE {
-                agent.close("it did not name its hosts in time");
+                agent.close((&mut self.writable, self.now), "it did not name its hosts in time");
             }
             disconnected.extend(agent.unlogged_reason.take().map(|why| (agent.peer.clone(), why)));
         }
@@ -424,8 +492,8 @@ impl Hosts {
     /// Refuses a line and disconnects the agent at once.
     pub(crate) fn refuse_and_disconnect(&mut self, id: AgentId, why: &str) {
         if let Some(agent) = self.agents.get_mut(&id) {
-            agent.send(&ControllerMessage::Refused { why, request: None });
-            agent.close(why);
+            agent.send((&mut self.writable, self.now), &ControllerMessage::Refused { why, request: None });
+            agent.close((&mut self.writable, self.now), why);
         }
     }
 
@@ -433,9 +501,9 @@ impl Hosts {
     pub(crate) fn refuse(&mut self, id: AgentId, why: &str) -> Option<Input> {
         let agent = self.agents.get_mut(&id)?;
         agent.invalid_lines += 1;
-        agent.send(&ControllerMessage::Refused { why, request: None });
+        agent.send((&mut self.writable, self.now), &ControllerMessage::Refused { why, request: None });
         if !agent.greeted || agent.invalid_lines > PATIENCE {
-            agent.close(why);
+            agent.close((&mut self.writable, self.now), why);
             return None;
         }
         let peer = agent.peer.clone();
@@ -470,7 +538,7 @@ impl Hosts {
         let agent = self.agents.get_mut(&id)?;
         tracing::info!(peer = %agent.peer, hosts = hosts.len(), "an agent represents hosts");
         (agent.greeted, agent.hosts) = (true, hosts.clone());
-        agent.send(&ControllerMessage::Welcome { version: VERSION, wants: self.wants });
+        agent.send((&mut self.writable, self.now), &ControllerMessage::Welcome { version: VERSION, wants: self.wants });
         // The last agent to connect counts, because an earlier connection may have died unnoticed.
         self.by_host.retain(|_, other| *other != id);
         let before: BTreeSet<_> = hosts.into_iter().filter_map(|host| self.by_host.insert(host, id)).collect();
@@ -486,8 +554,8 @@ impl Hosts {
         }
         if let Some(agent) = self.agents.get_mut(&id) {
             let why = "another connection represents its hosts now";
-            agent.send(&ControllerMessage::Refused { why, request: None });
-            agent.close(why);
+            agent.send((&mut self.writable, self.now), &ControllerMessage::Refused { why, request: None });
+            agent.close((&mut self.writable, self.now), why);
         }
     }
 
@@ -499,7 +567,7 @@ impl Hosts {
             return Some(());
         }
         let why = format!("host {} has flows that are announced and not finished, the maximum: {most}", flow.src);
-        agent.send(&ControllerMessage::Refused { why: &why, request: None });
+        agent.send((&mut self.writable, self.now), &ControllerMessage::Refused { why: &why, request: None });
         let peer = agent.peer.clone();
         self.log_limited(&peer, &why);
         None
@@ -545,9 +613,15 @@ impl Hosts {
             Ok(assigned) => {
                 let paths = assigned.map_or(&[][..], |assigned| &assigned.paths);
                 let id = assigned.map_or(AssignmentId(0), |assigned| assigned.assignment);
-                agent.send(&message(request, id, paths.iter().map(|path| names(&fabric, path)).collect()));
+                agent.send(
+                    (&mut self.writable, self.now),
+                    &message(request, id, paths.iter().map(|path| names(&fabric, path)).collect()),
+                );
             }
-            Err(why) => agent.send(&ControllerMessage::Refused { why: &why.to_string(), request: Some(request) }),
+            Err(why) => agent.send(
+                (&mut self.writable, self.now),
+                &ControllerMessage::Refused { why: &why.to_string(), request: Some(request) },
+            ),
         }
     }
 
@@ -557,25 +631,31 @@ impl Hosts {
 }
 
 impl Agent {
-    fn send(&mut self, message: &ControllerMessage<'_>) {
-        if self.closed {
+    fn send(&mut self, (writable, now): (&mut VecDeque<AgentId>, Nanos), message: &ControllerMessage<'_>) {
+        if self.closed.is_some() {
             return;
         }
         message.write(&mut self.out);
-        self.wake.notify_one();
+        self.mark(writable);
         if self.out.len() > BACKLOG_BYTES {
             self.out.clear();
-            self.close("it does not read its messages");
+            self.close((writable, now), "it does not read its messages");
         }
     }
 
-    fn close(&mut self, why: &str) {
-        if std::mem::replace(&mut self.closed, true) {
+    fn close(&mut self, (writable, now): (&mut VecDeque<AgentId>, Nanos), why: &str) {
+        if self.closed.is_some() {
             return;
         }
+        self.closed = Some(now);
         self.unlogged_reason = Some(why.to_owned());
-        self.wake.notify_one();
-        self.disconnected.notify_one();
+        self.mark(writable);
+    }
+
+    fn mark(&mut self, writable: &mut VecDeque<AgentId>) {
+        if !std::mem::replace(&mut self.dirty, true) {
+            writable.push_back(self.id);
+        }
     }
 }
 

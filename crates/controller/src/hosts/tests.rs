@@ -1,7 +1,8 @@
 use super::*;
 use crate::bench::load_generator::until;
 use crate::config::{Limits, Sessions};
-use crate::hub::{Hub, Responder};
+use crate::hub::{Hub, Responder, Transmit};
+use crate::serve::run_timers;
 use crate::session::Shared;
 use crate::testing::Directory;
 use pathloom_fabrics::fabric_from_spec;
@@ -22,8 +23,9 @@ fn flow(src: &str) -> FiveTuple {
 /// The messages to an agent since the last call, and whether it is disconnected.
 fn read(hosts: &mut Hosts, id: AgentId) -> (String, bool) {
     let mut buffer = Vec::new();
-    let closed = hosts.take_output(id, &mut buffer).unwrap();
-    (String::from_utf8(buffer).unwrap(), closed)
+    let transmit = hosts.transmit(id, &mut buffer);
+    assert_ne!(transmit, Transmit::Gone);
+    (String::from_utf8(buffer).unwrap(), transmit == Transmit::Closing)
 }
 
 fn greeted(hosts: &mut Hosts, addresses: &str) -> AgentId {
@@ -195,7 +197,7 @@ fn agents_with_invalid_lines_are_disconnected() {
 #[test]
 fn an_agent_with_too_many_announcements_is_limited_and_named() {
     let mut hosts = hosts();
-    hosts.set_most(16, 10);
+    hosts.set_limits(&HostsConfig { agents: 16, flows_per_host: 10, ..HostsConfig::default() });
     let (liar, honest) = (greeted(&mut hosts, r#"["10.0.0.1"]"#), greeted(&mut hosts, r#"["10.0.7.1"]"#));
     hosts.agents.get_mut(&liar).unwrap().peer = "10.0.0.1:4711".into();
     let announce = |src: &str, port: u32| {
@@ -260,7 +262,7 @@ fn run(test: impl Future<Output = ()>) {
 #[test]
 fn silent_agents_are_disconnected_for_agents_that_represent_hosts() {
     let mut hosts = hosts();
-    hosts.set_most(4, 10);
+    hosts.set_limits(&HostsConfig { agents: 4, flows_per_host: 10, ..HostsConfig::default() });
     let from = |last: u8| Some(IpAddr::from([10, 0, 0, last]));
     let first = hosts.connect(Nanos::ZERO, "10.0.0.1:1".into(), from(1)).unwrap();
     let idle = (0..40).map(|_| hosts.connect(Nanos::ZERO, "10.0.0.2:1".into(), from(2)).unwrap()).last().unwrap();
@@ -289,14 +291,15 @@ fn shared() -> Shared {
 fn an_agent_that_does_not_read_loses_its_connection() {
     run(async {
         let (shared, directory) = (shared(), Directory::new());
+        spawn_local(run_timers(shared.clone()));
         let path = directory.0.join("agents");
-        spawn_local(accept_unix(UnixListener::bind(&path).unwrap(), shared.clone(), 1000));
+        spawn_local(accept_unix(UnixListener::bind(&path).unwrap(), shared.clone()));
         let mut agent = UnixStream::connect(&path).await.unwrap();
         agent.write_all(b"{\"hello\":{\"version\":1,\"hosts\":[\"10.0.0.1\"]}}\n").await.unwrap();
         let host = hosts().host("10.0.0.1".parse().unwrap()).unwrap();
         until("a welcome", || shared.hub.borrow().hosts.by_host.contains_key(&host)).await.unwrap();
         let output = Output::ReleaseFlow { host, five_tuple: flow("10.0.0.1") };
-        let tell = |lines: usize| (0..lines).for_each(|_| shared.hub.borrow_mut().hosts.carry_out(&output));
+        let tell = |lines: usize| shared.drive(|hub, _| (0..lines).for_each(|_| hub.hosts.carry_out(&output)));
         // More than the kernel takes: the task that writes waits.
         tell(20_000);
         let is_empty = || shared.hub.borrow().hosts.agents.values().all(|agent| agent.out.is_empty());
@@ -311,8 +314,9 @@ fn an_agent_that_does_not_read_loses_its_connection() {
 fn an_agent_with_an_endless_line_is_disconnected() {
     run(async {
         let (shared, directory) = (shared(), Directory::new());
+        spawn_local(run_timers(shared.clone()));
         let path = directory.0.join("agents");
-        spawn_local(accept_unix(UnixListener::bind(&path).unwrap(), shared.clone(), 1000));
+        spawn_local(accept_unix(UnixListener::bind(&path).unwrap(), shared.clone()));
         let mut agent = UnixStream::connect(&path).await.unwrap();
         agent.write_all(b"{\"hello\":{\"version\":1,\"hosts\":[\"10.0.0.1\"]}}\n").await.unwrap();
         until("a welcome", || !shared.hub.borrow().hosts.by_host.is_empty()).await.unwrap();
@@ -340,7 +344,7 @@ fn the_kernel_probes_the_hosts_of_agents() {
     run(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        spawn_local(accept_tcp(listener, None, shared(), 1000));
+        spawn_local(accept_tcp(listener, None, shared()));
         let agent = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
         let peer = agent.local_addr().unwrap().port();
         until("a timer", || asks_in(port, peer).is_some_and(|hundredths| hundredths <= 1500)).await.unwrap();
@@ -350,7 +354,7 @@ fn the_kernel_probes_the_hosts_of_agents() {
 #[test]
 fn the_number_of_agents_is_limited() {
     let mut hosts = hosts();
-    hosts.set_most(2, 10);
+    hosts.set_limits(&HostsConfig { agents: 2, flows_per_host: 10, ..HostsConfig::default() });
     let [one, _] = [r#"["10.0.0.1"]"#, r#"["10.0.1.1"]"#].map(|address| greeted(&mut hosts, address));
     assert_eq!(hosts.connect(Nanos::ZERO, "test".into(), None), None);
     hosts.disconnect(one, "test");

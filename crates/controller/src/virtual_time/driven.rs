@@ -3,18 +3,14 @@
 use crate::addresses::Learnt;
 use crate::config::{Addresses, CheckedConfig};
 use crate::connection::ConnectionId;
-use crate::hosts::{AgentId, Hosts};
-use crate::hub::{Hub, Responder};
+use crate::hosts::AgentId;
+use crate::hub::{Hub, Responder, Transmit};
 use crate::live_discovery::LiveDiscovery;
 use pathloom_control::{Controller, Input, Snapshot};
 use pathloom_model::Nanos;
 use pathloom_schemes::Registry;
 use pathloom_testnet::Machine;
-use std::collections::BTreeSet;
-
-/// How often periodic work is done, and the number of ticks between two readings of refused frames.
-const TICK: Nanos = Nanos::from_millis(250);
-const REFUSED: u64 = 20;
+use std::collections::{BTreeSet, VecDeque};
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Id {
@@ -22,12 +18,12 @@ pub(crate) enum Id {
     Agent(AgentId),
 }
 
-/// A hub with the periodic work of its drivers.
+/// A hub and its open connections.
 pub(crate) struct Driven {
     pub hub: Hub,
-    tick: (Nanos, u64),
-    open: BTreeSet<ConnectionId>,
-    agents: BTreeSet<AgentId>,
+    open: BTreeSet<Id>,
+    /// Connections to be closed, because their last bytes are written.
+    closing: VecDeque<Id>,
 }
 
 impl Driven {
@@ -48,17 +44,28 @@ impl Driven {
         let settings = (checked.config.sessions.clone(), checked.config.limits.clone());
         let datapaths = checked.datapaths.clone();
         let mut hub = Hub::new(Responder::Fabric(controller), Some(fabric.clone()), datapaths.clone(), settings);
-        hub.clock.fixed = Some(now);
         let any = checked.config.discovery.addresses == Addresses::Any;
         let learnt = (any, checked.allowed.clone(), checked.config.discovery.most_addresses);
         let learnt = Learnt::new(fabric.clone(), learnt, &checked.places);
         hub.discovery = LiveDiscovery::new(&checked.config.discovery, fabric, datapaths, learnt, [7; 32]);
         hub.foreign = checked.config.reconcile.foreign;
-        hub.queue_and_settle(Input::Timeout);
+        hub.handle(now, Input::Timeout);
         for &(prefix, at) in &checked.places {
-            hub.queue_and_settle(Input::Place { prefix, at: Some(at) });
+            hub.handle(now, Input::Place { prefix, at: Some(at) });
         }
-        Driven { hub, tick: (now, 0), open: BTreeSet::new(), agents: BTreeSet::new() }
+        Driven { hub, open: BTreeSet::new(), closing: VecDeque::new() }
+    }
+
+    fn open(&mut self, id: Option<Id>) -> Option<Id> {
+        self.open.extend(id);
+        id
+    }
+
+    fn end(&mut self, now: Nanos, id: Id, why: &str) {
+        match id {
+            Id::Switch(id) => self.hub.disconnect(now, id, why),
+            Id::Agent(id) => self.hub.agent_disconnect(now, id, why),
+        }
     }
 }
 
@@ -66,100 +73,74 @@ impl Machine for Driven {
     type Id = Id;
 
     fn connect(&mut self, now: Nanos, peer: &str) -> Option<Id> {
-        self.hub.clock.fixed = Some(now);
-        let id = self.hub.connect(peer.to_owned())?;
-        self.open.insert(id);
-        Some(Id::Switch(id))
+        let id = self.hub.connect(now, peer.to_owned(), None);
+        self.open(id.map(Id::Switch))
     }
 
     fn connect_agent(&mut self, now: Nanos, peer: &str) -> Option<Id> {
-        let id = self.hub.hosts.connect(now, peer.to_owned(), peer.parse().ok())?;
-        self.agents.insert(id);
-        Some(Id::Agent(id))
+        let id = self.hub.agent_connect(now, peer.to_owned(), peer.parse().ok());
+        self.open(id.map(Id::Agent))
     }
 
     fn disconnect(&mut self, now: Nanos, id: Id) {
-        self.hub.clock.fixed = Some(now);
-        match id {
-            Id::Switch(id) => {
-                self.open.remove(&id);
-                self.hub.disconnect(id, "the peer closed it");
-            }
-            Id::Agent(id) => {
-                self.agents.remove(&id);
-                self.hub.hosts.disconnect(id, "the peer closed it");
-            }
-        }
+        self.open.remove(&id);
+        self.end(now, id, "the peer closed it");
     }
 
     fn received(&mut self, now: Nanos, id: Id, bytes: &[u8]) -> usize {
-        self.hub.clock.fixed = Some(now);
         match id {
             Id::Switch(id) => {
-                let received = self.hub.received(id, bytes);
-                self.hub.settle();
+                let received = self.hub.received(now, id, bytes, usize::MAX);
+                self.hub.settle(now);
                 received.used
             }
             Id::Agent(id) => {
-                let mut used = 0;
-                while let Some(length) = bytes[used..].iter().position(|&byte| byte == b'\n') {
-                    if let Some(input) = self.hub.hosts.line(id, &bytes[used..used + length]) {
-                        self.hub.queue_and_settle(input);
-                    }
-                    used += length + 1;
-                }
-                used
+                self.hub.agent_received(now, id, bytes);
+                bytes.len()
             }
         }
     }
 
     fn poll_transmit(&mut self) -> Option<(Id, Vec<u8>)> {
-        for &id in &self.agents {
+        loop {
             let mut bytes = Vec::new();
-            self.hub.hosts.take_output(id, &mut bytes);
+            let (id, transmit) = match self.hub.poll_writable() {
+                Some(id) => (Id::Switch(id), self.hub.transmit(id, &mut bytes)),
+                None => {
+                    let id = self.hub.poll_agent_writable()?;
+                    (Id::Agent(id), self.hub.agent_transmit(id, &mut bytes))
+                }
+            };
+            if transmit == Transmit::Closing {
+                self.closing.push_back(id);
+            }
             if !bytes.is_empty() {
-                return Some((Id::Agent(id), bytes));
+                return Some((id, bytes));
             }
         }
-        let id = self.hub.all_connections().find(|connection| !connection.out.is_empty())?.id;
-        Some((Id::Switch(id), self.hub.take_output(id)))
     }
 
     fn poll_closed(&mut self) -> Option<Id> {
-        let closed = |hosts: &mut Hosts, id| hosts.take_output(id, &mut Vec::new()).unwrap_or(true);
-        if let Some(id) = self.agents.iter().copied().find(|&id| closed(&mut self.hub.hosts, id)) {
-            self.agents.remove(&id);
-            self.hub.hosts.disconnect(id, "it was disconnected");
-            return Some(Id::Agent(id));
+        while let Some(id) = self.closing.pop_front() {
+            self.end(self.hub.now, id, "it was closed");
         }
-        let closed = self.hub.all_connections().find(|connection| connection.is_closed()).map(|one| one.id);
-        if let Some(id) = closed {
-            self.hub.disconnect(id, "it was closed");
+        loop {
+            let switch = self.hub.poll_ended().map(Id::Switch);
+            let id = switch.or_else(|| self.hub.poll_agent_ended().map(Id::Agent))?;
+            if self.open.remove(&id) {
+                return Some(id);
+            }
         }
-        let id = self.open.iter().copied().find(|&id| self.hub.connection_mut(id).is_none())?;
-        self.open.remove(&id);
-        Some(Id::Switch(id))
     }
 
     fn poll_timeout(&mut self) -> Option<Nanos> {
-        let next = self.hub.next_timeout();
-        Some(next.unwrap_or(self.tick.0).min(self.tick.0))
+        Some(self.hub.poll_timeout().max(self.hub.now))
     }
 
     fn timeout(&mut self, now: Nanos) {
-        self.hub.clock.fixed = Some(now);
-        self.hub.timeout();
-        for job in std::mem::take(&mut self.hub.jobs) {
-            let answer = (job.solver)(&job.view, &job.input);
-            self.hub.queue_and_settle(Input::Solved { ticket: job.ticket, answer });
-        }
-        if now >= self.tick.0 {
-            self.tick = (now + TICK, self.tick.1 + 1);
-            self.hub.tick();
-            if self.tick.1.is_multiple_of(REFUSED) {
-                self.hub.read_refused();
-                self.hub.look_after_places();
-            }
+        self.hub.handle_timeout(now);
+        while let Some(job) = self.hub.poll_job() {
+            self.hub.solved(now, Nanos::ZERO, job.run());
         }
     }
 }

@@ -196,14 +196,7 @@ impl Lab {
 
     /// The controller gets an input that comes from no switch.
     pub(crate) fn give(&mut self, input: Input) {
-        self.with_machine(|machine| machine.hub.queue_and_settle(input));
-    }
-
-    pub(crate) fn with_machine<T>(&mut self, call: impl FnOnce(&mut Driven) -> T) -> T {
-        self.network.with(|machine, now| {
-            machine.hub.clock.fixed = Some(now);
-            call(machine)
-        })
+        self.network.with(|machine, now| machine.hub.handle(now, input));
     }
 
     /// An agent of this host connects and names it. Returns the number of its connection.
