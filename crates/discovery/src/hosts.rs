@@ -178,7 +178,8 @@ struct Edge {
 /// to this port before it accepts them at another port.
 ///
 /// The controller answers a request for a known host. If it has not heard this host recently, it forwards the request
-/// to this host only. It forwards a request for an unknown address to the configured port or to all edge ports, but
+/// as a broadcast to the port of this host only. A host that got another hardware address answers it, too, and is then
+/// accepted like any other claim. It forwards a request for an unknown address to the configured port or to all edge ports, but
 /// never to ports between switches. It learns nothing from a request that asks whether an address is free (RFC 5227
 /// §2.1.1, sender 0.0.0.0). It answers such a request only for an owner that it heard recently. All of this is limited
 /// per port.

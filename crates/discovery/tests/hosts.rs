@@ -113,7 +113,8 @@ impl Edge {
         self.frames.push((place, arp));
         let asked = |station: &&Station| {
             let known = station.known;
-            station.awake && known.place == place && known.address == arp.target_ip && arp.sender_ip != known.address
+            let receives = known.place == place && (arp.to == Mac::BROADCAST || arp.to == known.mac);
+            station.awake && receives && known.address == arp.target_ip && arp.sender_ip != known.address
         };
         let answers: Vec<Mac> = self.stations.iter().filter(asked).map(|station| station.known.mac).collect();
         if arp.operation == Operation::Request {
@@ -304,6 +305,34 @@ fn a_changed_hardware_address_is_announced_to_other_hosts() {
         edge.frames.iter().filter(|(_, arp)| arp.is_announcement()).map(|(place, _)| *place).collect();
     assert_eq!(told.len(), 7);
     assert!(!told.contains(&new.place));
+}
+
+/// A host that sends nothing by itself gets another hardware address and does not announce it.
+#[test]
+fn a_silent_host_with_a_new_hardware_address_is_reached_again() {
+    let mut edge = Edge::announced(3);
+    let (a, b, c) = (edge.known(0), edge.known(1), edge.known(2));
+    edge.stations[1].known.mac = mac(77);
+    let renewed = edge.known(1);
+    edge.run_for(Nanos::from_secs(61));
+    edge.ask(a, b.address);
+    let (place, reply) = *edge.frames.last().unwrap();
+    assert_eq!((place, reply.operation), (b.place, Operation::Request), "asked by broadcast whether the claim is true");
+    edge.run_for(Nanos::from_secs(2));
+    assert!(edge.is_at(renewed) && edge.alarms().is_empty());
+    edge.ask(c, b.address);
+    let (place, reply) = *edge.frames.last().unwrap();
+    assert_eq!((place, reply.operation, reply.sender_mac), (c.place, Operation::Reply, mac(77)));
+}
+
+/// Nobody asks for a host that changed its hardware address. The next regular request finds it.
+#[test]
+fn a_regular_request_finds_a_new_hardware_address() {
+    let mut edge = Edge::announced(2);
+    edge.stations[1].known.mac = mac(77);
+    let renewed = edge.known(1);
+    edge.run_for(Nanos::from_secs(302));
+    assert!(edge.is_at(renewed), "{:?}", edge.table);
 }
 
 #[test]

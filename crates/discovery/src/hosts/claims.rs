@@ -169,9 +169,10 @@ impl HostLearning {
             return self.give_up(address);
         }
         asking.sent += 1;
-        let (mac, place) = (host.mac, host.place);
-        // The request has no sender address, so it changes no host's ARP table (RFC 5227 §2.1.1).
-        self.send(place, &Arp::request(self.settings.own_mac, Ipv4Addr::UNSPECIFIED, address, mac));
+        let place = host.place;
+        // The request has no sender address, so it changes no host's ARP table (RFC 5227 §2.1.1). It is a broadcast, so
+        // that a host with a new hardware address receives it too.
+        self.send(place, &Arp::request(self.settings.own_mac, Ipv4Addr::UNSPECIFIED, address, Mac::BROADCAST));
         self.agenda.set(address, self.now.saturating_add(self.settings.probe_gap));
     }
 

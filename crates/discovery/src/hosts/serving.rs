@@ -28,7 +28,9 @@ impl HostLearning {
         if self.is_fresh(target.address) {
             self.send(place, &arp.answer(target.mac));
         } else {
-            self.send(target.place, &Arp { to: target.mac, ..*arp });
+            // To all stations at the port: the address may have another hardware address by now, and its owner would
+            // not receive a frame to the old one.
+            self.send(target.place, &Arp { to: crate::Mac::BROADCAST, ..*arp });
         }
     }
 
