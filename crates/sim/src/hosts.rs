@@ -27,7 +27,7 @@ use pathloom_model::{Fabric, FiveTuple, Headers, Nanos, LONG_FLOW_DSCP, TCP_ACK,
 use pathloom_scheme::{Detection, Needs};
 use pathloom_switching::deployment::{Deployment, Mark, Marking};
 use pathloom_transport::{Segment, SegmentKind, Settings, TransportSpec, HEADER_BYTES};
-use rand::{RngExt, SeedableRng};
+use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 use resolver::Resolver;
 use std::net::Ipv4Addr;
@@ -64,7 +64,8 @@ pub(crate) struct Hosts {
     control_delay: Ps,
     /// Random numbers for the time that a host works on a packet.
     rng: Pcg64,
-    jitter: Ps,
+    /// Longest time that a host works on a packet; `None` is the time that its card needs for a full frame.
+    jitter: Option<Ps>,
     /// Whether links mark packets.
     marking: bool,
     /// Time when arrivals stop. After it, the run ends with the last transfer.
@@ -100,7 +101,7 @@ impl Hosts {
             long_bytes: control.long_bytes,
             control_delay: to_ps(control.delay),
             rng: Pcg64::seed_from_u64(seed),
-            jitter: to_ps(transport.jitter),
+            jitter: transport.jitter.map(to_ps),
             marking: transport.reacts_to_marks(),
             transport,
             multipaths,
@@ -260,10 +261,13 @@ impl Hosts {
     /// takes nothing of the rate of the card.
     #[inline]
     fn worked_on<T: Tap>(&mut self, now: Ps, network: &Network<T>, link: u32) -> Ps {
-        if self.jitter == 0 || network.links[link as usize].backlog(now) > 0 {
+        let card = &network.links[link as usize];
+        if self.jitter == Some(0) || card.backlog(now) > 0 {
             return now;
         }
-        now + self.rng.random_range(0..=self.jitter)
+        let most = self.jitter.unwrap_or_else(|| card.send_time(self.transport.frame_bytes()));
+        // The upper half of the product: a number below `most`, without a division.
+        now + ((u128::from(self.rng.next_u64()) * u128::from(most)) >> 64) as Ps
     }
 
     /// Data arrive with or without a congestion mark. If that changes, earlier data are acknowledged first.

@@ -33,7 +33,7 @@ fn times(scheme: &str, traffic: &str, control: &str) -> Times {
             central: pathloom_schemes::parse(scheme).unwrap().central(seed),
             successor: None,
             programs: None,
-            transport: TransportSpec::default(),
+            transport: TransportSpec::parse("newreno:jitter=0s").unwrap(),
             control: ControlSettings::parse(control).unwrap(),
             duration,
             drain: 5,

@@ -230,7 +230,7 @@ fn the_other_subflows_join_when_the_first_is_established() {
     let fabric = paths(&[(10, 5), (10, 5)]);
     let uplinks = fabric.attachments().iter().map(|at| at.uplink).collect();
     let workload = workload(&fabric, &[(0, "a", "b", Some(100_000))]);
-    let transport = "mptcp:subflows=3,manager=fullmesh";
+    let transport = "mptcp:subflows=3,manager=fullmesh,jitter=0s";
     let settings = settings(fabric, workload, transport, Nanos::from_secs(10));
     let mut simulation = Simulation::with_tap(settings, Marks { uplinks, ..Marks::default() }, None).unwrap();
     assert_eq!(finished(&mut simulation).flows.len(), 1, "one row per connection");

@@ -41,7 +41,7 @@ impl Case {
             central: scheme.central(1),
             programs: scheme.deployment(),
             successor: None,
-            transport: TransportSpec::parse("newreno").unwrap(),
+            transport: TransportSpec::parse("newreno:jitter=0s").unwrap(),
             control: ControlSettings::default(),
             duration: self.duration,
             drain: 40,

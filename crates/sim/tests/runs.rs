@@ -96,12 +96,16 @@ fn hosts_work_on_each_packet_for_up_to_the_jitter() {
         let outcome = Case { fabric, traffic, transport, seed, scheme: "spt", ..CASE }.run();
         outcome.flows[0].finish.unwrap() - outcome.flows[0].start.unwrap()
     };
-    let plain = fct("newreno", 1);
+    let plain = fct("newreno:jitter=0s", 1);
     let jittered: Vec<Nanos> = (1..20).map(|seed| fct("newreno:jitter=1ms", seed)).collect();
     // SYN, its answer, and the data.
     assert!(jittered.iter().all(|&fct| plain < fct && fct <= plain + Nanos::from_millis(3)), "{jittered:?}");
     assert!(jittered.iter().any(|&fct| fct > plain + Nanos::from_millis(1)));
     assert_eq!(fct("newreno:jitter=1ms", 7), jittered[6]);
+    // By default, up to the time of a full frame, which is 1.2 ms at 10 Mbit/s.
+    let default: Vec<Nanos> = (1..20).map(|seed| fct("newreno", seed)).collect();
+    assert!(default.iter().all(|&fct| plain < fct && fct <= plain + Nanos::from_micros(3 * 1212)), "{default:?}");
+    assert!(default.iter().any(|&fct| fct > plain + Nanos::from_micros(1212)));
 }
 
 #[test]

@@ -182,3 +182,49 @@ fn jitter_delays_packets_and_takes_nothing_of_the_rate() {
         assert!(throughput > 0.99, "{transport}: {throughput}");
     }
 }
+
+/// Throughput of the first `flows` hosts, which send to the other side of one cable from the start, as shares of its
+/// rate.
+fn shares_of_a_cable(flows: usize, transport: &str, gbps: u64) -> Vec<f64> {
+    let fabric = Arc::new(fabric_from_spec(&format!("dumbbell:rate={gbps}Gbps")).unwrap());
+    let hosts: Vec<NodeId> = fabric.hosts().to_vec();
+    let flow = |i: usize| FlowSpec {
+        start: Start::At(Nanos::ZERO),
+        src: hosts[i],
+        dst: hosts[i + 2],
+        size_bytes: None,
+        coflow: None,
+    };
+    // The time of 200,000 frames is hundreds of the windows' cycles at every rate.
+    let duration = Nanos(200_000 * 8 * FRAME as u64 / gbps);
+    let outcome = outcome_of(fabric, (0..flows).map(flow).collect(), "spt", transport, duration);
+    outcome.flows.iter().map(|flow| flow.throughput.unwrap()).collect()
+}
+
+#[test]
+fn two_flows_that_start_together_share_a_cable_equally_at_every_rate() {
+    let jain = |shares: &[f64]| {
+        let (sum, squares) = (shares.iter().sum::<f64>(), shares.iter().map(|share| share * share).sum::<f64>());
+        sum * sum / (shares.len() as f64 * squares)
+    };
+    for transport in ["newreno", "cubic", "dctcp"] {
+        for gbps in [1, 10, 100, 400] {
+            let shares = shares_of_a_cable(2, &format!("{transport}:min_rto=1ms"), gbps);
+            assert!(jain(&shares) >= 0.98, "{transport} at {gbps} Gbit/s: {shares:?}");
+        }
+    }
+    // Without the random delay of hosts, one of them gets nearly everything: phase effects.
+    let shares = shares_of_a_cable(2, "newreno:min_rto=1ms,jitter=0s", 10);
+    assert!(jain(&shares) < 0.6, "{shares:?}");
+}
+
+#[test]
+fn the_random_delay_of_hosts_costs_a_lone_flow_nothing() {
+    for transport in ["newreno", "cubic", "dctcp"] {
+        for gbps in [1, 10, 100, 400] {
+            let share = |keys: &str| shares_of_a_cable(1, &format!("{transport}:min_rto=1ms{keys}"), gbps)[0];
+            let (default, exact) = (share(""), share(",jitter=0s"));
+            assert!(default > exact - 0.005, "{transport} at {gbps} Gbit/s: {default}, exactly timed {exact}");
+        }
+    }
+}

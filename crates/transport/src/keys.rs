@@ -65,8 +65,9 @@ macro_rules! keys_of_tcp {
             key("byte_counting", "off", "whether slow start counts bytes instead of acknowledgements; Linux: on", "RFC 3465"),
             key(
                 "jitter",
-                "0s",
-                "a host processes a packet for up to this time, which avoids phase effects",
+                "none",
+                "a host whose card is idle delays a packet for up to this time, which avoids phase effects; none means \
+                 the time of a full frame at the rate of the card, 0s means exact times",
                 "Floyd, Jacobson 1992",
             ),
             key(

@@ -61,16 +61,27 @@ pub struct Settings {
     /// congestion control uses marks. `None` selects a value that suits the rate of the port.
     #[serde(default)]
     pub mark_packets: Option<u32>,
-    /// Before a host sends a packet on an idle card, it waits for a random time from 0 up to this. Without it, flows
-    /// with the same round-trip time stay synchronised, and a full queue always drops packets of the same flows
-    /// (Floyd and Jacobson, On Traffic Phase Effects in Packet-Switched Gateways, 1992).
-    #[serde(default)]
-    pub jitter: Nanos,
+    /// Before a host sends a packet on an idle card, it waits for a random time below this. Without it, flows with the
+    /// same round-trip time stay synchronised, and a full queue always drops packets of the same flows (Floyd and
+    /// Jacobson, On Traffic Phase Effects in Packet-Switched Gateways, 1992). `None` is the time that the card needs
+    /// for a full frame: this breaks phases at every rate, because the packets of a busy link are a frame apart.
+    // Settings written before this had a default mean no jitter.
+    #[serde(default = "no_jitter")]
+    pub jitter: Option<Nanos>,
     /// Maximum rate of frames (with headers) into the network card.
     pub pace_bps: Option<u64>,
 }
 
+fn no_jitter() -> Option<Nanos> {
+    Some(Nanos::ZERO)
+}
+
 impl Settings {
+    /// Bytes of a frame with a full segment.
+    pub fn frame_bytes(&self) -> u64 {
+        u64::from(self.mss_bytes + HEADER_BYTES)
+    }
+
     /// Whether the congestion control reacts to congestion marks (ECN).
     pub fn reacts_to_marks(&self) -> bool {
         matches!(self.congestion, CongestionControl::Dctcp { .. })
@@ -97,7 +108,7 @@ impl Default for Settings {
             sack: false,
             congestion: CongestionControl::NewReno,
             mark_packets: None,
-            jitter: Nanos::ZERO,
+            jitter: None,
             pace_bps: None,
         }
     }
@@ -179,7 +190,7 @@ impl TransportSpec {
             sack: spec.flag("sack")?.unwrap_or(d.sack),
             congestion,
             mark_packets: mark_packets(&spec)?,
-            jitter: spec.time("jitter")?.unwrap_or(d.jitter),
+            jitter: spec.time("jitter")?.or(d.jitter),
             pace_bps: spec.rate_bps("pace")?,
         };
         let mptcp = match spec.name() {

@@ -19,6 +19,7 @@ from pathloom.experiments.running.threads import interruptible
 from pathloom.experiments.running.work import JobProgress
 from pathloom.experiments.running.world import RunOptions
 from pathloom.experiments.schemes.loading import load_schemes
+from pathloom.experiments.settings.min_rto import with_keys
 from pathloom.experiments.settings.model import Job, Settings
 from pathloom.fabrics import Fabric
 from pathloom.quantities import counted, listed
@@ -198,6 +199,8 @@ def plan(figure: Figure, form: Form, seed: int, world: str = SIM) -> list[Planne
         known, unbuilt = _split(values["schemes"])
         filled = tuple(_filled(scheme, case) for scheme in known)
         texts = {key: _filled(value, case) if isinstance(value, str) else value for key, value in values.items()}
+        if world == SIM:
+            texts["transport"] = _exact(texts["transport"])
         settings = Settings.of(
             # The papers use the time-outs of Linux.
             {**texts, **place, "schemes": filled or ("ecmp",), "seed": seed, "fit_min_rto": False},
@@ -245,6 +248,16 @@ def reproduce(
     lines = [_line(figure, row, plans, data) for row in figure.rows]
     lines = with_trends(figure, [*lines, *_points(figure, plans, data)])
     return Reproduced(figure, form, seed, tuple(plans), data, tuple(lines))
+
+
+def _exact(transport: str | None) -> str:
+    """The transport without the random delay of hosts, as figures were measured, unless the figure's file sets it.
+
+    >>> _exact(None), _exact("newreno:sack=on"), _exact("newreno:jitter=100us")
+    ('newreno:jitter=0s', 'newreno:sack=on,jitter=0s', 'newreno:jitter=100us')
+    """
+    transport = transport or "newreno"
+    return transport if "jitter=" in transport else with_keys(transport, {"jitter": "0s"})
 
 
 def _split(schemes: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
