@@ -27,8 +27,8 @@ RUNS = ["--duration", "2s", "--runs", "3", "--seed", "901"]
 @pytest.mark.parametrize(
     ("fabric", "transport"),
     [
-        ("fat-tree:k=4,rate=1Gbps,buffer=10000", "newreno"),
-        ("fat-tree:k=4,rate=1Gbps", "newreno:min_rto=1ms,initial_rto=10ms"),
+        ("fat-tree:k=4,rate=1Gbps,buffer=10000", "newreno:jitter=0s"),
+        ("fat-tree:k=4,rate=1Gbps", "newreno:min_rto=1ms,initial_rto=10ms,jitter=0s"),
     ],
     ids=["deep buffers", "short time-outs"],
 )
