@@ -39,6 +39,7 @@ def run_dumbbell(setup: Dumbbell, seed: int) -> dict[str, Any]:
 def _settings(setup: Dumbbell, fabric: str, flows: Path) -> str:
     sack = "on" if setup.sack else "off"
     transport = f"{setup.tcp}:sack={sack},small_queues=off,acks={setup.acks},min_rto={setup.min_rto_ms}ms"
+    transport += ",jitter=0s"  # Hosts of ns-3 have no random delay.
     if setup.mark is not None:
         transport += f",mark={setup.mark}"
     if setup.ssthresh_bytes is not None:

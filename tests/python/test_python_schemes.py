@@ -194,7 +194,7 @@ def test_hosts_of_a_pacing_scheme_start_at_the_rates_of_their_interfaces() -> No
         return int(result.flows["retransmits"].sum())
 
     # Six senders that have twelve segments in flight each find room in a queue of a hundred.
-    assert sent_again(Unpaced) > 100
+    assert sent_again(Unpaced) > 50
     assert sent_again(Paced) == 0
 
 

@@ -239,8 +239,7 @@ impl Hosts {
             };
             subflow.packets_sent += 1;
             let link = subflow.interfaces[0].uplink().0;
-            let ready = self.worked_on(now, network, link);
-            if network.send(ready, link, packet_of(slot, &segment)) {
+            if self.hand_to_card(now, network, link, packet_of(slot, &segment)) {
                 let leaves_card = now + network.links[link as usize].backlog(now);
                 let subflow = self.subflows.get(slot);
                 subflow.under_way += 1;
@@ -257,17 +256,23 @@ impl Hosts {
         }
     }
 
-    /// Time when a host that has a packet now gives it to its card. A card that is busy gets it at once, so the delay
-    /// takes nothing of the rate of the card.
-    #[inline]
-    fn worked_on<T: Tap>(&mut self, now: Ps, network: &Network<T>, link: u32) -> Ps {
+    /// A host gives a packet to its card. If the card is idle, it first works on the packet for a random time, which
+    /// counts as time that the packet waits. A card that is busy gets it at once, so the delay takes nothing of the
+    /// rate of the card. Returns whether the card has taken the packet.
+    #[inline(always)]
+    fn hand_to_card<T: Tap>(&mut self, now: Ps, network: &mut Network<T>, link: u32, packet: Packet) -> bool {
         let card = &network.links[link as usize];
         if self.jitter == Some(0) || card.backlog(now) > 0 {
-            return now;
+            return network.send(now, link, packet);
         }
         let most = self.jitter.unwrap_or_else(|| card.send_time(self.transport.frame_bytes()));
         // The upper half of the product: a number below `most`, without a division.
-        now + ((u128::from(self.rng.next_u64()) * u128::from(most)) >> 64) as Ps
+        let delay = ((u128::from(self.rng.next_u64()) * u128::from(most)) >> 64) as Ps;
+        let taken = network.send(now + delay, link, packet);
+        if taken {
+            network.links[link as usize].add_waited(delay);
+        }
+        taken
     }
 
     /// Data arrive with or without a congestion mark. If that changes, earlier data are acknowledged first.
@@ -305,8 +310,7 @@ impl Hosts {
             packet.mark();
         }
         let link = subflow.interfaces[1].uplink().0;
-        let ready = self.worked_on(now, network, link);
-        if network.send(ready, link, packet) {
+        if self.hand_to_card(now, network, link, packet) {
             self.subflows.get(slot).under_way += 1;
         }
     }
