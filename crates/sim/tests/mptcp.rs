@@ -104,6 +104,17 @@ fn two_paths_without_competition_are_both_used() {
     }
 }
 
+/// 100 packets wait for 1.2 s on a path of 1 Mbit/s, and the receive window is what a path of 1 Gbit/s carries in 0.13 s.
+/// The receiver must not wait for them.
+#[test]
+fn a_slow_path_does_not_stop_a_fast_one() {
+    for cc in ["lia", "olia", "uncoupled", "cubic"] {
+        let transport = format!("mptcp:subflows=1,cc={cc},manager=fullmesh,min_rto=10ms");
+        let got = goodputs(&run(paths(&[(1000, 0), (1, 0)]), &[(0, "a", "b", None)], &transport, 5), 5)[0];
+        assert!(got > 0.95 * 957.0, "{cc}: {got} Mbit/s");
+    }
+}
+
 /// RFC 6356 §2, goal 1: at least what one TCP connection would get on the best of the paths. Two other hosts keep the
 /// first path busy. They have one interface, so one subflow each.
 #[test]

@@ -131,7 +131,11 @@ impl Hosts {
         }
         let Some(bytes) = multipath.connection.assign(subflow.member as usize, room_bytes) else { return false };
         multipath.allowance -= usize::from(multipath.allowance < usize::MAX);
-        subflow.sender.extend(bytes)
+        let accepted = subflow.sender.extend(bytes);
+        if let Some(slow) = multipath.connection.take_penalised() {
+            self.subflows.get(multipath.slots[slow] as usize).sender.penalise();
+        }
+        accepted
     }
 
     /// An answer to a subflow's segments has arrived.

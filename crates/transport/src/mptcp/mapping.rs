@@ -154,7 +154,22 @@ impl Mappings {
 
     /// Returns the ranges of the stream that were assigned and are not acknowledged.
     pub(super) fn outstanding(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.pieces(self.una, self.end)
+        self.outstanding_from(0)
+    }
+
+    /// The same, for the bytes of the subflow from `start` on.
+    pub(super) fn outstanding_from(&self, start: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.pieces(self.una.max(start), self.end)
+    }
+
+    /// One past the last byte of the subflow that was assigned.
+    pub(super) fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// First byte of the subflow that is not acknowledged.
+    pub(super) fn una(&self) -> u64 {
+        self.una
     }
 }
 

@@ -16,8 +16,7 @@
 //!
 //! Simplified: acknowledgements of the stream (DATA_ACK) are not separate. The sender infers them from the
 //! acknowledgements of the subflows. These are equivalent, because a receiver keeps all data that it has accepted.
-//! There are no backup subflows and no checksums. A slow subflow never has its data retransmitted elsewhere only to
-//! make room.
+//! There are no backup subflows and no checksums.
 
 mod coupling;
 mod mapping;
@@ -58,9 +57,15 @@ pub struct Connection {
     reinjected: u64,
     /// Next subflow in turn (round robin).
     turn: usize,
+    /// The subflow whose window the driver must halve ([`Connection::take_penalised`]).
+    penalised: Option<usize>,
     /// Whether a subflow with room got nothing, because there was no data or the receiver had no room.
     starved: bool,
 }
+
+/// A subflow is slower than another if its round-trip time is more than this many times as long. On equal paths,
+/// round-trip times differ by less.
+const SLOWER: u64 = 2;
 
 /// The state of a subflow in its connection.
 #[derive(Clone, Debug, Default)]
@@ -69,9 +74,21 @@ struct Subflow {
     path: Path,
     /// Whether the timer of the subflow has expired and nothing has been acknowledged since.
     stalled: bool,
+    /// One past the last byte of the subflow that other subflows send again because the receiver has no room.
+    handed_over: u64,
+    /// One past the last byte that was assigned when the window was halved last. Another round trip has passed once
+    /// it is acknowledged.
+    penalised_at: u64,
     /// Hints where the last bytes of the subflow were inserted, at the sending end and at the receiving end.
     acked_hint: PositionHint,
     delivered_hint: PositionHint,
+}
+
+impl Subflow {
+    /// Whether this byte of the stream is part of what the subflow has not had acknowledged, and was not handed over.
+    fn holds_up(&self, byte: u64) -> bool {
+        self.mappings.outstanding_from(self.handed_over).any(|(start, end)| (start..end).contains(&byte))
+    }
 }
 
 /// A range of the stream that must be sent again, by a subflow other than `not_by`.
@@ -98,6 +115,7 @@ impl Connection {
             reinjections: VecDeque::new(),
             reinjected: 0,
             turn: 0,
+            penalised: None,
             starved: false,
         }
     }
@@ -126,8 +144,9 @@ impl Connection {
         if self.subflows[subflow].stalled || room_bytes < self.mss {
             return None;
         }
-        let reinjection = if self.reinjections.is_empty() { None } else { self.take_reinjection(subflow) };
-        let Some((start, end)) = reinjection.or_else(|| self.take_new(room_bytes)) else {
+        let chunk = self.take_reinjection(subflow).or_else(|| self.take_new(room_bytes));
+        let chunk = chunk.or_else(|| if self.hand_over(subflow) { self.take_reinjection(subflow) } else { None });
+        let Some((start, end)) = chunk else {
             self.starved = true;
             return None;
         };
@@ -184,6 +203,38 @@ impl Connection {
         let end = self.size.min(start + whole);
         self.next = end;
         Some((start, end))
+    }
+
+    /// Subflow `to` has room, but the receiver has none, because it waits for data of a slower subflow: its data that
+    /// was not handed over before will be sent by the others, and its window is halved once per round trip
+    /// (opportunistic retransmission and penalisation: Raiciu et al., How Hard Can It Be?, NSDI 2012, §4.2). Returns
+    /// whether there is such a subflow.
+    fn hand_over(&mut self, to: usize) -> bool {
+        if self.next >= self.size {
+            return false;
+        }
+        let (missing, limit) = (self.acked.next, self.subflows[to].path.rtt.0.saturating_mul(SLOWER));
+        let Some(slow) = self.subflows.iter().position(|one| one.path.rtt.0 > limit && one.holds_up(missing)) else {
+            return false;
+        };
+        let one = &mut self.subflows[slow];
+        for (start, end) in one.mappings.outstanding_from(one.handed_over) {
+            if self.acked.first_missing(start, end).is_some() {
+                self.reinjections.push_back(Reinjection { start, end, not_by: slow });
+            }
+        }
+        one.handed_over = one.mappings.end();
+        if one.mappings.una() >= one.penalised_at {
+            one.penalised_at = one.mappings.end();
+            self.penalised = Some(slow);
+        }
+        true
+    }
+
+    /// Returns the subflow whose window the driver must halve ([`Sender::penalise`]), once. The driver asks after
+    /// each [`Connection::assign`].
+    pub fn take_penalised(&mut self) -> Option<usize> {
+        self.penalised.take()
     }
 
     /// Prepares the sender of a subflow for an acknowledgement that it is about to handle.

@@ -113,6 +113,9 @@ impl World {
                 let Some(len) = self.connection.assign(one, room) else { return sent };
                 given += 1;
                 assert!(len > 0 && len <= room && self.ends[one].sender.extend(len));
+                if let Some(slow) = self.connection.take_penalised() {
+                    self.ends[slow].sender.penalise();
+                }
                 continue;
             };
             sent += 1;
@@ -310,6 +313,37 @@ fn bytes_of_a_recovered_path_are_not_reinjected() {
     connection.handle_ack(0, &sender);
     assert_eq!(connection.assign(1, MSS), Some(MSS));
     assert_eq!(connection.mapping(1, MSS, 2 * MSS).collect::<Vec<_>>(), [(3 * MSS, 4 * MSS)]);
+}
+
+/// The round trip of the first subflow takes 20 ms, that of the second 1 ms. The first gets the first bytes of the
+/// stream, the second fills the receive window.
+#[test]
+fn data_of_a_slow_subflow_is_sent_by_a_faster_one_once_the_receive_window_is_full() {
+    let set = settings(Coupling::Uncoupled, Scheduler::LowestRtt, true);
+    let mut connection = Connection::new(&set, None);
+    let mut senders = [20, 1].map(|rtt_ms| {
+        let mut sender = Sender::without_data(&set.tcp);
+        let one = connection.join();
+        sender.open(Nanos(0));
+        sender.poll_transmit(Nanos(0)).unwrap();
+        sender.handle_syn_ack(Nanos::from_millis(rtt_ms));
+        connection.handle_ack(one, &sender);
+        sender
+    });
+    for _ in 0..3 {
+        senders[0].extend(connection.assign(0, MSS).unwrap());
+    }
+    while senders[0].poll_transmit(Nanos::from_millis(20)).is_some() {}
+    let new = std::iter::from_fn(|| connection.assign(1, MSS).filter(|_| connection.reinjected_bytes() == 0));
+    assert_eq!((new.count(), connection.take_penalised()), (37, Some(0)), "the receive window is 40 segments");
+    assert_eq!((connection.assign(1, MSS), connection.assign(1, MSS)), (Some(MSS), Some(MSS)));
+    let repeated = connection.mapping(1, 37 * MSS, 40 * MSS).collect::<Vec<_>>();
+    assert_eq!(repeated, [(0, 3 * MSS)], "all that the slow subflow has outstanding");
+    assert_eq!((connection.assign(1, MSS), connection.take_penalised()), (None, None), "once");
+    assert_eq!(connection.assign(0, MSS), None, "a slow subflow does not take over from a fast one");
+    let before = senders[0].cwnd_bytes();
+    senders[0].penalise();
+    assert_eq!(senders[0].cwnd_bytes(), before / 2);
 }
 
 #[test]

@@ -203,6 +203,14 @@ impl Sender {
         self.phase == Phase::Finished
     }
 
+    /// Halves the window of a subflow for which its connection waits ([`crate::mptcp`]). In recovery, the window has
+    /// been reduced already.
+    pub fn penalise(&mut self) {
+        if self.phase == Phase::Open && !self.in_recovery {
+            self.window.penalise();
+        }
+    }
+
     /// Returns the number of segments retransmitted so far.
     pub fn retransmits(&self) -> u32 {
         self.retransmits

@@ -152,6 +152,16 @@ impl Window {
         self.cwnd = self.ssthresh + if self.sack { 0 } else { 3 * self.mss };
     }
 
+    /// Halves the window and its threshold without a loss.
+    pub(crate) fn penalise(&mut self) {
+        self.ssthresh = (self.cwnd / 2).max(2 * self.mss);
+        if let ControlState::Cubic(cubic) = &mut self.control {
+            cubic.on_loss(self.cwnd as f64 / self.mss as f64);
+        }
+        self.cwnd = self.ssthresh;
+        self.acked_in_avoidance = 0;
+    }
+
     /// Handles a further segment that has left the network in recovery (RFC 5681 §3.2 (4)).
     pub(crate) fn inflate(&mut self) {
         self.cwnd += self.mss;
