@@ -107,6 +107,7 @@ fn errors_name_the_problem() {
         ("ofpt:shares=even", "shares"),
         ("ofpt:sizes=learned,enforce=none", "omit sizes=learned"),
         ("ofpt:rounding=random", "add allocation=fractional"),
+        ("lessor:clamp=off,min_period=1ms", "omit them, or clamp=off"),
         ("lessor:allocation=fractional,epsilon=0", "more than 0 and less than 1"),
         ("ofpt:defaults=per_host", "did you mean `per-host`?"),
         ("lessor:defaults=spt", "defaults"),

@@ -27,6 +27,8 @@ const NAME: &str = "lessor";
 const PERIOD_KEY: KeyInfo = ("period", "5s", "polling period at the start, T");
 const LEAST_KEY: KeyInfo = ("min_period", "500ms", "minimum of T: flows are stable for 1.5 s, three rounds of this");
 const MOST_KEY: KeyInfo = ("max_period", "60s", "maximum of T");
+const CLAMP_KEY: KeyInfo =
+    ("clamp", "on", "on (T stays between min_period and max_period) or off (T has no bounds, as published)");
 const LOWER_KEY: KeyInfo = ("lower", "0.5", "LT: T is halved while the controller is less busy than this");
 const UPPER_KEY: KeyInfo = ("upper", "0.7", "UT: T is doubled while the controller is busier than this");
 const ALPHA_KEY: KeyInfo = ("alpha", "0.05", "first step of T while the load is between LT and UT, as a share of T");
@@ -40,6 +42,7 @@ pub(crate) const ENTRY: Entry = Entry {
             PERIOD_KEY,
             LEAST_KEY,
             MOST_KEY,
+            CLAMP_KEY,
             LOWER_KEY,
             UPPER_KEY,
             ALPHA_KEY,
@@ -72,14 +75,27 @@ impl Settings {
     }
 }
 
+/// Bounds of T.
+const USUAL_LEAST: Nanos = Nanos::from_millis(500);
+const USUAL_MOST: Nanos = Nanos::from_secs(60);
+/// Without bounds, T must still be able to double and to halve. A round lasts until its answers have come in any case.
+const UNCLAMPED_LEAST: Nanos = Nanos::from_micros(1);
+const UNCLAMPED_MOST: Nanos = Nanos(u64::MAX / 4);
+
 fn read_period(spec: &Spec) -> Result<PeriodSettings, SpecError> {
     let period = |key| router::read_period(spec, key);
+    let clamped = spec.choice("clamp", &[("on", true), ("off", false)])?.unwrap_or(true);
+    let (least, most) = (period("min_period")?, period("max_period")?);
+    if !clamped && (least.is_some() || most.is_some()) {
+        return Err(spec.error("min_period and max_period are the bounds of T; omit them, or clamp=off"));
+    }
+    let (usual_least, usual_most) = if clamped { (USUAL_LEAST, USUAL_MOST) } else { (UNCLAMPED_LEAST, UNCLAMPED_MOST) };
     let settings = PeriodSettings {
         lower: spec.number("lower", 0.0, 1.0)?.unwrap_or(0.5),
         upper: spec.number("upper", 0.0, 1.0)?.unwrap_or(0.7),
         first: period("period")?.unwrap_or(Nanos::from_secs(5)),
-        least: period("min_period")?.unwrap_or(Nanos::from_millis(500)),
-        most: period("max_period")?.unwrap_or(Nanos::from_secs(60)),
+        least: least.unwrap_or(usual_least),
+        most: most.unwrap_or(usual_most),
         alpha: spec.number("alpha", 0.01, 0.5)?.unwrap_or(0.05),
     };
     if settings.lower > settings.upper {

@@ -116,6 +116,18 @@ mod tests {
     }
 
     #[test]
+    fn without_bounds_the_period_halves_and_doubles_on() {
+        let settings = PeriodSettings { least: Nanos::from_micros(1), most: Nanos(u64::MAX / 4), ..SETTINGS };
+        let mut period = Period::new(&settings);
+        (0..12).for_each(|_| period.adjust(&settings, 0.1, RTT));
+        assert_eq!(period.now, Nanos(5_000_000_000 >> 12));
+        (0..40).for_each(|_| period.adjust(&settings, 0.1, RTT));
+        assert_eq!(period.now, settings.least);
+        (0..60).for_each(|_| period.adjust(&settings, 0.9, RTT));
+        assert_eq!(period.now, settings.most);
+    }
+
+    #[test]
     fn within_the_band_the_steps_get_smaller() {
         let mut period = Period::new(&SETTINGS);
         let mut seen = Vec::new();
