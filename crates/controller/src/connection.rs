@@ -101,6 +101,8 @@ pub(crate) struct Connection {
     pub since: Nanos,
     pub last_heard: Nanos,
     pub last_echo: Nanos,
+    /// Time at which its punts were last renewed.
+    pub last_renewal: Nanos,
     /// Bytes to be written.
     pub out: Vec<u8>,
     /// Whether the driver will be told to write.
@@ -134,6 +136,7 @@ impl Connection {
             since: now,
             last_heard: now,
             last_echo: now,
+            last_renewal: now,
             out: Vec::new(),
             dirty: false,
             pending: BTreeMap::new(),

@@ -249,11 +249,12 @@ impl Hub {
     }
 
     fn flow_removed(&mut self, now: Nanos, id: ConnectionId, removed: &FlowRemoved) {
-        if punts::is_own(removed.cookie)
-            && matches!(removed.reason, RemovedReason::Deleted | RemovedReason::GroupDeleted)
-        {
-            // This causes a review, which restores the rule if the switch should have it.
-            return self.up(now, id, |switch| Input::Resync { switch: Some(switch) });
+        if punts::is_own(removed.cookie) {
+            if matches!(removed.reason, RemovedReason::Deleted | RemovedReason::GroupDeleted) {
+                // This causes a review, which restores the rule if the switch should have it.
+                self.up(now, id, |switch| Input::Resync { switch: Some(switch) });
+            }
+            return;
         }
         let Some(key) = convert::removed_key(removed) else { return };
         let counters = RuleCounters { packets: removed.packets, bytes: removed.bytes };

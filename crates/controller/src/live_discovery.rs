@@ -14,7 +14,8 @@ use pathloom_discovery::{
     Discovery, Dpid, HostSettings, Input as DiscoveryInput, KnownHost, LinkLoss, Mac, Output as DiscoveryOutput, Place,
     PortState, ProbeSettings,
 };
-use pathloom_model::{Fabric, LinkId, Nanos, NodeId, PortNo};
+use pathloom_model::search::spanning_tree;
+use pathloom_model::{Fabric, LinkId, LinkState, Nanos, NodeId, PortNo};
 use pathloom_openflow::flow_match::{ETH_ARP, ETH_LLDP};
 use pathloom_openflow::{Port, PORT_MAX};
 use rand::SeedableRng;
@@ -61,6 +62,9 @@ struct ConfiguredFabric {
     nodes: BTreeMap<u64, NodeId>,
     /// Datapath identifier by node.
     dpids: BTreeMap<NodeId, u64>,
+    /// The cables that carry broadcasts of hosts while no controller runs. They never change, so no two switches have
+    /// parts of different trees, which might be a loop.
+    tree: LinkState,
     /// Decides which addresses of hosts get routes.
     learnt: Learnt,
 }
@@ -93,7 +97,9 @@ impl LiveDiscovery {
         let mut live = LiveDiscovery::with(how.hosts(), hosts, secret, interval);
         live.dhcp = (how.dhcp && how.hosts() == Hosts::Learn).then(Dhcp::new);
         let dpids = nodes.iter().map(|(&dpid, &node)| (node, dpid)).collect();
-        let expected = ConfiguredFabric { verifier: Verifier::new(fabric.clone()), fabric, nodes, dpids, learnt };
+        let tree = spanning_tree(&fabric, &LinkState::of(&fabric));
+        let verifier = Verifier::new(fabric.clone());
+        let expected = ConfiguredFabric { verifier, fabric, nodes, dpids, tree, learnt };
         for (address, place) in expected_hosts(&expected.fabric) {
             if let Some(place) = expected.real(place) {
                 live.discovery.handle(Nanos::ZERO, DiscoveryInput::Expected { address, place });
@@ -129,6 +135,16 @@ impl LiveDiscovery {
             Punt::Arp => self.hosts == Hosts::Learn,
             Punt::DhcpRequest | Punt::DhcpReply => self.dhcp.is_some(),
         }
+    }
+
+    /// The ports of a switch, by its own numbers, over which broadcasts of hosts go while no controller runs: those to
+    /// hosts and those of a spanning tree of the fabric.
+    pub(crate) fn tree_ports(&self, fabric: &Fabric, switch: NodeId) -> Vec<u32> {
+        let Some(expected) = &self.expected else { return Vec::new() };
+        let carries = |link: LinkId| fabric.is_host(fabric.link(link).to) || expected.tree.is_up(link);
+        let ports = (1..).map(PortNo).zip(&fabric.node(switch).ports).filter(|&(_, &link)| carries(link));
+        let own = |port: PortNo| self.port_map(switch).map_or(port, |map| map.own(port));
+        ports.map(|(port, _)| own(port).0).collect()
     }
 
     /// Whether only discovery handles a frame.

@@ -117,11 +117,16 @@ impl Hub {
         let (node, ports) = (connection.node, connection.ports().collect::<Vec<u32>>());
         let place = node.zip(self.fabric.as_deref());
         let is_tor = place.is_none_or(|(node, fabric)| fabric.tor_index(node).is_some());
-        let is_wanted = |punt: Punt| self.discovery.as_ref().is_some_and(|discovery| discovery.wants(punt));
-        let (wanted, unwanted): (Vec<Punt>, Vec<Punt>) =
-            Punt::ALL.into_iter().partition(|&punt| is_wanted(punt) && (is_tor || !punt.is_of_hosts()));
-        let mut wanted: Vec<Message<'static>> = wanted.into_iter().map(Punt::add).collect();
-        let mut unwanted: Vec<Message<'static>> = unwanted.into_iter().map(Punt::delete).collect();
+        let (punts, others): (Vec<Punt>, Vec<Punt>) = Punt::ALL.into_iter().partition(|&punt| self.punts(node, punt));
+        let mut wanted: Vec<Message<'static>> = punts.into_iter().map(|punt| punt.add(place.is_some())).collect();
+        let mut unwanted: Vec<Message<'static>> = others.into_iter().map(Punt::delete).collect();
+        if let (Some((node, fabric)), Some(discovery)) = (place, &self.discovery) {
+            let ports = discovery.tree_ports(fabric, node);
+            let (trees, others): (Vec<Punt>, Vec<Punt>) =
+                Punt::ALL.into_iter().filter(|punt| punt.has_tree()).partition(|&punt| discovery.wants(punt));
+            wanted.extend(trees.into_iter().map(|punt| punt.add_tree(&ports)));
+            unwanted.extend(others.into_iter().map(Punt::delete_tree));
+        }
         if let Some((node, fabric)) = place {
             wanted.extend(is_tor.then(punts::fragments));
             let refusals = Refusals::of(fabric, node, &ports);
@@ -131,10 +136,37 @@ impl Hub {
         (wanted, unwanted)
     }
 
-    /// Adds the driver's own rules that a review did not find among these rows.
+    /// Whether a switch sends this control traffic to the controller. `node`: its place in the fabric, if it has one.
+    fn punts(&self, node: Option<NodeId>, punt: Punt) -> bool {
+        let place = node.zip(self.fabric.as_deref());
+        let is_tor = place.is_none_or(|(node, fabric)| fabric.tor_index(node).is_some());
+        self.discovery.as_ref().is_some_and(|discovery| discovery.wants(punt)) && (is_tor || !punt.is_of_hosts())
+    }
+
+    /// Renews the punts of all switches for which it is time.
+    pub(crate) fn renew_punts(&mut self, now: Nanos) {
+        let standing: Vec<ConnectionId> = self.by_node.iter().copied().flatten().collect();
+        for id in standing {
+            let Some(connection) = self.connection_mut(id) else { continue };
+            if now.saturating_sub(connection.last_renewal) < punts::RENEWED_AFTER {
+                continue;
+            }
+            connection.last_renewal = now;
+            let node = connection.node;
+            let punts: Vec<Punt> = Punt::ALL.into_iter().filter(|&punt| self.punts(node, punt)).collect();
+            let Some(connection) = self.connection_mut(id) else { continue };
+            for rule in punts.into_iter().map(|punt| punt.add(true)).filter(punts::is_renewed) {
+                connection.queue(&rule);
+            }
+            self.mark(id);
+        }
+    }
+
+    /// Adds the driver's own rules that a review did not find among these rows. Rules that are renewed all the time may
+    /// be missing for a moment; this is not an error.
     pub(crate) fn restore_own_rules(&mut self, id: ConnectionId, found: &[FlowStats]) {
         let (mut missing, _) = self.own_rules(id);
-        missing.retain(|rule| !found.iter().any(|row| punts::is_installed(rule, row)));
+        missing.retain(|rule| !punts::is_renewed(rule) && !found.iter().any(|row| punts::is_installed(rule, row)));
         if missing.is_empty() {
             return;
         }

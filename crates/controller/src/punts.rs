@@ -1,7 +1,12 @@
 //! Punts: the rules that send control traffic (LLDP, ARP, DHCP) to the controller. They are at the top of the control
 //! table and have no other output, so they never flood.
+//!
+//! A switch of a known fabric removes its punts for ARP and DHCP after [`LASTS_S`] unless the controller renews them.
+//! Below them are rules that always stay. These send such frames along a spanning tree of the fabric to all hosts, so
+//! hosts find each other while no controller runs.
 
 use pathloom_control::{CONTROL, DEFAULTS, LONG_FLOWS};
+use pathloom_model::Nanos;
 use pathloom_openflow::action::Action;
 use pathloom_openflow::flow_match::{FlowMatch, ETH_ARP, ETH_IPV4, ETH_LLDP};
 use pathloom_openflow::instruction::Instructions;
@@ -14,6 +19,15 @@ use std::net::Ipv4Addr;
 const PRIORITY: u16 = 0xfff0;
 /// Marks the rules of the driver. `pathloom-control` marks its own with `0xa` and ignores these.
 pub(crate) const COOKIE: u64 = 0xb << 60;
+/// Cookie bit of the rules for a tree.
+const TREE: u64 = 1 << 48;
+/// Priority of the rules for a tree: below the punts, above the refusal of broadcasts.
+const BELOW_PUNTS: u16 = 0xffe4;
+/// Time in seconds after which a switch removes a punt that was not renewed. Linux repeats a request for a neighbour for
+/// 3 s at the known address and then for 3 s by broadcast, before it drops packets. So none is lost.
+const LASTS_S: u16 = 3;
+/// Time after which the controller renews punts.
+pub(crate) const RENEWED_AFTER: Nanos = Nanos::from_secs(1);
 /// The bits of a cookie that mark rules of the driver.
 const OWN_MASK: u64 = 0xf << 60;
 /// The whole frame, not buffered (OpenFlow 1.3.5 §7.2.5, `OFPCML_NO_BUFFER`).
@@ -49,6 +63,11 @@ impl Punt {
         matches!(self, Punt::DhcpRequest | Punt::DhcpReply)
     }
 
+    /// Whether hosts need it while no controller runs.
+    pub(crate) fn has_tree(self) -> bool {
+        self != Punt::Lldp
+    }
+
     fn matches(self) -> FlowMatch {
         let udp = FlowMatch { eth_type: Some(ETH_IPV4), ip_proto: Some(UDP), ..FlowMatch::default() };
         match self {
@@ -74,10 +93,28 @@ impl Punt {
         COOKIE | name
     }
 
-    /// The message that adds the rule. An existing rule is replaced by an equal one, so no frame is lost.
-    pub(crate) fn add(self) -> Message<'static> {
+    /// The message that adds or renews the rule. An existing rule is replaced by an equal one, so no frame is lost.
+    /// `above_tree`: the switch has the rule for a tree.
+    pub(crate) fn add(self, above_tree: bool) -> Message<'static> {
         const ACTIONS: &[Action] = &[Action::Output { port: PORT_CONTROLLER, max_len: WHOLE }];
-        add(self.cookie(), (CONTROL, PRIORITY), self.matches(), ACTIONS)
+        let mut message = add(self.cookie(), (CONTROL, PRIORITY), self.matches(), ACTIONS);
+        if let Message::FlowMod(rule) = &mut message {
+            rule.hard_timeout_s = if above_tree && self.has_tree() { LASTS_S } else { 0 };
+        }
+        message
+    }
+
+    /// The message that adds the rule for a tree: the same frames go out of these ports, except the one at which they
+    /// arrived.
+    pub(crate) fn add_tree(self, ports: &[u32]) -> Message<'static> {
+        let actions: Vec<Action> = ports.iter().map(|&port| Action::Output { port, max_len: 0 }).collect();
+        let instructions = Instructions { apply: Cow::Owned(actions), ..Instructions::default() };
+        with(self.cookie() | TREE, (CONTROL, BELOW_PUNTS), self.matches(), instructions)
+    }
+
+    /// The message that deletes the rule for a tree.
+    pub(crate) fn delete_tree(self) -> Message<'static> {
+        delete(self.cookie() | TREE)
     }
 
     /// The message that deletes the rule, if an earlier start of the controller left it.
@@ -89,6 +126,11 @@ impl Punt {
 /// Whether a cookie belongs to a rule of the driver.
 pub(crate) fn is_own(cookie: u64) -> bool {
     cookie & OWN_MASK == COOKIE
+}
+
+/// Whether the controller renews this rule all the time, because the switch removes it.
+pub(crate) fn is_renewed(rule: &Message<'_>) -> bool {
+    matches!(rule, Message::FlowMod(rule) if rule.hard_timeout_s > 0)
 }
 
 /// Whether a row of a switch is this rule, unchanged. Each rule of the driver has its own cookie, so the match need not

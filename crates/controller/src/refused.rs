@@ -18,6 +18,8 @@ const KIND_SHIFT: u32 = 32;
 const FIRST: u16 = 0xfff8;
 /// Priority below the rules for control traffic, above the rules of `pathloom-control`.
 const BELOW_PUNTS: u16 = 0xffe0;
+/// Priority below the rules for control traffic, above those that replace them while no controller runs.
+const ABOVE_TREES: u16 = 0xffe8;
 /// Priority below every default route: for all other frames.
 const LEFT_OVER: u16 = 0;
 /// Minimum time between two log lines about the same frames. Their number must also have doubled since the last line.
@@ -110,7 +112,7 @@ impl Refused {
         let groups = (Ipv4Addr::new(224, 0, 0, 0), Ipv4Addr::new(240, 0, 0, 0));
         let (place, matches) = match self {
             Refused::Tagged => ((CONTROL, FIRST), FlowMatch { vlan_tagged: true, ..at_port }),
-            Refused::UnknownPort => ((CONTROL, BELOW_PUNTS + 1), at_port),
+            Refused::UnknownPort => ((CONTROL, ABOVE_TREES), at_port),
             Refused::Ipv6 => ((CONTROL, BELOW_PUNTS), kind(ETH_IPV6)),
             Refused::Multicast => ((CONTROL, BELOW_PUNTS), ip(Some(groups))),
             Refused::Broadcast => ((CONTROL, BELOW_PUNTS), ip(Some((Ipv4Addr::BROADCAST, Ipv4Addr::BROADCAST)))),
@@ -263,7 +265,7 @@ mod tests {
             assert_eq!(cookie & SELECTED.1, SELECTED.0);
         }
         for punt in crate::punts::Punt::ALL {
-            let Message::FlowMod(rule) = punt.add() else { panic!("{punt:?}") };
+            let Message::FlowMod(rule) = punt.add(true) else { panic!("{punt:?}") };
             assert_ne!(rule.cookie & SELECTED.1, SELECTED.0, "{punt:?}");
             assert_eq!(read(rule.cookie), None);
         }

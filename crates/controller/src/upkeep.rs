@@ -122,6 +122,7 @@ impl Hub {
         if let Some(discovery) = &mut self.discovery {
             discovery.review(now);
         }
+        self.renew_punts(now);
         self.warn_unlabelled(now);
         self.warn_uncounted(now);
     }

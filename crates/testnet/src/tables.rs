@@ -33,6 +33,14 @@ pub(crate) struct Outcome {
     pub copy: Option<Copy>,
 }
 
+/// A rule that only OpenFlow can express.
+#[derive(Clone, Debug)]
+struct Other {
+    row: FlowStats,
+    /// When its hard time-out expires.
+    ends: Option<Nanos>,
+}
+
 /// The rules, groups and meters of a switch.
 #[derive(Clone, Debug)]
 pub struct Tables {
@@ -40,7 +48,7 @@ pub struct Tables {
     /// The rules of `switch` as they were sent, without counters.
     sent: BTreeMap<RuleKey, FlowStats>,
     /// Rules that only OpenFlow can express.
-    others: Vec<FlowStats>,
+    others: Vec<Other>,
     most_groups: usize,
 }
 
@@ -85,7 +93,7 @@ impl Tables {
             let table = request.table == TABLE_ALL || request.table == row.table;
             table && row.cookie & request.cookie_mask == request.cookie && covers(&request.matches, &row.matches)
         };
-        counted.chain(self.others.iter().cloned()).filter(wanted).collect()
+        counted.chain(self.others.iter().map(|other| other.row.clone())).filter(wanted).collect()
     }
 
     /// Carries out a flow-mod. Returns the rules that it deleted.
@@ -124,7 +132,7 @@ impl Tables {
             Some(rule) => {
                 let key = rule.key();
                 self.switch.add_rule(now, rule)?;
-                self.others.retain(|other| !same(other));
+                self.others.retain(|other| !same(&other.row));
                 self.sent.insert(key, row);
             }
             None if row.table >= TABLES => return Err(Refusal::BadTable),
@@ -132,8 +140,9 @@ impl Tables {
                 let replaced: Vec<RuleKey> =
                     self.sent.iter().filter(|(_, other)| same(other)).map(|(&key, _)| key).collect();
                 replaced.iter().for_each(|key| drop(self.take(key)));
-                self.others.retain(|other| !same(other));
-                self.others.push(row);
+                self.others.retain(|other| !same(&other.row));
+                let lasts = Nanos::from_secs(u64::from(row.hard_timeout_s));
+                self.others.push(Other { ends: (lasts > Nanos::ZERO).then(|| now + lasts), row });
             }
         }
         Ok(())
@@ -163,9 +172,10 @@ impl Tables {
             None => self.sent.iter().filter(|(_, row)| gone(row)).map(|(&key, _)| key).collect(),
         };
         let mut removed: Vec<FlowStats> = keys.iter().filter_map(|key| self.take(key)).collect();
-        let (others, kept) = std::mem::take(&mut self.others).into_iter().partition(gone);
+        let (others, kept): (Vec<Other>, Vec<Other>) =
+            std::mem::take(&mut self.others).into_iter().partition(|other| gone(&other.row));
         self.others = kept;
-        removed.extend::<Vec<FlowStats>>(others);
+        removed.extend(others.into_iter().map(|other| other.row));
         removed.iter().filter_map(|row| notice(row, RemovedReason::Deleted)).collect()
     }
 
@@ -201,7 +211,7 @@ impl Tables {
     }
 
     /// All groups as a switch lists them.
-    pub(crate) fn group_rows(&self) -> Vec<GroupDesc> {
+    pub fn group_rows(&self) -> Vec<GroupDesc> {
         let row = |group| match convert::group_mod(group, false).ok()? {
             pathloom_openflow::Message::GroupMod(GroupMod { kind, id, buckets, .. }) => {
                 Some(GroupDesc { kind, id, buckets })
@@ -222,7 +232,7 @@ impl Tables {
 
     /// When to call [`Tables::expire`].
     pub(crate) fn poll_timeout(&self) -> Option<Nanos> {
-        self.switch.poll_timeout()
+        self.others.iter().filter_map(|other| other.ends).chain(self.switch.poll_timeout()).min()
     }
 
     /// Removes rules that have timed out.
@@ -232,7 +242,10 @@ impl Tables {
             let row = FlowStats { packets: counters.packets, bytes: counters.bytes, ..sent };
             notice(&row, if hard { RemovedReason::Hard } else { RemovedReason::Idle })
         });
-        removed.collect()
+        let (over, kept): (Vec<Other>, Vec<Other>) =
+            std::mem::take(&mut self.others).into_iter().partition(|other| other.ends.is_some_and(|ends| ends <= now));
+        self.others = kept;
+        removed.chain(over.iter().filter_map(|other| notice(&other.row, RemovedReason::Hard))).collect()
     }
 
     /// Handles a frame of this size. Counters change if `counts` is set.
@@ -245,9 +258,11 @@ impl Tables {
             let Some(number) = table else { break };
             let rule = reference.and_then(|&reference| self.switch.rule(reference));
             let other = self.best_other(number, in_port, frame);
-            if let Some(index) = other.filter(|&index| rule.is_none_or(|r| r.priority < self.others[index].priority)) {
+            if let Some(index) =
+                other.filter(|&index| rule.is_none_or(|r| r.priority < self.others[index].row.priority))
+            {
                 self.credit(&decision.rules[..acted], now, counts);
-                self.apply_other(index, &mut outcome, counts);
+                self.apply_other(index, in_port, &mut outcome, counts);
                 return outcome;
             }
             let Some(rule) = rule else { break };
@@ -283,19 +298,19 @@ impl Tables {
     /// Index of the rule among `others` that has the highest priority of those that match.
     fn best_other(&self, table: u8, in_port: u32, frame: &Frame) -> Option<usize> {
         let matching = (0..self.others.len()).filter(|&index| {
-            let row = &self.others[index];
+            let row = &self.others[index].row;
             row.table == table && frame.matches(&row.matches, in_port)
         });
-        matching.max_by_key(|&index| self.others[index].priority)
+        matching.max_by_key(|&index| self.others[index].row.priority)
     }
 
-    fn apply_other(&mut self, index: usize, outcome: &mut Outcome, counts: Option<u64>) {
-        let row = &mut self.others[index];
+    fn apply_other(&mut self, index: usize, in_port: u32, outcome: &mut Outcome, counts: Option<u64>) {
+        let row = &mut self.others[index].row;
         if let Some(bytes) = counts {
             row.packets += 1;
             row.bytes += bytes;
         }
-        apply(row, None, outcome);
+        apply(row, None, in_port, outcome);
     }
 
     /// Handles a frame that is not IPv4. Rules of `switch` that match it do not count it.
@@ -309,13 +324,13 @@ impl Tables {
                 .map(|(_, row)| row);
             let other = self.best_other(number, in_port, frame);
             match (plain, other) {
-                (plain, Some(index)) if plain.is_none_or(|row| row.priority < self.others[index].priority) => {
-                    table = self.others[index].instructions.goto_table;
-                    self.apply_other(index, &mut outcome, counts);
+                (plain, Some(index)) if plain.is_none_or(|row| row.priority < self.others[index].row.priority) => {
+                    table = self.others[index].row.instructions.goto_table;
+                    self.apply_other(index, in_port, &mut outcome, counts);
                 }
                 (Some(row), _) => {
                     table = row.instructions.goto_table;
-                    apply(row, frame.tag, &mut outcome);
+                    apply(row, frame.tag, in_port, &mut outcome);
                 }
                 (None, _) => break,
             }
@@ -324,12 +339,12 @@ impl Tables {
     }
 }
 
-/// Applies the outputs of a rule.
-fn apply(row: &FlowStats, tag: Option<u16>, outcome: &mut Outcome) {
+/// Applies the outputs of a rule. None is to the port at which the frame arrived (§5.10).
+fn apply(row: &FlowStats, tag: Option<u16>, in_port: u32, outcome: &mut Outcome) {
     for action in row.instructions.apply.iter() {
         match *action {
             Action::Output { port: PORT_CONTROLLER, .. } => outcome.copy = Some(copy(row, tag)),
-            Action::Output { port, .. } if port <= PORT_MAX => outcome.out.push((port, tag)),
+            Action::Output { port, .. } if port <= PORT_MAX && port != in_port => outcome.out.push((port, tag)),
             _ => {}
         }
     }

@@ -2,11 +2,13 @@
 
 use super::driven::Driven;
 use crate::config::{self, CheckedConfig};
+use pathloom_control::cookies::Cookie;
 use pathloom_control::{Input, Snapshot};
-use pathloom_model::rules::Rule;
-use pathloom_model::{FiveTuple, Headers, Nanos, NodeId, LONG_FLOW_DSCP, PROTO_UDP};
+use pathloom_model::rules::{Rule, RuleAction};
+use pathloom_model::{FiveTuple, Headers, Nanos, NodeId, PortNo, LONG_FLOW_DSCP, PROTO_UDP};
+use pathloom_openflow::action::Action;
 use pathloom_scheme::FlowView;
-use pathloom_testnet::{Network, Report, Timing};
+use pathloom_testnet::{Device, Network, Report, Timing};
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 use std::path::Path;
@@ -27,6 +29,9 @@ pub(crate) const fn ms(ms: u64) -> Nanos {
     Nanos::from_millis(ms)
 }
 
+/// The bits of a cookie with the number of the start of the controller (`pathloom_control::cookies`).
+const EPOCH: u64 = 0xffff << 42;
+
 /// The log of this thread.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
@@ -44,6 +49,18 @@ impl std::io::Write for Log {
 
 /// The rules and the number of meters of each switch.
 pub(crate) type State = BTreeMap<NodeId, (Vec<Rule>, usize)>;
+
+/// An action, or the outputs of the group that it names.
+fn spelt_out(device: &Device, action: &RuleAction) -> Vec<RuleAction> {
+    let RuleAction::Group(id) = *action else { return vec![*action] };
+    let group = device.tables.group_rows().into_iter().find(|group| group.id == id.0).expect("the group exists");
+    let outputs = group.buckets.iter().flat_map(|bucket| bucket.actions.iter());
+    let output = |action: &Action| match *action {
+        Action::Output { port, .. } => Some(RuleAction::Output(PortNo(port))),
+        _ => None,
+    };
+    outputs.filter_map(output).collect()
+}
 
 pub(crate) struct Lab {
     network: Network<Driven>,
@@ -178,20 +195,46 @@ impl Lab {
         assert!(wrong.is_empty(), "{} of {} packets: {first:?}", wrong.len(), self.packets.len());
     }
 
-    /// The rules of all switches.
+    /// The rules of all switches that stay: without those of a sweep, which expire by themselves; without the number of
+    /// the start of the controller that added them; and with the ports of a group in place of its number, which depends
+    /// on the groups that the switch had before.
     pub(crate) fn state(&self) -> State {
-        let of = |(&node, device): (&NodeId, &pathloom_testnet::Device)| {
-            (node, (device.tables.rules(), device.tables.meter_count()))
+        let of = |(&node, device): (&NodeId, &Device)| {
+            let rules = device.tables.rules().into_iter().filter(|rule| rule.hard_timeout_s == 0);
+            let lasting = |rule: Rule| Rule {
+                cookie: rule.cookie & !EPOCH,
+                actions: rule.actions.as_slice().iter().flat_map(|action| spelt_out(device, action)).collect(),
+                ..rule
+            };
+            (node, (rules.map(lasting).collect(), device.tables.meter_count()))
         };
         self.devices.iter().map(of).collect()
     }
 
-    /// Switches with other rules than then.
+    /// Whether a switch sends packets of flows, or those on default routes, out of a port. The rules that replace the
+    /// controller while none runs do not change with its cables.
+    pub(crate) fn routes_over(&self, node: NodeId, port: PortNo) -> bool {
+        let is_route = |rule: &&Rule| Cookie::decode(rule.cookie).is_some();
+        self.devices[&node]
+            .tables
+            .rules()
+            .iter()
+            .filter(is_route)
+            .any(|rule| rule.actions.contains(&RuleAction::Output(port)))
+    }
+
+    /// Switches with other rules than then, each with the first rule that it lacks, the first one that it has in
+    /// addition, and the numbers of meters.
     pub(crate) fn changed_since(&self, then: &State) -> Vec<String> {
         let now = self.state();
-        let differs = |&(node, rules): &(&NodeId, &(Vec<Rule>, usize))| now.get(node) != Some(rules);
-        let name = |node: &NodeId| self.fabric.node(*node).name.clone();
-        then.iter().filter(differs).map(|(node, _)| name(node)).collect()
+        let line = |node: &NodeId, before: &(Vec<Rule>, usize), after: &(Vec<Rule>, usize)| {
+            let lacked = before.0.iter().find(|rule| !after.0.contains(rule));
+            let surplus = after.0.iter().find(|rule| !before.0.contains(rule));
+            let (name, meters) = (&self.fabric.node(*node).name, (before.1, after.1));
+            format!("{name}: lacks {lacked:?}, has {surplus:?}, meters {meters:?}")
+        };
+        let changed = then.iter().filter(|(node, before)| now[node] != **before);
+        changed.map(|(node, before)| line(node, before, &now[node])).collect()
     }
 
     /// The controller gets an input that comes from no switch.

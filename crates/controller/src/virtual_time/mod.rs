@@ -1,6 +1,7 @@
 //! The hub with its switches, hosts and agents in virtual time: see `pathloom_testnet`.
 
 mod agents;
+mod alone;
 mod driven;
 mod lab;
 mod moves;
