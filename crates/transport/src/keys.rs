@@ -82,6 +82,13 @@ macro_rules! keys_of_tcp {
                 "whether recovery uses selective acknowledgements; off: duplicate ones (RFC 6582)",
                 "RFC 2018, RFC 6675",
             ),
+            key(
+                "reordering",
+                "none",
+                "segments that must arrive after a missing one before it counts as lost, or window: as many as are in \
+                 flight; none means 3, or what the scheme sets",
+                "RFC 5681 §3.2; RFC 4653 §3.1",
+            ),
             $($own,)*
         ]
     };

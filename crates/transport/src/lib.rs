@@ -39,6 +39,6 @@ mod window;
 
 pub use keys::{transports, TransportKey, TransportName};
 pub use receiver::Receiver;
-pub use sack::SackBlocks;
+pub use sack::{SackBlocks, DUP_THRESH};
 pub use sender::{Segment, SegmentKind, Sender, TimeoutWait};
-pub use settings::{CongestionControl, Settings, TransportSpec, HEADER_BYTES};
+pub use settings::{CongestionControl, Reordering, Settings, TransportSpec, HEADER_BYTES};

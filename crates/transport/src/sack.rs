@@ -22,6 +22,8 @@ impl SackBlocks {
 pub(crate) struct Scoreboard {
     sacked: Ranges,
     mss: u64,
+    /// Number of later ranges or segments after which a segment counts as lost.
+    threshold: u32,
     /// One past the highest byte retransmitted in this recovery (HighRxt of RFC 6675 §2, plus one).
     pub(crate) high_rxt: u64,
     /// Whether this recovery has used its rescue retransmission (RescueRxt of RFC 6675 §2).
@@ -29,12 +31,17 @@ pub(crate) struct Scoreboard {
 }
 
 /// Number of duplicate acknowledgements, or of later ranges, after which a segment counts as lost (DupThresh, RFC
-/// 6675 §2).
-pub(crate) const DUP_THRESH: u32 = 3;
+/// 6675 §2), unless [`crate::Reordering`] says otherwise.
+pub const DUP_THRESH: u32 = 3;
 
 impl Scoreboard {
     pub(crate) fn new(mss: u64) -> Scoreboard {
-        Scoreboard { sacked: Ranges::default(), mss, high_rxt: 0, rescued: false }
+        Scoreboard { sacked: Ranges::default(), mss, threshold: DUP_THRESH, high_rxt: 0, rescued: false }
+    }
+
+    /// Sets how many later segments must arrive before a segment counts as lost.
+    pub(crate) fn set_threshold(&mut self, segments: u32) {
+        self.threshold = segments;
     }
 
     /// Adds the blocks of an acknowledgement that are above `una` and below `high` (RFC 6675 §4, Update). Blocks of
@@ -76,13 +83,14 @@ impl Scoreboard {
     }
 
     /// Returns the byte before which everything that has not arrived is lost (IsLost of RFC 6675 §4). At or above
-    /// this byte, three separate ranges or the bytes of more than two segments have arrived. 0 if nothing is lost.
+    /// this byte, as many separate ranges as the threshold (3), or the bytes of more than one segment less, have arrived. 0 if
+    /// nothing is lost.
     pub(crate) fn lost_before(&self) -> u64 {
         let (mut ranges, mut bytes) = (0, 0);
         for &(start, end) in self.sacked.as_slice().iter().rev() {
             ranges += 1;
             bytes += end - start;
-            if ranges >= DUP_THRESH || bytes > u64::from(DUP_THRESH - 1) * self.mss {
+            if ranges >= self.threshold || bytes > u64::from(self.threshold - 1) * self.mss {
                 return start;
             }
         }

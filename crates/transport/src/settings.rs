@@ -54,6 +54,10 @@ pub struct Settings {
     /// 2018, RFC 6675). Otherwise NewReno's recovery is used (RFC 6582).
     #[serde(default)]
     pub sack: bool,
+    /// When data that arrived out of order mean a loss. `None` for [`crate::DUP_THRESH`] segments, unless a scheme that
+    /// sprays packets sets another value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reordering: Option<Reordering>,
     /// Congestion control: determines how far the window grows and shrinks.
     #[serde(default)]
     pub congestion: CongestionControl,
@@ -106,12 +110,25 @@ impl Default for Settings {
             small_queues: true,
             byte_counting: false,
             sack: false,
+            reordering: None,
             congestion: CongestionControl::NewReno,
             mark_packets: None,
             jitter: None,
             pace_bps: None,
         }
     }
+}
+
+/// How much reordering a sender tolerates: the data that must arrive after a missing segment before the segment counts
+/// as lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reordering {
+    /// This many segments (DupThresh of RFC 5681 §3.2 and RFC 6675 §2).
+    Segments(u32),
+    /// As many segments as are in flight when the first data arrive out of order, and at least [`crate::DUP_THRESH`] (RFC 4653
+    /// §3.1, Careful Limited Transmit). It needs selective acknowledgements.
+    Window,
 }
 
 /// The congestion control: determines how far a congestion window grows and shrinks.
@@ -188,6 +205,7 @@ impl TransportSpec {
             small_queues: spec.flag("small_queues")?.unwrap_or(d.small_queues),
             byte_counting: spec.flag("byte_counting")?.unwrap_or(d.byte_counting),
             sack: spec.flag("sack")?.unwrap_or(d.sack),
+            reordering: reordering(&spec)?,
             congestion,
             mark_packets: mark_packets(&spec)?,
             jitter: spec.time("jitter")?.or(d.jitter),
@@ -198,6 +216,9 @@ impl TransportSpec {
             _ => None,
         };
         spec.finish()?;
+        if settings.reordering == Some(Reordering::Window) && !settings.sack {
+            return Err(spec.error("reordering=window needs selective acknowledgements; add sack=on"));
+        }
         if settings.min_rto > settings.max_rto {
             return Err(spec.error("min_rto is greater than max_rto"));
         }
@@ -230,14 +251,15 @@ impl TransportSpec {
     /// Returns this transport with the TCP settings of `given`, including those that `given` leaves at their
     /// defaults. MPTCP keeps its own keys (subflows, path manager, coupling, scheduler). It also keeps selective
     /// acknowledgements if `given` is `newreno`, which has none by default; `mptcp:sack=off` disables them. Parallel
-    /// streams keep their own keys too. Plain TCP is replaced by `given`.
+    /// streams keep their own keys too. Plain TCP is replaced by `given`, except that it keeps its tolerance of reordering
+    /// if `given` sets none.
     ///
     /// # Errors
     /// The given transport does not fit: MPTCP accepts only `newreno` and `mptcp`, and parallel streams accept only
     /// TCP.
     pub fn refined_by(self, given: TransportSpec) -> Result<TransportSpec, &'static str> {
         let own = match self {
-            TransportSpec::Tcp(_) => return Ok(given),
+            TransportSpec::Tcp(own) => return Ok(given.tolerating(own.reordering)),
             TransportSpec::Mptcp(own) => own,
             TransportSpec::Streams(own) => {
                 let TransportSpec::Tcp(tcp) = given else { return Err("expected a TCP transport for each stream") };
@@ -257,13 +279,25 @@ impl TransportSpec {
         Ok(TransportSpec::Mptcp(MptcpSettings { tcp: Settings { congestion, ..tcp }, ..own }))
     }
 
-    /// Returns the transport with a minimum retransmission time-out of at most `most`.
-    pub fn with_min_rto_at_most(mut self, most: Nanos) -> TransportSpec {
-        let tcp = match &mut self {
+    /// Returns the transport with this tolerance of reordering, if it has none of its own.
+    pub fn tolerating(mut self, usual: Option<Reordering>) -> TransportSpec {
+        let tcp = self.tcp_mut();
+        tcp.reordering = tcp.reordering.or(usual);
+        tcp.sack |= tcp.reordering == Some(Reordering::Window);
+        self
+    }
+
+    fn tcp_mut(&mut self) -> &mut Settings {
+        match self {
             TransportSpec::Tcp(tcp) => tcp,
             TransportSpec::Mptcp(mptcp) => &mut mptcp.tcp,
             TransportSpec::Streams(streams) => &mut streams.tcp,
-        };
+        }
+    }
+
+    /// Returns the transport with a minimum retransmission time-out of at most `most`.
+    pub fn with_min_rto_at_most(mut self, most: Nanos) -> TransportSpec {
+        let tcp = self.tcp_mut();
         tcp.min_rto = tcp.min_rto.min(most);
         self
     }
@@ -291,6 +325,16 @@ fn mark_packets(spec: &Spec) -> Result<Option<u32>, SpecError> {
         "dctcp" => Ok(spec.count("mark", 1, 1_000_000)?.map(|packets| packets as u32)),
         _ => Ok(None),
     }
+}
+
+/// Reads the key `reordering`: a number of segments, or `window`.
+fn reordering(spec: &Spec) -> Result<Option<Reordering>, SpecError> {
+    if spec.text_of("reordering") == Some("window") {
+        return Ok(Some(Reordering::Window));
+    }
+    let segments = spec.count("reordering", 1, 1_000_000);
+    let segments = segments.map_err(|problem| spec.error(format!("{}, or window", problem.problem)))?;
+    Ok(segments.map(|segments| Reordering::Segments(segments as u32)))
 }
 
 /// Checks the segment size. Simulated packets have 15 bits for the length of their payload.
@@ -335,6 +379,24 @@ mod tests {
         assert!(settings("cubic").sack && !settings("cubic:sack=off").sack && settings("newreno:sack=on").sack);
         let dctcp = settings("dctcp:mark=30");
         assert_eq!((dctcp.congestion, dctcp.mark_packets), (CongestionControl::Dctcp { gain: 0.0625 }, Some(30)));
+    }
+
+    #[test]
+    fn a_scheme_that_reorders_keeps_its_tolerance() {
+        let parse = |text: &str| TransportSpec::parse(text).unwrap();
+        let own = parse("newreno:sack=on,reordering=window");
+        let refined = |text: &str| own.clone().refined_by(parse(text)).unwrap().settings().clone();
+        let (plain, mptcp, given) = (refined("newreno"), refined("mptcp"), refined("dctcp:reordering=5"));
+        assert_eq!((plain.reordering, plain.sack), (Some(Reordering::Window), true));
+        assert_eq!(mptcp.reordering, Some(Reordering::Window));
+        assert_eq!(given.reordering, Some(Reordering::Segments(5)));
+        assert_eq!(parse("newreno").refined_by(parse("cubic")), Ok(parse("cubic")));
+        let refused = |text: &str| TransportSpec::parse(text).unwrap_err().to_string();
+        assert!(refused("newreno:reordering=window").contains("add sack=on"));
+        for bad in ["0", "x", "-1"] {
+            let message = refused(&format!("newreno:reordering={bad}"));
+            assert!(message.contains("reordering") && message.contains("window"), "{message}");
+        }
     }
 
     #[test]

@@ -156,10 +156,18 @@ _SIMULATOR_ONLY_KEYS = ("jitter", "byte_counting", "impatient", "small_queues")
 
 def _newreno(settings: dict[str, Any]) -> HostStack:
     usual = _core.transport_settings(None)
-    unsupported = ("max_rto", "initial_rto", "delayed_ack", "handshake", "limited_transmit", "small_queues")
+    unsupported = (
+        "max_rto",
+        "initial_rto",
+        "delayed_ack",
+        "handshake",
+        "limited_transmit",
+        "small_queues",
+        "reordering",
+    )
     names = {**{key: key for key in unsupported}, "initial_ssthresh_bytes": "ssthresh"}
     for key, name in names.items():
-        if settings[key] != usual[key]:
+        if settings.get(key) != usual.get(key):
             raise bad_input(f"--transport: the lab's kernels have no setting for {name}; leave it at its default")
     if settings["ack_every"] not in (1, 2):
         raise bad_input(

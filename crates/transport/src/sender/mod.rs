@@ -9,7 +9,7 @@ mod timeout_wait;
 
 use crate::rtt::RttEstimator;
 use crate::sack::{Scoreboard, DUP_THRESH};
-use crate::settings::{Settings, HEADER_BYTES};
+use crate::settings::{Reordering, Settings, HEADER_BYTES};
 use crate::window::Window;
 use pathloom_model::Nanos;
 pub use timeout_wait::TimeoutWait;
@@ -76,6 +76,8 @@ pub struct Sender {
     /// Whether the pace is provided by the network, and is not a setting of the host.
     provided: bool,
     dup_acks: u32,
+    /// Number of duplicate acknowledgements that mean a loss.
+    dup_thresh: u32,
     backoffs: u32,
     mss: u64,
     /// First byte not acknowledged.
@@ -100,6 +102,8 @@ pub struct Sender {
     rtt: RttEstimator,
     impatient: bool,
     partial_ack_seen: bool,
+    /// Whether a window of later data must arrive before a missing segment counts as lost.
+    tolerates_window: bool,
     retransmits: u32,
     timeouts: u32,
     /// Value of `high` when the last loss was detected (RFC 6582 §3.2).
@@ -127,6 +131,11 @@ impl Sender {
             paced_out: false,
             held: false,
             dup_acks: 0,
+            dup_thresh: match settings.reordering {
+                Some(Reordering::Segments(segments)) => segments,
+                Some(Reordering::Window) | None => DUP_THRESH,
+            },
+            tolerates_window: settings.reordering == Some(Reordering::Window),
             mss: u64::from(settings.mss_bytes),
             una: 0,
             next: 0,
@@ -430,7 +439,7 @@ impl Sender {
         self.dup_acks += 1;
         if self.in_recovery {
             self.window.inflate();
-        } else if self.dup_acks == DUP_THRESH {
+        } else if self.dup_acks == self.dup_thresh {
             self.begin_recovery();
         }
     }

@@ -24,9 +24,23 @@ impl Sender {
         }
         // RFC 6675 §2: a duplicate is an acknowledgement that reports new data, whatever its number.
         self.dup_acks += 1;
+        if self.dup_acks == 1 {
+            self.set_threshold();
+        }
         let lost = self.scoreboard.as_ref().is_some_and(|board| board.lost_before() > self.una);
-        if self.dup_acks >= DUP_THRESH || lost {
+        if self.dup_acks >= self.dup_thresh || lost {
             self.begin_recovery();
+        }
+    }
+
+    /// Data have arrived out of order. If the sender tolerates a window of reordering, sets how many segments must
+    /// arrive before the first missing one counts as lost (RFC 4653 §3.1).
+    fn set_threshold(&mut self) {
+        if self.tolerates_window {
+            self.dup_thresh = u32::try_from(self.flight() / self.mss).unwrap_or(u32::MAX).max(DUP_THRESH);
+        }
+        if let Some(board) = &mut self.scoreboard {
+            board.set_threshold(self.dup_thresh);
         }
     }
 

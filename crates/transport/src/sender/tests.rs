@@ -329,6 +329,26 @@ fn selective_recovery_sends_each_hole_once_and_within_the_window() {
 }
 
 #[test]
+fn a_segment_counts_as_lost_after_a_window_of_later_ones() {
+    let (initial_window_bytes, reordering) = (5 * MSS, Some(Reordering::Window));
+    let settings = Settings { initial_window_bytes, reordering, sack: true, ..settings() };
+    let [mut late, mut lost] = [(); 2].map(|()| open(&settings, None));
+    for s in [&mut late, &mut lost] {
+        assert_eq!(drain(s, Nanos(0)).len(), 5);
+        for last in 2..=5 {
+            s.handle_sack(Nanos(10), 0, &blocks(&[(1, last)]));
+        }
+        assert_eq!(drain(s, Nanos(10)), vec![5, 6, 7, 8], "new data, as much as has arrived");
+    }
+    late.handle_sack(Nanos(11), 5 * MSS, &SackBlocks::default());
+    drain(&mut late, Nanos(11));
+    assert_eq!((late.is_in_recovery(), late.retransmits()), (false, 0));
+    lost.handle_sack(Nanos(11), 0, &blocks(&[(1, 6)]));
+    assert!(lost.is_in_recovery());
+    assert_eq!(drain(&mut lost, Nanos(11))[0], 0);
+}
+
+#[test]
 fn a_timeout_does_not_resend_sacked_bytes() {
     let settings = Settings { initial_window_bytes: 6 * MSS, sack: true, ..settings() };
     let mut s = open(&settings, Some(8 * MSS));
