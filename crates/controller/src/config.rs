@@ -399,7 +399,7 @@ pub(crate) fn check(text: &str, base_dir: &Path) -> Result<CheckedConfig, String
     let fabric = build(&config.fabric.spec, base_dir).map_err(|problem| format!("fabric.spec: {problem}"))?;
     let scheme = registry().parse(&config.scheme.spec).map_err(|problem| format!("scheme.spec: {problem}"))?;
     let central = scheme.require_central(config.scheme.seed);
-    central.map_err(|problem| format!("scheme.spec: {problem}, so there is nothing to control"))?;
+    central.map_err(|problem| format!("scheme.spec: {problem}"))?;
     check_ranges(&config)?;
     let mut control = config.control.check()?;
     control.reconcile = Some(Nanos(config.reconcile.period.as_nanos() as u64));

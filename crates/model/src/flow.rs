@@ -51,6 +51,13 @@ impl FiveTuple {
     }
 }
 
+/// Hash of a flow's hash at a switch and of a packet's entropy. The lower 16 bits of the flow's hash and the lower 24
+/// bits of the entropy count.
+#[inline]
+pub fn entropy_hash(flow_hash: u32, entropy: u32) -> u32 {
+    (mix64(u64::from(flow_hash & 0xFFFF) << 32 | u64::from(entropy & 0xFF_FFFF)) >> 32) as u32
+}
+
 /// Finaliser of MurmurHash3: each input bit changes about half of the output bits.
 fn mix64(mut x: u64) -> u64 {
     x ^= x >> 33;

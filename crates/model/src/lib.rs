@@ -23,7 +23,8 @@ pub mod units;
 pub use fabric::{Attachment, Fabric, FabricBuilder, FabricError, Link, LinkSettings, Node, Prefix, SwitchPort, Tier};
 pub use fault::{FailureState, Fault, FaultKind, FaultTarget, Quality};
 pub use flow::{
-    FiveTuple, Headers, MptcpOption, LONG_FLOW_DSCP, PROTO_TCP, PROTO_UDP, TCP_ACK, TCP_FIN, TCP_RST, TCP_SYN,
+    entropy_hash, FiveTuple, Headers, MptcpOption, LONG_FLOW_DSCP, PROTO_TCP, PROTO_UDP, TCP_ACK, TCP_FIN, TCP_RST,
+    TCP_SYN,
 };
 pub use frame::{Arp, Body, Carried, Conversation, Frame, Heard, Hello, Mac, PathKind, PathMessage};
 pub use ids::{LinkId, NodeId, PortNo};

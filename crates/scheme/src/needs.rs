@@ -77,6 +77,32 @@ impl RuleSharing {
     }
 }
 
+/// Which packets of a flow have the same entropy: the value that hosts write into a header field, and that switches
+/// hash with the five-tuple where a group spreads flows over several next hops. Real fabrics use the UDP source port of a
+/// tunnel or the IPv6 flow label. Packets of a flow with different entropies may take different paths and arrive out of
+/// order. Both directions of a connection count separately. Rules of OpenFlow switches hash only five-tuples, so only the
+/// simulator knows other values than [`Entropy::Flow`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Entropy {
+    /// All packets of a flow: switches hash the five-tuple alone.
+    #[default]
+    Flow,
+    /// Packets that follow the one before within less than `gap`. After a longer pause, the host draws a new value.
+    Flowlet {
+        /// The shortest pause between two flowlets. With a gap of 0, each packet is a flowlet.
+        gap: Nanos,
+    },
+    /// None: each packet has its own value.
+    Packet,
+}
+
+impl Entropy {
+    fn is_default(&self) -> bool {
+        *self == Entropy::default()
+    }
+}
+
 /// What a scheme needs from its controller. Schemes start from [`Needs::NOTHING`] and set what they need.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Needs {
@@ -108,6 +134,9 @@ pub struct Needs {
     /// never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link_loads_every: Option<Nanos>,
+    /// Which packets of a flow take the same path where default routes spread flows.
+    #[serde(default, skip_serializing_if = "Entropy::is_default")]
+    pub entropy: Entropy,
 }
 
 impl Needs {
@@ -122,5 +151,6 @@ impl Needs {
         both_directions: false,
         idle_timeout_s: None,
         link_loads_every: None,
+        entropy: Entropy::Flow,
     };
 }

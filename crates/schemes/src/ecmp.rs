@@ -13,5 +13,5 @@ pub(crate) const ENTRY: Entry = Entry {
         paper: "RFC 2992; baseline of all five papers",
         keys: &[],
     },
-    read: |_| Ok(Parts::central(|_| Box::new(DefaultsOnly { name: NAME, routes: DefaultRoutes::Ecmp }))),
+    read: |_| Ok(Parts::central(|_| Box::new(DefaultsOnly::by_flow(NAME, DefaultRoutes::Ecmp)))),
 };

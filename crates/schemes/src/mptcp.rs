@@ -25,7 +25,7 @@ pub(crate) const ENTRY: Entry = Entry {
     },
     read: |spec| {
         let settings = MptcpSettings::read(spec, MptcpSettings::default().tcp)?;
-        let central = Parts::central(|_| Box::new(DefaultsOnly { name: NAME, routes: DefaultRoutes::Ecmp }));
+        let central = Parts::central(|_| Box::new(DefaultsOnly::by_flow(NAME, DefaultRoutes::Ecmp)));
         Ok(Parts { transport: TransportSpec::Mptcp(settings), ..central })
     },
 };

@@ -30,7 +30,7 @@ pub(crate) const ENTRY: Entry = Entry {
     read: |spec| {
         let streams = StreamSettings::read(spec, Settings::default())?;
         let routes = DefaultRoutes::SinglePath;
-        let central = Parts::central(move |_| Box::new(DefaultsOnly { name: NAME, routes }));
+        let central = Parts::central(move |_| Box::new(DefaultsOnly::by_flow(NAME, routes)));
         Ok(Parts { transport: TransportSpec::Streams(streams), ..central })
     },
 };

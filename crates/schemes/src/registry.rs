@@ -2,7 +2,7 @@
 
 use crate::entry::{Central, Entry, EntryInfo, Parts, SwitchProgram};
 use pathloom_model::spec::{Spec, SpecError};
-use pathloom_scheme::Scheme;
+use pathloom_scheme::{Entropy, Scheme};
 use pathloom_switching::deployment::Deployment;
 use pathloom_transport::TransportSpec;
 use std::ffi::OsStr;
@@ -13,6 +13,8 @@ const ENTRIES: &[Entry] = &[
     crate::spt::ENTRY,
     crate::ecmp::ENTRY,
     crate::mptcp::ENTRY,
+    crate::rps::ENTRY,
+    crate::letflow::ENTRY,
     crate::hedera::ENTRY,
     crate::hedera_sa::ENTRY,
     crate::ofpt::ENTRY,
@@ -101,13 +103,25 @@ impl SchemeSpec {
         self.central.as_ref().map(|make| make(seed))
     }
 
-    /// As [`SchemeSpec::central`], for callers that require one.
+    /// As [`SchemeSpec::central`], for live controllers, which require one.
     ///
     /// # Errors
-    /// The scheme has none. The message names the scheme.
+    /// The scheme has none, or its hosts spray packets, which only simulated switches support. The message names the
+    /// scheme.
     pub fn require_central(&self, seed: u64) -> Result<Box<dyn Scheme>, String> {
-        self.central(seed)
-            .ok_or_else(|| format!("{} has no central part: its switches find their paths themselves", self.name))
+        let name = self.name;
+        let central = self.central(seed).ok_or_else(|| {
+            format!(
+                "{name} has no central part: its switches find their paths themselves, so there is nothing to control"
+            )
+        })?;
+        match central.needs().entropy {
+            Entropy::Flow => Ok(central),
+            _ => Err(format!(
+                "{name} sends the packets of one flow over several paths, but rules of OpenFlow switches hash only \
+                 five-tuples, so it runs only in the simulator; use ecmp or mptcp"
+            )),
+        }
     }
 
     /// The transport of its hosts, if no other one is requested.

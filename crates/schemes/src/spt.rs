@@ -23,6 +23,6 @@ pub(crate) const ENTRY: Entry = Entry {
             Some("one") => DefaultRoutes::SpanningTree,
             Some(other) => return Err(spec.error(format!("tree: expected tor or one, not `{other}`"))),
         };
-        Ok(Parts::central(move |_| Box::new(DefaultsOnly { name: NAME, routes })))
+        Ok(Parts::central(move |_| Box::new(DefaultsOnly::by_flow(NAME, routes))))
     },
 };

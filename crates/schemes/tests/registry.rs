@@ -33,16 +33,21 @@ fn every_scheme_reads_its_own_defaults() {
 }
 
 #[test]
-fn schemes_of_switch_programs_report_that_they_have_no_central_part() {
+fn live_controllers_refuse_schemes_of_switch_programs_and_of_sprayed_packets() {
     for name in names() {
         let spec = parse(name).unwrap();
         assert_eq!(spec.central(1).is_none(), spec.deployment().is_some(), "{name}");
         if let Err(refused) = spec.require_central(1) {
-            assert!(
-                refused.starts_with(&format!("{name} has no central part")) && !refused.contains('\n'),
-                "{refused}"
-            );
+            let why = match spec.central(1) {
+                None => "has no central part",
+                Some(_) => "sends the packets of one flow over several paths",
+            };
+            assert!(refused.starts_with(&format!("{name} {why}")) && !refused.contains('\n'), "{refused}");
         }
+    }
+    for name in ["rps", "letflow"] {
+        let Err(refused) = parse(name).unwrap().require_central(1) else { panic!("{name} is accepted") };
+        assert!(refused.ends_with("use ecmp or mptcp"), "{refused}");
     }
     assert!(["tcp-path", "tfe", "arp-path"].iter().all(|name| parse(name).unwrap().deployment().is_some()));
 }

@@ -10,7 +10,7 @@ use crate::packet::{Packet, TagBits};
 use crate::store::grow;
 use crate::time::Ps;
 use crate::trusted::fetch;
-use pathloom_model::{LinkId, NodeId};
+use pathloom_model::{entropy_hash, LinkId, NodeId};
 use pathloom_switching::RuleRef;
 
 /// One cached decision, and the number of frames forwarded by it.
@@ -27,7 +27,9 @@ pub(crate) struct Entry {
     in_link: u32,
     /// Link by which packets leave.
     pub out_link: u32,
-    /// Tag with which packets leave ([`TagBits::number`]), and the bit [`ANY_FLAGS`].
+    /// Tag with which packets leave ([`TagBits::number`]), and the bit [`ANY_FLAGS`]. In a decision for a set of next
+    /// hops: the lower 16 bits of the flow's hash, the number of the set (14 bits), and the bits [`FOR_SET`] and
+    /// [`ANY_FLAGS`].
     out: u32,
     /// Frames forwarded by this entry and not credited yet: their number in the upper bits, their bytes in the lower
     /// [`BYTE_BITS`].
@@ -39,6 +41,16 @@ pub(crate) struct Entry {
 /// Bit added to the number of a link that loses packets, so that the main loop finds no decision about packets that
 /// arrive by it.
 pub(crate) const ON_LOSSY_LINK: u32 = 1 << 31;
+
+/// Bit added to the number of a link if packets of a flow take several paths, so that the main loop finds no decision.
+/// [`Cache::spray`] does.
+pub(crate) const SPRAYED: u32 = 1 << 30;
+/// Bit of [`Entry::out`]: the decision is for a set of next hops.
+const FOR_SET: u32 = 1 << 30;
+/// Bits of [`Entry::out`] below the number of a set of next hops.
+const FLOW_HASH_BITS: u32 = 16;
+/// Most sets of next hops of a switch. Decisions for further sets are not cached.
+const MOST_SETS: usize = 1 << 14;
 
 /// No link has this number, so an empty entry matches nothing.
 const NO_LINK: u32 = u32::MAX;
@@ -61,6 +73,12 @@ impl Entry {
         let any = if any_flags { ANY_FLAGS } else { 0 };
         let marks = packet.marks() & if any_flags { !FLAG_BITS } else { u32::MAX };
         Entry { marks, in_link, out_link, out: out_tag.number() | any, passed: 0, last: 0 }
+    }
+
+    /// The same decision for a set of next hops of the switch. The present link is that for an entropy of 0.
+    fn among(self, set: usize, flow_hash: u32) -> Entry {
+        let hash = flow_hash & ((1 << FLOW_HASH_BITS) - 1);
+        Entry { out: self.out & ANY_FLAGS | FOR_SET | (set as u32) << FLOW_HASH_BITS | hash, ..self }
     }
 
     /// Whether the decision applies to this packet.
@@ -128,22 +146,74 @@ pub(crate) struct Credit {
     pub(crate) last: Ps,
 }
 
+/// The next hops among which a switch chooses by packet.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct NextHops {
+    /// Links in order, each with the sum of the weights up to it.
+    links: Vec<(u32, u32)>,
+    tag: TagBits,
+}
+
+impl NextHops {
+    /// Next hops from links with their weights. Packets leave with this tag.
+    pub(crate) fn new(weighted: impl IntoIterator<Item = (u32, u16)>, tag: TagBits) -> NextHops {
+        let mut sum = 0;
+        let links = weighted.into_iter().map(|(link, weight)| {
+            sum += u32::from(weight);
+            (sum, link)
+        });
+        NextHops { links: links.collect(), tag }
+    }
+
+    /// The link for a packet of a flow with this hash; `usual` is that for an entropy of 0.
+    pub(crate) fn choose(&self, usual: u32, flow_hash: u32, entropy: u32) -> u32 {
+        if entropy == 0 {
+            return usual;
+        }
+        let total = self.links.last().map_or(0, |&(sum, _)| u64::from(sum));
+        let point = (u64::from(entropy_hash(flow_hash, entropy)) * total) >> 32;
+        self.links.iter().find(|&&(sum, _)| point < u64::from(sum)).map_or(usual, |&(_, link)| link)
+    }
+
+    /// Tag that packets leave with.
+    pub(crate) fn tag(&self) -> TagBits {
+        self.tag
+    }
+}
+
 pub(crate) struct Cache {
     stride: usize,
+    /// Entries of a row for each hop: a power of two. More than one if packets of a flow take several paths.
+    ways: usize,
     entries: Vec<Entry>,
     backing: Vec<Backing>,
     /// By switch: places of the entries that held a decision of the switch when its credit was last collected, or
     /// later. All entries that hold one now are among them.
     by_switch: Vec<Vec<u32>>,
+    /// By switch: the sets of next hops that its decisions name.
+    sets: Vec<Vec<NextHops>>,
 }
 
 impl Cache {
+    /// Most entries for each hop of a lane. With more paths, some decisions are made again and again.
+    const MOST_WAYS: usize = 64;
+
     /// Creates a cache for flows that pass at most `switches_on_path` switches. Decisions of later switches on longer
     /// paths are not cached.
     pub(crate) fn new(nodes: usize, switches_on_path: usize) -> Cache {
         let stride = switches_on_path.clamp(2, 64);
-        let mut cache = Cache { stride, entries: Vec::new(), backing: Vec::new(), by_switch: vec![Vec::new(); nodes] };
+        let (by_switch, sets) = (vec![Vec::new(); nodes], vec![Vec::new(); nodes]);
+        let mut cache = Cache { stride, ways: 1, entries: Vec::new(), backing: Vec::new(), by_switch, sets };
         // Frames of no connection get rows, too, which stay empty.
+        cache.reserve_lanes(2);
+        cache
+    }
+
+    /// A cache with at least this many entries for each hop of a lane, for packets of a flow that take several paths. It
+    /// may only replace a cache that has not been used.
+    pub(crate) fn with_ways(&self, ways: usize) -> Cache {
+        let ways = ways.clamp(1, Cache::MOST_WAYS).next_power_of_two();
+        let mut cache = Cache { stride: self.stride * ways, ways, ..Cache::new(self.by_switch.len(), 2) };
         cache.reserve_lanes(2);
         cache
     }
@@ -164,16 +234,20 @@ impl Cache {
         }
     }
 
-    /// Returns the place of the entry for a lane's `hop`-th switch, if rows are that long.
+    /// Returns the place of the entry for a packet that has arrived by `in_link`, if rows are that long. If packets of a
+    /// lane arrive at several switches after the same number of hops, the link distinguishes them.
     #[inline(always)]
-    pub(crate) fn place(&self, lane: u32, hop: u8) -> Option<usize> {
-        (usize::from(hop) < self.stride).then(|| lane as usize * self.stride + usize::from(hop))
+    pub(crate) fn place(&self, packet: &Packet, in_link: u32) -> Option<usize> {
+        // Both directions of a cable have successive numbers, and a lane uses only one of them.
+        let column = usize::from(packet.hop()) * self.ways + ((in_link >> 1) as usize & (self.ways - 1));
+        (column < self.stride).then(|| packet.lane() as usize * self.stride + column)
     }
 
     /// Returns the entry for a lane's `hop`-th switch, if it exists. No packet can reach beyond the reserved rows.
     #[inline(always)]
     pub(crate) fn entry(&mut self, lane: u32, hop: u8) -> Option<&mut Entry> {
-        let place = self.place(lane, hop)?;
+        let column = usize::from(hop);
+        let place = (column < self.stride).then(|| lane as usize * self.stride + column)?;
         self.entries.get_mut(place)
     }
 
@@ -208,6 +282,44 @@ impl Cache {
         }
         *backing = Backing { switch, rules: kept, listed: true };
         self.entries[place] = entry;
+    }
+
+    /// As [`Cache::store`], for a decision for a set of next hops.
+    pub(crate) fn store_set(
+        &mut self,
+        place: usize,
+        switch: NodeId,
+        entry: Entry,
+        rules: &[RuleRef],
+        (hops, flow_hash): (NextHops, u32),
+    ) {
+        let sets = &mut self.sets[switch.index()];
+        let known = sets.iter().position(|set| *set == hops);
+        let number = known.unwrap_or(sets.len());
+        if number >= MOST_SETS {
+            return;
+        }
+        if known.is_none() {
+            sets.push(hops);
+        }
+        self.store(place, switch, entry.among(number, flow_hash), rules);
+    }
+
+    /// Link and tag with which a packet leaves that has arrived by `in_link`, if a decision applies to it. For runs in
+    /// which packets of a flow take several paths. Counts the packet.
+    pub(crate) fn spray(&mut self, now: Ps, in_link: u32, packet: &Packet) -> Option<(u32, TagBits)> {
+        let place = self.place(packet, in_link)?;
+        let entry = self.entries.get_mut(place)?;
+        if !entry.matches(in_link, packet) {
+            return None;
+        }
+        entry.count(now, packet);
+        if entry.out & FOR_SET == 0 {
+            return Some((entry.out_link, entry.out_tag()));
+        }
+        let number = (entry.out & !ANY_FLAGS & !FOR_SET) >> FLOW_HASH_BITS;
+        let set = &self.sets[self.backing[place].switch.index()][number as usize];
+        Some((set.choose(entry.out_link, entry.out, packet.entropy()), set.tag))
     }
 
     /// Replaces the number of an incoming link in all decisions of a switch.
@@ -295,15 +407,18 @@ impl Cache {
             self.backing[place as usize].listed = false;
             self.entries[place as usize] = empty();
         }
+        self.sets[switch.index()].clear();
     }
 
     /// Copies the decisions of some switches, for the part of a network that contains these switches.
     pub(crate) fn part(&self, is_in: impl Fn(NodeId) -> bool) -> Cache {
         let mut part = Cache {
             stride: self.stride,
+            ways: self.ways,
             entries: vec![empty(); self.entries.len()],
             backing: vec![UNUSED; self.backing.len()],
             by_switch: vec![Vec::new(); self.by_switch.len()],
+            sets: vec![Vec::new(); self.sets.len()],
         };
         for (place, backing) in self.backing.iter().enumerate() {
             if backing.switch != UNUSED.switch && is_in(backing.switch) {
@@ -312,6 +427,7 @@ impl Cache {
         }
         for (index, list) in self.by_switch.iter().enumerate().filter(|(index, _)| is_in(NodeId(*index as u32))) {
             part.by_switch[index].clone_from(list);
+            part.sets[index].clone_from(&self.sets[index]);
         }
         part
     }
@@ -333,6 +449,10 @@ impl Cache {
         }
         for (own, list) in self.by_switch.iter_mut().zip(part.by_switch) {
             own.extend(list);
+        }
+        // A switch is in one part, so the others have no set of it.
+        for (own, sets) in self.sets.iter_mut().zip(part.sets).filter(|(_, sets)| !sets.is_empty()) {
+            *own = sets;
         }
     }
 

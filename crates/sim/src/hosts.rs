@@ -10,6 +10,7 @@ mod subflow_log;
 
 use crate::agenda::{Agenda, Event, Origin};
 use crate::agents::Agents;
+use crate::entropies::Entropies;
 use crate::interface::Interface;
 use crate::lanes::NO_CONNECTION;
 use crate::link::{ps_per_byte, times};
@@ -40,6 +41,7 @@ pub(crate) struct Hosts {
     agents: Agents,
     subflows: Subflows,
     pub(crate) transfers: Transfers,
+    pub(crate) entropies: Entropies,
     /// Transport settings of each subflow.
     transport: Settings,
     multipaths: Multipaths,
@@ -96,6 +98,7 @@ impl Hosts {
             agents,
             subflows: Subflows::new(&transport),
             transfers,
+            entropies: Entropies::new(needs.entropy),
             announces: needs.detection == Detection::Announced,
             paces: needs.paces && control.enforcement != Enforcement::Meter,
             long_bytes: control.long_bytes,
@@ -261,6 +264,7 @@ impl Hosts {
     /// rate of the card. Returns whether the card has taken the packet.
     #[inline(always)]
     fn hand_to_card<T: Tap>(&mut self, now: Ps, network: &mut Network<T>, link: u32, packet: Packet) -> bool {
+        let packet = self.entropies.stamp(now, packet);
         let card = &network.links[link as usize];
         if self.jitter == Some(0) || card.backlog(now) > 0 {
             return network.send(now, link, packet);
@@ -428,6 +432,7 @@ impl Hosts {
         let slot = self.subflows.open_slot(&self.transport, &endpoints);
         let mptcp = Multipaths::option(transfer, member);
         network.open_slot(slot, Headers { mptcp, ..self.headers(transfer, five_tuple) });
+        self.entropies.open(slot);
         let is_long = self.is_known_long(transfer);
         if self.announces && is_long {
             self.tell(now, agenda, Input::TransferAnnounced { five_tuple, size_bytes: size });

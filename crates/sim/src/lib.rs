@@ -11,6 +11,7 @@ mod agents;
 mod cache;
 mod checks;
 mod control_plane;
+mod entropies;
 mod faults;
 mod frames;
 mod hosts;

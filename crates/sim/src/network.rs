@@ -8,6 +8,7 @@ mod ports;
 mod prefetch;
 mod quality;
 mod sent;
+mod spraying;
 mod switch_programs;
 
 use crate::cache::{Cache, Credit, Entry};
@@ -142,6 +143,8 @@ pub(crate) struct Network<T: Tap> {
     pub(crate) totals: Totals,
     /// State of the programs of switches outside the switches, if switches run programs.
     programs: Option<Box<Programs>>,
+    /// Whether packets of a flow have different entropies, so that a decision names a set of next hops.
+    sprays: bool,
     /// Links on which packets are lost.
     losses: Losses,
     /// By link that failed or changed its rate.
@@ -200,6 +203,7 @@ impl<T: Tap> Network<T> {
             lanes: Lanes::default(),
             totals,
             programs,
+            sprays: false,
             losses: Losses::new(seed),
             interruptions: BTreeMap::new(),
             tap,
@@ -332,22 +336,33 @@ impl<T: Tap> Network<T> {
             }
             return (copy, 1);
         }
+        if self.sprays {
+            if let Some(set) = self.next_hops(switch, in_port, &decision) {
+                return (copy, self.spray(now, link, packet, &headers.five_tuple, (&decision, set)));
+            }
+        }
         self.remember(link, switch, &packet, &decision);
         (copy, self.emit(now, switch, packet, &decision))
     }
 
     fn remember(&mut self, link: u32, switch: NodeId, packet: &Packet, decision: &Decision) {
-        let Some(emission) = decision.single() else { return };
-        let Some(place) = self.cache.place(packet.lane(), packet.hop()) else { return };
-        let Some(out) = self.fabric.out_link(switch, emission.port) else { return };
+        let Some((place, entry)) = self.entry_for(link, switch, packet, decision) else { return };
+        self.evict_entry(place);
+        self.cache.store(place, switch, entry, &decision.rules);
+    }
+
+    /// The entry for a decision and its place in the cache, if the decision holds for further packets of the lane.
+    fn entry_for(&self, link: u32, switch: NodeId, packet: &Packet, decision: &Decision) -> Option<(usize, Entry)> {
+        let emission = decision.single()?;
+        let place = self.cache.place(packet, link)?;
+        let out = self.fabric.out_link(switch, emission.port)?;
         // If a rule looks at flags, a decision about a packet with flags does not hold for others. It is not cached.
         let any_flags = !decision.looked_at_flags;
         if packet.flags() != 0 && !any_flags {
-            return;
+            return None;
         }
-        self.evict_entry(place);
         let entry = Entry::new(self.in_link(link), packet, any_flags, out.0, TagBits::of(emission.tag));
-        self.cache.store(place, switch, entry, &decision.rules);
+        Some((place, entry))
     }
 
     /// Sends the copies of a packet. Returns by how much the number of the lane's packets under way decreases.

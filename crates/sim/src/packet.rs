@@ -4,6 +4,10 @@ use crate::time::Ps;
 
 /// Mask of a payload length, which fits a frame of 32 KB.
 const PAYLOAD_BITS: u64 = 0x7FFF;
+/// Bits of a tag, in the word that it shares with other fields.
+const TAG_BITS: u64 = 0x1_FFFF << 16;
+/// Lowest bit of the entropy, in the same word.
+const ENTROPY_SHIFT: u32 = 40;
 /// The congestion mark.
 const MARK: u64 = 1 << 47;
 
@@ -30,7 +34,8 @@ pub(crate) struct Packet {
     /// From the lowest bit on: lane (32 bits), payload bytes or the number of a SACK option (15), congestion mark (1),
     /// bytes on the wire (16).
     fixed: u64,
-    /// From the lowest bit on: switches passed (8 bits), TCP flags (8), VLAN tag plus one (17).
+    /// From the lowest bit on: switches passed (8 bits), TCP flags (8), VLAN tag plus one (17), unused (7), entropy
+    /// (24).
     state: u64,
 }
 
@@ -116,7 +121,7 @@ impl Packet {
     }
 
     pub(crate) fn tag(&self) -> Option<u16> {
-        ((self.state >> 16) as u32).checked_sub(1).map(|tag| tag as u16)
+        (((self.state & TAG_BITS) >> 16) as u32).checked_sub(1).map(|tag| tag as u16)
     }
 
     /// Flags and tag in one word, for comparison with cache entries.
@@ -128,14 +133,27 @@ impl Packet {
     /// A switch has passed the packet on with this tag, so the packet has passed one more switch.
     #[inline(always)]
     pub(crate) fn pass(&mut self, tag: TagBits) {
-        self.state = ((self.state & 0xFFFF) | tag.0) + 1;
+        self.state = ((self.state & !TAG_BITS) | tag.0) + 1;
+    }
+
+    /// Value that switches hash with the five-tuple where several next hops are equal. Packets with the same value
+    /// take the same path.
+    #[inline(always)]
+    pub(crate) fn entropy(&self) -> u32 {
+        (self.state >> ENTROPY_SHIFT) as u32
+    }
+
+    /// The same packet with this entropy, of which the lower 24 bits count.
+    pub(crate) fn with_entropy(self, entropy: u32) -> Packet {
+        let others = self.state & ((1 << ENTROPY_SHIFT) - 1);
+        Packet { state: others | u64::from(entropy) << ENTROPY_SHIFT, ..self }
     }
 }
 
 impl Packet {
     /// The same packet with this tag, after passing this many switches.
     pub(crate) fn after(self, hops: u8, tag: TagBits) -> Packet {
-        Packet { state: (self.state & 0xFF00) | tag.0 | u64::from(hops), ..self }
+        Packet { state: (self.state & !TAG_BITS & !0xFF) | tag.0 | u64::from(hops), ..self }
     }
 }
 
@@ -176,5 +194,10 @@ mod tests {
         assert_eq!((p.hop(), p.flags(), p.tag()), (1, 3, Some(u16::MAX)));
         p.pass(TagBits::of(None));
         assert_eq!((p.hop(), p.flags(), p.tag(), p.marks()), (2, 3, None, 3));
+        p = p.with_entropy(u32::MAX);
+        p.pass(TagBits::of(Some(7)));
+        assert_eq!((p.hop(), p.flags(), p.tag(), p.marks(), p.entropy()), (3, 3, Some(7), 3 | 8 << 8, 0xFF_FFFF));
+        assert_eq!(p.with_entropy(0).after(1, TagBits::of(None)), Packet { state: 0x0301, ..p });
+        assert_eq!(p.after(1, TagBits::of(None)).entropy(), 0xFF_FFFF);
     }
 }

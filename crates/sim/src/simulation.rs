@@ -80,7 +80,7 @@ impl<T: Tap> Simulation<T> {
         let SimSettings { fabric, workload, central, successor, transport, control, .. } = settings;
         let SimSettings { duration, drain, faults, seed, programs, .. } = settings;
         let marks = Marks::of(transport.settings(), &fabric);
-        let network = Network::new(
+        let mut network = Network::new(
             fabric.clone(),
             &control,
             marks,
@@ -99,6 +99,9 @@ impl<T: Tap> Simulation<T> {
         let settings = HostSettings { transport, needs, control, agents, deployment, duration, seed };
         let single_thread_reason = parts::single_thread_reason(&settings, &transfers);
         let hosts = Hosts::new(fabric.clone(), transfers, settings);
+        if hosts.entropies.vary() {
+            network.expect_entropies();
+        }
         plane.journal = journal;
         plane.starts.successor = successor;
         let mut simulation = Simulation {

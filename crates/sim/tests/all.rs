@@ -12,6 +12,7 @@ mod parts;
 mod path_schemes;
 mod ports;
 mod runs;
+mod spraying;
 mod streams;
 mod switch_programs;
 mod transports;

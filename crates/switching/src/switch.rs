@@ -5,7 +5,9 @@ use crate::group::choose;
 use crate::meter::MeterState;
 use crate::stale::Stale;
 use crate::table::{Entry, RuleRef, Slab, Table};
-use pathloom_model::rules::{Group, GroupId, Meter, MeterId, Refusal, Rule, RuleAction, RuleCounters, RuleKey};
+use pathloom_model::rules::{
+    Bucket, Group, GroupId, GroupKind, Meter, MeterId, Refusal, Rule, RuleAction, RuleCounters, RuleKey,
+};
 use pathloom_model::{FiveTuple, Headers, Nanos, PortNo};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -206,6 +208,27 @@ impl Switch {
         }
     }
 
+    /// The ports among which a group has chosen the port of this decision by a hash, with their weights. Empty if no
+    /// group has, or if its buckets do more than send the frame.
+    pub fn equal_ports(&self, in_port: PortNo, decision: &Decision) -> Vec<(PortNo, u16)> {
+        let entry = decision.rules.last().and_then(|&reference| self.rules.get(reference));
+        let Some([RuleAction::Group(id)]) = entry.map(|entry| &entry.rule.actions[..]) else { return Vec::new() };
+        let Some(group) = self.groups.get(id).filter(|group| group.kind == GroupKind::Select) else {
+            return Vec::new();
+        };
+        let live = group.buckets.iter().filter(|bucket| bucket.watch_port.is_none_or(|port| self.is_up(port)));
+        let port = |bucket: &Bucket| match bucket.actions[..] {
+            [RuleAction::Output(port)] if port != in_port => Some((port, bucket.weight)),
+            _ => None,
+        };
+        live.map(port).collect::<Option<Vec<_>>>().unwrap_or_default()
+    }
+
+    /// The number by which the hashes of this switch differ from those of others.
+    pub fn salt(&self) -> u64 {
+        self.settings.salt
+    }
+
     /// Returns whether a frame passes a meter. A meter that does not exist passes every frame.
     pub fn pass_meter(&mut self, now: Nanos, meter: MeterId, bytes: u32) -> bool {
         self.meters.get_mut(&meter).is_none_or(|state| state.pass(now, bytes))
@@ -339,7 +362,7 @@ impl Switch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pathloom_model::rules::{Bucket, GroupKind, Match};
+    use pathloom_model::rules::Match;
     use pathloom_model::{Prefix, PROTO_TCP, TCP_SYN};
     use proptest::prelude::*;
 

@@ -480,7 +480,7 @@ struct SchemeRow {
 #[utoipa::path(get, path = "/v1/scheme", responses((status = 200, body = SchemeRow)))]
 async fn scheme(State(api): State<Api>) -> Answer<SchemeRow> {
     let (scheme, since) = api.asker.ask(|hub, _| hub.gauges.scheme.clone()).await?;
-    let central = |name: &&str| registry().parse(name).is_ok_and(|spec| spec.central(1).is_some());
+    let central = |name: &&str| registry().parse(name).is_ok_and(|spec| spec.require_central(1).is_ok());
     let available = registry().names().into_iter().filter(central).collect();
     Ok(Json(SchemeRow { scheme, since_s: super::rows::seconds(since), available }))
 }

@@ -2,7 +2,7 @@
 
 use super::events::Vocabulary;
 use pathloom_model::{LinkId, Nanos, Path};
-use pathloom_scheme::{Action, DefaultRoutes, Detection, FlowId, Migration, Needs, RuleSharing, View};
+use pathloom_scheme::{Action, DefaultRoutes, Detection, Entropy, FlowId, Migration, Needs, RuleSharing, View};
 use pyo3::conversion::FromPyObjectOwned;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -67,6 +67,7 @@ fn read_needs(given: &Bound<'_, PyAny>) -> Result<Needs, String> {
         both_directions: field(given, "both_directions")?,
         idle_timeout_s,
         link_loads_every: link_loads_every.map(Nanos),
+        entropy: Entropy::Flow,
     })
 }
 

@@ -286,7 +286,7 @@ impl Hosts {
         }
         let fin = Packet::new((slot as u32) << 1, subflow.sender.acked_bytes(), 0, HEADER_BYTES as u16, TCP_FIN);
         subflow.packets_sent += 1;
-        if network.send(now, subflow.interfaces[0].uplink().0, fin) {
+        if network.send(now, subflow.interfaces[0].uplink().0, self.entropies.stamp(now, fin)) {
             self.subflows.get(slot).under_way += 1;
         }
     }

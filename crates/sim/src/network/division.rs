@@ -159,6 +159,7 @@ impl<T: Tap + Default> Network<T> {
             totals: Default::default(),
             programs: None,
             ports: None,
+            sprays: self.sprays,
             losses: self.losses.part(|link| ends_in[link as usize] == number),
             interruptions: BTreeMap::new(),
             outbox: outbox(),

@@ -1,7 +1,7 @@
 //! Links that are slower than in the fabric, or lose packets.
 
 use super::{Arrival, Network};
-use crate::cache::ON_LOSSY_LINK;
+use crate::cache::{ON_LOSSY_LINK, SPRAYED};
 use crate::interface::Interface;
 use crate::lanes::NO_CONNECTION;
 use crate::packet::Packet;
@@ -64,7 +64,7 @@ impl<T: Tap> Network<T> {
         }
         let queue = &mut self.links[link as usize];
         if !queue.is_lossy() {
-            return Arrival::Slow(packet);
+            return if self.sprays { self.spray_on(now, link, packet) } else { Arrival::Slow(packet) };
         }
         if self.losses.draw(link) {
             queue.count_lost();
@@ -76,15 +76,17 @@ impl<T: Tap> Network<T> {
         if queue.to_host() {
             return Arrival::Host(packet, Interface::at_end_of(link));
         }
+        if self.sprays {
+            return self.spray_on(now, link, packet);
+        }
         self.forward(now, link | ON_LOSSY_LINK, packet)
     }
 
     /// Number of a link in the decisions about packets that arrive by it.
     pub(super) fn in_link(&self, link: u32) -> u32 {
-        match self.links[link as usize].is_lossy() {
-            true => link | ON_LOSSY_LINK,
-            false => link,
-        }
+        let lossy = if self.links[link as usize].is_lossy() { ON_LOSSY_LINK } else { 0 };
+        let sprayed = if self.sprays { SPRAYED } else { 0 };
+        link | lossy | sprayed
     }
 
     fn set_loss(&mut self, link: LinkId, per_billion: u32) {

@@ -165,7 +165,7 @@ impl<T: Tap> Network<T> {
         if packet.flags() != 0 || packet.slot() == NO_CONNECTION {
             return;
         }
-        let Some(place) = self.cache.place(packet.lane(), packet.hop()) else { return };
+        let Some(place) = self.cache.place(packet, link) else { return };
         let Some(out) = self.fabric.out_link(node, port) else { return };
         self.evict_entry(place);
         let entry = Entry::new(self.in_link(link), packet, false, out.0, TagBits::of(tag));

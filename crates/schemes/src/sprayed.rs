@@ -1,0 +1,17 @@
+//! What schemes share that send the packets of one flow over several paths.
+
+use crate::defaults_only::DefaultsOnly;
+use crate::entry::Parts;
+use pathloom_scheme::{DefaultRoutes, Entropy};
+use pathloom_transport::{Reordering, TransportSpec};
+
+/// Switches that hash five-tuple and entropy over all shortest next hops.
+pub(crate) fn parts(name: &'static str, entropy: Entropy) -> Parts {
+    let routes = DefaultRoutes::Ecmp;
+    Parts::central(move |_| Box::new(DefaultsOnly { name, routes, entropy }))
+}
+
+/// TCP that tolerates a window of reordering. Otherwise most segments that overtake others would look like losses.
+pub(crate) fn tolerant_tcp() -> TransportSpec {
+    TransportSpec::default().tolerating(Some(Reordering::Window))
+}

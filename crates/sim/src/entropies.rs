@@ -1,0 +1,106 @@
+//! The entropies that hosts write into their packets.
+
+use crate::packet::Packet;
+use crate::time::{to_ps, Ps};
+use pathloom_scheme::Entropy;
+
+/// What hosts remember of a lane for the entropy of its next packet.
+#[derive(Clone, Copy, Default)]
+struct Lane {
+    /// Number of packets sent.
+    packets: u32,
+    /// The present value: the number of packets that had been sent when it began. So the first value is 0, with which
+    /// switches choose as without entropy.
+    entropy: u32,
+    /// Time of the last packet.
+    last: Ps,
+}
+
+/// Entropies of the packets of all lanes. They depend on nothing but the packets of the same lane.
+pub(crate) struct Entropies {
+    how: Entropy,
+    /// Empty if packets of a flow have the same entropy.
+    lanes: Vec<Lane>,
+}
+
+impl Entropies {
+    pub(crate) fn new(how: Entropy) -> Entropies {
+        Entropies { how, lanes: Vec::new() }
+    }
+
+    /// Whether packets of one flow may have different entropies.
+    #[inline(always)]
+    pub(crate) fn vary(&self) -> bool {
+        self.how != Entropy::Flow
+    }
+
+    /// A new subflow uses a slot. Both of its lanes start anew.
+    pub(crate) fn open(&mut self, slot: usize) {
+        if self.vary() {
+            let first = slot * 2;
+            self.lanes.resize(self.lanes.len().max(first + 2), Lane::default());
+            self.lanes[first..first + 2].fill(Lane::default());
+        }
+    }
+
+    /// The packet with its entropy; its host sends it now.
+    #[inline(always)]
+    pub(crate) fn stamp(&mut self, now: Ps, packet: Packet) -> Packet {
+        if self.vary() {
+            self.stamp_next(now, packet)
+        } else {
+            packet
+        }
+    }
+
+    #[inline(never)]
+    fn stamp_next(&mut self, now: Ps, packet: Packet) -> Packet {
+        let Some(lane) = self.lanes.get_mut(packet.lane() as usize) else { return packet };
+        let is_new = match self.how {
+            Entropy::Flow => false,
+            Entropy::Flowlet { gap } => now.saturating_sub(lane.last) >= to_ps(gap),
+            Entropy::Packet => true,
+        };
+        if is_new && lane.packets > 0 {
+            lane.entropy = lane.packets;
+        }
+        lane.packets = lane.packets.wrapping_add(1);
+        lane.last = now;
+        packet.with_entropy(lane.entropy)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pathloom_model::Nanos;
+
+    /// Entropies of packets of 1000 bytes that a lane sends at these microseconds.
+    fn entropies(how: Entropy, at_us: &[u64]) -> Vec<u32> {
+        let mut all = Entropies::new(how);
+        all.open(1);
+        let packet = |&us: &u64| all.stamp(us * 1_000_000, Packet::new(2, 0, 900, 1000, 0)).entropy();
+        at_us.iter().map(packet).collect()
+    }
+
+    #[test]
+    fn each_unit_has_its_own_value_and_the_first_is_0() {
+        let gap = |us| Entropy::Flowlet { gap: Nanos::from_micros(us) };
+        let at_us = [50, 50, 59, 69, 70, 500];
+        assert_eq!(entropies(Entropy::Flow, &at_us), [0; 6]);
+        assert_eq!(entropies(Entropy::Packet, &at_us), [0, 1, 2, 3, 4, 5]);
+        assert_eq!(entropies(gap(0), &at_us), [0, 1, 2, 3, 4, 5]);
+        assert_eq!(entropies(gap(10), &at_us), [0, 0, 0, 3, 3, 5]);
+        assert_eq!(entropies(gap(1000), &at_us), [0; 6]);
+    }
+
+    #[test]
+    fn lanes_are_independent_and_start_anew() {
+        let mut all = Entropies::new(Entropy::Packet);
+        all.open(1);
+        let mut next = |lane| all.stamp(0, Packet::new(lane, 0, 0, 66, 0)).entropy();
+        assert_eq!([2, 2, 3, 2, 3].map(&mut next), [0, 1, 0, 2, 1]);
+        all.open(1);
+        assert_eq!(all.stamp(0, Packet::new(2, 0, 0, 66, 0)).entropy(), 0);
+    }
+}
