@@ -1,6 +1,7 @@
 //! Schemes, transports and control channels.
 
 use pathloom_model::{Fabric, Nanos, NodeId};
+use pathloom_scheme::Entropy;
 use pathloom_schemes::{Registry, SchemeSpec};
 use rand::{Rng, RngExt};
 
@@ -19,9 +20,14 @@ const KEYS: [(&str, &[&str]); 8] = [
 /// Values from which a period is drawn.
 const PERIODS: [&str; 4] = ["37ms", "80ms", "150ms", "400ms"];
 
-/// Draws a scheme with a central part from the registry, including those for tests.
+/// Draws a scheme that a live controller can run from the registry, including those for tests. Schemes that spray packets
+/// have the controller part of ecmp.
 pub(crate) fn scheme(rng: &mut impl Rng) -> SchemeSpec {
-    let entries: Vec<_> = Registry::WithTestSchemes.entries().collect();
+    let sprays = |name| {
+        let central = Registry::WithTestSchemes.parse(name).ok().and_then(|spec| spec.central(1));
+        central.is_some_and(|central| central.needs().entropy != Entropy::Flow)
+    };
+    let entries: Vec<_> = Registry::WithTestSchemes.entries().filter(|entry| !sprays(entry.name)).collect();
     loop {
         let entry = entries[rng.random_range(0..entries.len())];
         let has = |key: &str| entry.keys.iter().any(|(name, _, _)| *name == key);

@@ -55,7 +55,7 @@ fn rules_in_the_wrong_order_are_found() {
 fn schedules_cover_every_scheme_and_every_fault() {
     let schedules: Vec<Schedule> = (0..400).map(|seed| Schedule::draw(seed, Scope::Promised)).collect();
     let used: BTreeSet<&str> = schedules.iter().filter_map(|one| one.scheme.split(':').next()).collect();
-    let central = |name: &&str| Registry::WithTestSchemes.parse(name).unwrap().central(1).is_some();
+    let central = |name: &&str| Registry::WithTestSchemes.parse(name).unwrap().require_central(1).is_ok();
     let all: BTreeSet<&str> = Registry::WithTestSchemes.names().into_iter().filter(central).collect();
     assert_eq!(used, all);
     let text: String = schedules.iter().map(Schedule::to_string).collect();
