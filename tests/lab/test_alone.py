@@ -1,0 +1,53 @@
+"""A fabric without its controller: kernels refresh the entries of their neighbours, and find those that they forgot."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+
+from live import K4, QUIET, Live, alive, permutation
+from pathloom.lab.blueprint import Host
+
+REFRESHED_S = 2
+"""Seconds after which a kernel of this test asks for a neighbour again; Linux's default is 30."""
+ALONE_S = 25
+"""Long enough that every kernel refreshes every entry several times."""
+
+
+def age_fast(host: Host) -> None:
+    """Makes the kernel of a host ask for its neighbours often."""
+    settings = {
+        "base_reachable_time_ms": REFRESHED_S * 1000,
+        "gc_stale_time": 1,
+        "delay_first_probe_time": 1,
+    }
+    lines = [f"net.ipv4.neigh.{host.ports[0].interface}.{key}={value}" for key, value in settings.items()]
+    subprocess.run(["ip", "netns", "exec", host.namespace, "sysctl", "-qw", *lines], check=True)
+
+
+def forget(live: Live, name: str) -> None:
+    """Removes all entries of neighbours from a host."""
+    host = next(host for host in live.blueprint.hosts if host.name == name)
+    subprocess.run(["ip", "-n", host.namespace, "neigh", "flush", "all"], check=True)
+
+
+def test_hosts_find_each_other_without_a_controller_and_lose_nothing(name: str) -> None:
+    with alive(name, K4, QUIET, arp="proxy") as live:
+        for host in live.blueprint.hosts:
+            age_fast(host)
+        pairs = permutation(live, 6)
+        # Queues of kernels hold the packets that wait for an answer.
+        with live.probes(pairs, rate_hz=20) as probes:
+            time.sleep(3)
+            live.kill()
+            time.sleep(ALONE_S)
+            forget(live, pairs[0][0])
+            forget(live, pairs[1][1])
+            time.sleep(3)
+            live.launch()
+            time.sleep(5)
+            tracks = probes.stop()
+        lost = {f"{track.source}->{track.target}": (track.lost, track.sent) for track in tracks if track.lost}
+        assert not lost, f"lost, sent: {lost}"
+        assert not [track for track in tracks if track.duplicated or track.sent < 20 * ALONE_S]
+        assert "were missing and are restored" not in live.log()
