@@ -10,16 +10,18 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from matplotlib import colormaps
 from matplotlib.colors import Colormap, LinearSegmentedColormap, to_hex
 
 from pathloom.report.style import FAINT, GRID, INK
 
 PAPER, DARK_PAPER = "#ffffff", "#16191e"
 
-BUSY = LinearSegmentedColormap.from_list("busy", [colormaps["YlOrRd"](0.06 + 0.94 * step / 15) for step in range(16)])
+LIGHT_STEPS = ("#c9ced6", "#e8c98a", "#e3aa58", "#d6853f", "#bf5f43", "#994049", "#6b2b47", "#3c1835")
+DARK_STEPS = ("#3d4653", "#5f4456", "#8a4a58", "#b3574f", "#d4753f", "#e39c4c", "#efc679", "#fdf3c0")
+"""The steps of utilisation on the page of `pathloom show` (web/src/colours.ts)."""
+BUSY = LinearSegmentedColormap.from_list("busy", LIGHT_STEPS)
 """The scale of utilisation on a light background: the busier a link, the darker."""
-_DARK_BUSY = LinearSegmentedColormap.from_list("dark busy", ["#3d3a2e", "#8a5a1c", "#e0761b", "#ffb347", "#fff3b0"])
+_DARK_BUSY = LinearSegmentedColormap.from_list("dark busy", DARK_STEPS)
 """The same on a dark background: the busier a link, the brighter."""
 
 DARK = {

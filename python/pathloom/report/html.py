@@ -28,7 +28,8 @@ def document(title: str, parts: Sequence[str]) -> str:
 
 
 def plain_table(table: Table, label: str) -> str:
-    """A table with its headings on top, as HTML; the label is for screen readers."""
+    """A table with its headings on top, as HTML, without empty columns; the label is for screen readers."""
+    table = table.without_empty_columns()
     head = "".join(map(heading, table.headings))
     rows = [f"<tr><td>{breakable(row[0])}</td>{''.join(cell(text) for text in row[1:])}</tr>" for row in table.rows]
     return html_table(head, rows, label)

@@ -25,8 +25,9 @@ from pathloom.experiments.results.summary import unfinished
 from pathloom.experiments.results.tables import link_windows_ns
 from pathloom.quantities import count_text, rate_text, size_text, time_text
 from pathloom.report.dark import BUSY, with_dark_mode
-from pathloom.report.drawing import LinkValues, draw_fabric, name_nodes
+from pathloom.report.drawing import MOST_VECTOR_CABLES, LinkValues, draw_fabric, name_nodes
 from pathloom.report.layout import layout
+from pathloom.report.matrix import blocks, draw_matrix, heights
 from pathloom.report.style import (
     Look,
     fitting_legend,
@@ -48,6 +49,11 @@ MOST_SMALL_MAP = 60
 """A map with more switches than this takes the whole width of the heat map."""
 FLAT_ASPECT = 2.5
 """Width over height of a tiered drawing in the heat map, in which several drawings are above each other."""
+LANES_SAY = "A cable is two lines, one per direction, with traffic on the right-hand side as on a road; all drawings"
+MATRIX_SAYS = (
+    "Each cell is one link: a column per switch, pod by pod, and a row per link of the switch. "
+    "Links that are down are red; the matrices"
+)
 
 
 @dataclass(frozen=True)
@@ -289,25 +295,57 @@ def link_heat_map(result: ResultData, look: Mapping[str, Look]) -> Plot | None:
     means_by_scheme = _link_means(result)
     if not means_by_scheme:
         return None
+    most = max(max(values) for values in means_by_scheme.values())
+    scale = Normalize(0.0, max(0.1, math.ceil(most * 10) / 10))
+    drawn = {scheme: LinkValues(values, BUSY, scale) for scheme, values in means_by_scheme.items()}
+    if len(result.fabric.links["source"]) // 2 > MOST_VECTOR_CABLES:
+        figure, form = _matrices(result, look, drawn), MATRIX_SAYS
+    else:
+        figure, form = _fabrics(result, look, drawn), LANES_SAY
+    says = f"Mean utilisation of every link over all runs, {_window_text(result)}. {form} share one scale."
+    return Plot("link-heat-map", "Link utilisation", says, figure)
+
+
+def _fabrics(result: ResultData, look: Mapping[str, Look], drawn: Mapping[str, LinkValues]) -> Figure:
+    """One drawing of the fabric per scheme."""
     place = layout(result.fabric)
     switches = sum(node["tier"] != "host" for node in result.fabric.nodes)
     side_by_side = place.aspect <= 1.5 and (place.style != "map" or switches <= MOST_SMALL_MAP)
-    columns = 2 if len(means_by_scheme) > 1 and side_by_side else 1
-    rows = math.ceil(len(means_by_scheme) / columns)
+    columns = 2 if len(drawn) > 1 and side_by_side else 1
+    rows = math.ceil(len(drawn) / columns)
     width = 4.6 if columns == 2 else 9.2
     height = width / (FLAT_ASPECT if place.style == "tiers" else place.aspect)
     figure = new_figure(width * columns, (height + 0.3) * rows + 0.7)
-    most = max(max(values) for values in means_by_scheme.values())
-    scale = Normalize(0.0, max(0.1, math.ceil(most * 10) / 10))
     drawings = []
-    for number, (scheme, values) in enumerate(means_by_scheme.items()):
+    for number, (scheme, values) in enumerate(drawn.items()):
         axes = figure.add_subplot(rows, columns, number + 1)
-        values_drawn = LinkValues(values, BUSY, scale)
-        drawings.append(draw_fabric(axes, result.fabric, place, width, height, values_drawn))
+        drawings.append(draw_fabric(axes, result.fabric, place, width, height, values))
         axes.set_title(look[scheme].label, color=look[scheme].colour, fontweight="bold")
+    _scale_bar(figure, [drawing.axes for drawing in drawings], next(iter(drawn.values())))
+    name_nodes(figure, drawings)
+    return figure
+
+
+def _matrices(result: ResultData, look: Mapping[str, Look], drawn: Mapping[str, LinkValues]) -> Figure:
+    """One matrix of all links per scheme."""
+    shown = blocks(result.fabric)
+    height = min(max(2.4, 0.07 * sum(heights(shown)) + 0.4), 6.0)
+    figure = new_figure(9.2, (height + 0.4) * len(drawn) + 0.7)
+    every = []
+    for number, (scheme, values) in enumerate(drawn.items()):
+        axes = figure.add_subplot(len(drawn), 1, number + 1)
+        draw_matrix(axes, result.fabric, shown, values)
+        axes.set_title(look[scheme].label, color=look[scheme].colour, fontweight="bold", pad=14)
+        every.append(axes)
+    _scale_bar(figure, every, next(iter(drawn.values())))
+    return figure
+
+
+def _scale_bar(figure: Figure, axes: Sequence[Axes], values: LinkValues) -> None:
+    """The scale of utilisation, below the drawings."""
     bar = figure.colorbar(
-        ScalarMappable(scale, BUSY),
-        ax=[drawing.axes for drawing in drawings],
+        ScalarMappable(values.scale, values.colours),
+        ax=list(axes),
         location="bottom",
         shrink=0.5,
         aspect=40,
@@ -320,12 +358,6 @@ def link_heat_map(result: ResultData, look: Mapping[str, Look]) -> Plot | None:
     # Drawn as vectors, so that its colours can change with those of the lines on dark pages.
     assert bar.solids is not None, "the colours of a ScalarMappable"
     bar.solids.set(rasterized=False, edgecolor="face")
-    name_nodes(figure, drawings)
-    says = (
-        f"Mean utilisation of every link over all runs, {_window_text(result)}. A cable is two lines, one per "
-        "direction, with traffic on the right-hand side as on a road; all drawings share one scale."
-    )
-    return Plot("link-heat-map", "Link utilisation", says, figure)
 
 
 def _window_text(result: ResultData) -> str:

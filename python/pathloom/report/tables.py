@@ -50,6 +50,16 @@ class Table:
     best: list[int | None]
     """For each column the row that is clearly better than all others; None if there is none."""
 
+    def without_empty_columns(self) -> Table:
+        """The same table without the columns that say nothing about any scheme."""
+        used = [
+            place
+            for place in range(len(self.headings))
+            if place == 0 or not self.rows or any(row[place] not in ("", NOTHING) for row in self.rows)
+        ]
+        rows = [[row[place] for place in used] for row in self.rows]
+        return Table([self.headings[place] for place in used], rows, [self.best[place] for place in used])
+
     def has_best(self) -> bool:
         """Whether any value is marked as the best."""
         return any(place is not None for place in self.best)
