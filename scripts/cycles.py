@@ -26,7 +26,7 @@ SPREAD = {
     "controller::Hub": 10,
     "discovery::LinkDiscovery": 4,
     "sim::Hosts": 6,
-    "sim::Network": 6,
+    "sim::Network": 7,
     "sim::Simulation": 5,
 }
 
