@@ -187,7 +187,12 @@ JUDGES := benches/openflow/requirements.lock benches/api/requirements.lock
 hostd-tools: .venv/.deps  ## Install clang, for the BPF programs of the host agent and of the live switch
 	@scripts/prepare.sh hostd || echo 'pathloom: continuing without pathloom-hostd and pathloom-switch' >&2
 
-.venv/.simulator: .venv/.deps $(RUST) pyproject.toml
+# Names the profile of what is in .venv/, so that no figure is taken with the programs of another one.
+.venv/.profile-$(PROFILE): .venv/.deps
+	rm -f .venv/.profile-*
+	touch $@
+
+.venv/.simulator: .venv/.deps .venv/.profile-$(PROFILE) $(RUST) pyproject.toml
 	$(call say,Building the simulator: $(PROFILE))
 	PIP_QUIET=1 VIRTUAL_ENV='$(CURDIR)/.venv' maturin develop --profile $(PROFILE) --quiet
 	touch $@
