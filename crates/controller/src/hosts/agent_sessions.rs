@@ -32,7 +32,7 @@ impl Hub {
         }
         buffer.drain(..from);
         self.hosts.set_partial_line(id, buffer);
-        self.hosts.slow_down(now, id, lines)
+        self.hosts.slow_down(id, lines)
     }
 
     /// Counts an agent whose TLS handshake failed.

@@ -5,40 +5,40 @@
 //! protocol. A session of an agent has the same shape as one of a switch: bytes come in and go out in buffers, and every
 //! call takes the time.
 
+mod agent;
 mod agent_sessions;
 mod announced;
+mod config;
 mod offenders;
 mod protocol;
 mod sockets;
 mod tokens;
 
+pub use agent::AgentId;
+pub use config::HostsConfig;
 pub use protocol::{AgentMessage, ControllerMessage, Wants, VERSION};
 pub(crate) use sockets::{accept_tcp, accept_unix};
 pub(crate) use tokens::Tokens;
 
 pub(crate) use self::offenders::Offences;
 
+use self::agent::Agent;
 use self::announced::Announced;
 use self::offenders::Offenders;
 use crate::assigning::owner_of;
 use crate::hub::Transmit;
 use crate::log_limiter::{subject, LogLimiter};
 use crate::newcomers::Newcomers;
-use crate::tls::Tls;
 use pathloom_control::{AssignError, Assigned, AssignmentId, ClaimKey, Input, Output, Owner, PathRequest};
 use pathloom_model::{Fabric, FiveTuple, Nanos, NodeId, Path};
-use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 /// Maximum length of a line of an agent, in bytes.
 pub(crate) const LINE_BYTES: usize = 64 << 10;
 /// Number of invalid lines before an agent is disconnected.
 const PATIENCE: u32 = 16;
-/// Maximum number of bytes that wait for an agent that does not read.
-const BACKLOG_BYTES: usize = 4 << 20;
 /// How long an agent that is being disconnected has to read the reason.
 pub(crate) const CLOSE_TIMEOUT: Nanos = Nanos::from_secs(1);
 /// An agent may exceed its rate by the lines of this time before it is read more slowly.
@@ -47,69 +47,6 @@ const BURST: Nanos = Nanos::from_secs(1);
 const FIRST_LINE: Nanos = Nanos::from_secs(10);
 /// Maximum number of unanswered requests for paths.
 const MOST_REQUESTS: usize = 1024;
-
-/// Where host agents connect.
-#[derive(Clone, PartialEq, Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct HostsConfig {
-    /// A Unix socket. A process that may open it may represent any host.
-    pub unix: Option<PathBuf>,
-    /// Address and port. An agent that connects here represents only the host whose address it has.
-    pub address: Option<SocketAddr>,
-    /// File with the tokens of agents that connect by TCP. Without it they need none.
-    pub tokens: Option<PathBuf>,
-    /// TLS for agents that connect by TCP. With `client_ca` they must show a certificate.
-    pub tls: Option<Tls>,
-    /// Lines per second from one agent, for each host that it represents. Further lines are read later.
-    pub lines_per_host: u32,
-    /// Maximum number of flows that an agent may have announced and not finished, for each host. Further ones are refused.
-    pub flows_per_host: usize,
-    /// Maximum number of agents at a time.
-    pub agents: usize,
-}
-
-impl Default for HostsConfig {
-    fn default() -> HostsConfig {
-        HostsConfig {
-            unix: None,
-            address: None,
-            tokens: None,
-            tls: None,
-            lines_per_host: 1000,
-            flows_per_host: 4096,
-            agents: 1024,
-        }
-    }
-}
-
-/// Identifier of an agent's connection within this run.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct AgentId(u64);
-
-/// One connection of an agent.
-struct Agent {
-    id: AgentId,
-    /// Its name in logs.
-    peer: String,
-    /// Its address, if it may represent only this host.
-    only: Option<Ipv4Addr>,
-    since: Nanos,
-    hosts: BTreeSet<NodeId>,
-    greeted: bool,
-    /// When it was disconnected, if it was.
-    closed: Option<Nanos>,
-    /// The reason for its disconnection, until that is logged.
-    unlogged_reason: Option<String>,
-    invalid_lines: u32,
-    announced: Announced,
-    /// The beginning of a line that is not complete.
-    line: Vec<u8>,
-    /// Time until which the allowance of an agent without an address of its own is used up.
-    allowance_used_until: Nanos,
-    out: Vec<u8>,
-    /// Whether the driver will be told to write.
-    dirty: bool,
-}
 
 /// All agents.
 pub(crate) struct Hosts {
@@ -342,8 +279,7 @@ impl Hosts {
     }
 
     /// Counts lines of an agent against its allowance. Returns the time until which nothing more is to be read.
-    pub(crate) fn slow_down(&mut self, now: Nanos, id: AgentId, lines: u64) -> Option<Nanos> {
-        self.now = self.now.max(now);
+    pub(crate) fn slow_down(&mut self, id: AgentId, lines: u64) -> Option<Nanos> {
         let hosts = self.agents.get(&id).filter(|agent| agent.closed.is_none())?.hosts.len().max(1);
         let per_s = u64::from(self.lines_per_host.max(1)) * hosts as u64;
         let used_until = self.allowance_used_until(id).max(self.now);
@@ -627,35 +563,6 @@ impl Hosts {
 
     fn host(&self, address: Ipv4Addr) -> Option<NodeId> {
         self.fabric.as_ref()?.attachment(address).map(|place| place.host)
-    }
-}
-
-impl Agent {
-    fn send(&mut self, (writable, now): (&mut VecDeque<AgentId>, Nanos), message: &ControllerMessage<'_>) {
-        if self.closed.is_some() {
-            return;
-        }
-        message.write(&mut self.out);
-        self.mark(writable);
-        if self.out.len() > BACKLOG_BYTES {
-            self.out.clear();
-            self.close((writable, now), "it does not read its messages");
-        }
-    }
-
-    fn close(&mut self, (writable, now): (&mut VecDeque<AgentId>, Nanos), why: &str) {
-        if self.closed.is_some() {
-            return;
-        }
-        self.closed = Some(now);
-        self.unlogged_reason = Some(why.to_owned());
-        self.mark(writable);
-    }
-
-    fn mark(&mut self, writable: &mut VecDeque<AgentId>) {
-        if !std::mem::replace(&mut self.dirty, true) {
-            writable.push_back(self.id);
-        }
     }
 }
 
