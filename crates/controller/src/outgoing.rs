@@ -116,7 +116,6 @@ impl Hub {
         let Some(connection) = self.connection_mut(id) else { return Default::default() };
         let (node, ports) = (connection.node, connection.ports().collect::<Vec<u32>>());
         let place = node.zip(self.fabric.as_deref());
-        let is_tor = place.is_none_or(|(node, fabric)| fabric.tor_index(node).is_some());
         let (punts, others): (Vec<Punt>, Vec<Punt>) = Punt::ALL.into_iter().partition(|&punt| self.punts(node, punt));
         let mut wanted: Vec<Message<'static>> = punts.into_iter().map(|punt| punt.add(place.is_some())).collect();
         let mut unwanted: Vec<Message<'static>> = others.into_iter().map(Punt::delete).collect();
@@ -128,7 +127,7 @@ impl Hub {
             unwanted.extend(others.into_iter().map(Punt::delete_tree));
         }
         if let Some((node, fabric)) = place {
-            wanted.extend(is_tor.then(punts::fragments));
+            wanted.extend(self.may_have_hosts(Some(node)).then(punts::fragments));
             let refusals = Refusals::of(fabric, node, &ports);
             wanted.extend(refusals.wanted);
             unwanted.extend(refusals.unwanted);
@@ -138,9 +137,14 @@ impl Hub {
 
     /// Whether a switch sends this control traffic to the controller. `node`: its place in the fabric, if it has one.
     fn punts(&self, node: Option<NodeId>, punt: Punt) -> bool {
+        let is_wanted = self.discovery.as_ref().is_some_and(|discovery| discovery.wants(punt));
+        is_wanted && (!punt.is_of_hosts() || self.may_have_hosts(node))
+    }
+
+    /// Whether a switch is a ToR. A switch without a place in the fabric may be one.
+    fn may_have_hosts(&self, node: Option<NodeId>) -> bool {
         let place = node.zip(self.fabric.as_deref());
-        let is_tor = place.is_none_or(|(node, fabric)| fabric.tor_index(node).is_some());
-        self.discovery.as_ref().is_some_and(|discovery| discovery.wants(punt)) && (is_tor || !punt.is_of_hosts())
+        place.is_none_or(|(node, fabric)| fabric.tor_index(node).is_some())
     }
 
     /// Renews the punts of all switches for which it is time.

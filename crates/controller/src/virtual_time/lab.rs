@@ -2,7 +2,7 @@
 
 use super::driven::Driven;
 use crate::config::{self, CheckedConfig};
-use pathloom_control::cookies::Cookie;
+use pathloom_control::cookies::{Cookie, RuleKind};
 use pathloom_control::{Input, Snapshot};
 use pathloom_model::rules::{Rule, RuleAction};
 use pathloom_model::{FiveTuple, Headers, Nanos, NodeId, PortNo, LONG_FLOW_DSCP, PROTO_UDP};
@@ -29,8 +29,11 @@ pub(crate) const fn ms(ms: u64) -> Nanos {
     Nanos::from_millis(ms)
 }
 
-/// The bits of a cookie with the number of the start of the controller (`pathloom_control::cookies`).
-const EPOCH: u64 = 0xffff << 42;
+/// A cookie without the number of the start of the controller.
+fn without_epoch(cookie: u64) -> u64 {
+    let of = |epoch| Cookie::of_no_flow(RuleKind::Default, epoch).encode();
+    cookie & !(of(u16::MAX) ^ of(0))
+}
 
 /// The log of this thread.
 #[derive(Clone, Default)]
@@ -202,7 +205,7 @@ impl Lab {
         let of = |(&node, device): (&NodeId, &Device)| {
             let rules = device.tables.rules().into_iter().filter(|rule| rule.hard_timeout_s == 0);
             let lasting = |rule: Rule| Rule {
-                cookie: rule.cookie & !EPOCH,
+                cookie: without_epoch(rule.cookie),
                 actions: rule.actions.as_slice().iter().flat_map(|action| spelt_out(device, action)).collect(),
                 ..rule
             };
