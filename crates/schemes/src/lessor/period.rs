@@ -85,6 +85,7 @@ pub(super) fn mean_rtt(of_switches: &[Option<Nanos>]) -> Option<Nanos> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{UNCLAMPED_LEAST, UNCLAMPED_MOST};
     use super::*;
 
     const SETTINGS: PeriodSettings = PeriodSettings {
@@ -117,7 +118,7 @@ mod tests {
 
     #[test]
     fn without_bounds_the_period_halves_and_doubles_on() {
-        let settings = PeriodSettings { least: Nanos::from_micros(1), most: Nanos(u64::MAX / 4), ..SETTINGS };
+        let settings = PeriodSettings { least: UNCLAMPED_LEAST, most: UNCLAMPED_MOST, ..SETTINGS };
         let mut period = Period::new(&settings);
         (0..12).for_each(|_| period.adjust(&settings, 0.1, RTT));
         assert_eq!(period.now, Nanos(5_000_000_000 >> 12));

@@ -11,7 +11,7 @@ use pathloom_allocation::fractional::{allocate, drawn, filled, Share, Shares, Wh
 use pathloom_allocation::placement::Round;
 use pathloom_allocation::Network;
 use pathloom_model::spec::{Spec, SpecError};
-use pathloom_model::{LinkId, LinkState, Path};
+use pathloom_model::Path;
 use pathloom_scheme::{FlowId, FlowView, View};
 use rand::RngExt;
 use serde::{Deserialize, Serialize};
@@ -27,8 +27,8 @@ pub(crate) const ALLOCATION_KEY: KeyInfo = (
 pub(crate) const ROUNDING_KEY: KeyInfo = (
     "rounding",
     "remaining",
-    "remaining (largest remaining time first, onto the path with most bandwidth left whose share is not used up) or random (by the probability of \
-     its share), how flows are rounded onto shares; only with allocation=fractional",
+    "remaining (largest remaining time first, onto the path with most bandwidth left whose share is not used up) or \
+     random (by the probability of its share), how flows are rounded onto shares; only with allocation=fractional",
 );
 
 /// How flows are rounded onto shares.
@@ -157,27 +157,9 @@ impl Fractions {
         let paths = self.shares.get(&pair)?;
         let chosen = match self.rounding {
             Rounding::Random => drawn(paths, self.point(new))?,
-            Rounding::Remaining => self.emptiest(placements, view, new, paths)?,
+            Rounding::Remaining => emptiest(placements, view, (new, pair), paths)?,
         };
-        is_up(&view.links, &paths[chosen].0).then(|| path_of(&paths[chosen].0))
-    }
-
-    /// Of the paths whose share is not used up by other flows, the one whose tightest link has the most bandwidth left.
-    fn emptiest(&self, placements: &Placements, view: &View, new: FlowId, paths: &[Share]) -> Option<usize> {
-        let pair = pair_of(view.flows.get(&new)?);
-        let mut load = vec![0.0; paths.len()];
-        for (id, _) in view.long_flows().filter(|&(id, flow)| id != new && pair_of(flow) == pair) {
-            let on = paths.iter().position(|(links, _)| placements.links(id) == Some(links));
-            on.into_iter().for_each(|path| load[path] += placements.demand_bps(id).unwrap_or(0) as f64);
-        }
-        let (own_bps, own) = (placements.demand_bps(new)?, placements.links(new).unwrap_or_default());
-        let total = load.iter().sum::<f64>() + own_bps as f64;
-        // The flow itself is on some path already.
-        let left = |link: &u32| placements.left_bps(*link) + if own.contains(link) { own_bps as i64 } else { 0 };
-        let tightest = |at: usize| paths[at].0.iter().map(left).min();
-        let free = |&at: &usize| load[at] < paths[at].1 * total && is_up(&view.links, &paths[at].0);
-        // Of equal ones, the first.
-        (0..paths.len()).rev().filter(free).max_by_key(|&at| tightest(at))
+        Some(path_of(&paths[chosen].0)).filter(|path| path.is_up(&view.links))
     }
 
     /// The point of a flow in the shares laid end to end.
@@ -186,10 +168,23 @@ impl Fractions {
     }
 }
 
-fn pair_of(flow: &FlowView) -> (u32, u32) {
-    (flow.src_tor.0, flow.dst_tor.0)
+/// Of the paths of the pair of a new flow whose share is not used up by other flows, the one whose tightest link has the most bandwidth left.
+fn emptiest(placements: &Placements, view: &View, (new, pair): (FlowId, (u32, u32)), paths: &[Share]) -> Option<usize> {
+    let mut load = vec![0.0; paths.len()];
+    for (id, _) in view.long_flows().filter(|&(id, flow)| id != new && pair_of(flow) == pair) {
+        let on = paths.iter().position(|(links, _)| placements.links(id) == Some(links));
+        on.into_iter().for_each(|path| load[path] += placements.demand_bps(id).unwrap_or(0) as f64);
+    }
+    let (own_bps, own) = (placements.demand_bps(new)?, placements.links(new).unwrap_or_default());
+    let total = load.iter().sum::<f64>() + own_bps as f64;
+    // The flow itself is on some path already.
+    let left = |link: &u32| placements.left_bps(*link) + if own.contains(link) { own_bps as i64 } else { 0 };
+    let tightest = |at: usize| paths[at].0.iter().map(left).min();
+    let free = |&at: &usize| load[at] < paths[at].1 * total && path_of(&paths[at].0).is_up(&view.links);
+    // Of equal ones, the first.
+    (0..paths.len()).rev().filter(free).max_by_key(|&at| tightest(at))
 }
 
-fn is_up(state: &LinkState, links: &[u32]) -> bool {
-    links.iter().all(|&link| state.is_up(LinkId(link)))
+fn pair_of(flow: &FlowView) -> (u32, u32) {
+    (flow.src_tor.0, flow.dst_tor.0)
 }
