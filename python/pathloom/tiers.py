@@ -52,6 +52,9 @@ _CLOS = {
     "aggregation": Words("aggregation", "aggregation"),
     "core": Words("core", "cores"),
 }
+LEVELS = tuple(_CLOS)
+"""The tiers, from the hosts up."""
+SWITCH_LEVELS = LEVELS[1:]
 _BY_FABRIC = {
     "leaf-spine": {"tor": Words("leaf", "leaves"), "core": Words("spine", "spines")},
     "three-layer": {"core": Words("spine", "spines")},

@@ -25,6 +25,7 @@ from pathloom.fabrics import Fabric
 from pathloom.lab import controller, system
 from pathloom.lab.blueprint import Blueprint, Switch
 from pathloom.native import program
+from pathloom.tiers import SWITCH_LEVELS
 
 PROGRAM = "pathloom-switch"
 PROTOCOLS = ("tcp-path", "tfe", "arp-path")
@@ -32,7 +33,6 @@ PROTOCOLS = ("tcp-path", "tfe", "arp-path")
 PATIENCE_S = 20.0
 QUIET_S = 1.0
 """Seconds after its start during which a switch takes no part in explorations."""
-_LEVELS = ("tor", "aggregation", "core")
 _TIMERS = {
     "hello": ("hello_ms", 1),
     "lock": ("lock_ms", 1),
@@ -246,4 +246,4 @@ def remove(run_directory: Path) -> None:
 
 def _level(key: str, tier: str) -> dict[str, str]:
     """Returns the tier of a node as a setting, if the switches have a name for it; otherwise nothing."""
-    return {key: tier} if tier in _LEVELS else {}
+    return {key: tier} if tier in SWITCH_LEVELS else {}

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pathloom.report.spread import Position, apart, fill_in
-from pathloom.tiers import FabricGraph
+from pathloom.tiers import SWITCH_LEVELS, FabricGraph
 
 MOST_MOVED_APART = 1500
 """In maps of more switches than this, switches that cover each other are not moved."""
@@ -80,7 +80,7 @@ def _tiers(graph: _Graph) -> Layout:
         own = [x[host] for host in graph.neighbours[tor] if host in x]
         x[tor] = math.fsum(own) / len(own)
     pods = _pod_spans(graph, x)
-    by_tier = {tier: [n for n in graph.switches if graph.tier[n] == tier] for tier in ("tor", "aggregation", "core")}
+    by_tier = {tier: [n for n in graph.switches if graph.tier[n] == tier] for tier in SWITCH_LEVELS}
     _spread_rest(by_tier["tor"], x, pods, graph)
     _spread_rest(by_tier["aggregation"], x, pods, graph)
     _spread_rest(by_tier["core"], x, {}, graph)

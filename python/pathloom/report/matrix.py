@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 
 from pathloom.report.drawing import FAILED, LinkValues
 from pathloom.report.style import INK
-from pathloom.tiers import FabricGraph, tier_words
+from pathloom.tiers import LEVELS, FabricGraph, tier_words
 
 DOWN = -1.0
 """The value of a link that is down, below the scale of every utilisation."""
-LEVELS = ("host", "tor", "aggregation", "core")
 
 
 @dataclass(frozen=True)
