@@ -9,7 +9,7 @@
 
 use crate::context::Context;
 use crate::context::UNKNOWN_DRAIN;
-use crate::cookies::{Cookie, RuleKind};
+use crate::cookies::{epoch_and_serial, Cookie, RuleKind};
 use crate::plan::{FlowKey, Version};
 use crate::switches::Purpose;
 use crate::tables::{self, DEFAULTS, LONG_FLOWS};
@@ -48,11 +48,13 @@ struct LabelRule {
     /// Whether the switch does not have it: it was refused or not found. The entry stays for versions that still
     /// drain.
     absent: bool,
+    /// Whether the switch had it from an earlier controller. Flows that are not known yet may use it too.
+    inherited: bool,
 }
 
 impl LabelRule {
     fn new(next: Option<Next>) -> LabelRule {
-        LabelRule { next, users: 0, confirmed: false, xid: 0, absent: false }
+        LabelRule { next, users: 0, confirmed: false, xid: 0, absent: false, inherited: false }
     }
 }
 
@@ -236,23 +238,25 @@ impl Labels {
         }
     }
 
-    /// Deletes a rule of a version that no packet matches any more, unless other versions need it too.
+    /// Deletes a rule of a version that no packet matches any more, unless other versions need it too. The rule of an
+    /// earlier controller waits longer, because versions that are not known yet may need it.
     pub(crate) fn take_rule(&mut self, cx: &mut Context, switch: NodeId, key: RuleKey) {
-        if let Some(label) = label_of(&key) {
-            let Some(rule) = self.0.get_mut(&(switch, label)) else { return };
-            rule.users = rule.users.saturating_sub(1);
-            if rule.users > 0 {
-                return;
-            }
-            let absent = rule.absent;
-            self.0.remove(&(switch, label));
-            if absent {
-                return;
-            }
+        let Some(label) = label_of(&key) else { return delete(cx, switch, key) };
+        let Some(rule) = self.0.get_mut(&(switch, label)) else { return };
+        rule.users = rule.users.saturating_sub(1);
+        if rule.users > 0 {
+            return;
         }
-        cx.count_rules(switch, -1);
-        if cx.is_ready(switch) {
-            cx.delete_rule(switch, key);
+        if rule.inherited && !rule.absent {
+            return await_claim(cx, switch, label);
+        }
+        self.remove(cx, switch, label);
+    }
+
+    /// Removes the rule of a label. Deletes it if the switch has it.
+    fn remove(&mut self, cx: &mut Context, switch: NodeId, label: u16) {
+        if self.0.remove(&(switch, label)).is_some_and(|rule| !rule.absent) {
+            delete(cx, switch, label_key(cx.config.priorities.flow, label));
         }
     }
 
@@ -280,10 +284,13 @@ impl Labels {
     /// Compares the rules of labels that a switch has with those that it should have.
     pub(crate) fn reconcile(&mut self, cx: &mut Context, switch: NodeId, rules: &[Rule]) {
         let kind = |rule: &&Rule| Cookie::decode(rule.cookie).is_some_and(|cookie| cookie.kind == RuleKind::Label);
-        let mut found: BTreeMap<u16, Next> = BTreeMap::new();
+        let epoch = cx.config.epoch;
+        let is_old =
+            |rule: &Rule| Cookie::decode(rule.cookie).is_some_and(|cookie| epoch_and_serial(cookie.flow).0 != epoch);
+        let mut found: BTreeMap<u16, (Next, bool)> = BTreeMap::new();
         for rule in rules.iter().filter(kind) {
             match read(rule).filter(|_| rule.priority == cx.config.priorities.flow) {
-                Some((label, next)) => drop(found.insert(label, next)),
+                Some((label, next)) => drop(found.insert(label, (next, is_old(rule)))),
                 None => drop(cx.delete_rule(switch, rule.key())),
             }
         }
@@ -291,8 +298,8 @@ impl Labels {
         let known: Vec<(u16, LabelRule)> = self.0.range(all).map(|(&(_, label), &rule)| (label, rule)).collect();
         for (label, rule) in known {
             match (found.remove(&label), rule.next) {
-                (Some(there), wanted) if wanted.is_none_or(|wanted| wanted == there) => {
-                    let same = LabelRule { next: Some(there), confirmed: true, absent: false, ..rule };
+                (Some((there, inherited)), wanted) if wanted.is_none_or(|wanted| wanted == there) => {
+                    let same = LabelRule { next: Some(there), confirmed: true, absent: false, inherited, ..rule };
                     self.0.insert((switch, label), same);
                     cx.count_rules(switch, i32::from(rule.absent));
                 }
@@ -300,12 +307,11 @@ impl Labels {
                 _ => drop(self.note_absent(cx, switch, label)),
             }
         }
-        for (label, next) in found {
-            let unclaimed = LabelRule { confirmed: true, ..LabelRule::new(Some(next)) };
+        for (label, (next, inherited)) in found {
+            let unclaimed = LabelRule { confirmed: true, inherited, ..LabelRule::new(Some(next)) };
             self.0.insert((switch, label), unclaimed);
             cx.count_rules(switch, 1);
-            let at = cx.now.saturating_add(cx.config.drain.unwrap_or(UNKNOWN_DRAIN));
-            cx.timers.set(at, Timer::Label { switch, label });
+            await_claim(cx, switch, label);
         }
     }
 
@@ -358,8 +364,8 @@ impl Labels {
         compared
     }
 
-    /// Deletes a found rule that no flow has claimed for so long that no packet can match it. If some switch has no
-    /// session, waits longer, because its unknown rules may lead to this one.
+    /// Deletes a rule that no flow has claimed for so long that no packet can match it. If some switch has no session,
+    /// waits longer, because its unknown rules may lead to this one.
     pub(crate) fn delete_unclaimed(&mut self, cx: &mut Context, switch: NodeId, label: u16) {
         if self.0.get(&(switch, label)).is_none_or(|rule| rule.users > 0) {
             return;
@@ -369,8 +375,22 @@ impl Labels {
             let at = cx.now.saturating_add(UNKNOWN_DRAIN);
             return cx.timers.set(at, Timer::Label { switch, label });
         }
-        self.take_rule(cx, switch, label_key(cx.config.priorities.flow, label));
+        self.remove(cx, switch, label);
     }
+}
+
+/// Deletes a rule that a switch should have.
+fn delete(cx: &mut Context, switch: NodeId, key: RuleKey) {
+    cx.count_rules(switch, -1);
+    if cx.is_ready(switch) {
+        cx.delete_rule(switch, key);
+    }
+}
+
+/// Keeps a rule that no known version needs until the flows that may use it are known and their packets have drained.
+fn await_claim(cx: &mut Context, switch: NodeId, label: u16) {
+    let at = cx.now.saturating_add(cx.config.drain.unwrap_or(UNKNOWN_DRAIN));
+    cx.timers.set(at, Timer::Label { switch, label });
 }
 
 #[cfg(test)]

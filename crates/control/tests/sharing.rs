@@ -109,6 +109,31 @@ fn shared_rules_are_adopted() {
     }
 }
 
+/// The snapshot is taken during the move to the other path, while the rules of the first one drain. It tells that the
+/// first path needs the rule of the last switch, but not that the other one does. The source ToR connects last.
+#[test]
+fn a_shared_rule_stays_until_the_flows_that_use_it_are_known() {
+    for moment in 0..40 {
+        // Packets may be in transit for longer than the switches need to connect.
+        let fabric = Arc::new(fabric_from_spec("fat-tree:k=4,rate=100Mbps,buffer=100").unwrap());
+        let mut world = World::with_flows(fabric.clone(), SHARED, Config::default(), moment, &[(0, 4)]);
+        route(&mut world, 0, &FIRST);
+        world.traffic(ms(60 + 10 * (moment % 8)));
+        route(&mut world, 0, &OTHER);
+        world.traffic(ms(50 + 10 * (moment / 8)));
+        let snapshot = world.network.controller.snapshot();
+        world.network.kill_controller();
+        let controller = world.restored(snapshot, 2).unwrap();
+        world.network.start_controller(controller);
+        let tor = world.tor();
+        fabric.switches().iter().filter(|&&switch| switch != tor).for_each(|&switch| world.network.connect(switch));
+        world.traffic(SECOND);
+        world.connect_all();
+        world.traffic(SECOND);
+        world.nothing_is_lost_or_left();
+    }
+}
+
 #[test]
 fn a_full_table_on_a_shared_path_rejects_all_flows_that_wait_for_it() {
     let mut world = sharing(SHARED, &[(0, 4), (1, 5)]);
