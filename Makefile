@@ -51,6 +51,8 @@ test-long: build bench-ns3  ## The long tests: large fabrics, ns-3 itself, and a
 	cargo test --release --package pathloom-switching -- --ignored
 	pytest -m long
 	python scripts/tiers.py --all
+	$(call say,The tests of Rust with new random cases)
+	PROPTEST_RNG_SEED="$$(date +%s)" python scripts/rust_tests.py
 	$(call say,A minute of random faults)
 	pathloom bench faults --seed 1 --schedules 4000
 	if [ "$$(id -u)" = 0 ]; then scripts/prepare.sh lab; pytest -m 'long and not measure' tests/lab; else echo 'not root: the long lab tests are left out' >&2; fi

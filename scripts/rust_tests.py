@@ -2,6 +2,9 @@
 
 `cargo test` runs one test program after another, so a processor is idle at the end of each. It does not say how long a
 test took either. The test programs can say it, by an option that is unstable in name only: it is as old as 2020.
+
+Property tests draw the same cases in each run, so that the same code has the same result. PROPTEST_RNG_SEED=N draws
+others; PROPTEST_CASES=N draws more where a test does not say how many.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILD = ["cargo", "test", "--workspace", "--exclude", "pathloom-python", "--lib", "--bins", "--tests"]
 TIMED = re.compile(r"^test (.+) \.\.\. ok <([0-9.]+)s>$", re.MULTILINE)
 SLOWEST = 10
+SEED = "1"
+"""Seed of the cases of property tests, unless the environment has another one."""
 
 
 def programs() -> Iterator[tuple[str, Path]]:
@@ -35,7 +40,7 @@ def programs() -> Iterator[tuple[str, Path]]:
 
 def run(program: str, folder: Path) -> tuple[str, int, str]:
     """Runs a test program. Returns its name, its exit code and its output."""
-    environment = {**os.environ, "RUSTC_BOOTSTRAP": "1"}
+    environment = {"PROPTEST_RNG_SEED": SEED, **os.environ, "RUSTC_BOOTSTRAP": "1"}
     done = subprocess.run(
         [program, "-Zunstable-options", "--report-time"],
         cwd=folder,
@@ -60,6 +65,7 @@ def main() -> int:
                 failed.append(name)
                 print(f"==== {name}: exit code {code}\n{output}")
             times += [(float(time_s), f"{name}: {test}") for test, time_s in TIMED.findall(output)]
+    print(f"cases of property tests: PROPTEST_RNG_SEED={os.environ.get('PROPTEST_RNG_SEED', SEED)}")
     print(f"the {SLOWEST} slowest of {len(times)} tests:")
     for time_s, test in sorted(times, reverse=True)[:SLOWEST]:
         print(f"{time_s:8.1f} s  {test}")
