@@ -1,7 +1,6 @@
 //! Schemes, transports and control channels.
 
 use pathloom_model::{Fabric, Nanos, NodeId};
-use pathloom_scheme::Entropy;
 use pathloom_schemes::{Registry, SchemeSpec};
 use rand::{Rng, RngExt};
 
@@ -25,7 +24,7 @@ const PERIODS: [&str; 4] = ["37ms", "80ms", "150ms", "400ms"];
 pub(crate) fn scheme(rng: &mut impl Rng) -> SchemeSpec {
     let sprays = |name| {
         let central = Registry::WithTestSchemes.parse(name).ok().and_then(|spec| spec.central(1));
-        central.is_some_and(|central| central.needs().entropy != Entropy::Flow)
+        central.is_some_and(|central| central.needs().takes_several_paths())
     };
     let entries: Vec<_> = Registry::WithTestSchemes.entries().filter(|entry| !sprays(entry.name)).collect();
     loop {

@@ -24,7 +24,7 @@ mod view;
 pub use action::{Action, DefaultRoutes};
 pub use event::{Event, Rejection};
 pub use flow_map::FlowMap;
-pub use needs::{Detection, Entropy, Migration, Needs, RuleSharing};
+pub use needs::{Detection, Entropy, Migration, Needs, RuleSharing, Selection};
 pub use option_u64::OptionU64;
 pub use shared::Shared;
 pub use view::{FlowView, View};

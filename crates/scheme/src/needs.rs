@@ -103,6 +103,34 @@ impl Entropy {
     }
 }
 
+/// How switches choose for each packet where a group spreads flows over several next hops. Rules of OpenFlow switches
+/// choose by a hash of the five-tuple, so only the simulator knows other values than [`Selection::Hash`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Selection {
+    /// By a hash of the five-tuple and the entropy.
+    #[default]
+    Hash,
+    /// The entropy is the number of a path: with successive entropies, the packets of a flow take all paths in turn.
+    /// Packets with an entropy of 0 take the path that the hash of the five-tuple gives.
+    Numbered,
+    /// One after another: each packet leaves by the next hop after that of the packet before it, whatever its flow.
+    RoundRobin,
+    /// The next hop with the shortest queue in bytes among some of them (Ghorbani et al. 2017, DRILL).
+    ShortestQueue {
+        /// Number of next hops to draw at random for each packet, at least 1.
+        drawn: u8,
+        /// Number of next hops to consider as well, because their queues were the shortest the last time.
+        remembered: u8,
+    },
+}
+
+impl Selection {
+    fn is_default(&self) -> bool {
+        *self == Selection::default()
+    }
+}
+
 /// What a scheme needs from its controller. Schemes start from [`Needs::NOTHING`] and set what they need.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Needs {
@@ -137,6 +165,9 @@ pub struct Needs {
     /// Which packets of a flow take the same path where default routes spread flows.
     #[serde(default, skip_serializing_if = "Entropy::is_default")]
     pub entropy: Entropy,
+    /// How switches choose where default routes spread flows.
+    #[serde(default, skip_serializing_if = "Selection::is_default")]
+    pub selection: Selection,
 }
 
 impl Needs {
@@ -152,5 +183,12 @@ impl Needs {
         idle_timeout_s: None,
         link_loads_every: None,
         entropy: Entropy::Flow,
+        selection: Selection::Hash,
     };
+
+    /// Whether packets of one flow may take different paths.
+    pub fn takes_several_paths(&self) -> bool {
+        self.entropy != Entropy::Flow
+            || matches!(self.selection, Selection::RoundRobin | Selection::ShortestQueue { .. })
+    }
 }

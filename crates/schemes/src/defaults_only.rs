@@ -1,19 +1,20 @@
 //! A central policy that sets default routes and leaves every flow on them.
 
 use pathloom_model::Nanos;
-use pathloom_scheme::{Action, DefaultRoutes, Entropy, Event, Needs, Scheme, View};
+use pathloom_scheme::{Action, DefaultRoutes, Entropy, Event, Needs, Scheme, Selection, View};
 
 /// Sets these default routes and nothing else.
 pub(crate) struct DefaultsOnly {
     pub(crate) name: &'static str,
     pub(crate) routes: DefaultRoutes,
     pub(crate) entropy: Entropy,
+    pub(crate) selection: Selection,
 }
 
 impl DefaultsOnly {
     /// The same routes for all packets of a flow.
     pub(crate) fn by_flow(name: &'static str, routes: DefaultRoutes) -> DefaultsOnly {
-        DefaultsOnly { name, routes, entropy: Entropy::Flow }
+        DefaultsOnly { name, routes, entropy: Entropy::Flow, selection: Selection::Hash }
     }
 }
 
@@ -23,7 +24,7 @@ impl Scheme for DefaultsOnly {
     }
 
     fn needs(&self) -> Needs {
-        Needs { entropy: self.entropy, ..Needs::NOTHING }
+        Needs { entropy: self.entropy, selection: self.selection, ..Needs::NOTHING }
     }
 
     fn handle(&mut self, _now: Nanos, event: &Event, view: &View, actions: &mut Vec<Action>) {

@@ -7,7 +7,7 @@
 use crate::entry::{Entry, EntryInfo};
 use crate::sprayed;
 use pathloom_model::Nanos;
-use pathloom_scheme::Entropy;
+use pathloom_scheme::{Entropy, Selection};
 
 const NAME: &str = "letflow";
 /// The time-out of flowlets in the measurements of the paper.
@@ -20,5 +20,8 @@ pub(crate) const ENTRY: Entry = Entry {
         paper: "Vanini et al. 2017, Let It Flow: Resilient Asymmetric Load Balancing with Flowlet Switching (NSDI)",
         keys: &[("gap", "500us", "shortest pause between two flowlets; 0s: every packet is a flowlet")],
     },
-    read: |spec| Ok(sprayed::parts(NAME, Entropy::Flowlet { gap: spec.time("gap")?.unwrap_or(GAP) })),
+    read: |spec| {
+        let entropy = Entropy::Flowlet { gap: spec.time("gap")?.unwrap_or(GAP) };
+        Ok(sprayed::parts(NAME, entropy, Selection::Hash))
+    },
 };

@@ -9,6 +9,7 @@
 pub mod allocation;
 mod arp_path;
 mod defaults_only;
+mod drill;
 mod ecmp;
 mod entry;
 mod hedera;

@@ -2,7 +2,7 @@
 
 use crate::entry::{Central, Entry, EntryInfo, Parts, SwitchProgram};
 use pathloom_model::spec::{Spec, SpecError};
-use pathloom_scheme::{Entropy, Scheme};
+use pathloom_scheme::Scheme;
 use pathloom_switching::deployment::Deployment;
 use pathloom_transport::TransportSpec;
 use std::ffi::OsStr;
@@ -15,6 +15,7 @@ const ENTRIES: &[Entry] = &[
     crate::mptcp::ENTRY,
     crate::rps::ENTRY,
     crate::letflow::ENTRY,
+    crate::drill::ENTRY,
     crate::hedera::ENTRY,
     crate::hedera_sa::ENTRY,
     crate::ofpt::ENTRY,
@@ -106,7 +107,7 @@ impl SchemeSpec {
     /// As [`SchemeSpec::central`], for live controllers, which require one.
     ///
     /// # Errors
-    /// The scheme has none, or its hosts spray packets, which only simulated switches support. The message names the
+    /// The scheme has none, or it sends the packets of one flow over several paths, which only simulated switches do. The message names the
     /// scheme.
     pub fn require_central(&self, seed: u64) -> Result<Box<dyn Scheme>, String> {
         let name = self.name;
@@ -115,9 +116,9 @@ impl SchemeSpec {
                 "{name} has no central part: its switches find their paths themselves, so there is nothing to control"
             )
         })?;
-        match central.needs().entropy {
-            Entropy::Flow => Ok(central),
-            _ => Err(format!(
+        match central.needs().takes_several_paths() {
+            false => Ok(central),
+            true => Err(format!(
                 "{name} sends the packets of one flow over several paths, but rules of OpenFlow switches hash only \
                  five-tuples, so it runs only in the simulator; use ecmp or mptcp"
             )),

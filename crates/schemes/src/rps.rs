@@ -5,7 +5,7 @@
 
 use crate::entry::{Entry, EntryInfo, Parts};
 use crate::sprayed;
-use pathloom_scheme::Entropy;
+use pathloom_scheme::{Entropy, Selection};
 
 const NAME: &str = "rps";
 
@@ -16,5 +16,7 @@ pub(crate) const ENTRY: Entry = Entry {
         paper: "Dixit et al. 2013, On the Impact of Packet Spraying in Data Center Networks (INFOCOM)",
         keys: &[],
     },
-    read: |_| Ok(Parts { transport: sprayed::tolerant_tcp(), ..sprayed::parts(NAME, Entropy::Packet) }),
+    read: |_| {
+        Ok(Parts { transport: sprayed::tolerant_tcp(), ..sprayed::parts(NAME, Entropy::Packet, Selection::Hash) })
+    },
 };

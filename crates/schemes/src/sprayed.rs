@@ -2,13 +2,13 @@
 
 use crate::defaults_only::DefaultsOnly;
 use crate::entry::Parts;
-use pathloom_scheme::{DefaultRoutes, Entropy};
+use pathloom_scheme::{DefaultRoutes, Entropy, Selection};
 use pathloom_transport::{Reordering, TransportSpec};
 
-/// Switches that hash five-tuple and entropy over all shortest next hops.
-pub(crate) fn parts(name: &'static str, entropy: Entropy) -> Parts {
+/// Switches that choose among all shortest next hops for each packet.
+pub(crate) fn parts(name: &'static str, entropy: Entropy, selection: Selection) -> Parts {
     let routes = DefaultRoutes::Ecmp;
-    Parts::central(move |_| Box::new(DefaultsOnly { name, routes, entropy }))
+    Parts::central(move |_| Box::new(DefaultsOnly { name, routes, entropy, selection }))
 }
 
 /// TCP that tolerates a window of reordering. Otherwise most segments that overtake others would look like losses.

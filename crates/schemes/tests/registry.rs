@@ -45,7 +45,7 @@ fn live_controllers_refuse_schemes_of_switch_programs_and_of_sprayed_packets() {
             assert!(refused.starts_with(&format!("{name} {why}")) && !refused.contains('\n'), "{refused}");
         }
     }
-    for name in ["rps", "letflow"] {
+    for name in ["rps", "letflow", "drill"] {
         let Err(refused) = parse(name).unwrap().require_central(1) else { panic!("{name} is accepted") };
         assert!(refused.ends_with("use ecmp or mptcp"), "{refused}");
     }
@@ -128,6 +128,8 @@ fn errors_name_the_problem() {
         ("lessor:sizes=known", "did you mean `unknown`?"),
         ("lessor:gain=2", "gain: `2` is not a number from 0 to 1"),
         ("ecmp:period=5s", "unknown key `period`"),
+        ("drill:d=0", "d: `0` is not a whole number from 1 to 255"),
+        ("drill:m=256", "m: `256` is not a whole number from 0 to 255"),
         ("hedera:perod=5s", "did you mean `period`?"),
         ("hedera:period=5", "period: `5` is not a time"),
         ("hedera:period=0s", "expected 1ms to 1h"),

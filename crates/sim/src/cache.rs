@@ -6,11 +6,12 @@
 //! once, so a packet that finds an entry need not check whether it is still valid. Frames forwarded from the cache
 //! are counted in the entry. They are credited to the rules before anyone reads counters or rules time out.
 
+use crate::next_hops::{SetRef, MOST_SETS};
 use crate::packet::{Packet, TagBits};
 use crate::store::grow;
 use crate::time::Ps;
 use crate::trusted::fetch;
-use pathloom_model::{entropy_hash, LinkId, NodeId};
+use pathloom_model::{LinkId, NodeId};
 use pathloom_switching::RuleRef;
 
 /// One cached decision, and the number of frames forwarded by it.
@@ -49,8 +50,8 @@ pub(crate) const SPRAYED: u32 = 1 << 30;
 const FOR_SET: u32 = 1 << 30;
 /// Bits of [`Entry::out`] below the number of a set of next hops.
 const FLOW_HASH_BITS: u32 = 16;
-/// Most sets of next hops of a switch. Decisions for further sets are not cached.
-const MOST_SETS: usize = 1 << 14;
+/// The number of a set fits between these bits and [`FOR_SET`].
+const _: () = assert!(MOST_SETS << FLOW_HASH_BITS <= FOR_SET as usize);
 
 /// No link has this number, so an empty entry matches nothing.
 const NO_LINK: u32 = u32::MAX;
@@ -75,10 +76,11 @@ impl Entry {
         Entry { marks, in_link, out_link, out: out_tag.number() | any, passed: 0, last: 0 }
     }
 
-    /// The same decision for a set of next hops of the switch. The present link is that for an entropy of 0.
-    fn among(self, set: usize, flow_hash: u32) -> Entry {
-        let hash = flow_hash & ((1 << FLOW_HASH_BITS) - 1);
-        Entry { out: self.out & ANY_FLAGS | FOR_SET | (set as u32) << FLOW_HASH_BITS | hash, ..self }
+    /// The same decision for a set of next hops of the switch, of which the present link is the usual one.
+    pub(crate) fn among(self, set: SetRef) -> Entry {
+        let hash = set.flow_hash & ((1 << FLOW_HASH_BITS) - 1);
+        let out = self.out & ANY_FLAGS | FOR_SET | set.number << FLOW_HASH_BITS | hash;
+        Entry { out, ..self }
     }
 
     /// Whether the decision applies to this packet.
@@ -146,39 +148,12 @@ pub(crate) struct Credit {
     pub(crate) last: Ps,
 }
 
-/// The next hops among which a switch chooses by packet.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct NextHops {
-    /// Links in order, each with the sum of the weights up to it.
-    links: Vec<(u32, u32)>,
-    tag: TagBits,
-}
-
-impl NextHops {
-    /// Next hops from links with their weights. Packets leave with this tag.
-    pub(crate) fn new(weighted: impl IntoIterator<Item = (u32, u16)>, tag: TagBits) -> NextHops {
-        let mut sum = 0;
-        let links = weighted.into_iter().map(|(link, weight)| {
-            sum += u32::from(weight);
-            (sum, link)
-        });
-        NextHops { links: links.collect(), tag }
-    }
-
-    /// The link for a packet of a flow with this hash; `usual` is that for an entropy of 0.
-    pub(crate) fn choose(&self, usual: u32, flow_hash: u32, entropy: u32) -> u32 {
-        if entropy == 0 {
-            return usual;
-        }
-        let total = self.links.last().map_or(0, |&(sum, _)| u64::from(sum));
-        let point = (u64::from(entropy_hash(flow_hash, entropy)) * total) >> 32;
-        self.links.iter().find(|&&(sum, _)| point < u64::from(sum)).map_or(usual, |&(_, link)| link)
-    }
-
-    /// Tag that packets leave with.
-    pub(crate) fn tag(&self) -> TagBits {
-        self.tag
-    }
+/// How a packet leaves a switch, according to its cached decision.
+pub(crate) enum Onward {
+    /// By this link, with this tag.
+    Link(u32, TagBits),
+    /// By one of these next hops.
+    Among(SetRef),
 }
 
 pub(crate) struct Cache {
@@ -190,8 +165,6 @@ pub(crate) struct Cache {
     /// By switch: places of the entries that held a decision of the switch when its credit was last collected, or
     /// later. All entries that hold one now are among them.
     by_switch: Vec<Vec<u32>>,
-    /// By switch: the sets of next hops that its decisions name.
-    sets: Vec<Vec<NextHops>>,
 }
 
 impl Cache {
@@ -202,8 +175,8 @@ impl Cache {
     /// paths are not cached.
     pub(crate) fn new(nodes: usize, switches_on_path: usize) -> Cache {
         let stride = switches_on_path.clamp(2, 64);
-        let (by_switch, sets) = (vec![Vec::new(); nodes], vec![Vec::new(); nodes]);
-        let mut cache = Cache { stride, ways: 1, entries: Vec::new(), backing: Vec::new(), by_switch, sets };
+        let by_switch = vec![Vec::new(); nodes];
+        let mut cache = Cache { stride, ways: 1, entries: Vec::new(), backing: Vec::new(), by_switch };
         // Frames of no connection get rows, too, which stay empty.
         cache.reserve_lanes(2);
         cache
@@ -284,30 +257,10 @@ impl Cache {
         self.entries[place] = entry;
     }
 
-    /// As [`Cache::store`], for a decision for a set of next hops.
-    pub(crate) fn store_set(
-        &mut self,
-        place: usize,
-        switch: NodeId,
-        entry: Entry,
-        rules: &[RuleRef],
-        (hops, flow_hash): (NextHops, u32),
-    ) {
-        let sets = &mut self.sets[switch.index()];
-        let known = sets.iter().position(|set| *set == hops);
-        let number = known.unwrap_or(sets.len());
-        if number >= MOST_SETS {
-            return;
-        }
-        if known.is_none() {
-            sets.push(hops);
-        }
-        self.store(place, switch, entry.among(number, flow_hash), rules);
-    }
-
-    /// Link and tag with which a packet leaves that has arrived by `in_link`, if a decision applies to it. For runs in
-    /// which packets of a flow take several paths. Counts the packet.
-    pub(crate) fn spray(&mut self, now: Ps, in_link: u32, packet: &Packet) -> Option<(u32, TagBits)> {
+    /// How a packet leaves that has arrived by `in_link`, if a decision applies to it. For runs in which packets of a
+    /// flow take several paths. Counts the packet.
+    #[inline(always)]
+    pub(crate) fn spray(&mut self, now: Ps, in_link: u32, packet: &Packet) -> Option<Onward> {
         let place = self.place(packet, in_link)?;
         let entry = self.entries.get_mut(place)?;
         if !entry.matches(in_link, packet) {
@@ -315,11 +268,11 @@ impl Cache {
         }
         entry.count(now, packet);
         if entry.out & FOR_SET == 0 {
-            return Some((entry.out_link, entry.out_tag()));
+            return Some(Onward::Link(entry.out_link, entry.out_tag()));
         }
         let number = (entry.out & !ANY_FLAGS & !FOR_SET) >> FLOW_HASH_BITS;
-        let set = &self.sets[self.backing[place].switch.index()][number as usize];
-        Some((set.choose(entry.out_link, entry.out, packet.entropy()), set.tag))
+        let switch = self.backing[place].switch;
+        Some(Onward::Among(SetRef { switch, number, usual: entry.out_link, flow_hash: entry.out }))
     }
 
     /// Replaces the number of an incoming link in all decisions of a switch.
@@ -407,7 +360,6 @@ impl Cache {
             self.backing[place as usize].listed = false;
             self.entries[place as usize] = empty();
         }
-        self.sets[switch.index()].clear();
     }
 
     /// Copies the decisions of some switches, for the part of a network that contains these switches.
@@ -418,7 +370,6 @@ impl Cache {
             entries: vec![empty(); self.entries.len()],
             backing: vec![UNUSED; self.backing.len()],
             by_switch: vec![Vec::new(); self.by_switch.len()],
-            sets: vec![Vec::new(); self.sets.len()],
         };
         for (place, backing) in self.backing.iter().enumerate() {
             if backing.switch != UNUSED.switch && is_in(backing.switch) {
@@ -427,7 +378,6 @@ impl Cache {
         }
         for (index, list) in self.by_switch.iter().enumerate().filter(|(index, _)| is_in(NodeId(*index as u32))) {
             part.by_switch[index].clone_from(list);
-            part.sets[index].clone_from(&self.sets[index]);
         }
         part
     }
@@ -449,10 +399,6 @@ impl Cache {
         }
         for (own, list) in self.by_switch.iter_mut().zip(part.by_switch) {
             own.extend(list);
-        }
-        // A switch is in one part, so the others have no set of it.
-        for (own, sets) in self.sets.iter_mut().zip(part.sets).filter(|(_, sets)| !sets.is_empty()) {
-            *own = sets;
         }
     }
 

@@ -21,6 +21,7 @@ mod lanes;
 mod link;
 mod marks;
 mod network;
+mod next_hops;
 mod outcome;
 mod packet;
 mod parts;

@@ -99,6 +99,12 @@ pub(crate) fn times(bytes: u64, ps_per_byte: u64) -> Ps {
     ((u128::from(bytes) * u128::from(ps_per_byte)) >> FRACTION) as Ps
 }
 
+/// Bytes that are sent in this time, rounded up. Times over 8 s count as 8 s.
+#[inline(always)]
+pub(crate) fn bytes_in(time: Ps, ps_per_byte: u64) -> u64 {
+    (time.min(1 << (63 - FRACTION)) << FRACTION).div_ceil(ps_per_byte.max(1))
+}
+
 /// Value of [`LinkQueue::mark_above`] if no packet is marked.
 const UNMARKED: u32 = u32::MAX;
 
@@ -550,12 +556,31 @@ impl LinkQueue {
     }
 
     /// Time until all packets taken have left the port.
+    #[inline(always)]
     pub(crate) fn backlog(&self, now: Ps) -> Ps {
         if self.busy_until == NEVER {
             0
         } else {
             self.busy_until.saturating_sub(now)
         }
+    }
+
+    /// Bytes that have not left the port, to within one byte per packet. 0 while the link is down, or if a port does the
+    /// queueing.
+    #[inline(always)]
+    pub(crate) fn backlog_bytes(&self, now: Ps) -> u64 {
+        bytes_in(self.backlog(now), self.ps_per_byte)
+    }
+
+    /// Bytes that the link sends in this time.
+    pub(crate) fn bytes_of(&self, time: Ps) -> u64 {
+        bytes_in(time, self.ps_per_byte)
+    }
+
+    /// Present rate in bit/s, to within one part in a million.
+    #[inline(always)]
+    pub(crate) fn rate_bps(&self) -> u64 {
+        bytes_in(1_000_000_000_000, self.ps_per_byte) * 8
     }
 }
 

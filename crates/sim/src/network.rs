@@ -4,6 +4,7 @@
 #![allow(unsafe_code)]
 
 mod division;
+mod own_ports;
 mod ports;
 mod prefetch;
 mod quality;
@@ -16,6 +17,7 @@ use crate::interface::Interface;
 use crate::lanes::{Lanes, NO_CONNECTION};
 use crate::link::{EnqueueResult, LinkQueue, Speeds};
 use crate::marks::Marks;
+use crate::next_hops::Sets;
 use crate::outcome::PacketTotals;
 use crate::packet::{Packet, TagBits};
 use crate::settings::ControlSettings;
@@ -143,8 +145,10 @@ pub(crate) struct Network<T: Tap> {
     pub(crate) totals: Totals,
     /// State of the programs of switches outside the switches, if switches run programs.
     programs: Option<Box<Programs>>,
-    /// Whether packets of a flow have different entropies, so that a decision names a set of next hops.
+    /// Whether packets of a flow take several paths, so that a decision names a set of next hops.
     sprays: bool,
+    /// The sets of next hops that decisions name.
+    sets: Sets,
     /// Links on which packets are lost.
     losses: Losses,
     /// By link that failed or changed its rate.
@@ -204,6 +208,7 @@ impl<T: Tap> Network<T> {
             totals,
             programs,
             sprays: false,
+            sets: Sets::default(),
             losses: Losses::new(seed),
             interruptions: BTreeMap::new(),
             tap,
@@ -337,8 +342,8 @@ impl<T: Tap> Network<T> {
             return (copy, 1);
         }
         if self.sprays {
-            if let Some(set) = self.next_hops(switch, in_port, &decision) {
-                return (copy, self.spray(now, link, packet, &headers.five_tuple, (&decision, set)));
+            if let Some(set) = self.next_hops(switch, in_port, &headers.five_tuple, &decision) {
+                return (copy, self.spray(now, link, packet, &decision, set));
             }
         }
         self.remember(link, switch, &packet, &decision);

@@ -16,7 +16,7 @@ use crate::time::{to_ps, Ps, NEVER};
 use crate::transfers::Transfers;
 use exchange::{Exchange, NextEvents, PanicGuard, Progress, STARTS};
 use pathloom_model::Nanos;
-use pathloom_scheme::{Entropy, Needs};
+use pathloom_scheme::{Entropy, Needs, Selection};
 use pathloom_transport::TransportSpec;
 pub(crate) use plan::Plan;
 
@@ -50,8 +50,8 @@ pub(crate) fn single_thread_reason(settings: &HostSettings<'_>, transfers: &Tran
 
 /// As [`single_thread_reason`], for the needs of a scheme.
 pub(crate) fn single_thread_reason_by_needs(needs: &Needs) -> Option<&'static str> {
-    // Hosts choose the entropy, and all of them are on the calling thread.
-    (Needs { entropy: Entropy::Flow, ..*needs } != Needs::NOTHING)
+    // Hosts choose the entropy, and all of them are on the calling thread. A switch sees only ports of its own part.
+    (Needs { entropy: Entropy::Flow, selection: Selection::Hash, ..*needs } != Needs::NOTHING)
         .then_some("the scheme's controller is informed of flows or reads counters")
 }
 

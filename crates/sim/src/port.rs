@@ -26,6 +26,8 @@ pub(crate) struct Port {
     is_sending: bool,
     /// When the last packet will have been sent, or was.
     free_at: Ps,
+    /// Bytes of the packets that wait.
+    waiting_bytes: u64,
 }
 
 struct Queue {
@@ -67,6 +69,7 @@ impl Port {
             limits,
             is_sending: false,
             free_at: 0,
+            waiting_bytes: 0,
         }
     }
 
@@ -96,6 +99,7 @@ impl Port {
             return Offer::Dropped;
         }
         queue.waiting.push_back((now, packet));
+        self.waiting_bytes += packet.wire();
         Offer::Waits
     }
 
@@ -113,12 +117,13 @@ impl Port {
     pub(crate) fn next(&mut self) -> Option<(Ps, Packet)> {
         let next = self.queues.iter_mut().rev().find_map(|queue| queue.waiting.pop_front());
         self.is_sending = next.is_some();
+        self.waiting_bytes -= next.map_or(0, |(_, packet)| packet.wire());
         next
     }
 
     /// The link fails: the packets that wait are lost.
     pub(crate) fn fail(&mut self, now: Ps) -> Vec<Packet> {
-        (self.is_sending, self.free_at) = (false, self.free_at.min(now));
+        (self.is_sending, self.free_at, self.waiting_bytes) = (false, self.free_at.min(now), 0);
         self.queues.iter_mut().flat_map(|queue| queue.waiting.drain(..)).map(|(_, packet)| packet).collect()
     }
 
@@ -130,6 +135,11 @@ impl Port {
     /// Number of waiting packets.
     pub(crate) fn waiting(&self) -> usize {
         self.queues.iter().map(|queue| queue.waiting.len()).sum()
+    }
+
+    /// Bytes of the waiting packets.
+    pub(crate) fn waiting_bytes(&self) -> u64 {
+        self.waiting_bytes
     }
 
     /// Sum of the times that these packets have waited.
@@ -165,9 +175,9 @@ mod tests {
         assert_eq!(port.offer(2, 0, packet(10)), Offer::Dropped, "two wait in the lowest queue");
         assert_eq!(port.offer(2, 1, packet(12)), Offer::Waits, "the others have room");
         assert!(!port.is_over(9) && port.is_over(10));
-        assert_eq!((port.waiting(), port.waited(5)), (5, 4 * 4 + 3));
+        assert_eq!((port.waiting(), port.waiting_bytes(), port.waited(5)), (5, 5000, 4 * 4 + 3));
         let order: Vec<u32> = std::iter::from_fn(|| port.next()).map(|(_, packet)| packet.lane()).collect();
-        assert_eq!(order, [8, 4, 12, 2, 6]);
+        assert_eq!((order, port.waiting_bytes()), (vec![8, 4, 12, 2, 6], 0));
         assert_eq!(port.offer(50, 0, packet(14)), Offer::Begins(packet(14)));
     }
 

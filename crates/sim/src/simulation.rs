@@ -99,8 +99,8 @@ impl<T: Tap> Simulation<T> {
         let settings = HostSettings { transport, needs, control, agents, deployment, duration, seed };
         let single_thread_reason = parts::single_thread_reason(&settings, &transfers);
         let hosts = Hosts::new(fabric.clone(), transfers, settings);
-        if hosts.entropies.vary() {
-            network.expect_entropies();
+        if needs.takes_several_paths() {
+            network.expect_several_paths(needs.selection, seed);
         }
         plane.journal = journal;
         plane.starts.successor = successor;

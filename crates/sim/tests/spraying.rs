@@ -1,12 +1,13 @@
 //! Schemes that send the packets of one flow over several paths.
 
 use pathloom_fabrics::fabric_from_spec;
-use pathloom_model::{Fault, Nanos};
+use pathloom_model::{Fault, LinkId, Nanos};
 use pathloom_sim::{ControlSettings, Outcome, SimSettings, Simulation};
 use pathloom_transport::TransportSpec;
 use pathloom_workload::TrafficSpec;
 use std::sync::Arc;
 
+#[derive(Clone, Copy)]
 struct Case {
     fabric: &'static str,
     traffic: &'static str,
@@ -102,13 +103,54 @@ fn senders_that_tolerate_no_reordering_take_it_for_losses() {
 fn packets_take_the_paths_that_are_left() {
     let faults = "1ms:down:c0,2ms:loss:e0_0-a0_0:0.01,5ms:down:e1_0-a1_1,8ms:restore:e0_0-a0_0,12ms:up:c0";
     let case = Case { faults, ..SEARCH };
-    for scheme in ["rps", "letflow:gap=20us"] {
+    let with_priorities = Case { fabric: "fat-tree:k=4,rate=1Gbps,queues=2", ..case };
+    for (case, scheme) in
+        [(case, "rps"), (case, "letflow:gap=20us"), (case, "drill"), (with_priorities, "drill:d=1,m=2")]
+    {
         let outcome = case.run(scheme, None);
         assert!(outcome.flows.iter().all(|flow| flow.finish.is_some()), "{scheme}");
         let mut forgetful = case.start(scheme, None);
         forgetful.forget_decisions();
         assert_eq!(finish(forgetful), outcome, "{scheme}: the cache changes nothing");
     }
+}
+
+/// Mean and maximum over the links between switches: the mean number of packets that wait.
+fn queues(case: Case, scheme: &str) -> (f64, f64) {
+    let fabric = fabric_from_spec(case.fabric).unwrap();
+    let between = |link: LinkId| !fabric.is_host(fabric.link(link).from) && !fabric.is_host(fabric.link(link).to);
+    let outcome = case.run(scheme, TOLERANT);
+    let waiting: Vec<f64> =
+        outcome.links.iter().filter(|link| between(link.link)).map(|link| link.mean_queue).collect();
+    (waiting.iter().sum::<f64>() / waiting.len() as f64, waiting.iter().copied().fold(0.0, f64::max))
+}
+
+#[test]
+fn drill_with_all_ports_joins_the_shortest_queue() {
+    let case = Case { fabric: "leaf-spine:spines=4,leaves=4,hosts=4,rate=1Gbps", ..PERMUTATION };
+    let drill = |settings: &str| case.run(&format!("drill:{settings}"), None);
+    let all = drill("d=4,m=0");
+    assert_eq!(drill("d=200,m=0"), all, "there are four");
+    assert_eq!(drill("d=4,m=3"), all, "no remembered port is shorter than all of them");
+    assert_ne!(drill("d=3,m=0"), all);
+    let ((joined, longest), (sprayed, longest_sprayed)) = (queues(case, "drill:d=4,m=0"), queues(case, "rps"));
+    assert!(joined < 0.6 * sprayed && longest < longest_sprayed, "{joined} and {sprayed} packets");
+}
+
+/// Mitzenmacher 2001, The Power of Two Choices: the better of two queues is much better than a queue at random, and three
+/// are a little better than two.
+#[test]
+fn two_choices_keep_queues_short_at_high_load() {
+    let case = Case {
+        fabric: "leaf-spine:spines=4,leaves=4,hosts=4,rate=1Gbps",
+        traffic: "web-search:load=0.8,max_size=200KB",
+        ..SEARCH
+    };
+    let [(random, most_random), (two, most_two), (memory, most_memory)] =
+        ["rps", "drill:d=2,m=0", "drill"].map(|scheme| queues(case, scheme));
+    let text = format!("means {random}, {two}, {memory}; maxima {most_random}, {most_two}, {most_memory}");
+    assert!(two < 0.7 * random && memory < 0.7 * random, "{text}");
+    assert!(most_two < most_random && most_memory < most_random, "{text}");
 }
 
 #[test]

@@ -8,6 +8,8 @@
 //! forget. Before the driver reads counters or expires rules, it calls [`Switch::credit`] for the frames that it
 //! forwarded from memory.
 //!
+//! Where several next hops are equal, a switch may choose among them for each packet ([`selection`]).
+//!
 //! A [`Program`] is another kind of switch: it has no controller and finds paths together with its neighbours.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types))]
@@ -19,6 +21,7 @@ mod meter;
 pub mod program;
 pub mod programs;
 mod saved;
+pub mod selection;
 mod stale;
 mod switch;
 mod table;

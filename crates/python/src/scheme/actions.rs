@@ -2,7 +2,9 @@
 
 use super::events::Vocabulary;
 use pathloom_model::{LinkId, Nanos, Path};
-use pathloom_scheme::{Action, DefaultRoutes, Detection, Entropy, FlowId, Migration, Needs, RuleSharing, View};
+use pathloom_scheme::{
+    Action, DefaultRoutes, Detection, Entropy, FlowId, Migration, Needs, RuleSharing, Selection, View,
+};
 use pyo3::conversion::FromPyObjectOwned;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -68,6 +70,7 @@ fn read_needs(given: &Bound<'_, PyAny>) -> Result<Needs, String> {
         idle_timeout_s,
         link_loads_every: link_loads_every.map(Nanos),
         entropy: Entropy::Flow,
+        selection: Selection::Hash,
     })
 }
 

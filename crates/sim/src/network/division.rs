@@ -160,6 +160,7 @@ impl<T: Tap + Default> Network<T> {
             programs: None,
             ports: None,
             sprays: self.sprays,
+            sets: self.sets.part(|node| plan.of(node) == number),
             losses: self.losses.part(|link| ends_in[link as usize] == number),
             interruptions: BTreeMap::new(),
             outbox: outbox(),
@@ -216,6 +217,7 @@ impl<T: Tap + Default> Network<T> {
             let (lanes, nodes): (&Lanes, _) = (&self.lanes, &mut self.nodes);
             self.cache.join(part.cache, |switch, owed| credit_node(&mut nodes[switch.index()], lanes, &owed));
             self.losses.join(part.losses);
+            self.sets.join(part.sets);
             self.totals.add(&part.totals);
         }
         self.fill_wheel(now, |_| true);

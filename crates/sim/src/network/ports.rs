@@ -57,6 +57,18 @@ impl Ports {
         Some(Box::new(all))
     }
 
+    /// Bytes at the port of a link that have not left it; 0 if it has no such port.
+    pub(super) fn queued_bytes(&self, link: u32, queue: &LinkQueue, now: Ps) -> u64 {
+        let Some(port) = self.of(LinkId(link)).map(|port| &self.ports[port]) else { return 0 };
+        port.waiting_bytes() + queue.bytes_of(port.backlog(now))
+    }
+
+    #[cfg(test)]
+    pub(super) fn port_mut(&mut self, link: LinkId) -> Option<&mut Port> {
+        let port = self.of(link)?;
+        self.ports.get_mut(port)
+    }
+
     /// The port at which a link begins.
     fn of(&self, link: LinkId) -> Option<usize> {
         self.of_link.get(link.index()).copied().filter(|&port| port != NO_PORT).map(|port| port as usize)

@@ -1,21 +1,25 @@
-//! Packets of one flow on several paths: a hash of five-tuple and entropy chooses among the next hops of a switch.
+//! Packets of one flow on several paths: a switch chooses among equal next hops for each packet ([`Selection`]).
 //!
-//! A switch looks up its rules once per lane. If a group chooses the port, the cache keeps all ports of the group, and each
-//! packet chooses one of them by its entropy. A packet with an entropy of 0 takes the port that the
-//! group chooses by the five-tuple alone, as with ecmp.
+//! A switch looks up its rules once per lane. If a group chooses the port, the cache names the set of all ports of the
+//! group, and the switch chooses one of them for each packet. By [`Selection::Hash`], a packet with an entropy of 0 takes
+//! the port that the group chooses by the five-tuple alone, as with ecmp.
 
+use super::own_ports::OwnPorts;
 use super::{Arrival, Network, Node};
-use crate::cache::NextHops;
+use crate::cache::Onward;
+use crate::next_hops::{NextHops, SetRef, Sets};
 use crate::packet::{Packet, TagBits};
 use crate::tap::Tap;
 use crate::time::Ps;
-use pathloom_model::{FiveTuple, LinkId, NodeId, PortNo};
+use pathloom_model::{FiveTuple, NodeId, PortNo};
+use pathloom_scheme::Selection;
 use pathloom_switching::Decision;
 
 impl<T: Tap> Network<T> {
-    /// Packets of a flow will have different entropies. To be called before the first packet.
-    pub(crate) fn expect_entropies(&mut self) {
+    /// Packets of a flow will take several paths. To be called before the first packet.
+    pub(crate) fn expect_several_paths(&mut self, selection: Selection, seed: u64) {
         self.sprays = true;
+        self.sets = Sets::new(selection, seed, self.nodes.len());
         // In a tree, a packet has as many paths as the square of the links up from a switch.
         let ports = self.fabric.switches().iter().map(|&node| self.fabric.node(node).ports.len()).max().unwrap_or(0);
         self.cache = self.cache.with_ways((ports / 2).pow(2));
@@ -24,7 +28,11 @@ impl<T: Tap> Network<T> {
     /// Forwards a packet that has arrived by `link`, if a decision about it is cached.
     pub(super) fn spray_on(&mut self, now: Ps, link: u32, mut packet: Packet) -> Arrival {
         let in_link = self.in_link(link);
-        let Some((out, tag)) = self.cache.spray(now, in_link, &packet) else { return Arrival::Slow(packet) };
+        let (out, tag) = match self.cache.spray(now, in_link, &packet) {
+            None => return Arrival::Slow(packet),
+            Some(Onward::Link(out, tag)) => (out, tag),
+            Some(Onward::Among(set)) => self.choose(now, set, &packet),
+        };
         packet.pass(tag);
         if self.enqueue(now, out, packet) {
             Arrival::Forwarded
@@ -33,34 +41,38 @@ impl<T: Tap> Network<T> {
         }
     }
 
+    /// The link and the tag with which a packet leaves, of this set of next hops.
+    #[inline(always)]
+    fn choose(&mut self, now: Ps, set: SetRef, packet: &Packet) -> (u32, TagBits) {
+        let (links, ports) = (&self.links, self.ports.as_deref());
+        self.sets.choose(set, packet, |of| OwnPorts { now, of, links, ports })
+    }
+
     /// The next hops among which a decision of a switch has chosen one, if there are several.
-    pub(super) fn next_hops(&self, switch: NodeId, in_port: PortNo, decision: &Decision) -> Option<NextHops> {
+    pub(super) fn next_hops(
+        &mut self,
+        switch: NodeId,
+        in_port: PortNo,
+        five_tuple: &FiveTuple,
+        decision: &Decision,
+    ) -> Option<SetRef> {
         let emission = decision.single()?;
-        let ports = self.nodes[switch.index()].rules()?.equal_ports(in_port, decision);
+        let Node::Rules(rules) = &self.nodes[switch.index()] else { return None };
         let link = |(port, weight)| Some((self.fabric.out_link(switch, port)?.0, weight));
-        let links: Vec<(u32, u16)> = ports.into_iter().filter_map(link).collect();
-        (links.len() > 1).then(|| NextHops::new(links, TagBits::of(emission.tag)))
+        let links: Vec<(u32, u16)> = rules.equal_ports(in_port, decision).into_iter().filter_map(link).collect();
+        let usual = self.fabric.out_link(switch, emission.port)?.0;
+        let hops = (links.len() > 1).then(|| NextHops::new(&links, TagBits::of(emission.tag)))?;
+        let flow_hash = five_tuple.ecmp_hash(rules.salt());
+        Some(SetRef { switch, number: self.sets.number(switch, hops, usual)?, usual, flow_hash })
     }
 
     /// Sends a packet to one of these next hops, and remembers them. Returns how many packets of the lane were lost.
-    pub(super) fn spray(
-        &mut self,
-        now: Ps,
-        link: u32,
-        mut packet: Packet,
-        five_tuple: &FiveTuple,
-        (decision, hops): (&Decision, NextHops),
-    ) -> i32 {
-        let switch = self.fabric.link(LinkId(link)).to;
-        let usual = decision.single().and_then(|emission| self.fabric.out_link(switch, emission.port));
-        let (Some(usual), Node::Rules(rules)) = (usual, &self.nodes[switch.index()]) else { return 1 };
-        let flow_hash = five_tuple.ecmp_hash(rules.salt());
-        let out = hops.choose(usual.0, flow_hash, packet.entropy());
-        let tag = hops.tag();
-        if let Some((place, entry)) = self.entry_for(link, switch, &packet, decision) {
+    pub(super) fn spray(&mut self, now: Ps, link: u32, mut packet: Packet, decision: &Decision, set: SetRef) -> i32 {
+        if let Some((place, entry)) = self.entry_for(link, set.switch, &packet, decision) {
             self.evict_entry(place);
-            self.cache.store_set(place, switch, entry, &decision.rules, (hops, flow_hash));
+            self.cache.store(place, set.switch, entry.among(set), &decision.rules);
         }
+        let (out, tag) = self.choose(now, set, &packet);
         packet.pass(tag);
         i32::from(!self.enqueue(now, out, packet))
     }

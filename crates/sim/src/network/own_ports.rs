@@ -1,0 +1,86 @@
+//! What a switch sees of its own output ports.
+
+use super::ports::Ports;
+use crate::link::LinkQueue;
+use crate::time::Ps;
+use pathloom_switching::selection::{PortState, PortView};
+
+/// The ports of a switch at which these links begin.
+pub(super) struct OwnPorts<'a> {
+    pub(super) now: Ps,
+    pub(super) of: &'a [u32],
+    /// The links of the network.
+    pub(super) links: &'a [LinkQueue],
+    pub(super) ports: Option<&'a Ports>,
+}
+
+impl PortView for OwnPorts<'_> {
+    #[inline(always)]
+    fn state(&self, port: usize) -> PortState {
+        let number = self.of[port];
+        let link = &self.links[number as usize];
+        let waiting = self.ports.map_or(0, |ports| ports.queued_bytes(number, link, self.now));
+        let queue_bytes = link.backlog_bytes(self.now) + waiting;
+        PortState { queue_bytes, rate_bps: link.rate_bps(), is_up: link.is_up() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::marks::Marks;
+    use crate::packet::Packet;
+    use crate::port::Offer;
+    use crate::settings::Handover;
+    use pathloom_model::LinkId;
+
+    const MICROSECOND: Ps = 1_000_000;
+
+    /// The fabric of a specification, its links, and the number of the first link that begins at a switch.
+    fn links(fabric: &str) -> (pathloom_model::Fabric, Vec<LinkQueue>, u32) {
+        let fabric = pathloom_fabrics::fabric_from_spec(fabric).unwrap();
+        let links = fabric.links().iter().map(|link| LinkQueue::new(link, false, Handover::End, None)).collect();
+        let of_switch = fabric.links().iter().position(|link| !fabric.is_host(link.from)).unwrap();
+        (fabric, links, of_switch as u32)
+    }
+
+    fn packet(bytes: u16) -> Packet {
+        Packet::new(2, 0, 0, bytes, 0)
+    }
+
+    #[test]
+    fn a_fifo_shows_what_has_not_left_it() {
+        let (_, mut links, number) = links("fat-tree:k=4,rate=1Gbps,delay=5us");
+        let state = |links: &[LinkQueue], us: u64| {
+            OwnPorts { now: us * MICROSECOND, of: &[number], links, ports: None }.state(0)
+        };
+        let up = |queue_bytes| PortState { queue_bytes, rate_bps: 1_000_000_000, is_up: true };
+        assert_eq!(state(&links, 0), up(0));
+        for bytes in [1500, 1000] {
+            links[number as usize].enqueue(0, packet(bytes), None);
+        }
+        let queues: Vec<PortState> = [0, 4, 12, 19, 20, 30].iter().map(|&us| state(&links, us)).collect();
+        assert_eq!(queues, [2500, 2000, 1000, 125, 0, 0].map(up));
+        links[number as usize].enqueue(30 * MICROSECOND, packet(1000), None);
+        links[number as usize].set_rate(30 * MICROSECOND, 100_000_000);
+        assert_eq!(state(&links, 30).rate_bps, 100_000_000);
+        links[number as usize].fail(31 * MICROSECOND, 31 * MICROSECOND);
+        assert_eq!(state(&links, 31), PortState { queue_bytes: 0, rate_bps: 100_000_000, is_up: false });
+    }
+
+    #[test]
+    fn a_port_with_several_queues_shows_the_sum() {
+        let (fabric, mut links, number) = links("fat-tree:k=4,rate=1Gbps,delay=5us,queues=2");
+        let mut ports = Ports::new(&fabric, Marks::Never, 1, &mut links).unwrap();
+        let port = ports.port_mut(LinkId(number)).unwrap();
+        assert!(matches!(port.offer(0, 0, packet(1500)), Offer::Begins(_)));
+        port.begin(12 * MICROSECOND);
+        assert_eq!([0, 1].map(|queue| port.offer(0, queue, packet(1000))), [Offer::Waits, Offer::Waits]);
+        let state = |us: u64| {
+            let (links, ports) = (&links[..], Some(&*ports));
+            OwnPorts { now: us * MICROSECOND, of: &[number], links, ports }.state(0)
+        };
+        assert_eq!([0, 4, 12].map(|us| state(us).queue_bytes), [3500, 3000, 2000]);
+        assert_eq!((state(0).rate_bps, state(0).is_up), (1_000_000_000, true));
+    }
+}
