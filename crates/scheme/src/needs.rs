@@ -95,6 +95,11 @@ pub enum Entropy {
     },
     /// None: each packet has its own value.
     Packet,
+    /// Those of a cell, which ends when its frames have this many bytes. Successive cells have successive values.
+    Cell {
+        /// Size in bytes. With one byte, each packet is a cell.
+        bytes: u64,
+    },
 }
 
 impl Entropy {

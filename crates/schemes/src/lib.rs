@@ -24,6 +24,7 @@ mod parallel_tcp;
 mod path_book;
 mod periodic_moves;
 mod placements;
+mod presto;
 mod program_settings;
 mod registry;
 mod remaining;

@@ -16,6 +16,7 @@ const ENTRIES: &[Entry] = &[
     crate::rps::ENTRY,
     crate::letflow::ENTRY,
     crate::drill::ENTRY,
+    crate::presto::ENTRY,
     crate::hedera::ENTRY,
     crate::hedera_sa::ENTRY,
     crate::ofpt::ENTRY,

@@ -45,7 +45,7 @@ fn live_controllers_refuse_schemes_of_switch_programs_and_of_sprayed_packets() {
             assert!(refused.starts_with(&format!("{name} {why}")) && !refused.contains('\n'), "{refused}");
         }
     }
-    for name in ["rps", "letflow", "drill"] {
+    for name in ["rps", "rps:order=round-robin", "letflow", "drill", "presto"] {
         let Err(refused) = parse(name).unwrap().require_central(1) else { panic!("{name} is accepted") };
         assert!(refused.ends_with("use ecmp or mptcp"), "{refused}");
     }
@@ -130,6 +130,8 @@ fn errors_name_the_problem() {
         ("ecmp:period=5s", "unknown key `period`"),
         ("drill:d=0", "d: `0` is not a whole number from 1 to 255"),
         ("drill:m=256", "m: `256` is not a whole number from 0 to 255"),
+        ("presto:cell=0KB", "cell: `0KB` is not"),
+        ("rps:order=robin", "order: `robin` is not one of random, round-robin"),
         ("hedera:perod=5s", "did you mean `period`?"),
         ("hedera:period=5", "period: `5` is not a time"),
         ("hedera:period=0s", "expected 1ms to 1h"),

@@ -9,11 +9,13 @@ use pathloom_scheme::Entropy;
 struct Lane {
     /// Number of packets sent.
     packets: u32,
-    /// The present value: the number of packets that had been sent when it began. So the first value is 0, with which
-    /// switches choose as without entropy.
+    /// The present value, at first 0, with which switches choose as without entropy. Later, the number of packets that
+    /// had been sent when it began, or of the cells.
     entropy: u32,
     /// Time of the last packet.
     last: Ps,
+    /// Bytes sent with the present value.
+    bytes: u64,
 }
 
 /// Entropies of the packets of all lanes. They depend on nothing but the packets of the same lane.
@@ -56,15 +58,17 @@ impl Entropies {
     #[inline(never)]
     fn stamp_next(&mut self, now: Ps, packet: Packet) -> Packet {
         let Some(lane) = self.lanes.get_mut(packet.lane() as usize) else { return packet };
-        let is_new = match self.how {
-            Entropy::Flow => false,
-            Entropy::Flowlet { gap } => now.saturating_sub(lane.last) >= to_ps(gap),
-            Entropy::Packet => true,
+        let (is_new, next) = match self.how {
+            Entropy::Flow => (false, 0),
+            Entropy::Flowlet { gap } => (now.saturating_sub(lane.last) >= to_ps(gap), lane.packets),
+            Entropy::Packet => (true, lane.packets),
+            Entropy::Cell { bytes } => (lane.bytes >= bytes, lane.entropy.wrapping_add(1)),
         };
         if is_new && lane.packets > 0 {
-            lane.entropy = lane.packets;
+            (lane.entropy, lane.bytes) = (next, 0);
         }
         lane.packets = lane.packets.wrapping_add(1);
+        lane.bytes += packet.wire();
         lane.last = now;
         packet.with_entropy(lane.entropy)
     }
@@ -92,6 +96,10 @@ mod tests {
         assert_eq!(entropies(gap(0), &at_us), [0, 1, 2, 3, 4, 5]);
         assert_eq!(entropies(gap(10), &at_us), [0, 0, 0, 3, 3, 5]);
         assert_eq!(entropies(gap(1000), &at_us), [0; 6]);
+        let cell = |bytes| entropies(Entropy::Cell { bytes }, &at_us);
+        assert_eq!([1, 1000].map(cell), [[0, 1, 2, 3, 4, 5]; 2]);
+        assert_eq!((cell(2000), cell(2001)), (vec![0, 0, 1, 1, 2, 2], vec![0, 0, 0, 1, 1, 1]));
+        assert_eq!(cell(u64::MAX), [0; 6]);
     }
 
     #[test]

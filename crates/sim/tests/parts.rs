@@ -132,7 +132,7 @@ fn cables_fail_degrade_and_lose_within_a_run() {
 #[test]
 fn packets_of_a_flow_on_several_paths() {
     let faults = "500us:down:c0,1500us:loss:e1_0-a1_0:0.02,2500us:up:c0";
-    for scheme in ["rps", "letflow:gap=20us", "drill"] {
+    for scheme in ["rps", "letflow:gap=20us", "drill", "rps:order=round-robin", "presto:cell=5KB"] {
         check(Case { scheme, faults, ..FAT_TREE });
     }
 }

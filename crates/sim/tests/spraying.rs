@@ -1,10 +1,10 @@
 //! Schemes that send the packets of one flow over several paths.
 
 use pathloom_fabrics::fabric_from_spec;
-use pathloom_model::{Fault, LinkId, Nanos};
+use pathloom_model::{Fault, LinkId, Nanos, NodeId};
 use pathloom_sim::{ControlSettings, Outcome, SimSettings, Simulation};
 use pathloom_transport::TransportSpec;
-use pathloom_workload::TrafficSpec;
+use pathloom_workload::{TrafficSpec, Workload};
 use std::sync::Arc;
 
 #[derive(Clone, Copy)]
@@ -29,12 +29,12 @@ const PERMUTATION: Case =
 const TOLERANT: Option<&str> = Some("newreno:sack=on,reordering=window");
 
 impl Case {
-    fn start(&self, scheme: &str, transport: Option<&str>) -> Simulation {
+    fn settings(&self, scheme: &str, transport: Option<&str>) -> SimSettings {
         let fabric = Arc::new(fabric_from_spec(self.fabric).unwrap());
         let traffic = TrafficSpec::parse(self.traffic).unwrap();
         let scheme = pathloom_schemes::parse(scheme).unwrap();
         let transport = transport.map(|text| TransportSpec::parse(text).unwrap());
-        let settings = SimSettings {
+        SimSettings {
             workload: Arc::new(traffic.generate(&fabric, self.duration, 1, None).unwrap()),
             central: scheme.central(1),
             successor: None,
@@ -46,8 +46,11 @@ impl Case {
             faults: Fault::parse_schedule(&fabric, self.faults).unwrap(),
             seed: 1,
             fabric,
-        };
-        Simulation::new(settings).unwrap()
+        }
+    }
+
+    fn start(&self, scheme: &str, transport: Option<&str>) -> Simulation {
+        Simulation::new(self.settings(scheme, transport)).unwrap()
     }
 
     fn run(&self, scheme: &str, transport: Option<&str>) -> Outcome {
@@ -77,6 +80,36 @@ fn flowlets_lie_between_flows_and_packets() {
     assert!(between != packets && between != flows);
 }
 
+#[test]
+fn cells_lie_between_flows_and_packets_in_turn() {
+    let presto = |case: Case, cell: &str| case.run(&format!("presto:cell={cell}"), None);
+    let flows = SEARCH.run("ecmp", TOLERANT);
+    assert_eq!(presto(SEARCH, "1GB"), flows, "a flow is one cell");
+    let (packets, between) = (presto(SEARCH, "1B"), presto(SEARCH, "20KB"));
+    assert!(between != packets && between != flows && packets != flows);
+    // While a switch chooses only for one flow in each direction, its turns are those of the flow.
+    let (in_turn, by_packet) = (run_alone("rps:order=round-robin"), run_alone("presto:cell=1B"));
+    assert_eq!(by_packet, in_turn);
+    assert_ne!(run_alone("rps"), in_turn);
+    let fabric = fabric_from_spec(PERMUTATION.fabric).unwrap();
+    let from_core = in_turn.links.iter().filter(|link| fabric.node(fabric.link(link.link).from).name.starts_with('c'));
+    // Data on the way to one pod, and acknowledgements on the way to the other one.
+    let mut counts: Vec<u64> = from_core.map(|link| link.sent_packets).filter(|&count| count > 0).collect();
+    counts.sort_unstable();
+    assert_eq!(counts.len(), 8, "{counts:?}");
+    assert!(counts[3] - counts[0] <= 1 && counts[7] - counts[4] <= 1, "{counts:?}");
+}
+
+/// A run with a single transfer, between two pods.
+fn run_alone(scheme: &str) -> Outcome {
+    let mut settings = PERMUTATION.settings(scheme, None);
+    let (fabric, all) = (settings.fabric.clone(), (*settings.workload).clone());
+    let pod = |host: NodeId| fabric.node(fabric.link(fabric.node(host).ports[0]).to).pod;
+    let flows = all.flows.iter().filter(|flow| pod(flow.src) != pod(flow.dst)).take(1).cloned().collect();
+    settings.workload = Arc::new(Workload { flows, ..all });
+    finish(Simulation::new(settings).unwrap())
+}
+
 /// With equal flows and all paths healthy, spraying uses all of them equally. Receivers acknowledge every segment that
 /// is out of order, with a SACK option. The optimum has an acknowledgement for every other segment, so these explain
 /// a part of the difference. How large it is was not measured.
@@ -104,9 +137,14 @@ fn packets_take_the_paths_that_are_left() {
     let faults = "1ms:down:c0,2ms:loss:e0_0-a0_0:0.01,5ms:down:e1_0-a1_1,8ms:restore:e0_0-a0_0,12ms:up:c0";
     let case = Case { faults, ..SEARCH };
     let with_priorities = Case { fabric: "fat-tree:k=4,rate=1Gbps,queues=2", ..case };
-    for (case, scheme) in
-        [(case, "rps"), (case, "letflow:gap=20us"), (case, "drill"), (with_priorities, "drill:d=1,m=2")]
-    {
+    for (case, scheme) in [
+        (case, "rps"),
+        (case, "letflow:gap=20us"),
+        (case, "drill"),
+        (case, "presto:cell=5KB"),
+        (case, "rps:order=round-robin"),
+        (with_priorities, "drill:d=1,m=2"),
+    ] {
         let outcome = case.run(scheme, None);
         assert!(outcome.flows.iter().all(|flow| flow.finish.is_some()), "{scheme}");
         let mut forgetful = case.start(scheme, None);

@@ -24,7 +24,7 @@ from pathloom.experiments.settings.model import FINISHED
 from pathloom.quantities import count_text, counted, time_text
 from pathloom.specs import is_python_spec
 
-DEFAULT_ROUTES_ALONE = ("spt", "ecmp", "mptcp", "rps", "letflow")
+DEFAULT_ROUTES_ALONE = ("spt", "ecmp", "mptcp", "rps", "letflow", "drill", "presto")
 """Schemes that consist only of their default routes."""
 
 
