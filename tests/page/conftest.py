@@ -45,7 +45,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A comparison on 1,024 hosts."""
+    """A comparison on 1,024 hosts, in which a cable fails."""
     folder = tmp_path_factory.mktemp("large") / "k16"
     pathloom.compare(
         fabric="fat-tree:k=16,rate=1Gbps,buffer=100",
@@ -54,6 +54,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
         duration="20ms",
         runs=1,
         series="500us",
+        faults=["10ms:down:a0_0-c1"],
     ).save(folder)
     return folder
 
@@ -138,6 +139,36 @@ def wait(what: str, holds: Callable[[], object], deadline_s: float = 60) -> None
     while not holds():
         assert time.monotonic() < end, what
         time.sleep(0.05)
+
+
+def slide(page: Page, step: int) -> None:
+    """Moves the slider to a step."""
+    page.get_by_label("Time", exact=True).fill(str(step))
+
+
+_ROWS = """([canvas, colour]) => {
+    const from = document.querySelector(canvas);
+    const context = new OffscreenCanvas(from.width, from.height).getContext('2d', { willReadFrequently: true });
+    context.drawImage(from, 0, 0);
+    const { data } = context.getImageData(0, 0, from.width, from.height);
+    const wanted = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
+    const rows = new Array(from.height).fill(0);
+    for (let at = 0; at < data.length; at += 4) {
+        const far = wanted.reduce((sum, value, channel) => sum + Math.abs(data[at + channel] - value), 0);
+        if (data[at + 3] > 200 && far < 24) rows[Math.floor(at / 4 / from.width)]++;
+    }
+    return rows;
+}"""
+
+
+def pixel_rows(page: Page, canvas: str, colour: str) -> list[int]:
+    """Returns how many pixels of a colour each row of a canvas has."""
+    return [int(count) for count in page.evaluate(_ROWS, [canvas, colour])]
+
+
+def pixels(page: Page, canvas: str, colour: str) -> int:
+    """Returns how many pixels of a colour a canvas has."""
+    return sum(pixel_rows(page, canvas, colour))
 
 
 def axe(page: Page) -> list[str]:

@@ -44,6 +44,11 @@ export function tell(text: string): void {
   byId("told").textContent = text;
 }
 
+/** Notes that the fabric is shown, as a mark of the browser's clock, the first time. */
+export function markDrawn(): void {
+  if (!performance.getEntriesByName("fabric drawn").length) performance.mark("fabric drawn");
+}
+
 const scaled = (value: number, units: [number, string][]): string => {
   const [size, unit] = units.find(([size]) => Math.abs(value) >= size) ?? units[units.length - 1]!;
   const number = value / size;

@@ -1,13 +1,17 @@
 // A fabric beside a panel. The panel describes the selection, and the fabric highlights it.
 
-import { FabricCanvas, legend } from "./fabric-canvas";
-import { append, h, rate, replace, share, tell } from "./dom";
-import { linkName, Names, type Fabric, type Frame, type LinkState, type Selection, type Way } from "./model";
+import { append, facts, h, rate, replace, share, tell, UNKNOWN } from "./dom";
+import { FabricView, foldButtons } from "./fabric-view";
+import { between, unitName, type Unfolded } from "./fold";
+import { legend } from "./legend";
+import { linkName, Names, type Fabric, type Frame, type LinkState, type Pair, type Target, type Way } from "./model";
 
 export interface Told {
   title: string;
   content: Node[];
   ways?: Way[];
+  /** The nodes that the picture has, if not all. */
+  only?: ReadonlySet<number>;
 }
 
 /** Details of links and flows from a source of data. */
@@ -15,15 +19,19 @@ export interface Details {
   overview(): Promise<Told>;
   link(link: number): Promise<Node[]>;
   flow(flow: string): Promise<Told>;
+  /** Flows from one node to another. */
+  pair(from: string, to: string): Promise<Node[]>;
 }
 
-export type Shown = { kind: "overview" } | Selection | { kind: "flow"; flow: string };
+export type Shown = { kind: "overview" } | Target | Pair | { kind: "flow"; flow: string };
 
 const MOST_FOUND = 12;
+/** Links that are listed of a bundle, at most. */
+const MOST_LISTED = 16;
 
 export class Explorer {
   readonly element: HTMLElement;
-  readonly canvas: FabricCanvas;
+  readonly view: FabricView;
   readonly names: Names;
   /** Called when something else is shown. */
   onshown: (shown: Shown) => void = () => {};
@@ -34,22 +42,25 @@ export class Explorer {
   private before: Shown[] = [];
   private frame: Frame | null = null;
   private states: (link: number) => LinkState = () => "up";
+  private readonly folds: { render: () => void };
   private turn = 0;
 
-  constructor(readonly fabric: Fabric, private readonly details: Details, live: boolean) {
-    this.canvas = new FabricCanvas(fabric, `Fabric ${fabric.spec}`);
+  constructor(readonly fabric: Fabric, private readonly details: Details, private readonly unfolded: Unfolded, live: boolean) {
+    this.view = new FabricView(fabric, `Fabric ${fabric.spec}`, unfolded);
     this.names = new Names(fabric);
-    this.canvas.onselect = (selection) => void this.show(selection ?? { kind: "overview" }, false);
+    this.view.onselect = (target) => void this.show(target ?? { kind: "overview" }, false);
+    const folds = foldButtons(unfolded);
+    this.folds = folds;
     const found = h("ul", { class: "found", "aria-label": "Found" });
     const search = h("input", {
-      type: "search", placeholder: "Find a node, or a link: e0_0 a0_1", "aria-label": "Find a node or a link",
+      type: "search", placeholder: "Find a node, or two: e0_0 a0_1", "aria-label": "Find a node or a link",
       oninput: () => this.find(search.value, found),
       onkeydown: (event: KeyboardEvent) => event.key === "Enter" && found.querySelector("button")?.click(),
     });
     this.element = h(
       "section",
       { class: "explorer", "aria-label": "Fabric" },
-      h("div", { class: "picture" }, this.canvas.element, h("div", { class: "below" }, legend(live), this.canvas.zoomButtons)),
+      h("div", { class: "picture" }, this.view.element, h("div", { class: "below" }, legend(live, unfolded.foldable), folds.element, this.view.zoomButtons)),
       h("aside", { class: "panel", "aria-label": "Details" }, h("div", { class: "find" }, search, found), this.back, this.heading, this.body),
     );
     this.element.addEventListener("keydown", (event) => {
@@ -61,8 +72,17 @@ export class Explorer {
   setFrame(frame: Frame | null, states: (link: number) => LinkState): void {
     this.states = states;
     if (frame) this.frame = frame;
-    this.canvas.setStates(states);
-    this.canvas.setFrame(this.frame);
+    this.view.setStates(states);
+    this.view.setFrame(this.frame);
+  }
+
+  /** Folds the picture as far as the pods are folded. What is no longer in the picture is no longer selected. */
+  refold(): void {
+    this.view.refold();
+    this.folds.render();
+    const { shown, view } = this;
+    const gone = (shown.kind === "group" && !view.group(shown.key)) || (shown.kind === "bundle" && view.bundle(shown.ends).length === 0);
+    if (gone) void this.show({ kind: "overview" }, false);
   }
 
   /** Updates the panel, because its content changes with time. */
@@ -85,6 +105,18 @@ export class Explorer {
 
   showFlow(flow: string): void {
     void this.show({ kind: "flow", flow });
+  }
+
+  /** Creates a button that shows all shortest paths of a pair. */
+  pairButton(from: string, to: string): HTMLElement {
+    const [source, target] = [this.names.nodes.get(from) ?? -1, this.names.nodes.get(to) ?? -1];
+    const show = () => void this.show({ kind: "pair", from: source, to: target });
+    return h("p", { class: "pair" }, source >= 0 && target >= 0 && h("button", { type: "button", onclick: show }, "All shortest paths of this pair"));
+  }
+
+  /** Creates a list of the links of a path. */
+  along(way: Way): HTMLElement {
+    return h("ul", { class: "links" }, way.links.map((link) => this.linkButton(link)));
   }
 
   /** Creates a button that selects a link and shows its utilisation. */
@@ -112,17 +144,33 @@ export class Explorer {
   /** Returns a list of the links with the highest utilisation. */
   busiest(most: number): HTMLElement {
     const links = this.fabric.links.source.map((_, link) => link);
-    const weight = (link: number) => {
-      const value = this.value(link) ?? 0;
-      return this.states(link) === "down" || value > 1000 ? -1 : value;
-    };
-    const shown = links.filter((link) => weight(link) > 0).sort((a, b) => weight(b) - weight(a) || a - b).slice(0, most);
+    const shown = this.fullest(links).filter((link) => this.weight(link) > 0).slice(0, most);
     if (shown.length === 0) return h("p", { class: "hint" }, "No link carries anything.");
     return h("ul", { class: "links" }, shown.map((link) => this.linkButton(link)));
   }
 
+  /** Returns links by their utilisation, the highest first. */
+  private fullest(links: number[]): number[] {
+    return [...links].sort((a, b) => this.weight(b) - this.weight(a) || a - b);
+  }
+
+  /** The utilisation of a link in per mille, or -1 if it is down or unknown. */
+  private weight(link: number): number {
+    const value = this.value(link) ?? 0;
+    return this.states(link) === "down" || value > 1000 ? -1 : value;
+  }
+
   value(link: number): number | undefined {
     return this.frame?.[link] ?? (this.frame ? 0 : undefined);
+  }
+
+  /** Creates a button that selects a bundle, or its only link, and shows the utilisation of its fullest link. */
+  private bundleButton(target: Target): HTMLElement {
+    if (target.kind !== "bundle") return target.kind === "link" ? this.linkButton(target.index) : h("li");
+    const links = this.view.bundle(target.ends);
+    const worst = Math.max(...links.map((link) => this.weight(link)));
+    return h("li", {}, h("button", { type: "button", class: "link", onclick: () => void this.show(target) },
+      h("span", {}, `to ${this.view.nameOf(target.ends[1])}`), h("span", { class: "number" }, `${links.length} cables, ${worst < 0 ? "down" : share(worst)}`)));
   }
 
   private goBack(): void {
@@ -146,7 +194,8 @@ export class Explorer {
     const scrolled = this.body.parentElement?.scrollTop ?? 0;
     replace(this.body, told.content);
     if (!focus && this.body.parentElement) this.body.parentElement.scrollTop = scrolled;
-    this.canvas.select(shown.kind === "node" || shown.kind === "link" ? shown : null, told.ways ?? []);
+    const target = shown.kind === "overview" || shown.kind === "flow" || shown.kind === "pair" ? null : shown;
+    this.view.select(target, told.ways ?? [], told.only ?? null);
     if (focus) this.heading.focus();
   }
 
@@ -154,6 +203,9 @@ export class Explorer {
     if (shown.kind === "overview") return this.details.overview();
     if (shown.kind === "flow") return this.details.flow(shown.flow);
     if (shown.kind === "node") return this.tellNode(shown.index);
+    if (shown.kind === "group") return this.tellGroup(shown.key);
+    if (shown.kind === "bundle") return this.tellBundle(shown.ends);
+    if (shown.kind === "pair") return this.tellPair(shown.from, shown.to);
     const state = this.states(shown.index);
     const value = this.value(shown.index);
     const facts = h(
@@ -171,26 +223,91 @@ export class Explorer {
     return {
       title: node.name,
       content: [
-        h("p", { class: "lead" }, node.tier === "tor" ? "ToR" : node.tier, node.pod === null ? "" : ` of pod ${node.pod}`),
+        h("p", { class: "lead" }, tierName(node.tier), node.pod === null ? "" : ` of pod ${node.pod}`),
         h("h3", {}, "Links from it"), list(links.filter((link) => source[link] === index)),
         h("h3", {}, "Links to it"), list(links.filter((link) => target[link] === index)),
       ],
     };
   }
 
+  private tellGroup(key: string): Told {
+    const group = this.view.group(key);
+    if (!group) return { title: "Unfolded", content: [h("p", { class: "hint" }, "The picture has no such group now.")] };
+    const unit = this.unfolded.unitOf[group.nodes[0]!]!;
+    return {
+      title: group.name,
+      content: [
+        h("p", {}, h("button", { type: "button", onclick: () => this.view.open(group.nodes[0]!) }, `Unfold ${unitName(unit)}`)),
+        h("h3", {}, "Cables from it"),
+        h("ul", { class: "links" }, group.bundles.map((bundle) => this.bundleButton(bundle))),
+        h("h3", {}, "Members"),
+        h("ul", { class: "links flows" }, group.nodes.map((node) =>
+          h("li", {}, h("button", { type: "button", class: "link", onclick: () => void this.show({ kind: "node", index: node }) }, this.fabric.nodes[node]!.name)))),
+      ],
+    };
+  }
+
+  private tellBundle(ends: [string, string]): Told {
+    const links = this.view.bundle(ends);
+    return {
+      title: ends.map((key) => this.view.nameOf(key)).join(" → "),
+      content: [...this.tellLinks(links), h("h3", {}, "Fullest"), this.links(links)],
+    };
+  }
+
+  /** Describes several links in figures. */
+  private tellLinks(links: number[]): Node[] {
+    const up = links.filter((link) => this.states(link) !== "down");
+    const known = up.map((link) => this.value(link) ?? UNKNOWN).filter((value) => value !== UNKNOWN);
+    const mean = known.length ? known.reduce((sum, value) => sum + value, 0) / known.length : undefined;
+    const rates = links.reduce((sum, link) => sum + this.fabric.links.rate_bps[link]!, 0);
+    return [facts([
+      ["Cables", up.length === links.length ? links.length : `${up.length} of ${links.length} are up`],
+      ["Rate", rate(rates)],
+      ["Fullest", share(known.length ? Math.max(...known) : undefined)],
+      ["Mean", share(mean)],
+      ["Above 90 %", known.filter((value) => value > 900).length],
+    ])];
+  }
+
+  private links(links: number[]): HTMLElement {
+    const rest = links.length - MOST_LISTED;
+    return h("div", {}, h("ul", { class: "links" }, this.fullest(links).slice(0, MOST_LISTED).map((link) => this.linkButton(link))),
+      rest > 0 && h("p", { class: "hint" }, `and ${rest} more`));
+  }
+
+  /** The shortest paths of a pair, hop by hop. The picture has their nodes alone. */
+  private async tellPair(from: number, to: number): Promise<Told> {
+    const [source, target] = [this.fabric.nodes[from]!, this.fabric.nodes[to]!];
+    const { nodes, hops, paths } = between(this.fabric, from, to);
+    const content: Node[] = [h("p", { class: "lead" }, paths === 0 ? "No path" : `${paths} shortest path${paths === 1 ? "" : "s"} of ${hops.length} links`)];
+    hops.forEach((links) => {
+      const [first, last] = [this.fabric.links.source[links[0]!]!, this.fabric.links.target[links[0]!]!].map((node) => this.fabric.nodes[node]!);
+      const name = links.length === 1 ? linkName(this.fabric, links[0]!) : `${links.length} links from ${tierName(first!.tier)} to ${tierName(last!.tier)}`;
+      const [least, most] = [this.fullest(links).at(-1)!, this.fullest(links)[0]!];
+      const text = links.length === 1 ? share(this.value(most)) : `${share(this.value(least))} to ${share(this.value(most))}`;
+      content.push(h("p", { class: "hop" }, h("span", {}, name), h("span", { class: "number" }, text)));
+    });
+    content.push(h("h3", {}, "Flows of this pair"), ...(await this.details.pair(source.name, target.name)));
+    return { title: `${source.name} → ${target.name}`, content, only: nodes };
+  }
+
   private find(word: string, list: HTMLElement): void {
     const found = this.names.find(word, MOST_FOUND);
-    const choose = (selection: Selection) => {
+    const choose = (shown: Target | Pair) => {
       list.replaceChildren();
-      void this.show(selection);
+      void this.show(shown);
     };
+    const nameOf = (node: number) => this.fabric.nodes[node]!.name;
+    const text = (one: (typeof found)[number]) =>
+      one.kind === "link" ? linkName(this.fabric, one.index) : one.kind === "node" ? nameOf(one.index) : `Paths ${nameOf(one.from)} → ${nameOf(one.to)}`;
     list.replaceChildren();
-    append(list, found.map((one) =>
-      h("li", {}, h("button", { type: "button", onclick: () => choose(one) },
-        one.kind === "link" ? linkName(this.fabric, one.index) : this.fabric.nodes[one.index]!.name))));
+    append(list, found.map((one) => h("li", {}, h("button", { type: "button", onclick: () => choose(one) }, text(one)))));
     if (word.trim() && found.length === 0) append(list, [h("li", { class: "hint" }, "Nothing has this name.")]);
   }
 }
+
+const tierName = (tier: string): string => (tier === "tor" ? "ToR" : tier);
 
 function same(a: Shown, b: Shown): boolean {
   return JSON.stringify(a) === JSON.stringify(b);

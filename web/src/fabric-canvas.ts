@@ -1,7 +1,7 @@
 // Draws a fabric: the half of a cable near a node shows what that node sends.
 
 import { scale, STEPS, stepOf, styled, wayColour } from "./colours";
-import { h } from "./dom";
+import { h, markDrawn } from "./dom";
 import { layout, type Layout } from "./layout";
 import { linkName, type Fabric, type Frame, type LinkState, type Selection, type Way } from "./model";
 import { pixelOf, Raster } from "./raster";
@@ -12,12 +12,18 @@ const MOST_PIXELS = 1_500_000;
 const MANY_LINKS = 1500;
 /** Maximum distance between the pointer and the node or link that it selects, in CSS pixels. */
 const REACH = 9;
+/** Opacity of nodes that are not on the paths of the selected flow. */
+const FAINT = 0.3;
 
 export class FabricCanvas {
   readonly element: HTMLElement;
   /** Zoom buttons, which are placed outside the picture. */
   readonly zoomButtons: HTMLElement;
   onselect: (selection: Selection | null) => void = () => {};
+  /** Called when a group of nodes is clicked, or entered with the keyboard. */
+  onopen: (node: number) => void = () => {};
+  /** Called when the name of a pod is clicked. */
+  onpod: ((pod: number) => void) | null = null;
   /** Canvas of the links, which are drawn often. Nodes, names and paths are on a canvas above it and change rarely. */
   private readonly under = h("canvas", { "aria-hidden": "true" });
   private readonly canvas = h("canvas", { tabindex: 0, role: "application", class: "over" });
@@ -26,9 +32,11 @@ export class FabricCanvas {
   private links = new Raster(1, 1);
   private stale = true;
   private readonly tip = h("div", { class: "tip", hidden: true });
-  private readonly places: Layout;
+  private places: Layout;
   private frame: Frame | null = null;
   private states: (link: number) => LinkState = () => "up";
+  /** Number of cables that are down in a bundle, for the bundles that have such. */
+  private broken = new Map<number, number>();
   private ways: Way[] = [];
   private selected: Selection | null = null;
   private zoom = 1;
@@ -41,12 +49,11 @@ export class FabricCanvas {
   private height = 0;
   private readonly pointers = new Map<number, { x: number; y: number }>();
   private dragged = 0;
-  private readonly neighbours: number[][];
+  private neighbours: number[][];
 
-  constructor(private readonly fabric: Fabric, label: string) {
+  constructor(private fabric: Fabric, label: string) {
     this.places = layout(fabric);
-    this.neighbours = fabric.nodes.map(() => []);
-    fabric.links.source.forEach((source, link) => this.neighbours[source]!.push(fabric.links.target[link]!));
+    this.neighbours = neighboursIn(fabric);
     this.canvas.setAttribute("aria-label", `${label}. Arrow keys move from node to node, Enter shows the links of one.`);
     const button = (text: string, name: string, act: () => void) =>
       h("button", { type: "button", "aria-label": name, title: name, onclick: act }, text);
@@ -61,19 +68,32 @@ export class FabricCanvas {
     this.listen();
   }
 
+  /** Shows another fabric. States, frame and selection must be set again. */
+  setFabric(fabric: Fabric): void {
+    [this.fabric, this.places, this.neighbours] = [fabric, layout(fabric), neighboursIn(fabric)];
+    [this.selected, this.ways, this.frame] = [null, [], null];
+    [this.states, this.broken] = [() => "up", new Map()];
+    this.reset();
+    this.resize();
+  }
+
   setFrame(frame: Frame | null): void {
     this.frame = frame;
     this.draw();
   }
 
-  setStates(states: (link: number) => LinkState): void {
+  setStates(states: (link: number) => LinkState, broken = new Map<number, number>()): void {
     this.states = states;
+    if (String([...broken]) !== String([...this.broken])) this.overDue = true;
+    this.broken = broken;
     this.draw();
   }
 
   select(selection: Selection | null, ways: Way[] = []): void {
     this.selected = selection;
     this.ways = ways;
+    // Links beside the paths are faint, so that the paths stand out.
+    this.under.classList.toggle("faint", ways.some(({ links }) => links.length > 0));
     this.overDue = true;
     this.draw();
   }
@@ -121,7 +141,7 @@ export class FabricCanvas {
     const up = (event: PointerEvent) => {
       const known = this.pointers.delete(event.pointerId);
       if (event.type === "pointerup" && known && this.dragged < 6) {
-        this.onselect(this.hit(at(event).x, at(event).y));
+        this.choose(at(event));
       }
     };
     this.canvas.addEventListener("pointerup", up);
@@ -137,7 +157,7 @@ export class FabricCanvas {
     const before = this.pointers.get(event.pointerId);
     if (!before) {
       const found = this.hit(now.x, now.y);
-      this.canvas.style.cursor = found ? "pointer" : this.zoom > 1 ? "grab" : "default";
+      this.canvas.style.cursor = found || this.podAt(now.x, now.y) !== null ? "pointer" : this.zoom > 1 ? "grab" : "default";
       this.showTip(found, now);
       return;
     }
@@ -155,13 +175,22 @@ export class FabricCanvas {
     this.pointers.set(event.pointerId, now);
   }
 
+  private choose({ x, y }: { x: number; y: number }): void {
+    const pod = this.podAt(x, y);
+    if (pod !== null) return this.onpod?.(pod);
+    const found = this.hit(x, y);
+    if (found?.kind === "node" && this.isGroup(found.index)) this.onopen(found.index);
+    else this.onselect(found);
+  }
+
   private showTip(found: Selection | null, at: { x: number; y: number }): void {
     this.tip.hidden = found === null;
     if (!found) return;
     const value = found.kind === "link" ? this.frame?.[found.index] : undefined;
     const name = found.kind === "link" ? linkName(this.fabric, found.index) : this.fabric.nodes[found.index]!.name;
     const state = found.kind === "link" ? this.states(found.index) : "up";
-    this.tip.textContent = [name, value !== undefined && value <= 1000 && `${Math.round(value / 10)} %`, state !== "up" && state]
+    const cables = found.kind === "link" && this.count(found.index) > 1 && `${this.count(found.index)} cables, the fullest`;
+    this.tip.textContent = [name, cables, value !== undefined && value <= 1000 && `${Math.round(value / 10)} %`, state !== "up" && state]
       .filter(Boolean).join(" · ");
     this.tip.style.left = `${Math.min(at.x + 12, this.width - this.tip.offsetWidth - 4)}px`;
     this.tip.style.top = `${Math.max(4, at.y - 30)}px`;
@@ -180,6 +209,7 @@ export class FabricCanvas {
     } else if (event.key === "+" || event.key === "=") this.zoomBy(1.5, this.width / 2, this.height / 2);
     else if (event.key === "-") this.zoomBy(1 / 1.5, this.width / 2, this.height / 2);
     else if (event.key === "0") this.reset();
+    else if (event.key === "Enter" && node !== null && this.isGroup(node)) this.onopen(node);
     else if (event.key === "Enter" && node !== null) document.querySelector<HTMLElement>(".panel button")?.focus();
     else return;
     event.preventDefault();
@@ -238,15 +268,33 @@ export class FabricCanvas {
 
   /** Returns the position of a node in CSS pixels. The names of rows are in the left margin. */
   private at(node: number): [number, number] {
-    const left = this.left;
-    const pad = Math.max(12, this.width / 90);
-    const x = left + (this.width - left - pad) * this.places.x[node]!;
-    const y = 14 + (this.height - 28) * this.places.y[node]!;
-    return [x * this.zoom + this.panX, y * this.zoom + this.panY];
+    return [this.across(this.places.x[node]!), this.down(this.places.y[node]!)];
+  }
+
+  private across(x: number): number {
+    return (this.left + this.span() * x) * this.zoom + this.panX;
+  }
+
+  private down(y: number): number {
+    return (14 + (this.height - 28 - this.foot()) * y) * this.zoom + this.panY;
+  }
+
+  /** Width of the picture between its margins, without zoom. */
+  private span(): number {
+    return this.width - this.left - Math.max(12, this.width / 90);
+  }
+
+  /** Height of the names of pods, which are below the picture. */
+  private foot(): number {
+    return this.places.pods.length > 1 ? textSize() * 1.2 : 0;
   }
 
   private pitch(): number {
     return this.places.pitch * (this.width - 80) * this.zoom;
+  }
+
+  private slot(): number {
+    return this.places.slot * this.span() * this.zoom;
   }
 
   private radius(tier: string): number {
@@ -256,19 +304,66 @@ export class FabricCanvas {
       : Math.max(2, Math.min(most * 1.3, this.pitch() / 3.2));
   }
 
+  private isGroup(node: number): boolean {
+    return this.fabric.nodes[node]!.members !== undefined;
+  }
+
+  private count(link: number): number {
+    return this.fabric.links.count?.[link] ?? 1;
+  }
+
+  /** Returns half the width and half the height of a node. A group has room for its number of members, if possible. */
+  private extent(node: number): [number, number] {
+    const { tier, members } = this.fabric.nodes[node]!;
+    const radius = this.radius(tier);
+    if (members === undefined) return [radius, radius];
+    const size = textSize();
+    const bar = this.places.bars.get(node);
+    const half = bar === undefined ? Math.min(size * (0.32 * String(members).length + 0.5), this.slot() * 0.42) : bar * this.span() * this.zoom;
+    return [Math.max(radius, half), Math.max(radius, size * 0.75)];
+  }
+
+  /** Returns the two ends of a link. At a bar, the link ends straight above or below its other end. */
+  private ends(places: [number, number][], link: number): [[number, number], [number, number]] {
+    const [source, target] = [this.fabric.links.source[link]!, this.fabric.links.target[link]!];
+    const [from, to] = [places[source]!, places[target]!];
+    if (this.places.bars.size === 0) return [from, to];
+    const onBar = (node: number, [x, y]: [number, number], other: number): [number, number] => {
+      const reach = (this.places.bars.get(node) ?? 0) * this.span() * this.zoom;
+      return [Math.max(x - reach, Math.min(x + reach, other)), y];
+    };
+    return [onBar(source, from, to[0]), onBar(target, to, from[0])];
+  }
+
+  /** How many times wider a bundle is than a single link. */
+  private breadth(link: number): number {
+    return 1 + Math.log2(this.count(link)) / 3;
+  }
+
+  /** Returns the pod whose name is at a point. */
+  private podAt(x: number, y: number): number | null {
+    if (!this.onpod || this.foot() === 0 || Math.abs(y - this.podNamesAt()) > textSize()) return null;
+    const half = (width: number) => (width * this.span() * this.zoom) / 2;
+    return this.places.pods.find((one) => Math.abs(x - this.across(one.x)) < half(one.width))?.pod ?? null;
+  }
+
+  private podNamesAt(): number {
+    return this.down(1) + 6 + textSize() * 0.7;
+  }
+
   private hit(x: number, y: number): Selection | null {
     let found: Selection | null = null;
     let least = REACH;
-    const { source, target } = this.fabric.links;
-    this.fabric.nodes.forEach((node, index) => {
-      const [nodeX, nodeY] = this.at(index);
-      const distance = Math.hypot(x - nodeX, y - nodeY) - this.radius(node.tier) + 2;
+    const places = this.fabric.nodes.map((_, node) => this.at(node));
+    this.fabric.nodes.forEach((_, index) => {
+      const [nodeX, nodeY] = places[index]!;
+      const [halfX, halfY] = this.extent(index);
+      const distance = Math.hypot(Math.max(0, Math.abs(x - nodeX) - halfX), Math.max(0, Math.abs(y - nodeY) - halfY)) + 2;
       if (distance < Math.min(least, 5)) [found, least] = [{ kind: "node", index }, distance];
     });
     if (found) return found;
-    for (let link = 0; link < source.length; link++) {
-      const [fromX, fromY] = this.at(source[link]!);
-      const [toX, toY] = this.at(target[link]!);
+    for (let link = 0; link < this.fabric.links.source.length; link++) {
+      const [[fromX, fromY], [toX, toY]] = this.ends(places, link);
       // Only the half of a link near its start counts.
       const [alongX, alongY] = [(toX - fromX) / 2, (toY - fromY) / 2];
       const part = ((x - fromX) * alongX + (y - fromY) * alongY) / (alongX ** 2 + alongY ** 2 || 1);
@@ -295,7 +390,7 @@ export class FabricCanvas {
     }
     this.stale = this.overDue = false;
     this.canvas.dataset["draws"] = String(Number(this.canvas.dataset["draws"] ?? 0) + 1);
-    if (!performance.getEntriesByName("fabric drawn").length) performance.mark("fabric drawn");
+    markDrawn();
   }
 
   private scaleTo(context: CanvasRenderingContext2D): void {
@@ -309,21 +404,17 @@ export class FabricCanvas {
 
   /** Draws the half of each link near its start. */
   private lines(on: Raster, places: [number, number][], links: Iterable<number>, width: number, colour: number): void {
-    const { source, target } = this.fabric.links;
     const ratio = this.under.width / this.width;
     for (const link of links) {
-      const [fromX, fromY] = places[source[link]!]!;
-      const [toX, toY] = places[target[link]!]!;
-      on.line(fromX * ratio, fromY * ratio, ((fromX + toX) / 2) * ratio, ((fromY + toY) / 2) * ratio, width * ratio, colour);
+      const [[fromX, fromY], [toX, toY]] = this.ends(places, link);
+      on.line(fromX * ratio, fromY * ratio, ((fromX + toX) / 2) * ratio, ((fromY + toY) / 2) * ratio, width * this.breadth(link) * ratio, colour);
     }
   }
 
   /** Does the same with functions of the canvas, which can draw dashed lines. */
   private stroke(context: CanvasRenderingContext2D, places: [number, number][], links: Iterable<number>): void {
-    const { source, target } = this.fabric.links;
     for (const link of links) {
-      const [fromX, fromY] = places[source[link]!]!;
-      const [toX, toY] = places[target[link]!]!;
+      const [[fromX, fromY], [toX, toY]] = this.ends(places, link);
       context.beginPath();
       context.moveTo(fromX, fromY);
       context.lineTo((fromX + toX) / 2, (fromY + toY) / 2);
@@ -382,8 +473,7 @@ export class FabricCanvas {
         context.beginPath();
         for (const link of way.links) {
           const aside = (way.colour < 0 ? 0 : way.colour - (this.ways.length - 1) / 2) * 5;
-          const [fromX, fromY] = places[source[link]!]!;
-          const [toX, toY] = places[target[link]!]!;
+          const [[fromX, fromY], [toX, toY]] = this.ends(places, link);
           // Several paths of one connection are drawn side by side.
           const length = Math.hypot(toX - fromX, toY - fromY) || 1;
           const turned = source[link]! < target[link]! ? 1 : -1;
@@ -401,75 +491,107 @@ export class FabricCanvas {
   }
 
   private paintNodes(context: CanvasRenderingContext2D, places: [number, number][]): void {
-    const colours = { text: styled("--text"), node: styled("--node"), host: styled("--host"), ground: styled("--ground") };
-    for (const tier of ["host", "switch"]) {
+    const { source, target } = this.fabric.links;
+    const onWay = new Set(this.ways.flatMap(({ links }) => links.flatMap((link) => [source[link]!, target[link]!])));
+    const faint = (node: number) => onWay.size > 0 && !onWay.has(node);
+    for (const [tier, opacity] of [["host", FAINT], ["host", 1], ["switch", FAINT], ["switch", 1]] as const) {
+      context.fillStyle = styled(tier === "host" ? "--host" : "--node");
+      context.globalAlpha = opacity;
       context.beginPath();
       this.fabric.nodes.forEach((node, index) => {
-        if ((node.tier === "host") !== (tier === "host")) return;
+        if ((node.tier === "host") !== (tier === "host") || faint(index) !== (opacity < 1)) return;
         const [x, y] = places[index]!;
-        const size = this.radius(node.tier);
-        if (tier === "host") {
-          context.moveTo(x + size, y);
-          context.arc(x, y, size, 0, 7);
-        } else context.rect(x - size, y - size, 2 * size, 2 * size);
+        const [halfX, halfY] = this.extent(index);
+        if (node.members === undefined && tier === "host") {
+          context.moveTo(x + halfX, y);
+          context.arc(x, y, halfX, 0, 7);
+        } else context.rect(x - halfX, y - halfY, 2 * halfX, 2 * halfY);
       });
-      context.fillStyle = tier === "host" ? colours.host : colours.node;
       context.fill();
     }
+    context.globalAlpha = 1;
     if (this.selected?.kind === "node") {
       const [x, y] = places[this.selected.index]!;
+      const [halfX, halfY] = this.extent(this.selected.index);
       context.beginPath();
-      context.arc(x, y, this.radius("tor") + 6, 0, 7);
+      if (this.isGroup(this.selected.index)) context.rect(x - halfX - 3, y - halfY - 3, 2 * halfX + 6, 2 * halfY + 6);
+      else context.arc(x, y, this.radius("tor") + 6, 0, 7);
       context.strokeStyle = styled("--accent");
       context.lineWidth = 3;
       context.stroke();
     }
-    this.paintNames(context, places, colours.text, colours.ground);
+    this.paintNames(context, places);
   }
 
-  private paintNames(context: CanvasRenderingContext2D, places: [number, number][], text: string, ground: string): void {
-    const size = rootSize() * 0.78;
+  private paintNames(context: CanvasRenderingContext2D, places: [number, number][]): void {
+    const size = textSize();
     context.font = `${size}px system-ui, sans-serif`;
     context.textBaseline = "middle";
     context.lineWidth = 3;
-    context.strokeStyle = ground;
-    context.fillStyle = text;
-    if (this.pitch() > size * 3.6) {
-      this.fabric.nodes.forEach((node, index) => {
-        if (node.tier === "host") return;
-        const [x, y] = places[index]!;
-        const [labelX, labelY] = [x + this.radius(node.tier) + 4, y];
-        context.strokeText(node.name, labelX, labelY);
-        context.fillText(node.name, labelX, labelY);
-      });
+    context.strokeStyle = styled("--ground");
+    const write = (text: string, x: number, y: number, colour: string, align: CanvasTextAlign = "start") => {
+      context.textAlign = align;
+      context.fillStyle = styled(colour);
+      context.strokeText(text, x, y);
+      context.fillText(text, x, y);
+    };
+    this.paintGroups(context, places, write);
+    const pitch = this.pitch();
+    this.fabric.nodes.forEach((node, index) => {
+      if (node.tier === "host" || node.members !== undefined) return;
+      const [x, y] = places[index]!;
+      const radius = this.radius(node.tier);
+      if (pitch > size * 4.8) write(node.name, x + radius + 4, y, "--text");
+      else if (pitch > size * 2.3) write(node.name, x, y - radius - size * 0.6, "--text", "center");
+    });
+    for (const { pod, x, width } of this.foot() > 0 ? this.places.pods : []) {
+      const room = width * this.span() * this.zoom;
+      const name = [`pod ${pod}`, String(pod)].find((text) => context.measureText(text).width + 6 < room) ?? "";
+      write(name, this.across(x), this.podNamesAt(), this.onpod ? "--accent" : "--quiet", "center");
     }
     if (this.width <= 700) return;
-    context.fillStyle = styled("--quiet");
-    for (const row of this.places.rows) {
-      const y = (14 + (this.height - 28) * row.y) * this.zoom + this.panY;
-      context.strokeText(row.name, 8, y);
-      context.fillText(row.name, 8, y);
+    for (const row of this.places.rows) write(row.name, 8, this.down(row.y), "--quiet");
+  }
+
+  /** Writes the number of members into each group, and the number of cables onto each bundle. */
+  private paintGroups(
+    context: CanvasRenderingContext2D, places: [number, number][],
+    write: (text: string, x: number, y: number, colour: string, align: CanvasTextAlign) => void,
+  ): void {
+    if (this.fabric.links.count === undefined) return;
+    const size = textSize();
+    context.textAlign = "center";
+    context.fillStyle = styled(this.ways.length > 0 ? "--quiet" : "--ground");
+    this.fabric.nodes.forEach(({ members, name }, node) => {
+      if (members === undefined) return;
+      const text = this.places.bars.has(node) ? name : String(members);
+      if (2 * this.extent(node)[0] > context.measureText(text).width) context.fillText(text, ...places[node]!);
+    });
+    // Numbers beside the paths of a flow would hide them.
+    if (this.slot() < size * 2.3 || this.ways.length > 0) return;
+    for (let link = 0; link < this.fabric.links.count.length; link += 2) {
+      const broken = Math.max(this.broken.get(link) ?? 0, this.broken.get(link + 1) ?? 0);
+      const count = this.count(link);
+      if (count === 1) continue;
+      const [[fromX, fromY], [toX, toY]] = this.ends(places, link);
+      if (Math.abs(toY - fromY) < 3 * size) continue;
+      const text = broken > 0 ? `${count - broken}/${count}` : String(count);
+      const half = context.measureText(text).width / 2 + 3;
+      const [x, y] = [(fromX + toX) / 2, (fromY + toY) / 2];
+      context.fillStyle = styled("--ground");
+      context.fillRect(x - half, y - size * 0.65, 2 * half, size * 1.3);
+      write(text, x, y, broken > 0 ? "--down" : "--text", "center");
     }
   }
 }
 
 const rootSize = (): number => parseFloat(getComputedStyle(document.documentElement).fontSize);
+/** Size of the text in the picture, in pixels. */
+const textSize = (): number => rootSize() * 0.78;
 
-/** Creates the legend of colours and dashes. */
-export function legend(live: boolean): HTMLElement {
-  const steps = h("span", { class: "scale", "aria-hidden": "true" });
-  const paint = () => steps.replaceChildren(...scale().map((colour) => {
-    const step = h("i");
-    step.style.background = colour;
-    return step;
-  }));
-  paint();
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paint);
-  return h(
-    "p", { class: "legend" },
-    h("span", {}, "utilisation 0 % "), steps, h("span", {}, " 100 %"),
-    h("span", {}, h("i", { class: "dash down", "aria-hidden": "true" }), " down"),
-    live && h("span", {}, h("i", { class: "dash drained", "aria-hidden": "true" }), " out of service"),
-    h("span", { class: "quiet" }, "The half of a cable near a node shows what the node sends."),
-  );
+/** Returns the nodes to which each node has links. */
+function neighboursIn(fabric: Fabric): number[][] {
+  const found: number[][] = fabric.nodes.map(() => []);
+  fabric.links.source.forEach((source, link) => found[source]!.push(fabric.links.target[link]!));
+  return found;
 }

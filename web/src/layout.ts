@@ -9,9 +9,19 @@ export interface Layout {
   rows: { name: string; y: number }[];
   /** Minimum distance between switches, as a share of the width. */
   pitch: number;
+  /** Distance between ToRs of the same pod, or between pods of one ToR each, as a share of the width. */
+  slot: number;
+  /** The pods from left to right, with the positions of their centres and their widths. */
+  pods: { pod: number; x: number; width: number }[];
+  /** Half the widths of nodes that are drawn as bars, as shares of the width. */
+  bars: Map<number, number>;
 }
 
 const HOSTS_IN_A_ROW = 4;
+/** Distance between pods, in distances between their switches. */
+const POD_GAP = 0.7;
+/** How far single switches of a tier are below the bar that stands for the others. */
+const BELOW_BAR = 0.1;
 
 export function layout(fabric: Fabric): Layout {
   const tiers = new Set(fabric.nodes.map((node) => node.tier));
@@ -23,7 +33,7 @@ export function layout(fabric: Fabric): Layout {
 
 function empty(fabric: Fabric): Layout {
   const size = fabric.nodes.length;
-  return { x: new Float32Array(size), y: new Float32Array(size), rows: [], pitch: 1 };
+  return { x: new Float32Array(size), y: new Float32Array(size), rows: [], pitch: 1, slot: 1, pods: [], bars: new Map() };
 }
 
 /** Returns the hosts of each switch. */
@@ -43,8 +53,6 @@ function inTiers(fabric: Fabric): Layout {
   const made = empty(fabric);
   const hosts = hostsOf(fabric);
   const of = (tier: string) => fabric.nodes.flatMap((node, index) => (node.tier === tier ? [index] : []));
-  const podOf = (node: number) => fabric.nodes[node]!.pod ?? Number.MAX_SAFE_INTEGER;
-  const tors = of("tor").sort((a, b) => podOf(a) - podOf(b) || a - b);
   const present = ["core", "aggregation", "tor", "host"].filter((tier) => of(tier).length > 0);
   const words: Record<string, string> = { core: "core", aggregation: "aggregation", tor: "ToR", host: "hosts" };
   const most = Math.max(1, ...[...hosts.values()].map((list) => list.length));
@@ -53,20 +61,9 @@ function inTiers(fabric: Fabric): Layout {
   const heights: Record<string, number> = { core: 0.03, aggregation: 0.36, tor: many ? 0.7 : 0.76, host: many ? 0.8 : 0.97 };
   if (!present.includes("aggregation")) heights["tor"] = 0.66;
   made.rows = present.map((tier) => ({ name: words[tier]!, y: heights[tier]! + (tier === "host" && many ? 0.08 : 0) }));
-  // ToRs are placed side by side, with a gap between pods.
-  let place = 0;
-  let last: number | null = null;
-  const slots = tors.map((tor) => {
-    const pod = podOf(tor);
-    if (last !== null) place += pod === last ? 1 : 1.7;
-    last = pod;
-    return place;
-  });
-  const width = place + 1;
-  made.pitch = 1 / width;
-  tors.forEach((tor, index) => {
-    made.x[tor] = (slots[index]! + 0.5) / width;
-    made.y[tor] = heights["tor"]!;
+  const pods = podsOf(fabric, of("tor"), of("aggregation"));
+  const width = placePods(pods, made, heights);
+  for (const tor of of("tor")) {
     const own = hosts.get(tor) ?? [];
     const rows = Math.ceil(own.length / columns);
     own.forEach((host, number) => {
@@ -76,30 +73,72 @@ function inTiers(fabric: Fabric): Layout {
       made.x[host] = made.x[tor]! + ((column - (inRow - 1) / 2) * 0.8) / columns / width;
       made.y[host] = heights["host"]! + (rows > 1 ? (0.19 * row) / (rows - 1) : 0);
     });
-  });
-  spread(of("aggregation"), fabric, made, heights["aggregation"]!, tors);
-  spread(of("core"), fabric, made, heights["core"]!, []);
+  }
+  const inPods = new Set(pods.flatMap((one) => one.aggregations));
+  spread(of("aggregation").filter((node) => !inPods.has(node)), fabric, made, heights["aggregation"]!);
+  spread(of("core"), fabric, made, heights["core"]!);
   return made;
 }
 
-/** Places switches evenly over the width of their pod, or over the whole width. */
-function spread(switches: number[], fabric: Fabric, made: Layout, y: number, tors: number[]): void {
-  const groups = new Map<number | null, number[]>();
-  for (const node of switches) {
-    const pod = tors.some((tor) => fabric.nodes[tor]!.pod === fabric.nodes[node]!.pod) ? fabric.nodes[node]!.pod : null;
-    groups.set(pod, [...(groups.get(pod) ?? []), node]);
+interface Pod {
+  pod: number | null;
+  tors: number[];
+  aggregations: number[];
+}
+
+/** Returns the pods with their switches. ToRs without a pod are together at the end. */
+function podsOf(fabric: Fabric, tors: number[], aggregations: number[]): Pod[] {
+  const pods = new Map<number | null, Pod>();
+  for (const tor of tors) {
+    const { pod } = fabric.nodes[tor]!;
+    if (!pods.has(pod)) pods.set(pod, { pod, tors: [], aggregations: [] });
+    pods.get(pod)!.tors.push(tor);
   }
-  for (const [pod, members] of groups) {
-    const below = pod === null ? [] : tors.filter((tor) => fabric.nodes[tor]!.pod === pod).map((tor) => made.x[tor]!);
-    const [left, right] = below.length ? [Math.min(...below), Math.max(...below)] : [0, 1];
-    const even = below.length === members.length;
-    members.forEach((node, index) => {
-      const share = even && members.length > 1 ? index / (members.length - 1) : (index + 0.5) / members.length;
-      made.x[node] = left + (right - left) * share;
-      made.y[node] = y;
-    });
-    made.pitch = Math.min(made.pitch, (right - left) / Math.max(1, members.length - (even ? 1 : 0)) || 1);
+  for (const node of aggregations) {
+    const { pod } = fabric.nodes[node]!;
+    if (pod !== null) pods.get(pod)?.aggregations.push(node);
   }
+  return [...pods.values()].sort((a, b) => (a.pod ?? Infinity) - (b.pod ?? Infinity));
+}
+
+/** Places pods side by side, with a gap beside each that has several switches in a tier. Returns the number of slots. */
+function placePods(pods: Pod[], made: Layout, heights: Record<string, number>): number {
+  const wide = pods.map(({ tors, aggregations }) => Math.max(tors.length, aggregations.length));
+  let end = 0;
+  const starts = wide.map((slots, index) => {
+    if (index > 0 && Math.max(slots, wide[index - 1]!) > 1) end += POD_GAP;
+    end += slots;
+    return end - slots;
+  });
+  const total = Math.max(1, end);
+  made.pitch = made.slot = 1 / total;
+  pods.forEach(({ pod, tors, aggregations }, index) => {
+    const at = (place: number, of: number) => (starts[index]! + (wide[index]! * (place + 0.5)) / of) / total;
+    for (const [members, y] of [[tors, heights["tor"]!], [aggregations, heights["aggregation"]!]] as const) {
+      members.forEach((node, place) => {
+        made.x[node] = at(place, members.length);
+        made.y[node] = y;
+      });
+    }
+    if (pod !== null) made.pods.push({ pod, x: at(0, 1), width: wide[index]! / total });
+  });
+  return total;
+}
+
+/** Places switches evenly over the whole width. A group of them becomes a bar above the others. */
+function spread(switches: number[], fabric: Fabric, made: Layout, y: number): void {
+  const isBar = (node: number) => fabric.nodes[node]!.members !== undefined;
+  const others = switches.filter((node) => !isBar(node));
+  for (const node of switches.filter(isBar)) {
+    made.x[node] = 0.5;
+    made.y[node] = y;
+    made.bars.set(node, 0.5);
+  }
+  others.forEach((node, index) => {
+    made.x[node] = (index + 0.5) / others.length;
+    made.y[node] = y + (others.length < switches.length ? BELOW_BAR : 0);
+  });
+  made.pitch = Math.min(made.pitch, 1 / Math.max(1, others.length));
 }
 
 function asMap(fabric: Fabric): Layout {

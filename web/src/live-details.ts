@@ -53,6 +53,10 @@ export class LiveDetails implements Details {
     ];
   }
 
+  async pair(from: string, to: string): Promise<Node[]> {
+    return [await this.flowList(({ src_host, dst_host }) => src_host === from && dst_host === to, "The controller knows none.")];
+  }
+
   async flow(id: string): Promise<Told> {
     const { flow, why, history, candidates } = await this.live.get<Why>(`v1/flows/${encodeURIComponent(id)}/why`);
     const names = (path: string[]) => path.join(" – ");
@@ -70,6 +74,7 @@ export class LiveDetails implements Details {
           ["Rate", rate(flow.rate_bps)],
           ["Sent", `${bytes(flow.bytes)}${flow.size_bytes === null ? "" : ` of ${bytes(flow.size_bytes)}`}`],
         ]),
+        this.explorer?.pairButton(flow.src_host, flow.dst_host) ?? h("p"),
         h("h3", {}, "Why it is there"), h("p", {}, why),
         ...(history.length ? [h("ol", { class: "history" }, history.map((one) =>
           h("li", {}, h("strong", {}, clock(one.at_s)), ` ${one.scheme} ${one.decision}`, h("small", {}, `because of this: ${one.cause}`))))] : []),

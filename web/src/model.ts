@@ -5,13 +5,15 @@ export interface FabricNode {
   tier: "host" | "tor" | "aggregation" | "core";
   pod: number | null;
   position: [number, number] | null;
+  /** Number of nodes that this one stands for, if it is a group. */
+  members?: number;
 }
 
 /** Links 2n and 2n + 1 are the two directions of one cable. */
 export interface Fabric {
   spec: string;
   nodes: FabricNode[];
-  links: { source: number[]; target: number[]; rate_bps: number[]; id?: string[] };
+  links: { source: number[]; target: number[]; rate_bps: number[]; id?: string[]; /** Cables of each bundle. */ count?: number[] };
 }
 
 /** Utilisation of each link in one time step, in per mille, or `UNKNOWN`. */
@@ -19,9 +21,16 @@ export type Frame = ArrayLike<number>;
 
 export type LinkState = "up" | "down" | "draining" | "drained";
 
-export interface Selection {
-  kind: "node" | "link";
-  index: number;
+export type Selection = { kind: "node"; index: number } | { kind: "link"; index: number };
+
+/** What can be selected in a folded fabric: a node, a link, a group of nodes, or the bundle between two of them. */
+export type Target = Selection | { kind: "group"; key: string } | { kind: "bundle"; ends: [string, string] };
+
+/** All shortest paths from one node to another. */
+export interface Pair {
+  kind: "pair";
+  from: number;
+  to: number;
 }
 
 /** A path that is drawn above the links. */
@@ -57,15 +66,16 @@ export class Names {
     return found;
   }
 
-  /** Returns the link between two named nodes, and nodes whose names contain the first word; about `most` in total. */
-  find(word: string, most: number): Selection[] {
-    const found: Selection[] = [];
+  /** Returns link and paths between two named nodes, and nodes whose names contain the first word; about `most` in all. */
+  find(word: string, most: number): (Selection | Pair)[] {
+    const found: (Selection | Pair)[] = [];
     const parts = word.toLowerCase().split(/[\s,→>-]+/).filter(Boolean);
     if (parts.length === 0) return found;
     if (parts.length === 2) {
-      const ends = parts.map((part) => this.nodes.get(part));
-      const link = this.links.get(ends.join(" "));
+      const [from, to] = parts.map((part) => this.nodes.get(part));
+      const link = this.links.get(`${from} ${to}`);
       if (link !== undefined) found.push({ kind: "link", index: link });
+      if (from !== undefined && to !== undefined && from !== to) found.push({ kind: "pair", from, to });
     }
     for (const [index, node] of this.fabric.nodes.entries()) {
       if (found.length >= most) break;

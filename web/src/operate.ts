@@ -2,8 +2,10 @@
 
 import { byId, h, replace, tell } from "./dom";
 import { Explorer } from "./explorer";
+import { Unfolded } from "./fold";
 import { open } from "./login";
 import { LiveDetails } from "./live-details";
+import { MatrixView } from "./matrix-view";
 import { OperateView } from "./operate-view";
 import { TimeBar } from "./time-bar";
 import { views } from "./views";
@@ -14,11 +16,23 @@ export async function operate(): Promise<void> {
   const bar = new TimeBar(true);
   const view = new OperateView(live);
   const details = new LiveDetails(live, (path, out, what) => view.drain(path, out, what));
-  const explorer = new Explorer(live.fabric, details, true);
+  const unfolded = new Unfolded(live.fabric);
+  const explorer = new Explorer(live.fabric, details, unfolded, true);
   details.explorer = explorer;
+  const matrix = new MatrixView(live.fabric, unfolded, (link) => {
+    location.hash = "fabric";
+    void explorer.show({ kind: "link", index: link });
+  });
+  unfolded.onchange = () => {
+    explorer.refold();
+    matrix.rebuild();
+  };
   const showTime = () => {
     const moment = live.moments[bar.step];
-    if (moment) explorer.setFrame(moment.loads, (link) => moment.states[link] ?? "up");
+    if (!moment) return;
+    const states = (link: number) => moment.states[link] ?? "up";
+    explorer.setFrame(moment.loads, states);
+    matrix.setFrame(moment.loads, states);
   };
   bar.ontime = showTime;
   let alarms = "";
@@ -35,7 +49,7 @@ export async function operate(): Promise<void> {
     replace(byId("title"), h("strong", {}, live.connected ? "live" : "no answer"), h("span", { class: "quiet" }, ` ${state?.fabric ?? ""}`),
       now.length > 0 && h("a", { href: "#operate", class: "badge" }, `${now.length} ${now.length === 1 ? "alarm" : "alarms"}`));
   };
-  views([["fabric", "Fabric", explorer.element], ["operate", "Operate", view.element]], () => {
+  views([["fabric", "Fabric", explorer.element], ["operate", "Operate", view.element], ["matrix", "Matrix", matrix.element]], () => {
     showTime();
     view.render();
   });

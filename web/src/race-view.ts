@@ -3,14 +3,16 @@
 import { chart, distribution, type Line } from "./charts";
 import { wayColour } from "./colours";
 import { count, h, rate, replace, seconds, short } from "./dom";
-import { FabricCanvas, legend } from "./fabric-canvas";
+import { FabricView, foldButtons } from "./fabric-view";
+import type { Unfolded } from "./fold";
+import { legend } from "./legend";
 import type { Fabric, LinkState } from "./model";
 import { race, Run, type About, type Race } from "./results";
 
 interface Lane {
   run: Run;
   race: Race;
-  canvas: FabricCanvas;
+  view: FabricView;
   score: HTMLElement;
 }
 
@@ -25,6 +27,7 @@ export class RaceView {
   constructor(
     private readonly about: About,
     private readonly fabric: Fabric,
+    private readonly unfolded: Unfolded,
     private readonly states: (at: number) => (link: number) => LinkState,
     /** Takes the times of both schemes. Returns the time that is chosen among them. */
     private readonly ontimes: (times: number[]) => number,
@@ -37,12 +40,21 @@ export class RaceView {
       h("select", { "aria-label": lane === 0 ? "First scheme" : "Second scheme", onchange: () => void this.load() },
         names.map((name, index) => h("option", { value: name, selected: index === Math.min(lane ? names.length - 1 : 0, names.length - 1) }, name))));
     const choices = this.choices;
+    const folds = foldButtons(unfolded);
+    this.folds = folds;
     this.element = h("section", { class: "race", "aria-label": "Race" },
-      h("div", { class: "row choose" }, choices[0]!, h("span", {}, "against"), choices[1]!, legend(false)), this.tracks, this.charts);
+      h("div", { class: "row choose" }, choices[0]!, h("span", {}, "against"), choices[1]!, legend(false, unfolded.foldable), folds.element), this.tracks, this.charts);
     new ResizeObserver(() => this.drawCharts()).observe(this.charts);
   }
 
   private readonly choices: HTMLSelectElement[];
+  private readonly folds: { render: () => void };
+
+  /** Folds the pictures as far as the pods are folded. */
+  refold(): void {
+    this.folds.render();
+    for (const { view } of this.lanes) view.refold();
+  }
 
   /** Chooses schemes by name; unknown names change nothing. */
   choose(schemes: (string | null)[]): void {
@@ -64,15 +76,15 @@ export class RaceView {
     const lanes = await Promise.all(chosen.map(async (scheme, index): Promise<Lane> => {
       const run = new Run(scheme, this.number);
       const [found] = await Promise.all([race(run), run.load(this.about.series_s !== null)]);
-      return { run, race: found, canvas: new FabricCanvas(this.fabric, `Fabric under ${scheme}, ${index ? "second" : "first"}`), score: h("p", { class: "score" }) };
+      return { run, race: found, view: new FabricView(this.fabric, `Fabric under ${scheme}, ${index ? "second" : "first"}`, this.unfolded), score: h("p", { class: "score" }) };
     }));
     if (turn !== this.turn) return;
     this.lanes = lanes;
-    replace(this.tracks, lanes.map(({ run, canvas, score }, index) => {
+    replace(this.tracks, lanes.map(({ run, view, score }, index) => {
       const mark = h("i", { class: `mark ${index ? "dashed" : ""}`, "aria-hidden": "true" });
       mark.style.borderColor = wayColour(index);
       run.onframes = () => this.setTime(this.at);
-      return h("article", { class: "lane", "aria-label": run.scheme }, h("div", { class: "row" }, h("h2", {}, mark, run.scheme), score, canvas.zoomButtons), canvas.element);
+      return h("article", { class: "lane", "aria-label": run.scheme }, h("div", { class: "row" }, h("h2", {}, mark, run.scheme), score, view.zoomButtons), view.element);
     }));
     this.setTime(this.ontimes([...new Set(lanes.flatMap(({ run }) => run.times))].sort((a, b) => a - b)));
   }
@@ -80,9 +92,9 @@ export class RaceView {
   setTime(at: number): void {
     this.at = at;
     for (const lane of this.lanes) {
-      lane.canvas.setStates(this.states(at));
+      lane.view.setStates(this.states(at));
       const frame = lane.run.frame(at);
-      if (frame) lane.canvas.setFrame(frame);
+      if (frame) lane.view.setFrame(frame);
       lane.score.textContent = this.score(lane);
     }
     this.drawCharts();

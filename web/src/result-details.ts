@@ -67,6 +67,12 @@ export class ResultDetails implements Details {
     ];
   }
 
+  async pair(from: string, to: string): Promise<Node[]> {
+    const list = h("div");
+    await this.fill(list, { src: from, dst: to, order: "age_s" }, "None.");
+    return [list];
+  }
+
   async flow(name: string): Promise<Told> {
     const detail = await flowDetail(this.run(), Number(name));
     const { flow } = detail;
@@ -90,8 +96,10 @@ export class ResultDetails implements Details {
       h("h3", {}, ways.length > 1 ? "Paths" : "Path"),
       parts.length ? h("ol", { class: "ways" }, parts) : h("p", { class: "hint" }, noWays(detail)),
     ];
-    content.push(...this.subflows(detail), ...this.history(detail), ...this.goodput(detail));
     const drawn: Way[] = ways.map(({ path }, colour) => ({ links: this.explorer?.names.along(path?.split(" ") ?? []) ?? [], colour }));
+    if (drawn.length === 1) content.push(this.explorer?.along(drawn[0]!) ?? h("p"));
+    content.push(this.explorer?.pairButton(flow.src, flow.dst) ?? h("p"));
+    content.push(...this.subflows(detail), ...this.history(detail), ...this.goodput(detail));
     return { title: `Flow ${flow.flow}: ${flow.src} → ${flow.dst}`, content, ways: drawn };
   }
 

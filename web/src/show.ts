@@ -2,11 +2,14 @@
 
 import { address, note } from "./address";
 import { byId, h, replace } from "./dom";
-import { Explorer, type Shown } from "./explorer";
+import { Explorer } from "./explorer";
+import { Unfolded } from "./fold";
+import { MatrixView } from "./matrix-view";
 import type { Fabric, LinkState } from "./model";
 import { RaceView } from "./race-view";
 import { ResultDetails } from "./result-details";
 import { about as askAbout, fabric as askFabric, Run, type About } from "./results";
+import { selectionIn, selectionOf } from "./selection";
 import { TimeBar } from "./time-bar";
 import { views } from "./views";
 
@@ -21,25 +24,36 @@ class Page {
   private readonly bar = new TimeBar(false);
   private readonly explorer: Explorer;
   private readonly race: RaceView;
+  private readonly matrix: MatrixView;
   private readonly details: ResultDetails;
   private run: Run;
+  private wanted: Run | null = null;
   private view = "fabric";
   private told = 0;
   private wantedAt: number | null = null;
+  private readonly unfolded: Unfolded;
   private readonly down: { at: number; links: Set<number> }[];
 
   constructor(private readonly about: About, private readonly fabric: Fabric) {
     this.down = about.down.map(([at, links]) => ({ at, links: new Set(links) }));
     this.run = new Run(about.schemes[0]!.name, about.runs[0]!);
     this.details = new ResultDetails(about, () => this.run, () => this.bar.at);
-    this.explorer = new Explorer(fabric, this.details, false);
+    this.unfolded = new Unfolded(fabric);
+    this.explorer = new Explorer(fabric, this.details, this.unfolded, false);
     this.details.explorer = this.explorer;
     const ontimes = (times: number[]) => {
       if (this.view === "race") this.setTimes(times);
       return this.bar.at;
     };
-    this.race = new RaceView(about, fabric, (at) => this.states(at), ontimes, this.run.run, ([a, b]) => note({ a: a!, b: b! }));
+    this.race = new RaceView(about, fabric, this.unfolded, (at) => this.states(at), ontimes, this.run.run, ([a, b]) => note({ a: a!, b: b! }));
+    this.matrix = new MatrixView(fabric, this.unfolded, (link) => (location.hash = `fabric?link=${link}`));
     this.explorer.onshown = (shown) => note(selectionOf(shown, fabric));
+    this.unfolded.onchange = () => {
+      note({ open: this.unfolded.value });
+      this.explorer.refold();
+      this.race.refold();
+      this.matrix.rebuild();
+    };
     this.bar.ontime = (at) => this.showTime(at);
   }
 
@@ -49,15 +63,15 @@ class Page {
         values.map((value) => h("option", { value }, label === "Run" ? `run ${value}` : value)));
       return made;
     };
-    const schemes = select("Scheme", this.about.schemes.map(({ name }) => name), (name) => void this.choose(name, this.run.run));
+    const schemes = select("Scheme", this.about.schemes.map(({ name }) => name), (name) => void this.choose(name, Number(runs.value)));
     const runs = select("Run", this.about.runs, (number) => {
-      void this.choose(this.run.scheme, Number(number));
+      void this.choose(schemes.value, Number(number));
       if (this.view === "race") void this.race.setRun(Number(number));
     });
     replace(byId("choices"), schemes, this.about.runs.length > 1 && runs);
     this.take(address().shown, schemes, runs);
     await this.choose(schemes.value, Number(runs.value));
-    const list: [string, string, HTMLElement][] = [["fabric", "Fabric", this.explorer.element], ["race", "Race", this.race.element]];
+    const list: [string, string, HTMLElement][] = [["fabric", "Fabric", this.explorer.element], ["race", "Race", this.race.element], ["matrix", "Matrix", this.matrix.element]];
     views(list, (view) => {
       this.view = view;
       schemes.hidden = view === "race";
@@ -74,7 +88,9 @@ class Page {
     for (const [select, wanted] of [[schemes, shown.get("scheme")], [runs, shown.get("run")]] as const) {
       if ([...select.options].some(({ value }) => value === wanted)) select.value = wanted!;
     }
+    this.matrix.take(shown);
     this.race.choose([shown.get("a"), shown.get("b")]);
+    if (shown.has("open")) this.unfolded.take(shown.get("open"));
     if (shown.has("at")) this.wantedAt = Number(shown.get("at"));
   }
 
@@ -104,10 +120,13 @@ class Page {
   private async choose(scheme: string, number: number): Promise<void> {
     note({ scheme, run: number });
     const run = new Run(scheme, number);
+    this.wanted = run;
     await run.load(this.about.series_s !== null);
+    // Another run may have been chosen meanwhile.
+    if (this.wanted !== run) return;
     this.run = run;
-    run.onframes = () => this.run === run && this.view === "fabric" && this.showTime(this.bar.at);
-    if (this.view === "fabric") this.setTimes(run.times);
+    run.onframes = () => this.run === run && this.view !== "race" && this.showTime(this.bar.at);
+    if (this.view !== "race") this.setTimes(run.times);
     this.showTime(this.bar.at);
     this.explorer.refresh();
   }
@@ -115,7 +134,9 @@ class Page {
   private showTime(at: number): void {
     if (this.run.times.length > 0) note({ at });
     if (this.view === "race") return this.race.setTime(at);
-    this.explorer.setFrame(this.run.frame(at), this.states(at));
+    const [frame, states] = [this.run.frame(at), this.states(at)];
+    this.explorer.setFrame(frame, states);
+    this.matrix.setFrame(frame, states);
     // The panel sends requests to the server, so it is updated only when the time has not changed for 150 ms.
     clearTimeout(this.told);
     this.told = window.setTimeout(() => this.explorer.refresh(), 150);
@@ -125,23 +146,4 @@ class Page {
     const now = this.down.findLast((moment) => moment.at <= at) ?? this.down[0];
     return (link) => (now?.links.has(link) ? "down" : "up");
   }
-}
-
-/** The selection as values of the address. */
-function selectionOf(shown: Shown, fabric: Fabric): Record<string, string | number | null> {
-  return {
-    node: shown.kind === "node" ? fabric.nodes[shown.index]!.name : null,
-    link: shown.kind === "link" ? shown.index : null,
-    flow: shown.kind === "flow" ? shown.flow : null,
-  };
-}
-
-/** The selection that an address has. */
-function selectionIn(values: URLSearchParams, fabric: Fabric): Shown | null {
-  const node = fabric.nodes.findIndex(({ name }) => name === values.get("node"));
-  if (node >= 0) return { kind: "node", index: node };
-  const link = Number(values.get("link") ?? NaN);
-  if (Number.isInteger(link) && link in fabric.links.source) return { kind: "link", index: link };
-  const flow = values.get("flow");
-  return flow !== null && /^\d+$/.test(flow) ? { kind: "flow", flow } : null;
 }

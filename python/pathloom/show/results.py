@@ -120,7 +120,7 @@ class Results:
         return {"at_s": at_s, "goodput_bps": joined["goodput_bps"].fill_null(0).round().to_list()}
 
     def flows(self, scheme: str, run: int, asked: Mapping[str, str]) -> dict[str, Any]:
-        """Returns flows, page by page: all of them, or those on a link (`link`) at some time (`at_s`)."""
+        """Returns flows, page by page: all of them, those on a link (`link`) at some time (`at_s`), or of a pair."""
         rows = self._piece("flows", scheme, run)
         on_link = asked.get("link")
         if on_link is not None:
@@ -129,6 +129,9 @@ class Results:
         if word := asked.get("word", "").strip().lower():
             text = pl.concat_str(["flow", "src", "dst"], separator=" ").str.to_lowercase()
             rows = rows.filter(text.str.contains(word, literal=True))
+        for end in ("src", "dst"):
+            if end in asked:
+                rows = rows.filter(pl.col(end) == asked[end])
         order = asked.get("order", "flow")
         if order not in _ORDERS:
             raise NotFound(f"flows are not sorted by `{order}`; expected one of {', '.join(_ORDERS)}")

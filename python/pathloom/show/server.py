@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import ipaddress
 import json
 import socket
@@ -21,6 +22,8 @@ STATIC = {
     "/app.js": ("app.js", "text/javascript; charset=utf-8"),
     "/app.css": ("app.css", "text/css; charset=utf-8"),
 }
+LEAST_PACKED = 4096
+"""Answers of more bytes than this are compressed."""
 _POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -129,7 +132,11 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(status, json.dumps({"status": status, "detail": what}).encode(), "application/problem+json")
 
     def _send(self, status: int, content: bytes, kind: str) -> None:
+        packed = len(content) > LEAST_PACKED and "gzip" in self.headers.get("Accept-Encoding", "")
+        content = gzip.compress(content, compresslevel=1) if packed else content
         self.send_response(status)
+        if packed:
+            self.send_header("Content-Encoding", "gzip")
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(content)))
         self.send_header("Content-Security-Policy", _POLICY)

@@ -1,0 +1,24 @@
+// The legend of the picture of a fabric.
+
+import { scale } from "./colours";
+import { h } from "./dom";
+
+/** Creates the legend of colours and dashes. `folded` tells whether the fabric can be folded. */
+export function legend(live: boolean, folded: boolean): HTMLElement {
+  const steps = h("span", { class: "scale", "aria-hidden": "true" });
+  const paint = () => steps.replaceChildren(...scale().map((colour) => {
+    const step = h("i");
+    step.style.background = colour;
+    return step;
+  }));
+  paint();
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paint);
+  return h(
+    "p", { class: "legend" },
+    h("span", {}, "utilisation 0 % "), steps, h("span", {}, " 100 %"),
+    h("span", {}, h("i", { class: "dash down", "aria-hidden": "true" }), " down"),
+    live && h("span", {}, h("i", { class: "dash drained", "aria-hidden": "true" }), " out of service"),
+    h("span", { class: "quiet" }, "The half of a cable near a node shows what the node sends."),
+    folded && h("span", { class: "quiet" }, "A bundle has the colour of its fullest cable, and the number of its cables."),
+  );
+}
