@@ -279,7 +279,7 @@ impl Controller {
             Action::SetDefaults(how) => {
                 if cx.view.defaults != how {
                     cx.view.defaults = how;
-                    self.base.may_have_changed();
+                    self.base.scheme_changed();
                 }
             }
             Action::Route { flow, path, rate_bps } => routes.route(cx, flow, path, rate_bps),

@@ -1,8 +1,13 @@
 //! The promises hold for some hundred seeds, and a controller that is made to break them is detected.
 
-use pathloom_faults::{run, shrink, Sabotage, Schedule, Scope};
+use pathloom_control::Target;
+use pathloom_fabrics::fabric_from_spec;
+use pathloom_faults::{run, shrink, Act, Sabotage, Schedule, Scope};
+use pathloom_model::{LinkId, Nanos};
 use pathloom_schemes::Registry;
+use pathloom_workload::{FlowSpec, Start, Workload};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 #[test]
 fn every_promise_is_kept_under_all_faults() {
@@ -83,4 +88,42 @@ fn schedules_cover_every_scheme_and_every_fault() {
 fn a_move_that_the_snapshot_shows_as_unfinished_may_be_complete() {
     let verdict = run(&Schedule::draw(1829, Scope::Promised), None);
     assert_eq!(verdict.violations, Vec::<String>::new());
+}
+
+/// A cable leaves service under mptcp-aware, and another scheme is put in charge 390 ms later.
+#[test]
+fn another_scheme_after_a_drain_costs_no_packet() {
+    let spec = "three-layer:pods=2,tors=2,planes=2,spines=2,hosts=1,rate=20Mbps,delay=50us,buffer=2000";
+    let fabric = Arc::new(fabric_from_spec(spec).unwrap());
+    let [h0, h1, e1_0, e1_1, a1_0] = ["h0", "h1", "e1_0", "e1_1", "a1_0"].map(|name| fabric.find(name).unwrap());
+    let flow = |at_us: u64, src, dst| FlowSpec {
+        start: Start::At(Nanos::from_micros(at_us)),
+        src,
+        dst,
+        size_bytes: None,
+        coflow: None,
+    };
+    let workload = Workload {
+        flows: vec![flow(65_047, h1, h0), flow(95_790, h0, h1)],
+        description: String::new(),
+        notes: Vec::new(),
+    };
+    let cable = |out| Act::Drain { target: Target::Cable(LinkId(12)), out };
+    let schedule = Schedule {
+        seed: 314990,
+        fabric_spec: spec.to_owned(),
+        fabric,
+        scheme: "mptcp-aware".to_owned(),
+        transport: "newreno:sack=on,pace=1Mbps,min_rto=50ms,max_rto=200ms,initial_rto=100ms".to_owned(),
+        control: "delay=100us,service=200us,install=1ms,batch=1,snapshot=250ms,enforcement=host,long=60KB".to_owned(),
+        slow: vec![(e1_0, Nanos::from_millis(6)), (e1_1, Nanos::from_millis(6)), (a1_0, Nanos::from_millis(17))],
+        workload: Arc::new(workload),
+        faults: Vec::new(),
+        acts: vec![
+            (Nanos::from_micros(296_251), cable(true)),
+            (Nanos::from_micros(686_962), Act::Scheme("move:period=37ms,times=30".to_owned())),
+            (Nanos::from_micros(1_272_174), cable(false)),
+        ],
+    };
+    assert_eq!(run(&schedule, None).violations, Vec::<String>::new());
 }
