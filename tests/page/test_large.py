@@ -12,6 +12,8 @@ from conftest import Shown, Tab, axe, pixel_rows, wait
 
 PATH = "#0072b2"
 """Colour of the first path, in light mode."""
+FULL = "#3c1835"
+"""Colour of a link that is full, in light mode."""
 MOST_BYTES = 600_000
 """For the first view of 1,024 hosts."""
 
@@ -65,6 +67,17 @@ def test_the_keyboard_unfolds_a_pod_and_the_address_keeps_it(shown_large: Shown,
     at(page, "open=all")
     page.get_by_role("button", name="Fold all").click()
     wait("the address is short again", lambda: "open=" not in page.evaluate("location.href"))
+
+
+def test_bundles_show_their_fullest_cable_or_the_mean(shown_large: Shown, tab: Tab) -> None:
+    page = tab.open(f"{shown_large.url}#fabric?at=0.005")
+    page.wait_for_timeout(500)
+    assert sum(pixel_rows(page, "canvas", FULL)) > 1000, "each bundle has a full cable"
+    page.get_by_label("Colour of bundles").select_option("mean of cables")
+    at(page, "bundles=mean")
+    wait("no bundle is full", lambda: sum(pixel_rows(page, "canvas", FULL)) == 0)
+    page.get_by_role("link", name="Race").click()
+    expect(page.get_by_label("Colour of bundles")).to_have_value("mean")
 
 
 def test_a_bundle_tells_about_its_cables(shown_large: Shown, tab: Tab) -> None:

@@ -22,6 +22,8 @@ export class FabricCanvas {
   onselect: (selection: Selection | null) => void = () => {};
   /** Called when a group of nodes is clicked, or entered with the keyboard. */
   onopen: (node: number) => void = () => {};
+  /** Which value of a bundle its colour stands for. */
+  ofBundles = "the fullest";
   /** Called when the name of a pod is clicked. */
   onpod: ((pod: number) => void) | null = null;
   /** Canvas of the links, which are drawn often. Nodes, names and paths are on a canvas above it and change rarely. */
@@ -189,7 +191,7 @@ export class FabricCanvas {
     const value = found.kind === "link" ? this.frame?.[found.index] : undefined;
     const name = found.kind === "link" ? linkName(this.fabric, found.index) : this.fabric.nodes[found.index]!.name;
     const state = found.kind === "link" ? this.states(found.index) : "up";
-    const cables = found.kind === "link" && this.count(found.index) > 1 && `${this.count(found.index)} cables, the fullest`;
+    const cables = found.kind === "link" && this.count(found.index) > 1 && `${this.count(found.index)} cables, ${this.ofBundles}`;
     this.tip.textContent = [name, cables, value !== undefined && value <= 1000 && `${Math.round(value / 10)} %`, state !== "up" && state]
       .filter(Boolean).join(" · ");
     this.tip.style.left = `${Math.min(at.x + 12, this.width - this.tip.offsetWidth - 4)}px`;
@@ -544,11 +546,11 @@ export class FabricCanvas {
       if (pitch > size * 4.8) write(node.name, x + radius + 4, y, "--text");
       else if (pitch > size * 2.3) write(node.name, x, y - radius - size * 0.6, "--text", "center");
     });
-    for (const { pod, x, width } of this.foot() > 0 ? this.places.pods : []) {
-      const room = width * this.span() * this.zoom;
-      const name = [`pod ${pod}`, String(pod)].find((text) => context.measureText(text).width + 6 < room) ?? "";
-      write(name, this.across(x), this.podNamesAt(), this.onpod ? "--accent" : "--quiet", "center");
-    }
+    const pods = this.foot() > 0 ? this.places.pods : [];
+    const fits = (text: (pod: number) => string) =>
+      pods.every(({ pod, width }) => context.measureText(text(pod)).width + 6 < width * this.span() * this.zoom);
+    const name = [(pod: number) => `pod ${pod}`, String].find(fits) ?? (() => "");
+    for (const { pod, x } of pods) write(name(pod), this.across(x), this.podNamesAt(), this.onpod ? "--accent" : "--quiet", "center");
     if (this.width <= 700) return;
     for (const row of this.places.rows) write(row.name, 8, this.down(row.y), "--quiet");
   }

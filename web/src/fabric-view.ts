@@ -33,7 +33,7 @@ export class FabricView {
 
   setFrame(frame: Frame | null): void {
     this.frame = frame;
-    this.canvas.setFrame(frame && frameOf(this.folded, frame, this.states));
+    this.canvas.setFrame(frame && frameOf(this.folded, frame, this.states, this.unfolded.mean));
   }
 
   setStates(states: (link: number) => LinkState): void {
@@ -63,8 +63,9 @@ export class FabricView {
       this.folded = fold(this.fabric, this.unfolded, lens);
       this.canvas.setFabric(this.folded.fabric);
       this.setStates(this.states);
-      this.setFrame(this.frame);
     }
+    this.canvas.ofBundles = this.unfolded.mean ? "on average" : "the fullest";
+    this.setFrame(this.frame);
     this.canvas.onpod = this.onpod();
     const { linkOf } = this.folded;
     const ways = this.ways.map(({ links, colour }) => ({ links: links.map((link) => linkOf[link]!).filter((link) => link >= 0), colour }));
@@ -141,15 +142,19 @@ export class FabricView {
   }
 }
 
-/** Buttons that fold and unfold. They follow what is unfolded when `render` is called. */
+/** Buttons that fold and unfold, and the choice of colours. They follow `unfolded` when `render` is called. */
 export function foldButtons(unfolded: Unfolded): { element: HTMLElement; render: () => void } {
   const element = h("div", { class: "folds", hidden: !unfolded.foldable });
   const button = (text: string, label: string, act: () => void) =>
     h("button", { type: "button", "aria-label": label, title: label, onclick: act }, text);
+  const colour = h("select", { "aria-label": "Colour of bundles", onchange: () => unfolded.setMean(colour.value === "mean") },
+    h("option", { value: "fullest" }, "fullest cable"), h("option", { value: "mean" }, "mean of cables"));
   const render = () => {
-    const { units, everything } = unfolded;
+    const { units, everything, mean } = unfolded;
+    colour.value = mean ? "mean" : "fullest";
     const named = everything || units.length > MOST_NAMED ? [] : units;
     element.replaceChildren(
+      ...(everything ? [] : [colour]),
       ...named.map((unit) => button(`${unitName(unit)} ×`, `Fold ${unitName(unit)}`, () => unfolded.set(unit, false))),
       ...(units.length > 0 ? [button("Fold all", "Fold all pods", () => unfolded.set(null, false))] : []),
       ...(everything ? [] : [button("Unfold all", "Unfold all pods", () => unfolded.set(null, true))]),

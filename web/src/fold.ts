@@ -33,8 +33,10 @@ function unitsOf(fabric: Fabric): (string | null)[] {
 export const unitName = (unit: string): string =>
   unit.startsWith("pod-") ? `pod ${unit.slice(4)}` : unit.startsWith("tor-") ? `hosts of ${unit.slice(4)}` : NOUNS[unit as FabricNode["tier"]];
 
-/** Which units are unfolded. All views share it. */
+/** Which units are unfolded, and what a bundle shows. All views share it. */
 export class Unfolded {
+  /** Whether bundles have the colour of the mean of their cables, in place of that of the fullest. */
+  mean = false;
   readonly unitOf: (string | null)[];
   /** Whether the fabric can be folded: it has tiers, and more than a few switches. */
   readonly foldable: boolean;
@@ -73,14 +75,20 @@ export class Unfolded {
     this.onchange();
   }
 
+  setMean(mean: boolean): void {
+    this.mean = mean;
+    this.onchange();
+  }
+
   /** What is unfolded, as a value of the address; null if it is what the fabric begins with. */
   get value(): string | null {
     return this.text === this.initial ? null : this.text;
   }
 
-  /** Takes what is unfolded from a value of the address. Unknown units are ignored. */
-  take(value: string | null): void {
-    const wanted = value ?? this.initial;
+  /** Takes what is unfolded from a value of the address, if it has one. Unknown units are ignored. */
+  take(value: string | null, mean: boolean): void {
+    const wanted = value ?? this.text;
+    if (mean !== this.mean) this.setMean(mean);
     if (wanted === this.text) return;
     const named = wanted.split(",").map((unit) => decodeURIComponent(unit));
     this.open = wanted === "all" ? new Set(this.all) : new Set(named.filter((unit) => this.all.has(unit)));
@@ -171,16 +179,20 @@ function bundles(fabric: Fabric, nodeOf: Int32Array): { links: number[][]; linkO
   return { links, linkOf };
 }
 
-/** The utilisation of each bundle: the highest of its links that are up. */
-export function frameOf({ links, linkOf, fabric }: Folded, frame: Frame, states: (link: number) => LinkState): Frame {
+/** The utilisation of each bundle: the highest of its links that are up, or their mean. */
+export function frameOf({ links, fabric }: Folded, frame: Frame, states: (link: number) => LinkState, mean: boolean): Frame {
   if (fabric.links.count === undefined) return frame;
-  const worst = new Uint16Array(links.length).fill(UNKNOWN);
-  linkOf.forEach((bundle, link) => {
-    const value = frame[link] ?? 0;
-    if (bundle < 0 || value === UNKNOWN || states(link) === "down") return;
-    if (worst[bundle] === UNKNOWN || value > worst[bundle]!) worst[bundle] = value;
+  return Uint16Array.from(links, (members) => {
+    let [known, sum, most] = [0, 0, 0];
+    for (const link of members) {
+      const value = frame[link] ?? 0;
+      if (value === UNKNOWN || states(link) === "down") continue;
+      known += 1;
+      sum += value;
+      if (value > most) most = value;
+    }
+    return known === 0 ? UNKNOWN : mean ? Math.round(sum / known) : most;
   });
-  return worst;
 }
 
 /** The state of a bundle: that of its links if they all have the same, otherwise `up`. */

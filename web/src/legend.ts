@@ -19,6 +19,6 @@ export function legend(live: boolean, folded: boolean): HTMLElement {
     h("span", {}, h("i", { class: "dash down", "aria-hidden": "true" }), " down"),
     live && h("span", {}, h("i", { class: "dash drained", "aria-hidden": "true" }), " out of service"),
     h("span", { class: "quiet" }, "The half of a cable near a node shows what the node sends."),
-    folded && h("span", { class: "quiet" }, "A bundle has the colour of its fullest cable, and the number of its cables."),
+    folded && h("span", { class: "quiet" }, "A number tells how many cables a bundle has."),
   );
 }

@@ -14,11 +14,14 @@ const packets = (mean: number | null | undefined) => (mean == null ? "unknown" :
 
 export class ResultDetails implements Details {
   explorer: Explorer | null = null;
-  private order = "age_s";
+  private order: string;
   private word = "";
   private turn = 0;
 
-  constructor(private readonly about: About, private readonly run: () => Run, private readonly at: () => number) {}
+  constructor(private readonly about: About, private readonly run: () => Run, private readonly at: () => number) {
+    const longLived = about.schemes.every(({ flows }) => flows.offered === flows.long_lived);
+    this.order = longLived ? "throughput" : "age_s";
+  }
 
   async overview(): Promise<Told> {
     const run = this.run();
@@ -187,7 +190,7 @@ export class ResultDetails implements Details {
   }
 
   private flowButton(flow: Flow): HTMLElement {
-    const what = flow.size_bytes === null ? (flow.throughput ?? 0).toFixed(2) : `${bytes(flow.size_bytes)}, ${flow.finished ? "" : "> "}${seconds(flow.age_s)}`;
+    const what = flow.size_bytes === null ? `throughput ${(flow.throughput ?? 0).toFixed(2)}` : `${bytes(flow.size_bytes)}, ${flow.finished ? "" : "> "}${seconds(flow.age_s)}`;
     return h("li", {}, h("button", { type: "button", class: "link", onclick: () => this.explorer?.showFlow(String(flow.flow)) },
       h("span", {}, `${flow.flow}: ${flow.src} → ${flow.dst}`), h("span", { class: "number" }, what)));
   }

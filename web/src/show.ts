@@ -49,7 +49,7 @@ class Page {
     this.matrix = new MatrixView(fabric, this.unfolded, (link) => (location.hash = `fabric?link=${link}`));
     this.explorer.onshown = (shown) => note(selectionOf(shown, fabric));
     this.unfolded.onchange = () => {
-      note({ open: this.unfolded.value });
+      note({ open: this.unfolded.value, bundles: this.unfolded.mean ? "mean" : null });
       this.explorer.refold();
       this.race.refold();
       this.matrix.rebuild();
@@ -90,7 +90,7 @@ class Page {
     }
     this.matrix.take(shown);
     this.race.choose([shown.get("a"), shown.get("b")]);
-    if (shown.has("open")) this.unfolded.take(shown.get("open"));
+    this.unfolded.take(shown.get("open"), shown.has("bundles") ? shown.get("bundles") === "mean" : this.unfolded.mean);
     if (shown.has("at")) this.wantedAt = Number(shown.get("at"));
   }
 
