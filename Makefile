@@ -53,8 +53,9 @@ test-long: build bench-ns3  ## The long tests: large fabrics, ns-3 itself, and a
 	python scripts/tiers.py --all
 	$(call say,The tests of Rust with new random cases)
 	PROPTEST_RNG_SEED="$$(date +%s)" python scripts/rust_tests.py
-	$(call say,A minute of random faults)
+	$(call say,Random faults in the simulator and over OpenFlow)
 	pathloom bench faults --seed 1 --schedules 4000
+	pathloom bench faults --seed 1 --schedules 300 --over-openflow
 	if [ "$$(id -u)" = 0 ]; then scripts/prepare.sh lab; pytest -m 'long and not measure' tests/lab; else echo 'not root: the long lab tests are left out' >&2; fi
 
 lab-test: build  ## Test the lab, as root: namespaces and Open vSwitch, two labs at a time (installs what it needs)

@@ -1,16 +1,24 @@
-"""`pathloom bench faults`: random schedules of faults in simulated time, and the promises that they break."""
+"""`pathloom bench faults`: random schedules of faults in virtual time, and the promises that they break."""
 
 from __future__ import annotations
 
 import itertools
+import json
+import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from pathloom import _core
+from pathloom import _core, native
+
+BATCH = 8
+"""Schedules over OpenFlow that one process runs."""
+
+Judge = Callable[[list[int]], Iterable[tuple[int, list[str]]]]
+"""Runs the schedules of consecutive seeds; returns the promises that each breaks."""
 
 
 @dataclass
@@ -19,6 +27,7 @@ class Findings:
 
     seed: int
     everything: bool = False
+    over_openflow: bool = False
     schedules: int = 0
     wall_s: float = 0.0
     broken: dict[int, list[str]] = field(default_factory=dict)
@@ -26,7 +35,8 @@ class Findings:
 
     def command(self, seed: int) -> str:
         """The command that repeats a schedule."""
-        return f"pathloom bench faults --seed {seed} --schedules 1{' --everything' if self.everything else ''}"
+        flags = [(" --everything", self.everything), (" --over-openflow", self.over_openflow)]
+        return f"pathloom bench faults --seed {seed} --schedules 1" + "".join(flag for flag, given in flags if given)
 
     def as_json(self) -> dict[str, Any]:
         """The figures, and the broken promises of each schedule."""
@@ -47,12 +57,44 @@ class Findings:
         return round(self.schedules / self.wall_s * 3600) if self.wall_s > 0 else 0
 
 
+def in_simulator(everything: bool) -> Judge:
+    """Schedules in the simulator, where the controller gets decoded inputs."""
+
+    def judge(seeds: list[int]) -> Iterable[tuple[int, list[str]]]:
+        for own in seeds:
+            try:
+                lines, _ = _core.fault_schedule(own, everything)
+            except Exception as error:
+                lines = [f"the simulator failed: {error}"]
+            yield own, lines
+
+    return judge
+
+
+def over_openflow(*sabotage: str) -> Judge:
+    """Schedules of the live controller without its sockets, with switches that speak OpenFlow.
+
+    `sabotage` names what is broken on purpose, for tests of the bench.
+    """
+    program = native.program(native.BENCH)
+
+    def judge(seeds: list[int]) -> Iterable[tuple[int, list[str]]]:
+        words = [program, "faults", str(seeds[0]), str(len(seeds)), *sabotage]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        rows = {row["seed"]: row["broken"] for row in map(json.loads, done.stdout.splitlines())}
+        failed = [f"{native.BENCH} ended with status {done.returncode}: {done.stderr.strip()[-500:]}"]
+        return [(own, rows.get(own, failed)) for own in seeds]
+
+    return judge
+
+
 def measure(
     seed: int,
     duration_s: float,
     schedules: int | None,
     jobs: int,
     everything: bool = False,
+    openflow: bool = False,
     report: Callable[[int, list[str]], None] = lambda _seed, _lines: None,
 ) -> Findings:
     """Runs the schedules of `seed`, `seed + 1` and so on, on `jobs` threads.
@@ -60,7 +102,8 @@ def measure(
     It ends after `duration_s` of wall-clock time or, if `schedules` is given, after that many schedules. `report` is
     called for each schedule that broke a promise.
     """
-    findings = Findings(seed, everything)
+    findings = Findings(seed, everything, openflow)
+    judge, batch = (over_openflow(), BATCH) if openflow else (in_simulator(everything), 1)
     seeds = itertools.count(seed) if schedules is None else iter(range(seed, seed + schedules))
     began = time.monotonic()
     lock = threading.Lock()
@@ -69,18 +112,15 @@ def measure(
     def work() -> None:
         while not stop.is_set() and (schedules is not None or time.monotonic() - began < duration_s):
             with lock:
-                own = next(seeds, None)
-            if own is None:
+                batch_seeds = list(itertools.islice(seeds, batch))
+            if not batch_seeds:
                 return
-            try:
-                lines, _ = _core.fault_schedule(own, everything)
-            except Exception as error:
-                lines = [f"the simulator failed: {error}"]
-            with lock:
-                findings.schedules += 1
-                if lines:
-                    findings.broken[own] = lines
-                    report(own, lines)
+            for own, lines in judge(batch_seeds):
+                with lock:
+                    findings.schedules += 1
+                    if lines:
+                        findings.broken[own] = lines
+                        report(own, lines)
 
     with ThreadPoolExecutor(jobs) as pool:
         futures = [pool.submit(work) for _ in range(jobs)]

@@ -123,3 +123,40 @@ def test_a_broken_promise_prints_as_one_command(cli: Cli, monkeypatch: pytest.Mo
     assert found["findings"][0]["command"] == f"pathloom bench faults --seed {seed} --schedules 1"
     assert found["findings"][0]["broken"] == findings.broken[seed]
     assert f"pathloom bench faults --seed {seed} --schedules 1: " in done.err and f"seed {seed}: " in done.err
+
+
+def test_random_faults_over_openflow_break_no_promise(cli: Cli) -> None:
+    command = ["bench", "faults", "--over-openflow", "--seed", "7", "--schedules", "20", "--json", "-"]
+    done = cli(*command)
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert (found["schedules"], found["violations"], found["findings"]) == (20, 0, [])
+    done = cli("bench", "faults", "--over-openflow", "--duration", "200ms", "--jobs", "1")
+    assert done.code == 0 and "none broke a promise" in done.out, done
+    refused = cli(*command, "--everything")
+    assert refused.code == 2 and "leave out --everything or --over-openflow" in refused.err, refused
+
+
+@pytest.mark.parametrize(
+    ("sabotage", "promise"),
+    [("hasty-barriers", "packets did not arrive as they should"), ("lasting-rules", "rules are left over or missing")],
+)
+def test_a_promise_broken_over_openflow_prints_as_one_command(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, sabotage: str, promise: str
+) -> None:
+    real = fault_benchmark.over_openflow
+    monkeypatch.setattr(fault_benchmark, "over_openflow", lambda: real(sabotage))
+    findings = fault_benchmark.measure(0, 0, 30, 2, openflow=True)
+    assert findings.schedules == 30
+    seed, broken = min(findings.broken.items())
+    assert any(promise in line for line in broken), broken
+    assert findings.broken == fault_benchmark.measure(0, 0, 30, 1, openflow=True).broken
+    done = cli("bench", "faults", "--over-openflow", "--seed", str(seed), "--schedules", "1", "--json", "-")
+    assert done.code == 1
+    (found,) = json.loads(done.out)["findings"]
+    assert found["broken"] == broken
+    assert found["command"] == f"pathloom bench faults --seed {seed} --schedules 1 --over-openflow"
+    assert f"{found['command']}: " in done.err
+    monkeypatch.setattr(fault_benchmark, "over_openflow", lambda: real("nonsense"))
+    (failed,) = fault_benchmark.measure(3, 0, 1, 1, openflow=True).broken[3]
+    assert "ended with status 2" in failed and "hasty-barriers, lasting-rules were expected" in failed

@@ -12,8 +12,8 @@ fn has(program: &str, text: &str) -> bool {
 
 #[test]
 fn the_load_generator_is_only_in_the_bench_program() {
-    // Texts of its options and of the rivals.
-    for text in ["--outstanding", "ovs-testcontroller", "PATHLOOM_OSKEN_PYTHON"] {
+    // Texts of its options, of the rivals and of the schedules of faults.
+    for text in ["--outstanding", "ovs-testcontroller", "PATHLOOM_OSKEN_PYTHON", "rules are left over or missing"] {
         assert!(has(BENCH, text), "{text}");
         assert!(!has(PRODUCTION, text), "{text}");
     }

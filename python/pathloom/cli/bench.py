@@ -133,6 +133,9 @@ def faults(
     everything: Annotated[
         bool, typer.Option("--everything", help="Also draw cases that are known to break promises (docs/faults.md).")
     ] = False,
+    over_openflow: Annotated[
+        bool, typer.Option("--over-openflow", help="Run the live controller with switches that speak OpenFlow.")
+    ] = False,
     jobs: JobsOption = None,
     json: JsonOption = None,
 ) -> None:
@@ -143,25 +146,31 @@ def faults(
     only on its seed. If one breaks a promise, the bench prints the command that repeats it, and the exit code is 1.
     That command prints the smallest form of the schedule.
 
+    With --over-openflow, the live controller runs in virtual time and exchanges the bytes of OpenFlow with switches.
+    Sessions are lost, byte streams are divided, switches are slow, refuse rules, answer in parts or restart.
+
     Example: pathloom bench faults --seed 1 --schedules 100
     """
     console.check_json_target(json)
     duration_s = _core.parse_time_s(duration)
     if duration_s <= 0:
         raise bad_input("--duration is 0s; give it a length, such as 60s")
+    if everything and over_openflow:
+        raise bad_input("--everything draws cases of the simulator; leave out --everything or --over-openflow")
     given = seed_number(seed)
     first = 1 if given is None else given
 
-    command = fault_benchmark.Findings(first, everything).command
+    command = fault_benchmark.Findings(first, everything, over_openflow).command
     findings = fault_benchmark.measure(
         first,
         duration_s,
         schedules,
         job_count(jobs) or default_threads(),
         everything,
+        over_openflow,
         lambda own, lines: console.say(f"{command(own)}: {'; '.join(lines)}"),
     )
-    if schedules == 1 and findings.broken:
+    if schedules == 1 and findings.broken and not over_openflow:
         _, smallest = _core.fault_schedule(first, everything, True)
         console.say(smallest.rstrip())
     if json is not None:

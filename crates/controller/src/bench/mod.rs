@@ -9,6 +9,7 @@
 mod answers;
 mod claims;
 pub(crate) mod fake;
+pub(crate) mod faults;
 mod inside;
 mod learning;
 pub(crate) mod load_generator;
@@ -64,6 +65,7 @@ impl Default for Plan {
 pub fn run(words: &[&str]) -> Result<(), String> {
     match words {
         ["serve", what] => return served::run(what),
+        ["faults", ref rest @ ..] => return faults::run(rest),
         ["inside", ref rest @ ..] => return inside::run(rest),
         ["--help" | "-h"] => {
             println!("{USAGE}");

@@ -1,7 +1,7 @@
 //! Agents of hosts: holds and their leases, and agents that break the protocol.
 
-use super::driven::Driven;
 use super::lab::{ms, s, Lab, K4, QUIET};
+use crate::bench::faults::driven::Driven;
 use pathloom_model::FiveTuple;
 use pathloom_testnet::{Network, Timing};
 

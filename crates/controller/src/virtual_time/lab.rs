@@ -1,25 +1,19 @@
-//! A controller, a fabric of switches and flows of its hosts.
+//! The world of the bench of faults, with the log of its controller and what tests ask of it.
 
-use super::driven::Driven;
-use crate::config::{self, CheckedConfig};
-use pathloom_control::cookies::{Cookie, RuleKind};
+use crate::bench::faults::world::World;
+use pathloom_control::cookies::Cookie;
 use pathloom_control::{Input, Snapshot};
 use pathloom_model::rules::{Rule, RuleAction};
-use pathloom_model::{FiveTuple, Headers, Nanos, NodeId, PortNo, LONG_FLOW_DSCP, PROTO_UDP};
-use pathloom_openflow::action::Action;
+use pathloom_model::{Headers, Nanos, NodeId, PortNo};
 use pathloom_scheme::FlowView;
-use pathloom_testnet::{Device, Network, Report, Timing};
-use std::collections::BTreeMap;
+use pathloom_testnet::{Report, Timing};
 use std::ops::{Deref, DerefMut};
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use tracing::subscriber::DefaultGuard;
 
 pub(crate) const K4: &str = "fat-tree:k=4,rate=10Mbps";
 /// Each flow has a path of its own, which never changes without need.
 pub(crate) const QUIET: &str = "move:period=1h";
-/// Time between two packets of a flow.
-const GAP: Nanos = Nanos::from_millis(3);
 
 pub(crate) const fn s(s: u64) -> Nanos {
     Nanos::from_secs(s)
@@ -27,12 +21,6 @@ pub(crate) const fn s(s: u64) -> Nanos {
 
 pub(crate) const fn ms(ms: u64) -> Nanos {
     Nanos::from_millis(ms)
-}
-
-/// A cookie without the number of the start of the controller.
-fn without_epoch(cookie: u64) -> u64 {
-    let of = |epoch| Cookie::of_no_flow(RuleKind::Default, epoch).encode();
-    cookie & !(of(u16::MAX) ^ of(0))
 }
 
 /// The log of this thread.
@@ -50,42 +38,23 @@ impl std::io::Write for Log {
     }
 }
 
-/// The rules and the number of meters of each switch.
-pub(crate) type State = BTreeMap<NodeId, (Vec<Rule>, usize)>;
-
-/// An action, or the outputs of the group that it names.
-fn spelt_out(device: &Device, action: &RuleAction) -> Vec<RuleAction> {
-    let RuleAction::Group(id) = *action else { return vec![*action] };
-    let group = device.tables.group_rows().into_iter().find(|group| group.id == id.0).expect("the group exists");
-    let outputs = group.buckets.iter().flat_map(|bucket| bucket.actions.iter());
-    let output = |action: &Action| match *action {
-        Action::Output { port, .. } => Some(RuleAction::Output(PortNo(port))),
-        _ => None,
-    };
-    outputs.filter_map(output).collect()
-}
-
 pub(crate) struct Lab {
-    network: Network<Driven>,
-    config: CheckedConfig,
-    epoch: u16,
-    /// The first packet of each flow.
-    pub flows: Vec<Headers>,
+    world: World,
     log: Log,
     _guard: DefaultGuard,
 }
 
 impl Deref for Lab {
-    type Target = Network<Driven>;
+    type Target = World;
 
-    fn deref(&self) -> &Network<Driven> {
-        &self.network
+    fn deref(&self) -> &World {
+        &self.world
     }
 }
 
 impl DerefMut for Lab {
-    fn deref_mut(&mut self) -> &mut Network<Driven> {
-        &mut self.network
+    fn deref_mut(&mut self) -> &mut World {
+        &mut self.world
     }
 }
 
@@ -96,28 +65,19 @@ impl Lab {
         let writer = log.clone();
         let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
         let _guard = tracing::subscriber::set_default(subscriber);
-        let text = format!("{more}\n[fabric]\nspec = \"{fabric}\"\n");
-        let config = config::check(&text, Path::new("/")).unwrap_or_else(|problem| panic!("{problem}"));
-        let machine = Driven::new(&config, scheme, 1, None, Nanos::ZERO);
-        let network = Network::new(config.fabric.clone(), machine, timing, seed);
-        Lab { network, config, epoch: 1, flows: Vec::new(), log, _guard }
+        let world = World::new(fabric, scheme, more, timing, seed).expect("the settings are right");
+        Lab { world, log, _guard }
     }
 
     /// The same, with sessions to all switches and rules in them.
     pub(crate) fn with(fabric: &str, scheme: &str, more: &str, timing: Timing, seed: u64) -> Lab {
         let mut lab = Lab::bare(fabric, scheme, more, timing, seed);
-        lab.connect_all();
-        lab.run_for(ms(5000));
-        assert_eq!(lab.sessions(), lab.fabric.switches().len());
+        lab.begin().expect("all switches get sessions");
         lab
     }
 
     pub(crate) fn k4(scheme: &str, seed: u64) -> Lab {
         Lab::with(K4, scheme, "", Timing::SLOW, seed)
-    }
-
-    pub(crate) fn sessions(&mut self) -> usize {
-        self.machine().hub.session_count()
     }
 
     /// Lines of the log that contain these words.
@@ -129,13 +89,6 @@ impl Lab {
 
     pub(crate) fn node(&self, name: &str) -> NodeId {
         self.fabric.find(name).unwrap_or_else(|| panic!("the fabric has no {name}"))
-    }
-
-    /// Headers of a labelled flow between the hosts with these numbers.
-    pub(crate) fn packet(&self, from: usize, to: usize, src_port: u16) -> Headers {
-        let address = |host: usize| self.hosts[host].address;
-        let five_tuple = FiveTuple { src: address(from), dst: address(to), proto: PROTO_UDP, src_port, dst_port: 80 };
-        Headers { dscp: LONG_FLOW_DSCP, tcp_flags: 0, ..Headers::plain(five_tuple) }
     }
 
     /// Begins labelled flows from the first hosts to hosts in other pods, and waits until they have paths of their own.
@@ -179,39 +132,12 @@ impl Lab {
         self.flows.clone().iter().map(|headers| self.view(headers).map(links).unwrap_or_default()).collect()
     }
 
-    /// Advances the time while all flows send.
-    pub(crate) fn traffic(&mut self, time: Nanos) {
-        let end = self.now() + time;
-        while self.now() < end {
-            for headers in self.flows.clone() {
-                self.send(headers);
-            }
-            self.run_for(GAP);
-        }
-    }
-
     /// Lets the packets under way arrive. Panics if one was lost, duplicated or tagged.
     pub(crate) fn nothing_is_lost(&mut self) {
         self.run_for(ms(200));
         let wrong = self.delivery_errors();
         let first: Option<&&Report> = wrong.first();
         assert!(wrong.is_empty(), "{} of {} packets: {first:?}", wrong.len(), self.packets.len());
-    }
-
-    /// The rules of all switches that stay: without those of a sweep, which expire by themselves; without the number of
-    /// the start of the controller that added them; and with the ports of a group in place of its number, which depends
-    /// on the groups that the switch had before.
-    pub(crate) fn state(&self) -> State {
-        let of = |(&node, device): (&NodeId, &Device)| {
-            let rules = device.tables.rules().into_iter().filter(|rule| rule.hard_timeout_s == 0);
-            let lasting = |rule: Rule| Rule {
-                cookie: without_epoch(rule.cookie),
-                actions: rule.actions.as_slice().iter().flat_map(|action| spelt_out(device, action)).collect(),
-                ..rule
-            };
-            (node, (rules.map(lasting).collect(), device.tables.meter_count()))
-        };
-        self.devices.iter().map(of).collect()
     }
 
     /// Whether a switch sends packets of flows, or those on default routes, out of a port. The rules that replace the
@@ -226,23 +152,9 @@ impl Lab {
             .any(|rule| rule.actions.contains(&RuleAction::Output(port)))
     }
 
-    /// Switches with other rules than then, each with the first rule that it lacks, the first one that it has in
-    /// addition, and the numbers of meters.
-    pub(crate) fn changed_since(&self, then: &State) -> Vec<String> {
-        let now = self.state();
-        let line = |node: &NodeId, before: &(Vec<Rule>, usize), after: &(Vec<Rule>, usize)| {
-            let lacked = before.0.iter().find(|rule| !after.0.contains(rule));
-            let surplus = after.0.iter().find(|rule| !before.0.contains(rule));
-            let (name, meters) = (&self.fabric.node(*node).name, (before.1, after.1));
-            format!("{name}: lacks {lacked:?}, has {surplus:?}, meters {meters:?}")
-        };
-        let changed = then.iter().filter(|(node, before)| now[node] != **before);
-        changed.map(|(node, before)| line(node, before, &now[node])).collect()
-    }
-
     /// The controller gets an input that comes from no switch.
     pub(crate) fn give(&mut self, input: Input) {
-        self.network.with(|machine, now| machine.hub.handle(now, input));
+        self.world.with(|machine, now| machine.hub.handle(now, input));
     }
 
     /// An agent of this host connects and names it. Returns the number of its connection.
@@ -269,15 +181,12 @@ impl Lab {
 
     /// The controller is killed. Returns its last snapshot.
     pub(crate) fn kill_controller(&mut self) -> Snapshot {
-        let mut machine = self.kill().expect("the controller runs");
-        machine.hub.controller().expect("it controls a fabric").snapshot()
+        self.world.kill_controller().expect("a controller runs")
     }
 
     /// Another controller starts, from a snapshot if there is one.
     pub(crate) fn start_controller(&mut self, scheme: &str, snapshot: Option<Snapshot>) {
-        self.epoch += 1;
-        let machine = Driven::new(&self.config, scheme, self.epoch, snapshot, self.now());
-        self.start(machine);
+        self.world.start_controller(scheme, snapshot).expect("the snapshot fits");
     }
 
     /// Checks that others are served: a new flow from e1_0 to e2_0 gets a path of its own, no packet of it is lost, and

@@ -2,12 +2,10 @@
 
 mod agents;
 mod alone;
-mod driven;
 mod lab;
 mod moves;
 mod offenders;
 mod restarts;
 mod reviews;
-mod schedules;
 mod sessions;
 mod wiring;

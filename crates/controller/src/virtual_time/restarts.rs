@@ -113,7 +113,8 @@ fn a_drained_switch_or_cable_is_left_without_loss_and_used_again() {
             lab.traffic(s(5));
         }
         lab.nothing_is_lost();
-        let rules = |state: &super::lab::State| state.values().map(|(rules, _)| rules.len()).sum::<usize>();
+        let rules =
+            |state: &crate::bench::faults::world::State| state.values().map(|(rules, _)| rules.len()).sum::<usize>();
         assert_eq!(rules(&lab.state()), rules(&before), "seed {seed}");
     }
 }

@@ -19,7 +19,7 @@ fn delete_all() -> Message<'static> {
 }
 
 /// Runs with traffic until all rules are back. Returns how long that took.
-fn back(lab: &mut Lab, before: &super::lab::State) -> Nanos {
+fn back(lab: &mut Lab, before: &crate::bench::faults::world::State) -> Nanos {
     let begun = lab.now();
     while !lab.changed_since(before).is_empty() {
         assert!(lab.now() - begun < s(120), "still changed: {:?}", lab.changed_since(before));

@@ -28,17 +28,22 @@ pub(crate) struct Driven {
 
 impl Driven {
     /// The controller of a configuration, with a scheme that may be one for tests.
+    ///
+    /// # Errors
+    /// The scheme or the snapshot does not fit the configuration.
     pub(crate) fn new(
         checked: &CheckedConfig,
         scheme: &str,
         epoch: u16,
         snapshot: Option<Snapshot>,
         now: Nanos,
-    ) -> Driven {
-        let scheme = Registry::WithTestSchemes.parse(scheme).unwrap().require_central(1).unwrap();
+    ) -> Result<Driven, String> {
+        let entry = Registry::WithTestSchemes.parse(scheme).map_err(|problem| problem.to_string())?;
+        let scheme = entry.require_central(1).map_err(|problem| problem.to_string())?;
         let (config, fabric) = (checked.control(epoch), checked.fabric.clone());
         let controller = match snapshot {
-            Some(snapshot) => Controller::restore(config, fabric.clone(), scheme, snapshot, now).unwrap(),
+            Some(snapshot) => Controller::restore(config, fabric.clone(), scheme, snapshot, now)
+                .map_err(|problem| format!("the snapshot cannot be restored: {problem}"))?,
             None => Controller::new(config, fabric.clone(), scheme),
         };
         let settings = (checked.config.sessions.clone(), checked.config.limits.clone());
@@ -53,7 +58,7 @@ impl Driven {
         for &(prefix, at) in &checked.places {
             hub.handle(now, Input::Place { prefix, at: Some(at) });
         }
-        Driven { hub, open: BTreeSet::new(), closing: VecDeque::new() }
+        Ok(Driven { hub, open: BTreeSet::new(), closing: VecDeque::new() })
     }
 
     fn open(&mut self, id: Option<Id>) -> Option<Id> {
