@@ -17,13 +17,13 @@ CIRCLE = 4
 
 # Crates with a circle above CIRCLE, and types with `impl` blocks in more files than FILES_OF_TYPE. These lists only
 # become shorter.
-CIRCLES = {"controller": 7}
+CIRCLES = {"controller": 6}
 SPREAD = {
     "allocation::Placer": 6,
     "control::Assignments": 4,
     "control::Controller": 5,
     "control::Routes": 11,
-    "controller::Hub": 10,
+    "controller::Hub": 7,
     "discovery::LinkDiscovery": 4,
     "sim::Hosts": 6,
     "sim::Network": 7,

@@ -5,7 +5,6 @@ use crate::api::{Api, CheckedAddress, Paths};
 use crate::control_settings::ControlSettings;
 use crate::current::Current;
 use crate::hosts::{HostsConfig, Tokens};
-use crate::measured;
 use crate::reading::Foreign;
 use crate::registry::registry;
 use crate::tls::Tls;
@@ -161,6 +160,8 @@ impl Default for Reconcile {
     }
 }
 
+/// Maximum time between two readings of the port counters, if applications on hosts can request paths.
+const PORTS_PERIOD: Nanos = Nanos::from_secs(2);
 /// Maximum of the time in which every switch is read once.
 const LONGEST_PERIOD: Duration = Duration::from_secs(30);
 /// Maximum time between two probes of a cable. A cable that fails in one direction loses frames until the next probe.
@@ -416,7 +417,7 @@ pub(crate) fn check(text: &str, base_dir: &Path) -> Result<CheckedConfig, String
     let api = config.api.load(base_dir, config.paths.search)?;
     let paths = config.paths.load(base_dir, api.as_ref())?;
     // The rates that an application sees of its paths are measured even if the scheme reads no port counters.
-    control.link_loads_every = paths.as_ref().map(|_| measured::PERIOD);
+    control.link_loads_every = paths.as_ref().map(|_| PORTS_PERIOD);
     let places = addresses::places(&fabric, &config.addresses)?;
     let allowed = addresses::prefixes("discovery.prefixes", &config.discovery.prefixes)?;
     let fabric = Arc::new(fabric);

@@ -26,12 +26,12 @@ use crate::reading::Foreign;
 use crate::refused::RefusalCounts;
 use crate::tls::Binding;
 use crate::upkeep::{Periodic, Warned};
-use pathloom_control::{Controller, Input, Record};
+use pathloom_control::{Controller, Input, Record, SchemeChange};
 use pathloom_discovery::wiring::PortMap;
 use pathloom_discovery::{PortLimiter, Rate};
 use pathloom_model::{Fabric, Nanos, NodeId, PortNo};
 use pathloom_openflow::{frame, Hello, Message, PacketIn};
-use pathloom_scheme::{Detection, State, View};
+use pathloom_scheme::{Detection, Scheme, State, View};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -326,6 +326,24 @@ impl Hub {
     pub fn solved(&mut self, now: Nanos, took: Nanos, result: Input) {
         self.gauges.solver.add(took);
         self.handle(now, result);
+    }
+
+    /// Puts another scheme in charge. Flows stay on their paths until it moves them.
+    pub(crate) fn set_scheme(&mut self, now: Nanos, change: SchemeChange, scheme: Box<dyn Scheme>) {
+        let now = self.advance(now);
+        if self.controller().is_none() {
+            return;
+        }
+        // Earlier inputs are handled first, also in the log.
+        self.settle(now);
+        let to = change.spec.clone();
+        self.records.iter_mut().for_each(|records| records.push_back(Record::scheme(now, change.clone())));
+        if let Some(controller) = self.controller() {
+            controller.set_scheme(now, scheme);
+        }
+        let from = std::mem::replace(&mut self.gauges.scheme, (change.spec, now)).0;
+        self.settle(now);
+        tracing::info!(from, to, "another scheme is in charge");
     }
 
     /// When to call [`Hub::handle_timeout`].

@@ -1,12 +1,9 @@
 //! Rate and round-trip time of a path, by port counters and timed probes. Without these, the rates and delays of the
 //! fabric count.
 
-use crate::hub::Hub;
+use crate::hub::{Hub, Responder};
 use pathloom_model::{LinkId, Nanos, Path};
 use std::net::Ipv4Addr;
-
-/// Maximum time between two readings of the port counters, if applications on hosts can request paths.
-pub(crate) const PERIOD: Nanos = Nanos::from_secs(2);
 
 /// A path, measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,12 +24,12 @@ pub(crate) fn link_delay(probe: Nanos, (from, to): (Nanos, Nanos)) -> Nanos {
     probe.saturating_sub(Nanos((from.0 + to.0) / 2))
 }
 
-impl Hub {
+impl Measured {
     /// Measures a path between two addresses. `None` if no fabric is controlled, or an address is not on it.
-    pub(crate) fn measured(&mut self, src: Ipv4Addr, dst: Ipv4Addr, path: &Path) -> Option<Measured> {
-        let fabric = self.fabric.clone()?;
-        let Hub { responder, discovery, .. } = self;
-        let crate::hub::Responder::Fabric(controller) = responder else { return None };
+    pub(crate) fn take(hub: &mut Hub, src: Ipv4Addr, dst: Ipv4Addr, path: &Path) -> Option<Measured> {
+        let fabric = hub.fabric.clone()?;
+        let Hub { responder, discovery, .. } = hub;
+        let Responder::Fabric(controller) = responder else { return None };
         let (from, to) = (controller.attachment(src)?, controller.attachment(dst)?);
         let view = controller.view();
         let access = [from.uplink, to.uplink.reverse()];

@@ -1,6 +1,5 @@
 //! Metrics for Prometheus (text format of OpenMetrics 1.0). All values are an owned copy of one moment.
 
-use crate::connection::Stage;
 use crate::counts::HubCounts;
 use crate::hub::Hub;
 use crate::live_discovery::LiveDiscovery;
@@ -77,31 +76,31 @@ struct SwitchSample {
     rtt_s: Option<f64>,
 }
 
-impl Hub {
+impl Sample {
     /// Takes all metrics of a hub.
-    pub(crate) fn sample(&mut self, now: Nanos) -> Sample {
+    pub(crate) fn take(hub: &mut Hub, now: Nanos) -> Sample {
         let mut kinds: Vec<(String, u64)> = Vec::new();
-        for (kind, &count) in self.gauges.kinds.iter().enumerate().filter(|(_, &count)| count > 0) {
+        for (kind, &count) in hub.gauges.kinds.iter().enumerate().filter(|(_, &count)| count > 0) {
             let name = KINDS.iter().find(|(other, _)| usize::from(*other) == kind);
             kinds.push((name.map_or_else(|| format!("kind_{kind}"), |(_, name)| (*name).to_owned()), count));
         }
         let mut sample = Sample {
-            hub: self.counts,
+            hub: hub.counts,
             kinds,
-            connections: self.stages().count(),
-            sessions: self.session_count(),
-            solver: self.gauges.solver,
-            lag: self.gauges.lag,
-            scheme: self.gauges.scheme.0.clone(),
-            uptime_s: now.saturating_sub(self.gauges.started).0 as f64 / 1e9,
+            connections: hub.all_connections().count(),
+            sessions: hub.session_count(),
+            solver: hub.gauges.solver,
+            lag: hub.gauges.lag,
+            scheme: hub.gauges.scheme.0.clone(),
+            uptime_s: now.saturating_sub(hub.gauges.started).0 as f64 / 1e9,
             resident_bytes: crate::load::resident_bytes(std::process::id()).unwrap_or(0),
-            agents_refused: self.hosts.refused(),
-            agent_offences: self.hosts.offences().map(|(agent, offences)| (agent.to_owned(), offences.times)).collect(),
+            agents_refused: hub.hosts.refused(),
+            agent_offences: hub.hosts.offences().map(|(agent, offences)| (agent.to_owned(), offences.times)).collect(),
             cabling: [
-                ("adopted", self.discovery.iter().flat_map(LiveDiscovery::adopted).count() as u64),
-                ("refused", self.cabling_differences().count() as u64),
+                ("adopted", hub.discovery.iter().flat_map(LiveDiscovery::adopted).count() as u64),
+                ("refused", hub.cabling_differences().count() as u64),
             ],
-            trouble: self
+            trouble: hub
                 .discovery
                 .iter()
                 .flat_map(LiveDiscovery::trouble)
@@ -109,12 +108,11 @@ impl Hub {
                 .collect(),
             ..Sample::default()
         };
-        let name = |node: NodeId| self.fabric.as_ref().map_or(String::new(), |fabric| fabric.node(node).name.clone());
-        let refused = self.refused.totals().map(|(node, kind, frames)| (name(node), kind, frames)).collect();
-        let foreign: Vec<u64> = (0..self.by_node.len()).map(|node| self.foreign_at(NodeId(node as u32))).collect();
-        let connected: Vec<bool> = self.by_node.iter().map(Option::is_some).collect();
-        let Some((controller, fabric)) = self.fabric.clone().and_then(|fabric| Some((self.controller()?, fabric)))
-        else {
+        let name = |node: NodeId| hub.fabric.as_ref().map_or(String::new(), |fabric| fabric.node(node).name.clone());
+        let refused = hub.refused.totals().map(|(node, kind, frames)| (name(node), kind, frames)).collect();
+        let foreign: Vec<u64> = (0..hub.by_node.len()).map(|node| hub.foreign_at(NodeId(node as u32))).collect();
+        let connected: Vec<bool> = hub.by_node.iter().map(Option::is_some).collect();
+        let Some((controller, fabric)) = hub.fabric.clone().and_then(|fabric| Some((hub.controller()?, fabric))) else {
             return sample;
         };
         sample.refused = refused;
@@ -147,13 +145,6 @@ impl Hub {
         sample
     }
 
-    /// The stages of all connections.
-    fn stages(&self) -> impl Iterator<Item = Stage> + '_ {
-        self.all_connections().map(|link| link.stage)
-    }
-}
-
-impl Sample {
     /// Returns the metrics in the text format.
     pub(crate) fn into_text(self) -> Result<String, Error> {
         let mut registry = Registry::with_prefix("pathloom");

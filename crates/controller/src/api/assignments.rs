@@ -8,6 +8,7 @@ use super::routes::{body, Answer, Api};
 use super::rows::{seconds, Page};
 use crate::assigning::{switch_names, CONFIRMATION};
 use crate::hub::Hub;
+use crate::measured::Measured;
 use crate::storing::{Storing, ToBeStored};
 use axum::body::Bytes;
 use axum::extract::rejection::{PathRejection, QueryRejection};
@@ -137,7 +138,7 @@ impl AssignmentRow {
         let Listed { id, request, paths, waiting, connections, until, released, .. } = listed;
         let PathRequest { src, dst, count: asked, search, .. } = request;
         let path = |(path, users)| {
-            let measured = hub.measured(src, dst, &path);
+            let measured = Measured::take(hub, src, dst, &path);
             AssignedPathRow {
                 switches: switch_names(fabric, &path),
                 users,

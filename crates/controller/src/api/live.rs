@@ -2,7 +2,7 @@
 
 use super::caller::Bearer;
 use super::problem::Problem;
-use super::queries::LinkState;
+use super::queries::{self, LinkState};
 use super::routes::{Answer, Api};
 use super::rows::{StateRow, SwitchRow};
 use super::tokens::Role;
@@ -142,13 +142,13 @@ struct SentRows {
 
 impl SentRows {
     async fn changes(&mut self, api: &Api) -> Result<ChangesRow, Problem> {
-        let state = api.ask(|hub, now| hub.state_row(now)).await?;
-        let switches = api.ask(|hub, _| hub.all_switch_rows()).await?;
+        let state = api.ask(queries::state_row).await?;
+        let switches = api.ask(|hub, _| queries::all_switch_rows(hub)).await?;
         let flows = api.ask(|hub, _| Some(hub.controller()?.flows_on_links())).await?;
         let mut links = Vec::with_capacity(flows.len());
         for first in (0..flows.len()).step_by(LINKS_AT_A_TIME) {
             let flows = flows.clone();
-            links.extend(api.ask(move |hub, _| hub.link_states(first, LINKS_AT_A_TIME, &flows)).await?);
+            links.extend(api.ask(move |hub, _| queries::link_states(hub, first, LINKS_AT_A_TIME, &flows)).await?);
         }
         let mut changed = LinkChanges::default();
         for (index, link) in links.iter().enumerate().filter(|&(index, link)| self.links.get(index) != Some(link)) {

@@ -8,9 +8,9 @@ use super::rows::{
 use crate::hosts::Offences;
 use crate::hub::Hub;
 use crate::live_discovery::LiveDiscovery;
-use pathloom_control::{Controller, DrainError, Input, Reason, Record, SchemeChange, Target};
+use pathloom_control::{Controller, DrainError, Input, Reason, Target};
 use pathloom_model::{Fabric, FiveTuple, LinkId, Nanos, NodeId};
-use pathloom_scheme::{FlowId, FlowView, Scheme, View};
+use pathloom_scheme::{FlowId, FlowView, View};
 use std::sync::Arc;
 
 /// The position and size of a page of a list.
@@ -56,212 +56,192 @@ pub(crate) struct Fork {
     pub scheme: String,
 }
 
-impl Hub {
-    /// The controller and its fabric. The API runs only if there are both.
-    fn parts(&mut self) -> Option<(&Controller, Arc<Fabric>)> {
-        let fabric = self.fabric.clone()?;
-        Some((self.controller()?, fabric))
-    }
+/// The controller and its fabric. The API runs only if there are both.
+fn parts(hub: &mut Hub) -> Option<(&Controller, Arc<Fabric>)> {
+    let fabric = hub.fabric.clone()?;
+    Some((hub.controller()?, fabric))
+}
 
-    pub(crate) fn state_row(&mut self, now: Nanos) -> Option<StateRow> {
-        let sessions = self.session_count();
-        let (started, scheme) = (self.gauges.started, self.gauges.scheme.clone());
-        let words = |lines: &mut dyn Iterator<Item = &str>| lines.map(str::to_owned).collect();
-        let cabling = Cabling {
-            adopted: words(&mut self.discovery.iter().flat_map(LiveDiscovery::adopted)),
-            refused: words(&mut self.cabling_differences()),
-        };
-        let offender = |(agent, Offences { times, last }): (&str, Offences)| OffenderRow {
-            agent: agent.to_owned(),
-            times,
-            last_s: seconds(last),
-        };
-        let agents =
-            AgentCounts { hosts: self.hosts.represented(), offenders: self.hosts.offences().map(offender).collect() };
-        let (controller, fabric) = self.parts()?;
-        let (view, counts) = (controller.view(), controller.counts());
-        let mut cables = CableCounts { up: 0, down: 0, drained: 0 };
-        for link in fabric.switch_cables() {
-            *match (controller.is_drained(link), view.links.is_up(link)) {
-                (true, _) => &mut cables.drained,
-                (false, true) => &mut cables.up,
-                (false, false) => &mut cables.down,
-            } += 1;
-        }
-        let mut flows = FlowCounts { known: view.flows.len(), held: controller.held_flows(), ..FlowCounts::default() };
-        for flow in view.flows.values() {
-            flows.long += usize::from(flow.long);
-            *match (&flow.pending, &flow.route) {
-                (Some(_), _) => &mut flows.changing_path,
-                (None, Some(_)) => &mut flows.own_path,
-                (None, None) => &mut flows.default_routes,
-            } += 1;
-        }
-        Some(StateRow {
-            version: env!("CARGO_PKG_VERSION"),
-            scheme: scheme.0,
-            scheme_since_s: seconds(scheme.1),
-            epoch: controller.config().epoch,
-            uptime_s: seconds(now.saturating_sub(started)),
-            fabric: fabric.spec().to_owned(),
-            hosts: fabric.hosts().len(),
-            switches: fabric.switches().len(),
-            sessions,
-            cables,
-            cabling,
-            flows,
-            agents,
-            busy_share: view.busy_share,
-            staging: controller.is_staging(),
-            log: LogPosition { inputs: counts.messages_in, outputs: counts.messages_out },
-        })
+pub(crate) fn state_row(hub: &mut Hub, now: Nanos) -> Option<StateRow> {
+    let sessions = hub.session_count();
+    let (started, scheme) = (hub.gauges.started, hub.gauges.scheme.clone());
+    let words = |lines: &mut dyn Iterator<Item = &str>| lines.map(str::to_owned).collect();
+    let cabling = Cabling {
+        adopted: words(&mut hub.discovery.iter().flat_map(LiveDiscovery::adopted)),
+        refused: words(&mut hub.cabling_differences()),
+    };
+    let offender = |(agent, Offences { times, last }): (&str, Offences)| OffenderRow {
+        agent: agent.to_owned(),
+        times,
+        last_s: seconds(last),
+    };
+    let agents =
+        AgentCounts { hosts: hub.hosts.represented(), offenders: hub.hosts.offences().map(offender).collect() };
+    let (controller, fabric) = parts(hub)?;
+    let (view, counts) = (controller.view(), controller.counts());
+    let mut cables = CableCounts { up: 0, down: 0, drained: 0 };
+    for link in fabric.switch_cables() {
+        *match (controller.is_drained(link), view.links.is_up(link)) {
+            (true, _) => &mut cables.drained,
+            (false, true) => &mut cables.up,
+            (false, false) => &mut cables.down,
+        } += 1;
     }
+    let mut flows = FlowCounts { known: view.flows.len(), held: controller.held_flows(), ..FlowCounts::default() };
+    for flow in view.flows.values() {
+        flows.long += usize::from(flow.long);
+        *match (&flow.pending, &flow.route) {
+            (Some(_), _) => &mut flows.changing_path,
+            (None, Some(_)) => &mut flows.own_path,
+            (None, None) => &mut flows.default_routes,
+        } += 1;
+    }
+    Some(StateRow {
+        version: env!("CARGO_PKG_VERSION"),
+        scheme: scheme.0,
+        scheme_since_s: seconds(scheme.1),
+        epoch: controller.config().epoch,
+        uptime_s: seconds(now.saturating_sub(started)),
+        fabric: fabric.spec().to_owned(),
+        hosts: fabric.hosts().len(),
+        switches: fabric.switches().len(),
+        sessions,
+        cables,
+        cabling,
+        flows,
+        agents,
+        busy_share: view.busy_share,
+        staging: controller.is_staging(),
+        log: LogPosition { inputs: counts.messages_in, outputs: counts.messages_out },
+    })
+}
 
-    pub(crate) fn switch_rows(&mut self, cut: &Cut) -> Option<Page<SwitchRow>> {
-        let fabric = self.fabric.clone()?;
-        let first = cut.after.map_or(0, |after| after as usize + 1);
-        let all = fabric.switches();
-        let shown = all.get(first..(first + cut.limit).min(all.len())).unwrap_or(&[]);
-        let items = shown.iter().filter_map(|&switch| self.switch_row(switch)).collect();
-        let next = (first + cut.limit < all.len()).then(|| (first + cut.limit - 1).to_string());
-        Some(Page { items, next })
-    }
+pub(crate) fn switch_rows(hub: &mut Hub, cut: &Cut) -> Option<Page<SwitchRow>> {
+    let fabric = hub.fabric.clone()?;
+    let first = cut.after.map_or(0, |after| after as usize + 1);
+    let all = fabric.switches();
+    let shown = all.get(first..(first + cut.limit).min(all.len())).unwrap_or(&[]);
+    let items = shown.iter().filter_map(|&switch| switch_row(hub, switch)).collect();
+    let next = (first + cut.limit < all.len()).then(|| (first + cut.limit - 1).to_string());
+    Some(Page { items, next })
+}
 
-    pub(crate) fn all_switch_rows(&mut self) -> Option<Vec<SwitchRow>> {
-        let fabric = self.fabric.clone()?;
-        Some(fabric.switches().iter().filter_map(|&switch| self.switch_row(switch)).collect())
-    }
+pub(crate) fn all_switch_rows(hub: &mut Hub) -> Option<Vec<SwitchRow>> {
+    let fabric = hub.fabric.clone()?;
+    Some(fabric.switches().iter().filter_map(|&switch| switch_row(hub, switch)).collect())
+}
 
-    pub(crate) fn switch_row(&mut self, switch: NodeId) -> Option<SwitchRow> {
-        let (peer, foreign_rules) = (self.peer_of(switch), self.foreign_at(switch));
-        let datapath_id = format!("{:016x}", self.dpid_of(switch)?);
-        let (controller, fabric) = self.parts()?;
-        let (node, view) = (fabric.node(switch), controller.view());
-        let ports = 1..=node.ports.len() as u32;
-        let links = ports.filter_map(|port| fabric.out_link(switch, pathloom_model::PortNo(port)));
-        Some(SwitchRow {
-            name: node.name.clone(),
-            datapath_id,
-            tier: format!("{:?}", node.tier).to_lowercase(),
-            peer,
-            drained: controller.is_switch_drained(switch),
-            rules: controller.rules_at(switch),
-            foreign_rules,
-            rtt_us: view.switch_rtt[switch.index()].map(|rtt| rtt.0 as f64 / 1e3),
-            ports: node.ports.len(),
-            ports_up: links.filter(|&link| view.links.is_up(link) || controller.is_drained(link)).count(),
-        })
-    }
+pub(crate) fn switch_row(hub: &mut Hub, switch: NodeId) -> Option<SwitchRow> {
+    let (peer, foreign_rules) = (hub.peer_of(switch), hub.foreign_at(switch));
+    let datapath_id = format!("{:016x}", hub.dpid_of(switch)?);
+    let (controller, fabric) = parts(hub)?;
+    let (node, view) = (fabric.node(switch), controller.view());
+    let ports = 1..=node.ports.len() as u32;
+    let links = ports.filter_map(|port| fabric.out_link(switch, pathloom_model::PortNo(port)));
+    Some(SwitchRow {
+        name: node.name.clone(),
+        datapath_id,
+        tier: format!("{:?}", node.tier).to_lowercase(),
+        peer,
+        drained: controller.is_switch_drained(switch),
+        rules: controller.rules_at(switch),
+        foreign_rules,
+        rtt_us: view.switch_rtt[switch.index()].map(|rtt| rtt.0 as f64 / 1e3),
+        ports: node.ports.len(),
+        ports_up: links.filter(|&link| view.links.is_up(link) || controller.is_drained(link)).count(),
+    })
+}
 
-    pub(crate) fn link_rows(&mut self, cut: &Cut) -> Option<Page<LinkRow>> {
-        let flows = self.controller()?.flows_on_links();
-        let all = flows.len();
-        let first = cut.after.map_or(0, |after| after as usize + 1);
-        let shown = first.min(all)..(first + cut.limit).min(all);
-        let items = shown.filter_map(|link| self.link_row(LinkId(link as u32), &flows)).collect();
-        Some(Page { items, next: (first + cut.limit < all).then(|| (first + cut.limit - 1).to_string()) })
-    }
+pub(crate) fn link_rows(hub: &mut Hub, cut: &Cut) -> Option<Page<LinkRow>> {
+    let flows = hub.controller()?.flows_on_links();
+    let all = flows.len();
+    let first = cut.after.map_or(0, |after| after as usize + 1);
+    let shown = first.min(all)..(first + cut.limit).min(all);
+    let items = shown.filter_map(|link| link_row(hub, LinkId(link as u32), &flows)).collect();
+    Some(Page { items, next: (first + cut.limit < all).then(|| (first + cut.limit - 1).to_string()) })
+}
 
-    /// The states of up to `most` links, from a position among all of them.
-    pub(crate) fn link_states(&mut self, first: usize, most: usize, flows: &[u32]) -> Option<Vec<LinkState>> {
-        (first..flows.len().min(first + most)).map(|link| self.link_state(LinkId(link as u32), flows)).collect()
-    }
+/// The states of up to `most` links, from a position among all of them.
+pub(crate) fn link_states(hub: &mut Hub, first: usize, most: usize, flows: &[u32]) -> Option<Vec<LinkState>> {
+    (first..flows.len().min(first + most)).map(|link| link_state(hub, LinkId(link as u32), flows)).collect()
+}
 
-    fn link_state(&mut self, link: LinkId, flows: &[u32]) -> Option<LinkState> {
-        let (load_bps, dropped_packets) = (self.gauges.load_bps(link), self.gauges.dropped(link));
-        let (controller, _) = self.parts()?;
-        let busy = [link, link.reverse()].iter().any(|one| flows[one.index()] > 0);
-        let state = match (controller.is_drained(link), controller.view().links.is_up(link)) {
-            (true, _) if busy || controller.may_be_crossed(link) => "draining",
-            (true, _) => "drained",
-            (false, true) => "up",
-            (false, false) => "down",
-        };
-        Some(LinkState { state, flows: flows[link.index()], load_bps, dropped_packets })
-    }
+fn link_state(hub: &mut Hub, link: LinkId, flows: &[u32]) -> Option<LinkState> {
+    let (load_bps, dropped_packets) = (hub.gauges.load_bps(link), hub.gauges.dropped(link));
+    let (controller, _) = parts(hub)?;
+    let busy = [link, link.reverse()].iter().any(|one| flows[one.index()] > 0);
+    let state = match (controller.is_drained(link), controller.view().links.is_up(link)) {
+        (true, _) if busy || controller.may_be_crossed(link) => "draining",
+        (true, _) => "drained",
+        (false, true) => "up",
+        (false, false) => "down",
+    };
+    Some(LinkState { state, flows: flows[link.index()], load_bps, dropped_packets })
+}
 
-    pub(crate) fn link_row(&mut self, link: LinkId, flows: &[u32]) -> Option<LinkRow> {
-        let LinkState { state, flows, load_bps, dropped_packets } = self.link_state(link, flows)?;
-        let fabric = self.fabric.clone()?;
-        let ends = fabric.link(link);
-        let rate_bps = ends.settings.rate_bps;
-        Some(LinkRow {
-            id: link_name(&fabric, link),
-            from: fabric.node(ends.from).name.clone(),
-            to: fabric.node(ends.to).name.clone(),
-            to_port: ends.to_port.0,
-            rate_bps,
-            state,
-            flows,
-            load_bps,
-            load_share: load_bps.map(|load| load as f64 / rate_bps.max(1) as f64),
-            dropped_packets,
-        })
-    }
+pub(crate) fn link_row(hub: &mut Hub, link: LinkId, flows: &[u32]) -> Option<LinkRow> {
+    let LinkState { state, flows, load_bps, dropped_packets } = link_state(hub, link, flows)?;
+    let fabric = hub.fabric.clone()?;
+    let ends = fabric.link(link);
+    let rate_bps = ends.settings.rate_bps;
+    Some(LinkRow {
+        id: link_name(&fabric, link),
+        from: fabric.node(ends.from).name.clone(),
+        to: fabric.node(ends.to).name.clone(),
+        to_port: ends.to_port.0,
+        rate_bps,
+        state,
+        flows,
+        load_bps,
+        load_share: load_bps.map(|load| load as f64 / rate_bps.max(1) as f64),
+        dropped_packets,
+    })
+}
 
-    pub(crate) fn flow_rows(&mut self, cut: &Cut, long: Option<bool>) -> Option<Page<FlowRow>> {
-        let (controller, fabric) = self.parts()?;
-        let first = cut.after.map_or(0, |after| after.saturating_add(1));
-        let wanted = |flow: &FlowView| long.is_none_or(|long| flow.long == long);
-        let mut left = controller.view().flows.range(FlowId(first)..).filter(|(_, flow)| wanted(flow));
-        let row = |(&id, flow): (&FlowId, &FlowView)| FlowRow::new(&fabric, id, flow, controller.is_held(id));
-        let items: Vec<FlowRow> = left.by_ref().take(cut.limit).map(row).collect();
-        let next = left.next().and(items.last()).map(|last| last.id.clone());
-        Some(Page { items, next })
-    }
+pub(crate) fn flow_rows(hub: &mut Hub, cut: &Cut, long: Option<bool>) -> Option<Page<FlowRow>> {
+    let (controller, fabric) = parts(hub)?;
+    let first = cut.after.map_or(0, |after| after.saturating_add(1));
+    let wanted = |flow: &FlowView| long.is_none_or(|long| flow.long == long);
+    let mut left = controller.view().flows.range(FlowId(first)..).filter(|(_, flow)| wanted(flow));
+    let row = |(&id, flow): (&FlowId, &FlowView)| FlowRow::new(&fabric, id, flow, controller.is_held(id));
+    let items: Vec<FlowRow> = left.by_ref().take(cut.limit).map(row).collect();
+    let next = left.next().and(items.last()).map(|last| last.id.clone());
+    Some(Page { items, next })
+}
 
-    pub(crate) fn flow_row(&mut self, name: FlowName) -> Option<FlowRow> {
-        let (controller, fabric) = self.parts()?;
-        let id = find(controller, name)?;
-        Some(FlowRow::new(&fabric, id, controller.view().flows.get(&id)?, controller.is_held(id)))
-    }
+pub(crate) fn flow_row(hub: &mut Hub, name: FlowName) -> Option<FlowRow> {
+    let (controller, fabric) = parts(hub)?;
+    let id = find(controller, name)?;
+    Some(FlowRow::new(&fabric, id, controller.view().flows.get(&id)?, controller.is_held(id)))
+}
 
-    pub(crate) fn why(&mut self, name: FlowName) -> Option<Why> {
-        let flow = self.flow_row(name)?;
-        let scheme = self.gauges.scheme.0.clone();
-        let (controller, fabric) = self.parts()?;
-        let id = find(controller, name)?;
-        let reason = |reason: &Reason| ReasonRow::new(controller, &fabric, reason);
-        Some(Why {
-            flow,
-            known: controller.view().flows.get(&id)?.clone(),
-            placed: controller.placement(id).as_ref().map(reason),
-            history: controller.history(id).into_iter().map(reason).collect(),
-            view: controller.view().clone(),
-            scheme,
-        })
-    }
+pub(crate) fn why(hub: &mut Hub, name: FlowName) -> Option<Why> {
+    let flow = flow_row(hub, name)?;
+    let scheme = hub.gauges.scheme.0.clone();
+    let (controller, fabric) = parts(hub)?;
+    let id = find(controller, name)?;
+    let reason = |reason: &Reason| ReasonRow::new(controller, &fabric, reason);
+    Some(Why {
+        flow,
+        known: controller.view().flows.get(&id)?.clone(),
+        placed: controller.placement(id).as_ref().map(reason),
+        history: controller.history(id).into_iter().map(reason).collect(),
+        view: controller.view().clone(),
+        scheme,
+    })
+}
 
-    pub(crate) fn fork(&mut self, now: Nanos) -> Option<Fork> {
-        let scheme = self.gauges.scheme.0.clone();
-        Some(Fork { view: self.controller()?.view().clone(), now, scheme })
-    }
+pub(crate) fn fork(hub: &mut Hub, now: Nanos) -> Option<Fork> {
+    let scheme = hub.gauges.scheme.0.clone();
+    Some(Fork { view: hub.controller()?.view().clone(), now, scheme })
+}
 
-    /// Takes a link or switch out of service, or puts it back into service.
-    pub(crate) fn take_out(&mut self, now: Nanos, target: Target, out: bool) -> Result<(), DrainError> {
-        let Some((controller, _)) = self.parts() else { return Err(DrainError::NotDrainable) };
-        controller.check_drain(target, out)?;
-        self.handle(now, Input::Drain { target, out });
-        Ok(())
-    }
-
-    /// Puts another scheme in charge. Flows stay on their paths until it moves them.
-    pub(crate) fn set_scheme(&mut self, now: Nanos, change: SchemeChange, scheme: Box<dyn Scheme>) {
-        let now = self.advance(now);
-        if self.controller().is_none() {
-            return;
-        }
-        // Earlier inputs are handled first, also in the log.
-        self.settle(now);
-        let to = change.spec.clone();
-        self.records.iter_mut().for_each(|records| records.push_back(Record::scheme(now, change.clone())));
-        if let Some(controller) = self.controller() {
-            controller.set_scheme(now, scheme);
-        }
-        let from = std::mem::replace(&mut self.gauges.scheme, (change.spec, now)).0;
-        self.settle(now);
-        tracing::info!(from, to, "another scheme is in charge");
-    }
+/// Takes a link or switch out of service, or puts it back into service.
+pub(crate) fn take_out(hub: &mut Hub, now: Nanos, target: Target, out: bool) -> Result<(), DrainError> {
+    let Some((controller, _)) = parts(hub) else { return Err(DrainError::NotDrainable) };
+    controller.check_drain(target, out)?;
+    hub.handle(now, Input::Drain { target, out });
+    Ok(())
 }
 
 fn find(controller: &Controller, name: FlowName) -> Option<FlowId> {

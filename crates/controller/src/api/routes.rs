@@ -12,11 +12,11 @@ use super::parameters::{
 };
 use super::predict::{explain, try_scheme, AnnouncedRow, DryRunRow};
 use super::problem::Problem;
-use super::queries::FlowName;
+use super::queries::{self, FlowName};
 use super::rows::{FlowRow, LinkRow, Page, StateRow, SwitchRow, TupleRow, WhyRow};
 use super::rpc;
 use crate::hub::Hub;
-use crate::metrics::in_plain_text;
+use crate::metrics::{in_plain_text, Sample};
 use crate::registry::registry;
 use crate::session::Shared;
 use crate::storing::Storing;
@@ -158,7 +158,7 @@ async fn document() -> Json<utoipa::openapi::OpenApi> {
     (String = "application/openmetrics-text"),
 ))))]
 async fn metrics(State(api): State<Api>, headers: HeaderMap) -> Result<Response, Problem> {
-    let mut sample = api.asker.ask(|hub, now| hub.sample(now)).await?;
+    let mut sample = api.asker.ask(Sample::take).await?;
     (sample.requests, sample.requests_closed) = (api.counts.answered(), api.counts.closed());
     let text = sample.into_text().map_err(|_| Problem::busy("the metrics could not be written"))?;
     let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -249,14 +249,14 @@ fn exact(number: u64, place: &str) -> Result<(), Problem> {
 /// The state of the controller.
 #[utoipa::path(get, path = "/v1/state", responses((status = 200, body = StateRow)))]
 async fn state(State(api): State<Api>) -> Answer<StateRow> {
-    api.ask(|hub, now| hub.state_row(now)).await.map(Json)
+    api.ask(queries::state_row).await.map(Json)
 }
 
 /// All switches.
 #[utoipa::path(get, path = "/v1/switches", params(Paging), responses((status = 200, body = Page<SwitchRow>)))]
 async fn switches(State(api): State<Api>, query: Result<Query<Paging>, QueryRejection>) -> Answer<Page<SwitchRow>> {
     let cut = paging(query)?;
-    api.ask(move |hub, _| hub.switch_rows(&cut)).await.map(Json)
+    api.ask(move |hub, _| queries::switch_rows(hub, &cut)).await.map(Json)
 }
 
 fn find_switch(fabric: &Fabric, name: &str) -> Result<NodeId, Problem> {
@@ -269,7 +269,7 @@ fn find_switch(fabric: &Fabric, name: &str) -> Result<NodeId, Problem> {
 #[utoipa::path(get, path = "/v1/switches/{name}", params(SwitchInPath), responses((status = 200, body = SwitchRow)))]
 async fn switch(State(api): State<Api>, Path(name): Path<String>) -> Answer<SwitchRow> {
     let node = find_switch(&*api.fabric().await?, &name)?;
-    api.ask(move |hub, _| hub.switch_row(node)).await.map(Json)
+    api.ask(move |hub, _| queries::switch_row(hub, node)).await.map(Json)
 }
 
 fn refused(fabric: &Fabric, what: &str, out: bool, problem: DrainError) -> Problem {
@@ -290,7 +290,7 @@ fn refused(fabric: &Fabric, what: &str, out: bool, problem: DrainError) -> Probl
 }
 
 async fn service(api: &Api, what: String, target: Target, out: bool) -> Result<(), Problem> {
-    let done = api.asker.ask(move |hub, now| hub.take_out(now, target, out)).await?;
+    let done = api.asker.ask(move |hub, now| queries::take_out(hub, now, target, out)).await?;
     let fabric = api.fabric().await?;
     done.map_err(|problem| refused(&fabric, &what, out, problem))
 }
@@ -313,7 +313,7 @@ async fn resync_switch(State(api): State<Api>, Path(name): Path<String>) -> Answ
     let node = find_switch(&*api.fabric().await?, &name)?;
     api.ask(move |hub, now| {
         hub.handle(now, Input::Resync { switch: Some(node) });
-        hub.switch_row(node)
+        queries::switch_row(hub, node)
     })
     .await
     .map(Json)
@@ -324,7 +324,7 @@ async fn resync_switch(State(api): State<Api>, Path(name): Path<String>) -> Answ
 async fn resync(State(api): State<Api>) -> Answer<StateRow> {
     api.ask(|hub, now| {
         hub.handle(now, Input::Resync { switch: None });
-        hub.state_row(now)
+        queries::state_row(hub, now)
     })
     .await
     .map(Json)
@@ -333,14 +333,14 @@ async fn resync(State(api): State<Api>) -> Answer<StateRow> {
 async fn serve_switch(api: Api, name: String, out: bool) -> Answer<SwitchRow> {
     let node = find_switch(&*api.fabric().await?, &name)?;
     service(&api, name, Target::Switch(node), out).await?;
-    api.ask(move |hub, _| hub.switch_row(node)).await.map(Json)
+    api.ask(move |hub, _| queries::switch_row(hub, node)).await.map(Json)
 }
 
 /// All links, one entry per direction.
 #[utoipa::path(get, path = "/v1/links", params(Paging), responses((status = 200, body = Page<LinkRow>)))]
 async fn links(State(api): State<Api>, query: Result<Query<Paging>, QueryRejection>) -> Answer<Page<LinkRow>> {
     let cut = paging(query)?;
-    api.ask(move |hub, _| hub.link_rows(&cut)).await.map(Json)
+    api.ask(move |hub, _| queries::link_rows(hub, &cut)).await.map(Json)
 }
 
 fn find_link(fabric: &Fabric, name: &str) -> Result<LinkId, Problem> {
@@ -373,7 +373,7 @@ async fn link(State(api): State<Api>, Path(id): Path<String>) -> Answer<LinkRow>
 async fn link_row(api: &Api, link: LinkId) -> Answer<LinkRow> {
     let row = move |hub: &mut Hub, _| {
         let flows = hub.controller()?.flows_on_links();
-        hub.link_row(link, &flows)
+        queries::link_row(hub, link, &flows)
     };
     api.ask(row).await.map(Json)
 }
@@ -400,7 +400,7 @@ async fn serve_link(api: Api, id: String, out: bool) -> Answer<LinkRow> {
 #[utoipa::path(get, path = "/v1/flows", params(FlowPaging), responses((status = 200, body = Page<FlowRow>)))]
 async fn flows(State(api): State<Api>, asked: Result<Query<FlowPaging>, QueryRejection>) -> Answer<Page<FlowRow>> {
     let (cut, long) = flow_paging(asked)?;
-    api.ask(move |hub, _| hub.flow_rows(&cut, long)).await.map(Json)
+    api.ask(move |hub, _| queries::flow_rows(hub, &cut, long)).await.map(Json)
 }
 
 fn unknown_flow(text: &str) -> Problem {
@@ -413,7 +413,7 @@ fn unknown_flow(text: &str) -> Problem {
 #[utoipa::path(get, path = "/v1/flows/{flow}", params(FlowInPath), responses((status = 200, body = FlowRow), (status = 404, body = Problem)))]
 async fn flow(State(api): State<Api>, Path(text): Path<String>) -> Answer<FlowRow> {
     let name = flow_name(&text)?;
-    let row = api.asker.ask(move |hub, _| hub.flow_row(name)).await?;
+    let row = api.asker.ask(move |hub, _| queries::flow_row(hub, name)).await?;
     row.map(Json).ok_or_else(|| unknown_flow(&text))
 }
 
@@ -421,7 +421,7 @@ async fn flow(State(api): State<Api>, Path(text): Path<String>) -> Answer<FlowRo
 #[utoipa::path(get, path = "/v1/flows/{flow}/why", params(FlowInPath), responses((status = 200, body = WhyRow), (status = 404, body = Problem)))]
 async fn why(State(api): State<Api>, Path(text): Path<String>) -> Answer<WhyRow> {
     let name = flow_name(&text)?;
-    let why = api.asker.ask(move |hub, _| hub.why(name)).await?.ok_or_else(|| unknown_flow(&text))?;
+    let why = api.asker.ask(move |hub, _| queries::why(hub, name)).await?.ok_or_else(|| unknown_flow(&text))?;
     Ok(Json(explain(why)))
 }
 
@@ -454,7 +454,7 @@ async fn announce(State(api): State<Api>, bytes: Bytes) -> Result<(StatusCode, J
     let told = move |hub: &mut Hub, now| {
         hub.handle(now, Input::TransferAnnounced { five_tuple: tuple, size_bytes });
         let detection = hub.controller()?.needs().detection;
-        Some((hub.flow_row(FlowName::Tuple(tuple)), detection))
+        Some((queries::flow_row(hub, FlowName::Tuple(tuple)), detection))
     };
     let (flow, detection) = api.ask(told).await?;
     let note = match (&flow, detection) {
@@ -535,7 +535,7 @@ async fn take_charge(api: Api, wanted: Wanted) -> Answer<StateRow> {
     let (change, scheme) = wanted.make()?;
     let put = move |hub: &mut Hub, now| {
         hub.set_scheme(now, change, scheme);
-        hub.state_row(now)
+        queries::state_row(hub, now)
     };
     api.ask(put).await.map(Json)
 }
@@ -544,7 +544,7 @@ async fn take_charge(api: Api, wanted: Wanted) -> Answer<StateRow> {
 #[utoipa::path(post, path = "/v1/scheme/dry-run", request_body = Wanted, responses((status = 200, body = DryRunRow), (status = 400, body = Problem)))]
 async fn dry_run(State(api): State<Api>, bytes: Bytes) -> Answer<DryRunRow> {
     let (change, scheme) = body::<Wanted>(&bytes)?.make()?;
-    let fork = api.ask(|hub, now| hub.fork(now)).await?;
+    let fork = api.ask(queries::fork).await?;
     let tried = tokio::task::spawn_blocking(move || try_scheme(fork, change.spec, scheme)).await;
     tried.map(Json).map_err(|_| Problem::busy("the dry run of the scheme failed"))
 }
