@@ -38,6 +38,17 @@ impl ConnectionId {
     }
 }
 
+/// What a driver must do with a session after it has written the bytes that it took.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Transmit {
+    /// Nothing.
+    Open,
+    /// Shut the connection down: these were its last bytes.
+    Closing,
+    /// Nothing: the session is over. There were no bytes.
+    Gone,
+}
+
 /// The stage of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {

@@ -7,13 +7,14 @@
 //! 4. After each call, the driver takes what the hub wants from it: sessions with bytes to write
 //!    ([`Hub::poll_writable`], [`Hub::transmit`]), sessions that are over ([`Hub::poll_ended`]), jobs of the scheme
 //!    ([`Hub::poll_job`], answered by [`Hub::solved`]), lines of the event log ([`Hub::poll_record`]), requests whose
-//!    connections are now seen ([`Hub::poll_visible`]); and for host agents the same three by [`Hub::agent_connect`],
-//!    [`Hub::agent_received`], [`Hub::poll_agent_writable`] and so on.
+//!    connections are now seen ([`Hub::poll_visible`]).
+//!
+//! The connections of host agents are those of [`crate::hosts`]. Only their bytes go through [`Hub::agent_received`].
 
 use crate::answers::Answers;
 use crate::assigning::Assigning;
 use crate::config::{Limits, Sessions};
-use crate::connection::{Connection, ConnectionId, Stage};
+use crate::connection::{Connection, ConnectionId, Stage, Transmit};
 use crate::connections::Connections;
 use crate::counts::HubCounts;
 use crate::gauges::Gauges;
@@ -75,17 +76,6 @@ pub struct Received {
     pub used: usize,
     /// Whether the remaining bytes may have whole messages, because as many as the caller wanted were handled.
     pub late: bool,
-}
-
-/// What a driver must do with a session after it has written the bytes that it took.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Transmit {
-    /// Nothing.
-    Open,
-    /// Shut the connection down: these were its last bytes.
-    Closing,
-    /// Nothing: the session is over. There were no bytes.
-    Gone,
 }
 
 /// All connections, and the program that answers them.

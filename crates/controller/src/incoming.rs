@@ -1,6 +1,7 @@
-//! Messages of switches, passed to the controller.
+//! Messages of switches and lines of host agents, passed to the controller.
 
 use crate::connection::{Connection, ConnectionId, Pending, Stage};
+use crate::hosts::AgentId;
 use crate::hub::Hub;
 use crate::live_discovery::LiveDiscovery;
 use crate::numbers;
@@ -23,6 +24,28 @@ use pathloom_openflow::{
 const MISS_BYTES: u16 = 128;
 
 impl Hub {
+    /// Handles bytes of an agent. Returns the time until which nothing more is to be read from it, if it sends more
+    /// lines than it may: it is read more slowly, and no line is lost.
+    pub fn agent_received(&mut self, now: Nanos, id: AgentId, bytes: &[u8]) -> Option<Nanos> {
+        let now = self.advance(now);
+        let mut buffer = self.hosts.take_partial_line(id)?;
+        buffer.extend_from_slice(bytes);
+        let (mut from, mut lines) = (0, 0);
+        while let Some(length) = buffer[from..].iter().position(|&byte| byte == b'\n') {
+            let line = &buffer[from..from + length];
+            from += length + 1;
+            if !line.trim_ascii().is_empty() {
+                lines += 1;
+                if let Some(input) = self.hosts.line(id, line) {
+                    self.handle(now, input);
+                }
+            }
+        }
+        buffer.drain(..from);
+        self.hosts.set_partial_line(id, buffer);
+        self.hosts.slow_down(id, lines)
+    }
+
     pub(crate) fn message(&mut self, now: Nanos, id: ConnectionId, xid: u32, message: Message<'_>) {
         match message {
             Message::PacketIn(packet) => self.packet_in(now, id, xid, &packet),

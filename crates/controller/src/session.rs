@@ -1,9 +1,9 @@
 //! One connection: a task that reads and one that writes.
 
 use crate::clock::Clock;
-use crate::connection::ConnectionId;
+use crate::connection::{ConnectionId, Transmit};
 use crate::hosts::AgentId;
-use crate::hub::{Hub, Received, Transmit};
+use crate::hub::{Hub, Received};
 use crate::record::Recorder;
 use crate::storing::Storing;
 use pathloom_model::Nanos;
@@ -102,12 +102,12 @@ impl Shared {
             let wakers = tasks.sessions.borrow_mut().get_mut(id.slot()).and_then(Option::take);
             wakers.iter().for_each(|wakers| wakers.ended.notify_one());
         }
-        while let Some(id) = hub.poll_agent_writable() {
+        while let Some(id) = hub.hosts.poll_writable() {
             if let Some(wakers) = tasks.agents.borrow().get(&id) {
                 wakers.wake.notify_one();
             }
         }
-        while let Some(id) = hub.poll_agent_ended() {
+        while let Some(id) = hub.hosts.poll_ended() {
             tasks.agents.borrow_mut().remove(&id).iter().for_each(|wakers| wakers.ended.notify_one());
         }
         if let Some(recorder) = &mut *tasks.recorder.borrow_mut() {

@@ -6,7 +6,6 @@
 //! call takes the time.
 
 mod agent;
-mod agent_sessions;
 mod announced;
 mod config;
 mod offenders;
@@ -26,7 +25,7 @@ use self::agent::Agent;
 use self::announced::Announced;
 use self::offenders::Offenders;
 use crate::assigning::owner_of;
-use crate::hub::Transmit;
+use crate::connection::Transmit;
 use crate::log_limiter::{subject, LogLimiter};
 use crate::newcomers::Newcomers;
 use pathloom_control::{AssignError, Assigned, AssignmentId, ClaimKey, Input, Output, Owner, PathRequest};
@@ -177,7 +176,8 @@ impl Hosts {
     }
 
     /// Counts an agent whose TLS handshake failed.
-    pub(crate) fn not_encrypted(&mut self, peer: &str, why: &str) {
+    pub(crate) fn not_encrypted(&mut self, now: Nanos, peer: &str, why: &str) {
+        self.set_time(now);
         self.count_disconnected(peer, &format!("its TLS handshake failed: {why}"));
     }
 
@@ -195,10 +195,10 @@ impl Hosts {
         }
     }
 
-    /// Accepts a connection. If there are too many, disconnects an agent that has not yet named its hosts; `None` if
-    /// all have.
+    /// Accepts a connection. Its agent may represent only the host with the address `only`, or any host without one. If
+    /// there are too many, disconnects an agent that has not yet named its hosts; `None` if all have.
     pub(crate) fn connect(&mut self, now: Nanos, peer: String, only: Option<IpAddr>) -> Option<AgentId> {
-        self.now = self.now.max(now);
+        self.set_time(now);
         let address = only;
         if self.agents.len() >= self.most {
             let agents = &self.agents;
@@ -224,7 +224,7 @@ impl Hosts {
             id,
             peer,
             only,
-            since: now,
+            since: self.now,
             hosts: BTreeSet::new(),
             greeted: false,
             closed: None,
@@ -243,7 +243,8 @@ impl Hosts {
     }
 
     /// Removes the agent of a closed connection.
-    pub(crate) fn disconnect(&mut self, id: AgentId, why: &str) {
+    pub(crate) fn disconnect(&mut self, now: Nanos, id: AgentId, why: &str) {
+        self.set_time(now);
         let Some(agent) = self.agents.remove(&id) else { return };
         self.ended.push_back(id);
         let mut left: BTreeSet<NodeId> = agent.hosts.clone();
@@ -340,7 +341,7 @@ impl Hosts {
         changes
     }
 
-    /// An agent that has lines to be written, or whose connection is to be shut down.
+    /// An agent that has lines to be written, or whose connection is to be shut down, see [`Hosts::transmit`].
     pub(crate) fn poll_writable(&mut self) -> Option<AgentId> {
         while let Some(id) = self.writable.pop_front() {
             if let Some(agent) = self.agents.get_mut(&id) {
@@ -351,12 +352,12 @@ impl Hosts {
         None
     }
 
-    /// An agent whose connection is over.
+    /// An agent whose connection is over. The driver must not use it any more, and drops its socket.
     pub(crate) fn poll_ended(&mut self) -> Option<AgentId> {
         self.ended.pop_front()
     }
 
-    /// Swaps the lines queued for an agent with `buffer`, which must be empty.
+    /// Swaps the lines queued for an agent with `buffer`, which must be empty. They then count as written.
     pub(crate) fn transmit(&mut self, id: AgentId, buffer: &mut Vec<u8>) -> Transmit {
         let Some(agent) = self.agents.get_mut(&id) else { return Transmit::Gone };
         std::mem::swap(&mut agent.out, buffer);
@@ -409,7 +410,7 @@ impl Hosts {
         let is_over = |closed: Nanos| now.saturating_sub(closed) > CLOSE_TIMEOUT;
         let over = self.agents.values().filter(|agent| agent.closed.is_some_and(is_over));
         for id in over.map(|agent| agent.id).collect::<Vec<_>>() {
-            self.disconnect(id, "it was disconnected, and did not read");
+            self.disconnect(now, id, "it was disconnected, and did not read");
         }
         for agent in self.agents.values_mut() {
             if !agent.greeted && now.saturating_sub(agent.since) > FIRST_LINE {

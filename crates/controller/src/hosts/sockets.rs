@@ -1,8 +1,8 @@
 //! The sockets of agents: one task per connection reads lines and writes queued ones.
 
 use super::AgentId;
+use crate::connection::Transmit;
 use crate::current::Current;
-use crate::hub::Transmit;
 use crate::session::{Shared, Wakers};
 use rustls::ServerConfig;
 use socket2::{SockRef, TcpKeepalive};
@@ -61,7 +61,7 @@ pub(crate) async fn accept_tcp(listener: TcpListener, tls: Option<Current<Server
                         Ok(Err(problem)) => problem.to_string(),
                         Err(_) => "its TLS handshake did not end in time".into(),
                     };
-                    shared.drive(|hub, now| hub.agent_handshake_failed(now, &peer.to_string(), &why));
+                    shared.drive(|hub, now| hub.hosts.not_encrypted(now, &peer.to_string(), &why));
                 });
             }
             Err(problem) => crate::serve::wait_after_failed_accept(&problem).await,
@@ -103,14 +103,14 @@ async fn serve(
     reader: impl AsyncRead + Unpin,
     writer: impl AsyncWrite + Unpin,
 ) {
-    let Some(id) = shared.drive(|hub, now| hub.agent_connect(now, peer, only)) else { return };
+    let Some(id) = shared.drive(|hub, now| hub.hosts.connect(now, peer, only)) else { return };
     let wakers = shared.wakers_of_agent(id);
     let why = tokio::select! {
         ended = read(&shared, id, reader) => ended.err().map_or("it closed the connection".into(), |e| e.to_string()),
         ended = write(&shared, id, &wakers, writer) => ended.err().map_or("it was disconnected".into(), |e| e.to_string()),
         () = wakers.ended.notified() => return,
     };
-    shared.drive(|hub, now| hub.agent_disconnect(now, id, &why));
+    shared.drive(|hub, now| hub.hosts.disconnect(now, id, &why));
 }
 
 /// Reads lines, more slowly from an agent that exceeds its rate.
@@ -131,7 +131,7 @@ async fn write(shared: &Shared, id: AgentId, wakers: &Wakers, mut writer: impl A
     let mut buffer = Vec::new();
     loop {
         buffer.clear();
-        let transmit = shared.hub.borrow_mut().agent_transmit(id, &mut buffer);
+        let transmit = shared.hub.borrow_mut().hosts.transmit(id, &mut buffer);
         writer.write_all(&buffer).await?;
         match transmit {
             Transmit::Open if buffer.is_empty() => wakers.wake.notified().await,

@@ -1,7 +1,8 @@
 use super::*;
 use crate::bench::load_generator::until;
 use crate::config::{Limits, Sessions};
-use crate::hub::{Hub, Responder, Transmit};
+use crate::connection::Transmit;
+use crate::hub::{Hub, Responder};
 use crate::serve::run_timers;
 use crate::session::Shared;
 use crate::testing::Directory;
@@ -61,7 +62,7 @@ fn messages_for_a_host_go_to_the_agent_that_represents_it() {
     hosts.carry_out(&Output::ReleaseFlow { host, five_tuple });
     assert!(!read(&mut hosts, one).0.contains("release"));
     assert_eq!(read(&mut hosts, again).0.lines().count(), 1);
-    hosts.disconnect(again, "test");
+    hosts.disconnect(Nanos::ZERO, again, "test");
     hosts.carry_out(&Output::ReleaseFlow { host, five_tuple });
     assert_eq!(read(&mut hosts, one).0, "");
 }
@@ -95,9 +96,9 @@ fn changes_of_represented_hosts_are_reported_once() {
     assert_eq!(hosts.changes(), [Input::Agent { host, speaks: true }]);
     // Another agent takes over: nothing changes for the host.
     let again = greeted(&mut hosts, r#"["10.0.0.1"]"#);
-    hosts.disconnect(one, "test");
+    hosts.disconnect(Nanos::ZERO, one, "test");
     assert_eq!(hosts.changes(), []);
-    hosts.disconnect(again, "test");
+    hosts.disconnect(Nanos::ZERO, again, "test");
     assert_eq!(hosts.changes(), [Input::Agent { host, speaks: false }]);
 }
 
@@ -165,7 +166,7 @@ fn an_agent_by_tcp_represents_only_the_host_with_its_address() {
         hosts.line(id, format!(r#"{{"hello":{{"version":1,"hosts":{hello}}}}}"#).as_bytes());
         let (text, closed) = read(&mut hosts, id);
         assert_eq!((text.contains("welcome"), closed), (welcome, !welcome), "{from} {hello}: {text}");
-        hosts.disconnect(id, "test");
+        hosts.disconnect(Nanos::ZERO, id, "test");
     }
 }
 
@@ -357,7 +358,7 @@ fn the_number_of_agents_is_limited() {
     hosts.set_limits(&HostsConfig { agents: 2, flows_per_host: 10, ..HostsConfig::default() });
     let [one, _] = [r#"["10.0.0.1"]"#, r#"["10.0.1.1"]"#].map(|address| greeted(&mut hosts, address));
     assert_eq!(hosts.connect(Nanos::ZERO, "test".into(), None), None);
-    hosts.disconnect(one, "test");
+    hosts.disconnect(Nanos::ZERO, one, "test");
     assert!(hosts.connect(Nanos::ZERO, "test".into(), None).is_some());
 }
 
@@ -407,6 +408,6 @@ fn a_host_returns_to_its_earlier_agent_when_the_later_one_leaves() {
     let machine = greeted(&mut hosts, r#"["10.0.0.1","10.0.7.1"]"#);
     let program = greeted(&mut hosts, r#"["10.0.0.1"]"#);
     assert_eq!(hosts.line(machine, ANNOUNCE), None, "the program represents the host now");
-    hosts.disconnect(program, "test");
+    hosts.disconnect(Nanos::ZERO, program, "test");
     assert!(hosts.line(machine, ANNOUNCE).is_some());
 }

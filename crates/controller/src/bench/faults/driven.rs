@@ -2,9 +2,9 @@
 
 use crate::addresses::Learnt;
 use crate::config::{Addresses, CheckedConfig};
-use crate::connection::ConnectionId;
+use crate::connection::{ConnectionId, Transmit};
 use crate::hosts::AgentId;
-use crate::hub::{Hub, Responder, Transmit};
+use crate::hub::{Hub, Responder};
 use crate::live_discovery::LiveDiscovery;
 use pathloom_control::{Controller, Input, Snapshot};
 use pathloom_model::Nanos;
@@ -69,7 +69,7 @@ impl Driven {
     fn end(&mut self, now: Nanos, id: Id, why: &str) {
         match id {
             Id::Switch(id) => self.hub.disconnect(now, id, why),
-            Id::Agent(id) => self.hub.agent_disconnect(now, id, why),
+            Id::Agent(id) => self.hub.hosts.disconnect(now, id, why),
         }
     }
 }
@@ -83,7 +83,7 @@ impl Machine for Driven {
     }
 
     fn connect_agent(&mut self, now: Nanos, peer: &str) -> Option<Id> {
-        let id = self.hub.agent_connect(now, peer.to_owned(), peer.parse().ok());
+        let id = self.hub.hosts.connect(now, peer.to_owned(), peer.parse().ok());
         self.open(id.map(Id::Agent))
     }
 
@@ -112,8 +112,8 @@ impl Machine for Driven {
             let (id, transmit) = match self.hub.poll_writable() {
                 Some(id) => (Id::Switch(id), self.hub.transmit(id, &mut bytes)),
                 None => {
-                    let id = self.hub.poll_agent_writable()?;
-                    (Id::Agent(id), self.hub.agent_transmit(id, &mut bytes))
+                    let id = self.hub.hosts.poll_writable()?;
+                    (Id::Agent(id), self.hub.hosts.transmit(id, &mut bytes))
                 }
             };
             if transmit == Transmit::Closing {
@@ -131,7 +131,7 @@ impl Machine for Driven {
         }
         loop {
             let switch = self.hub.poll_ended().map(Id::Switch);
-            let id = switch.or_else(|| self.hub.poll_agent_ended().map(Id::Agent))?;
+            let id = switch.or_else(|| self.hub.hosts.poll_ended().map(Id::Agent))?;
             if self.open.remove(&id) {
                 return Some(id);
             }
