@@ -1,38 +1,51 @@
-//! Places for connections to the hub. If none is free, a connection without a session is closed.
+//! Places for connections to the hub, and which connection is closed if none is free: one without a session.
 
 use crate::connection::{Connection, ConnectionId};
-use crate::hub::Hub;
-use crate::places::{Place, Refused};
-use std::net::{IpAddr, SocketAddr};
+use crate::connections::Connections;
+use crate::newcomers::Newcomers;
+use crate::places::{Place, Places, Refused};
+use std::net::IpAddr;
 
-impl Hub {
-    /// A place for a connection; `None` if sessions occupy all places that its address may have.
-    pub(crate) fn place_for(&mut self, peer: &str) -> Option<Place> {
-        let address = peer.parse::<SocketAddr>().ok().map(|address| address.ip());
-        let Refused { why, is_share } = match self.places.take(address) {
-            Ok(place) => return Some(place),
-            Err(refused) => refused,
-        };
-        self.counts.crowded += 1;
-        let connections = &self.connections;
-        let is_new = |id: &_| connections.get(*id).is_some_and(Connection::is_new);
-        match self.newcomers.take(address, !is_share, is_new) {
-            Some(oldest) => {
-                let gone = self.connection_mut(oldest).map(|connection| connection.peer.clone()).unwrap_or_default();
-                self.complain(&gone, why, "too many connections; one without a session was closed to make room");
-                self.disconnect(self.now, oldest, "it made room for another connection");
-                self.places.take(address).ok()
-            }
-            None => {
-                self.complain(peer, why, "too many connections; this one was closed");
-                None
-            }
-        }
+/// The places, and the connections that have not yet sent their datapath identifier.
+pub(crate) struct Crowd {
+    places: Places,
+    newcomers: Newcomers<ConnectionId>,
+}
+
+/// No place is free.
+pub(crate) struct NoPlace {
+    /// The reason.
+    pub why: &'static str,
+    /// The connection to be closed to make room. `None` if sessions occupy all places that the address may have.
+    pub oldest: Option<ConnectionId>,
+}
+
+impl Crowd {
+    /// Creates this number of places.
+    pub(crate) fn new(most: usize) -> Crowd {
+        Crowd { places: Places::new(most), newcomers: Newcomers::new(most) }
     }
 
-    /// Notes a connection from this address that has not sent its datapath identifier.
-    pub(crate) fn note_newcomer(&mut self, id: ConnectionId, address: Option<IpAddr>) {
-        let connections = &self.connections;
-        self.newcomers.push(address, id, |&id| connections.get(id).is_some_and(Connection::is_new));
+    /// A place for a connection from this address.
+    pub(crate) fn take(&mut self, address: Option<IpAddr>, connections: &Connections) -> Result<Place, NoPlace> {
+        let newcomers = &mut self.newcomers;
+        self.places.take(address).map_err(|Refused { why, is_share }| {
+            let oldest = newcomers.take(address, !is_share, |&id| is_new(connections, id));
+            NoPlace { why, oldest }
+        })
     }
+
+    /// A place for a connection from this address after room was made for it.
+    pub(crate) fn take_freed(&self, address: Option<IpAddr>) -> Option<Place> {
+        self.places.take(address).ok()
+    }
+
+    /// Notes a new connection from this address.
+    pub(crate) fn note(&mut self, address: Option<IpAddr>, id: ConnectionId, connections: &Connections) {
+        self.newcomers.push(address, id, |&id| is_new(connections, id));
+    }
+}
+
+fn is_new(connections: &Connections, id: ConnectionId) -> bool {
+    connections.get(id).is_some_and(Connection::is_new)
 }

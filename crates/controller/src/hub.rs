@@ -17,12 +17,12 @@ use crate::config::{Limits, Sessions};
 use crate::connection::{Connection, ConnectionId, Stage, Transmit};
 use crate::connections::Connections;
 use crate::counts::HubCounts;
+use crate::crowding::{Crowd, NoPlace};
 use crate::gauges::Gauges;
 use crate::hosts::{Hosts, Wants};
 use crate::live_discovery::{HubAction, LiveDiscovery};
 use crate::log_limiter::{subject, LogLimiter};
-use crate::newcomers::Newcomers;
-use crate::places::Places;
+use crate::places::Place;
 use crate::reading::Foreign;
 use crate::refused::RefusalCounts;
 use crate::tls::Binding;
@@ -34,6 +34,7 @@ use pathloom_model::{Fabric, Nanos, NodeId, PortNo};
 use pathloom_openflow::{frame, Hello, Message, PacketIn};
 use pathloom_scheme::{Detection, Scheme, State, View};
 use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// Transaction identifier of the hello. Mininet reads the first bytes of a session as UTF-8 when it checks whether a
@@ -93,9 +94,7 @@ pub struct Hub {
     limits: Limits,
     pub(crate) limiter: Option<PortLimiter>,
     pub(crate) discovery: Option<LiveDiscovery>,
-    pub(crate) places: Places,
-    /// Connections that have not yet sent their datapath identifier.
-    pub(crate) newcomers: Newcomers<ConnectionId>,
+    crowd: Crowd,
     pub(crate) connections: Connections,
     pub(crate) by_node: Vec<Option<ConnectionId>>,
     pub(crate) by_dpid: BTreeMap<u64, ConnectionId>,
@@ -143,8 +142,7 @@ impl Hub {
             datapaths,
             sessions,
             limiter: (per_s > 0).then(|| PortLimiter::new(Rate { per_s, burst: per_s })),
-            places: Places::new(limits.connections),
-            newcomers: Newcomers::new(limits.connections),
+            crowd: Crowd::new(limits.connections),
             limits,
             discovery: None,
             connections: Connections::default(),
@@ -224,9 +222,27 @@ impl Hub {
             connection
         });
         let (id, address) = (taken.id, taken.place.peer());
-        self.note_newcomer(id, address);
+        self.crowd.note(address, id, &self.connections);
         self.mark(id);
         Some(id)
+    }
+
+    /// A place for a connection; `None` if sessions occupy all places that its address may have.
+    fn place_for(&mut self, peer: &str) -> Option<Place> {
+        let address = peer.parse::<SocketAddr>().ok().map(|address| address.ip());
+        let NoPlace { why, oldest } = match self.crowd.take(address, &self.connections) {
+            Ok(place) => return Some(place),
+            Err(none) => none,
+        };
+        self.counts.crowded += 1;
+        let Some(oldest) = oldest else {
+            self.complain(peer, why, "too many connections; this one was closed");
+            return None;
+        };
+        let gone = self.connection_mut(oldest).map(|connection| connection.peer.clone()).unwrap_or_default();
+        self.complain(&gone, why, "too many connections; one without a session was closed to make room");
+        self.disconnect(self.now, oldest, "it made room for another connection");
+        self.crowd.take_freed(address)
     }
 
     /// Removes a connection that is closed or must close at once.
