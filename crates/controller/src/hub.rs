@@ -12,7 +12,7 @@
 //! The connections of host agents are those of [`crate::hosts`]. Only their bytes go through [`Hub::agent_received`].
 
 use crate::answers::Answers;
-use crate::assigning::Assigning;
+use crate::assigning::{Assigning, CONFIRMATION};
 use crate::config::{Limits, Sessions};
 use crate::connection::{Connection, ConnectionId, Stage, Transmit};
 use crate::connections::Connections;
@@ -27,14 +27,14 @@ use crate::reading::Foreign;
 use crate::refused::RefusalCounts;
 use crate::tls::Binding;
 use crate::upkeep::{Periodic, Warned};
-use pathloom_control::{Controller, Input, Record, SchemeChange};
+use pathloom_control::{Controller, Input, Output, Record, SchemeChange};
 use pathloom_discovery::wiring::PortMap;
 use pathloom_discovery::{PortLimiter, Rate};
 use pathloom_model::{Fabric, Nanos, NodeId, PortNo};
 use pathloom_openflow::{frame, Hello, Message, PacketIn};
 use pathloom_scheme::{Detection, Scheme, State, View};
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 /// Transaction identifier of the hello. Mininet reads the first bytes of a session as UTF-8 when it checks whether a
@@ -350,6 +350,28 @@ impl Hub {
         let from = std::mem::replace(&mut self.gauges.scheme, (change.spec, now)).0;
         self.settle(now);
         tracing::info!(from, to, "another scheme is in charge");
+    }
+
+    /// Sends the controller a request for the API and takes its answer; `None` if no fabric is controlled.
+    pub(crate) fn request(&mut self, now: Nanos, input: impl FnOnce(u64) -> Input) -> Option<Output> {
+        self.controller()?;
+        let input = input(self.assigning.begin());
+        self.handle(now, input);
+        self.assigning.take_answer()
+    }
+
+    /// Returns a number that [`Hub::poll_visible`] returns when the controller will see the connections that the host
+    /// of this address opens, within [`CONFIRMATION`]. Before that, a connection could miss its path.
+    pub fn when_visible(&mut self, now: Nanos, src: Ipv4Addr) -> u64 {
+        let until = self.advance(now).saturating_add(CONFIRMATION);
+        let call = self.assigning.call_waits(src, until);
+        self.send_visible_answers();
+        call
+    }
+
+    /// A number that [`Hub::when_visible`] returned, and whose time has come.
+    pub fn poll_visible(&mut self) -> Option<u64> {
+        self.assigning.poll_visible()
     }
 
     /// When to call [`Hub::handle_timeout`].

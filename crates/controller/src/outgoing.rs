@@ -1,7 +1,7 @@
 //! Outputs of the controller, sent to switches.
 
 use crate::connection::{Connection, ConnectionId, Pending, Stage};
-use crate::hub::{Hub, Job};
+use crate::hub::{Hub, Job, Responder};
 use crate::incoming::ask;
 use crate::numbers;
 use crate::punts::{self, Punt};
@@ -83,6 +83,25 @@ impl Hub {
                     self.tell_agent(output);
                 }
             }
+        }
+    }
+
+    /// Passes an answer to an agent. The answer to an assignment waits until its connections will be seen.
+    fn tell_agent(&mut self, output: Output) {
+        if let Output::Assigned { answer: Ok(assigned), .. } = &output {
+            let id = assigned.assignment;
+            if let Some(listed) = self.controller().and_then(|controller| controller.assignments().get(id)) {
+                return self.assigning.agent_waits(listed.request.src, output);
+            }
+        }
+        self.hosts.carry_out(&output);
+    }
+
+    /// Sends the waiting answers whose connections will now be seen.
+    pub(crate) fn send_visible_answers(&mut self) {
+        let Responder::Fabric(controller) = &self.responder else { return };
+        for output in self.assigning.seen(self.now, |src| controller.sees_connections_of(src)) {
+            self.hosts.carry_out(&output);
         }
     }
 

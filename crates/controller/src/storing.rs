@@ -54,7 +54,7 @@ impl ToBeStored {
 impl Storing {
     /// Notes what the hub has changed, and wakes those who wait for it.
     pub(crate) fn look_at(&self, hub: &mut Hub) {
-        let changes = hub.assignment_changes();
+        let changes = hub.assigning.changes();
         if self.changes.replace(changes) != changes {
             self.changed.notify_one();
         }
@@ -66,7 +66,7 @@ impl Storing {
 
     /// Returns a value that waits until all changes that the hub has made are stored; `None` if no state is stored.
     pub(crate) fn to_be_stored(&self, hub: &Hub) -> Option<ToBeStored> {
-        let change = hub.assignment_changes();
+        let change = hub.assigning.changes();
         self.is_stored.get().then(|| ToBeStored { change, stored: self.stored.subscribe() })
     }
 
@@ -91,7 +91,7 @@ pub(crate) async fn store_changes(shared: Shared, persist: Persist) {
         shared.drive(|hub, _| {
             let snapshot = hub.controller().map(|controller| controller.snapshot());
             snapshot.iter().for_each(|snapshot| persist.save(snapshot));
-            storing.stored.send_replace(hub.assignment_changes());
+            storing.stored.send_replace(hub.assigning.changes());
         });
         tokio::time::sleep(STORE_INTERVAL).await;
     }

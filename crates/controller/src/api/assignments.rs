@@ -6,7 +6,8 @@ use super::problem::Problem;
 use super::queries::Cut;
 use super::routes::{body, Answer, Api};
 use super::rows::{seconds, Page};
-use crate::assigning::{switch_names, CONFIRMATION};
+use crate::assigning::CONFIRMATION;
+use crate::hosts::names;
 use crate::hub::Hub;
 use crate::measured::Measured;
 use crate::storing::{Storing, ToBeStored};
@@ -16,7 +17,7 @@ use axum::extract::{Extension, Path, Query, State};
 use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use pathloom_control::{AssignError, Assigned, AssignmentId, ClaimKey, Listed, PathRequest, PathSearch};
+use pathloom_control::{AssignError, Assigned, AssignmentId, ClaimKey, Input, Listed, Output, PathRequest, PathSearch};
 use pathloom_model::{Fabric, Nanos};
 use serde::{Deserialize, Serialize};
 use std::net::Ipv4Addr;
@@ -213,7 +214,7 @@ pub(super) async fn assignments(
     let rows = move |hub: &mut Hub, _| {
         let fabric = hub.fabric.clone()?;
         let owner = caller.sees();
-        let mut listed = hub.assignments()?.list(after, owner.as_ref());
+        let mut listed = hub.controller()?.assignments().list(after, owner.as_ref());
         let shown: Vec<Listed> = listed.by_ref().take(limit).collect();
         let next = shown.last().filter(|_| listed.next().is_some()).map(|one| one.id.to_string());
         drop(listed);
@@ -235,7 +236,8 @@ pub(super) async fn assignment(
 }
 
 fn row(hub: &mut Hub, caller: Caller, id: AssignmentId) -> Result<AssignmentRow, Problem> {
-    let listed = hub.assignment(id).ok_or_else(|| refused(&AssignError::Unknown(id)))?;
+    let listed = hub.controller().and_then(|controller| controller.assignments().get(id));
+    let listed = listed.ok_or_else(|| refused(&AssignError::Unknown(id)))?;
     if caller.sees().is_some_and(|owner| owner != listed.owner) {
         return Err(refused(&AssignError::NotYours(id)));
     }
@@ -316,11 +318,12 @@ fn refused(problem: &AssignError) -> Problem {
 
 impl Api {
     /// Assigns paths. Waits until the assignment is stored and the first packets of its connections will be seen.
-    pub(super) async fn assign(&self, caller: Caller, request: PathRequest) -> Result<Assigned, Problem> {
-        let owner = caller.acts_for(request.src)?;
+    pub(super) async fn assign(&self, caller: Caller, paths: PathRequest) -> Result<Assigned, Problem> {
+        let owner = caller.acts_for(paths.src)?;
         let asked = move |hub: &mut Hub, now, storing: &Storing| {
-            let answer = hub.assign_paths(now, owner, request)?;
-            let seen = storing.when_visible(hub.when_visible(now, request.src));
+            let assign = |request| Input::AssignPaths { request, owner, paths };
+            let Output::Assigned { answer, .. } = hub.request(now, assign)? else { return None };
+            let seen = storing.when_visible(hub.when_visible(now, paths.src));
             Some((answer, storing.to_be_stored(hub), seen))
         };
         let (answer, stored, seen) = self.ask_and_store(asked).await?;
@@ -328,7 +331,7 @@ impl Api {
         wait_for(stored).await;
         if tokio::time::timeout(Duration::from_nanos(CONFIRMATION.0), seen).await.is_err() {
             tracing::warn!(
-                %request.src,
+                %paths.src,
                 "its switch has not confirmed the rules: its first connections may miss their paths"
             );
         }
@@ -347,7 +350,11 @@ impl Api {
         let asked = move |hub: &mut Hub, now| {
             let fabric = hub.fabric.clone()?;
             let Some(owner) = caller.uses(hub, id) else { return Some(Err(AssignError::Unknown(id))) };
-            Some(hub.claim_path(now, owner, id, key, (wish, opens_to))?.map(|path| switch_names(&fabric, &path)))
+            let claim =
+                |request| Input::ClaimPath { request, owner, assignment: id, connection: key, path: wish, opens_to };
+            let Output::Claimed { answer, .. } = hub.request(now, claim)? else { return None };
+            let first = |claimed: Assigned| claimed.paths.first().map(|path| switch_names(&fabric, path));
+            answer.map(first).transpose()
         };
         self.ask(asked).await?.map_err(|problem| refused(&problem))
     }
@@ -356,13 +363,19 @@ impl Api {
     pub(super) async fn release(&self, caller: Caller, id: AssignmentId) -> Result<(), Problem> {
         let asked = move |hub: &mut Hub, now, storing: &Storing| {
             let Some(owner) = caller.uses(hub, id) else { return Some((Err(AssignError::Unknown(id)), None)) };
-            Some((hub.release_paths(now, owner, id)?, storing.to_be_stored(hub)))
+            let release = |request| Input::ReleasePaths { request, owner, assignment: id };
+            let Output::Released { answer, .. } = hub.request(now, release)? else { return None };
+            Some((answer, storing.to_be_stored(hub)))
         };
         let (answer, stored) = self.ask_and_store(asked).await?;
         answer.map_err(|problem| refused(&problem))?;
         wait_for(stored).await;
         Ok(())
     }
+}
+
+fn switch_names(fabric: &Fabric, path: &pathloom_model::Path) -> Vec<String> {
+    names(fabric, path).into_iter().map(str::to_owned).collect()
 }
 
 async fn wait_for(stored: Option<ToBeStored>) {

@@ -43,7 +43,7 @@ impl Caller {
     pub(super) fn uses(self, hub: &mut Hub, id: AssignmentId) -> Option<Owner> {
         match self {
             Caller::Host(own) => Some(owner_of(own)),
-            Caller::Token => hub.assignment(id).map(|listed| listed.owner),
+            Caller::Token => hub.controller()?.assignments().get(id).map(|listed| listed.owner),
         }
     }
 
