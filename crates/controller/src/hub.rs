@@ -19,7 +19,7 @@ use crate::connections::Connections;
 use crate::counts::HubCounts;
 use crate::crowding::{Crowd, NoPlace};
 use crate::gauges::Gauges;
-use crate::hosts::{Hosts, Wants};
+use crate::hosts::Hosts;
 use crate::live_discovery::{HubAction, LiveDiscovery};
 use crate::log_limiter::{subject, LogLimiter};
 use crate::places::Place;
@@ -31,8 +31,8 @@ use pathloom_control::{Controller, Input, Output, Record, SchemeChange};
 use pathloom_discovery::wiring::PortMap;
 use pathloom_discovery::{PortLimiter, Rate};
 use pathloom_model::{Fabric, Nanos, NodeId, PortNo};
-use pathloom_openflow::{frame, Hello, Message, PacketIn};
-use pathloom_scheme::{Detection, Scheme, State, View};
+use pathloom_openflow::{frame, Hello, Message};
+use pathloom_scheme::{Scheme, State, View};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -188,11 +188,6 @@ impl Hub {
         self.connections.iter().filter(|connection| matches!(connection.stage, Stage::Up { .. })).count()
     }
 
-    /// All connections.
-    pub(crate) fn all_connections(&self) -> impl Iterator<Item = &Connection> {
-        self.connections.iter()
-    }
-
     /// Number of rules of a switch that are not the controller's, when it was last read.
     pub(crate) fn foreign_at(&self, switch: NodeId) -> u64 {
         self.session_of(switch).map_or(0, |connection| connection.foreign_rules.count)
@@ -303,17 +298,6 @@ impl Hub {
             Responder::SurveyOnly => self.settle(now),
         }
         Received { used: at, late }
-    }
-
-    /// Answers a packet of a switch that belongs to no fabric.
-    #[inline]
-    pub(crate) fn answer_packet(&mut self, id: ConnectionId, xid: u32, packet: &PacketIn<'_>) {
-        let Hub { responder: Responder::Packets(answers), connections, .. } = self else { return };
-        let Some(connection) = connections.get_mut(id) else { return };
-        if let Err(problem) = answers.packet_in(id, packet, xid, &mut connection.out) {
-            tracing::error!(peer = %connection.peer, %problem, "an answer was not sent");
-        }
-        self.mark(id);
     }
 
     /// Whether there are few sessions. Then reads are short, so that each session soon gets its answers, and the
@@ -458,15 +442,6 @@ impl Hub {
         if let Responder::Fabric(controller) = &mut self.responder {
             controller.feed(now, input);
             self.drain(now);
-        }
-    }
-
-    /// Tells host agents what the scheme in charge needs from them, if that has changed.
-    pub(crate) fn report_scheme_needs(&mut self) {
-        if let Responder::Fabric(controller) = &self.responder {
-            let detection = controller.needs().detection;
-            let announce = detection == Detection::Announced;
-            self.hosts.set_wants(Wants { announce, report: matches!(detection, Detection::Any { .. }) });
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::connection::{Connection, ConnectionId, Pending, Stage};
 use crate::hosts::AgentId;
-use crate::hub::Hub;
+use crate::hub::{Hub, Responder};
 use crate::live_discovery::LiveDiscovery;
 use crate::numbers;
 use crate::punts;
@@ -144,6 +144,17 @@ impl Hub {
         }
     }
 
+    /// Answers a packet of a switch that belongs to no fabric.
+    #[inline]
+    fn answer_packet(&mut self, id: ConnectionId, xid: u32, packet: &PacketIn<'_>) {
+        let Hub { responder: Responder::Packets(answers), connections, .. } = self else { return };
+        let Some(connection) = connections.get_mut(id) else { return };
+        if let Err(problem) = answers.packet_in(id, packet, xid, &mut connection.out) {
+            tracing::error!(peer = %connection.peer, %problem, "an answer was not sent");
+        }
+        self.mark(id);
+    }
+
     fn hello(&mut self, id: ConnectionId, agrees: bool, highest: u8) {
         let Some(connection) = self.connection_mut(id).filter(|connection| connection.stage == Stage::Hello) else {
             return;
@@ -201,6 +212,28 @@ impl Hub {
         ask(connection, Request::Description, Pending::Description);
         ask(connection, Request::PortDesc, Pending::Ports(Vec::new()));
         self.mark(id);
+    }
+
+    /// Two connections claim one datapath identifier. The existing session stays if it has sent anything since.
+    pub(crate) fn resolve_duplicate(&mut self, now: Nanos, id: ConnectionId, dpid: u64, since: Nanos) {
+        let owner = self.owner(dpid).and_then(|owner| {
+            let connection = self.connection_mut(owner)?;
+            Some((owner, connection.peer.clone(), connection.last_heard, connection.is_closed()))
+        });
+        match owner {
+            Some((_, peer, heard, false)) if heard > since => {
+                let why = format!(
+                    "switch {dpid:016x} is connected from {peer} already; give one of them another datapath identifier"
+                );
+                self.offence(id, &why);
+            }
+            Some((owner, ..)) => {
+                self.close(owner, "another connection of the same switch took its place");
+                self.disconnect(now, owner, "replaced");
+                self.admit(id, dpid);
+            }
+            None => self.admit(id, dpid),
+        }
     }
 
     fn echo_reply(&mut self, now: Nanos, id: ConnectionId, bytes: &[u8]) {

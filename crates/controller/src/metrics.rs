@@ -87,7 +87,7 @@ impl Sample {
         let mut sample = Sample {
             hub: hub.counts,
             kinds,
-            connections: hub.all_connections().count(),
+            connections: hub.connections.iter().count(),
             sessions: hub.session_count(),
             solver: hub.gauges.solver,
             lag: hub.gauges.lag,

@@ -1,12 +1,14 @@
-//! Outputs of the controller, sent to switches.
+//! Outputs of the controller and periodic requests, sent to switches.
 
 use crate::connection::{Connection, ConnectionId, Pending, Stage};
+use crate::hosts::Wants;
 use crate::hub::{Hub, Job, Responder};
 use crate::incoming::ask;
 use crate::numbers;
 use crate::punts::{self, Punt};
 use crate::reading::{Reading, Why};
 use crate::refused::{self, Refusals, Row};
+use crate::upkeep::{self, Tick, Verdict};
 use pathloom_control::{Input, Output, CONTROL, DEFAULTS, SOURCE_COOKIE, SOURCE_COOKIE_MASK};
 use pathloom_model::rules::Refusal;
 use pathloom_model::{Nanos, NodeId, PortNo};
@@ -15,6 +17,7 @@ use pathloom_openflow::convert::{self, UnsupportedRule};
 use pathloom_openflow::{
     FlowStats, FlowStatsRequest, Message, PacketOut, Request, NO_BUFFER, PORT_CONTROLLER, PORT_MAX,
 };
+use pathloom_scheme::Detection;
 use std::borrow::Cow;
 
 impl Hub {
@@ -83,6 +86,15 @@ impl Hub {
                     self.tell_agent(output);
                 }
             }
+        }
+    }
+
+    /// Tells host agents what the scheme in charge needs from them, if that has changed.
+    pub(crate) fn report_scheme_needs(&mut self) {
+        if let Responder::Fabric(controller) = &self.responder {
+            let detection = controller.needs().detection;
+            let announce = detection == Detection::Announced;
+            self.hosts.set_wants(Wants { announce, report: matches!(detection, Detection::Any { .. }) });
         }
     }
 
@@ -166,8 +178,68 @@ impl Hub {
         place.is_none_or(|(node, fabric)| fabric.tor_index(node).is_some())
     }
 
+    /// Does the periodic work that is due.
+    pub(crate) fn do_periodic_work(&mut self, now: Nanos) {
+        if self.periodic.take_ports(now) {
+            self.read_ports();
+        }
+        let Some(Tick { lag, with_refused }) = self.periodic.take_tick(now) else { return };
+        lag.into_iter().for_each(|lag| self.gauges.lag.add(lag));
+        self.tick(now);
+        if with_refused {
+            self.read_refused();
+            self.look_after_places();
+        }
+    }
+
+    /// Checks learnt addresses for which no host has sent ARP.
+    fn look_after_places(&mut self) {
+        let placed: Vec<_> = self.controller().map(|controller| controller.placed().collect()).unwrap_or_default();
+        if let Some(discovery) = &mut self.discovery {
+            discovery.look_after_places(&placed);
+        }
+    }
+
+    /// Checks peers, agents and flows.
+    fn tick(&mut self, now: Nanos) {
+        self.hosts.tick(now);
+        self.queued.extend(self.hosts.changes());
+        for (whose, times) in self.log_limiter.overdue(now) {
+            tracing::warn!(whose, times, "refused again since the last message about it");
+        }
+        let sessions = self.sessions.clone();
+        let all: Vec<ConnectionId> = self.connections.iter().map(|connection| connection.id).collect();
+        for id in all {
+            match self.connections.get(id).and_then(|connection| upkeep::verdict(connection, now, &sessions)) {
+                Some(Verdict::Echo) => self.echo(now, id),
+                Some(Verdict::Close(why)) => self.close(id, why),
+                Some(Verdict::Offence(why)) => self.offence(id, why),
+                Some(Verdict::Over(why)) => self.disconnect(now, id, why),
+                Some(Verdict::Claim { dpid, since }) => self.resolve_duplicate(now, id, dpid, since),
+                None => {}
+            }
+        }
+        if let Some(discovery) = &mut self.discovery {
+            discovery.review(now);
+        }
+        self.renew_punts(now);
+        let Responder::Fabric(controller) = &self.responder else { return };
+        if !self.by_dpid.is_empty() {
+            self.warned.unlabelled(now, controller, &self.gauges.scheme);
+        }
+        self.warned.uncounted(now, controller);
+    }
+
+    pub(crate) fn echo(&mut self, now: Nanos, id: ConnectionId) {
+        if let Some(connection) = self.connection_mut(id) {
+            connection.last_echo = now;
+            connection.queue(&Message::EchoRequest(&now.0.to_be_bytes()));
+            self.mark(id);
+        }
+    }
+
     /// Renews the punts of all switches for which it is time.
-    pub(crate) fn renew_punts(&mut self, now: Nanos) {
+    fn renew_punts(&mut self, now: Nanos) {
         let standing: Vec<ConnectionId> = self.by_node.iter().copied().flatten().collect();
         for id in standing {
             let Some(connection) = self.connection_mut(id) else { continue };
@@ -218,7 +290,7 @@ impl Hub {
 
     /// Reads from every switch how many frames of hosts it refused. Skips switches that have not answered the last
     /// request.
-    pub(crate) fn read_refused(&mut self) {
+    fn read_refused(&mut self) {
         let standing: Vec<ConnectionId> = self.by_node.iter().copied().flatten().collect();
         for id in standing {
             let Some(connection) = self.connection_mut(id) else { continue };
@@ -258,7 +330,7 @@ impl Hub {
     }
 
     /// Reads the port counters of every switch.
-    pub(crate) fn read_ports(&mut self) {
+    fn read_ports(&mut self) {
         let standing: Vec<ConnectionId> = self.by_node.iter().copied().flatten().collect();
         for id in standing {
             let Some(connection) = self.connection_mut(id) else { continue };

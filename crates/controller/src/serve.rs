@@ -293,7 +293,7 @@ fn listen_for_people(checked: &CheckedConfig, shared: &Shared) -> Result<Option<
     let (address, questions) = api::start(api).map_err(|problem| ServeError::Listen { place, problem })?;
     tracing::info!(%address, tls, "the API listens");
     let period = checked.config.api.port_period;
-    shared.drive(|hub, now| hub.read_ports_every(now, nanos(period)));
+    shared.drive(|hub, now| hub.periodic.read_ports_every(now, nanos(period)));
     Ok(Some(tokio::task::spawn_local(api::answer(shared.clone(), questions))))
 }
 

@@ -1,11 +1,10 @@
-//! Periodic work of the hub: echoes, silent peers, datapath identifiers that two connections claim, warnings about
-//! flows that the scheme in charge does not see.
+//! Periodic work of the hub: when it is due, what becomes of silent and unfinished connections, and warnings about flows
+//! that the scheme in charge does not see.
 
 use crate::config::Sessions;
-use crate::connection::{ConnectionId, Stage};
-use crate::hub::Hub;
+use crate::connection::{Connection, Stage};
+use pathloom_control::Controller;
 use pathloom_model::Nanos;
-use pathloom_openflow::Message;
 use pathloom_scheme::Detection;
 use std::time::Duration;
 
@@ -33,6 +32,15 @@ pub(crate) struct Periodic {
     next_ports: Nanos,
 }
 
+/// A check of peers, flows and hosts that is due.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tick {
+    /// How late it is. The first one has no time at which it is due.
+    pub lag: Option<Nanos>,
+    /// Whether the counters of refused frames are due, too.
+    pub with_refused: bool,
+}
+
 impl Periodic {
     /// When the next work is due.
     pub(crate) fn next(&self) -> Nanos {
@@ -40,6 +48,66 @@ impl Periodic {
             return self.next_tick;
         }
         self.next_tick.min(self.next_ports)
+    }
+
+    /// From `now` on, the port counters of all switches are read once in each period; 0 ends it.
+    pub(crate) fn read_ports_every(&mut self, now: Nanos, period: Nanos) {
+        (self.port_period, self.next_ports) = (period, now.saturating_add(period));
+    }
+
+    /// Whether the port counters are to be read now.
+    pub(crate) fn take_ports(&mut self, now: Nanos) -> bool {
+        let is_due = self.port_period > Nanos::ZERO && now >= self.next_ports;
+        if is_due {
+            self.next_ports = now.saturating_add(self.port_period);
+        }
+        is_due
+    }
+
+    /// The check that is to be made now.
+    pub(crate) fn take_tick(&mut self, now: Nanos) -> Option<Tick> {
+        if now < self.next_tick {
+            return None;
+        }
+        let lag = (self.ticks > 0).then(|| now.saturating_sub(self.next_tick));
+        (self.next_tick, self.ticks) = (now.saturating_add(TICK), self.ticks + 1);
+        Some(Tick { lag, with_refused: self.ticks.is_multiple_of(REFUSED_TICKS) })
+    }
+}
+
+/// What happens to a connection at a check.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    /// It gets an echo request.
+    Echo,
+    /// It is closed.
+    Close(&'static str),
+    /// It is closed because of what its peer did.
+    Offence(&'static str),
+    /// It is over.
+    Over(&'static str),
+    /// The session that has its datapath identifier had time, since then, to show that it is alive.
+    Claim { dpid: u64, since: Nanos },
+}
+
+/// What happens to a connection now.
+pub(crate) fn verdict(connection: &Connection, now: Nanos, sessions: &Sessions) -> Option<Verdict> {
+    let age = |since: Nanos| Duration::from_nanos(now.saturating_sub(since).0);
+    match connection.stage {
+        Stage::Closed if now.saturating_sub(connection.since) > CLOSE_TIMEOUT => {
+            Some(Verdict::Over("it was closed, and the peer did not read"))
+        }
+        Stage::Duplicate { dpid, since } if now.saturating_sub(since) > DUPLICATE_TIMEOUT => {
+            Some(Verdict::Claim { dpid, since })
+        }
+        Stage::Up { .. } if age(connection.last_heard) > sessions.echo_timeout => {
+            Some(Verdict::Close("it was silent for longer than sessions.echo_timeout"))
+        }
+        Stage::Up { .. } if age(connection.last_echo) > sessions.echo_interval => Some(Verdict::Echo),
+        Stage::Hello | Stage::Features | Stage::Ports { .. } if age(connection.since) > sessions.handshake_timeout => {
+            Some(Verdict::Offence("it did not finish its handshake in time"))
+        }
+        _ => None,
     }
 }
 
@@ -52,102 +120,26 @@ pub(crate) struct Warned {
     uncounted: (u64, Nanos),
 }
 
-impl Hub {
-    /// From `now` on, reads the port counters of all switches once in each period; 0 ends it.
-    pub fn read_ports_every(&mut self, now: Nanos, period: Nanos) {
-        self.periodic.port_period = period;
-        self.periodic.next_ports = now.saturating_add(period);
-    }
-
-    /// Does the periodic work that is due.
-    pub(crate) fn do_periodic_work(&mut self, now: Nanos) {
-        let Periodic { next_tick, ticks, port_period, next_ports } = self.periodic;
-        if port_period > Nanos::ZERO && now >= next_ports {
-            self.periodic.next_ports = now.saturating_add(port_period);
-            self.read_ports();
-        }
-        if now < next_tick {
-            return;
-        }
-        // The first tick comes at once.
-        if ticks > 0 {
-            self.gauges.lag.add(now.saturating_sub(next_tick));
-        }
-        (self.periodic.next_tick, self.periodic.ticks) = (now.saturating_add(TICK), ticks + 1);
-        self.tick(now);
-        if self.periodic.ticks.is_multiple_of(REFUSED_TICKS) {
-            self.read_refused();
-            self.look_after_places();
-        }
-    }
-
-    /// Checks learnt addresses for which no host has sent ARP.
-    fn look_after_places(&mut self) {
-        let placed: Vec<_> = self.controller().map(|controller| controller.placed().collect()).unwrap_or_default();
-        if let Some(discovery) = &mut self.discovery {
-            discovery.look_after_places(&placed);
-        }
-    }
-
-    /// Checks peers, agents and flows.
-    fn tick(&mut self, now: Nanos) {
-        self.hosts.tick(now);
-        self.queued.extend(self.hosts.changes());
-        for (whose, times) in self.log_limiter.overdue(now) {
-            tracing::warn!(whose, times, "refused again since the last message about it");
-        }
-        let age = |since: Nanos| Duration::from_nanos(now.saturating_sub(since).0);
-        let Sessions { echo_interval, echo_timeout, handshake_timeout } = self.sessions.clone();
-        let all: Vec<ConnectionId> = self.connections.iter().map(|connection| connection.id).collect();
-        for id in all {
-            let Some(connection) = self.connection_mut(id) else { continue };
-            match connection.stage {
-                Stage::Closed if now.saturating_sub(connection.since) > CLOSE_TIMEOUT => {
-                    self.disconnect(now, id, "it was closed, and the peer did not read");
-                }
-                Stage::Closed => {}
-                Stage::Duplicate { dpid, since } if now.saturating_sub(since) > DUPLICATE_TIMEOUT => {
-                    self.resolve_duplicate(now, id, dpid, since);
-                }
-                Stage::Up { .. } if age(connection.last_heard) > echo_timeout => {
-                    self.close(id, "it was silent for longer than sessions.echo_timeout");
-                }
-                Stage::Up { .. } if age(connection.last_echo) > echo_interval => self.echo(now, id),
-                Stage::Hello | Stage::Features | Stage::Ports { .. } if age(connection.since) > handshake_timeout => {
-                    self.offence(id, "it did not finish its handshake in time");
-                }
-                _ => {}
-            }
-        }
-        if let Some(discovery) = &mut self.discovery {
-            discovery.review(now);
-        }
-        self.renew_punts(now);
-        self.warn_unlabelled(now);
-        self.warn_uncounted(now);
-    }
-
+impl Warned {
     /// Logs once a minute that flows are not counted, if any were not.
-    fn warn_uncounted(&mut self, now: Nanos) {
-        let Some(controller) = self.controller() else { return };
+    pub(crate) fn uncounted(&mut self, now: Nanos, controller: &Controller) {
         let (uncounted, most) = (controller.counts().uncounted, controller.config().max_counted_per_tor);
-        let (said, at) = self.warned.uncounted;
+        let (said, at) = self.uncounted;
         if uncounted > said && (said == 0 || now.saturating_sub(at) >= UNCOUNTED_EVERY) {
             let flows = uncounted - said;
             let way_out = "they use the default routes; raise control.max_counted_per_tor if the tables have room";
             tracing::warn!(flows, most, way_out, "flows are not counted, because their ToR has no more rules for it");
-            self.warned.uncounted = (uncounted, now);
+            self.uncounted = (uncounted, now);
         }
     }
 
     /// Logs once per scheme that no host labels or announces its long flows, if the scheme in charge relies on that.
-    fn warn_unlabelled(&mut self, now: Nanos) {
-        let (scheme, since) = self.gauges.scheme.clone();
-        let standing = !self.by_dpid.is_empty() && now.saturating_sub(since) >= LABELS_BY;
-        if !standing || self.warned.unlabelled == Some(since) {
+    /// `scheme` has its name and the time of its start.
+    pub(crate) fn unlabelled(&mut self, now: Nanos, controller: &Controller, scheme: &(String, Nanos)) {
+        let (scheme, since) = (&scheme.0, scheme.1);
+        if now.saturating_sub(since) < LABELS_BY || self.unlabelled == Some(since) {
             return;
         }
-        let Some(controller) = self.controller() else { return };
         let way_out = match controller.needs().detection {
             Detection::Label => {
                 "mark long flows with DSCP 8 (TOS 0x20), or let the scheme find them otherwise: detect=any"
@@ -161,36 +153,6 @@ impl Hub {
         if counts.labelled == 0 && counts.announced == 0 {
             tracing::warn!(%scheme, way_out, "no long flow was labelled or announced yet");
         }
-        self.warned.unlabelled = Some(since);
-    }
-
-    pub(crate) fn echo(&mut self, now: Nanos, id: ConnectionId) {
-        if let Some(connection) = self.connection_mut(id) {
-            connection.last_echo = now;
-            connection.queue(&Message::EchoRequest(&now.0.to_be_bytes()));
-            self.mark(id);
-        }
-    }
-
-    /// Two connections claim one datapath identifier. The existing session stays if it has sent anything since.
-    fn resolve_duplicate(&mut self, now: Nanos, id: ConnectionId, dpid: u64, since: Nanos) {
-        let owner = self.owner(dpid).and_then(|owner| {
-            let connection = self.connection_mut(owner)?;
-            Some((owner, connection.peer.clone(), connection.last_heard, connection.is_closed()))
-        });
-        match owner {
-            Some((_, peer, heard, false)) if heard > since => {
-                let why = format!(
-                    "switch {dpid:016x} is connected from {peer} already; give one of them another datapath identifier"
-                );
-                self.offence(id, &why);
-            }
-            Some((owner, ..)) => {
-                self.close(owner, "another connection of the same switch took its place");
-                self.disconnect(now, owner, "replaced");
-                self.admit(id, dpid);
-            }
-            None => self.admit(id, dpid),
-        }
+        self.unlabelled = Some(since);
     }
 }
