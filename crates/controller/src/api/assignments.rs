@@ -1,10 +1,10 @@
 //! Path assignments over HTTP, in JSON. [`super::rpc`] has the same in XML-RPC.
 
 use super::caller::Caller;
+use super::handlers::{body, Answer, Api};
 use super::parameters::{paging, whole, whole_or_none, Paging};
 use super::problem::Problem;
 use super::queries::Cut;
-use super::routes::{body, Answer, Api};
 use super::rows::{seconds, Page};
 use crate::assigning::CONFIRMATION;
 use crate::hosts::names;

@@ -1,9 +1,9 @@
 //! Data for the web page, besides the lists: the fabric as a whole, and a stream of changes.
 
 use super::caller::Bearer;
+use super::handlers::{Answer, Api};
 use super::problem::Problem;
 use super::queries::{self, LinkState};
-use super::routes::{Answer, Api};
 use super::rows::{StateRow, SwitchRow};
 use super::tokens::Role;
 use axum::extract::{Extension, State};

@@ -7,6 +7,7 @@ mod assignments;
 mod authorise;
 mod caller;
 mod document;
+mod handlers;
 mod live;
 mod page;
 mod parameters;

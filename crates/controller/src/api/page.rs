@@ -1,6 +1,6 @@
 //! The web page. `pathloom show` serves the same files for results; `make web` builds them.
 
-use super::routes::Api;
+use super::handlers::Api;
 use axum::http::{header, HeaderName};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;

@@ -1,9 +1,8 @@
 //! The routes of the API.
 
-use super::ask::Asker;
 use super::assignments;
-use super::authorise::RequestCounts;
 use super::document::Everywhere;
+use super::handlers::{body, Answer, Api};
 use super::live;
 use super::page;
 use super::parameters::{
@@ -18,8 +17,6 @@ use super::rpc;
 use crate::hub::Hub;
 use crate::metrics::{in_plain_text, Sample};
 use crate::registry::registry;
-use crate::session::Shared;
-use crate::storing::Storing;
 use axum::body::Bytes;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, Request, State};
@@ -28,24 +25,11 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use pathloom_control::{DrainError, Input, PathSearch, SchemeChange, Target};
-use pathloom_model::{Fabric, FiveTuple, LinkId, Nanos, NodeId, PortNo};
+use pathloom_control::{DrainError, Input, SchemeChange, Target};
+use pathloom_model::{Fabric, FiveTuple, LinkId, NodeId, PortNo};
 use pathloom_scheme::{Detection, Scheme};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
 use utoipa::{OpenApi, ToSchema};
-
-/// Shared state of handlers.
-#[derive(Clone)]
-pub(super) struct Api {
-    pub asker: Asker,
-    pub counts: Arc<RequestCounts>,
-    /// How paths are searched if a request does not say.
-    pub search: PathSearch,
-}
-
-pub(super) type Answer<T> = Result<Json<T>, Problem>;
 
 #[derive(OpenApi)]
 #[openapi(
@@ -195,44 +179,6 @@ fn is_text(path: &str) -> bool {
         }
     }
     std::str::from_utf8(&bytes).is_ok()
-}
-
-fn nobody() -> Problem {
-    Problem::unknown("this controller has no fabric")
-}
-
-impl Api {
-    pub(super) async fn ask<T: Send + 'static>(
-        &self,
-        question: impl FnOnce(&mut Hub, Nanos) -> Option<T> + Send + 'static,
-    ) -> Result<T, Problem> {
-        self.asker.ask(question).await?.ok_or_else(nobody)
-    }
-
-    /// As [`Api::ask`], for a change of assignments.
-    pub(super) async fn ask_and_store<T: Send + 'static>(
-        &self,
-        question: impl FnOnce(&mut Hub, Nanos, &Storing) -> Option<T> + Send + 'static,
-    ) -> Result<T, Problem> {
-        let question = |shared: &Shared| shared.drive(|hub, now| question(hub, now, &shared.tasks.storing));
-        self.asker.ask_driver(question).await?.ok_or_else(nobody)
-    }
-
-    async fn fabric(&self) -> Result<Arc<Fabric>, Problem> {
-        self.ask(|hub, _| hub.fabric.clone()).await
-    }
-}
-
-pub(super) fn body<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, Problem> {
-    let wrong = |problem: String| {
-        let problem = Problem::bad(format!("the body cannot be read: {problem}")).at("body");
-        problem.expected("a JSON object").way_out("/openapi.json describes it")
-    };
-    // Otherwise, the values of an array would be read as the fields, in order.
-    if bytes.trim_ascii_start().starts_with(b"[") {
-        return Err(wrong("it is an array".into()));
-    }
-    serde_json::from_slice(bytes).map_err(|problem| wrong(problem.to_string()))
 }
 
 /// Refuses an integer that not every JSON implementation reads exactly.

@@ -2,8 +2,8 @@
 //! streams (parallel TCP §4). `ReleaseMultipath` is not in the paper.
 
 use super::caller::Caller;
+use super::handlers::Api;
 use super::problem::Problem;
-use super::routes::Api;
 use super::xml_rpc::{read_call, write_answer, Call, Fault, Value, BAD_PARAMETERS, NO_METHOD};
 use axum::body::Bytes;
 use axum::extract::{Extension, State};

@@ -3,7 +3,8 @@
 
 use super::ask::{channel, Asker, Questions};
 use super::authorise::{authorise, Admits, Authoriser, Closed, RequestCounts};
-use super::routes::{host_router, router, Api};
+use super::handlers::Api;
+use super::routes::{host_router, router};
 use super::settings::CheckedAddress;
 use super::slots::{Admission, ConnectionSlot, ConnectionSlots};
 use crate::current::Current;
