@@ -70,12 +70,12 @@ def take(url: str, with_flow: bool, file: Path) -> None:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1200, "height": 760}, color_scheme="light")
         page.goto(url)
-        time.sleep(1)
+        page.locator(".links button").first.wait_for()
         if with_flow:
             page.locator(".links button").first.click()
             page.locator(".flows button").first.click()
             page.locator(".ways li").first.wait_for()
-            time.sleep(1)
+        time.sleep(1)
         page.screenshot(path=file)
         browser.close()
 

@@ -162,6 +162,17 @@ def test_the_matrix_has_the_utilisation_of_every_cable(shown_large: Shown, tab: 
     other.close()
 
 
+def test_what_an_address_names_wrongly_is_ignored(shown_large: Shown, tab: Tab) -> None:
+    page = tab.open(
+        f"{shown_large.url}#fabric?at=soon&open=%25,pod-99&link=999999&pair=h0+to+nobody&tiers=x&direction=y"
+    )
+    expect(page.get_by_role("heading", level=2)).to_have_text("ecmp")
+    expect(page.locator("output")).to_have_text("500 µs")
+    expect(page.get_by_role("button", name=re.compile("^Fold"))).to_have_count(0)
+    page.get_by_role("link", name="Matrix").click()
+    expect(page.get_by_role("columnheader")).to_have_count(64)
+
+
 def test_the_first_view_is_small(shown_large: Shown, tab: Tab) -> None:
     page = tab.open(shown_large.url)
     expect(page.locator(".flows button").first).to_be_visible()

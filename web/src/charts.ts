@@ -1,5 +1,7 @@
 // Small charts: lines over time and cumulative distributions, drawn as SVG.
 
+import { textSize } from "./dom";
+
 const SVG = "http://www.w3.org/2000/svg";
 
 export interface Line {
@@ -41,7 +43,7 @@ export function ticks(most: number, wanted: number): number[] {
 
 /** Draws lines into a figure. `width` is in CSS pixels. */
 export function chart(width: number, lines: Line[], axes: Axes): SVGElement {
-  const size = parseFloat(getComputedStyle(document.documentElement).fontSize) * 0.78;
+  const size = textSize();
   const height = axes.height ?? Math.max(130, Math.min(width * 0.42, size * 22));
   const yHighest = axes.yMost ?? lines.reduce((most, line) => line.points.reduce((high, [, y]) => Math.max(high, y), most), 0);
   const widest = Math.max(...ticks(yHighest, 4).map((y) => axes.y(y).length));

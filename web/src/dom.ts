@@ -49,6 +49,10 @@ export function markDrawn(): void {
   if (!performance.getEntriesByName("fabric drawn").length) performance.mark("fabric drawn");
 }
 
+/** Size of the text of the page, and of that in pictures, in pixels. */
+export const rootSize = (): number => parseFloat(getComputedStyle(document.documentElement).fontSize);
+export const textSize = (): number => rootSize() * 0.78;
+
 const scaled = (value: number, units: [number, string][]): string => {
   const [size, unit] = units.find(([size]) => Math.abs(value) >= size) ?? units[units.length - 1]!;
   const number = value / size;

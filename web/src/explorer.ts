@@ -71,7 +71,9 @@ export class Explorer {
 
   setFrame(frame: Frame | null, states: (link: number) => LinkState): void {
     this.states = states;
+    const first = this.frame === null && frame !== null;
     if (frame) this.frame = frame;
+    if (first) this.refresh();
     this.view.setStates(states);
     this.view.setFrame(this.frame);
   }
@@ -145,7 +147,7 @@ export class Explorer {
   busiest(most: number): HTMLElement {
     const links = this.fabric.links.source.map((_, link) => link);
     const shown = this.fullest(links).filter((link) => this.weight(link) > 0).slice(0, most);
-    if (shown.length === 0) return h("p", { class: "hint" }, "No link carries anything.");
+    if (shown.length === 0) return h("p", { class: "hint" }, this.frame ? "No link carries anything." : "Loading …");
     return h("ul", { class: "links" }, shown.map((link) => this.linkButton(link)));
   }
 

@@ -1,7 +1,7 @@
 // Draws a fabric: the half of a cable near a node shows what that node sends.
 
 import { scale, STEPS, stepOf, styled, wayColour } from "./colours";
-import { h, markDrawn } from "./dom";
+import { h, markDrawn, rootSize, textSize } from "./dom";
 import { layout, type Layout } from "./layout";
 import { linkName, type Fabric, type Frame, type LinkState, type Selection, type Way } from "./model";
 import { pixelOf, Raster } from "./raster";
@@ -329,7 +329,6 @@ export class FabricCanvas {
   private ends(places: [number, number][], link: number): [[number, number], [number, number]] {
     const [source, target] = [this.fabric.links.source[link]!, this.fabric.links.target[link]!];
     const [from, to] = [places[source]!, places[target]!];
-    if (this.places.bars.size === 0) return [from, to];
     const onBar = (node: number, [x, y]: [number, number], other: number): [number, number] => {
       const reach = (this.places.bars.get(node) ?? 0) * this.span() * this.zoom;
       return [Math.max(x - reach, Math.min(x + reach, other)), y];
@@ -339,7 +338,8 @@ export class FabricCanvas {
 
   /** How many times wider a bundle is than a single link. */
   private breadth(link: number): number {
-    return 1 + Math.log2(this.count(link)) / 3;
+    const count = this.count(link);
+    return count === 1 ? 1 : 1 + Math.log2(count) / 3;
   }
 
   /** Returns the pod whose name is at a point. */
@@ -406,10 +406,13 @@ export class FabricCanvas {
 
   /** Draws the half of each link near its start. */
   private lines(on: Raster, places: [number, number][], links: Iterable<number>, width: number, colour: number): void {
+    const { source, target } = this.fabric.links;
     const ratio = this.under.width / this.width;
+    const bars = this.places.bars.size > 0;
     for (const link of links) {
-      const [[fromX, fromY], [toX, toY]] = this.ends(places, link);
-      on.line(fromX * ratio, fromY * ratio, ((fromX + toX) / 2) * ratio, ((fromY + toY) / 2) * ratio, width * this.breadth(link) * ratio, colour);
+      // This loop runs for every link of every picture, so it calls `ends` only if that is necessary.
+      const [from, to] = bars ? this.ends(places, link) : [places[source[link]!]!, places[target[link]!]!];
+      on.line(from[0] * ratio, from[1] * ratio, ((from[0] + to[0]) / 2) * ratio, ((from[1] + to[1]) / 2) * ratio, width * this.breadth(link) * ratio, colour);
     }
   }
 
@@ -552,6 +555,7 @@ export class FabricCanvas {
     const name = [(pod: number) => `pod ${pod}`, String].find(fits) ?? (() => "");
     for (const { pod, x } of pods) write(name(pod), this.across(x), this.podNamesAt(), this.onpod ? "--accent" : "--quiet", "center");
     if (this.width <= 700) return;
+    if (name === String) write("pod", 8, this.podNamesAt(), "--quiet");
     for (const row of this.places.rows) write(row.name, 8, this.down(row.y), "--quiet");
   }
 
@@ -586,10 +590,6 @@ export class FabricCanvas {
     }
   }
 }
-
-const rootSize = (): number => parseFloat(getComputedStyle(document.documentElement).fontSize);
-/** Size of the text in the picture, in pixels. */
-const textSize = (): number => rootSize() * 0.78;
 
 /** Returns the nodes to which each node has links. */
 function neighboursIn(fabric: Fabric): number[][] {

@@ -90,7 +90,7 @@ export class Unfolded {
     const wanted = value ?? this.text;
     if (mean !== this.mean) this.setMean(mean);
     if (wanted === this.text) return;
-    const named = wanted.split(",").map((unit) => decodeURIComponent(unit));
+    const named = wanted.split(",").map(decoded);
     this.open = wanted === "all" ? new Set(this.all) : new Set(named.filter((unit) => this.all.has(unit)));
     this.onchange();
   }
@@ -112,6 +112,14 @@ export interface Folded {
   linkOf: Int32Array;
   /** The name of each node, or the key of its group. It is the same as long as the group exists. */
   keys: string[];
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }
 
 /** What is drawn by itself (`keep`), although its unit is folded; and what is drawn at all (`only`; null: everything). */

@@ -91,7 +91,8 @@ class Page {
     this.matrix.take(shown);
     this.race.choose([shown.get("a"), shown.get("b")]);
     this.unfolded.take(shown.get("open"), shown.has("bundles") ? shown.get("bundles") === "mean" : this.unfolded.mean);
-    if (shown.has("at")) this.wantedAt = Number(shown.get("at"));
+    const at = parseFloat(shown.get("at") ?? "");
+    if (Number.isFinite(at)) this.wantedAt = at;
   }
 
   /** Shows what the address says, and keeps what it does not say. */
