@@ -65,7 +65,8 @@ def outcome(
             "timeout_wait_ns": np.zeros(flows, dtype=np.int64),
             "initial_wait_ns": np.zeros(flows, dtype=np.int64),
             "packets": (zeros + 10).astype(np.uint64),
-            "reordered": zeros,
+            "segments": zeros + 8,
+            "reordered": zeros + 2,
             "coflow": np.full(flows, -1, dtype=np.int64),
         },
         "links": {

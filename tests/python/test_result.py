@@ -38,6 +38,7 @@ def test_the_documented_keys_exist(fabric: Fabric) -> None:
         "throughput": {"mean", "min", "p5", "ci95"},
         "fct_s": {"mean", "p50", "p95", "p99", "mouse", "rabbit", "elephant"},
         "flows": {"started", "finished"},
+        "reordering": {"segments", "reordered", "ratio"},
         "packets": {"sent", "dropped", "hops"},
         "control": {"messages", "rules_max", "routes", "reroutes", "busy_share"},
     }
@@ -47,6 +48,7 @@ def test_the_documented_keys_exist(fabric: Fabric) -> None:
             assert names <= set(row[key]), key
             assert all(isinstance(row[key][name], int | float) for name in names)
         assert [run["run"] for run in row["runs"]] == [1, 2, 3]
+        assert row["reordering"]["ratio"] == row["runs"][0]["reordering"]["ratio"] == 0.25
 
 
 def test_jains_index_measures_how_equal_flows_are(fabric: Fabric) -> None:

@@ -47,6 +47,7 @@ pub fn flow_columns<'py>(py: Python<'py>, flows: &[FlowOutcome]) -> PyResult<Bou
     })?;
     column(&columns, "initial_wait_ns", flows, |flow| or_none(Some(flow.timeout_wait.initial.0)))?;
     column(&columns, "packets", flows, |flow| flow.packets)?;
+    column(&columns, "segments", flows, |flow| flow.segments)?;
     column(&columns, "reordered", flows, |flow| flow.reordered)?;
     column(&columns, "coflow", flows, |flow| or_none(flow.coflow))?;
     Ok(columns)

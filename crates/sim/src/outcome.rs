@@ -43,7 +43,9 @@ pub struct FlowOutcome {
     pub timeout_wait: TimeoutWait,
     /// Segments and acknowledgements sent.
     pub packets: u64,
-    /// Segments that arrived after a later one, including retransmitted ones.
+    /// Segments that arrived with new data.
+    pub segments: u32,
+    /// Those of them that arrived after a later one, including retransmitted ones.
     pub reordered: u32,
     /// Collective, incast or coflow to which it belongs.
     pub coflow: Option<u32>,

@@ -50,6 +50,7 @@ struct Work {
     timeouts: u32,
     timeout_wait: TimeoutWait,
     packets: u64,
+    segments: u32,
     reordered: u32,
 }
 
@@ -441,6 +442,7 @@ impl Work {
             add_wait(&mut self.timeout_wait, wait);
         }
         self.packets += subflow.packets_sent;
+        self.segments += subflow.receiver.segments();
         self.reordered += subflow.receiver.reordered();
     }
 }
@@ -480,6 +482,7 @@ fn outcome(index: u32, spec: &FlowSpec, record: &Record, work: Work, until: Nano
             None => work.least_wait.unwrap_or(work.timeout_wait),
         },
         packets: work.packets,
+        segments: work.segments,
         reordered: work.reordered,
         coflow: spec.coflow,
     }

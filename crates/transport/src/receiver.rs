@@ -22,10 +22,11 @@ pub struct Receiver {
     sack: bool,
     /// Whether the last segment had a congestion mark (DCTCP.CE of RFC 8257 §3.2).
     marked: bool,
-    reordered: u32,
+    segments: u32,
     delayed_ack: Nanos,
     /// One byte of each of the most recent ranges, the newest first (RFC 2018 §4).
     recent: [u64; SackBlocks::MOST],
+    reordered: u32,
 }
 
 impl Receiver {
@@ -40,6 +41,7 @@ impl Receiver {
             recent: [0; SackBlocks::MOST],
             sack: settings.sack,
             reordered: 0,
+            segments: 0,
             unacknowledged: 0,
             ack_every: settings.ack_every,
             delayed_ack: settings.delayed_ack,
@@ -64,11 +66,18 @@ impl Receiver {
         self.reordered
     }
 
+    /// Returns the number of segments that brought new data. The part of them that are [`Receiver::reordered`] is the
+    /// reordered ratio (RFC 4737 §4.1).
+    pub fn segments(&self) -> u32 {
+        self.segments
+    }
+
     /// Handles a segment of `len` bytes from `seq` on. Returns the acknowledgement number to send now, if any.
     #[inline]
     pub fn handle_data(&mut self, now: Nanos, seq: u64, len: u32) -> Option<u64> {
         if seq == self.next && self.beyond.is_empty() {
             self.next += u64::from(len);
+            self.segments += 1;
             self.unacknowledged += 1;
             if self.unacknowledged >= self.ack_every {
                 return Some(self.acknowledge());
@@ -106,21 +115,19 @@ impl Receiver {
             self.remember(start);
         }
         if self.beyond.extend_last(start, end) {
+            self.segments += 1;
             return Some(self.acknowledge());
         }
-        self.reordered += u32::from(self.is_late(start, end));
+        let is_new = end > self.next && !self.beyond.holds(start, end);
+        self.segments += u32::from(is_new);
+        let is_overtaken = self.beyond.as_slice().last().is_some_and(|last| start < last.0);
+        self.reordered += u32::from(is_new && is_overtaken);
         if start > self.next {
             self.beyond.insert(start, end);
         } else {
             self.next = self.beyond.take_reached(self.next.max(end));
         }
         Some(self.acknowledge())
-    }
-
-    /// Whether a range has new bytes and a later range has already arrived.
-    fn is_late(&self, start: u64, end: u64) -> bool {
-        let overtaken = self.beyond.as_slice().last().is_some_and(|last| start < last.0);
-        overtaken && end > self.next && !self.beyond.holds(start, end)
     }
 
     /// Moves the range of this byte to the front of the ranges to report.
@@ -244,9 +251,10 @@ mod tests {
                 r.handle_data(Nanos(0), item * 100, 100);
             }
             let late = (0..order.len()).filter(|&at| order[..at].iter().any(|&before| before > order[at])).count();
-            prop_assert_eq!(r.reordered() as usize, late);
+            prop_assert_eq!((r.reordered() as usize, r.segments() as usize), (late, order.len()));
             r.handle_data(Nanos(0), order[again] * 100, 100);
-            prop_assert_eq!(r.reordered() as usize, late, "a repeat brings nothing new");
+            let counts = (r.reordered() as usize, r.segments() as usize);
+            prop_assert_eq!(counts, (late, order.len()), "a repeat brings nothing new");
         }
 
         #[test]

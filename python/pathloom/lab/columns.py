@@ -32,7 +32,7 @@ def flow_columns(offered: list[dict[str, Any]], result: dict[str, Any], duration
         "packets",
     ):
         columns[name] = whole(row[name] for row in rows)
-    for name in ("reordered", "timeout_wait_ns", "initial_wait_ns"):  # Kernels do not report these.
+    for name in ("segments", "reordered", "timeout_wait_ns", "initial_wait_ns"):  # Kernels do not report these.
         columns[name] = np.full(len(rows), -1, dtype=np.int64)
     columns["index"] = np.arange(len(rows))
     columns["optimum_bps"] = np.array([flow["optimum_bps"] for flow in offered])

@@ -21,6 +21,7 @@ FIXED = {
     "recovery_s": ("mean", "max", "faults", "unrecovered"),
     "flows": ("offered", "started", "finished", "unfinished", "long_lived"),
     "timeout_wait": ("initial_s", "sampled_s", "flows_s", "share"),
+    "reordering": ("segments", "reordered", "ratio"),
     "packets": ("sent", "copied", "delivered", "misdelivered", "dropped", "in_flight", "hops", "events"),
     "control": ("messages", "routes", "reroutes", "polls", "rules_max", "polling_period_s", "busy_share"),
     "optimum_throughput": ("mean",),

@@ -53,6 +53,7 @@ def scheme_summary(scheme: str, outcomes: Sequence[RunOutcome], flows: pl.DataFr
         "retransmits": sum(run["retransmits"] for run in runs),
         "timeouts": None if None in timeouts else sum(timeouts),
         "timeout_wait": timeout_wait(runs),
+        "reordering": _reordering(flows),
         "packets": packets,
         "control": {
             "messages": sum(run["control"]["messages"] for run in runs),
@@ -96,6 +97,7 @@ def run_summary(one: RunOutcome, flows: pl.DataFrame) -> dict[str, Any]:
         "retransmits": int(flows["retransmits"].sum()),
         "timeouts": None if flows["timeouts"].has_nulls() else int(flows["timeouts"].sum()),
         "timeout_wait": _timeout_wait(flows, one.outcome["end_ns"] / 1e9),
+        "reordering": _reordering(flows),
         "packets": packets,
         "control": dict(one.outcome["control"]),
         "programs": programs_of(one.outcome),
@@ -118,6 +120,14 @@ def _timeout_wait(flows: pl.DataFrame, end_s: float) -> dict[str, float | None]:
     took = counted["age_s"] if finite.height else end_s - counted["start_s"]
     waited_s = math.fsum(counted["timeout_wait_s"])
     return {"initial_s": initial_s, "sampled_s": waited_s - initial_s, "flows_s": math.fsum(took.drop_nulls())}
+
+
+def _reordering(flows: pl.DataFrame) -> dict[str, float | None]:
+    """Segments that arrived with new data, those after a later one, and their ratio (RFC 4737 §4.1)."""
+    if flows["segments"].has_nulls():
+        return {"segments": None, "reordered": None, "ratio": None}
+    segments, reordered = int(flows["segments"].sum()), int(flows["reordered"].sum())
+    return {"segments": segments, "reordered": reordered, "ratio": reordered / segments if segments else None}
 
 
 def unfinished(flows: pl.DataFrame) -> pl.DataFrame:

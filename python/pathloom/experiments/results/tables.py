@@ -36,18 +36,19 @@ FLOW_SCHEMA = {
     "timeout_wait_s": pl.Float64,
     "initial_wait_s": pl.Float64,
     "packets": pl.UInt64,
+    "segments": pl.UInt32,
     "reordered": pl.UInt32,
     "coflow": pl.UInt32,
 }
 """Columns of the table of flows.
 
 `fct_s` is null if a flow has no FCT. `age_s` is the FCT of a finished flow, and the time since the start of an
-unfinished flow. `reordered` counts segments that arrived after a later one; it is null in the lab, which does not count
-them. `timeouts` is null if the kernel does not count them (before Linux 6.7). `timeout_wait_s` is the time that the
-sender was silent before its time-outs. `initial_wait_s` is the part of it before the first RTT sample, mostly for the
-SYN (null in the lab). `throughput` of an unfinished finite flow is the most that it can reach. A flow that never
-started has neither `age_s` nor `throughput`. `slowdown` is `age_s` over `ideal_fct_s`; for an unfinished flow it is the
-least that it can reach.
+unfinished flow. `segments` counts those that arrived with new data, and `reordered` those of them that arrived after a
+later one. Both are null in the lab, which does not count them. `timeouts` is null if the kernel does not count them
+(before Linux 6.7). `timeout_wait_s` is the time that the sender was silent before its time-outs. `initial_wait_s` is
+the part of it before the first RTT sample, mostly for the SYN (null in the lab). `throughput` of an unfinished finite
+flow is the most that it can reach. A flow that never started has neither `age_s` nor `throughput`. `slowdown` is
+`age_s` over `ideal_fct_s`; for an unfinished flow it is the least that it can reach.
 """
 
 LINK_SCHEMA = {
@@ -134,7 +135,7 @@ def _flows_of(names: np.ndarray[Any, Any], one: RunOutcome) -> pl.DataFrame:
         }
     )
     wanted = ["size_bytes", "start_ns", "finish_ns", "ideal_fct_ns", "src_port", "dst_port", "coflow"]
-    wanted += ["reordered", "timeouts", "timeout_wait_ns", "initial_wait_ns"]
+    wanted += ["segments", "reordered", "timeouts", "timeout_wait_ns", "initial_wait_ns"]
     frame = raw.with_columns(_null_if_none(name) for name in wanted)
     size, end_ns = pl.col("size_bytes"), int(one.outcome["end_ns"])
     finished = pl.col("finish_ns").is_not_null()
