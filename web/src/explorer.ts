@@ -166,13 +166,12 @@ export class Explorer {
     return this.frame?.[link] ?? (this.frame ? 0 : undefined);
   }
 
-  /** Creates a button that selects a bundle, or its only link, and shows the utilisation of its fullest link. */
+  /** Creates a button that selects a bundle, or its only link, and shows the range of utilisations. */
   private bundleButton(target: Target): HTMLElement {
     if (target.kind !== "bundle") return target.kind === "link" ? this.linkButton(target.index) : h("li");
     const links = this.view.bundle(target.ends);
-    const worst = Math.max(...links.map((link) => this.weight(link)));
     return h("li", {}, h("button", { type: "button", class: "link", onclick: () => void this.show(target) },
-      h("span", {}, `to ${this.view.nameOf(target.ends[1])}`), h("span", { class: "number" }, `${links.length} cables, ${worst < 0 ? "down" : share(worst)}`)));
+      h("span", {}, `${links.length} cables to ${this.view.nameOf(target.ends[1])}`), h("span", { class: "number" }, this.range(links))));
   }
 
   private goBack(): void {
@@ -272,6 +271,14 @@ export class Explorer {
     ])];
   }
 
+  /** The least and the highest utilisation of links that are up, and how many are down. */
+  private range(links: number[]): string {
+    const up = this.fullest(links.filter((link) => this.states(link) !== "down"));
+    const [least, most] = [up.at(-1), up[0]].map((link) => share(link === undefined ? undefined : this.value(link)));
+    const values = up.length === 0 ? "" : least === most ? most : `${least} to ${most}`;
+    return [values, up.length < links.length && `${links.length - up.length} down`].filter(Boolean).join(", ");
+  }
+
   private links(links: number[]): HTMLElement {
     const rest = links.length - MOST_LISTED;
     return h("div", {}, h("ul", { class: "links" }, this.fullest(links).slice(0, MOST_LISTED).map((link) => this.linkButton(link))),
@@ -286,8 +293,7 @@ export class Explorer {
     hops.forEach((links) => {
       const [first, last] = [this.fabric.links.source[links[0]!]!, this.fabric.links.target[links[0]!]!].map((node) => this.fabric.nodes[node]!);
       const name = links.length === 1 ? linkName(this.fabric, links[0]!) : `${links.length} links from ${tierName(first!.tier)} to ${tierName(last!.tier)}`;
-      const [least, most] = [this.fullest(links).at(-1)!, this.fullest(links)[0]!];
-      const text = links.length === 1 ? share(this.value(most)) : `${share(this.value(least))} to ${share(this.value(most))}`;
+      const text = this.range(links);
       content.push(h("p", { class: "hop" }, h("span", {}, name), h("span", { class: "number" }, text)));
     });
     content.push(h("h3", {}, "Flows of this pair"), ...(await this.details.pair(source.name, target.name)));

@@ -33,12 +33,11 @@ def show(
     from pathloom.show.results import Results
     from pathloom.show.server import PageServer
 
-    with PageServer(Results(folder), listen, port) as server:
+    with PageServer(Results(folder), listen, port) as server, contextlib.suppress(KeyboardInterrupt):
         print(f"{folder}: {server.url} (Ctrl-C ends it)", flush=True)
         if browser:
             import webbrowser
 
             webbrowser.open(server.url)
-        with contextlib.suppress(KeyboardInterrupt):
-            server.serve_forever()
+        server.serve_forever()
     return 0
