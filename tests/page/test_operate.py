@@ -78,6 +78,18 @@ def test_events_arrive_and_show_alarms(page: Page) -> None:
     expect(page.get_by_role("region", name="Switches").locator("tbody tr")).to_have_count(20)
 
 
+def test_the_matrix_has_a_cell_for_each_cable(page: Page) -> None:
+    expect(page.locator("#title")).to_contain_text("live")
+    page.get_by_role("link", name="Matrix").click()
+    table = page.get_by_role("table", name=re.compile("aggregation and core"))
+    expect(table.get_by_role("row")).to_have_count(9)
+    expect(table.locator("button.cell")).to_have_count(16)
+    # No switch is connected, so nothing is known about any cable.
+    assert set(table.locator("button.cell").all_inner_texts()) <= {"–", "×down"}
+    table.locator("button.cell").first.click()
+    expect(page.get_by_role("heading", level=2)).to_have_text("a0_0 → c0")
+
+
 def test_a_token_with_role_read_changes_nothing(page: Page, live: Live) -> None:
     page.get_by_role("link", name="Operate").click()
     expect(page.get_by_text("looker, role read")).to_be_visible()
