@@ -96,12 +96,6 @@ pub enum RestoreError {
         /// The scheme with which it must be restored.
         expected: &'static str,
     },
-    /// A flow of the snapshot has an address that the fabric does not have.
-    #[error("the snapshot has a flow {five_tuple:?}, but one of its addresses does not exist on the fabric")]
-    UnknownAddress {
-        /// The flow.
-        five_tuple: FiveTuple,
-    },
     /// The scheme cannot read its part of the snapshot.
     #[error(transparent)]
     State(#[from] StateError),
@@ -137,7 +131,8 @@ impl Controller {
 
     /// Creates a controller with the state of a snapshot. No session is up yet. When a switch connects, the
     /// controller compares the rules of the switch with the snapshot. The clock must continue from the time of the
-    /// snapshot, and the epoch should be a new one.
+    /// snapshot, and the epoch should be a new one. Flows with an address that no longer exists are left out
+    /// ([`Snapshot::homeless`]); their rules are deleted when they are found.
     pub fn restore(
         config: Config,
         fabric: Arc<Fabric>,
@@ -163,7 +158,7 @@ impl Controller {
         }
         for record in snapshot.flows {
             let Controller { context, routes, .. } = &mut controller;
-            routes.remember(context, record).map_err(|five_tuple| RestoreError::UnknownAddress { five_tuple })?;
+            routes.remember(context, record);
         }
         for (five_tuple, plan, rules) in snapshot.draining {
             for (switch, key) in &rules {
@@ -199,6 +194,14 @@ impl Snapshot {
     /// Time of the snapshot.
     pub fn taken(&self) -> Nanos {
         self.taken
+    }
+
+    /// Returns the flows that cannot be restored on a fabric, because one of their addresses has no place there.
+    pub fn homeless(&self, fabric: &Fabric) -> Vec<FiveTuple> {
+        let places = Places::restored(fabric, self.places.clone());
+        let exists = |address| places.attachment(fabric, address).is_some();
+        let tuples = self.flows.iter().map(FlowRecord::five_tuple);
+        tuples.filter(|tuple| !exists(tuple.src) || !exists(tuple.dst)).collect()
     }
 
     /// Epoch of the controller that took it.

@@ -172,6 +172,32 @@ fn a_snapshot_that_does_not_fit_is_refused() {
     assert_eq!(with("form", good["form"].clone()), "");
 }
 
+/// Its rules are deleted when they are found, and everything else is restored.
+#[test]
+fn a_flow_of_a_snapshot_whose_address_no_longer_exists_is_left_out() {
+    let fabric = Arc::new(fabric_from_spec("fat-tree:k=4").unwrap());
+    let mut world = World::with_flows(fabric.clone(), SHARED, Config::default(), 5, &[(0, 15), (1, 14)]);
+    world.route(&world.walk(&[2]).unwrap());
+    world.traffic(SECOND);
+    let (ids, path): (Vec<_>, _) = (
+        world.network.controller.view().flows.keys().copied().collect(),
+        world.network.controller.view().flows[&world.id()].route.clone(),
+    );
+    let mut stored = serde_json::to_value(world.network.controller.snapshot()).unwrap();
+    let gone = stored["flows"].as_array_mut().unwrap().iter_mut().find(|flow| flow["id"] == ids[1].0).unwrap();
+    gone["five_tuple"]["dst"] = "10.9.9.9".into();
+    let snapshot: Snapshot = serde_json::from_value(stored).unwrap();
+    assert_eq!(snapshot.homeless(&fabric).iter().map(|flow| flow.dst.to_string()).collect::<Vec<_>>(), ["10.9.9.9"]);
+    world.network.kill_controller();
+    let controller = world.restored(snapshot, 2).unwrap();
+    let restored: Vec<_> = controller.view().flows.iter().map(|(&id, flow)| (id, flow.route.clone())).collect();
+    assert_eq!(restored, [(ids[0], path)]);
+    world.network.start_controller(controller);
+    world.connect_all();
+    world.traffic(SECOND);
+    world.nothing_is_lost_or_left();
+}
+
 #[test]
 fn another_scheme_takes_over_without_loss() {
     let mut world = World::fat_tree();

@@ -7,8 +7,9 @@ use crate::config::CheckedConfig;
 use pathloom_control::{read_log, Config, Controller, Record, ReplayError, SchemeChange};
 use pathloom_scheme::Scheme;
 use serde::{Deserialize, Serialize};
-use std::fs::File;
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// The first line of a log.
@@ -66,6 +67,15 @@ fn make(change: &SchemeChange) -> Result<Box<dyn Scheme>, String> {
     spec.require_central(change.seed)
 }
 
+/// Creates an empty file, or empties an existing one. Only its owner can read it, because a log shows who talks to whom.
+fn create_private(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    if file.metadata()?.is_file() {
+        file.set_permissions(Permissions::from_mode(0o600))?;
+    }
+    Ok(file)
+}
+
 /// A log that is being written.
 pub(crate) struct Recorder {
     path: PathBuf,
@@ -76,7 +86,7 @@ pub(crate) struct Recorder {
 impl Recorder {
     /// Starts a log, replacing an existing file.
     pub(crate) fn create(path: &Path, config: &Config) -> io::Result<Recorder> {
-        let mut file = BufWriter::new(File::create(path)?);
+        let mut file = BufWriter::new(create_private(path)?);
         let start = FirstLine { start: Start { epoch: config.epoch } };
         writeln!(file, "{}", serde_json::to_string(&start)?)?;
         Ok(Recorder { path: path.to_owned(), file: Some(file) })
@@ -111,6 +121,17 @@ mod tests {
     use pathloom_model::Nanos;
 
     const CONFIG: &str = "[fabric]\nspec = \"fat-tree:k=4\"\n[scheme]\nspec = \"ofpt\"\n";
+
+    #[test]
+    fn only_the_owner_can_read_a_log_even_if_it_replaces_another() {
+        let path = std::env::temp_dir().join(format!("pathloom-private-{}.jsonl", std::process::id()));
+        std::fs::write(&path, "old").unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+        drop(create_private(&path).unwrap());
+        let metadata = std::fs::metadata(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!((metadata.permissions().mode() & 0o777, metadata.len()), (0o600, 0));
+    }
 
     #[test]
     fn a_recorded_log_can_be_replayed() {

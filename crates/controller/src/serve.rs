@@ -140,6 +140,11 @@ fn restore(
     let last = crate::registry::registry().parse(snapshot.scheme()).ok();
     let last = last.filter(|last| last.name != checked.scheme.name);
     let first = last.as_ref().unwrap_or(&checked.scheme).central(seed)?;
+    let homeless = snapshot.homeless(&checked.fabric);
+    if let Some(example) = homeless.first() {
+        let flows = homeless.len();
+        tracing::warn!(flows, ?example, "flows of the snapshot have addresses that no longer exist, and are left out");
+    }
     match Controller::restore(config.clone(), checked.fabric.clone(), first, snapshot, now) {
         Ok(mut controller) => {
             if let Some(scheme) = last.and_then(|_| checked.scheme.central(seed)) {

@@ -171,7 +171,7 @@ pub(crate) fn request(method: &str, path: &str, authorization: &str, body: &str)
     let length = body.len();
     let shown = if authorization.is_empty() { String::new() } else { format!("Authorization: {authorization}\r\n") };
     format!(
-        "{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{shown}Content-Length: {length}\r\n\r\n{body}"
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{shown}Content-Length: {length}\r\n\r\n{body}"
     )
 }
 

@@ -33,6 +33,12 @@ pub(crate) struct FlowRecord {
     meter: Option<MeterId>,
 }
 
+impl FlowRecord {
+    pub(crate) fn five_tuple(&self) -> FiveTuple {
+        self.five_tuple
+    }
+}
+
 impl Routes {
     /// Returns the record of a flow for a snapshot.
     pub(crate) fn flow_record(&self, cx: &Context, id: FlowId, flow: &Flow) -> FlowRecord {
@@ -61,11 +67,11 @@ impl Routes {
         record
     }
 
-    /// Restores a flow of a snapshot. The error is its five-tuple, if the fabric does not have one of the addresses.
-    pub(crate) fn remember(&mut self, cx: &mut Context, record: FlowRecord) -> Result<(), FiveTuple> {
+    /// Restores a flow of a snapshot, unless one of its addresses has no place on the fabric.
+    pub(crate) fn remember(&mut self, cx: &mut Context, record: FlowRecord) {
         let FlowRecord { id, five_tuple, .. } = record;
         let attachments = (cx.attachment(five_tuple.src), cx.attachment(five_tuple.dst));
-        let (Some(src), Some(dst)) = attachments else { return Err(five_tuple) };
+        let (Some(src), Some(dst)) = attachments else { return };
         let key = FlowKey { id, five_tuple, src, dst, meter: record.meter };
         record.meter.into_iter().for_each(|meter| self.limits.mark(src.tor, meter));
         for _ in record.sources.iter().filter(|source| !source.leaving) {
@@ -97,6 +103,5 @@ impl Routes {
         if let Some(view) = record.view {
             cx.view.flows.insert(id, view);
         }
-        Ok(())
     }
 }

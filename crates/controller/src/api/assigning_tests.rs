@@ -268,3 +268,27 @@ fn invalid_calls_are_faults_and_install_nothing() {
     }
     assert_eq!((lab.get("/v1/assignments"), lab.get("/v1/state")["flows"].clone()), before);
 }
+
+#[test]
+fn a_request_without_a_token_must_mean_this_server() {
+    let lab = standing("names = [\"paths.example\"]");
+    let status = |host: &str| {
+        let mut stream = connect(&lab, "127.0.0.1");
+        let asked = request("GET", "/v1/assignments", "", "").replace("Host: localhost\r\n", host);
+        let _ = stream.write_all(asked.as_bytes());
+        read_answer(stream).status
+    };
+    for own in ["Host: localhost\r\n", "Host: 127.0.0.1:80\r\n", "Host: [::1]:80\r\n", "Host: Paths.Example.:8080\r\n"]
+    {
+        assert_eq!(status(own), 200, "{own}");
+    }
+    for other in ["Host: evil.example\r\n", "Host: 127.0.0.1.evil.example\r\n", "Host: paths.example@evil.example\r\n"]
+    {
+        assert_eq!(status(other), 421, "{other}");
+    }
+    let mut stream = connect(&lab, "127.0.0.1");
+    let asked =
+        request("GET", "/v1/assignments", &format!("Bearer {OPERATE}"), "").replace("localhost", "evil.example");
+    let _ = stream.write_all(asked.as_bytes());
+    assert_eq!(read_answer(stream).status, 200, "no page knows a token");
+}

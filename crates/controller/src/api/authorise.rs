@@ -8,6 +8,7 @@ use super::tokens::{Role, Tokens};
 use crate::current::Current;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{ConnectInfo, Extension, Request, State};
+use axum::http::uri::Authority;
 use axum::http::{header, HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -37,7 +38,7 @@ pub(crate) struct Authoriser {
 }
 
 /// Clients whose requests are accepted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Admits {
     /// Clients with a token.
     Tokens,
@@ -45,6 +46,8 @@ pub(crate) enum Admits {
     Hosts {
         /// Whether tokens are accepted. Without encryption, others could read them.
         tokens: bool,
+        /// Names under which requests without a token are answered, besides IP addresses and `localhost`.
+        names: Arc<[String]>,
     },
 }
 
@@ -140,7 +143,7 @@ pub(crate) async fn authorise(
     let response = match authoriser.admit(peer, &slot, request).await {
         Ok((request, _busy)) => next.run(request).await,
         Err(problem) => {
-            let refused = [401, 403, 408, 413, 429].contains(&problem.status);
+            let refused = [401, 403, 408, 413, 421, 429].contains(&problem.status);
             if refused {
                 authoriser.counts.refuse(peer.ip(), problem.title);
             }
@@ -201,15 +204,16 @@ impl Authoriser {
         changes: bool,
         looks: bool,
     ) -> Result<(String, Caller, Role), Problem> {
-        if let Admits::Hosts { tokens } = self.admits {
+        if let Admits::Hosts { tokens, names } = &self.admits {
             if !request.headers().contains_key(header::AUTHORIZATION) {
+                check_host(request, names)?;
                 let IpAddr::V4(address) = peer.ip().to_canonical() else {
                     let detail = format!("{} is not an IPv4 address, and all hosts of a fabric have one", peer.ip());
                     return Err(Problem::new(StatusCode::FORBIDDEN, "no host of a fabric", detail));
                 };
                 return Ok((address.to_string(), Caller::Host(address), Role::Read));
             }
-            if !tokens {
+            if !*tokens {
                 let detail = "this address is not encrypted, so others could read the token";
                 let problem = Problem::new(StatusCode::FORBIDDEN, "no tokens here", detail);
                 return Err(problem.at("Authorization").way_out("use the address of [api], or set [paths.tls]"));
@@ -252,6 +256,21 @@ async fn read_body(body: Body, most: usize, unused: usize) -> Option<Bytes> {
         }
     }
     (length <= most).then(|| bytes.into())
+}
+
+/// Refuses a request without a token that names another server. A page in a browser on a host could send it, if the name
+/// of the page's server is made to resolve to this address (DNS rebinding). A program that names no server is no browser.
+fn check_host(request: &Request, names: &[String]) -> Result<(), Problem> {
+    let Some(host) = request.headers().get(header::HOST) else { return Ok(()) };
+    let authority: Option<Authority> = host.to_str().ok().and_then(|text| text.parse().ok());
+    let name = authority.as_ref().map_or("", |authority| authority.host().trim_end_matches('.'));
+    let is_address = name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
+    if is_address || names.iter().map(String::as_str).chain(["localhost"]).any(|own| own.eq_ignore_ascii_case(name)) {
+        return Ok(());
+    }
+    let detail = format!("`{}` is not a name of this address", host.as_bytes().escape_ascii());
+    let problem = Problem::new(StatusCode::MISDIRECTED_REQUEST, "another server is meant", detail);
+    Err(problem.at("Host").expected("an IP address, or a name in [paths] names"))
 }
 
 /// The token of a request, and how it was sent.

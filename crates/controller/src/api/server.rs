@@ -62,8 +62,9 @@ pub(crate) fn start(checked: CheckedAddress) -> io::Result<(SocketAddr, Question
 pub(crate) fn start_for_hosts(checked: CheckedAddress) -> io::Result<(SocketAddr, Questions)> {
     launch("paths", checked.address, |asker| {
         let counts = Arc::new(RequestCounts::default());
-        let CheckedAddress { address, tokens, tls, connections, body_bytes, timeout, header_timeout, search } = checked;
-        let admits = Admits::Hosts { tokens: tls.is_some() || address.ip().is_loopback() };
+        let CheckedAddress { tokens, tls, connections, body_bytes, timeout, header_timeout, search, .. } = checked;
+        let admits =
+            Admits::Hosts { tokens: tls.is_some() || checked.address.ip().is_loopback(), names: checked.names };
         let authoriser = Authoriser { tokens, body_bytes, timeout, counts: counts.clone(), admits };
         let app = host_router(Api { asker, counts: counts.clone(), search });
         let app = app.layer(axum::middleware::from_fn_with_state(authoriser, authorise));

@@ -57,6 +57,8 @@ pub(crate) struct CheckedAddress {
     /// The tokens of the API; empty if there is no API.
     pub tokens: Current<Tokens>,
     pub tls: Option<Current<rustls::ServerConfig>>,
+    /// Names under which requests without a token are answered, besides IP addresses and `localhost`.
+    pub names: Arc<[String]>,
     pub connections: usize,
     pub body_bytes: usize,
     pub timeout: Duration,
@@ -96,8 +98,18 @@ impl Api {
         let tls = load_tls("api", self.tls.as_ref(), base_dir)?;
         let Api { connections, body_bytes, timeout, header_timeout, .. } = *self;
         check_limits("api", [connections, body_bytes], [timeout, header_timeout])?;
-        let tokens = Current::new(Arc::new(tokens));
-        Ok(Some(CheckedAddress { address, tokens, tls, connections, body_bytes, timeout, header_timeout, search }))
+        let (tokens, names) = (Current::new(Arc::new(tokens)), [].into());
+        Ok(Some(CheckedAddress {
+            address,
+            tokens,
+            tls,
+            names,
+            connections,
+            body_bytes,
+            timeout,
+            header_timeout,
+            search,
+        }))
     }
 }
 
@@ -109,6 +121,8 @@ pub struct Paths {
     pub address: Option<SocketAddr>,
     /// Certificates, for HTTPS. With them, or on a loopback address, the tokens of `api.tokens` are accepted too.
     pub tls: Option<Tls>,
+    /// Names by which applications reach this address, besides IP addresses and `localhost`.
+    pub names: Vec<String>,
     /// How paths are searched if a request does not say, here and in the API.
     pub search: PathSearch,
     /// Maximum number of connections at a time.
@@ -128,6 +142,7 @@ impl Default for Paths {
         Paths {
             address: None,
             tls: None,
+            names: Vec::new(),
             search: PathSearch::default(),
             connections: 256,
             body_bytes: 16 << 10,
@@ -145,6 +160,17 @@ impl Paths {
         let Paths { search, connections, body_bytes, timeout, header_timeout, .. } = *self;
         check_limits("paths", [connections, body_bytes], [timeout, header_timeout])?;
         let tokens = api.map_or_else(|| Current::new(Arc::default()), |api| api.tokens.clone());
-        Ok(Some(CheckedAddress { address, tokens, tls, connections, body_bytes, timeout, header_timeout, search }))
+        let names = self.names.clone().into();
+        Ok(Some(CheckedAddress {
+            address,
+            tokens,
+            tls,
+            names,
+            connections,
+            body_bytes,
+            timeout,
+            header_timeout,
+            search,
+        }))
     }
 }
