@@ -15,6 +15,12 @@ const MOST_ROWS: usize = 1 << 20;
 const MOST_RULES: usize = 1 << 23;
 /// Number of complaints about one connection that are all logged. Later ones are logged ever less often.
 const PLAIN_COMPLAINTS: u64 = 16;
+/// Transaction identifiers of the driver have this bit; those of the controller count from 1.
+const OF_DRIVER: u32 = 1 << 31;
+/// Time from the first refusal of the driver's own rules to the first repetition. It doubles with each one.
+const OWN_RULES_WAIT: Nanos = Nanos::from_secs(1);
+/// Number of repetitions of the driver's own rules in a session. After them, reviews restore what is missing.
+const OWN_RULES_TRIES: u32 = 4;
 
 /// Identifier of a connection within this run. A later connection may reuse its place in the hub; the serial number
 /// tells them apart.
@@ -114,6 +120,10 @@ pub(crate) struct Connection {
     pub last_echo: Nanos,
     /// Time at which its punts were last renewed.
     pub last_renewal: Nanos,
+    /// When to send the driver's own rules again, because the switch refused some of them.
+    own_rules_due: Option<Nanos>,
+    /// Number of times that they were sent again.
+    own_rules_tries: u32,
     /// Bytes to be written.
     pub out: Vec<u8>,
     /// Whether the driver will be told to write.
@@ -148,6 +158,8 @@ impl Connection {
             last_heard: now,
             last_echo: now,
             last_renewal: now,
+            own_rules_due: None,
+            own_rules_tries: 0,
             out: Vec::new(),
             dirty: false,
             pending: BTreeMap::new(),
@@ -163,11 +175,24 @@ impl Connection {
         }
     }
 
-    /// Transaction identifier for a message of the driver. Its highest bit is set; those of the controller count from
-    /// 1.
+    /// Transaction identifier for a message of the driver.
     pub(crate) fn next_xid(&mut self) -> u32 {
-        self.xid = (self.xid + 1) & 0x7fff_ffff;
-        self.xid | 0x8000_0000
+        self.xid = (self.xid + 1) & !OF_DRIVER;
+        self.xid | OF_DRIVER
+    }
+
+    /// Notes that the switch refused the rule with this identifier. If it is one of the driver's, they are sent again soon.
+    pub(crate) fn note_refused_rule(&mut self, now: Nanos, xid: u32) {
+        if xid & OF_DRIVER != 0 && self.own_rules_due.is_none() && self.own_rules_tries < OWN_RULES_TRIES {
+            self.own_rules_due = Some(now.saturating_add(Nanos(OWN_RULES_WAIT.0 << self.own_rules_tries)));
+        }
+    }
+
+    /// Whether the driver's own rules are to be sent again now.
+    pub(crate) fn take_own_rules_due(&mut self, now: Nanos) -> bool {
+        let is_due = self.own_rules_due.take_if(|due| *due <= now).is_some();
+        self.own_rules_tries += u32::from(is_due);
+        is_due
     }
 
     /// Queues a message of the driver. It is short, so there is always room.

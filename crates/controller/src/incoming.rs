@@ -16,7 +16,8 @@ use pathloom_model::{FiveTuple, Headers, Nanos, NodeId, PortNo};
 use pathloom_openflow::packet::{headers, Ethernet};
 use pathloom_openflow::{
     convert, ErrorMessage, Features, FlowRemoved, FlowStats, Message, MultipartReply, MultipartRequest, PacketIn, Port,
-    PortReason, PortStatus, RemovedReason, Reply, Request, SwitchConfig, BAD_REQUEST, HELLO_FAILED, PORT_MAX,
+    PortReason, PortStatus, RemovedReason, Reply, Request, SwitchConfig, BAD_REQUEST, FLOW_MOD_FAILED, HELLO_FAILED,
+    PORT_MAX,
 };
 
 /// Number of bytes that a switch sends to the controller of a packet without a matching rule. Every packet matches a
@@ -338,6 +339,9 @@ impl Hub {
             }
             // A switch without meters answers the request for meters with an error. It has none.
             return self.answered(now, id, xid);
+        }
+        if kind == FLOW_MOD_FAILED {
+            connection.note_refused_rule(now, xid);
         }
         let why = convert::refusal(error);
         if let Some(count) = connection.complain() {

@@ -238,10 +238,14 @@ impl Hub {
         }
     }
 
-    /// Renews the punts of all switches for which it is time.
+    /// Renews the punts of all switches for which it is time, and repeats the driver's own rules that were refused.
     fn renew_punts(&mut self, now: Nanos) {
         let standing: Vec<ConnectionId> = self.by_node.iter().copied().flatten().collect();
         for id in standing {
+            let Some(connection) = self.connection_mut(id) else { continue };
+            if connection.take_own_rules_due(now) {
+                self.write_own_rules(id);
+            }
             let Some(connection) = self.connection_mut(id) else { continue };
             if now.saturating_sub(connection.last_renewal) < punts::RENEWED_AFTER {
                 continue;
