@@ -5,6 +5,7 @@ mod arp;
 mod multipath;
 mod orders;
 mod resolver;
+mod standing;
 mod streams;
 mod subflow_log;
 
@@ -31,6 +32,7 @@ use pathloom_transport::{Segment, SegmentKind, Settings, TransportSpec, HEADER_B
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 use resolver::Resolver;
+use standing::StandingConnections;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use streams::Streams;
@@ -46,6 +48,7 @@ pub(crate) struct Hosts {
     transport: Settings,
     multipaths: Multipaths,
     streams: Streams,
+    standing: StandingConnections,
     closed_subflows: Vec<SubflowOutcome>,
     /// Whether the paths of subflows are recorded when they close.
     pub(crate) records_paths: bool,
@@ -94,6 +97,8 @@ impl Hosts {
         let (multipaths, streams) =
             (Multipaths::new(transport.mptcp(), transfers.len()), Streams::new(transport.streams()));
         let transport = transport.settings().clone();
+        // Switch programs find paths, and some schemes the subflows of a connection, by the SYN exchange.
+        let stands = transport.standing && deployment.is_none() && !needs.subflows;
         Hosts {
             agents,
             subflows: Subflows::new(&transport),
@@ -109,6 +114,7 @@ impl Hosts {
             transport,
             multipaths,
             streams,
+            standing: StandingConnections::new(stands),
             closed_subflows: Vec::new(),
             records_paths: false,
             closed_paths: Vec::new(),
@@ -151,7 +157,8 @@ impl Hosts {
         }
         let nanos = to_nanos(now);
         if packet.direction() == Direction::Data {
-            if packet.flags() & TCP_SYN != 0 {
+            // With payload, it is the first segment of a transfer on a connection that stands.
+            if packet.flags() & TCP_SYN != 0 && packet.payload() == 0 {
                 return self.send_ack(now, network, slot, 0, TCP_SYN | TCP_ACK);
             }
             if self.marking {
@@ -242,7 +249,8 @@ impl Hosts {
             };
             subflow.packets_sent += 1;
             let link = subflow.interfaces[0].uplink().0;
-            if self.hand_to_card(now, network, link, packet_of(slot, &segment)) {
+            let packet = packet_of(slot, &segment, subflow.stands);
+            if self.hand_to_card(now, network, link, packet) {
                 let leaves_card = now + network.links[link as usize].backlog(now);
                 let subflow = self.subflows.get(slot);
                 subflow.under_way += 1;
@@ -354,6 +362,7 @@ impl Hosts {
             return;
         }
         self.note_subflow(network, slot);
+        self.keep_connection(slot);
         let subflow = self.subflows.get(slot);
         self.transfers.close(subflow, to_nanos(now));
         subflow.closed = true;
@@ -431,6 +440,9 @@ impl Hosts {
         let endpoints = Endpoints { transfer, size, interfaces, member, takes_blocks };
         let slot = self.subflows.open_slot(&self.transport, &endpoints);
         let mptcp = Multipaths::option(transfer, member);
+        if self.stands(transfer) {
+            self.resume(now, slot, transfer, ends);
+        }
         network.open_slot(slot, Headers { mptcp, ..self.headers(transfer, five_tuple) });
         self.entropies.open(slot);
         let is_long = self.is_known_long(transfer);
@@ -555,12 +567,15 @@ fn addresses(fabric: &Fabric) -> Vec<Option<Ipv4Addr>> {
     found
 }
 
-fn packet_of(slot: usize, segment: &Segment) -> Packet {
-    let flags = match segment.kind {
+fn packet_of(slot: usize, segment: &Segment, stands: bool) -> Packet {
+    let mut flags = match segment.kind {
         SegmentKind::Syn => TCP_SYN,
         SegmentKind::Data if segment.last => TCP_FIN,
         SegmentKind::Data => 0,
     };
+    if stands && segment.seq == 0 {
+        flags |= TCP_SYN;
+    }
     let (lane, wire) = ((slot as u32) << 1, (segment.len + HEADER_BYTES) as u16);
     Packet::new(lane, segment.seq, segment.len as u16, wire, flags)
 }

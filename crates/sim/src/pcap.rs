@@ -112,7 +112,8 @@ fn option(body: &mut Vec<u8>, code: u16, value: &[u8]) {
 /// Sequence numbers count the SYN, as on the wire; both initial ones are 0.
 fn frame(now_ps: u64, packet: &SeenPacket) -> io::Result<Vec<u8>> {
     let tuple = &packet.headers.five_tuple;
-    let is = |flag| packet.headers.tcp_flags & flag != 0;
+    // The SYN flag of data only tells switches that a transfer begins.
+    let is = |flag| packet.headers.tcp_flags & flag != 0 && (flag != TCP_SYN || packet.payload == 0);
     let number = if is(TCP_SYN) { 0 } else { (packet.seq as u32).wrapping_add(1) };
     let (seq, ack) = if packet.is_ack { (u32::from(!is(TCP_SYN)), number.max(1)) } else { (number, 1) };
     let ethernet = PacketBuilder::ethernet2(mac(tuple.src.octets()), mac(tuple.dst.octets()));

@@ -41,6 +41,8 @@ pub(crate) struct Subflow {
     pub(crate) delivered: bool,
     /// Whether the sending end has nothing left to do.
     pub(crate) closed: bool,
+    /// Whether it uses a connection that stands, so that it needs no SYN.
+    pub(crate) stands: bool,
     /// Time until which the controller holds it; 0 if it does not.
     pub(crate) held_until: Ps,
     /// Bytes that the connection has taken from the receiver.
@@ -182,6 +184,7 @@ impl Subflow {
             held_until: 0,
             delivered: false,
             closed: false,
+            stands: false,
             packets_sent: 0,
             use_count: 0,
         }

@@ -161,7 +161,7 @@ fn dual_homed(transfers: &[(usize, usize, Start, Subflows<'_>)]) -> Simulation {
     let hosts = fabric.hosts();
     let of = |(src, dst, start, subflows): &(usize, usize, Start, Subflows<'_>)| {
         let size_bytes = subflows.iter().map(|subflow| subflow.2).sum();
-        FlowSpec { start: start.clone(), src: hosts[*src], dst: hosts[*dst], size_bytes, coflow: None }
+        FlowSpec { start: start.clone(), src: hosts[*src], dst: hosts[*dst], size_bytes, coflow: None, standing: false }
     };
     let flows: Vec<FlowSpec> = transfers.iter().map(of).collect();
     let ends = |src: usize, dst: usize, (from, to, size_bytes): (usize, usize, Option<u64>)| {

@@ -34,6 +34,8 @@ struct Record {
     closed: Work,
     optimum_bps: f64,
     ideal_fct: Option<Nanos>,
+    /// Propagation delay there and back.
+    idle_round_trip: Nanos,
 }
 
 /// Results of subflows, summed.
@@ -222,6 +224,7 @@ impl Transfers {
             let parts = if plan.shared { 1 } else { ends.len() as u32 };
             (record.undelivered, record.unclosed) = (parts, parts);
             record.optimum_bps = ideals.optimum_bps(ends);
+            record.idle_round_trip = Nanos(2 * ideals.fct(ends, 0).0);
             record.ideal_fct = flow.size_bytes.map(|size| ideals.fct(ends, size));
             if let Start::After { flows: awaited, .. } = &flow.start {
                 awaited_by.resize(count, Vec::new());
@@ -257,6 +260,11 @@ impl Transfers {
     pub(crate) fn yardsticks(&self, transfer: u32) -> (f64, Option<Nanos>) {
         let record = &self.records[transfer as usize];
         (record.optimum_bps, record.ideal_fct)
+    }
+
+    /// Time that a SYN exchange of a transfer takes in an idle network, without the time to send its small packets.
+    pub(crate) fn idle_round_trip(&self, transfer: u32) -> Nanos {
+        self.records[transfer as usize].idle_round_trip
     }
 
     /// Five-tuple of the first subflow of a transfer that has started.

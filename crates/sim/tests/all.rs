@@ -13,6 +13,7 @@ mod path_schemes;
 mod ports;
 mod runs;
 mod spraying;
+mod standing_connections;
 mod streams;
 mod switch_programs;
 mod transports;

@@ -30,6 +30,7 @@ fn simulation(fabric: Fabric, scheme: &str, control: &str, transfers: &[Transfer
         dst: fabric.hosts()[dst],
         size_bytes,
         coflow: None,
+        standing: false,
     };
     let flows = transfers.iter().map(flow).collect();
     let settings = SimSettings {

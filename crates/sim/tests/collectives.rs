@@ -1,5 +1,5 @@
-//! OFPT on collectives of distributed training, whose steps wait for each other: one time-out of 200 ms (1 s for a
-//! lost SYN) delays all later steps. Compared with ECMP on the same transfers.
+//! OFPT on collectives of distributed training, whose steps wait for each other: one time-out of 200 ms delays all later
+//! steps. Compared with ECMP on the same transfers.
 
 use pathloom_fabrics::fabric_from_spec;
 use pathloom_model::Nanos;
@@ -13,9 +13,8 @@ const ALL_TO_ALL: &str = "all-to-all:size=1MB,order=random";
 const ALL_REDUCE: &str = "all-reduce:size=16MB,placement=random";
 const SEEDS: [u64; 5] = [901, 902, 903, 904, 905];
 
-/// Medians over the runs, in seconds: time until the last transfer ends, and mean flow completion time. With messages
-/// of 2 ms, about one run in ten loses a SYN, which costs 1 s for every scheme. A mean of few runs would mostly show
-/// that.
+/// Medians over the runs, in seconds: time until the last transfer ends, and mean flow completion time. A mean of
+/// few runs would mostly show in which of them a segment was lost twice.
 #[derive(Clone, Copy, Debug)]
 struct Times {
     makespan_s: f64,

@@ -20,6 +20,7 @@ fn workload(fabric: &Fabric, transfers: &[Transfer<'_>]) -> Workload {
         dst: host(dst),
         size_bytes,
         coflow: None,
+        standing: false,
     };
     Workload { flows: transfers.iter().map(flow).collect(), description: String::new(), notes: Vec::new() }
 }

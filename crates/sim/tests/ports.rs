@@ -19,6 +19,7 @@ fn settings(fabric: &str, flows: &[(u64, usize, usize, Option<u64>)], transport:
         dst: hosts[dst],
         size_bytes,
         coflow: None,
+        standing: false,
     };
     let flows = flows.iter().map(flow).collect();
     SimSettings {

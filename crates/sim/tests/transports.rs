@@ -36,6 +36,7 @@ impl Shared<'_> {
             dst: hosts[i + self.flows],
             size_bytes: None,
             coflow: None,
+            standing: false,
         };
         let flows = (0..self.flows).map(flow).collect();
         let outcome = outcome_of(fabric, flows, "spt", self.transport, duration);
@@ -140,7 +141,8 @@ fn a_flow_that_loses_nothing_waits_for_no_time_out() {
     let fabric = Arc::new(fabric_from_spec("fat-tree:k=4,rate=10Mbps").unwrap());
     for transport in ["newreno", "mptcp:subflows=2"] {
         let (src, dst) = (fabric.hosts()[0], fabric.hosts()[15]);
-        let flow = FlowSpec { start: Start::At(Nanos::ZERO), src, dst, size_bytes: Some(1448), coflow: None };
+        let flow =
+            FlowSpec { start: Start::At(Nanos::ZERO), src, dst, size_bytes: Some(1448), coflow: None, standing: false };
         let outcome = outcome_of(fabric.clone(), vec![flow], "ecmp", transport, Nanos::from_secs(1));
         let [flow] = outcome.flows.as_slice() else { panic!("one flow") };
         assert!(flow.finish.is_some() && flow.timeouts == 0, "{transport}");
@@ -160,6 +162,7 @@ fn a_long_round_trip_raises_the_threshold_of_dctcp_so_that_fast_links_stay_busy(
         dst: hosts[i + 4],
         size_bytes: None,
         coflow: None,
+        standing: false,
     };
     let share = |transport: &str| {
         let flows = (0..4).map(flow).collect();
@@ -174,7 +177,14 @@ fn a_long_round_trip_raises_the_threshold_of_dctcp_so_that_fast_links_stay_busy(
 fn jitter_delays_packets_and_takes_nothing_of_the_rate() {
     let fabric = Arc::new(fabric_from_spec("dumbbell:rate=10Gbps").unwrap());
     let hosts: Vec<NodeId> = fabric.hosts().to_vec();
-    let flow = FlowSpec { start: Start::At(Nanos::ZERO), src: hosts[0], dst: hosts[2], size_bytes: None, coflow: None };
+    let flow = FlowSpec {
+        start: Start::At(Nanos::ZERO),
+        src: hosts[0],
+        dst: hosts[2],
+        size_bytes: None,
+        coflow: None,
+        standing: false,
+    };
     // A frame takes 1.2 µs.
     for transport in ["newreno:jitter=5us", "cubic:jitter=20us", "dctcp:jitter=5us"] {
         let outcome = outcome_of(fabric.clone(), vec![flow.clone()], "spt", transport, Nanos::from_millis(100));
@@ -194,6 +204,7 @@ fn shares_of_a_cable(flows: usize, transport: &str, gbps: u64) -> Vec<f64> {
         dst: hosts[i + 2],
         size_bytes: None,
         coflow: None,
+        standing: false,
     };
     // The time of 200,000 frames is hundreds of the windows' cycles at every rate.
     let duration = Nanos(200_000 * 8 * FRAME as u64 / gbps);

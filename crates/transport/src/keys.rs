@@ -53,7 +53,13 @@ macro_rules! keys_of_tcp {
             key("initial_rto", "1s", "time-out before the first RTT sample, mainly for the SYN", "RFC 6298 §2.1"),
             key("acks", "2", "full segments per acknowledgement, 1 to 64; 1 acknowledges each", "RFC 5681 §4.2"),
             key("delayed_ack", "40ms", "longest delay of an acknowledgement", "RFC 5681 §4.2; Linux's value"),
-            key("handshake", "on", "whether a connection begins with a SYN exchange", "RFC 9293 §3.5"),
+            key(
+                "handshake",
+                "auto",
+                "which transfers begin with a SYN exchange: auto all but those of collectives and training jobs, whose \
+                 connections stand; on all; off none",
+                "RFC 9293 §3.5; NCCL connects when a job begins",
+            ),
             key("limited_transmit", "on", "whether the first two duplicate acknowledgements allow new segments", "RFC 3042"),
             key(
                 "impatient",

@@ -40,5 +40,5 @@ mod window;
 pub use keys::{transports, TransportKey, TransportName};
 pub use receiver::Receiver;
 pub use sack::{SackBlocks, DUP_THRESH};
-pub use sender::{Segment, SegmentKind, Sender, TimeoutWait};
+pub use sender::{Segment, SegmentKind, Sender, Standing, TimeoutWait};
 pub use settings::{CongestionControl, Reordering, Settings, TransportSpec, HEADER_BYTES};

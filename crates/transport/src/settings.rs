@@ -33,6 +33,11 @@ pub struct Settings {
     pub delayed_ack: Nanos,
     /// Whether a connection begins with a SYN exchange.
     pub handshake: bool,
+    /// Whether the transfers of a job, such as the steps of a collective, use connections that stand. If not, each of
+    /// them is a new connection, as a request of a service always is.
+    // Settings written before this option existed mean `false`.
+    #[serde(default)]
+    pub standing: bool,
     /// Whether the first two duplicate acknowledgements allow new segments (RFC 3042).
     pub limited_transmit: bool,
     /// Whether only the first partial acknowledgement restarts the retransmission timer, so that a window with many
@@ -105,6 +110,7 @@ impl Default for Settings {
             ack_every: 2,
             delayed_ack: Nanos::from_millis(40),
             handshake: true,
+            standing: true,
             limited_transmit: true,
             impatient: true,
             small_queues: true,
@@ -150,6 +156,18 @@ pub enum CongestionControl {
     Coupled,
 }
 
+/// Values of the key `handshake`: whether new connections begin with a SYN exchange, and whether the transfers of a job
+/// use connections that stand. The words after the first three are those of every flag.
+const HANDSHAKES: [(&str, [bool; 2]); 7] = [
+    ("auto", [true, true]),
+    ("on", [true, false]),
+    ("off", [false, false]),
+    ("true", [true, false]),
+    ("false", [false, false]),
+    ("yes", [true, false]),
+    ("no", [false, false]),
+];
+
 /// g of RFC 8257 §4.2.
 const DCTCP_GAIN: f64 = 1.0 / 16.0;
 
@@ -189,6 +207,7 @@ impl TransportSpec {
         // and hosts with MPTCP support them.
         let sack = congestion != CongestionControl::NewReno || spec.name() == "mptcp";
         let d = Settings { sack, congestion, ..Settings::default() };
+        let [handshake, standing] = spec.choice("handshake", &HANDSHAKES)?.unwrap_or([d.handshake, d.standing]);
         let settings = Settings {
             mss_bytes: spec.size_bytes("mss")?.map_or(Ok(d.mss_bytes), |mss| bounded_mss(&spec, mss))?,
             initial_window_bytes: spec.size_bytes("iw")?.unwrap_or(d.initial_window_bytes),
@@ -199,7 +218,8 @@ impl TransportSpec {
             initial_rto: positive_time(&spec, "initial_rto", d.initial_rto)?,
             ack_every: spec.count("acks", 1, 64)?.map_or(d.ack_every, |n| n as u32),
             delayed_ack: positive_time(&spec, "delayed_ack", d.delayed_ack)?,
-            handshake: spec.flag("handshake")?.unwrap_or(d.handshake),
+            handshake,
+            standing,
             limited_transmit: spec.flag("limited_transmit")?.unwrap_or(d.limited_transmit),
             impatient: spec.flag("impatient")?.unwrap_or(d.impatient),
             small_queues: spec.flag("small_queues")?.unwrap_or(d.small_queues),

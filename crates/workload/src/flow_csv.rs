@@ -38,6 +38,11 @@ impl FlowFile {
         Ok(FlowFile { file: take_file(spec, "flows.csv")? })
     }
 
+    /// Whether the file is a connection matrix of htsim.
+    pub fn is_htsim_matrix(&self) -> bool {
+        extension(&self.file).as_deref() == Some("cm")
+    }
+
     /// The flows. Those that start at or after the end of the run are left out.
     pub fn draft(&self, context: &Context) -> Result<Draft, WorkloadError> {
         let text = context.text_of_file(&self.file)?;
@@ -46,7 +51,7 @@ impl FlowFile {
         }
         // A flow takes at least one line.
         context.refuse_too_many(text.lines().count() as f64, "split the file")?;
-        if self.file.to_ascii_lowercase().ends_with(".cm") {
+        if self.is_htsim_matrix() {
             return htsim_matrix::draft(&self.file, text, context);
         }
         if extension(&self.file).as_deref() == Some("xml") {

@@ -35,6 +35,10 @@ pub struct FlowSpec {
     /// Step of a collective, number of an incast, or identifier of the coflow that the flow belongs to. Used in
     /// reports.
     pub coflow: Option<u32>,
+    /// Whether it is a transfer of a job whose hosts keep their connections, such as a step of a collective: it needs
+    /// no new connection. Requests of services connect.
+    #[serde(default)]
+    pub standing: bool,
 }
 
 /// The flows that a [`crate::TrafficSpec`] generates.
@@ -156,6 +160,7 @@ mod tests {
             dst: NodeId(1),
             size_bytes: Some(index as u64),
             coflow: None,
+            standing: false,
         };
         starts.into_iter().enumerate().map(flow).collect()
     }

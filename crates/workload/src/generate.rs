@@ -69,7 +69,7 @@ impl Context<'_> {
 
     /// A flow between two host numbers.
     pub fn flow(&self, start: Start, (src, dst): (u32, u32), size_bytes: Option<u64>, coflow: Option<u32>) -> FlowSpec {
-        FlowSpec { start, src: self.hosts.node(src), dst: self.hosts.node(dst), size_bytes, coflow }
+        FlowSpec { start, src: self.hosts.node(src), dst: self.hosts.node(dst), size_bytes, coflow, standing: false }
     }
 
     /// Duration of the run in seconds.

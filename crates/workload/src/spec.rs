@@ -136,7 +136,21 @@ impl TrafficSpec {
             Kind::Chakra(trace) => trace.draft(&context),
             Kind::Simai(workload) => workload.draft(&context),
         }?;
-        context.finish(draft)
+        let mut workload = context.finish(draft)?;
+        if self.is_job() {
+            workload.flows.iter_mut().for_each(|flow| flow.standing = true);
+        }
+        Ok(workload)
+    }
+
+    /// Whether the flows belong to one job whose hosts keep their connections ([`crate::FlowSpec::standing`]):
+    /// collectives, traces of training, and connection matrices of htsim, whose connections stand from the start.
+    fn is_job(&self) -> bool {
+        match &self.kind {
+            Kind::AllReduce(_) | Kind::AllToAll(_) | Kind::Chakra(_) | Kind::Simai(_) => true,
+            Kind::Flows(flows) => flows.is_htsim_matrix(),
+            Kind::Poisson(_) | Kind::OnOff(_) | Kind::LongLived(_) | Kind::Incast(_) | Kind::Coflow(_) => false,
+        }
     }
 }
 

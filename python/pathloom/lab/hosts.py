@@ -150,8 +150,8 @@ def _is_plain_cubic(transport: str) -> bool:
     return {**settings, **{key: plain[key] for key in _SIMULATOR_ONLY_KEYS}} == plain
 
 
-_SIMULATOR_ONLY_KEYS = ("jitter", "byte_counting", "impatient", "small_queues")
-"""Keys that make the simulator behave more like a kernel. Kernels do not need them."""
+_SIMULATOR_ONLY_KEYS = ("jitter", "byte_counting", "impatient", "small_queues", "standing")
+"""Settings that make the simulator behave more like kernels and their programs. The lab does not need them."""
 
 
 def _newreno(settings: dict[str, Any]) -> HostStack:

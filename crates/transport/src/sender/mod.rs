@@ -5,6 +5,7 @@
 //! so a transfer is over when its last byte is acknowledged.
 
 mod selective;
+mod standing;
 mod timeout_wait;
 
 use crate::rtt::RttEstimator;
@@ -12,6 +13,7 @@ use crate::sack::{Scoreboard, DUP_THRESH};
 use crate::settings::{Reordering, Settings, HEADER_BYTES};
 use crate::window::Window;
 use pathloom_model::Nanos;
+pub use standing::Standing;
 pub use timeout_wait::TimeoutWait;
 
 /// Limits on the bytes in flight of a paced sender: round trips at its pace, and a minimum number of segments. The

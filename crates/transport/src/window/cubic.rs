@@ -61,6 +61,11 @@ impl Cubic {
         self.epoch = None;
     }
 
+    /// The time without data does not count (RFC 9438 §5.8), so a new epoch begins with the next acknowledgement.
+    pub(super) fn on_idle(&mut self) {
+        self.epoch = None;
+    }
+
     /// Returns the growth in bytes of a window of `cwnd` segments of `mss` bytes, after `acked` segments were
     /// acknowledged in congestion avoidance (RFC 9438 §4.2 to §4.5).
     pub(super) fn growth(&mut self, now: Nanos, rtt: Nanos, acked: f64, cwnd: f64, mss: f64) -> u64 {

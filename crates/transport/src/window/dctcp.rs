@@ -40,6 +40,11 @@ impl Dctcp {
         Some(1.0 - self.alpha / 2.0)
     }
 
+    /// Byte numbers begin again with 0. The estimate stays.
+    pub(super) fn on_new_numbers(&mut self) {
+        *self = Dctcp { alpha: self.alpha, ..Dctcp::new(self.gain) };
+    }
+
     /// Whether the window was reduced in the current window of data. If so, it does not grow.
     pub(super) fn is_reduced(&self, una: u64) -> bool {
         una <= self.reduced_until

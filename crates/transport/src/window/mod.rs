@@ -65,6 +65,25 @@ impl Window {
         }
     }
 
+    /// Returns the window for the next transfer on the same connection, after `idle` with this time-out. RFC 2861 §3, as
+    /// in Linux: each time-out of idle time halves the window, down to the initial window, and the threshold remembers
+    /// three quarters of it. Byte numbers begin again with 0.
+    pub(crate) fn resumed(mut self, settings: &Settings, idle: Nanos, rto: Nanos) -> Window {
+        let halvings = idle.0 / rto.0.max(1);
+        if halvings > 0 {
+            let least = settings.initial_window_bytes.max(self.mss).min(self.cwnd);
+            self.ssthresh = self.ssthresh.max(self.cwnd / 4 * 3);
+            self.cwnd = self.cwnd.checked_shr(halvings.min(64) as u32).unwrap_or(0).max(least);
+        }
+        self.acked_in_avoidance = 0;
+        match &mut self.control {
+            ControlState::Cubic(cubic) => cubic.on_idle(),
+            ControlState::Dctcp(dctcp) => dctcp.on_new_numbers(),
+            ControlState::NewReno | ControlState::Coupled(_) => {}
+        }
+        self
+    }
+
     /// Returns the number of bytes that can be unacknowledged.
     #[inline]
     pub(crate) fn bytes(&self) -> u64 {

@@ -1,0 +1,116 @@
+//! Connections that stand: what a host keeps between two transfers on the same connection.
+
+use super::Sender;
+use crate::rtt::RttEstimator;
+use crate::window::Window;
+use crate::Settings;
+use pathloom_model::Nanos;
+
+/// The congestion window and the RTT estimate of a connection between two transfers.
+#[derive(Clone, Debug)]
+pub struct Standing {
+    window: Window,
+    rtt: RttEstimator,
+    /// Time of the last segment sent or acknowledgement received.
+    active_at: Nanos,
+}
+
+impl Standing {
+    /// Creates the state of a connection that has carried nothing but its SYN exchange, which took `round_trip`.
+    pub fn new(settings: &Settings, round_trip: Nanos) -> Standing {
+        let mut rtt = RttEstimator::new(settings);
+        rtt.sample(round_trip);
+        Standing { window: Window::new(settings), rtt, active_at: Nanos::ZERO }
+    }
+}
+
+impl Sender {
+    /// Returns what the connection of this sender keeps for the next transfer.
+    pub fn standing(&self) -> Standing {
+        let mut window = self.window.clone();
+        if self.in_recovery {
+            window.on_recovered(self.flight());
+        }
+        Standing { window, rtt: self.rtt, active_at: self.active_at }
+    }
+
+    /// Lets a closed sender use a connection that stands: it needs no SYN exchange, and continues with the window and
+    /// the RTT estimate of the connection. After idle time the window is smaller (RFC 2861 §3).
+    pub fn resume(&mut self, settings: &Settings, standing: Standing, now: Nanos) {
+        let idle = now.saturating_sub(standing.active_at);
+        self.window = standing.window.resumed(settings, idle, standing.rtt.rto());
+        self.rtt = standing.rtt;
+        self.send_first = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CongestionControl, SegmentKind};
+
+    const ROUND_TRIP: Nanos = Nanos::from_millis(1);
+
+    fn settings(congestion: CongestionControl) -> Settings {
+        Settings { mss_bytes: 1000, initial_window_bytes: 4000, ack_every: 1, congestion, ..Settings::default() }
+    }
+
+    /// Sends all of `size` from `now` on, with a round trip of 1 ms, and returns the sender and the time of the last
+    /// acknowledgement.
+    fn transfer(settings: &Settings, standing: Standing, size: u64, mut now: Nanos) -> (Sender, Nanos) {
+        let mut sender = Sender::new(settings, Some(size));
+        sender.resume(settings, standing, now);
+        sender.open(now);
+        while !sender.is_finished() {
+            let mut ends = Vec::new();
+            while let Some(segment) = sender.poll_transmit(now) {
+                assert_eq!(segment.kind, SegmentKind::Data);
+                ends.push(segment.seq + u64::from(segment.len));
+            }
+            now += ROUND_TRIP;
+            ends.into_iter().for_each(|end| {
+                sender.handle_echo(end, false);
+                sender.handle_ack(now, end);
+            });
+        }
+        (sender, now)
+    }
+
+    #[test]
+    fn a_transfer_continues_with_the_window_of_the_last_one() {
+        for congestion in
+            [CongestionControl::NewReno, CongestionControl::Cubic, CongestionControl::Dctcp { gain: 0.0625 }]
+        {
+            let settings = settings(congestion);
+            let (first, ended) = transfer(&settings, Standing::new(&settings, ROUND_TRIP), 60_000, Nanos::ZERO);
+            // Windows of 4, 8, 16 and 32 segments.
+            assert_eq!((ended, first.cwnd_bytes()), (Nanos(4 * ROUND_TRIP.0), 64_000));
+            let (_, again) = transfer(&settings, first.standing(), 60_000, ended);
+            assert_eq!(again, ended + ROUND_TRIP, "all data leave at once");
+        }
+    }
+
+    #[test]
+    fn each_time_out_of_idle_time_halves_the_window_down_to_the_initial_one() {
+        let settings = settings(CongestionControl::NewReno);
+        let (first, ended) = transfer(&settings, Standing::new(&settings, ROUND_TRIP), 60_000, Nanos::ZERO);
+        let rto = Nanos::from_millis(200);
+        for (idle, window) in
+            [(rto - Nanos(1), 64_000), (rto, 32_000), (Nanos(3 * rto.0), 8_000), (Nanos(99 * rto.0), 4_000)]
+        {
+            let mut sender = Sender::new(&settings, Some(1));
+            sender.resume(&settings, first.standing(), ended + idle);
+            assert_eq!(sender.cwnd_bytes(), window, "after {idle:?}");
+        }
+    }
+
+    #[test]
+    fn the_first_transfer_knows_the_round_trip_of_the_set_up() {
+        let settings = settings(CongestionControl::NewReno);
+        let mut sender = Sender::new(&settings, Some(1000));
+        sender.resume(&settings, Standing::new(&settings, ROUND_TRIP), Nanos::ZERO);
+        sender.open(Nanos::ZERO);
+        assert!(sender.poll_transmit(Nanos::ZERO).is_some());
+        assert_eq!(sender.poll_timeout(), Some(settings.min_rto), "not the initial time-out of 1 s");
+    }
+}
