@@ -97,11 +97,19 @@ def test_time_outs_that_dominate_the_fct_are_noted_with_a_remedy(cli: Cli) -> No
         assert waited["sampled_s"] >= 0.19 * row["timeouts"]
     note = next(note for note in result["traffic"]["notes"] if note.startswith("time-outs"))
     assert re.fullmatch(
-        r"time-outs make up a large part of the FCT under spt \(\d+ %\) and ecmp \(\d+ %\): min_rto is 200 ms, but "
-        r"round trips take \S+ µs with empty queues and at most \S+ µs with full ones; "
-        r"--transport newreno:min_rto=1ms fits this fabric",
+        r"time-outs make up a large part of the FCT under spt \(\d+ %\) and ecmp \(\d+ %\), and lost data "
+        r"decide it: min_rto is 200 ms, but round trips take \S+ µs with empty queues and at most \S+ µs with full "
+        r"ones; --transport newreno:min_rto=1ms fits this fabric",
         note,
     )
+    syns = compare(
+        fabric="leaf-spine:spines=2,leaves=4,hosts=51,rate=10Gbps",
+        traffic="incast:senders=200,size=10KB",
+        schemes=["ecmp"],
+        duration="100ms",
+        runs=1,
+    )
+    assert any(", and lost SYNs decide it: initial_rto is 1 s" in note for note in syns.notes), syns.notes
     # The advice of the note helps, and then there is no note. The advice is the default.
     mended = json.loads(cli("compare", *fast, "--transport", "newreno:min_rto=1ms").out)
     default = json.loads(cli("compare", *fast).out)

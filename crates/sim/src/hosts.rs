@@ -28,7 +28,7 @@ use pathloom_control::{Enforcement, Input};
 use pathloom_model::{Fabric, FiveTuple, Headers, Nanos, LONG_FLOW_DSCP, TCP_ACK, TCP_FIN, TCP_SYN};
 use pathloom_scheme::{Detection, Needs};
 use pathloom_switching::deployment::{Deployment, Mark, Marking};
-use pathloom_transport::{Segment, SegmentKind, Settings, TransportSpec, HEADER_BYTES};
+use pathloom_transport::{Segment, SegmentKind, Settings, TimerClock, TransportSpec, HEADER_BYTES};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 use resolver::Resolver;
@@ -71,6 +71,8 @@ pub(crate) struct Hosts {
     rng: Pcg64,
     /// Longest time that a host works on a packet; `None` is the time that its card needs for a full frame.
     jitter: Option<Ps>,
+    /// By node, the clocks of the timers of hosts; empty if all timers are exact.
+    timer_clocks: Vec<TimerClock>,
     /// Whether links mark packets.
     marking: bool,
     /// Time when arrivals stop. After it, the run ends with the last transfer.
@@ -110,6 +112,7 @@ impl Hosts {
             control_delay: to_ps(control.delay),
             rng: Pcg64::seed_from_u64(seed),
             jitter: transport.jitter.map(to_ps),
+            timer_clocks: if transport.coarse_timers { timer_clocks(&fabric, seed) } else { Vec::new() },
             marking: transport.reacts_to_marks(),
             transport,
             multipaths,
@@ -443,6 +446,9 @@ impl Hosts {
         if self.stands(transfer) {
             self.resume(now, slot, transfer, ends);
         }
+        if let Some(&clock) = self.timer_clocks.get(ends.src.host.index()) {
+            self.subflows.get(slot).sender.set_timer_clock(clock);
+        }
         network.open_slot(slot, Headers { mptcp, ..self.headers(transfer, five_tuple) });
         self.entropies.open(slot);
         let is_long = self.is_known_long(transfer);
@@ -565,6 +571,12 @@ fn addresses(fabric: &Fabric) -> Vec<Option<Ipv4Addr>> {
         found[at.uplink.index()] = Some(at.address);
     }
     found
+}
+
+/// The clocks of the timers of all nodes. They depend only on the seed, so they are the same for every scheme.
+fn timer_clocks(fabric: &Fabric, seed: u64) -> Vec<TimerClock> {
+    let mut rng = Pcg64::seed_from_u64(seed ^ 0x7469_6d65_7273);
+    fabric.nodes().iter().map(|_| TimerClock::new(rng.next_u64())).collect()
 }
 
 fn packet_of(slot: usize, segment: &Segment, stands: bool) -> Packet {

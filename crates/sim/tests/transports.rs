@@ -239,3 +239,26 @@ fn the_random_delay_of_hosts_costs_a_lone_flow_nothing() {
         }
     }
 }
+
+/// Senders that lose their SYNs in the same queue repeat them at the ticks of their own clocks. With exact timers, they
+/// repeat them together, and most are lost again.
+#[test]
+fn an_incast_of_a_thousand_senders_does_not_stay_in_step() {
+    let fabric = Arc::new(fabric_from_spec("leaf-spine:spines=4,leaves=10,hosts=101,rate=10Gbps").unwrap());
+    let hosts: Vec<NodeId> = fabric.hosts().to_vec();
+    let flow = |i: usize| FlowSpec {
+        start: Start::At(Nanos(10 * i as u64)),
+        src: hosts[i],
+        dst: hosts[1000],
+        size_bytes: Some(256_000),
+        coflow: None,
+        standing: false,
+    };
+    let case = |transport: &str| {
+        let flows: Vec<FlowSpec> = (0..1000).map(flow).collect();
+        let outcome = outcome_of(fabric.clone(), flows, "ecmp", transport, Nanos::from_secs(6));
+        outcome.flows.iter().filter(|flow| flow.finish.is_some()).count()
+    };
+    let (coarse, exact) = (case("newreno:min_rto=10ms"), case("newreno:min_rto=10ms,timers=exact"));
+    assert!(coarse == 1000 && exact < 900, "finished within 6 s: {coarse}, with exact timers {exact}");
+}

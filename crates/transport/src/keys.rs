@@ -77,6 +77,13 @@ macro_rules! keys_of_tcp {
                 "Floyd, Jacobson 1992",
             ),
             key(
+                "timers",
+                "coarse",
+                "when a retransmission timer expires: coarse at the next tick of its host's clock, at most an eighth of the \
+                 time-out later; exact at once",
+                "Linux, kernel/time/timer.c",
+            ),
+            key(
                 "pace",
                 "none",
                 "maximum rate of frames into the network card, a rate; none means no limit",

@@ -35,6 +35,7 @@ mod sack;
 mod sender;
 mod settings;
 pub mod streams;
+mod timer_clock;
 mod window;
 
 pub use keys::{transports, TransportKey, TransportName};
@@ -42,3 +43,4 @@ pub use receiver::Receiver;
 pub use sack::{SackBlocks, DUP_THRESH};
 pub use sender::{Segment, SegmentKind, Sender, Standing, TimeoutWait};
 pub use settings::{CongestionControl, Reordering, Settings, TransportSpec, HEADER_BYTES};
+pub use timer_clock::TimerClock;

@@ -1,5 +1,6 @@
 //! Retransmission time-out (RFC 6298).
 
+use crate::timer_clock::{Ticks, TimerClock};
 use crate::Settings;
 use pathloom_model::Nanos;
 
@@ -13,6 +14,9 @@ pub(crate) struct RttEstimator {
     /// Smoothed RTT and RTT variation in nanoseconds; `None` before the first sample.
     smoothed: Option<(u64, u64)>,
     rto: Nanos,
+    /// Ticks of timers for this time-out.
+    ticks: Ticks,
+    clock: TimerClock,
     /// Least RTT of the current samples, and of the [`LEAST_OF`] samples before them.
     least: [u64; 2],
     /// Number of current samples.
@@ -24,7 +28,26 @@ pub(crate) struct RttEstimator {
 impl RttEstimator {
     pub(crate) fn new(settings: &Settings) -> RttEstimator {
         let (min_rto, max_rto) = (settings.min_rto, settings.max_rto);
-        RttEstimator { smoothed: None, rto: settings.initial_rto, least: [u64::MAX; 2], samples: 0, min_rto, max_rto }
+        let (rto, clock) = (settings.initial_rto, TimerClock::EXACT);
+        let ticks = clock.ticks(rto);
+        RttEstimator { smoothed: None, rto, ticks, clock, least: [u64::MAX; 2], samples: 0, min_rto, max_rto }
+    }
+
+    /// Sets the clock by which time-outs expire.
+    pub(crate) fn set_clock(&mut self, clock: TimerClock) {
+        self.clock = clock;
+        self.set_rto(self.rto);
+    }
+
+    fn set_rto(&mut self, rto: Nanos) {
+        self.rto = rto;
+        self.ticks = self.clock.ticks(rto);
+    }
+
+    /// Returns when a retransmission timer expires that starts now.
+    #[inline(always)]
+    pub(crate) fn expiry(&self, now: Nanos) -> Nanos {
+        self.ticks.expiry(now + self.rto)
     }
 
     /// Returns the current time-out, with backoff.
@@ -63,18 +86,18 @@ impl RttEstimator {
             }
         };
         self.smoothed = Some((srtt, rttvar));
-        self.rto = Nanos(srtt + 4 * rttvar).clamp(self.min_rto, self.max_rto);
+        self.set_rto(Nanos(srtt + 4 * rttvar).clamp(self.min_rto, self.max_rto));
     }
 
     /// RFC 6298 §5.5: doubles the time-out.
     pub(crate) fn back_off(&mut self) {
-        self.rto = Nanos(self.rto.0.saturating_mul(2)).min(self.max_rto);
+        self.set_rto(Nanos(self.rto.0.saturating_mul(2)).min(self.max_rto));
     }
 
     /// RFC 6298 §5.7: after a repeated SYN, the time-out for data is at least 3 s until the first sample.
     pub(crate) fn after_repeated_syn(&mut self) {
         self.smoothed = None;
-        self.rto = self.rto.max(Nanos::from_secs(3)).min(self.max_rto);
+        self.set_rto(self.rto.max(Nanos::from_secs(3)).min(self.max_rto));
     }
 }
 

@@ -77,6 +77,11 @@ pub struct Settings {
     // Settings written before this had a default mean no jitter.
     #[serde(default = "no_jitter")]
     pub jitter: Option<Nanos>,
+    /// Whether retransmission timers expire at the ticks of their host's clock ([`crate::TimerClock`]), as in kernels. If
+    /// not, they expire exactly at their times.
+    // Settings written before this option existed mean `false`.
+    #[serde(default)]
+    pub coarse_timers: bool,
     /// Maximum rate of frames (with headers) into the network card.
     pub pace_bps: Option<u64>,
 }
@@ -120,6 +125,7 @@ impl Default for Settings {
             congestion: CongestionControl::NewReno,
             mark_packets: None,
             jitter: None,
+            coarse_timers: true,
             pace_bps: None,
         }
     }
@@ -229,6 +235,7 @@ impl TransportSpec {
             congestion,
             mark_packets: mark_packets(&spec)?,
             jitter: spec.time("jitter")?.or(d.jitter),
+            coarse_timers: spec.choice("timers", &[("coarse", true), ("exact", false)])?.unwrap_or(d.coarse_timers),
             pace_bps: spec.rate_bps("pace")?,
         };
         let mptcp = match spec.name() {

@@ -150,7 +150,7 @@ def _is_plain_cubic(transport: str) -> bool:
     return {**settings, **{key: plain[key] for key in _SIMULATOR_ONLY_KEYS}} == plain
 
 
-_SIMULATOR_ONLY_KEYS = ("jitter", "byte_counting", "impatient", "small_queues", "standing")
+_SIMULATOR_ONLY_KEYS = ("jitter", "byte_counting", "impatient", "small_queues", "standing", "coarse_timers")
 """Settings that make the simulator behave more like kernels and their programs. The lab does not need them."""
 
 

@@ -251,13 +251,17 @@ def reproduce(
 
 
 def _exact(transport: str | None) -> str:
-    """The transport without the random delay of hosts, as figures were measured, unless the figure's file sets it.
+    """The transport with exact times, as figures were measured, unless the figure's file sets these keys.
 
-    >>> _exact(None), _exact("newreno:sack=on"), _exact("newreno:jitter=100us")
-    ('newreno:jitter=0s', 'newreno:sack=on,jitter=0s', 'newreno:jitter=100us')
+    >>> _exact(None), _exact("newreno:sack=on,jitter=100us")
+    ('newreno:jitter=0s,timers=exact', 'newreno:sack=on,jitter=100us,timers=exact')
     """
     transport = transport or "newreno"
-    return transport if "jitter=" in transport else with_keys(transport, {"jitter": "0s"})
+    return with_keys(transport, {key: value for key, value in _EXACT.items() if f"{key}=" not in transport})
+
+
+_EXACT = {"jitter": "0s", "timers": "exact"}
+"""No random delay of packets, and no ticks of timers."""
 
 
 def _split(schemes: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

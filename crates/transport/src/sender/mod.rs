@@ -11,6 +11,7 @@ mod timeout_wait;
 use crate::rtt::RttEstimator;
 use crate::sack::{Scoreboard, DUP_THRESH};
 use crate::settings::{Reordering, Settings, HEADER_BYTES};
+use crate::timer_clock::TimerClock;
 use crate::window::Window;
 use pathloom_model::Nanos;
 pub use standing::Standing;
@@ -169,6 +170,11 @@ impl Sender {
     fn with_handshake(mut self, handshake: bool) -> Sender {
         self.send_first = handshake;
         self
+    }
+
+    /// Sets the clock of the host's timers. Without this, timers expire exactly at their times.
+    pub fn set_timer_clock(&mut self, clock: TimerClock) {
+        self.rtt.set_clock(clock);
     }
 
     /// Creates a closed sender whose application has no data yet. [`Sender::extend`] adds data, [`Sender::finish`]
@@ -412,7 +418,7 @@ impl Sender {
         } else if self.una == self.high {
             self.rto_at = None; // RFC 6298 §5.2
         } else if restart_timer {
-            self.rto_at = Some(now + self.rtt.rto()); // RFC 6298 §5.3
+            self.rto_at = Some(self.rtt.expiry(now)); // RFC 6298 §5.3
         }
     }
 
@@ -536,7 +542,7 @@ impl Sender {
             self.timing = Some((end, now));
         }
         if self.rto_at.is_none() {
-            self.rto_at = Some(now + self.rtt.rto()); // RFC 6298 §5.1
+            self.rto_at = Some(self.rtt.expiry(now)); // RFC 6298 §5.1
         }
         let last = self.ended && end >= self.limit;
         Some(Segment { kind: SegmentKind::Data, seq, len: len as u32, last, retransmission })
@@ -557,7 +563,7 @@ impl Sender {
         self.send_first = false;
         self.active_at = now;
         self.timing = (self.backoffs == 0).then_some((0, now));
-        self.rto_at = Some(now + self.rtt.rto());
+        self.rto_at = Some(self.rtt.expiry(now));
         let retransmission = self.backoffs > 0;
         self.retransmits += u32::from(retransmission);
         Some(Segment { kind: SegmentKind::Syn, seq: 0, len: 0, last: false, retransmission })

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from pathloom import _core
@@ -12,6 +13,8 @@ from pathloom.quantities import listed, percent_text, time_text
 
 NOTED_SHARE = 0.1
 """Share of the flow completion time from which time-outs get a note."""
+DECISIVE_SHARE = 0.5
+"""Share from which they decide the flow completion time."""
 KEYS = {"min_rto": "sampled_s", "initial_rto": "initial_s"}
 """Keys of the transport that set minimum time-outs, and the part of the waiting time that each causes."""
 
@@ -25,8 +28,7 @@ def timeout_notes(result: Facts) -> list[str]:
     of_what = "FCT" if any(row["flows"]["offered"] > row["flows"]["long_lived"] for row in noted) else "flows' time"
     said = f"time-outs make up a large part of the {of_what} under {shares}"
     none_expired = not any(row["timeouts"] for row in noted)
-    if none_expired:
-        said += ", though none had expired when the run ended"
+    said += ", though none had expired when the run ended" if none_expired else _decisive_text(noted)
     trips = result.fabric.round_trip_ps()
     if trips is None:
         return [said]
@@ -53,6 +55,15 @@ def timeout_notes(result: Facts) -> list[str]:
     values = listed([f"{key} is {time_text(settings[key] / 1e9)}" for key in keys])
     spec = with_keys(result.settings.transport or "newreno", dict.fromkeys(keys, fitting))
     return [f"{said}: {values}, but {trips_take}; --transport {spec} fits this fabric"]
+
+
+def _decisive_text(noted: Sequence[dict[str, Any]]) -> str:
+    """What decides the FCT if time-outs make up most of it: those before the first RTT sample (SYNs), or the others."""
+    waits = [row["timeout_wait"] for row in noted if row["timeout_wait"]["share"] >= DECISIVE_SHARE]
+    if not waits:
+        return ""
+    initial_s, sampled_s = (sum(wait[part] or 0.0 for wait in waits) for part in ("initial_s", "sampled_s"))
+    return f", and lost {'SYNs' if initial_s > sampled_s else 'data'} decide it"
 
 
 def default_notes(result: Facts) -> list[str]:
