@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pathloom import _core
@@ -57,7 +57,7 @@ def timeout_notes(result: Facts) -> list[str]:
     return [f"{said}: {values}, but {trips_take}; --transport {spec} fits this fabric"]
 
 
-def _decisive_text(noted: Sequence[dict[str, Any]]) -> str:
+def _decisive_text(noted: Sequence[Mapping[str, Any]]) -> str:
     """What decides the FCT if time-outs make up most of it: those before the first RTT sample (SYNs), or the others."""
     waits = [row["timeout_wait"] for row in noted if row["timeout_wait"]["share"] >= DECISIVE_SHARE]
     if not waits:
