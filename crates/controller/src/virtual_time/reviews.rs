@@ -53,27 +53,6 @@ fn deleted_rules_of_a_switch_are_restored_at_once() {
     }
 }
 
-/// Found by `pathloom bench faults --over-openflow --seed 1400`: a switch that has restarted refuses its first rule, which
-/// is the one for probes of links.
-#[test]
-fn rules_for_control_traffic_that_a_switch_refuses_are_sent_again() {
-    let mut lab = Lab::with(K4, QUIET, "[reconcile]\nperiod = \"30s\"\n", Timing::SLOW, 1);
-    let (before, node) = (lab.state(), lab.node("a0_0"));
-    lab.faults(node).refuses = (900, 3);
-    lab.restart(node, false);
-    lab.run_for(s(4));
-    assert_eq!(lab.changed_since(&before), [""; 0]);
-    assert!(!lab.logged(&["a switch refused a message"]).is_empty());
-    assert_eq!(lab.logged(&["were missing and are restored"]), [""; 0], "no review was needed");
-    // A switch that refuses rules for a minute keeps its session, and gets the rules as soon as it accepts them.
-    lab.faults(node).refuses = (900, u32::MAX);
-    lab.restart(node, false);
-    lab.run_for(s(60));
-    assert_eq!(lab.sessions(), 20);
-    lab.faults(node).refuses = (0, 0);
-    back(&mut lab, &before);
-}
-
 #[test]
 fn groups_and_changed_rules_come_back_within_the_period() {
     let mut lab = Lab::with(K4, "ecmp", "[reconcile]\nperiod = \"5s\"\n", Timing::SLOW, 1);
