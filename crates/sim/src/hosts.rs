@@ -98,6 +98,7 @@ impl Hosts {
         let HostSettings { transport, needs, control, agents, deployment, duration, seed } = settings;
         let (multipaths, streams) =
             (Multipaths::new(transport.mptcp(), transfers.len()), Streams::new(transport.streams()));
+        let keeps_windows = transport.mptcp().is_none() && transport.streams().is_none();
         let transport = transport.settings().clone();
         // Switch programs find paths, and some schemes the subflows of a connection, by the SYN exchange.
         let stands = transport.standing && deployment.is_none() && !needs.subflows;
@@ -117,7 +118,7 @@ impl Hosts {
             transport,
             multipaths,
             streams,
-            standing: StandingConnections::new(stands),
+            standing: StandingConnections::new(stands, keeps_windows),
             closed_subflows: Vec::new(),
             records_paths: false,
             closed_paths: Vec::new(),
@@ -365,8 +366,8 @@ impl Hosts {
             return;
         }
         self.note_subflow(network, slot);
-        self.keep_connection(slot);
         let subflow = self.subflows.get(slot);
+        self.standing.keep(slot, subflow);
         self.transfers.close(subflow, to_nanos(now));
         subflow.closed = true;
         let (transfer, is_over) = (subflow.transfer, subflow.is_over());
@@ -443,8 +444,9 @@ impl Hosts {
         let endpoints = Endpoints { transfer, size, interfaces, member, takes_blocks };
         let slot = self.subflows.open_slot(&self.transport, &endpoints);
         let mptcp = Multipaths::option(transfer, member);
-        if self.stands(transfer) {
-            self.resume(now, slot, transfer, ends);
+        if self.standing.serve(self.transfers.spec(transfer)) {
+            let round_trip = self.transfers.idle_round_trip(transfer);
+            self.standing.resume(to_nanos(now), &self.transport, &mut self.subflows, slot, round_trip);
         }
         if let Some(&clock) = self.timer_clocks.get(ends.src.host.index()) {
             self.subflows.get(slot).sender.set_timer_clock(clock);

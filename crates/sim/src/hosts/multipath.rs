@@ -97,7 +97,7 @@ impl Hosts {
         };
         self.multipaths.by_transfer[transfer as usize] = Some(Box::new(multipath));
         self.join(now, network, agenda, transfer, 0);
-        if !self.transport.handshake || self.stands(transfer) {
+        if !self.transport.handshake || self.standing.serve(self.transfers.spec(transfer)) {
             self.join_others(now, network, agenda, transfer);
         }
     }

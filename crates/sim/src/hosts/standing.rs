@@ -7,18 +7,18 @@
 //! connection. Members of MPTCP and parallel streams begin with the initial window, because their number differs from
 //! transfer to transfer.
 
-use super::Hosts;
-use crate::subflow::Subflows;
-use crate::time::{to_nanos, Ps};
-use crate::transfers::Ends;
-use pathloom_model::LinkId;
+use crate::subflow::{Subflow, Subflows};
+use pathloom_model::{LinkId, Nanos};
 use pathloom_transport::{Settings, Standing};
+use pathloom_workload::FlowSpec;
 use std::collections::BTreeMap;
 
 /// The standing connections of all hosts.
 pub(super) struct StandingConnections {
     /// Whether there are any. Schemes that identify connections by their SYN exchange exclude them.
     enabled: bool,
+    /// Whether transfers continue with the window of their connection.
+    keeps_windows: bool,
     /// By uplinks of the sending and the receiving interface.
     by_pair: BTreeMap<(LinkId, LinkId), Vec<Connection>>,
 }
@@ -36,8 +36,46 @@ impl Connection {
 }
 
 impl StandingConnections {
-    pub(super) fn new(enabled: bool) -> StandingConnections {
-        StandingConnections { enabled, by_pair: BTreeMap::new() }
+    pub(super) fn new(enabled: bool, keeps_windows: bool) -> StandingConnections {
+        StandingConnections { enabled, keeps_windows, by_pair: BTreeMap::new() }
+    }
+
+    /// Whether a transfer uses one of them.
+    pub(super) fn serve(&self, transfer: &FlowSpec) -> bool {
+        self.enabled && transfer.standing
+    }
+
+    /// Lets the sender of a subflow that was just opened continue a connection that stands, or a new one, whose set-up
+    /// took `round_trip`.
+    pub(super) fn resume(
+        &mut self,
+        now: Nanos,
+        settings: &Settings,
+        subflows: &mut Subflows,
+        slot: usize,
+        round_trip: Nanos,
+    ) {
+        let pair = pair(subflows.get(slot));
+        let known = if self.keeps_windows { self.take(pair, subflows) } else { None };
+        let standing = known.unwrap_or_else(|| Standing::new(settings, round_trip));
+        let subflow = subflows.get(slot);
+        standing.resume(&mut subflow.sender, settings, now);
+        subflow.stands = true;
+        if self.keeps_windows {
+            let used = Connection::InUse(slot as u32, subflow.use_count);
+            self.by_pair.entry(pair).or_default().push(used);
+        }
+    }
+
+    /// The sender of a subflow is done. Its connection is idle, unless a later transfer has taken it already.
+    pub(super) fn keep(&mut self, slot: usize, subflow: &Subflow) {
+        if !subflow.stands {
+            return;
+        }
+        let mut connections = self.by_pair.get_mut(&pair(subflow)).into_iter().flatten();
+        if let Some(own) = connections.find(|connection| connection.is_used_by(slot, subflow.use_count)) {
+            *own = Connection::Idle(Standing::of(&subflow.sender));
+        }
     }
 
     /// Takes a connection of a pair of interfaces that carries no data. Returns `None` if all are in use. A transfer whose
@@ -48,7 +86,7 @@ impl StandingConnections {
             Connection::Idle(standing) => Some((place, standing.clone())),
             Connection::InUse(slot, use_count) => {
                 let subflow = subflows.current(*slot, *use_count).filter(|subflow| subflow.delivered)?;
-                Some((place, subflow.sender.standing()))
+                Some((place, Standing::of(&subflow.sender)))
             }
         });
         let (place, standing) = free?;
@@ -57,38 +95,8 @@ impl StandingConnections {
     }
 }
 
-impl Hosts {
-    /// Whether a transfer uses connections that stand.
-    pub(super) fn stands(&self, transfer: u32) -> bool {
-        self.standing.enabled && self.transfers.spec(transfer).standing
-    }
-
-    /// Lets the sender of a subflow that was just opened continue a standing connection.
-    pub(super) fn resume(&mut self, now: Ps, slot: usize, transfer: u32, ends: &Ends) {
-        let pair = (ends.src.uplink, ends.dst.uplink);
-        let keeps = !self.is_multipath() && !self.has_streams();
-        let known = if keeps { self.standing.take(pair, &mut self.subflows) } else { None };
-        let settings: &Settings = &self.transport;
-        let standing = known.unwrap_or_else(|| Standing::new(settings, self.transfers.idle_round_trip(transfer)));
-        let subflow = self.subflows.get(slot);
-        subflow.sender.resume(settings, standing, to_nanos(now));
-        subflow.stands = true;
-        if keeps {
-            let used = Connection::InUse(slot as u32, subflow.use_count);
-            self.standing.by_pair.entry(pair).or_default().push(used);
-        }
-    }
-
-    /// The sender of a subflow is done. Its connection is idle, unless a later transfer has taken it already.
-    pub(super) fn keep_connection(&mut self, slot: usize) {
-        let subflow = self.subflows.get(slot);
-        if !subflow.stands {
-            return;
-        }
-        let pair = (subflow.interfaces[0].uplink(), subflow.interfaces[1].uplink());
-        let mut connections = self.standing.by_pair.get_mut(&pair).into_iter().flatten();
-        if let Some(own) = connections.find(|connection| connection.is_used_by(slot, subflow.use_count)) {
-            *own = Connection::Idle(subflow.sender.standing());
-        }
-    }
+/// The uplinks of the sending and the receiving interface of a subflow.
+fn pair(subflow: &Subflow) -> (LinkId, LinkId) {
+    let [from, to] = &subflow.interfaces;
+    (from.uplink(), to.uplink())
 }

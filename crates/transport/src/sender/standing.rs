@@ -22,25 +22,23 @@ impl Standing {
         rtt.sample(round_trip);
         Standing { window: Window::new(settings), rtt, active_at: Nanos::ZERO }
     }
-}
 
-impl Sender {
-    /// Returns what the connection of this sender keeps for the next transfer.
-    pub fn standing(&self) -> Standing {
-        let mut window = self.window.clone();
-        if self.in_recovery {
-            window.on_recovered(self.flight());
+    /// Returns what the connection of a sender keeps for the next transfer.
+    pub fn of(sender: &Sender) -> Standing {
+        let mut window = sender.window.clone();
+        if sender.in_recovery {
+            window.on_recovered(sender.flight());
         }
-        Standing { window, rtt: self.rtt, active_at: self.active_at }
+        Standing { window, rtt: sender.rtt, active_at: sender.active_at }
     }
 
-    /// Lets a closed sender use a connection that stands: it needs no SYN exchange, and continues with the window and
-    /// the RTT estimate of the connection. After idle time the window is smaller (RFC 2861 §3).
-    pub fn resume(&mut self, settings: &Settings, standing: Standing, now: Nanos) {
-        let idle = now.saturating_sub(standing.active_at);
-        self.window = standing.window.resumed(settings, idle, standing.rtt.rto());
-        self.rtt = standing.rtt;
-        self.send_first = false;
+    /// Lets a closed sender use this connection: it needs no SYN exchange, and continues with the window and the RTT
+    /// estimate of the connection. After idle time the window is smaller (RFC 2861 §3).
+    pub fn resume(self, sender: &mut Sender, settings: &Settings, now: Nanos) {
+        let idle = now.saturating_sub(self.active_at);
+        sender.window = self.window.resumed(settings, idle, self.rtt.rto());
+        sender.rtt = self.rtt;
+        sender.send_first = false;
     }
 }
 
@@ -59,7 +57,7 @@ mod tests {
     /// acknowledgement.
     fn transfer(settings: &Settings, standing: Standing, size: u64, mut now: Nanos) -> (Sender, Nanos) {
         let mut sender = Sender::new(settings, Some(size));
-        sender.resume(settings, standing, now);
+        standing.resume(&mut sender, settings, now);
         sender.open(now);
         while !sender.is_finished() {
             let mut ends = Vec::new();
@@ -85,7 +83,7 @@ mod tests {
             let (first, ended) = transfer(&settings, Standing::new(&settings, ROUND_TRIP), 60_000, Nanos::ZERO);
             // Windows of 4, 8, 16 and 32 segments.
             assert_eq!((ended, first.cwnd_bytes()), (Nanos(4 * ROUND_TRIP.0), 64_000));
-            let (_, again) = transfer(&settings, first.standing(), 60_000, ended);
+            let (_, again) = transfer(&settings, Standing::of(&first), 60_000, ended);
             assert_eq!(again, ended + ROUND_TRIP, "all data leave at once");
         }
     }
@@ -99,7 +97,7 @@ mod tests {
             [(rto - Nanos(1), 64_000), (rto, 32_000), (Nanos(3 * rto.0), 8_000), (Nanos(99 * rto.0), 4_000)]
         {
             let mut sender = Sender::new(&settings, Some(1));
-            sender.resume(&settings, first.standing(), ended + idle);
+            Standing::of(&first).resume(&mut sender, &settings, ended + idle);
             assert_eq!(sender.cwnd_bytes(), window, "after {idle:?}");
         }
     }
@@ -108,7 +106,7 @@ mod tests {
     fn the_first_transfer_knows_the_round_trip_of_the_set_up() {
         let settings = settings(CongestionControl::NewReno);
         let mut sender = Sender::new(&settings, Some(1000));
-        sender.resume(&settings, Standing::new(&settings, ROUND_TRIP), Nanos::ZERO);
+        Standing::new(&settings, ROUND_TRIP).resume(&mut sender, &settings, Nanos::ZERO);
         sender.open(Nanos::ZERO);
         assert!(sender.poll_transmit(Nanos::ZERO).is_some());
         assert_eq!(sender.poll_timeout(), Some(settings.min_rto), "not the initial time-out of 1 s");
