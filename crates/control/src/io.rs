@@ -163,7 +163,8 @@ pub enum Input {
         /// The switch; `None` for all.
         switch: Option<NodeId>,
     },
-    /// A host has an agent from now on, or no longer. At the start no host has one.
+    /// A host has an agent from now on, or no longer. At the start no host has one. A host that has one already has a
+    /// new one now, which does not know the rates of its flows.
     Agent {
         /// The host.
         host: NodeId,

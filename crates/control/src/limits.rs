@@ -74,10 +74,16 @@ impl Limits {
         Limits { meters: vec![Meters::default(); nodes], agents: BTreeSet::new() }
     }
 
-    /// An agent of a host came or went. The rates of the host's flows are then enforced in the other way.
+    /// An agent of a host came or went. An agent that came gets the rates of the host's flows; without one, meters
+    /// enforce them if they may.
     pub(crate) fn agent(&mut self, cx: &mut Context, flows: &mut FlowTable, host: NodeId, speaks: bool) {
         let changed = if speaks { self.agents.insert(host) } else { self.agents.remove(&host) };
-        if !changed || cx.config.enforcement != Some(Enforcement::Any) {
+        let matters = match cx.config.enforcement.unwrap_or_default() {
+            Enforcement::Any => changed || speaks,
+            Enforcement::Host => speaks,
+            Enforcement::Meter => false,
+        };
+        if !matters {
             return;
         }
         let paced: Vec<(FlowId, u64)> = (flows.iter())

@@ -469,6 +469,32 @@ fn a_link_without_capacity_is_never_used() {
     }
 }
 
+/// The agent may have been started again, or have missed a change while it had no connection.
+#[test]
+fn an_agent_that_connects_gets_the_rates_of_its_flows() {
+    let mut world = fat_tree(LABEL, Config { enforcement: Some(Enforcement::Host), ..Config::default() });
+    let (flow, fabric) = (world.id(), world.network.fabric.clone());
+    let rates = |world: &World| -> Vec<Option<u64>> {
+        let rate = |output: &Output| match output {
+            Output::PaceFlow { rate_bps, .. } => Some(*rate_bps),
+            _ => None,
+        };
+        world.outputs().filter_map(rate).collect()
+    };
+    world.act(Action::Pace { flow, rate_bps: Some(8_000_000) });
+    world.traffic(ms(300));
+    for host in [fabric.hosts()[0], fabric.hosts()[1]] {
+        world.network.give_input(Input::Agent { host, speaks: false });
+        world.network.give_input(Input::Agent { host, speaks: true });
+    }
+    assert_eq!(rates(&world), [Some(8_000_000); 2], "the other host has no flow");
+    world.act(Action::Pace { flow, rate_bps: None });
+    world.traffic(ms(300));
+    world.network.give_input(Input::Agent { host: fabric.hosts()[0], speaks: true });
+    assert_eq!(rates(&world), [Some(8_000_000), Some(8_000_000), None]);
+    world.nothing_is_lost_or_left();
+}
+
 /// An agent that comes replaces the meter, and a meter replaces an agent that goes.
 #[test]
 fn a_flow_is_paced_by_the_agent_of_its_host_if_there_is_one() {
@@ -485,13 +511,14 @@ fn a_flow_is_paced_by_the_agent_of_its_host_if_there_is_one() {
         for turn in 1..4 {
             world.network.give_input(Input::Agent { host, speaks: true });
             world.traffic(ms(300));
-            assert_eq!((meters(&world), paced(&world)), ((vec![], false), turn), "{needs:?}");
-            // A repeated report changes nothing.
+            assert_eq!((meters(&world), paced(&world)), ((vec![], false), 2 * turn - 1), "{needs:?}");
+            // Another agent gets the rate, too.
             world.network.give_input(Input::Agent { host, speaks: true });
-            assert_eq!(paced(&world), turn);
+            world.traffic(ms(300));
+            assert_eq!((meters(&world), paced(&world)), ((vec![], false), 2 * turn), "{needs:?}");
             world.network.give_input(Input::Agent { host, speaks: false });
             world.traffic(ms(300));
-            assert_eq!((meters(&world), paced(&world)), ((vec![8_000_000], true), turn));
+            assert_eq!((meters(&world), paced(&world)), ((vec![8_000_000], true), 2 * turn));
         }
         world.act(Action::Pace { flow, rate_bps: None });
         world.traffic(ms(300));

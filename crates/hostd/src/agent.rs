@@ -76,6 +76,8 @@ struct Flow {
 struct Kept {
     order: Order,
     since: Nanos,
+    /// Time at which its pace ends, because the controller was lost and has not repeated it since.
+    pace_until: Option<Nanos>,
 }
 
 /// The agent of one or several hosts.
@@ -88,8 +90,8 @@ pub struct Agent {
     leases: BTreeSet<(Nanos, FiveTuple)>,
     /// The announcements that the controller wants. `None` before the welcome.
     wants: Option<Wants>,
-    /// Time at which the controller was lost, until its paces have ended.
-    lost_since: Option<Nanos>,
+    /// Ends of paces. An entry may be out of date.
+    pace_ends: BTreeSet<(Nanos, FiveTuple)>,
     lines: VecDeque<String>,
     changed: VecDeque<(FiveTuple, Order)>,
     to_programs: VecDeque<(ProgramId, String)>,
@@ -106,7 +108,7 @@ impl Agent {
             orders: BTreeMap::new(),
             leases: BTreeSet::new(),
             wants: None,
-            lost_since: None,
+            pace_ends: BTreeSet::new(),
             lines: VecDeque::new(),
             changed: VecDeque::new(),
             to_programs: VecDeque::new(),
@@ -116,13 +118,13 @@ impl Agent {
     }
 
     /// Takes over an order that an earlier agent has left in the kernel. It is unknown whether that agent still had a
-    /// session. So paces end at `paces_until`, as they would without this agent.
+    /// session. So paces end at `paces_until`, as they would without this agent, unless the controller repeats them.
     pub fn adopt(&mut self, now: Nanos, flow: FiveTuple, order: Order, paces_until: Nanos) {
         if let Some(until) = order.hold_until {
             self.leases.insert((until, flow));
         }
-        self.orders.insert(flow, Kept { order, since: now });
-        self.lost_since = Some(paces_until.saturating_sub(PACES_KEPT).min(now));
+        self.orders.insert(flow, Kept { order, since: now, pace_until: None });
+        self.end_pace_at(flow, paces_until.min(now.saturating_add(PACES_KEPT)));
     }
 
     /// Returns the counters.
@@ -223,11 +225,13 @@ impl Agent {
         self.lines.push_back(messages::hello(&self.settings.hosts, self.settings.token.as_deref()));
     }
 
-    /// Handles the loss of the connection to the controller. Holds end with their leases, paces after [`PACES_KEPT`].
+    /// Handles the loss of the connection to the controller. Holds end with their leases, paces after [`PACES_KEPT`]
+    /// unless the controller repeats them. So no pace stays that it has ended meanwhile, or does not know.
     pub fn handle_lost(&mut self, now: Nanos) {
-        if self.wants.take().is_some() || self.lost_since.is_none() {
-            self.lost_since = Some(now);
-        }
+        self.wants = None;
+        let until = now.saturating_add(PACES_KEPT);
+        let flows: Vec<FiveTuple> = self.orders.keys().copied().collect();
+        flows.into_iter().for_each(|flow| self.end_pace_at(flow, until));
         self.lines.clear();
         self.flows.values_mut().for_each(|flow| flow.announced = false);
     }
@@ -247,7 +251,7 @@ impl Agent {
         }
         match message {
             ControllerMessage::Welcome(wants) | ControllerMessage::Wants(wants) => {
-                (self.wants, self.lost_since) = (Some(wants), None);
+                self.wants = Some(wants);
                 let flows: Vec<_> = self.flows.keys().copied().collect();
                 flows.into_iter().for_each(|flow| self.announce_flow(flow));
             }
@@ -263,6 +267,7 @@ impl Agent {
             ControllerMessage::Pace { flow, rate_bps } => {
                 if self.change(now, flow, |order| (order.pace_bps, order.released) = (rate_bps, false)) {
                     self.counts.paces += 1;
+                    self.orders.entry(flow).and_modify(|kept| kept.pace_until = None);
                 }
             }
             ControllerMessage::Refused { why } => self.refusal = Some(why),
@@ -272,7 +277,8 @@ impl Agent {
 
     // --- time
 
-    /// Ends expired leases, the paces of a controller that is lost for too long, and old orders for unknown flows.
+    /// Ends expired leases, paces that the controller has not repeated since it was lost, and old orders for unknown
+    /// flows.
     pub fn handle_time(&mut self, now: Nanos) {
         while let Some(&(until, flow)) = self.leases.first().filter(|(until, _)| *until <= now) {
             self.leases.pop_first();
@@ -282,13 +288,11 @@ impl Agent {
                 self.release(now, flow);
             }
         }
-        if self.paces_end().is_some_and(|end| end <= now) {
-            let paced: Vec<_> = self.orders.iter().filter(|(_, kept)| kept.order.pace_bps.is_some()).collect();
-            let paced: Vec<_> = paced.into_iter().map(|(&flow, _)| flow).collect();
-            for flow in paced {
-                self.change(now, flow, |order| (order.pace_bps, order.released) = (None, false));
-            }
-            self.lost_since = None;
+        while let Some(&(until, flow)) = self.pace_ends.first().filter(|(until, _)| *until <= now) {
+            self.pace_ends.pop_first();
+            let Some(kept) = self.orders.get_mut(&flow).filter(|kept| kept.pace_until == Some(until)) else { continue };
+            kept.pace_until = None;
+            self.change(now, flow, |order| (order.pace_bps, order.released) = (None, false));
         }
         let strangers = self
             .orders
@@ -301,12 +305,14 @@ impl Agent {
     /// Time at which `handle_time` must be called next.
     pub fn poll_timeout(&self) -> Option<Nanos> {
         let lease = self.leases.first().map(|&(until, _)| until);
-        [lease, self.paces_end()].into_iter().flatten().min()
+        let pace = self.pace_ends.first().map(|&(until, _)| until);
+        [lease, pace].into_iter().flatten().min()
     }
 
-    /// Time at which paces end because the controller is lost. `None` if it is not lost.
+    /// Time at which the last pace ends because the controller is lost. `None` if it is not lost, or if there is no pace.
     pub fn paces_end(&self) -> Option<Nanos> {
-        self.lost_since.map(|since| since.saturating_add(PACES_KEPT))
+        let last = self.pace_ends.last().map(|&(until, _)| until);
+        last.filter(|_| self.wants.is_none())
     }
 
     // --- outputs
@@ -340,6 +346,15 @@ impl Agent {
         self.lines.push_back(messages::announce(flow, known.size_bytes));
     }
 
+    /// Sets the end of a flow's pace, if it has one without an end.
+    fn end_pace_at(&mut self, flow: FiveTuple, until: Nanos) {
+        let endless = |kept: &&mut Kept| kept.order.pace_bps.is_some() && kept.pace_until.is_none();
+        if let Some(kept) = self.orders.get_mut(&flow).filter(endless) {
+            kept.pace_until = Some(until);
+            self.pace_ends.insert((until, flow));
+        }
+    }
+
     fn release(&mut self, now: Nanos, flow: FiveTuple) {
         let held = |kept: &Kept| kept.order.hold_until.is_some();
         if self.orders.get(&flow).is_some_and(held) {
@@ -355,7 +370,7 @@ impl Agent {
             self.counts.beyond_limit += 1;
             return false;
         }
-        let kept = self.orders.entry(flow).or_insert(Kept { order: Order::default(), since: now });
+        let kept = self.orders.entry(flow).or_insert(Kept { order: Order::default(), since: now, pace_until: None });
         edit(&mut kept.order);
         self.changed.push_back((flow, kept.order));
         true
@@ -365,6 +380,9 @@ impl Agent {
         if let Some(kept) = self.orders.remove(&flow) {
             if let Some(until) = kept.order.hold_until {
                 self.leases.remove(&(until, flow));
+            }
+            if let Some(until) = kept.pace_until {
+                self.pace_ends.remove(&(until, flow));
             }
             self.changed.push_back((flow, Order { released: kept.order.hold_until.is_some(), ..Order::default() }));
         }

@@ -129,17 +129,33 @@ fn paces_end_within_15_s_and_holds_with_their_leases_after_a_loss() {
     assert_eq!(orders(&mut agent), [(1, Order::default())]);
 }
 
+/// The controller comes back and repeats the pace of the first flow. It has ended that of the second one meanwhile.
 #[test]
-fn paces_stay_if_the_controller_comes_back() {
+fn paces_stay_if_the_controller_comes_back_and_repeats_them() {
     let mut agent = welcomed();
-    agent.handle_long(flow(1));
-    pace(&mut agent, Nanos::ZERO, 1, Some(5_000_000));
+    let paced = |rate_bps: u64| Order { pace_bps: Some(rate_bps), ..Order::default() };
+    for port in [1, 2] {
+        agent.handle_long(flow(port));
+        pace(&mut agent, Nanos::ZERO, port, Some(5_000_000));
+    }
     orders(&mut agent);
     agent.handle_lost(Nanos::from_secs(1));
     agent.handle_connected();
     receive(&mut agent, Nanos::from_secs(2), &json!({"welcome": {"version": 1, "announce": true}}));
-    agent.handle_time(Nanos::from_secs(100));
+    pace(&mut agent, Nanos::from_secs(2), 1, Some(5_000_000));
+    assert_eq!((orders(&mut agent), agent.paces_end()), (vec![(1, paced(5_000_000))], None));
+    agent.handle_time(Nanos::from_millis(15_499));
     assert!(orders(&mut agent).is_empty());
+    agent.handle_time(Nanos::from_millis(15_500));
+    assert_eq!(orders(&mut agent), [(2, Order::default())]);
+    agent.handle_time(Nanos::from_secs(29));
+    assert!(orders(&mut agent).is_empty());
+    // A second loss ends the pace 14.5 s after it, even if the first one is repeated too late.
+    agent.handle_lost(Nanos::from_secs(30));
+    agent.handle_lost(Nanos::from_secs(40));
+    assert_eq!(agent.paces_end(), Some(Nanos::from_millis(44_500)));
+    agent.handle_time(Nanos::from_millis(44_500));
+    assert_eq!((orders(&mut agent), agent.paces_end()), (vec![(1, Order::default())], None));
 }
 
 #[test]

@@ -70,7 +70,7 @@ pub(crate) struct Hosts {
     newcomers: Newcomers<AgentId>,
     by_host: BTreeMap<NodeId, AgentId>,
     /// Hosts with an agent, as last reported to the controller.
-    known: BTreeSet<NodeId>,
+    known: BTreeMap<NodeId, AgentId>,
     /// Unanswered requests for paths, with the agent and its number of the request.
     requests: BTreeMap<u64, (AgentId, u64)>,
     last: u64,
@@ -98,7 +98,7 @@ impl Hosts {
             agents: BTreeMap::new(),
             newcomers: Newcomers::new(HostsConfig::default().agents),
             by_host: BTreeMap::new(),
-            known: BTreeSet::new(),
+            known: BTreeMap::new(),
             requests: BTreeMap::new(),
             last: 0,
             wants: Wants::default(),
@@ -331,13 +331,13 @@ impl Hosts {
         }
     }
 
-    /// Inputs for the controller: hosts that have an agent now, or have none any more.
+    /// Inputs for the controller: hosts that have another agent now, or have none any more.
     pub(crate) fn changes(&mut self) -> Vec<Input> {
-        let now: BTreeSet<NodeId> = self.by_host.keys().copied().collect();
-        let input = |&host: &NodeId, speaks| Input::Agent { host, speaks };
-        let gone = self.known.difference(&now).map(|host| input(host, false));
-        let changes = gone.chain(now.difference(&self.known).map(|host| input(host, true))).collect();
-        self.known = now;
+        let gone = self.known.keys().filter(|host| !self.by_host.contains_key(host));
+        let gone = gone.map(|&host| Input::Agent { host, speaks: false });
+        let new = self.by_host.iter().filter(|(host, id)| self.known.get(host) != Some(id));
+        let changes = gone.chain(new.map(|(&host, _)| Input::Agent { host, speaks: true })).collect();
+        self.known.clone_from(&self.by_host);
         changes
     }
 
