@@ -1,11 +1,11 @@
 //! Connections to the API: their own thread, a limit on their number, and time-outs for all that a slow client can
 //! delay.
 
-use super::ask::{channel, Asker, Questions};
+use super::ask::{channel, Questions};
 use super::authorise::{authorise, Admits, Authoriser, Closed, RequestCounts};
 use super::handlers::Api;
 use super::routes::{host_router, router};
-use super::settings::CheckedAddress;
+use super::settings::{CheckedAddress, Limits};
 use super::slots::{Admission, ConnectionSlot, ConnectionSlots};
 use crate::current::Current;
 use axum::body::Body;
@@ -35,9 +35,7 @@ struct Service {
     app: Router,
     counts: Arc<RequestCounts>,
     tls: Option<Current<rustls::ServerConfig>>,
-    connections: usize,
-    timeout: Duration,
-    header_timeout: Duration,
+    limits: Limits,
 }
 
 /// Starts the API; returns the address on which it listens, and the receiving end of its requests.
@@ -45,14 +43,7 @@ struct Service {
 /// # Errors
 /// It cannot listen there, or cannot start a thread.
 pub(crate) fn start(checked: CheckedAddress) -> io::Result<(SocketAddr, Questions)> {
-    launch("api", checked.address, |asker| {
-        let counts = Arc::new(RequestCounts::default());
-        let CheckedAddress { tokens, tls, connections, body_bytes, timeout, header_timeout, search, .. } = checked;
-        let authoriser = Authoriser { tokens, body_bytes, timeout, counts: counts.clone(), admits: Admits::Tokens };
-        let app = router(Api { asker, counts: counts.clone(), search });
-        let app = app.layer(axum::middleware::from_fn_with_state(authoriser, authorise));
-        Service { app, counts, tls, connections, timeout, header_timeout }
-    })
+    launch("api", checked, Admits::Tokens, router)
 }
 
 /// Starts the address at which applications on hosts request paths. Returns the same as [`start`].
@@ -60,24 +51,29 @@ pub(crate) fn start(checked: CheckedAddress) -> io::Result<(SocketAddr, Question
 /// # Errors
 /// The same as [`start`].
 pub(crate) fn start_for_hosts(checked: CheckedAddress) -> io::Result<(SocketAddr, Questions)> {
-    launch("paths", checked.address, |asker| {
-        let counts = Arc::new(RequestCounts::default());
-        let CheckedAddress { tokens, tls, connections, body_bytes, timeout, header_timeout, search, .. } = checked;
-        let admits =
-            Admits::Hosts { tokens: tls.is_some() || checked.address.ip().is_loopback(), names: checked.names };
-        let authoriser = Authoriser { tokens, body_bytes, timeout, counts: counts.clone(), admits };
-        let app = host_router(Api { asker, counts: counts.clone(), search });
-        let app = app.layer(axum::middleware::from_fn_with_state(authoriser, authorise));
-        Service { app, counts, tls, connections, timeout, header_timeout }
-    })
+    let tokens = checked.tls.is_some() || checked.address.ip().is_loopback();
+    let admits = Admits::Hosts { tokens, names: checked.names.clone() };
+    launch("paths", checked, admits, host_router)
 }
 
-fn launch(name: &str, address: SocketAddr, make: impl FnOnce(Asker) -> Service) -> io::Result<(SocketAddr, Questions)> {
+/// Serves these routes at an address, in a thread with this name.
+fn launch(
+    name: &str,
+    checked: CheckedAddress,
+    admits: Admits,
+    routes: fn(Api) -> Router,
+) -> io::Result<(SocketAddr, Questions)> {
+    let CheckedAddress { address, tokens, tls, limits, search, .. } = checked;
     let listener = std::net::TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
     let address = listener.local_addr()?;
     let (asker, questions) = channel();
-    let service = make(asker);
+    let counts = Arc::new(RequestCounts::default());
+    let Limits { body_bytes, timeout, .. } = limits;
+    let authoriser = Authoriser { tokens, body_bytes, timeout, counts: counts.clone(), admits };
+    let app = routes(Api { asker, counts: counts.clone(), search });
+    let app = app.layer(axum::middleware::from_fn_with_state(authoriser, authorise));
+    let service = Service { app, counts, tls, limits };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(2).build()?;
     std::thread::Builder::new().name(name.into()).spawn(move || {
         runtime.block_on(async {
@@ -91,7 +87,8 @@ fn launch(name: &str, address: SocketAddr, make: impl FnOnce(Asker) -> Service) 
 }
 
 async fn accept(listener: TcpListener, service: Service) {
-    let Service { app, counts, tls, connections, timeout: patience, header_timeout } = service;
+    let Service { app, counts, tls, limits } = service;
+    let Limits { connections, timeout: patience, header_timeout, .. } = limits;
     let slots = ConnectionSlots::new(connections);
     loop {
         let (stream, peer) = match listener.accept().await {

@@ -59,19 +59,28 @@ pub(crate) struct CheckedAddress {
     pub tls: Option<Current<rustls::ServerConfig>>,
     /// Names under which requests without a token are answered, besides IP addresses and `localhost`.
     pub names: Arc<[String]>,
+    pub limits: Limits,
+    pub search: PathSearch,
+}
+
+/// The limits of an address; the settings with these names say what they are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
     pub connections: usize,
     pub body_bytes: usize,
     pub timeout: Duration,
     pub header_timeout: Duration,
-    pub search: PathSearch,
 }
 
-/// Checks the limits per client of a table.
-fn check_limits(table: &str, counts: [usize; 2], times: [Duration; 2]) -> Result<(), String> {
-    if counts.contains(&0) || times.iter().any(Duration::is_zero) {
-        return Err(format!("{table}: connections, body_bytes, timeout and header_timeout must be more than 0"));
+impl Limits {
+    /// Checks the limits of a table.
+    fn check(self, table: &str) -> Result<Limits, String> {
+        let Limits { connections, body_bytes, timeout, header_timeout } = self;
+        if [connections, body_bytes].contains(&0) || [timeout, header_timeout].iter().any(Duration::is_zero) {
+            return Err(format!("{table}: connections, body_bytes, timeout and header_timeout must be more than 0"));
+        }
+        Ok(self)
     }
-    Ok(())
 }
 
 /// Reads the certificates of a table.
@@ -97,19 +106,9 @@ impl Api {
         }
         let tls = load_tls("api", self.tls.as_ref(), base_dir)?;
         let Api { connections, body_bytes, timeout, header_timeout, .. } = *self;
-        check_limits("api", [connections, body_bytes], [timeout, header_timeout])?;
+        let limits = Limits { connections, body_bytes, timeout, header_timeout }.check("api")?;
         let (tokens, names) = (Current::new(Arc::new(tokens)), [].into());
-        Ok(Some(CheckedAddress {
-            address,
-            tokens,
-            tls,
-            names,
-            connections,
-            body_bytes,
-            timeout,
-            header_timeout,
-            search,
-        }))
+        Ok(Some(CheckedAddress { address, tokens, tls, names, limits, search }))
     }
 }
 
@@ -158,19 +157,8 @@ impl Paths {
         let Some(address) = self.address else { return Ok(None) };
         let tls = load_tls("paths", self.tls.as_ref(), base_dir)?;
         let Paths { search, connections, body_bytes, timeout, header_timeout, .. } = *self;
-        check_limits("paths", [connections, body_bytes], [timeout, header_timeout])?;
+        let limits = Limits { connections, body_bytes, timeout, header_timeout }.check("paths")?;
         let tokens = api.map_or_else(|| Current::new(Arc::default()), |api| api.tokens.clone());
-        let names = self.names.clone().into();
-        Ok(Some(CheckedAddress {
-            address,
-            tokens,
-            tls,
-            names,
-            connections,
-            body_bytes,
-            timeout,
-            header_timeout,
-            search,
-        }))
+        Ok(Some(CheckedAddress { address, tokens, tls, names: self.names.clone().into(), limits, search }))
     }
 }
