@@ -1,5 +1,5 @@
 //! TCP as pure state machines: NewReno, CUBIC and DCTCP, with or without selective acknowledgements. MPTCP is built
-//! on them ([`mptcp`]).
+//! on them ([`mptcp`]). [`packets`] has the traits of transports that acknowledge packets, of which [`uec`] is one.
 //!
 //! A [`Sender`] and a [`Receiver`] are the two ends of one direction of a connection. They have no addresses, queues
 //! or clock. A driver gives them the time and the segments that arrive, takes the segments that they want to send,
@@ -28,6 +28,7 @@
 
 mod keys;
 pub mod mptcp;
+pub mod packets;
 mod ranges;
 mod receiver;
 mod rtt;
@@ -36,6 +37,7 @@ mod sender;
 mod settings;
 pub mod streams;
 mod timer_clock;
+pub mod uec;
 mod window;
 
 pub use keys::{transports, TransportKey, TransportName};

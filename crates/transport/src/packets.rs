@@ -1,0 +1,152 @@
+//! The seam between a driver and transports that acknowledge packets instead of bytes.
+//!
+//! The packets of a transfer are numbered from 0. A sender decides when to send which of them, and with which entropy. A
+//! receiver answers packets with [`Report`]s. A network may also cut a packet down to its header instead of dropping it
+//! ("trimming"); the receiver then reports it as missing at once.
+
+use pathloom_model::Nanos;
+
+/// What a packet is. Sizes and priorities follow from it: only [`PacketKind::Data`] has a payload, and all other kinds
+/// pass before it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PacketKind {
+    /// A packet with payload.
+    Data,
+    /// A report of what has arrived ([`ReportKind::Ack`]).
+    Ack,
+    /// The header of a data packet whose payload was removed by a full queue.
+    Trimmed,
+    /// A report of a trimmed packet ([`ReportKind::Nack`]).
+    Nack,
+}
+
+/// A data packet that a sender wants to send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Outgoing {
+    /// Number of the packet in its transfer.
+    pub number: u64,
+    /// Payload bytes.
+    pub payload_bytes: u32,
+    /// Value that switches hash to choose a path; 0 for none.
+    pub entropy: u32,
+    /// Whether the packet was sent before.
+    pub retransmission: bool,
+    /// Whether the receiver should report at once.
+    pub asks_report: bool,
+}
+
+/// A data packet, or the header of one, that arrives at a receiver.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Arrived {
+    /// Number of the packet in its transfer.
+    pub number: u64,
+    /// Payload bytes; those that it had before it was trimmed.
+    pub payload_bytes: u32,
+    /// As its sender set it.
+    pub entropy: u32,
+    /// As its sender set it.
+    pub retransmission: bool,
+    /// As its sender set it.
+    pub asks_report: bool,
+    /// Whether a queue on the way marked it (ECN).
+    pub marked: bool,
+    /// Whether only the header arrives, and where it was trimmed.
+    pub trimmed: Option<TrimmedAt>,
+}
+
+impl From<Outgoing> for Arrived {
+    /// The packet as it arrives if nothing happens to it on its way.
+    fn from(sent: Outgoing) -> Arrived {
+        Arrived {
+            number: sent.number,
+            payload_bytes: sent.payload_bytes,
+            entropy: sent.entropy,
+            retransmission: sent.retransmission,
+            asks_report: sent.asks_report,
+            marked: false,
+            trimmed: None,
+        }
+    }
+}
+
+/// Where a packet was trimmed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TrimmedAt {
+    /// At a link between switches.
+    Fabric,
+    /// At the link to the receiver, where no other path helps.
+    LastHop,
+}
+
+/// What a report says of the packet that caused it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReportKind {
+    /// It has arrived.
+    Ack,
+    /// It was trimmed.
+    Nack(TrimmedAt),
+}
+
+/// What a receiver reports: the content of an acknowledgement or of a negative one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Report {
+    /// What happened to the packet that caused the report.
+    pub kind: ReportKind,
+    /// Number of the packet that caused the report.
+    pub number: u64,
+    /// All packets below this number have arrived.
+    pub cumulative: u64,
+    /// Number of the packet of the lowest bit of `selective`.
+    pub base: u64,
+    /// Packets from `base` on that have arrived out of order, one per bit.
+    pub selective: u64,
+    /// Bytes of all packets that have arrived, with headers, each packet counted once.
+    pub received_bytes: u64,
+    /// Entropy of the packet that caused the report.
+    pub entropy: u32,
+    /// Whether that packet was marked.
+    pub marked: bool,
+    /// Whether that packet was a retransmission.
+    pub retransmission: bool,
+}
+
+impl Report {
+    /// The kind of the packet that carries the report.
+    pub fn packet_kind(&self) -> PacketKind {
+        match self.kind {
+            ReportKind::Ack => PacketKind::Ack,
+            ReportKind::Nack(_) => PacketKind::Nack,
+        }
+    }
+}
+
+/// The sending end of a transfer. A driver calls [`PacketSender::poll_transmit`] whenever the network card is free, so
+/// that the sender chooses packet and entropy as late as possible.
+pub trait PacketSender {
+    /// Returns the next packet, if the window allows one.
+    fn poll_transmit(&mut self, now: Nanos) -> Option<Outgoing>;
+
+    /// Handles a report. Reports that cannot be true change nothing.
+    fn handle_report(&mut self, now: Nanos, report: &Report);
+
+    /// Returns the time when [`PacketSender::handle_timeout`] is due, if packets are in flight.
+    fn poll_timeout(&self) -> Option<Nanos>;
+
+    /// Handles the retransmission time-out; does nothing before it is due.
+    fn handle_timeout(&mut self, now: Nanos);
+
+    /// Whether all packets are acknowledged.
+    fn is_finished(&self) -> bool;
+}
+
+/// The receiving end of a transfer.
+pub trait PacketReceiver {
+    /// Handles a packet or the header of one. Returns a report to send, if one is due.
+    fn handle_data(&mut self, arrived: &Arrived) -> Option<Report>;
+
+    /// Payload bytes that have arrived, each counted once.
+    fn received_bytes(&self) -> u64;
+
+    /// Payload bytes of the packets before the first one that is missing.
+    fn delivered_bytes(&self) -> u64;
+}

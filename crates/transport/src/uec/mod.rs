@@ -1,0 +1,24 @@
+//! The transport of the Ultra Ethernet Consortium ("UEC"): packets that take any path in any order, acknowledged one by
+//! one; NSCC, a window that the sender controls by delay and marks ([`nscc`]); and the choice of an entropy per packet
+//! ([`Entropies`]).
+//!
+//! Formulas and constants are those of the consortium's simulator, uet-htsim (`htsim/sim/uec.cpp`, commit 40ccb05 of
+//! 2025), which describes itself as close to, but not part of, the UEC specification 1.0.
+
+mod entropies;
+mod nscc;
+mod receiver;
+mod sender;
+mod settings;
+mod sizes;
+#[cfg(test)]
+mod tests;
+
+pub use receiver::UecReceiver;
+pub use sender::{UecCounters, UecSender};
+pub use settings::{EntropyChoice, NetworkTraits, UecSettings};
+use sizes::Sizes;
+
+/// Bytes of a packet without its payload; the size of a report and of a trimmed packet (uet-htsim, `_hdr_size` and
+/// `ACKSIZE`).
+pub const HEADER_BYTES: u32 = 64;

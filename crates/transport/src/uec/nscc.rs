@@ -1,0 +1,259 @@
+//! NSCC, the congestion control at the sender: a window of bytes in flight, headers included.
+//!
+//! A report is one of four cases, by its mark and by the queueing delay, which is the measured round trip less the one
+//! without queues:
+//!
+//! | | delay below the target | above it |
+//! | --- | --- | --- |
+//! | unmarked | grow in proportion to the distance from the target | grow fairly: the same for all |
+//! | marked | no change; the packet's path is avoided | shrink, at most once per round trip |
+//!
+//! If almost nothing arrives for a round trip ("quick adapt"), the window becomes what has arrived. Growth is collected
+//! and applied every eight packets. All of it is from uet-htsim (`initNsccParams`, `updateCwndOnAck_NSCC`,
+//! `updateCwndOnNack_NSCC`, `quick_adapt`), whose names are given beside the formulas.
+
+use super::{NetworkTraits, UecSettings};
+use pathloom_model::Nanos;
+
+/// Product of rate and round trip for which the constants are given: 100 Gbit/s · 12 µs (`_reference_network_bdp`).
+const REFERENCE_BYTES: f64 = 150_000.0;
+/// Round trip of the reference (`_reference_network_rtt`).
+const REFERENCE_ROUND_TRIP: f64 = 12_000.0;
+/// Weight of a sample in the average delay (`_delay_alpha`).
+const DELAY_GAIN: f64 = 0.0125;
+/// Delay below which the network counts as idle, so that the window grows fast (`fast_increase`).
+const IDLE_DELAY: f64 = 1_000.0;
+/// Share of the excess delay that a decrease removes (`_gamma`), and the largest decrease.
+const DECREASE: (f64, f64) = (0.8, 0.5);
+/// Quick adapt applies if less than a 2^-3 of the maximum window has arrived (`_qa_gate`).
+const ADAPT_SHARE: f64 = 0.125;
+/// Multiple of the target delay from which quick adapt applies without a loss (`_qa_threshold`).
+const ADAPT_DELAY: f64 = 4.0;
+/// Packets after which the collected growth is applied (`_adjust_bytes_threshold`).
+const ADJUST_PACKETS: f64 = 8.0;
+
+/// The window of one sender. Bytes and nanoseconds are floating-point numbers here.
+#[derive(Clone, Debug)]
+pub(super) struct Nscc {
+    window: f64,
+    /// 1.5 times the product of rate and round trip (`_maxwnd`).
+    most: f64,
+    /// A full packet (`_min_cwnd`).
+    least: f64,
+    bytes_per_nano: f64,
+    /// Round trip without queues, as the sender knows it (`_base_rtt`).
+    base: f64,
+    /// The same for the longest path of the network (`_network_rtt`).
+    network: f64,
+    /// Queueing delay at which the window stays (`_target_Qdelay`).
+    target: f64,
+    /// Product of rate and round trip in units of the reference (`_scaling_factor_a`).
+    scale: f64,
+    payload: f64,
+    /// Average queueing delay (`_avg_delay`).
+    average: f64,
+    /// Growth not yet applied: a sum of byte · byte, to be divided by the window (`_inc_bytes`).
+    growth: f64,
+    /// Bytes arrived since growth was last applied (`_received_bytes`).
+    unadjusted: f64,
+    adjusted_at: f64,
+    decreased_at: f64,
+    /// Bytes arrived without delay (`_fi_count`), and whether the window grows fast (`_increase`).
+    idle_bytes: f64,
+    grows_fast: bool,
+    adapt: QuickAdapt,
+}
+
+/// State of quick adapt.
+#[derive(Clone, Debug, Default)]
+struct QuickAdapt {
+    /// End of the present period; `None` before the first report (`_qa_endtime`).
+    ends: Option<f64>,
+    /// Bytes arrived in the period (`_achieved_bytes`).
+    arrived: f64,
+    /// Whether a packet was trimmed since the last time (`_trigger_qa`).
+    is_wanted: bool,
+    /// Bytes whose bad reports count no more, because they were in flight when the window was adapted
+    /// (`_bytes_to_ignore`), and how many of them have been reported (`_bytes_ignored`).
+    ignored: (f64, f64),
+}
+
+impl Nscc {
+    pub(super) fn new(settings: &UecSettings, network: &NetworkTraits) -> Nscc {
+        let bytes_per_nano = network.rate_bps as f64 / 8e9;
+        let base = network.round_trip.0 as f64;
+        let share = if network.trims { 0.75 } else { 1.0 };
+        let mut nscc = Nscc {
+            window: 0.0,
+            most: 0.0,
+            least: settings.frame_bytes() as f64,
+            bytes_per_nano,
+            base,
+            network: base,
+            target: settings.target_delay.map_or(base * share, |target| target.0 as f64).max(1.0),
+            scale: bytes_per_nano * base / REFERENCE_BYTES,
+            payload: f64::from(settings.payload_bytes),
+            average: 0.0,
+            growth: 0.0,
+            unadjusted: 0.0,
+            adjusted_at: 0.0,
+            decreased_at: 0.0,
+            idle_bytes: 0.0,
+            grows_fast: false,
+            adapt: QuickAdapt::default(),
+        };
+        nscc.set_base(base);
+        nscc.window = settings.initial_window_bytes.map_or(nscc.most, |bytes| bytes as f64);
+        nscc.bound();
+        nscc
+    }
+
+    /// The window in bytes, with headers.
+    pub(super) fn window(&self) -> u64 {
+        self.window as u64
+    }
+
+    /// Largest window at the present estimate of the round trip.
+    pub(super) fn most(&self) -> u64 {
+        self.most as u64
+    }
+
+    fn set_base(&mut self, base: f64) {
+        self.base = base;
+        self.most = (1.5 * self.bytes_per_nano * base).max(self.least);
+    }
+
+    fn bound(&mut self) {
+        self.window = self.window.clamp(self.least, self.most);
+    }
+
+    /// Takes a measured round trip of which no part is a wait of the receiver. The least is that without queues.
+    pub(super) fn measure(&mut self, round_trip: Nanos) {
+        let round_trip = round_trip.0 as f64;
+        if round_trip < self.base && round_trip > 0.0 {
+            self.set_base(round_trip);
+            self.bound();
+        }
+    }
+
+    /// Adds a delay to the average (`update_delay`). A long delay without a mark is of a queue that is about to empty,
+    /// so it counts as a quarter of a round trip.
+    fn average_in(&mut self, delay: f64, marked: bool) {
+        let sample = if !marked && delay > self.target { self.base * 0.25 } else { delay };
+        self.average += DELAY_GAIN * (sample - self.average);
+    }
+
+    /// Handles a report of bytes that have arrived (`processAck`, `updateCwndOnAck_NSCC`). `round_trip` is that of the
+    /// packet that caused it, if it is known; `in_flight` counts what remains in flight.
+    pub(super) fn on_arrival(
+        &mut self,
+        now: Nanos,
+        bytes: u64,
+        marked: bool,
+        round_trip: Option<Nanos>,
+        in_flight: u64,
+    ) {
+        let (now, bytes) = (now.0 as f64, bytes as f64);
+        self.adapt.arrived += bytes;
+        self.adapt.ignored.1 += bytes;
+        self.unadjusted += bytes;
+        let measured = round_trip.map(|round_trip| round_trip.0 as f64 - self.base).filter(|&delay| delay >= 0.0);
+        if let Some(delay) = measured {
+            self.average_in(delay, marked);
+        }
+        let delay = measured.unwrap_or(self.average);
+        if self.quick_adapt(now, false, marked, delay, in_flight) {
+            return;
+        }
+        match (marked, delay >= self.target) {
+            // `fair_increase`
+            (false, true) => self.growth += 5.0 * self.payload * self.scale * bytes,
+            (false, false) => self.grow(bytes, delay),
+            (true, true) => self.decrease(now),
+            (true, false) => {}
+        }
+        self.bound();
+        let waited = now - self.adjusted_at;
+        if self.unadjusted > ADJUST_PACKETS * self.least || waited > self.network {
+            self.apply_growth(now, waited);
+        }
+    }
+
+    /// `fast_increase` or else `proportional_increase`. The factor of the latter is
+    /// `_alpha` = 4 · payload · scale · (target / reference round trip) / target.
+    fn grow(&mut self, bytes: f64, delay: f64) {
+        if delay < IDLE_DELAY {
+            self.idle_bytes += bytes;
+            self.grows_fast |= self.idle_bytes > self.window;
+            if self.grows_fast {
+                self.window += bytes * 0.25 * self.scale;
+                return;
+            }
+        } else {
+            self.idle_bytes = 0.0;
+            self.grows_fast = false;
+        }
+        self.growth += 4.0 * self.payload * self.scale * bytes * (self.target - delay) / REFERENCE_ROUND_TRIP;
+    }
+
+    /// `multiplicative_decrease`
+    fn decrease(&mut self, now: f64) {
+        self.grows_fast = false;
+        self.idle_bytes = 0.0;
+        if self.average > self.target && now - self.decreased_at > self.base {
+            let excess = (self.average - self.target) / self.average;
+            self.window *= (1.0 - DECREASE.0 * excess).max(DECREASE.1);
+            self.decreased_at = now;
+        }
+    }
+
+    /// `fulfill_adjustment`; the second term is `_eta`.
+    fn apply_growth(&mut self, now: f64, waited: f64) {
+        self.window += self.growth / self.window;
+        if waited >= self.network {
+            self.window += 0.15 * self.payload * self.scale;
+            self.adjusted_at = now;
+        }
+        (self.growth, self.unadjusted) = (0.0, 0.0);
+        self.bound();
+    }
+
+    /// Handles the report of a trimmed packet (`updateCwndOnNack_NSCC`), whose delay counts as a full queue.
+    pub(super) fn on_trimmed(&mut self, now: Nanos, bytes: u64, in_flight: u64) {
+        self.adapt.ignored.1 += bytes as f64;
+        self.average_in(self.network, true);
+        self.adapt.is_wanted = true;
+        if !self.quick_adapt(now.0 as f64, true, true, 0.0, in_flight) {
+            self.window -= bytes as f64;
+            self.bound();
+        }
+    }
+
+    /// Handles a time-out (`mark_packet_for_retransmission`).
+    pub(super) fn on_timeout(&mut self, bytes: u64) {
+        self.window -= bytes as f64;
+        self.bound();
+    }
+
+    /// Returns whether the report has no further effect: quick adapt has just set the window, or the report is of a
+    /// packet that was in flight when it last did.
+    fn quick_adapt(&mut self, now: f64, is_loss: bool, is_bad: bool, delay: f64, in_flight: u64) -> bool {
+        let adapt = &mut self.adapt;
+        let mut is_done = adapt.ignored.1 < adapt.ignored.0 && is_bad;
+        if !is_done && adapt.ends.is_none_or(|end| now > end) {
+            let is_bad_period = adapt.is_wanted || is_loss || delay > ADAPT_DELAY * self.target;
+            if adapt.ends.is_some() && is_bad_period && adapt.arrived < self.most * ADAPT_SHARE {
+                self.window = adapt.arrived.clamp(self.least, self.most);
+                adapt.ignored = (in_flight as f64, 0.0);
+                adapt.is_wanted = false;
+                is_done = true;
+            }
+            adapt.arrived = 0.0;
+            adapt.ends = Some(now + self.base + self.target);
+        }
+        if is_done {
+            (self.growth, self.unadjusted) = (0.0, 0.0);
+        }
+        is_done
+    }
+}

@@ -1,0 +1,145 @@
+//! The receiving end: which packets have arrived, and when to report.
+
+use super::{Sizes, UecSettings};
+use crate::packets::{Arrived, PacketReceiver, Report, ReportKind};
+use std::collections::VecDeque;
+
+/// Packets that a report covers beside the cumulative number.
+const BITS: u64 = 64;
+
+/// Notes which packets have arrived, and reports at once what the sender must know soon: the first packet, marked,
+/// trimmed and repeated ones, and those that ask for it; otherwise after some bytes (uet-htsim, `UecSink::processData`).
+#[derive(Clone, Debug)]
+pub struct UecReceiver {
+    sizes: Sizes,
+    /// All packets below this number have arrived.
+    expected: u64,
+    /// Whether the packets after `expected` have arrived.
+    beyond: VecDeque<bool>,
+    out_of_order: u64,
+    /// One more than the highest number that has arrived.
+    highest: u64,
+    /// Payload bytes of all packets that have arrived, and the number of these packets.
+    received: (u64, u64),
+    /// Bytes of packets, with headers, since the last report.
+    unreported: u64,
+    ack_bytes: u64,
+    /// Whether a packet asked for a report, and no report since then has said that nothing is missing.
+    report_asked: bool,
+    reordered: u64,
+}
+
+impl UecReceiver {
+    /// Creates a receiver of a transfer of this many bytes, of which nothing has arrived.
+    pub fn new(settings: &UecSettings, bytes: u64) -> UecReceiver {
+        UecReceiver {
+            sizes: Sizes::new(settings, bytes),
+            expected: 0,
+            beyond: VecDeque::new(),
+            out_of_order: 0,
+            highest: 0,
+            received: (0, 0),
+            unreported: 0,
+            ack_bytes: u64::from(settings.ack_bytes),
+            report_asked: false,
+            reordered: 0,
+        }
+    }
+
+    /// Number of packets that have arrived, each counted once.
+    pub fn received_packets(&self) -> u64 {
+        self.received.1
+    }
+
+    /// Number of packets that arrived after one with a higher number (RFC 4737 §3.3).
+    pub fn reordered_packets(&self) -> u64 {
+        self.reordered
+    }
+
+    fn has(&self, number: u64) -> bool {
+        let place = |number: u64| usize::try_from(number.checked_sub(self.expected + 1)?).ok();
+        number < self.expected || place(number).is_some_and(|place| self.beyond.get(place) == Some(&true))
+    }
+
+    /// Notes a packet that has not arrived before.
+    fn take(&mut self, number: u64) {
+        self.received.0 += u64::from(self.sizes.payload(number));
+        self.received.1 += 1;
+        self.reordered += u64::from(number < self.highest);
+        self.highest = self.highest.max(number + 1);
+        if number > self.expected {
+            let place = (number - self.expected - 1) as usize;
+            if self.beyond.len() <= place {
+                self.beyond.resize(place + 1, false);
+            }
+            self.beyond[place] = true;
+            self.out_of_order += 1;
+            return;
+        }
+        self.expected += 1;
+        while self.beyond.pop_front() == Some(true) {
+            self.expected += 1;
+            self.out_of_order -= 1;
+        }
+    }
+
+    /// The base of a report whose highest bit is this packet.
+    fn base_below(&self, number: u64) -> u64 {
+        number.saturating_sub(BITS - 1).max(self.expected + 1)
+    }
+
+    fn report(&self, arrived: &Arrived, kind: ReportKind, base: u64) -> Report {
+        let bit = |offset: u64| u64::from(base + offset > self.expected && self.has(base + offset)) << offset;
+        Report {
+            kind,
+            number: arrived.number,
+            cumulative: self.expected,
+            base,
+            selective: if self.out_of_order == 0 { 0 } else { (0..BITS).map(bit).sum() },
+            received_bytes: self.sizes.frames_of(self.received),
+            entropy: arrived.entropy,
+            marked: arrived.marked,
+            retransmission: arrived.retransmission,
+        }
+    }
+}
+
+impl PacketReceiver for UecReceiver {
+    fn handle_data(&mut self, arrived: &Arrived) -> Option<Report> {
+        let number = arrived.number;
+        if number >= self.sizes.packets() {
+            return None;
+        }
+        let is_new = !self.has(number);
+        if let Some(place) = arrived.trimmed {
+            return Some(match is_new {
+                true => self.report(arrived, ReportKind::Nack(place), number),
+                false => self.report(arrived, ReportKind::Ack, self.base_below(number)),
+            });
+        }
+        let is_first = self.received.1 == 0;
+        self.unreported += self.sizes.frame(number);
+        let mut is_due = is_first || !is_new || arrived.marked || self.unreported >= self.ack_bytes;
+        if is_new {
+            self.take(number);
+            self.report_asked |= arrived.asks_report;
+            is_due |= arrived.asks_report || self.report_asked && self.out_of_order == 0;
+            self.report_asked &= self.out_of_order > 0;
+        }
+        if !is_due {
+            return None;
+        }
+        self.unreported = 0;
+        let upwards = arrived.marked || is_new && arrived.asks_report;
+        let base = if upwards { number } else { self.base_below(number) };
+        Some(self.report(arrived, ReportKind::Ack, base))
+    }
+
+    fn received_bytes(&self) -> u64 {
+        self.received.0
+    }
+
+    fn delivered_bytes(&self) -> u64 {
+        self.sizes.payload_below(self.expected)
+    }
+}

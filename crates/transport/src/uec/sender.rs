@@ -1,0 +1,289 @@
+//! The sending end: which packets are in flight, and which is next.
+
+use super::entropies::{Entropies, Outcome};
+use super::nscc::Nscc;
+use super::{NetworkTraits, Sizes, UecSettings};
+use crate::packets::{Outgoing, PacketSender, Report, ReportKind, TrimmedAt};
+use pathloom_model::Nanos;
+use rand::SeedableRng;
+use rand_pcg::Pcg32;
+use std::collections::{BTreeSet, VecDeque};
+
+/// Greatest number of times that a time-out doubles while nothing is heard.
+const MOST_BACKOFF: u32 = 6;
+
+/// What has happened to a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    InFlight,
+    Lost,
+    Arrived,
+}
+
+/// A packet that was sent.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    at: Nanos,
+    entropy: u32,
+    /// How often it was sent; more than 2 are not told apart.
+    times: u8,
+    state: State,
+}
+
+/// Events of a transfer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct UecCounters {
+    /// Packets sent again.
+    pub retransmissions: u64,
+    /// Retransmission time-outs, one for each packet.
+    pub timeouts: u64,
+    /// Reports of trimmed packets.
+    pub nacks: u64,
+}
+
+/// Sends the packets of a transfer within the window of NSCC, repeats those that are lost, and chooses an entropy for
+/// each (uet-htsim, `UecSrc`).
+#[derive(Clone, Debug)]
+pub struct UecSender {
+    sizes: Sizes,
+    nscc: Nscc,
+    entropies: Entropies,
+    rng: Pcg32,
+    /// Packets from `cumulative` to the newest that was sent.
+    sent: VecDeque<Sent>,
+    /// All packets below this number have arrived.
+    cumulative: u64,
+    lost: BTreeSet<u64>,
+    /// Packets in the order in which they were sent, with the times; those that are no longer in flight leave late.
+    order: VecDeque<(Nanos, u64)>,
+    /// Bytes in flight, with headers. Below 0 for a moment when a packet that counted as lost arrives.
+    in_flight: i64,
+    /// Of the newest report ([`Report::received_bytes`]).
+    received_bytes: u64,
+    timeout: Nanos,
+    /// Time-outs since the last report.
+    backoff: u32,
+    counters: UecCounters,
+}
+
+impl UecSender {
+    /// Creates the sender of a transfer of this many bytes. The seed determines the entropies.
+    pub fn new(settings: &UecSettings, network: &NetworkTraits, bytes: u64, seed: u64) -> UecSender {
+        let mut rng = Pcg32::seed_from_u64(seed);
+        UecSender {
+            sizes: Sizes::new(settings, bytes),
+            nscc: Nscc::new(settings, network),
+            entropies: Entropies::new(settings.entropy, settings.paths, &mut rng),
+            rng,
+            sent: VecDeque::new(),
+            cumulative: 0,
+            lost: BTreeSet::new(),
+            order: VecDeque::new(),
+            in_flight: 0,
+            received_bytes: 0,
+            timeout: settings.timeout.unwrap_or(network.timeout),
+            backoff: 0,
+            counters: UecCounters::default(),
+        }
+    }
+
+    /// Congestion window, with headers.
+    pub fn window_bytes(&self) -> u64 {
+        self.nscc.window()
+    }
+
+    /// Largest window at the round trip that is known now.
+    pub fn most_window_bytes(&self) -> u64 {
+        self.nscc.most()
+    }
+
+    /// Bytes in flight, with headers.
+    pub fn in_flight_bytes(&self) -> u64 {
+        self.in_flight.max(0) as u64
+    }
+
+    /// Payload bytes of the packets before the first one that is not acknowledged.
+    pub fn acknowledged_bytes(&self) -> u64 {
+        self.sizes.payload_below(self.cumulative)
+    }
+
+    /// What has happened so far.
+    pub fn counters(&self) -> UecCounters {
+        self.counters
+    }
+
+    /// Number of the next packet that was never sent.
+    fn next(&self) -> u64 {
+        self.cumulative + self.sent.len() as u64
+    }
+
+    fn get_mut(&mut self, number: u64) -> Option<&mut Sent> {
+        let place = usize::try_from(number.checked_sub(self.cumulative)?).ok()?;
+        self.sent.get_mut(place)
+    }
+
+    fn get(&self, number: u64) -> Option<&Sent> {
+        let place = usize::try_from(number.checked_sub(self.cumulative)?).ok()?;
+        self.sent.get(place)
+    }
+
+    /// Round trip of the packet that caused a report, if it is clear which copy of the packet that was (uet-htsim,
+    /// `validateSendTs`).
+    fn round_trip(&self, now: Nanos, report: &Report) -> Option<Nanos> {
+        let sent = self.get(report.number).filter(|sent| sent.state == State::InFlight)?;
+        let is_clear = matches!((sent.times, report.retransmission), (1, false) | (2, true));
+        is_clear.then(|| Nanos(now.0.saturating_sub(sent.at.0)))
+    }
+
+    /// Notes that a packet has arrived. What is in flight was reduced by [`Report::received_bytes`], and before that
+    /// when the packet seemed lost.
+    fn note_arrival(&mut self, number: u64) {
+        let size = self.sizes.frame(number) as i64;
+        let Some(sent) = self.get_mut(number) else { return };
+        if std::mem::replace(&mut sent.state, State::Arrived) == State::Lost {
+            self.lost.remove(&number);
+            self.in_flight += size;
+        }
+    }
+
+    fn note_arrivals(&mut self, report: &Report) {
+        while self.cumulative < report.cumulative {
+            self.note_arrival(self.cumulative);
+            self.sent.pop_front();
+            self.cumulative += 1;
+        }
+        let mut bits = report.selective;
+        while bits != 0 {
+            self.note_arrival(report.base + u64::from(bits.trailing_zeros()));
+            bits &= bits - 1;
+        }
+    }
+
+    fn handle_ack(&mut self, now: Nanos, report: &Report) {
+        let received = report.received_bytes.saturating_sub(self.received_bytes);
+        self.received_bytes += received;
+        self.in_flight -= received as i64;
+        let round_trip = self.round_trip(now, report);
+        if let Some(round_trip) = round_trip {
+            self.nscc.measure(round_trip);
+        }
+        self.note_arrivals(report);
+        let outcome = if report.marked { Outcome::Marked } else { Outcome::Good };
+        self.entropies.learn(now, report.entropy, outcome);
+        self.nscc.on_arrival(now, received, report.marked, round_trip, self.in_flight_bytes());
+    }
+
+    fn handle_nack(&mut self, now: Nanos, report: &Report, place: TrimmedAt) {
+        let size = self.sizes.frame(report.number);
+        let in_flight = self.in_flight_bytes();
+        let Some(sent) = self.get_mut(report.number).filter(|sent| sent.state == State::InFlight) else { return };
+        sent.state = State::Lost;
+        let round_trip = Nanos(now.0.saturating_sub(sent.at.0));
+        self.lost.insert(report.number);
+        self.counters.nacks += 1;
+        self.nscc.measure(round_trip);
+        self.nscc.on_trimmed(now, size, in_flight);
+        self.in_flight -= size as i64;
+        // At the last hop no other path helps, so the path is not to blame.
+        let outcome = match (place, report.marked) {
+            (TrimmedAt::Fabric, _) => Outcome::Nacked,
+            (TrimmedAt::LastHop, true) => Outcome::Marked,
+            (TrimmedAt::LastHop, false) => Outcome::Good,
+        };
+        self.entropies.learn(now, report.entropy, outcome);
+    }
+
+    /// Removes packets from the front of `order` that are no longer in flight.
+    fn tidy(&mut self) {
+        while let Some(&(at, number)) = self.order.front() {
+            if self.get(number).is_some_and(|sent| sent.state == State::InFlight && sent.at == at) {
+                return;
+            }
+            self.order.pop_front();
+        }
+    }
+}
+
+impl PacketSender for UecSender {
+    fn poll_transmit(&mut self, now: Nanos) -> Option<Outgoing> {
+        let again = self.lost.first().copied();
+        let number = again.unwrap_or(self.next());
+        if number >= self.sizes.packets() {
+            return None;
+        }
+        let (size, window) = (self.sizes.frame(number) as i64, self.nscc.window() as i64);
+        if self.in_flight + size > window {
+            return None;
+        }
+        self.in_flight += size;
+        let entropy = self.entropies.next(&mut self.rng);
+        match again {
+            Some(_) => {
+                self.lost.remove(&number);
+                self.counters.retransmissions += 1;
+                let sent = self.get_mut(number)?;
+                *sent = Sent { at: now, entropy, times: sent.times.saturating_add(1), state: State::InFlight };
+            }
+            None => self.sent.push_back(Sent { at: now, entropy, times: 1, state: State::InFlight }),
+        }
+        self.order.push_back((now, number));
+        let is_last = self.next() == self.sizes.packets();
+        Some(Outgoing {
+            number,
+            payload_bytes: self.sizes.payload(number),
+            entropy,
+            retransmission: again.is_some(),
+            asks_report: again.is_some() || is_last || self.in_flight + size >= window,
+        })
+    }
+
+    fn handle_report(&mut self, now: Nanos, report: &Report) {
+        let next = self.next();
+        let covered = report.base.saturating_add(64 - u64::from(report.selective.leading_zeros()));
+        let is_possible = report.number < next
+            && report.cumulative <= next
+            && (report.selective == 0 || covered <= next)
+            && report.received_bytes <= self.sizes.frames_below(next);
+        if !is_possible {
+            return;
+        }
+        self.backoff = 0;
+        match report.kind {
+            ReportKind::Ack => self.handle_ack(now, report),
+            ReportKind::Nack(place) => self.handle_nack(now, report, place),
+        }
+        self.tidy();
+    }
+
+    fn poll_timeout(&self) -> Option<Nanos> {
+        let &(at, _) = self.order.front()?;
+        Some(Nanos(at.0.saturating_add(self.timeout.0.saturating_mul(1 << self.backoff))))
+    }
+
+    fn handle_timeout(&mut self, now: Nanos) {
+        if self.poll_timeout().is_none_or(|due| due > now) {
+            return;
+        }
+        let limit = Nanos(now.0.saturating_sub(self.timeout.0.saturating_mul(1 << self.backoff)));
+        while let Some(&(at, number)) = self.order.front().filter(|&&(at, _)| at <= limit) {
+            self.order.pop_front();
+            let size = self.sizes.frame(number);
+            let Some(sent) = self.get_mut(number).filter(|sent| sent.state == State::InFlight && sent.at == at) else {
+                continue;
+            };
+            sent.state = State::Lost;
+            let entropy = sent.entropy;
+            self.lost.insert(number);
+            self.in_flight -= size as i64;
+            self.counters.timeouts += 1;
+            self.nscc.on_timeout(size);
+            self.entropies.learn(now, entropy, Outcome::TimedOut);
+        }
+        self.backoff = (self.backoff + 1).min(MOST_BACKOFF);
+        self.tidy();
+    }
+
+    fn is_finished(&self) -> bool {
+        self.cumulative == self.sizes.packets()
+    }
+}
