@@ -24,7 +24,7 @@ pub(crate) struct Entry {
     /// Flags and tag that a packet must have, as in [`Packet::marks`]. The flags are 0 if the decision holds for any
     /// flags.
     marks: u32,
-    /// Link by which packets arrive, with the bit [`ON_LOSSY_LINK`] if it loses packets.
+    /// Link by which packets arrive, perhaps with the bit [`ON_SLOW_LINK`].
     in_link: u32,
     /// Link by which packets leave.
     pub out_link: u32,
@@ -39,9 +39,9 @@ pub(crate) struct Entry {
     last: Ps,
 }
 
-/// Bit added to the number of a link that loses packets, so that the main loop finds no decision about packets that
-/// arrive by it.
-pub(crate) const ON_LOSSY_LINK: u32 = 1 << 31;
+/// Bit added to the number of a link that loses packets or begins at a port that is not a FIFO, so that the main loop
+/// finds no decision about packets that arrive by it.
+pub(crate) const ON_SLOW_LINK: u32 = 1 << 31;
 
 /// Bit added to the number of a link if packets of a flow take several paths, so that the main loop finds no decision.
 /// [`Cache::spray`] does.

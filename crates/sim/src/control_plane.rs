@@ -392,7 +392,11 @@ impl ControlPlane {
         reply
     }
 
-    fn port_stats<T: Tap>(&self, now: Ps, switch: NodeId, network: &Network<T>) -> Input {
+    fn port_stats<T: Tap>(&self, now: Ps, switch: NodeId, network: &mut Network<T>) -> Input {
+        for &link in &self.fabric.node(switch).ports {
+            network.catch_up(now, link);
+            network.catch_up(now, link.reverse());
+        }
         let rows = self.fabric.node(switch).ports.iter().map(|&link| PortStats {
             port: self.fabric.link(link).from_port,
             tx_bytes: network.sent(link, now).bytes,

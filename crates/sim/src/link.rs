@@ -65,8 +65,8 @@ pub(crate) struct LinkQueue {
     lost: u64,
 }
 
-/// The other end is a host, and the link loses no packets. The main loop checks only this bit of [`LinkQueue::kind`].
-/// For a packet of a lossy link it finds no cached decision, so the packet takes the slow path.
+/// The other end is a host, and the link is not slow ([`LinkQueue::is_slow`]). The main loop checks only this bit of
+/// [`LinkQueue::kind`]. For a packet of a slow link it finds no cached decision, so the packet takes the slow path.
 const HANDS_TO_HOST: u16 = 1;
 /// Packets are handed on when their sending begins.
 const HANDS_ON_AT_BEGIN: u16 = 2;
@@ -343,7 +343,7 @@ impl LinkQueue {
         self.kind & TO_HOST != 0
     }
 
-    /// Whether the other end is a host and the link loses no packets.
+    /// Whether the other end is a host and the link is not slow.
     #[inline(always)]
     pub(crate) fn hands_to_host(&self) -> bool {
         self.kind & HANDS_TO_HOST != 0
@@ -354,15 +354,21 @@ impl LinkQueue {
         self.kind & LOSSY != 0
     }
 
+    /// Whether arrivals of its packets need more than the main loop does: packets may be lost, or a port chooses them.
+    pub(crate) fn is_slow(&self) -> bool {
+        self.kind & (LOSSY | AT_PORT) != 0
+    }
+
     /// Sets whether the link may lose packets.
     pub(crate) fn set_lossy(&mut self, lossy: bool) {
-        let hands_to_host = if self.to_host() && !lossy { HANDS_TO_HOST } else { 0 };
-        self.kind = self.kind & !(LOSSY | HANDS_TO_HOST) | if lossy { LOSSY } else { 0 } | hands_to_host;
+        self.kind = self.kind & !LOSSY | if lossy { LOSSY } else { 0 };
+        let hands_to_host = if self.to_host() && !self.is_slow() { HANDS_TO_HOST } else { 0 };
+        self.kind = self.kind & !HANDS_TO_HOST | hands_to_host;
     }
 
     /// Leaves queueing to a port from now on. For a link that has taken no packet yet.
     pub(crate) fn leave_queueing_to_port(&mut self) {
-        self.kind |= AT_PORT;
+        self.kind = self.kind & !HANDS_TO_HOST | AT_PORT;
         (self.room, self.busy_until) = (0, NEVER);
     }
 

@@ -177,7 +177,7 @@ impl<T: Tap> Network<T> {
         let mut typical: Vec<Ps> =
             links.iter().zip(fabric.links()).map(|(q, link)| q.send_time(1514) + link.settings.delay_ps).collect();
         let speeds = Speeds::of(&mut links);
-        let ports = Ports::new(&fabric, marks, seed, &mut links);
+        let ports = Ports::new(&fabric, marks, control.handover, seed, &mut links);
         // The wheel covers the time that nine links in ten need; a few very slow or long links use its heap.
         typical.sort_unstable();
         let typical = typical[typical.len() * 9 / 10];
@@ -512,6 +512,7 @@ impl<T: Tap> Network<T> {
         if up {
             self.links[link.index()].restore(now);
         } else {
+            self.catch_up(now, link);
             self.wheel.remove(&mut self.links, link.0);
             let begun_by = self.note_failure(link, now);
             lost = self.links[link.index()].fail(now, begun_by);

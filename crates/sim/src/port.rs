@@ -1,8 +1,8 @@
 //! A port that chooses the next packet at the end of each packet: strict priorities, each queue with RED if required.
 //!
 //! How long a packet will wait is not known when it arrives, because packets of a higher queue may arrive after it.
-//! So such a port needs an event for the end of each packet, in addition to the arrival at the other end. FIFO ports
-//! need no such event ([`crate::link`]).
+//! The port need not choose the next packet at the very moment, though. Until the previous packet arrives at the other
+//! end, nobody sees the choice, so the port makes up for it when a packet arrives at either end of the link.
 
 use crate::packet::{Direction, Packet};
 use crate::red::Red;
@@ -108,9 +108,9 @@ impl Port {
         (self.is_sending, self.free_at) = (true, free_at);
     }
 
-    /// Whether the packet that was being sent has been sent by now.
-    pub(crate) fn is_over(&self, now: Ps) -> bool {
-        self.is_sending && self.free_at <= now
+    /// When the packet that was being sent had been sent, if that was by now and the port has not chosen the next one.
+    pub(crate) fn ended(&self, now: Ps) -> Option<Ps> {
+        (self.is_sending && self.free_at <= now).then_some(self.free_at)
     }
 
     /// Takes the packet that is sent next, with the time when it arrived. If there is none, the port is idle.
@@ -147,6 +147,15 @@ impl Port {
         self.queues.iter().flat_map(|queue| &queue.waiting).map(|&(came, _)| now - came).sum()
     }
 
+    /// Time until the packet that is being sent has left; negative since it has left, until the next one is chosen.
+    pub(crate) fn signed_backlog(&self, now: Ps) -> i64 {
+        if self.is_sending {
+            self.free_at as i64 - now as i64
+        } else {
+            0
+        }
+    }
+
     /// Time until the packet that is being sent has left.
     pub(crate) fn backlog(&self, now: Ps) -> Ps {
         self.free_at.saturating_sub(now)
@@ -174,7 +183,7 @@ mod tests {
         }
         assert_eq!(port.offer(2, 0, packet(10)), Offer::Dropped, "two wait in the lowest queue");
         assert_eq!(port.offer(2, 1, packet(12)), Offer::Waits, "the others have room");
-        assert!(!port.is_over(9) && port.is_over(10));
+        assert_eq!((port.ended(9), port.ended(10), port.ended(30)), (None, Some(10), Some(10)));
         assert_eq!((port.waiting(), port.waiting_bytes(), port.waited(5)), (5, 5000, 4 * 4 + 3));
         let order: Vec<u32> = std::iter::from_fn(|| port.next()).map(|(_, packet)| packet.lane()).collect();
         assert_eq!((order, port.waiting_bytes()), (vec![8, 4, 12, 2, 6], 0));

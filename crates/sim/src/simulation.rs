@@ -212,6 +212,7 @@ impl<T: Tap> Simulation<T> {
             self.now = self.now.max(limit - 1);
             self.network.advance_to(self.now);
         }
+        self.network.catch_up_all(self.now);
     }
 
     #[inline(always)]

@@ -1,7 +1,11 @@
 //! Links that begin at a port with strict priorities or RED ([`Port`]).
 //!
-//! The ring of such a link holds the packets that are being sent or under way; packets that wait are in the port. The
-//! end of each packet is an event. For these events there is one more link per port. Its number is above those of the
+//! The ring of such a link holds the packets that are being sent or under way; packets that wait are in the port. A
+//! packet that is being sent stays in the ring until it arrives at the other end. So it is enough if the port makes up
+//! for its choices when a packet arrives at either end: a packet-hop costs one event, as with a FIFO.
+//!
+//! If packets are handed on when their sending begins ([`Handover::Begin`]), they may arrive before it ends. The end of
+//! each packet is then an event. For these events there is one more link per port. Its number is above those of the
 //! fabric's links, and it delivers a packet of no connection at the end of each packet.
 
 use super::Network;
@@ -10,6 +14,7 @@ use crate::link::{EnqueueResult, LinkQueue};
 use crate::marks::Marks;
 use crate::packet::Packet;
 use crate::port::{Limits, Offer, Port};
+use crate::settings::Handover;
 use crate::tap::Tap;
 use crate::time::Ps;
 use pathloom_model::{Fabric, LinkId, PortSettings};
@@ -27,17 +32,27 @@ pub(super) struct Ports {
     ports: Vec<Port>,
     /// By port: its link.
     links: Vec<u32>,
+    /// Whether the end of each packet is an event.
+    has_timers: bool,
 }
 
 impl Ports {
-    /// Creates the ports of all switches, if they are not FIFOs. Adds a link for the events of each port to `links`.
-    pub(super) fn new(fabric: &Fabric, marks: Marks, seed: u64, links: &mut Vec<LinkQueue>) -> Option<Box<Ports>> {
+    /// Creates the ports of all switches, if they are not FIFOs. Adds a link for the events of each port to `links`, if
+    /// `handover` requires such events.
+    pub(super) fn new(
+        fabric: &Fabric,
+        marks: Marks,
+        handover: Handover,
+        seed: u64,
+        links: &mut Vec<LinkQueue>,
+    ) -> Option<Box<Ports>> {
         let settings = fabric.ports();
         if settings.is_drop_tail() {
             return None;
         }
-        let mut all =
-            Ports { settings, of_link: vec![NO_PORT; fabric.links().len()], ports: Vec::new(), links: Vec::new() };
+        let of_link = vec![NO_PORT; fabric.links().len()];
+        let has_timers = handover == Handover::Begin;
+        let mut all = Ports { settings, of_link, ports: Vec::new(), links: Vec::new(), has_timers };
         for (index, link) in fabric.links().iter().enumerate() {
             if fabric.is_host(link.from) {
                 continue;
@@ -52,7 +67,9 @@ impl Ports {
             all.ports.push(Port::new(settings, limits, seed, index as u32));
             all.links.push(index as u32);
             links[index].leave_queueing_to_port();
-            links.push(LinkQueue::timer(link));
+            if has_timers {
+                links.push(LinkQueue::timer(link));
+            }
         }
         Some(Box::new(all))
     }
@@ -60,7 +77,11 @@ impl Ports {
     /// Bytes at the port of a link that have not left it; 0 if it has no such port.
     pub(super) fn queued_bytes(&self, link: u32, queue: &LinkQueue, now: Ps) -> u64 {
         let Some(port) = self.of(LinkId(link)).map(|port| &self.ports[port]) else { return 0 };
-        port.waiting_bytes() + queue.bytes_of(port.backlog(now))
+        match port.signed_backlog(now) {
+            left @ 0.. => port.waiting_bytes() + queue.bytes_of(left as Ps),
+            // The port has not made its latest choices, but it has sent this long of what seems to wait.
+            left => port.waiting_bytes().saturating_sub(queue.bytes_of(left.unsigned_abs())),
+        }
     }
 
     #[cfg(test)]
@@ -88,9 +109,8 @@ impl<T: Tap> Network<T> {
     pub(super) fn offer_to_port(&mut self, now: Ps, link: u32, packet: Packet) -> bool {
         let Some(port) = self.port_of(LinkId(link)) else { return false };
         let is_up = self.links[link as usize].is_up();
-        // If a packet arrives at the moment when another one ends, the port chooses its next packet first, whichever
-        // event comes first.
-        self.choose_next(now, port);
+        // If a packet arrives at the moment when another one ends, the port chooses its next packet first.
+        self.catch_up_port(now, port);
         let offer = match &mut self.ports {
             Some(ports) if is_up => {
                 // The network cannot work without frames of no connection, so they get the highest priority.
@@ -113,25 +133,44 @@ impl<T: Tap> Network<T> {
     /// the packet.
     pub(super) fn is_end_of_packet(&mut self, now: Ps, link: u32) -> bool {
         let Some(port) = (link as usize).checked_sub(self.fabric.links().len()) else { return false };
-        self.choose_next(now, port);
+        self.catch_up_port(now, port);
         true
     }
 
-    /// If a port has finished sending its packet, it begins to send the next one.
-    fn choose_next(&mut self, now: Ps, port: usize) {
-        let Some(ports) = self.ports.as_mut().filter(|ports| ports.ports[port].is_over(now)) else { return };
-        let Some((came, packet)) = ports.ports[port].next() else { return };
-        self.links[ports.links[port] as usize].add_waited(now - came);
-        self.begin(now, port, packet);
+    /// Brings the port of a link up to date, if there is one: it has begun to send all packets whose turn has come by
+    /// now.
+    pub(crate) fn catch_up(&mut self, now: Ps, link: LinkId) {
+        if let Some(port) = self.port_of(link) {
+            self.catch_up_port(now, port);
+        }
+    }
+
+    /// Brings all ports up to date.
+    pub(crate) fn catch_up_all(&mut self, now: Ps) {
+        for port in 0..self.ports.as_ref().map_or(0, |ports| ports.ports.len()) {
+            self.catch_up_port(now, port);
+        }
+    }
+
+    fn catch_up_port(&mut self, now: Ps, port: usize) {
+        while let Some(ports) = &mut self.ports {
+            let Some(ended) = ports.ports[port].ended(now) else { break };
+            let Some((came, packet)) = ports.ports[port].next() else { break };
+            self.links[ports.links[port] as usize].add_waited(ended - came);
+            self.begin(ended, port, packet);
+        }
     }
 
     fn begin(&mut self, now: Ps, port: usize, packet: Packet) {
         let Some(ports) = &mut self.ports else { return };
-        let link = ports.links[port];
+        let (link, has_timers) = (ports.links[port], ports.has_timers);
         let (free_at, taken) = self.links[link as usize].send_at_once(now, packet);
         ports.ports[port].begin(free_at);
         if let EnqueueResult::First(at) = taken {
             self.schedule(at, link);
+        }
+        if !has_timers {
+            return;
         }
         let timer = self.fabric.links().len() + port;
         let nothing = Packet::new((NO_CONNECTION as u32) << 1, 0, 0, 0, 0);
@@ -146,9 +185,11 @@ impl<T: Tap> Network<T> {
         self.links[link.index()].add_waited(ports.ports[port].waited(now));
         let lost = ports.ports[port].fail(now);
         self.links[link.index()].count_refused(lost.len() as u64);
-        let timer = self.fabric.links().len() + port;
-        self.wheel.remove(&mut self.links, timer as u32);
-        self.links[timer].stop_timer();
+        if ports.has_timers {
+            let timer = self.fabric.links().len() + port;
+            self.wheel.remove(&mut self.links, timer as u32);
+            self.links[timer].stop_timer();
+        }
         lost
     }
 

@@ -1,7 +1,7 @@
 //! Links that are slower than in the fabric, or lose packets.
 
 use super::{Arrival, Network};
-use crate::cache::{ON_LOSSY_LINK, SPRAYED};
+use crate::cache::{ON_SLOW_LINK, SPRAYED};
 use crate::interface::Interface;
 use crate::lanes::NO_CONNECTION;
 use crate::packet::Packet;
@@ -63,30 +63,36 @@ impl<T: Tap> Network<T> {
             return Arrival::Forwarded;
         }
         let queue = &mut self.links[link as usize];
-        if !queue.is_lossy() {
+        if !queue.is_slow() {
             return if self.sprays { self.spray_on(now, link, packet) } else { Arrival::Slow(packet) };
         }
-        if self.losses.draw(link) {
+        let is_lost = queue.is_lossy() && self.losses.draw(link);
+        if is_lost {
             queue.count_lost();
+        }
+        if queue.in_flight() == 0 {
+            self.catch_up(now, LinkId(link));
+        }
+        if is_lost {
             if packet.slot() == NO_CONNECTION {
                 self.take_frame(&packet);
             }
             return Arrival::Dropped(packet.lane());
         }
-        if queue.to_host() {
+        if self.links[link as usize].to_host() {
             return Arrival::Host(packet, Interface::at_end_of(link));
         }
         if self.sprays {
             return self.spray_on(now, link, packet);
         }
-        self.forward(now, link | ON_LOSSY_LINK, packet)
+        self.forward(now, link | ON_SLOW_LINK, packet)
     }
 
     /// Number of a link in the decisions about packets that arrive by it.
     pub(super) fn in_link(&self, link: u32) -> u32 {
-        let lossy = if self.links[link as usize].is_lossy() { ON_LOSSY_LINK } else { 0 };
+        let slow = if self.links[link as usize].is_slow() { ON_SLOW_LINK } else { 0 };
         let sprayed = if self.sprays { SPRAYED } else { 0 };
-        link | lossy | sprayed
+        link | slow | sprayed
     }
 
     fn set_loss(&mut self, link: LinkId, per_billion: u32) {
@@ -110,6 +116,7 @@ impl<T: Tap> Network<T> {
             self.set_loss(link, per_billion);
         }
         if let Some(rate_bps) = rate_bps {
+            self.catch_up(now, link);
             let begun_by = self.note_rate_change(link, now);
             self.wheel.remove(&mut self.links, link.0);
             if let Some(at) = self.links[link.index()].set_rate(begun_by, rate_bps) {
