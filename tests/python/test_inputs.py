@@ -154,7 +154,7 @@ def test_no_note_without_time_outs() -> None:
 
 def test_transports_are_listed_and_shown(cli: Cli) -> None:
     entries = json.loads(cli("transport", "list", "--json", "-").out)
-    assert [entry["name"] for entry in entries] == ["newreno", "cubic", "dctcp", "mptcp"]
+    assert [entry["name"] for entry in entries] == ["newreno", "cubic", "dctcp", "mptcp", "uec"]
     entry = entries[0]
     assert (entry["name"], entry) == ("newreno", json.loads(cli("transport", "show", "newreno", "--json", "-").out))
     shown = cli("transport", "show", "newreno").out
@@ -165,6 +165,9 @@ def test_transports_are_listed_and_shown(cli: Cli) -> None:
     for part in ("min_rto", "200ms", "RFC 6298", "RFC 6582", "impatient", "byte_counting"):
         assert part in shown
     assert "newreno" in cli("transport", "list").out
+    for one in entries:
+        example = cli("transport", "show", one["name"]).out.rpartition("--transport ")[2].strip()
+        assert _core.transport_settings(example)["name"] == one["name"]
     # The printed defaults are the real defaults.
     spec = ",".join(f"{key['name']}={key['default']}" for key in entry["keys"] if key["default"] != "none")
     assert _core.transport_settings(f"newreno:{spec}") == _core.transport_settings()

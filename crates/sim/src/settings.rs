@@ -179,6 +179,12 @@ pub enum SimError {
         "red= of the fabric and mark= of the transport both set when ports mark; give one of them (queues= can stay)"
     )]
     ConflictingMarking,
+    /// The simulator has no hosts with this transport.
+    #[error("--transport {transport} is not simulated yet; use newreno, cubic, dctcp or mptcp")]
+    NotSimulated {
+        /// Name of the transport.
+        transport: &'static str,
+    },
     /// Programs explore paths with the first segment of a connection.
     #[error("switches with programs find paths by the SYN of a connection; leave out handshake=off of --transport")]
     NoHandshake,

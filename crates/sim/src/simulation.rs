@@ -66,6 +66,7 @@ impl<T: Tap> Simulation<T> {
             TransportSpec::Tcp(_) => Plan::single(fabric, workload, *seed),
             TransportSpec::Mptcp(mptcp) => Plan::multipath(fabric, workload, *seed, mptcp)?,
             TransportSpec::Streams(streams) => Plan::parallel(fabric, workload, *seed, streams.streams),
+            TransportSpec::Uec(_) => return Err(SimError::NotSimulated { transport: settings.transport.name() }),
         };
         Simulation::with_plan(settings, tap, journal, plan)
     }

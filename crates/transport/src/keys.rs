@@ -107,7 +107,7 @@ macro_rules! keys_of_tcp {
     };
 }
 
-const TRANSPORTS: [TransportName; 4] = [
+const TRANSPORTS: [TransportName; 5] = [
     TransportName {
         name: "newreno",
         about: "TCP with NewReno congestion control and loss recovery",
@@ -162,6 +162,51 @@ const TRANSPORTS: [TransportName; 4] = [
                 "Linux's default; Paasch et al. 2014",
             )
         ),
+    },
+    TransportName {
+        name: "uec",
+        about: "Ultra Ethernet: packets take any path in any order and are acknowledged one by one; full queues may trim \
+                them (trim=on of the fabric); NSCC controls the window by delay and marks",
+        source: "UEC specification 1.0; uet-htsim, the simulator of the Ultra Ethernet Consortium",
+        keys: &[
+            key("mtu", "4150B", "bytes of a full packet, 64 B of headers included; 164 B to 32831 B", "uet-htsim"),
+            key(
+                "entropy",
+                "mixed",
+                "how a sender chooses the entropy of each packet, and so its path: single always the same; oblivious all in \
+                 turn; bitmap all in turn without those that had marks or trimming; reps and mixed those of unmarked \
+                 acknowledgements again, otherwise at random or as bitmap",
+                "uet-htsim; Bonato et al. 2024 (REPS)",
+            ),
+            key("paths", "64", "number of different entropies, a power of two up to 65536", "uet-htsim"),
+            key(
+                "ack_bytes",
+                "16384B",
+                "bytes of packets that arrive between two acknowledgements; 1B acknowledges each packet, which reps and \
+                 mixed need to recycle all entropies",
+                "uet-htsim",
+            ),
+            key(
+                "iw",
+                "none",
+                "initial window, a size; none means the maximum window, 1.5 times the product of rate and round trip",
+                "uet-htsim",
+            ),
+            key(
+                "target_delay",
+                "none",
+                "queueing delay that NSCC aims at, a time; none means three quarters of the round trip with trimming, \
+                 otherwise a round trip",
+                "uet-htsim",
+            ),
+            key(
+                "rto",
+                "none",
+                "retransmission time-out, a time; none means 15us and six times the time that a full queue takes to drain",
+                "uet-htsim",
+            ),
+            key("jitter", "0s", "a host whose card is idle delays a packet for up to this time", "Floyd, Jacobson 1992"),
+        ],
     },
 ];
 

@@ -2,6 +2,7 @@
 
 use crate::mptcp::MptcpSettings;
 use crate::streams::StreamSettings;
+use crate::uec::UecSettings;
 use pathloom_model::spec::{Spec, SpecError};
 use pathloom_model::Nanos;
 use serde::{Deserialize, Serialize};
@@ -187,6 +188,8 @@ pub enum TransportSpec {
     Mptcp(MptcpSettings),
     /// Several TCP connections per transfer, each on its own path. Only schemes select it; no specification does.
     Streams(StreamSettings),
+    /// Ultra Ethernet.
+    Uec(UecSettings),
 }
 
 impl Default for TransportSpec {
@@ -196,9 +199,13 @@ impl Default for TransportSpec {
 }
 
 impl TransportSpec {
-    /// Parses `newreno:iw=12KB,…`, `cubic:…`, `dctcp:…` or `mptcp:subflows=4,…`. [`crate::transports`] lists the keys.
+    /// Parses `newreno:iw=12KB,…`, `cubic:…`, `dctcp:…`, `mptcp:subflows=4,…` or `uec:…`. [`crate::transports`] lists the
+    /// keys.
     pub fn parse(text: &str) -> Result<TransportSpec, SpecError> {
         let spec = Spec::parse("transport", text)?;
+        if spec.name() == "uec" {
+            return UecSettings::read(&spec).map(TransportSpec::Uec);
+        }
         let congestion = match spec.name() {
             // For MPTCP, the key `cc` determines the congestion control of the subflows.
             "newreno" | "mptcp" => CongestionControl::NewReno,
@@ -256,6 +263,7 @@ impl TransportSpec {
     pub fn name(&self) -> &'static str {
         match self {
             TransportSpec::Mptcp(_) => "mptcp",
+            TransportSpec::Uec(_) => "uec",
             TransportSpec::Tcp(settings) | TransportSpec::Streams(StreamSettings { tcp: settings, .. }) => {
                 match settings.congestion {
                     CongestionControl::Cubic => "cubic",
@@ -266,12 +274,13 @@ impl TransportSpec {
         }
     }
 
-    /// Returns the settings of each TCP connection of the transport.
+    /// Returns the settings of each TCP connection of the transport, or those that other transports share with TCP.
     pub fn settings(&self) -> &Settings {
         match self {
             TransportSpec::Tcp(settings) => settings,
             TransportSpec::Mptcp(settings) => &settings.tcp,
             TransportSpec::Streams(settings) => &settings.tcp,
+            TransportSpec::Uec(settings) => &settings.common,
         }
     }
 
@@ -282,8 +291,8 @@ impl TransportSpec {
     /// if `given` sets none.
     ///
     /// # Errors
-    /// The given transport does not fit: MPTCP accepts only `newreno` and `mptcp`, and parallel streams accept only
-    /// TCP.
+    /// The given transport does not fit: MPTCP accepts only `newreno` and `mptcp`, parallel streams accept only TCP, and
+    /// `uec` accepts only itself.
     pub fn refined_by(self, given: TransportSpec) -> Result<TransportSpec, &'static str> {
         let own = match self {
             TransportSpec::Tcp(own) => return Ok(given.tolerating(own.reordering)),
@@ -292,15 +301,19 @@ impl TransportSpec {
                 let TransportSpec::Tcp(tcp) = given else { return Err("expected a TCP transport for each stream") };
                 return Ok(TransportSpec::Streams(StreamSettings { tcp, ..own }));
             }
+            TransportSpec::Uec(own) => {
+                let TransportSpec::Uec(given) = given else {
+                    return Err("expected uec:…, the transport of its hosts");
+                };
+                return Ok(TransportSpec::Uec(UecSettings { entropy: own.entropy, ..given }));
+            }
         };
         let tcp = match given {
             TransportSpec::Mptcp(given) => given.tcp,
             TransportSpec::Tcp(tcp) if tcp.congestion == CongestionControl::NewReno => {
                 Settings { sack: tcp.sack || own.tcp.sack, ..tcp }
             }
-            TransportSpec::Tcp(_) | TransportSpec::Streams(_) => {
-                return Err("expected newreno:… or mptcp:…, whose keys apply to MPTCP's subflows")
-            }
+            _ => return Err("expected newreno:… or mptcp:…, whose keys apply to MPTCP's subflows"),
         };
         let congestion = own.tcp.congestion;
         Ok(TransportSpec::Mptcp(MptcpSettings { tcp: Settings { congestion, ..tcp }, ..own }))
@@ -319,6 +332,7 @@ impl TransportSpec {
             TransportSpec::Tcp(tcp) => tcp,
             TransportSpec::Mptcp(mptcp) => &mut mptcp.tcp,
             TransportSpec::Streams(streams) => &mut streams.tcp,
+            TransportSpec::Uec(uec) => &mut uec.common,
         }
     }
 
@@ -332,8 +346,8 @@ impl TransportSpec {
     /// Returns the MPTCP settings, if the transport is MPTCP.
     pub fn mptcp(&self) -> Option<&MptcpSettings> {
         match self {
-            TransportSpec::Tcp(_) | TransportSpec::Streams(_) => None,
             TransportSpec::Mptcp(settings) => Some(settings),
+            _ => None,
         }
     }
 
@@ -341,7 +355,15 @@ impl TransportSpec {
     pub fn streams(&self) -> Option<&StreamSettings> {
         match self {
             TransportSpec::Streams(settings) => Some(settings),
-            TransportSpec::Tcp(_) | TransportSpec::Mptcp(_) => None,
+            _ => None,
+        }
+    }
+
+    /// Returns the settings of Ultra Ethernet, if it is the transport.
+    pub fn uec(&self) -> Option<&UecSettings> {
+        match self {
+            TransportSpec::Uec(settings) => Some(settings),
+            _ => None,
         }
     }
 }
@@ -364,16 +386,19 @@ fn reordering(spec: &Spec) -> Result<Option<Reordering>, SpecError> {
     Ok(segments.map(|segments| Reordering::Segments(segments as u32)))
 }
 
-/// Checks the segment size. Simulated packets have 15 bits for the length of their payload.
+/// Most payload bytes of a packet. Simulated packets have 15 bits for them.
+pub(crate) const MOST_PAYLOAD: u32 = u16::MAX as u32 >> 1;
+
+/// Checks the segment size.
 fn bounded_mss(spec: &Spec, mss: u64) -> Result<u32, SpecError> {
-    let most = u64::from(u16::MAX >> 1);
+    let most = u64::from(MOST_PAYLOAD);
     match (100..=most).contains(&mss) {
         true => Ok(mss as u32),
         false => Err(spec.error(format!("mss: {mss} B is not from 100 B to {most} B"))),
     }
 }
 
-fn positive_time(spec: &Spec, key: &'static str, default: Nanos) -> Result<Nanos, SpecError> {
+pub(crate) fn positive_time(spec: &Spec, key: &'static str, default: Nanos) -> Result<Nanos, SpecError> {
     match spec.time(key)? {
         Some(Nanos(0)) => Err(spec.error(format!("{key}: must be more than 0s"))),
         given => Ok(given.unwrap_or(default)),
@@ -468,6 +493,33 @@ mod tests {
         let cubic = own.clone().refined_by(parse("cubic")).unwrap();
         assert_eq!((cubic.name(), cubic.streams().unwrap().streams), ("cubic", 7));
         assert!(own.refined_by(parse("mptcp")).unwrap_err().contains("expected a TCP"));
+    }
+
+    #[test]
+    fn reads_uec_and_keeps_the_entropy_of_a_scheme() {
+        use crate::uec::EntropyChoice;
+        let parse = |text: &str| TransportSpec::parse(text).unwrap();
+        let spec = parse("uec:entropy=reps,paths=128,ack_bytes=1B,mtu=9000B,rto=1ms,iw=10KB");
+        let uec = spec.uec().unwrap();
+        assert_eq!((uec.entropy, uec.paths, uec.ack_bytes), (EntropyChoice::Reps, 128, 1));
+        assert_eq!((spec.settings().mss_bytes, uec.frame_bytes()), (8936, 9000));
+        assert_eq!((uec.timeout, uec.initial_window_bytes), (Some(Nanos::from_millis(1)), Some(10_000)));
+        let refined = spec.clone().refined_by(parse("uec:entropy=single,paths=16")).unwrap();
+        let refined = refined.uec().unwrap();
+        assert_eq!((refined.entropy, refined.paths), (EntropyChoice::Reps, 16));
+        assert!(spec.refined_by(parse("newreno")).unwrap_err().contains("expected uec"));
+        for (text, words) in [
+            ("uec:paths=3", "not a power of two"),
+            ("uec:paths=0", "from 1 to 65536"),
+            ("uec:mtu=64B", "from 164 B"),
+            ("uec:mtu=1MB", "to 32831 B"),
+            ("uec:rto=0s", "more than 0s"),
+            ("uec:entropy=rep", "did you mean `reps`"),
+            ("uec:mss=1KB", "unknown key `mss`"),
+        ] {
+            let message = TransportSpec::parse(text).unwrap_err().to_string();
+            assert!(message.contains(words), "{message}");
+        }
     }
 
     #[test]

@@ -130,8 +130,8 @@ def host_stack(text: str, transport: str | None) -> HostStack:
         if settings["name"] == MPTCP:
             if settings["congestion"] == "cubic" or not settings["sack"]:
                 raise bad_input(f"--transport `{transport}`: subflows of the lab's hosts run newreno with SACK")
-        elif settings["congestion"] != "new_reno" or settings["sack"]:
-            out = "; for cubic use hosts=linux" if settings["congestion"] == "cubic" else ""
+        elif settings["name"] != "newreno" or settings["sack"]:
+            out = "; for cubic use hosts=linux" if settings["name"] == "cubic" else ""
             raise bad_input(f"--transport `{transport}`: the lab's hosts run newreno without SACK{out}")
         return _newreno(settings)
     name, _, control = text.partition("/")

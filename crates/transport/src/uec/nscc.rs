@@ -92,7 +92,7 @@ impl Nscc {
             network: base,
             target: settings.target_delay.map_or(base * share, |target| target.0 as f64).max(1.0),
             scale: bytes_per_nano * base / REFERENCE_BYTES,
-            payload: f64::from(settings.payload_bytes),
+            payload: f64::from(settings.common.mss_bytes),
             average: 0.0,
             growth: 0.0,
             unadjusted: 0.0,

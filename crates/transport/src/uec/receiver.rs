@@ -40,7 +40,7 @@ impl UecReceiver {
             highest: 0,
             received: (0, 0),
             unreported: 0,
-            ack_bytes: u64::from(settings.ack_bytes),
+            ack_bytes: settings.ack_bytes,
             report_asked: false,
             reordered: 0,
         }

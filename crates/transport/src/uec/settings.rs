@@ -1,6 +1,8 @@
 //! Settings of the transport, and what it must know of its network.
 
 use super::HEADER_BYTES;
+use crate::settings::{positive_time, Settings, MOST_PAYLOAD};
+use pathloom_model::spec::{Spec, SpecError};
 use pathloom_model::Nanos;
 use serde::{Deserialize, Serialize};
 
@@ -23,14 +25,15 @@ pub enum EntropyChoice {
 /// Settings of the transport.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct UecSettings {
-    /// Payload bytes of a full packet.
-    pub payload_bytes: u32,
+    /// What every transport has: payload bytes of a full packet, jitter of the host, no handshake. Its settings of TCP
+    /// windows and timers have no effect.
+    pub common: Settings,
     /// How the entropy of a packet is chosen.
     pub entropy: EntropyChoice,
     /// Number of different entropies, a power of two.
     pub paths: u32,
     /// Bytes of packets, with headers, that arrive between two reports.
-    pub ack_bytes: u32,
+    pub ack_bytes: u64,
     /// Initial window, with headers; `None` for the maximum window, 1.5 times the product of rate and round trip.
     pub initial_window_bytes: Option<u64>,
     /// Queueing delay that the window aims at; `None` for three quarters of the round trip if the network trims
@@ -40,10 +43,22 @@ pub struct UecSettings {
     pub timeout: Option<Nanos>,
 }
 
+/// Default of the key `mtu`: with 14 B of Ethernet and 40 B of IPv6, a payload of 4 KiB (uet-htsim, `-mtu`).
+const MTU: u32 = 4150;
+/// Most different entropies: they fit the source port of a UDP packet.
+const MOST_PATHS: u64 = 1 << 16;
+
 impl Default for UecSettings {
     fn default() -> UecSettings {
         UecSettings {
-            payload_bytes: 4086,
+            common: Settings {
+                mss_bytes: MTU - HEADER_BYTES,
+                handshake: false,
+                standing: false,
+                jitter: Some(Nanos::ZERO),
+                coarse_timers: false,
+                ..Settings::default()
+            },
             entropy: EntropyChoice::Mixed,
             paths: 64,
             ack_bytes: 16_384,
@@ -55,10 +70,50 @@ impl Default for UecSettings {
 }
 
 impl UecSettings {
+    /// Parses `mtu`, `entropy`, `paths`, `ack_bytes`, `iw`, `target_delay`, `rto` and `jitter`.
+    ///
+    /// # Errors
+    /// A value is invalid; the message says what was expected.
+    pub fn read(spec: &Spec) -> Result<UecSettings, SpecError> {
+        let d = UecSettings::default();
+        let words = [
+            ("single", EntropyChoice::Single),
+            ("oblivious", EntropyChoice::Oblivious),
+            ("bitmap", EntropyChoice::Bitmap),
+            ("reps", EntropyChoice::Reps),
+            ("mixed", EntropyChoice::Mixed),
+        ];
+        let time = |key| spec.time(key)?.map(|_| positive_time(spec, key, Nanos::ZERO)).transpose();
+        let settings = UecSettings {
+            common: Settings {
+                mss_bytes: spec.size_bytes("mtu")?.map_or(Ok(MTU), |mtu| bounded_mtu(spec, mtu))? - HEADER_BYTES,
+                jitter: spec.time("jitter")?.or(d.common.jitter),
+                ..d.common
+            },
+            entropy: spec.choice("entropy", &words)?.unwrap_or(d.entropy),
+            paths: spec.count("paths", 1, MOST_PATHS)?.map_or(d.paths, |paths| paths as u32),
+            ack_bytes: spec.size_bytes("ack_bytes")?.unwrap_or(d.ack_bytes),
+            initial_window_bytes: spec.size_bytes("iw")?,
+            target_delay: time("target_delay")?,
+            timeout: time("rto")?,
+        };
+        spec.finish()?;
+        match settings.paths.is_power_of_two() {
+            true => Ok(settings),
+            false => Err(spec.error(format!("paths: {} is not a power of two, such as 64", settings.paths))),
+        }
+    }
+
     /// Bytes of a full packet on the wire.
     pub fn frame_bytes(&self) -> u64 {
-        u64::from(self.payload_bytes + HEADER_BYTES)
+        u64::from(self.common.mss_bytes + HEADER_BYTES)
     }
+}
+
+fn bounded_mtu(spec: &Spec, mtu: u64) -> Result<u32, SpecError> {
+    let (least, most) = (HEADER_BYTES + 100, HEADER_BYTES + MOST_PAYLOAD);
+    let fits = u32::try_from(mtu).ok().filter(|mtu| (least..=most).contains(mtu));
+    fits.ok_or_else(|| spec.error(format!("mtu: {mtu} B is not from {least} B to {most} B")))
 }
 
 /// What a sender knows of its network at the start.

@@ -11,7 +11,7 @@ pub(super) struct Sizes {
 
 impl Sizes {
     pub(super) fn new(settings: &UecSettings, bytes: u64) -> Sizes {
-        Sizes { bytes, full: u64::from(settings.payload_bytes.max(1)) }
+        Sizes { bytes, full: u64::from(settings.common.mss_bytes.max(1)) }
     }
 
     /// Number of packets.
