@@ -244,3 +244,106 @@ impl Mixed {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+    use std::collections::BTreeSet;
+
+    const NOW: Nanos = Nanos(1_000);
+
+    fn entropies(choice: EntropyChoice, paths: u32) -> (Entropies, Pcg32) {
+        let mut rng = Pcg32::seed_from_u64(7);
+        (Entropies::new(choice, paths, &mut rng), rng)
+    }
+
+    fn take(entropies: &mut Entropies, rng: &mut Pcg32, count: usize) -> Vec<u32> {
+        (0..count).map(|_| entropies.next(rng)).collect()
+    }
+
+    #[test]
+    fn a_single_path_has_no_entropy() {
+        let (mut single, mut rng) = entropies(EntropyChoice::Single, 64);
+        assert_eq!(take(&mut single, &mut rng, 3), [0; 3]);
+    }
+
+    #[test]
+    fn each_round_has_every_entropy_once_in_an_order_of_its_own() {
+        for choice in [EntropyChoice::Oblivious, EntropyChoice::Bitmap, EntropyChoice::Mixed] {
+            let (mut all, mut rng) = entropies(choice, 16);
+            let rounds: Vec<_> = (0..4).map(|_| take(&mut all, &mut rng, 16)).collect();
+            for round in &rounds {
+                assert_eq!(round.iter().copied().collect::<BTreeSet<_>>(), (1..=16).collect());
+            }
+            assert!(rounds.iter().any(|round| round != &rounds[0]));
+        }
+    }
+
+    #[test]
+    fn bitmap_skips_a_bad_entropy_as_often_as_it_has_penalties() {
+        for (outcome, skipped) in [(Outcome::Marked, 1), (Outcome::Nacked, 4), (Outcome::TimedOut, 15)] {
+            let (mut bitmap, mut rng) = entropies(EntropyChoice::Bitmap, 16);
+            bitmap.learn(NOW, 3, outcome);
+            let without = take(&mut bitmap, &mut rng, 15 * skipped);
+            assert!(!without.contains(&3), "{outcome:?}");
+            assert!(take(&mut bitmap, &mut rng, 16).contains(&3), "{outcome:?}");
+        }
+        let (mut bitmap, mut rng) = entropies(EntropyChoice::Bitmap, 4);
+        (0..6).for_each(|entropy| bitmap.learn(NOW, entropy, Outcome::TimedOut));
+        assert!(take(&mut bitmap, &mut rng, 100).iter().all(|entropy| (1..=4).contains(entropy)));
+    }
+
+    #[test]
+    fn reps_uses_good_entropies_again_once_and_in_their_order() {
+        let (mut reps, mut rng) = entropies(EntropyChoice::Reps, 1 << 16);
+        for entropy in [40_000, 50_000] {
+            reps.learn(NOW, entropy, Outcome::Good);
+        }
+        reps.learn(NOW, 60_000, Outcome::Marked);
+        assert_eq!(take(&mut reps, &mut rng, 2), [40_000, 50_000]);
+        assert!(!take(&mut reps, &mut rng, 20).iter().any(|entropy| [40_000, 50_000, 60_000].contains(entropy)));
+        // The ring keeps the newest eight.
+        (1..=12).for_each(|entropy| reps.learn(NOW, entropy * 1000, Outcome::Good));
+        assert_eq!(take(&mut reps, &mut rng, 8), (5..=12).map(|entropy| entropy * 1000).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn reps_freezes_after_a_time_out_and_then_explores() {
+        let (mut reps, mut rng) = entropies(EntropyChoice::Reps, 1 << 16);
+        for entropy in [40_000, 50_000] {
+            reps.learn(NOW, entropy, Outcome::Good);
+        }
+        reps.learn(NOW, 60_000, Outcome::TimedOut);
+        assert_eq!(take(&mut reps, &mut rng, 5), [40_000, 50_000, 40_000, 50_000, 40_000]);
+        reps.learn(NOW + Reps::FREEZE, 3, Outcome::Good);
+        assert_eq!(take(&mut reps, &mut rng, 2), [50_000, 3]);
+        reps.learn(NOW + Reps::FREEZE + Nanos(1), 9, Outcome::Good);
+        let explored = take(&mut reps, &mut rng, Reps::EXPLORE as usize);
+        assert!(!explored.iter().any(|entropy| [3, 9, 40_000, 50_000].contains(entropy)));
+        assert_eq!(reps.next(&mut rng), 9);
+    }
+
+    #[test]
+    fn mixed_uses_all_good_entropies_again_and_then_those_in_turn() {
+        let (mut mixed, mut rng) = entropies(EntropyChoice::Mixed, 16);
+        let good: Vec<u32> = (1..=16).chain(1..=16).collect();
+        good.iter().for_each(|&entropy| mixed.learn(NOW, entropy, Outcome::Good));
+        mixed.learn(NOW, 5, Outcome::Nacked);
+        assert_eq!(take(&mut mixed, &mut rng, 32), good);
+        assert!(!take(&mut mixed, &mut rng, 15).contains(&5));
+    }
+
+    #[test]
+    fn entropies_that_were_never_used_change_nothing() {
+        for choice in [EntropyChoice::Bitmap, EntropyChoice::Reps, EntropyChoice::Mixed] {
+            let (mut told, mut rng) = entropies(choice, 16);
+            let (mut untold, mut same) = entropies(choice, 16);
+            for entropy in [0, 17, u32::MAX] {
+                told.learn(NOW, entropy, Outcome::Good);
+                told.learn(NOW, entropy, Outcome::Nacked);
+            }
+            assert_eq!(take(&mut told, &mut rng, 64), take(&mut untold, &mut same, 64));
+        }
+    }
+}

@@ -22,3 +22,6 @@ use sizes::Sizes;
 /// Bytes of a packet without its payload; the size of a report and of a trimmed packet (uet-htsim, `_hdr_size` and
 /// `ACKSIZE`).
 pub const HEADER_BYTES: u32 = 64;
+
+/// Most packets between the first one that is missing and the newest (uet-htsim, `uecMaxInFlightPkts`).
+pub const MOST_AHEAD: u64 = 1 << 14;

@@ -257,3 +257,117 @@ impl Nscc {
         is_done
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NETWORK: NetworkTraits =
+        NetworkTraits { rate_bps: 100_000_000_000, round_trip: Nanos(14_000), trims: true, timeout: Nanos(100_000) };
+    const FRAME: u64 = 4150;
+
+    fn nscc(window: u64) -> Nscc {
+        Nscc::new(&UecSettings { initial_window_bytes: Some(window), ..UecSettings::default() }, &NETWORK)
+    }
+
+    fn delayed(delay: u64) -> Option<Nanos> {
+        Some(Nanos(14_000 + delay))
+    }
+
+    /// Reports of one packet each, this long after the start and then at line rate.
+    fn report(nscc: &mut Nscc, from: u64, count: u64, marked: bool, delay: u64) -> u64 {
+        (0..count).for_each(|n| nscc.on_arrival(Nanos(from + n * 332), FRAME, marked, delayed(delay), 100_000));
+        from + count * 332
+    }
+
+    #[test]
+    fn the_constants_are_those_of_the_reference() {
+        let n = nscc(u64::MAX);
+        assert_eq!((n.window(), n.most(), n.target), (262_500, 262_500, 10_500.0));
+        assert_eq!(n.scale, 175_000.0 / 150_000.0);
+        let plain = Nscc::new(&UecSettings::default(), &NetworkTraits { trims: false, ..NETWORK });
+        assert_eq!((plain.window(), plain.target), (262_500, 14_000.0));
+        assert_eq!(nscc(0).window(), FRAME);
+    }
+
+    #[test]
+    fn the_window_grows_fast_without_delay_and_in_proportion_to_it_otherwise() {
+        let grown = |delay, count| {
+            let mut n = nscc(50_000);
+            report(&mut n, 0, count, false, delay);
+            n.window() - 50_000
+        };
+        // Nine packets apply the growth once. The first report is late, counted from the start of time.
+        let half = grown(5_250, 9) as f64;
+        let expected = 4.0 * 4086.0 * 7.0 / 6.0 * 9.0 * 4150.0 * 5_250.0 / 12_000.0 / 50_000.0;
+        assert!((half - expected).abs() < 0.02 * expected, "{half} {expected}");
+        assert!(grown(2_000, 9) > grown(8_000, 9));
+        let (fast, slow) = (grown(0, 40), grown(1_000, 40));
+        assert!(fast > slow, "{fast} {slow}");
+    }
+
+    #[test]
+    fn growth_above_the_target_is_fair() {
+        let grown = |delay| {
+            let mut n = nscc(50_000);
+            report(&mut n, 0, 9, false, delay);
+            n.window() - 50_000
+        };
+        let expected = (5.0 * 4086.0 * 7.0 / 6.0 * 9.0 * 4150.0 / 50_000.0) as u64;
+        assert_eq!((grown(10_500), grown(30_000)), (expected, expected));
+    }
+
+    #[test]
+    fn marks_shrink_the_window_once_per_round_trip_if_the_average_is_above_the_target() {
+        let mut n = nscc(200_000);
+        report(&mut n, 20_000, 50, true, 2_000);
+        let eta = 0.15 * 4086.0 * 7.0 / 6.0;
+        assert_eq!(n.window(), 200_000 + (2.0 * eta) as u64, "a mark below the target changes nothing");
+        n = nscc(200_000);
+        n.average = 21_000.0;
+        n.adjusted_at = 40_000.0;
+        n.on_arrival(Nanos(40_000), FRAME, true, delayed(21_000), 100_000);
+        // 1 - 0.8 · (21 - 10.5) / 21
+        assert_eq!(n.window(), 120_000);
+        n.on_arrival(Nanos(50_000), FRAME, true, delayed(21_000), 100_000);
+        assert_eq!(n.window(), 120_000);
+        n.on_arrival(Nanos(54_001), FRAME, true, delayed(21_000), 100_000);
+        assert!((72_000..73_000).contains(&n.window()), "{}", n.window());
+        n.average = 1e9;
+        n.on_arrival(Nanos(1_000_000), FRAME, true, delayed(21_000), 100_000);
+        assert!((36_000..37_500).contains(&n.window()), "at most halved: {}", n.window());
+    }
+
+    #[test]
+    fn quick_adapt_sets_the_window_to_what_arrived_and_ignores_what_was_in_flight() {
+        let mut n = nscc(200_000);
+        n.on_arrival(Nanos(20_000), FRAME, false, delayed(2_000), 190_000);
+        for number in 0..4 {
+            n.on_arrival(Nanos(30_000 + number), FRAME, true, delayed(12_000), 150_000);
+        }
+        let before = n.window();
+        n.on_trimmed(Nanos(40_000), FRAME, 140_000);
+        assert_eq!(n.window(), before - FRAME, "the period has not ended");
+        n.on_trimmed(Nanos(44_501), FRAME, 140_000);
+        assert_eq!(n.window(), 4 * FRAME);
+        for number in 0..30 {
+            n.on_trimmed(Nanos(44_502 + number), FRAME, 130_000);
+        }
+        assert_eq!(n.window(), 4 * FRAME);
+        (0..10).for_each(|number| n.on_trimmed(Nanos(44_602 + number), FRAME, 10_000));
+        assert_eq!(n.window(), FRAME);
+    }
+
+    #[test]
+    fn a_shorter_round_trip_lowers_the_largest_window() {
+        let mut n = nscc(u64::MAX);
+        n.measure(Nanos(15_000));
+        assert_eq!(n.most(), 262_500);
+        n.measure(Nanos(7_000));
+        assert_eq!((n.window(), n.most()), (131_250, 131_250));
+        n.measure(Nanos(1));
+        assert_eq!((n.window(), n.most()), (FRAME, FRAME));
+        n.on_timeout(FRAME);
+        assert_eq!(n.window(), FRAME);
+    }
+}

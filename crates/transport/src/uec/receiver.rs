@@ -1,6 +1,6 @@
 //! The receiving end: which packets have arrived, and when to report.
 
-use super::{Sizes, UecSettings};
+use super::{Sizes, UecSettings, MOST_AHEAD};
 use crate::packets::{Arrived, PacketReceiver, Report, ReportKind};
 use std::collections::VecDeque;
 
@@ -107,7 +107,7 @@ impl UecReceiver {
 impl PacketReceiver for UecReceiver {
     fn handle_data(&mut self, arrived: &Arrived) -> Option<Report> {
         let number = arrived.number;
-        if number >= self.sizes.packets() {
+        if number >= self.sizes.packets() || number >= self.expected + MOST_AHEAD {
             return None;
         }
         let is_new = !self.has(number);

@@ -2,7 +2,7 @@
 
 use super::entropies::{Entropies, Outcome};
 use super::nscc::Nscc;
-use super::{NetworkTraits, Sizes, UecSettings};
+use super::{NetworkTraits, Sizes, UecSettings, MOST_AHEAD};
 use crate::packets::{Outgoing, PacketSender, Report, ReportKind, TrimmedAt};
 use pathloom_model::Nanos;
 use rand::SeedableRng;
@@ -208,7 +208,7 @@ impl PacketSender for UecSender {
     fn poll_transmit(&mut self, now: Nanos) -> Option<Outgoing> {
         let again = self.lost.first().copied();
         let number = again.unwrap_or(self.next());
-        if number >= self.sizes.packets() {
+        if number >= self.sizes.packets() || number >= self.cumulative + MOST_AHEAD {
             return None;
         }
         let (size, window) = (self.sizes.frame(number) as i64, self.nscc.window() as i64);

@@ -1,27 +1,224 @@
-//! Sender and receiver together, over a small network in virtual time.
+//! Sender and receiver together.
+
+mod network;
 
 use super::*;
-use crate::packets::{Arrived, PacketReceiver, PacketSender};
+use crate::packets::{Arrived, PacketReceiver, PacketSender, Report, ReportKind, TrimmedAt};
+use network::{Fates, Network};
 use pathloom_model::Nanos;
+use proptest::prelude::*;
 
-const NETWORK: NetworkTraits =
+/// A fabric of 100 Gbit/s with six links of 1 µs between two hosts, as in uet-htsim's permutations.
+const TRAITS: NetworkTraits =
     NetworkTraits { rate_bps: 100_000_000_000, round_trip: Nanos(14_022), trims: true, timeout: Nanos(100_656) };
+const CHOICES: [EntropyChoice; 5] =
+    [EntropyChoice::Single, EntropyChoice::Oblivious, EntropyChoice::Bitmap, EntropyChoice::Reps, EntropyChoice::Mixed];
 
 #[test]
-fn delivers_a_transfer_without_losses() {
-    let settings = UecSettings::default();
-    let mut sender = UecSender::new(&settings, &NETWORK, 2_000_000, 1);
-    let mut receiver = UecReceiver::new(&settings, 2_000_000);
-    let mut now = Nanos::ZERO;
-    while !sender.is_finished() {
-        let mut reports = Vec::new();
-        while let Some(packet) = sender.poll_transmit(now) {
-            reports.extend(receiver.handle_data(&Arrived::from(packet)));
-        }
-        assert!(!reports.is_empty());
-        now += NETWORK.round_trip;
-        reports.iter().for_each(|report| sender.handle_report(now, report));
+fn a_lone_flow_sends_at_line_rate() {
+    for ack_bytes in [1, 16_384] {
+        let settings = UecSettings { ack_bytes, ..UecSettings::default() };
+        let mut network = Network::new(&settings, TRAITS, 2_000_000, 1, Fates::default());
+        // uet-htsim, `one.cm`: 176.2 µs.
+        assert_eq!(network.run().0 / 100, 1_761, "176.2 us less what was rounded");
+        assert_eq!(network.receiver.received_bytes(), 2_000_000);
+        assert_eq!(network.sender.counters(), UecCounters::default());
     }
-    assert_eq!((receiver.received_bytes(), receiver.delivered_bytes()), (2_000_000, 2_000_000));
-    assert_eq!((sender.counters(), sender.in_flight_bytes()), (UecCounters::default(), 0));
+}
+
+#[test]
+fn reports_are_sent_after_the_bytes_that_were_asked_for() {
+    let (settings, bytes) = (UecSettings::default(), 100 * 4086);
+    let mut receiver = UecReceiver::new(&settings, bytes);
+    let arrived = |number| Arrived {
+        number,
+        payload_bytes: 4086,
+        entropy: 7,
+        retransmission: false,
+        asks_report: false,
+        marked: false,
+        trimmed: None,
+    };
+    let mut reported = |arrived: Arrived| receiver.handle_data(&arrived);
+    let first = reported(arrived(0)).unwrap();
+    assert_eq!((first.cumulative, first.selective, first.received_bytes, first.entropy), (1, 0, 4150, 7));
+    assert_eq!([1, 2, 3].map(|number| reported(arrived(number))), [None; 3]);
+    assert_eq!(reported(arrived(4)).unwrap().cumulative, 5);
+    let marked = reported(Arrived { marked: true, ..arrived(9) }).unwrap();
+    assert_eq!((marked.cumulative, marked.base, marked.selective, marked.marked), (5, 9, 1, true));
+    let asked = Arrived { asks_report: true, ..arrived(7) };
+    assert_eq!(reported(asked).unwrap().selective, 0b101);
+    let nack = reported(Arrived { trimmed: Some(TrimmedAt::Fabric), ..arrived(6) }).unwrap();
+    assert_eq!((nack.kind, nack.number), (ReportKind::Nack(TrimmedAt::Fabric), 6));
+    let again = reported(arrived(2)).unwrap();
+    assert_eq!((again.kind, again.cumulative, again.base, again.selective), (ReportKind::Ack, 5, 6, 0b1010));
+    // The holes close: a packet had asked for a report, so the last of them is reported.
+    assert_eq!([5, 6].map(|number| reported(arrived(number))), [None; 2]);
+    assert_eq!(reported(arrived(8)).unwrap().cumulative, 10);
+    assert_eq!(reported(arrived(100)), None, "no such packet");
+    assert_eq!(receiver.reordered_packets(), 4);
+}
+
+#[test]
+fn a_trimmed_packet_is_sent_again_after_a_round_trip() {
+    let settings = UecSettings::default();
+    let mut sender = UecSender::new(&settings, &TRAITS, 10 * 4086, 1);
+    let mut receiver = UecReceiver::new(&settings, 10 * 4086);
+    let mut packets: Vec<_> = std::iter::from_fn(|| sender.poll_transmit(Nanos::ZERO)).map(Arrived::from).collect();
+    assert_eq!(packets.len(), 10);
+    packets[3].trimmed = Some(TrimmedAt::Fabric);
+    let reports: Vec<_> = packets.iter().filter_map(|packet| receiver.handle_data(packet)).collect();
+    reports.iter().for_each(|report| sender.handle_report(Nanos(14_000), report));
+    let again = sender.poll_transmit(Nanos(14_000)).unwrap();
+    assert_eq!((again.number, again.retransmission, again.asks_report), (3, true, true));
+    let last = receiver.handle_data(&Arrived::from(again)).unwrap();
+    sender.handle_report(Nanos(28_000), &last);
+    assert!(sender.is_finished() && sender.poll_timeout().is_none());
+    assert_eq!(sender.counters(), UecCounters { retransmissions: 1, timeouts: 0, nacks: 1 });
+}
+
+#[test]
+fn a_lost_packet_is_sent_again_after_the_time_out_which_doubles() {
+    let mut sender = UecSender::new(&UecSettings::default(), &TRAITS, 1000, 1);
+    let mut now = Nanos::ZERO;
+    for round in 0..9 {
+        assert_eq!(sender.poll_transmit(now).unwrap().retransmission, round > 0);
+        assert_eq!(sender.poll_transmit(now), None);
+        let wait = TRAITS.timeout.0 << round.min(6);
+        assert_eq!(sender.poll_timeout(), Some(Nanos(now.0 + wait)));
+        sender.handle_timeout(Nanos(now.0 + wait - 1));
+        assert_eq!(sender.counters().timeouts, round);
+        now = Nanos(now.0 + wait);
+        sender.handle_timeout(now);
+    }
+    assert_eq!(sender.counters(), UecCounters { retransmissions: 8, timeouts: 9, nacks: 0 });
+}
+
+#[test]
+fn an_empty_transfer_is_finished() {
+    let mut sender = UecSender::new(&UecSettings::default(), &TRAITS, 0, 1);
+    assert!(sender.is_finished() && sender.poll_transmit(Nanos::ZERO).is_none());
+}
+
+#[test]
+fn a_sender_stays_within_the_range_that_receivers_keep() {
+    let settings = UecSettings {
+        common: crate::Settings { mss_bytes: 100, ..UecSettings::default().common },
+        ..UecSettings::default()
+    };
+    let bytes = 100 * 3 * MOST_AHEAD;
+    let mut sender = UecSender::new(&settings, &TRAITS, bytes, 1);
+    let mut receiver = UecReceiver::new(&settings, bytes);
+    let mut newest = 0;
+    // The first packet never arrives, all others do at once.
+    while let Some(packet) = sender.poll_transmit(Nanos::ZERO) {
+        newest = packet.number;
+        let report = (newest > 0).then(|| receiver.handle_data(&Arrived::from(packet))).flatten();
+        report.iter().for_each(|report| sender.handle_report(Nanos::ZERO, report));
+    }
+    assert_eq!(newest, MOST_AHEAD - 1);
+    let beyond = Arrived {
+        number: MOST_AHEAD,
+        ..Arrived::from(UecSender::new(&settings, &TRAITS, bytes, 1).poll_transmit(Nanos::ZERO).unwrap())
+    };
+    assert_eq!(receiver.handle_data(&beyond), None);
+    assert_eq!(receiver.received_packets(), MOST_AHEAD - 1);
+}
+
+prop_compose! {
+    fn fates()(
+        lose in 0.0..0.3f64,
+        trim in 0.0..0.4f64,
+        mark in 0.0..1.0f64,
+        repeat in 0.0..0.2f64,
+        late in 0..60_000u64,
+    ) -> Fates {
+        Fates { lose, trim, mark, repeat, late: Nanos(late) }
+    }
+}
+
+prop_compose! {
+    /// Reports that may be of anything: numbers near those of the transfer, and any others.
+    fn reports()(
+        near in prop::array::uniform3(0..60u64),
+        far in prop::array::uniform3(any::<u64>()),
+        is_far in prop::array::uniform3(prop::bool::weighted(0.1)),
+        selective in any::<u64>(),
+        shift in 0..64u32,
+        received_bytes in prop_oneof![0..200_000u64, any::<u64>()],
+        entropy in prop_oneof![0..70u32, any::<u32>()],
+        flags in prop::array::uniform2(any::<bool>()),
+        kind in prop_oneof![
+            Just(ReportKind::Ack),
+            Just(ReportKind::Nack(TrimmedAt::Fabric)),
+            Just(ReportKind::Nack(TrimmedAt::LastHop)),
+        ],
+    ) -> Report {
+        let [number, cumulative, base] = [0, 1, 2].map(|place| if is_far[place] { far[place] } else { near[place] });
+        let [marked, retransmission] = flags;
+        let selective = selective >> shift;
+        Report { kind, number, cumulative, base, selective, received_bytes, entropy, marked, retransmission }
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_byte_is_delivered_once_whatever_happens(
+        choice in 0..5usize,
+        bytes in 1..600_000u64,
+        ack_bytes in 1..40_000u64,
+        seed in any::<u64>(),
+        fates in fates(),
+    ) {
+        let settings = UecSettings { entropy: CHOICES[choice], ack_bytes, ..UecSettings::default() };
+        let mut network = Network::new(&settings, TRAITS, bytes, seed, fates);
+        let end = network.run();
+        prop_assert_eq!(network.receiver.received_bytes(), bytes);
+        prop_assert_eq!(network.receiver.delivered_bytes(), bytes);
+        prop_assert_eq!(network.sender.acknowledged_bytes(), bytes);
+        prop_assert_eq!(network.sender.in_flight_bytes(), 0);
+        prop_assert_eq!(network.sender.poll_timeout(), None);
+        let again = Network::new(&settings, TRAITS, bytes, seed, fates).run();
+        prop_assert_eq!(again, end, "the same seed, the same result");
+    }
+
+    #[test]
+    fn reports_of_anything_do_no_harm(
+        choice in 0..5usize,
+        seed in any::<u64>(),
+        steps in prop::collection::vec((reports(), 0..200_000u64), 1..80),
+    ) {
+        let settings = UecSettings { entropy: CHOICES[choice], ..UecSettings::default() };
+        let mut sender = UecSender::new(&settings, &TRAITS, 200_000, seed);
+        let mut now = Nanos::ZERO;
+        for (report, wait) in steps {
+            while sender.poll_transmit(now).is_some() {}
+            now += Nanos(wait);
+            sender.handle_timeout(now);
+            sender.handle_report(now, &report);
+            let window = sender.window_bytes();
+            prop_assert!((settings.frame_bytes()..=sender.most_window_bytes()).contains(&window));
+        }
+    }
+
+    #[test]
+    fn packets_with_any_number_do_no_harm(numbers in prop::collection::vec(prop_oneof![0..90u64, any::<u64>()], 1..200)) {
+        let settings = UecSettings { ack_bytes: 1, ..UecSettings::default() };
+        let mut receiver = UecReceiver::new(&settings, 50 * 4086);
+        let mut seen = std::collections::BTreeSet::new();
+        for number in numbers {
+            let arrived = Arrived {
+                number,
+                payload_bytes: 4086,
+                entropy: 0,
+                retransmission: false,
+                asks_report: false,
+                marked: false,
+                trimmed: None,
+            };
+            prop_assert_eq!(receiver.handle_data(&arrived).is_some(), number < 50);
+            seen.extend((number < 50).then_some(number));
+            prop_assert_eq!(receiver.received_packets(), seen.len() as u64);
+        }
+    }
 }
