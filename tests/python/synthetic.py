@@ -83,6 +83,7 @@ def outcome(
             "misdelivered": 0,
             "dropped": 100,
             "in_flight": 0,
+            "trimmed": 0,
             "hops": 50_000,
             "events": 60_000,
         },

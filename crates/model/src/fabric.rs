@@ -298,15 +298,23 @@ impl Fabric {
         &self.lossy
     }
 
-    /// Returns how switch ports queue packets (`queues=` and `red=` in the specification).
+    /// Returns how switch ports queue packets (`queues=`, `red=`, `trim=` and others in the specification).
     pub fn ports(&self) -> PortSettings {
         self.ports
     }
 
     /// Returns the keys in the fabric's specification that only a simulated network supports.
     pub fn simulated_keys(&self) -> Vec<&'static str> {
-        let keys =
-            [("loss", !self.lossy.is_empty()), ("queues", self.ports.queues > 1), ("red", self.ports.red.is_some())];
+        let ports = &self.ports;
+        let keys = [
+            ("loss", !self.lossy.is_empty()),
+            ("queues", ports.queues > 1),
+            ("red", ports.red.is_some()),
+            ("queue_bytes", ports.queue_bytes.is_some()),
+            ("ecn", ports.ecn.is_some()),
+            ("control_queue", ports.control_queue && ports.trim_bytes.is_none()),
+            ("trim", ports.trim_bytes.is_some()),
+        ];
         keys.into_iter().filter(|(_, given)| *given).map(|(key, _)| key).collect()
     }
 

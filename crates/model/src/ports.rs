@@ -1,4 +1,4 @@
-//! How switch ports queue packets: one drop-tail queue, or strict priorities and RED.
+//! How switch ports queue packets: one drop-tail queue, or strict priorities, RED, marks at departure and trimming.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +13,25 @@ pub struct PortSettings {
     pub queues: u8,
     /// Random early detection in each queue; `None` means drop tail only.
     pub red: Option<RedSettings>,
+    /// Bytes that each queue holds, with the packet that is being sent from it; `None` for the buffer of the link.
+    pub queue_bytes: Option<u64>,
+    /// When packets are marked as they leave; `None` for the threshold of the transport.
+    pub ecn: Option<EcnSettings>,
+    /// Whether there is one more queue, above the others, for acknowledgements and headers.
+    pub control_queue: bool,
+    /// Bytes of the header to which a full queue cuts a packet instead of dropping it (Handley et al., Re-architecting
+    /// datacenter networks and stacks for low latency and high performance, SIGCOMM 2017, §3.1), if the transport
+    /// understands headers; `None` if packets are dropped. It needs `control_queue`.
+    pub trim_bytes: Option<u16>,
+}
+
+/// Marks by the length of the queue that a packet leaves behind, without the packet itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct EcnSettings {
+    /// Up to this many bytes, no packet is marked. From here on, the probability rises linearly.
+    pub min_bytes: u64,
+    /// Above this many bytes, all packets are marked; not less than `min_bytes`.
+    pub max_bytes: u64,
 }
 
 /// Random early detection (Floyd and Jacobson, Random Early Detection Gateways for Congestion Avoidance, 1993).
@@ -32,7 +51,8 @@ pub struct RedSettings {
 
 impl PortSettings {
     /// One queue, drop tail.
-    pub const DROP_TAIL: PortSettings = PortSettings { queues: 1, red: None };
+    pub const DROP_TAIL: PortSettings =
+        PortSettings { queues: 1, red: None, queue_bytes: None, ecn: None, control_queue: false, trim_bytes: None };
 
     /// Whether ports have one drop-tail queue.
     pub fn is_drop_tail(&self) -> bool {
@@ -60,7 +80,7 @@ mod tests {
     #[test]
     fn long_flows_have_the_lowest_queue_and_classes_share_the_highest() {
         let queues = |queues: u8| -> Vec<usize> {
-            let ports = PortSettings { queues, red: None };
+            let ports = PortSettings { queues, ..PortSettings::DROP_TAIL };
             [LONG_FLOW_DSCP, 0, 16, 26, 46, 48, 63].map(|dscp| ports.queue_of(dscp)).to_vec()
         };
         assert_eq!(queues(1), [0; 7]);

@@ -106,7 +106,7 @@ pub fn link_columns<'py>(py: Python<'py>, links: &[LinkOutcome]) -> PyResult<Bou
 
 /// Counts of all packets.
 pub fn packet_dict<'py>(py: Python<'py>, packets: &PacketTotals) -> PyResult<Bound<'py, PyDict>> {
-    let PacketTotals { sent, copied, delivered, misdelivered, dropped, in_flight, hops, events } = *packets;
+    let PacketTotals { sent, copied, delivered, misdelivered, dropped, in_flight, trimmed, hops, events } = *packets;
     let dict = PyDict::new(py);
     let counts = [
         ("sent", sent),
@@ -115,6 +115,7 @@ pub fn packet_dict<'py>(py: Python<'py>, packets: &PacketTotals) -> PyResult<Bou
         ("misdelivered", misdelivered),
         ("dropped", dropped),
         ("in_flight", in_flight),
+        ("trimmed", trimmed),
         ("hops", hops),
         ("events", events),
     ];

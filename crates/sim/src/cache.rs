@@ -55,8 +55,10 @@ const _: () = assert!(MOST_SETS << FLOW_HASH_BITS <= FOR_SET as usize);
 
 /// No link has this number, so an empty entry matches nothing.
 const NO_LINK: u32 = u32::MAX;
-/// Bits of [`Packet::marks`] that are flags; the others are the tag.
+/// Bits of [`Packet::marks`] that are flags, and those that are the tag. The others are the kind, which no rule looks
+/// at.
 const FLAG_BITS: u32 = 0xFF;
+const TAG_BITS: u32 = 0x1_FFFF << 8;
 /// Bit of [`Entry::out`]: the decision holds for packets with any flags.
 const ANY_FLAGS: u32 = 1 << 31;
 /// Number of the bits of [`Entry::passed`] that count bytes. They suffice for [`Entry::MOST_FRAMES`] of the longest
@@ -72,7 +74,7 @@ impl Entry {
     /// looked at TCP flags, so the decision holds for SYN and FIN as well.
     pub(crate) fn new(in_link: u32, packet: &Packet, any_flags: bool, out_link: u32, out_tag: TagBits) -> Entry {
         let any = if any_flags { ANY_FLAGS } else { 0 };
-        let marks = packet.marks() & if any_flags { !FLAG_BITS } else { u32::MAX };
+        let marks = packet.marks() & if any_flags { TAG_BITS } else { TAG_BITS | FLAG_BITS };
         Entry { marks, in_link, out_link, out: out_tag.number() | any, passed: 0, last: 0 }
     }
 
@@ -87,15 +89,16 @@ impl Entry {
     #[inline(always)]
     pub(crate) fn matches(&self, in_link: u32, packet: &Packet) -> bool {
         self.in_link == in_link
-            && (self.marks == packet.marks() || self.matches_any_flags(packet.marks()))
+            && (self.marks == packet.marks() || self.matches_other_kind(packet.marks()))
             && self.passed < Entry::MOST_FRAMES << BYTE_BITS
     }
 
-    /// Whether the decision applies to other marks than the stored ones: only flags may differ, and only if no rule
-    /// looked at them.
+    /// Whether the decision applies to other marks than the stored ones: the kind may differ, and flags if no rule looked
+    /// at them.
     #[cold]
-    fn matches_any_flags(&self, marks: u32) -> bool {
-        self.out & ANY_FLAGS != 0 && self.marks == marks & !FLAG_BITS
+    fn matches_other_kind(&self, marks: u32) -> bool {
+        let relevant = if self.out & ANY_FLAGS != 0 { TAG_BITS } else { TAG_BITS | FLAG_BITS };
+        self.marks == marks & relevant
     }
 
     /// Tag that packets leave with.

@@ -29,7 +29,8 @@ pub(crate) fn check(settings: &SimSettings, has_journal: bool) -> Result<(), Sim
     if settings.programs.is_some() && !settings.transport.settings().handshake {
         return Err(SimError::NoHandshake);
     }
-    if settings.fabric.ports().red.is_some() && settings.transport.settings().mark_packets.is_some() {
+    let ports = settings.fabric.ports();
+    if (ports.red.is_some() || ports.ecn.is_some()) && settings.transport.settings().mark_packets.is_some() {
         return Err(SimError::ConflictingMarking);
     }
     let hosts = settings.fabric.hosts();

@@ -38,6 +38,11 @@ impl Lanes {
         Some(Headers { five_tuple, dscp: data.dscp, tcp_flags, tag: packet.tag(), mptcp })
     }
 
+    /// DSCP of a packet of a connection.
+    pub(crate) fn dscp(&self, packet: &Packet) -> u8 {
+        self.data[packet.slot() - 1].dscp
+    }
+
     /// Five-tuple of a subflow's data.
     pub(crate) fn five_tuple(&self, slot: usize) -> FiveTuple {
         self.data[slot - 1].five_tuple

@@ -399,6 +399,15 @@ impl LinkQueue {
         self.waited += time;
     }
 
+    /// Marks the packet taken last, if it is still on the link and carries data.
+    pub(crate) fn mark_newest(&mut self) {
+        let place = self.tail().wrapping_sub(1) as usize & self.ring.len().wrapping_sub(1);
+        let is_there = self.in_flight > 0;
+        if let Some(packet) = self.ring.get_mut(place).filter(|packet| is_there && !packet.is_control()) {
+            packet.mark();
+        }
+    }
+
     /// Counts the packet that was delivered last as lost.
     pub(crate) fn count_lost(&mut self) {
         self.lost += 1;

@@ -6,6 +6,24 @@ use pathloom_model::units::PS_PER_S;
 use pathloom_model::{Fabric, Link};
 use pathloom_transport::Settings;
 
+/// What hosts understand of what ports tell them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Signals {
+    pub(crate) marks: Marks,
+    /// Whether receivers understand headers without their payload.
+    pub(crate) headers: bool,
+}
+
+impl Signals {
+    pub(crate) fn of(transport: &Settings, fabric: &Fabric) -> Signals {
+        Signals { marks: Marks::of(transport, fabric), headers: false }
+    }
+
+    pub(crate) fn reacts_to_marks(self) -> bool {
+        self.marks != Marks::Never
+    }
+}
+
 /// When links mark packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Marks {
@@ -31,7 +49,7 @@ const SHARE_OF_ROUND_TRIP: u128 = 7;
 const FRAME_BITS: u128 = 1514 * 8;
 
 impl Marks {
-    pub(crate) fn of(transport: &Settings, fabric: &Fabric) -> Marks {
+    fn of(transport: &Settings, fabric: &Fabric) -> Marks {
         match transport.mark_packets {
             _ if !transport.reacts_to_marks() => Marks::Never,
             Some(packets) => Marks::Above(packets),

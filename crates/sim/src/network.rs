@@ -16,7 +16,7 @@ use crate::cache::{Cache, Credit, Entry};
 use crate::interface::Interface;
 use crate::lanes::{Lanes, NO_CONNECTION};
 use crate::link::{EnqueueResult, LinkQueue, Speeds};
-use crate::marks::Marks;
+use crate::marks::Signals;
 use crate::next_hops::Sets;
 use crate::outcome::PacketTotals;
 use crate::packet::{Packet, TagBits};
@@ -164,20 +164,21 @@ impl<T: Tap> Network<T> {
     pub(crate) fn new(
         fabric: Arc<Fabric>,
         control: &ControlSettings,
-        marks: Marks,
+        signals: Signals,
         path_switches: usize,
         (deployment, seed): (Option<Deployment>, u64),
         tap: T,
     ) -> Network<T> {
-        let queue =
-            |link: &Link| LinkQueue::new(link, fabric.is_host(link.to), control.handover, marks.threshold(link));
+        let queue = |link: &Link| {
+            LinkQueue::new(link, fabric.is_host(link.to), control.handover, signals.marks.threshold(link))
+        };
         let mut links = Vec::new();
         grow(&mut links, fabric.links().len());
         links.extend(fabric.links().iter().map(queue));
         let mut typical: Vec<Ps> =
             links.iter().zip(fabric.links()).map(|(q, link)| q.send_time(1514) + link.settings.delay_ps).collect();
         let speeds = Speeds::of(&mut links);
-        let ports = Ports::new(&fabric, marks, control.handover, seed, &mut links);
+        let ports = Ports::new(&fabric, signals, control.handover, seed, &mut links);
         // The wheel covers the time that nine links in ten need; a few very slow or long links use its heap.
         typical.sort_unstable();
         let typical = typical[typical.len() * 9 / 10];
@@ -559,6 +560,7 @@ impl<T: Tap> Network<T> {
             misdelivered: self.totals.misdelivered,
             dropped: self.totals.dropped_at_switches + sum(LinkQueue::dropped_packets),
             in_flight: sum(LinkQueue::in_flight) + self.waiting_at_ports(),
+            trimmed: self.trimmed_at_ports(),
             hops,
             events: hops + self.port_events(),
         }

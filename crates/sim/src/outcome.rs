@@ -117,6 +117,8 @@ pub struct PacketTotals {
     pub dropped: u64,
     /// Packets still on their way at the end.
     pub in_flight: u64,
+    /// Packets that full queues cut down to their headers. They count as delivered or dropped like others.
+    pub trimmed: u64,
     /// Links crossed.
     pub hops: u64,
     /// Number of events: one per packet-hop, and all others.

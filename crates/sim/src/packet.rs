@@ -1,11 +1,16 @@
 //! A packet on its way: 32 bytes in four words, copied from link to link.
 
 use crate::time::Ps;
+use pathloom_transport::packets::TrimmedAt;
 
 /// Mask of a payload length, which fits a frame of 32 KB.
 const PAYLOAD_BITS: u64 = 0x7FFF;
 /// Bits of a tag, in the word that it shares with other fields.
 const TAG_BITS: u64 = 0x1_FFFF << 16;
+/// Lowest bit of the kind, in the same word.
+const KIND_SHIFT: u32 = 33;
+/// Bits of the kind.
+const KIND_BITS: u64 = 7 << KIND_SHIFT;
 /// Lowest bit of the entropy, in the same word.
 const ENTROPY_SHIFT: u32 = 40;
 /// The congestion mark.
@@ -34,8 +39,8 @@ pub(crate) struct Packet {
     /// From the lowest bit on: lane (32 bits), payload bytes or the number of a SACK option (15), congestion mark (1),
     /// bytes on the wire (16).
     fixed: u64,
-    /// From the lowest bit on: switches passed (8 bits), TCP flags (8), VLAN tag plus one (17), unused (7), entropy
-    /// (24).
+    /// From the lowest bit on: switches passed (8 bits), TCP flags (8), VLAN tag plus one (17), kind (3), unused (4),
+    /// entropy (24).
     state: u64,
 }
 
@@ -124,7 +129,7 @@ impl Packet {
         (((self.state & TAG_BITS) >> 16) as u32).checked_sub(1).map(|tag| tag as u16)
     }
 
-    /// Flags and tag in one word, for comparison with cache entries.
+    /// Flags, tag and kind in one word, for comparison with cache entries.
     #[inline(always)]
     pub(crate) fn marks(&self) -> u32 {
         (self.state >> 8) as u32
@@ -134,6 +139,30 @@ impl Packet {
     #[inline(always)]
     pub(crate) fn pass(&mut self, tag: TagBits) {
         self.state = ((self.state & !TAG_BITS) | tag.0) + 1;
+    }
+
+    /// Whether the packet carries payload that a full queue may remove.
+    pub(crate) fn can_be_trimmed(&self) -> bool {
+        self.fixed & 1 == 0 && self.state & KIND_BITS == 0
+    }
+
+    /// Whether the packet is an acknowledgement, a negative one, or a header without its payload.
+    pub(crate) fn is_control(&self) -> bool {
+        !self.can_be_trimmed()
+    }
+
+    /// Cuts the packet down to its header, of this many bytes. It still says how many payload bytes it had.
+    pub(crate) fn trim(&mut self, bytes: u16, place: TrimmedAt) {
+        let wire = self.wire().min(u64::from(bytes));
+        self.fixed = self.fixed & !(0xFFFF << 48) | wire << 48;
+        self.state |= trimmed_code(place) << KIND_SHIFT;
+    }
+
+    #[cfg(test)]
+    /// Where the payload was removed; `None` if the packet is as it was sent.
+    pub(crate) fn trimmed_at(&self) -> Option<TrimmedAt> {
+        let code = (self.state & KIND_BITS) >> KIND_SHIFT;
+        [TrimmedAt::Fabric, TrimmedAt::LastHop].into_iter().find(|&place| trimmed_code(place) == code)
     }
 
     /// Value that switches hash with the five-tuple where several next hops are equal. Packets with the same value
@@ -154,6 +183,15 @@ impl Packet {
     /// The same packet with this tag, after passing this many switches.
     pub(crate) fn after(self, hops: u8, tag: TagBits) -> Packet {
         Packet { state: (self.state & !TAG_BITS & !0xFF) | tag.0 | u64::from(hops), ..self }
+    }
+}
+
+/// The kind of a data packet that has lost its payload. The kind of all others is 0: the direction tells data from
+/// acknowledgements.
+fn trimmed_code(place: TrimmedAt) -> u64 {
+    match place {
+        TrimmedAt::Fabric => 1,
+        TrimmedAt::LastHop => 2,
     }
 }
 
@@ -199,5 +237,21 @@ mod tests {
         assert_eq!((p.hop(), p.flags(), p.tag(), p.marks(), p.entropy()), (3, 3, Some(7), 3 | 8 << 8, 0xFF_FFFF));
         assert_eq!(p.with_entropy(0).after(1, TagBits::of(None)), Packet { state: 0x0301, ..p });
         assert_eq!(p.after(1, TagBits::of(None)).entropy(), 0xFF_FFFF);
+    }
+
+    #[test]
+    fn a_trimmed_packet_keeps_everything_but_its_payload() {
+        for place in [TrimmedAt::Fabric, TrimmedAt::LastHop] {
+            let mut p = Packet::new(6, 7, 4086, 4150, 0).with_entropy(9);
+            p.pass(TagBits::of(Some(u16::MAX)));
+            assert!(p.can_be_trimmed() && p.trimmed_at().is_none());
+            let before = p;
+            p.trim(64, place);
+            assert_eq!((p.wire(), p.trimmed_at(), p.is_control()), (64, Some(place), true));
+            p.pass(TagBits::of(None));
+            assert_eq!((p.lane(), p.seq, p.payload(), p.entropy()), (6, 7, before.payload(), 9));
+            assert_eq!((p.hop(), p.tag(), p.trimmed_at()), (2, None, Some(place)));
+        }
+        assert!(Packet::new(7, 0, 0, 64, 0).is_control(), "an acknowledgement");
     }
 }

@@ -1,4 +1,5 @@
-//! A port that chooses the next packet at the end of each packet: strict priorities, each queue with RED if required.
+//! A port that chooses the next packet at the end of each packet: strict priorities, each queue with RED if required. A
+//! full queue may cut packets down to their headers instead of dropping them ("trimming").
 //!
 //! How long a packet will wait is not known when it arrives, because packets of a higher queue may arrive after it.
 //! The port need not choose the next packet at the very moment, though. Until the previous packet arrives at the other
@@ -7,7 +8,8 @@
 use crate::packet::{Direction, Packet};
 use crate::red::Red;
 use crate::time::Ps;
-use pathloom_model::PortSettings;
+use pathloom_model::{EcnSettings, PortSettings, RedSettings};
+use pathloom_transport::packets::TrimmedAt;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use std::collections::VecDeque;
@@ -22,17 +24,21 @@ pub(crate) struct Port {
     rng: Pcg64,
     /// Settings that the queues share.
     limits: Limits,
-    /// Whether a packet is being sent.
-    is_sending: bool,
+    /// The packet that is being sent: its queue and its bytes.
+    sending: Option<(usize, u64)>,
     /// When the last packet will have been sent, or was.
     free_at: Ps,
     /// Bytes of the packets that wait.
     waiting_bytes: u64,
+    /// Packets cut down to their headers.
+    trimmed: u64,
 }
 
 struct Queue {
     /// Waiting packets, each with the time when it arrived.
     waiting: VecDeque<(Ps, Packet)>,
+    /// Their bytes.
+    bytes: u64,
     red: Option<Red>,
 }
 
@@ -41,10 +47,18 @@ struct Queue {
 pub(crate) struct Limits {
     /// Packets that may wait in each queue.
     pub(crate) buffer: u32,
+    /// Bytes that each queue holds instead, with those of the packet that is being sent from it.
+    pub(crate) bytes: Option<u64>,
     /// Packets that may wait in a queue without RED before arriving packets are marked.
     pub(crate) mark_above: Option<u32>,
+    /// When packets are marked as they leave.
+    pub(crate) ecn: Option<EcnSettings>,
     /// Whether the transport reacts to marks.
     pub(crate) reacts_to_marks: bool,
+    /// Whether the highest queue is for acknowledgements and headers.
+    pub(crate) has_control: bool,
+    /// Bytes of a trimmed packet, and what it says about the place; `None` if full queues drop packets.
+    pub(crate) trim: Option<(u16, TrimmedAt)>,
     /// Time to send a full frame.
     pub(crate) frame_ps: Ps,
 }
@@ -54,29 +68,62 @@ pub(crate) struct Limits {
 pub(crate) enum Offer {
     /// The packet is dropped.
     Dropped,
-    /// The packet waits.
+    /// The packet waits, or its header does, or the packet takes the place of one whose header waits.
     Waits,
     /// The sending of the packet begins.
     Begins(Packet),
 }
 
+/// Bytes of a full frame, by which the control queue is limited if the others are limited by packets.
+const FRAME_BYTES: u64 = 1514;
+
 impl Port {
     pub(crate) fn new(settings: PortSettings, limits: Limits, seed: u64, link: u32) -> Port {
-        let queue = |_| Queue { waiting: VecDeque::new(), red: settings.red.map(Red::new) };
+        let queue = |red: Option<RedSettings>| Queue { waiting: VecDeque::new(), bytes: 0, red: red.map(Red::new) };
+        let data = (0..settings.queues).map(|_| queue(settings.red));
+        let control = limits.has_control.then(|| queue(None));
         Port {
-            queues: (0..settings.queues).map(queue).collect(),
+            queues: data.chain(control).collect(),
             rng: Pcg64::seed_from_u64(seed ^ STREAM ^ (u64::from(link) << 20)),
             limits,
-            is_sending: false,
+            sending: None,
             free_at: 0,
             waiting_bytes: 0,
+            trimmed: 0,
         }
+    }
+
+    /// Number of the highest queue.
+    pub(crate) fn highest(&self) -> usize {
+        self.queues.len() - 1
     }
 
     /// A packet arrives for a queue.
     pub(crate) fn offer(&mut self, now: Ps, queue: usize, mut packet: Packet) -> Offer {
-        let Limits { buffer, mark_above, reacts_to_marks, frame_ps } = self.limits;
-        let idle_ps = if self.is_sending { 0 } else { now - self.free_at };
+        if !self.passes_early(now, queue, &mut packet) {
+            return Offer::Dropped;
+        }
+        if self.sending.is_none() {
+            self.sending = Some((queue, packet.wire()));
+            return Offer::Begins(packet);
+        }
+        if self.has_room(queue, packet.wire()) {
+            self.wait(now, queue, packet);
+            return Offer::Waits;
+        }
+        match self.limits.trim.filter(|_| packet.can_be_trimmed()) {
+            Some((bytes, _)) if self.has_room(self.highest(), bytes.into()) => {
+                self.trim(now, queue, packet);
+                Offer::Waits
+            }
+            _ => Offer::Dropped,
+        }
+    }
+
+    /// Marks an arriving packet, if RED or the threshold says so. Returns whether RED accepts it.
+    fn passes_early(&mut self, now: Ps, queue: usize, packet: &mut Packet) -> bool {
+        let Limits { mark_above, reacts_to_marks, frame_ps, .. } = self.limits;
+        let idle_ps = if self.sending.is_some() { 0 } else { now - self.free_at };
         let queue = &mut self.queues[queue];
         let waiting = queue.waiting.len();
         // Acknowledgements are not marked: in them, this bit is the echo.
@@ -86,44 +133,92 @@ impl Port {
         let early = queue.red.as_mut().map(|red| (red.acts(waiting, idle_frames, draw), red.marks()));
         match early {
             Some((true, true)) if markable => packet.mark(),
-            Some((true, _)) => return Offer::Dropped,
-            None if markable && self.is_sending && mark_above.is_some_and(|above| waiting >= above as usize) => {
+            Some((true, _)) => return false,
+            None if markable && self.sending.is_some() && mark_above.is_some_and(|above| waiting >= above as usize) => {
                 packet.mark();
             }
             _ => {}
         }
-        if !self.is_sending {
-            return Offer::Begins(packet);
-        }
-        if waiting >= buffer as usize {
-            return Offer::Dropped;
-        }
-        queue.waiting.push_back((now, packet));
-        self.waiting_bytes += packet.wire();
-        Offer::Waits
+        true
     }
 
-    /// The sending of a packet begins, and will end at `free_at`.
+    /// Whether a queue has room for a packet of this many bytes. The control queue has twice the bytes of the others, as
+    /// in uet-htsim.
+    fn has_room(&self, queue: usize, bytes: u64) -> bool {
+        let Limits { buffer, bytes: most, has_control, .. } = self.limits;
+        let most = match most {
+            most if has_control && queue == self.highest() => 2 * most.unwrap_or(u64::from(buffer) * FRAME_BYTES),
+            Some(most) => most,
+            None => return self.queues[queue].waiting.len() < buffer as usize,
+        };
+        let sending = self.sending.map_or(0, |(of, bytes)| if of == queue { bytes } else { 0 });
+        self.queues[queue].bytes + sending + bytes <= most
+    }
+
+    fn wait(&mut self, came: Ps, queue: usize, packet: Packet) {
+        self.queues[queue].waiting.push_back((came, packet));
+        self.queues[queue].bytes += packet.wire();
+        self.waiting_bytes += packet.wire();
+    }
+
+    /// Cuts down the packet that arrives at a full queue or, with the same probability, the last one in the queue, so
+    /// that packets of the same flow are not trimmed again and again (Handley et al. 2017, §3.1).
+    fn trim(&mut self, now: Ps, queue: usize, packet: Packet) {
+        let Some((bytes, place)) = self.limits.trim else { return };
+        let last = if self.rng.random() { self.queues[queue].waiting.pop_back() } else { None };
+        let (came, mut header) = last.unwrap_or((now, packet));
+        if last.is_some() {
+            self.queues[queue].bytes -= header.wire();
+            self.waiting_bytes -= header.wire();
+            self.wait(now, queue, packet);
+        }
+        header.trim(bytes, place);
+        self.wait(came, self.highest(), header);
+        self.trimmed += 1;
+    }
+
+    /// Whether the packet that has just been sent is marked as it leaves, by what it leaves behind in its queue.
+    pub(crate) fn marks_leaving(&mut self) -> bool {
+        let (Some(ecn), Some((queue, _))) = (self.limits.ecn, self.sending) else { return false };
+        let behind = self.queues[queue].bytes;
+        if behind <= ecn.min_bytes || self.limits.has_control && queue == self.highest() {
+            return false;
+        }
+        let share = (behind - ecn.min_bytes) as f64 / (ecn.max_bytes - ecn.min_bytes) as f64;
+        behind > ecn.max_bytes || self.rng.random_range(0.0..1.0) < share
+    }
+
+    /// Number of packets that were cut down to their headers.
+    pub(crate) fn trimmed(&self) -> u64 {
+        self.trimmed
+    }
+
+    /// The sending of the packet that [`Port::offer`] or [`Port::next`] returned will end at `free_at`.
     pub(crate) fn begin(&mut self, free_at: Ps) {
-        (self.is_sending, self.free_at) = (true, free_at);
+        self.free_at = free_at;
     }
 
     /// When the packet that was being sent had been sent, if that was by now and the port has not chosen the next one.
     pub(crate) fn ended(&self, now: Ps) -> Option<Ps> {
-        (self.is_sending && self.free_at <= now).then_some(self.free_at)
+        (self.sending.is_some() && self.free_at <= now).then_some(self.free_at)
     }
 
     /// Takes the packet that is sent next, with the time when it arrived. If there is none, the port is idle.
     pub(crate) fn next(&mut self) -> Option<(Ps, Packet)> {
-        let next = self.queues.iter_mut().rev().find_map(|queue| queue.waiting.pop_front());
-        self.is_sending = next.is_some();
-        self.waiting_bytes -= next.map_or(0, |(_, packet)| packet.wire());
+        let queue = self.queues.iter().rposition(|queue| !queue.waiting.is_empty());
+        let next = queue.and_then(|queue| self.queues[queue].waiting.pop_front());
+        self.sending = queue.zip(next).map(|(queue, (_, packet))| (queue, packet.wire()));
+        if let Some((queue, bytes)) = self.sending {
+            self.queues[queue].bytes -= bytes;
+            self.waiting_bytes -= bytes;
+        }
         next
     }
 
     /// The link fails: the packets that wait are lost.
     pub(crate) fn fail(&mut self, now: Ps) -> Vec<Packet> {
-        (self.is_sending, self.free_at, self.waiting_bytes) = (false, self.free_at.min(now), 0);
+        (self.sending, self.free_at, self.waiting_bytes) = (None, self.free_at.min(now), 0);
+        self.queues.iter_mut().for_each(|queue| queue.bytes = 0);
         self.queues.iter_mut().flat_map(|queue| queue.waiting.drain(..)).map(|(_, packet)| packet).collect()
     }
 
@@ -149,7 +244,7 @@ impl Port {
 
     /// Time until the packet that is being sent has left; negative since it has left, until the next one is chosen.
     pub(crate) fn signed_backlog(&self, now: Ps) -> i64 {
-        if self.is_sending {
+        if self.sending.is_some() {
             self.free_at as i64 - now as i64
         } else {
             0
@@ -165,9 +260,17 @@ impl Port {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pathloom_model::RedSettings;
 
-    const LIMITS: Limits = Limits { buffer: 2, mark_above: None, reacts_to_marks: true, frame_ps: 10 };
+    const LIMITS: Limits = Limits {
+        buffer: 2,
+        bytes: None,
+        mark_above: None,
+        ecn: None,
+        reacts_to_marks: true,
+        has_control: false,
+        trim: None,
+        frame_ps: 10,
+    };
 
     fn packet(lane: u32) -> Packet {
         Packet::new(lane, 0, 0, 1000, 0)
@@ -175,7 +278,7 @@ mod tests {
 
     #[test]
     fn the_highest_nonempty_queue_comes_next_and_each_queue_has_its_own_buffer() {
-        let mut port = Port::new(PortSettings { queues: 3, red: None }, LIMITS, 1, 0);
+        let mut port = Port::new(PortSettings { queues: 3, ..PortSettings::DROP_TAIL }, LIMITS, 1, 0);
         assert_eq!(port.offer(0, 0, packet(0)), Offer::Begins(packet(0)), "an idle port sends whatever comes");
         port.begin(10);
         for (queue, lane) in [(0, 2), (1, 4), (0, 6), (2, 8)] {
@@ -194,7 +297,7 @@ mod tests {
     fn red_marks_data_of_transports_that_react_and_drops_other_packets() {
         let red = RedSettings { min_packets: 0, max_packets: 1, most_probability: 1.0, weight: 1.0, ecn: true };
         let offered = |ecn: bool, reacts_to_marks: bool, lane: u32| {
-            let settings = PortSettings { queues: 1, red: Some(RedSettings { ecn, ..red }) };
+            let settings = PortSettings { red: Some(RedSettings { ecn, ..red }), ..PortSettings::DROP_TAIL };
             let mut port = Port::new(settings, Limits { reacts_to_marks, ..LIMITS }, 1, 0);
             let first = port.offer(0, 0, packet(0));
             assert_eq!(first, Offer::Begins(packet(0)), "the mean is 0");
@@ -209,5 +312,65 @@ mod tests {
         assert_eq!(offered(true, true, acknowledgement), None);
         assert_eq!(offered(true, false, data), None);
         assert_eq!(offered(false, true, data), None);
+    }
+
+    /// A port whose data queue holds 3000 bytes, and which is sending a packet from it until 10.
+    fn trimming(seed: u64) -> Port {
+        let trim = Some((64, TrimmedAt::Fabric));
+        let limits = Limits { bytes: Some(3000), has_control: true, trim, ..LIMITS };
+        let mut port = Port::new(PortSettings::DROP_TAIL, limits, seed, 0);
+        assert_eq!(port.offer(0, 0, packet(0)), Offer::Begins(packet(0)));
+        port.begin(10);
+        port
+    }
+
+    #[test]
+    fn a_full_queue_trims_one_of_two_packets_and_the_header_overtakes_the_data() {
+        let mut trimmed_lanes = Vec::new();
+        for seed in 0..20 {
+            let mut port = trimming(seed);
+            for lane in [2, 4, 6] {
+                assert_eq!(port.offer(1, 0, packet(lane)), Offer::Waits);
+            }
+            // 1000 bytes are being sent, and 2000 wait; the third packet takes the place of the second one, or not.
+            assert_eq!((port.waiting(), port.waiting_bytes(), port.trimmed()), (3, 2064, 1));
+            let order: Vec<Packet> = std::iter::from_fn(|| port.next()).map(|(_, packet)| packet).collect();
+            assert_eq!(order[0].trimmed_at(), Some(TrimmedAt::Fabric));
+            assert_eq!((order[0].wire(), order[1].lane(), order[1].wire()), (64, 2, 1000));
+            assert_eq!(order[0].lane() + order[2].lane(), 4 + 6);
+            trimmed_lanes.push(order[0].lane());
+        }
+        assert!(trimmed_lanes.contains(&4) && trimmed_lanes.contains(&6), "{trimmed_lanes:?}");
+    }
+
+    #[test]
+    fn acknowledgements_and_headers_are_dropped_only_if_their_own_queue_is_full() {
+        let mut port = trimming(1);
+        let (control, ack) = (port.highest(), Packet::new(3, 0, 0, 64, 0));
+        let taken = std::iter::repeat_with(|| port.offer(1, control, ack)).take_while(|offer| *offer == Offer::Waits);
+        assert_eq!(taken.count(), 6000 / 64, "twice the bytes of the data queue");
+        for _ in 0..2 {
+            assert_eq!(port.offer(1, 0, packet(2)), Offer::Waits);
+        }
+        assert_eq!((port.offer(1, 0, packet(2)), port.trimmed()), (Offer::Dropped, 0), "no room for a header");
+    }
+
+    #[test]
+    fn marks_depend_on_what_a_packet_leaves_behind() {
+        let marked = |waiting: usize| {
+            let ecn = Some(EcnSettings { min_bytes: 1000, max_bytes: 5000 });
+            let limits = Limits { buffer: 100, ecn, ..LIMITS };
+            let marks = |seed: u64| {
+                let mut port = Port::new(PortSettings::DROP_TAIL, limits, seed, 0);
+                (0..=waiting).for_each(|_| assert_ne!(port.offer(0, 0, packet(0)), Offer::Dropped));
+                port.marks_leaving()
+            };
+            (0..1000).filter(|&seed| marks(seed)).count()
+        };
+        assert_eq!([0, 1, 6, 9].map(marked), [0, 0, 1000, 1000]);
+        for (waiting, share) in [(2, 250), (3, 500), (4, 750)] {
+            assert!(marked(waiting).abs_diff(share) < 50, "{waiting}: {}", marked(waiting));
+        }
+        assert!(marked(5) == 1000, "at the upper threshold");
     }
 }

@@ -176,7 +176,8 @@ pub enum SimError {
     },
     /// Two settings determine when ports mark.
     #[error(
-        "red= of the fabric and mark= of the transport both set when ports mark; give one of them (queues= can stay)"
+        "red= or ecn= of the fabric and mark= of the transport both set when ports mark; give one of them (queues= can \
+         stay)"
     )]
     ConflictingMarking,
     /// The simulator has no hosts with this transport.

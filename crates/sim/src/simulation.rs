@@ -5,7 +5,7 @@ use crate::agents::Agents;
 use crate::checks::{check, longest_path_switches};
 use crate::control_plane::{ControlPlane, Journal};
 use crate::hosts::{HostSettings, Hosts};
-use crate::marks::Marks;
+use crate::marks::Signals;
 use crate::network::{Arrival, Network};
 use crate::outcome::{LinkOutcome, Outcome, SubflowPath};
 use crate::packet::Packet;
@@ -80,11 +80,11 @@ impl<T: Tap> Simulation<T> {
     ) -> Result<Simulation<T>, SimError> {
         let SimSettings { fabric, workload, central, successor, transport, control, .. } = settings;
         let SimSettings { duration, drain, faults, seed, programs, .. } = settings;
-        let marks = Marks::of(transport.settings(), &fabric);
+        let signals = Signals::of(transport.settings(), &fabric);
         let mut network = Network::new(
             fabric.clone(),
             &control,
-            marks,
+            signals,
             longest_path_switches(&fabric),
             (programs.clone(), seed),
             tap,

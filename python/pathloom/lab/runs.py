@@ -390,6 +390,7 @@ class LabExecution:
             "misdelivered": 0,
             "dropped": dropped + lost,
             "in_flight": max(sent - delivered - dropped - lost, 0),
+            "trimmed": 0,
             "hops": hops,
             "events": hops + len(result["flows"]),
         }

@@ -28,7 +28,7 @@ impl PortView for OwnPorts<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::marks::Marks;
+    use crate::marks::{Marks, Signals};
     use crate::packet::Packet;
     use crate::port::Offer;
     use crate::settings::Handover;
@@ -71,7 +71,8 @@ mod tests {
     #[test]
     fn a_port_with_several_queues_shows_the_sum() {
         let (fabric, mut links, number) = links("fat-tree:k=4,rate=1Gbps,delay=5us,queues=2");
-        let mut ports = Ports::new(&fabric, Marks::Never, Handover::End, 1, &mut links).unwrap();
+        let mut ports =
+            Ports::new(&fabric, Signals { marks: Marks::Never, headers: false }, Handover::End, 1, &mut links).unwrap();
         let port = ports.port_mut(LinkId(number)).unwrap();
         assert!(matches!(port.offer(0, 0, packet(1500)), Offer::Begins(_)));
         port.begin(12 * MICROSECOND);

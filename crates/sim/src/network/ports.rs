@@ -11,13 +11,14 @@
 use super::Network;
 use crate::lanes::NO_CONNECTION;
 use crate::link::{EnqueueResult, LinkQueue};
-use crate::marks::Marks;
+use crate::marks::Signals;
 use crate::packet::Packet;
 use crate::port::{Limits, Offer, Port};
 use crate::settings::Handover;
 use crate::tap::Tap;
 use crate::time::Ps;
 use pathloom_model::{Fabric, LinkId, PortSettings};
+use pathloom_transport::packets::TrimmedAt;
 
 /// Bytes of a full frame, by which RED measures idle times.
 const FRAME_BYTES: u64 = 1514;
@@ -41,7 +42,7 @@ impl Ports {
     /// `handover` requires such events.
     pub(super) fn new(
         fabric: &Fabric,
-        marks: Marks,
+        signals: Signals,
         handover: Handover,
         seed: u64,
         links: &mut Vec<LinkQueue>,
@@ -57,10 +58,15 @@ impl Ports {
             if fabric.is_host(link.from) {
                 continue;
             }
+            let place = if fabric.is_host(link.to) { TrimmedAt::LastHop } else { TrimmedAt::Fabric };
             let limits = Limits {
                 buffer: link.settings.buffer_packets,
-                mark_above: marks.threshold(link),
-                reacts_to_marks: marks != Marks::Never,
+                bytes: settings.queue_bytes,
+                mark_above: signals.marks.threshold(link).filter(|_| settings.ecn.is_none()),
+                ecn: settings.ecn.filter(|_| signals.reacts_to_marks()),
+                reacts_to_marks: signals.reacts_to_marks(),
+                has_control: settings.control_queue,
+                trim: settings.trim_bytes.filter(|_| signals.headers).map(|bytes| (bytes, place)),
                 frame_ps: links[index].send_time(FRAME_BYTES),
             };
             all.of_link[index] = all.ports.len() as u32;
@@ -113,11 +119,14 @@ impl<T: Tap> Network<T> {
         self.catch_up_port(now, port);
         let offer = match &mut self.ports {
             Some(ports) if is_up => {
+                let (settings, port) = (ports.settings, &mut ports.ports[port]);
                 // The network cannot work without frames of no connection, so they get the highest priority.
-                let highest = usize::from(ports.settings.queues) - 1;
-                let headers = self.lanes.headers(&packet);
-                let queue = headers.map_or(highest, |headers| ports.settings.queue_of(headers.dscp));
-                ports.ports[port].offer(now, queue, packet)
+                let first = packet.slot() == NO_CONNECTION || settings.control_queue && packet.is_control();
+                let queue = match first {
+                    true => port.highest(),
+                    false => settings.queue_of(self.lanes.dscp(&packet)),
+                };
+                port.offer(now, queue, packet)
             }
             _ => Offer::Dropped,
         };
@@ -145,6 +154,19 @@ impl<T: Tap> Network<T> {
         }
     }
 
+    /// The packet `leaving` has arrived at the end of a link, and the link is empty: brings the port of the link up to
+    /// date. If the port still had to say how it sent the packet, marks the packet if it must.
+    pub(super) fn catch_up_with(&mut self, now: Ps, link: u32, leaving: &mut Packet) {
+        let Some(port) = self.port_of(LinkId(link)) else { return };
+        if let Some(ports) = self.ports.as_mut().filter(|ports| !ports.has_timers) {
+            let port = &mut ports.ports[port];
+            if port.ended(now).is_some() && port.marks_leaving() && !leaving.is_control() {
+                leaving.mark();
+            }
+        }
+        self.catch_up_port(now, port);
+    }
+
     /// Brings all ports up to date.
     pub(crate) fn catch_up_all(&mut self, now: Ps) {
         for port in 0..self.ports.as_ref().map_or(0, |ports| ports.ports.len()) {
@@ -155,15 +177,22 @@ impl<T: Tap> Network<T> {
     fn catch_up_port(&mut self, now: Ps, port: usize) {
         while let Some(ports) = &mut self.ports {
             let Some(ended) = ports.ports[port].ended(now) else { break };
+            if !ports.has_timers && ports.ports[port].marks_leaving() {
+                self.links[ports.links[port] as usize].mark_newest();
+            }
             let Some((came, packet)) = ports.ports[port].next() else { break };
             self.links[ports.links[port] as usize].add_waited(ended - came);
             self.begin(ended, port, packet);
         }
     }
 
-    fn begin(&mut self, now: Ps, port: usize, packet: Packet) {
+    fn begin(&mut self, now: Ps, port: usize, mut packet: Packet) {
         let Some(ports) = &mut self.ports else { return };
         let (link, has_timers) = (ports.links[port], ports.has_timers);
+        // The packet will have gone when its end is known.
+        if has_timers && ports.ports[port].marks_leaving() && !packet.is_control() {
+            packet.mark();
+        }
         let (free_at, taken) = self.links[link as usize].send_at_once(now, packet);
         ports.ports[port].begin(free_at);
         if let EnqueueResult::First(at) = taken {
@@ -218,6 +247,11 @@ impl<T: Tap> Network<T> {
     /// Number of packets that wait at ports with priorities or RED.
     pub(super) fn waiting_at_ports(&self) -> u64 {
         self.ports.iter().flat_map(|ports| &ports.ports).map(|port| port.waiting() as u64).sum()
+    }
+
+    /// Number of packets that these ports cut down to their headers.
+    pub(super) fn trimmed_at_ports(&self) -> u64 {
+        self.ports.iter().flat_map(|ports| &ports.ports).map(Port::trimmed).sum()
     }
 
     /// Number of events of these ports.

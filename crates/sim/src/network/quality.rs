@@ -58,7 +58,7 @@ impl Losses {
 impl<T: Tap> Network<T> {
     /// Handles a packet at the end of a link for which the main loop has found no decision. Packets on lossy links
     /// may be lost. Decisions about the others are cached under link numbers that only this function uses.
-    pub(crate) fn arrive_slowly(&mut self, now: Ps, link: u32, packet: Packet) -> Arrival {
+    pub(crate) fn arrive_slowly(&mut self, now: Ps, link: u32, mut packet: Packet) -> Arrival {
         if self.is_end_of_packet(now, link) {
             return Arrival::Forwarded;
         }
@@ -71,7 +71,7 @@ impl<T: Tap> Network<T> {
             queue.count_lost();
         }
         if queue.in_flight() == 0 {
-            self.catch_up(now, LinkId(link));
+            self.catch_up_with(now, link, &mut packet);
         }
         if is_lost {
             if packet.slot() == NO_CONNECTION {

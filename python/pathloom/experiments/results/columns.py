@@ -22,7 +22,7 @@ FIXED = {
     "flows": ("offered", "started", "finished", "unfinished", "long_lived"),
     "timeout_wait": ("initial_s", "sampled_s", "flows_s", "share"),
     "reordering": ("segments", "reordered", "ratio"),
-    "packets": ("sent", "copied", "delivered", "misdelivered", "dropped", "in_flight", "hops", "events"),
+    "packets": ("sent", "copied", "delivered", "misdelivered", "dropped", "in_flight", "trimmed", "hops", "events"),
     "control": ("messages", "routes", "reroutes", "polls", "rules_max", "polling_period_s", "busy_share"),
     "optimum_throughput": ("mean",),
     "optimum_fct_s": ("mean", "p50", "p95", "p99"),
