@@ -5,6 +5,7 @@
 //! Formulas and constants are those of the consortium's simulator, uet-htsim (`htsim/sim/uec.cpp`, commit 40ccb05 of
 //! 2025), which describes itself as close to, but not part of, the UEC specification 1.0.
 
+mod arrivals;
 mod entropies;
 mod nscc;
 mod receiver;

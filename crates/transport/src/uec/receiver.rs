@@ -1,8 +1,8 @@
 //! The receiving end: which packets have arrived, and when to report.
 
+use super::arrivals::Arrivals;
 use super::{Sizes, UecSettings, MOST_AHEAD};
 use crate::packets::{Arrived, PacketReceiver, Report, ReportKind};
-use std::collections::VecDeque;
 
 /// Packets that a report covers beside the cumulative number.
 const BITS: u64 = 64;
@@ -12,11 +12,7 @@ const BITS: u64 = 64;
 #[derive(Clone, Debug)]
 pub struct UecReceiver {
     sizes: Sizes,
-    /// All packets below this number have arrived.
-    expected: u64,
-    /// Whether the packets after `expected` have arrived.
-    beyond: VecDeque<bool>,
-    out_of_order: u64,
+    arrivals: Arrivals,
     /// One more than the highest number that has arrived.
     highest: u64,
     /// Payload bytes of all packets that have arrived, and the number of these packets.
@@ -34,9 +30,7 @@ impl UecReceiver {
     pub fn new(settings: &UecSettings, bytes: u64) -> UecReceiver {
         UecReceiver {
             sizes: Sizes::new(settings, bytes),
-            expected: 0,
-            beyond: VecDeque::new(),
-            out_of_order: 0,
+            arrivals: Arrivals::default(),
             highest: 0,
             received: (0, 0),
             unreported: 0,
@@ -56,46 +50,29 @@ impl UecReceiver {
         self.reordered
     }
 
-    fn has(&self, number: u64) -> bool {
-        let place = |number: u64| usize::try_from(number.checked_sub(self.expected + 1)?).ok();
-        number < self.expected || place(number).is_some_and(|place| self.beyond.get(place) == Some(&true))
-    }
-
     /// Notes a packet that has not arrived before.
     fn take(&mut self, number: u64) {
         self.received.0 += u64::from(self.sizes.payload(number));
         self.received.1 += 1;
         self.reordered += u64::from(number < self.highest);
         self.highest = self.highest.max(number + 1);
-        if number > self.expected {
-            let place = (number - self.expected - 1) as usize;
-            if self.beyond.len() <= place {
-                self.beyond.resize(place + 1, false);
-            }
-            self.beyond[place] = true;
-            self.out_of_order += 1;
-            return;
-        }
-        self.expected += 1;
-        while self.beyond.pop_front() == Some(true) {
-            self.expected += 1;
-            self.out_of_order -= 1;
-        }
+        self.arrivals.insert(number);
     }
 
     /// The base of a report whose highest bit is this packet.
     fn base_below(&self, number: u64) -> u64 {
-        number.saturating_sub(BITS - 1).max(self.expected + 1)
+        number.saturating_sub(BITS - 1).max(self.arrivals.expected() + 1)
     }
 
     fn report(&self, arrived: &Arrived, kind: ReportKind, base: u64) -> Report {
-        let bit = |offset: u64| u64::from(base + offset > self.expected && self.has(base + offset)) << offset;
+        // A packet that asked for its own report may be one that was expected.
+        let (cumulative, base) = (self.arrivals.expected(), base.max(self.arrivals.expected() + 1));
         Report {
             kind,
             number: arrived.number,
-            cumulative: self.expected,
+            cumulative,
             base,
-            selective: if self.out_of_order == 0 { 0 } else { (0..BITS).map(bit).sum() },
+            selective: self.arrivals.bits(base),
             received_bytes: self.sizes.frames_of(self.received),
             entropy: arrived.entropy,
             marked: arrived.marked,
@@ -107,10 +84,10 @@ impl UecReceiver {
 impl PacketReceiver for UecReceiver {
     fn handle_data(&mut self, arrived: &Arrived) -> Option<Report> {
         let number = arrived.number;
-        if number >= self.sizes.packets() || number >= self.expected + MOST_AHEAD {
+        if number >= self.sizes.packets() || number >= self.arrivals.expected() + MOST_AHEAD {
             return None;
         }
-        let is_new = !self.has(number);
+        let is_new = !self.arrivals.has(number);
         if let Some(place) = arrived.trimmed {
             return Some(match is_new {
                 true => self.report(arrived, ReportKind::Nack(place), number),
@@ -123,8 +100,8 @@ impl PacketReceiver for UecReceiver {
         if is_new {
             self.take(number);
             self.report_asked |= arrived.asks_report;
-            is_due |= arrived.asks_report || self.report_asked && self.out_of_order == 0;
-            self.report_asked &= self.out_of_order > 0;
+            is_due |= arrived.asks_report || self.report_asked && self.arrivals.beyond() == 0;
+            self.report_asked &= self.arrivals.beyond() > 0;
         }
         if !is_due {
             return None;
@@ -140,6 +117,6 @@ impl PacketReceiver for UecReceiver {
     }
 
     fn delivered_bytes(&self) -> u64 {
-        self.sizes.payload_below(self.expected)
+        self.sizes.payload_below(self.arrivals.expected())
     }
 }
