@@ -26,8 +26,8 @@ pub(crate) struct Entry {
     marks: u32,
     /// Link by which packets arrive, perhaps with the bit [`ON_SLOW_LINK`].
     in_link: u32,
-    /// Link by which packets leave.
-    pub out_link: u32,
+    /// Link by which packets leave. In a decision for a set of next hops: the switch.
+    out_link: u32,
     /// Tag with which packets leave ([`TagBits::number`]), and the bit [`ANY_FLAGS`]. In a decision for a set of next
     /// hops: the lower 16 bits of the flow's hash, the number of the set (14 bits), and the bits [`FOR_SET`] and
     /// [`ANY_FLAGS`].
@@ -43,9 +43,6 @@ pub(crate) struct Entry {
 /// finds no decision about packets that arrive by it.
 pub(crate) const ON_SLOW_LINK: u32 = 1 << 31;
 
-/// Bit added to the number of a link if packets of a flow take several paths, so that the main loop finds no decision.
-/// [`Cache::spray`] does.
-pub(crate) const SPRAYED: u32 = 1 << 30;
 /// Bit of [`Entry::out`]: the decision is for a set of next hops.
 const FOR_SET: u32 = 1 << 30;
 /// Bits of [`Entry::out`] below the number of a set of next hops.
@@ -78,11 +75,22 @@ impl Entry {
         Entry { marks, in_link, out_link, out: out_tag.number() | any, passed: 0, last: 0 }
     }
 
-    /// The same decision for a set of next hops of the switch, of which the present link is the usual one.
+    /// The same decision for a set of next hops of the switch.
     pub(crate) fn among(self, set: SetRef) -> Entry {
         let hash = set.flow_hash & ((1 << FLOW_HASH_BITS) - 1);
         let out = self.out & ANY_FLAGS | FOR_SET | set.number << FLOW_HASH_BITS | hash;
-        Entry { out, ..self }
+        Entry { out, out_link: set.switch.0, ..self }
+    }
+
+    /// How a packet leaves. Counts it.
+    #[inline(always)]
+    pub(crate) fn pass(&mut self, now: Ps, packet: &Packet) -> Onward {
+        self.count(now, packet);
+        if self.out & FOR_SET == 0 {
+            return Onward::Link(self.out_link, self.out_tag());
+        }
+        let number = (self.out & !ANY_FLAGS & !FOR_SET) >> FLOW_HASH_BITS;
+        Onward::Among(SetRef { switch: NodeId(self.out_link), number, flow_hash: self.out })
     }
 
     /// Whether the decision applies to this packet.
@@ -107,9 +115,16 @@ impl Entry {
         TagBits::from_number(self.out & !ANY_FLAGS)
     }
 
+    /// Link and tag with which a packet leaves by a decision for one link. Counts the packet.
+    #[inline(always)]
+    pub(crate) fn pass_on(&mut self, now: Ps, packet: &Packet) -> (u32, TagBits) {
+        self.count(now, packet);
+        (self.out_link, self.out_tag())
+    }
+
     /// Counts a packet that this entry forwarded.
     #[inline(always)]
-    pub(crate) fn count(&mut self, now: Ps, packet: &Packet) {
+    fn count(&mut self, now: Ps, packet: &Packet) {
         self.passed += (1 << BYTE_BITS) + packet.wire();
         self.last = now;
     }
@@ -131,6 +146,8 @@ struct Backing {
     switch: NodeId,
     rules: [Option<RuleRef>; Backing::RULES],
     listed: bool,
+    /// In a decision for a set of next hops: place in the set of the link that the switch chooses by the five-tuple alone.
+    usual: u32,
 }
 
 impl Backing {
@@ -139,7 +156,7 @@ impl Backing {
 }
 
 /// Backing of an entry that has held no decision.
-const UNUSED: Backing = Backing { switch: NodeId(u32::MAX), rules: [None; Backing::RULES], listed: false };
+const UNUSED: Backing = Backing { switch: NodeId(u32::MAX), rules: [None; Backing::RULES], listed: false, usual: 0 };
 
 /// Frames and bytes to add to the counters of some rules of a switch.
 pub(crate) struct Credit {
@@ -219,6 +236,22 @@ impl Cache {
         (column < self.stride).then(|| packet.lane() as usize * self.stride + column)
     }
 
+    /// The entry in a place, if it exists.
+    #[inline(always)]
+    pub(crate) fn entry_at(&mut self, place: usize) -> Option<&mut Entry> {
+        self.entries.get_mut(place)
+    }
+
+    /// Place in its set of next hops of the link that a switch chooses by the five-tuple alone.
+    pub(crate) fn usual(&self, place: usize) -> u32 {
+        self.backing.get(place).map_or(0, |backing| backing.usual)
+    }
+
+    /// Stores what [`Cache::usual`] returns for a place.
+    pub(crate) fn set_usual(&mut self, place: usize, usual: u32) {
+        self.backing[place].usual = usual;
+    }
+
     /// Returns the entry for a lane's `hop`-th switch, if it exists. No packet can reach beyond the reserved rows.
     #[inline(always)]
     pub(crate) fn entry(&mut self, lane: u32, hop: u8) -> Option<&mut Entry> {
@@ -256,26 +289,8 @@ impl Cache {
         for (slot, &rule) in kept.iter_mut().zip(rules) {
             *slot = Some(rule);
         }
-        *backing = Backing { switch, rules: kept, listed: true };
+        *backing = Backing { switch, rules: kept, listed: true, usual: 0 };
         self.entries[place] = entry;
-    }
-
-    /// How a packet leaves that has arrived by `in_link`, if a decision applies to it. For runs in which packets of a
-    /// flow take several paths. Counts the packet.
-    #[inline(always)]
-    pub(crate) fn spray(&mut self, now: Ps, in_link: u32, packet: &Packet) -> Option<Onward> {
-        let place = self.place(packet, in_link)?;
-        let entry = self.entries.get_mut(place)?;
-        if !entry.matches(in_link, packet) {
-            return None;
-        }
-        entry.count(now, packet);
-        if entry.out & FOR_SET == 0 {
-            return Some(Onward::Link(entry.out_link, entry.out_tag()));
-        }
-        let number = (entry.out & !ANY_FLAGS & !FOR_SET) >> FLOW_HASH_BITS;
-        let switch = self.backing[place].switch;
-        Some(Onward::Among(SetRef { switch, number, usual: entry.out_link, flow_hash: entry.out }))
     }
 
     /// Replaces the number of an incoming link in all decisions of a switch.

@@ -274,9 +274,16 @@ impl<T: Tap> Network<T> {
         is_taken
     }
 
-    /// The head of a link has arrived at its other end.
+    /// Whether packets of a flow take several paths.
     #[inline(always)]
-    pub(crate) fn arrive(&mut self, now: Ps, link: u32) -> Arrival {
+    pub(crate) fn sprays(&self) -> bool {
+        self.sprays
+    }
+
+    /// The head of a link has arrived at its other end. `SPRAYS` must be what [`Network::sprays`] returns. It is a
+    /// constant, so that runs without spraying pay nothing for it.
+    #[inline(always)]
+    pub(crate) fn arrive<const SPRAYS: bool>(&mut self, now: Ps, link: u32) -> Arrival {
         // SAFETY: the wheel gives only links that were scheduled (see `links`).
         let queue = unsafe { item_mut(&mut self.links, link as usize) };
         let (packet, next) = queue.dequeue();
@@ -287,7 +294,11 @@ impl<T: Tap> Network<T> {
         if hands_to_host {
             return Arrival::Host(packet, Interface::at_end_of(link));
         }
-        self.forward(now, link, packet)
+        if SPRAYS {
+            self.forward_sprayed(now, link, packet)
+        } else {
+            self.forward(now, link, packet)
+        }
     }
 
     /// Forwards a packet that has arrived by `in_link` (as in [`Entry`]), if a decision about it is cached.
@@ -297,9 +308,8 @@ impl<T: Tap> Network<T> {
         if !entry.matches(in_link, &packet) {
             return Arrival::Slow(packet);
         }
-        entry.count(now, &packet);
-        packet.pass(entry.out_tag());
-        let out = entry.out_link;
+        let (out, tag) = entry.pass_on(now, &packet);
+        packet.pass(tag);
         if self.enqueue(now, out, packet) {
             Arrival::Forwarded
         } else {

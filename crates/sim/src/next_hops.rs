@@ -16,7 +16,7 @@ pub(crate) const MOST_SETS: usize = 1 << 14;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct NextHops {
     links: Vec<u32>,
-    /// By link: the sum of the weights up to it.
+    /// By link: the sum of the weights up to it. Empty if all weights are equal.
     sums: Vec<u32>,
     tag: TagBits,
 }
@@ -29,40 +29,51 @@ impl NextHops {
             sum += u32::from(weight);
             sum
         });
-        NextHops { sums: sums.collect(), links: weighted.iter().map(|&(link, _)| link).collect(), tag }
+        let are_equal = weighted.windows(2).all(|pair| pair[0].1 == pair[1].1);
+        let sums = if are_equal { Vec::new() } else { sums.collect() };
+        NextHops { sums, links: weighted.iter().map(|&(link, _)| link).collect(), tag }
     }
 
-    /// The link for a packet of a flow with this hash; `usual` is that for an entropy of 0.
+    /// Place of the link for a packet of a flow with this hash and an entropy that is not 0.
     #[inline(always)]
-    fn hashed(&self, usual: u32, flow_hash: u32, entropy: u32) -> u32 {
-        if entropy == 0 {
-            return usual;
+    fn hashed(&self, flow_hash: u32, entropy: u32) -> usize {
+        let hash = u64::from(entropy_hash(flow_hash, entropy));
+        if self.sums.is_empty() {
+            ((hash * self.links.len() as u64) >> 32) as usize
+        } else {
+            self.by_weight(hash)
         }
-        let total = self.sums.last().map_or(0, |&sum| u64::from(sum));
-        let point = (u64::from(entropy_hash(flow_hash, entropy)) * total) >> 32;
-        let place = self.sums.iter().position(|&sum| point < u64::from(sum));
-        place.map_or(usual, |place| self.links[place])
     }
 
-    /// The link for a packet whose entropy is the number of a path, after passing `hops` switches. Each switch takes one
-    /// digit of the number, the first switch the lowest one. Its base is the number of next hops. The digit 0 means
-    /// `usual`, other digits the links after it.
-    fn numbered(&self, usual: u32, entropy: u32, hops: u8) -> u32 {
+    /// Place of the link for a hash of 32 bits, where weights differ.
+    #[inline(never)]
+    fn by_weight(&self, hash: u64) -> usize {
+        let total = self.sums.last().map_or(0, |&sum| u64::from(sum));
+        let point = (hash * total) >> 32;
+        self.sums.partition_point(|&sum| u64::from(sum) <= point)
+    }
+
+    /// Place of the link for a packet whose entropy is the number of a path, after passing `hops` switches. Each switch
+    /// takes one digit of the number, the first switch the lowest one. Its base is the number of next hops. The digit 0
+    /// means `usual`, other digits the links after it.
+    #[inline(always)]
+    fn numbered(&self, usual: u32, entropy: u32, hops: u8) -> usize {
         let base = self.links.len() as u32;
         let digit = entropy / base.saturating_pow(u32::from(hops)) % base;
-        self.links[(self.place(usual) + digit as usize) % self.links.len()]
+        ((usual + digit) % base) as usize
     }
 
     /// Place of a link among the next hops.
-    fn place(&self, link: u32) -> usize {
-        self.links.iter().position(|&known| known == link).unwrap_or(0)
+    pub(crate) fn place(&self, link: u32) -> u32 {
+        self.links.iter().position(|&known| known == link).unwrap_or(0) as u32
     }
 }
 
-/// What a switch remembers of its choices among one set of next hops.
+/// How a switch chooses among one set of next hops, with what it remembers of its choices.
 #[derive(Clone)]
-enum Memory {
-    Nothing,
+enum Policy {
+    Hash,
+    Numbered,
     RoundRobin(RoundRobin),
     ShortestQueue { policy: ShortestQueue, rng: Pcg32 },
 }
@@ -70,7 +81,7 @@ enum Memory {
 #[derive(Clone)]
 struct Set {
     hops: NextHops,
-    memory: Memory,
+    policy: Policy,
 }
 
 /// A packet's set of next hops.
@@ -78,8 +89,6 @@ struct Set {
 pub(crate) struct SetRef {
     pub(crate) switch: NodeId,
     pub(crate) number: u32,
-    /// The link that the switch chooses by the five-tuple alone.
-    pub(crate) usual: u32,
     /// Hash of the five-tuple, of which the lower 16 bits count.
     pub(crate) flow_hash: u32,
 }
@@ -98,45 +107,47 @@ impl Sets {
         Sets { selection, seed, by_switch: vec![Vec::new(); nodes] }
     }
 
-    /// The number of a set of next hops, if it is one of the first [`MOST_SETS`] of the switch. `usual` is the link that
-    /// its first packet takes by its five-tuple alone.
+    /// The number of a set of next hops, if it is one of the first [`MOST_SETS`] of the switch. `usual` is the place of the
+    /// link that its first packet takes by its five-tuple alone.
     pub(crate) fn number(&mut self, switch: NodeId, hops: NextHops, usual: u32) -> Option<u32> {
         let sets = &mut self.by_switch[switch.index()];
         let known = sets.iter().position(|set| set.hops == hops);
         let number = known.unwrap_or(sets.len());
         if known.is_none() && number < MOST_SETS {
-            let memory = match self.selection {
-                Selection::Hash | Selection::Numbered => Memory::Nothing,
+            let policy = match self.selection {
+                Selection::Hash => Policy::Hash,
+                Selection::Numbered => Policy::Numbered,
                 // Otherwise all switches would begin with the same core switch.
-                Selection::RoundRobin => Memory::RoundRobin(RoundRobin::from(hops.place(usual))),
-                Selection::ShortestQueue { drawn, remembered } => Memory::ShortestQueue {
+                Selection::RoundRobin => Policy::RoundRobin(RoundRobin::from(usual as usize)),
+                Selection::ShortestQueue { drawn, remembered } => Policy::ShortestQueue {
                     policy: ShortestQueue::new(hops.links.len(), drawn.into(), remembered.into()),
                     rng: Pcg32::new(self.seed ^ STREAM, u64::from(switch.0) << 32 | number as u64),
                 },
             };
-            sets.push(Set { hops, memory });
+            sets.push(Set { hops, policy });
         }
         (number < MOST_SETS).then_some(number as u32)
     }
 
-    /// Chooses a link for a packet, and the tag with which it leaves. `view` shows the ports where these links begin.
+    /// Chooses a link for a packet, and the tag with which it leaves. `usual` returns the place of the link that the
+    /// switch chooses by the five-tuple alone. `view` shows the ports where these links begin.
     #[inline(always)]
     pub(crate) fn choose<'a, V: PortView>(
         &'a mut self,
         set: SetRef,
         packet: &Packet,
+        usual: impl FnOnce() -> u32,
         view: impl FnOnce(&'a [u32]) -> V,
     ) -> (u32, TagBits) {
-        let Set { hops, memory } = &mut self.by_switch[set.switch.index()][set.number as usize];
-        let link = match memory {
-            Memory::Nothing if self.selection == Selection::Numbered => {
-                hops.numbered(set.usual, packet.entropy(), packet.hop())
-            }
-            Memory::Nothing => hops.hashed(set.usual, set.flow_hash, packet.entropy()),
-            Memory::RoundRobin(policy) => hops.links[policy.choose(hops.links.len())],
-            Memory::ShortestQueue { policy, rng } => hops.links[policy.choose(&view(&hops.links), || rng.next_u32())],
+        let Set { hops, policy } = &mut self.by_switch[set.switch.index()][set.number as usize];
+        let place = match policy {
+            Policy::Hash if packet.entropy() == 0 => usual() as usize,
+            Policy::Hash => hops.hashed(set.flow_hash, packet.entropy()),
+            Policy::Numbered => hops.numbered(usual(), packet.entropy(), packet.hop()),
+            Policy::RoundRobin(policy) => policy.choose(hops.links.len()),
+            Policy::ShortestQueue { policy, rng } => policy.choose(&view(&hops.links), || rng.next_u32()),
         };
-        (link, hops.tag)
+        (hops.links[place], hops.tag)
     }
 
     /// Moves the sets of some switches to a part of a network.
@@ -164,13 +175,30 @@ mod tests {
     #[test]
     fn numbers_of_paths_name_each_path_once() {
         let hops = NextHops::new(&[(10, 1), (12, 1), (14, 1)], TagBits::of(None));
-        let paths: Vec<[u32; 2]> = (0..10).map(|number| [0, 1].map(|hop| hops.numbered(12, number, hop))).collect();
+        let link = |number, hop| hops.links[hops.numbered(hops.place(12), number, hop)];
+        let paths: Vec<[u32; 2]> = (0..10).map(|number| [0, 1].map(|hop| link(number, hop))).collect();
         assert_eq!(paths[..4], [[12, 12], [14, 12], [10, 12], [12, 14]]);
         assert_eq!(paths[9], paths[0]);
         let mut distinct = paths[..9].to_vec();
         distinct.sort_unstable();
         distinct.dedup();
         assert_eq!(distinct.len(), 9);
-        assert_eq!(hops.numbered(12, 0xFF_FFFF, u8::MAX), 12, "there are no more digits");
+        assert_eq!(link(0xFF_FFFF, u8::MAX), 12, "there are no more digits");
+    }
+
+    #[test]
+    fn hashes_are_shared_out_by_weight() {
+        let of = |weights: &[u16]| {
+            let weighted: Vec<(u32, u16)> = weights.iter().map(|&weight| (7, weight)).collect();
+            NextHops::new(&weighted, TagBits::of(None))
+        };
+        let last = u64::from(u32::MAX);
+        let places = |hops: &NextHops| [0, last / 4, last / 4 + 1, last / 2 + 1, last].map(|hash| hops.by_weight(hash));
+        assert_eq!(places(&of(&[1, 0, 2, 1])), [0, 0, 2, 2, 3]);
+        let (equal, triple) = (of(&[1, 1, 1]), of(&[3, 3, 3]));
+        assert_eq!(equal, triple, "only ratios count");
+        let hashed = |entropy| equal.hashed(9, entropy);
+        let shares = [0, 1, 2].map(|place| (1..9001).filter(|&entropy| hashed(entropy) == place).count());
+        assert!(shares.iter().all(|&share| share.abs_diff(3000) < 150), "{shares:?}");
     }
 }

@@ -177,16 +177,20 @@ fn advance_part<T: Tap>(network: &mut Network<T>, part: usize, ended: Ps, exchan
             exchange.receive_messages(progress.turn, part, network, &mut nobodys);
             break;
         };
-        switch_before(network, end);
+        if network.sprays() {
+            switch_before::<T, true>(network, end);
+        } else {
+            switch_before::<T, false>(network, end);
+        }
         progress = Progress { turn: progress.turn + 1, ended: end, ..progress };
     }
 }
 
 /// Handles all arrivals of a part of switches before `end`.
 #[inline(never)]
-fn switch_before<T: Tap>(network: &mut Network<T>, end: Ps) {
+fn switch_before<T: Tap, const SPRAYS: bool>(network: &mut Network<T>, end: Ps) {
     while let Some((now, link)) = network.next_before(end, |_| {}) {
-        let arrival = match network.arrive(now, link) {
+        let arrival = match network.arrive::<SPRAYS>(now, link) {
             Arrival::Slow(packet) => network.arrive_slowly(now, link, packet),
             done => done,
         };

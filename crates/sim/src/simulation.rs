@@ -195,6 +195,21 @@ impl<T: Tap> Simulation<T> {
     /// Simulates everything before `limit`, which must be above 0.
     #[inline(always)]
     pub(crate) fn advance_before(&mut self, limit: Ps) {
+        if self.network.sprays() {
+            self.advance_sprayed(limit);
+        } else {
+            self.main_loop::<false>(limit);
+        }
+    }
+
+    /// As [`Simulation::advance_before`], for runs in which packets of a flow take several paths.
+    #[inline(never)]
+    fn advance_sprayed(&mut self, limit: Ps) {
+        self.main_loop::<true>(limit);
+    }
+
+    #[inline(always)]
+    fn main_loop<const SPRAYS: bool>(&mut self, limit: Ps) {
         loop {
             // At the same time, events of the agenda come before arrivals. When the run is over, the agenda returns a
             // time of 0.
@@ -202,7 +217,7 @@ impl<T: Tap> Simulation<T> {
             let first = self.agenda.next_at().min(limit);
             if let Some((at, link)) = self.network.next_before(first, |packet| hosts.fetch(packet)) {
                 self.now = at;
-                self.arrive(at, link);
+                self.arrive::<SPRAYS>(at, link);
             } else if !self.agenda.is_halted() && self.agenda.next_at() < limit {
                 self.next_event();
             } else {
@@ -217,8 +232,8 @@ impl<T: Tap> Simulation<T> {
     }
 
     #[inline(always)]
-    fn arrive(&mut self, now: Ps, link: u32) {
-        match self.network.arrive(now, link) {
+    fn arrive<const SPRAYS: bool>(&mut self, now: Ps, link: u32) {
+        match self.network.arrive::<SPRAYS>(now, link) {
             Arrival::Forwarded => {}
             Arrival::Host(packet, interface) => {
                 self.hosts.deliver(now, &mut self.network, &mut self.agenda, &packet, interface);

@@ -1,7 +1,7 @@
 //! Links that are slower than in the fabric, or lose packets.
 
 use super::{Arrival, Network};
-use crate::cache::{ON_SLOW_LINK, SPRAYED};
+use crate::cache::ON_SLOW_LINK;
 use crate::interface::Interface;
 use crate::lanes::NO_CONNECTION;
 use crate::packet::Packet;
@@ -64,7 +64,7 @@ impl<T: Tap> Network<T> {
         }
         let queue = &mut self.links[link as usize];
         if !queue.is_slow() {
-            return if self.sprays { self.spray_on(now, link, packet) } else { Arrival::Slow(packet) };
+            return Arrival::Slow(packet);
         }
         let is_lost = queue.is_lossy() && self.losses.draw(link);
         if is_lost {
@@ -83,16 +83,16 @@ impl<T: Tap> Network<T> {
             return Arrival::Host(packet, Interface::at_end_of(link));
         }
         if self.sprays {
-            return self.spray_on(now, link, packet);
+            self.forward_sprayed(now, link | ON_SLOW_LINK, packet)
+        } else {
+            self.forward(now, link | ON_SLOW_LINK, packet)
         }
-        self.forward(now, link | ON_SLOW_LINK, packet)
     }
 
     /// Number of a link in the decisions about packets that arrive by it.
     pub(super) fn in_link(&self, link: u32) -> u32 {
         let slow = if self.links[link as usize].is_slow() { ON_SLOW_LINK } else { 0 };
-        let sprayed = if self.sprays { SPRAYED } else { 0 };
-        link | slow | sprayed
+        link | slow
     }
 
     fn set_loss(&mut self, link: LinkId, per_billion: u32) {

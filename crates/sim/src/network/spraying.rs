@@ -6,7 +6,7 @@
 
 use super::own_ports::OwnPorts;
 use super::{Arrival, Network, Node};
-use crate::cache::Onward;
+use crate::cache::{Cache, Onward};
 use crate::next_hops::{NextHops, SetRef, Sets};
 use crate::packet::{Packet, TagBits};
 use crate::tap::Tap;
@@ -25,13 +25,17 @@ impl<T: Tap> Network<T> {
         self.cache = self.cache.with_ways((ports / 2).pow(2));
     }
 
-    /// Forwards a packet that has arrived by `link`, if a decision about it is cached.
-    pub(super) fn spray_on(&mut self, now: Ps, link: u32, mut packet: Packet) -> Arrival {
-        let in_link = self.in_link(link);
-        let (out, tag) = match self.cache.spray(now, in_link, &packet) {
-            None => return Arrival::Slow(packet),
-            Some(Onward::Link(out, tag)) => (out, tag),
-            Some(Onward::Among(set)) => self.choose(now, set, &packet),
+    /// As [`Network::forward`], in a run in which packets of a flow take several paths.
+    #[inline(always)]
+    pub(super) fn forward_sprayed(&mut self, now: Ps, in_link: u32, mut packet: Packet) -> Arrival {
+        let Some(place) = self.cache.place(&packet, in_link) else { return Arrival::Slow(packet) };
+        let Some(entry) = self.cache.entry_at(place) else { return Arrival::Slow(packet) };
+        if !entry.matches(in_link, &packet) {
+            return Arrival::Slow(packet);
+        }
+        let (out, tag) = match entry.pass(now, &packet) {
+            Onward::Link(out, tag) => (out, tag),
+            Onward::Among(set) => self.choose(now, set, &packet, |cache| cache.usual(place)),
         };
         packet.pass(tag);
         if self.enqueue(now, out, packet) {
@@ -43,36 +47,44 @@ impl<T: Tap> Network<T> {
 
     /// The link and the tag with which a packet leaves, of this set of next hops.
     #[inline(always)]
-    fn choose(&mut self, now: Ps, set: SetRef, packet: &Packet) -> (u32, TagBits) {
-        let (links, ports) = (&self.links, self.ports.as_deref());
-        self.sets.choose(set, packet, |of| OwnPorts { now, of, links, ports })
+    fn choose(&mut self, now: Ps, set: SetRef, packet: &Packet, usual: impl FnOnce(&Cache) -> u32) -> (u32, TagBits) {
+        let (cache, links, ports) = (&self.cache, &self.links, self.ports.as_deref());
+        self.sets.choose(set, packet, || usual(cache), |of| OwnPorts { now, of, links, ports })
     }
 
-    /// The next hops among which a decision of a switch has chosen one, if there are several.
+    /// The next hops among which a decision of a switch has chosen one, and the place of that one, if there are several.
     pub(super) fn next_hops(
         &mut self,
         switch: NodeId,
         in_port: PortNo,
         five_tuple: &FiveTuple,
         decision: &Decision,
-    ) -> Option<SetRef> {
+    ) -> Option<(SetRef, u32)> {
         let emission = decision.single()?;
         let Node::Rules(rules) = &self.nodes[switch.index()] else { return None };
         let link = |(port, weight)| Some((self.fabric.out_link(switch, port)?.0, weight));
         let links: Vec<(u32, u16)> = rules.equal_ports(in_port, decision).into_iter().filter_map(link).collect();
-        let usual = self.fabric.out_link(switch, emission.port)?.0;
         let hops = (links.len() > 1).then(|| NextHops::new(&links, TagBits::of(emission.tag)))?;
+        let usual = hops.place(self.fabric.out_link(switch, emission.port)?.0);
         let flow_hash = five_tuple.ecmp_hash(rules.salt());
-        Some(SetRef { switch, number: self.sets.number(switch, hops, usual)?, usual, flow_hash })
+        Some((SetRef { switch, number: self.sets.number(switch, hops, usual)?, flow_hash }, usual))
     }
 
     /// Sends a packet to one of these next hops, and remembers them. Returns how many packets of the lane were lost.
-    pub(super) fn spray(&mut self, now: Ps, link: u32, mut packet: Packet, decision: &Decision, set: SetRef) -> i32 {
+    pub(super) fn spray(
+        &mut self,
+        now: Ps,
+        link: u32,
+        mut packet: Packet,
+        decision: &Decision,
+        (set, usual): (SetRef, u32),
+    ) -> i32 {
         if let Some((place, entry)) = self.entry_for(link, set.switch, &packet, decision) {
             self.evict_entry(place);
             self.cache.store(place, set.switch, entry.among(set), &decision.rules);
+            self.cache.set_usual(place, usual);
         }
-        let (out, tag) = self.choose(now, set, &packet);
+        let (out, tag) = self.choose(now, set, &packet, |_| usual);
         packet.pass(tag);
         i32::from(!self.enqueue(now, out, packet))
     }
