@@ -6,7 +6,7 @@ use crate::assign_error::AssignError;
 use crate::path_requests::{Assigned, AssignmentId, ClaimKey, Owner, PathRequest};
 use pathloom_model::rules::{Group, GroupId, Meter, MeterId, Refusal, Rule, RuleCounters, RuleKey};
 use pathloom_model::{FiveTuple, Headers, Nanos, NodeId, PortNo, Prefix};
-use pathloom_scheme::State;
+use pathloom_scheme::{OptionU64, State};
 use serde::{Deserialize, Serialize};
 
 /// One row of flow statistics.
@@ -397,6 +397,9 @@ pub enum Output {
         request: u64,
         /// The assignment, or the error.
         answer: Result<Assigned, AssignError>,
+        /// By path: the bandwidth that it has left, with the links of both hosts; unknown if port counters are not
+        /// read.
+        available_bps: Vec<OptionU64>,
     },
     /// Answers [`Input::ClaimPath`].
     Claimed {

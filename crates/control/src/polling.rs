@@ -29,6 +29,8 @@ struct Round {
     deadline: Nanos,
     /// ToRs that have not answered yet.
     waiting: BTreeSet<NodeId>,
+    /// When the first ToR answered.
+    first_answer: Option<Nanos>,
 }
 
 /// When ToRs were read, and when they will be read.
@@ -112,7 +114,8 @@ impl Polling {
         for &switch in &waiting {
             cx.put(Output::FlowStatsRequest { switch });
         }
-        self.round = Some(Round { started: cx.now, deadline: cx.now.saturating_add(patience), waiting });
+        let deadline = cx.now.saturating_add(patience);
+        self.round = Some(Round { started: cx.now, deadline, waiting, first_answer: None });
     }
 
     pub(crate) fn flow_stats(&mut self, cx: &mut Context, flows: &mut FlowTable, switch: NodeId, rows: &[RuleStats]) {
@@ -125,6 +128,7 @@ impl Polling {
         }
         let Some(round) = self.round.as_mut() else { return };
         if round.waiting.remove(&switch) {
+            round.first_answer.get_or_insert(cx.now);
             let done = round.waiting.is_empty();
             let read = &mut self.read[switch.index()];
             *read = (cx.now, Some(read.0));
@@ -158,6 +162,7 @@ impl Polling {
         }
         let period = round.started.saturating_sub(self.last_round);
         self.last_round = round.started;
+        cx.view.first_answer = round.first_answer;
         cx.events.push_back(Event::RatesMeasured { period });
         if let Some(reading) = self.wanted.take() {
             self.start_round(cx, flows, reading);

@@ -222,6 +222,24 @@ fn the_polling_period_ignores_additional_readings() {
 }
 
 #[test]
+fn a_round_tells_when_the_first_switch_answered() {
+    let mut world = World::new(Needs { detection: Detection::Label, ..Needs::NOTHING }, Config::default());
+    let packet = world.packet(1, TCP_SYN);
+    world.network.send(packet);
+    world.network.send(Headers { five_tuple: packet.five_tuple.reverse(), ..packet });
+    world.pass(SECOND);
+    assert_eq!((world.flows().len(), world.network.controller.view().first_answer), (2, None));
+    let asked = world.network.now() + SECOND;
+    world.script.at(asked, Action::Measure);
+    world.pass(SECOND + SECOND);
+    let heard = world.script.heard();
+    let (ended, _) = heard.iter().find(|(_, event)| matches!(event, Event::RatesMeasured { .. })).unwrap();
+    // Messages take different times, so one of the two ToRs answers before the other.
+    let first = world.network.controller.view().first_answer.unwrap();
+    assert!(asked < first && first < *ended, "{asked:?} {first:?} {ended:?}");
+}
+
+#[test]
 fn bytes_are_counted_across_moves() {
     let needs = Needs { detection: Detection::Label, poll_period: Some(SECOND), ..Needs::NOTHING };
     let mut world = World::new(needs, Config::default());

@@ -10,7 +10,7 @@ use std::net::Ipv4Addr;
 pub(crate) struct Measured {
     /// Rate of its slowest link, in b/s, the links of both hosts included.
     pub rate_bps: u64,
-    /// Free rate in b/s: the minimum of rate less load over its links. `None` if a counter was not read.
+    /// The bandwidth that it has left, in b/s ([`pathloom_scheme::View::available_bps`]); `None` if it is unknown.
     pub available_bps: Option<u64>,
     /// Round trip between both hosts.
     pub round_trip: Nanos,
@@ -35,7 +35,6 @@ impl Measured {
         let access = [from.uplink, to.uplink.reverse()];
         let all = || path.links().iter().copied().chain(access);
         let rate = |link: LinkId| fabric.link(link).settings.rate_bps;
-        let left = |link: LinkId| Some(rate(link).saturating_sub(view.link_load_bps[link.index()].get()?));
         let configured = |link: LinkId| Nanos(fabric.link(link).settings.delay_ps / 1000);
         let timed = |link: LinkId| {
             let ends = (fabric.link(link).from, fabric.link(link).to);
@@ -48,7 +47,7 @@ impl Measured {
         let outside = access.into_iter().flat_map(both_ways).map(configured);
         Some(Measured {
             rate_bps: all().map(rate).min().unwrap_or(0),
-            available_bps: all().map(left).try_fold(u64::MAX, |least, left| Some(least.min(left?))),
+            available_bps: view.available_bps(all()),
             round_trip: Nanos(round_trip.chain(outside).map(|time| time.0).sum()),
             is_timed: path.links().iter().copied().flat_map(both_ways).all(|link| timed(link).is_some()),
         })

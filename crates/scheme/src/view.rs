@@ -1,7 +1,7 @@
 //! The data that a controller has.
 
 use crate::{DefaultRoutes, FlowId, FlowMap, OptionU64, Shared};
-use pathloom_model::{Attachment, Fabric, FiveTuple, LinkState, Nanos, NodeId, Path};
+use pathloom_model::{Attachment, Fabric, FiveTuple, LinkId, LinkState, Nanos, NodeId, Path};
 use std::sync::Arc;
 
 /// The data that a controller has about one flow.
@@ -91,6 +91,9 @@ pub struct View {
     pub busy_share: f64,
     /// Round-trip time to each switch, by node index; `None` if it was not measured.
     pub switch_rtt: Shared<Vec<Option<Nanos>>>,
+    /// When the first switch answered in the last round of measurements; `None` before that, or if no switch was
+    /// asked.
+    pub first_answer: Option<Nanos>,
     /// Mean load of each directed link between the last two readings of its port's counters, in bits per second, by
     /// link index; unknown before the second reading. Only with [`crate::Needs::link_loads_every`].
     pub link_load_bps: Shared<Vec<OptionU64>>,
@@ -109,6 +112,7 @@ impl View {
             defaults: DefaultRoutes::default(),
             busy_share: 0.0,
             switch_rtt,
+            first_answer: None,
             link_load_bps,
         }
     }
@@ -116,6 +120,16 @@ impl View {
     /// The flows that were reported to the scheme.
     pub fn long_flows(&self) -> impl Iterator<Item = (FlowId, &FlowView)> {
         self.flows.iter().filter(|(_, flow)| flow.long).map(|(&id, flow)| (id, flow))
+    }
+
+    /// The bandwidth that a path over these links has left: the minimum of rate minus load, in bits per second. `None`
+    /// if a load is unknown.
+    pub fn available_bps(&self, links: impl IntoIterator<Item = LinkId>) -> Option<u64> {
+        let left = |link: LinkId| {
+            let load_bps = self.link_load_bps.get(link.index())?.get()?;
+            Some(self.fabric.link(link).settings.rate_bps.saturating_sub(load_bps))
+        };
+        links.into_iter().map(left).try_fold(u64::MAX, |least, left| Some(least.min(left?)))
     }
 
     /// The reserved bandwidth per directed link, in bits per second: the sum over the intended routes of all flows.

@@ -9,12 +9,15 @@ pub(crate) struct DefaultsOnly {
     pub(crate) routes: DefaultRoutes,
     pub(crate) entropy: Entropy,
     pub(crate) selection: Selection,
+    /// Time between two readings of the port counters, which applications see; `None` for never.
+    pub(crate) link_loads_every: Option<Nanos>,
 }
 
 impl DefaultsOnly {
     /// The same routes for all packets of a flow.
     pub(crate) fn by_flow(name: &'static str, routes: DefaultRoutes) -> DefaultsOnly {
-        DefaultsOnly { name, routes, entropy: Entropy::Flow, selection: Selection::Hash }
+        let (entropy, selection) = (Entropy::Flow, Selection::Hash);
+        DefaultsOnly { name, routes, entropy, selection, link_loads_every: None }
     }
 }
 
@@ -24,7 +27,8 @@ impl Scheme for DefaultsOnly {
     }
 
     fn needs(&self) -> Needs {
-        Needs { entropy: self.entropy, selection: self.selection, ..Needs::NOTHING }
+        let &DefaultsOnly { entropy, selection, link_loads_every, .. } = self;
+        Needs { entropy, selection, link_loads_every, ..Needs::NOTHING }
     }
 
     fn handle(&mut self, _now: Nanos, event: &Event, view: &View, actions: &mut Vec<Action>) {

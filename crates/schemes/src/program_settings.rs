@@ -19,6 +19,8 @@ pub(crate) const EXPLORATIONS: KeyInfo =
     ("explorations", "1000", "explorations that the port of a host may begin per second");
 pub(crate) const ARP: KeyInfo =
     ("arp", "60s", "time for which hosts keep resolved addresses; with 0s each connection sends an ARP request");
+pub(crate) const ARP_RETRY: KeyInfo =
+    ("arp_retry", "1s", "time after which hosts repeat an ARP request without an answer");
 pub(crate) const AGE: KeyInfo = ("age", "10s", "life of an unused entry of a connection");
 pub(crate) const TABLE: KeyInfo = ("table", "65536", "maximum number of connections in the table of a switch");
 
@@ -32,7 +34,8 @@ pub(crate) const JITTER: KeyInfo =
     ("jitter", "1us", "maximum random delay of a switch for each message to another switch");
 
 /// The keys of ARP-Path.
-pub(crate) const HOST_KEYS: [KeyInfo; 8] = [HELLO, LOCK, HOST_AGE, RECOVERY, FLOOD, EXPLORATIONS, ARP, JITTER];
+pub(crate) const HOST_KEYS: [KeyInfo; 9] =
+    [HELLO, LOCK, HOST_AGE, RECOVERY, FLOOD, EXPLORATIONS, ARP, ARP_RETRY, JITTER];
 
 /// A neighbour counts as lost after this many missing Hellos.
 const MISSED_HELLOS: u64 = 3;
@@ -82,6 +85,7 @@ pub(crate) fn parts<P: Program + Send + 'static>(
     make: impl Fn(Nanos, Identity, Settings) -> P + Send + Sync + 'static,
 ) -> Result<Parts, SpecError> {
     let arp_age = spec.time("arp")?.unwrap_or(Nanos::from_secs(60));
+    let arp_retry = positive(spec, "arp_retry")?.unwrap_or(Nanos::from_secs(1));
     let jitter = spec.time("jitter")?.unwrap_or(Nanos::from_micros(1));
     if jitter > MOST_JITTER {
         return Err(spec.error("jitter is over 10ms; expected a short time, such as 1us"));
@@ -94,7 +98,7 @@ pub(crate) fn parts<P: Program + Send + 'static>(
         }
         Box::new(make(now, identity, settings)) as Box<dyn Program + Send>
     };
-    let switch = SwitchProgram::Program(Deployment { make: Arc::new(make), arp_age, jitter, elephants });
+    let switch = SwitchProgram::Program(Deployment { make: Arc::new(make), arp_age, arp_retry, jitter, elephants });
     Ok(Parts { central: None, transport: TransportSpec::default(), switch })
 }
 
@@ -113,7 +117,7 @@ mod tests {
             let SwitchProgram::Program(deployment) = parts(&spec, read, None, ArpPath::new).unwrap().switch else {
                 panic!("switches run a program");
             };
-            assert_eq!(deployment.arp_age, Nanos::from_secs(60));
+            assert_eq!((deployment.arp_age, deployment.arp_retry), (Nanos::from_secs(60), Nanos::from_secs(1)));
             assert_eq!(deployment.jitter, Nanos::from_micros(1));
             assert_eq!(spec.finish(), Ok(()));
         }

@@ -8,7 +8,7 @@ use pathloom_transport::{Reordering, TransportSpec};
 /// Switches that choose among all shortest next hops for each packet.
 pub(crate) fn parts(name: &'static str, entropy: Entropy, selection: Selection) -> Parts {
     let routes = DefaultRoutes::Ecmp;
-    Parts::central(move |_| Box::new(DefaultsOnly { name, routes, entropy, selection }))
+    Parts::central(move |_| Box::new(DefaultsOnly { entropy, selection, ..DefaultsOnly::by_flow(name, routes) }))
 }
 
 /// TCP that tolerates a window of reordering. Otherwise most segments that overtake others would look like losses.

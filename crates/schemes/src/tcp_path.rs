@@ -2,7 +2,7 @@
 
 use crate::entry::{Entry, EntryInfo};
 use crate::program_settings::{
-    parts, read_settings, AGE, ARP, EXPLORATIONS, FLOOD, HELLO, HOST_AGE, JITTER, LOCK, RECOVERY, TABLE,
+    parts, read_settings, AGE, ARP, ARP_RETRY, EXPLORATIONS, FLOOD, HELLO, HOST_AGE, JITTER, LOCK, RECOVERY, TABLE,
 };
 use pathloom_switching::programs::{Selection, Settings, TcpPath};
 
@@ -11,7 +11,7 @@ pub(crate) const ENTRY: Entry = Entry {
         name: "tcp-path",
         summary: "switches flood the SYN of each connection, which takes the path of the first copy; no controller",
         paper: "TCP-Path paper, §III",
-        keys: &[HELLO, LOCK, AGE, HOST_AGE, RECOVERY, FLOOD, TABLE, EXPLORATIONS, ARP, JITTER],
+        keys: &[HELLO, LOCK, AGE, HOST_AGE, RECOVERY, FLOOD, TABLE, EXPLORATIONS, ARP, ARP_RETRY, JITTER],
     },
     read: |spec| {
         let settings = read_settings(spec, Settings::default(), true)?;

@@ -2,7 +2,7 @@
 
 use crate::entry::{Entry, EntryInfo};
 use crate::program_settings::{
-    parts, read_settings, AGE, ARP, EXPLORATIONS, FLOOD, HELLO, HOST_AGE, JITTER, LOCK, RECOVERY, TABLE,
+    parts, read_settings, AGE, ARP, ARP_RETRY, EXPLORATIONS, FLOOD, HELLO, HOST_AGE, JITTER, LOCK, RECOVERY, TABLE,
 };
 use pathloom_model::spec::{Spec, SpecError};
 use pathloom_model::LONG_FLOW_DSCP;
@@ -33,6 +33,7 @@ pub(crate) const ENTRY: Entry = Entry {
             TABLE,
             EXPLORATIONS,
             ARP,
+            ARP_RETRY,
             JITTER,
         ],
     },

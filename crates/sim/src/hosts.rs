@@ -122,7 +122,7 @@ impl Hosts {
             closed_subflows: Vec::new(),
             records_paths: false,
             closed_paths: Vec::new(),
-            resolver: deployment.map(|deployment| Resolver::new(deployment.arp_age)),
+            resolver: deployment.map(|deployment| Resolver::new(deployment.arp_age, deployment.arp_retry)),
             addresses: deployment.map(|_| addresses(&fabric)).unwrap_or_default(),
             elephants: deployment.and_then(|deployment| deployment.elephants.clone()),
             duration,

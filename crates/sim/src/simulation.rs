@@ -314,7 +314,9 @@ impl<T: Tap> Simulation<T> {
             Output::HoldFlow { five_tuple, lease, .. } => hosts.hold(now, network, agenda, &five_tuple, lease),
             Output::ReleaseFlow { five_tuple, .. } => hosts.let_go(now, network, agenda, &five_tuple),
             Output::PaceFlow { five_tuple, rate_bps, .. } => hosts.pace(now, network, agenda, &five_tuple, rate_bps),
-            Output::Assigned { request, answer } => hosts.assigned(now, network, agenda, request, answer),
+            Output::Assigned { request, answer, available_bps } => {
+                hosts.assigned(now, network, agenda, request, answer.map(|assigned| (assigned, available_bps)));
+            }
             Output::Claimed { request, .. } => hosts.claimed(now, network, agenda, request),
             _ => {}
         }

@@ -257,6 +257,7 @@ fn frames_are_kept_only_while_they_are_in_the_network() {
     settings.programs = Some(Deployment {
         make: Arc::new(|_, _| Box::<Flooder>::default()),
         arp_age: Nanos::ZERO,
+        arp_retry: Nanos::from_secs(1),
         jitter: Nanos::ZERO,
         elephants: None,
     });

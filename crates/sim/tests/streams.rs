@@ -104,6 +104,43 @@ fn a_fast_path_carries_more() {
     assert!((4.1..4.8).contains(&fct_s(&outcome)), "{} s", fct_s(&outcome));
 }
 
+/// Number of streams on the first of two equal paths and on the second, of a transfer that begins while another one
+/// fills the first path.
+fn streams_beside_a_full_path(bandwidth: &str) -> [usize; 2] {
+    let fabric = fabric_from_spec("parallel-paths:rates=10Mbps/10Mbps,delays=5ms,host_rate=1Gbps").unwrap();
+    // 3 streams for 10 Mbit/s, and 1 for a path without bandwidth.
+    let scheme = format!("parallel-tcp:paths=2,streams=4,a=0.015,bandwidth={bandwidth}");
+    let fault = |ms, kind| Fault { at: Nanos::from_millis(ms), kind };
+    // Without a controller, the first transfer takes the default route.
+    let restart = FaultKind::ControllerRestart { from_snapshot: true };
+    let faults = vec![fault(1, FaultKind::ControllerKill), fault(3000, restart)];
+    let mut settings = settings(fabric, &scheme, &[20_000_000; 2], faults);
+    let spec = pathloom_schemes::parse(&scheme).unwrap();
+    settings.successor = Some(Box::new(move || spec.central(1)));
+    let mut workload = (*settings.workload).clone();
+    workload.flows[1].start = Start::At(Nanos::from_millis(7500));
+    settings.workload = Arc::new(workload);
+    let fabric = settings.fabric.clone();
+    let mut simulation = Simulation::with_tap(settings, NoTap, None).unwrap();
+    simulation.record_subflow_paths();
+    simulation.advance(Nanos::from_secs(9));
+    let paths = simulation.take_subflow_paths();
+    let used = fabric.switch_cables().map(|cable| {
+        let crosses = |path: &&pathloom_sim::SubflowPath| path.transfer == 1 && path.links.contains(&cable);
+        paths.iter().filter(crosses).count()
+    });
+    // A path has two cables; those of the first path come first.
+    let used: Vec<usize> = used.collect();
+    assert_eq!((used[0], used[2]), (used[1], used[3]));
+    [used[0], used[2]]
+}
+
+#[test]
+fn streams_avoid_a_path_that_other_traffic_fills() {
+    assert_eq!(streams_beside_a_full_path("rate"), [2, 2]);
+    assert_eq!(streams_beside_a_full_path("available"), [1, 3]);
+}
+
 #[test]
 fn streams_leave_a_dead_path() {
     let fabric = fabric_from_spec(TOPOLOGY_A).unwrap();

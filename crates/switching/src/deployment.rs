@@ -17,6 +17,8 @@ pub struct Deployment {
     pub make: Arc<MakeProgram>,
     /// How long hosts keep addresses that they have resolved by ARP. With 0, each connection sends a request.
     pub arp_age: Nanos,
+    /// Time after which a host repeats an ARP request without an answer.
+    pub arp_retry: Nanos,
     /// Longest time that a switch needs to forward a message between switches. The time of each message is uniformly
     /// random. Without this jitter, copies of an exploration that meet no queue arrive at the same time, and the order
     /// of ports determines the path.
@@ -29,6 +31,7 @@ impl fmt::Debug for Deployment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Deployment")
             .field("arp_age", &self.arp_age)
+            .field("arp_retry", &self.arp_retry)
             .field("jitter", &self.jitter)
             .field("elephants", &self.elephants)
             .finish_non_exhaustive()

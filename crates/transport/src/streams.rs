@@ -39,21 +39,26 @@ pub struct StreamSettings {
     pub policy: Policy,
     /// Whether the paths share no cable; otherwise they are the paths with the fewest hops.
     pub disjoint: bool,
-    /// Number of streams that a path can use per Mbit/s of its rate and per ms of its round trip.
+    /// Number of streams that a path can use per Mbit/s of its bandwidth and per ms of its round trip.
     pub a: f64,
+    /// Whether the bandwidth of a path is what other traffic leaves (B of parallel TCP §3.2). Otherwise it is the rate
+    /// of its slowest link.
+    // Settings written before this option existed mean `false`.
+    #[serde(default)]
+    pub available: bool,
 }
 
 /// The properties of a path that determine its streams.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PathTraits {
-    /// Rate of the slowest link, bit/s.
+    /// Its bandwidth, bit/s.
     pub rate_bps: u64,
     /// Round trip over the path, ms.
     pub round_trip_ms: f64,
 }
 
 impl StreamSettings {
-    /// Parses `paths`, `streams`, `policy`, `ratio`, `search` and `a`.
+    /// Parses `paths`, `streams`, `policy`, `ratio`, `search`, `a` and `bandwidth`.
     ///
     /// # Errors
     /// A value is invalid; the message says what was expected.
@@ -71,7 +76,12 @@ impl StreamSettings {
         };
         let disjoint = spec.choice("search", &[("breadth-first", false), ("edge-disjoint", true)])?.unwrap_or(false);
         let a = spec.number("a", 0.0, 1e6)?.unwrap_or(PUBLISHED_A);
-        Ok(StreamSettings { tcp, paths, streams, policy, disjoint, a })
+        let bandwidth = spec.choice("bandwidth", &[("available", true), ("rate", false)])?;
+        if bandwidth.is_some() && policy != Policy::Optimal {
+            return Err(spec.error("bandwidth: only policy=optimal uses it; leave it out"));
+        }
+        let available = bandwidth.unwrap_or(true);
+        Ok(StreamSettings { tcp, paths, streams, policy, disjoint, a, available })
     }
 
     /// Returns the number of paths to request.
@@ -181,6 +191,8 @@ mod tests {
             ("parallel-tcp:policy=single,ratio=1/1", "leave policy out"),
             ("parallel-tcp:search=depth", "breadth-first"),
             ("parallel-tcp:a=-1", "`-1`"),
+            ("parallel-tcp:bandwidth=free", "available"),
+            ("parallel-tcp:policy=round-robin,bandwidth=rate", "leave it out"),
         ] {
             let problem = settings(text).unwrap_err();
             assert!(problem.contains(words), "{problem}");

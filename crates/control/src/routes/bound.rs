@@ -15,12 +15,24 @@ use crate::io::{Input, Output};
 use crate::path_requests::{Assigned, AssignmentId, ClaimKey, Owner};
 use crate::plan::FlowKey;
 use pathloom_model::{FiveTuple, Headers, Path, PROTO_TCP, TCP_ACK, TCP_FIN, TCP_RST, TCP_SYN};
-use pathloom_scheme::FlowId;
+use pathloom_scheme::{FlowId, OptionU64};
+use std::net::Ipv4Addr;
 
 /// Returns the part of the state that the assignments need.
 fn facts(cx: &Context) -> assignments::Facts<'_> {
     let Context { now, fabric, view, places, config, .. } = cx;
     assignments::Facts { now: *now, fabric, links: &view.links, places, limits: &config.assignments }
+}
+
+/// Returns the bandwidth that each of these paths between two hosts has left.
+fn available_bps(cx: &Context, (src, dst): (Ipv4Addr, Ipv4Addr), paths: &[Path]) -> Vec<OptionU64> {
+    let access = [src, dst].map(|address| cx.places.attachment(&cx.fabric, address));
+    let [Some(from), Some(to)] = access else { return Vec::new() };
+    let left = |path: &Path| {
+        let links = path.links().iter().copied().chain([from.uplink, to.uplink.reverse()]);
+        cx.view.available_bps(links).map_or(OptionU64::NONE, OptionU64::from)
+    };
+    paths.iter().map(left).collect()
 }
 
 impl Routes {
@@ -38,7 +50,9 @@ impl Routes {
         match input {
             Input::AssignPaths { request, owner, paths } => {
                 let answer = self.with_assignments(cx, |all, at| all.assign(at, owner, paths));
-                cx.put(Output::Assigned { request, answer });
+                let found = answer.as_ref().map_or(&[][..], |assigned| &assigned.paths);
+                let available_bps = available_bps(cx, (paths.src, paths.dst), found);
+                cx.put(Output::Assigned { request, answer, available_bps });
             }
             Input::ClaimPath { request, owner, assignment, connection, path, opens_to } => {
                 let answer = match connection.five_tuple() {

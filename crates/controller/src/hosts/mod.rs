@@ -378,7 +378,7 @@ impl Hosts {
             Output::PaceFlow { host, five_tuple, rate_bps } => {
                 (host, ControllerMessage::Pace { flow: five_tuple, rate_bps })
             }
-            Output::Assigned { request, ref answer } => {
+            Output::Assigned { request, ref answer, .. } => {
                 return self.answer(request, answer.as_ref().map(Some), |request, assignment, paths| {
                     ControllerMessage::Offer { request, assignment, paths }
                 });

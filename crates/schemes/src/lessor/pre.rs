@@ -2,11 +2,11 @@
 //!
 //! At the start of a round all ToRs with flows are polled. Other switches are not: the load of the other links is the
 //! sum of the flows routed over them. The answers give a prediction of each flow's rate. If a rate has changed by more
-//! than a tenth, all ToRs are polled again a quarter of a period later. Half a period after the first answers, the
+//! than a tenth, all ToRs are polled again a quarter of a period later. Half a period after the first answer, the
 //! controller's load at that moment gives the period of the next round. The round ends with its own period.
 //!
-//! The contract reports the answers of all ToRs together. So "the first reply" of the paper is the moment when all
-//! have arrived.
+//! The contract reports the answers of all ToRs together. If the last of them comes more than half a period after the
+//! first, the next period is computed at once.
 
 use super::period::{mean_rtt, Period, PeriodSettings};
 use super::prediction::Predictions;
@@ -98,7 +98,8 @@ impl Pre {
         if std::mem::take(&mut round.poll_outstanding) {
             let unsteady = self.memory.predictions.read(view);
             round.poll_again_at = unsteady.then(|| now.saturating_add(Nanos(period.0 / 4)));
-            round.adjust = Some(now.saturating_add(Nanos(period.0 / 2)));
+            let first = view.first_answer.unwrap_or(now);
+            round.adjust = Some(first.saturating_add(Nanos(period.0 / 2)).max(now));
             return Due { allocate: !unsteady, ..Due::default() };
         }
         let allocate = std::mem::take(&mut round.second_poll_outstanding);

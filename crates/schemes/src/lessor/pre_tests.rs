@@ -51,7 +51,7 @@ fn period(pre: &Pre) -> Nanos {
 }
 
 #[test]
-fn the_period_is_computed_half_a_period_after_the_first_answers() {
+fn the_period_is_computed_half_a_period_after_the_first_answer() {
     let mut pre = begun();
     assert_eq!(pre.next(), None, "the round waits for answers, however long they take");
     assert_eq!(pre.answered(ms(300), &view([100, 100], 0.0)), ALLOCATE);
@@ -130,9 +130,21 @@ fn an_unanswered_second_poll_delays_nothing() {
 fn a_late_answer_makes_its_round_longer() {
     let mut pre = begun();
     assert_eq!(pre.answered(ms(9000), &view([1, 1], 0.9)), ALLOCATE);
-    // The period is over, but less than half a period has passed since the first answers.
+    // The period is over, but less than half a period has passed since the first answer.
     assert_eq!((pre.next(), pre.wake(ms(10_999), &view([1, 1], 0.9))), (Some(ms(11_000)), NOTHING));
     assert_eq!((pre.wake(ms(11_000), &view([1, 1], 0.9)), period(&pre)), (POLL, ms(8000)));
+}
+
+#[test]
+fn slow_switches_do_not_delay_the_next_period() {
+    let answers = |first, last| {
+        let mut pre = begun();
+        pre.answered(ms(last), &View { first_answer: Some(ms(first)), ..view([1, 1], 0.9) });
+        pre.next()
+    };
+    assert_eq!(answers(300, 300), Some(ms(2300)));
+    assert_eq!(answers(300, 1700), Some(ms(2300)), "T/2 after the first answer");
+    assert_eq!(answers(300, 3000), Some(ms(3000)), "T/2 had passed when the last answer came");
 }
 
 #[test]

@@ -1,13 +1,13 @@
 //! ARP in hosts, and the source ports by which hosts mark elephants. Used only if switches run programs.
 
-use super::resolver::{LookUp, RETRY};
+use super::resolver::LookUp;
 use super::Hosts;
 use crate::agenda::{Agenda, Event};
 use crate::frames::mac_of;
 use crate::interface::Interface;
 use crate::network::Network;
 use crate::tap::Tap;
-use crate::time::{to_nanos, to_ps, Ps};
+use crate::time::{to_nanos, Ps};
 use crate::transfers::EPHEMERAL;
 use pathloom_model::{Arp, Body, Frame, Mac};
 use pathloom_switching::deployment::Mark;
@@ -41,7 +41,8 @@ impl Hosts {
         let arp = Arp { request: true, sender_mac, sender_ip, target_mac: Mac::ZERO, target_ip: address };
         let frame = Frame { src: sender_mac, dst: Mac::BROADCAST, body: Body::Arp(arp) };
         network.send_frame(now, interface.uplink(), frame);
-        agenda.push(now + to_ps(RETRY), Event::ArpRetry { interface, address });
+        let Some(resolver) = &self.resolver else { return };
+        agenda.push(now.saturating_add(resolver.retry), Event::ArpRetry { interface, address });
     }
 
     /// Repeats an ARP request if it was not answered in time and a subflow still waits for the answer.

@@ -6,9 +6,6 @@ use pathloom_model::Nanos;
 use rustc_hash::FxHashMap;
 use std::net::Ipv4Addr;
 
-/// An unanswered request is repeated after this time, at most once a second per destination (RFC 1122 §2.3.2.1).
-pub(super) const RETRY: Nanos = Nanos::from_secs(1);
-
 /// A subflow that waits for an address: its slot, and the use count of the slot.
 pub(super) type Waiter = (u32, u32);
 
@@ -37,12 +34,14 @@ pub(super) struct Resolver {
     entries: FxHashMap<(Interface, Ipv4Addr), Entry>,
     /// How long an entry is valid after it was learned.
     age: Ps,
+    /// An unanswered request is repeated after this time. RFC 1122 §2.3.2.1 asks for at least a second.
+    pub(super) retry: Ps,
 }
 
 impl Resolver {
     /// Creates caches whose entries are valid for `age`. If it is zero, each connection sends its own request.
-    pub(super) fn new(age: Nanos) -> Resolver {
-        Resolver { entries: FxHashMap::default(), age: to_ps(age) }
+    pub(super) fn new(age: Nanos, retry: Nanos) -> Resolver {
+        Resolver { entries: FxHashMap::default(), age: to_ps(age), retry: to_ps(retry) }
     }
 
     /// Looks up an address for a subflow.
@@ -97,7 +96,7 @@ mod tests {
     #[test]
     fn one_request_serves_all_waiting_subflows_and_entries_expire() {
         let (interface, other) = (Interface::of(LinkId(0)), Interface::of(LinkId(2)));
-        let mut resolver = Resolver::new(Nanos::from_secs(60));
+        let mut resolver = Resolver::new(Nanos::from_secs(60), Nanos::from_secs(1));
         assert_eq!(resolver.look_up(0, interface, PEER, (1, 0)), LookUp::Request);
         assert_eq!(resolver.look_up(5, interface, PEER, (2, 0)), LookUp::Wait);
         assert_eq!(resolver.look_up(5, other, PEER, (3, 0)), LookUp::Request, "each interface has its own cache");
@@ -111,7 +110,7 @@ mod tests {
     #[test]
     fn a_request_is_repeated_while_subflows_wait() {
         let interface = Interface::of(LinkId(0));
-        let mut resolver = Resolver::new(Nanos::ZERO);
+        let mut resolver = Resolver::new(Nanos::ZERO, Nanos::from_secs(1));
         resolver.look_up(0, interface, PEER, (1, 0));
         resolver.look_up(0, interface, PEER, (2, 0));
         assert!(resolver.repeats(interface, PEER, |waiter| waiter == (2, 0)));

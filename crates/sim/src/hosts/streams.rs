@@ -12,6 +12,7 @@ use crate::tap::Tap;
 use crate::time::{to_nanos, to_ps, Ps};
 use pathloom_control::{AssignError, Assigned, AssignmentId, ClaimKey, Input, Owner, PathRequest, PathSearch};
 use pathloom_model::{Fabric, Nanos, Path};
+use pathloom_scheme::OptionU64;
 use pathloom_transport::streams::{PathTraits, StreamSettings};
 use std::collections::BTreeMap;
 
@@ -61,12 +62,13 @@ fn request(transfer: u32, number: u32) -> u64 {
     u64::from(transfer) << 32 | u64::from(number)
 }
 
-/// Rate of the slowest link of a path between two hosts, and the round-trip propagation delay.
-fn traits(fabric: &Fabric, ends: &super::Ends, path: &Path) -> PathTraits {
+/// The bandwidth of a path between two hosts, and the round-trip propagation delay. The bandwidth is what the path has
+/// left, or the rate of its slowest link if that is unknown.
+fn traits(fabric: &Fabric, ends: &super::Ends, path: &Path, available_bps: Option<u64>) -> PathTraits {
     let access = [ends.src.uplink, ends.dst.uplink.reverse()];
     let links = || path.links().iter().chain(&access).map(|&link| fabric.link(link).settings);
     let delay_ps: u64 = links().map(|link| link.delay_ps).sum();
-    let rate_bps = links().map(|link| link.rate_bps).min().unwrap_or(0);
+    let rate_bps = available_bps.or(links().map(|link| link.rate_bps).min()).unwrap_or(0);
     PathTraits { rate_bps, round_trip_ms: 2e-9 * delay_ps as f64 }
 }
 
@@ -96,18 +98,18 @@ impl Hosts {
         Owner(format!("host {}", self.transfers.subflows(transfer)[0].src.address))
     }
 
-    /// The controller has assigned paths, or has refused. Claims a path for each stream; without paths, opens all
-    /// streams.
+    /// The controller has assigned paths and told the bandwidth that each of them has left, or has refused. Claims a
+    /// path for each stream; without paths, opens all streams.
     pub(crate) fn assigned<T: Tap>(
         &mut self,
         now: Ps,
         network: &mut Network<T>,
         agenda: &mut Agenda,
         request_number: u64,
-        answer: Result<Assigned, AssignError>,
+        answer: Result<(Assigned, Vec<OptionU64>), AssignError>,
     ) {
         let transfer = (request_number >> 32) as u32;
-        let Ok(Assigned { assignment, paths }) = answer else {
+        let Ok((Assigned { assignment, paths }, available_bps)) = answer else {
             return self.open_all_streams(now, network, agenda, transfer);
         };
         let owner = self.owner(transfer);
@@ -119,7 +121,12 @@ impl Hosts {
         };
         known.assignment = Some(assignment);
         let all = self.transfers.subflows(transfer);
-        let known: Vec<PathTraits> = paths.iter().map(|path| traits(&self.fabric, &all[0], path)).collect();
+        let available_bps = |index: usize| available_bps.get(index).and_then(|left| left.get());
+        let known = paths.iter().enumerate().map(|(index, path)| {
+            let left = if settings.available { available_bps(index) } else { None };
+            traits(&self.fabric, &all[0], path, left)
+        });
+        let known: Vec<PathTraits> = known.collect();
         let spread = settings.spread(&known);
         let claims: Vec<Input> = (0u32..)
             .zip(all.iter().zip(spread))
