@@ -58,10 +58,14 @@ impl Entropies {
     #[inline(never)]
     fn stamp_next(&mut self, now: Ps, packet: Packet) -> Packet {
         let Some(lane) = self.lanes.get_mut(packet.lane() as usize) else { return packet };
+        if self.how == Entropy::Packet {
+            let number = lane.packets;
+            lane.packets = number.wrapping_add(1);
+            return packet.with_entropy(number);
+        }
         let (is_new, next) = match self.how {
-            Entropy::Flow => (false, 0),
+            Entropy::Flow | Entropy::Packet => (false, 0),
             Entropy::Flowlet { gap } => (now.saturating_sub(lane.last) >= to_ps(gap), lane.packets),
-            Entropy::Packet => (true, lane.packets),
             Entropy::Cell { bytes } => (lane.bytes >= bytes, lane.entropy.wrapping_add(1)),
         };
         if is_new && lane.packets > 0 {

@@ -7,6 +7,9 @@ use std::collections::VecDeque;
 /// Greatest number that fits into a packet beside its congestion mark.
 const LAST: u16 = 0x7FFF;
 
+/// Most options for which memory is kept when none is under way.
+const KEPT: usize = 8;
+
 /// Options by number, in the order in which they were sent.
 #[derive(Debug, Default)]
 pub(crate) struct SackOptions {
@@ -31,8 +34,11 @@ impl SackOptions {
     pub(crate) fn take(&mut self, number: u16) -> Option<SackBlocks> {
         let behind = (self.newest + LAST - number) % LAST;
         let place = self.under_way.len().checked_sub(usize::from(behind) + 1)?;
-        let taken = self.under_way.drain(..=place).next_back();
-        if self.under_way.is_empty() {
+        for _ in 0..place {
+            self.under_way.pop_front();
+        }
+        let taken = self.under_way.pop_front();
+        if self.under_way.is_empty() && self.under_way.capacity() > KEPT {
             // In most cases the loss has been repaired, so the memory is freed.
             self.under_way = VecDeque::new();
         }
@@ -56,6 +62,9 @@ mod tests {
         assert_eq!(options.take(3), Some(blocks(2)));
         assert_eq!((options.take(3), options.take(1)), (None, None));
         assert_eq!(options.take(4), Some(blocks(3)));
+        assert!(options.under_way.is_empty());
+        let last = (0..=KEPT as u64).map(|start| options.put(blocks(start))).last();
+        assert_eq!(last.and_then(|last| options.take(last)), Some(blocks(KEPT as u64)));
         assert_eq!(options.under_way.capacity(), 0);
     }
 

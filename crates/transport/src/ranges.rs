@@ -139,12 +139,17 @@ impl<N: Number> Ranges<N> {
 
     /// Whether one range contains this whole range.
     pub(crate) fn holds(&self, start: N, end: N) -> bool {
-        self.0.iter().any(|&(from, to)| from <= start && end <= to)
+        self.last_from(start).is_some_and(|(_, to)| end <= to)
     }
 
     /// Returns the range that contains this byte.
     pub(crate) fn around(&self, byte: N) -> Option<(N, N)> {
-        self.0.iter().copied().find(|&(from, to)| from <= byte && byte < to)
+        self.last_from(byte).filter(|&(_, to)| byte < to)
+    }
+
+    /// Returns the last range that begins at or before this byte. Most callers ask for bytes close to the end.
+    fn last_from(&self, byte: N) -> Option<(N, N)> {
+        self.0.iter().rev().copied().find(|&(from, _)| from <= byte)
     }
 
     /// Returns the first gap that ends after `start`: its begin (at least `start`), and the begin of the next range.
@@ -174,7 +179,7 @@ impl Ranges {
     /// Returns the number of bytes in the set from `start` up to, but not including, `end`.
     pub(crate) fn bytes_within(&self, start: u64, end: u64) -> u64 {
         let within = |&(first, to): &(u64, u64)| to.min(end).saturating_sub(first.max(start));
-        self.0.iter().map(within).sum()
+        self.0.iter().take_while(|&&(first, _)| first < end).map(within).sum()
     }
 }
 

@@ -34,6 +34,16 @@ pub(crate) struct Scoreboard {
 /// 6675 §2), unless [`crate::Reordering`] says otherwise.
 pub const DUP_THRESH: u32 = 3;
 
+/// The bytes that count as lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Losses {
+    /// Everything before this byte that has not arrived is lost. At or above it, as many separate ranges as the threshold
+    /// (3), or the bytes of more than one segment less, have arrived. 0 if nothing is lost.
+    pub(crate) before: u64,
+    /// Number of bytes from `before` on that have arrived.
+    arrived: u64,
+}
+
 impl Scoreboard {
     pub(crate) fn new(mss: u64) -> Scoreboard {
         Scoreboard { sacked: Ranges::default(), mss, threshold: DUP_THRESH, high_rxt: 0, rescued: false }
@@ -82,31 +92,32 @@ impl Scoreboard {
         self.sacked.bytes_within(start, end)
     }
 
-    /// Returns the byte before which everything that has not arrived is lost (IsLost of RFC 6675 §4). At or above
-    /// this byte, as many separate ranges as the threshold (3), or the bytes of more than one segment less, have arrived. 0 if
-    /// nothing is lost.
-    pub(crate) fn lost_before(&self) -> u64 {
-        let (mut ranges, mut bytes) = (0, 0);
+    /// Returns which bytes are lost (IsLost of RFC 6675 §4).
+    pub(crate) fn losses(&self) -> Losses {
+        let (mut ranges, mut arrived) = (0, 0);
         for &(start, end) in self.sacked.as_slice().iter().rev() {
             ranges += 1;
-            bytes += end - start;
-            if ranges >= self.threshold || bytes > u64::from(self.threshold - 1) * self.mss {
-                return start;
+            arrived += end - start;
+            if ranges >= self.threshold || arrived > u64::from(self.threshold - 1) * self.mss {
+                return Losses { before: start, arrived };
             }
         }
-        0
+        Losses { before: 0, arrived }
     }
 
-    /// Returns the number of bytes in the network (SetPipe of RFC 6675 §4) between `una` and `high`.
-    pub(crate) fn pipe(&self, una: u64, high: u64) -> u64 {
-        let missing = |start: u64, end: u64| (end - start) - self.sacked_within(start, end);
-        let lost = self.lost_before().clamp(una, high);
-        missing(lost, high) + missing(una, self.high_rxt.clamp(una, high))
+    /// Returns the number of bytes in the network (SetPipe of RFC 6675 §4) between `una` and `high`. `losses` is the
+    /// present value of [`Scoreboard::losses`].
+    pub(crate) fn pipe(&self, losses: Losses, una: u64, high: u64) -> u64 {
+        let lost = losses.before.max(una);
+        debug_assert_eq!(losses.arrived, self.sacked_within(lost, high), "ranges are above {una} and below {high}");
+        let again = self.high_rxt.clamp(una, high);
+        (high - lost - losses.arrived) + (again - una - self.sacked_within(una, again))
     }
 
-    /// Returns the first lost segment after the retransmitted ones (rule 1 of NextSeg, RFC 6675 §4).
-    pub(crate) fn next_lost(&self, una: u64) -> Option<(u64, u64)> {
-        self.next_missing(una).filter(|&(start, _)| start < self.lost_before())
+    /// Returns the first lost segment after the retransmitted ones (rule 1 of NextSeg, RFC 6675 §4). `losses` is the
+    /// present value of [`Scoreboard::losses`].
+    pub(crate) fn next_lost(&self, losses: Losses, una: u64) -> Option<(u64, u64)> {
+        self.next_missing(una).filter(|&(start, _)| start < losses.before)
     }
 
     /// Returns the first missing segment after the retransmitted ones, if a later one has arrived (rule 3 of NextSeg).
@@ -149,30 +160,32 @@ mod tests {
 
     #[test]
     fn a_segment_is_lost_when_three_ranges_or_more_than_two_segments_arrived_above() {
-        assert_eq!(scoreboard(&[]).lost_before(), 0);
-        assert_eq!(scoreboard(&[(100, 300)]).lost_before(), 0, "two segments are not enough");
-        assert_eq!(scoreboard(&[(100, 301)]).lost_before(), 100);
-        assert_eq!(scoreboard(&[(100, 150), (200, 250), (300, 350)]).lost_before(), 100);
-        assert_eq!(scoreboard(&[(100, 150), (500, 900)]).lost_before(), 500);
+        let lost_before = |ranges: &[(u64, u64)]| scoreboard(ranges).losses().before;
+        assert_eq!(lost_before(&[]), 0);
+        assert_eq!(lost_before(&[(100, 300)]), 0, "two segments are not enough");
+        assert_eq!(lost_before(&[(100, 301)]), 100);
+        assert_eq!(lost_before(&[(100, 150), (200, 250), (300, 350)]), 100);
+        assert_eq!(lost_before(&[(100, 150), (500, 900)]), 500);
     }
 
     #[test]
     fn the_pipe_excludes_arrived_and_lost_bytes() {
         let mut b = scoreboard(&[(100, 500), (600, 700)]);
         // 0..100 is lost; 500..600 and 700..1000 are in flight.
-        assert_eq!(b.pipe(0, 1000), 400);
+        assert_eq!(b.pipe(b.losses(), 0, 1000), 400);
         b.high_rxt = 100;
-        assert_eq!(b.pipe(0, 1000), 500, "retransmitted bytes are in flight too");
+        assert_eq!(b.pipe(b.losses(), 0, 1000), 500, "retransmitted bytes are in flight too");
     }
 
     #[test]
     fn next_seg_follows_its_four_rules() {
         let mut b = scoreboard(&[(100, 200), (300, 600), (700, 800)]);
-        assert_eq!(b.next_lost(0), Some((0, 100)));
+        let losses = b.losses();
+        assert_eq!(b.next_lost(losses, 0), Some((0, 100)));
         b.high_rxt = 100;
-        assert_eq!(b.next_lost(0), Some((200, 300)));
+        assert_eq!(b.next_lost(losses, 0), Some((200, 300)));
         b.high_rxt = 300;
-        assert_eq!((b.next_lost(0), b.next_missing(0)), (None, Some((600, 700))));
+        assert_eq!((b.next_lost(losses, 0), b.next_missing(0)), (None, Some((600, 700))));
         b.high_rxt = 700;
         assert_eq!((b.next_missing(0), b.last_missing(0, 950)), (None, Some((850, 950))));
         assert_eq!(b.last_missing(0, 800), Some((600, 700)));

@@ -27,7 +27,7 @@ impl Sender {
         if self.dup_acks == 1 {
             self.set_threshold();
         }
-        let lost = self.scoreboard.as_ref().is_some_and(|board| board.lost_before() > self.una);
+        let lost = self.scoreboard.as_ref().is_some_and(|board| board.losses().before > self.una);
         if self.dup_acks >= self.dup_thresh || lost {
             self.begin_recovery();
         }
@@ -50,10 +50,11 @@ impl Sender {
         let (una, high) = (self.una, self.high);
         let outstanding = if self.in_recovery {
             // Lost data goes first.
-            if board.next_lost(una).is_some() {
+            let losses = board.losses();
+            if board.next_lost(losses, una).is_some() {
                 return 0;
             }
-            board.pipe(una, high)
+            board.pipe(losses, una, high)
         } else {
             self.next = board.skip_arrived(self.next).0;
             if self.next != high {
@@ -89,7 +90,8 @@ impl Sender {
             return (len > 0 && fits).then_some((self.next, len));
         }
         // RFC 6675 §5 (C) and NextSeg of §4.
-        if self.window.bytes().min(self.flight_limit) < board.pipe(una, high) + self.mss {
+        let losses = board.losses();
+        if self.window.bytes().min(self.flight_limit) < board.pipe(losses, una, high) + self.mss {
             return None;
         }
         let new = (high, self.mss.min(self.limit - high));
@@ -97,7 +99,7 @@ impl Sender {
         let range = |(start, end): (u64, u64)| (start, end - start);
         let rescue = || if board.rescued { None } else { board.last_missing(una, high) };
         board
-            .next_lost(una)
+            .next_lost(losses, una)
             .map(range)
             .or(new)
             .or_else(|| board.next_missing(una).map(range))
