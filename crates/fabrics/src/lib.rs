@@ -28,7 +28,7 @@ pub use bisection::{Bisection, BisectionKind, BisectionProof};
 pub use export::{to_graphml, to_node_link_json};
 pub use failures::{draw_failures, TooManyFailures};
 pub use file::{fabric_file, fabric_from_file_text, FileFabric, FILE_KINDS};
-pub use summary::{round_trip_ps, FabricSummary, PathCounts, TierCount};
+pub use summary::{round_trip_of, round_trip_ps, FabricSummary, PathCounts, TierCount};
 
 use pathloom_model::spec::{Spec, SpecError};
 use pathloom_model::{Fabric, FabricBuilder, FabricError};

@@ -95,7 +95,7 @@ impl FabricSummary {
             })
         };
         let switch_cables = fabric.switch_cables().count();
-        let paths = PathSample::take(fabric, &state);
+        let paths = PathSample::take(fabric, &state, [FRAME_BYTES; 2]);
         let bisection = bisection(fabric);
         FabricSummary {
             spec: fabric.spec().to_owned(),
@@ -128,7 +128,13 @@ impl FabricSummary {
 
 /// Computes [`FabricSummary::round_trip_ps`] alone, without the bisection, which takes longer.
 pub fn round_trip_ps(fabric: &Fabric) -> Option<(u64, u64)> {
-    PathSample::take(fabric, &LinkState::of(fabric)).round_trip_ps
+    PathSample::take(fabric, &LinkState::of(fabric), [FRAME_BYTES; 2]).round_trip_ps
+}
+
+/// Longest round trip between hosts on different ToRs over shortest paths with empty queues, in ps, of a frame and its
+/// answer of these lengths. `None` if there are no two such hosts.
+pub fn round_trip_of(fabric: &Fabric, frame_bytes: [u64; 2]) -> Option<u64> {
+    PathSample::take(fabric, &LinkState::of(fabric), frame_bytes).round_trip_ps.map(|(idle_ps, _)| idle_ps)
 }
 
 /// Shortest paths between pairs of ToRs.
@@ -144,9 +150,9 @@ struct PathSample {
 /// Length of a full frame. Queues are assumed to hold full frames.
 const FRAME_BYTES: u64 = 1514;
 
-/// Time that a full frame takes over a link, with the queue empty and with the queue full.
-fn hop_ps(settings: &LinkSettings) -> (u64, u64) {
-    let frame_ps = (u128::from(FRAME_BYTES * 8) * u128::from(PS_PER_S) / u128::from(settings.rate_bps.max(1))) as u64;
+/// Time that a frame takes over a link, with the queue empty and with the queue full of such frames.
+fn hop_ps(settings: &LinkSettings, frame_bytes: u64) -> (u64, u64) {
+    let frame_ps = (u128::from(frame_bytes * 8) * u128::from(PS_PER_S) / u128::from(settings.rate_bps.max(1))) as u64;
     let waiting_ps = frame_ps.saturating_mul(u64::from(settings.buffer_packets));
     let idle_ps = frame_ps.saturating_add(settings.delay_ps);
     (idle_ps, idle_ps.saturating_add(waiting_ps))
@@ -168,18 +174,21 @@ fn most_each_way(a: [(u64, u64); 2], b: [(u64, u64); 2]) -> [(u64, u64); 2] {
 }
 
 impl PathSample {
-    /// Counts the shortest paths from all other ToRs with one search per target ToR.
-    fn take(fabric: &Fabric, state: &LinkState) -> PathSample {
+    /// Counts the shortest paths from all other ToRs with one search per target ToR. Round trips are those of a frame and
+    /// its answer of these lengths.
+    fn take(fabric: &Fabric, state: &LinkState, [there, back]: [u64; 2]) -> PathSample {
         let tors = fabric.tors();
         let visits = fabric.nodes().len() + fabric.links().len();
         let targets = (MOST_VISITS / visits).clamp(1, MOST_TARGETS).min(tors.len());
         let mut sample = PathSample { pairs: 0, counts: Vec::new(), diameter_hops: None, round_trip_ps: None };
-        let hop_ps = |link: LinkId| hop_ps(&fabric.link(link).settings);
+        let hop_ps = |link: LinkId, frame_bytes: u64| hop_ps(&fabric.link(link).settings, frame_bytes);
         let host_links =
             (0..fabric.links().len() as u32).map(LinkId).filter(|&link| fabric.is_host(fabric.link(link).from));
-        let host_links_ps = host_links.map(|link| [hop_ps(link), hop_ps(link.reverse())]);
-        let at_host_ps = host_links_ps.fold([(0, 0); 2], most_each_way);
-        let at_host_ps = sum(at_host_ps[0], at_host_ps[1]);
+        let at_hosts_ps = [there, back].map(|bytes| {
+            let host_links_ps = host_links.clone().map(|link| [hop_ps(link, bytes), hop_ps(link.reverse(), bytes)]);
+            let [up, down] = host_links_ps.fold([(0, 0); 2], most_each_way);
+            sum(up, down)
+        });
         // To the target, and back from it.
         let mut way_ps: Vec<[(u64, u64); 2]> = Vec::new();
         let mut bfs = ReverseBfs::default();
@@ -195,7 +204,7 @@ impl PathSample {
             for &node in bfs.reached() {
                 let ways = bfs.nearer(fabric, state, node).map(|link| {
                     let [to, from] = way_ps[fabric.link(link).to.index()];
-                    [sum(hop_ps(link), to), sum(hop_ps(link.reverse()), from)]
+                    [sum(hop_ps(link, there), to), sum(hop_ps(link.reverse(), back), from)]
                 });
                 way_ps[node.index()] = ways.fold([(0, 0); 2], most_each_way);
                 let on = bfs.nearer(fabric, state, node).map(|link| paths[fabric.link(link).to.index()]);
@@ -208,7 +217,7 @@ impl PathSample {
                 sample.counts.push(paths[tor.index()]);
                 sample.diameter_hops = sample.diameter_hops.max(Some(hops));
                 let [to, from] = way_ps[tor.index()];
-                let trip_ps = sum(sum(to, from), sum(at_host_ps, at_host_ps));
+                let trip_ps = sum(sum(to, from), sum(at_hosts_ps[0], at_hosts_ps[1]));
                 sample.round_trip_ps = Some(sample.round_trip_ps.map_or(trip_ps, |longest| most(longest, trip_ps)));
             }
         }

@@ -4,7 +4,7 @@
 use crate::interface::Interface;
 use crate::time::{Ps, NEVER};
 use pathloom_control::{Input, Output};
-use pathloom_model::NodeId;
+use pathloom_model::{LinkId, NodeId};
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::net::Ipv4Addr;
@@ -29,6 +29,10 @@ pub(crate) enum Event {
     Start(u32),
     /// A connection's retransmission or pacing timer.
     SenderTimer { slot: u32, use_count: u32 },
+    /// The timer of a sender whose receiver acknowledges packets.
+    PacketTimer { slot: u32, use_count: u32 },
+    /// The card of a host that sends into this link is free.
+    CardFree(LinkId),
     /// A host's network card has room again for a connection that may have at most two segments in it.
     CardReady { slot: u32, use_count: u32 },
     /// A connection's delayed acknowledgement.

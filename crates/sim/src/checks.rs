@@ -2,6 +2,7 @@
 
 use crate::settings::{SimError, SimSettings};
 use pathloom_model::{Fabric, Fault, LinkState, Nanos, NodeId};
+use pathloom_scheme::{Detection, Needs};
 use pathloom_workload::Workload;
 
 /// Checks whether a run can be set up: its flows run between hosts, its duration is valid, and its settings do not
@@ -26,6 +27,9 @@ pub(crate) fn check(settings: &SimSettings, has_journal: bool) -> Result<(), Sim
             return Err(SimError::EventLogWithRestart);
         }
     }
+    if settings.transport.uec().is_some() {
+        check_without_tcp(settings)?;
+    }
     if settings.programs.is_some() && !settings.transport.settings().handshake {
         return Err(SimError::NoHandshake);
     }
@@ -39,6 +43,23 @@ pub(crate) fn check(settings: &SimSettings, has_journal: bool) -> Result<(), Sim
         Some(flow) => Err(SimError::NotHosts { flow }),
         None => Ok(()),
     }
+}
+
+/// Checks that neither the scheme nor its programs need TCP connections.
+fn check_without_tcp(settings: &SimSettings) -> Result<(), SimError> {
+    let needs = settings.central.as_ref().map_or(Needs::NOTHING, |central| central.needs());
+    let reason = if settings.programs.is_some() {
+        "finds paths by the SYN of a connection"
+    } else if needs.subflows {
+        "places the subflows of MPTCP"
+    } else if needs.paces {
+        "limits the rates of connections"
+    } else if needs.detection == Detection::Announced {
+        "is told of connections by their hosts"
+    } else {
+        return Ok(());
+    };
+    Err(SimError::NeedsTcp { needs: reason, transport: settings.transport.name() })
 }
 
 /// Number of switches on the longest of the shortest paths between two ToRs, plus two for detours. Computed for a

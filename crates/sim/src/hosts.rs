@@ -4,6 +4,7 @@
 mod arp;
 mod multipath;
 mod orders;
+mod packets;
 mod resolver;
 mod standing;
 mod streams;
@@ -24,6 +25,7 @@ use crate::tap::Tap;
 use crate::time::{to_nanos, to_ps, Ps, NEVER};
 use crate::transfers::{Ends, Transfers};
 use multipath::Multipaths;
+use packets::PacketFlows;
 use pathloom_control::{Enforcement, Input};
 use pathloom_model::{Fabric, FiveTuple, Headers, Nanos, LONG_FLOW_DSCP, TCP_ACK, TCP_FIN, TCP_SYN};
 use pathloom_scheme::{Detection, Needs};
@@ -49,6 +51,8 @@ pub(crate) struct Hosts {
     multipaths: Multipaths,
     streams: Streams,
     standing: StandingConnections,
+    /// The transfers, if the transport acknowledges packets. There are no subflows then.
+    packets: Option<Box<PacketFlows>>,
     closed_subflows: Vec<SubflowOutcome>,
     /// Whether the paths of subflows are recorded when they close.
     pub(crate) records_paths: bool,
@@ -98,6 +102,7 @@ impl Hosts {
         let HostSettings { transport, needs, control, agents, deployment, duration, seed } = settings;
         let (multipaths, streams) =
             (Multipaths::new(transport.mptcp(), transfers.len()), Streams::new(transport.streams()));
+        let packets = PacketFlows::new(transport, &fabric, seed);
         let keeps_windows = transport.mptcp().is_none() && transport.streams().is_none();
         let transport = transport.settings().clone();
         // Switch programs find paths, and some schemes the subflows of a connection, by the SYN exchange.
@@ -119,6 +124,7 @@ impl Hosts {
             multipaths,
             streams,
             standing: StandingConnections::new(stands, keeps_windows),
+            packets,
             closed_subflows: Vec::new(),
             records_paths: false,
             closed_paths: Vec::new(),
@@ -220,6 +226,9 @@ impl Hosts {
         let slot = (lane >> 1) as usize;
         if slot == NO_CONNECTION {
             return;
+        }
+        if self.packets.is_some() {
+            return self.lose_packets(network, slot, packets);
         }
         let subflow = self.subflows.get(slot);
         subflow.under_way -= i64::from(packets);
@@ -413,6 +422,9 @@ impl Hosts {
         if self.is_multipath() {
             return self.start_connection(now, network, agenda, transfer);
         }
+        if self.packets.is_some() {
+            return self.start_packets(now, network, agenda, transfer);
+        }
         if self.has_streams() {
             return self.ask_for_paths(now, agenda, transfer);
         }
@@ -557,12 +569,14 @@ impl Hosts {
         for slot in slots {
             self.close(now, network, agenda, slot);
         }
+        self.end_endless_packets(network);
         self.stop_if_finished(agenda);
     }
 
     /// Returns the outcome of every transfer by `now`. Long-lived transfers are measured up to `until`.
     pub(crate) fn outcomes(&self, now: Nanos, until: Nanos) -> Vec<FlowOutcome> {
-        self.transfers.outcomes(now, until, self.subflows.live(), self.multipaths.delivered())
+        let packets = self.packets.iter().flat_map(|packets| packets.work());
+        self.transfers.outcomes(now, until, self.subflows.live(), self.multipaths.delivered(), packets)
     }
 }
 

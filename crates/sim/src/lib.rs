@@ -30,6 +30,7 @@ mod port;
 mod preview;
 mod program_events;
 mod red;
+mod reports;
 mod sack_options;
 mod settings;
 mod simulation;

@@ -78,6 +78,8 @@ const TO_HOST: u16 = 8;
 const AT_PORT: u16 = 16;
 /// The link is down.
 const DOWN: u16 = 32;
+/// All packets take the slow path at the other end.
+const SLOW: u16 = 128;
 /// The other end is in another part of the network.
 const CROSSING: u16 = 64;
 /// The shortest frame: an acknowledgement without options.
@@ -354,9 +356,10 @@ impl LinkQueue {
         self.kind & LOSSY != 0
     }
 
-    /// Whether arrivals of its packets need more than the main loop does: packets may be lost, or a port chooses them.
+    /// Whether arrivals of its packets need more than the main loop does: packets may be lost, a port chooses them, or a
+    /// host takes them in another way.
     pub(crate) fn is_slow(&self) -> bool {
-        self.kind & (LOSSY | AT_PORT) != 0
+        self.kind & (LOSSY | AT_PORT | SLOW) != 0
     }
 
     /// Sets whether the link may lose packets.
@@ -364,6 +367,11 @@ impl LinkQueue {
         self.kind = self.kind & !LOSSY | if lossy { LOSSY } else { 0 };
         let hands_to_host = if self.to_host() && !self.is_slow() { HANDS_TO_HOST } else { 0 };
         self.kind = self.kind & !HANDS_TO_HOST | hands_to_host;
+    }
+
+    /// Lets all packets take the slow path at the other end from now on.
+    pub(crate) fn take_slow_path(&mut self) {
+        self.kind = self.kind & !HANDS_TO_HOST | SLOW;
     }
 
     /// Leaves queueing to a port from now on. For a link that has taken no packet yet.

@@ -4,7 +4,7 @@ use crate::time::Ps;
 use pathloom_fabrics::round_trip_ps;
 use pathloom_model::units::PS_PER_S;
 use pathloom_model::{Fabric, Link};
-use pathloom_transport::Settings;
+use pathloom_transport::{Settings, TransportSpec};
 
 /// What hosts understand of what ports tell them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,8 +15,11 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    pub(crate) fn of(transport: &Settings, fabric: &Fabric) -> Signals {
-        Signals { marks: Marks::of(transport, fabric), headers: false }
+    pub(crate) fn of(transport: &TransportSpec, fabric: &Fabric) -> Signals {
+        match transport {
+            TransportSpec::Uec(_) => Signals { marks: Marks::by_rate(fabric), headers: true },
+            other => Signals { marks: Marks::of(other.settings(), fabric), headers: false },
+        }
     }
 
     pub(crate) fn reacts_to_marks(self) -> bool {
@@ -53,8 +56,12 @@ impl Marks {
         match transport.mark_packets {
             _ if !transport.reacts_to_marks() => Marks::Never,
             Some(packets) => Marks::Above(packets),
-            None => Marks::ByRate { round_trip: round_trip_ps(fabric).map_or(0, |(idle, _full)| idle) },
+            None => Marks::by_rate(fabric),
         }
+    }
+
+    fn by_rate(fabric: &Fabric) -> Marks {
+        Marks::ByRate { round_trip: round_trip_ps(fabric).map_or(0, |(idle, _full)| idle) }
     }
 
     /// Number of packets that may wait for `link` before arriving packets are marked. If no threshold is given, it is

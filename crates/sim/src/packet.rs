@@ -158,7 +158,6 @@ impl Packet {
         self.state |= trimmed_code(place) << KIND_SHIFT;
     }
 
-    #[cfg(test)]
     /// Where the payload was removed; `None` if the packet is as it was sent.
     pub(crate) fn trimmed_at(&self) -> Option<TrimmedAt> {
         let code = (self.state & KIND_BITS) >> KIND_SHIFT;

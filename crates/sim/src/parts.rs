@@ -39,6 +39,9 @@ pub(crate) fn single_thread_reason(settings: &HostSettings<'_>, transfers: &Tran
     if settings.deployment.is_some() {
         return Some("switches run programs");
     }
+    if settings.transport.uec().is_some() {
+        return Some("hosts choose a path for each packet");
+    }
     if !matches!(settings.transport, TransportSpec::Tcp(_)) {
         return Some("transfers have several subflows");
     }

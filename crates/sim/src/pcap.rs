@@ -7,7 +7,7 @@
 
 use crate::tap::{Fate, SeenPacket, Tap};
 use etherparse::{PacketBuilder, TcpOptionElement};
-use pathloom_model::{Fabric, LinkId, TCP_ACK, TCP_FIN, TCP_SYN};
+use pathloom_model::{Fabric, LinkId, PROTO_UDP, TCP_ACK, TCP_FIN, TCP_SYN};
 use std::io::{self, Write};
 
 /// Block types (§4.1, §4.2, §4.3) and options.
@@ -108,7 +108,7 @@ fn option(body: &mut Vec<u8>, code: u16, value: &[u8]) {
     body.resize(body.len().next_multiple_of(4), 0);
 }
 
-/// The headers of a frame: Ethernet (with VLAN tag), IPv4 with the length of the whole packet, TCP with timestamps.
+/// The headers of a frame: Ethernet (with VLAN tag), IPv4 with the length of the whole packet, TCP with timestamps, or UDP.
 /// Sequence numbers count the SYN, as on the wire; both initial ones are 0.
 fn frame(now_ps: u64, packet: &SeenPacket) -> io::Result<Vec<u8>> {
     let tuple = &packet.headers.five_tuple;
@@ -117,8 +117,9 @@ fn frame(now_ps: u64, packet: &SeenPacket) -> io::Result<Vec<u8>> {
     let number = if is(TCP_SYN) { 0 } else { (packet.seq as u32).wrapping_add(1) };
     let (seq, ack) = if packet.is_ack { (u32::from(!is(TCP_SYN)), number.max(1)) } else { (number, 1) };
     let ethernet = PacketBuilder::ethernet2(mac(tuple.src.octets()), mac(tuple.dst.octets()));
-    let mut ip = etherparse::Ipv4Header::new(0, 64, etherparse::IpNumber::TCP, tuple.src.octets(), tuple.dst.octets())
-        .map_err(io::Error::other)?;
+    let mut ip =
+        etherparse::Ipv4Header::new(0, 64, etherparse::IpNumber(tuple.proto), tuple.src.octets(), tuple.dst.octets())
+            .map_err(io::Error::other)?;
     ip.dscp = etherparse::IpDscp::try_new(packet.headers.dscp).unwrap_or_default();
     ip.dont_fragment = true;
     if packet.marked && !packet.is_ack {
@@ -129,6 +130,10 @@ fn frame(now_ps: u64, packet: &SeenPacket) -> io::Result<Vec<u8>> {
         Some(tag) => ethernet.single_vlan(tag).ip(ip),
         None => ethernet.ip(ip),
     };
+    if tuple.proto == PROTO_UDP {
+        let udp = step.udp(tuple.src_port, tuple.dst_port);
+        return without_payload(packet, |payload, bytes| udp.write(bytes, payload).map_err(io::Error::other));
+    }
     let stamp = (now_ps / 1_000_000_000) as u32;
     let mut tcp = step
         .tcp(tuple.src_port, tuple.dst_port, seq, u16::MAX)
@@ -146,9 +151,17 @@ fn frame(now_ps: u64, packet: &SeenPacket) -> io::Result<Vec<u8>> {
     if packet.marked && packet.is_ack {
         tcp = tcp.ece();
     }
+    without_payload(packet, |payload, bytes| tcp.write(bytes, payload).map_err(io::Error::other))
+}
+
+/// The bytes that `write` writes for a payload of zeros, without the payload itself.
+fn without_payload(
+    packet: &SeenPacket,
+    write: impl FnOnce(&[u8], &mut Vec<u8>) -> io::Result<()>,
+) -> io::Result<Vec<u8>> {
     let payload = vec![0; usize::from(packet.payload)];
-    let mut bytes = Vec::with_capacity(tcp.size(payload.len()));
-    tcp.write(&mut bytes, &payload).map_err(io::Error::other)?;
+    let mut bytes = Vec::new();
+    write(&payload, &mut bytes)?;
     bytes.truncate(bytes.len() - payload.len());
     Ok(bytes)
 }

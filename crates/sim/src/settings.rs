@@ -180,9 +180,14 @@ pub enum SimError {
          stay)"
     )]
     ConflictingMarking,
-    /// The simulator has no hosts with this transport.
-    #[error("--transport {transport} is not simulated yet; use newreno, cubic, dctcp or mptcp")]
-    NotSimulated {
+    /// The scheme or its programs need TCP.
+    #[error(
+        "the scheme {needs}, which --transport {transport} does not have; use a TCP transport, or a scheme such as ecmp, \
+         hedera or drill"
+    )]
+    NeedsTcp {
+        /// What it needs, as a predicate.
+        needs: &'static str,
         /// Name of the transport.
         transport: &'static str,
     },

@@ -66,7 +66,7 @@ impl<T: Tap> Simulation<T> {
             TransportSpec::Tcp(_) => Plan::single(fabric, workload, *seed),
             TransportSpec::Mptcp(mptcp) => Plan::multipath(fabric, workload, *seed, mptcp)?,
             TransportSpec::Streams(streams) => Plan::parallel(fabric, workload, *seed, streams.streams),
-            TransportSpec::Uec(_) => return Err(SimError::NotSimulated { transport: settings.transport.name() }),
+            TransportSpec::Uec(_) => Plan::ultra_ethernet(fabric, workload, *seed),
         };
         Simulation::with_plan(settings, tap, journal, plan)
     }
@@ -80,7 +80,7 @@ impl<T: Tap> Simulation<T> {
     ) -> Result<Simulation<T>, SimError> {
         let SimSettings { fabric, workload, central, successor, transport, control, .. } = settings;
         let SimSettings { duration, drain, faults, seed, programs, .. } = settings;
-        let signals = Signals::of(transport.settings(), &fabric);
+        let signals = Signals::of(&transport, &fabric);
         let mut network = Network::new(
             fabric.clone(),
             &control,
@@ -100,7 +100,10 @@ impl<T: Tap> Simulation<T> {
         let settings = HostSettings { transport, needs, control, agents, deployment, duration, seed };
         let single_thread_reason = parts::single_thread_reason(&settings, &transfers);
         let hosts = Hosts::new(fabric.clone(), transfers, settings);
-        if needs.takes_several_paths() {
+        if hosts.acknowledge_packets() {
+            network.take_slow_path_to_hosts();
+        }
+        if needs.takes_several_paths() || hosts.acknowledge_packets() {
             network.expect_several_paths(needs.selection, seed);
         }
         plane.journal = journal;
@@ -250,7 +253,11 @@ impl<T: Tap> Simulation<T> {
         match self.network.arrive_slowly(now, link, packet) {
             Arrival::Forwarded => {}
             Arrival::Host(packet, interface) => {
-                self.hosts.deliver(now, &mut self.network, &mut self.agenda, &packet, interface);
+                let (hosts, network, agenda) = (&mut self.hosts, &mut self.network, &mut self.agenda);
+                match hosts.acknowledge_packets() {
+                    true => hosts.deliver_packet(now, network, agenda, &packet, interface),
+                    false => hosts.deliver(now, network, agenda, &packet, interface),
+                }
             }
             Arrival::Dropped(lane) => self.hosts.lose(&mut self.network, lane, 1),
             Arrival::Slow(packet) => self.ask_switch(now, link, packet),
@@ -285,6 +292,8 @@ impl<T: Tap> Simulation<T> {
             Event::Start(transfer) => hosts.start(at, network, agenda, transfer),
             Event::PathsOverdue(transfer) => hosts.open_all_streams(at, network, agenda, transfer),
             Event::SenderTimer { slot, use_count } => hosts.sender_timer(at, network, agenda, (slot, use_count)),
+            Event::PacketTimer { slot, use_count } => hosts.packet_timer(at, network, agenda, (slot, use_count)),
+            Event::CardFree(uplink) => hosts.card_free(at, network, agenda, uplink),
             Event::CardReady { slot, use_count } => hosts.card_ready(at, network, agenda, (slot, use_count)),
             Event::ReceiverTimer { slot, use_count } => hosts.receiver_timer(at, network, agenda, (slot, use_count)),
             Event::LeaseOver { slot, use_count } => hosts.lease_over(at, network, agenda, (slot, use_count)),

@@ -279,7 +279,7 @@ impl Subflow {
 /// Timers move to later times far more often than they expire. So one event serves all later deadlines: when it is
 /// due, the deadline is checked again.
 #[inline]
-fn wants(deadline: Option<Nanos>, scheduled: &mut Ps) -> Option<Ps> {
+pub(crate) fn wants(deadline: Option<Nanos>, scheduled: &mut Ps) -> Option<Ps> {
     let at = crate::time::to_ps(deadline?);
     if at >= *scheduled {
         return None;

@@ -7,7 +7,8 @@ use pathloom_model::{Headers, LinkId, NodeId};
 pub struct SeenPacket {
     /// Its parsed headers.
     pub headers: Headers,
-    /// First payload byte, or the next byte expected in an acknowledgement. Counts from 0, without SYN and FIN.
+    /// First payload byte, or the next byte expected in an acknowledgement. Counts from 0, without SYN and FIN. Without
+    /// TCP, it has no meaning.
     pub seq: u64,
     /// Whether it is an acknowledgement.
     pub is_ack: bool,
@@ -97,7 +98,8 @@ impl<const LARGE: bool> Tap for Parted<LARGE> {
 impl crate::packet::Packet {
     pub(crate) fn describe(&self, headers: Headers) -> SeenPacket {
         let is_ack = self.direction() == crate::packet::Direction::Ack;
-        let (payload, wire) = (self.payload(), self.wire() as u16);
+        let payload = if self.trimmed_at().is_some() { 0 } else { self.payload() };
+        let wire = self.wire() as u16;
         SeenPacket { headers, seq: self.seq, is_ack, payload, wire, marked: self.is_marked() }
     }
 }

@@ -6,7 +6,7 @@ use crate::settings::{ControlSettings, SimSettings};
 use crate::simulation::Simulation;
 use crate::tap::NoTap;
 use crate::time::to_ps;
-use crate::transfers::{Ends, Plan};
+use crate::transfers::{Ends, Plan, Service};
 use pathloom_fabrics::fabric_from_spec;
 use pathloom_model::rules::{Match, Rule, RuleAction};
 use pathloom_model::{Attachment, Fault, FiveTuple, Nanos, NodeId, PortNo};
@@ -166,7 +166,7 @@ fn dual_homed(transfers: &[(usize, usize, Start, Subflows<'_>)]) -> Simulation {
     let flows: Vec<FlowSpec> = transfers.iter().map(of).collect();
     let ends = |src: usize, dst: usize, (from, to, size_bytes): (usize, usize, Option<u64>)| {
         let at = |host: usize, home: usize| *fabric.host_attachments(hosts[host])[home];
-        Ends { src: at(src, from), dst: at(dst, to), src_port: 40_000, size_bytes }
+        Ends { src: at(src, from), dst: at(dst, to), src_port: 40_000, size_bytes, service: Service::TCP }
     };
     let plan = transfers.iter().map(|(src, dst, _, subflows)| subflows.iter().map(|&one| ends(*src, *dst, one)));
     let plan = Plan::new(plan);

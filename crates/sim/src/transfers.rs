@@ -4,7 +4,7 @@ use crate::ideal::Ideals;
 use crate::outcome::FlowOutcome;
 use crate::settings::SimError;
 use crate::subflow::Subflow;
-use pathloom_model::{Attachment, Fabric, FiveTuple, Nanos, PROTO_TCP};
+use pathloom_model::{Attachment, Fabric, FiveTuple, Nanos, PROTO_TCP, PROTO_UDP};
 use pathloom_transport::mptcp::{MptcpSettings, PathManager, MOST_SUBFLOWS};
 use pathloom_transport::{Settings, TimeoutWait};
 use pathloom_workload::{FlowSpec, Start, Workload};
@@ -15,8 +15,6 @@ use std::sync::Arc;
 
 /// Ports from which sources draw: Linux's default ephemeral range.
 pub(crate) const EPHEMERAL: RangeInclusive<u16> = 32_768..=60_999;
-/// Port that receivers listen on.
-const SERVICE_PORT: u16 = 5001;
 
 /// State of one transfer.
 #[derive(Clone, Default)]
@@ -38,22 +36,22 @@ struct Record {
     idle_round_trip: Nanos,
 }
 
-/// Results of subflows, summed.
+/// Results of subflows, summed, or of a transfer without subflows.
 #[derive(Clone, Copy, Default)]
-struct Work {
-    delivered_bytes: u64,
+pub(crate) struct Work {
+    pub(crate) delivered_bytes: u64,
     /// For subflows of one connection: bytes that they have buffered because earlier bytes are missing.
-    arrived_bytes: u64,
+    pub(crate) arrived_bytes: u64,
     /// Of open subflows only.
-    window_bytes: u64,
+    pub(crate) window_bytes: u64,
     /// The shortest wait of a connection's subflows. The connection itself has waited no longer than this.
-    least_wait: Option<TimeoutWait>,
-    retransmits: u32,
-    timeouts: u32,
-    timeout_wait: TimeoutWait,
-    packets: u64,
-    segments: u32,
-    reordered: u32,
+    pub(crate) least_wait: Option<TimeoutWait>,
+    pub(crate) retransmits: u32,
+    pub(crate) timeouts: u32,
+    pub(crate) timeout_wait: TimeoutWait,
+    pub(crate) packets: u64,
+    pub(crate) segments: u32,
+    pub(crate) reordered: u32,
 }
 
 /// Properties of a planned subflow: its interfaces, its source port, and its part of the payload.
@@ -64,6 +62,21 @@ pub(crate) struct Ends {
     pub(crate) src_port: u16,
     /// `None` for data without end.
     pub(crate) size_bytes: Option<u64>,
+    pub(crate) service: Service,
+}
+
+/// Protocol and port of a receiver.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Service {
+    proto: u8,
+    port: u16,
+}
+
+impl Service {
+    /// A server over TCP.
+    pub(crate) const TCP: Service = Service { proto: PROTO_TCP, port: 5001 };
+    /// Ultra Ethernet over UDP, with the port that IANA has assigned to it (`uec-udp`).
+    const ULTRA_ETHERNET: Service = Service { proto: PROTO_UDP, port: 4793 };
 }
 
 impl Ends {
@@ -72,9 +85,9 @@ impl Ends {
         FiveTuple {
             src: self.src.address,
             dst: self.dst.address,
-            proto: PROTO_TCP,
+            proto: self.service.proto,
             src_port: self.src_port,
-            dst_port: SERVICE_PORT,
+            dst_port: self.service.port,
         }
     }
 }
@@ -111,9 +124,16 @@ impl Plan {
             let mut pick = |host: &[Attachment]| host[rng.random_range(0..host.len())];
             let (src, dst) = (pick(&by_host[flow.src.index()]), pick(&by_host[flow.dst.index()]));
             let src_port = draw_port(&mut rng);
-            [Ends { src, dst, src_port, size_bytes: flow.size_bytes }]
+            [Ends { src, dst, src_port, size_bytes: flow.size_bytes, service: Service::TCP }]
         };
         Plan::new(workload.flows.iter().map(draw))
+    }
+
+    /// As [`Plan::single`], over Ultra Ethernet.
+    pub(crate) fn ultra_ethernet(fabric: &Fabric, workload: &Workload, seed: u64) -> Plan {
+        let mut plan = Plan::single(fabric, workload, seed);
+        plan.ends.iter_mut().for_each(|ends| ends.service = Service::ULTRA_ETHERNET);
+        plan
     }
 
     /// As [`Plan::single`], with the further subflows of MPTCP. The settings give the number of subflows per pair of
@@ -145,7 +165,7 @@ impl Plan {
                 for (place, &(src, dst)) in pairs.iter().enumerate() {
                     let drawn = draw_port(&mut rng);
                     let src_port = if (round, place) == (0, 0) { first.src_port } else { drawn };
-                    plan.ends.push(Ends { src, dst, src_port, size_bytes: spec.size_bytes });
+                    plan.ends.push(Ends { src, dst, src_port, size_bytes: spec.size_bytes, service: Service::TCP });
                 }
             }
             plan.starts.push(plan.ends.len() as u32);
@@ -403,6 +423,14 @@ impl Transfers {
         self.open -= usize::from(record.finish.is_none());
     }
 
+    /// The sender of a transfer without subflows has finished, or has been stopped.
+    pub(crate) fn end_packets(&mut self, transfer: u32, work: Work) {
+        let record = &mut self.records[transfer as usize];
+        record.closed = Work { window_bytes: 0, ..work };
+        record.unclosed = 0;
+        self.open -= usize::from(record.finish.is_none());
+    }
+
     /// Whether all transfers that have started have finished.
     pub(crate) fn all_finished(&self) -> bool {
         self.open == 0
@@ -410,13 +438,14 @@ impl Transfers {
 
     /// Returns the results of every transfer by `now`. Long-lived transfers are measured up to `until`. `connections`
     /// are the transfers under way that are connections of several subflows, with the bytes that have been delivered
-    /// in order and in total.
+    /// in order and in total. `packets` are the results of transfers under way that have no subflows.
     pub(crate) fn outcomes<'a>(
         &self,
         now: Nanos,
         until: Nanos,
         live: impl Iterator<Item = (usize, &'a Subflow)>,
         connections: impl Iterator<Item = (u32, [u64; 2])>,
+        packets: impl Iterator<Item = (u32, Work)>,
     ) -> Vec<FlowOutcome> {
         let mut work: Vec<Work> = self.records.iter().map(|record| record.closed).collect();
         for (_, subflow) in live.filter(|(_, subflow)| !subflow.closed) {
@@ -428,6 +457,9 @@ impl Transfers {
             let work = &mut work[transfer as usize];
             work.delivered_bytes = delivered_bytes;
             work.arrived_bytes += arrived_bytes;
+        }
+        for (transfer, of) in packets {
+            work[transfer as usize] = of;
         }
         let rows = self.workload.flows.iter().zip(&self.records).zip(work).enumerate();
         rows.map(|(index, ((spec, record), work))| outcome(index as u32, spec, record, work, until)).collect()

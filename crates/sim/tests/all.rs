@@ -8,6 +8,7 @@ mod control_modes;
 mod faults;
 mod max_min;
 mod mptcp;
+mod packets;
 mod parts;
 mod path_schemes;
 mod ports;

@@ -11,7 +11,7 @@ use pathloom_model::{FiveTuple, Nanos};
 impl Hosts {
     /// Finds the subflow whose data have this five-tuple, unless it is closed or its host has no agent.
     fn find<T: Tap>(&mut self, network: &Network<T>, five_tuple: &FiveTuple) -> Option<(usize, &mut Subflow)> {
-        let slot = network.lanes.slot(five_tuple)?;
+        let slot = network.lanes.slot(five_tuple).filter(|_| !self.acknowledge_packets())?;
         let subflow = self.subflows.get(slot);
         let has_agent = self.agents.at(self.transfers.spec(subflow.transfer).src);
         (has_agent && !subflow.closed).then_some((slot, subflow))

@@ -157,14 +157,9 @@ impl<T: Tap> Network<T> {
     /// The packet `leaving` has arrived at the end of a link, and the link is empty: brings the port of the link up to
     /// date. If the port still had to say how it sent the packet, marks the packet if it must.
     pub(super) fn catch_up_with(&mut self, now: Ps, link: u32, leaving: &mut Packet) {
-        let Some(port) = self.port_of(LinkId(link)) else { return };
-        if let Some(ports) = self.ports.as_mut().filter(|ports| !ports.has_timers) {
-            let port = &mut ports.ports[port];
-            if port.ended(now).is_some() && port.marks_leaving() && !leaving.is_control() {
-                leaving.mark();
-            }
+        if let Some(port) = self.port_of(LinkId(link)) {
+            self.make_choices(now, port, Some(leaving));
         }
-        self.catch_up_port(now, port);
     }
 
     /// Brings all ports up to date.
@@ -175,13 +170,22 @@ impl<T: Tap> Network<T> {
     }
 
     fn catch_up_port(&mut self, now: Ps, port: usize) {
+        self.make_choices(now, port, None);
+    }
+
+    /// Makes the choices of a port up to now. The packet that it sent last is `leaving`, or still on the link.
+    fn make_choices(&mut self, now: Ps, port: usize, mut leaving: Option<&mut Packet>) {
         while let Some(ports) = &mut self.ports {
+            let link = ports.links[port] as usize;
             let Some(ended) = ports.ports[port].ended(now) else { break };
-            if !ports.has_timers && ports.ports[port].marks_leaving() {
-                self.links[ports.links[port] as usize].mark_newest();
+            let marks = !ports.has_timers && ports.ports[port].marks_leaving();
+            match leaving.take() {
+                Some(packet) if marks && !packet.is_control() => packet.mark(),
+                None if marks => self.links[link].mark_newest(),
+                _ => {}
             }
             let Some((came, packet)) = ports.ports[port].next() else { break };
-            self.links[ports.links[port] as usize].add_waited(ended - came);
+            self.links[link].add_waited(ended - came);
             self.begin(ended, port, packet);
         }
     }

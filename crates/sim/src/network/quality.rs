@@ -89,6 +89,11 @@ impl<T: Tap> Network<T> {
         }
     }
 
+    /// Lets all packets take the slow path when they reach a host. To be called before the first packet.
+    pub(crate) fn take_slow_path_to_hosts(&mut self) {
+        self.links.iter_mut().filter(|link| link.to_host()).for_each(crate::link::LinkQueue::take_slow_path);
+    }
+
     /// Number of a link in the decisions about packets that arrive by it.
     pub(super) fn in_link(&self, link: u32) -> u32 {
         let slow = if self.links[link as usize].is_slow() { ON_SLOW_LINK } else { 0 };

@@ -1,0 +1,437 @@
+//! Transfers over a transport that acknowledges packets ([`pathloom_transport::packets`]).
+//!
+//! A host takes a packet of a transfer only when its card is free, from one transfer after another. So a sender decides
+//! as late as possible, and several transfers share a card fairly. Acknowledgements go to the card at once; they wait
+//! for at most one packet. Every packet of such a run takes the slow path of the main loop when it reaches a host.
+
+use super::Hosts;
+use crate::agenda::{Agenda, Event};
+use crate::interface::Interface;
+use crate::lanes::NO_CONNECTION;
+use crate::network::Network;
+use crate::packet::{Direction, Packet};
+use crate::reports::Reports;
+use crate::subflow::wants;
+use crate::tap::Tap;
+use crate::time::{to_nanos, to_ps, Ps, NEVER};
+use crate::transfers::{Work, EPHEMERAL};
+use pathloom_fabrics::round_trip_of;
+use pathloom_model::{Fabric, Headers, LinkId, Nanos};
+use pathloom_transport::packets::{Arrived, Outgoing, PacketReceiver, PacketSender, Report};
+use pathloom_transport::uec::{NetworkTraits, UecReceiver, UecSender, UecSettings, HEADER_BYTES};
+use pathloom_transport::{TimeoutWait, TransportSpec};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Bytes of a transfer without end: more than any run sends.
+const ENDLESS: u64 = 1 << 60;
+/// Bits of a data packet's number that say that it was sent before, and that its sender asks for a report.
+const RETRANSMISSION: u64 = 1 << 63;
+const ASKS_REPORT: u64 = 1 << 62;
+
+/// All transfers of a run, with the cards of their hosts.
+pub(super) struct PacketFlows {
+    settings: UecSettings,
+    traits: NetworkTraits,
+    /// From slot 1 on; the place of slot 0 belongs to no transfer.
+    slots: Vec<Flow>,
+    free: Vec<u32>,
+    /// By the link that a card sends into.
+    cards: BTreeMap<LinkId, Card>,
+    seed: u64,
+}
+
+/// A transfer under way.
+struct Flow {
+    transfer: u32,
+    use_count: u32,
+    /// Interface of the sending host, and interface of the receiving host.
+    interfaces: [Interface; 2],
+    /// Payload bytes; `None` for a transfer without end.
+    size: Option<u64>,
+    /// Packets in the network.
+    under_way: i64,
+    packets_sent: u64,
+    delivered: bool,
+    /// Whether the sender has nothing left to do.
+    closed: bool,
+    /// Whether it waits for its turn at the card.
+    has_turn: bool,
+    /// Time of the sender's timer event in the agenda; [`NEVER`] if there is none.
+    timer: Ps,
+    sender: UecSender,
+    receiver: UecReceiver,
+    reports: Reports,
+}
+
+/// The network card of a host.
+struct Card {
+    /// Slots of the transfers that may have something to send, in the order of their turns.
+    turns: VecDeque<u32>,
+    /// Time of the event in the agenda at which the card is free; [`NEVER`] if there is none.
+    free_at: Ps,
+}
+
+impl PacketFlows {
+    /// No transfers; `None` if the transport does not acknowledge packets.
+    pub(super) fn new(transport: &TransportSpec, fabric: &Fabric, seed: u64) -> Option<Box<PacketFlows>> {
+        let settings = transport.uec()?.clone();
+        let traits = traits_of(&settings, fabric);
+        let (slots, free, cards) = (Vec::new(), Vec::new(), BTreeMap::new());
+        Some(Box::new(PacketFlows { settings, traits, slots, free, cards, seed }))
+    }
+
+    fn get(&mut self, slot: usize) -> &mut Flow {
+        &mut self.slots[slot]
+    }
+
+    /// Takes a slot for a new transfer.
+    fn open(&mut self, transfer: u32, interfaces: [Interface; 2], size: Option<u64>, rate_bps: u64) -> usize {
+        let traits = NetworkTraits { rate_bps, ..self.traits };
+        let bytes = size.unwrap_or(ENDLESS);
+        let seed = self.seed ^ (u64::from(transfer) << 32 | 0x7565_6300);
+        let flow = |use_count| Flow {
+            transfer,
+            use_count,
+            interfaces,
+            size,
+            under_way: 0,
+            packets_sent: 0,
+            delivered: false,
+            closed: false,
+            has_turn: false,
+            timer: NEVER,
+            sender: UecSender::new(&self.settings, &traits, bytes, seed),
+            receiver: UecReceiver::new(&self.settings, bytes),
+            reports: Reports::default(),
+        };
+        if let Some(slot) = self.free.pop() {
+            let slot = slot as usize;
+            self.slots[slot] = flow(self.slots[slot].use_count + 1);
+            return slot;
+        }
+        // The first place stays free: its slot belongs to frames of no connection.
+        let slot = self.slots.len().max(NO_CONNECTION + 1);
+        while self.slots.len() < slot {
+            self.slots.push(Flow { closed: true, interfaces: [Interface::NONE; 2], ..flow(0) });
+        }
+        self.slots.push(flow(0));
+        slot
+    }
+
+    /// Gives a transfer a turn at its card, unless it waits for one. Returns the card's link.
+    fn give_turn(&mut self, slot: usize) -> LinkId {
+        let flow = &mut self.slots[slot];
+        let uplink = flow.interfaces[0].uplink();
+        if !flow.has_turn {
+            flow.has_turn = true;
+            let card = self.cards.entry(uplink).or_insert(Card { turns: VecDeque::new(), free_at: NEVER });
+            card.turns.push_back(slot as u32);
+        }
+        uplink
+    }
+
+    /// The next packet that a card sends, and its transfer, which then has the last turn.
+    fn next(&mut self, now: Nanos, uplink: LinkId) -> Option<(usize, Outgoing)> {
+        let card = self.cards.get_mut(&uplink)?;
+        while let Some(slot) = card.turns.pop_front() {
+            let flow = &mut self.slots[slot as usize];
+            match flow.sender.poll_transmit(now) {
+                Some(outgoing) => {
+                    card.turns.push_back(slot);
+                    return Some((slot as usize, outgoing));
+                }
+                None => flow.has_turn = false,
+            }
+        }
+        None
+    }
+
+    /// Time for which a card needs an event because it is busy, unless the agenda has one or nobody waits.
+    fn wants_event(&mut self, uplink: LinkId, free_at: Ps) -> Option<Ps> {
+        let card = self.cards.get_mut(&uplink)?;
+        if card.turns.is_empty() || card.free_at != NEVER {
+            return None;
+        }
+        card.free_at = free_at;
+        Some(free_at)
+    }
+
+    /// Results of the transfers that are not closed.
+    pub(super) fn work(&self) -> impl Iterator<Item = (u32, Work)> + '_ {
+        self.slots.iter().filter(|flow| !flow.closed).map(|flow| (flow.transfer, flow.work()))
+    }
+}
+
+impl Flow {
+    fn work(&self) -> Work {
+        let counters = self.sender.counters();
+        Work {
+            delivered_bytes: self.receiver.delivered_bytes(),
+            arrived_bytes: self.receiver.received_bytes(),
+            window_bytes: self.sender.window_bytes(),
+            retransmits: counters.retransmissions as u32,
+            timeouts: counters.timeouts as u32,
+            packets: self.packets_sent,
+            segments: self.receiver.received_packets() as u32,
+            reordered: self.receiver.reordered_packets() as u32,
+            ..Work::default()
+        }
+    }
+}
+
+/// What senders know of a fabric.
+fn traits_of(settings: &UecSettings, fabric: &Fabric) -> NetworkTraits {
+    let frame = settings.frame_bytes();
+    let ports = fabric.ports();
+    let send_ps = |bytes: u64, rate_bps: u64| u128::from(bytes) * 8_000_000_000_000 / u128::from(rate_bps.max(1));
+    let drain_ps = |link: &pathloom_model::Link| {
+        let buffer = u64::from(link.settings.buffer_packets).saturating_mul(frame);
+        send_ps(ports.queue_bytes.unwrap_or(buffer), link.settings.rate_bps)
+    };
+    let of_switches = fabric.links().iter().filter(|link| !fabric.is_host(link.from));
+    let drain_ps = of_switches.map(drain_ps).max().unwrap_or(0);
+    // With a single switch, there are two links each way.
+    let around_switch = || {
+        let (link, bytes) = (fabric.links().first()?.settings, frame + u64::from(HEADER_BYTES));
+        Some(2 * send_ps(bytes, link.rate_bps) + 4 * u128::from(link.delay_ps))
+    };
+    let round_trip = round_trip_of(fabric, [frame, u64::from(HEADER_BYTES)]).map(u128::from).or_else(around_switch);
+    let nanos = |ps: u128| Nanos(u64::try_from(ps / 1000).unwrap_or(u64::MAX));
+    NetworkTraits {
+        rate_bps: 0,
+        round_trip: nanos(round_trip.unwrap_or(0)),
+        trims: ports.trim_bytes.is_some(),
+        timeout: Nanos::from_micros(15).saturating_add(nanos(6 * drain_ps)),
+    }
+}
+
+impl Hosts {
+    /// Whether transfers use a transport that acknowledges packets.
+    pub(crate) fn acknowledge_packets(&self) -> bool {
+        self.packets.is_some()
+    }
+
+    /// Starts a transfer.
+    pub(super) fn start_packets<T: Tap>(
+        &mut self,
+        now: Ps,
+        network: &mut Network<T>,
+        agenda: &mut Agenda,
+        transfer: u32,
+    ) {
+        let ends = self.transfers.subflows(transfer)[0];
+        let in_use = |five_tuple: &_| network.lanes.slot(five_tuple).is_some();
+        let five_tuple = self.transfers.start(transfer, &ends, to_nanos(now), EPHEMERAL, in_use);
+        let headers = Headers { tcp_flags: 0, ..self.headers(transfer, five_tuple) };
+        let rate_bps = self.fabric.link(ends.src.uplink).settings.rate_bps;
+        let Some(packets) = &mut self.packets else { return };
+        let interfaces = [ends.src, ends.dst].map(|at| Interface::of(at.uplink));
+        let slot = packets.open(transfer, interfaces, ends.size_bytes, rate_bps);
+        network.open_slot(slot, headers);
+        if ends.size_bytes == Some(0) {
+            self.finish_packets(now, agenda, slot);
+        }
+        self.continue_packets(now, network, agenda, slot);
+    }
+
+    /// A packet has reached a host by this interface.
+    pub(crate) fn deliver_packet<T: Tap>(
+        &mut self,
+        now: Ps,
+        network: &mut Network<T>,
+        agenda: &mut Agenda,
+        packet: &Packet,
+        interface: Interface,
+    ) {
+        let slot = packet.slot();
+        let Some(packets) = self.packets.as_mut().filter(|_| slot != NO_CONNECTION) else {
+            return self.turn_away(now, network, agenda, packet, interface);
+        };
+        let flow = packets.get(slot);
+        let destination = flow.interfaces[usize::from(packet.direction() == Direction::Data)];
+        if destination != interface {
+            return self.turn_away(now, network, agenda, packet, interface);
+        }
+        flow.under_way -= 1;
+        if flow.closed {
+            return self.release_packets(network, slot);
+        }
+        match packet.direction() {
+            Direction::Data => {
+                let report = flow.receiver.handle_data(&arrived(packet));
+                if !flow.delivered && flow.size.is_some_and(|size| flow.receiver.received_bytes() >= size) {
+                    self.finish_packets(now, agenda, slot);
+                }
+                if let Some(report) = report {
+                    self.report(now, network, slot, report);
+                }
+            }
+            Direction::Ack => {
+                if let Some(report) = flow.reports.take(packet.seq) {
+                    flow.sender.handle_report(to_nanos(now), &report);
+                }
+                self.continue_packets(now, network, agenda, slot);
+            }
+        }
+    }
+
+    /// Sends a report to the sender of a transfer. It takes a path by the entropy of the packet that caused it.
+    fn report<T: Tap>(&mut self, now: Ps, network: &mut Network<T>, slot: usize, report: Report) {
+        let Some(packets) = &mut self.packets else { return };
+        let flow = packets.get(slot);
+        flow.packets_sent += 1;
+        let (link, number) = (flow.interfaces[1].uplink().0, flow.reports.put(report));
+        let packet =
+            Packet::new((slot as u32) << 1 | 1, number, 0, HEADER_BYTES as u16, 0).with_entropy(report.entropy);
+        let taken = self.hand_to_card(now, network, link, packet);
+        self.note_sent(slot, taken);
+    }
+
+    /// Notes that the card has taken a packet of a transfer.
+    fn note_sent(&mut self, slot: usize, taken: bool) {
+        if let Some(packets) = &mut self.packets {
+            packets.get(slot).under_way += i64::from(taken);
+        }
+    }
+
+    /// The sender of a transfer may have something to send, or may have finished.
+    fn continue_packets<T: Tap>(&mut self, now: Ps, network: &mut Network<T>, agenda: &mut Agenda, slot: usize) {
+        let Some(packets) = &mut self.packets else { return };
+        if packets.get(slot).sender.is_finished() {
+            return self.close_packets(network, slot);
+        }
+        let uplink = packets.give_turn(slot);
+        self.serve_card(now, network, agenda, uplink);
+        self.arm_packet_timer(now, agenda, slot);
+    }
+
+    /// Sends the packets for which a card has room now: one at a time.
+    fn serve_card<T: Tap>(&mut self, now: Ps, network: &mut Network<T>, agenda: &mut Agenda, uplink: LinkId) {
+        while let Some(packets) = &mut self.packets {
+            let busy = network.links[uplink.index()].backlog(now);
+            if busy > 0 {
+                if let Some(at) = packets.wants_event(uplink, now + busy) {
+                    agenda.push(at, Event::CardFree(uplink));
+                }
+                return;
+            }
+            let Some((slot, outgoing)) = packets.next(to_nanos(now), uplink) else { return };
+            packets.get(slot).packets_sent += 1;
+            let taken = self.hand_to_card(now, network, uplink.0, packet_of(slot, &outgoing));
+            self.note_sent(slot, taken);
+            self.arm_packet_timer(now, agenda, slot);
+        }
+    }
+
+    /// The card that sends into this link is free.
+    pub(crate) fn card_free<T: Tap>(&mut self, now: Ps, network: &mut Network<T>, agenda: &mut Agenda, uplink: LinkId) {
+        if let Some(card) = self.packets.as_mut().and_then(|packets| packets.cards.get_mut(&uplink)) {
+            card.free_at = NEVER;
+            self.serve_card(now, network, agenda, uplink);
+        }
+    }
+
+    fn arm_packet_timer(&mut self, now: Ps, agenda: &mut Agenda, slot: usize) {
+        let Some(packets) = &mut self.packets else { return };
+        let flow = packets.get(slot);
+        if let Some(at) = wants(flow.sender.poll_timeout(), &mut flow.timer) {
+            agenda.push(at.max(now), Event::PacketTimer { slot: slot as u32, use_count: flow.use_count });
+        }
+    }
+
+    /// Handles an event of a sender's timer. The timer may have moved to a later time.
+    pub(crate) fn packet_timer<T: Tap>(
+        &mut self,
+        now: Ps,
+        network: &mut Network<T>,
+        agenda: &mut Agenda,
+        (slot, use_count): (u32, u32),
+    ) {
+        let Some(packets) = &mut self.packets else { return };
+        let flow = packets.get(slot as usize);
+        if flow.use_count != use_count || flow.closed {
+            return;
+        }
+        if flow.timer <= now {
+            flow.timer = NEVER;
+        }
+        flow.sender.handle_timeout(to_nanos(now));
+        self.continue_packets(now, network, agenda, slot as usize);
+    }
+
+    /// The last byte of a transfer has arrived.
+    fn finish_packets(&mut self, now: Ps, agenda: &mut Agenda, slot: usize) {
+        let Some(packets) = &mut self.packets else { return };
+        let flow = packets.get(slot);
+        flow.delivered = true;
+        let transfer = flow.transfer;
+        for (next, delay) in self.transfers.deliver_connection(transfer, TimeoutWait::default(), to_nanos(now)) {
+            agenda.push(now + to_ps(delay), Event::Start(next));
+        }
+        if now >= self.duration {
+            self.stop_if_finished(agenda);
+        }
+    }
+
+    /// The sender of a transfer has nothing left to do, or is stopped.
+    fn close_packets<T: Tap>(&mut self, network: &mut Network<T>, slot: usize) {
+        let Some(packets) = &mut self.packets else { return };
+        let flow = packets.get(slot);
+        flow.closed = true;
+        self.transfers.end_packets(flow.transfer, flow.work());
+        if std::mem::take(&mut flow.has_turn) {
+            let uplink = flow.interfaces[0].uplink();
+            if let Some(card) = packets.cards.get_mut(&uplink) {
+                card.turns.retain(|&other| other as usize != slot);
+            }
+        }
+        self.release_packets(network, slot);
+    }
+
+    /// Frees the slot of a closed transfer, if none of its packets is in the network.
+    fn release_packets<T: Tap>(&mut self, network: &mut Network<T>, slot: usize) {
+        let Some(packets) = &mut self.packets else { return };
+        if packets.get(slot).under_way == 0 {
+            network.release_slot(slot);
+            packets.free.push(slot as u32);
+        }
+    }
+
+    /// Packets of a transfer were lost; a negative number means that packets were added.
+    pub(super) fn lose_packets<T: Tap>(&mut self, network: &mut Network<T>, slot: usize, lost: i32) {
+        let Some(packets) = &mut self.packets else { return };
+        let flow = packets.get(slot);
+        flow.under_way -= i64::from(lost);
+        if flow.closed {
+            self.release_packets(network, slot);
+        }
+    }
+
+    /// Arrivals stop, and transfers without end do, too.
+    pub(super) fn end_endless_packets<T: Tap>(&mut self, network: &mut Network<T>) {
+        let Some(packets) = &self.packets else { return };
+        let slots = packets.slots.iter().enumerate().filter(|(_, flow)| flow.size.is_none() && !flow.closed);
+        let slots: Vec<usize> = slots.map(|(slot, _)| slot).collect();
+        slots.into_iter().for_each(|slot| self.close_packets(network, slot));
+    }
+}
+
+fn packet_of(slot: usize, outgoing: &Outgoing) -> Packet {
+    let flag = |bit: u64, set: bool| if set { bit } else { 0 };
+    let number =
+        outgoing.number | flag(RETRANSMISSION, outgoing.retransmission) | flag(ASKS_REPORT, outgoing.asks_report);
+    let (payload, wire) = (outgoing.payload_bytes as u16, (outgoing.payload_bytes + HEADER_BYTES) as u16);
+    Packet::new((slot as u32) << 1, number, payload, wire, 0).with_entropy(outgoing.entropy)
+}
+
+fn arrived(packet: &Packet) -> Arrived {
+    Arrived {
+        number: packet.seq & !(RETRANSMISSION | ASKS_REPORT),
+        payload_bytes: u32::from(packet.payload()),
+        entropy: packet.entropy(),
+        retransmission: packet.seq & RETRANSMISSION != 0,
+        asks_report: packet.seq & ASKS_REPORT != 0,
+        marked: packet.is_marked(),
+        trimmed: packet.trimmed_at(),
+    }
+}

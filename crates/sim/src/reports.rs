@@ -1,0 +1,84 @@
+//! Reports of one transfer that acknowledgements carry. They do not fit into a packet, so a packet has their number.
+
+use pathloom_transport::packets::Report;
+use std::collections::VecDeque;
+
+/// Most reports that are kept. If more are under way, the oldest ones were lost.
+const MOST: usize = 4096;
+
+/// The reports under way, in the order in which they were sent.
+#[derive(Default)]
+pub(crate) struct Reports {
+    /// Those that have arrived are `None`.
+    under_way: VecDeque<Option<Report>>,
+    /// Number of the first one.
+    first: u64,
+}
+
+impl Reports {
+    /// Stores a report. Returns its number.
+    pub(crate) fn put(&mut self, report: Report) -> u64 {
+        if self.under_way.len() == MOST {
+            self.under_way.pop_front();
+            self.first += 1;
+        }
+        self.under_way.push_back(Some(report));
+        self.first + self.under_way.len() as u64 - 1
+    }
+
+    /// Takes the report with this number, if it is still kept.
+    pub(crate) fn take(&mut self, number: u64) -> Option<Report> {
+        let place = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        let report = self.under_way.get_mut(place)?.take();
+        while let Some(None) = self.under_way.front() {
+            self.under_way.pop_front();
+            self.first += 1;
+        }
+        report
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pathloom_transport::packets::ReportKind;
+
+    fn report(number: u64) -> Report {
+        Report {
+            kind: ReportKind::Ack,
+            number,
+            cumulative: 0,
+            base: 0,
+            selective: 0,
+            received_bytes: 0,
+            entropy: 0,
+            marked: false,
+            retransmission: false,
+        }
+    }
+
+    #[test]
+    fn reports_arrive_in_any_order_and_once() {
+        let mut reports = Reports::default();
+        let numbers: Vec<u64> = (10..14).map(|number| reports.put(report(number))).collect();
+        for place in [2, 0, 3] {
+            assert_eq!(reports.take(numbers[place]), Some(report(10 + place as u64)));
+            assert_eq!(reports.take(numbers[place]), None);
+        }
+        assert_eq!(reports.under_way.len(), 3, "the second one is missing");
+        assert_eq!(reports.take(numbers[1]), Some(report(11)));
+        assert_eq!((reports.under_way.len(), reports.first), (0, 4));
+    }
+
+    #[test]
+    fn lost_reports_are_forgotten_at_last() {
+        let mut reports = Reports::default();
+        let lost = reports.put(report(0));
+        for number in 1..3 * MOST as u64 {
+            let at = reports.put(report(number));
+            assert_eq!(reports.take(at), Some(report(number)));
+            assert!(reports.under_way.len() <= MOST);
+        }
+        assert_eq!(reports.take(lost), None);
+    }
+}

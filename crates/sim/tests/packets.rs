@@ -1,0 +1,223 @@
+//! Transfers over the transport `uec`: packets that take any path, ports that trim them, hosts that share their cards.
+
+use pathloom_fabrics::fabric_from_spec;
+use pathloom_model::{Fault, Nanos, NodeId};
+use pathloom_sim::{ControlSettings, LargeFabric, NoTap, Outcome, PcapTap, SimError, SimSettings, Simulation, Tap};
+use pathloom_transport::TransportSpec;
+use pathloom_workload::{FlowSpec, Start, TrafficSpec, Workload};
+use proptest::prelude::*;
+use std::sync::Arc;
+
+const FAT_TREE: &str = "fat-tree:k=4,rate=100Gbps,delay=500ns";
+/// Ports that hold 20 packets of 4150 bytes.
+const TRIMMING: &str = "queue_bytes=83000B,ecn=16600B/66400B,trim=on";
+
+fn settings(fabric: &str, flows: &[(u64, usize, usize, Option<u64>)], transport: &str, faults: &str) -> SimSettings {
+    let fabric = Arc::new(fabric_from_spec(fabric).unwrap());
+    let hosts: Vec<NodeId> = fabric.hosts().to_vec();
+    let flow = |&(us, src, dst, size_bytes): &(u64, usize, usize, Option<u64>)| FlowSpec {
+        start: Start::At(Nanos::from_micros(us)),
+        src: hosts[src],
+        dst: hosts[dst],
+        size_bytes,
+        coflow: None,
+        standing: false,
+    };
+    let flows = flows.iter().map(flow).collect();
+    SimSettings {
+        workload: Arc::new(Workload { flows, description: "as listed".into(), notes: Vec::new() }),
+        central: pathloom_schemes::parse("ecmp").unwrap().central(1),
+        successor: None,
+        programs: None,
+        transport: TransportSpec::parse(transport).unwrap(),
+        control: ControlSettings::default(),
+        duration: Nanos::from_millis(1),
+        drain: 100,
+        faults: Fault::parse_schedule(&fabric, faults).unwrap(),
+        seed: 1,
+        fabric,
+    }
+}
+
+fn run_with(settings: SimSettings, tap: impl Tap) -> Outcome {
+    let mut simulation = Simulation::with_tap(settings, tap, None).unwrap();
+    simulation.advance(simulation.end());
+    let outcome = simulation.outcome();
+    assert!(outcome.conserves_packets(), "{:?}", outcome.packets);
+    outcome
+}
+
+fn run(settings: SimSettings) -> Outcome {
+    run_with(settings, NoTap)
+}
+
+/// Flow completion times in microseconds.
+fn fcts_us(outcome: &Outcome) -> Vec<f64> {
+    let fct = |flow: &pathloom_sim::FlowOutcome| (flow.finish.unwrap().0 - flow.start.unwrap().0) as f64 / 1e3;
+    outcome.flows.iter().map(fct).collect()
+}
+
+fn all_finish(outcome: &Outcome) -> bool {
+    outcome.flows.iter().all(|flow| flow.finish.is_some() && Some(flow.delivered_bytes) == flow.size_bytes)
+}
+
+/// Each of 16 hosts sends to the one after the next four.
+fn shift(bytes: u64) -> Vec<(u64, usize, usize, Option<u64>)> {
+    (0..16).map(|host| (0, host, (host + 4) % 16, Some(bytes))).collect()
+}
+
+fn incast(senders: usize, bytes: u64) -> Vec<(u64, usize, usize, Option<u64>)> {
+    (1..=senders).map(|host| (0, host, 0, Some(bytes))).collect()
+}
+
+#[test]
+fn a_lone_transfer_uses_its_card_fully_and_ends_early_enough() {
+    for fabric in [FAT_TREE.to_owned(), format!("{FAT_TREE},{TRIMMING}")] {
+        for mtu in ["1514B", "4150B", "9000B"] {
+            let outcome = run(settings(&fabric, &[(0, 0, 15, Some(2_000_000))], &format!("uec:mtu={mtu}"), ""));
+            let share = outcome.flows[0].throughput.unwrap();
+            assert!((0.95..=1.0).contains(&share), "{fabric} {mtu}: {share}");
+            assert_eq!((outcome.packets.dropped, outcome.packets.trimmed), (0, 0), "{fabric} {mtu}");
+            assert_eq!(
+                outcome.flows[0].five_tuple.map(|five_tuple| (five_tuple.proto, five_tuple.dst_port)),
+                Some((17, 4793))
+            );
+        }
+    }
+}
+
+#[test]
+fn transfers_of_a_host_share_its_card_packet_by_packet() {
+    let flows = [(0, 0, 12, Some(1_000_000)), (0, 0, 8, Some(1_000_000)), (0, 0, 4, Some(1_000_000))];
+    let outcome = run(settings(FAT_TREE, &flows, "uec", ""));
+    let fcts = fcts_us(&outcome);
+    let (least, most) = fcts.iter().fold((f64::MAX, 0.0_f64), |(least, most), &fct| (least.min(fct), most.max(fct)));
+    // Three transfers of 1 MB take 240 us at 100 Gbit/s; their last packets leave one after another.
+    assert!(most < 260.0 && most - least < 10.0, "{fcts:?}");
+}
+
+#[test]
+fn an_incast_trims_packets_and_drops_none() {
+    let fabric = format!("{FAT_TREE},{TRIMMING}");
+    let outcome = run(settings(&fabric, &incast(15, 200_000), "uec", ""));
+    assert!(all_finish(&outcome) && outcome.packets.trimmed > 100, "{:?}", outcome.packets);
+    assert_eq!(outcome.packets.dropped, 0);
+    let timeouts: u32 = outcome.flows.iter().map(|flow| flow.timeouts).sum();
+    let retransmits: u32 = outcome.flows.iter().map(|flow| flow.retransmits).sum();
+    // What is trimmed is sent again, and nothing else but what timed out.
+    assert!(u64::from(retransmits) <= outcome.packets.trimmed + u64::from(timeouts), "{timeouts} {retransmits}");
+    let last = fcts_us(&outcome).into_iter().fold(0.0, f64::max);
+    // 3 MB take 240 us at 100 Gbit/s.
+    assert!(last < 300.0, "{last}");
+    // TCP does not understand headers, so its data are dropped.
+    let tcp = run(settings(&fabric, &incast(15, 200_000), "newreno", ""));
+    assert!(tcp.packets.trimmed == 0 && tcp.packets.dropped > 0);
+}
+
+#[test]
+fn entropies_spread_the_packets_of_a_transfer_over_all_paths() {
+    let fabric = format!("{FAT_TREE},{TRIMMING}");
+    let last = |entropy: &str| {
+        let outcome = run(settings(&fabric, &shift(1_000_000), &format!("uec:entropy={entropy}"), ""));
+        assert!(all_finish(&outcome));
+        fcts_us(&outcome).into_iter().fold(0.0, f64::max)
+    };
+    // 1 MB takes 80 us at 100 Gbit/s. With one path for each transfer, some share a cable.
+    let single = last("single");
+    for entropy in ["oblivious", "bitmap", "reps", "mixed"] {
+        assert!(last(entropy) < 0.8 * single && last(entropy) < 120.0, "{entropy}: {} {single}", last(entropy));
+    }
+}
+
+#[test]
+fn a_run_is_repeatable_and_the_code_for_large_fabrics_gives_the_same_run() {
+    let faults = "20us:down:c0,60us:up:c0,30us:degrade:c1:10Gbps,0s:loss:c2:0.01";
+    let fabric = format!("{FAT_TREE},{TRIMMING}");
+    let settings = || settings(&fabric, &shift(500_000), "uec", faults);
+    let first = run(settings());
+    assert_eq!(first, run(settings()));
+    assert_eq!(first, run_with(settings(), LargeFabric));
+    let mut in_slices = Simulation::new(settings()).unwrap();
+    (1..300).for_each(|us| in_slices.advance(Nanos::from_micros(us)));
+    in_slices.advance(in_slices.end());
+    assert_eq!(first, in_slices.outcome());
+    assert_ne!(first.flows, run(SimSettings { seed: 2, ..settings() }).flows);
+}
+
+#[test]
+fn a_cut_cable_delays_transfers_but_loses_none() {
+    for fabric in [FAT_TREE.to_owned(), format!("{FAT_TREE},{TRIMMING}")] {
+        for faults in ["10us:down:c0", "10us:down:e0_0-a0_0,200us:up:e0_0-a0_0", "10us:down:e0_0-h0,300us:up:e0_0-h0"] {
+            let outcome = run(settings(&fabric, &shift(500_000), "uec", faults));
+            assert!(all_finish(&outcome) && outcome.packets.dropped > 0, "{fabric} {faults}: {:?}", outcome.packets);
+        }
+    }
+}
+
+#[test]
+fn a_transfer_without_end_is_measured_until_arrivals_stop() {
+    let outcome = run(settings(FAT_TREE, &[(0, 0, 12, None), (0, 4, 8, None)], "uec", ""));
+    for flow in &outcome.flows {
+        assert!((0.9..=1.0).contains(&flow.throughput.unwrap()), "{flow:?}");
+    }
+}
+
+#[test]
+fn packets_are_captured_as_udp() {
+    let fabric = fabric_from_spec(FAT_TREE).unwrap();
+    let tap = PcapTap::new(Vec::new(), &fabric).unwrap();
+    let mut simulation =
+        Simulation::with_tap(settings(FAT_TREE, &[(0, 0, 1, Some(9000))], "uec", ""), tap, None).unwrap();
+    simulation.advance(simulation.end());
+    let (packets, bytes) = simulation.tap_mut().finish_with(Vec::clone).unwrap();
+    assert!(packets >= 8, "{packets}");
+    // The UDP header of data: the port 4793 in network byte order.
+    assert!(bytes.windows(2).any(|pair| pair == 4793u16.to_be_bytes()));
+}
+
+#[test]
+fn schemes_that_need_tcp_are_refused() {
+    for (scheme, words) in [("ofpt", "limits the rates"), ("tcp-path", "finds paths by the SYN")] {
+        let parsed = pathloom_schemes::parse(scheme).unwrap();
+        let refused = SimSettings {
+            central: parsed.central(1),
+            programs: parsed.deployment(),
+            ..settings(FAT_TREE, &shift(1000), "uec", "")
+        };
+        let error = Simulation::new(refused).err().unwrap();
+        assert!(matches!(error, SimError::NeedsTcp { .. }) && error.to_string().contains(words), "{error}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    #[test]
+    fn packets_are_conserved_and_transfers_finish_under_any_load(
+        seed in 0u64..1000,
+        queue_kb in 9u64..100,
+        trim in any::<bool>(),
+        load in 0.2f64..1.2,
+        loss in prop_oneof![Just("0"), Just("0.001"), Just("0.02")],
+    ) {
+        let keys = format!("queue_bytes={queue_kb}KB,ecn=8KB/40KB,control_queue=on,trim={}", if trim { "on" } else { "off" });
+        let fabric = Arc::new(fabric_from_spec(&format!("{FAT_TREE},{keys},loss={loss}")).unwrap());
+        let duration = Nanos::from_micros(300);
+        let traffic = TrafficSpec::parse(&format!("hadoop:load={load:.2},pattern=random")).unwrap();
+        let workload = Arc::new(traffic.generate(&fabric, duration, seed, None).unwrap());
+        prop_assume!(!workload.flows.is_empty());
+        let base = settings(FAT_TREE, &shift(1), "uec", "");
+        let mut simulation =
+            Simulation::new(SimSettings { fabric, workload, duration, drain: 1000, seed, ..base }).unwrap();
+        for us in [100, 200, 400] {
+            simulation.advance(Nanos::from_micros(us));
+            prop_assert!(simulation.outcome().conserves_packets());
+        }
+        simulation.advance(simulation.end());
+        let outcome = simulation.outcome();
+        prop_assert!(outcome.conserves_packets(), "{:?}", outcome.packets);
+        let started = outcome.flows.iter().filter(|flow| flow.start.is_some());
+        prop_assert!(started.clone().all(|flow| flow.finish.is_some()), "{:?}", outcome.packets);
+        prop_assert!(trim || outcome.packets.trimmed == 0);
+    }
+}
