@@ -37,8 +37,9 @@ pub struct Config {
     /// How long the rules of an abandoned path stay for packets in transit. `None`: the worst case that follows from
     /// the buffers and delays of the path.
     pub drain: Option<Nanos>,
-    /// Number of rules that fit into a switch (size of its TCAM), if known. Paths that would not fit are rejected
-    /// without asking the switch. `None`: the switches refuse rules that do not fit.
+    /// Number of rules that a switch may have: the size of its TCAM, or less. Hosts share it ([`crate::budget`]), and
+    /// paths that would not fit are rejected without asking the switch. `None`: the switches refuse rules that do not
+    /// fit.
     pub rule_limit: Option<u32>,
     /// Where the rates are enforced that a scheme gives its flows. `None`: at the hosts.
     pub enforcement: Option<Enforcement>,

@@ -86,9 +86,21 @@ impl Context {
         self.switches[switch.index()].session == Session::Ready
     }
 
-    /// Whether a switch has room for one more rule, according to the configured limit.
+    /// Number of rules that a switch may have, if it is limited.
+    pub(crate) fn rule_limit(&self, _switch: NodeId) -> Option<u32> {
+        self.config.rule_limit
+    }
+
+    /// Number of rules for which a switch has room, besides those that moves in progress will add. `None` if it is not
+    /// limited.
+    pub(crate) fn free_rules(&self, switch: NodeId) -> Option<u32> {
+        let state = &self.switches[switch.index()];
+        self.rule_limit(switch).map(|limit| limit.saturating_sub(state.rules() + state.planned_rules))
+    }
+
+    /// Whether a switch has room for one more rule.
     pub(crate) fn has_room(&self, switch: NodeId) -> bool {
-        self.config.rule_limit.is_none_or(|limit| self.switches[switch.index()].rules() < limit)
+        self.free_rules(switch) != Some(0)
     }
 
     /// Returns the place of an address: where the address was placed, else where the fabric has it, else where the
@@ -249,6 +261,12 @@ impl Context {
         let purposes = awaited.iter().filter(|&&(sent, _)| sent == xid).map(|&(_, purpose)| purpose).collect();
         awaited.retain(|&(sent, _)| sent != xid);
         purposes
+    }
+
+    /// Changes the number of flow rules that moves in progress will add to a switch.
+    pub(crate) fn plan_rules(&mut self, switch: NodeId, added: i32) {
+        let state = &mut self.switches[switch.index()];
+        state.planned_rules = state.planned_rules.saturating_add_signed(added);
     }
 
     /// Changes the number of flow rules that a switch should have.

@@ -232,6 +232,7 @@ impl Controller {
                 Timer::Label { switch, label } => routes.labels.delete_unclaimed(cx, switch, label),
                 Timer::Groups { switch } => base.delete_unnamed_groups(cx, switch),
                 Timer::Reread { switch } => self.reread(switch),
+                Timer::MakeRoom => routes.make_room(cx),
                 Timer::Drain => self.drains.unroute_rest(cx, routes),
                 Timer::Stage => self.drains.stage_settled(cx.now),
                 Timer::Sweep { number } => self.sweeps.begin(cx, number),

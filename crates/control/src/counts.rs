@@ -19,6 +19,12 @@ pub struct Counts {
     /// First packets ignored because their ToR had the maximum number of rules that count flows.
     #[serde(default)]
     pub uncounted: u64,
+    /// Flows and paths refused because their host had its share of the rules of a switch.
+    #[serde(default)]
+    pub over_budget: u64,
+    /// Flows put back on the default routes to make room for the rules of other hosts.
+    #[serde(default)]
+    pub made_room: u64,
     /// Paths confirmed for flows that were on the default routes.
     pub routes: u64,
     /// Paths confirmed for flows that were on another path.

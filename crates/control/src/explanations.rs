@@ -3,7 +3,7 @@
 use crate::controller::Controller;
 use crate::reasons::{Cause, Decision, Reason};
 use pathloom_model::{Fabric, LinkId, Path};
-use pathloom_scheme::FlowId;
+use pathloom_scheme::{FlowId, Rejection};
 
 impl Controller {
     /// Returns the event that led to a decision as a clause: `flow 7 (…) began`.
@@ -66,7 +66,15 @@ pub fn decision_text(fabric: &Fabric, decision: &Decision) -> String {
             format!("put it on the default routes at once: link {} of its path is down", link_name(fabric, *link))
         }
         Decision::Drained => "put it on the default routes: its path contained something out of service".into(),
+        Decision::MadeRoom { switch } => format!(
+            "put it on the default routes: its host had more than its share of the rules of {}, and others needed them",
+            fabric.node(*switch).name
+        ),
         Decision::Adopted { path } => format!("left it on {}, where it was found", along(path)),
+        Decision::Rejected { why: Rejection::OverBudget(switch) } => {
+            let name = &fabric.node(*switch).name;
+            format!("left it where it was: its host has its share of the rules of {name} (setting control.rule_limit)")
+        }
         Decision::Rejected { why } => format!("left it where it was: {why}"),
     }
 }

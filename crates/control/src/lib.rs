@@ -12,6 +12,7 @@ mod aggregate;
 mod assign_error;
 mod assignments;
 mod base_rules;
+mod budget;
 mod config;
 mod context;
 mod controller;

@@ -157,21 +157,22 @@ impl Limits {
     /// The scheme in charge is replaced. Nobody will renew its leases or change its rates, so its limits are removed.
     /// Leases end at once, because the hosts are reachable.
     pub(crate) fn lift_all(&mut self, cx: &mut Context, flows: &mut FlowTable) {
-        let now = cx.now;
-        let limited: Vec<(FlowId, bool, bool)> = (flows.iter())
-            .map(|(id, flow)| (id, flow, flow.extras()))
-            .map(|(id, flow, extras)| {
-                (id, extras.pace_bps.is_some() || flow.key.meter.is_some(), extras.held_until > now)
-            })
-            .filter(|&(_, paced, held)| paced || held)
-            .collect();
-        for (id, paced, held) in limited {
-            if paced {
-                self.pace(cx, flows, id, None);
-            }
-            if held {
-                self.release(cx, flows, id);
-            }
+        let limited = |flow: &Flow| flow.extras.is_some() || flow.key.meter.is_some();
+        let limited: Vec<FlowId> = flows.iter().filter(|(_, flow)| limited(flow)).map(|(id, _)| id).collect();
+        for id in limited {
+            self.lift(cx, flows, id);
+        }
+    }
+
+    /// Removes the limits of a flow.
+    pub(crate) fn lift(&mut self, cx: &mut Context, flows: &mut FlowTable, id: FlowId) {
+        let Some((flow, extras)) = flows.get(id).map(|flow| (flow, flow.extras())) else { return };
+        let (paced, held) = (extras.pace_bps.is_some() || flow.key.meter.is_some(), extras.held_until > cx.now);
+        if paced {
+            self.pace(cx, flows, id, None);
+        }
+        if held {
+            self.release(cx, flows, id);
         }
     }
 

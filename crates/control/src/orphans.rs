@@ -10,6 +10,7 @@ use pathloom_model::{FiveTuple, LinkId, NodeId, Path};
 use pathloom_scheme::{FlowId, FlowView};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
 
 /// Rules of one unknown flow.
 #[derive(Debug)]
@@ -47,6 +48,16 @@ impl Orphans {
     /// Whether one of them has this five-tuple.
     pub(crate) fn has(&self, five_tuple: &FiveTuple) -> bool {
         self.tuples.contains_key(five_tuple)
+    }
+
+    /// The switches of all rules, each with the source address of its flow.
+    pub(crate) fn rules<'a>(&'a self, cx: &'a Context) -> impl Iterator<Item = (Ipv4Addr, NodeId)> + 'a {
+        self.flows.values().flat_map(|orphan| {
+            let src = orphan.five_tuple.src;
+            let tor = cx.attachment(src).map(|at| at.tor);
+            let sources = orphan.sources.iter().filter_map(move |_| tor);
+            sources.chain(orphan.hops.keys().map(|&(_, at)| at)).map(move |at| (src, at))
+        })
     }
 
     /// Adds a rule that was found at a switch and belongs to a plan of a flow. `is_source`: the switch is the flow's

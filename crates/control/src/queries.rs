@@ -76,6 +76,12 @@ impl Controller {
         self.context.switches.get(switch.index()).map_or(0, Switch::rules)
     }
 
+    /// The switch and the host with the largest number of rules of one host at one switch, among the switches that are
+    /// more than half full. `None` if there is no such switch.
+    pub fn largest_holder(&self) -> Option<(NodeId, NodeId, u32)> {
+        self.routes.largest_holder()
+    }
+
     /// The reason why a flow is where it is. `None` for a flow that never left the default routes, or whose reason
     /// was lost in a restart.
     pub fn placement(&self, flow: FlowId) -> Option<Reason> {

@@ -1,6 +1,6 @@
 //! Reasons why flows are where they are: recent decisions, and the event that led to each of them.
 
-use pathloom_model::{LinkId, Nanos, Path};
+use pathloom_model::{LinkId, Nanos, NodeId, Path};
 use pathloom_scheme::{Event, FlowId, Rejection};
 use serde::Serialize;
 use std::collections::VecDeque;
@@ -108,6 +108,12 @@ pub enum Decision {
     /// The controller put the flow back on the default routes, because its path contains something out of service and
     /// the scheme did not move it in time.
     Drained,
+    /// The controller put the flow back on the default routes, because its host had more than its share of the rules
+    /// of this switch and others needed them.
+    MadeRoom {
+        /// The switch.
+        switch: NodeId,
+    },
     /// The flow was found on this path in the switches.
     Adopted {
         /// The path.
@@ -142,7 +148,7 @@ pub(crate) struct Placed {
     cause: Option<Cause>,
     /// Path of a route, assignment or adoption.
     path: Option<Path>,
-    /// Bandwidth that the scheme expects, or the number of the dead link.
+    /// Bandwidth that the scheme expects, or the number of the dead link or of the full switch.
     number: u64,
     place: Place,
     /// Index in [`Reasons::schemes`] of the scheme that was in charge.
@@ -160,6 +166,7 @@ enum Place {
     Unroute,
     Rescued,
     Drained,
+    MadeRoom,
 }
 
 impl Placed {
@@ -173,6 +180,7 @@ impl Placed {
             Decision::Unroute => (Place::Unroute, None, 0),
             Decision::Rescued { link } => (Place::Rescued, None, u64::from(link.0)),
             Decision::Drained => (Place::Drained, None, 0),
+            Decision::MadeRoom { switch } => (Place::MadeRoom, None, u64::from(switch.0)),
             Decision::Hold | Decision::Release | Decision::Rejected { .. } => return None,
         };
         let Reason { at, cause, solved, .. } = *reason;
@@ -187,6 +195,7 @@ impl Placed {
             (Place::Assigned, Some(path)) => Decision::Assigned { path },
             (Place::Rescued, _) => Decision::Rescued { link: LinkId(self.number as u32) },
             (Place::Drained, _) => Decision::Drained,
+            (Place::MadeRoom, _) => Decision::MadeRoom { switch: NodeId(self.number as u32) },
             _ => Decision::Unroute,
         };
         let scheme = schemes.get(usize::from(self.scheme)).copied().unwrap_or_default();

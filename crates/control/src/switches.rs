@@ -75,6 +75,8 @@ pub(crate) struct Switch {
     pub base_rules: u32,
     /// Number of flow rules that it should have.
     pub flow_rules: u32,
+    /// Number of flow rules that moves in progress will add to it, one each.
+    pub planned_rules: u32,
     /// Number of times in a row that a rule of no single flow was refused.
     pub refusals: u32,
     /// Whether its rules will be read again by a timer.

@@ -19,6 +19,8 @@ pub(crate) enum Timer {
     Groups { switch: NodeId },
     /// The rules of a switch are read again, after a refusal.
     Reread { switch: NodeId },
+    /// Flows of hosts with more than their share of a switch's rules make room for others.
+    MakeRoom,
     /// Flows are checked for paths over something that is out of service.
     Drain,
     /// Packets that switches sent before they changed their default routes have passed the next link.

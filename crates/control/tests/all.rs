@@ -3,6 +3,7 @@
 mod applications;
 mod assignments;
 mod assignments_random;
+mod budgets;
 mod defaults;
 mod detection;
 mod drain;

@@ -213,7 +213,7 @@ fn a_path_without_room_for_its_rules_is_rejected_at_once() {
         world.route(&path);
         world.traffic(SECOND);
         let rejected = world.script.events();
-        let full = |event: &Event| matches!(event, Event::RouteRejected { flow: of, why: Rejection::Refused(_, Refusal::TableFull) } if *of == flow);
+        let full = |event: &Event| matches!(event, Event::RouteRejected { flow: of, why: Rejection::OverBudget(_) } if *of == flow);
         assert!(rejected.iter().any(full), "{rejected:?}");
         assert!(!world.outputs().any(|output| matches!(output, Output::AddRule { .. })), "{needs:?}");
         assert_eq!(world.network.controller.counts().rules_max, world.bare.iter().copied().max().unwrap() as u32);

@@ -11,6 +11,9 @@ use serde::Deserialize;
 /// dead path within four times this time.
 const PATH_IDLE_S: u16 = 2;
 
+/// Default of `rule_limit`: the size of large tables of switches. Smaller ones hold 2,000 rules.
+const RULE_LIMIT: u32 = 16_384;
+
 /// How the controller treats flows, rules and path assignments.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -24,8 +27,8 @@ pub struct ControlSettings {
     pub max_flows_per_host: u32,
     /// Maximum number of rules at a ToR that count flows which no host announced or labelled.
     pub max_counted_per_tor: u32,
-    /// Maximum number of rules of a switch. Without it, a switch reports when its tables are full.
-    pub rule_limit: Option<u32>,
+    /// Maximum number of rules of a switch, which its hosts share.
+    pub rule_limit: u32,
     /// How long the rules of a path stay after its flow has left it. Without it, as long as the buffers and delays of the
     /// path can hold a packet.
     #[serde(deserialize_with = "crate::duration::optional_nanos")]
@@ -45,7 +48,7 @@ impl Default for ControlSettings {
             path_idle_timeout_s: None,
             max_flows_per_host,
             max_counted_per_tor,
-            rule_limit: None,
+            rule_limit: RULE_LIMIT,
             drain: None,
             enforcement: Enforcement::Any,
             assignments: AssignmentLimits::default(),
@@ -97,8 +100,8 @@ impl ControlSettings {
                 "control.max_counted_per_tor: 1 or more was expected; schemes that count no flows need none".into()
             );
         }
-        if self.rule_limit == Some(0) {
-            return Err("control.rule_limit: 1 or more was expected; leave it out if it is not known".into());
+        if self.rule_limit == 0 {
+            return Err("control.rule_limit: 1 or more was expected, the number of rules that a switch may have".into());
         }
         check_assignments(&self.assignments)?;
         Ok(Config {
@@ -106,7 +109,7 @@ impl ControlSettings {
             path_idle_timeout_s: Some(path_idle_timeout_s),
             max_flows_per_host: self.max_flows_per_host,
             max_counted_per_tor: self.max_counted_per_tor,
-            rule_limit: self.rule_limit,
+            rule_limit: Some(self.rule_limit),
             drain: self.drain,
             enforcement: Some(self.enforcement),
             assignments: self.assignments.clone(),
@@ -183,7 +186,6 @@ mod tests {
             .map(|line| format!("{line}\n"))
             .collect();
         let given = given(&settings);
-        assert_eq!(given.rule_limit, Some(2000));
         assert_eq!(given.drain, Some(Nanos::from_millis(500)));
     }
 }

@@ -194,6 +194,16 @@ impl Sample {
                 "First packets ignored because their ToR counts as many flows as it may.",
                 counts.uncounted,
             ),
+            (
+                "over_budget",
+                "Flows and paths refused because their host has its share of the rules of a switch.",
+                counts.over_budget,
+            ),
+            (
+                "flows_made_room",
+                "Flows put back on default routes to make room for the rules of other hosts.",
+                counts.made_room,
+            ),
             ("flows_adopted", "Existing flows found after a restart.", counts.adopted),
             ("routes", "Paths confirmed for flows that were on the default routes.", counts.routes),
             ("reroutes", "Paths confirmed for flows that were on another path.", counts.reroutes),

@@ -228,6 +228,7 @@ impl Hub {
             self.warned.unlabelled(now, controller, &self.gauges.scheme);
         }
         self.warned.uncounted(now, controller);
+        self.warned.over_budget(now, controller);
     }
 
     pub(crate) fn echo(&mut self, now: Nanos, id: ConnectionId) {

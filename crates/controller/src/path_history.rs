@@ -52,7 +52,9 @@ fn path_change(controller: &Controller, flow: FlowId, reason: &Reason, last: boo
         Decision::Route { path, .. } | Decision::Assigned { path } | Decision::Adopted { path } => Some(path),
         // The flow stays where it is, or a move to another path goes on.
         Decision::Rejected { .. } => known.intended_route(),
-        Decision::Unroute | Decision::Rescued { .. } | Decision::Drained => known.intended_route().filter(|_| last),
+        Decision::Unroute | Decision::Rescued { .. } | Decision::Drained | Decision::MadeRoom { .. } => {
+            known.intended_route().filter(|_| last)
+        }
         Decision::Hold | Decision::Release => return None,
     };
     let links = path.and_then(|path| from_host_to_host(controller, &known.five_tuple, path));

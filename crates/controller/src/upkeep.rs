@@ -4,7 +4,7 @@
 use crate::config::Sessions;
 use crate::connection::{Connection, Stage};
 use pathloom_control::Controller;
-use pathloom_model::Nanos;
+use pathloom_model::{Nanos, NodeId};
 use pathloom_scheme::Detection;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const DUPLICATE_TIMEOUT: Nanos = Nanos::from_secs(2);
 const CLOSE_TIMEOUT: Nanos = Nanos::from_secs(1);
 /// Time after the start of a scheme within which some flow should have the label of long flows.
 const LABELS_BY: Nanos = Nanos::from_secs(60);
-/// Time between two log lines about uncounted flows.
+/// Time between two log lines about uncounted flows, and between two about flows without rules.
 const UNCOUNTED_EVERY: Nanos = Nanos::from_secs(60);
 
 /// Time between two checks of peers, flows and hosts.
@@ -118,6 +118,8 @@ pub(crate) struct Warned {
     unlabelled: Option<Nanos>,
     /// Number of uncounted flows at the last warning, and the time of that warning.
     uncounted: (u64, Nanos),
+    /// Number of flows and paths refused for lack of rules at the last warning, and the time of that warning.
+    over_budget: (u64, Nanos),
 }
 
 impl Warned {
@@ -130,6 +132,31 @@ impl Warned {
             let way_out = "they use the default routes; raise control.max_counted_per_tor if the tables have room";
             tracing::warn!(flows, most, way_out, "flows are not counted, because their ToR has no more rules for it");
             self.uncounted = (uncounted, now);
+        }
+    }
+
+    /// Logs once a minute that hosts have their share of the rules of switches, if flows or paths were refused for that.
+    pub(crate) fn over_budget(&mut self, now: Nanos, controller: &Controller) {
+        let counts = controller.counts();
+        let (said, at) = self.over_budget;
+        if counts.over_budget > said && (said == 0 || now.saturating_sub(at) >= UNCOUNTED_EVERY) {
+            let refused = counts.over_budget - said;
+            let name = |node: NodeId| controller.view().fabric.node(node).name.clone();
+            let largest = controller.largest_holder();
+            let largest = largest.map_or_else(String::new, |(switch, host, rules)| {
+                format!("{} has {rules} at {}", name(host), name(switch))
+            });
+            let (limit, made_room) = (controller.config().rule_limit, counts.made_room);
+            let way_out = "they use the default routes; raise control.rule_limit if the tables have room";
+            tracing::warn!(
+                refused,
+                made_room,
+                limit,
+                largest,
+                way_out,
+                "hosts have their share of the rules of switches"
+            );
+            self.over_budget = (counts.over_budget, now);
         }
     }
 

@@ -91,6 +91,9 @@ pub enum Rejection {
     /// A switch refused a rule.
     #[error("switch {0:?} refused: {1}")]
     Refused(NodeId, Refusal),
+    /// The budget of a switch has no rule left for the host that sends the flow.
+    #[error("switch {0:?} has no rule left in its budget for the flow's host")]
+    OverBudget(NodeId),
     /// Rules of too many earlier paths of the flow are still draining. A new path could not be distinguished from
     /// them.
     #[error("packets may still be under way on too many earlier paths of the flow")]

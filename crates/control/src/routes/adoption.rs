@@ -166,6 +166,9 @@ impl Routes {
         let meter = flow.key.meter;
         flow.sources.clear();
         cx.count_rules(tor, -(staying as i32));
+        if flow.current_move.as_ref().is_some_and(|current_move| current_move.adds_hops()) {
+            cx.plan_rules(tor, -1);
+        }
         self.settle(cx, id);
         // The flow gets the meter that its rules use. Another meter is deleted, so that it does not remain.
         if !found.iter().any(|(_, rule)| rule.meter == meter) {

@@ -152,6 +152,10 @@ impl Routes {
             cx.counts.uncounted += 1;
             return None;
         }
+        if !self.may_arrive(cx, &src) {
+            cx.counts.over_budget += 1;
+            return None;
+        }
         let key = FlowKey { id: self.flows.next_id(), five_tuple, src, dst, meter: None };
         self.insert_flow(cx, Flow { plans, ..Flow::new(key) }, long);
         self.count_soon(key.id);

@@ -11,11 +11,13 @@ mod reconcile;
 mod remember;
 mod rescue;
 mod returns;
+mod room;
 mod sources;
 
 pub(crate) use remember::{Drain, FlowRecord};
 
 use crate::assignments::Assignments;
+use crate::budget::Budget;
 use crate::context::Context;
 use crate::cookies::is_bound;
 use crate::durations::DurationHistogram;
@@ -26,9 +28,9 @@ use crate::orphans::Orphans;
 use crate::reasons::Decision;
 use arrivals::EarlyMessage;
 use moves::Moves;
-use pathloom_model::rules::{Refusal, RuleKey};
+use pathloom_model::rules::RuleKey;
 use pathloom_model::{LinkId, NodeId, Path, PathError};
-use pathloom_scheme::{Event, FlowId, Rejection, RuleSharing};
+use pathloom_scheme::{Event, FlowId, Rejection};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// All flows and their rules.
@@ -47,6 +49,8 @@ pub(crate) struct Routes {
     /// Paths that are assigned to applications.
     pub assignments: Assignments,
     pub moves: Moves,
+    /// How the hosts share the rules of switches.
+    budget: Budget,
     /// Times from the request for a path to its confirmation.
     pub set_up: DurationHistogram,
     /// Messages from before the rules of a ToR were known. Their flows may be among those rules.
@@ -65,6 +69,7 @@ impl Routes {
             orphans: Orphans::default(),
             assignments: Assignments::new(epoch),
             moves: Moves::default(),
+            budget: Budget::default(),
             set_up: DurationHistogram::default(),
             early_messages: BTreeMap::new(),
         }
@@ -96,9 +101,10 @@ impl Routes {
     pub(crate) fn route(&mut self, cx: &mut Context, id: FlowId, path: Path, rate_bps: Option<u64>) {
         let settled = self.flows.get(id).is_some_and(|flow| !flow.closed && flow.current_move.is_none());
         let there = cx.view.flows.get(&id).is_some_and(|view| view.route.as_ref() == Some(&path));
-        let fault = self.check_route(cx, id, &path).err().filter(|_| !(settled && there));
-        if let Some(why) = fault {
-            return self.reject(cx, id, why);
+        if !(settled && there) {
+            if let Err(why) = self.check_route(cx, id, &path) {
+                return self.reject(cx, id, why);
+            }
         }
         let pending = cx.view.flows.get(&id).is_some_and(|view| view.pending.as_ref() == Some(&path));
         let asked = pending || self.defer_path(cx, id, &path);
@@ -130,7 +136,8 @@ impl Routes {
         self.route_way_back(cx, id, &path);
     }
 
-    pub(crate) fn check_route(&self, cx: &Context, id: FlowId, path: &Path) -> Result<(), Rejection> {
+    /// Checks whether a flow can be put on a path now, and whether all its switches have room for the rules.
+    pub(crate) fn check_route(&mut self, cx: &mut Context, id: FlowId, path: &Path) -> Result<(), Rejection> {
         let flow = self.flows.get(id).filter(|flow| !flow.closed).ok_or(Rejection::UnknownFlow)?;
         match path.check(&cx.fabric) {
             Ok(()) => {}
@@ -151,20 +158,7 @@ impl Routes {
         if let Some(switch) = std::iter::once(flow.tor()).chain(later).find(|&switch| !cx.is_ready(switch)) {
             return Err(Rejection::SwitchGone(switch));
         }
-        match self.full_switch(cx, flow.tor(), path) {
-            Some(switch) => Err(Rejection::Refused(switch, Refusal::TableFull)),
-            None => Ok(()),
-        }
-    }
-
-    /// Returns a switch without room for one more rule, among those that would need one for a path.
-    fn full_switch(&self, cx: &Context, tor: NodeId, path: &Path) -> Option<NodeId> {
-        cx.config.rule_limit?;
-        let needing = match cx.needs.rules {
-            RuleSharing::PerFlow => path.links().iter().map(|&link| cx.fabric.link(link).to).collect(),
-            RuleSharing::PerPath => self.labels.missing(cx, path),
-        };
-        std::iter::once(tor).chain(needing).find(|&switch| !cx.has_room(switch))
+        self.ask_for_rules(cx, id, path)
     }
 
     pub(crate) fn reject(&mut self, cx: &mut Context, id: FlowId, why: Rejection) {

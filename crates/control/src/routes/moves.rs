@@ -87,6 +87,7 @@ impl Routes {
         };
         flow.versions.push(version);
         flow.current_move = Some(Box::new(Move { number, plan, level, phase, begun: cx.now, waiting: 0 }));
+        cx.plan_rules(flow.tor(), 1);
         self.enter_phase(cx, id);
     }
 
@@ -179,7 +180,12 @@ impl Routes {
     /// All steps of a phase are confirmed, or it had none. Starts the next phase. Returns whether there is one.
     fn next_phase(&mut self, cx: &mut Context, id: FlowId) -> bool {
         let Some(flow) = self.flows.get_mut(id) else { return false };
+        let tor = flow.tor();
         let Some(current_move) = flow.current_move.as_deref_mut() else { return false };
+        if current_move.adds_hops() {
+            // The next phase adds the rule at the source ToR.
+            cx.plan_rules(tor, -1);
+        }
         let (plan, added) = (current_move.plan, current_move.adds_source());
         let goes_on = match &mut current_move.phase {
             Phase::InPlace(_) => None,
@@ -260,6 +266,9 @@ impl Routes {
     pub(crate) fn finish_quietly(&mut self, cx: &mut Context, id: FlowId) -> bool {
         let Some(flow) = self.flows.get_mut(id) else { return false };
         let Some(current_move) = flow.current_move.take() else { return false };
+        if current_move.adds_hops() {
+            cx.plan_rules(flow.tor(), -1);
+        }
         let closed = flow.closed;
         let path = flow.version(current_move.plan).and_then(|version| version.path.clone());
         let took = cx.now.saturating_sub(current_move.begun);
@@ -313,6 +322,7 @@ impl Routes {
             self.leave(cx, id, current_move.plan);
             return self.settle(cx, id);
         }
+        cx.plan_rules(flow.tor(), -1);
         let Some(index) = flow.versions.iter().position(|version| version.plan == current_move.plan) else { return };
         let version = flow.versions.remove(index);
         let key = flow.key;

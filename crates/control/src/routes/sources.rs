@@ -31,7 +31,7 @@ impl Routes {
     pub(crate) fn add_count(&mut self, cx: &mut Context, id: FlowId) {
         let level = self.free_level(cx, id);
         let Some(tor) = self.flows.get(id).map(Flow::tor) else { return };
-        if !cx.has_room(tor) {
+        if !self.has_room_to_count(cx, id) {
             return self.count_later(cx, id);
         }
         let Some(plan) = self.flows.take_plan(id, &self.draining) else { return self.count_later(cx, id) };

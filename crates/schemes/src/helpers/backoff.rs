@@ -48,6 +48,7 @@ impl Backoff {
             Rejection::LinkDown(_) => {}
             Rejection::UnknownFlow => self.end(flow),
             Rejection::Refused(..)
+            | Rejection::OverBudget(_)
             | Rejection::SwitchGone(_)
             | Rejection::Draining
             | Rejection::WrongEnds
