@@ -180,11 +180,11 @@ class Action:
 class SetDefaults(Action):
     """Sets the default routes, for flows that have no path from `Route`.
 
-    They are one shortest path per ToR, one spanning tree for all, all shortest paths by hashing, or one shortest path
-    per host, in this order.
+    They are one shortest path per ToR, one spanning tree for all, all shortest paths by hashing, one shortest path per
+    host, or all shortest paths by hashing with weights by the capacity behind each next hop, in this order.
     """
 
-    routes: Literal["single_path", "spanning_tree", "ecmp", "per_host"]
+    routes: Literal["single_path", "spanning_tree", "ecmp", "per_host", "weighted"]
 
 
 @dataclass(frozen=True, slots=True)

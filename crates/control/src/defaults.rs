@@ -11,6 +11,7 @@ use crate::cookies::{Cookie, RuleKind};
 use crate::fan_out::FanOut;
 use crate::places::Places;
 use crate::tables;
+use crate::weights::{Weights, MOST_WEIGHT};
 use pathloom_model::rules::{Actions, Bucket, Group, GroupId, GroupKind, Match, Rule, RuleAction};
 use pathloom_model::search::{spanning_tree, RouteTable};
 use pathloom_model::{Fabric, LinkState, NodeId, PortNo, Prefix};
@@ -31,7 +32,7 @@ pub(crate) enum Choice {
     Other,
 }
 
-/// Ports over which each group spreads flows.
+/// Ports over which each group spreads flows. A port is listed as often as its weight says.
 pub(crate) type SpreadGroups = BTreeMap<GroupId, Vec<PortNo>>;
 
 /// The default routes of one switch.
@@ -61,6 +62,8 @@ pub(crate) struct NextHops {
     table: RouteTable,
     /// Only for routes per host.
     fan_out: Option<FanOut>,
+    /// Only for routes with weights.
+    weights: Option<Weights>,
 }
 
 impl NextHops {
@@ -70,7 +73,8 @@ impl NextHops {
             _ => RouteTable::new(fabric, links),
         };
         let fan_out = (how == DefaultRoutes::PerHost).then(|| FanOut::new(fabric, links, &table));
-        NextHops { how, version: links.version(), table, fan_out }
+        let weights = (how == DefaultRoutes::Weighted).then(|| Weights::new(fabric, links, &table));
+        NextHops { how, version: links.version(), table, fan_out, weights }
     }
 
     /// Whether they were computed for this state and kind.
@@ -86,6 +90,8 @@ pub(crate) struct Compiler {
     leaves: Vec<Leaf>,
     numbers: FxHashMap<UnnamedChoice, u32>,
     wanted: Vec<UnnamedChoice>,
+    /// Ports of the choices with weights.
+    weighted: Vec<Vec<PortNo>>,
 }
 
 /// A choice before groups have identifiers.
@@ -95,6 +101,8 @@ enum UnnamedChoice {
     Port(PortNo),
     /// Spread over the links of this group of the [`RouteTable`].
     Set(u32),
+    /// Spread over ports by weight; their number in [`Compiler::weighted`].
+    Weighted(u32),
 }
 
 impl Compiler {
@@ -109,6 +117,7 @@ impl Compiler {
         self.leaves.clear();
         self.numbers.clear();
         self.wanted.clear();
+        self.weighted.clear();
         let own = fabric.tor_index(switch);
         let attachments = fabric.attachments();
         let mut first = 0;
@@ -169,7 +178,10 @@ impl Compiler {
         match (routes.how, links.len()) {
             (_, 0) => self.leaf(prefix, UnnamedChoice::Drop),
             (_, 1) => self.leaf(prefix, port(0)),
-            (DefaultRoutes::Ecmp, _) => self.leaf(prefix, UnnamedChoice::Set(group)),
+            (DefaultRoutes::Ecmp | DefaultRoutes::Weighted, _) => {
+                let choice = self.spread(fabric, routes, switch, tor);
+                self.leaf(prefix, choice);
+            }
             // Not used for a spanning tree, which has only one way.
             (DefaultRoutes::SinglePath | DefaultRoutes::SpanningTree, ways) => {
                 self.leaf(prefix, port((tie_break(tor, switch) % ways as u64) as usize));
@@ -187,6 +199,21 @@ impl Compiler {
                 }
             }
         }
+    }
+
+    /// Spreads flows over all next hops of a switch to a ToR.
+    fn spread(&mut self, fabric: &Fabric, routes: &NextHops, switch: NodeId, tor: usize) -> UnnamedChoice {
+        let weights = routes.weights.as_ref().and_then(|weights| weights.of(switch, tor));
+        let Some(weights) = weights else { return UnnamedChoice::Set(routes.table.group(switch, tor)) };
+        let hops = routes.table.next_hops(switch, tor).iter().zip(weights);
+        let ports: Vec<PortNo> =
+            hops.flat_map(|(&link, &weight)| vec![fabric.link(link).from_port; usize::from(weight)]).collect();
+        let known = self.weighted.iter().position(|known| *known == ports);
+        let number = known.unwrap_or(self.weighted.len());
+        if known.is_none() {
+            self.weighted.push(ports);
+        }
+        UnnamedChoice::Weighted(number as u32)
     }
 
     /// Adds prefixes that were placed. Each overrides the routes so far.
@@ -213,7 +240,7 @@ impl Compiler {
                 let port = |index: usize| UnnamedChoice::Port(fabric.link(links[index % links.len()]).from_port);
                 match (routes.how, links.len()) {
                     (_, 0) => UnnamedChoice::Drop,
-                    (DefaultRoutes::Ecmp, 2..) => UnnamedChoice::Set(group),
+                    (DefaultRoutes::Ecmp | DefaultRoutes::Weighted, 2..) => self.spread(fabric, routes, switch, tor),
                     (DefaultRoutes::PerHost, _) => port(u32::from(prefix.address) as usize),
                     _ => port((tie_break(tor, switch) % links.len() as u64) as usize),
                 }
@@ -242,21 +269,29 @@ impl Compiler {
         standing: &SpreadGroups,
     ) -> DefaultTable {
         let mut groups = SpreadGroups::new();
-        let mut names: FxHashMap<u32, GroupId> = FxHashMap::default();
+        let mut names: FxHashMap<UnnamedChoice, GroupId> = FxHashMap::default();
         let mut free = (FIRST_GROUP..).map(GroupId).filter(|id| !standing.contains_key(id));
         let mut table: Vec<(Prefix, Choice)> = Vec::with_capacity(rules.len());
         for (prefix, choice) in rules {
-            let choice = match self.wanted[choice as usize] {
+            let wanted = self.wanted[choice as usize];
+            let choice = match wanted {
                 UnnamedChoice::Drop => Choice::Drop,
                 UnnamedChoice::Port(port) => Choice::Port(port),
-                UnnamedChoice::Set(set) => Choice::Group(*names.entry(set).or_insert_with(|| {
-                    let links = routes.table.members(set);
-                    let ports: Vec<PortNo> = links.iter().map(|&link| fabric.link(link).from_port).collect();
-                    let same = standing.iter().find(|(_, other)| **other == ports).map(|(&id, _)| id);
-                    let id = same.unwrap_or_else(|| free.next().expect("more identifiers than sets of ports"));
-                    groups.insert(id, ports);
-                    id
-                })),
+                UnnamedChoice::Set(_) | UnnamedChoice::Weighted(_) => {
+                    Choice::Group(*names.entry(wanted).or_insert_with(|| {
+                        let ports: Vec<PortNo> = match wanted {
+                            UnnamedChoice::Weighted(number) => self.weighted[number as usize].clone(),
+                            UnnamedChoice::Set(set) => {
+                                routes.table.members(set).iter().map(|&link| fabric.link(link).from_port).collect()
+                            }
+                            UnnamedChoice::Drop | UnnamedChoice::Port(_) => Vec::new(),
+                        };
+                        let same = standing.iter().find(|(_, other)| **other == ports).map(|(&id, _)| id);
+                        let id = same.unwrap_or_else(|| free.next().expect("more identifiers than sets of ports"));
+                        groups.insert(id, ports);
+                        id
+                    }))
+                }
             };
             table.push((prefix, choice));
         }
@@ -303,14 +338,22 @@ pub(crate) fn read_route(config: &Config, rule: &Rule) -> Option<(Prefix, Choice
     (rule.key() == expected.key()).then_some((prefix, choice))
 }
 
-/// Returns the group that spreads flows over these ports.
+/// Returns the group that spreads flows over these ports. A port that is listed several times in a row has that weight.
 pub(crate) fn spread_group(id: GroupId, ports: &[PortNo]) -> Group {
-    let bucket = |&port: &PortNo| Bucket { weight: 1, watch_port: Some(port), actions: vec![RuleAction::Output(port)] };
-    Group { id, kind: GroupKind::Select, buckets: ports.iter().map(bucket).collect() }
+    let bucket = |same: &[PortNo]| {
+        let (weight, port) = (same.len() as u16, same[0]);
+        Bucket { weight, watch_port: Some(port), actions: vec![RuleAction::Output(port)] }
+    };
+    Group { id, kind: GroupKind::Select, buckets: ports.chunk_by(|one, next| one == next).map(bucket).collect() }
 }
 
 /// Returns the ports over which a group spreads flows, if [`spread_group`] could have made it.
 pub(crate) fn read_group(group: &Group) -> Option<Vec<PortNo>> {
-    let ports: Option<Vec<PortNo>> = group.buckets.iter().map(|bucket| bucket.watch_port).collect();
+    let same = |bucket: &Bucket| {
+        let weight = (1..=MOST_WEIGHT).contains(&bucket.weight).then_some(bucket.weight)?;
+        bucket.watch_port.map(|port| vec![port; usize::from(weight)])
+    };
+    let ports: Option<Vec<Vec<PortNo>>> = group.buckets.iter().map(same).collect();
+    let ports = ports.map(|ports| ports.concat());
     ports.filter(|ports| spread_group(group.id, ports) == *group)
 }

@@ -51,6 +51,7 @@ mod switches;
 mod tables;
 mod timers;
 mod watch;
+mod weights;
 
 pub use assign_error::AssignError;
 pub use assignments::{Assignments, Listed};

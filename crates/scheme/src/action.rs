@@ -19,6 +19,8 @@ pub enum DefaultRoutes {
     /// One shortest path per destination host. The hosts of a ToR use the next hops in turn (OFPT §4.3: server-level
     /// load balancing over the spines).
     PerHost,
+    /// As [`DefaultRoutes::Ecmp`], but next hops have weights by the capacity behind them (WCMP: Zhou et al. 2014).
+    Weighted,
 }
 
 /// An action that a scheme requests.

@@ -9,6 +9,7 @@
 pub mod allocation;
 mod arp_path;
 mod defaults_only;
+mod drb;
 mod drill;
 mod ecmp;
 mod entry;
@@ -35,6 +36,7 @@ mod sprayed;
 mod spt;
 mod tcp_path;
 mod tfe;
+mod wcmp;
 
 pub use entry::{EntryInfo, KeyInfo, SwitchProgram};
 pub use pathloom_switching::deployment::Deployment;

@@ -12,11 +12,13 @@ use std::fmt;
 const ENTRIES: &[Entry] = &[
     crate::spt::ENTRY,
     crate::ecmp::ENTRY,
+    crate::wcmp::ENTRY,
     crate::mptcp::ENTRY,
     crate::rps::ENTRY,
     crate::letflow::ENTRY,
     crate::drill::ENTRY,
     crate::presto::ENTRY,
+    crate::drb::ENTRY,
     crate::hedera::ENTRY,
     crate::hedera_sa::ENTRY,
     crate::ofpt::ENTRY,

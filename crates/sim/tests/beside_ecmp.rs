@@ -76,3 +76,20 @@ fn long_paths_carry_as_much_as_under_ecmp() {
     let [ecmp, ofpt, equal] = ["ecmp", "ofpt", "ofpt:shares=equal"].map(mean);
     assert!(ofpt > 1.03 * ecmp && equal < ecmp, "ecmp {ecmp:.3}, ofpt {ofpt:.3}, with equal shares {equal:.3}");
 }
+
+/// Where all paths have the same capacity, weights change nothing. If one of four spines is slow, ecmp puts a quarter of the
+/// flows on a tenth of a path.
+#[test]
+fn weighted_next_hops_are_better_than_ecmp_only_if_capacities_differ() {
+    let traffic = "long-lived:pattern=permutation";
+    let of = |fabric: &str, scheme: &str| {
+        let fabric = Arc::new(fabric_from_spec(fabric).unwrap());
+        (1..=3).map(|seed| run(&fabric, traffic, Nanos::from_millis(100), scheme, seed)).collect::<Vec<_>>()
+    };
+    assert_eq!(of("fat-tree:k=4,rate=1Gbps", "wcmp"), of("fat-tree:k=4,rate=1Gbps", "ecmp"));
+    let slow: Vec<String> = (0..8).map(|leaf| format!("e{leaf}-c0:100Mbps")).collect();
+    let fabric = format!("leaf-spine:spines=4,leaves=8,hosts=2,rate=1Gbps,degrade={}", slow.join("/"));
+    let mean = |outcomes: Vec<Outcome>| outcomes.iter().map(mean_throughput).sum::<f64>() / 3.0;
+    let (weighted, ecmp) = (mean(of(&fabric, "wcmp")), mean(of(&fabric, "ecmp")));
+    assert!(weighted > 1.1 * ecmp, "{weighted} and {ecmp}");
+}

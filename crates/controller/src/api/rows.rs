@@ -288,6 +288,7 @@ pub(crate) fn defaults_text(how: DefaultRoutes) -> &'static str {
         DefaultRoutes::Ecmp => "a hash over all shortest next hops",
         DefaultRoutes::SpanningTree => "one spanning tree for all traffic",
         DefaultRoutes::PerHost => "a shortest path per destination host, in turn",
+        DefaultRoutes::Weighted => "a hash over all shortest next hops, weighted by the capacity behind them",
     }
 }
 

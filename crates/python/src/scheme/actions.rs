@@ -11,11 +11,12 @@ use pyo3::prelude::*;
 use std::fmt::Display;
 use std::num::NonZeroU16;
 
-const DEFAULTS: [(&str, DefaultRoutes); 4] = [
+const DEFAULTS: [(&str, DefaultRoutes); 5] = [
     ("single_path", DefaultRoutes::SinglePath),
     ("spanning_tree", DefaultRoutes::SpanningTree),
     ("ecmp", DefaultRoutes::Ecmp),
     ("per_host", DefaultRoutes::PerHost),
+    ("weighted", DefaultRoutes::Weighted),
 ];
 const MIGRATIONS: [(&str, Migration); 2] = [("tagged", Migration::Tagged), ("sfmm", Migration::Sfmm)];
 const SHARINGS: [(&str, RuleSharing); 2] = [("per_flow", RuleSharing::PerFlow), ("per_path", RuleSharing::PerPath)];
