@@ -87,8 +87,8 @@ fn weighted_next_hops_are_better_than_ecmp_only_if_capacities_differ() {
         (1..=3).map(|seed| run(&fabric, traffic, Nanos::from_millis(100), scheme, seed)).collect::<Vec<_>>()
     };
     assert_eq!(of("fat-tree:k=4,rate=1Gbps", "wcmp"), of("fat-tree:k=4,rate=1Gbps", "ecmp"));
-    let slow: Vec<String> = (0..8).map(|leaf| format!("e{leaf}-c0:100Mbps")).collect();
-    let fabric = format!("leaf-spine:spines=4,leaves=8,hosts=2,rate=1Gbps,degrade={}", slow.join("/"));
+    let slow: Vec<String> = (0..32).map(|leaf| format!("e{leaf}-c0:100Mbps")).collect();
+    let fabric = format!("leaf-spine:spines=4,leaves=32,hosts=2,rate=1Gbps,degrade={}", slow.join("/"));
     let mean = |outcomes: Vec<Outcome>| outcomes.iter().map(mean_throughput).sum::<f64>() / 3.0;
     let (weighted, ecmp) = (mean(of(&fabric, "wcmp")), mean(of(&fabric, "ecmp")));
     assert!(weighted > 1.1 * ecmp, "{weighted} and {ecmp}");
