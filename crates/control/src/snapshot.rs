@@ -107,7 +107,7 @@ impl Controller {
         let (cx, routes) = (&self.context, &self.routes);
         let draining: Vec<_> =
             routes.draining.iter().map(|(&(tuple, plan), left)| (tuple, plan, left.rules.clone())).collect();
-        let flows = routes.flows.iter().map(|(id, flow)| routes.flow_record(cx, id, flow)).collect();
+        let flows = routes.flows.iter().map(|(id, flow)| FlowRecord::of(cx, id, flow)).collect();
         Snapshot {
             form: FORM,
             taken: cx.now,
@@ -158,7 +158,7 @@ impl Controller {
         }
         for record in snapshot.flows {
             let Controller { context, routes, .. } = &mut controller;
-            routes.remember(context, record);
+            record.restore(context, routes);
         }
         for (five_tuple, plan, rules) in snapshot.draining {
             for (switch, key) in &rules {

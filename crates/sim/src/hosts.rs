@@ -38,6 +38,7 @@ use standing::StandingConnections;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use streams::Streams;
+use subflow_log::SubflowLog;
 
 /// All hosts of a run, with their transfers and subflows.
 pub(crate) struct Hosts {
@@ -53,10 +54,7 @@ pub(crate) struct Hosts {
     standing: StandingConnections,
     /// The transfers, if the transport acknowledges packets. There are no subflows then.
     packets: Option<Box<PacketFlows>>,
-    closed_subflows: Vec<SubflowOutcome>,
-    /// Whether the paths of subflows are recorded when they close.
-    pub(crate) records_paths: bool,
-    closed_paths: Vec<SubflowPath>,
+    pub(crate) log: SubflowLog,
     /// The ARP caches, if switches run programs. Rule-driven switches need no Ethernet addresses.
     resolver: Option<Resolver>,
     /// Addresses of interfaces, by the links that they send into. Empty if there is no resolver.
@@ -125,9 +123,7 @@ impl Hosts {
             streams,
             standing: StandingConnections::new(stands, keeps_windows),
             packets,
-            closed_subflows: Vec::new(),
-            records_paths: false,
-            closed_paths: Vec::new(),
+            log: SubflowLog::default(),
             resolver: deployment.map(|deployment| Resolver::new(deployment.arp_age, deployment.arp_retry)),
             addresses: deployment.map(|_| addresses(&fabric)).unwrap_or_default(),
             elephants: deployment.and_then(|deployment| deployment.elephants.clone()),
@@ -374,8 +370,8 @@ impl Hosts {
         if subflow.closed {
             return;
         }
-        self.note_subflow(network, slot);
-        let subflow = self.subflows.get(slot);
+        let has_others = self.transfers.subflows(subflow.transfer).len() > 1;
+        self.log.note(network, slot, subflow, has_others);
         self.standing.keep(slot, subflow);
         self.transfers.close(subflow, to_nanos(now));
         subflow.closed = true;
@@ -571,6 +567,16 @@ impl Hosts {
         }
         self.end_endless_packets(network);
         self.stop_if_finished(agenda);
+    }
+
+    /// See [`SubflowLog::take_paths`].
+    pub(crate) fn take_subflow_paths<T: Tap>(&mut self, network: &Network<T>) -> Vec<SubflowPath> {
+        self.log.take_paths(network, &self.subflows)
+    }
+
+    /// See [`SubflowLog::outcomes`].
+    pub(crate) fn subflow_outcomes<T: Tap>(&self, network: &Network<T>) -> Vec<SubflowOutcome> {
+        self.log.outcomes(network, &self.subflows, &self.transfers)
     }
 
     /// Returns the outcome of every transfer by `now`. Long-lived transfers are measured up to `until`.

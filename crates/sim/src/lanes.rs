@@ -38,6 +38,11 @@ impl Lanes {
         Some(Headers { five_tuple, dscp: data.dscp, tcp_flags, tag: packet.tag(), mptcp })
     }
 
+    /// Headers of a subflow's data, without options.
+    pub(crate) fn data(&self, slot: usize) -> Headers {
+        Headers { mptcp: None, ..self.data[slot - 1] }
+    }
+
     /// DSCP of a packet of a connection.
     pub(crate) fn dscp(&self, packet: &Packet) -> u8 {
         self.data[packet.slot() - 1].dscp

@@ -61,7 +61,7 @@ pub(crate) fn single_thread_reason_by_needs(needs: &Needs) -> Option<&'static st
 impl<T: Tap> Simulation<T> {
     /// Why the run stays on one thread, even if it gets several; `None` if it does not.
     pub fn one_thread(&self) -> Option<&'static str> {
-        let paths = self.hosts.records_paths.then_some("the paths of flows are recorded");
+        let paths = self.hosts.log.records_paths.then_some("the paths of flows are recorded");
         let ports = self.network.has_ports().then_some("ports of switches have several queues or RED");
         self.single_thread_reason.or(paths).or(ports)
     }

@@ -341,7 +341,7 @@ impl<T: Tap> Simulation<T> {
 
     /// Records from now on the path of each subflow when it closes, for [`Simulation::take_subflow_paths`].
     pub fn record_subflow_paths(&mut self) {
-        self.hosts.records_paths = true;
+        self.hosts.log.records_paths = true;
     }
 
     /// Returns the paths of the subflows that closed since the last call and of the open ones, by transfer and

@@ -86,6 +86,24 @@ fn a_lone_transfer_uses_its_card_fully_and_ends_early_enough() {
     }
 }
 
+/// The order of uet-htsim's results for permutations (docs/uec.md): the more a host learns about its paths, the earlier
+/// the transfers end.
+#[test]
+fn the_choices_of_paths_have_the_order_of_uet_htsim() {
+    // Each of 128 hosts sends 2 MB to a host of another pod; no two senders have the same receiver.
+    let flows: Vec<_> = (0..128).map(|host| (0, host, (37 * host + 61) % 128, Some(2_000_000))).collect();
+    let fabric = "fat-tree:k=8,rate=100Gbps,delay=1us,queue_bytes=178450B,ecn=37350B/145250B,trim=on";
+    let choices = ["mixed,ack_bytes=1B", "reps,ack_bytes=1B", "bitmap", "oblivious", "single"];
+    let mean_us = choices.map(|entropy| {
+        let outcome = run(settings(fabric, &flows, &format!("uec:paths=128,entropy={entropy}"), ""));
+        assert!(all_finish(&outcome), "{entropy}");
+        fcts_us(&outcome).iter().sum::<f64>() / flows.len() as f64
+    });
+    assert!(mean_us.is_sorted(), "{mean_us:?}");
+    // One path for each transfer: some links carry several of them, others none.
+    assert!(mean_us[4] > 1.5 * mean_us[3], "{mean_us:?}");
+}
+
 #[test]
 fn transfers_of_a_host_share_its_card_packet_by_packet() {
     let flows = [(0, 0, 12, Some(1_000_000)), (0, 0, 8, Some(1_000_000)), (0, 0, 4, Some(1_000_000))];

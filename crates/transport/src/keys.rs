@@ -167,7 +167,7 @@ const TRANSPORTS: [TransportName; 5] = [
         name: "uec",
         about: "Ultra Ethernet: packets take any path in any order and are acknowledged one by one; full queues may trim \
                 them (trim=on of the fabric); NSCC controls the window by delay and marks",
-        source: "UEC specification 1.0; uet-htsim, the simulator of the Ultra Ethernet Consortium",
+        source: "uet-htsim, the simulator of the Ultra Ethernet Consortium",
         keys: &[
             key("mtu", "4150B", "bytes of a full packet, 64 B of headers included; 164 B to 32831 B", "uet-htsim"),
             key(

@@ -37,11 +37,9 @@ impl FlowRecord {
     pub(crate) fn five_tuple(&self) -> FiveTuple {
         self.five_tuple
     }
-}
 
-impl Routes {
     /// Returns the record of a flow for a snapshot.
-    pub(crate) fn flow_record(&self, cx: &Context, id: FlowId, flow: &Flow) -> FlowRecord {
+    pub(crate) fn of(cx: &Context, id: FlowId, flow: &Flow) -> FlowRecord {
         let mut record = FlowRecord {
             id,
             five_tuple: flow.key.five_tuple,
@@ -68,12 +66,13 @@ impl Routes {
     }
 
     /// Restores a flow of a snapshot, unless one of its addresses has no place on the fabric.
-    pub(crate) fn remember(&mut self, cx: &mut Context, record: FlowRecord) {
+    pub(crate) fn restore(self, cx: &mut Context, routes: &mut Routes) {
+        let record = self;
         let FlowRecord { id, five_tuple, .. } = record;
         let attachments = (cx.attachment(five_tuple.src), cx.attachment(five_tuple.dst));
         let (Some(src), Some(dst)) = attachments else { return };
         let key = FlowKey { id, five_tuple, src, dst, meter: record.meter };
-        record.meter.into_iter().for_each(|meter| self.limits.mark(src.tor, meter));
+        record.meter.into_iter().for_each(|meter| routes.limits.mark(src.tor, meter));
         for _ in record.sources.iter().filter(|source| !source.leaving) {
             cx.count_rules(src.tor, 1);
         }
@@ -86,10 +85,10 @@ impl Routes {
         for switch in hops {
             cx.count_rules(switch, 1);
         }
-        record.versions.iter().for_each(|version| self.labels.claim_version(cx, version));
+        record.versions.iter().for_each(|version| routes.labels.claim_version(cx, version));
         let FlowRecord { past_bytes, held_until, pace_bps, .. } = record;
         let extras = Extras { past_bytes, held_until, silent_s: 0, pace_bps, before: None };
-        self.flows.insert(Flow {
+        routes.flows.insert(Flow {
             closed: record.view.is_none(),
             sources: record.sources.into(),
             versions: record.versions.into(),
