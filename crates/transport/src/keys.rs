@@ -181,9 +181,9 @@ const TRANSPORTS: [TransportName; 5] = [
             key("paths", "64", "number of different entropies, a power of two up to 65536", "uet-htsim"),
             key(
                 "ack_bytes",
-                "16384B",
-                "bytes of packets that arrive between two acknowledgements; 1B acknowledges each packet, which reps and \
-                 mixed need to recycle all entropies",
+                "none",
+                "bytes of packets that arrive between two acknowledgements, a size; none means 1B (each packet) for reps and \
+                 mixed, which learn from them, and 16384B for the others",
                 "uet-htsim",
             ),
             key(

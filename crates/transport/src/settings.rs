@@ -502,6 +502,9 @@ mod tests {
         let spec = parse("uec:entropy=reps,paths=128,ack_bytes=1B,mtu=9000B,rto=1ms,iw=10KB");
         let uec = spec.uec().unwrap();
         assert_eq!((uec.entropy, uec.paths, uec.ack_bytes), (EntropyChoice::Reps, 128, 1));
+        let ack_bytes = |text: &str| parse(text).uec().map(|uec| uec.ack_bytes);
+        let by_entropy = ["uec", "uec:entropy=reps", "uec:entropy=bitmap", "uec:ack_bytes=8KB"].map(ack_bytes);
+        assert_eq!(by_entropy, [1, 1, 16_384, 8000].map(Some));
         assert_eq!((spec.settings().mss_bytes, uec.frame_bytes()), (8936, 9000));
         assert_eq!((uec.timeout, uec.initial_window_bytes), (Some(Nanos::from_millis(1)), Some(10_000)));
         let refined = spec.clone().refined_by(parse("uec:entropy=single,paths=16")).unwrap();

@@ -22,6 +22,17 @@ pub enum EntropyChoice {
     Mixed,
 }
 
+impl EntropyChoice {
+    /// Bytes of packets between two reports by default. A sender that uses entropies again needs a report on each
+    /// packet; otherwise it is the value of uet-htsim.
+    fn usual_ack_bytes(self) -> u64 {
+        match self {
+            EntropyChoice::Reps | EntropyChoice::Mixed => 1,
+            EntropyChoice::Single | EntropyChoice::Oblivious | EntropyChoice::Bitmap => 16_384,
+        }
+    }
+}
+
 /// Settings of the transport.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct UecSettings {
@@ -61,7 +72,7 @@ impl Default for UecSettings {
             },
             entropy: EntropyChoice::Mixed,
             paths: 64,
-            ack_bytes: 16_384,
+            ack_bytes: EntropyChoice::Mixed.usual_ack_bytes(),
             initial_window_bytes: None,
             target_delay: None,
             timeout: None,
@@ -84,15 +95,16 @@ impl UecSettings {
             ("mixed", EntropyChoice::Mixed),
         ];
         let time = |key| spec.time(key)?.map(|_| positive_time(spec, key, Nanos::ZERO)).transpose();
+        let entropy = spec.choice("entropy", &words)?.unwrap_or(d.entropy);
         let settings = UecSettings {
             common: Settings {
                 mss_bytes: spec.size_bytes("mtu")?.map_or(Ok(MTU), |mtu| bounded_mtu(spec, mtu))? - HEADER_BYTES,
                 jitter: spec.time("jitter")?.or(d.common.jitter),
                 ..d.common
             },
-            entropy: spec.choice("entropy", &words)?.unwrap_or(d.entropy),
+            entropy,
             paths: spec.count("paths", 1, MOST_PATHS)?.map_or(d.paths, |paths| paths as u32),
-            ack_bytes: spec.size_bytes("ack_bytes")?.unwrap_or(d.ack_bytes),
+            ack_bytes: spec.size_bytes("ack_bytes")?.unwrap_or(entropy.usual_ack_bytes()),
             initial_window_bytes: spec.size_bytes("iw")?,
             target_delay: time("target_delay")?,
             timeout: time("rto")?,

@@ -28,7 +28,7 @@ fn a_lone_flow_sends_at_line_rate() {
 
 #[test]
 fn reports_are_sent_after_the_bytes_that_were_asked_for() {
-    let (settings, bytes) = (UecSettings::default(), 100 * 4086);
+    let (settings, bytes) = (UecSettings { ack_bytes: 16_384, ..UecSettings::default() }, 100 * 4086);
     let mut receiver = UecReceiver::new(&settings, bytes);
     let arrived = |number| Arrived {
         number,
