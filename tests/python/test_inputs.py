@@ -121,6 +121,14 @@ def test_time_outs_that_dominate_the_fct_are_noted_with_a_remedy(cli: Cli) -> No
     assert not any("min_rto is" in note for note in mended["traffic"]["notes"])
 
 
+def test_a_transport_without_a_minimum_time_out_gets_no_note_about_it(cli: Cli) -> None:
+    fabric, traffic = "fat-tree:k=4,rate=100Gbps,loss=0.05", "incast:senders=15,size=256KB"
+    run = ["--fabric", fabric, "--traffic", traffic, "--runs", "1", "--duration", "1ms", "--json", "-"]
+    result = json.loads(cli("compare", *run, "--schemes", "ecmp", "--transport", "uec").out)
+    assert result["schemes"][0]["timeouts"] > 0
+    assert not any("min_rto" in note for note in result["traffic"]["notes"])
+
+
 def test_pending_time_outs_count_and_those_after_the_end_do_not() -> None:
     """A run may end before a time-out of 200 ms; and a sender may wait for the last, delayed, acknowledgement."""
     settings: dict[str, Any] = {"fabric": "fat-tree:k=8,rate=100Gbps", "schemes": ["spt"], "runs": 1}

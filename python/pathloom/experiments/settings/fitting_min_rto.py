@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathloom import _core
 from pathloom.experiments.settings.identity import digests
 from pathloom.experiments.settings.input_files import named_files
-from pathloom.experiments.settings.min_rto import sets_min_rto, shorter_min_rto
+from pathloom.experiments.settings.min_rto import leaves_min_rto, shorter_min_rto
 from pathloom.experiments.settings.model import Settings
 from pathloom.fabrics import Fabric
 from pathloom.specs import LAB
@@ -22,16 +22,17 @@ from pathloom.specs import LAB
 def default_min_rto(settings: Settings, round_trip_ps: Sequence[int] | None) -> str | None:
     """The default minimum time-out, as text, for a longest round trip with empty and with full queues.
 
-    None if that of the transport applies: it is set, it is shorter, or the kernels of the lab send.
+    None if that of the transport applies: it is set, it is shorter, the transport has none, or the kernels of the lab
+    send.
     """
-    if not settings.fit_min_rto or LAB in settings.worlds or sets_min_rto(settings.transport):
+    if not settings.fit_min_rto or LAB in settings.worlds or not leaves_min_rto(settings.transport):
         return None
     return shorter_min_rto(round_trip_ps)
 
 
 def default_min_rto_ns(settings: Settings, fabric_text: str | None) -> int | None:
     """The default minimum time-out in nanoseconds, for the fabric of the settings or of the text."""
-    if sets_min_rto(settings.transport) or not settings.fit_min_rto:
+    if not leaves_min_rto(settings.transport) or not settings.fit_min_rto:
         return None
     default = default_min_rto(settings, _round_trip_ps(settings.fabric, fabric_text, _file_digests(settings.fabric)))
     return None if default is None else round(1e9 * _core.parse_time_s(default))

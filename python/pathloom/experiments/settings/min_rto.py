@@ -34,20 +34,28 @@ def usual_min_rto() -> str:
 
 
 def written_transport(transport: str | None, fitted: bool) -> str | None:
-    """The transport for a command line, with `min_rto` set if it is not `fitted`, which has no option."""
-    if fitted or sets_min_rto(transport):
+    """The transport for a command line, with `min_rto` set if it is not `fitted`, which has no option.
+
+    >>> [written_transport(spec, False) for spec in (None, "cubic:min_rto=1ms", "uec")]
+    ['newreno:min_rto=200ms', 'cubic:min_rto=1ms', 'uec']
+    """
+    if fitted or not leaves_min_rto(transport):
         return transport
     return with_keys(transport or "newreno", {"min_rto": usual_min_rto()})
 
 
-def sets_min_rto(transport: str | None) -> bool:
-    """Whether a specification has the key.
+def leaves_min_rto(transport: str | None) -> bool:
+    """Whether a specification leaves the key out, and its transport has it.
 
-    >>> [sets_min_rto(spec) for spec in ("newreno:acks=1, min_rto = 1ms", "cubic:iw=12KB", None)]
-    [True, False, False]
+    >>> [leaves_min_rto(spec) for spec in ("newreno:acks=1, min_rto = 1ms", "cubic:iw=12KB", None, "uec")]
+    [False, True, True, False]
     """
-    _, _, keys = (transport or "").partition(":")
-    return any(pair.partition("=")[0].strip() == "min_rto" for pair in keys.split(","))
+    name, _, keys = (transport or "").partition(":")
+    if any(pair.partition("=")[0].strip() == "min_rto" for pair in keys.split(",")):
+        return False
+    # A transport that does not exist is refused elsewhere.
+    known = {entry["name"]: entry["keys"] for entry in _core.transports()}
+    return any(key["name"] == "min_rto" for key in known.get(name.strip(), known["newreno"]))
 
 
 def fitting_time(seconds: float) -> str:
