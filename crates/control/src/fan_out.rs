@@ -16,14 +16,8 @@ impl FanOut {
     pub(crate) fn new(fabric: &Fabric, links: &LinkState, routes: &RouteTable) -> FanOut {
         let tors = fabric.tors().len();
         let mut fan_out = FanOut { tors, ways: vec![1; tors * fabric.nodes().len()] };
-        let mut order: Vec<(u32, NodeId)> = Vec::new();
         for (index, &tor) in fabric.tors().iter().enumerate() {
-            let distances = distances_to(fabric, links, tor);
-            order.clear();
-            let reached = |&switch: &NodeId| distances.hops(switch).map(|hops| (hops, switch));
-            order.extend(fabric.switches().iter().filter_map(reached));
-            order.sort_unstable();
-            for &(_, switch) in order.iter().rev() {
+            for switch in nearest_first(fabric, links, tor).into_iter().rev() {
                 let hops = routes.next_hops(switch, index);
                 let ways = fan_out.at(switch, index).saturating_mul(hops.len() as u32);
                 for &link in hops {
@@ -39,4 +33,13 @@ impl FanOut {
     pub(crate) fn at(&self, switch: NodeId, tor: usize) -> u32 {
         self.ways[switch.index() * self.tors + tor]
     }
+}
+
+/// Returns the switches that can reach a ToR, in order of their distance to it: the ToR itself is the first one.
+pub(crate) fn nearest_first(fabric: &Fabric, links: &LinkState, tor: NodeId) -> Vec<NodeId> {
+    let distances = distances_to(fabric, links, tor);
+    let reached = |&switch: &NodeId| distances.hops(switch).map(|hops| (hops, switch));
+    let mut order: Vec<(u32, NodeId)> = fabric.switches().iter().filter_map(reached).collect();
+    order.sort_unstable();
+    order.into_iter().map(|(_, switch)| switch).collect()
 }

@@ -5,7 +5,8 @@
 //! capacities of next hops count for their weights. A weight is the lower one of two ratios: of the link's rate to the highest
 //! rate among the next hops, and of the next hop's capacity to the largest one among them.
 
-use pathloom_model::search::{distances_to, RouteTable};
+use crate::fan_out::nearest_first;
+use pathloom_model::search::RouteTable;
 use pathloom_model::{Fabric, LinkId, LinkState, NodeId};
 use rustc_hash::FxHashMap;
 
@@ -29,17 +30,11 @@ impl Weights {
     /// Computes the weights for the shortest paths of `routes`, which were computed for `links`.
     pub(crate) fn new(fabric: &Fabric, links: &LinkState, routes: &RouteTable) -> Weights {
         let mut unequal = FxHashMap::default();
-        let mut order: Vec<(u32, NodeId)> = Vec::new();
         // By node.
         let mut capacity = vec![0.0; fabric.nodes().len()];
         for (index, &tor) in fabric.tors().iter().enumerate() {
-            let distances = distances_to(fabric, links, tor);
-            order.clear();
-            let reached = |&switch: &NodeId| distances.hops(switch).map(|hops| (hops, switch));
-            order.extend(fabric.switches().iter().filter_map(reached));
-            order.sort_unstable();
             capacity[tor.index()] = f64::MAX;
-            for &(_, switch) in order.iter().filter(|&&(_, switch)| switch != tor) {
+            for switch in nearest_first(fabric, links, tor).into_iter().filter(|&switch| switch != tor) {
                 let hop = |&link: &LinkId| {
                     let link = fabric.link(link);
                     Hop { rate: link.settings.rate_bps as f64, capacity: capacity[link.to.index()] }
