@@ -132,7 +132,9 @@ def test_a_trend_compares_two_lines() -> None:
     assert above.value.mean == pytest.approx((at_half.mean or 0.0) - (at_fifth.mean or 0.0))
     assert above.value.ci95 == pytest.approx(math.hypot(at_half.ci95 or 0.0, at_fifth.ci95 or 0.0))
     assert [texts.published_text(line) for line in (above, below, level)] == ["> 0", "< 0", "0"]
-    assert (below.cause, texts.difference_text(below)) == ("not explained yet", "not so")
+    assert abs(below.value.mean or 0.0) < (below.value.ci95 or 0.0), "two runs"
+    assert (below.cause, texts.difference_text(below)) == ("not explained yet", "not clear")
+    assert texts.difference_text(replace(below, value=Value(1.0, 0.5))) == "not so"
     assert (level.cause, texts.difference_text(level)) == (None, "as published")
 
 
@@ -157,6 +159,9 @@ def test_texts_are_renewed_without_runs(
     assert (known["measured"], known["ci95"]) == (before["rows"][1]["measured"], before["rows"][1]["ci95"])
     assert (known["published"], known["cause"]) == ([0.0, 1000.0], None)
     assert compared["measured"] == pytest.approx(0.0, abs=1e-9), "from the points of the picture"
+    point = next(row for row in before["rows"] if row["label"] == "ecmp, load 0.5")
+    share = point["ci95"] / point["measured"]
+    assert compared["ci95"] == pytest.approx(100.0 * math.hypot(share, share)), "as of independent runs"
     assert (new["measured"], new["cause"]) == (None, "this row is newer than the runs of the table")
     assert "0 to 1000 s | " in (tmp_path / "README.md").read_text()
     assert page.renew(tmp_path) == []

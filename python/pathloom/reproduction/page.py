@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from string import ascii_lowercase
-from typing import Any
+from typing import Any, Literal
 
 from pathloom import _core
 from pathloom.errors import bad_input, reason
@@ -63,8 +64,8 @@ def _record(result: Reproduced) -> dict[str, Any]:
 def renew(folder: Path) -> list[str]:
     """Renews the records and the page of a folder after texts or rows of figures have changed; nothing is run.
 
-    Measured values are those of the records. A row that is new gets its value from the points of the picture, without
-    an interval, or none if they do not hold it. Returns the names of all figures whose record has changed.
+    Measured values are those of the records. A row that is new gets its value from the points of the picture, or none
+    if they do not hold it. Returns the names of all figures whose record has changed.
     """
     changed = []
     for place in (folder, folder / QUICK):
@@ -86,7 +87,10 @@ def _renewed(record: dict[str, Any]) -> dict[str, Any]:
     lines = []
     for row in figure.rows:
         known = before.get(row.label)
-        value = _recorded(known) if known is not None else _from_points(figure, row, before)
+        value = _recorded(known) if known is not None else Value(None, None)
+        if value.ci95 is None:
+            of_points = _from_points(figure, row, before)
+            value = of_points if known is None or of_points.ci95 is not None else value
         line = judged(figure, row, value)
         if value.mean is None:
             line = replace(line, cause=NOT_RUN if known is None and row.metric is not None else row.cause)
@@ -110,13 +114,17 @@ def _recorded(row: dict[str, Any]) -> Value:
 
 
 def _from_points(figure: Figure, row: Row, before: dict[str, dict[str, Any]]) -> Value:
-    """The value of a new row from the points of the picture: that of a point, or of two points compared."""
+    """The value of a new row from the points of the picture: that of a point, or of two points compared.
+
+    Its interval is that of independent runs, so it is wider than one that compares run by run.
+    """
     variants = {key(measure): label for label, measure in figure.plot.measures()}
-    if row.measure is None or key(row.measure) not in variants:
+    row_measure, scheme = row.measure, row.scheme or figure.schemes()[0]
+    if row_measure is None or key(row_measure) not in variants:
         return Value(None, None)
     cases = {case.label: case for case in figure.all_cases()}
 
-    def mean_of(scheme: str, case: str) -> float | None:
+    def value_of(scheme: str, case: str) -> Value:
         alike = [
             other.label
             for other in figure.rows
@@ -126,19 +134,36 @@ def _from_points(figure: Figure, row: Row, before: dict[str, dict[str, Any]]) ->
             and other.over_case is None
         ]
         label = point_label(figure, scheme, cases[case], variants[key(row_measure)])
-        return next((before[name]["measured"] for name in (label, *alike) if name in before), None)
+        return next((_recorded(before[name]) for name in (label, *alike) if name in before), Value(None, None))
 
-    row_measure, scheme = row.measure, row.scheme or figure.schemes()[0]
     values = []
     for case in cases if row.case is None else (row.case,):
-        own = mean_of(scheme, case)
+        own = value_of(scheme, case)
         pairs = [(row.over_scheme or scheme, row.over_case)] if row.over_case else [(other, case) for other in row.over]
-        others = [mean_of(*pair) for pair in pairs]
-        if own is None or None in others:
-            return Value(None, None)
-        values += [value for other in others for value in compared(row.compared, [own], [other or 0.0])] or [own]
-    chosen = {"mean": sum(values) / len(values), "least": min(values), "most": max(values)}[row.across]
-    return Value(chosen, None)
+        values += [_ratio(row.compared, own, value_of(*pair)) for pair in pairs] or [own]
+    known = [(value.mean, value) for value in values if value.mean is not None]
+    if not known or len(known) < len(values):
+        return Value(None, None)
+    if row.across != "mean":
+        return (min if row.across == "least" else max)(known, key=lambda pair: pair[0])[1]
+    halves = [value.ci95 for _, value in known if value.ci95 is not None]
+    half = math.hypot(*halves) / len(known) if len(halves) == len(known) else None
+    return Value(sum(value for value, _ in known) / len(known), half)
+
+
+def _ratio(how: Literal["gain", "saving"], own: Value, other: Value) -> Value:
+    """Two means of independent runs compared, with the interval that follows from theirs.
+
+    >>> _ratio("gain", Value(3.0, 0.3), Value(2.0, 0.0))
+    Value(mean=50.0, ci95=15.0, bound='exactly')
+    """
+    if own.mean is None or not other.mean:
+        return Value(None, None)
+    (value,) = compared(how, [own.mean], [other.mean])
+    if own.ci95 is None or other.ci95 is None:
+        return Value(value, None)
+    share = own.mean / other.mean
+    return Value(value, 100.0 * math.hypot(own.ci95 / other.mean, share * other.ci95 / other.mean))
 
 
 def _records(folder: Path) -> list[dict[str, Any]]:
@@ -162,7 +187,9 @@ def _page(records: list[dict[str, Any]], quick: list[dict[str, Any]]) -> str:
         (
             "Each table has what a paper prints beside what Pathloom measures, and the difference. ± is the half width "
             "of the 95 % confidence interval over the runs. Where a paper prints a range, the difference is the "
-            "distance from its nearer end. «> 0» and «< 0» stand for a trend that the text of a paper states.\n\n"
+            "distance from its nearer end. «> 0» and «< 0» stand for a trend that the text of a paper states. It is "
+            "«not clear» if the interval holds both signs. The interval of a trend, and of a row added after the runs, "
+            "is that of independent runs.\n\n"
             "A letter leads to the cause of a difference below the table. A single number needs one if the difference "
             f"is more than {POINTS:g} percentage points, or {POINTS:g} % of another unit. A range, a bound or a trend "
             "needs one as soon as the measured value is outside by more than its interval. "

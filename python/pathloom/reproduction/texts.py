@@ -79,9 +79,12 @@ def difference_text(line: Line) -> str:
     '+12.5 %'
     >>> difference_text(Line("TCP-Path", "%", (10.0, 20.0), "exactly", Value(18.0, None), None))
     'within'
+    >>> difference_text(Line("more at load 0.9", "%", None, "exactly", Value(2.0, 3.0), None, "above"))
+    'not clear'
     """
     if line.trend is not None and line.value.mean is not None:
-        return "not so" if is_far(line) else "as published"
+        unclear = abs(line.value.mean) <= (line.value.ci95 or 0.0)
+        return ("not clear" if unclear else "not so") if is_far(line) else "as published"
     if line.difference is None or line.published is None:
         return NOTHING
     ends = line.published if isinstance(line.published, tuple) else (line.published,)
