@@ -10,7 +10,7 @@ from pathloom.experiments.results.notes import failures
 from pathloom.experiments.results.verdicts import COMPLETION, FCT, THROUGHPUT, Figure, Ranking, ranking
 from pathloom.experiments.settings.model import FINISHED
 from pathloom.quantities import FigureText, counted, listed, share_figure, time_figure
-from pathloom.report.tables import AT_LEAST, AT_MOST, PAIRS_FROM, Table
+from pathloom.report.tables import AT_LEAST, AT_MOST, Table, best_text
 
 if TYPE_CHECKING:
     from pathloom.experiments.results.result import ResultData
@@ -77,12 +77,7 @@ def legend(schemes: Sequence[Row], table: Table, best_mark: str) -> list[str]:
     lines = []
     several = any(len(row["runs"]) > 1 for row in schemes)
     if table.has_best():
-        several_pairs = sum(len(row["runs"]) > 1 for row in schemes) >= PAIRS_FROM
-        corrected = ", corrected for the number of pairs (Holm)" if several_pairs else ""
-        lines.append(
-            f"{best_mark} clearly the best of its row: more than 1 % ahead of every other scheme, taken run by run, "
-            f"with a probability by chance below 5 %{corrected}."
-        )
+        lines.append(f"{best_mark} {best_text('of its row', schemes)}")
     elif len(schemes) > 1 and not several:
         most = "One run" if all(row["runs"] for row in schemes) else "At most one run"
         lines.append(f"{most} of each scheme: no value is marked as the best, for it may be chance; --runs 3 or more.")

@@ -10,7 +10,7 @@ from pathloom.experiments.results.verdicts import Figure, figure_of, is_bound, r
 from pathloom.experiments.settings.model import FINISHED
 from pathloom.experiments.sweeps.plan import value_text
 from pathloom.quantities import FigureText, counted, share_figure, time_figure, times_figure
-from pathloom.report.tables import AT_LEAST, AT_MOST, NOTHING, Table
+from pathloom.report.tables import AT_LEAST, AT_MOST, NOTHING, Table, best_text
 
 if TYPE_CHECKING:
     from pathloom.experiments.sweeps.result import SweepData
@@ -116,10 +116,7 @@ def legend_lines(result: SweepData, table: Table) -> list[str]:
     cells = [cell for row in table.rows for cell in row]
     lines = []
     if any(cell.endswith(" *") for cell in cells):
-        lines.append(
-            "* clearly the best at its point: more than 1 % ahead of every other scheme there, and the 95 % confidence "
-            "interval of the difference, taken run by run, excludes 0."
-        )
+        lines.append(f"* {best_text('at its point', max((point.schemes for point in result.points), key=len))}")
     if any(cell.startswith((AT_LEAST, AT_MOST)) for cell in cells):
         lines.append("≥ and ≤: some flows are unfinished, so the figure is a bound.")
     if any(" ± " in cell for cell in cells):

@@ -41,6 +41,16 @@ PAIRS_FROM = 3
 """Number of schemes from which there is a table of all pairs."""
 
 
+def best_text(place: str, schemes: Sequence[Row]) -> str:
+    """What the mark of the best scheme of a place says; `schemes` are those compared there."""
+    several_pairs = sum(len(row["runs"]) > 1 for row in schemes) >= PAIRS_FROM
+    corrected = ", corrected for the number of pairs (Holm)" if several_pairs else ""
+    return (
+        f"clearly the best {place}: more than 1 % ahead of every other scheme, taken run by run, "
+        f"with a probability by chance below 5 %{corrected}."
+    )
+
+
 @dataclass(frozen=True)
 class Table:
     """Headings and rows; the first column names the scheme."""
