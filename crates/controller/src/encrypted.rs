@@ -2,9 +2,9 @@
 
 use crate::config::CheckedConfig;
 use crate::current::Current;
+use crate::failed_accepts::FailedAccepts;
 use crate::newcomers::Newcomers;
 use crate::places::{Place, Places, Refused};
-use crate::serve::wait_after_failed_accept;
 use crate::session::Shared;
 use rustls::ServerConfig;
 use std::cell::RefCell;
@@ -29,7 +29,7 @@ pub(crate) struct Encryption {
 }
 
 /// Maximum number of handshakes in progress. One address has at most half of them, unless it is a loopback address.
-const HANDSHAKES: usize = 256;
+pub(crate) const HANDSHAKES: usize = 256;
 
 impl Encryption {
     /// Uses the settings of the configuration; `None` without certificates.
@@ -69,9 +69,11 @@ struct Handshake {
 
 /// Accepts connections of peers with a trusted certificate.
 pub(crate) async fn accept_tls(listener: TcpListener, encryption: Encryption, shared: Shared) {
+    let mut failed = FailedAccepts::new("switches");
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
+                failed.accepted();
                 let (handshake, refused) = encryption.begin(peer.ip());
                 if let Some(why) = refused {
                     let what = "too many TLS handshakes at a time; the oldest was closed";
@@ -86,7 +88,7 @@ pub(crate) async fn accept_tls(listener: TcpListener, encryption: Encryption, sh
                     }
                 });
             }
-            Err(problem) => wait_after_failed_accept(&problem).await,
+            Err(problem) => failed.failed(&problem).await,
         }
     }
 }

@@ -4,7 +4,9 @@ use crate::addresses::Learnt;
 use crate::api;
 use crate::clock::Clock;
 use crate::config::{Addresses, CheckedConfig};
+use crate::descriptors;
 use crate::encrypted::{accept_tls, Encryption};
+use crate::failed_accepts::FailedAccepts;
 use crate::hosts;
 use crate::hub::{Hub, Job, Responder};
 use crate::live_discovery::{self, LiveDiscovery};
@@ -17,11 +19,12 @@ use crate::storing::store_changes;
 use crate::tls::Binding;
 use pathloom_control::{Config as ControlConfig, Controller, Counts, Input, Snapshot, StoredDrains, Target};
 use pathloom_model::{Fabric, Nanos};
+use socket2::{Domain, Socket, Type};
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use tokio::net::{TcpListener, TcpSocket, UnixListener};
+use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{signal, SignalKind};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -51,8 +54,9 @@ pub enum ServeError {
     System(#[from] io::Error),
 }
 
-/// Backlog of the listening sockets: all switches of a fabric connect at once.
-const WAITING: u32 = 1024;
+/// Backlog of the listening sockets: all switches of a fabric connect at once. If it is full, a client tries again after 1 s
+/// and then 3 s.
+const WAITING: i32 = 1024;
 /// How often the event log is written.
 const TICK: Duration = Duration::from_millis(250);
 /// How often the state is stored.
@@ -180,7 +184,8 @@ pub(crate) fn out_of_service(drains: &StoredDrains, fabric: &Fabric) -> Vec<Targ
 ///
 /// # Errors
 /// It cannot listen, or cannot store its state.
-pub fn run(checked: CheckedConfig, file: &Path) -> Result<(), ServeError> {
+pub fn run(mut checked: CheckedConfig, file: &Path) -> Result<(), ServeError> {
+    descriptors::fit(&mut checked);
     let persist = Persist::new(checked.config.state.directory.clone());
     let (shared, out_of_service) = hub(&checked, &persist).map_err(|problem| {
         let directory = checked.config.state.directory.clone().unwrap_or_default().display().to_string();
@@ -312,10 +317,17 @@ fn listen_for_applications(checked: &CheckedConfig, shared: &Shared) -> Result<O
 }
 
 pub(crate) fn bind_tcp(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    socket.set_reuseaddr(true)?;
-    socket.bind(address)?;
-    socket.listen(WAITING)
+    TcpListener::from_std(listen_tcp(address)?)
+}
+
+/// A listening socket that does not block.
+pub(crate) fn listen_tcp(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(WAITING)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket.into())
 }
 
 /// Binds a Unix socket. An existing one without a listener is replaced.
@@ -333,34 +345,32 @@ fn bind_unix(path: &Path) -> io::Result<UnixListener> {
 }
 
 pub(crate) async fn accept_tcp(listener: TcpListener, shared: Shared) {
+    let mut failed = FailedAccepts::new("switches");
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
+                failed.accepted();
                 let _ = stream.set_nodelay(true);
                 let (reader, writer) = stream.into_split();
                 tokio::task::spawn_local(shared.clone().serve(peer.to_string(), reader, writer));
             }
-            Err(problem) => wait_after_failed_accept(&problem).await,
+            Err(problem) => failed.failed(&problem).await,
         }
     }
 }
 
 async fn accept_unix(listener: UnixListener, shared: Shared) {
+    let mut failed = FailedAccepts::new("switches");
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
+                failed.accepted();
                 let (reader, writer) = stream.into_split();
                 tokio::task::spawn_local(shared.clone().serve("a local socket".into(), reader, writer));
             }
-            Err(problem) => wait_after_failed_accept(&problem).await,
+            Err(problem) => failed.failed(&problem).await,
         }
     }
-}
-
-/// Waits after a failed accept, for example for lack of descriptors, until others may have been closed.
-pub(crate) async fn wait_after_failed_accept(problem: &io::Error) {
-    tracing::warn!(%problem, "a connection was not accepted");
-    sleep(Duration::from_millis(100)).await;
 }
 
 fn nanos(duration: Duration) -> Nanos {

@@ -8,6 +8,7 @@ use super::routes::{host_router, router};
 use super::settings::{CheckedAddress, Limits};
 use super::slots::{Admission, ConnectionSlot, ConnectionSlots};
 use crate::current::Current;
+use crate::failed_accepts::FailedAccepts;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::Router;
@@ -64,8 +65,7 @@ fn launch(
     routes: fn(Api) -> Router,
 ) -> io::Result<(SocketAddr, Questions)> {
     let CheckedAddress { address, tokens, tls, limits, search, .. } = checked;
-    let listener = std::net::TcpListener::bind(address)?;
-    listener.set_nonblocking(true)?;
+    let listener = crate::serve::listen_tcp(address)?;
     let address = listener.local_addr()?;
     let (asker, questions) = channel();
     let counts = Arc::new(RequestCounts::default());
@@ -90,15 +90,16 @@ async fn accept(listener: TcpListener, service: Service) {
     let Service { app, counts, tls, limits } = service;
     let Limits { connections, timeout: patience, header_timeout, .. } = limits;
     let slots = ConnectionSlots::new(connections);
+    let mut failed = FailedAccepts::new("the API or of applications");
     loop {
         let (stream, peer) = match listener.accept().await {
             Ok(taken) => taken,
             Err(problem) => {
-                tracing::warn!(%problem, "a connection to the API was not accepted");
-                tokio::time::sleep(Duration::from_millis(100)).await;
+                failed.failed(&problem).await;
                 continue;
             }
         };
+        failed.accepted();
         // Answers are short, and callers wait for them.
         let _ = stream.set_nodelay(true);
         while slots.should_wait() {

@@ -16,7 +16,7 @@ mod tokens;
 pub use agent::AgentId;
 pub use config::HostsConfig;
 pub use protocol::{AgentMessage, ControllerMessage, Wants, VERSION};
-pub(crate) use sockets::{accept_tcp, accept_unix};
+pub(crate) use sockets::{accept_tcp, accept_unix, HANDSHAKES};
 pub(crate) use tokens::Tokens;
 
 pub(crate) use self::offenders::Offences;

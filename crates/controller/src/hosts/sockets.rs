@@ -3,6 +3,7 @@
 use super::AgentId;
 use crate::connection::Transmit;
 use crate::current::Current;
+use crate::failed_accepts::FailedAccepts;
 use crate::session::{Shared, Wakers};
 use rustls::ServerConfig;
 use socket2::{SockRef, TcpKeepalive};
@@ -19,7 +20,7 @@ use tokio_rustls::TlsAcceptor;
 /// Maximum number of bytes of one read.
 const READ_BYTES: usize = 16 << 10;
 /// Number of TLS handshakes of agents at a time.
-const HANDSHAKES: usize = 64;
+pub(crate) const HANDSHAKES: usize = 64;
 /// How long a TLS handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// Time without a packet from an agent's host after which the kernel probes the host (TCP keep-alive).
@@ -34,9 +35,11 @@ const UNREAD: Duration = Duration::from_secs(30);
 /// Accepts agents by TCP. Each represents the host that it connects from.
 pub(crate) async fn accept_tcp(listener: TcpListener, tls: Option<Current<ServerConfig>>, shared: Shared) {
     let handshakes = Rc::new(Semaphore::new(HANDSHAKES));
+    let mut failed = FailedAccepts::new("host agents");
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
+                failed.accepted();
                 let _ = stream.set_nodelay(true);
                 if let Err(problem) = watch(&stream) {
                     tracing::warn!(%peer, %problem, "the controller will not detect when the host of this agent is gone");
@@ -64,7 +67,7 @@ pub(crate) async fn accept_tcp(listener: TcpListener, tls: Option<Current<Server
                     shared.drive(|hub, now| hub.hosts.not_encrypted(now, &peer.to_string(), &why));
                 });
             }
-            Err(problem) => crate::serve::wait_after_failed_accept(&problem).await,
+            Err(problem) => failed.failed(&problem).await,
         }
     }
 }
@@ -82,16 +85,18 @@ fn watch(stream: &TcpStream) -> io::Result<()> {
 
 /// Accepts agents by a Unix socket. They may represent any host.
 pub(crate) async fn accept_unix(listener: UnixListener, shared: Shared) {
+    let mut failed = FailedAccepts::new("host agents");
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
+                failed.accepted();
                 let process = stream.peer_cred().ok().and_then(|credentials| credentials.pid());
                 let peer = process.map_or("a local agent".into(), |process| format!("process {process}"));
                 let (reader, writer) = stream.into_split();
                 let serving = serve(shared.clone(), peer, None, reader, writer);
                 tokio::task::spawn_local(serving);
             }
-            Err(problem) => crate::serve::wait_after_failed_accept(&problem).await,
+            Err(problem) => failed.failed(&problem).await,
         }
     }
 }
