@@ -96,6 +96,12 @@ macro_rules! keys_of_tcp {
                 "RFC 2018, RFC 6675",
             ),
             key(
+                "rack",
+                "on",
+                "whether losses are also detected by time, and the end of a flight is probed; needs sack, and no reordering",
+                "RFC 8985; Linux's default",
+            ),
+            key(
                 "reordering",
                 "none",
                 "segments that must arrive after a missing one before it counts as lost, or window: as many as are in \

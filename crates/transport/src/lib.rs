@@ -29,6 +29,7 @@
 mod keys;
 pub mod mptcp;
 pub mod packets;
+mod rack;
 mod ranges;
 mod receiver;
 mod rtt;

@@ -28,6 +28,8 @@ pub(crate) struct Scoreboard {
     pub(crate) high_rxt: u64,
     /// Whether this recovery has used its rescue retransmission (RescueRxt of RFC 6675 §2).
     pub(crate) rescued: bool,
+    /// Everything before this byte that has not arrived is lost, by the time since it was sent ([`crate::rack`]).
+    overdue: u64,
 }
 
 /// Number of duplicate acknowledgements, or of later ranges, after which a segment counts as lost (DupThresh, RFC
@@ -46,7 +48,7 @@ pub(crate) struct Losses {
 
 impl Scoreboard {
     pub(crate) fn new(mss: u64) -> Scoreboard {
-        Scoreboard { sacked: Ranges::default(), mss, threshold: DUP_THRESH, high_rxt: 0, rescued: false }
+        Scoreboard { sacked: Ranges::default(), mss, threshold: DUP_THRESH, high_rxt: 0, rescued: false, overdue: 0 }
     }
 
     /// Sets how many later segments must arrive before a segment counts as lost.
@@ -66,6 +68,32 @@ impl Scoreboard {
         if !self.sacked.is_empty() {
             self.sacked.take_reached(una);
         }
+    }
+
+    /// Sets the byte before which everything that has not arrived is lost, by the time since it was sent.
+    pub(crate) fn set_overdue(&mut self, byte: u64) {
+        self.overdue = self.overdue.max(byte);
+    }
+
+    /// Whether no data are known to have arrived out of order.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.sacked.is_empty()
+    }
+
+    /// Returns one past the last byte that has arrived out of order; 0 if none has.
+    pub(crate) fn sacked_end(&self) -> u64 {
+        self.sacked.end()
+    }
+
+    /// Returns the parts of a range that have not arrived.
+    pub(crate) fn missing_within(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let mut from = start;
+        std::iter::from_fn(move || {
+            let (first, until) = self.sacked.gap_from(from).unwrap_or((from.max(self.sacked.end()), u64::MAX));
+            from = until.min(end);
+            (first < end).then_some((first, from))
+        })
     }
 
     /// Begins a recovery, in which nothing has been retransmitted yet.
@@ -94,6 +122,14 @@ impl Scoreboard {
 
     /// Returns which bytes are lost (IsLost of RFC 6675 §4).
     pub(crate) fn losses(&self) -> Losses {
+        let losses = self.losses_by_order();
+        if self.overdue <= losses.before {
+            return losses;
+        }
+        Losses { before: self.overdue, arrived: self.sacked_within(self.overdue, u64::MAX) }
+    }
+
+    fn losses_by_order(&self) -> Losses {
         let (mut ranges, mut arrived) = (0, 0);
         for &(start, end) in self.sacked.as_slice().iter().rev() {
             ranges += 1;

@@ -60,6 +60,11 @@ pub struct Settings {
     /// 2018, RFC 6675). Otherwise NewReno's recovery is used (RFC 6582).
     #[serde(default)]
     pub sack: bool,
+    /// Whether senders also detect losses by the time since a segment was sent, and probe for losses at the end of a flight
+    /// (RFC 8985). It has an effect only with selective acknowledgements, and only without `reordering`.
+    // Settings written before this option existed mean `false`.
+    #[serde(default)]
+    pub rack: bool,
     /// When data that arrived out of order mean a loss. `None` for [`crate::DUP_THRESH`] segments, unless a scheme that
     /// sprays packets sets another value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -97,6 +102,12 @@ impl Settings {
         u64::from(self.mss_bytes + HEADER_BYTES)
     }
 
+    /// Whether losses are also detected by time (RFC 8985). Under schemes that spray packets, much more of them overtake
+    /// each other than RFC 8985 expects, so `reordering` decides alone.
+    pub fn detects_by_time(&self) -> bool {
+        self.rack && self.sack && self.reordering.is_none()
+    }
+
     /// Whether the congestion control reacts to congestion marks (ECN).
     pub fn reacts_to_marks(&self) -> bool {
         matches!(self.congestion, CongestionControl::Dctcp { .. })
@@ -122,6 +133,7 @@ impl Default for Settings {
             small_queues: true,
             byte_counting: false,
             sack: false,
+            rack: true,
             reordering: None,
             congestion: CongestionControl::NewReno,
             mark_packets: None,
@@ -238,6 +250,7 @@ impl TransportSpec {
             small_queues: spec.flag("small_queues")?.unwrap_or(d.small_queues),
             byte_counting: spec.flag("byte_counting")?.unwrap_or(d.byte_counting),
             sack: spec.flag("sack")?.unwrap_or(d.sack),
+            rack: spec.flag("rack")?.unwrap_or(d.rack),
             reordering: reordering(&spec)?,
             congestion,
             mark_packets: mark_packets(&spec)?,

@@ -251,17 +251,17 @@ def reproduce(
 
 
 def _exact(transport: str | None) -> str:
-    """The transport with exact times, as figures were measured, unless the figure's file sets these keys.
+    """The transport with the keys that figures were measured with, unless the figure's file sets them.
 
     >>> _exact(None), _exact("newreno:sack=on,jitter=100us")
-    ('newreno:jitter=0s,timers=exact', 'newreno:sack=on,jitter=100us,timers=exact')
+    ('newreno:jitter=0s,timers=exact,rack=off', 'newreno:sack=on,jitter=100us,timers=exact,rack=off')
     """
     transport = transport or "newreno"
     return with_keys(transport, {key: value for key, value in _EXACT.items() if f"{key}=" not in transport})
 
 
-_EXACT = {"jitter": "0s", "timers": "exact"}
-"""No random delay of packets, and no ticks of timers."""
+_EXACT = {"jitter": "0s", "timers": "exact", "rack": "off"}
+"""No random delay of packets, no ticks of timers, and no detection of losses by time."""
 
 
 def _split(schemes: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

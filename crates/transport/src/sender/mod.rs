@@ -1,13 +1,15 @@
 //! The sending half: selection of segments, loss recovery by duplicate (RFC 6582) or selective (RFC 6675,
-//! `selective.rs`) acknowledgements, retransmission timer (RFC 6298). The size of the window is computed in `window`.
+//! `selective.rs`) acknowledgements or by time (RFC 8985, `crate::rack`), timers (RFC 6298, `timers.rs`). The size of the
+//! window is computed in `window`.
 //!
 //! Byte numbers start at 0 and have 64 bits; the SYN and the FIN have no number. The FIN is part of the last segment,
 //! so a transfer is over when its last byte is acknowledged.
 
 mod selective;
 mod standing;
-mod timeout_wait;
+mod timers;
 
+use crate::rack::Rack;
 use crate::rtt::RttEstimator;
 use crate::sack::{Scoreboard, DUP_THRESH};
 use crate::settings::{Reordering, Settings, HEADER_BYTES};
@@ -15,7 +17,7 @@ use crate::timer_clock::TimerClock;
 use crate::window::Window;
 use pathloom_model::Nanos;
 pub use standing::Standing;
-pub use timeout_wait::TimeoutWait;
+pub use timers::TimeoutWait;
 
 /// Limits on the bytes in flight of a paced sender: round trips at its pace, and a minimum number of segments. The
 /// minimum covers the jitter of a path without a long stay in a queue.
@@ -76,6 +78,8 @@ pub struct Sender {
     held: bool,
     /// Whether the transfer ends at `limit`. If not, more data can follow ([`Sender::extend`]).
     ended: bool,
+    /// Whether a tail loss probe must be sent at once.
+    probing: bool,
     /// Whether the pace is provided by the network, and is not a setting of the host.
     provided: bool,
     dup_acks: u32,
@@ -95,6 +99,8 @@ pub struct Sender {
     flight_limit: u64,
     /// Data that arrived out of order, if receivers report it.
     scoreboard: Option<Box<Scoreboard>>,
+    /// Times of transmissions, if they are used to detect losses. It needs the scoreboard.
+    rack: Option<Box<Rack>>,
     window: Window,
     /// Segment being timed: one past its last byte, and when it was sent (RFC 6298 §3; never a retransmission).
     timing: Option<(u64, Nanos)>,
@@ -145,6 +151,8 @@ impl Sender {
             high: 0,
             limit: size_bytes.unwrap_or(u64::MAX),
             ended: true,
+            probing: false,
+            rack: settings.detects_by_time().then(|| Box::new(Rack::new(settings.delayed_ack))),
             scoreboard: settings.sack.then(|| Box::new(Scoreboard::new(u64::from(settings.mss_bytes)))),
             window: Window::new(settings),
             receive_window: settings.receive_window_bytes.max(u64::from(settings.mss_bytes)),
@@ -369,8 +377,10 @@ impl Sender {
         self.active_at = now;
         if ack > self.una {
             self.handle_new_ack(now, ack);
-        } else if ack == self.una && self.high > self.una && self.scoreboard.is_none() {
-            // With selective acknowledgements, a duplicate without a block carries no information (RFC 6675 §2).
+        } else if ack == self.una && self.scoreboard.is_some() {
+            // With selective acknowledgements, a duplicate without a block says nothing about losses (RFC 6675 §2).
+            self.handle_answer_to_probe(ack, true);
+        } else if ack == self.una && self.high > self.una {
             self.handle_duplicate_ack();
         }
     }
@@ -402,8 +412,8 @@ impl Sender {
             }
         }
         self.backoffs = 0;
-        if let Some(board) = &mut self.scoreboard {
-            board.acknowledge(ack);
+        if self.scoreboard.is_some() {
+            self.acknowledge_selectively(ack);
         }
         let mut restart_timer = true;
         if self.in_recovery {
@@ -454,7 +464,9 @@ impl Sender {
 
     /// Begins recovery and retransmits the first missing segment, unless this loss was detected before.
     fn begin_recovery(&mut self) {
-        if self.recover.is_some_and(|recover| self.una <= recover) {
+        // RFC 6582 §4.1. Selective acknowledgements tell a segment after `recover` from those before it.
+        let least = u64::from(self.rack.is_none());
+        if self.recover.is_some_and(|recover| self.una < recover + least) {
             return;
         }
         self.window.on_loss(self.flight());
@@ -463,50 +475,21 @@ impl Sender {
         self.partial_ack_seen = false;
         self.send_first = true;
         self.timing = None;
-        if let Some(board) = &mut self.scoreboard {
-            board.begin_recovery(self.una);
+        self.probing = false;
+        let Some(board) = &mut self.scoreboard else { return };
+        match &mut self.rack {
+            Some(rack) => {
+                // What the last recovery has sent again is under way.
+                board.begin_recovery(self.una.max(board.high_rxt));
+                rack.begin_recovery(board.high_rxt);
+                self.send_first = board.high_rxt == self.una;
+            }
+            None => board.begin_recovery(self.una),
         }
     }
 
     fn flight(&self) -> u64 {
         self.next - self.una
-    }
-
-    /// Returns the time of the next call to [`Sender::handle_timeout`] or, for a paced sender,
-    /// [`Sender::poll_transmit`].
-    #[inline]
-    pub fn poll_timeout(&self) -> Option<Nanos> {
-        match (self.rto_at, self.paced_out) {
-            (Some(rto), true) => Some(rto.min(self.pace_at)),
-            (None, true) => Some(self.pace_at),
-            (rto, false) => rto,
-        }
-    }
-
-    /// Handles an expired retransmission timer (RFC 6298 §5.4-5.6, RFC 5681 §3.1). Does nothing if it has not expired.
-    pub fn handle_timeout(&mut self, now: Nanos) {
-        if self.rto_at.is_none_or(|at| at > now) {
-            return;
-        }
-        self.rto_at = None;
-        self.timeouts += 1;
-        let mut waited = self.waited;
-        *self.part_of(&mut waited) += now.saturating_sub(self.active_at);
-        (self.waited, self.active_at) = (waited, now);
-        self.timing = None;
-        self.rtt.back_off();
-        if self.phase == Phase::SynSent {
-            self.send_first = true;
-            self.backoffs += 1;
-            return;
-        }
-        self.window.on_timeout((self.backoffs == 0).then(|| self.flight()), self.in_recovery);
-        self.backoffs += 1;
-        self.recover = Some(self.high);
-        self.in_recovery = false;
-        self.send_first = false;
-        self.dup_acks = 0;
-        self.next = self.una;
     }
 
     /// Returns the next segment to send now, if any.
@@ -529,10 +512,8 @@ impl Sender {
         self.send_first = false;
         self.active_at = now;
         let end = seq + len;
-        if self.in_recovery && retransmission {
-            if let Some(board) = &mut self.scoreboard {
-                board.sent_again(seq, end);
-            }
+        if self.rack.is_some() || (self.in_recovery && retransmission) {
+            self.note_sent(now, seq, end);
         }
         self.next = self.next.max(end);
         self.high = self.high.max(end);

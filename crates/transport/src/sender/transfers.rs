@@ -16,7 +16,7 @@ enum Frame {
 }
 
 /// Frames by time of arrival, with a round trip of 1 ms. A list of fates determines what happens to each segment: 0
-/// drops it, 1 delays it behind later ones, 2 marks it. After three passes through the list, nothing is dropped.
+/// drops it, 1 and 3 delay it behind later ones, 2 marks it. After three passes through the list, nothing is dropped.
 struct Wire<'a> {
     frames: BTreeMap<(Nanos, u64), Frame>,
     fates: &'a [u8],
@@ -32,7 +32,8 @@ impl Wire<'_> {
         self.count += 1;
         self.segments += 1;
         let fate = self.fates[self.segments as usize % self.fates.len()];
-        let delay = ONE_WAY + Nanos::from_micros(if fate == 1 { 300 } else { 0 });
+        let late = [0, 300, 0, 200].get(usize::from(fate)).copied().unwrap_or_default();
+        let delay = ONE_WAY + Nanos::from_micros(late);
         if fate == 0 && self.segments <= 3 * self.fates.len() as u64 {
             self.dropped += 1;
         } else {
@@ -67,6 +68,7 @@ fn transfer(settings: &Settings, size: u64, fates: &[u8]) -> Transfer {
         while let Some(segment) = sender.poll_transmit(now) {
             wire.send(now, segment);
         }
+        assert!(sender.poll_timeout().is_none_or(|at| at > now), "a timer that does nothing expires for ever");
         if sender.is_finished() {
             return Transfer { sender, receiver, took: now, dropped: wire.dropped };
         }
@@ -123,8 +125,9 @@ proptest! {
     #[test]
     fn every_transfer_completes_over_any_wire(
         size in 0u64..200_000, fates in prop::collection::vec(0u8..12, 1..200), handshake: bool, control in controls(), sack: bool,
+        rack: bool,
     ) {
-        let settings = Settings { handshake, ..settings(control, sack) };
+        let settings = Settings { handshake, rack, ..settings(control, sack) };
         let Transfer { sender, receiver, .. } = transfer(&settings, size, &fates);
         prop_assert_eq!(receiver.delivered_bytes(), size);
         prop_assert_eq!(sender.acked_bytes(), size);
@@ -163,4 +166,68 @@ fn selective_recovery_is_faster_with_many_losses() {
         transfer(&settings, 400 * MSS, &fates).took
     };
     assert!(time(true) + Nanos::from_millis(4) < time(false), "{:?}, {:?}", time(true), time(false));
+}
+
+/// Sends 20 segments in four flights of 4 to 8 segments, of which the wire drops these.
+fn twenty_segments(lost: impl Fn(usize) -> bool, rack: bool) -> Transfer {
+    // The wire numbers segments from 1.
+    let fates: Vec<u8> = (0..1000).map(|number: usize| u8::from(number == 0 || !lost(number - 1)) * 5).collect();
+    let settings =
+        Settings { handshake: false, rack, coarse_timers: false, ..settings(CongestionControl::Cubic, true) };
+    let transfer = transfer(&settings, 20 * MSS, &fates);
+    assert_eq!(transfer.receiver.delivered_bytes(), 20 * MSS);
+    transfer
+}
+
+/// RFC 8985 §7: a lost tail is found two round trips after the last segment or acknowledgement. The answer to the probe
+/// shows the rest of it, which needs one more round trip.
+#[test]
+fn a_lost_tail_is_repaired_in_a_few_round_trips_and_not_by_a_timeout() {
+    let clean = twenty_segments(|_| false, true);
+    for tail in 1..=6 {
+        let lost = |number| (20 - tail..20).contains(&number);
+        let (probed, waited) = (twenty_segments(lost, true), twenty_segments(lost, false));
+        assert_eq!((probed.sender.timeouts(), waited.sender.timeouts()), (0, 1), "tail of {tail}");
+        assert_eq!(probed.sender.retransmits(), tail as u32);
+        assert!(probed.took < clean.took + Nanos::from_millis(5), "{:?} for {:?}", probed.took, clean.took);
+        assert!(waited.took > clean.took + Nanos::from_millis(195), "{:?}", waited.took);
+    }
+}
+
+/// RFC 8985 §6.2 with a quarter of the round trip as the window: one later segment is enough.
+#[test]
+fn a_loss_before_the_last_segment_is_found_by_time() {
+    let clean = twenty_segments(|_| false, true);
+    let transfer = twenty_segments(|number| number == 18, true);
+    assert_eq!((transfer.sender.timeouts(), transfer.sender.retransmits()), (0, 1));
+    assert!(transfer.took < clean.took + Nanos::from_millis(2), "{:?} for {:?}", transfer.took, clean.took);
+}
+
+/// Segment 5 is lost, and its retransmission is lost too: later new segments show it.
+#[test]
+fn a_retransmission_that_is_lost_again_is_found_by_time() {
+    for rack in [true, false] {
+        let fates: Vec<u8> = (0..1000).map(|number| if number == 40 { 0 } else { 5 }).collect();
+        let settings = Settings { handshake: false, ack_every: 1, rack, ..settings(CongestionControl::Cubic, true) };
+        let first = transfer(&settings, 400 * MSS, &fates);
+        let again = (41..200).find(|&second| {
+            let fates: Vec<u8> = (0..1000).map(|number| if [40, second].contains(&number) { 0 } else { 5 }).collect();
+            let both = transfer(&settings, 400 * MSS, &fates);
+            both.sender.retransmits() == 2 && both.sender.timeouts() == u32::from(!rack)
+        });
+        assert_eq!((first.sender.retransmits(), first.sender.timeouts()), (1, 0));
+        assert!(again.is_some(), "rack: {rack}");
+    }
+}
+
+/// Segments that overtake each other by less than the window are not sent again, after the first time.
+#[test]
+fn reordering_within_the_window_causes_no_retransmission() {
+    // Every tenth segment is 0.2 ms late, which is more than three segments and less than a quarter of the round trip.
+    let fates: Vec<u8> = (0..1000).map(|number| if number % 10 == 9 { 3 } else { 5 }).collect();
+    let again = |rack| {
+        let settings = Settings { handshake: false, ack_every: 1, rack, ..settings(CongestionControl::Cubic, true) };
+        transfer(&settings, 600 * MSS, &fates).sender.retransmits()
+    };
+    assert!(again(true) <= 1 && again(false) > 5, "{} and {}", again(true), again(false));
 }
