@@ -212,7 +212,10 @@ impl BaseRules {
             None => NextHops::new(&cx.fabric, links, how),
         };
         let standing = &self.tables[switch.index()].defaults.groups;
-        let defaults = self.compiler.compile((&cx.fabric, &cx.places), &routes, switch, standing);
+        let mut defaults = self.compiler.compile((&cx.fabric, &cx.places), &routes, switch, standing);
+        if cx.switches[switch.index()].no_more_groups {
+            defaults.replace_new_groups(switch, standing);
+        }
         self.next_hops = Some(routes);
         let sources = sources_at(cx, assignments, switch);
         let others = detection::rules(&cx.config, &cx.needs, (&cx.fabric, &cx.places), switch, &sources);

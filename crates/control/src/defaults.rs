@@ -52,6 +52,20 @@ impl DefaultTable {
             _ => None,
         })
     }
+
+    /// Replaces the groups that the switch does not have by single ports: each prefix uses one of the ports of its
+    /// group. All of them are on shortest paths, so packets still do not loop.
+    pub(crate) fn replace_new_groups(&mut self, switch: NodeId, standing: &SpreadGroups) {
+        for (prefix, choice) in &mut self.routes {
+            let Choice::Group(id) = *choice else { continue };
+            let ports = self.groups.get(&id).filter(|ports| !ports.is_empty() && standing.get(&id) != Some(ports));
+            if let Some(ports) = ports {
+                let turn = tie_break(u32::from(prefix.address) as usize, switch) % ports.len() as u64;
+                *choice = Choice::Port(ports[turn as usize]);
+            }
+        }
+        self.groups.retain(|id, ports| standing.get(id) == Some(ports));
+    }
 }
 
 /// Shortest paths from which default routes are made.

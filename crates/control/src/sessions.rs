@@ -22,7 +22,9 @@ impl Controller {
         if self.context.switches[switch.index()].session != Session::Down {
             self.switch_down(switch);
         }
-        self.context.switches[switch.index()].session = Session::Reading;
+        let state = &mut self.context.switches[switch.index()];
+        state.session = Session::Reading;
+        state.no_more_groups = false;
         for port in (1..=self.context.fabric.node(switch).ports.len() as u32).map(PortNo) {
             self.port_status(switch, port, !ports_down.contains(&port));
         }
@@ -189,6 +191,7 @@ impl Controller {
                 Purpose::Stage { number } => drains.stage_confirmed(cx, switch, number),
                 Purpose::Base | Purpose::Copies => {
                     let state = &mut cx.switches[switch.index()];
+                    state.no_more_groups |= matches!(why, Refusal::GroupsFull | Refusal::GroupUnsupported);
                     if !std::mem::replace(&mut state.reread, true) {
                         let wait = Nanos(READ_AGAIN.0 << state.refusals.min(6));
                         state.refusals += 1;

@@ -79,6 +79,8 @@ pub(crate) struct Switch {
     pub planned_rules: u32,
     /// Number of times in a row that a rule of no single flow was refused.
     pub refusals: u32,
+    /// Whether it has refused a group for lack of room or support. Until its next session it gets no further groups.
+    pub no_more_groups: bool,
     /// Whether its rules will be read again by a timer.
     pub reread: bool,
     /// Whether its rules have been read since the controller started.

@@ -204,6 +204,21 @@ pub enum Refusal {
     /// The table is full.
     #[error("the rule table is full")]
     TableFull,
+    /// The group table is full.
+    #[error("the group table is full; until its next session, the switch gets rules to single ports instead")]
+    GroupsFull,
+    /// The switch does not support the kind, the weights or the number of buckets of the group.
+    #[error("it does not support such a group; until its next session, it gets rules to single ports instead")]
+    GroupUnsupported,
+    /// The meter table is full.
+    #[error("the meter table is full; hosts with an agent pace their flows instead")]
+    MetersFull,
+    /// A group or meter with this identifier exists.
+    #[error("it has a group or meter with this identifier already; its tables are read again")]
+    Exists,
+    /// The controller may not change the switch.
+    #[error("it does not permit the change; check that no other controller is its master")]
+    NotPermitted,
     /// The rule refers to a group that the switch does not have.
     #[error("it refers to a group that does not exist")]
     UnknownGroup,

@@ -339,16 +339,30 @@ pub fn in_port(packet: &PacketIn<'_>) -> Option<PortNo> {
 }
 
 /// Returns the meaning of an error for a controller (§A.4.4). Errors without a specific meaning are
-/// [`Refusal::Unsupported`].
+/// [`Refusal::Unsupported`]. The data of the error, which begins with the header of the refused message, distinguishes
+/// a refused group from a refused rule where the code does not.
 pub fn refusal(error: &ErrorMessage<'_>) -> Refusal {
+    let refused = error.data.get(1).copied();
     match (error.kind, error.code) {
-        (error::FLOW_MOD_FAILED, 1) | (error::GROUP_MOD_FAILED, 3) | (error::METER_MOD_FAILED, 10) => {
-            Refusal::TableFull
-        }
+        (error::FLOW_MOD_FAILED, 1) => Refusal::TableFull,
+        (error::GROUP_MOD_FAILED, 3) => Refusal::GroupsFull,
+        // OFPGMFC_WEIGHT_UNSUPPORTED, _OUT_OF_BUCKETS, _BAD_TYPE and _BAD_BUCKET.
+        (error::GROUP_MOD_FAILED, 2 | 4 | 10 | 12) => Refusal::GroupUnsupported,
+        (error::GROUP_MOD_FAILED, 0) | (error::METER_MOD_FAILED, 1) => Refusal::Exists,
+        (error::METER_MOD_FAILED, 10) => Refusal::MetersFull,
+        (error::BAD_REQUEST, 5 | 10)
+        | (error::BAD_ACTION, 6)
+        | (error::BAD_INSTRUCTION, 8)
+        | (error::BAD_MATCH, 11)
+        | (error::FLOW_MOD_FAILED, 4)
+        | (error::GROUP_MOD_FAILED, 14) => Refusal::NotPermitted,
         (error::FLOW_MOD_FAILED, 2) | (error::BAD_INSTRUCTION, 2) | (error::BAD_REQUEST, 9) => Refusal::BadTable,
-        (error::BAD_ACTION, 4) | (error::GROUP_MOD_FAILED, 10) => Refusal::BadPort,
+        (error::BAD_ACTION, 4) | (error::GROUP_MOD_FAILED, 13) => Refusal::BadPort,
         (error::BAD_ACTION, 9) | (error::GROUP_MOD_FAILED, 8) => Refusal::UnknownGroup,
         (error::METER_MOD_FAILED, 3) => Refusal::UnknownMeter,
+        // Open vSwitch answers a rule with an unknown meter with OFPMMFC_INVALID_METER.
+        (error::METER_MOD_FAILED, 2) if refused == Some(Kind::FLOW_MOD) => Refusal::UnknownMeter,
+        (error::BAD_REQUEST, 1) if refused == Some(Kind::GROUP_MOD) => Refusal::GroupUnsupported,
         _ => Refusal::Unsupported,
     }
 }

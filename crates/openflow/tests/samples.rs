@@ -242,3 +242,35 @@ fn messages_equal_the_recorded_bytes() {
     }
     assert_eq!(std::fs::read_to_string(path).unwrap(), today, "see the top of this file");
 }
+
+/// Codes of §A.4.4, as Open vSwitch and hardware switches send them.
+#[test]
+fn each_refusal_has_its_own_cause() {
+    use pathloom_model::rules::Refusal;
+    const RULE: &[u8] = &[4, 14, 0, 56, 0, 0, 0, 1];
+    const GROUP: &[u8] = &[4, 15, 0, 16, 0, 0, 0, 1];
+    for (kind, code, data, why) in [
+        (5, 1, RULE, Refusal::TableFull),
+        (5, 2, RULE, Refusal::BadTable),
+        (5, 4, RULE, Refusal::NotPermitted),
+        (1, 10, RULE, Refusal::NotPermitted),
+        (1, 1, RULE, Refusal::Unsupported),
+        (1, 1, GROUP, Refusal::GroupUnsupported),
+        (2, 4, GROUP, Refusal::BadPort),
+        (2, 9, RULE, Refusal::UnknownGroup),
+        (6, 0, GROUP, Refusal::Exists),
+        (6, 3, GROUP, Refusal::GroupsFull),
+        (6, 4, GROUP, Refusal::GroupUnsupported),
+        (6, 8, GROUP, Refusal::UnknownGroup),
+        (6, 10, GROUP, Refusal::GroupUnsupported),
+        (6, 13, GROUP, Refusal::BadPort),
+        (12, 1, &[], Refusal::Exists),
+        (12, 2, RULE, Refusal::UnknownMeter),
+        (12, 2, &[], Refusal::Unsupported),
+        (12, 3, &[], Refusal::UnknownMeter),
+        (12, 10, &[], Refusal::MetersFull),
+        (77, 7, &[], Refusal::Unsupported),
+    ] {
+        assert_eq!(pathloom_openflow::convert::refusal(&ErrorMessage { kind, code, data }), why, "{kind} {code}");
+    }
+}

@@ -185,9 +185,9 @@ impl Tables {
         let exists = self.switch.groups().any(|group| group.id == id);
         match change.command {
             GroupCommand::Delete => return self.switch.delete_group(id),
-            GroupCommand::Add if self.switch.groups().count() >= self.most_groups => return Err(Refusal::TableFull),
-            // §A.4.4: OFPGMFC_GROUP_EXISTS and OFPGMFC_UNKNOWN_GROUP.
-            GroupCommand::Add if exists => return Err(Refusal::Unsupported),
+            // §A.4.4: OFPGMFC_GROUP_EXISTS, OFPGMFC_OUT_OF_GROUPS and OFPGMFC_UNKNOWN_GROUP.
+            GroupCommand::Add if exists => return Err(Refusal::Exists),
+            GroupCommand::Add if self.switch.groups().count() >= self.most_groups => return Err(Refusal::GroupsFull),
             GroupCommand::Modify if !exists => return Err(Refusal::UnknownGroup),
             GroupCommand::Add | GroupCommand::Modify => {}
         }
@@ -201,7 +201,7 @@ impl Tables {
         let exists = self.switch.meters().any(|meter| meter.id == id);
         match change.command {
             MeterCommand::Delete => return self.switch.delete_meter(id),
-            MeterCommand::Add if exists => return Err(Refusal::Unsupported),
+            MeterCommand::Add if exists => return Err(Refusal::Exists),
             MeterCommand::Modify if !exists => return Err(Refusal::UnknownMeter),
             MeterCommand::Add | MeterCommand::Modify => {}
         }
@@ -412,9 +412,13 @@ fn covers(all: &FlowMatch, one: &FlowMatch) -> bool {
 pub(crate) fn error(why: Refusal, of_group: bool, of_meter: bool) -> (u16, u16) {
     use pathloom_openflow::{BAD_ACTION, BAD_REQUEST, FLOW_MOD_FAILED, GROUP_MOD_FAILED, METER_MOD_FAILED};
     match why {
-        Refusal::TableFull if of_group => (GROUP_MOD_FAILED, 3),
-        Refusal::TableFull if of_meter => (METER_MOD_FAILED, 10),
         Refusal::TableFull => (FLOW_MOD_FAILED, 1),
+        Refusal::GroupsFull => (GROUP_MOD_FAILED, 3),
+        Refusal::GroupUnsupported => (GROUP_MOD_FAILED, 10),
+        Refusal::MetersFull => (METER_MOD_FAILED, 10),
+        Refusal::Exists if of_meter => (METER_MOD_FAILED, 1),
+        Refusal::Exists => (GROUP_MOD_FAILED, 0),
+        Refusal::NotPermitted => (BAD_REQUEST, 5),
         Refusal::UnknownGroup if of_group => (GROUP_MOD_FAILED, 8),
         Refusal::UnknownGroup => (BAD_ACTION, 9),
         Refusal::UnknownMeter => (METER_MOD_FAILED, 3),

@@ -156,6 +156,26 @@ fn refused_rules_cost_no_packet() {
 }
 
 #[test]
+fn a_switch_without_room_for_groups_gets_rules_to_single_ports() {
+    let mut lab = Lab::bare(K4, "ecmp", "", Timing::SLOW, 1);
+    for name in ["e0_0", "a0_0"] {
+        let switch = lab.node(name);
+        lab.devices.get_mut(&switch).unwrap().tables.set_most_groups(0);
+    }
+    lab.connect_all();
+    lab.run_for(s(10));
+    for to in 1..16 {
+        let headers = lab.packet(0, to, 1000);
+        assert!(lab.reaches(headers), "{to}: {:?}", lab.fates(headers));
+    }
+    let refusals = lab.logged(&["a switch refused a message"]).len();
+    assert!(!lab.logged(&["a switch refused a message", "the group table is full"]).is_empty());
+    // The controller does not repeat what the switches refused.
+    lab.run_for(s(300));
+    assert_eq!(lab.logged(&["a switch refused a message"]).len(), refusals);
+}
+
+#[test]
 fn a_switch_without_meters_still_forwards() {
     let mut lab = Lab::bare(K4, "ecmp", "", Timing::SLOW, 1);
     let tor = lab.node("e0_0");
