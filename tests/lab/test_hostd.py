@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +14,7 @@ import pytest
 from hosted import FABRIC, PACED_BPS, acked, iperf, lab_with_agent, label, pace_limit_bps, sockets, until
 from pathloom.lab import hostd, system
 from pathloom.lab.lab import Lab
-from support import call, figures
+from support import PATHLOOM, call, figures
 
 
 def test_plain_iperf3_is_labelled_announced_paced_held_and_released(name: str) -> None:
@@ -44,6 +45,39 @@ def test_plain_iperf3_is_labelled_announced_paced_held_and_released(name: str) -
                 released_after_s=time.monotonic() - began,
             )
         fake.wait("finish")
+
+
+def test_a_connection_is_long_by_what_waits_in_its_socket(name: str) -> None:
+    sender = """
+import socket, sys, time
+connection = socket.socket()
+connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 400_000)
+connection.connect((sys.argv[1], 5201))
+connection.sendall(bytes(150_000))
+time.sleep(60)
+"""
+    reader = """
+import socket, time
+listener = socket.socket()
+listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+listener.bind(("", 5201))
+listener.listen()
+connection, _ = listener.accept()
+time.sleep(60)
+"""
+    with lab_with_agent(name) as (lab, fake):
+        address = next(host.ports[0].address for host in lab.blueprint().hosts if host.name == "h2")
+        mine = [*PATHLOOM, "lab", "exec"]
+        server = subprocess.Popen([*mine, "h2", "--name", name, "--", "python3", "-c", reader])
+        until(lambda: "5201" in sockets(lab, "h2", "-ltn"))
+        client = subprocess.Popen([*mine, "h0", "--name", name, "--", "python3", "-c", sender, address])
+        try:
+            assert fake.wait("announce")["flow"]["dst"] == address
+            assert acked(lab, "h0") < 100_000, "the receiver reads nothing"
+        finally:
+            for process in (client, server):
+                process.kill()
+                process.wait()
 
 
 @pytest.mark.long

@@ -80,6 +80,11 @@ struct sock_common {
 	possible_net_t skc_net;
 } KERNEL;
 
+struct tcp_sock {
+	__u32 write_seq;
+	__u32 snd_una;
+} KERNEL;
+
 struct bpf_iter_meta;
 
 struct bpf_iter__tcp {

@@ -72,7 +72,7 @@ pub struct Host {
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Flows {
-    /// A connection is long from this number of acknowledged bytes on.
+    /// A connection is long once its program has written this number of bytes, acknowledged or still in the socket.
     pub threshold_bytes: u64,
     /// DSCP that long connections get. 0: none.
     pub dscp: u8,
