@@ -5,7 +5,7 @@
 //! mesh, the pairs consist of all own addresses and all addresses of the other end. The other end announces its further
 //! addresses when it accepts a connection.
 
-use super::wire::{Ends, Event, Request};
+use super::wire::{Ends, Event, Request, Reset};
 use pathloom_model::Nanos;
 use serde::Deserialize;
 use std::collections::btree_map::Entry;
@@ -24,6 +24,12 @@ const SHORTEST_WAIT: Nanos = Nanos::from_millis(250);
 const LONGEST_WAIT: Nanos = Nanos::from_secs(30);
 /// If a subflow was established for this long, the next waiting time is the shortest again.
 const STABLE_AFTER: Nanos = Nanos::from_secs(10);
+
+/// A subflow that ends within this time after its establishment counts as refused, unless its connection ends too. A
+/// Linux host at its limit takes the SYN, and resets the subflow after the third packet of the handshake.
+const SHORT_LIVED: Nanos = Nanos::from_secs(1);
+/// Number of such subflows between two addresses that show a limit of the other end.
+const REFUSALS: u32 = 3;
 
 /// The pairs of addresses over which subflows run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
@@ -60,6 +66,46 @@ pub struct Counts {
     pub failed: u64,
     /// Number of connections and addresses beyond a limit.
     pub refused: u64,
+    /// Number of subflows that were not opened because the other end does not accept them.
+    pub denied: u64,
+}
+
+/// Why the other end does not accept subflows.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, thiserror::Error)]
+pub enum Denial {
+    /// Flag C of MP_CAPABLE (RFC 8684 §3.1).
+    #[error("the other end accepts no further subflows to the address of the first; only addresses that it announces get some, with `manager = \"fullmesh\"`")]
+    FirstOnly,
+    /// A permanent reset (RFC 8684 §3.6), with its reason.
+    #[error("the other end refuses further subflows ({}); if it runs Linux, `ip mptcp limits` shows its limits", reason(*.0))]
+    Reset(u32),
+    /// It closed several subflows at once after their establishment.
+    #[error("the other end closes further subflows at once, as a host at its limit does; if it runs Linux, `ip mptcp limits` shows its limits")]
+    Limit,
+}
+
+/// Reasons of MP_TCPRST (RFC 8684 §3.6).
+fn reason(number: u32) -> &'static str {
+    match number {
+        1 => "MPTCP error",
+        2 => "lack of resources",
+        3 => "administratively prohibited",
+        4 => "too much outstanding data",
+        5 => "unacceptable performance",
+        6 => "interference of a middlebox",
+        _ => "no known reason",
+    }
+}
+
+/// Subflows that the other end of a connection does not accept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Denied {
+    /// The address that gets fewer subflows.
+    pub remote: SocketAddrV4,
+    /// Number of subflows that were not opened.
+    pub subflows: u64,
+    /// Why.
+    pub why: Denial,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -78,6 +124,10 @@ struct PairState {
     failures: u32,
     /// Time before which no subflow is requested.
     waits_until: Option<Nanos>,
+    /// Number of subflows that were closed soon after their establishment, and not reported so far.
+    short_lived: u32,
+    /// Maximum number of subflows, if the other end does not accept more.
+    most: Option<u32>,
 }
 
 #[derive(Clone, Debug)]
@@ -101,6 +151,7 @@ pub struct Manager {
     /// Times at which connections are checked for missing subflows, with their tokens.
     due: BTreeSet<(Nanos, u32)>,
     requests: VecDeque<Request>,
+    denied: VecDeque<Denied>,
     counts: Counts,
 }
 
@@ -108,7 +159,7 @@ impl Manager {
     /// Creates a manager without connections.
     pub fn new(settings: Settings) -> Manager {
         let (connections, due, requests) = (BTreeMap::new(), BTreeSet::new(), VecDeque::new());
-        Manager { settings, connections, due, requests, counts: Counts::default() }
+        Manager { settings, connections, due, requests, denied: VecDeque::new(), counts: Counts::default() }
     }
 
     /// Returns the counters.
@@ -124,6 +175,11 @@ impl Manager {
     /// Returns the next request to the kernel.
     pub fn poll_request(&mut self) -> Option<Request> {
         self.requests.pop_front()
+    }
+
+    /// Returns the next subflows that the other end of a connection does not accept.
+    pub fn poll_denied(&mut self) -> Option<Denied> {
+        self.denied.pop_front()
     }
 
     /// Time at which [`Manager::handle_time`] must be called.
@@ -142,15 +198,17 @@ impl Manager {
     /// Handles an event of the kernel.
     pub fn handle_event(&mut self, now: Nanos, event: Event) {
         match event {
-            Event::Established { token, accepted: true, ends } => self.announce(token, *ends.local.ip()),
-            Event::Established { token, accepted: false, ends } => self.handle_established(now, token, ends),
+            Event::Established { token, accepted: true, ends, .. } => self.announce(token, *ends.local.ip()),
+            Event::Established { token, is_first_only, ends, .. } => {
+                self.handle_established(now, token, ends, is_first_only)
+            }
             Event::Closed { token } => drop(self.connections.remove(&token)),
             Event::Announced { token, id, address, port } => {
                 self.handle_announced_address(now, token, id, address, port)
             }
             Event::Removed { token, id } => self.handle_removed_address(token, id),
             Event::SubflowEstablished { token, ends } => self.handle_subflow_established(now, token, ends),
-            Event::SubflowClosed { token, ends } => self.handle_subflow_closed(now, token, ends),
+            Event::SubflowClosed { token, ends, reset } => self.handle_subflow_closed(now, token, ends, reset),
         }
     }
 
@@ -179,7 +237,7 @@ impl Manager {
         }
     }
 
-    fn handle_established(&mut self, now: Nanos, token: u32, ends: Ends) {
+    fn handle_established(&mut self, now: Nanos, token: u32, ends: Ends, is_first_only: bool) {
         let own = *ends.local.ip();
         if !self.settings.own.contains(&own) {
             return;
@@ -195,6 +253,11 @@ impl Manager {
         connection.add_pairs(&self.settings, own, ends.remote);
         let pair = Pair { local: own, remote: ends.remote };
         connection.pairs.entry(pair).or_default().established.insert(ends, now);
+        if is_first_only {
+            connection.pairs.values_mut().for_each(|state| state.most = Some(0));
+            let wanted = u64::from(self.settings.subflows) * connection.pairs.len() as u64;
+            self.note_denied(Denied { remote: ends.remote, subflows: wanted - 1, why: Denial::FirstOnly });
+        }
         self.connections.insert(token, connection);
         self.request_missing(now, token);
     }
@@ -238,37 +301,69 @@ impl Manager {
         if let Some(state) = self.connections.get_mut(&token).and_then(|known| known.pairs.get_mut(&pair)) {
             state.requested = state.requested.saturating_sub(1);
             state.established.insert(ends, now);
+            // A subflow can be accepted after another one was refused.
+            state.most = state.most.map(|most| most.max(state.established.len() as u32));
             self.counts.established += 1;
         }
     }
 
-    fn handle_subflow_closed(&mut self, now: Nanos, token: u32, ends: Ends) {
+    fn handle_subflow_closed(&mut self, now: Nanos, token: u32, ends: Ends, reset: Option<Reset>) {
         let pair = Pair { local: *ends.local.ip(), remote: ends.remote };
         let Some(state) = self.connections.get_mut(&token).and_then(|known| known.pairs.get_mut(&pair)) else {
             return;
         };
         match state.established.remove(&ends) {
-            Some(since) if now.saturating_sub(since) >= STABLE_AFTER => state.failures = 0,
+            Some(since) if now.saturating_sub(since) >= STABLE_AFTER => (state.failures, state.short_lived) = (0, 0),
+            Some(since) if now.saturating_sub(since) < SHORT_LIVED => state.short_lived += 1,
             Some(_) => {}
             None => {
                 state.requested = state.requested.saturating_sub(1);
                 self.counts.failed += 1;
             }
         }
+        if let Some(reset) = reset.filter(|reset| reset.forbids_another()) {
+            state.most = Some(state.established.len() as u32);
+            return self.note_denied(Denied { remote: ends.remote, subflows: 1, why: Denial::Reset(reset.reason) });
+        }
         // A connection that ends closes its subflows first. It is then forgotten before the waiting time has passed.
         let at = state.record_failure(now);
         self.due.insert((at, token));
     }
 
+    /// Finds pairs whose subflows the other end closed again and again. Waits until a retry is due: a connection that ends
+    /// closes its subflows too.
+    fn find_limits(&mut self, now: Nanos, token: u32) {
+        let Some(connection) = self.connections.get_mut(&token) else { return };
+        let mut found = Vec::new();
+        for (pair, state) in &mut connection.pairs {
+            let is_due = state.waits_until.is_some_and(|until| until <= now);
+            if is_due && state.short_lived >= REFUSALS {
+                let subflows = u64::from(std::mem::take(&mut state.short_lived));
+                state.most = Some(state.established.len() as u32);
+                found.push(Denied { remote: pair.remote, subflows, why: Denial::Limit });
+            }
+        }
+        found.into_iter().for_each(|denied| self.note_denied(denied));
+    }
+
+    fn note_denied(&mut self, denied: Denied) {
+        if denied.subflows > 0 {
+            self.counts.denied += denied.subflows;
+            self.denied.push_back(denied);
+        }
+    }
+
     /// Requests the missing subflows of a connection, one of each pair in turn.
     fn request_missing(&mut self, now: Nanos, token: u32) {
+        self.find_limits(now, token);
         let Some(connection) = self.connections.get_mut(&token) else { return };
         let mut total: u32 = connection.pairs.values().map(PairState::subflows).sum();
         for round in 1..=self.settings.subflows {
             for pair in &connection.order {
                 let Some(state) = connection.pairs.get_mut(pair) else { continue };
                 let waits = state.waits_until.is_some_and(|until| until > now);
-                if waits || state.subflows() >= round || total >= MOST_SUBFLOWS {
+                let most = state.most.map_or(round, |most| most.min(round));
+                if waits || state.subflows() >= most || total >= MOST_SUBFLOWS {
                     continue;
                 }
                 let found = numbered(&self.settings.own, connection.first).find(|(_, one)| *one == pair.local);
@@ -279,6 +374,14 @@ impl Manager {
                 self.requests.push_back(Request::Create { token, local, remote: pair.remote });
             }
         }
+    }
+}
+
+impl Reset {
+    /// Whether the other end accepts no subflow in place of this one (RFC 8684 §3.6). Linux sets neither the reason nor
+    /// the flag in resets that say nothing, so the reason 0 does not count.
+    fn forbids_another(self) -> bool {
+        !self.is_transient && self.reason != 0
     }
 }
 

@@ -13,11 +13,12 @@ use crate::config::{Config, Mptcp};
 use crate::namespaces::Namespace;
 use crate::run::register;
 use link::Link;
-use manager::{Manager, Settings};
+use manager::{Denial, Denied, Manager, Settings};
 use pathloom_daemon_support::system::monotonic_ns;
 use pathloom_model::Nanos;
 use std::collections::BTreeMap;
 use std::io;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::time::sleep;
@@ -27,7 +28,12 @@ pub struct PathManager {
     manager: Manager,
     link: Link,
     place: String,
+    /// Number of subflows that each address did not accept, by cause.
+    denied: BTreeMap<(Ipv4Addr, Denial), u64>,
 }
+
+/// Maximum number of addresses and causes in [`PathManager::denied`]. It starts again after that.
+const MOST_DENIED: usize = 1024;
 
 /// Opens a manager for each namespace of the hosts, or none if the configuration has no `[mptcp]`. The error is one
 /// line.
@@ -40,13 +46,13 @@ pub fn open(config: &Config) -> Result<Vec<PathManager>, String> {
     by_namespace.into_iter().map(|(path, own)| open_one(mptcp, path, own)).collect()
 }
 
-fn open_one(mptcp: &Mptcp, path: Option<PathBuf>, own: Vec<std::net::Ipv4Addr>) -> Result<PathManager, String> {
+fn open_one(mptcp: &Mptcp, path: Option<PathBuf>, own: Vec<Ipv4Addr>) -> Result<PathManager, String> {
     let place = path.as_ref().map_or("the agent's namespace".into(), |path| format!("namespace {}", path.display()));
     let opened = Namespace::open(path.as_deref()).map_err(|problem| problem.to_string());
     let link = opened.and_then(|namespace| Link::open(&namespace));
     let link = link.map_err(|problem| format!("mptcp: {place}: {problem}"))?;
     let manager = Manager::new(Settings { subflows: mptcp.subflows, pairs: mptcp.manager, own });
-    Ok(PathManager { manager, link, place })
+    Ok(PathManager { manager, link, place, denied: BTreeMap::new() })
 }
 
 fn now() -> Nanos {
@@ -82,6 +88,24 @@ impl PathManager {
             }
             self.manager.handle_time(now());
             self.carry_out()?;
+            while let Some(denied) = self.manager.poll_denied() {
+                self.report(&denied);
+            }
+        }
+    }
+
+    /// Logs what another end does not accept: at first, and whenever the number has at least doubled.
+    fn report(&mut self, denied: &Denied) {
+        let &Denied { remote, subflows, why } = denied;
+        let key = (*remote.ip(), why);
+        if self.denied.len() >= MOST_DENIED && !self.denied.contains_key(&key) {
+            self.denied.clear();
+        }
+        let count = self.denied.entry(key).or_default();
+        let before = *count;
+        *count += subflows;
+        if before.checked_ilog2() != count.checked_ilog2() {
+            tracing::warn!(place = self.place, %remote, subflows = *count, "MPTCP subflows were not opened: {why}");
         }
     }
 

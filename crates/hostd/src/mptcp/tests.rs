@@ -1,4 +1,4 @@
-use super::manager::{Counts, Manager, Pairs, Settings, MOST_CONNECTIONS, MOST_SUBFLOWS};
+use super::manager::{Counts, Denial, Denied, Manager, Pairs, Settings, MOST_CONNECTIONS, MOST_SUBFLOWS};
 use super::wire::{self, Ends, Event, Request};
 use pathloom_daemon_support::netlink::messages;
 use pathloom_model::Nanos;
@@ -19,7 +19,7 @@ fn ends(local: Ipv4Addr, port: u16, remote: Ipv4Addr) -> Ends {
 
 fn begin(manager: &mut Manager, token: u32) {
     let ends = ends(HERE[0], 40_000, THERE[0]);
-    manager.handle_event(START, Event::Established { token, accepted: false, ends });
+    manager.handle_event(START, Event::Established { token, accepted: false, is_first_only: false, ends });
 }
 
 fn create(token: u32, id: u8, remote: Ipv4Addr) -> Request {
@@ -61,14 +61,15 @@ fn a_full_mesh_has_the_same_number_of_subflows_for_each_pair() {
     manager.handle_event(START, Event::Announced { token: 7, id: 2, address: THERE[1], port: None });
     manager.handle_event(START, Event::Removed { token: 7, id: 2 });
     manager.handle_event(START, Event::Removed { token: 7, id: 9 });
-    manager.handle_event(START, Event::SubflowClosed { token: 7, ends: ends(HERE[0], 9, THERE[1]) });
+    manager.handle_event(START, Event::SubflowClosed { token: 7, ends: ends(HERE[0], 9, THERE[1]), reset: None });
     manager.handle_time(START.saturating_add(Nanos::from_secs(60)));
     assert_eq!(requests(&mut manager), []);
 }
 
 #[test]
 fn the_accepting_end_announces_its_other_addresses_and_opens_no_subflow() {
-    let accepted = Event::Established { token: 7, accepted: true, ends: ends(HERE[1], PORT, THERE[0]) };
+    let accepted =
+        Event::Established { token: 7, accepted: true, is_first_only: false, ends: ends(HERE[1], PORT, THERE[0]) };
     let mut mesh = manager(2, Pairs::Fullmesh);
     mesh.handle_event(START, accepted);
     assert_eq!(requests(&mut mesh), [Request::Announce { token: 7, local: (1, HERE[0]) }]);
@@ -86,7 +87,7 @@ fn a_failed_subflow_is_reopened_after_increasing_times() {
     manager.handle_event(START, Event::SubflowEstablished { token: 7, ends });
     let mut now = START;
     for wait_ms in [250, 500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000] {
-        manager.handle_event(now, Event::SubflowClosed { token: 7, ends });
+        manager.handle_event(now, Event::SubflowClosed { token: 7, ends, reset: None });
         let due = now.saturating_add(Nanos::from_millis(wait_ms));
         assert_eq!(manager.poll_timeout(), Some(due));
         manager.handle_time(due.saturating_sub(Nanos(1)));
@@ -98,7 +99,7 @@ fn a_failed_subflow_is_reopened_after_increasing_times() {
     // The subflow was established for long enough to reset the waiting time.
     manager.handle_event(now, Event::SubflowEstablished { token: 7, ends });
     now = now.saturating_add(Nanos::from_secs(10));
-    manager.handle_event(now, Event::SubflowClosed { token: 7, ends });
+    manager.handle_event(now, Event::SubflowClosed { token: 7, ends, reset: None });
     assert_eq!(manager.poll_timeout(), Some(now.saturating_add(Nanos::from_millis(250))));
     // A connection that ends closes its subflows first.
     manager.handle_event(now, Event::Closed { token: 7 });
@@ -119,15 +120,94 @@ fn a_refused_request_is_repeated_unless_the_connection_has_ended() {
     assert_eq!(manager.counts().failed, 2);
 }
 
+/// Flag C of MP_CAPABLE (RFC 8684 §3.1): only announced addresses get subflows.
+#[test]
+fn an_address_that_accepts_no_joins_gets_none() {
+    let first = ends(HERE[0], 40_000, THERE[0]);
+    let begun = Event::Established { token: 7, accepted: false, is_first_only: true, ends: first };
+    for (pairs, missing) in [(Pairs::Ndiffports, 1), (Pairs::Fullmesh, 3)] {
+        let mut manager = manager(2, pairs);
+        manager.handle_event(START, begun);
+        assert_eq!((requests(&mut manager), manager.counts().denied), (vec![], missing));
+        let denied = Denied { remote: first.remote, subflows: missing, why: Denial::FirstOnly };
+        assert_eq!((manager.poll_denied(), manager.poll_denied()), (Some(denied), None));
+        manager.handle_event(START, Event::SubflowClosed { token: 7, ends: first, reset: None });
+        manager.handle_time(START.saturating_add(Nanos::from_secs(60)));
+        assert_eq!(requests(&mut manager), []);
+        manager.handle_event(START, Event::Announced { token: 7, id: 2, address: THERE[1], port: None });
+        assert_eq!(requests(&mut manager).len(), if pairs == Pairs::Fullmesh { 4 } else { 0 });
+    }
+}
+
+/// A permanent reset (RFC 8684 §3.6) ends the attempts for its pair of addresses. Subflows that stand are replaced.
+#[test]
+fn a_permanent_refusal_is_respected_and_a_transient_one_is_not_final() {
+    let (accepted, refused) = (ends(HERE[0], 1, THERE[0]), ends(HERE[0], 2, THERE[0]));
+    let later = START.saturating_add(Nanos::from_secs(60));
+    for (reason, is_transient, again) in [(3, false, 0), (2, true, 1), (0, false, 1)] {
+        let mut manager = manager(3, Pairs::Ndiffports);
+        begin(&mut manager, 7);
+        assert_eq!(requests(&mut manager).len(), 2);
+        let reset = Some(wire::Reset { reason, is_transient });
+        manager.handle_event(START, Event::SubflowClosed { token: 7, ends: refused, reset });
+        manager.handle_event(START, Event::SubflowEstablished { token: 7, ends: accepted });
+        manager.handle_time(later);
+        assert_eq!(requests(&mut manager).len(), again, "{reason}");
+        assert_eq!(manager.counts().denied, 1 - again as u64);
+        let named = manager.poll_denied().map(|denied| denied.why.to_string());
+        assert_eq!(named.is_some_and(|why| why.contains("administratively prohibited")), again == 0);
+        manager.handle_event(later, Event::SubflowClosed { token: 7, ends: accepted, reset: None });
+        manager.handle_time(later.saturating_add(Nanos::from_secs(60)));
+        assert_eq!(requests(&mut manager), [create(7, 0, THERE[0])]);
+    }
+}
+
+/// A Linux host with `ip mptcp limits set subflows 2` takes two subflows, and closes all others after the handshake.
+#[test]
+fn a_limit_of_the_other_end_is_found_and_respected() {
+    let mut manager = manager(6, Pairs::Ndiffports);
+    begin(&mut manager, 7);
+    assert_eq!(requests(&mut manager).len(), 5);
+    let subflow = |port| ends(HERE[0], port, THERE[0]);
+    for port in 1..=5 {
+        manager.handle_event(START, Event::SubflowEstablished { token: 7, ends: subflow(port) });
+    }
+    let soon = START.saturating_add(Nanos::from_millis(20));
+    for port in 3..=5 {
+        manager.handle_event(soon, Event::SubflowClosed { token: 7, ends: subflow(port), reset: None });
+    }
+    manager.handle_time(soon.saturating_add(Nanos::from_secs(60)));
+    assert_eq!(requests(&mut manager), []);
+    let denied = Denied { remote: subflow(1).remote, subflows: 3, why: Denial::Limit };
+    assert_eq!((manager.poll_denied(), manager.counts().denied), (Some(denied), 3));
+    // A subflow that was accepted is replaced.
+    let later = START.saturating_add(Nanos::from_secs(600));
+    manager.handle_event(later, Event::SubflowClosed { token: 7, ends: subflow(1), reset: None });
+    manager.handle_time(later.saturating_add(Nanos::from_secs(60)));
+    assert_eq!(requests(&mut manager), [create(7, 0, THERE[0])]);
+    // A connection that ends closes its subflows first.
+    manager.handle_event(START, Event::Closed { token: 7 });
+    begin(&mut manager, 8);
+    for port in 1..=5 {
+        manager.handle_event(START, Event::SubflowEstablished { token: 8, ends: subflow(port) });
+    }
+    for port in 1..=5 {
+        manager.handle_event(soon, Event::SubflowClosed { token: 8, ends: subflow(port), reset: None });
+    }
+    manager.handle_event(soon, Event::Closed { token: 8 });
+    manager.handle_time(later);
+    assert_eq!(manager.counts().denied, 3);
+}
+
 #[test]
 fn connections_are_forgotten_when_events_were_lost() {
     let mut manager = manager(2, Pairs::Ndiffports);
     begin(&mut manager, 7);
     let ends = ends(HERE[0], 40_000, THERE[0]);
-    manager.handle_event(START, Event::SubflowClosed { token: 7, ends });
+    manager.handle_event(START, Event::SubflowClosed { token: 7, ends, reset: None });
     manager.handle_loss();
     assert_eq!((manager.connections(), manager.poll_timeout(), requests(&mut manager)), (0, None, vec![]));
-    manager.handle_event(START, Event::SubflowClosed { token: 7, ends });
+    manager.handle_event(START, Event::SubflowClosed { token: 7, ends, reset: None });
     begin(&mut manager, 7);
     assert_eq!(requests(&mut manager), [create(7, 0, THERE[0])]);
 }
@@ -156,11 +236,11 @@ fn subflows_addresses_and_connections_are_limited() {
 fn events_of_unknown_connections_change_nothing() {
     let mut manager = manager(4, Pairs::Fullmesh);
     let ends = ends(THERE[0], 1, HERE[0]);
-    manager.handle_event(START, Event::Established { token: 1, accepted: false, ends });
-    manager.handle_event(START, Event::Established { token: 1, accepted: true, ends });
+    manager.handle_event(START, Event::Established { token: 1, accepted: false, is_first_only: false, ends });
+    manager.handle_event(START, Event::Established { token: 1, accepted: true, is_first_only: false, ends });
     for event in [
         Event::SubflowEstablished { token: 9, ends },
-        Event::SubflowClosed { token: 9, ends },
+        Event::SubflowClosed { token: 9, ends, reset: None },
         Event::Closed { token: 9 },
         Event::Announced { token: 9, id: 1, address: HERE[0], port: None },
         Event::Removed { token: 9, id: 1 },
@@ -207,7 +287,10 @@ fn established() -> Vec<u8> {
 #[test]
 fn events_of_the_kernel_are_read() {
     let ends = ends(HERE[0], 40_000, THERE[0]);
-    assert_eq!(wire::event(&established()), Some(Event::Established { token: 7, accepted: true, ends }));
+    assert_eq!(
+        wire::event(&established()),
+        Some(Event::Established { token: 7, accepted: true, is_first_only: false, ends })
+    );
     let with = |command: u8| {
         let mut body = established();
         body[0] = command;
@@ -219,7 +302,15 @@ fn events_of_the_kernel_are_read() {
     assert_eq!(with(6), Some(announced));
     assert_eq!(with(7), Some(Event::Removed { token: 7, id: 3 }));
     assert_eq!(with(10), Some(Event::SubflowEstablished { token: 7, ends }));
-    assert_eq!(with(11), Some(Event::SubflowClosed { token: 7, ends }));
+    assert_eq!(with(11), Some(Event::SubflowClosed { token: 7, ends, reset: None }));
+    let mut flagged = established();
+    flagged.extend(attribute(13, &1_u16.to_ne_bytes()));
+    assert!(matches!(wire::event(&flagged), Some(Event::Established { is_first_only: true, .. })));
+    let mut refused = established();
+    refused[0] = 11;
+    refused.extend([attribute(16, &3_u32.to_ne_bytes()), attribute(17, &0_u32.to_ne_bytes())].concat());
+    let reset = Some(wire::Reset { reason: 3, is_transient: false });
+    assert_eq!(wire::event(&refused), Some(Event::SubflowClosed { token: 7, ends, reset }));
     // Events that are not used: created, priority, listeners.
     assert_eq!([1, 13, 15, 16, 0, 255].map(with), [None; 6]);
 }

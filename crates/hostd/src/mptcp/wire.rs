@@ -15,6 +15,8 @@ const GENERIC_BYTES: usize = 4;
 const GET_FAMILY: u8 = 3;
 const VERSION: u8 = 1;
 const SIGNAL: u32 = 1;
+/// Flag of events about connections, since Linux 6.18 (MPTCP_PM_EV_FLAG_DENY_JOIN_ID0).
+const DENY_JOIN_ID0: u16 = 1;
 
 /// The two ends of a subflow.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -23,6 +25,15 @@ pub struct Ends {
     pub local: SocketAddrV4,
     /// The other end.
     pub remote: SocketAddrV4,
+}
+
+/// The reset with which the other end closed a subflow (MP_TCPRST, RFC 8684 §3.6).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reset {
+    /// Its reason (§3.6); 0 says nothing.
+    pub reason: u32,
+    /// Whether the subflow may be opened again later.
+    pub is_transient: bool,
 }
 
 /// An event of the kernel. `token` identifies the connection in its namespace.
@@ -34,6 +45,9 @@ pub enum Event {
         token: u32,
         /// Whether this host has accepted the connection.
         accepted: bool,
+        /// Whether the other end accepts no further subflows to the address and port of the first (flag C of
+        /// MP_CAPABLE, RFC 8684 §3.1).
+        is_first_only: bool,
         /// Ends of the first subflow.
         ends: Ends,
     },
@@ -73,6 +87,8 @@ pub enum Event {
         token: u32,
         /// Ends of the subflow.
         ends: Ends,
+        /// The reset of the other end, if it gave a reason.
+        reset: Option<Reset>,
     },
 }
 
@@ -115,7 +131,8 @@ pub fn event(body: &[u8]) -> Option<Event> {
     Some(match command {
         2 => {
             let accepted = find(attributes, 18).and_then(|value| value.first()).is_some_and(|&side| side != 0);
-            Event::Established { token, accepted, ends: ends(attributes)? }
+            let flags = find(attributes, 13).and_then(number16).unwrap_or(0);
+            Event::Established { token, accepted, is_first_only: flags & DENY_JOIN_ID0 != 0, ends: ends(attributes)? }
         }
         3 => Event::Closed { token },
         6 => {
@@ -124,9 +141,14 @@ pub fn event(body: &[u8]) -> Option<Event> {
         }
         7 => Event::Removed { token, id: byte(attributes, 4)? },
         10 => Event::SubflowEstablished { token, ends: ends(attributes)? },
-        11 => Event::SubflowClosed { token, ends: ends(attributes)? },
+        11 => Event::SubflowClosed { token, ends: ends(attributes)?, reset: reset(attributes) },
         _ => return None,
     })
+}
+
+fn reset(attributes: &[u8]) -> Option<Reset> {
+    let number = |kind: u16| find(attributes, kind).and_then(number32);
+    Some(Reset { reason: number(16)?, is_transient: number(17)? != 0 })
 }
 
 fn ends(attributes: &[u8]) -> Option<Ends> {
