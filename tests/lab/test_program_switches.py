@@ -75,6 +75,22 @@ def test_plain_hosts_reach_each_other(lab: Callable[..., Outcome], name: str) ->
     figures("iperf3 h0 to h15 at 50 Mbit/s", mbps=round(rate_bps / 1e6, 2))
 
 
+def test_a_removed_filter_is_put_back(name: str) -> None:
+    with programs(name, "tcp-path", "parallel-paths:rates=50Mbps") as one:
+        node, row = next(iter(one.rows().items()))
+        interface = row["ports"][0]["interface"]
+        within = ["ip", "netns", "exec", one.blueprint.namespace, "tc"]
+        of_ingress = ["dev", interface, "ingress"]
+        for number, removal in enumerate(
+            (["filter", "del", *of_ingress], ["qdisc", "del", "dev", interface, "clsact"])
+        ):
+            subprocess.run([*within, *removal], check=True)
+            until(lambda: one.rows()[node]["ports"][0]["put_back"] == number + 1, f"{removal} is put back")  # noqa: B023
+            shown = subprocess.run([*within, "filter", "show", *of_ingress], check=True, capture_output=True, text=True)
+            assert "forward" in shown.stdout
+        assert unanswered(one.hosts[0], one.hosts[1:]) == []
+
+
 @pytest.mark.long
 def test_a_long_cable_is_joined_and_keeps_its_delay(lab: Callable[..., Outcome], name: str) -> None:
     up = lab("up", "parallel-paths:rates=10Mbps,delays=20ms,buffer=100,host_rate=100Mbps", "--switches", "tcp-path")

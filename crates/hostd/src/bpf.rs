@@ -13,7 +13,7 @@ use crate::layout::{
 use crate::namespaces::Namespace;
 use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray, RingBuf};
 use aya::programs::links::FdLink;
-use aya::programs::{CgroupAttachMode, CgroupSkb, CgroupSkbAttachType, Iter, SockOps};
+use aya::programs::{CgroupAttachMode, CgroupSkb, CgroupSkbAttachType, Iter, ProgramError, SockOps};
 use aya::{Btf, Ebpf, Pod};
 use pathloom_daemon_support::files;
 use pathloom_daemon_support::pins::{self, take_map, Pins};
@@ -271,13 +271,33 @@ fn attach(ebpf: &mut Ebpf, cgroup: &Path, pins: &Pins) -> Anyhow<[FdLink; 2]> {
     sweep.load("tcp", &btf)?;
     let hold: &mut CgroupSkb = ebpf.program_mut("hold").ok_or("no BPF program `hold`")?.try_into()?;
     hold.load()?;
-    let id = hold.attach(&group, CgroupSkbAttachType::Egress, CgroupAttachMode::Single)?;
+    let exclusive = |problem| explain_attach(problem, cgroup);
+    let id = hold.attach(&group, CgroupSkbAttachType::Egress, CgroupAttachMode::Single).map_err(exclusive)?;
     let hold = FdLink::try_from(hold.take_link(id)?)?;
     let seen: &mut SockOps = ebpf.program_mut("connections").ok_or("no BPF program `connections`")?.try_into()?;
     seen.load()?;
-    let id = seen.attach(&group, CgroupAttachMode::Single)?;
+    let id = seen.attach(&group, CgroupAttachMode::Single).map_err(exclusive)?;
     let seen = FdLink::try_from(seen.take_link(id)?)?;
     Ok([pin(seen, &pins.place(LINKS[0]))?, pin(hold, &pins.place(LINKS[1]))?])
+}
+
+/// Names the way out if another program has the cgroup, or one above it, for itself (bpf(2): without BPF_F_ALLOW_MULTI).
+fn explain_attach(problem: ProgramError, cgroup: &Path) -> Box<dyn Error> {
+    let mut cause: Option<&(dyn Error + 'static)> = Some(&problem);
+    while let Some(one) = cause {
+        let number = one.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error);
+        if number == Some(libc::EPERM) {
+            let place = cgroup.display();
+            return format!(
+                "cgroup {place}: the kernel does not let the agent attach its programs. Run the agent as root. Otherwise \
+                 another program has this cgroup or one above it for itself: `bpftool cgroup tree` shows it. Detach it, \
+                 or set `cgroup` to one that has none"
+            )
+            .into();
+        }
+        cause = one.source();
+    }
+    problem.into()
 }
 
 fn pin(link: FdLink, place: &Path) -> Anyhow<FdLink> {

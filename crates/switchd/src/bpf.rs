@@ -26,6 +26,8 @@ const PIN_FOLDER: &str = "pathloom-switch-1";
 /// Priority and handle of the program among the tc filters of an interface.
 const PRIORITY: u16 = 1;
 const HANDLE: TcHandle = TcHandle::new(0, 1);
+/// Both, as numbers.
+pub const PLACE: (u16, u32) = (PRIORITY, 1);
 
 #[allow(unsafe_code)]
 mod pod {
@@ -70,6 +72,12 @@ impl Bpf {
             ebpf.program_mut("forward").ok_or("the BPF object has no program `forward`")?.try_into()?;
         program.load()?;
         Ok(Bpf { ebpf, paths, ports, frames })
+    }
+
+    /// Returns the identifier of the program in the kernel.
+    pub fn program_id(&self) -> Result<u32, String> {
+        let program = self.ebpf.program("forward").ok_or("the BPF object has no program `forward`")?;
+        program.info().map(|info| info.id()).map_err(|problem| one_line(&problem))
     }
 
     /// Attaches the program to an interface, and replaces the program of an earlier start. `port` contains the number

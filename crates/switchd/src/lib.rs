@@ -7,6 +7,7 @@
 pub mod bpf;
 #[allow(missing_docs)]
 pub mod config;
+mod filters;
 #[allow(missing_docs)]
 pub mod layout;
 #[allow(missing_docs)]

@@ -5,7 +5,7 @@ use pathloom_daemon_support::system;
 use pathloom_model::PortNo;
 use rustix::net::sockopt::set_socket_send_buffer_size_force;
 use rustix::net::{socket_with, AddressFamily, SocketType};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -65,7 +65,16 @@ impl Sender {
     }
 }
 
-/// Watches which interfaces have carrier.
+/// What has happened to interfaces.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Changes {
+    /// Whether interfaces are up, by index.
+    pub up: BTreeMap<u32, bool>,
+    /// Interfaces of which a tc filter or a queueing discipline was deleted.
+    pub stripped: BTreeSet<u32>,
+}
+
+/// Watches which interfaces have carrier, and which lose tc filters.
 #[derive(Debug)]
 pub struct Links {
     socket: Socket,
@@ -74,7 +83,7 @@ pub struct Links {
 
 impl Links {
     pub fn open() -> io::Result<Links> {
-        let socket = Socket::open(ROUTE, SocketFlags::NONBLOCK, libc::RTMGRP_LINK as u32)?;
+        let socket = Socket::open(ROUTE, SocketFlags::NONBLOCK, (libc::RTMGRP_LINK | libc::RTMGRP_TC) as u32)?;
         socket.force_receive_buffer_bytes(EVENTS_BUFFER_BYTES)?;
         Ok(Links { socket, buffer: vec![0; 1 << 16] })
     }
@@ -84,11 +93,11 @@ impl Links {
         self.socket.send(&message(libc::RTM_GETLINK, DUMP, 0, &[0; 16]))
     }
 
-    /// Adds the states that were received since the last call: the index of each interface, and whether it is up.
+    /// Adds the changes that were received since the last call.
     ///
     /// # Errors
     /// Messages may have been lost. Call [`Links::ask`] again.
-    pub fn take(&mut self, into: &mut BTreeMap<u32, bool>) -> io::Result<()> {
+    pub fn take(&mut self, into: &mut Changes) -> io::Result<()> {
         loop {
             match self.socket.receive(&mut self.buffer) {
                 Ok(datagram) => read_links(datagram, into),
@@ -106,13 +115,15 @@ impl AsRawFd for Links {
 }
 
 /// Reads messages about interfaces (rtnetlink(7)).
-fn read_links(datagram: &[u8], into: &mut BTreeMap<u32, bool>) {
+fn read_links(datagram: &[u8], into: &mut Changes) {
     for Message { kind, body, .. } in messages(datagram) {
         let word = |at: usize| body.get(at..).and_then(number32);
         let (Some(index), Some(flags)) = (word(4), word(8)) else { continue };
         match kind {
-            libc::RTM_NEWLINK => drop(into.insert(index, flags & IFF_LOWER_UP != 0 && flags & 1 != 0)),
-            libc::RTM_DELLINK => drop(into.insert(index, false)),
+            libc::RTM_NEWLINK => drop(into.up.insert(index, flags & IFF_LOWER_UP != 0 && flags & 1 != 0)),
+            libc::RTM_DELLINK => drop(into.up.insert(index, false)),
+            // The index is at the same place in struct tcmsg.
+            libc::RTM_DELQDISC | libc::RTM_DELTFILTER => drop(into.stripped.insert(index)),
             _ => {}
         }
     }
@@ -155,18 +166,21 @@ mod tests {
             rows.iter().flat_map(|&(index, flags, _)| about(libc::RTM_NEWLINK, index, flags)).collect();
         bytes.extend(about(libc::RTM_DELLINK, 10, both));
         bytes.extend(about(libc::RTM_NEWADDR, 11, both));
-        let mut found = BTreeMap::new();
+        bytes.extend(about(libc::RTM_DELTFILTER, 12, 0));
+        bytes.extend(about(libc::RTM_NEWTFILTER, 13, 0));
+        let mut found = Changes::default();
         read_links(&bytes, &mut found);
-        assert_eq!(found, [(7, true), (8, false), (9, false), (10, false)].into());
+        assert_eq!(found.up, [(7, true), (8, false), (9, false), (10, false)].into());
+        assert_eq!(found.stripped, [12].into());
     }
 
     #[test]
     fn truncated_messages_are_ignored() {
         let bytes = about(libc::RTM_NEWLINK, 7, 1);
         for cut in 0..28 {
-            let mut found = BTreeMap::new();
+            let mut found = Changes::default();
             read_links(&bytes[..cut], &mut found);
-            assert!(found.is_empty(), "cut at {cut}");
+            assert_eq!(found, Changes::default(), "cut at {cut}");
         }
     }
 }

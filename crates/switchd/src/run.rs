@@ -3,8 +3,9 @@
 
 use crate::bpf::{self, Bpf, FlowTable};
 use crate::config::{Config, Role};
+use crate::filters::Filters;
 use crate::layout::{Flow as KernelFlow, Path as KernelPath, Port};
-use crate::links::{enter, index_of, Links, Numbers, Sender};
+use crate::links::{enter, index_of, Changes, Links, Numbers, Sender};
 use crate::show::{self, refused_name, PortRow, Report};
 use crate::state::{self, State};
 use crate::switch::{Flow, ForwardingReason, Passed, Switch, System, Way};
@@ -28,6 +29,9 @@ const SAVE_AFTER: Nanos = Nanos::from_millis(50);
 /// Time between two checks for ports whose frames were refused, and minimum time between two messages about one port.
 const LOOK_AFTER: Nanos = Nanos::from_secs(1);
 const NAME_AGAIN: Nanos = Nanos::from_secs(10);
+/// Time between two checks whether the BPF program is attached to all ports. Its removal is noticed at once; a program that
+/// replaces it causes no event.
+const CHECK_AFTER: Nanos = Nanos::from_secs(5);
 
 /// Values of `path.kind` in the kernel: the reasons for which it forwards a flow.
 const DEFAULT: u32 = 0;
@@ -143,6 +147,11 @@ struct Running {
     save_due: Option<Nanos>,
     credit_due: Nanos,
     look_due: Nanos,
+    filters: Filters,
+    program: u32,
+    check_due: Nanos,
+    /// Number of times that the BPF program was put back, by port.
+    put_back: BTreeMap<PortNo, u64>,
     /// Per port: number of refused or limited frames in the last message, and earliest time of the next message.
     named: BTreeMap<PortNo, (u64, Nanos)>,
 }
@@ -186,7 +195,8 @@ impl Running {
         let switch = Switch::new(config.program(now, boot)?, shares, now.0);
         let problem = |problem: io::Error| problem.to_string();
         let out = Out { sender: Sender::open().map_err(problem)?, numbers: Numbers::default(), clock, failures: 0 };
-        let links = Links::open().map_err(problem)?;
+        let (links, filters) = (Links::open().map_err(problem)?, Filters::open().map_err(problem)?);
+        let program = bpf.program_id()?;
         let listener = show::listen(&directory).map_err(named)?;
         let kept = State {
             machine: state::machine(),
@@ -209,6 +219,10 @@ impl Running {
             save_due: None,
             credit_due: now,
             look_due: now.saturating_add(LOOK_AFTER),
+            filters,
+            program,
+            check_due: now.saturating_add(CHECK_AFTER),
+            put_back: BTreeMap::new(),
             named: BTreeMap::new(),
         };
         running.begin(before)?;
@@ -272,17 +286,17 @@ impl Running {
 
     /// Returns for each interface whether it is up.
     fn request_link_states(&mut self) -> Result<BTreeMap<u32, bool>, String> {
-        let mut found = BTreeMap::new();
+        let mut found = Changes::default();
         self.links.ask().map_err(|problem| problem.to_string())?;
         // The kernel answers during the call or shortly after it.
         for _ in 0..1000 {
             self.links.take(&mut found).map_err(|problem| problem.to_string())?;
-            if self.out.numbers.port_of.keys().all(|index| found.contains_key(index)) {
+            if self.out.numbers.port_of.keys().all(|index| found.up.contains_key(index)) {
                 break;
             }
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
-        Ok(found)
+        Ok(found.up)
     }
 
     fn serve(&mut self) -> Result<(), String> {
@@ -314,23 +328,55 @@ impl Running {
     }
 
     fn handle_link_changes(&mut self) {
-        let mut found = BTreeMap::new();
+        let mut found = Changes::default();
         if self.links.take(&mut found).is_err() {
             // Messages were lost.
             let _ = self.links.ask();
+            self.check_due = self.out.clock.now();
         }
-        if found.is_empty() {
+        self.put_programs_back(|index| found.stripped.contains(&index));
+        if found.up.is_empty() {
             return;
         }
         self.find_lost_interfaces();
         let now = self.out.clock.now();
-        for (index, up) in found {
+        for (index, up) in found.up {
             let Some(&port) = self.out.numbers.port_of.get(&index) else { continue };
             if self.up.insert(port, up) != Some(up) {
                 info!("port {} ({}) is {}", port.0, self.interface(port), if up { "up" } else { "down" });
                 let mut flow_table = self.bpf.flow_table();
                 self.switch.port(now, port, up, &mut Kernel { flow_table: &mut flow_table, out: &mut self.out });
                 self.save_due.get_or_insert(now.saturating_add(SAVE_AFTER));
+            }
+        }
+    }
+
+    /// Attaches the BPF program again to ports from which others have removed it.
+    fn put_programs_back(&mut self, is_suspect: impl Fn(u32) -> bool) {
+        for port in self.config.ports.clone() {
+            let number = PortNo(port.number);
+            let known = self.out.numbers.index_of.get(&number).copied();
+            let Some(index) = known.filter(|&index| is_suspect(index)) else { continue };
+            // An interface that is gone has no program. Its end is noticed elsewhere.
+            if index_of(&port.interface) != Some(index) {
+                continue;
+            }
+            let about = format!("port {} ({})", port.number, port.interface);
+            match self.filters.program_at(index, bpf::PLACE) {
+                Ok(Some(program)) if program == self.program => continue,
+                Ok(None) => warn!("{about}: another program has removed the tc filter of the switch; it is attached again"),
+                Ok(Some(_)) => warn!(
+                    "{about}: another program has replaced the tc filter of the switch; it is attached again. Check that \
+                     no other switch or tc script uses this interface"
+                ),
+                Err(problem) => {
+                    warn!("{about}: the tc filters cannot be read: {problem}");
+                    continue;
+                }
+            }
+            match self.attach(&port) {
+                Ok(()) => *self.put_back.entry(number).or_default() += 1,
+                Err(problem) => warn!("{about}: {problem}; it forwards nothing. The switch tries again every 5 s"),
             }
         }
     }
@@ -384,6 +430,10 @@ impl Running {
             self.look_due = now.saturating_add(LOOK_AFTER);
             self.name_ports(now);
         }
+        if now >= self.check_due {
+            self.check_due = now.saturating_add(CHECK_AFTER);
+            self.put_programs_back(|_| true);
+        }
     }
 
     /// Writes the state file, if the state has changed.
@@ -429,7 +479,8 @@ impl Running {
             let up = self.up.get(&number).copied().unwrap_or(false);
             let kernel = self.out.numbers.index_of.get(&number).map_or(Port::default(), |&index| self.bpf.port(index));
             let kernel_flows = shares.get(&number).map_or(0, |share| share.flows);
-            PortRow { kernel_flows, ..PortRow::new(number, &port.interface, up, kernel) }
+            let put_back = self.put_back.get(&number).copied().unwrap_or(0);
+            PortRow { kernel_flows, put_back, ..PortRow::new(number, &port.interface, up, kernel) }
         };
         let ports: Vec<PortRow> = self.config.ports.iter().map(row).collect();
         let kernel_flows = shares.values().map(|share| share.flows).sum();

@@ -64,6 +64,8 @@ pub struct PortRow {
     pub too_long: u64,
     /// Number of flows of the port that the kernel forwards.
     pub kernel_flows: usize,
+    /// Number of times that the BPF program was attached again, after others had removed it.
+    pub put_back: u64,
     /// Number of frames that were refused, and the cause of the last refusal.
     pub refused: u64,
     pub refused_last: Option<String>,
@@ -113,6 +115,7 @@ impl PortRow {
             lost: kernel.lost,
             too_long: kernel.too_long,
             kernel_flows: 0,
+            put_back: 0,
             refused: 0,
             refused_last: None,
         }
