@@ -88,7 +88,7 @@ def test_a_removed_filter_is_put_back(name: str) -> None:
             until(lambda: one.rows()[node]["ports"][0]["put_back"] == number + 1, f"{removal} is put back")  # noqa: B023
             shown = subprocess.run([*within, "filter", "show", *of_ingress], check=True, capture_output=True, text=True)
             assert "forward" in shown.stdout
-        assert unanswered(one.hosts[0], one.hosts[1:]) == []
+        assert unanswered(one.hosts[0], list(one.hosts[1:])) == []
 
 
 @pytest.mark.long

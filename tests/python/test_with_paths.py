@@ -91,6 +91,34 @@ socket.socket(socket.AF_INET, socket.SOCK_DGRAM).connect(("192.0.2.1", 9))
     assert controller.calls == []
 
 
+def test_mapped_addresses_and_fast_open_are_served_and_others_are_named(controller: Controller, address: str) -> None:
+    code = f"""
+import socket, sys
+place = ("{address}", int(sys.argv[1]))
+six = socket.socket(socket.AF_INET6)
+six.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+six.connect(("::ffff:" + place[0], place[1]))
+socket.socket().sendto(b"x", socket.MSG_FASTOPEN, place)
+socket.socket().sendmsg([b"x"], [], socket.MSG_FASTOPEN, place)
+# No host has these addresses (RFC 3849).
+for other in (1, 2):
+    far = socket.socket(socket.AF_INET6)
+    far.setblocking(False)
+    far.connect_ex((f"2001:db8::{{other}}", 9))
+"""
+    said: list[str] = []
+    broker = Broker(controller.place, PathRequest(2), said.append)
+    with socket.create_server((address, 0)) as door:
+        assert run([sys.executable, "-c", code, str(door.getsockname()[1])], find_library(), broker, print) == 0
+        ports = accepted(door, 3)
+    assert [claim["src_port"] for claim in controller.claims()] == ports
+    assert {(claim["src"], claim["dst"]) for claim in controller.claims()} == {(address, address)}
+    assert (broker.claimed, broker.without_path) == (3, 2)
+    assert len(said) == 1
+    assert "IPv6" in said[0]
+    assert "[2001:db8::1]:9" in said[0]
+
+
 def test_threads_children_and_sockets_that_do_not_block_are_served(controller: Controller, address: str) -> None:
     code = f"""
 import errno, os, select, socket, subprocess, sys, threading

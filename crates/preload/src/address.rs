@@ -1,48 +1,71 @@
-//! IPv4 addresses in the form of the C library.
+//! Addresses in the form of the C library. IPv6 sockets can use IPv4, with addresses such as ::ffff:10.0.0.1 (RFC 4291
+//! §2.5.5.2). They are read as IPv4 addresses here.
 
-use libc::{c_int, sockaddr, sockaddr_in, socklen_t};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use libc::{c_int, sockaddr, sockaddr_in, sockaddr_in6, socklen_t};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 
-const LENGTH: socklen_t = size_of::<sockaddr_in>() as socklen_t;
+const V4_BYTES: socklen_t = size_of::<sockaddr_in>() as socklen_t;
+const V6_BYTES: socklen_t = size_of::<sockaddr_in6>() as socklen_t;
 
-/// Reads an address; `None` if it is not an IPv4 address.
+/// Reads an address; `None` if it is neither an IPv4 nor an IPv6 address.
 ///
 /// # Safety
 /// `address` must be null or point to `length` bytes.
-pub(crate) unsafe fn read(address: *const sockaddr, length: socklen_t) -> Option<SocketAddrV4> {
-    if address.is_null() || length < LENGTH {
+pub(crate) unsafe fn read(address: *const sockaddr, length: socklen_t) -> Option<SocketAddr> {
+    if address.is_null() || length < V4_BYTES {
         return None;
     }
-    // SAFETY: the address has the length of the type. It can be unaligned.
+    // SAFETY: the address has at least the length of the type. It can be unaligned.
     let found = unsafe { address.cast::<sockaddr_in>().read_unaligned() };
-    (c_int::from(found.sin_family) == libc::AF_INET)
-        .then(|| SocketAddrV4::new(Ipv4Addr::from(u32::from_be(found.sin_addr.s_addr)), u16::from_be(found.sin_port)))
+    match c_int::from(found.sin_family) {
+        libc::AF_INET => {
+            let ip = Ipv4Addr::from(u32::from_be(found.sin_addr.s_addr));
+            Some(SocketAddr::new(ip.into(), u16::from_be(found.sin_port)))
+        }
+        libc::AF_INET6 if length >= V6_BYTES => {
+            // SAFETY: as above.
+            let found = unsafe { address.cast::<sockaddr_in6>().read_unaligned() };
+            let ip = IpAddr::from(found.sin6_addr.s6_addr).to_canonical();
+            Some(SocketAddr::new(ip, u16::from_be(found.sin6_port)))
+        }
+        _ => None,
+    }
 }
 
-fn written(address: SocketAddrV4) -> sockaddr_in {
-    // SAFETY: all zeros are a valid value of this type.
-    let mut made: sockaddr_in = unsafe { std::mem::zeroed() };
-    made.sin_family = libc::AF_INET as libc::sa_family_t;
-    made.sin_addr.s_addr = u32::from(*address.ip()).to_be();
-    made.sin_port = address.port().to_be();
-    made
-}
-
-/// Returns the address that a socket is bound to; 0.0.0.0:0 if it is not bound.
+/// Returns the IPv4 address that a socket is bound to; 0.0.0.0:0 if it is not bound.
 pub(crate) fn of(socket: c_int) -> Option<SocketAddrV4> {
-    let (mut found, mut length) = (written(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)), LENGTH);
+    // SAFETY: all zeros are a valid value of this type.
+    let (mut found, mut length): (sockaddr_in6, socklen_t) = (unsafe { std::mem::zeroed() }, V6_BYTES);
     // SAFETY: both pointers refer to local values of the given length.
-    unsafe {
+    let found = unsafe {
         let place = std::ptr::from_mut(&mut found).cast::<sockaddr>();
-        (libc::getsockname(socket, place, &raw mut length) == 0).then(|| read(place, length)).flatten()
+        (libc::getsockname(socket, place, &raw mut length) == 0).then(|| read(place, length)).flatten()?
+    };
+    match found.ip() {
+        IpAddr::V4(ip) => Some(SocketAddrV4::new(ip, found.port())),
+        IpAddr::V6(ip) => ip.is_unspecified().then(|| SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, found.port())),
     }
 }
 
 /// Binds a socket, and returns whether that succeeded.
 pub(crate) fn bind(socket: c_int, address: SocketAddrV4) -> bool {
-    let address = written(address);
+    let port = address.port().to_be();
+    if option(socket, libc::SOL_SOCKET, libc::SO_DOMAIN) == Some(libc::AF_INET6) {
+        // SAFETY: all zeros are a valid value of this type.
+        let mut made: sockaddr_in6 = unsafe { std::mem::zeroed() };
+        made.sin6_family = libc::AF_INET6 as libc::sa_family_t;
+        made.sin6_addr.s6_addr = address.ip().to_ipv6_mapped().octets();
+        made.sin6_port = port;
+        // SAFETY: the address is a local value of the given length.
+        return unsafe { libc::bind(socket, std::ptr::from_ref(&made).cast(), V6_BYTES) == 0 };
+    }
+    // SAFETY: all zeros are a valid value of this type.
+    let mut made: sockaddr_in = unsafe { std::mem::zeroed() };
+    made.sin_family = libc::AF_INET as libc::sa_family_t;
+    made.sin_addr.s_addr = u32::from(*address.ip()).to_be();
+    made.sin_port = port;
     // SAFETY: the address is a local value of the given length.
-    unsafe { libc::bind(socket, std::ptr::from_ref(&address).cast(), LENGTH) == 0 }
+    unsafe { libc::bind(socket, std::ptr::from_ref(&made).cast(), V4_BYTES) == 0 }
 }
 
 /// Returns a numeric option of a socket; `None` if the socket does not have it.

@@ -3,8 +3,9 @@
 use crate::address;
 use libc::c_int;
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -22,22 +23,29 @@ fn socket_path() -> Option<&'static OsString> {
     SOCKET_PATH.get_or_init(|| std::env::var_os("PATHLOOM_WITH_PATHS").filter(|path| !path.is_empty())).as_ref()
 }
 
-/// Claims a path for the connection that a socket is about to open.
-pub(crate) fn claim_path(socket: c_int, destination: SocketAddrV4) {
+/// Claims a path for the connection that a socket is about to open, or reports why it gets none.
+pub(crate) fn claim_path(socket: c_int, destination: SocketAddr) {
     let Some(path) = socket_path() else { return };
-    if destination.ip().is_loopback() || destination.ip().is_unspecified() || !is_fresh_tcp(socket) {
+    if destination.ip().is_loopback() || destination.ip().is_unspecified() {
         return;
     }
-    let Some(source) = bound(socket, destination) else { return };
+    let none = |why: &str| ask(path, format_args!("none {why} {destination}"));
     // Without an answer, the connection uses the default routes.
-    let _ = ask(path, source, destination);
+    let _ = match (address::option(socket, libc::SOL_SOCKET, libc::SO_PROTOCOL), destination.ip()) {
+        (Some(libc::IPPROTO_MPTCP), _) if address::of(socket).is_some_and(|own| own.port() == 0) => none("mptcp"),
+        (Some(libc::IPPROTO_TCP), ip) if is_fresh(socket) => match ip {
+            IpAddr::V6(_) => none("ipv6"),
+            IpAddr::V4(ip) => match bound(socket, SocketAddrV4::new(ip, destination.port())) {
+                Some(source) => ask(path, format_args!("claim {source} {destination}")),
+                None => none("port"),
+            },
+        },
+        _ => return,
+    };
 }
 
-/// Whether this is a TCP socket that has not been connected. Programs call `connect` again to check its progress.
-fn is_fresh_tcp(socket: c_int) -> bool {
-    if address::option(socket, libc::SOL_SOCKET, libc::SO_PROTOCOL) != Some(libc::IPPROTO_TCP) {
-        return false;
-    }
+/// Whether a TCP socket has not been connected. Programs call `connect` again to check its progress.
+fn is_fresh(socket: c_int) -> bool {
     let (mut state, mut length) = (0_u8, 1);
     // SAFETY: the call writes one byte, the first of struct tcp_info, into one byte.
     let done = unsafe {
@@ -76,11 +84,11 @@ fn source_towards(destination: SocketAddrV4) -> Option<Ipv4Addr> {
     }
 }
 
-fn ask(path: &OsString, source: SocketAddrV4, destination: SocketAddrV4) -> std::io::Result<()> {
+fn ask(path: &OsString, question: impl Display) -> std::io::Result<()> {
     let mut line = UnixStream::connect(path)?;
     line.set_read_timeout(Some(ANSWER_TIMEOUT))?;
     line.set_write_timeout(Some(ANSWER_TIMEOUT))?;
-    line.write_all(format!("claim {source} {destination}\n").as_bytes())?;
+    line.write_all(format!("{question}\n").as_bytes())?;
     let mut answer = [0; 64];
     loop {
         match line.read(&mut answer) {

@@ -32,6 +32,12 @@ LIFETIME_S = 60
 """How long the controller keeps unused paths if this process is killed."""
 PAUSE_S = 5.0
 """Pause before a controller that did not answer, or had no path, is asked again. Meanwhile connections do not wait."""
+NOT_SERVED = {
+    "ipv6": "connections over IPv6 have no path of their own, because paths are assigned to IPv4 addresses",
+    "mptcp": "MPTCP connections have no path of their own; the schemes mptcp and mptcp-aware place their subflows",
+    "port": "no source port could be bound for a connection, so it has no path of its own",
+}
+"""Causes for which the library claims no path."""
 _LINE_BYTES = 200
 _PT_INTERP = 3
 
@@ -94,6 +100,12 @@ class Broker:
             self.claimed += done
             self.without_path += not done
         return done
+
+    def not_served(self, cause: str, dst: str) -> None:
+        """Counts a connection for which the library claims no path, and names the first one of each cause."""
+        with self._lock:
+            self.without_path += 1
+        self._warn(cause, f"{NOT_SERVED[cause]} (first: to {dst})")
 
     def _try(self, pair: Pair, src: str, dst: str, ports: Ports) -> bool:
         try:
@@ -177,6 +189,9 @@ class _Claim(socketserver.StreamRequestHandler):
                 ports = Ports(int(src_port), opens_to=int(dst_port) or None)
                 done = self.server.broker.claim(src, dst, ports)  # type: ignore[attr-defined]
                 self.wfile.write(b"yes\n" if done else b"no\n")
+            elif len(words) == 3 and words[0] == "none" and words[1] in NOT_SERVED:
+                self.server.broker.not_served(words[1], words[2])  # type: ignore[attr-defined]
+                self.wfile.write(b"no\n")
 
 
 class _ClaimServer(socketserver.ThreadingUnixStreamServer):
