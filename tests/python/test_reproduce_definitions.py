@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 PUBLISHED = {
     "ofpt": "2 4a 4b 4c 4d 5a 5b 6a 6b 6c 7 9a 9b 9c 11",
-    "tcp-path": "7a 7b 9a 9b 11 12 13 14 15a 15b 16 17",
+    "tcp-path": "7a 7b 9-timeouts 9a 9b 11 12 13 14 15a 15b 16 17",
     "lessor": "1 4a 4a-permutation 4b 4b-tree 5a 5b 6 7a 7b 8a 8b",
 }
 
