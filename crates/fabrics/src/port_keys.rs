@@ -25,8 +25,12 @@ pub(super) fn read(spec: &Spec) -> Result<PortSettings, SpecError> {
     if let Some(bytes) = queue_bytes.filter(|bytes| !(LEAST_QUEUE_BYTES..=MOST_QUEUE_BYTES).contains(bytes)) {
         return Err(spec.error(format!("queue_bytes: {bytes} B is not from 1514 B to 1 TB")));
     }
+    let scale_queues = spec.flag("scale_queues")?.unwrap_or(false);
+    if scale_queues && queue_bytes.is_none() && ecn.is_none() {
+        return Err(spec.error("scale_queues scales queue_bytes and ecn, but neither is given"));
+    }
     let control_queue = control_queue.unwrap_or(trim_bytes.is_some());
-    Ok(PortSettings { queues, red, queue_bytes, ecn, control_queue, trim_bytes })
+    Ok(PortSettings { queues, red, queue_bytes, ecn, scale_queues, control_queue, trim_bytes })
 }
 
 /// Sizes of queues: a full frame, and far more than any port holds.
@@ -152,6 +156,10 @@ mod tests {
             ports(":ecn=56KB/224KB,queue_bytes=280KB"),
             PortSettings { ecn: ecn(56_000, 224_000), queue_bytes: Some(280_000), ..none }
         );
+        let scaled = ports(":ecn=56KB/224KB,queue_bytes=280KB,scale_queues=on");
+        let quarter = PortSettings { ecn: ecn(14_000, 56_000), queue_bytes: Some(70_000), ..scaled };
+        assert_eq!((scaled.at_rate(4, 4), scaled.at_rate(1, 4)), (scaled, quarter));
+        assert_eq!(ports(":ecn=56KB").at_rate(1, 4), PortSettings { ecn: ecn(56_000, 56_000), ..none });
     }
 
     #[test]
@@ -179,6 +187,7 @@ mod tests {
             ("trim=on,control_queue=off", "leave out control_queue=off"),
             ("trim_bytes=64B", "but trim=on is missing"),
             ("trim=on,trim_bytes=63B", "63 B is not from 64 B to 1514 B"),
+            ("scale_queues=on", "neither is given"),
             ("queue_bytes=1KB", "1000 B is not from 1514 B to 1 TB"),
             ("red=5/15,switch_buffer=4,host_buffer=5", "buffers hold 5"),
         ] {

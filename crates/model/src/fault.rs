@@ -349,8 +349,8 @@ fn cables_between(fabric: &Fabric, a: NodeId, b: NodeId) -> Vec<LinkId> {
     fabric.node(a).ports.iter().copied().filter(|&link| fabric.link(link).to == b).collect()
 }
 
-/// Returns one direction of each cable with this name: `a-b`, `a-b#2`, or all cables of a switch. An error names the
-/// problem.
+/// Returns one direction of each cable with this name, from `a` in `a-b` and `a-b#2`, and away from a switch that stands
+/// for all its cables. An error names the problem.
 pub fn cables_named(fabric: &Fabric, name: &str) -> Result<Vec<LinkId>, String> {
     parse_target(fabric, name).map(|target| target.cables(fabric))
 }

@@ -17,6 +17,9 @@ pub struct PortSettings {
     pub queue_bytes: Option<u64>,
     /// When packets are marked as they leave; `None` for the threshold of the transport.
     pub ecn: Option<EcnSettings>,
+    /// Whether `queue_bytes` and `ecn` are those of the fastest port. Slower ports have them in proportion to their
+    /// rates, so that all queues take the same time to drain.
+    pub scale_queues: bool,
     /// Whether there is one more queue, above the others, for acknowledgements and headers.
     pub control_queue: bool,
     /// Bytes of the header to which a full queue cuts a packet instead of dropping it (Handley et al., Re-architecting
@@ -51,8 +54,29 @@ pub struct RedSettings {
 
 impl PortSettings {
     /// One queue, drop tail.
-    pub const DROP_TAIL: PortSettings =
-        PortSettings { queues: 1, red: None, queue_bytes: None, ecn: None, control_queue: false, trim_bytes: None };
+    pub const DROP_TAIL: PortSettings = PortSettings {
+        queues: 1,
+        red: None,
+        queue_bytes: None,
+        ecn: None,
+        scale_queues: false,
+        control_queue: false,
+        trim_bytes: None,
+    };
+
+    /// Returns the settings of a port with a rate, if the fastest one of the fabric has `fastest_bps`.
+    #[must_use]
+    pub fn at_rate(self, rate_bps: u64, fastest_bps: u64) -> PortSettings {
+        if !self.scale_queues {
+            return self;
+        }
+        let scaled = |bytes: u64| {
+            let bytes = u128::from(bytes) * u128::from(rate_bps) / u128::from(fastest_bps.max(1));
+            u64::try_from(bytes).unwrap_or(u64::MAX)
+        };
+        let ecn = |ecn: EcnSettings| EcnSettings { min_bytes: scaled(ecn.min_bytes), max_bytes: scaled(ecn.max_bytes) };
+        PortSettings { queue_bytes: self.queue_bytes.map(scaled), ecn: self.ecn.map(ecn), ..self }
+    }
 
     /// Whether ports have one drop-tail queue.
     pub fn is_drop_tail(&self) -> bool {

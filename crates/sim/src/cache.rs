@@ -86,11 +86,18 @@ impl Entry {
     #[inline(always)]
     pub(crate) fn pass(&mut self, now: Ps, packet: &Packet) -> Onward {
         self.count(now, packet);
-        if self.out & FOR_SET == 0 {
-            return Onward::Link(self.out_link, self.out_tag());
+        match self.set() {
+            None => Onward::Link(self.out_link, self.out_tag()),
+            Some(set) => Onward::Among(set),
         }
+    }
+
+    /// The set of next hops, if the decision is for one.
+    #[inline(always)]
+    fn set(&self) -> Option<SetRef> {
         let number = (self.out & !ANY_FLAGS & !FOR_SET) >> FLOW_HASH_BITS;
-        Onward::Among(SetRef { switch: NodeId(self.out_link), number, flow_hash: self.out })
+        let set = SetRef { switch: NodeId(self.out_link), number, flow_hash: self.out };
+        (self.out & FOR_SET != 0).then_some(set)
     }
 
     /// Whether the decision applies to this packet.
@@ -260,19 +267,24 @@ impl Cache {
         self.entries.get_mut(place)
     }
 
-    /// Prefetches the cache line of the entry for a packet, and returns its place, which may be beyond the reserved
-    /// rows. Affects only speed.
+    /// Prefetches the cache line of the entry for a packet that arrives by `in_link`, and returns its place, which may
+    /// be beyond the reserved rows. Affects only speed.
     #[inline(always)]
-    pub(crate) fn fetch(&self, packet: &Packet) -> usize {
-        let place = packet.lane() as usize * self.stride + usize::from(packet.hop());
+    pub(crate) fn fetch(&self, packet: &Packet, in_link: u32) -> usize {
+        let place = self.place(packet, in_link).unwrap_or(usize::MAX);
         fetch(&self.entries, place);
         place
     }
 
-    /// Link to which an entry sends packets. The value has no meaning if the entry is empty or does not exist.
+    /// Link to which an entry sends a packet; `among` returns it for a set of next hops. The value has no meaning if the
+    /// entry is empty or does not exist.
     #[inline(always)]
-    pub(crate) fn out_link(&self, place: usize) -> u32 {
-        self.entries.get(place).map_or(NO_LINK, |entry| entry.out_link)
+    pub(crate) fn out_link(&self, place: usize, among: impl FnOnce(SetRef) -> Option<u32>) -> u32 {
+        let Some(entry) = self.entries.get(place) else { return NO_LINK };
+        match entry.set() {
+            None => entry.out_link,
+            Some(set) => among(set).unwrap_or(NO_LINK),
+        }
     }
 
     /// Stores a decision. The caller must first take the credit of the old entry by [`Cache::take`].

@@ -223,8 +223,9 @@ impl<T: Tap> Network<T> {
     #[inline(always)]
     pub(crate) fn next_before(&mut self, limit: Ps, at_host: impl Fn(&Packet)) -> Option<(Ps, u32)> {
         if T::LARGE {
-            let (links, cache) = (&self.links, &self.cache);
-            return self.wheel.pop_large(limit, |due| prefetch::prefetch_batch(links, cache, due, &at_host));
+            let (links, cache, sets, ports) = (&self.links[..], &self.cache, &self.sets, self.ports.as_deref());
+            let touched = prefetch::Touched { links, cache, sets, ports };
+            return self.wheel.pop_large(limit, |due| prefetch::prefetch_batch(touched, due, &at_host));
         }
         self.wheel.pop_before(&self.links, limit)
     }

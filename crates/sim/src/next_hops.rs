@@ -150,6 +150,16 @@ impl Sets {
         (hops.links[place], hops.tag)
     }
 
+    /// The link that [`Sets::choose`] will return, if it depends on the packet alone. To prefetch it.
+    #[inline(always)]
+    pub(crate) fn foresee(&self, set: SetRef, packet: &Packet) -> Option<u32> {
+        let Set { hops, policy } = self.by_switch.get(set.switch.index())?.get(set.number as usize)?;
+        match policy {
+            Policy::Hash if packet.entropy() != 0 => Some(hops.links[hops.hashed(set.flow_hash, packet.entropy())]),
+            _ => None,
+        }
+    }
+
     /// Moves the sets of some switches to a part of a network.
     pub(crate) fn part(&mut self, is_in: impl Fn(NodeId) -> bool) -> Sets {
         let take = |(index, sets): (usize, &mut Vec<Set>)| match is_in(NodeId(index as u32)) {

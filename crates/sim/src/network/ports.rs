@@ -17,6 +17,7 @@ use crate::port::{Limits, Offer, Port};
 use crate::settings::Handover;
 use crate::tap::Tap;
 use crate::time::Ps;
+use crate::trusted::{fetch, fetch_byte, LINE};
 use pathloom_model::{Fabric, LinkId, PortSettings};
 use pathloom_transport::packets::TrimmedAt;
 
@@ -53,11 +54,10 @@ impl Ports {
         }
         let of_link = vec![NO_PORT; fabric.links().len()];
         let has_timers = handover == Handover::Begin;
+        let fastest_bps = of_switches(fabric).map(|(_, link)| link.settings.rate_bps).max().unwrap_or(0);
         let mut all = Ports { settings, of_link, ports: Vec::new(), links: Vec::new(), has_timers };
-        for (index, link) in fabric.links().iter().enumerate() {
-            if fabric.is_host(link.from) {
-                continue;
-            }
+        for (index, link) in of_switches(fabric) {
+            let settings = settings.at_rate(link.settings.rate_bps, fastest_bps);
             let place = if fabric.is_host(link.to) { TrimmedAt::LastHop } else { TrimmedAt::Fabric };
             let limits = Limits {
                 buffer: link.settings.buffer_packets,
@@ -90,6 +90,32 @@ impl Ports {
         }
     }
 
+    /// Prefetches the port of a link, if there is one. Affects only speed, as the two functions below.
+    #[inline(always)]
+    pub(super) fn fetch(&self, link: u32) {
+        if let Some(port) = self.of(LinkId(link)) {
+            fetch(&self.ports, port);
+            fetch_byte(&self.ports, port, LINE);
+            fetch_byte(&self.ports, port, 2 * LINE);
+        }
+    }
+
+    /// Prefetches the queues of the port of a link.
+    #[inline(always)]
+    pub(super) fn fetch_queues(&self, link: u32) {
+        if let Some(port) = self.of(LinkId(link)) {
+            self.ports[port].fetch_queues();
+        }
+    }
+
+    /// Prefetches the places where the port of a link will store a packet.
+    #[inline(always)]
+    pub(super) fn fetch_tails(&self, link: u32) {
+        if let Some(port) = self.of(LinkId(link)) {
+            self.ports[port].fetch_tails();
+        }
+    }
+
     #[cfg(test)]
     pub(super) fn port_mut(&mut self, link: LinkId) -> Option<&mut Port> {
         let port = self.of(link)?;
@@ -100,6 +126,11 @@ impl Ports {
     fn of(&self, link: LinkId) -> Option<usize> {
         self.of_link.get(link.index()).copied().filter(|&port| port != NO_PORT).map(|port| port as usize)
     }
+}
+
+/// Links that begin at switches, with their indices.
+fn of_switches(fabric: &Fabric) -> impl Iterator<Item = (usize, &pathloom_model::Link)> {
+    fabric.links().iter().enumerate().filter(|(_, link)| !fabric.is_host(link.from))
 }
 
 impl<T: Tap> Network<T> {

@@ -8,9 +8,11 @@
 
 #![allow(unsafe_code)]
 
+use super::ports::Ports;
 use crate::cache::Cache;
 use crate::interface::Interface;
 use crate::link::LinkQueue;
+use crate::next_hops::Sets;
 use crate::packet::Packet;
 use crate::trusted::{fetch, item};
 use crate::wheel::LinksDue;
@@ -18,20 +20,35 @@ use crate::wheel::LinksDue;
 /// Number of links whose data are prefetched together: more than the usual batch has.
 pub(super) const GROUP_LINKS: usize = 32;
 
+/// What the arrivals of a batch touch.
+#[derive(Clone, Copy)]
+pub(super) struct Touched<'a> {
+    pub(super) links: &'a [LinkQueue],
+    pub(super) cache: &'a Cache,
+    pub(super) sets: &'a Sets,
+    pub(super) ports: Option<&'a Ports>,
+}
+
 /// Prefetches the data that the arrivals at the ends of these links will touch. `at_host` does the same for a packet
 /// that reaches a host. Affects only speed.
 #[inline(never)]
-pub(super) fn prefetch_batch(links: &[LinkQueue], cache: &Cache, due: LinksDue<'_>, at_host: impl Fn(&Packet)) {
-    due.groups(GROUP_LINKS).for_each(|group| prefetch_group(links, cache, group, &at_host));
+pub(super) fn prefetch_batch(touched: Touched<'_>, due: LinksDue<'_>, at_host: impl Fn(&Packet)) {
+    due.groups(GROUP_LINKS).for_each(|group| prefetch_group(touched, group, &at_host));
 }
 
 #[inline(always)]
-fn prefetch_group(links: &[LinkQueue], cache: &Cache, due: LinksDue<'_>, at_host: impl Fn(&Packet)) {
+fn prefetch_group(touched: Touched<'_>, due: LinksDue<'_>, at_host: impl Fn(&Packet)) {
+    let Touched { links, cache, sets, ports } = touched;
     // A delivery needs only the first cache line of its link.
     due.iter().for_each(|link| fetch(links, link as usize));
+    if let Some(ports) = ports {
+        due.iter().for_each(|link| ports.fetch(link));
+        due.iter().for_each(|link| ports.fetch_queues(link));
+    }
     // SAFETY: the wheel of these links gives no others.
     due.iter().for_each(|link| unsafe { item(links, link as usize) }.fetch_first_two());
-    let (mut numbers, mut count) = ([0; GROUP_LINKS], 0);
+    // Links with packets for switches, with the place of the decision; then the link that the packet will enter.
+    let (mut numbers, mut count) = ([(0, 0); GROUP_LINKS], 0);
     for link in due.iter() {
         // SAFETY: as above.
         let queue = unsafe { item(links, link as usize) };
@@ -42,18 +59,26 @@ fn prefetch_group(links: &[LinkQueue], cache: &Cache, due: LinksDue<'_>, at_host
                 fetch(links, Interface::at_end_of(link).uplink().index());
             }
             Some(packet) => {
-                numbers[count] = cache.fetch(packet);
+                numbers[count] = (link, cache.fetch(packet, link));
                 count += 1;
             }
             None => {}
         }
     }
-    for number in &mut numbers[..count] {
-        *number = cache.out_link(*number) as usize;
-        fetch(links, *number);
+    for (link, place) in &mut numbers[..count] {
+        // SAFETY: as above.
+        let head = unsafe { item(links, *link as usize) }.head();
+        *link = cache.out_link(*place, |set| sets.foresee(set, head?));
+        fetch(links, *link as usize);
     }
-    for &link in &numbers[..count] {
-        let Some(queue) = links.get(link) else { continue };
+    let entered = || numbers[..count].iter().map(|&(link, _)| link);
+    if let Some(ports) = ports {
+        entered().for_each(|link| ports.fetch(link));
+        entered().for_each(|link| ports.fetch_queues(link));
+        return entered().for_each(|link| ports.fetch_tails(link));
+    }
+    for link in entered() {
+        let Some(queue) = links.get(link as usize) else { continue };
         queue.fetch_tail();
     }
 }
