@@ -337,6 +337,21 @@ impl Hub {
                     .for_each(|xid| drop(connection.pending.remove(xid)));
                 return;
             }
+            // An answer without rows would say that the switch has no flows and no traffic.
+            let unread = match connection.pending.get(&xid) {
+                Some(Pending::FlowStats { .. }) => Some("the counters of flows"),
+                Some(Pending::PortStats(_)) => Some("the counters of ports"),
+                Some(Pending::Refused(_)) => Some("the counters of refused frames"),
+                _ => None,
+            };
+            if let Some(what) = unread {
+                connection.pending.remove(&xid);
+                let why = convert::refusal(error);
+                if let Some(count) = connection.complain() {
+                    tracing::warn!(peer = %connection.peer, node = ?connection.node, xid, kind, code, %why, count, "a switch refused {what}; the last ones stand");
+                }
+                return;
+            }
             // A switch without meters answers the request for meters with an error. It has none.
             return self.answered(now, id, xid);
         }

@@ -30,6 +30,8 @@ pub struct Faults {
     pub ignores_echoes: bool,
     /// It has no meters, and refuses requests about them.
     pub has_no_meters: bool,
+    /// It refuses requests for counters of ports, and of rules selected by their cookies.
+    pub refuses_counters: bool,
     /// Maximum number of rules; `None` for any number.
     pub most_rules: Option<usize>,
     /// Number of rules with this priority or a higher one that it refuses from now on.
@@ -44,6 +46,7 @@ impl Default for Faults {
             hasty_barriers: false,
             ignores_echoes: false,
             has_no_meters: false,
+            refuses_counters: false,
             most_rules: None,
             refuses: (0, 0),
         }
@@ -175,6 +178,10 @@ impl Device {
     fn statistics(&self, request: &Request, xid: u32, out: &mut Vec<u8>) -> Result<(), (u16, u16)> {
         let size = self.faults.rows_in_part.max(1);
         match request {
+            Request::Ports if self.faults.refuses_counters => return Err((BAD_REQUEST, BAD_TYPE)),
+            Request::Flows(wanted) if self.faults.refuses_counters && wanted.cookie_mask != 0 => {
+                return Err((BAD_REQUEST, BAD_TYPE))
+            }
             Request::Description => parts(vec![()], size, xid, out, |_| Reply::Description(Box::default())),
             Request::Flows(wanted) => parts(self.tables.rows(wanted), size, xid, out, Reply::Flows),
             Request::Ports => parts(self.port_rows(), size, xid, out, Reply::Ports),

@@ -176,6 +176,20 @@ fn a_switch_without_room_for_groups_gets_rules_to_single_ports() {
 }
 
 #[test]
+fn refused_counters_are_named_and_do_not_read_as_an_idle_switch() {
+    let mut lab = Lab::bare(K4, "hedera:period=1s", "", Timing::SLOW, 1);
+    let tor = lab.node("e0_0");
+    lab.devices.get_mut(&tor).unwrap().faults.refuses_counters = true;
+    lab.connect_all();
+    lab.run_for(s(5));
+    lab.flows = vec![lab.packet(0, 9, 3000), lab.packet(1, 12, 3001)];
+    lab.traffic(s(10));
+    assert_eq!(lab.sessions(), 20);
+    assert!(!lab.logged(&["a switch refused the counters of flows"]).is_empty());
+    lab.nothing_is_lost();
+}
+
+#[test]
 fn a_switch_without_meters_still_forwards() {
     let mut lab = Lab::bare(K4, "ecmp", "", Timing::SLOW, 1);
     let tor = lab.node("e0_0");
