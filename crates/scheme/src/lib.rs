@@ -18,6 +18,7 @@ mod event;
 mod flow_map;
 mod needs;
 mod option_u64;
+mod rehash;
 mod shared;
 mod view;
 
@@ -26,6 +27,7 @@ pub use event::{Event, Rejection};
 pub use flow_map::FlowMap;
 pub use needs::{Detection, Entropy, Migration, Needs, RuleSharing, Selection};
 pub use option_u64::OptionU64;
+pub use rehash::{Acknowledged, Rehash, Rounds};
 pub use shared::Shared;
 pub use view::{FlowView, View};
 

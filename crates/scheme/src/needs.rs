@@ -1,5 +1,6 @@
 //! What a scheme needs from its controller.
 
+use crate::rehash::Rehash;
 use pathloom_model::Nanos;
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroU16;
@@ -88,6 +89,9 @@ pub enum Entropy {
     /// All packets of a flow: switches hash the five-tuple alone.
     #[default]
     Flow,
+    /// All packets of a flow, until its sender changes the entropy. The receiver answers with the entropy of the last
+    /// packet that has arrived.
+    Rehashed(Rehash),
     /// Packets that follow the one before within less than `gap`. After a longer pause, the host draws a new value.
     Flowlet {
         /// The shortest pause between two flowlets. With a gap of 0, each packet is a flowlet.

@@ -19,6 +19,8 @@ const ENTRIES: &[Entry] = &[
     crate::drill::ENTRY,
     crate::presto::ENTRY,
     crate::drb::ENTRY,
+    crate::flowbender::ENTRY,
+    crate::plb::ENTRY,
     crate::hedera::ENTRY,
     crate::hedera_sa::ENTRY,
     crate::ofpt::ENTRY,
@@ -140,7 +142,13 @@ impl SchemeSpec {
     pub fn transport_with(&self, given: Option<TransportSpec>) -> Result<TransportSpec, String> {
         let own = self.transport.clone();
         let Some(given) = given else { return Ok(own) };
-        own.refined_by(given).map_err(|expected| format!("--transport with scheme {}: {expected}", self.name))
+        let refuse = |expected| format!("--transport with scheme {}: {expected}", self.name);
+        let refined = own.clone().refined_by(given).map_err(refuse)?;
+        // Only schemes that react to marks bring a TCP that does.
+        match own.settings().reacts_to_marks() && !refined.settings().reacts_to_marks() {
+            false => Ok(refined),
+            true => Err(refuse("expected dctcp:…, because its senders need congestion marks")),
+        }
     }
 
     /// The program of its switches.

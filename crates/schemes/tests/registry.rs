@@ -45,11 +45,28 @@ fn live_controllers_refuse_schemes_of_switch_programs_and_of_sprayed_packets() {
             assert!(refused.starts_with(&format!("{name} {why}")) && !refused.contains('\n'), "{refused}");
         }
     }
-    for name in ["rps", "rps:order=round-robin", "letflow", "drill", "presto", "drb"] {
+    for name in ["rps", "rps:order=round-robin", "letflow", "drill", "presto", "drb", "plb", "flowbender"] {
         let Err(refused) = parse(name).unwrap().require_central(1) else { panic!("{name} is accepted") };
         assert!(refused.ends_with("use ecmp or mptcp"), "{refused}");
     }
     assert!(["tcp-path", "tfe", "arp-path"].iter().all(|name| parse(name).unwrap().deployment().is_some()));
+}
+
+#[test]
+fn schemes_that_react_to_marks_refuse_a_transport_without_them() {
+    let transport = |scheme: &str, text: &str| {
+        let given = pathloom_transport::TransportSpec::parse(text).unwrap();
+        parse(scheme).unwrap().transport_with(Some(given)).map(|spec| spec.name())
+    };
+    for scheme in ["plb", "flowbender"] {
+        assert_eq!(parse(scheme).unwrap().transport().name(), "dctcp");
+        assert_eq!(transport(scheme, "dctcp:gain=0.1"), Ok("dctcp"));
+        for other in ["newreno", "cubic", "mptcp", "uec"] {
+            let refused = transport(scheme, other).unwrap_err();
+            let expected = format!("--transport with scheme {scheme}: expected dctcp:…");
+            assert!(refused.starts_with(&expected), "{refused}");
+        }
+    }
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! The entropies that hosts write into their packets.
 
 use crate::packet::Packet;
-use crate::time::{to_ps, Ps};
-use pathloom_scheme::Entropy;
+use crate::time::{to_nanos, to_ps, Ps};
+use pathloom_scheme::{Acknowledged, Entropy, Rounds};
+use pathloom_transport::Sender;
+use rand::Rng;
 
 /// What hosts remember of a lane for the entropy of its next packet.
 #[derive(Clone, Copy, Default)]
@@ -10,7 +12,7 @@ struct Lane {
     /// Number of packets sent.
     packets: u32,
     /// The present value, at first 0, with which switches choose as without entropy. Later, the number of packets that
-    /// had been sent when it began, or of the cells.
+    /// had been sent when it began, or of the cells, or of the changes by the sender.
     entropy: u32,
     /// Time of the last packet.
     last: Ps,
@@ -23,11 +25,13 @@ pub(crate) struct Entropies {
     how: Entropy,
     /// Empty if packets of a flow have the same entropy.
     lanes: Vec<Lane>,
+    /// By slot, if senders change the entropy of their flows.
+    rounds: Vec<Rounds>,
 }
 
 impl Entropies {
     pub(crate) fn new(how: Entropy) -> Entropies {
-        Entropies { how, lanes: Vec::new() }
+        Entropies { how, lanes: Vec::new(), rounds: Vec::new() }
     }
 
     /// Whether packets of one flow may have different entropies.
@@ -43,6 +47,51 @@ impl Entropies {
             self.lanes.resize(self.lanes.len().max(first + 2), Lane::default());
             self.lanes[first..first + 2].fill(Lane::default());
         }
+        if self.follow_senders() {
+            self.rounds.resize(self.rounds.len().max(slot + 1), Rounds::default());
+            self.rounds[slot] = Rounds::default();
+        }
+    }
+
+    /// Whether senders change the entropy of their flows. If so, hosts call the three methods below.
+    #[inline(always)]
+    pub(crate) fn follow_senders(&self) -> bool {
+        matches!(self.how, Entropy::Rehashed(_))
+    }
+
+    /// Data has arrived. Its acknowledgements have the same entropy, so they leave a dead path with it.
+    #[inline(never)]
+    pub(crate) fn arrived(&mut self, data: &Packet) {
+        if let Some(lane) = self.lanes.get_mut(data.lane() as usize | 1) {
+            lane.entropy = data.entropy();
+        }
+    }
+
+    /// The sender of a slot, which had `before` acknowledged bytes, has handled an acknowledgement.
+    #[inline(never)]
+    pub(crate) fn acknowledged(&mut self, now: Ps, packet: &Packet, before: u64, sender: &Sender) {
+        let Entropy::Rehashed(law) = &self.how else { return };
+        let (una, sent) = (sender.acked_bytes(), sender.sent_bytes());
+        let ack = Acknowledged { bytes: una - before, marked: packet.is_marked(), una, sent };
+        if self.rounds[packet.slot()].on_ack(law, to_nanos(now), ack) {
+            self.change(packet.slot());
+        }
+    }
+
+    /// The retransmission timer of a slot has expired.
+    #[cold]
+    pub(crate) fn timed_out(&mut self, now: Ps, slot: usize, rng: &mut impl Rng) {
+        let Entropy::Rehashed(law) = &self.how else { return };
+        let draw = if law.suspension.0 > 0 { rng.next_u64() } else { 0 };
+        if self.rounds[slot].on_timeout(law, to_nanos(now), draw) {
+            self.change(slot);
+        }
+    }
+
+    /// The data of a slot gets the next entropy. Switches hash it, so it gives any path, perhaps the same.
+    fn change(&mut self, slot: usize) {
+        let lane = &mut self.lanes[slot * 2];
+        lane.entropy = lane.entropy.wrapping_add(1);
     }
 
     /// The packet with its entropy; its host sends it now.
@@ -64,7 +113,7 @@ impl Entropies {
             return packet.with_entropy(number);
         }
         let (is_new, next) = match self.how {
-            Entropy::Flow | Entropy::Packet => (false, 0),
+            Entropy::Flow | Entropy::Rehashed(_) | Entropy::Packet => (false, 0),
             Entropy::Flowlet { gap } => (now.saturating_sub(lane.last) >= to_ps(gap), lane.packets),
             Entropy::Cell { bytes } => (lane.bytes >= bytes, lane.entropy.wrapping_add(1)),
         };

@@ -163,6 +163,9 @@ impl Hosts {
         }
         let nanos = to_nanos(now);
         if packet.direction() == Direction::Data {
+            if self.entropies.follow_senders() {
+                self.entropies.arrived(packet);
+            }
             // With payload, it is the first segment of a transfer on a connection that stands.
             if packet.flags() & TCP_SYN != 0 && packet.payload() == 0 {
                 return self.send_ack(now, network, slot, 0, TCP_SYN | TCP_ACK);
@@ -189,7 +192,11 @@ impl Hosts {
             if packet.flags() & TCP_SYN != 0 {
                 subflow.sender.handle_syn_ack(nanos);
             } else {
+                let before = subflow.sender.acked_bytes();
                 subflow.handle_ack(nanos, packet);
+                if self.entropies.follow_senders() {
+                    self.entropies.acknowledged(now, packet, before, &subflow.sender);
+                }
             }
             self.pump(now, network, agenda, slot);
         }
@@ -506,7 +513,11 @@ impl Hosts {
         if subflow.is_member() {
             return self.member_timer(now, network, agenda, slot as usize);
         }
+        let before = subflow.sender.timeouts();
         subflow.sender.handle_timeout(to_nanos(now));
+        if self.entropies.follow_senders() && subflow.sender.timeouts() > before {
+            self.entropies.timed_out(now, slot as usize, &mut self.rng);
+        }
         self.pump(now, network, agenda, slot as usize);
     }
 

@@ -12,6 +12,7 @@ mod packets;
 mod parts;
 mod path_schemes;
 mod ports;
+mod rehashing;
 mod runs;
 mod spraying;
 mod standing_connections;

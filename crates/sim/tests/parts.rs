@@ -135,6 +135,9 @@ fn packets_of_a_flow_on_several_paths() {
     for scheme in ["rps", "letflow:gap=20us", "drill", "rps:order=round-robin", "presto:cell=5KB"] {
         check(Case { scheme, faults, ..FAT_TREE });
     }
+    for scheme in ["plb:rounds=2", "flowbender"] {
+        check(Case { scheme, faults, transport: "dctcp:min_rto=1ms", ..FAT_TREE });
+    }
 }
 
 #[test]

@@ -251,6 +251,11 @@ impl Sender {
         self.una
     }
 
+    /// Returns the number of bytes sent at least once.
+    pub fn sent_bytes(&self) -> u64 {
+        self.high
+    }
+
     /// Returns the congestion window in bytes.
     pub fn cwnd_bytes(&self) -> u64 {
         self.window.bytes()

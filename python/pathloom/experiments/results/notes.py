@@ -24,7 +24,7 @@ from pathloom.experiments.settings.model import FINISHED
 from pathloom.quantities import count_text, counted, time_text
 from pathloom.specs import is_python_spec
 
-DEFAULT_ROUTES_ALONE = ("spt", "ecmp", "wcmp", "mptcp", "rps", "letflow", "drill", "presto", "drb")
+DEFAULT_ROUTES_ALONE = ("spt", "ecmp", "wcmp", "mptcp", "rps", "letflow", "drill", "presto", "drb", "plb", "flowbender")
 """Schemes that consist only of their default routes."""
 
 
