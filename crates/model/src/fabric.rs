@@ -303,6 +303,12 @@ impl Fabric {
         self.ports
     }
 
+    /// Returns the rate of the fastest switch port, by which the queues of others are scaled ([`PortSettings::at_rate`]).
+    pub fn fastest_port_bps(&self) -> u64 {
+        let of_switches = self.links.iter().filter(|link| !self.is_host(link.from));
+        of_switches.map(|link| link.settings.rate_bps).max().unwrap_or(0)
+    }
+
     /// Returns the keys in the fabric's specification that only a simulated network supports.
     pub fn simulated_keys(&self) -> Vec<&'static str> {
         let ports = &self.ports;

@@ -1,7 +1,7 @@
 //! A library that `pathloom with-paths` (python/pathloom/streams/with_paths.py) preloads into programs. Before a TCP
 //! connection over IPv4 is opened, by `connect` or with TCP Fast Open by `sendto` and `sendmsg`, the library selects its
-//! source port and claims a path for it. The first packet leaves after the answer to the claim, so that its path exists. If anything fails, the connection is opened as
-//! without this library.
+//! source port and claims a path for it. The first packet leaves after the answer to the claim, so that its path exists.
+//! If anything fails, the connection is opened as without this library.
 //!
 //! `with-paths` listens on the Unix socket in the environment variable `PATHLOOM_WITH_PATHS`. Each claim is a line
 //! `claim SOURCE:PORT DESTINATION:PORT` on a separate connection, answered by one line. A connection without a path is

@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod beside_ecmp;
+mod cases;
 mod collectives;
 mod control_modes;
 mod faults;

@@ -1,72 +1,20 @@
 //! Schemes that send the packets of one flow over several paths.
 
+use crate::cases::{finish, throughputs, Case, SEARCH};
 use pathloom_fabrics::fabric_from_spec;
-use pathloom_model::{Fault, LinkId, Nanos, NodeId};
-use pathloom_sim::{ControlSettings, Outcome, SimSettings, Simulation};
-use pathloom_transport::TransportSpec;
-use pathloom_workload::{TrafficSpec, Workload};
+use pathloom_model::{LinkId, Nanos, NodeId};
+use pathloom_sim::{Outcome, Simulation};
+use pathloom_workload::Workload;
 use std::sync::Arc;
 
-#[derive(Clone, Copy)]
-struct Case {
-    fabric: &'static str,
-    traffic: &'static str,
-    faults: &'static str,
-    duration: Nanos,
-}
-
-const SEARCH: Case = Case {
-    fabric: "fat-tree:k=4,rate=1Gbps",
-    traffic: "web-search:load=0.5,max_size=1MB",
-    faults: "",
-    duration: Nanos::from_millis(30),
-};
-
-const PERMUTATION: Case =
+const PERMUTATION: Case<'static> =
     Case { traffic: "long-lived:pattern=permutation", duration: Nanos::from_millis(400), ..SEARCH };
 
 /// TCP that tolerates reordering.
 const TOLERANT: Option<&str> = Some("newreno:sack=on,reordering=window");
 
-impl Case {
-    fn settings(&self, scheme: &str, transport: Option<&str>) -> SimSettings {
-        let fabric = Arc::new(fabric_from_spec(self.fabric).unwrap());
-        let traffic = TrafficSpec::parse(self.traffic).unwrap();
-        let scheme = pathloom_schemes::parse(scheme).unwrap();
-        let transport = transport.map(|text| TransportSpec::parse(text).unwrap());
-        SimSettings {
-            workload: Arc::new(traffic.generate(&fabric, self.duration, 1, None).unwrap()),
-            central: scheme.central(1),
-            successor: None,
-            programs: None,
-            transport: scheme.transport_with(transport).unwrap(),
-            control: ControlSettings::default(),
-            duration: self.duration,
-            drain: 60,
-            faults: Fault::parse_schedule(&fabric, self.faults).unwrap(),
-            seed: 1,
-            fabric,
-        }
-    }
-
-    fn start(&self, scheme: &str, transport: Option<&str>) -> Simulation {
-        Simulation::new(self.settings(scheme, transport)).unwrap()
-    }
-
-    fn run(&self, scheme: &str, transport: Option<&str>) -> Outcome {
-        finish(self.start(scheme, transport))
-    }
-}
-
-fn finish(mut simulation: Simulation) -> Outcome {
-    simulation.advance(simulation.end());
-    let outcome = simulation.outcome();
-    assert!(outcome.conserves_packets(), "{:?}", outcome.packets);
-    outcome
-}
-
 fn mean_throughput(outcome: &Outcome) -> f64 {
-    let shares: Vec<f64> = outcome.flows.iter().filter_map(|flow| flow.throughput).collect();
+    let shares = throughputs(outcome);
     shares.iter().sum::<f64>() / shares.len() as f64
 }
 

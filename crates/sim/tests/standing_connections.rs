@@ -1,34 +1,14 @@
 //! Connections that stand: transfers of a collective need no SYN exchange, and requests of services do.
 
-use pathloom_fabrics::fabric_from_spec;
+use crate::cases::{finish, Case};
 use pathloom_model::Nanos;
-use pathloom_sim::{ControlSettings, Outcome, SimSettings, Simulation};
+use pathloom_sim::{Outcome, SimSettings, Simulation};
 use pathloom_transport::TransportSpec;
-use pathloom_workload::TrafficSpec;
-use std::sync::Arc;
 
 fn run(fabric: &str, traffic: &str, scheme: &str, transport: &str) -> Outcome {
-    let fabric = Arc::new(fabric_from_spec(fabric).unwrap());
-    let (duration, seed) = (Nanos::from_secs(2), 1);
-    let parts = pathloom_schemes::parse(scheme).unwrap();
-    let mut simulation = Simulation::new(SimSettings {
-        workload: Arc::new(TrafficSpec::parse(traffic).unwrap().generate(&fabric, duration, seed, None).unwrap()),
-        central: parts.central(seed),
-        successor: None,
-        programs: None,
-        transport: TransportSpec::parse(transport).unwrap(),
-        control: ControlSettings::default(),
-        duration,
-        drain: 20,
-        faults: Vec::new(),
-        seed,
-        fabric,
-    })
-    .unwrap();
-    simulation.advance(simulation.end());
-    let outcome = simulation.outcome();
-    assert!(outcome.conserves_packets(), "{:?}", outcome.packets);
-    outcome
+    let case = Case { fabric, traffic, faults: "", duration: Nanos::from_secs(2), drain: 20, seed: 1 };
+    let transport = TransportSpec::parse(transport).unwrap();
+    finish(Simulation::new(SimSettings { transport, ..case.settings(scheme, None) }).unwrap())
 }
 
 fn makespan_s(outcome: &Outcome) -> f64 {

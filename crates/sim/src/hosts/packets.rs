@@ -184,14 +184,14 @@ fn traits_of(settings: &UecSettings, fabric: &Fabric) -> NetworkTraits {
     let frame = settings.frame_bytes();
     let ports = fabric.ports();
     let send_ps = |bytes: u64, rate_bps: u64| u128::from(bytes) * 8_000_000_000_000 / u128::from(rate_bps.max(1));
-    let of_switches = || fabric.links().iter().filter(|link| !fabric.is_host(link.from));
-    let fastest_bps = of_switches().map(|link| link.settings.rate_bps).max().unwrap_or(0);
+    let fastest_bps = fabric.fastest_port_bps();
     let drain_ps = |link: &pathloom_model::Link| {
         let buffer = u64::from(link.settings.buffer_packets).saturating_mul(frame);
         let rate_bps = link.settings.rate_bps;
         send_ps(ports.at_rate(rate_bps, fastest_bps).queue_bytes.unwrap_or(buffer), rate_bps)
     };
-    let drain_ps = of_switches().map(drain_ps).max().unwrap_or(0);
+    let of_switches = fabric.links().iter().filter(|link| !fabric.is_host(link.from));
+    let drain_ps = of_switches.map(drain_ps).max().unwrap_or(0);
     // With a single switch, there are two links each way.
     let around_switch = || {
         let (link, bytes) = (fabric.links().first()?.settings, frame + u64::from(HEADER_BYTES));

@@ -54,9 +54,12 @@ impl Ports {
         }
         let of_link = vec![NO_PORT; fabric.links().len()];
         let has_timers = handover == Handover::Begin;
-        let fastest_bps = of_switches(fabric).map(|(_, link)| link.settings.rate_bps).max().unwrap_or(0);
+        let fastest_bps = fabric.fastest_port_bps();
         let mut all = Ports { settings, of_link, ports: Vec::new(), links: Vec::new(), has_timers };
-        for (index, link) in of_switches(fabric) {
+        for (index, link) in fabric.links().iter().enumerate() {
+            if fabric.is_host(link.from) {
+                continue;
+            }
             let settings = settings.at_rate(link.settings.rate_bps, fastest_bps);
             let place = if fabric.is_host(link.to) { TrimmedAt::LastHop } else { TrimmedAt::Fabric };
             let limits = Limits {
@@ -126,11 +129,6 @@ impl Ports {
     fn of(&self, link: LinkId) -> Option<usize> {
         self.of_link.get(link.index()).copied().filter(|&port| port != NO_PORT).map(|port| port as usize)
     }
-}
-
-/// Links that begin at switches, with their indices.
-fn of_switches(fabric: &Fabric) -> impl Iterator<Item = (usize, &pathloom_model::Link)> {
-    fabric.links().iter().enumerate().filter(|(_, link)| !fabric.is_host(link.from))
 }
 
 impl<T: Tap> Network<T> {
