@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 LIST = "list"
 FOLDER = Path("results/reproduction")
 RUNS = "runs"
-"""Subfolder of the folder of the pictures, in which --resume keeps runs."""
+"""Subfolder of the folder of the pictures, for the stored results of finished runs."""
 SCHEMA = 1
 MOST_SHORTER = 1e6
 """Largest value of --shorten. A millionth of a published duration is still some nanoseconds."""
@@ -66,15 +66,15 @@ ResumeOption = Annotated[
     bool,
     typer.Option(
         "--resume",
-        help="Keep each finished run in FOLDER/runs, and take from there what an earlier call has left, except "
-        "live runs that lacked processor time.",
+        help="Use the finished runs that earlier calls have kept in FOLDER/runs, except live runs that lacked "
+        "processor time.",
     ),
 ]
 AnyBuildOption = Annotated[
     bool,
     typer.Option(
         "--any-build",
-        help="With --resume, also take runs that another build of Pathloom has left. The result says how many.",
+        help="With --resume, also use runs that another build of Pathloom has kept. The result says how many.",
     ),
 ]
 WorldOption = Annotated[
@@ -110,9 +110,10 @@ def reproduce(
 ) -> int:
     """Reproduce published figures and print published beside measured values.
 
-    Without --quick the set-up is the published one, which takes from seconds to hours per figure; with --resume it can
-    be interrupted and continued. With --world lab, the testbeds' figures run live on this machine. If published and
-    measured values differ by more than 5 points, a line says why.
+    Without --quick the set-up is the published one, which takes from seconds to hours per figure. Each finished run is
+    kept in FOLDER/runs: after Ctrl-C or a crash, the same command with --resume does only what is missing. With
+    --world lab, the testbeds' figures run live on this machine. If published and measured values differ by more than
+    5 points, a line says why.
 
     Example: pathloom reproduce list
 
@@ -143,8 +144,8 @@ def reproduce(
         local = workers or default_threads()
         runner = stack.enter_context(runner_of(cluster, local, console.say)) if cluster is not None else local
         folder = OutFolder(place)
-        runs = OutFolder(place / RUNS) if resume else None
-        cache = RunCache(runs.path if runs is not None else None, any_build)
+        runs = OutFolder(place / RUNS)
+        cache = RunCache(runs.path, resume, any_build)
         done = _carry_out(wanted, how, runner, (folder, runs), cache, json)
     if json is not None:
         console.put_json(json, {"schema": SCHEMA, "items": [result.as_json() for result in done]})
@@ -183,13 +184,13 @@ def _carry_out(
     wanted: list[Figure],
     how: tuple[Form, int, str],
     runner: Runner | int,
-    folders: tuple[OutFolder, OutFolder | None],
+    folders: tuple[OutFolder, OutFolder],
     cache: RunCache,
     json: str | None,
 ) -> list[Reproduced]:
     """Runs figures one by one and prints each. A finished figure is kept even if a later one fails.
 
-    `folders` are the folder of the results and the folder of kept runs, if runs are kept.
+    `folders` are the folder of the results and the folder of kept runs.
     """
     folder, runs = folders
     done: list[Reproduced] = []
@@ -199,20 +200,24 @@ def _carry_out(
             if json != console.STDOUT:
                 print_figure(result, image)
     except KeyboardInterrupt:
-        kept = f", kept in {folder.path}" if done else ""
-        again = "; the same command goes on from here" if runs is not None else ""
-        raise Interrupted(f"interrupted: {len(done)} of {len(wanted)} figures were finished{kept}{again}") from None
+        where = f", kept in {folder.path}" if done else ""
+        ended = f"interrupted: {len(done)} of {len(wanted)} figures were finished{where}"
+        raise Interrupted(f"{ended}{_kept(runs, cache)}") from None
     except PathloomError as error:
-        if runs is None or cache.added == 0:
-            raise
-        kept = f"{counted(cache.added, 'run')} kept in {runs.path}; the same command goes on from here"
-        raise bad_input(f"{error}; {kept}") from None
+        raise bad_input(f"{error}{_kept(runs, cache)}") from None
     finally:
-        if runs is not None:
-            runs.remove_if_empty()
+        runs.remove_if_empty()
         if not done:
             folder.remove_if_empty()
     return done
+
+
+def _kept(runs: OutFolder, cache: RunCache) -> str:
+    """Returns the text about kept runs when figures end early; empty if this call has kept none."""
+    if cache.added == 0:
+        return ""
+    again = "the same command" if cache.resumes else "the same command with --resume"
+    return f"; {counted(cache.added, 'run')} kept in {runs.path}; {again} goes on from here"
 
 
 def _results(

@@ -102,11 +102,13 @@ class StoredRunCodec:
 class RunCache:
     """Stored runs by their identity, shared by figures."""
 
-    def __init__(self, folder: Path | None = None, any_build: bool = False) -> None:
+    def __init__(self, folder: Path | None = None, resumes: bool = True, any_build: bool = False) -> None:
         """`folder` stores runs beyond this process; None stores nothing.
 
-        With `any_build`, runs in the folder are used whatever build of Pathloom carried them out.
+        Runs that the folder had before are used only if `resumes`, and with `any_build` whatever build of Pathloom
+        carried them out.
         """
+        self.resumes = resumes
         self._any_build = any_build
         self._store = Store(folder, StoredRunCodec()) if folder is not None else None
         self._runs: dict[str, StoredRun] = {}
@@ -133,7 +135,7 @@ class RunCache:
         self.added += 1
 
     def _read(self, name: str) -> StoredRun | None:
-        kept = self._store.find(name) if self._store is not None else None
+        kept = self._store.find(name) if self._store is not None and self.resumes else None
         if kept is not None and kept.build != this_build() and not self._any_build:
             return None
         # A run that lacked too much processor time is carried out again, as the machine may be less busy now.
