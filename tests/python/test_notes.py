@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -185,6 +186,29 @@ def test_flows_that_never_started_are_noted() -> None:
     (note,) = notes(traffic="all-reduce:size=1MB", runs=1)
     assert note.endswith(" of 480 flows never started and are in no FCT: they were to follow flows that did not finish")
     assert int(note.split()[0]) > 100
+
+
+def connecting(schemes: list[str], size: str, **more: Any) -> list[str]:
+    settings = {"fabric": "leaf-spine:spines=2,leaves=2,hosts=2,rate=10Gbps", "traffic": f"all-reduce:size={size}"}
+    found = notes(**{**settings, "schemes": schemes, "runs": 1, **more})
+    return [note for note in found if "SYN exchange" in note]
+
+
+def test_schemes_whose_transfers_connect_are_noted_where_it_decides() -> None:
+    schemes = ["ecmp", "arp-path", "mptcp-aware"]
+    found = connecting(schemes, "400KB")
+    assert [re.sub(r"\d+ %", "N %", note) for note in found] == [
+        f"scheme {scheme}: each transfer begins with a SYN exchange and the initial window, because {why}; the "
+        "exchange alone takes about N % of the FCT. Other schemes use connections that stand, unless "
+        "--transport has handshake=on"
+        for scheme, why in (
+            ("arp-path", "its switches find paths by it"),
+            ("mptcp-aware", "its controller recognises the subflows of a connection by it"),
+        )
+    ]
+    assert connecting(schemes, "20MB") == [], "a SYN exchange is short beside long transfers"
+    assert connecting(schemes, "400KB", transport="newreno:handshake=on") == [], "all schemes connect"
+    assert connecting(schemes, "400KB", traffic="web-search:load=0.1") == [], "requests connect anyway"
 
 
 def test_notes_are_printed_and_in_the_report_and_in_json(cli: Cli, tmp_path: Path) -> None:

@@ -12,12 +12,13 @@ from html.parser import HTMLParser
 import pytest
 
 import synthetic
+from pathloom import compare
 from pathloom.api.results import Result
 from pathloom.experiments.results.definitions import DEFINITIONS
 from pathloom.fabrics import Fabric, fat_tree, jellyfish
 from pathloom.report.plots import plots
 from pathloom.report.style import looks
-from pathloom.report.tables import difference_table, main_table
+from pathloom.report.tables import control_table, difference_table, main_table
 
 VOID = {"meta", "img", "br", "wbr", "link", "input", "hr"}
 
@@ -101,6 +102,18 @@ def test_an_interrupted_run_is_marked_on_top() -> None:
     html = synthetic.result(fat_tree(k=2), {"spt": 1.0, "ecmp": 1.0}, runs=2, flows=30, interrupted=True).report()
     checked(html)
     assert "Interrupted.</strong> 2 of 4 runs" in html
+
+
+def test_trimmed_packets_have_a_column_where_there_are_any() -> None:
+    def control(keys: str) -> dict[str, str]:
+        fabric = f"leaf-spine:spines=2,leaves=3,hosts=4,rate=10Gbps{keys}"
+        traffic = "incast:senders=8,size=60KB"
+        found = compare(fabric=fabric, traffic=traffic, transport="uec", schemes=["rps"], duration="1ms", runs=1)
+        table = control_table(found.summary_of_schemes)
+        return dict(zip(table.headings, table.rows[0], strict=True))
+
+    assert control(",trim=on,queue_bytes=30KB")["packets trimmed"] not in ("0 %", "–")
+    assert "packets trimmed" not in control("")
 
 
 def test_long_lived_flows_get_no_pictures_of_fct() -> None:

@@ -164,6 +164,7 @@ def control_table(schemes: Sequence[Row]) -> Table:
 
         return value
 
+    trimmed = _share_of_packets("trimmed")
     columns = [
         _Column("control messages", per_run("control", "messages"), count_text),
         _Column("most rules in a switch", lambda row: row["control"]["rules_max"], count_text),
@@ -172,7 +173,8 @@ def control_table(schemes: Sequence[Row]) -> Table:
         _Column("controller busy", lambda row: row["control"]["busy_share"], percent_text),
         *(_size_column(name) for name in dict.fromkeys(name for row in schemes for name in row["control"]["sizes"])),
         *_program_columns(),
-        _Column("packets dropped", _dropped_share, percent_text),
+        _Column("packets dropped", _share_of_packets("dropped"), percent_text),
+        *([_Column("packets trimmed", trimmed, percent_text)] if any(map(trimmed, schemes)) else []),
         _Column("retransmissions", per_run("retransmits"), count_text),
         _Column("retransmission time-outs", per_run("timeouts"), count_text),
     ]
@@ -292,9 +294,9 @@ def _unfinished(row: Row) -> float | None:
     return flows["unfinished"] if flows["offered"] > flows["long_lived"] else None
 
 
-def _dropped_share(row: Row) -> float | None:
-    sent = row["packets"]["sent"]
-    return row["packets"]["dropped"] / sent if sent else None
+def _share_of_packets(fate: str) -> Callable[[Row], float | None]:
+    """The share of sent packets that were `dropped` or `trimmed`."""
+    return lambda row: row["packets"][fate] / row["packets"]["sent"] if row["packets"]["sent"] else None
 
 
 def _table(schemes: Sequence[Row], columns: Sequence[_Column]) -> Table:

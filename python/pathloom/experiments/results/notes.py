@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 
 from pathloom import _core
+from pathloom.experiments.results.connecting import connection_notes
 from pathloom.experiments.results.facts import Facts
 from pathloom.experiments.results.idle_faults import idle_faults
 from pathloom.experiments.results.outcome import RunOutcome
@@ -197,6 +198,7 @@ MAKERS: tuple[Callable[[Facts], list[str]], ...] = (
     flows_never_started,
     default_notes,
     timeout_notes,
+    connection_notes,
     changed_files,
 )
 """All makers of notes, in the order in which the notes are printed."""
