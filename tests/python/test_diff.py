@@ -13,7 +13,7 @@ import pytest
 import pathloom
 from conftest import Cli
 from pathloom.experiments.results.diff import Change, diff
-from pathloom.experiments.results.saved import load
+from pathloom.experiments.results.saved import Loaded, load
 from pathloom.report.diff_table import numbers, setting_lines
 
 COMPARE = ["compare", "--fabric", "diamond:rate=10Mbps", "--traffic", "hadoop:load=0.5", "--duration", "1s"]
@@ -95,6 +95,7 @@ def test_equal_results_are_the_same_and_differences_are_paired(cli: Cli, tmp_pat
     assert same.code == 0
     assert "All settings are equal." in same.out
     cli(*COMPARE, "--schemes", "ecmp,spt", "--runs", "3", "--transport", "newreno:min_rto=1s", "--out", "b")
+    assert "corrected for the number of rows of the figure (Holm)" in cli("diff", "a", "b").out
     found = json.loads(cli("diff", "a", "b", "--json", "-").out)
     assert found["settings"] == [{"key": "transport", "a": None, "b": "newreno:min_rto=1s"}]
     a, b = (json.loads((tmp_path / name / "result.json").read_text(encoding="utf-8")) for name in ("a", "b"))
@@ -209,6 +210,43 @@ def test_verdicts_on_a_difference() -> None:
     assert says(1.0, 1.2, None) == "single"
     assert says(1.0, 1.2, None, key="p99") == ""
     assert says(1.0, 1.2, 0.1, bound=True) == "unknown"
+
+
+def rows_with(means: dict[str, list[float]], seed: int = 1) -> list[dict[str, Any]]:
+    return [
+        {
+            "scheme": scheme,
+            "throughput": {"mean": sum(runs) / len(runs)},
+            "runs": [{"seed": seed + run, "throughput": {"mean": value}} for run, value in enumerate(runs)],
+        }
+        for scheme, runs in means.items()
+    ]
+
+
+def compared(a: dict[str, list[float]], b: dict[str, list[float]], **settings_of_b: str) -> dict[str, Change]:
+    def loaded(name: str, means: dict[str, list[float]], settings: dict[str, str]) -> Loaded:
+        return Loaded(Path(name), "comparison", {"settings": settings, "schemes": rows_with(means)})
+
+    return {change.scheme_a: change for change in diff(loaded("a", a, {}), loaded("b", b, settings_of_b)).changes}
+
+
+@pytest.mark.parametrize("settings_of_b", [{}, {"traffic": "other flows"}])
+def test_probabilities_are_corrected_for_the_number_of_schemes(settings_of_b: dict[str, str]) -> None:
+    before, after = [0.50, 0.52, 0.48], [0.60, 0.63, 0.57]
+    alone = compared({"ecmp": before}, {"ecmp": after}, **settings_of_b)["ecmp"]
+    assert alone.verdict == "clear"
+    assert alone.paired == (not settings_of_b)
+    noise = [0.60, 0.40, 0.58], [0.40, 0.70, 0.30]
+    others = {f"other-{number}": noise for number in range(19)}
+    among = compared(
+        {"ecmp": before, **{name: a for name, (a, _) in others.items()}},
+        {"ecmp": after, **{name: b for name, (_, b) in others.items()}},
+        **settings_of_b,
+    )
+    assert among["ecmp"].p_value == pytest.approx(20 * (alone.p_value or 0.0))
+    assert among["ecmp"].ci95 == alone.ci95
+    assert among["ecmp"].verdict == "unclear"
+    assert among["other-0"].p_value == 1.0
 
 
 def test_flows_from_csv_are_compared_with_a_result(cli: Cli, tmp_path: Path) -> None:

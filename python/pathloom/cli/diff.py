@@ -55,7 +55,7 @@ def diff(
 
 
 def _print(found: Diff, table: Table) -> None:
-    from pathloom.report.diff_table import setting_lines
+    from pathloom.report.diff_table import correction_line, setting_lines
 
     for line in setting_lines(found):
         print(line)
@@ -64,8 +64,10 @@ def _print(found: Diff, table: Table) -> None:
     # A long explanation follows a colon. It is printed once, below the table.
     rows = [[*row[:-1], row[-1].partition(":")[0]] for row in table.rows]
     console.table(None, table.headings, rows, first, groups=first - 1, words_last=True)
-    for said in dict.fromkeys(row[-1] for row in table.rows if ":" in row[-1]):
-        print(f"\n{said}.")
+    for explanation in dict.fromkeys(row[-1] for row in table.rows if ":" in row[-1]):
+        print(f"\n{explanation}.")
+    if (said := correction_line(found)) is not None:
+        print(f"\n{said}")
     for side, names in (("A", found.only_a), ("B", found.only_b)):
         if names:
             print(f"\nIn {side} alone: {'; '.join(names)}.")

@@ -61,6 +61,14 @@ def diff_table(found: Diff) -> Table:
     return Table(headings, rows, [None] * len(headings))
 
 
+def correction_line(found: Diff) -> str | None:
+    """What significant means if several differences of the same figure are tested; else None."""
+    tested = [(change.section, change.key) for change in found.changes if change.p_value is not None]
+    if len(tested) == len(set(tested)):
+        return None
+    return "Significant: a probability by chance below 5 %, corrected for the number of rows of the figure (Holm)."
+
+
 def numbers(found: Diff) -> pl.DataFrame:
     """The table as numbers: times in seconds, throughput and slowdown without a unit."""
     rows = []

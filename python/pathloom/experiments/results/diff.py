@@ -10,9 +10,9 @@ from typing import Any
 from pathloom._core import PathloomError
 from pathloom.errors import bad_input
 from pathloom.experiments.results.saved import FOREIGN, Loaded
-from pathloom.experiments.results.stats import ci95, mean
+from pathloom.experiments.results.stats import ci95, holm, mean, t_test_p_value, two_samples
 from pathloom.experiments.results.summary import difference_of
-from pathloom.experiments.results.verdicts import Verdict, figure_of, is_bound, verdict
+from pathloom.experiments.results.verdicts import Verdict, corrected_verdict, figure_of, is_bound
 from pathloom.quantities import seeds_text
 
 SCHEMA = 1
@@ -54,6 +54,8 @@ class Change:
     """Half width of the 95 % confidence interval of the difference; None if there is none."""
     paired: bool
     """Whether the interval is that of the differences run by run."""
+    p_value: float | None = None
+    """Probability of such a difference by chance, corrected for the number of rows of this figure (Holm)."""
 
     @property
     def difference(self) -> float:
@@ -72,7 +74,8 @@ class Change:
             return UNKNOWN
         if self.a == self.b:
             return SAME
-        found = verdict(difference_of(self.difference, self.ci95, max(abs(self.a), abs(self.b))))
+        difference = difference_of(self.difference, self.ci95, max(abs(self.a), abs(self.b)))
+        found = corrected_verdict(difference, self.p_value)
         return found.value if found is not Verdict.SINGLE or self.key == "mean" else ""
 
     def record(self) -> dict[str, Any]:
@@ -89,6 +92,7 @@ class Change:
             "difference": self.difference,
             "share": self.share,
             "ci95": self.ci95,
+            "p_value": self.p_value,
             "paired": self.paired,
             "says": self.verdict,
         }
@@ -149,7 +153,16 @@ def diff(a: Loaded, b: Loaded) -> Diff:
     ]
     both = {one for one, _ in pairs} | {other for _, other in pairs}
     only_a, only_b = (tuple(_name(key) for key in rows if key not in both) for rows in (rows_a, rows_b))
-    return Diff(a, b, tuple(differ), tuple(changes), only_a, only_b, _run_lines(a, b, pairs, paired))
+    return Diff(a, b, tuple(differ), _corrected(changes), only_a, only_b, _run_lines(a, b, pairs, paired))
+
+
+def _corrected(changes: Sequence[Change]) -> tuple[Change, ...]:
+    """The changes with probabilities that are corrected for the number of changes of the same figure."""
+    by_place: dict[int, float | None] = {}
+    for figure in FIGURES:
+        places = [place for place, change in enumerate(changes) if (change.section, change.key) == figure]
+        by_place.update(zip(places, holm([changes[place].p_value for place in places]), strict=True))
+    return tuple(replace(change, p_value=by_place[place]) for place, change in enumerate(changes))
 
 
 _Key = tuple[tuple[tuple[str, Any], ...], str]
@@ -236,6 +249,7 @@ class _Sides:
     bound_a: bool
     bound_b: bool
     half: float | None = None
+    p_value: float | None = None
     paired: bool = False
 
 
@@ -255,6 +269,7 @@ def _change(one: _Key, a: Row, other: _Key, b: Row, section: str, key: str, pair
         bound_b=found.bound_b,
         ci95=found.half,
         paired=found.paired,
+        p_value=found.p_value,
     )
 
 
@@ -262,8 +277,7 @@ def _sides(a: Row, b: Row, section: str, key: str, paired: bool) -> _Sides:
     """A figure of both results with the half width for its difference.
 
     If both have the same flows, means are compared run by run, and counts are of the same runs. Runs that one result
-    lacks are left out. Otherwise the interval is the root of the sum of both squared half widths, so it is no narrower
-    than Welch's.
+    lacks are left out. Otherwise the runs are independent samples.
     """
     bounds = is_bound(a, section, key), is_bound(b, section, key)
     whole = _Sides(figure_of(a, section, key), figure_of(b, section, key), *bounds)
@@ -275,10 +289,10 @@ def _sides(a: Row, b: Row, section: str, key: str, paired: bool) -> _Sides:
         counts = section == "flows" and common and not same_runs
         return replace(whole, a=math.fsum(in_a), b=math.fsum(in_b)) if counts else whole
     if not common:
-        halves = ci95(in_a), ci95(in_b)
-        known = [half for half in halves if half is not None]
-        return replace(whole, half=math.hypot(*known) if len(known) == len(halves) else None)
-    found = replace(whole, half=ci95([two - one for one, two in zip(in_a, in_b, strict=True)]), paired=True)
+        half, p_value = two_samples(in_a, in_b)
+        return replace(whole, half=half, p_value=p_value)
+    differences = [two - one for one, two in zip(in_a, in_b, strict=True)]
+    found = replace(whole, half=ci95(differences), p_value=t_test_p_value(differences), paired=True)
     if same_runs:
         return found
     bounds = (

@@ -59,13 +59,7 @@ def ci95(values: Sequence[float]) -> float | None:
     >>> round(ci95([1.0, 2.0, 3.0]), 4), ci95([0.1, 0.1, 0.1])
     (2.4841, 0.0)
     """
-    if len(values) < 2:
-        return None
-    if min(values) == max(values):
-        return 0.0
-    centre = math.fsum(values) / len(values)
-    variance = math.fsum((value - centre) ** 2 for value in values) / (len(values) - 1)
-    return t_quantile_975(len(values) - 1) * math.sqrt(variance / len(values))
+    return t_quantile_975(len(values) - 1) * _standard_error(values) if len(values) > 1 else None
 
 
 def t_test_p_value(values: Sequence[float]) -> float | None:
@@ -76,24 +70,57 @@ def t_test_p_value(values: Sequence[float]) -> float | None:
     """
     if len(values) < 2:
         return None
+    return _p_value(math.fsum(values) / len(values), _standard_error(values), len(values) - 1)
+
+
+def two_samples(one: Sequence[float], other: Sequence[float]) -> tuple[float | None, float | None]:
+    """Compares the means of independent samples: half width of the 95 % interval of their difference, and probability.
+
+    The degrees of freedom are those of the smaller sample, so the interval is no narrower than Welch's. Both results
+    are None if a sample has fewer than two values.
+
+    >>> half, p_value = two_samples([1.0, 2.0, 3.0], [2.5, 4.5])
+    >>> round(half, 4), round(p_value, 4)
+    (14.6719, 0.4177)
+    """
+    if min(len(one), len(other)) < 2:
+        return None, None
+    freedom = min(len(one), len(other)) - 1
+    error = math.hypot(_standard_error(one), _standard_error(other))
+    distance = math.fsum(other) / len(other) - math.fsum(one) / len(one)
+    return t_quantile_975(freedom) * error, _p_value(distance, error, freedom)
+
+
+def _standard_error(values: Sequence[float]) -> float:
+    """Standard error of the mean of two or more values; 0 only if all are equal."""
+    if min(values) == max(values):
+        return 0.0
     centre = math.fsum(values) / len(values)
-    half = ci95(values)
-    if not half:  # All values are equal.
-        return 0.0 if centre else 1.0
-    error = half / t_quantile_975(len(values) - 1)
-    return max(0.0, 1.0 - _t_within(abs(centre) / error, len(values) - 1))
+    variance = math.fsum((value - centre) ** 2 for value in values) / (len(values) - 1)
+    return math.sqrt(variance / len(values))
 
 
-def holm(probabilities: Sequence[float]) -> list[float]:
+def _p_value(distance: float, error: float, freedom: int) -> float:
+    if error == 0.0:
+        return 0.0 if distance else 1.0
+    return max(0.0, 1.0 - _t_within(abs(distance) / error, freedom))
+
+
+def holm(probabilities: Sequence[float | None]) -> list[float | None]:
     """Probabilities of several tests, corrected for their number (Holm, Scand. J. Statist. 6, 1979), in their order.
 
-    >>> holm([0.01, 0.04, 0.03])
-    [0.03, 0.06, 0.06]
+    None is the probability of a comparison without a test, and does not count.
+
+    >>> holm([0.01, None, 0.04, 0.03])
+    [0.03, None, 0.06, 0.06]
     """
-    corrected = [0.0] * len(probabilities)
+    ascending = sorted(
+        (probability, place) for place, probability in enumerate(probabilities) if probability is not None
+    )
+    corrected: list[float | None] = [None] * len(probabilities)
     least = 0.0
-    for rank, place in enumerate(sorted(range(len(probabilities)), key=lambda place: probabilities[place])):
-        least = max(least, min(1.0, (len(probabilities) - rank) * probabilities[place]))
+    for rank, (probability, place) in enumerate(ascending):
+        least = max(least, min(1.0, (len(ascending) - rank) * probability))
         corrected[place] = least
     return corrected
 

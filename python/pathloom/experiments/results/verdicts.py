@@ -58,6 +58,18 @@ def verdict(difference: Mapping[str, float | None]) -> Verdict:
     return Verdict.SMALL if _is_equal(share) else Verdict.CLEAR
 
 
+def corrected_verdict(difference: Mapping[str, float | None], p_value: float | None) -> Verdict:
+    """As `verdict`, but `UNCLEAR` if the probability, corrected for the number of tests, is not below `SIGNIFICANT`.
+
+    >>> corrected_verdict({"mean": 0.2, "ci95": 0.1, "share": 0.3, "share_ci95": 0.15}, 0.06)
+    <Verdict.UNCLEAR: 'unclear'>
+    """
+    found = verdict(difference)
+    if found in (Verdict.EQUAL, Verdict.SINGLE) or p_value is None:
+        return found
+    return found if p_value < SIGNIFICANT else Verdict.UNCLEAR
+
+
 def _is_equal(share: float) -> bool:
     return share <= EQUAL_SHARE + _ROUNDING
 
@@ -110,11 +122,8 @@ class Pair:
 
     @property
     def verdict(self) -> Verdict:
-        """As for a single difference, but `UNCLEAR` if the corrected probability is not below `SIGNIFICANT`."""
-        found = verdict(self.difference)
-        if found in (Verdict.EQUAL, Verdict.SINGLE) or self.p_value is None:
-            return found
-        return found if self.p_value < SIGNIFICANT else Verdict.UNCLEAR
+        """What the runs show, corrected for the number of pairs."""
+        return corrected_verdict(self.difference, self.p_value)
 
 
 def all_pairs(schemes: Sequence[Row], figure: Figure) -> list[Pair]:
@@ -126,14 +135,11 @@ def all_pairs(schemes: Sequence[Row], figure: Figure) -> list[Pair]:
             difference = differences[other]
             if difference is not None:
                 found.append((one, other, difference, t_test_p_value(_paired_values(schemes, figure, one, other))))
-    known = [p_value for *_, p_value in found if p_value is not None]
-    corrected = iter(holm(known))
     pairs = []
-    for one, other, difference, p_value in found:
+    for (one, other, difference, _), p_value in zip(found, holm([alone for *_, alone in found]), strict=True):
         ahead = (difference["mean"] or 0.0) > 0
         better = schemes[other if ahead == figure.high_is_better else one]
-        corrected_p_value = None if p_value is None else next(corrected)
-        pairs.append(Pair(one, other, difference, corrected_p_value, figure.is_bound(better)))
+        pairs.append(Pair(one, other, difference, p_value, figure.is_bound(better)))
     return pairs
 
 
