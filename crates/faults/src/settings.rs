@@ -23,8 +23,8 @@ const PERIODS: [&str; 4] = ["37ms", "80ms", "150ms", "400ms"];
 /// have the controller part of ecmp.
 pub(crate) fn scheme(rng: &mut impl Rng) -> SchemeSpec {
     let sprays = |name| {
-        let central = Registry::WithTestSchemes.parse(name).ok().and_then(|spec| spec.central(1));
-        central.is_some_and(|central| central.needs().takes_several_paths())
+        let Ok(spec) = Registry::WithTestSchemes.parse(name) else { return false };
+        spec.central(1).is_some() && spec.require_central(1).is_err()
     };
     let entries: Vec<_> = Registry::WithTestSchemes.entries().filter(|entry| !sprays(entry.name)).collect();
     loop {

@@ -8,6 +8,7 @@
 
 pub mod allocation;
 mod arp_path;
+mod bitmap;
 mod defaults_only;
 mod drb;
 mod drill;
@@ -19,8 +20,10 @@ mod hedera_sa;
 pub mod helpers;
 mod lessor;
 mod letflow;
+mod mixed;
 mod mptcp;
 mod mptcp_aware;
+mod oblivious;
 mod ofpt;
 mod parallel_tcp;
 mod path_book;
@@ -32,6 +35,7 @@ mod program_settings;
 mod registry;
 mod rehashed;
 mod remaining;
+mod reps;
 mod router;
 mod rps;
 mod solver_work;
@@ -39,6 +43,7 @@ mod sprayed;
 mod spt;
 mod tcp_path;
 mod tfe;
+mod ultra_ethernet;
 mod wcmp;
 
 pub use entry::{EntryInfo, KeyInfo, SwitchProgram};

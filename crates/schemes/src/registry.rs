@@ -21,6 +21,10 @@ const ENTRIES: &[Entry] = &[
     crate::drb::ENTRY,
     crate::flowbender::ENTRY,
     crate::plb::ENTRY,
+    crate::oblivious::ENTRY,
+    crate::bitmap::ENTRY,
+    crate::reps::ENTRY,
+    crate::mixed::ENTRY,
     crate::hedera::ENTRY,
     crate::hedera_sa::ENTRY,
     crate::ofpt::ENTRY,
@@ -112,8 +116,8 @@ impl SchemeSpec {
     /// As [`SchemeSpec::central`], for live controllers, which require one.
     ///
     /// # Errors
-    /// The scheme has none, or it sends the packets of one flow over several paths, which only simulated switches do. The message names the
-    /// scheme.
+    /// The scheme has none, or only simulated switches and hosts run it: it sends the packets of one flow over several paths. The
+    /// message names the scheme.
     pub fn require_central(&self, seed: u64) -> Result<Box<dyn Scheme>, String> {
         let name = self.name;
         let central = self.central(seed).ok_or_else(|| {
@@ -121,7 +125,7 @@ impl SchemeSpec {
                 "{name} has no central part: its switches find their paths themselves, so there is nothing to control"
             )
         })?;
-        match central.needs().takes_several_paths() {
+        match central.needs().takes_several_paths() || self.transport.uec().is_some() {
             false => Ok(central),
             true => Err(format!(
                 "{name} sends the packets of one flow over several paths, but rules of OpenFlow switches hash only \

@@ -45,7 +45,17 @@ fn live_controllers_refuse_schemes_of_switch_programs_and_of_sprayed_packets() {
             assert!(refused.starts_with(&format!("{name} {why}")) && !refused.contains('\n'), "{refused}");
         }
     }
-    for name in ["rps", "rps:order=round-robin", "letflow", "drill", "presto", "drb", "plb", "flowbender"] {
+    for name in [
+        "rps",
+        "rps:order=round-robin",
+        "letflow",
+        "drill",
+        "presto",
+        "drb",
+        "plb",
+        "flowbender",
+        "reps",
+    ] {
         let Err(refused) = parse(name).unwrap().require_central(1) else { panic!("{name} is accepted") };
         assert!(refused.ends_with("use ecmp or mptcp"), "{refused}");
     }
@@ -66,6 +76,22 @@ fn schemes_that_react_to_marks_refuse_a_transport_without_them() {
             let expected = format!("--transport with scheme {scheme}: expected dctcp:…");
             assert!(refused.starts_with(&expected), "{refused}");
         }
+    }
+}
+
+#[test]
+fn schemes_over_ultra_ethernet_keep_it_with_any_transport() {
+    for scheme in ["oblivious", "bitmap", "reps", "mixed"] {
+        let spec = parse(scheme).unwrap();
+        let with = |text: &str| {
+            let given = pathloom_transport::TransportSpec::parse(text).unwrap();
+            spec.transport_with(Some(given)).unwrap().uec().cloned().unwrap()
+        };
+        let own = pathloom_transport::TransportSpec::parse(&format!("uec:entropy={scheme}")).unwrap();
+        assert_eq!(Some(&with("dctcp:min_rto=1ms")), own.uec(), "{scheme}");
+        assert_eq!(Some(&with("mptcp")), own.uec(), "{scheme}");
+        let refined = with("uec:paths=16,entropy=single");
+        assert_eq!((refined.paths, refined.entropy), (16, own.uec().unwrap().entropy), "{scheme}");
     }
 }
 

@@ -86,6 +86,17 @@ fn a_lone_transfer_uses_its_card_fully_and_ends_early_enough() {
     }
 }
 
+/// A scheme that selects the transport gives the result of ecmp with that transport.
+#[test]
+fn schemes_over_ultra_ethernet_are_ecmp_with_their_transport() {
+    let case = crate::cases::Case { traffic: "web-search:load=0.3,max_size=200KB", ..crate::cases::SEARCH };
+    for choice in ["oblivious", "bitmap", "reps", "mixed"] {
+        let own = case.run(choice, Some("dctcp:min_rto=1ms"));
+        assert_eq!(own, case.run("ecmp", Some(&format!("uec:entropy={choice}"))), "{choice}");
+        assert!(own.flows.iter().all(|flow| flow.finish.is_some()), "{choice}");
+    }
+}
+
 /// The order of uet-htsim's results for permutations (docs/uec.md): the more a host learns about its paths, the earlier
 /// the transfers end.
 #[test]
@@ -195,7 +206,9 @@ fn packets_are_captured_as_udp() {
 
 #[test]
 fn schemes_that_need_tcp_are_refused() {
-    for (scheme, words) in [("ofpt", "limits the rates"), ("tcp-path", "finds paths by the SYN")] {
+    for (scheme, words) in
+        [("ofpt", "limits the rates"), ("tcp-path", "finds paths by the SYN")]
+    {
         let parsed = pathloom_schemes::parse(scheme).unwrap();
         let refused = SimSettings {
             central: parsed.central(1),

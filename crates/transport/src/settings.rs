@@ -301,11 +301,11 @@ impl TransportSpec {
     /// defaults. MPTCP keeps its own keys (subflows, path manager, coupling, scheduler). It also keeps selective
     /// acknowledgements if `given` is `newreno`, which has none by default; `mptcp:sack=off` disables them. Parallel
     /// streams keep their own keys too. Plain TCP is replaced by `given`, except that it keeps its tolerance of reordering
-    /// if `given` sets none.
+    /// if `given` sets none. Ultra Ethernet keeps its choice of entropies, and has no setting in common with the other
+    /// transports, so these change nothing.
     ///
     /// # Errors
-    /// The given transport does not fit: MPTCP accepts only `newreno` and `mptcp`, parallel streams accept only TCP, and
-    /// `uec` accepts only itself.
+    /// The given transport does not fit: MPTCP accepts only `newreno` and `mptcp`, and parallel streams accept only TCP.
     pub fn refined_by(self, given: TransportSpec) -> Result<TransportSpec, &'static str> {
         let own = match self {
             TransportSpec::Tcp(own) => return Ok(given.tolerating(own.reordering)),
@@ -315,10 +315,10 @@ impl TransportSpec {
                 return Ok(TransportSpec::Streams(StreamSettings { tcp, ..own }));
             }
             TransportSpec::Uec(own) => {
-                let TransportSpec::Uec(given) = given else {
-                    return Err("expected uec:…, the transport of its hosts");
-                };
-                return Ok(TransportSpec::Uec(UecSettings { entropy: own.entropy, ..given }));
+                return Ok(TransportSpec::Uec(match given {
+                    TransportSpec::Uec(given) => UecSettings { entropy: own.entropy, ..given },
+                    _ => own,
+                }));
             }
         };
         let tcp = match given {
@@ -514,8 +514,8 @@ mod tests {
         let parse = |text: &str| TransportSpec::parse(text).unwrap();
         let spec = parse("uec:entropy=reps,paths=128,ack_bytes=1B,mtu=9000B,rto=1ms,iw=10KB");
         let uec = spec.uec().unwrap();
-        assert_eq!((uec.entropy, uec.paths, uec.ack_bytes), (EntropyChoice::Reps, 128, 1));
-        let ack_bytes = |text: &str| parse(text).uec().map(|uec| uec.ack_bytes);
+        assert_eq!((uec.entropy, uec.paths, uec.ack_bytes), (EntropyChoice::Reps, 128, Some(1)));
+        let ack_bytes = |text: &str| parse(text).uec().map(UecSettings::report_after_bytes);
         let by_entropy = ["uec", "uec:entropy=reps", "uec:entropy=bitmap", "uec:ack_bytes=8KB"].map(ack_bytes);
         assert_eq!(by_entropy, [1, 1, 16_384, 8000].map(Some));
         assert_eq!((spec.settings().mss_bytes, uec.frame_bytes()), (8936, 9000));
@@ -523,7 +523,11 @@ mod tests {
         let refined = spec.clone().refined_by(parse("uec:entropy=single,paths=16")).unwrap();
         let refined = refined.uec().unwrap();
         assert_eq!((refined.entropy, refined.paths), (EntropyChoice::Reps, 16));
-        assert!(spec.refined_by(parse("newreno")).unwrap_err().contains("expected uec"));
+        assert_eq!(spec.clone().refined_by(parse("dctcp:min_rto=1ms")), Ok(spec));
+        let own = TransportSpec::Uec(UecSettings::choosing(EntropyChoice::Bitmap));
+        let refined =
+            |text: &str| own.clone().refined_by(parse(text)).unwrap().uec().map(UecSettings::report_after_bytes);
+        assert_eq!(["uec", "uec:entropy=reps", "uec:ack_bytes=8KB"].map(refined), [16_384, 16_384, 8000].map(Some));
         for (text, words) in [
             ("uec:paths=3", "not a power of two"),
             ("uec:paths=0", "from 1 to 65536"),

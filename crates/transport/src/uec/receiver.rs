@@ -34,7 +34,7 @@ impl UecReceiver {
             highest: 0,
             received: (0, 0),
             unreported: 0,
-            ack_bytes: settings.ack_bytes,
+            ack_bytes: settings.report_after_bytes(),
             report_asked: false,
             reordered: 0,
         }

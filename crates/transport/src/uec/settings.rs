@@ -43,8 +43,8 @@ pub struct UecSettings {
     pub entropy: EntropyChoice,
     /// Number of different entropies, a power of two.
     pub paths: u32,
-    /// Bytes of packets, with headers, that arrive between two reports.
-    pub ack_bytes: u64,
+    /// Bytes of packets, with headers, that arrive between two reports; `None` for a value that suits `entropy`.
+    pub ack_bytes: Option<u64>,
     /// Initial window, with headers; `None` for the maximum window, 1.5 times the product of rate and round trip.
     pub initial_window_bytes: Option<u64>,
     /// Queueing delay that the window aims at; `None` for three quarters of the round trip if the network trims
@@ -72,7 +72,7 @@ impl Default for UecSettings {
             },
             entropy: EntropyChoice::Mixed,
             paths: 64,
-            ack_bytes: EntropyChoice::Mixed.usual_ack_bytes(),
+            ack_bytes: None,
             initial_window_bytes: None,
             target_delay: None,
             timeout: None,
@@ -95,16 +95,15 @@ impl UecSettings {
             ("mixed", EntropyChoice::Mixed),
         ];
         let time = |key| spec.time(key)?.map(|_| positive_time(spec, key, Nanos::ZERO)).transpose();
-        let entropy = spec.choice("entropy", &words)?.unwrap_or(d.entropy);
         let settings = UecSettings {
             common: Settings {
                 mss_bytes: spec.size_bytes("mtu")?.map_or(Ok(MTU), |mtu| bounded_mtu(spec, mtu))? - HEADER_BYTES,
                 jitter: spec.time("jitter")?.or(d.common.jitter),
                 ..d.common
             },
-            entropy,
+            entropy: spec.choice("entropy", &words)?.unwrap_or(d.entropy),
             paths: spec.count("paths", 1, MOST_PATHS)?.map_or(d.paths, |paths| paths as u32),
-            ack_bytes: spec.size_bytes("ack_bytes")?.unwrap_or(entropy.usual_ack_bytes()),
+            ack_bytes: spec.size_bytes("ack_bytes")?,
             initial_window_bytes: spec.size_bytes("iw")?,
             target_delay: time("target_delay")?,
             timeout: time("rto")?,
@@ -114,6 +113,16 @@ impl UecSettings {
             true => Ok(settings),
             false => Err(spec.error(format!("paths: {} is not a power of two, such as 64", settings.paths))),
         }
+    }
+
+    /// The default settings, with this choice of entropies.
+    pub fn choosing(entropy: EntropyChoice) -> UecSettings {
+        UecSettings { entropy, ..UecSettings::default() }
+    }
+
+    /// Bytes of packets, with headers, that arrive between two reports.
+    pub fn report_after_bytes(&self) -> u64 {
+        self.ack_bytes.unwrap_or(self.entropy.usual_ack_bytes())
     }
 
     /// Bytes of a full packet on the wire.

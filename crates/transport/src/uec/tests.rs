@@ -17,7 +17,7 @@ const CHOICES: [EntropyChoice; 5] =
 #[test]
 fn a_lone_flow_sends_at_line_rate() {
     for ack_bytes in [1, 16_384] {
-        let settings = UecSettings { ack_bytes, ..UecSettings::default() };
+        let settings = UecSettings { ack_bytes: Some(ack_bytes), ..UecSettings::default() };
         let mut network = Network::new(&settings, TRAITS, 2_000_000, 1, Fates::default());
         // uet-htsim, `one.cm`: 176.2 µs.
         assert_eq!(network.run().0 / 100, 1_761, "176.2 us less what was rounded");
@@ -28,7 +28,7 @@ fn a_lone_flow_sends_at_line_rate() {
 
 #[test]
 fn reports_are_sent_after_the_bytes_that_were_asked_for() {
-    let (settings, bytes) = (UecSettings { ack_bytes: 16_384, ..UecSettings::default() }, 100 * 4086);
+    let (settings, bytes) = (UecSettings { ack_bytes: Some(16_384), ..UecSettings::default() }, 100 * 4086);
     let mut receiver = UecReceiver::new(&settings, bytes);
     let arrived = |number| Arrived {
         number,
@@ -170,7 +170,7 @@ proptest! {
         seed in any::<u64>(),
         fates in fates(),
     ) {
-        let settings = UecSettings { entropy: CHOICES[choice], ack_bytes, ..UecSettings::default() };
+        let settings = UecSettings { entropy: CHOICES[choice], ack_bytes: Some(ack_bytes), ..UecSettings::default() };
         let mut network = Network::new(&settings, TRAITS, bytes, seed, fates);
         let end = network.run();
         prop_assert_eq!(network.receiver.received_bytes(), bytes);
@@ -203,7 +203,7 @@ proptest! {
 
     #[test]
     fn packets_with_any_number_do_no_harm(numbers in prop::collection::vec(prop_oneof![0..90u64, any::<u64>()], 1..200)) {
-        let settings = UecSettings { ack_bytes: 1, ..UecSettings::default() };
+        let settings = UecSettings { ack_bytes: Some(1), ..UecSettings::default() };
         let mut receiver = UecReceiver::new(&settings, 50 * 4086);
         let mut seen = std::collections::BTreeSet::new();
         for number in numbers {

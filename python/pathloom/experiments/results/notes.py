@@ -25,8 +25,26 @@ from pathloom.experiments.settings.model import FINISHED
 from pathloom.quantities import count_text, counted, time_text
 from pathloom.specs import is_python_spec
 
-DEFAULT_ROUTES_ALONE = ("spt", "ecmp", "wcmp", "mptcp", "rps", "letflow", "drill", "presto", "drb", "plb", "flowbender")
+DEFAULT_ROUTES_ALONE = {
+    "spt",
+    "ecmp",
+    "wcmp",
+    "mptcp",
+    "rps",
+    "letflow",
+    "drill",
+    "presto",
+    "drb",
+    "plb",
+    "flowbender",
+    "oblivious",
+    "bitmap",
+    "reps",
+    "mixed",
+}
 """Schemes that consist only of their default routes."""
+ULTRA_ETHERNET = "uec"
+"""The transport that has no setting in common with the others."""
 
 
 def notes_on(result: Facts) -> list[str]:
@@ -151,6 +169,19 @@ def idle_schemes(result: Facts) -> list[str]:
     ]
 
 
+def transports_without_effect(result: Facts) -> list[str]:
+    """Schemes whose hosts run Ultra Ethernet although another transport was requested."""
+    given = result.settings.transport
+    if given is None or given.partition(":")[0] == ULTRA_ETHERNET:
+        return []
+    own = {entry["name"] for entry in _core.schemes() if entry["transport"] == ULTRA_ETHERNET}
+    return [
+        f"scheme {label}: its hosts run {ULTRA_ETHERNET}, so --transport {given} has no effect on them"
+        for label, outcomes in _runs_of_schemes(result)
+        if outcomes[0].job.scheme.partition(":")[0] in own
+    ]
+
+
 def runs_given_up(result: Facts) -> list[str]:
     """Runs that were abandoned with `until=finished`."""
     notes = []
@@ -194,6 +225,7 @@ MAKERS: tuple[Callable[[Facts], list[str]], ...] = (
     unknown_recovery,
     long_periods,
     idle_schemes,
+    transports_without_effect,
     runs_given_up,
     flows_never_started,
     default_notes,
