@@ -47,6 +47,49 @@ while True:
     threading.Thread(target=answer, args=(door.accept()[0],), daemon=True).start()
 """
 
+STATIC = r"""
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef IPPROTO_MPTCP
+#define IPPROTO_MPTCP 262
+#endif
+
+// Opens connections without the functions of the C library, and keeps them until standard input ends.
+static void opened(int socket, const void *address, int length)
+{
+    char byte = 'x';
+    if (syscall(SYS_connect, socket, address, length) || write(socket, &byte, 1) != 1 || read(socket, &byte, 1) != 1)
+        exit(1);
+}
+
+int main(int count, char **words)
+{
+    char byte = 'x';
+    struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(atoi(words[2])) };
+    inet_pton(AF_INET, words[1], &to.sin_addr);
+    for (int i = 0; i < 2; i++)
+        opened(socket(AF_INET, SOCK_STREAM, 0), &to, sizeof(to));
+    opened(socket(AF_INET, SOCK_STREAM, IPPROTO_MPTCP), &to, sizeof(to));
+    struct sockaddr_in6 mapped = { .sin6_family = AF_INET6, .sin6_port = to.sin_port };
+    mapped.sin6_addr.s6_addr32[2] = htonl(0xffff);
+    mapped.sin6_addr.s6_addr32[3] = to.sin_addr.s_addr;
+    opened(socket(AF_INET6, SOCK_STREAM, 0), &mapped, sizeof(mapped));
+    struct iovec data = { .iov_base = &byte, .iov_len = 1 };
+    struct mmsghdr message = { .msg_hdr = { &to, sizeof(to), &data, 1, 0, 0, 0 } };
+    int fast = socket(AF_INET, SOCK_STREAM, 0);
+    if (syscall(SYS_sendmmsg, fast, &message, 1, MSG_FASTOPEN) != 1 || read(fast, &byte, 1) != 1)
+        exit(1);
+    while (read(0, &byte, 1) > 0)
+        ;
+    return 0;
+}
+"""
+
 
 @contextmanager
 def serving(name: str, spec: str, more: str = "", scheme: str = "ecmp") -> Iterator[Live]:
@@ -199,6 +242,29 @@ def test_the_first_connection_after_an_assignment_takes_its_path(name: str, trie
         answers.communicate()
         figures("first connections after an assignment whose claims do not name their port", seen=f"{bound} of {tries}")
         # Open vSwitch removes cached entries soon after a new rule, when its threads get processor time.
+        nothing_is_left(live)
+
+
+def test_connections_of_static_programs_take_all_paths(name: str, tmp_path: Path) -> None:
+    """They are opened by connect, by sendmmsg with TCP Fast Open, and to a mapped address. MPTCP is only counted."""
+    source, program = tmp_path / "static.c", tmp_path / "static"
+    source.write_text(STATIC, encoding="ascii")
+    system.run_tool(["cc", "-Wall", "-Werror", "-static", "-o", str(program), str(source)])
+    with serving(name, TOPOLOGY_A, IDLE) as live:
+        answers = start(live, "h1", sys.executable, "-c", ANSWER)
+        listens(live.blueprint, "h1", 7000)
+        target = host_of(live, "h1").ports[0].address
+        process = start(live, "h0", *with_paths(4, str(program), target, "7000"))
+        until(lambda: connections_of(live, "h0") == 4 or process.poll() is not None, "its connections have paths")
+        assert process.poll() is None, process.communicate()
+        (row,) = assignments(live, "h0")
+        paths = ask(live, "h0", lambda line: line.assignment(row["id"]))["paths"]
+        assert [path["users"] for path in paths] == [1, 1, 1, 1]
+        _, said = result(process)
+        assert "4 connections had a path of their own, 1 had none" in said, said
+        assert said.count("MPTCP connections have no path") == 1, said
+        answers.kill()
+        answers.communicate()
         nothing_is_left(live)
 
 
@@ -405,7 +471,7 @@ def test_paths_are_released_whatever_a_program_does(name: str, expires: bool) ->
             process = start(live, "h0", *with_paths(4, sys.executable, "-c", CONNECT, target, "7000", "stay"))
             until(partial(connected_or_ended, process), "its connection has a path, or it has ended")
             assert process.poll() is None, process.communicate()
-            children = system.run_tool(["pgrep", "-P", str(process.pid)]).split()
+            children = system.run_tool(["pgrep", "-P", str(process.pid), "python"]).split()
             for victim in [*children, str(process.pid)][:victims]:
                 os.kill(int(victim), signal.SIGKILL)
             process.communicate(timeout=60)

@@ -14,6 +14,7 @@ import pytest
 from assigning import Controller
 from pathloom._core import PathloomError
 from pathloom.cli.path_options import ratio_of
+from pathloom.streams.opened import Expected
 from pathloom.streams.paths import ControllerAddress
 from pathloom.streams.policies import next_path
 from pathloom.streams.with_paths import Broker, PathRequest, Ports, find_library, no_effect, run
@@ -200,6 +201,24 @@ def test_programs_on_which_it_has_no_effect_are_named(tmp_path: Path) -> None:
     assert no_effect("no-such-program") is None
     for one in (static, script):
         assert no_effect(str(one)) == "is linked statically"
+
+
+def test_a_connection_that_library_and_kernel_report_is_served_once() -> None:
+    expected = Expected()
+    for _ in range(2):
+        expected.add("none", "ipv6", "[2001:db8::1]:9")
+    expected.add("open", "10.0.0.1:5001", "10.0.1.1:80")
+    assert expected.take("open", "10.0.0.1:5001", "10.0.1.1:80")
+    assert not expected.take("open", "10.0.0.1:5001", "10.0.1.1:80")
+    assert [expected.take("none", "ipv6", "[2001:db8::1]:9") for _ in range(3)] == [True, True, False]
+
+
+def test_what_the_kernel_never_reports_again_does_not_stay() -> None:
+    expected = Expected()
+    for port in range(70_000):
+        expected.add("open", f"10.0.0.1:{port}", "10.0.1.1:80")
+    assert not expected.take("open", "10.0.0.1:0", "10.0.1.1:80")
+    assert expected.take("open", "10.0.0.1:69999", "10.0.1.1:80")
 
 
 def test_the_place_of_a_controller_must_be_an_address_and_a_port() -> None:

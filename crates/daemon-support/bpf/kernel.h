@@ -59,7 +59,10 @@ static long (*const bpf_sock_ops_cb_flags_set)(struct bpf_sock_ops *ops, int fla
 	(void *)BPF_FUNC_sock_ops_cb_flags_set;
 static void *(*const bpf_ringbuf_reserve)(void *map, __u64 size, __u64 flags) = (void *)BPF_FUNC_ringbuf_reserve;
 static void (*const bpf_ringbuf_submit)(void *data, __u64 flags) = (void *)BPF_FUNC_ringbuf_submit;
+static long (*const bpf_ringbuf_output)(void *map, void *data, __u64 size, __u64 flags) =
+	(void *)BPF_FUNC_ringbuf_output;
 static struct tcp_sock *(*const bpf_skc_to_tcp_sock)(void *common) = (void *)BPF_FUNC_skc_to_tcp_sock;
+static struct mptcp_sock *(*const bpf_skc_to_mptcp_sock)(void *socket) = (void *)BPF_FUNC_skc_to_mptcp_sock;
 
 #define KERNEL __attribute__((preserve_access_index))
 
@@ -83,6 +86,12 @@ struct sock_common {
 struct tcp_sock {
 	__u32 write_seq;
 	__u32 snd_una;
+} KERNEL;
+
+struct sock;
+
+struct mptcp_sock {
+	struct sock *first; // the first subflow
 } KERNEL;
 
 struct bpf_iter_meta;

@@ -19,6 +19,7 @@ pub mod messages;
 pub mod mptcp;
 pub mod namespaces;
 mod notify;
+pub mod opened;
 pub mod run;
 pub mod session;
 pub mod sockets;

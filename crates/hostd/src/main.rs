@@ -1,7 +1,8 @@
-//! `pathloom-hostd --config FILE`, `check [FILE]` and `clean [FILE]`.
+//! `pathloom-hostd --config FILE`, `check [FILE]`, `clean [FILE]` and `opened PID`.
 
 use pathloom_daemon_support::report::start_log;
-use pathloom_hostd::{bpf, check, config, run};
+use pathloom_hostd::{bpf, check, config, opened, run};
+use std::future::Future;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -9,6 +10,7 @@ const USAGE: &str = "\
 usage: pathloom-hostd --config FILE   run the agent that FILE describes, until SIGTERM
        pathloom-hostd check [FILE]    check FILE, and try what this machine permits
        pathloom-hostd clean [FILE]    remove BPF programs that a killed agent has left
+       pathloom-hostd opened PID      print the connections of programs that process PID starts
        pathloom-hostd --version";
 
 fn main() -> ExitCode {
@@ -20,6 +22,10 @@ fn main() -> ExitCode {
         ["check", file] => config::read(Path::new(file)).map(|config| report(&config.kernel)),
         ["clean"] => clean(&config::Kernel::default().bpf_fs),
         ["clean", file] => config::read(Path::new(file)).and_then(|config| clean(&config.kernel.bpf_fs)),
+        ["opened", pid] => match pid.parse() {
+            Ok(pid) => block_on(opened::report(pid)),
+            Err(_) => Err(format!("opened {pid}: expected the number of a process")),
+        },
         ["--help" | "-h"] => {
             println!("{USAGE}");
             Ok(ExitCode::SUCCESS)
@@ -40,9 +46,16 @@ fn main() -> ExitCode {
 fn start(file: &Path) -> Result<ExitCode, String> {
     let config = config::read(file)?;
     start_log();
+    block_on(run::run(config))
+}
+
+fn block_on(work: impl Future<Output = Result<(), String>>) -> Result<ExitCode, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|problem| problem.to_string())?;
-    tokio::task::LocalSet::new().block_on(&runtime, run::run(config)).map(|()| ExitCode::SUCCESS)
+    let done = tokio::task::LocalSet::new().block_on(&runtime, work);
+    // A thread may still wait for standard input.
+    runtime.shutdown_background();
+    done.map(|()| ExitCode::SUCCESS)
 }
 
 fn report(kernel: &config::Kernel) -> ExitCode {

@@ -42,6 +42,8 @@ def with_paths(
     code = run(command, find_library(), broker, _say)
     if verbose:
         _say(f"{broker.claimed} connections had a path of their own, {broker.without_path} had none")
+        if broker.unreported is not None:
+            _say(f"connections of static programs are not counted, because {broker.unreported}")
     return code
 
 

@@ -3,6 +3,9 @@
 The program runs with a library (crates/preload) that binds each TCP socket to a source port, claims a path for it from
 this module, and only then lets it connect. This module asks the controller for paths between two hosts at their first
 connection, claims a path for each connection, and releases the paths when the program has ended.
+
+The kernel reports the connections that the library does not see, when their first packet leaves (`streams.opened`).
+They move to their paths at once.
 """
 
 from __future__ import annotations
@@ -17,11 +20,13 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pathloom.errors import ToolError, bad_input, reason
+from pathloom.streams.opened import Expected, KernelReports
 from pathloom.streams.paths import ControllerAddress, Paths, Refused, Unreachable
 from pathloom.streams.policies import next_path
 
@@ -37,7 +42,9 @@ NOT_SERVED = {
     "mptcp": "MPTCP connections have no path of their own; the schemes mptcp and mptcp-aware place their subflows",
     "port": "no source port could be bound for a connection, so it has no path of its own",
 }
-"""Causes for which the library claims no path."""
+"""Causes for which a connection cannot have a path."""
+_CLAIMS_AT_A_TIME = 8
+"""Paths that are claimed at the same time for connections that the kernel reports."""
 _LINE_BYTES = 200
 _PT_INTERP = 3
 
@@ -86,6 +93,8 @@ class Broker:
         self._said: set[str] = set()
         self.claimed = 0
         self.without_path = 0
+        self.unreported: str | None = None
+        """Why the kernel does not report the connections that the library does not see; None if it does."""
 
     def claim(self, src: str, dst: str, ports: Ports) -> bool:
         """Claims a path for a connection. Returns whether it has one."""
@@ -102,10 +111,16 @@ class Broker:
         return done
 
     def not_served(self, cause: str, dst: str) -> None:
-        """Counts a connection for which the library claims no path, and names the first one of each cause."""
+        """Counts a connection that cannot have a path, and names the first one of each cause."""
         with self._lock:
             self.without_path += 1
         self._warn(cause, f"{NOT_SERVED[cause]} (first: to {dst})")
+
+    def lost(self, count: int) -> None:
+        """Counts connections that the kernel could not report, because many were opened at the same time."""
+        with self._lock:
+            self.without_path += count
+        self._warn("lost", f"{count} connections were opened faster than they can get paths")
 
     def _try(self, pair: Pair, src: str, dst: str, ports: Ports) -> bool:
         try:
@@ -180,18 +195,32 @@ class _Claim(socketserver.StreamRequestHandler):
     """Reads one claim of the library, which is a line, and answers it."""
 
     timeout = 5
+    server: _ClaimServer
 
     def handle(self) -> None:
         with contextlib.suppress(OSError, ValueError):
             words = self.rfile.readline(_LINE_BYTES).decode("ascii").split()
-            if len(words) == 3 and words[0] == "claim":
-                (src, src_port), (dst, dst_port) = (word.rsplit(":", 1) for word in words[1:])
-                ports = Ports(int(src_port), opens_to=int(dst_port) or None)
-                done = self.server.broker.claim(src, dst, ports)  # type: ignore[attr-defined]
+            if len(words) != 3:
+                return
+            kind, first, dst = words
+            if kind == "claim":
+                self.server.expected.add("open", first, dst)
+                done = _claim(self.server.broker, first, dst)
                 self.wfile.write(b"yes\n" if done else b"no\n")
-            elif len(words) == 3 and words[0] == "none" and words[1] in NOT_SERVED:
-                self.server.broker.not_served(words[1], words[2])  # type: ignore[attr-defined]
+            elif kind == "none" and first in NOT_SERVED:
+                # The kernel reports a connection without a source port when it has one, and then it gets its path.
+                if first != "port" or self.server.broker.unreported is not None:
+                    self.server.expected.add(*words)
+                    self.server.broker.not_served(first, dst)
                 self.wfile.write(b"no\n")
+
+
+def _claim(broker: Broker, src: str, dst: str, is_open: bool = False) -> bool:
+    """Claims a path for a connection, given by two words ADDRESS:PORT. Returns whether it has one."""
+    (src_ip, src_port), (dst_ip, dst_port) = (word.rsplit(":", 1) for word in (src, dst))
+    to = int(dst_port) or None
+    ports = Ports(int(src_port), dst_port=to) if is_open else Ports(int(src_port), opens_to=to)
+    return broker.claim(src_ip, dst_ip, ports)
 
 
 class _ClaimServer(socketserver.ThreadingUnixStreamServer):
@@ -199,8 +228,21 @@ class _ClaimServer(socketserver.ThreadingUnixStreamServer):
     request_queue_size = 1024
 
     def __init__(self, place: str, broker: Broker) -> None:
-        self.broker = broker
+        self.broker, self.expected = broker, Expected()
         super().__init__(place, _Claim)
+
+
+def _serve_reports(reports: KernelReports, broker: Broker, expected: Expected) -> None:
+    """Claims paths for connections that the kernel reports, but the library has not, until the reports end."""
+    with ThreadPoolExecutor(_CLAIMS_AT_A_TIME) as pool:
+        for words in reports.lines():
+            match words:
+                case ["open", src, dst] if not expected.take(*words):
+                    pool.submit(_claim, broker, src, dst, is_open=True)
+                case ["none", cause, dst] if not expected.take(*words):
+                    broker.not_served(cause, dst)
+                case ["lost", count]:
+                    broker.lost(int(count))
 
 
 def run(command: Sequence[str], library: str, broker: Broker, say: Callable[[str], None]) -> int:
@@ -208,32 +250,63 @@ def run(command: Sequence[str], library: str, broker: Broker, say: Callable[[str
 
     Raises `ToolError` if it cannot be started.
     """
-    why = no_effect(command[0])
-    if why is not None:
-        say(f"`{command[0]}` {why}: this has no effect on it, and its connections take the default routes")
     with tempfile.TemporaryDirectory(prefix="pathloom-with-paths-") as directory:
         # Servers may open connections as other users than the one that started them.
         Path(directory).chmod(0o711)
         place = Path(directory) / "door"
         with _ClaimServer(str(place), broker) as server:
             place.chmod(0o666)
-            threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True).start()
             try:
-                return _run(command, {SOCKET_VARIABLE: str(place), "LD_PRELOAD": _preloads(library)})
+                process, reports = _start(command, {SOCKET_VARIABLE: str(place), "LD_PRELOAD": _preloads(library)})
+                broker.unreported = reports if isinstance(reports, str) else None
+                why = no_effect(command[0])
+                if why is not None and broker.unreported is not None:
+                    say(
+                        f"`{command[0]}` {why}: its connections take the default routes, because the kernel does not "
+                        f"report them ({broker.unreported})"
+                    )
+                return _serve(process, reports, server)
             finally:
-                server.shutdown()
                 broker.release()
+
+
+def _serve(process: subprocess.Popen[bytes], reports: KernelReports | str, server: _ClaimServer) -> int:
+    """Serves the connections of a command until it has ended. Returns its exit code, as `_wait` does."""
+    threading.Thread(target=server.serve_forever, args=[0.1], daemon=True).start()
+    try:
+        if isinstance(reports, str):
+            return _wait(process)
+        work = [reports, server.broker, server.expected]
+        reading = threading.Thread(target=_serve_reports, args=work, daemon=True)
+        reading.start()
+        code = _wait(process)
+        reports.end()
+        reading.join()
+        return code
+    finally:
+        server.shutdown()
 
 
 def _preloads(library: str) -> str:
     return " ".join([library, *os.environ.get("LD_PRELOAD", "").replace(":", " ").split()])
 
 
-def _run(command: Sequence[str], more: Mapping[str, str]) -> int:
+def _start(command: Sequence[str], more: Mapping[str, str]) -> tuple[subprocess.Popen[bytes], KernelReports | str]:
+    """Starts a command. The kernel reports its connections, or it is said why not."""
+    reports = KernelReports.start()
     try:
         process = subprocess.Popen(list(command), env={**os.environ, **more})
     except OSError as error:
+        if not isinstance(reports, str):
+            reports.cancel()
         raise ToolError(f"`{command[0]}` could not be started: {reason(error)}") from None
+    if not isinstance(reports, str):
+        reports.leave()
+    return process, reports
+
+
+def _wait(process: subprocess.Popen[bytes]) -> int:
+    """Waits until a command has ended. Returns its exit code, or 128 + the signal that ended it."""
     # Ctrl-C reaches the command too, as it is in the same process group. Other signals are passed on.
     before = {signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: None)}
     for number in (signal.SIGTERM, signal.SIGHUP):
