@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pathloom import _core
 from pathloom.errors import bad_input
+from pathloom.extras import need
 from pathloom.specs import spec_text
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class Fabric:
         >>> Fabric.from_networkx(nx.cycle_graph(5), "ring.json:rate=100Mbps")
         Fabric('ring.json:rate=100Mbps': 5 hosts, 5 switches, 10 cables)
         """
+        need("networkx", "Fabric.from_networkx")
         import networkx as nx
 
         try:
@@ -73,6 +75,7 @@ class Fabric:
         >>> Fabric.from_networkx(fabric.to_networkx()).to_networkx().edges == fabric.to_networkx().edges
         True
         """
+        need("networkx", "Fabric.to_networkx")
         import networkx as nx
 
         graph: nx.MultiGraph[Any] = nx.node_link_graph(json.loads(self.to_node_link()), edges="edges")
@@ -121,6 +124,7 @@ class Fabric:
 
     def _repr_svg_(self) -> str:
         """Drawing for notebooks, with the sizes of the fabric and the meaning of the colours."""
+        need("plot", "drawing a fabric")
         from pathloom.report.drawing import fabric_svg
 
         return fabric_svg(self)
@@ -163,6 +167,7 @@ class Fabric:
 
     def draw(self, path: str | Path) -> None:
         """Writes a drawing; the suffix chooses SVG, PNG or PDF."""
+        need("plot", "drawing a fabric")
         from pathloom.report.drawing import draw_to_file
 
         draw_to_file(self, Path(path))

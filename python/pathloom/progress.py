@@ -9,10 +9,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pathloom.experiments.running.work import JobProgress
 from pathloom.experiments.settings.model import Job
+
+if TYPE_CHECKING:
+    from pathloom.experiments.running.work import JobProgress
 
 LINE_EVERY_S = 60.0
 BAR_EVERY_S = 0.3

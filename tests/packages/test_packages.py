@@ -50,7 +50,7 @@ def call(*words: str | Path, cwd: Path) -> str:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs of an environment that has only the wheel and its dependencies."""
+    """The programs of an environment that has only the wheel and its dependencies, without extras."""
     place = tmp_path_factory.mktemp("installed")
     call(sys.executable, "-m", "venv", place / "venv", cwd=place)
     wheel = the_only(f"pathloom-*_{MACHINE}.whl")
@@ -63,6 +63,18 @@ def test_the_wheel_gives_a_first_result(installed: Path, tmp_path: Path) -> None
     printed = call(installed / "pathloom", *command.split(), "--duration", "1s", "--out", "results", cwd=tmp_path)
     assert "Highest mean throughput: ofpt" in printed
     assert (tmp_path / "results/report.html").is_file()
+    modules = {path.name for path in (installed.parent / "lib").glob("python*/site-packages/*")}
+    assert "polars" in modules
+    assert not modules & {"matplotlib", "networkx", "highspy", "distributed"}
+
+
+def test_the_wheel_brings_its_extras(installed: Path, tmp_path: Path) -> None:
+    wheel = the_only(f"pathloom-*_{MACHINE}.whl")
+    call(installed / "python", "-m", "venv", tmp_path / "venv", cwd=tmp_path)
+    programs = tmp_path / "venv/bin"
+    call(programs / "pip", "install", "--quiet", "--disable-pip-version-check", f"{wheel}[all]", cwd=tmp_path)
+    call(programs / "pathloom", "fabric", "draw", "fat-tree:k=4", cwd=tmp_path)
+    assert (tmp_path / "fabric.svg").is_file()
 
 
 def test_the_wheel_holds_the_controller(installed: Path, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from pathloom import _core
 from pathloom.errors import ToolError
 from pathloom.experiments.settings.model import LabSettings, Settings
 from pathloom.fabrics import Fabric
-from pathloom.lab import controller, delays, hosts, links, rules, system
+from pathloom.lab import controller, delays, hosts, lab, links, rules, system
 from pathloom.lab.agent import Agent
 from pathloom.lab.blueprint import Blueprint, spread
 from pathloom.lab.faults import FaultSchedule
@@ -333,3 +333,15 @@ def test_keys_for_the_simulator_only_are_refused(cli: Cli, keys: str, said: str 
     assert outcome.code == (0 if said is None else 2), outcome.err
     assert (said or "") in outcome.err
     assert len(outcome.err.splitlines()) == (0 if said is None else 1)
+
+
+def test_what_a_killed_lab_has_left_is_shown_with_the_way_out(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lab, "RUN_DIRECTORY", tmp_path)
+    monkeypatch.setattr(system, "NETNS", tmp_path / "none")
+    (tmp_path / "old").mkdir()
+    way_out = "parts of it are missing; `pathloom lab down --name old` removes the rest"
+    assert cli("lab", "status").out == f"old: broken: {way_out}\n"
+    (row,) = json.loads(cli("lab", "status", "--json", "-").out)["labs"]
+    assert row == {"name": "old", "state": "broken", "way_out": way_out}

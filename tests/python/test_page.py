@@ -15,8 +15,8 @@ import synthetic
 from browser import ask
 from pathloom.api.results import Result
 from pathloom.fabrics import fat_tree
-from pathloom.report.dark import DARK, with_dark_mode
-from pathloom.report.style import looks
+from pathloom.report.dark import with_dark_mode
+from pathloom.report.palette import DARK, looks
 from test_pictures import EIGHT
 
 LAID_OUT = r"""

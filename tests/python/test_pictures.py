@@ -13,8 +13,8 @@ from geometry import FINE_DPI, drawn_texts, troubles
 from pathloom.fabrics import Fabric, dumbbell, fat_tree, jellyfish, leaf_spine, parallel_paths, three_layer, vl2
 from pathloom.report.drawing import fabric_figure
 from pathloom.report.layout import layout
+from pathloom.report.palette import short_labels
 from pathloom.report.plots import plots
-from pathloom.report.style import short_labels
 
 EIGHT = (
     "spt",

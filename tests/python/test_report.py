@@ -16,8 +16,8 @@ from pathloom import compare
 from pathloom.api.results import Result
 from pathloom.experiments.results.definitions import DEFINITIONS
 from pathloom.fabrics import Fabric, fat_tree, jellyfish
+from pathloom.report.palette import looks
 from pathloom.report.plots import plots
-from pathloom.report.style import looks
 from pathloom.report.tables import control_table, difference_table, main_table
 
 VOID = {"meta", "img", "br", "wbr", "link", "input", "hr"}

@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 import synthetic
+from conftest import Cli
 from pathloom._core import PathloomError
 from pathloom.api.comparison import compare
 from pathloom.api.results import FILES, Result
@@ -218,6 +219,28 @@ def test_the_table_is_printed_even_if_the_folder_cannot_be_written(
         deliver(result, folder, Outputs(folder.path, str(tmp_path / "result.json"), ("svg",), resume=False))
     assert "ecmp" in capsys.readouterr().out
     assert json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))["complete"] is True
+
+
+def test_files_of_others_are_not_replaced(cli: Cli, fabric: Fabric, tmp_path: Path) -> None:
+    place = tmp_path / "mine"
+    place.mkdir()
+    for name in ("flows.parquet", "fabric.json"):
+        (place / name).write_text("mine", encoding="utf-8")
+    said = "`mine`: has fabric.json, flows.parquet but no result.json, so they may not be Pathloom's; move them"
+    small = ["--fabric", "diamond", "--traffic", "long-lived", "--duration", "1ms", "--runs", "1", "--schemes", "ecmp"]
+    refused = cli("compare", *small, "--out", "mine")
+    assert (refused.code, refused.out) == (2, "")
+    assert said in refused.err
+    with pytest.raises(PathloomError, match=r"has fabric\.json, flows\.parquet but no"):
+        synthetic.result(fabric, {"ecmp": 1.0}).save(place)
+    assert {path.name: path.read_text(encoding="utf-8") for path in place.iterdir()} == {
+        "flows.parquet": "mine",
+        "fabric.json": "mine",
+    }
+    for path in place.iterdir():
+        path.rename(place / f"my-{path.name}")
+    assert cli("compare", *small, "--out", "mine").code == 0
+    assert (place / "my-fabric.json").read_text(encoding="utf-8") == "mine"
 
 
 def test_notes_on_runs_are_printed(fabric: Fabric, capsys: pytest.CaptureFixture[str]) -> None:

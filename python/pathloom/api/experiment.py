@@ -15,6 +15,7 @@ from pathloom.experiments.running.world import RunOptions
 from pathloom.experiments.schemes.loading import PythonScheme, load_schemes
 from pathloom.experiments.settings.input_files import Inputs
 from pathloom.experiments.settings.model import Settings
+from pathloom.extras import need
 from pathloom.fabrics import Fabric
 
 
@@ -35,6 +36,8 @@ class Experiment:
         `fabric` replaces `settings.fabric` if it is given; `in_python` are schemes given as classes. Runs in the store
         are not carried out again. Each simulated run uses up to `threads` threads.
         """
+        if settings.yardstick:
+            need("optimum", "--yardstick")
         self.settings = settings
         self.fabric = fabric or interruptible(lambda: Fabric(settings.fabric))
         schemes = {**load_schemes(settings.schemes), **(in_python or {})}

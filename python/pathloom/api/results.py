@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pathloom._core import PathloomError
 from pathloom.experiments.results.output_files import PLOT_KINDS, Writer, replace_files
 from pathloom.experiments.results.parquet import parquet_writer
-from pathloom.experiments.results.record import COMPARISON, RESULT, SWEEP, check_kind, read_record
+from pathloom.experiments.results.record import COMPARISON, RESULT, SWEEP, check_foreign_files, check_kind, read_record
 from pathloom.experiments.results.result import ResultData
 from pathloom.experiments.settings.input_files import OWN_FABRIC
 from pathloom.experiments.sweeps.result import SweepData
+from pathloom.extras import is_installed
+
+if TYPE_CHECKING:
+    from pathloom.report.plots import Plot
 
 PLOTS = (
     "fct-by-size",
@@ -59,9 +64,8 @@ class Result(ResultData):
     def report(self) -> str:
         """The report as one self-contained HTML page."""
         from pathloom.report.page import page
-        from pathloom.report.plots import plots
 
-        return page(self, plots(self))
+        return page(self, self._plots())
 
     def save(self, folder: str | Path, kinds: Sequence[str] = PLOT_KINDS[:1]) -> list[Path]:
         """Writes tables, plots in these kinds (`svg`, `pdf`, `png`), report and `result.json`; returns their paths.
@@ -72,13 +76,13 @@ class Result(ResultData):
         """
         from pathloom.report.latex import latex
         from pathloom.report.page import page
-        from pathloom.report.plots import plots
         from pathloom.report.tables import main_table
 
         folder = Path(folder)
         check_kind(folder, COMPARISON)
+        check_foreign_files(folder, FILES)
         folder.mkdir(parents=True, exist_ok=True)
-        figures = plots(self)
+        figures = self._plots()
         own_fabric = [(OWN_FABRIC, self.fabric.text)] if self.fabric.text is not None else []
         tex = latex(main_table(self.summary_of_schemes), turned=True)
         texts = [*own_fabric, ("schemes.tex", tex), ("report.html", page(self, figures)), ("result.json", self.json())]
@@ -104,9 +108,17 @@ class Result(ResultData):
 
     def _repr_html_(self) -> str:
         """A table and two pictures, for notebooks."""
-        from pathloom.report.notebook import notebook_cell
+        from pathloom.report.notebook import MOST_PICTURES, notebook_cell
 
-        return notebook_cell(self)
+        return notebook_cell(self, self._plots(MOST_PICTURES))
+
+    def _plots(self, most: int | None = None) -> list[Plot]:
+        """The pictures of the report, or the first `most`; none without matplotlib."""
+        if not is_installed("plot"):
+            return []
+        from pathloom.report.plots import plots
+
+        return plots(self, most)
 
 
 class SweepResult(SweepData):
@@ -126,13 +138,13 @@ class SweepResult(SweepData):
         """
         from pathloom.report.latex import latex
         from pathloom.report.sweep_page import page
-        from pathloom.report.sweep_plots import plots
         from pathloom.report.sweep_tables import points_table
 
         folder = Path(folder)
         check_kind(folder, SWEEP)
+        check_foreign_files(folder, SWEEP_FILES)
         folder.mkdir(parents=True, exist_ok=True)
-        figures = plots(self)
+        figures = self._plots()
         texts = [
             ("points.tex", latex(points_table(self))),
             ("report.html", page(self, figures)),
@@ -146,10 +158,18 @@ class SweepResult(SweepData):
         ]
         return replace_files(folder, files, [*SWEEP_FILES, *_old_plots(folder)])
 
+    def _plots(self) -> list[Plot]:
+        """The pictures of the report; none without matplotlib."""
+        if not is_installed("plot"):
+            return []
+        from pathloom.report.sweep_plots import plots
+
+        return plots(self)
+
 
 def _old_plots(folder: Path) -> list[str]:
     """Names that plots of the previous result in the folder may have. Other pictures in the folder are the user's."""
-    from pathloom.report.sweep_plots import plot_names
+    from pathloom.report.sweep_tables import plot_names
 
     try:
         record = read_record(folder) or {}

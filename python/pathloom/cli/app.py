@@ -30,6 +30,9 @@ from pathloom.cli.help import App
 from pathloom.cli.options import show_help_if_alone
 from pathloom.errors import SchemeError, ToolError, bad_input
 
+BUILD_DIGITS = 8
+"""Shown digits of the digest of the program. Results have the whole digest, as `versions.program`."""
+
 app = App(
     name="pathloom",
     help="Put the flows of a datacenter on the many paths of its fabric, and show which routing scheme does it best.",
@@ -58,7 +61,9 @@ app.add_typer(bench.app, name="bench")
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"pathloom {_core.__version__}")
+        from pathloom.experiments.settings.identity import program_digest
+
+        typer.echo(f"pathloom {_core.__version__} (build {program_digest()[:BUILD_DIGITS]})")
         raise typer.Exit
 
 
@@ -66,7 +71,7 @@ def _version(wanted: bool) -> None:
 def root(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and the build.")
     ] = False,
 ) -> None:
     """Shows the help when no command is given."""

@@ -12,6 +12,7 @@ from pathloom.cli.help import App
 from pathloom.cli.options import JobsOption, JsonOption, SeedOption, job_count, seed_number, show_help_if_alone
 from pathloom.errors import bad_input
 from pathloom.experiments.running.threads import default_threads
+from pathloom.extras import need
 
 app = App(help="Measure how fast Pathloom is.", invoke_without_command=True, callback=show_help_if_alone)
 
@@ -89,6 +90,8 @@ def solver(
     Example: pathloom bench solver --json -
     """
     console.check_json_target(json)
+    if exact:
+        need("optimum", "--exact")
     for k in sizes or ():
         _core.Fabric.from_spec(f"fat-tree:k={k}")
     time_limit_s = _core.parse_time_s(time_limit)

@@ -178,7 +178,8 @@ class Outputs:
 
     def check(self, settings: Settings) -> None:
         """Raises `PathloomError` if the result could not be written."""
-        from pathloom.experiments.results.record import check_comparison_folder
+        from pathloom.api.results import FILES
+        from pathloom.experiments.results.record import check_comparison_folder, check_foreign_files
 
         console.check_json_target(self.json)
         if self.resume and self.out is None:
@@ -187,6 +188,7 @@ class Outputs:
             raise bad_input("--resume: is for the simulator; leave it out, or run in the simulator alone")
         if self.out is not None:
             check_comparison_folder(self.out, settings, self.resume)
+            check_foreign_files(self.out, FILES, "--out ")
 
 
 def carry_out(verb: str, settings: Settings, run_files: RunFiles, workers: Workers, outputs: Outputs) -> int:
@@ -268,7 +270,7 @@ def deliver(result: Result, folder: OutFolder | None, outputs: Outputs) -> None:
         if json != console.STDOUT:
             print_result(result)
     if folder is not None:
-        (console.say if json == console.STDOUT else print)(f"Report: {folder.path / 'report.html'}")
+        console.put_report(folder.path / "report.html", json)
 
 
 def print_result(result: Result) -> None:

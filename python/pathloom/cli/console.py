@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -19,9 +19,12 @@ from rich.table import Table as RichTable
 from pathloom.cli.encoding import as_shown
 from pathloom.errors import bad_input, reason
 from pathloom.experiments.results.output_files import write_text
-from pathloom.experiments.running.work import JobProgress
 from pathloom.experiments.settings.model import Job
+from pathloom.extras import NO_PICTURES, is_installed
 from pathloom.progress import Shares, lines
+
+if TYPE_CHECKING:
+    from pathloom.experiments.running.work import JobProgress
 
 STDOUT = "-"
 
@@ -29,6 +32,13 @@ STDOUT = "-"
 def say(text: str) -> None:
     """Prints a line for the user on stderr, apart from the result."""
     print(text, file=sys.stderr)
+
+
+def put_report(path: Path, json_target: str | None) -> None:
+    """Prints where the report is, and why it has no pictures; on stderr if JSON goes to standard output."""
+    (say if json_target == STDOUT else print)(f"Report: {path}")
+    if not is_installed("plot"):
+        say(f"pathloom: {NO_PICTURES}")
 
 
 def table(

@@ -300,7 +300,8 @@ def _print_status(rows: list[dict[str, Any]]) -> None:
     if not rows:
         print("no lab is up")
     for row in rows:
-        print(f"{row['name']}: {row['state']}")
+        broken = f": {row['way_out']}" if row["state"] == "broken" else ""
+        print(f"{row['name']}: {row['state']}{broken}")
         if row["state"] != "up":
             continue
         connected = sum(switch["connected"] is True for switch in row["switches"])

@@ -12,6 +12,7 @@ from pathloom.errors import bad_input
 from pathloom.experiments.results.output_files import PLOT_KINDS
 from pathloom.experiments.settings.model import MOST_SEED, setting
 from pathloom.experiments.settings.setting import OUTPUT, RUNS, WHAT
+from pathloom.extras import need
 
 MOST_JOBS = 1024
 MOST_THREADS = 64
@@ -128,7 +129,9 @@ def seed_number(text: str | None) -> int | None:
 
 
 def plot_kinds(text: str | None) -> tuple[str, ...]:
-    """Returns the kinds of plots of --plots. Raises `PathloomError` on an unknown kind."""
+    """Returns the kinds of plots of --plots. Raises `PathloomError` on an unknown kind, or without matplotlib."""
+    if text is not None:
+        need("plot", "--plots")
     kinds = tuple(part.strip() for part in text.split(",")) if text is not None else PLOT_KINDS[:1]
     for place, kind in enumerate(kinds):
         if kind not in PLOT_KINDS:

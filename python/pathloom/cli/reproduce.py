@@ -23,6 +23,7 @@ from pathloom.cli.options import (
 )
 from pathloom.errors import bad_input
 from pathloom.experiments.running.runners import check_cluster, runner_of
+from pathloom.extras import need
 from pathloom.progress import minutes
 from pathloom.quantities import counted
 from pathloom.specs import LAB, SIM
@@ -132,6 +133,7 @@ def reproduce(
     if target == LIST:
         _list(json)
         return 0
+    need("plot", "reproduce")
     from pathloom.experiments.results.output_files import OutFolder
     from pathloom.experiments.running.threads import default_threads
     from pathloom.reproduction.library import figures

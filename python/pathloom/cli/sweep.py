@@ -82,6 +82,8 @@ def sweep(
 
     Example: pathloom sweep loads.toml --until ci=5% --out results/loads
     """
+    from pathloom.api.results import SWEEP_FILES
+    from pathloom.experiments.results.record import check_foreign_files
     from pathloom.experiments.sweeps.plan import SweepPlan
     from pathloom.experiments.sweeps.precision import Precision
     from pathloom.experiments.sweeps.result import check_sweep_folder
@@ -93,6 +95,7 @@ def sweep(
     plan = SweepPlan.read(file)
     place = out or FOLDER / file.stem
     check_sweep_folder(place, plan, precision, resume)
+    check_foreign_files(place, SWEEP_FILES, "--out ")
     folder = OutFolder(place)
     try:
         with _ready(plan, folder.path, precision) as ready:
@@ -173,7 +176,7 @@ def deliver(result: SweepResult, folder: Path, json: str | None, kinds: Sequence
         console.put_json(json, result.json())
     if json != console.STDOUT:
         print_sweep(result)
-    (console.say if json == console.STDOUT else print)(f"Report: {folder / 'report.html'}")
+    console.put_report(folder / "report.html", json)
 
 
 def print_sweep(result: SweepResult) -> None:

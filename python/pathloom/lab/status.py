@@ -18,10 +18,11 @@ def lab_status(name: str) -> dict[str, Any]:
     """Returns the row of a lab in `pathloom lab status --json`.
 
     `state` is `up`, `starting`, `broken` (parts of it are missing) or `down`. The row of a lab that never was up has
-    only its name and state. `controller_process` is the process of Pathloom's own controller. It is null if the
-    controller has ended, and `way_out` then says what to do. `host_agent` describes the agent of the hosts: its process
-    (null if it does not run), whether it paces and holds, and why not. `programs` describes switches that find paths
-    themselves: their protocol, and the tables and counters of each. It is null for Open vSwitch.
+    only its name and state, that of a broken lab also `way_out`: what to do. `controller_process` is the process of
+    Pathloom's own controller. It is null if the controller has ended, and `way_out` then says what to do.
+    `host_agent` describes the agent of the hosts: its process (null if it does not run), whether it paces and
+    holds, and why not. `programs` describes switches that find paths themselves: their protocol, and the tables and
+    counters of each. It is null for Open vSwitch.
     """
     lab = Lab(name)
     if not lab.exists():
@@ -29,7 +30,7 @@ def lab_status(name: str) -> dict[str, Any]:
     state = lab.state()
     if state is None or state.get("state") != UP:
         alive = state is not None and state.get("state") == STARTING and Path(f"/proc/{state['process']}").exists()
-        return {"name": name, "state": STARTING if alive else "broken"}
+        return {"name": name, "state": STARTING} if alive else {"name": name, **_broken(lab)}
     blueprint = Blueprint.from_dict(state["blueprint"])
     programs = PathFindingSwitches(blueprint, lab.directory) if state.get("switches") else None
     switches = OpenVSwitch(blueprint, lab.directory)
@@ -38,7 +39,7 @@ def lab_status(name: str) -> dict[str, Any]:
     connected = switches.connected_bridges() if switching and state["controller"] else {}
     return {
         "name": name,
-        "state": UP if switching and not missing else "broken",
+        **({"state": UP} if switching and not missing else _broken(lab)),
         "fabric": state["fabric"],
         "controller": state["controller"],
         **_controller(lab, state["controller"]),
@@ -63,6 +64,12 @@ def lab_status(name: str) -> dict[str, Any]:
         "links": _links(blueprint) if not missing else [],
         "notes": state.get("notes", []),
     }
+
+
+def _broken(lab: Lab) -> dict[str, str]:
+    """Returns the state of a lab of which parts are left, as after its processes were killed."""
+    way_out = f"parts of it are missing; `pathloom lab down --name {lab.name}` removes the rest"
+    return {"state": "broken", "way_out": way_out}
 
 
 def _controller(lab: Lab, target: str | None) -> dict[str, Any]:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from pathloom import _core
 from pathloom.errors import bad_input
+from pathloom.extras import need
 from pathloom.optimum.solution import Flow, Optimum, two_hosts
 
 __all__ = ["Flow", "Method", "Optimum", "max_concurrent", "max_throughput"]
@@ -213,6 +214,7 @@ class _Program:
 
     def solve(self, method: Method, time_limit_s: float, tolerance: float, value: _Value) -> Optimum:
         """Solves the program with HiGHS."""
+        need("optimum", "an exact optimum")
         import highspy
 
         starts, rows, values = self._matrix()

@@ -12,9 +12,7 @@ from functools import cache
 
 from matplotlib.colors import Colormap, LinearSegmentedColormap, to_hex
 
-from pathloom.report.style import FAINT, GRID, INK
-
-PAPER, DARK_PAPER = "#ffffff", "#16191e"
+from pathloom.report.palette import DARK
 
 LIGHT_STEPS = ("#c9ced6", "#e8c98a", "#e3aa58", "#d6853f", "#bf5f43", "#994049", "#6b2b47", "#3c1835")
 DARK_STEPS = ("#3d4653", "#5f4456", "#8a4a58", "#b3574f", "#d4753f", "#e39c4c", "#efc679", "#fdf3c0")
@@ -23,30 +21,6 @@ BUSY = LinearSegmentedColormap.from_list("busy", LIGHT_STEPS)
 """The scale of utilisation on a light background: the busier a link, the darker."""
 _DARK_BUSY = LinearSegmentedColormap.from_list("dark busy", DARK_STEPS)
 """The same on a dark background: the busier a link, the brighter."""
-
-DARK = {
-    PAPER: DARK_PAPER,
-    "#000000": "#e4e7eb",
-    INK: "#e4e7eb",
-    FAINT: "#9aa1ab",
-    GRID: "#333941",
-    # Schemes. Other colours of schemes are light enough.
-    "#7f7f7f": "#a3a8af",
-    "#0072b2": "#3b8bd6",
-    "#56b4e9": "#9adcff",
-    "#d55e00": "#f0803c",
-    "#009e73": "#22b98c",
-    # Fabrics: nodes, cables and the background of pods.
-    "#c9ced6": "#4a515c",
-    "#cfe3f1": "#173a52",
-    "#d5ebdf": "#14402f",
-    "#f7dfc6": "#573414",
-    "#9aa1ab": "#717985",
-    "#7b5ea7": "#a88bd4",
-    "#c8102e": "#ff6b7d",
-    "#f5f6f8": "#20252c",
-}
-"""The partner of each colour on a dark background; other colours do not change."""
 
 _COLOUR = re.compile(r"(?<=[:\" ])#[0-9a-f]{6}(?=[;\"])")
 _OPENING = re.compile(r"<svg\b[^>]*>")

@@ -6,10 +6,14 @@ import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.resources import files
+from typing import TYPE_CHECKING
 
-from pathloom.report.dark import DARK
-from pathloom.report.plots import Plot
+from pathloom.extras import NO_PICTURES, is_installed
+from pathloom.report.palette import DARK
 from pathloom.report.tables import Table
+
+if TYPE_CHECKING:
+    from pathloom.report.plots import Plot
 
 MOST_UNBROKEN = 24
 """Maximum number of letters of a name that are kept on one line."""
@@ -86,8 +90,14 @@ def swatch(colour: str | None) -> str:
     return f'<span class="swatch" style="{both}"></span>'
 
 
-def figure_block(plot: Plot) -> str:
-    """A picture with its title and description."""
+def figure_blocks(plots: Sequence[Plot]) -> str:
+    """Pictures with their titles and descriptions, or why there are none."""
+    if not plots and not is_installed("plot"):
+        return f'<p class="under">{escape(NO_PICTURES)}</p>'
+    return "\n".join(map(_figure_block, plots))
+
+
+def _figure_block(plot: Plot) -> str:
     return (
         f"<h2>{escape(plot.title)}</h2>\n<figure><figcaption>{escape(plot.says)}</figcaption>"
         f'<img src="{plot.data_uri}" alt="{escape(plot.title)}: {escape(plot.says)}"></figure>'

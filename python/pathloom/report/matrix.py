@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from pathloom.report.drawing import FAILED, LinkValues
-from pathloom.report.style import INK
+from pathloom.report.palette import INK
 from pathloom.tiers import LEVELS, FabricGraph, tier_words
 
 DOWN = -1.0

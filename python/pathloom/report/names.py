@@ -14,7 +14,7 @@ from matplotlib.backends.backend_agg import RendererAgg
 from matplotlib.font_manager import FontProperties
 from matplotlib.patheffects import withStroke
 
-from pathloom.report.style import FAINT, INK
+from pathloom.report.palette import FAINT, INK
 
 SIZES_PT = (7.5, 6.0, 5.5, 5.0)
 """Font sizes that are tried, the largest first."""

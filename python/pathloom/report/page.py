@@ -17,20 +17,20 @@ from pathloom.report.html import (
     cell,
     digests,
     document,
-    figure_block,
+    figure_blocks,
     html_table,
     pairs,
     plain_table,
     swatch,
 )
-from pathloom.report.plots import Plot
-from pathloom.report.style import looks
+from pathloom.report.palette import looks
 from pathloom.report.subflows import overview, slowest
 from pathloom.report.tables import Table, control_table, difference_table, main_table, pair_table
 from pathloom.specs import LAB, is_python_spec
 
 if TYPE_CHECKING:
     from pathloom.experiments.results.result import ResultData
+    from pathloom.report.plots import Plot
 
 MOST_UNFINISHED_SHOWN = 30
 MOST_UNCROWDED = 5
@@ -64,7 +64,7 @@ def page(result: ResultData, plots: Sequence[Plot]) -> str:
         scheme_table(main, colours, "Figures of each scheme"),
         _legend(schemes, main),
         _differences(schemes),
-        *(figure_block(plot) for plot in plots),
+        figure_blocks(plots),
         _subflows(result),
         "<h2>Control overhead and losses</h2>",
         "<p>Counts are means over the runs; the most rules in a switch are those of any switch at any time.</p>",

@@ -28,16 +28,8 @@ from pathloom.report.dark import BUSY, with_dark_mode
 from pathloom.report.drawing import MOST_VECTOR_CABLES, LinkValues, draw_fabric, name_nodes
 from pathloom.report.layout import layout
 from pathloom.report.matrix import blocks, draw_matrix, heights
-from pathloom.report.style import (
-    Look,
-    fitting_legend,
-    legend_above,
-    looks,
-    new_figure,
-    pathloom_style,
-    save_figure,
-    short_labels,
-)
+from pathloom.report.palette import Look, looks, short_labels
+from pathloom.report.style import fitting_legend, legend_above, new_figure, pathloom_style, save_figure
 from pathloom.report.tables import AT_LEAST, AT_MOST
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from pathloom.experiments.results.definitions import DEFINITIONS
 from pathloom.experiments.sweeps.plan import value_text
 from pathloom.quantities import counted, listed, seeds_text
-from pathloom.report.html import digests, document, figure_block, pairs, plain_table
-from pathloom.report.plots import Plot
+from pathloom.report.html import digests, document, figure_blocks, pairs, plain_table
 from pathloom.report.sweep_tables import legend_lines, points_table
 
 if TYPE_CHECKING:
     from pathloom.experiments.sweeps.result import SweepData
+    from pathloom.report.plots import Plot
 
 
 def page(result: SweepData, plots: Sequence[Plot]) -> str:
@@ -28,7 +28,7 @@ def page(result: SweepData, plots: Sequence[Plot]) -> str:
         f"<h1>{escape(title)}</h1>",
         f'<p class="under">{escape(what_text(result))}</p>',
         _banner(result),
-        *map(figure_block, plots),
+        figure_blocks(plots),
         "<h2>Every point</h2>",
         plain_table(table, "Every point"),
         f'<p class="under">{escape(" ".join(legend_lines(result, table)))}</p>',

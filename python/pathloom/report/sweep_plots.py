@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +12,10 @@ from pathloom import _core
 from pathloom._core import PathloomError
 from pathloom.experiments.sweeps.plan import Value, place_text, value_text
 from pathloom.quantities import time_text
+from pathloom.report.palette import Look, looks
 from pathloom.report.plots import Plot
-from pathloom.report.style import Look, fitting_legend, looks, new_figure, pathloom_style
-from pathloom.report.sweep_tables import METRICS, Metric, metrics_of
+from pathloom.report.style import fitting_legend, new_figure, pathloom_style
+from pathloom.report.sweep_tables import Metric, metrics_of, plot_name
 
 if TYPE_CHECKING:
     from pathloom.experiments.sweeps.result import PointResult, SweepData
@@ -48,15 +48,6 @@ def plots(result: SweepData) -> list[Plot]:
     axes = [_axis(name, values) for name, values in grid.items() if len(values) > 1 and name not in schemes]
     with pathloom_style():
         return [_plot(result, metric, axis, look) for axis in axes for metric in metrics_of(result)]
-
-
-def plot_names(axes: Iterable[str]) -> list[str]:
-    """Names of all plots that a sweep over these axes may have, without the suffix."""
-    return [_plot_name(metric, axis) for axis in axes for metric in METRICS]
-
-
-def _plot_name(metric: Metric, axis: str) -> str:
-    return f"{metric.name}-by-{_file_name(axis)}"
 
 
 def _axis(name: str, values: Sequence[Value]) -> _Axis:
@@ -111,7 +102,7 @@ def _plot(result: SweepData, metric: Metric, axis: _Axis, look: Mapping[str, Loo
     if len(combinations) > len(shown):
         says += f" The first {len(shown)} of {len(combinations)} panels are drawn; points.csv has all."
     title = f"{metric.title[0].upper()}{metric.title[1:]} by {axis.name}"
-    return Plot(_plot_name(metric, axis.name), title, says, figure)
+    return Plot(plot_name(metric, axis.name), title, says, figure)
 
 
 def _lines(axes: Axes, points: Sequence[PointResult], metric: Metric, axis: _Axis, look: Mapping[str, Look]) -> None:
@@ -192,7 +183,3 @@ def _thinned(places: Sequence[float], texts: Sequence[str], room: int) -> list[s
             kept.append(place)
     shown = {*kept, last}
     return [text if place in shown else "" for place, text in enumerate(texts)]
-
-
-def _file_name(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_-]", "-", name)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -68,6 +69,16 @@ METRICS = (
     Metric("p99-slowdown", "p99 slowdown", "slowdown", "p99", times_figure),
     Metric("completion", "completion time", "completion_s", "mean", time_figure),
 )
+
+
+def plot_names(axes: Iterable[str]) -> list[str]:
+    """Names of all plots that a sweep over these axes may have, without the suffix."""
+    return [plot_name(metric, axis) for axis in axes for metric in METRICS]
+
+
+def plot_name(metric: Metric, axis: str) -> str:
+    """Name of the plot of a figure along an axis, without the suffix."""
+    return f"{metric.name}-by-{re.sub('[^A-Za-z0-9_-]', '-', axis)}"
 
 
 def metrics_of(result: SweepData) -> list[Metric]:

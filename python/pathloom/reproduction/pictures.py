@@ -16,8 +16,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from pathloom.experiments.results.stats import mean, percentile
+from pathloom.report.palette import FAINT, INK, Look, looks
 from pathloom.report.plots import Plot as Picture
-from pathloom.report.style import FAINT, INK, Look, fitting_legend, looks, new_figure, pathloom_style
+from pathloom.report.style import fitting_legend, new_figure, pathloom_style
 from pathloom.reproduction.definitions import Measure
 from pathloom.reproduction.measure import Line, Reproduced
 from pathloom.reproduction.runs import key

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pathloom.errors import bad_input, reason
+from pathloom.extras import need
 from pathloom.quantities import rate_text
 from pathloom.streams.model import Fit, predicted
 
@@ -24,6 +25,7 @@ def check_picture(file: Path) -> None:
 def draw(fitted: Fit, file: Path) -> None:
     """Draws a fit into a file. Raises `PathloomError` if it cannot be written."""
     check_picture(file)
+    need("plot", f"--out {file}")
     try:
         figure(fitted).savefig(file, bbox_inches="tight")
     except OSError as error:

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, get_args
 
-import highspy
 import numpy as np
 
 from pathloom.errors import bad_input
+from pathloom.extras import need
 from pathloom.streams.model import optimum
 
 Policy = Literal["single", "round-robin", "optimal", "max-flow"]
@@ -113,6 +113,9 @@ def max_flow(routes: Sequence[Route]) -> list[float]:
         for name, rate_bps in route.links.items():
             if links.setdefault(name, rate_bps) != rate_bps:
                 raise bad_input(f"link `{name}` has two rates, {links[name]:g} and {rate_bps:g} b/s; expected one")
+    need("optimum", "the policy max-flow")
+    import highspy
+
     # In units of the fastest path, so that the solver's tolerances are relative.
     unit = max(route.rate_bps for route in routes)
     solver = highspy.Highs()  # type: ignore[no-untyped-call]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from pathloom.specs import LAB
 
 RESULT = "result.json"
 """Name of the file in a results folder that tells what the folder holds."""
+RUNS = "runs"
+"""Name of the folder of finished runs in a results folder."""
 SCHEMA = 1
 """Version of `result.json`. Keys may be added within a version, but not renamed or removed."""
 SWEEP, COMPARISON = "sweep", "comparison"
@@ -58,6 +61,21 @@ def check_kind(folder: Path, kind: str, place: str = "") -> None:
     found = kind_of(record)
     if found not in (None, kind):
         raise bad_input(f"{place}`{folder}`: holds the result of a {found}; name another folder")
+
+
+def check_foreign_files(folder: Path, written: Collection[str], place: str = "") -> None:
+    """Raises `PathloomError` if files that a result would replace are in a folder without a result.
+
+    `written` are the names of the files; the name of the folder in the message follows `place`.
+    """
+    if (folder / RESULT).exists() or (folder / RUNS).is_dir():
+        return
+    found = sorted(name for name in written if (folder / name).exists())
+    if found:
+        raise bad_input(
+            f"{place}`{folder}`: has {', '.join(found)} but no {RESULT}, so they may not be Pathloom's; move them, or "
+            "name another folder"
+        )
 
 
 def check_comparison_folder(folder: Path, settings: Settings, resume: bool) -> None:

@@ -31,6 +31,7 @@ from pathloom.experiments.running.work import Ended, Progress, Take, Work
 from pathloom.experiments.schemes.modules import added_folders
 from pathloom.experiments.settings.identity import program_digest
 from pathloom.experiments.settings.input_files import named_files
+from pathloom.extras import need
 from pathloom.quantities import counted
 from pathloom.specs import is_python_spec
 
@@ -80,11 +81,10 @@ def connected(where: str, say: Callable[[str], None], has_logs: bool = False) ->
     set, the logs of Dask are silenced in this process.
     """
     count = local_workers(where)
-    try:
-        import distributed
-        from dask import config
-    except ImportError:
-        raise bad_input(f"--cluster `{where}`: needs Dask; install it with pip install 'pathloom[cluster]'") from None
+    need("cluster", f"--cluster `{where}`")
+    import distributed
+    from dask import config
+
     settings: dict[str, Any] = {
         "distributed.scheduler.allowed-failures": MOST_DEATHS,
         # Runs differ in length: idle workers take runs that wait at busy workers.

@@ -13,18 +13,20 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pathloom import _core
 from pathloom._core import PathloomError
 from pathloom.errors import SchemeError, bad_input
 from pathloom.experiments.results.outcome import RunOutcome, Sample
-from pathloom.experiments.running.recorder import Recorder
 from pathloom.experiments.schemes.loading import PythonScheme
 from pathloom.experiments.settings.fault_times import fault_end_s
 from pathloom.experiments.settings.fitting_min_rto import default_min_rto_ns
 from pathloom.experiments.settings.model import DRAIN, FINISHED, Job, Settings
 from pathloom.specs import SIM
+
+if TYPE_CHECKING:
+    from pathloom.experiments.running.recorder import Recorder
 
 SLICE_WALL_S = 0.1
 """Target duration of a slice. Ctrl-C waits at most this long, or little more."""
@@ -207,13 +209,20 @@ def _check_scheme(simulation: _core.Simulation, job: Job, settings: Settings) ->
     raise SchemeError(text, traceback)
 
 
+def _recorder(step: str) -> Recorder:
+    # It needs NumPy, which takes most of the start of the command line.
+    from pathloom.experiments.running.recorder import Recorder
+
+    return Recorder(_core.parse_time_s(step))
+
+
 class _RecordingTimes:
     """The times of a run at which data is recorded: samples of delivered data, and steps of series."""
 
     def __init__(self, settings: Settings, sample_at_s: Sequence[float]) -> None:
         self.samples: list[Sample] = []
         self._at_s = sample_at_s
-        self._recorder = Recorder(_core.parse_time_s(settings.series)) if settings.series is not None else None
+        self._recorder = _recorder(settings.series) if settings.series is not None else None
 
     @property
     def due_s(self) -> float:

@@ -21,12 +21,11 @@ import numpy as np
 from pathloom.errors import bad_input
 from pathloom.experiments.results.outcome import RunOutcome, Sample
 from pathloom.experiments.results.output_files import PARTIAL, OutFolder, write_bytes
+from pathloom.experiments.results.record import RUNS
 from pathloom.experiments.settings.model import Job
 
 Value = TypeVar("Value")
 
-RUNS = "runs"
-"""Name of the folder of finished runs in a results folder."""
 _ARRAY = "array"
 """Key of the number of an array, which replaces the array in JSON."""
 

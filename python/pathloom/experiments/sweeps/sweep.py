@@ -21,6 +21,7 @@ from pathloom.experiments.settings.input_files import Inputs
 from pathloom.experiments.sweeps.plan import Point, SweepPlan, at_point
 from pathloom.experiments.sweeps.precision import Precision, has_bounds, uncertainty
 from pathloom.experiments.sweeps.result import PointResult, SweepData
+from pathloom.extras import need
 from pathloom.fabrics import Fabric
 from pathloom.specs import is_python_spec
 
@@ -62,6 +63,8 @@ class Sweep:
 
     def _prepared(self, point: Point) -> Prepared:
         settings = point.settings
+        if settings.yardstick:
+            need("optimum", "yardstick")
         fabric = interruptible(lambda: self._fabric(settings.fabric))
         for spec in settings.schemes:
             if is_python_spec(spec) and spec not in self._schemes:
