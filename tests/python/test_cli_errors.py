@@ -72,6 +72,7 @@ OPTIONS = [
     ({"--schemes": "ecmp,mptcp:manager=fullmesh"}, ["fullmesh", "single address", "ndiffports"]),
     ({"--schemes": "mptcp:subflows=65"}, ["subflows", "65", "64"]),
     ({"--schemes": "mptcp", "--transport": "dctcp"}, ["--transport", "mptcp", "expected newreno"]),
+    ({"--schemes": "mptcp:subflows=8", "--transport": "mptcp:subflows=2"}, ["subflows=8", "subflows=2", "remove one"]),
     ({"--control": "dely=1ms"}, ["control `dely=1ms`: unknown key `dely`", "did you mean `delay`?"]),
     ({"--duration": "1us"}, ["no flow of `web-search:load=0.4` starts within 1us; raise the duration or the load"]),
     (

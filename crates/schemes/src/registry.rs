@@ -146,8 +146,8 @@ impl SchemeSpec {
     pub fn transport_with(&self, given: Option<TransportSpec>) -> Result<TransportSpec, String> {
         let own = self.transport.clone();
         let Some(given) = given else { return Ok(own) };
-        let refuse = |expected| format!("--transport with scheme {}: {expected}", self.name);
-        let refined = own.clone().refined_by(given).map_err(refuse)?;
+        let refuse = |expected: &str| format!("--transport with scheme {}: {expected}", self.name);
+        let refined = own.clone().refined_by(given).map_err(|problem| refuse(&problem))?;
         // Only schemes that react to marks bring a TCP that does.
         match own.settings().reacts_to_marks() && !refined.settings().reacts_to_marks() {
             false => Ok(refined),

@@ -45,17 +45,7 @@ fn live_controllers_refuse_schemes_of_switch_programs_and_of_sprayed_packets() {
             assert!(refused.starts_with(&format!("{name} {why}")) && !refused.contains('\n'), "{refused}");
         }
     }
-    for name in [
-        "rps",
-        "rps:order=round-robin",
-        "letflow",
-        "drill",
-        "presto",
-        "drb",
-        "plb",
-        "flowbender",
-        "reps",
-    ] {
+    for name in ["rps", "rps:order=round-robin", "letflow", "drill", "presto", "drb", "plb", "flowbender", "reps"] {
         let Err(refused) = parse(name).unwrap().require_central(1) else { panic!("{name} is accepted") };
         assert!(refused.ends_with("use ecmp or mptcp"), "{refused}");
     }

@@ -298,38 +298,28 @@ impl TransportSpec {
     }
 
     /// Returns this transport with the TCP settings of `given`, including those that `given` leaves at their
-    /// defaults. MPTCP keeps its own keys (subflows, path manager, coupling, scheduler). It also keeps selective
-    /// acknowledgements if `given` is `newreno`, which has none by default; `mptcp:sack=off` disables them. Parallel
-    /// streams keep their own keys too. Plain TCP is replaced by `given`, except that it keeps its tolerance of reordering
-    /// if `given` sets none. Ultra Ethernet keeps its choice of entropies, and has no setting in common with the other
+    /// defaults. MPTCP's own keys (subflows, path manager, coupling, scheduler) come from the side that states them. MPTCP
+    /// also keeps selective acknowledgements if `given` is `newreno`, which has none by default; `mptcp:sack=off` disables
+    /// them. Parallel streams keep their own keys. Plain TCP is replaced by `given`, except that it keeps its tolerance of
+    /// reordering if `given` sets none. `uec` keeps its choice of entropies, and has no setting in common with the other
     /// transports, so these change nothing.
     ///
     /// # Errors
     /// The given transport does not fit: MPTCP accepts only `newreno` and `mptcp`, and parallel streams accept only TCP.
-    pub fn refined_by(self, given: TransportSpec) -> Result<TransportSpec, &'static str> {
-        let own = match self {
-            TransportSpec::Tcp(own) => return Ok(given.tolerating(own.reordering)),
-            TransportSpec::Mptcp(own) => own,
-            TransportSpec::Streams(own) => {
-                let TransportSpec::Tcp(tcp) = given else { return Err("expected a TCP transport for each stream") };
-                return Ok(TransportSpec::Streams(StreamSettings { tcp, ..own }));
-            }
-            TransportSpec::Uec(own) => {
-                return Ok(TransportSpec::Uec(match given {
-                    TransportSpec::Uec(given) => UecSettings { entropy: own.entropy, ..given },
-                    _ => own,
-                }));
-            }
-        };
-        let tcp = match given {
-            TransportSpec::Mptcp(given) => given.tcp,
-            TransportSpec::Tcp(tcp) if tcp.congestion == CongestionControl::NewReno => {
-                Settings { sack: tcp.sack || own.tcp.sack, ..tcp }
-            }
-            _ => return Err("expected newreno:… or mptcp:…, whose keys apply to MPTCP's subflows"),
-        };
-        let congestion = own.tcp.congestion;
-        Ok(TransportSpec::Mptcp(MptcpSettings { tcp: Settings { congestion, ..tcp }, ..own }))
+    /// Or both state a key with different values. The message says what was expected.
+    pub fn refined_by(self, given: TransportSpec) -> Result<TransportSpec, String> {
+        match self {
+            TransportSpec::Tcp(own) => Ok(given.tolerating(own.reordering)),
+            TransportSpec::Mptcp(own) => own.refined_by(given).map(TransportSpec::Mptcp),
+            TransportSpec::Streams(own) => match given {
+                TransportSpec::Tcp(tcp) => Ok(TransportSpec::Streams(StreamSettings { tcp, ..own })),
+                _ => Err("expected a TCP transport for each stream".to_string()),
+            },
+            TransportSpec::Uec(own) => match given {
+                TransportSpec::Uec(given) => own.refined_by(given).map(TransportSpec::Uec),
+                _ => Ok(TransportSpec::Uec(own)),
+            },
+        }
     }
 
     /// Returns the transport with this tolerance of reordering, if it has none of its own.
@@ -486,14 +476,26 @@ mod tests {
     }
 
     #[test]
-    fn refined_mptcp_keeps_its_own_keys() {
+    fn each_key_of_mptcp_comes_from_the_side_that_states_it() {
         let parse = |text: &str| TransportSpec::parse(text).unwrap();
         let own = parse("mptcp:subflows=2,cc=olia");
         let both = parse("mptcp:subflows=2,cc=olia,min_rto=10ms");
         assert_eq!(own.clone().refined_by(parse("newreno:min_rto=10ms,sack=on")), Ok(both.clone()));
         assert_eq!(own.clone().refined_by(parse("newreno:min_rto=10ms")), Ok(both.clone()), "MPTCP's hosts have SACK");
         assert!(!own.clone().refined_by(parse("mptcp:sack=off")).unwrap().settings().sack);
-        assert_eq!(own.clone().refined_by(parse("mptcp:subflows=7,cc=lia,min_rto=10ms")), Ok(both.clone()));
+        assert_eq!(own.clone().refined_by(parse("mptcp:subflows=2,min_rto=10ms")), Ok(both.clone()));
+        for same in ["mptcp:subflows=8,cc=uncoupled", "mptcp:manager=fullmesh,scheduler=round-robin", "mptcp:cc=cubic"]
+        {
+            assert_eq!(parse("mptcp").refined_by(parse(same)), Ok(parse(same)));
+        }
+        let joined = own.clone().refined_by(parse("mptcp:scheduler=round-robin"));
+        assert_eq!(joined, Ok(parse("mptcp:subflows=2,cc=olia,scheduler=round-robin")));
+        for (text, key) in
+            [("mptcp:subflows=7", "subflows=2"), ("mptcp:cc=uncoupled", "cc=olia"), ("mptcp:cc=cubic", "cc=olia")]
+        {
+            let refused = own.clone().refined_by(parse(text)).unwrap_err();
+            assert!(refused.contains(key), "{refused}");
+        }
         assert_eq!(parse("newreno").refined_by(both.clone()), Ok(both));
         assert!(own.refined_by(parse("dctcp")).unwrap_err().contains("expected newreno"));
     }
@@ -520,14 +522,15 @@ mod tests {
         assert_eq!(by_entropy, [1, 1, 16_384, 8000].map(Some));
         assert_eq!((spec.settings().mss_bytes, uec.frame_bytes()), (8936, 9000));
         assert_eq!((uec.timeout, uec.initial_window_bytes), (Some(Nanos::from_millis(1)), Some(10_000)));
-        let refined = spec.clone().refined_by(parse("uec:entropy=single,paths=16")).unwrap();
+        let refined = spec.clone().refined_by(parse("uec:paths=16")).unwrap();
         let refined = refined.uec().unwrap();
         assert_eq!((refined.entropy, refined.paths), (EntropyChoice::Reps, 16));
+        assert!(spec.clone().refined_by(parse("uec:entropy=single")).unwrap_err().contains("entropy=reps"));
         assert_eq!(spec.clone().refined_by(parse("dctcp:min_rto=1ms")), Ok(spec));
         let own = TransportSpec::Uec(UecSettings::choosing(EntropyChoice::Bitmap));
         let refined =
             |text: &str| own.clone().refined_by(parse(text)).unwrap().uec().map(UecSettings::report_after_bytes);
-        assert_eq!(["uec", "uec:entropy=reps", "uec:ack_bytes=8KB"].map(refined), [16_384, 16_384, 8000].map(Some));
+        assert_eq!(["uec", "uec:entropy=bitmap", "uec:ack_bytes=8KB"].map(refined), [16_384, 16_384, 8000].map(Some));
         for (text, words) in [
             ("uec:paths=3", "not a power of two"),
             ("uec:paths=0", "from 1 to 65536"),

@@ -1,6 +1,7 @@
 //! The settings of MPTCP.
 
-use crate::settings::{CongestionControl, Settings};
+use crate::conflicts::{stated, word};
+use crate::settings::{CongestionControl, Settings, TransportSpec};
 use pathloom_model::spec::{Spec, SpecError};
 use serde::{Deserialize, Serialize};
 
@@ -113,5 +114,38 @@ impl MptcpSettings {
             coupling,
             scheduler: spec.choice("scheduler", &SCHEDULERS)?.unwrap_or_default(),
         })
+    }
+
+    /// Returns these settings with the TCP settings of `given`, and the keys of MPTCP from the side that states them
+    /// ([`TransportSpec::refined_by`]).
+    pub(crate) fn refined_by(self, given: TransportSpec) -> Result<MptcpSettings, String> {
+        let given = match given {
+            TransportSpec::Mptcp(given) => given,
+            TransportSpec::Tcp(tcp) if tcp.congestion == CongestionControl::NewReno => {
+                let tcp = Settings { sack: tcp.sack || self.tcp.sack, ..tcp };
+                MptcpSettings { tcp, ..MptcpSettings::default() }.with_control(CONTROLS[0].1)
+            }
+            _ => return Err("expected newreno:… or mptcp:…, whose keys apply to MPTCP's subflows".to_string()),
+        };
+        let control = stated("cc", self.control(), given.control(), CONTROLS[0].1, |value| word(&CONTROLS, value))?;
+        let settings = MptcpSettings {
+            manager: stated("manager", self.manager, given.manager, PathManager::default(), |v| word(&MANAGERS, v))?,
+            subflows: stated("subflows", self.subflows, given.subflows, DEFAULT_SUBFLOWS, |v| v)?,
+            scheduler: stated("scheduler", self.scheduler, given.scheduler, Scheduler::default(), |v| {
+                word(&SCHEDULERS, v)
+            })?,
+            ..given
+        };
+        Ok(settings.with_control(control))
+    }
+
+    fn control(&self) -> (Coupling, CongestionControl) {
+        (self.coupling, self.tcp.congestion)
+    }
+
+    fn with_control(mut self, (coupling, congestion): (Coupling, CongestionControl)) -> MptcpSettings {
+        self.coupling = coupling;
+        self.tcp.congestion = congestion;
+        self
     }
 }

@@ -1,6 +1,7 @@
 //! Settings of the transport, and what it must know of its network.
 
 use super::HEADER_BYTES;
+use crate::conflicts::{conflict, word};
 use crate::settings::{positive_time, Settings, MOST_PAYLOAD};
 use pathloom_model::spec::{Spec, SpecError};
 use pathloom_model::Nanos;
@@ -59,6 +60,14 @@ const MTU: u32 = 4150;
 /// Most different entropies: they fit the source port of a UDP packet.
 const MOST_PATHS: u64 = 1 << 16;
 
+const ENTROPIES: [(&str, EntropyChoice); 5] = [
+    ("single", EntropyChoice::Single),
+    ("oblivious", EntropyChoice::Oblivious),
+    ("bitmap", EntropyChoice::Bitmap),
+    ("reps", EntropyChoice::Reps),
+    ("mixed", EntropyChoice::Mixed),
+];
+
 impl Default for UecSettings {
     fn default() -> UecSettings {
         UecSettings {
@@ -87,13 +96,6 @@ impl UecSettings {
     /// A value is invalid; the message says what was expected.
     pub fn read(spec: &Spec) -> Result<UecSettings, SpecError> {
         let d = UecSettings::default();
-        let words = [
-            ("single", EntropyChoice::Single),
-            ("oblivious", EntropyChoice::Oblivious),
-            ("bitmap", EntropyChoice::Bitmap),
-            ("reps", EntropyChoice::Reps),
-            ("mixed", EntropyChoice::Mixed),
-        ];
         let time = |key| spec.time(key)?.map(|_| positive_time(spec, key, Nanos::ZERO)).transpose();
         let settings = UecSettings {
             common: Settings {
@@ -101,7 +103,7 @@ impl UecSettings {
                 jitter: spec.time("jitter")?.or(d.common.jitter),
                 ..d.common
             },
-            entropy: spec.choice("entropy", &words)?.unwrap_or(d.entropy),
+            entropy: spec.choice("entropy", &ENTROPIES)?.unwrap_or(d.entropy),
             paths: spec.count("paths", 1, MOST_PATHS)?.map_or(d.paths, |paths| paths as u32),
             ack_bytes: spec.size_bytes("ack_bytes")?,
             initial_window_bytes: spec.size_bytes("iw")?,
@@ -123,6 +125,17 @@ impl UecSettings {
     /// Bytes of packets, with headers, that arrive between two reports.
     pub fn report_after_bytes(&self) -> u64 {
         self.ack_bytes.unwrap_or(self.entropy.usual_ack_bytes())
+    }
+
+    /// Returns these settings with those of `given`, except the entropy, which belongs to the scheme
+    /// ([`TransportSpec::refined_by`](crate::TransportSpec::refined_by)).
+    pub(crate) fn refined_by(self, given: UecSettings) -> Result<UecSettings, String> {
+        // A scheme states its entropy even where it is the default.
+        let default = UecSettings::default().entropy;
+        if given.entropy != default && given.entropy != self.entropy {
+            return Err(conflict("entropy", word(&ENTROPIES, self.entropy), word(&ENTROPIES, given.entropy)));
+        }
+        Ok(UecSettings { entropy: self.entropy, ..given })
     }
 
     /// Bytes of a full packet on the wire.
