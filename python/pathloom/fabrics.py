@@ -207,6 +207,25 @@ def jellyfish(switches: int = 60, ports: int = 8, hosts: int = 120, **keys: obje
     return Fabric(spec_text("jellyfish", switches=switches, ports=ports, hosts=hosts, **keys))
 
 
+def dragonfly(routers: int = 4, **keys: object) -> Fabric:
+    """Groups of fully meshed switches with cables to all other groups: groups=, global=, hosts= (per switch).
+
+    >>> dragonfly().summary()["switches"]
+    36
+    """
+    return Fabric(spec_text("dragonfly", routers=routers, **keys))
+
+
+def slim_fly(q: int = 5, **keys: object) -> Fabric:
+    """2*q*q switches that are at most two hops apart. q is an odd prime; hosts= is the number per switch."""
+    return Fabric(spec_text("slim-fly", q=q, **keys))
+
+
+def torus(dims: str = "4x4x4", hosts: int = 1, **keys: object) -> Fabric:
+    """A grid of switches with cables to the next one in each dimension. With wrap="off" it is a mesh."""
+    return Fabric(spec_text("torus", dims=dims, hosts=hosts, **keys))
+
+
 def dumbbell(hosts: int = 2, **keys: object) -> Fabric:
     """Two ToRs with one cable between them, and `hosts` hosts per side."""
     return Fabric(spec_text("dumbbell", hosts=hosts, **keys))

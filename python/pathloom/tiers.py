@@ -61,6 +61,9 @@ _BY_FABRIC = {
     "diamond": {"core": Words("middle switch", "middle switches")},
     "parallel-paths": {"core": Words("middle switch", "middle switches")},
     "jellyfish": {"tor": Words("switch", "switches")},
+    "dragonfly": {"tor": Words("switch", "switches")},
+    "slim-fly": {"tor": Words("switch", "switches")},
+    "torus": {"tor": Words("switch", "switches")},
 }
 _ROUTER, _SWITCH = Words("router", "routers"), Words("switch", "switches")
 

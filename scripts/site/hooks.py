@@ -27,6 +27,9 @@ FABRICS = {
     "leaf-spine": "leaf-spine:spines=4,leaves=4,hosts=4",
     "vl2": "vl2:hosts=4",
     "jellyfish": "jellyfish:switches=12,ports=5,hosts=24",
+    "dragonfly": "dragonfly:routers=4,hosts=1",
+    "slim-fly": "slim-fly:q=3,hosts=1",
+    "torus": "torus:dims=4x4",
     "three-layer": "three-layer:hosts=4",
     "parallel-paths": "parallel-paths:rates=100Mbps/50Mbps/20Mbps",
 }

@@ -158,7 +158,10 @@ def test_lists_name_all_fabrics_traffic_and_schemes(cli: Cli) -> None:
     for group, names in (
         (
             "fabric",
-            ["fat-tree", "vl2", "leaf-spine", "three-layer", "jellyfish", "dumbbell", "diamond", "parallel-paths"],
+            [
+                *("fat-tree", "vl2", "leaf-spine", "three-layer", "jellyfish", "dragonfly", "slim-fly", "torus"),
+                *("dumbbell", "diamond", "parallel-paths"),
+            ],
         ),
         ("traffic", ["web-search", "data-mining", "on-off", "long-lived", "incast", "all-reduce", "coflow", "flows"]),
         ("scheme", SCHEMES),
@@ -250,7 +253,8 @@ def test_mptcp_is_a_scheme_and_a_transport(cli: Cli) -> None:
     assert mptcp["flows"] == ecmp["flows"], "a connection is one row"
     by_transport = of("--schemes", "ecmp", "--transport", "mptcp:subflows=8")["ecmp"]
     assert by_transport["throughput"] == mptcp["throughput"]
-    # The scheme sets the keys of MPTCP; all other keys are those of --transport.
+    by_both = of("--schemes", "mptcp", "--transport", "mptcp:subflows=8")["mptcp"]
+    assert by_both["throughput"] == mptcp["throughput"], "keys that the scheme does not set are those of --transport"
     refined = of("--schemes", "mptcp:subflows=8", "--transport", "newreno:sack=on,mss=700B")["mptcp:subflows=8"]
     whole = of("--schemes", "ecmp", "--transport", "mptcp:subflows=8,mss=700B")["ecmp"]
     assert refined["throughput"] == whole["throughput"] != mptcp["throughput"]

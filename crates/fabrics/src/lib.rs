@@ -6,6 +6,7 @@
 mod bisection;
 mod clos;
 mod degrade;
+mod dragonfly;
 mod edge_csv;
 mod export;
 mod failures;
@@ -21,8 +22,10 @@ mod port_keys;
 mod rates;
 mod roles;
 mod settings;
+mod slim_fly;
 mod small;
 mod summary;
+mod torus;
 
 pub use bisection::{Bisection, BisectionKind, BisectionProof};
 pub use export::{to_graphml, to_node_link_json};
@@ -57,7 +60,7 @@ pub const COMMON_KEYS: &str = "rate=1Gbps (host_rate=, switch_rate=)  delay=1us 
      cuts packets to headers), trim_bytes=64B";
 
 /// Every fabric that has a name.
-pub const FABRICS: [FabricKind; 8] = [
+pub const FABRICS: [FabricKind; 11] = [
     FabricKind {
         name: "fat-tree",
         example: "fat-tree:k=4,hosts=2",
@@ -87,6 +90,24 @@ pub const FABRICS: [FabricKind; 8] = [
         example: "jellyfish:switches=60,ports=8,hosts=120,homes=1,seed=1",
         about: "a random regular graph of switches; hosts in all, each on one or two switches (homes)",
         build: jellyfish::jellyfish,
+    },
+    FabricKind {
+        name: "dragonfly",
+        example: "dragonfly:groups=9,routers=4,global=2,hosts=2",
+        about: "groups of fully meshed switches (routers each) with cables (global per switch) to all groups; hosts per switch",
+        build: dragonfly::dragonfly,
+    },
+    FabricKind {
+        name: "slim-fly",
+        example: "slim-fly:q=5,hosts=4",
+        about: "2*q*q switches, at most two hops apart; q is an odd prime; hosts per switch",
+        build: slim_fly::slim_fly,
+    },
+    FabricKind {
+        name: "torus",
+        example: "torus:dims=4x4x4,hosts=1",
+        about: "a grid of switches with cables to the next one in each dimension, around the ends too (wrap=on); hosts per switch",
+        build: torus::torus,
     },
     FabricKind {
         name: "dumbbell",

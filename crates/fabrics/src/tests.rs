@@ -234,6 +234,18 @@ fn bad_specifications_give_a_helpful_one_line_error() {
         ("jellyfish:ports=2", "ports: 2 are too few to hold 120 host ports on 60 switches"),
         ("jellyfish:ports=3", "ports: 3 are too few"),
         ("jellyfish:switches=100000,ports=10000", "at most 1000000"),
+        ("dragonfly:groups=10", "expected at most 9 groups"),
+        ("dragonfly:groups=1,routers=1,hosts=1", "1 host;"),
+        ("dragonfly:routers=10000,global=10000,hosts=10000", "at most 1000000"),
+        ("slim-fly:q=9", "q: 9 is not an odd prime; expected a number such as 7 or 11"),
+        ("slim-fly:q=4", "3 or 5"),
+        ("slim-fly:q=200", "such as 199"),
+        ("slim-fly:q=2", "q: `2` is not a whole number from 3 to 200"),
+        ("slim-fly:q=199", "at most 1000000"),
+        ("torus:dims=4x", "dims: `4x` are not sizes"),
+        ("torus:dims=0x2", "such as 4x4x4"),
+        ("torus:dims=1000x1000x1000", "at most 1000000"),
+        ("torus:dims=1", "1 host;"),
         ("parallel-paths:rates=1Gbps/10", "rates: `10` is not a rate"),
         ("parallel-paths:rates=1Gbps/1Gbps,delays=1ms/1ms/1ms", "rates= has 2 members and delays= has 3"),
         ("dumbbell:hosts=1000000", "at most 1000000"),
@@ -243,6 +255,62 @@ fn bad_specifications_give_a_helpful_one_line_error() {
         assert!(error.contains(part), "{spec}: {error}");
         assert!(!error.contains('\n'), "{error}");
     }
+}
+
+/// Returns how many cables to others the switches have, and the most hops between two of them.
+fn degrees_and_diameter(fabric: &Fabric) -> (BTreeSet<usize>, u32) {
+    let state = LinkState::of(fabric);
+    let tors = || fabric.tors().iter().copied();
+    let hops = |to| {
+        let distances = pathloom_model::search::distances_to(fabric, &state, to);
+        tors().map(|tor| distances.hops(tor).expect("connected")).max().unwrap_or(0)
+    };
+    (tors().map(|tor| fabric.switch_ports(tor).len()).collect(), tors().map(hops).max().unwrap_or(0))
+}
+
+#[test]
+fn slim_flies_have_the_published_degree_and_diameter() {
+    // 2*q*q switches with (3*q - δ)/2 cables each. q=5 is the Hoffman-Singleton graph, the largest of degree 7 and diameter 2.
+    for (q, degree, diameter) in [(3, 5, 2), (5, 7, 2), (7, 11, 2), (11, 17, 2), (13, 19, 2), (17, 25, 2)] {
+        let fabric = build(&format!("slim-fly:q={q},hosts=1"));
+        assert_eq!(fabric.tors().len(), 2 * q * q);
+        assert_eq!(degrees_and_diameter(&fabric), (BTreeSet::from([degree]), diameter), "q={q}");
+    }
+    // A graph of girth 5: each pair of switches has one shortest path.
+    let fabric = build("slim-fly");
+    assert_eq!(sizes(&fabric), [200, 50, 0, 0, 175]);
+    let counts = (1..50).map(|other| shortest(&fabric, "e0", &format!("e{other}")).0);
+    assert!(counts.eq(std::iter::repeat_n(1, 49)));
+}
+
+#[test]
+fn balanced_dragonflies_are_three_hops_wide() {
+    // a=4, p=h=2: 9 groups of 4 switches, 72 hosts, radix 7 (Kim et al. §3.1, Fig. 5).
+    let fabric = build("dragonfly");
+    assert_eq!(sizes(&fabric), [72, 36, 0, 0, 9 * 6 + 36]);
+    assert_eq!(degrees_and_diameter(&fabric), (BTreeSet::from([5]), 3));
+    let pod = |tor: NodeId| fabric.node(tor).pod;
+    let between: BTreeSet<_> = fabric
+        .switch_cables()
+        .map(|cable| (pod(fabric.link(cable).from), pod(fabric.link(cable).to)))
+        .filter(|(a, b)| a != b)
+        .collect();
+    assert_eq!(between.len(), 36, "each pair of groups has one cable");
+    // Three groups share 8 ports each: 4 cables for each pair.
+    assert_eq!(build("dragonfly:groups=3").switch_cables().count(), 3 * 6 + 3 * 4);
+    let single = build("dragonfly:groups=1");
+    assert_eq!((sizes(&single), degrees_and_diameter(&single).1), ([8, 4, 0, 0, 6], 1));
+}
+
+#[test]
+fn tori_have_two_neighbours_in_each_dimension() {
+    let fabric = build("torus");
+    assert_eq!(sizes(&fabric), [64, 64, 0, 0, 192]);
+    assert_eq!(degrees_and_diameter(&fabric), (BTreeSet::from([6]), 6));
+    assert_eq!(degrees_and_diameter(&build("torus:dims=2x5")), (BTreeSet::from([3]), 3));
+    assert_eq!(degrees_and_diameter(&build("torus:dims=2x5,wrap=off")), (BTreeSet::from([2, 3]), 5));
+    assert_eq!(shortest(&fabric, "e0_0_0", "e0_0_3"), (1, Some(1)));
+    assert_eq!(shortest(&fabric, "e0_0_0", "e1_1_1"), (6, Some(3)));
 }
 
 #[test]
@@ -274,6 +342,10 @@ fn any_spec() -> impl Strategy<Value = String> {
             format!("jellyfish:switches={s},ports={p},hosts={h},homes={homes},seed={seed}")
         }),
         (0u32..9).prop_map(|hosts| format!("dumbbell:hosts={hosts}")),
+        (0u32..9, 0u32..6, 0u32..4)
+            .prop_map(|(g, r, l)| format!("dragonfly:groups={g},routers={r},global={l},hosts=1")),
+        (2u32..8).prop_map(|q| format!("slim-fly:q={q},hosts=1")),
+        (0u32..5, 0u32..5).prop_map(|(x, y)| format!("torus:dims={x}x{y},hosts=1")),
         (1usize..5).prop_map(|n| format!("parallel-paths:rates={}", vec!["10Mbps"; n].join("/"))),
     ];
     let common = prop_oneof![

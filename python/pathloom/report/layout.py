@@ -15,6 +15,8 @@ from pathloom.tiers import SWITCH_LEVELS, FabricGraph
 
 MOST_MOVED_APART = 1500
 """In maps of more switches than this, switches that cover each other are not moved."""
+CIRCLES = ("jellyfish", "dragonfly", "slim-fly")
+"""Fabrics that are drawn as a circle. Chords then show how their switches are joined."""
 MOST_SPRING_SWITCHES = 300
 """Fabrics without positions and with more switches than this are drawn as a circle."""
 
@@ -66,7 +68,7 @@ def layout(fabric: FabricGraph) -> Layout:
     placed = {switch: graph.nodes[switch]["position"] for switch in graph.switches if graph.nodes[switch]["position"]}
     if 2 * len(placed) >= len(graph.switches) and len(set(placed.values())) > 1:
         return _map(graph, placed)
-    if len(graph.switches) > MOST_SPRING_SWITCHES or fabric.spec.startswith("jellyfish"):
+    if len(graph.switches) > MOST_SPRING_SWITCHES or fabric.spec.startswith(CIRCLES):
         return _circle(graph)
     return _spring(graph)
 
