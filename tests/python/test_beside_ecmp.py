@@ -1,4 +1,4 @@
-"""Every central scheme beside ecmp on fifteen workloads: none is clearly worse by its own doing."""
+"""Every central scheme beside hashing on fifteen workloads: none is clearly worse by its own doing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathloom.experiments.results.verdicts import HEADLINE, Verdict, verdict
 
 pytestmark = pytest.mark.long
 
-SCHEMES = ("hedera", "hedera-sa", "ofpt", "lessor")
+SCHEMES = {"ecmp": ("hedera", "hedera-sa", "ofpt", "lessor"), "mptcp": ("mptcp-aware",)}
+"""Central schemes by the scheme that hashes the same hosts' traffic."""
 SLOW, SOME, FAST = (f"fat-tree:k=4,rate={rate}" for rate in ("10Mbps", "100Mbps", "1Gbps"))
 JELLYFISH = "jellyfish:switches=20,ports=8,hosts=40,rate=100Mbps"
 SPINE = "leaf-spine:spines=4,leaves=4,hosts=4,rate=1Gbps"
@@ -34,22 +35,26 @@ WORKLOADS = {
 }
 """Fabric, traffic, duration and the figure that counts, by name."""
 ALLOWED = 0.05
-"""By how much a scheme may be worse than ecmp, as a share, if the runs show it at all."""
-BY_NATURE = {("incast of 256 KB", "ofpt"): 0.4}
+"""By how much a scheme may be worse than hashing, as a share, if the runs show it at all."""
+BY_NATURE = {
+    ("incast of 256 KB", "ofpt"): 0.4,
+    ("incast of 256 KB", "mptcp-aware"): 0.35,
+    ("collective", "mptcp-aware"): 3.0,
+}
 """Larger shares, for reasons that docs/schemes.md names."""
 
 
-def worse(workload: str) -> dict[str, float]:
-    """How much worse than ecmp the schemes are that are clearly worse, run by run, as a share of ecmp's figure."""
+def worse(workload: str, hashed: str) -> dict[str, float]:
+    """How much worse than `hashed` the schemes are that are clearly worse, run by run, as a share of its figure."""
     fabric, traffic, duration, figure = WORKLOADS[workload]
     until = None if figure == "throughput" else "finished"
-    schemes = ["ecmp", *SCHEMES]
+    schemes = [hashed, *SCHEMES[hashed]]
     result = pl.compare(fabric=fabric, traffic=traffic, schemes=schemes, duration=duration, runs=5, seed=1, until=until)
     rows = {row["scheme"]: row for row in result.summary["schemes"]}
-    compared, base = HEADLINE[figure], rows["ecmp"][figure]["mean"]
+    compared, base = HEADLINE[figure], rows[hashed][figure]["mean"]
     differences = paired_differences([rows[scheme] for scheme in schemes], compared.of, 0)
     found = {}
-    for scheme, difference in zip(SCHEMES, differences[1:], strict=True):
+    for scheme, difference in zip(schemes[1:], differences[1:], strict=True):
         assert difference is not None
         if verdict(difference) is Verdict.CLEAR:
             value = rows[scheme][figure]["mean"]
@@ -57,11 +62,12 @@ def worse(workload: str) -> dict[str, float]:
     return found
 
 
+@pytest.mark.parametrize("hashed", SCHEMES)
 @pytest.mark.parametrize("workload", WORKLOADS)
-def test_no_scheme_is_worse_than_ecmp(workload: str) -> None:
+def test_no_scheme_is_worse_than_hashing(workload: str, hashed: str) -> None:
     too_much = {
         scheme: round(share, 3)
-        for scheme, share in worse(workload).items()
+        for scheme, share in worse(workload, hashed).items()
         if share > BY_NATURE.get((workload, scheme), ALLOWED)
     }
-    assert not too_much, f"{workload}: worse than ecmp: {too_much}"
+    assert not too_much, f"{workload}: worse than {hashed}: {too_much}"
