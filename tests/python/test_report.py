@@ -8,18 +8,23 @@ import xml.etree.ElementTree as ET
 from dataclasses import replace
 from html import escape
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
+import yaml
 
 import synthetic
-from pathloom import compare
+from pathloom import __version__, compare
 from pathloom.api.results import Result
-from pathloom.experiments.results.definitions import DEFINITIONS
+from pathloom.experiments.results.definitions import DEFINITIONS, NOT_MODELLED
+from pathloom.experiments.settings.identity import program_digest
 from pathloom.fabrics import Fabric, fat_tree, jellyfish
+from pathloom.report.cite import ADDRESS, AUTHORS, TITLE
 from pathloom.report.palette import looks
 from pathloom.report.plots import plots
 from pathloom.report.tables import control_table, difference_table, main_table
 
+ROOT = Path(__file__).resolve().parents[2]
 VOID = {"meta", "img", "br", "wbr", "link", "input", "hr"}
 
 
@@ -61,7 +66,7 @@ def test_the_page_loads_no_other_files(report: str) -> None:
     checker = checked(report)
     assert len(checker.references) == 7
     assert all(reference.startswith("data:image/svg+xml;base64,") for reference in checker.references)
-    without_pictures = re.sub(r"data:[^\"]+", "", report)
+    without_pictures = re.sub(r'data:[^"]+|<pre class="cite">.*?</pre>', "", report, flags=re.DOTALL)
     assert not re.search(r"https?://|@import|<script", without_pictures)
 
 
@@ -80,6 +85,18 @@ def test_tables_settings_definitions_and_the_command_are_present(result: Result,
         assert f"<dt>{escape(word)}</dt>" in report
     assert "pathloom compare --fabric fat-tree:k=4,rate=10Mbps --traffic web-search:load=0.4" in report
     assert "--schemes spt,ecmp,hedera --duration 10s --runs 3 --seed 1" in report
+
+
+def test_the_report_says_how_to_cite_it_and_what_is_not_modelled(report: str) -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    for key, word in {"title": TITLE, "repository-code": ADDRESS, "version": __version__}.items():
+        assert citation[key] == word
+        assert f"{{{word}}}" in report
+    assert [author["name"] for author in citation["authors"]] == [AUTHORS]
+    assert f"build {program_digest()[:8]}" in report
+    assert "<dt>hedera</dt><dd>Al-Fares et al., Hedera, NSDI 2010</dd>" in report
+    for word, _ in NOT_MODELLED:
+        assert f"<dt>{escape(word)}</dt>" in report
 
 
 def test_unfinished_flows_are_named(result: Result, report: str) -> None:

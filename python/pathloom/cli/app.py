@@ -30,9 +30,6 @@ from pathloom.cli.help import App
 from pathloom.cli.options import show_help_if_alone
 from pathloom.errors import SchemeError, ToolError, bad_input
 
-BUILD_DIGITS = 8
-"""Shown digits of the digest of the program. Results have the whole digest, as `versions.program`."""
-
 app = App(
     name="pathloom",
     help="Put the flows of a datacenter on the many paths of its fabric, and show which routing scheme does it best.",
@@ -62,6 +59,7 @@ app.add_typer(bench.app, name="bench")
 def _version(wanted: bool) -> None:
     if wanted:
         from pathloom.experiments.settings.identity import program_digest
+        from pathloom.report.cite import BUILD_DIGITS
 
         typer.echo(f"pathloom {_core.__version__} (build {program_digest()[:BUILD_DIGITS]})")
         raise typer.Exit

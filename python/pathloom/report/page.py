@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from pathloom.experiments.results.definitions import DEFINITIONS
+from pathloom.experiments.results.definitions import DEFINITIONS, NOT_MODELLED
 from pathloom.experiments.results.notes import failures
 from pathloom.experiments.results.summary import unfinished
 from pathloom.experiments.settings.model import FINISHED
 from pathloom.quantities import count_text, listed, seeds_text, time_text
+from pathloom.report.cite import cite_block
 from pathloom.report.headline import banners, headlines, legend, runs_text
 from pathloom.report.html import (
     breakable,
@@ -26,7 +27,7 @@ from pathloom.report.html import (
 from pathloom.report.palette import looks
 from pathloom.report.subflows import overview, slowest
 from pathloom.report.tables import Table, control_table, difference_table, main_table, pair_table
-from pathloom.specs import LAB, is_python_spec
+from pathloom.specs import LAB, SIM, is_python_spec
 
 if TYPE_CHECKING:
     from pathloom.experiments.results.result import ResultData
@@ -73,7 +74,9 @@ def page(result: ResultData, plots: Sequence[Plot]) -> str:
         _settings(result),
         "<h2>Definitions</h2>",
         pairs([(word, meaning) for word, meaning in DEFINITIONS]),
+        "<h2>What is not modelled</h2>\n" + pairs(NOT_MODELLED) if SIM in settings.worlds else "",
         _again(result),
+        cite_block(summary["versions"], settings.schemes),
         _footer(summary),
     ]
     return document(title, parts)

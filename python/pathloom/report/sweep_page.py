@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from pathloom.experiments.results.definitions import DEFINITIONS
+from pathloom.experiments.results.definitions import DEFINITIONS, NOT_MODELLED
 from pathloom.experiments.sweeps.plan import value_text
 from pathloom.quantities import counted, listed, seeds_text
+from pathloom.report.cite import cite_block
 from pathloom.report.html import digests, document, figure_blocks, pairs, plain_table
 from pathloom.report.sweep_tables import legend_lines, points_table
 
@@ -37,8 +38,11 @@ def page(result: SweepData, plots: Sequence[Plot]) -> str:
         pairs([*((key, _setting_text(value)) for key, value in result.plan.template.items()), *_runs(result)]),
         pairs([(name, ", ".join(map(value_text, values))) for name, values in result.plan.grid.items()]),
         _again(result),
+        cite_block(result.summary["versions"], result.plan.points[0].settings.schemes),
         "<h2>Definitions</h2>",
         pairs(DEFINITIONS),
+        "<h2>What is not modelled</h2>",
+        pairs(NOT_MODELLED),
         f"<footer>Pathloom {escape(result.summary['versions']['pathloom'])}</footer>",
     ]
     return document(title, parts)
