@@ -51,7 +51,7 @@ pub fn traffics(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
 
 #[pyfunction]
 pub fn transports(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
-    let rows = pathloom_transport::transports().iter().map(|entry| {
+    let rows = pathloom_transport::transports().into_iter().map(|entry| {
         let row = texts(py, &[("name", entry.name), ("about", entry.about), ("source", entry.source)])?;
         let keys = entry.keys.iter().map(|key| {
             texts(py, &[("name", key.name), ("default", key.default), ("about", key.about), ("source", key.source)])

@@ -53,6 +53,7 @@ mod tests {
             received_bytes: 0,
             entropy: 0,
             marked: false,
+            hops: 0,
             retransmission: false,
         }
     }

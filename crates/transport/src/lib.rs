@@ -28,6 +28,7 @@
 
 mod conflicts;
 mod keys;
+mod listing;
 pub mod mptcp;
 pub mod packets;
 mod rack;
@@ -42,9 +43,11 @@ mod timer_clock;
 pub mod uec;
 mod window;
 
-pub use keys::{transports, TransportKey, TransportName};
+pub use keys::transports;
+pub use listing::{TransportKey, TransportName};
 pub use receiver::Receiver;
 pub use sack::{SackBlocks, DUP_THRESH};
 pub use sender::{Segment, SegmentKind, Sender, Standing, TimeoutWait};
-pub use settings::{CongestionControl, Reordering, Settings, TransportSpec, HEADER_BYTES};
+pub use settings::{Reordering, Settings, TransportSpec, HEADER_BYTES};
 pub use timer_clock::TimerClock;
+pub use window::laws::CongestionControl;

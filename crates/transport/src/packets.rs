@@ -50,6 +50,8 @@ pub struct Arrived {
     pub asks_report: bool,
     /// Whether a queue on the way marked it (ECN).
     pub marked: bool,
+    /// Switches that it passed, as the time to live of its IP header says.
+    pub hops: u8,
     /// Whether only the header arrives, and where it was trimmed.
     pub trimmed: Option<TrimmedAt>,
 }
@@ -64,6 +66,7 @@ impl From<Outgoing> for Arrived {
             retransmission: sent.retransmission,
             asks_report: sent.asks_report,
             marked: false,
+            hops: 0,
             trimmed: None,
         }
     }
@@ -106,6 +109,8 @@ pub struct Report {
     pub entropy: u32,
     /// Whether that packet was marked.
     pub marked: bool,
+    /// Switches that it passed.
+    pub hops: u8,
     /// Whether that packet was a retransmission.
     pub retransmission: bool,
 }
@@ -129,10 +134,10 @@ pub trait PacketSender {
     /// Handles a report. Reports that cannot be true change nothing.
     fn handle_report(&mut self, now: Nanos, report: &Report);
 
-    /// Returns the time when [`PacketSender::handle_timeout`] is due, if packets are in flight.
+    /// Returns the time when [`PacketSender::handle_timeout`] or [`PacketSender::poll_transmit`] is due, if the sender waits.
     fn poll_timeout(&self) -> Option<Nanos>;
 
-    /// Handles the retransmission time-out; does nothing before it is due.
+    /// Handles the timers of the sender; does nothing before one is due.
     fn handle_timeout(&mut self, now: Nanos);
 
     /// Whether all packets are acknowledged.

@@ -1,8 +1,9 @@
 //! The settings of a transport, and their text form: `newreno:iw=12KB,min_rto=200ms,…`.
 
-use crate::mptcp::MptcpSettings;
+use crate::mptcp::{self, MptcpSettings};
 use crate::streams::StreamSettings;
-use crate::uec::UecSettings;
+use crate::uec::{self, UecSettings};
+use crate::window::laws::{self, CongestionControl};
 use pathloom_model::spec::{Spec, SpecError};
 use pathloom_model::Nanos;
 use serde::{Deserialize, Serialize};
@@ -110,7 +111,7 @@ impl Settings {
 
     /// Whether the congestion control reacts to congestion marks (ECN).
     pub fn reacts_to_marks(&self) -> bool {
-        matches!(self.congestion, CongestionControl::Dctcp { .. })
+        self.congestion.reacts_to_marks()
     }
 }
 
@@ -156,25 +157,6 @@ pub enum Reordering {
     Window,
 }
 
-/// The congestion control: determines how far a congestion window grows and shrinks.
-#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CongestionControl {
-    /// RFC 5681.
-    #[default]
-    NewReno,
-    /// RFC 9438.
-    Cubic,
-    /// RFC 8257; for links that mark packets.
-    Dctcp {
-        /// Weight of a new sample in the estimated share of marks (g of RFC 8257 §3.3).
-        gain: f64,
-    },
-    /// RFC 5681, but the growth in congestion avoidance is set from outside ([`crate::Sender::set_growth`]), for
-    /// connections whose windows are coupled.
-    Coupled,
-}
-
 /// Values of the key `handshake`: whether new connections begin with a SYN exchange, and whether the transfers of a job
 /// use connections that stand. The words after the first three are those of every flag.
 const HANDSHAKES: [(&str, [bool; 2]); 7] = [
@@ -187,9 +169,6 @@ const HANDSHAKES: [(&str, [bool; 2]); 7] = [
     ("no", [false, false]),
 ];
 
-/// g of RFC 8257 §4.2.
-const DCTCP_GAIN: f64 = 1.0 / 16.0;
-
 /// A parsed `--transport`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -200,7 +179,7 @@ pub enum TransportSpec {
     Mptcp(MptcpSettings),
     /// Several TCP connections per transfer, each on its own path. Only schemes select it; no specification does.
     Streams(StreamSettings),
-    /// Ultra Ethernet.
+    /// Ultra Ethernet, and transports with the same packets and another congestion control.
     Uec(UecSettings),
 }
 
@@ -215,22 +194,20 @@ impl TransportSpec {
     /// keys.
     pub fn parse(text: &str) -> Result<TransportSpec, SpecError> {
         let spec = Spec::parse("transport", text)?;
-        if spec.name() == "uec" {
-            return UecSettings::read(&spec).map(TransportSpec::Uec);
+        if let Some(entry) = uec::laws::ENTRIES.iter().find(|entry| entry.name == spec.name()) {
+            return UecSettings::read(&spec, entry).map(TransportSpec::Uec);
         }
-        let congestion = match spec.name() {
-            // For MPTCP, the key `cc` determines the congestion control of the subflows.
-            "newreno" | "mptcp" => CongestionControl::NewReno,
-            "cubic" => CongestionControl::Cubic,
-            "dctcp" => CongestionControl::Dctcp { gain: spec.number("gain", 0.0, 1.0)?.unwrap_or(DCTCP_GAIN) },
-            _ => {
+        let law = laws::entries().find(|law| law.name == spec.name());
+        let (congestion, sack) = match law {
+            Some(law) => ((law.read)(&spec)?, law.sack),
+            // The key `cc` determines the congestion control of the subflows. Hosts with MPTCP support selective
+            // acknowledgements.
+            None if spec.name() == mptcp::NAME => (CongestionControl::NewReno, true),
+            None => {
                 let names: Vec<&str> = crate::transports().iter().map(|transport| transport.name).collect();
                 return Err(spec.unknown_name(&names));
             }
         };
-        // NewReno recovers losses without selective acknowledgements. The other transports were defined with them,
-        // and hosts with MPTCP support them.
-        let sack = congestion != CongestionControl::NewReno || spec.name() == "mptcp";
         let d = Settings { sack, congestion, ..Settings::default() };
         let [handshake, standing] = spec.choice("handshake", &HANDSHAKES)?.unwrap_or([d.handshake, d.standing]);
         let settings = Settings {
@@ -253,15 +230,15 @@ impl TransportSpec {
             rack: spec.flag("rack")?.unwrap_or(d.rack),
             reordering: reordering(&spec)?,
             congestion,
-            mark_packets: mark_packets(&spec)?,
+            mark_packets: match congestion.reacts_to_marks() {
+                true => spec.count("mark", 1, 1_000_000)?.map(|packets| packets as u32),
+                false => None,
+            },
             jitter: spec.time("jitter")?.or(d.jitter),
             coarse_timers: spec.choice("timers", &[("coarse", true), ("exact", false)])?.unwrap_or(d.coarse_timers),
             pace_bps: spec.rate_bps("pace")?,
         };
-        let mptcp = match spec.name() {
-            "mptcp" => Some(MptcpSettings::read(&spec, settings.clone())?),
-            _ => None,
-        };
+        let mptcp = law.is_none().then(|| MptcpSettings::read(&spec, settings.clone())).transpose()?;
         spec.finish()?;
         if settings.reordering == Some(Reordering::Window) && !settings.sack {
             return Err(spec.error("reordering=window needs selective acknowledgements; add sack=on"));
@@ -275,14 +252,10 @@ impl TransportSpec {
     /// Returns the name of the transport in specifications.
     pub fn name(&self) -> &'static str {
         match self {
-            TransportSpec::Mptcp(_) => "mptcp",
-            TransportSpec::Uec(_) => "uec",
+            TransportSpec::Mptcp(_) => mptcp::NAME,
+            TransportSpec::Uec(settings) => settings.control.entry().name,
             TransportSpec::Tcp(settings) | TransportSpec::Streams(StreamSettings { tcp: settings, .. }) => {
-                match settings.congestion {
-                    CongestionControl::Cubic => "cubic",
-                    CongestionControl::Dctcp { .. } => "dctcp",
-                    CongestionControl::NewReno | CongestionControl::Coupled => "newreno",
-                }
+                settings.congestion.entry().map_or("newreno", |law| law.name)
             }
         }
     }
@@ -362,20 +335,12 @@ impl TransportSpec {
         }
     }
 
-    /// Returns the settings of Ultra Ethernet, if it is the transport.
+    /// Returns the settings of the transport, if it acknowledges packets.
     pub fn uec(&self) -> Option<&UecSettings> {
         match self {
             TransportSpec::Uec(settings) => Some(settings),
             _ => None,
         }
-    }
-}
-
-/// Reads the key `mark`, which only transports that use congestion marks have.
-fn mark_packets(spec: &Spec) -> Result<Option<u32>, SpecError> {
-    match spec.name() {
-        "dctcp" => Ok(spec.count("mark", 1, 1_000_000)?.map(|packets| packets as u32)),
-        _ => Ok(None),
     }
 }
 
@@ -406,6 +371,11 @@ pub(crate) fn positive_time(spec: &Spec, key: &'static str, default: Nanos) -> R
         Some(Nanos(0)) => Err(spec.error(format!("{key}: must be more than 0s"))),
         given => Ok(given.unwrap_or(default)),
     }
+}
+
+/// Reads a time that has no default, and is not zero.
+pub(crate) fn optional_time(spec: &Spec, key: &'static str) -> Result<Option<Nanos>, SpecError> {
+    spec.time(key)?.map(|_| positive_time(spec, key, Nanos::ZERO)).transpose()
 }
 
 #[cfg(test)]

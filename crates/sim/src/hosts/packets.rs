@@ -198,10 +198,15 @@ fn traits_of(settings: &UecSettings, fabric: &Fabric) -> NetworkTraits {
         Some(2 * send_ps(bytes, link.rate_bps) + 4 * u128::from(link.delay_ps))
     };
     let round_trip = round_trip_of(fabric, [frame, u64::from(HEADER_BYTES)]).map(u128::from).or_else(around_switch);
+    let hop_ps = |link: &pathloom_model::Link| {
+        send_ps(frame + u64::from(HEADER_BYTES), link.settings.rate_bps) + 2 * u128::from(link.settings.delay_ps)
+    };
+    let hop_ps = fabric.links().iter().map(hop_ps).max().unwrap_or(0);
     let nanos = |ps: u128| Nanos(u64::try_from(ps / 1000).unwrap_or(u64::MAX));
     NetworkTraits {
         rate_bps: 0,
         round_trip: nanos(round_trip.unwrap_or(0)),
+        hop: nanos(hop_ps),
         trims: ports.trim_bytes.is_some(),
         timeout: Nanos::from_micros(15).saturating_add(nanos(6 * drain_ps)),
     }
@@ -434,6 +439,7 @@ fn arrived(packet: &Packet) -> Arrived {
         retransmission: packet.seq & RETRANSMISSION != 0,
         asks_report: packet.seq & ASKS_REPORT != 0,
         marked: packet.is_marked(),
+        hops: packet.hop(),
         trimmed: packet.trimmed_at(),
     }
 }

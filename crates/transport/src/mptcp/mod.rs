@@ -26,6 +26,7 @@ mod stream;
 mod tests;
 
 pub use settings::{Coupling, MptcpSettings, PathManager, Scheduler, MOST_SUBFLOWS};
+pub(crate) use settings::{KEYS, NAME};
 pub use stream::Reassembly;
 
 use crate::Sender;

@@ -1,7 +1,9 @@
 //! The settings of MPTCP.
 
 use crate::conflicts::{stated, word};
-use crate::settings::{CongestionControl, Settings, TransportSpec};
+use crate::listing::{key, TransportKey};
+use crate::settings::{Settings, TransportSpec};
+use crate::CongestionControl;
 use pathloom_model::spec::{Spec, SpecError};
 use serde::{Deserialize, Serialize};
 
@@ -9,6 +11,32 @@ use serde::{Deserialize, Serialize};
 pub const MOST_SUBFLOWS: u32 = 64;
 
 const DEFAULT_SUBFLOWS: u32 = 4;
+
+/// Name of the transport in specifications.
+pub(crate) const NAME: &str = "mptcp";
+
+/// Keys of the transport beside those of TCP.
+pub(crate) const KEYS: &[TransportKey] = &[
+    key("subflows", "4", "subflows per pair of addresses, 1 to 64", "RFC 8684 §2"),
+    key(
+        "cc",
+        "lia",
+        "how windows grow: lia or olia coupled; uncoupled (NewReno) or cubic independently",
+        "RFC 6356; Khalili et al. 2012; RFC 5681; RFC 9438",
+    ),
+    key(
+        "manager",
+        "ndiffports",
+        "addresses of subflows: ndiffports the first two, with other ports; fullmesh every pair of the two hosts",
+        "RFC 8684 §3.2; the path managers of the Linux MPTCP project",
+    ),
+    key(
+        "scheduler",
+        "lowest-rtt",
+        "which subflow with room sends next: lowest-rtt or round-robin",
+        "Linux's default; Paasch et al. 2014",
+    ),
+];
 
 /// Settings of MPTCP connections.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

@@ -14,7 +14,7 @@ use crate::rtt::RttEstimator;
 use crate::sack::{Scoreboard, DUP_THRESH};
 use crate::settings::{Reordering, Settings, HEADER_BYTES};
 use crate::timer_clock::TimerClock;
-use crate::window::Window;
+use crate::window::{law::Echo, Window};
 use pathloom_model::Nanos;
 pub use standing::Standing;
 pub use timers::TimeoutWait;
@@ -394,11 +394,12 @@ impl Sender {
     /// it before [`Sender::handle_ack`] or [`Sender::handle_sack`] with the same number.
     pub fn handle_echo(&mut self, ack: u64, echo: bool) {
         if self.phase == Phase::Open && ack <= self.high && !self.in_recovery {
-            self.window.on_echo(ack.saturating_sub(self.una), echo, self.una.max(ack), self.next.max(ack));
+            let (una, next) = (self.una.max(ack), self.next.max(ack));
+            self.window.on_echo(&Echo { acked: ack.saturating_sub(self.una), marked: echo, una, next });
         }
     }
 
-    /// Whether the sender needs [`Sender::handle_echo`]: only DCTCP does.
+    /// Whether the sender needs [`Sender::handle_echo`].
     #[inline]
     pub fn uses_echoes(&self) -> bool {
         self.window.uses_echoes()

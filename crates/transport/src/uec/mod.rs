@@ -1,12 +1,14 @@
 //! The transport of the Ultra Ethernet Consortium ("UEC"): packets that take any path in any order, acknowledged one by
 //! one; NSCC, a window that the sender controls by delay and marks ([`nscc`]); and the choice of an entropy per packet
-//! ([`Entropies`]).
+//! ([`Entropies`]). Other transports have the same packets and another congestion control ([`laws`]).
 //!
 //! Formulas and constants are those of the consortium's simulator, uet-htsim (`htsim/sim/uec.cpp`, commit 40ccb05 of
 //! 2025), which describes itself as close to, but not part of, the UEC specification 1.0.
 
 mod arrivals;
 mod entropies;
+pub(crate) mod law;
+pub(crate) mod laws;
 mod nscc;
 mod receiver;
 mod sender;
@@ -15,8 +17,11 @@ mod sizes;
 #[cfg(test)]
 mod tests;
 
+pub use laws::PacketControl;
+pub use nscc::NsccSettings;
 pub use receiver::UecReceiver;
 pub use sender::{UecCounters, UecSender};
+pub(crate) use settings::keys;
 pub use settings::{EntropyChoice, NetworkTraits, UecSettings};
 use sizes::Sizes;
 

@@ -12,8 +12,12 @@
 //! and applied every eight packets. All of it is from uet-htsim (`initNsccParams`, `updateCwndOnAck_NSCC`,
 //! `updateCwndOnNack_NSCC`, `quick_adapt`), whose names are given beside the formulas.
 
-use super::{NetworkTraits, UecSettings};
+use super::law::{Arrival, PacketEntry, PacketLaw, Trimmed};
+use super::{EntropyChoice, NetworkTraits, PacketControl, UecSettings};
+use crate::listing::key;
+use crate::settings::optional_time;
 use pathloom_model::Nanos;
+use serde::{Deserialize, Serialize};
 
 /// Product of rate and round trip for which the constants are given: 100 Gbit/s · 12 µs (`_reference_network_bdp`).
 const REFERENCE_BYTES: f64 = 150_000.0;
@@ -31,6 +35,14 @@ const ADAPT_SHARE: f64 = 0.125;
 const ADAPT_DELAY: f64 = 4.0;
 /// Packets after which the collected growth is applied (`_adjust_bytes_threshold`).
 const ADJUST_PACKETS: f64 = 8.0;
+
+/// Settings of NSCC.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct NsccSettings {
+    /// Queueing delay that the window aims at; `None` for three quarters of the round trip if the network trims
+    /// packets, otherwise the whole round trip.
+    pub target_delay: Option<Nanos>,
+}
 
 /// The window of one sender. Bytes and nanoseconds are floating-point numbers here.
 #[derive(Clone, Debug)]
@@ -79,7 +91,7 @@ struct QuickAdapt {
 }
 
 impl Nscc {
-    pub(super) fn new(settings: &UecSettings, network: &NetworkTraits) -> Nscc {
+    pub(super) fn new(own: &NsccSettings, settings: &UecSettings, network: &NetworkTraits) -> Nscc {
         let bytes_per_nano = network.rate_bps as f64 / 8e9;
         let base = network.round_trip.0 as f64;
         let share = if network.trims { 0.75 } else { 1.0 };
@@ -90,7 +102,7 @@ impl Nscc {
             bytes_per_nano,
             base,
             network: base,
-            target: settings.target_delay.map_or(base * share, |target| target.0 as f64).max(1.0),
+            target: own.target_delay.map_or(base * share, |target| target.0 as f64).max(1.0),
             scale: bytes_per_nano * base / REFERENCE_BYTES,
             payload: f64::from(settings.common.mss_bytes),
             average: 0.0,
@@ -108,16 +120,6 @@ impl Nscc {
         nscc
     }
 
-    /// The window in bytes, with headers.
-    pub(super) fn window(&self) -> u64 {
-        self.window as u64
-    }
-
-    /// Largest window at the present estimate of the round trip.
-    pub(super) fn most(&self) -> u64 {
-        self.most as u64
-    }
-
     fn set_base(&mut self, base: f64) {
         self.base = base;
         self.most = (1.5 * self.bytes_per_nano * base).max(self.least);
@@ -128,7 +130,7 @@ impl Nscc {
     }
 
     /// Takes a measured round trip of which no part is a wait of the receiver. The least is that without queues.
-    pub(super) fn measure(&mut self, round_trip: Nanos) {
+    fn measure(&mut self, round_trip: Nanos) {
         let round_trip = round_trip.0 as f64;
         if round_trip < self.base && round_trip > 0.0 {
             self.set_base(round_trip);
@@ -141,42 +143,6 @@ impl Nscc {
     fn average_in(&mut self, delay: f64, marked: bool) {
         let sample = if !marked && delay > self.target { self.base * 0.25 } else { delay };
         self.average += DELAY_GAIN * (sample - self.average);
-    }
-
-    /// Handles a report of bytes that have arrived (`processAck`, `updateCwndOnAck_NSCC`). `round_trip` is that of the
-    /// packet that caused it, if it is known; `in_flight` counts what remains in flight.
-    pub(super) fn on_arrival(
-        &mut self,
-        now: Nanos,
-        bytes: u64,
-        marked: bool,
-        round_trip: Option<Nanos>,
-        in_flight: u64,
-    ) {
-        let (now, bytes) = (now.0 as f64, bytes as f64);
-        self.adapt.arrived += bytes;
-        self.adapt.ignored.1 += bytes;
-        self.unadjusted += bytes;
-        let measured = round_trip.map(|round_trip| round_trip.0 as f64 - self.base).filter(|&delay| delay >= 0.0);
-        if let Some(delay) = measured {
-            self.average_in(delay, marked);
-        }
-        let delay = measured.unwrap_or(self.average);
-        if self.quick_adapt(now, false, marked, delay, in_flight) {
-            return;
-        }
-        match (marked, delay >= self.target) {
-            // `fair_increase`
-            (false, true) => self.growth += 5.0 * self.payload * self.scale * bytes,
-            (false, false) => self.grow(bytes, delay),
-            (true, true) => self.decrease(now),
-            (true, false) => {}
-        }
-        self.bound();
-        let waited = now - self.adjusted_at;
-        if self.unadjusted > ADJUST_PACKETS * self.least || waited > self.network {
-            self.apply_growth(now, waited);
-        }
     }
 
     /// `fast_increase` or else `proportional_increase`. The factor of the latter is
@@ -218,23 +184,6 @@ impl Nscc {
         self.bound();
     }
 
-    /// Handles the report of a trimmed packet (`updateCwndOnNack_NSCC`), whose delay counts as a full queue.
-    pub(super) fn on_trimmed(&mut self, now: Nanos, bytes: u64, in_flight: u64) {
-        self.adapt.ignored.1 += bytes as f64;
-        self.average_in(self.network, true);
-        self.adapt.is_wanted = true;
-        if !self.quick_adapt(now.0 as f64, true, true, 0.0, in_flight) {
-            self.window -= bytes as f64;
-            self.bound();
-        }
-    }
-
-    /// Handles a time-out (`mark_packet_for_retransmission`).
-    pub(super) fn on_timeout(&mut self, bytes: u64) {
-        self.window -= bytes as f64;
-        self.bound();
-    }
-
     /// Returns whether the report has no further effect: quick adapt has just set the window, or the report is of a
     /// packet that was in flight when it last did.
     fn quick_adapt(&mut self, now: f64, is_loss: bool, is_bad: bool, delay: f64, in_flight: u64) -> bool {
@@ -258,16 +207,109 @@ impl Nscc {
     }
 }
 
+impl PacketLaw for Nscc {
+    const ENTRY: PacketEntry = PacketEntry {
+        name: "uec",
+        about: "Ultra Ethernet: packets take any path in any order and are acknowledged one by one; full queues may trim \
+                them (trim=on of the fabric); NSCC controls the window by delay and marks",
+        source: "uet-htsim, the simulator of the Ultra Ethernet Consortium",
+        entropy: EntropyChoice::Mixed,
+        reports_each: false,
+        keys: &[key(
+            "target_delay",
+            "none",
+            "queueing delay that NSCC aims at, a time; none means three quarters of the round trip with trimming, otherwise \
+             a round trip",
+            "uet-htsim",
+        )],
+        read: |spec| Ok(PacketControl::Nscc(NsccSettings { target_delay: optional_time(spec, "target_delay")? })),
+    };
+
+    fn window(&self) -> u64 {
+        self.window as u64
+    }
+
+    /// 1.5 times the product of rate and round trip.
+    fn most(&self) -> u64 {
+        self.most as u64
+    }
+
+    /// `processAck`, `updateCwndOnAck_NSCC`
+    fn on_arrival(&mut self, arrival: &Arrival) {
+        let &Arrival { marked, round_trip, in_flight, .. } = arrival;
+        if let Some(round_trip) = round_trip {
+            self.measure(round_trip);
+        }
+        let (now, bytes) = (arrival.now.0 as f64, arrival.bytes as f64);
+        self.adapt.arrived += bytes;
+        self.adapt.ignored.1 += bytes;
+        self.unadjusted += bytes;
+        let measured = round_trip.map(|round_trip| round_trip.0 as f64 - self.base).filter(|&delay| delay >= 0.0);
+        if let Some(delay) = measured {
+            self.average_in(delay, marked);
+        }
+        let delay = measured.unwrap_or(self.average);
+        if self.quick_adapt(now, false, marked, delay, in_flight) {
+            return;
+        }
+        match (marked, delay >= self.target) {
+            // `fair_increase`
+            (false, true) => self.growth += 5.0 * self.payload * self.scale * bytes,
+            (false, false) => self.grow(bytes, delay),
+            (true, true) => self.decrease(now),
+            (true, false) => {}
+        }
+        self.bound();
+        let waited = now - self.adjusted_at;
+        if self.unadjusted > ADJUST_PACKETS * self.least || waited > self.network {
+            self.apply_growth(now, waited);
+        }
+    }
+
+    /// `updateCwndOnNack_NSCC`; the delay counts as that of a full queue.
+    fn on_trimmed(&mut self, trimmed: &Trimmed) {
+        let bytes = trimmed.bytes as f64;
+        self.measure(trimmed.round_trip);
+        self.adapt.ignored.1 += bytes;
+        self.average_in(self.network, true);
+        self.adapt.is_wanted = true;
+        if !self.quick_adapt(trimmed.now.0 as f64, true, true, 0.0, trimmed.in_flight) {
+            self.window -= bytes;
+            self.bound();
+        }
+    }
+
+    /// `mark_packet_for_retransmission`
+    fn on_timeout(&mut self, _now: Nanos, bytes: u64) {
+        self.window -= bytes as f64;
+        self.bound();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const NETWORK: NetworkTraits =
-        NetworkTraits { rate_bps: 100_000_000_000, round_trip: Nanos(14_000), trims: true, timeout: Nanos(100_000) };
+    const NETWORK: NetworkTraits = NetworkTraits {
+        rate_bps: 100_000_000_000,
+        round_trip: Nanos(14_000),
+        hop: Nanos(2_337),
+        trims: true,
+        timeout: Nanos(100_000),
+    };
     const FRAME: u64 = 4150;
 
     fn nscc(window: u64) -> Nscc {
-        Nscc::new(&UecSettings { initial_window_bytes: Some(window), ..UecSettings::default() }, &NETWORK)
+        let settings = UecSettings { initial_window_bytes: Some(window), ..UecSettings::default() };
+        Nscc::new(&NsccSettings::default(), &settings, &NETWORK)
+    }
+
+    fn arrives(nscc: &mut Nscc, now: u64, marked: bool, round_trip: Option<Nanos>, in_flight: u64) {
+        nscc.on_arrival(&Arrival { now: Nanos(now), bytes: FRAME, marked, round_trip, hops: 5, in_flight });
+    }
+
+    fn trimmed(nscc: &mut Nscc, now: u64, in_flight: u64) {
+        nscc.on_trimmed(&Trimmed { now: Nanos(now), bytes: FRAME, round_trip: Nanos(14_000), in_flight });
     }
 
     fn delayed(delay: u64) -> Option<Nanos> {
@@ -276,7 +318,7 @@ mod tests {
 
     /// Reports of one packet each, this long after the start and then at line rate.
     fn report(nscc: &mut Nscc, from: u64, count: u64, marked: bool, delay: u64) -> u64 {
-        (0..count).for_each(|n| nscc.on_arrival(Nanos(from + n * 332), FRAME, marked, delayed(delay), 100_000));
+        (0..count).for_each(|n| arrives(nscc, from + n * 332, marked, delayed(delay), 100_000));
         from + count * 332
     }
 
@@ -285,7 +327,8 @@ mod tests {
         let n = nscc(u64::MAX);
         assert_eq!((n.window(), n.most(), n.target), (262_500, 262_500, 10_500.0));
         assert_eq!(n.scale, 175_000.0 / 150_000.0);
-        let plain = Nscc::new(&UecSettings::default(), &NetworkTraits { trims: false, ..NETWORK });
+        let plain =
+            Nscc::new(&NsccSettings::default(), &UecSettings::default(), &NetworkTraits { trims: false, ..NETWORK });
         assert_eq!((plain.window(), plain.target), (262_500, 14_000.0));
         assert_eq!(nscc(0).window(), FRAME);
     }
@@ -326,35 +369,35 @@ mod tests {
         n = nscc(200_000);
         n.average = 21_000.0;
         n.adjusted_at = 40_000.0;
-        n.on_arrival(Nanos(40_000), FRAME, true, delayed(21_000), 100_000);
+        arrives(&mut n, 40_000, true, delayed(21_000), 100_000);
         // 1 - 0.8 · (21 - 10.5) / 21
         assert_eq!(n.window(), 120_000);
-        n.on_arrival(Nanos(50_000), FRAME, true, delayed(21_000), 100_000);
+        arrives(&mut n, 50_000, true, delayed(21_000), 100_000);
         assert_eq!(n.window(), 120_000);
-        n.on_arrival(Nanos(54_001), FRAME, true, delayed(21_000), 100_000);
+        arrives(&mut n, 54_001, true, delayed(21_000), 100_000);
         assert!((72_000..73_000).contains(&n.window()), "{}", n.window());
         n.average = 1e9;
-        n.on_arrival(Nanos(1_000_000), FRAME, true, delayed(21_000), 100_000);
+        arrives(&mut n, 1_000_000, true, delayed(21_000), 100_000);
         assert!((36_000..37_500).contains(&n.window()), "at most halved: {}", n.window());
     }
 
     #[test]
     fn quick_adapt_sets_the_window_to_what_arrived_and_ignores_what_was_in_flight() {
         let mut n = nscc(200_000);
-        n.on_arrival(Nanos(20_000), FRAME, false, delayed(2_000), 190_000);
+        arrives(&mut n, 20_000, false, delayed(2_000), 190_000);
         for number in 0..4 {
-            n.on_arrival(Nanos(30_000 + number), FRAME, true, delayed(12_000), 150_000);
+            arrives(&mut n, 30_000 + number, true, delayed(12_000), 150_000);
         }
         let before = n.window();
-        n.on_trimmed(Nanos(40_000), FRAME, 140_000);
+        trimmed(&mut n, 40_000, 140_000);
         assert_eq!(n.window(), before - FRAME, "the period has not ended");
-        n.on_trimmed(Nanos(44_501), FRAME, 140_000);
+        trimmed(&mut n, 44_501, 140_000);
         assert_eq!(n.window(), 4 * FRAME);
         for number in 0..30 {
-            n.on_trimmed(Nanos(44_502 + number), FRAME, 130_000);
+            trimmed(&mut n, 44_502 + number, 130_000);
         }
         assert_eq!(n.window(), 4 * FRAME);
-        (0..10).for_each(|number| n.on_trimmed(Nanos(44_602 + number), FRAME, 10_000));
+        (0..10).for_each(|number| trimmed(&mut n, 44_602 + number, 10_000));
         assert_eq!(n.window(), FRAME);
     }
 
@@ -367,7 +410,7 @@ mod tests {
         assert_eq!((n.window(), n.most()), (131_250, 131_250));
         n.measure(Nanos(1));
         assert_eq!((n.window(), n.most()), (FRAME, FRAME));
-        n.on_timeout(FRAME);
+        n.on_timeout(Nanos(0), FRAME);
         assert_eq!(n.window(), FRAME);
     }
 }

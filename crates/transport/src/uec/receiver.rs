@@ -76,6 +76,7 @@ impl UecReceiver {
             received_bytes: self.sizes.frames_of(self.received),
             entropy: arrived.entropy,
             marked: arrived.marked,
+            hops: arrived.hops,
             retransmission: arrived.retransmission,
         }
     }

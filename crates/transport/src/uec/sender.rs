@@ -1,7 +1,8 @@
 //! The sending end: which packets are in flight, and which is next.
 
 use super::entropies::{Entropies, Outcome};
-use super::nscc::Nscc;
+use super::law::{Arrival, Trimmed};
+use super::laws::Law;
 use super::{NetworkTraits, Sizes, UecSettings, MOST_AHEAD};
 use crate::packets::{Outgoing, PacketSender, Report, ReportKind, TrimmedAt};
 use pathloom_model::Nanos;
@@ -41,12 +42,12 @@ pub struct UecCounters {
     pub nacks: u64,
 }
 
-/// Sends the packets of a transfer within the window of NSCC, repeats those that are lost, and chooses an entropy for
+/// Sends the packets of a transfer within the window of its congestion control, repeats those that are lost, and chooses an entropy for
 /// each (uet-htsim, `UecSrc`).
 #[derive(Clone, Debug)]
 pub struct UecSender {
     sizes: Sizes,
-    nscc: Nscc,
+    law: Law,
     entropies: Entropies,
     rng: Pcg32,
     /// Packets from `cumulative` to the newest that was sent.
@@ -60,6 +61,10 @@ pub struct UecSender {
     in_flight: i64,
     /// Of the newest report ([`Report::received_bytes`]).
     received_bytes: u64,
+    /// When the last packet left.
+    sent_at: Nanos,
+    /// End of the gap that the sender waits for, if it does.
+    paced_until: Option<Nanos>,
     timeout: Nanos,
     /// Time-outs since the last report.
     backoff: u32,
@@ -72,7 +77,7 @@ impl UecSender {
         let mut rng = Pcg32::seed_from_u64(seed);
         UecSender {
             sizes: Sizes::new(settings, bytes),
-            nscc: Nscc::new(settings, network),
+            law: Law::new(settings, network),
             entropies: Entropies::new(settings.entropy, settings.paths, &mut rng),
             rng,
             sent: VecDeque::new(),
@@ -81,6 +86,8 @@ impl UecSender {
             order: VecDeque::new(),
             in_flight: 0,
             received_bytes: 0,
+            sent_at: Nanos::ZERO,
+            paced_until: None,
             timeout: settings.timeout.unwrap_or(network.timeout),
             backoff: 0,
             counters: UecCounters::default(),
@@ -89,12 +96,12 @@ impl UecSender {
 
     /// Congestion window, with headers.
     pub fn window_bytes(&self) -> u64 {
-        self.nscc.window()
+        self.law.window()
     }
 
     /// Largest window at the round trip that is known now.
     pub fn most_window_bytes(&self) -> u64 {
-        self.nscc.most()
+        self.law.most()
     }
 
     /// Bytes in flight, with headers.
@@ -164,13 +171,17 @@ impl UecSender {
         self.received_bytes += received;
         self.in_flight -= received as i64;
         let round_trip = self.round_trip(now, report);
-        if let Some(round_trip) = round_trip {
-            self.nscc.measure(round_trip);
-        }
         self.note_arrivals(report);
         let outcome = if report.marked { Outcome::Marked } else { Outcome::Good };
         self.entropies.learn(now, report.entropy, outcome);
-        self.nscc.on_arrival(now, received, report.marked, round_trip, self.in_flight_bytes());
+        self.law.on_arrival(&Arrival {
+            now,
+            bytes: received,
+            marked: report.marked,
+            round_trip,
+            hops: report.hops,
+            in_flight: self.in_flight_bytes(),
+        });
     }
 
     fn handle_nack(&mut self, now: Nanos, report: &Report, place: TrimmedAt) {
@@ -181,8 +192,7 @@ impl UecSender {
         let round_trip = Nanos(now.0.saturating_sub(sent.at.0));
         self.lost.insert(report.number);
         self.counters.nacks += 1;
-        self.nscc.measure(round_trip);
-        self.nscc.on_trimmed(now, size, in_flight);
+        self.law.on_trimmed(&Trimmed { now, bytes: size, round_trip, in_flight });
         self.in_flight -= size as i64;
         // At the last hop no other path helps, so the path is not to blame.
         let outcome = match (place, report.marked) {
@@ -191,6 +201,21 @@ impl UecSender {
             (TrimmedAt::LastHop, false) => Outcome::Good,
         };
         self.entropies.learn(now, report.entropy, outcome);
+    }
+
+    /// When the oldest packet in flight times out.
+    fn retransmission_due(&self) -> Option<Nanos> {
+        let &(at, _) = self.order.front()?;
+        Some(Nanos(at.0.saturating_add(self.timeout.0.saturating_mul(1 << self.backoff))))
+    }
+
+    /// Whether a packet may leave that does not fit into the window: if the window is smaller than a packet, one at a time,
+    /// with a gap between them.
+    fn passes_gap(&mut self, now: Nanos) -> bool {
+        let Some(gap) = self.law.gap().filter(|_| self.in_flight <= 0) else { return false };
+        let due = self.sent_at.saturating_add(gap);
+        self.paced_until = (due > now).then_some(due);
+        self.paced_until.is_none()
     }
 
     /// Removes packets from the front of `order` that are no longer in flight.
@@ -211,11 +236,12 @@ impl PacketSender for UecSender {
         if number >= self.sizes.packets() || number >= self.cumulative + MOST_AHEAD {
             return None;
         }
-        let (size, window) = (self.sizes.frame(number) as i64, self.nscc.window() as i64);
-        if self.in_flight + size > window {
+        let (size, window) = (self.sizes.frame(number) as i64, self.law.window() as i64);
+        if self.in_flight + size > window && !self.passes_gap(now) {
             return None;
         }
         self.in_flight += size;
+        self.sent_at = now;
         let entropy = self.entropies.next(&mut self.rng);
         match again {
             Some(_) => {
@@ -256,12 +282,12 @@ impl PacketSender for UecSender {
     }
 
     fn poll_timeout(&self) -> Option<Nanos> {
-        let &(at, _) = self.order.front()?;
-        Some(Nanos(at.0.saturating_add(self.timeout.0.saturating_mul(1 << self.backoff))))
+        self.retransmission_due().into_iter().chain(self.paced_until).min()
     }
 
     fn handle_timeout(&mut self, now: Nanos) {
-        if self.poll_timeout().is_none_or(|due| due > now) {
+        self.paced_until = self.paced_until.filter(|&until| until > now);
+        if self.retransmission_due().is_none_or(|due| due > now) {
             return;
         }
         let limit = Nanos(now.0.saturating_sub(self.timeout.0.saturating_mul(1 << self.backoff)));
@@ -276,7 +302,7 @@ impl PacketSender for UecSender {
             self.lost.insert(number);
             self.in_flight -= size as i64;
             self.counters.timeouts += 1;
-            self.nscc.on_timeout(size);
+            self.law.on_timeout(now, size);
             self.entropies.learn(now, entropy, Outcome::TimedOut);
         }
         self.backoff = (self.backoff + 1).min(MOST_BACKOFF);

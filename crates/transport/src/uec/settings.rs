@@ -1,8 +1,10 @@
 //! Settings of the transport, and what it must know of its network.
 
-use super::HEADER_BYTES;
+use super::law::PacketEntry;
+use super::{NsccSettings, PacketControl, HEADER_BYTES};
 use crate::conflicts::{conflict, word};
-use crate::settings::{positive_time, Settings, MOST_PAYLOAD};
+use crate::listing::{key, TransportKey};
+use crate::settings::{optional_time, Settings, MOST_PAYLOAD};
 use pathloom_model::spec::{Spec, SpecError};
 use pathloom_model::Nanos;
 use serde::{Deserialize, Serialize};
@@ -40,17 +42,16 @@ pub struct UecSettings {
     /// What every transport has: payload bytes of a full packet, jitter of the host, no handshake. Its settings of TCP
     /// windows and timers have no effect.
     pub common: Settings,
+    /// The congestion control.
+    pub control: PacketControl,
     /// How the entropy of a packet is chosen.
     pub entropy: EntropyChoice,
     /// Number of different entropies, a power of two.
     pub paths: u32,
-    /// Bytes of packets, with headers, that arrive between two reports; `None` for a value that suits `entropy`.
+    /// Bytes of packets, with headers, that arrive between two reports; `None` for a value that suits transport and `entropy`.
     pub ack_bytes: Option<u64>,
-    /// Initial window, with headers; `None` for the maximum window, 1.5 times the product of rate and round trip.
+    /// Initial window, with headers; `None` for the largest window of the congestion control.
     pub initial_window_bytes: Option<u64>,
-    /// Queueing delay that the window aims at; `None` for three quarters of the round trip if the network trims
-    /// packets, otherwise the whole round trip.
-    pub target_delay: Option<Nanos>,
     /// Time after which an unacknowledged packet is sent again; `None` for [`NetworkTraits::timeout`].
     pub timeout: Option<Nanos>,
 }
@@ -60,6 +61,7 @@ const MTU: u32 = 4150;
 /// Most different entropies: they fit the source port of a UDP packet.
 const MOST_PATHS: u64 = 1 << 16;
 
+/// Values of the key `entropy`.
 const ENTROPIES: [(&str, EntropyChoice); 5] = [
     ("single", EntropyChoice::Single),
     ("oblivious", EntropyChoice::Oblivious),
@@ -67,6 +69,46 @@ const ENTROPIES: [(&str, EntropyChoice); 5] = [
     ("reps", EntropyChoice::Reps),
     ("mixed", EntropyChoice::Mixed),
 ];
+
+/// Returns the keys of a transport: those that all of this kind have, and its own.
+pub(crate) fn keys(entry: &PacketEntry) -> Vec<TransportKey> {
+    let entropy = word(&ENTROPIES, entry.entropy);
+    let mut keys = vec![
+    key("mtu", "4150B", "bytes of a full packet, 64 B of headers included; 164 B to 32831 B", "uet-htsim"),
+    key(
+        "entropy",
+        entropy,
+        "how a sender chooses the entropy of each packet, and so its path: single always the same; oblivious all in \
+         turn; bitmap all in turn without those that had marks or trimming; reps and mixed those of unmarked \
+         acknowledgements again, otherwise at random or as bitmap",
+        "uet-htsim; Bonato et al. 2024 (REPS)",
+    ),
+    key("paths", "64", "number of different entropies, a power of two up to 65536", "uet-htsim"),
+    key(
+        "ack_bytes",
+        "none",
+        "bytes of packets that arrive between two acknowledgements, a size; none means 1B (each packet) for reps and \
+         mixed, which learn from them, and for swift, which measures each; otherwise 16384B",
+        "uet-htsim",
+    ),
+    key(
+        "iw",
+        "none",
+        "initial window, a size; none means the largest window: 1.5 times the product of rate and round trip with uec, and \
+         of rate and target with swift",
+        "uet-htsim",
+    ),
+    key(
+        "rto",
+        "none",
+        "retransmission time-out, a time; none means 15us and six times the time that a full queue takes to drain",
+        "uet-htsim",
+    ),
+    key("jitter", "0s", "a host whose card is idle delays a packet for up to this time", "Floyd, Jacobson 1992"),
+    ];
+    keys.extend(entry.keys);
+    keys
+}
 
 impl Default for UecSettings {
     fn default() -> UecSettings {
@@ -79,36 +121,35 @@ impl Default for UecSettings {
                 coarse_timers: false,
                 ..Settings::default()
             },
+            control: PacketControl::Nscc(NsccSettings::default()),
             entropy: EntropyChoice::Mixed,
             paths: 64,
             ack_bytes: None,
             initial_window_bytes: None,
-            target_delay: None,
             timeout: None,
         }
     }
 }
 
 impl UecSettings {
-    /// Parses `mtu`, `entropy`, `paths`, `ack_bytes`, `iw`, `target_delay`, `rto` and `jitter`.
+    /// Parses the keys of a transport ([`keys`]).
     ///
     /// # Errors
     /// A value is invalid; the message says what was expected.
-    pub fn read(spec: &Spec) -> Result<UecSettings, SpecError> {
+    pub(crate) fn read(spec: &Spec, entry: &PacketEntry) -> Result<UecSettings, SpecError> {
         let d = UecSettings::default();
-        let time = |key| spec.time(key)?.map(|_| positive_time(spec, key, Nanos::ZERO)).transpose();
         let settings = UecSettings {
             common: Settings {
                 mss_bytes: spec.size_bytes("mtu")?.map_or(Ok(MTU), |mtu| bounded_mtu(spec, mtu))? - HEADER_BYTES,
                 jitter: spec.time("jitter")?.or(d.common.jitter),
                 ..d.common
             },
-            entropy: spec.choice("entropy", &ENTROPIES)?.unwrap_or(d.entropy),
+            control: (entry.read)(spec)?,
+            entropy: spec.choice("entropy", &ENTROPIES)?.unwrap_or(entry.entropy),
             paths: spec.count("paths", 1, MOST_PATHS)?.map_or(d.paths, |paths| paths as u32),
             ack_bytes: spec.size_bytes("ack_bytes")?,
             initial_window_bytes: spec.size_bytes("iw")?,
-            target_delay: time("target_delay")?,
-            timeout: time("rto")?,
+            timeout: optional_time(spec, "rto")?,
         };
         spec.finish()?;
         match settings.paths.is_power_of_two() {
@@ -124,14 +165,15 @@ impl UecSettings {
 
     /// Bytes of packets, with headers, that arrive between two reports.
     pub fn report_after_bytes(&self) -> u64 {
-        self.ack_bytes.unwrap_or(self.entropy.usual_ack_bytes())
+        let usual = if self.control.entry().reports_each { 1 } else { self.entropy.usual_ack_bytes() };
+        self.ack_bytes.unwrap_or(usual)
     }
 
     /// Returns these settings with those of `given`, except the entropy, which belongs to the scheme
     /// ([`TransportSpec::refined_by`](crate::TransportSpec::refined_by)).
     pub(crate) fn refined_by(self, given: UecSettings) -> Result<UecSettings, String> {
         // A scheme states its entropy even where it is the default.
-        let default = UecSettings::default().entropy;
+        let default = given.control.entry().entropy;
         if given.entropy != default && given.entropy != self.entropy {
             return Err(conflict("entropy", word(&ENTROPIES, self.entropy), word(&ENTROPIES, given.entropy)));
         }
@@ -158,6 +200,8 @@ pub struct NetworkTraits {
     /// Round trip of a full packet and its report over the longest path, without queueing. A sender lowers its own
     /// estimate when it measures less.
     pub round_trip: Nanos,
+    /// What one switch on the path adds to the round trip, without queueing.
+    pub hop: Nanos,
     /// Whether full queues trim packets.
     pub trims: bool,
     /// Retransmission time-out. uet-htsim: 15 µs and six times the time that a full queue takes to drain.

@@ -9,8 +9,13 @@ use pathloom_model::Nanos;
 use proptest::prelude::*;
 
 /// A fabric of 100 Gbit/s with six links of 1 µs between two hosts, as in uet-htsim's permutations.
-const TRAITS: NetworkTraits =
-    NetworkTraits { rate_bps: 100_000_000_000, round_trip: Nanos(14_022), trims: true, timeout: Nanos(100_656) };
+const TRAITS: NetworkTraits = NetworkTraits {
+    rate_bps: 100_000_000_000,
+    round_trip: Nanos(14_022),
+    hop: Nanos(2_337),
+    trims: true,
+    timeout: Nanos(100_656),
+};
 const CHOICES: [EntropyChoice; 5] =
     [EntropyChoice::Single, EntropyChoice::Oblivious, EntropyChoice::Bitmap, EntropyChoice::Reps, EntropyChoice::Mixed];
 
@@ -37,6 +42,7 @@ fn reports_are_sent_after_the_bytes_that_were_asked_for() {
         retransmission: false,
         asks_report: false,
         marked: false,
+        hops: 0,
         trimmed: None,
     };
     let mut reported = |arrived: Arrived| receiver.handle_data(&arrived);
@@ -157,7 +163,7 @@ prop_compose! {
         let [number, cumulative, base] = [0, 1, 2].map(|place| if is_far[place] { far[place] } else { near[place] });
         let [marked, retransmission] = flags;
         let selective = selective >> shift;
-        Report { kind, number, cumulative, base, selective, received_bytes, entropy, marked, retransmission }
+        Report { kind, number, cumulative, base, selective, received_bytes, entropy, marked, hops: 5, retransmission }
     }
 }
 
@@ -214,6 +220,7 @@ proptest! {
                 retransmission: false,
                 asks_report: false,
                 marked: false,
+ hops: 0,
                 trimmed: None,
             };
             prop_assert_eq!(receiver.handle_data(&arrived).is_some(), number < 50);

@@ -1,21 +1,39 @@
 //! A window whose growth its connection sets: a subflow of an MPTCP connection (`mptcp/coupling.rs`).
 
-/// State of a coupled window.
+use super::law::{Ack, WindowLaw};
+use super::Extent;
+
+/// State of a coupled window. Its growth is LIA's or OLIA's.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Coupled {
     /// Growth per byte acknowledged in congestion avoidance, in bytes; can be negative.
-    pub(super) growth: f64,
+    growth: f64,
     /// Fraction of a byte that the window has not grown by yet.
     remainder: f64,
 }
 
 impl Coupled {
+    pub(super) fn new() -> Coupled {
+        Coupled::default()
+    }
+
     /// Returns the window of `cwnd` bytes after `acked` bytes were acknowledged; at least one segment.
-    pub(super) fn grow(&mut self, cwnd: u64, acked: u64, mss: u64) -> u64 {
+    fn grow(&mut self, cwnd: u64, acked: u64, mss: u64) -> u64 {
         let bytes = self.growth * acked as f64 + self.remainder;
         let whole = bytes as i64;
         self.remainder = bytes - whole as f64;
         cwnd.saturating_add_signed(whole).max(mss)
+    }
+}
+
+impl WindowLaw for Coupled {
+    fn on_ack(&mut self, extent: &mut Extent, ack: &Ack) {
+        extent.cwnd = self.grow(extent.cwnd, ack.bytes, extent.mss);
+    }
+
+    #[inline]
+    fn set_growth(&mut self, growth: f64) {
+        self.growth = growth;
     }
 }
 

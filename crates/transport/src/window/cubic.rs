@@ -8,12 +8,15 @@
 //! not use their window (RFC 9438 §5.8). The arithmetic uses `f64` operations that IEEE 754 defines to the last bit,
 //! so that results do not depend on the machine.
 
+use super::law::{Ack, LawEntry, WindowLaw};
+use super::Extent;
+use crate::CongestionControl;
 use pathloom_model::Nanos;
 
 /// C of RFC 9438 §5, in segments per cubed second.
 const C: f64 = 0.4;
 /// β_cubic of RFC 9438 §4.6.
-pub(super) const BETA: f64 = 0.7;
+const BETA: f64 = 0.7;
 /// α_cubic of RFC 9438 §4.3: with it, a flow of AIMD(α, β) has the mean window of Reno.
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 /// Least growth per acknowledged segment if no loss is known, in segments.
@@ -45,30 +48,21 @@ struct Epoch {
 }
 
 impl Cubic {
+    pub(super) fn new() -> Cubic {
+        Cubic::default()
+    }
+
     /// Handles a loss that was detected with this window (RFC 9438 §4.6, §4.7).
-    pub(super) fn on_loss(&mut self, cwnd: f64) {
+    fn lose(&mut self, cwnd: f64) {
         // Fast convergence: a flow with a smaller window than before leaves room for others.
         self.w_max = if cwnd < self.w_max { cwnd * (1.0 + BETA) / 2.0 } else { cwnd };
         self.cwnd_prior = cwnd;
         self.epoch = None;
     }
 
-    /// Handles an expired retransmission timer: the plateau of the next epoch is the window at its start (RFC 9438
-    /// §4.8).
-    pub(super) fn on_timeout(&mut self, cwnd: f64) {
-        self.cwnd_prior = cwnd;
-        self.w_max = 0.0;
-        self.epoch = None;
-    }
-
-    /// The time without data does not count (RFC 9438 §5.8), so a new epoch begins with the next acknowledgement.
-    pub(super) fn on_idle(&mut self) {
-        self.epoch = None;
-    }
-
     /// Returns the growth in bytes of a window of `cwnd` segments of `mss` bytes, after `acked` segments were
     /// acknowledged in congestion avoidance (RFC 9438 §4.2 to §4.5).
-    pub(super) fn growth(&mut self, now: Nanos, rtt: Nanos, acked: f64, cwnd: f64, mss: f64) -> u64 {
+    fn growth(&mut self, now: Nanos, rtt: Nanos, acked: f64, cwnd: f64, mss: f64) -> u64 {
         let w_max = self.w_max;
         let epoch = self.epoch.get_or_insert_with(|| Epoch::new(now, cwnd, w_max));
         let alpha = if epoch.w_est >= self.cwnd_prior { 1.0 } else { ALPHA };
@@ -84,6 +78,45 @@ impl Cubic {
         let bytes = grown * mss + self.remainder;
         self.remainder = bytes.fract();
         bytes as u64
+    }
+}
+
+impl WindowLaw for Cubic {
+    const ENTRY: Option<LawEntry> = Some(LawEntry {
+        name: "cubic",
+        about: "TCP with CUBIC congestion control, Linux's default, without HyStart",
+        source: "RFC 9438, RFC 6675, RFC 6298",
+        sack: true,
+        reacts_to_marks: false,
+        keys: &[],
+        read: |_| Ok(CongestionControl::Cubic),
+    });
+
+    fn on_ack(&mut self, extent: &mut Extent, ack: &Ack) {
+        let mss = extent.mss as f64;
+        let round_trip = ack.round_trip.unwrap_or_default();
+        extent.cwnd += self.growth(ack.now, round_trip, ack.bytes as f64 / mss, extent.segments(), mss);
+    }
+
+    /// RFC 9438 §4.6.
+    fn reduced(&self, flight: u64) -> u64 {
+        (flight as f64 * BETA) as u64
+    }
+
+    fn on_loss(&mut self, extent: &Extent) {
+        self.lose(extent.segments());
+    }
+
+    /// The plateau of the next epoch is the window at its start (RFC 9438 §4.8).
+    fn on_timeout(&mut self, extent: &Extent) {
+        self.cwnd_prior = extent.segments();
+        self.w_max = 0.0;
+        self.epoch = None;
+    }
+
+    /// The time without data does not count (RFC 9438 §5.8), so a new epoch begins with the next acknowledgement.
+    fn on_resume(&mut self) {
+        self.epoch = None;
     }
 }
 
@@ -146,7 +179,7 @@ mod tests {
     #[test]
     fn grows_back_to_its_plateau_after_k_and_then_beyond() {
         let mut cubic = Cubic::default();
-        cubic.on_loss(1000.0);
+        cubic.lose(1000.0);
         // K is the cube root of 300 / 0.4: 9.09 s.
         let windows = run(&mut cubic, 700.0, 13, 100);
         assert!((windows[8] - 1000.0).abs() < 3.0, "{windows:?}");
@@ -156,7 +189,7 @@ mod tests {
     #[test]
     fn matches_reno_with_short_round_trips() {
         let mut cubic = Cubic::default();
-        cubic.on_loss(20.0);
+        cubic.lose(20.0);
         // Reno with α of RFC 9438 §4.3: 0.53 segments per round trip up to 20, then one.
         let windows = run(&mut cubic, 14.0, 1, 10);
         assert!((windows[0] - (20.0 + 100.0 - 6.0 / ALPHA)).abs() < 4.0, "{windows:?}");
@@ -171,10 +204,10 @@ mod tests {
     #[test]
     fn fast_convergence_lowers_the_plateau() {
         let mut cubic = Cubic::default();
-        cubic.on_loss(100.0);
-        cubic.on_loss(80.0);
+        cubic.lose(100.0);
+        cubic.lose(80.0);
         assert!((cubic.w_max - 68.0).abs() < 1e-9);
-        cubic.on_timeout(50.0);
+        cubic.on_timeout(&Extent::new(1000, 50_000));
         assert_eq!(cubic.w_max, 0.0);
     }
 }
