@@ -1,6 +1,7 @@
 //! Whole transfers over wires that drop, reorder and mark, under every congestion control.
 
-use crate::{CongestionControl, Receiver, SackBlocks, Segment, SegmentKind, Sender, Settings, TimeoutWait};
+use crate::{CongestionControl, Receiver, SackBlocks, Segment, SegmentKind, Sender, Settings, TimeoutWait, TransportSpec};
+use crate::window::laws;
 use pathloom_model::Nanos;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -112,12 +113,10 @@ fn settings(congestion: CongestionControl, sack: bool) -> Settings {
     }
 }
 
+/// Every congestion control that is a transport of its own, with its defaults.
 fn controls() -> impl Strategy<Value = CongestionControl> {
-    prop::sample::select(vec![
-        CongestionControl::NewReno,
-        CongestionControl::Cubic,
-        CongestionControl::Dctcp { gain: 0.0625 },
-    ])
+    let control = |name: &str| TransportSpec::parse(name).unwrap().settings().congestion;
+    prop::sample::select(laws::entries().map(|law| control(law.name)).collect::<Vec<_>>())
 }
 
 proptest! {

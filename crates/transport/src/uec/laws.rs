@@ -83,4 +83,6 @@ macro_rules! packet_laws {
 packet_laws! {
     /// NSCC of the Ultra Ethernet Consortium.
     Nscc(super::nscc::NsccSettings) => nscc::Nscc,
+    /// Swift, a window by delay.
+    Swift(super::swift::SwiftSettings) => swift::Swift,
 }

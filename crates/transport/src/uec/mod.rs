@@ -14,6 +14,7 @@ mod receiver;
 mod sender;
 mod settings;
 mod sizes;
+mod swift;
 #[cfg(test)]
 mod tests;
 
@@ -24,6 +25,7 @@ pub use sender::{UecCounters, UecSender};
 pub(crate) use settings::keys;
 pub use settings::{EntropyChoice, NetworkTraits, UecSettings};
 use sizes::Sizes;
+pub use swift::SwiftSettings;
 
 /// Bytes of a packet without its payload; the size of a report and of a trimmed packet (uet-htsim, `_hdr_size` and
 /// `ACKSIZE`).

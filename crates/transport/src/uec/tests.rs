@@ -167,16 +167,23 @@ prop_compose! {
     }
 }
 
+/// Every congestion control, with its defaults.
+fn controls() -> impl Strategy<Value = PacketControl> {
+    let control = |name: &str| crate::TransportSpec::parse(name).unwrap().uec().unwrap().control;
+    prop::sample::select(laws::ENTRIES.iter().map(|entry| control(entry.name)).collect::<Vec<_>>())
+}
+
 proptest! {
     #[test]
     fn every_byte_is_delivered_once_whatever_happens(
+        control in controls(),
         choice in 0..5usize,
         bytes in 1..600_000u64,
         ack_bytes in 1..40_000u64,
         seed in any::<u64>(),
         fates in fates(),
     ) {
-        let settings = UecSettings { entropy: CHOICES[choice], ack_bytes: Some(ack_bytes), ..UecSettings::default() };
+        let settings = UecSettings { control, entropy: CHOICES[choice], ack_bytes: Some(ack_bytes), ..UecSettings::default() };
         let mut network = Network::new(&settings, TRAITS, bytes, seed, fates);
         let end = network.run();
         prop_assert_eq!(network.receiver.received_bytes(), bytes);
@@ -190,11 +197,12 @@ proptest! {
 
     #[test]
     fn reports_of_anything_do_no_harm(
+        control in controls(),
         choice in 0..5usize,
         seed in any::<u64>(),
         steps in prop::collection::vec((reports(), 0..200_000u64), 1..80),
     ) {
-        let settings = UecSettings { entropy: CHOICES[choice], ..UecSettings::default() };
+        let settings = UecSettings { control, entropy: CHOICES[choice], ..UecSettings::default() };
         let mut sender = UecSender::new(&settings, &TRAITS, 200_000, seed);
         let mut now = Nanos::ZERO;
         for (report, wait) in steps {
@@ -202,8 +210,7 @@ proptest! {
             now += Nanos(wait);
             sender.handle_timeout(now);
             sender.handle_report(now, &report);
-            let window = sender.window_bytes();
-            prop_assert!((settings.frame_bytes()..=sender.most_window_bytes()).contains(&window));
+            prop_assert!((1..=sender.most_window_bytes()).contains(&sender.window_bytes()));
         }
     }
 
