@@ -18,5 +18,6 @@ mod runs;
 mod spraying;
 mod standing_connections;
 mod streams;
+mod swift;
 mod switch_programs;
 mod transports;

@@ -12,7 +12,12 @@ const FAT_TREE: &str = "fat-tree:k=4,rate=100Gbps,delay=500ns";
 /// Ports that hold 20 packets of 4150 bytes.
 const TRIMMING: &str = "queue_bytes=83000B,ecn=16600B/66400B,trim=on";
 
-fn settings(fabric: &str, flows: &[(u64, usize, usize, Option<u64>)], transport: &str, faults: &str) -> SimSettings {
+pub(crate) fn settings(
+    fabric: &str,
+    flows: &[(u64, usize, usize, Option<u64>)],
+    transport: &str,
+    faults: &str,
+) -> SimSettings {
     let fabric = Arc::new(fabric_from_spec(fabric).unwrap());
     let hosts: Vec<NodeId> = fabric.hosts().to_vec();
     let flow = |&(us, src, dst, size_bytes): &(u64, usize, usize, Option<u64>)| FlowSpec {
@@ -47,7 +52,7 @@ fn run_with(settings: SimSettings, tap: impl Tap) -> Outcome {
     outcome
 }
 
-fn run(settings: SimSettings) -> Outcome {
+pub(crate) fn run(settings: SimSettings) -> Outcome {
     run_with(settings, NoTap)
 }
 

@@ -1,7 +1,9 @@
 //! Whole transfers over wires that drop, reorder and mark, under every congestion control.
 
-use crate::{CongestionControl, Receiver, SackBlocks, Segment, SegmentKind, Sender, Settings, TimeoutWait, TransportSpec};
 use crate::window::laws;
+use crate::{
+    CongestionControl, Receiver, SackBlocks, Segment, SegmentKind, Sender, Settings, TimeoutWait, TransportSpec,
+};
 use pathloom_model::Nanos;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
