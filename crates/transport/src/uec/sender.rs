@@ -282,7 +282,8 @@ impl PacketSender for UecSender {
     }
 
     fn poll_timeout(&self) -> Option<Nanos> {
-        self.retransmission_due().into_iter().chain(self.paced_until).min()
+        let paced_until = self.paced_until.filter(|_| !self.is_finished());
+        self.retransmission_due().into_iter().chain(paced_until).min()
     }
 
     fn handle_timeout(&mut self, now: Nanos) {
