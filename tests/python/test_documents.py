@@ -1,4 +1,4 @@
-"""Statements of README.md and the Makefile."""
+"""Statements of README.md, of the first pages of the site, and of the Makefile."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ from pathloom.scheme import View
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 GUIDE = (ROOT / "docs/python-schemes.md").read_text(encoding="utf-8")
-COMMANDS = [line.partition(" #")[0] for line in README.splitlines() if line.startswith("pathloom ")]
+TRAINING = (ROOT / "docs/guides/training.md").read_text(encoding="utf-8")
+TOUR = (ROOT / "docs/tour.md").read_text(encoding="utf-8")
+COMMANDS = [line.partition(" #")[0] for line in TOUR.splitlines() if line.startswith("pathloom ")]
 QUICKSTART = (ROOT / "docs/quickstart.md").read_text(encoding="utf-8")
 COMMANDS += [line for line in QUICKSTART.splitlines() if line.startswith("pathloom ")]
 COMMANDS += [line.removeprefix("$ ") for line in GUIDE.splitlines() if line.startswith("$ pathloom ")]
@@ -89,6 +91,28 @@ def test_the_python_of_the_first_pages_works(tmp_path: Path, page: str) -> None:
     assert ("results/mine" in code.group(1)) == (tmp_path / "results/mine/report.html").is_file()
 
 
+def test_the_guide_for_training_engineers_finds_the_straggler(cli: Cli, tmp_path: Path) -> None:
+    command = re.search(r"^(pathloom compare .*)$", TRAINING, re.MULTILINE)
+    code = re.search(r"```python\n(.*?)```", TRAINING, re.DOTALL)
+    assert command is not None and code is not None
+    done = cli(*shlex.split(command[1])[1:])
+    assert done.code == 0, done.err
+    assert re.search(r"^completion ", done.out, re.MULTILINE), done.out
+    said = subprocess.run([sys.executable, "-c", code[1]], cwd=tmp_path, capture_output=True, text=True, check=True)
+    found = re.findall(r"│ (\w+) +┆ (h\d+) +┆ ([\d.]+)", said.stdout)
+    assert [(scheme, rank) for scheme, rank, _ in found[::2]] == [("ecmp", "h5"), ("rps", "h5")], said.stdout
+    first, second, *_ = times = [float(time) for *_, time in found]
+    assert first > 4 * second and times[2] > 4 * times[3]
+
+
+def test_the_doors_of_the_readme_are_those_of_the_site() -> None:
+    doors = re.findall(r"\]\(docs/([^)]+)\) \|$", README.split("## Four doors")[1].split("\n\n")[1], re.MULTILINE)
+    assert len(doors) == 4
+    start = (ROOT / "docs/index.md").read_text(encoding="utf-8")
+    assert all(f"]({door})" in start for door in doors)
+    assert len(README.splitlines()) <= 130
+
+
 def test_the_python_of_the_guide_works(tmp_path: Path) -> None:
     code = re.search(r"```python\n(.*?)```", GUIDE, re.DOTALL)
     assert code is not None
@@ -106,7 +130,12 @@ def test_the_guide_names_every_event_and_action_and_all_of_the_view() -> None:
 
 
 def test_linked_files_of_documents_exist() -> None:
-    for folder, text in ((ROOT, README), (ROOT / "docs", GUIDE)):
+    for folder, text in (
+        (ROOT, README),
+        (ROOT / "docs", GUIDE),
+        (ROOT / "docs", TOUR),
+        (ROOT / "docs/guides", TRAINING),
+    ):
         for target in re.findall(r"\]\(([^)#:]+)\)", text):
             assert (folder / target).exists(), target
 
