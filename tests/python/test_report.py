@@ -121,6 +121,16 @@ def test_an_interrupted_run_is_marked_on_top() -> None:
     assert "Interrupted.</strong> 2 of 4 runs" in html
 
 
+def test_pictures_have_the_digits_of_the_tables(result: Result) -> None:
+    (drawn,) = [plot for plot in plots(result) if plot.name == "means"]
+    shown = [{text.get_text() for text in axes.texts} for axes in drawn.figure.axes]
+    table = main_table(result.summary["schemes"])
+    for place, heading in enumerate(("mean throughput", "mean FCT")):
+        cells = [row[table.headings.index(heading)] for row in table.rows]
+        # The half width is in the length of the line.
+        assert shown[place] == {re.sub(r" ± [\d.]+", "", cell) for cell in cells}
+
+
 def test_trimmed_packets_have_a_column_where_there_are_any() -> None:
     def control(keys: str) -> dict[str, str]:
         fabric = f"leaf-spine:spines=2,leaves=3,hosts=4,rate=10Gbps{keys}"

@@ -23,7 +23,7 @@ from pathloom.experiments.results.definitions import SIZE_BINS
 from pathloom.experiments.results.stats import percentile
 from pathloom.experiments.results.summary import unfinished
 from pathloom.experiments.results.tables import link_windows_ns
-from pathloom.quantities import count_text, rate_text, size_text, time_text
+from pathloom.quantities import FigureText, count_text, rate_text, share_figure, size_text, time_figure, time_text
 from pathloom.report.dark import BUSY, with_dark_mode
 from pathloom.report.drawing import MOST_VECTOR_CABLES, LinkValues, draw_fabric, name_nodes
 from pathloom.report.layout import layout
@@ -124,8 +124,8 @@ def means(result: ResultData, look: Mapping[str, Look]) -> Plot | None:
     names = short_labels([row["scheme"] for row in rows])
     for place, (key, label, scale) in enumerate(panels):
         axes = figure.add_subplot(1, len(panels), place + 1)
-        bound = AT_MOST if key == "throughput" else AT_LEAST
-        _dots(axes, [row[key] for row in rows], [look[row["scheme"]] for row in rows], scale, bound)
+        form = (share_figure, AT_MOST) if key == "throughput" else (time_figure, AT_LEAST)
+        _dots(axes, [row[key] for row in rows], [look[row["scheme"]] for row in rows], scale, form)
         _cut_at(axes, 0.0, 1.0 if key == "throughput" else None)
         axes.set_xlabel(label)
         axes.set_yticks(range(len(rows)), names if place == 0 else [""] * len(rows))
@@ -136,8 +136,18 @@ def means(result: ResultData, look: Mapping[str, Look]) -> Plot | None:
     return Plot("means", "Mean throughput and FCT" if len(panels) > 1 else "Mean throughput", says, figure)
 
 
-def _dots(axes: Axes, figures: Sequence[Mapping[str, Any]], schemes: Sequence[Look], scale: float, bound: str) -> None:
-    """Draws a mean and its interval per scheme. A mean that is only a bound is hollow and marked with `bound`."""
+def _dots(
+    axes: Axes,
+    figures: Sequence[Mapping[str, Any]],
+    schemes: Sequence[Look],
+    scale: float,
+    form: tuple[FigureText, str],
+) -> None:
+    """Draws a mean and its interval per scheme. A mean that is only a bound is hollow.
+
+    `form` is the format of the means, as in the tables, and the sign of a bound.
+    """
+    text, bound = form
     for place, (figure, look) in enumerate(zip(figures, schemes, strict=True)):
         if figure["mean"] is None:
             continue
@@ -156,7 +166,7 @@ def _dots(axes: Axes, figures: Sequence[Mapping[str, Any]], schemes: Sequence[Lo
             linewidth=1.6,
         )
         axes.annotate(
-            f"{bound if is_bound else ''}{mean:.3g}",
+            f"{bound if is_bound else ''}{text(figure['mean'])}",
             (mean, place),
             (0, 8),
             textcoords="offset points",
