@@ -33,6 +33,8 @@ pub(crate) enum Event {
     PacketTimer { slot: u32, use_count: u32 },
     /// The card of a host that sends into this link is free.
     CardFree(LinkId),
+    /// The host that sends into this link may pull a packet.
+    PullDue(LinkId),
     /// A host's network card has room again for a connection that may have at most two segments in it.
     CardReady { slot: u32, use_count: u32 },
     /// A connection's delayed acknowledgement.

@@ -1,6 +1,6 @@
-//! Reports of one transfer that acknowledgements carry. They do not fit into a packet, so a packet has their number.
+//! What the receiver of a transfer tells its sender. It does not fit into a packet, so a packet has its number.
 
-use pathloom_transport::packets::Report;
+use pathloom_transport::packets::Feedback;
 use std::collections::VecDeque;
 
 /// Most reports that are kept. If more are under way, the oldest ones were lost.
@@ -10,14 +10,14 @@ const MOST: usize = 4096;
 #[derive(Default)]
 pub(crate) struct Reports {
     /// Those that have arrived are `None`.
-    under_way: VecDeque<Option<Report>>,
+    under_way: VecDeque<Option<Feedback>>,
     /// Number of the first one.
     first: u64,
 }
 
 impl Reports {
     /// Stores a report. Returns its number.
-    pub(crate) fn put(&mut self, report: Report) -> u64 {
+    pub(crate) fn put(&mut self, report: Feedback) -> u64 {
         if self.under_way.len() == MOST {
             self.under_way.pop_front();
             self.first += 1;
@@ -27,7 +27,7 @@ impl Reports {
     }
 
     /// Takes the report with this number, if it is still kept.
-    pub(crate) fn take(&mut self, number: u64) -> Option<Report> {
+    pub(crate) fn take(&mut self, number: u64) -> Option<Feedback> {
         let place = usize::try_from(number.checked_sub(self.first)?).ok()?;
         let report = self.under_way.get_mut(place)?.take();
         while let Some(None) = self.under_way.front() {
@@ -41,10 +41,10 @@ impl Reports {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pathloom_transport::packets::ReportKind;
+    use pathloom_transport::packets::{Report, ReportKind};
 
-    fn report(number: u64) -> Report {
-        Report {
+    fn report(number: u64) -> Feedback {
+        Feedback::Report(Report {
             kind: ReportKind::Ack,
             number,
             cumulative: 0,
@@ -55,7 +55,7 @@ mod tests {
             marked: false,
             hops: 0,
             retransmission: false,
-        }
+        })
     }
 
     #[test]

@@ -293,6 +293,7 @@ impl<T: Tap> Simulation<T> {
             Event::PathsOverdue(transfer) => hosts.open_all_streams(at, network, agenda, transfer),
             Event::SenderTimer { slot, use_count } => hosts.sender_timer(at, network, agenda, (slot, use_count)),
             Event::PacketTimer { slot, use_count } => hosts.packet_timer(at, network, agenda, (slot, use_count)),
+            Event::PullDue(uplink) => hosts.pull_due(at, network, agenda, uplink),
             Event::CardFree(uplink) => hosts.card_free(at, network, agenda, uplink),
             Event::CardReady { slot, use_count } => hosts.card_ready(at, network, agenda, (slot, use_count)),
             Event::ReceiverTimer { slot, use_count } => hosts.receiver_timer(at, network, agenda, (slot, use_count)),

@@ -9,6 +9,7 @@ mod control_modes;
 mod faults;
 mod max_min;
 mod mptcp;
+mod ndp;
 mod packets;
 mod parts;
 mod path_schemes;

@@ -8,9 +8,9 @@ use pathloom_workload::{FlowSpec, Start, TrafficSpec, Workload};
 use proptest::prelude::*;
 use std::sync::Arc;
 
-const FAT_TREE: &str = "fat-tree:k=4,rate=100Gbps,delay=500ns";
+pub(crate) const FAT_TREE: &str = "fat-tree:k=4,rate=100Gbps,delay=500ns";
 /// Ports that hold 20 packets of 4150 bytes.
-const TRIMMING: &str = "queue_bytes=83000B,ecn=16600B/66400B,trim=on";
+pub(crate) const TRIMMING: &str = "queue_bytes=83000B,ecn=16600B/66400B,trim=on";
 
 pub(crate) fn settings(
     fabric: &str,
@@ -44,7 +44,7 @@ pub(crate) fn settings(
     }
 }
 
-fn run_with(settings: SimSettings, tap: impl Tap) -> Outcome {
+pub(crate) fn run_with(settings: SimSettings, tap: impl Tap) -> Outcome {
     let mut simulation = Simulation::with_tap(settings, tap, None).unwrap();
     simulation.advance(simulation.end());
     let outcome = simulation.outcome();
@@ -57,21 +57,21 @@ pub(crate) fn run(settings: SimSettings) -> Outcome {
 }
 
 /// Flow completion times in microseconds.
-fn fcts_us(outcome: &Outcome) -> Vec<f64> {
+pub(crate) fn fcts_us(outcome: &Outcome) -> Vec<f64> {
     let fct = |flow: &pathloom_sim::FlowOutcome| (flow.finish.unwrap().0 - flow.start.unwrap().0) as f64 / 1e3;
     outcome.flows.iter().map(fct).collect()
 }
 
-fn all_finish(outcome: &Outcome) -> bool {
+pub(crate) fn all_finish(outcome: &Outcome) -> bool {
     outcome.flows.iter().all(|flow| flow.finish.is_some() && Some(flow.delivered_bytes) == flow.size_bytes)
 }
 
 /// Each of 16 hosts sends to the one after the next four.
-fn shift(bytes: u64) -> Vec<(u64, usize, usize, Option<u64>)> {
+pub(crate) fn shift(bytes: u64) -> Vec<(u64, usize, usize, Option<u64>)> {
     (0..16).map(|host| (0, host, (host + 4) % 16, Some(bytes))).collect()
 }
 
-fn incast(senders: usize, bytes: u64) -> Vec<(u64, usize, usize, Option<u64>)> {
+pub(crate) fn incast(senders: usize, bytes: u64) -> Vec<(u64, usize, usize, Option<u64>)> {
     (1..=senders).map(|host| (0, host, 0, Some(bytes))).collect()
 }
 

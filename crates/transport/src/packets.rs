@@ -1,24 +1,10 @@
 //! The seam between a driver and transports that acknowledge packets instead of bytes.
 //!
 //! The packets of a transfer are numbered from 0. A sender decides when to send which of them, and with which entropy. A
-//! receiver answers packets with [`Report`]s. A network may also cut a packet down to its header instead of dropping it
+//! receiver answers packets with [`Report`]s, and may also pull packets ([`Feedback`]). A network may also cut a packet down to its header instead of dropping it
 //! ("trimming"); the receiver then reports it as missing at once.
 
 use pathloom_model::Nanos;
-
-/// What a packet is. Sizes and priorities follow from it: only [`PacketKind::Data`] has a payload, and all other kinds
-/// pass before it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum PacketKind {
-    /// A packet with payload.
-    Data,
-    /// A report of what has arrived ([`ReportKind::Ack`]).
-    Ack,
-    /// The header of a data packet whose payload was removed by a full queue.
-    Trimmed,
-    /// A report of a trimmed packet ([`ReportKind::Nack`]).
-    Nack,
-}
 
 /// A data packet that a sender wants to send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -115,14 +101,14 @@ pub struct Report {
     pub retransmission: bool,
 }
 
-impl Report {
-    /// The kind of the packet that carries the report.
-    pub fn packet_kind(&self) -> PacketKind {
-        match self.kind {
-            ReportKind::Ack => PacketKind::Ack,
-            ReportKind::Nack(_) => PacketKind::Nack,
-        }
-    }
+/// What a receiver tells a sender, in a packet of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Feedback {
+    /// What has arrived.
+    Report(Report),
+    /// The sender may send more: the receiver has asked for this many bytes so far, with headers. A later pull stands in
+    /// for one that is lost.
+    Pull(u64),
 }
 
 /// The sending end of a transfer. A driver calls [`PacketSender::poll_transmit`] whenever the network card is free, so
@@ -133,6 +119,9 @@ pub trait PacketSender {
 
     /// Handles a report. Reports that cannot be true change nothing.
     fn handle_report(&mut self, now: Nanos, report: &Report);
+
+    /// Handles a pull ([`Feedback::Pull`]). Senders that are not pulled ignore it.
+    fn handle_pull(&mut self, bytes: u64);
 
     /// Returns the time when [`PacketSender::handle_timeout`] or [`PacketSender::poll_transmit`] is due, if the sender waits.
     fn poll_timeout(&self) -> Option<Nanos>;
@@ -148,6 +137,13 @@ pub trait PacketSender {
 pub trait PacketReceiver {
     /// Handles a packet or the header of one. Returns a report to send, if one is due.
     fn handle_data(&mut self, arrived: &Arrived) -> Option<Report>;
+
+    /// Whether a further packet should be pulled. The receiver's host pulls for all its transfers in turn, at the rate of its
+    /// link, with [`PacketReceiver::pull`].
+    fn wants_pull(&self) -> bool;
+
+    /// Pulls one packet. Returns the bytes of all pulls so far ([`Feedback::Pull`]).
+    fn pull(&mut self) -> u64;
 
     /// Payload bytes that have arrived, each counted once.
     fn received_bytes(&self) -> u64;

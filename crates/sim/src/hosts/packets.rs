@@ -17,7 +17,7 @@ use crate::time::{to_nanos, to_ps, Ps, NEVER};
 use crate::transfers::{Work, EPHEMERAL};
 use pathloom_fabrics::round_trip_of;
 use pathloom_model::{Fabric, Headers, LinkId, Nanos};
-use pathloom_transport::packets::{Arrived, Outgoing, PacketReceiver, PacketSender, Report};
+use pathloom_transport::packets::{Arrived, Feedback, Outgoing, PacketReceiver, PacketSender};
 use pathloom_transport::uec::{NetworkTraits, UecReceiver, UecSender, UecSettings, HEADER_BYTES};
 use pathloom_transport::{TimeoutWait, TransportSpec};
 use std::collections::{BTreeMap, VecDeque};
@@ -37,6 +37,8 @@ pub(super) struct PacketFlows {
     free: Vec<u32>,
     /// By the link that a card sends into.
     cards: BTreeMap<LinkId, Card>,
+    /// By the link that a receiving host sends into; only with a transport that pulls.
+    pullers: BTreeMap<LinkId, Puller>,
     seed: u64,
 }
 
@@ -56,6 +58,11 @@ struct Flow {
     closed: bool,
     /// Whether it waits for its turn at the card.
     has_turn: bool,
+    /// Whether it waits for its turn to be pulled.
+    has_pull_turn: bool,
+    /// Time that the receiver's link needs for a full packet, and entropy of the last packet that arrived.
+    frame_ps: Ps,
+    entropy: u32,
     /// Time of the sender's timer event in the agenda; [`NEVER`] if there is none.
     timer: Ps,
     sender: UecSender,
@@ -71,13 +78,24 @@ struct Card {
     free_at: Ps,
 }
 
+/// A receiving host that pulls packets for its transfers, in turn, at the rate of its link.
+#[derive(Default)]
+struct Puller {
+    /// Slots of the transfers that want a packet.
+    turns: VecDeque<u32>,
+    /// Time before which no further packet is pulled.
+    next_at: Ps,
+    /// Whether the agenda has an event for that time.
+    is_armed: bool,
+}
+
 impl PacketFlows {
     /// No transfers; `None` if the transport does not acknowledge packets.
     pub(super) fn new(transport: &TransportSpec, fabric: &Fabric, seed: u64) -> Option<Box<PacketFlows>> {
         let settings = transport.uec()?.clone();
         let traits = traits_of(&settings, fabric);
-        let (slots, free, cards) = (Vec::new(), Vec::new(), BTreeMap::new());
-        Some(Box::new(PacketFlows { settings, traits, slots, free, cards, seed }))
+        let (slots, free, cards, pullers) = (Vec::new(), Vec::new(), BTreeMap::new(), BTreeMap::new());
+        Some(Box::new(PacketFlows { settings, traits, slots, free, cards, pullers, seed }))
     }
 
     fn get(&mut self, slot: usize) -> &mut Flow {
@@ -85,8 +103,15 @@ impl PacketFlows {
     }
 
     /// Takes a slot for a new transfer.
-    fn open(&mut self, transfer: u32, interfaces: [Interface; 2], size: Option<u64>, rate_bps: u64) -> usize {
+    fn open(
+        &mut self,
+        transfer: u32,
+        interfaces: [Interface; 2],
+        size: Option<u64>,
+        [rate_bps, receiver_bps]: [u64; 2],
+    ) -> usize {
         let traits = NetworkTraits { rate_bps, ..self.traits };
+        let frame_ps = send_ps(self.settings.frame_bytes(), receiver_bps) as Ps;
         let bytes = size.unwrap_or(ENDLESS);
         let seed = self.seed ^ (u64::from(transfer) << 32 | 0x7565_6300);
         let flow = |use_count| Flow {
@@ -99,9 +124,12 @@ impl PacketFlows {
             delivered: false,
             closed: false,
             has_turn: false,
+            has_pull_turn: false,
+            frame_ps,
+            entropy: 0,
             timer: NEVER,
             sender: UecSender::new(&self.settings, &traits, bytes, seed),
-            receiver: UecReceiver::new(&self.settings, bytes),
+            receiver: UecReceiver::new(&self.settings, &traits, bytes),
             reports: Reports::default(),
         };
         if let Some(slot) = self.free.pop() {
@@ -131,17 +159,17 @@ impl PacketFlows {
     }
 
     /// The next packet that a card sends, and its transfer, which then has the last turn.
-    fn next(&mut self, now: Nanos, uplink: LinkId) -> Option<(usize, Outgoing)> {
+    fn next(&mut self, now: Ps, agenda: &mut Agenda, uplink: LinkId) -> Option<(usize, Outgoing)> {
         let card = self.cards.get_mut(&uplink)?;
         while let Some(slot) = card.turns.pop_front() {
             let flow = &mut self.slots[slot as usize];
-            match flow.sender.poll_transmit(now) {
-                Some(outgoing) => {
-                    card.turns.push_back(slot);
-                    return Some((slot as usize, outgoing));
-                }
-                None => flow.has_turn = false,
+            if let Some(outgoing) = flow.sender.poll_transmit(to_nanos(now)) {
+                card.turns.push_back(slot);
+                return Some((slot as usize, outgoing));
             }
+            flow.has_turn = false;
+            // It may wait for a time that it did not know before.
+            flow.arm(now, agenda, slot);
         }
         None
     }
@@ -163,6 +191,13 @@ impl PacketFlows {
 }
 
 impl Flow {
+    /// Puts the sender's timer into the agenda, unless it has an event that is early enough.
+    fn arm(&mut self, now: Ps, agenda: &mut Agenda, slot: u32) {
+        if let Some(at) = wants(self.sender.poll_timeout(), &mut self.timer) {
+            agenda.push(at.max(now), Event::PacketTimer { slot, use_count: self.use_count });
+        }
+    }
+
     fn work(&self) -> Work {
         let counters = self.sender.counters();
         Work {
@@ -179,11 +214,15 @@ impl Flow {
     }
 }
 
+/// Time in picoseconds that a rate needs for these bytes.
+fn send_ps(bytes: u64, rate_bps: u64) -> u128 {
+    u128::from(bytes) * 8_000_000_000_000 / u128::from(rate_bps.max(1))
+}
+
 /// What senders know of a fabric.
 fn traits_of(settings: &UecSettings, fabric: &Fabric) -> NetworkTraits {
     let frame = settings.frame_bytes();
     let ports = fabric.ports();
-    let send_ps = |bytes: u64, rate_bps: u64| u128::from(bytes) * 8_000_000_000_000 / u128::from(rate_bps.max(1));
     let fastest_bps = fabric.fastest_port_bps();
     let drain_ps = |link: &pathloom_model::Link| {
         let buffer = u64::from(link.settings.buffer_packets).saturating_mul(frame);
@@ -230,10 +269,10 @@ impl Hosts {
         let in_use = |five_tuple: &_| network.lanes.slot(five_tuple).is_some();
         let five_tuple = self.transfers.start(transfer, &ends, to_nanos(now), EPHEMERAL, in_use);
         let headers = Headers { tcp_flags: 0, ..self.headers(transfer, five_tuple) };
-        let rate_bps = self.fabric.link(ends.src.uplink).settings.rate_bps;
+        let rates_bps = [ends.src, ends.dst].map(|at| self.fabric.link(at.uplink).settings.rate_bps);
         let Some(packets) = &mut self.packets else { return };
         let interfaces = [ends.src, ends.dst].map(|at| Interface::of(at.uplink));
-        let slot = packets.open(transfer, interfaces, ends.size_bytes, rate_bps);
+        let slot = packets.open(transfer, interfaces, ends.size_bytes, rates_bps);
         network.open_slot(slot, headers);
         if ends.size_bytes == Some(0) {
             self.finish_packets(now, agenda, slot);
@@ -265,33 +304,81 @@ impl Hosts {
         }
         match packet.direction() {
             Direction::Data => {
+                flow.entropy = packet.entropy();
                 let report = flow.receiver.handle_data(&arrived(packet));
                 if !flow.delivered && flow.size.is_some_and(|size| flow.receiver.received_bytes() >= size) {
                     self.finish_packets(now, agenda, slot);
                 }
                 if let Some(report) = report {
-                    self.report(now, network, slot, report);
+                    self.answer(now, network, slot, Feedback::Report(report));
                 }
+                self.ask_for_pull(now, network, agenda, slot);
             }
             Direction::Ack => {
-                if let Some(report) = flow.reports.take(packet.seq) {
-                    flow.sender.handle_report(to_nanos(now), &report);
+                match flow.reports.take(packet.seq) {
+                    Some(Feedback::Report(report)) => flow.sender.handle_report(to_nanos(now), &report),
+                    Some(Feedback::Pull(bytes)) => flow.sender.handle_pull(bytes),
+                    None => {}
                 }
                 self.continue_packets(now, network, agenda, slot);
             }
         }
     }
 
-    /// Sends a report to the sender of a transfer. It takes a path by the entropy of the packet that caused it.
-    fn report<T: Tap>(&mut self, now: Ps, network: &mut Network<T>, slot: usize, report: Report) {
+    /// Tells something to the sender of a transfer. The packet takes a path by the entropy of the last one that arrived.
+    fn answer<T: Tap>(&mut self, now: Ps, network: &mut Network<T>, slot: usize, feedback: Feedback) {
         let Some(packets) = &mut self.packets else { return };
         let flow = packets.get(slot);
         flow.packets_sent += 1;
-        let (link, number) = (flow.interfaces[1].uplink().0, flow.reports.put(report));
-        let packet =
-            Packet::new((slot as u32) << 1 | 1, number, 0, HEADER_BYTES as u16, 0).with_entropy(report.entropy);
+        let (link, number) = (flow.interfaces[1].uplink().0, flow.reports.put(feedback));
+        let packet = Packet::new((slot as u32) << 1 | 1, number, 0, HEADER_BYTES as u16, 0).with_entropy(flow.entropy);
         let taken = self.hand_to_card(now, network, link, packet);
         self.note_sent(slot, taken);
+    }
+
+    /// Gives a transfer a turn to be pulled, if its receiver wants a packet.
+    fn ask_for_pull<T: Tap>(&mut self, now: Ps, network: &mut Network<T>, agenda: &mut Agenda, slot: usize) {
+        let Some(packets) = &mut self.packets else { return };
+        let flow = &mut packets.slots[slot];
+        if flow.has_pull_turn || !flow.receiver.wants_pull() {
+            return;
+        }
+        flow.has_pull_turn = true;
+        let uplink = flow.interfaces[1].uplink();
+        packets.pullers.entry(uplink).or_default().turns.push_back(slot as u32);
+        self.pull(now, network, agenda, uplink);
+    }
+
+    /// Pulls the packets that are due at a host: one at a time, as fast as they can arrive.
+    fn pull<T: Tap>(&mut self, now: Ps, network: &mut Network<T>, agenda: &mut Agenda, uplink: LinkId) {
+        while let Some(packets) = &mut self.packets {
+            let Some(puller) = packets.pullers.get_mut(&uplink).filter(|puller| !puller.turns.is_empty()) else {
+                return;
+            };
+            if puller.next_at > now {
+                if !std::mem::replace(&mut puller.is_armed, true) {
+                    agenda.push(puller.next_at, Event::PullDue(uplink));
+                }
+                return;
+            }
+            let Some(slot) = puller.turns.pop_front() else { return };
+            let flow = &mut packets.slots[slot as usize];
+            flow.has_pull_turn = flow.receiver.wants_pull();
+            if flow.has_pull_turn {
+                puller.next_at = now + flow.frame_ps;
+                puller.turns.push_back(slot);
+                let bytes = flow.receiver.pull();
+                self.answer(now, network, slot as usize, Feedback::Pull(bytes));
+            }
+        }
+    }
+
+    /// The host that sends into this link may pull a packet again.
+    pub(crate) fn pull_due<T: Tap>(&mut self, now: Ps, network: &mut Network<T>, agenda: &mut Agenda, uplink: LinkId) {
+        if let Some(puller) = self.packets.as_mut().and_then(|packets| packets.pullers.get_mut(&uplink)) {
+            puller.is_armed = false;
+            self.pull(now, network, agenda, uplink);
+        }
     }
 
     /// Notes that the card has taken a packet of a transfer.
@@ -322,7 +409,7 @@ impl Hosts {
                 }
                 return;
             }
-            let Some((slot, outgoing)) = packets.next(to_nanos(now), uplink) else { return };
+            let Some((slot, outgoing)) = packets.next(now, agenda, uplink) else { return };
             packets.get(slot).packets_sent += 1;
             let taken = self.hand_to_card(now, network, uplink.0, packet_of(slot, &outgoing));
             self.note_sent(slot, taken);
@@ -340,10 +427,7 @@ impl Hosts {
 
     fn arm_packet_timer(&mut self, now: Ps, agenda: &mut Agenda, slot: usize) {
         let Some(packets) = &mut self.packets else { return };
-        let flow = packets.get(slot);
-        if let Some(at) = wants(flow.sender.poll_timeout(), &mut flow.timer) {
-            agenda.push(at.max(now), Event::PacketTimer { slot: slot as u32, use_count: flow.use_count });
-        }
+        packets.get(slot).arm(now, agenda, slot as u32);
     }
 
     /// Handles an event of a sender's timer. The timer may have moved to a later time.
@@ -383,13 +467,18 @@ impl Hosts {
     /// The sender of a transfer has nothing left to do, or is stopped.
     fn close_packets<T: Tap>(&mut self, network: &mut Network<T>, slot: usize) {
         let Some(packets) = &mut self.packets else { return };
-        let flow = packets.get(slot);
+        let flow = &mut packets.slots[slot];
         flow.closed = true;
         self.transfers.end_packets(flow.transfer, flow.work());
         if std::mem::take(&mut flow.has_turn) {
             let uplink = flow.interfaces[0].uplink();
             if let Some(card) = packets.cards.get_mut(&uplink) {
                 card.turns.retain(|&other| other as usize != slot);
+            }
+        }
+        if std::mem::take(&mut flow.has_pull_turn) {
+            if let Some(puller) = packets.pullers.get_mut(&flow.interfaces[1].uplink()) {
+                puller.turns.retain(|&other| other as usize != slot);
             }
         }
         self.release_packets(network, slot);

@@ -44,11 +44,22 @@ pub(super) trait PacketLaw {
     /// The largest window at what is known of the network, in bytes.
     fn most(&self) -> u64;
 
-    /// Time between two packets if the window is smaller than a packet; `None` if it is not, so that packets in flight pace
-    /// the sender.
+    /// Whether a packet of `size` bytes may be sent.
+    fn admits(&self, in_flight: i64, size: u64) -> bool {
+        in_flight.saturating_add_unsigned(size) <= i64::try_from(self.window()).unwrap_or(i64::MAX)
+    }
+
+    /// Time after the last packet when one may leave although it is not admitted, if nothing is in flight; `None` if that
+    /// never happens, because the window is not smaller than a packet.
     fn gap(&self) -> Option<Nanos> {
         None
     }
+
+    /// A packet of this many bytes leaves.
+    fn on_sent(&mut self, _bytes: u64) {}
+
+    /// Handles a pull of the receiver, which has pulled this many bytes so far.
+    fn on_pull(&mut self, _bytes: u64) {}
 
     /// Handles a report of bytes that have arrived.
     fn on_arrival(&mut self, arrival: &Arrival);

@@ -59,6 +59,24 @@ macro_rules! packet_laws {
                 }
             }
 
+            pub(super) fn admits(&self, in_flight: i64, size: u64) -> bool {
+                match self {
+                    $(Law::$name(law) => law.admits(in_flight, size),)*
+                }
+            }
+
+            pub(super) fn on_sent(&mut self, bytes: u64) {
+                match self {
+                    $(Law::$name(law) => law.on_sent(bytes),)*
+                }
+            }
+
+            pub(super) fn on_pull(&mut self, bytes: u64) {
+                match self {
+                    $(Law::$name(law) => law.on_pull(bytes),)*
+                }
+            }
+
             pub(super) fn on_arrival(&mut self, arrival: &Arrival) {
                 match self {
                     $(Law::$name(law) => law.on_arrival(arrival),)*
@@ -85,4 +103,6 @@ packet_laws! {
     Nscc(super::nscc::NsccSettings) => nscc::Nscc,
     /// Swift, a window by delay.
     Swift(super::swift::SwiftSettings) => swift::Swift,
+    /// NDP, whose receivers pull packets.
+    Ndp(super::ndp::NdpSettings) => ndp::Ndp,
 }

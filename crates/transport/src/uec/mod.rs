@@ -9,6 +9,7 @@ mod arrivals;
 mod entropies;
 pub(crate) mod law;
 pub(crate) mod laws;
+mod ndp;
 mod nscc;
 mod receiver;
 mod sender;
@@ -19,6 +20,7 @@ mod swift;
 mod tests;
 
 pub use laws::PacketControl;
+pub use ndp::NdpSettings;
 pub use nscc::NsccSettings;
 pub use receiver::UecReceiver;
 pub use sender::{UecCounters, UecSender};

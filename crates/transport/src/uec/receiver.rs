@@ -1,7 +1,8 @@
 //! The receiving end: which packets have arrived, and when to report.
 
 use super::arrivals::Arrivals;
-use super::{Sizes, UecSettings, MOST_AHEAD};
+use super::ndp::Pulls;
+use super::{NetworkTraits, PacketControl, Sizes, UecSettings, MOST_AHEAD};
 use crate::packets::{Arrived, PacketReceiver, Report, ReportKind};
 
 /// Packets that a report covers beside the cumulative number.
@@ -23,11 +24,13 @@ pub struct UecReceiver {
     /// Whether a packet asked for a report, and no report since then has said that nothing is missing.
     report_asked: bool,
     reordered: u64,
+    /// What was pulled, if the transport pulls.
+    pulls: Option<Pulls>,
 }
 
 impl UecReceiver {
-    /// Creates a receiver of a transfer of this many bytes, of which nothing has arrived.
-    pub fn new(settings: &UecSettings, bytes: u64) -> UecReceiver {
+    /// Creates a receiver of a transfer of this many bytes, of which nothing has arrived. It knows the network of its sender.
+    pub fn new(settings: &UecSettings, network: &NetworkTraits, bytes: u64) -> UecReceiver {
         UecReceiver {
             sizes: Sizes::new(settings, bytes),
             arrivals: Arrivals::default(),
@@ -37,6 +40,7 @@ impl UecReceiver {
             ack_bytes: settings.report_after_bytes(),
             report_asked: false,
             reordered: 0,
+            pulls: matches!(settings.control, PacketControl::Ndp(_)).then(|| Pulls::new(settings, network)),
         }
     }
 
@@ -89,6 +93,9 @@ impl PacketReceiver for UecReceiver {
             return None;
         }
         let is_new = !self.arrivals.has(number);
+        if let Some(pulls) = &mut self.pulls {
+            pulls.note_arrival();
+        }
         if let Some(place) = arrived.trimmed {
             return Some(match is_new {
                 true => self.report(arrived, ReportKind::Nack(place), number),
@@ -111,6 +118,15 @@ impl PacketReceiver for UecReceiver {
         let upwards = arrived.marked || is_new && arrived.asks_report;
         let base = if upwards { number } else { self.base_below(number) };
         Some(self.report(arrived, ReportKind::Ack, base))
+    }
+
+    fn wants_pull(&self) -> bool {
+        let missing = self.sizes.packets() - self.received.1;
+        self.pulls.as_ref().is_some_and(|pulls| pulls.is_wanted(missing))
+    }
+
+    fn pull(&mut self) -> u64 {
+        self.pulls.as_mut().map_or(0, Pulls::pull)
     }
 
     fn received_bytes(&self) -> u64 {

@@ -236,12 +236,14 @@ impl PacketSender for UecSender {
         if number >= self.sizes.packets() || number >= self.cumulative + MOST_AHEAD {
             return None;
         }
-        let (size, window) = (self.sizes.frame(number) as i64, self.law.window() as i64);
-        if self.in_flight + size > window && !self.passes_gap(now) {
+        let size = self.sizes.frame(number);
+        if !self.law.admits(self.in_flight, size) && !self.passes_gap(now) {
             return None;
         }
-        self.in_flight += size;
+        self.in_flight += size as i64;
         self.sent_at = now;
+        let fills_window = !self.law.admits(self.in_flight, size + 1);
+        self.law.on_sent(size);
         let entropy = self.entropies.next(&mut self.rng);
         match again {
             Some(_) => {
@@ -259,7 +261,7 @@ impl PacketSender for UecSender {
             payload_bytes: self.sizes.payload(number),
             entropy,
             retransmission: again.is_some(),
-            asks_report: again.is_some() || is_last || self.in_flight + size >= window,
+            asks_report: again.is_some() || is_last || fills_window,
         })
     }
 
@@ -279,6 +281,11 @@ impl PacketSender for UecSender {
             ReportKind::Nack(place) => self.handle_nack(now, report, place),
         }
         self.tidy();
+    }
+
+    fn handle_pull(&mut self, bytes: u64) {
+        self.backoff = 0;
+        self.law.on_pull(bytes);
     }
 
     fn poll_timeout(&self) -> Option<Nanos> {

@@ -88,14 +88,14 @@ pub(crate) fn keys(entry: &PacketEntry) -> Vec<TransportKey> {
         "ack_bytes",
         "none",
         "bytes of packets that arrive between two acknowledgements, a size; none means 1B (each packet) for reps and \
-         mixed, which learn from them, and for swift, which measures each; otherwise 16384B",
+         mixed, which learn from them, and for swift and ndp; otherwise 16384B",
         "uet-htsim",
     ),
     key(
         "iw",
         "none",
-        "initial window, a size; none means the largest window: 1.5 times the product of rate and round trip with uec, and \
-         of rate and target with swift",
+        "initial window, a size; none means 1.5 times the product of rate and round trip with uec, that product with ndp, \
+         and the product of rate and target with swift",
         "uet-htsim",
     ),
     key(

@@ -34,7 +34,7 @@ fn a_lone_flow_sends_at_line_rate() {
 #[test]
 fn reports_are_sent_after_the_bytes_that_were_asked_for() {
     let (settings, bytes) = (UecSettings { ack_bytes: Some(16_384), ..UecSettings::default() }, 100 * 4086);
-    let mut receiver = UecReceiver::new(&settings, bytes);
+    let mut receiver = UecReceiver::new(&settings, &TRAITS, bytes);
     let arrived = |number| Arrived {
         number,
         payload_bytes: 4086,
@@ -69,7 +69,7 @@ fn reports_are_sent_after_the_bytes_that_were_asked_for() {
 fn a_trimmed_packet_is_sent_again_after_a_round_trip() {
     let settings = UecSettings::default();
     let mut sender = UecSender::new(&settings, &TRAITS, 10 * 4086, 1);
-    let mut receiver = UecReceiver::new(&settings, 10 * 4086);
+    let mut receiver = UecReceiver::new(&settings, &TRAITS, 10 * 4086);
     let mut packets: Vec<_> = std::iter::from_fn(|| sender.poll_transmit(Nanos::ZERO)).map(Arrived::from).collect();
     assert_eq!(packets.len(), 10);
     packets[3].trimmed = Some(TrimmedAt::Fabric);
@@ -114,7 +114,7 @@ fn a_sender_stays_within_the_range_that_receivers_keep() {
     };
     let bytes = 100 * 3 * MOST_AHEAD;
     let mut sender = UecSender::new(&settings, &TRAITS, bytes, 1);
-    let mut receiver = UecReceiver::new(&settings, bytes);
+    let mut receiver = UecReceiver::new(&settings, &TRAITS, bytes);
     let mut newest = 0;
     // The first packet never arrives, all others do at once.
     while let Some(packet) = sender.poll_transmit(Nanos::ZERO) {
@@ -210,14 +210,14 @@ proptest! {
             now += Nanos(wait);
             sender.handle_timeout(now);
             sender.handle_report(now, &report);
-            prop_assert!((1..=sender.most_window_bytes()).contains(&sender.window_bytes()));
+            prop_assert!(sender.window_bytes() <= sender.most_window_bytes());
         }
     }
 
     #[test]
     fn packets_with_any_number_do_no_harm(numbers in prop::collection::vec(prop_oneof![0..90u64, any::<u64>()], 1..200)) {
         let settings = UecSettings { ack_bytes: Some(1), ..UecSettings::default() };
-        let mut receiver = UecReceiver::new(&settings, 50 * 4086);
+        let mut receiver = UecReceiver::new(&settings, &TRAITS, 50 * 4086);
         let mut seen = std::collections::BTreeSet::new();
         for number in numbers {
             let arrived = Arrived {

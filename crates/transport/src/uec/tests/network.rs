@@ -1,7 +1,7 @@
 //! A sender, a receiver and the network between them, in virtual time. The network loses, trims, marks and overtakes
 //! packets at random, and checks every report against what it has delivered.
 
-use super::super::{NetworkTraits, UecReceiver, UecSender, UecSettings, HEADER_BYTES};
+use super::super::{NetworkTraits, PacketControl, UecReceiver, UecSender, UecSettings, HEADER_BYTES};
 use crate::packets::{Arrived, PacketReceiver, PacketSender, Report, ReportKind, TrimmedAt};
 use pathloom_model::Nanos;
 use rand::{RngExt, SeedableRng};
@@ -28,6 +28,9 @@ enum Event {
     CardIsFree,
     Data(Arrived),
     Report(Report),
+    /// The receiver may pull a packet.
+    PullIsDue,
+    Pull(u64),
 }
 
 pub(super) struct Network {
@@ -41,10 +44,13 @@ pub(super) struct Network {
     agenda: BTreeMap<(Nanos, u64), Event>,
     events: u64,
     card_is_busy: bool,
+    /// Whether the receiver waits before it pulls again.
+    pulls: bool,
     /// Packets that have arrived, and their bytes with headers.
     arrived: BTreeSet<u64>,
     arrived_bytes: u64,
     full: u64,
+    is_pulled: bool,
 }
 
 impl Network {
@@ -52,16 +58,18 @@ impl Network {
         Network {
             traits,
             sender: UecSender::new(settings, &traits, bytes, seed),
-            receiver: UecReceiver::new(settings, bytes),
+            receiver: UecReceiver::new(settings, &traits, bytes),
             now: Nanos::ZERO,
             fates,
             rng: Pcg32::seed_from_u64(seed),
             agenda: BTreeMap::new(),
             events: 0,
             card_is_busy: false,
+            pulls: false,
             arrived: BTreeSet::new(),
             arrived_bytes: 0,
             full: settings.frame_bytes(),
+            is_pulled: matches!(settings.control, PacketControl::Ndp(_)),
         }
     }
 
@@ -93,9 +101,9 @@ impl Network {
             return;
         }
         let Some(packet) = self.sender.poll_transmit(self.now) else { return };
-        // A window below a packet allows one packet at a time.
+        // A window below a packet allows one packet at a time. That of a sender that is pulled is what it may send more.
         let allowed = self.sender.window_bytes().max(self.full);
-        assert!(self.sender.in_flight_bytes() <= allowed, "sent beyond the window");
+        assert!(self.is_pulled || self.sender.in_flight_bytes() <= allowed, "sent beyond the window");
         let frame = u64::from(packet.payload_bytes + HEADER_BYTES);
         let mut arrived = Arrived::from(packet);
         arrived.marked = self.draw(self.fates.mark);
@@ -119,9 +127,20 @@ impl Network {
             let takes = Nanos(6_000) + self.nanos_of(6 * u64::from(HEADER_BYTES));
             self.carry(takes, Event::Report(report));
         }
+        self.pull();
         let packets = (0..).take_while(|number| self.arrived.contains(number)).count() as u64;
         let delivered = self.receiver.delivered_bytes();
         assert_eq!(delivered.div_ceil(self.full - u64::from(HEADER_BYTES)), packets);
+    }
+
+    /// Pulls a packet, if one is wanted, and not more often than packets can arrive.
+    fn pull(&mut self) {
+        if !self.pulls && self.receiver.wants_pull() {
+            let bytes = self.receiver.pull();
+            self.pulls = true;
+            self.at(self.now + self.nanos_of(self.full), Event::PullIsDue);
+            self.carry(Nanos(6_000) + self.nanos_of(6 * u64::from(HEADER_BYTES)), Event::Pull(bytes));
+        }
     }
 
     /// A report never contains what has not arrived.
@@ -141,9 +160,14 @@ impl Network {
             Event::CardIsFree => self.card_is_busy = false,
             Event::Data(arrived) => self.deliver(&arrived),
             Event::Report(report) => self.sender.handle_report(self.now, &report),
+            Event::Pull(bytes) => self.sender.handle_pull(bytes),
+            Event::PullIsDue => {
+                self.pulls = false;
+                self.pull();
+            }
         }
         let (window, most) = (self.sender.window_bytes(), self.sender.most_window_bytes());
-        assert!((1..=most).contains(&window), "window {window}, at most {most}");
+        assert!(window <= most, "window {window}, at most {most}");
     }
 
     /// Runs until the sender is finished, and returns the time.
