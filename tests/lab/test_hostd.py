@@ -89,6 +89,32 @@ def test_a_server_on_ipv6_sockets_is_labelled_too(name: str) -> None:
         assert "tos:0x20" in text, text
 
 
+def test_what_others_remove_is_put_back_or_named(name: str) -> None:
+    with lab_with_agent(name) as (lab, fake):
+        log = lab.directory / "hostd.log"
+
+        def said(*words: str) -> bool:
+            return any(all(word in line for word in words) for line in log.read_text(encoding="utf-8").splitlines())
+
+        # Systemd does this when it restarts a unit. The kernel then forgets the programs of the cgroup.
+        group = lab.directory / "cgroup" / f"pathloom-{name}"
+        group.rmdir()
+        group.mkdir()
+        until(lambda: said("created their cgroup anew", "attached again"))
+        with iperf(name, lab, 30):
+            assert fake.wait("announce")["flow"]["dst_port"] == 5201
+        (lab.directory / "bpf" / "pathloom-hostd-1" / "link-hold").unlink()
+        until(lambda: said("has removed pins of the agent"))
+        host = lab.blueprint().hosts[3]
+        within = ["ip", "-n", host.namespace]
+        system.run_tool([*within, "address", "flush", "dev", host.ports[0].interface])
+        until(lambda: said(f"{host.ports[0].address}: no interface has this address"))
+        system.run_tool(["ip", "netns", "delete", host.namespace])
+        until(lambda: said(f"namespace /run/netns/{host.namespace}"))
+        system.run_tool(["ip", "netns", "add", host.namespace])
+        until(lambda: said(f"namespace /run/netns/{host.namespace}", "was created anew"))
+
+
 def test_lab_status_shows_whether_the_agent_runs(name: str) -> None:
     call("up", FABRIC, "--name", name, "--controller", "pathloom", "--scheme", "ofpt")
     assert "host agent  labels, announces, paces and holds" in call("status", "--name", name).out

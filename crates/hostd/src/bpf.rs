@@ -11,16 +11,17 @@ use crate::layout::{
     UNTOLD,
 };
 use crate::namespaces::Namespace;
-use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray, RingBuf};
+use aya::maps::{Array, HashMap, MapData, PerCpuArray, RingBuf};
 use aya::programs::links::FdLink;
 use aya::programs::{CgroupAttachMode, CgroupSkb, CgroupSkbAttachType, Iter, ProgramError, SockOps};
 use aya::{Btf, Ebpf, Pod};
+use pathloom_daemon_support::attached::{programs, Hook};
 use pathloom_daemon_support::files;
 use pathloom_daemon_support::pins::{self, take_map, Pins};
 use pathloom_daemon_support::report::one_line;
 use pathloom_model::{FiveTuple, Nanos};
 use std::error::Error;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -31,6 +32,8 @@ static PROGRAMS: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/
 const PINNED: [&str; 6] = ["settings_map", "places", "orders", "limits", "flows", "counters"];
 /// Name of the folder for pins. The number changes with the layout of the maps.
 const PIN_FOLDER: &str = "pathloom-hostd-1";
+/// Beginning of the names of these folders, of all versions.
+const PIN_FOLDERS: &str = "pathloom-hostd-";
 const LINKS: [&str; 2] = ["link-connections", "link-hold"];
 
 #[allow(unsafe_code)]
@@ -82,6 +85,9 @@ pub struct Bpf {
     /// Time until which the orders of an earlier agent are valid.
     inherited_until: Nanos,
     untold: u64,
+    places: HashMap<MapData, LocalAddress, u32>,
+    cgroup: PathBuf,
+    pins: Pins,
     _links: [FdLink; 2],
 }
 
@@ -103,10 +109,11 @@ impl Bpf {
         let (settings, orders) = (Array::try_from(map("settings_map")?)?, HashMap::try_from(map("orders")?)?);
         let (flows, counters) = (HashMap::try_from(map("flows")?)?, PerCpuArray::try_from(map("counters")?)?);
         let events = RingBuf::try_from(map("events")?)?;
-        // This process must keep the map open until the loaded programs do.
-        let _places = write_addresses(map("places")?, places)?;
+        let mut addresses = HashMap::try_from(map("places")?)?;
+        write_addresses(&mut addresses, places)?;
         // The orders of an earlier agent remain valid without a gap.
         let before: Settings = settings.get(&0, 0)?;
+        load(&mut ebpf)?;
         let links = attach(&mut ebpf, &setup.cgroup, &pins)?;
         let mut bpf = Bpf {
             ebpf,
@@ -118,11 +125,41 @@ impl Bpf {
             in_force: first_settings(setup, &before),
             inherited_until: Nanos(before.alive_until_ns),
             untold: 0,
+            places: addresses,
+            cgroup: setup.cgroup.clone(),
+            pins,
             _links: links,
         };
         bpf.untold = bpf.counter(UNTOLD);
         bpf.settings.set(0, bpf.in_force, 0)?;
         Ok(bpf)
+    }
+
+    /// Replaces the addresses whose connections are handled, each with the cookie of its namespace.
+    pub fn set_places(&mut self, places: &[(u64, u32)]) -> Result<(), String> {
+        write_addresses(&mut self.places, places).map_err(|problem| one_line(problem.as_ref()))
+    }
+
+    /// Attaches the programs again if others have detached them, or have created the cgroup anew. Returns whether that
+    /// was necessary.
+    pub fn put_back(&mut self) -> Result<bool, String> {
+        let mut put_back = || -> Anyhow<bool> {
+            let group = open_cgroup(&self.cgroup)?;
+            for (hook, name) in [(Hook::SockOps, "connections"), (Hook::Egress, "hold")] {
+                let program = self.ebpf.program(name).ok_or("a BPF program is missing")?.info()?.id();
+                if !programs(&group, hook)?.contains(&program) {
+                    self._links = attach(&mut self.ebpf, &self.cgroup, &self.pins)?;
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        };
+        put_back().map_err(|problem| one_line(problem.as_ref()))
+    }
+
+    /// Whether the pins exist, by which the next agent finds flows and orders if this one is killed.
+    pub fn is_pinned(&self) -> bool {
+        self.pins.has(&PINNED) && self.pins.has(&LINKS)
     }
 
     /// Time until which the orders of an earlier agent are valid. Zero if there was none.
@@ -229,9 +266,26 @@ impl Bpf {
     }
 }
 
-/// Removes the pins of an earlier agent, and with them its programs. Returns whether there were any.
+/// Removes the pins of an earlier agent, and with them its programs. Also those of other versions. Returns whether there
+/// were any.
 pub fn clean(pins: &Path) -> io::Result<bool> {
-    Pins::new(pins, PIN_FOLDER).remove(LINKS.iter().chain(&PINNED))
+    let others = leftovers(pins);
+    others.iter().try_for_each(fs::remove_dir_all)?;
+    let own = Pins::new(pins, PIN_FOLDER).remove(LINKS.iter().chain(&PINNED))?;
+    Ok(own || !others.is_empty())
+}
+
+/// Returns the folders with pins of agents of other versions. Their programs also label and hold connections.
+pub fn leftovers(pins: &Path) -> Vec<PathBuf> {
+    let is_other = |name: &str| {
+        let version = name.strip_prefix(PIN_FOLDERS);
+        name != PIN_FOLDER && version.is_some_and(|version| version.parse::<u32>().is_ok())
+    };
+    let found = fs::read_dir(pins).into_iter().flatten().flatten();
+    let others = found.filter(|one| one.file_name().to_str().is_some_and(is_other)).map(|one| one.path());
+    let mut others: Vec<PathBuf> = others.collect();
+    others.sort();
+    others
 }
 
 fn first_settings(setup: &Setup, before: &Settings) -> Settings {
@@ -252,30 +306,37 @@ fn first_settings(setup: &Setup, before: &Settings) -> Settings {
 }
 
 /// Makes the map `places` contain exactly these addresses. Namespaces of earlier hosts may not exist any more.
-fn write_addresses(map: Map, addresses: &[(u64, u32)]) -> Anyhow<HashMap<MapData, LocalAddress, u32>> {
-    let mut map: HashMap<MapData, LocalAddress, u32> = HashMap::try_from(map)?;
+fn write_addresses(map: &mut HashMap<MapData, LocalAddress, u32>, addresses: &[(u64, u32)]) -> Anyhow<()> {
     let wanted: Vec<_> =
         addresses.iter().map(|&(netns, address)| LocalAddress { netns, address: address.to_be(), zero: 0 }).collect();
     let old: Vec<LocalAddress> = map.keys().flatten().filter(|one| !wanted.contains(one)).collect();
     old.iter().for_each(|one| drop(map.remove(one)));
-    wanted.iter().try_for_each(|one| map.insert(one, 1, 0))?;
-    Ok(map)
+    Ok(wanted.iter().try_for_each(|one| map.insert(one, 1, 0))?)
 }
 
-/// Loads and attaches the programs. Other programs stay attached beside them, because links allow several programs. The
-/// attachments of an earlier agent are removed afterwards, so no connection is missed.
-fn attach(ebpf: &mut Ebpf, cgroup: &Path, pins: &Pins) -> Anyhow<[FdLink; 2]> {
+fn load(ebpf: &mut Ebpf) -> Anyhow<()> {
     let btf = Btf::from_sys_fs()?;
-    let group = File::open(cgroup).map_err(|problem| format!("cgroup {}: {problem}", cgroup.display()))?;
     let sweep: &mut Iter = ebpf.program_mut("sweep").ok_or("no BPF program `sweep`")?.try_into()?;
     sweep.load("tcp", &btf)?;
     let hold: &mut CgroupSkb = ebpf.program_mut("hold").ok_or("no BPF program `hold`")?.try_into()?;
     hold.load()?;
+    let seen: &mut SockOps = ebpf.program_mut("connections").ok_or("no BPF program `connections`")?.try_into()?;
+    Ok(seen.load()?)
+}
+
+fn open_cgroup(cgroup: &Path) -> Anyhow<File> {
+    Ok(File::open(cgroup).map_err(|problem| format!("cgroup {}: {problem}", cgroup.display()))?)
+}
+
+/// Attaches the loaded programs. Other programs stay attached beside them, because links allow several programs. The
+/// attachments of an earlier agent are removed afterwards, so no connection is missed.
+fn attach(ebpf: &mut Ebpf, cgroup: &Path, pins: &Pins) -> Anyhow<[FdLink; 2]> {
+    let group = open_cgroup(cgroup)?;
     let exclusive = |problem| explain_attach(problem, cgroup);
+    let hold: &mut CgroupSkb = ebpf.program_mut("hold").ok_or("no BPF program `hold`")?.try_into()?;
     let id = hold.attach(&group, CgroupSkbAttachType::Egress, CgroupAttachMode::Single).map_err(exclusive)?;
     let hold = FdLink::try_from(hold.take_link(id)?)?;
     let seen: &mut SockOps = ebpf.program_mut("connections").ok_or("no BPF program `connections`")?.try_into()?;
-    seen.load()?;
     let id = seen.attach(&group, CgroupAttachMode::Single).map_err(exclusive)?;
     let seen = FdLink::try_from(seen.take_link(id)?)?;
     Ok([pin(seen, &pins.place(LINKS[0]))?, pin(hold, &pins.place(LINKS[1]))?])
@@ -312,4 +373,23 @@ fn read_event(bytes: &[u8]) -> Option<Event> {
     }
     // SAFETY: the length was checked, any bytes are a valid `Event`, and the read needs no alignment.
     Some(unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_of_other_versions_are_found_and_removed() {
+        let pins = std::env::temp_dir().join(format!("pathloom-hostd-pins-{}", std::process::id()));
+        for name in ["pathloom-hostd-0", "pathloom-hostd-12", "pathloom-hostd-check-7", "pathloom-switch-1-s1"] {
+            fs::create_dir_all(pins.join(name)).unwrap();
+            fs::write(pins.join(name).join("link-hold"), b"").unwrap();
+        }
+        assert_eq!(leftovers(&pins), ["pathloom-hostd-0", "pathloom-hostd-12"].map(|name| pins.join(name)));
+        assert!(clean(&pins).unwrap());
+        assert!(leftovers(&pins).is_empty() && !clean(&pins).unwrap());
+        assert!(pins.join("pathloom-switch-1-s1").exists());
+        fs::remove_dir_all(&pins).unwrap();
+    }
 }

@@ -1,13 +1,14 @@
 //! Access to the kernel: by BPF, or by the socket list if BPF is not available.
 
 use crate::agent::Order;
-use crate::bpf::{Bpf, Seen, Setup};
+use crate::bpf::{leftovers, Bpf, Seen, Setup};
 use crate::config::{BpfUse, Config};
 use crate::namespaces::Namespace;
 use crate::sockets::{self, SocketList};
 use pathloom_model::{FiveTuple, Nanos};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::OwnedFd;
 
 /// New events of flows.
@@ -23,7 +24,7 @@ pub struct News {
 pub struct Kernel {
     namespaces: Vec<Namespace>,
     /// Namespace of each address.
-    places: BTreeMap<std::net::Ipv4Addr, usize>,
+    places: BTreeMap<Ipv4Addr, usize>,
     lists: Vec<SocketList>,
     bpf: Option<Bpf>,
     threshold_bytes: u64,
@@ -33,11 +34,14 @@ pub struct Kernel {
     /// Number of sockets of other processes that the agent has labelled or found labelled.
     labelled: u64,
     orders: BTreeSet<FiveTuple>,
+    /// What was wrong when the kernel was last looked after.
+    problems: BTreeSet<String>,
 }
 
 impl Kernel {
-    /// Opens the namespaces and starts the BPF programs. If BPF is not used, `say` gets one line with the reason.
-    pub fn start(config: &Config, say: impl FnOnce(&str)) -> Result<Kernel, String> {
+    /// Opens the namespaces and starts the BPF programs. `say` gets a line if BPF is not used,
+    /// and about programs of other versions.
+    pub fn start(config: &Config, say: impl Fn(&str)) -> Result<Kernel, String> {
         let (namespaces, places) = open_namespaces(config)?;
         let tos = config.flows.dscp << 2;
         let setup = Setup {
@@ -47,8 +51,7 @@ impl Kernel {
             tos,
             prefixes: config.prefixes()?,
         };
-        let pairs: Vec<_> =
-            places.iter().map(|(&address, &index)| (namespaces[index].cookie, u32::from(address))).collect();
+        let pairs = cookies(&namespaces, &places);
         let bpf = match config.kernel.bpf {
             BpfUse::Off => {
                 say("kernel.bpf = \"off\": flows are announced and labelled, but not paced or held");
@@ -69,8 +72,16 @@ impl Kernel {
         let lists = namespaces.iter().map(SocketList::open).collect::<Result<_, _>>();
         let lists = lists.map_err(|problem| format!("the socket list cannot be read: {problem}"))?;
         let threshold_bytes = setup.threshold_bytes;
-        let (known, orders) = (BTreeSet::new(), BTreeSet::new());
-        let mut kernel = Kernel { namespaces, places, lists, bpf, threshold_bytes, tos, known, labelled: 0, orders };
+        for other in leftovers(&setup.pins) {
+            say(&format!(
+                "{}: has BPF programs of another version of the agent, which also label and hold connections. If that \
+                 agent does not run any more, `pathloom-hostd clean` removes them",
+                other.display()
+            ));
+        }
+        let (known, orders, problems) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        let mut kernel =
+            Kernel { namespaces, places, lists, bpf, threshold_bytes, tos, known, labelled: 0, orders, problems };
         kernel.sweep_all()?;
         Ok(kernel)
     }
@@ -145,6 +156,65 @@ impl Kernel {
         }
     }
 
+    /// Puts back what others have removed, and returns a line for each new event and problem. Must be called every few
+    /// seconds.
+    pub fn look_after(&mut self) -> Vec<String> {
+        let mut events = Vec::new();
+        let mut problems = BTreeSet::new();
+        if let Some(bpf) = &mut self.bpf {
+            match bpf.put_back() {
+                Ok(false) => {}
+                Ok(true) => events.push(
+                    "another program has detached the BPF programs of the agent, or has created their cgroup anew; they \
+                     are attached again"
+                        .to_owned(),
+                ),
+                Err(why) => drop(problems.insert(format!("the BPF programs are not attached: {why}"))),
+            }
+            if !bpf.is_pinned() {
+                problems.insert(
+                    "another program has removed pins of the agent from the BPF file system; restart the agent, so that \
+                     the next one finds flows and orders if this one is killed"
+                        .to_owned(),
+                );
+            }
+        }
+        for index in 0..self.namespaces.len() {
+            match self.renew_namespace(index) {
+                Ok(None) => {}
+                Ok(Some(event)) => events.push(event),
+                Err(why) => drop(problems.insert(why)),
+            }
+        }
+        for (address, &index) in &self.places {
+            let bound = self.namespaces[index].inside(|| UdpSocket::bind((*address, 0)));
+            if bound.is_ok_and(|bound| bound.is_err_and(|why| why.kind() == io::ErrorKind::AddrNotAvailable)) {
+                problems.insert(format!("{address}: no interface has this address of [[hosts]]"));
+            }
+        }
+        events.extend(problems.difference(&self.problems).cloned());
+        events.extend(self.problems.difference(&problems).map(|over| format!("no longer: {over}")));
+        self.problems = problems;
+        events
+    }
+
+    /// Opens a namespace again if its file has been created anew. Returns a line if so.
+    fn renew_namespace(&mut self, index: usize) -> Result<Option<String>, String> {
+        let Some(path) = self.namespaces[index].path.clone() else { return Ok(None) };
+        let plain = |why: String| format!("namespace {}: {why}", path.display());
+        let now = Namespace::open(Some(&path)).map_err(|why| plain(why.to_string()))?;
+        if now.cookie == self.namespaces[index].cookie {
+            return Ok(None);
+        }
+        self.lists[index] = SocketList::open(&now).map_err(|why| plain(why.to_string()))?;
+        self.namespaces[index] = now;
+        let pairs = cookies(&self.namespaces, &self.places);
+        if let Some(bpf) = &mut self.bpf {
+            bpf.set_places(&pairs).map_err(plain)?;
+        }
+        Ok(Some(format!("namespace {}: was created anew; the agent serves its hosts there", path.display())))
+    }
+
     /// Visits all sockets of all namespaces.
     pub fn sweep_all(&mut self) -> Result<(), String> {
         let Some(bpf) = &mut self.bpf else { return Ok(()) };
@@ -203,7 +273,12 @@ impl Kernel {
     }
 }
 
-type Places = (Vec<Namespace>, BTreeMap<std::net::Ipv4Addr, usize>);
+/// Returns each address with the cookie of its namespace.
+fn cookies(namespaces: &[Namespace], places: &BTreeMap<Ipv4Addr, usize>) -> Vec<(u64, u32)> {
+    places.iter().map(|(&address, &index)| (namespaces[index].cookie, u32::from(address))).collect()
+}
+
+type Places = (Vec<Namespace>, BTreeMap<Ipv4Addr, usize>);
 
 fn open_namespaces(config: &Config) -> Result<Places, String> {
     let mut namespaces: Vec<Namespace> = Vec::new();

@@ -24,6 +24,8 @@ use tokio::time::{interval, sleep, MissedTickBehavior};
 /// Time between two heartbeats. At each one, the agent extends the validity of orders in the kernel and tidies its
 /// state.
 const HEARTBEAT: Duration = Duration::from_secs(1);
+/// Number of heartbeats between two looks at what others can remove: programs, pins, namespaces, addresses.
+const LOOK_EVERY: u32 = 3;
 /// Number of heartbeats between two visits of all sockets.
 const VISIT_EVERY: u32 = 60;
 
@@ -124,6 +126,9 @@ impl Running {
                     beats = beats.wrapping_add(1);
                     self.handle_kernel_events()?;
                     self.kernel.tidy();
+                    if beats.is_multiple_of(LOOK_EVERY) {
+                        self.kernel.look_after().iter().for_each(|line| tracing::warn!("{line}"));
+                    }
                     if beats.is_multiple_of(VISIT_EVERY) {
                         self.kernel.sweep_all()?;
                     }
