@@ -1,10 +1,12 @@
 //! The hub's state of one connection to a switch.
 
+use crate::hash_steps::HashStep;
 use crate::places::Place;
-use crate::reading::{ForeignRules, Reading};
+use crate::reading::{ForeignRules, Reading, Why};
 use pathloom_control::{PortStats, RuleStats};
 use pathloom_model::{Nanos, NodeId};
-use pathloom_openflow::{Message, Port, PortReason, PortStatus};
+use pathloom_openflow::convert::{self, Absent};
+use pathloom_openflow::{ErrorMessage, Message, Port, PortReason, PortStatus};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of ports per switch, the same as in discovery.
@@ -17,8 +19,8 @@ const MOST_RULES: usize = 1 << 23;
 const PLAIN_COMPLAINTS: u64 = 16;
 /// Transaction identifiers of the driver have this bit; those of the controller count from 1.
 const OF_DRIVER: u32 = 1 << 31;
-/// Time from the first refusal of the driver's own rules to the first repetition. It doubles with each one.
-const OWN_RULES_WAIT: Nanos = Nanos::from_secs(1);
+/// Time from a refusal to the first repetition. It doubles with each one, up to 64 times.
+const REPEATED_AFTER: Nanos = Nanos::from_secs(1);
 /// Number of repetitions of the driver's own rules in a session. After them, reviews restore what is missing.
 const OWN_RULES_TRIES: u32 = 4;
 
@@ -89,6 +91,19 @@ pub(crate) enum Pending {
 }
 
 impl Pending {
+    /// What the controller does not know if the switch refuses the request. `None` if the refusal is an answer: a switch
+    /// without meters refuses to list them. Otherwise an answer without rows would say that the switch has no rules, no
+    /// flows or no traffic. `is_list`: whether the request is for all rules.
+    pub(crate) fn unread(&self, is_list: bool) -> Option<&'static str> {
+        match self {
+            Pending::FlowStats { .. } => Some("the counters of flows; the last ones stand"),
+            Pending::PortStats(_) => Some("the counters of ports; the last ones stand"),
+            Pending::Refused(_) => Some("the counters of refused frames; the last ones stand"),
+            Pending::Reading if is_list => Some("the list of its rules; they stay as they are until it answers"),
+            Pending::Description | Pending::Ports(_) | Pending::Reading => None,
+        }
+    }
+
     /// Whether the answer has more rows than any real switch has.
     pub(crate) fn is_endless(&self, reading: Option<&Reading>) -> bool {
         let (rows, most) = match self {
@@ -100,6 +115,28 @@ impl Pending {
             Pending::Reading => (reading.map_or(0, |reading| reading.rows), MOST_RULES),
         };
         rows > most
+    }
+}
+
+/// When to repeat what a switch has refused.
+#[derive(Clone, Copy, Debug, Default)]
+struct Repetition {
+    due: Option<Nanos>,
+    /// Number of repetitions so far.
+    tries: u32,
+}
+
+impl Repetition {
+    fn plan(&mut self, now: Nanos) {
+        let wait = Nanos(REPEATED_AFTER.0 << self.tries.min(6));
+        self.due.get_or_insert(now.saturating_add(wait));
+    }
+
+    /// Whether it is time for a repetition.
+    fn take(&mut self, now: Nanos) -> bool {
+        let is_due = self.due.take_if(|due| *due <= now).is_some();
+        self.tries += u32::from(is_due);
+        is_due
     }
 }
 
@@ -120,10 +157,10 @@ pub(crate) struct Connection {
     pub last_echo: Nanos,
     /// Time at which its punts were last renewed.
     pub last_renewal: Nanos,
-    /// When to send the driver's own rules again, because the switch refused some of them.
-    own_rules_due: Option<Nanos>,
-    /// Number of times that they were sent again.
-    own_rules_tries: u32,
+    /// The driver's own rules, of which the switch refused some.
+    own_rules: Repetition,
+    /// The first reading of its rules, which the switch refused to list.
+    first_reading: Repetition,
     /// Bytes to be written.
     pub out: Vec<u8>,
     /// Whether the driver will be told to write.
@@ -132,6 +169,8 @@ pub(crate) struct Connection {
     pub reading: Option<Reading>,
     /// Foreign rules at its last reading.
     pub foreign_rules: ForeignRules,
+    /// Which part of a packet's hash decides at the switch.
+    pub hash_step: HashStep,
     /// Groups and meters that the switch is known to have. These must be modified, not added.
     pub groups: BTreeSet<u32>,
     pub meters: BTreeSet<u32>,
@@ -158,13 +197,14 @@ impl Connection {
             last_heard: now,
             last_echo: now,
             last_renewal: now,
-            own_rules_due: None,
-            own_rules_tries: 0,
+            own_rules: Repetition::default(),
+            first_reading: Repetition::default(),
             out: Vec::new(),
             dirty: false,
             pending: BTreeMap::new(),
             reading: None,
             foreign_rules: ForeignRules::default(),
+            hash_step: HashStep::default(),
             groups: BTreeSet::new(),
             meters: BTreeSet::new(),
             ports: BTreeSet::new(),
@@ -183,16 +223,39 @@ impl Connection {
 
     /// Notes that the switch refused the rule with this identifier. If it is one of the driver's, they are sent again soon.
     pub(crate) fn note_refused_rule(&mut self, now: Nanos, xid: u32) {
-        if xid & OF_DRIVER != 0 && self.own_rules_due.is_none() && self.own_rules_tries < OWN_RULES_TRIES {
-            self.own_rules_due = Some(now.saturating_add(Nanos(OWN_RULES_WAIT.0 << self.own_rules_tries)));
+        if xid & OF_DRIVER != 0 && self.own_rules.tries < OWN_RULES_TRIES {
+            self.own_rules.plan(now);
+        }
+    }
+
+    /// Notes that the switch refused to list its rules. A review just ends. The first reading is repeated soon: until it
+    /// succeeds, the rules of the switch are unknown.
+    pub(crate) fn note_refused_reading(&mut self, now: Nanos) {
+        let Some(reading) = self.reading.take() else { return };
+        reading.waiting.iter().for_each(|xid| drop(self.pending.remove(xid)));
+        if reading.why == Why::Dump {
+            self.first_reading.plan(now);
+        }
+    }
+
+    /// Forgets the group or meter that the switch does not have, by this error. The next one with its identifier is added,
+    /// not modified.
+    pub(crate) fn note_absent(&mut self, error: &ErrorMessage<'_>) {
+        match convert::absent(error) {
+            Some(Absent::Group(group)) => drop(self.groups.remove(&group)),
+            Some(Absent::Meter(meter)) => drop(self.meters.remove(&meter)),
+            None => {}
         }
     }
 
     /// Whether the driver's own rules are to be sent again now.
     pub(crate) fn take_own_rules_due(&mut self, now: Nanos) -> bool {
-        let is_due = self.own_rules_due.take_if(|due| *due <= now).is_some();
-        self.own_rules_tries += u32::from(is_due);
-        is_due
+        self.own_rules.take(now)
+    }
+
+    /// Whether its rules are to be read again now.
+    pub(crate) fn take_reading_due(&mut self, now: Nanos) -> bool {
+        self.first_reading.take(now)
     }
 
     /// Queues a message of the driver. It is short, so there is always room.

@@ -19,6 +19,7 @@ use crate::connections::Connections;
 use crate::counts::HubCounts;
 use crate::crowding::{Crowd, NoPlace};
 use crate::gauges::Gauges;
+use crate::hash_steps::HashSteps;
 use crate::hosts::Hosts;
 use crate::live_discovery::{HubAction, LiveDiscovery};
 use crate::log_limiter::{subject, LogLimiter};
@@ -89,6 +90,7 @@ pub struct Hub {
     /// Lines of the event log that the driver has not taken yet; `None` without a log.
     pub(crate) records: Option<VecDeque<Record>>,
     pub(crate) fabric: Option<Arc<Fabric>>,
+    pub(crate) hash_steps: HashSteps,
     datapaths: BTreeMap<u64, NodeId>,
     pub(crate) sessions: Sessions,
     limits: Limits,
@@ -131,6 +133,7 @@ impl Hub {
         (sessions, limits): (Sessions, Limits),
     ) -> Hub {
         let nodes = fabric.as_ref().map_or(0, |fabric| fabric.nodes().len());
+        let hash_steps = fabric.as_ref().map_or_else(HashSteps::default, |fabric| HashSteps::new(fabric));
         let per_s = limits.packet_ins_per_port;
         Hub {
             now: Nanos::ZERO,
@@ -139,6 +142,7 @@ impl Hub {
             assigning: Assigning::default(),
             records: None,
             fabric,
+            hash_steps,
             datapaths,
             sessions,
             limiter: (per_s > 0).then(|| PortLimiter::new(Rate { per_s, burst: per_s })),

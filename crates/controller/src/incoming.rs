@@ -328,27 +328,16 @@ impl Hub {
         let ErrorMessage { kind, code, .. } = *error;
         let Some(connection) = self.connection_mut(id) else { return };
         if connection.pending.contains_key(&xid) {
-            if connection.reading.as_ref().is_some_and(|reading| reading.rules_xid == xid && reading.why != Why::Dump) {
-                // A switch that refuses to list its rules may still have some, so this reading is dropped.
-                let reading = connection.reading.take();
-                reading
-                    .iter()
-                    .flat_map(|reading| &reading.waiting)
-                    .for_each(|xid| drop(connection.pending.remove(xid)));
-                return;
-            }
-            // An answer without rows would say that the switch has no flows and no traffic.
-            let unread = match connection.pending.get(&xid) {
-                Some(Pending::FlowStats { .. }) => Some("the counters of flows"),
-                Some(Pending::PortStats(_)) => Some("the counters of ports"),
-                Some(Pending::Refused(_)) => Some("the counters of refused frames"),
-                _ => None,
-            };
+            let is_list = connection.reading.as_ref().is_some_and(|reading| reading.rules_xid == xid);
+            let unread = connection.pending.get(&xid).and_then(|pending| pending.unread(is_list));
             if let Some(what) = unread {
                 connection.pending.remove(&xid);
+                if is_list {
+                    connection.note_refused_reading(now);
+                }
                 let why = convert::refusal(error);
                 if let Some(count) = connection.complain() {
-                    tracing::warn!(peer = %connection.peer, node = ?connection.node, xid, kind, code, %why, count, "a switch refused {what}; the last ones stand");
+                    tracing::warn!(peer = %connection.peer, node = ?connection.node, xid, kind, code, %why, count, "a switch refused {what}");
                 }
                 return;
             }
@@ -358,6 +347,7 @@ impl Hub {
         if kind == FLOW_MOD_FAILED {
             connection.note_refused_rule(now, xid);
         }
+        connection.note_absent(error);
         let why = convert::refusal(error);
         if let Some(count) = connection.complain() {
             tracing::warn!(peer = %connection.peer, node = ?connection.node, xid, kind, code, %why, count, "a switch refused a message");
@@ -368,7 +358,8 @@ impl Hub {
     /// Handles a part of an answer.
     fn part(&mut self, now: Nanos, id: ConnectionId, xid: u32, reply: MultipartReply) {
         let map = self.map_of(id);
-        let Some(connection) = self.connection_mut(id) else { return };
+        let Hub { connections, hash_steps, .. } = self;
+        let Some(connection) = connections.get_mut(id) else { return };
         let Some(pending) = connection.pending.get_mut(&xid) else {
             tracing::debug!(peer = %connection.peer, xid, "an answer without a request");
             return;
@@ -376,6 +367,9 @@ impl Hub {
         match (pending, reply.reply) {
             (Pending::Description, Reply::Description(about)) => {
                 tracing::debug!(peer = %connection.peer, maker = about.maker, software = about.software, "a switch");
+                if let Some(node) = connection.node {
+                    connection.hash_step = hash_steps.of(node, &about);
+                }
             }
             (Pending::Ports(known), Reply::PortDesc(ports)) => known.extend(ports),
             (Pending::FlowStats { rows, .. }, Reply::Flows(found)) => rows.extend(found.iter().filter_map(row)),
@@ -392,7 +386,8 @@ impl Hub {
                 if let Some(reading) = &mut connection.reading {
                     reading.rows += found.len();
                     reading.before[0].retain(|&id| found.iter().all(|group| group.id != id));
-                    let read = found.iter().filter_map(convert::read_group);
+                    let step = connection.hash_step;
+                    let read = found.iter().filter_map(convert::read_group).map(|group| step.to_fabric(group));
                     reading.groups.extend(read.map(|group| match &map {
                         None => group,
                         Some(map) => numbers::group_to_fabric(map, &group),

@@ -25,6 +25,7 @@ mod duration;
 mod encrypted;
 mod failed_accepts;
 mod gauges;
+mod hash_steps;
 mod hosts;
 pub mod hub;
 #[cfg(test)]

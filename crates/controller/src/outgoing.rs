@@ -43,6 +43,7 @@ impl Hub {
                     .port_map(switch)
                     .map_or(Cow::Borrowed(group), |map| Cow::Owned(numbers::group_to_switch(map, group)));
                 self.change(switch, xid, |connection| {
+                    let group = connection.hash_step.to_switch(&group);
                     let message = convert::group_mod(&group, !connection.groups.insert(group.id.0))?;
                     Ok(message.emit(xid, &mut connection.out)?)
                 });
@@ -239,13 +240,19 @@ impl Hub {
         }
     }
 
-    /// Renews the punts of all switches for which it is time, and repeats the driver's own rules that were refused.
+    /// Renews the punts of all switches for which it is time. Repeats the driver's own rules and readings that switches have
+    /// refused.
     fn renew_punts(&mut self, now: Nanos) {
         let standing: Vec<ConnectionId> = self.by_node.iter().copied().flatten().collect();
         for id in standing {
             let Some(connection) = self.connection_mut(id) else { continue };
             if connection.take_own_rules_due(now) {
                 self.write_own_rules(id);
+            }
+            let Some(connection) = self.connection_mut(id) else { continue };
+            if connection.take_reading_due(now) {
+                read_all(connection, Why::Dump);
+                self.mark(id);
             }
             let Some(connection) = self.connection_mut(id) else { continue };
             if now.saturating_sub(connection.last_renewal) < punts::RENEWED_AFTER {

@@ -366,3 +366,29 @@ pub fn refusal(error: &ErrorMessage<'_>) -> Refusal {
         _ => Refusal::Unsupported,
     }
 }
+
+/// Something that a switch does not have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Absent {
+    /// A group with this identifier.
+    Group(u32),
+    /// A meter with this identifier.
+    Meter(u32),
+}
+
+/// Returns the group or meter that a switch does not have, because it refused to add it, or to modify it as unknown. The
+/// data of an error begins with the refused message (§7.4.4).
+pub fn absent(error: &ErrorMessage<'_>) -> Option<Absent> {
+    const ADD: u16 = 0;
+    // The header, the command, two other bytes and the identifier.
+    let head = error.data.first_chunk::<16>()?;
+    let is_addition = u16::from_be_bytes([head[8], head[9]]) == ADD;
+    let id = u32::from_be_bytes([head[12], head[13], head[14], head[15]]);
+    let (unknown, absent) = match head[1] {
+        Kind::GROUP_MOD => (Refusal::UnknownGroup, Absent::Group(id)),
+        Kind::METER_MOD => (Refusal::UnknownMeter, Absent::Meter(id)),
+        _ => return None,
+    };
+    let why = refusal(error);
+    (why == unknown || is_addition && why != Refusal::Exists).then_some(absent)
+}

@@ -274,3 +274,25 @@ fn each_refusal_has_its_own_cause() {
         assert_eq!(pathloom_openflow::convert::refusal(&ErrorMessage { kind, code, data }), why, "{kind} {code}");
     }
 }
+
+#[test]
+fn a_refused_group_is_absent_unless_it_exists_already() {
+    use pathloom_openflow::convert::{absent, Absent};
+    const MODIFY: u8 = 1;
+    let message = |kind: u8, command: u8| [4, kind, 0, 16, 0, 0, 0, 1, 0, command, 1, 0, 0, 0, 0, 7];
+    for (kind, code, data, what) in [
+        (6, 3, message(15, 0), Some(Absent::Group(7))),
+        (1, 1, message(15, 0), Some(Absent::Group(7))),
+        (6, 0, message(15, 0), None),
+        // The old group is still there.
+        (6, 4, message(15, MODIFY), None),
+        (6, 8, message(15, MODIFY), Some(Absent::Group(7))),
+        (12, 10, message(29, 0), Some(Absent::Meter(7))),
+        (12, 1, message(29, 0), None),
+        (12, 3, message(29, MODIFY), Some(Absent::Meter(7))),
+        (5, 1, message(14, 0), None),
+    ] {
+        assert_eq!(absent(&ErrorMessage { kind, code, data: &data }), what, "{kind} {code} {data:?}");
+    }
+    assert_eq!(absent(&ErrorMessage { kind: 6, code: 3, data: &message(15, 0)[..15] }), None);
+}

@@ -7,8 +7,9 @@ use pathloom_model::Nanos;
 use pathloom_openflow::action::Action;
 use pathloom_openflow::flow_match::FlowMatch;
 use pathloom_openflow::{
-    ErrorMessage, Features, FlowMod, Header, Hello, Kind, Message, MultipartReply, PacketIn, PacketInReason, PacketOut,
-    Port, PortReason, PortStats, PortStatus, Reply, Request, SwitchConfig, BAD_REQUEST, NO_BUFFER, PORT_MAX,
+    ErrorMessage, Features, FlowMod, FlowStatsRequest, Header, Hello, Kind, Message, MultipartReply, PacketIn,
+    PacketInReason, PacketOut, Port, PortReason, PortStats, PortStatus, Reply, Request, SwitchConfig, BAD_REQUEST,
+    NO_BUFFER, PORT_MAX,
 };
 use std::collections::BTreeMap;
 
@@ -16,6 +17,8 @@ use std::collections::BTreeMap;
 const FRAME_BYTES: u64 = 1000;
 /// Code of a bad request that the switch does not support (§A.4.4, `OFPBRC_BAD_TYPE`).
 const BAD_TYPE: u16 = 1;
+/// Code of a request that the controller has no permission for (`OFPBRC_EPERM`).
+const PERMISSIONS: u16 = 5;
 
 /// In what a switch differs from one that works well.
 #[derive(Clone, Debug)]
@@ -32,6 +35,8 @@ pub struct Faults {
     pub has_no_meters: bool,
     /// It refuses requests for counters of ports, and of rules selected by their cookies.
     pub refuses_counters: bool,
+    /// Number of requests for all of its rules that it refuses from now on.
+    pub refuses_lists: u32,
     /// Maximum number of rules; `None` for any number.
     pub most_rules: Option<usize>,
     /// Number of rules with this priority or a higher one that it refuses from now on.
@@ -47,6 +52,7 @@ impl Default for Faults {
             ignores_echoes: false,
             has_no_meters: false,
             refuses_counters: false,
+            refuses_lists: 0,
             most_rules: None,
             refuses: (0, 0),
         }
@@ -175,12 +181,16 @@ impl Device {
         sent.into_iter().map(|port| (port, frame.clone())).collect()
     }
 
-    fn statistics(&self, request: &Request, xid: u32, out: &mut Vec<u8>) -> Result<(), (u16, u16)> {
+    fn statistics(&mut self, request: &Request, xid: u32, out: &mut Vec<u8>) -> Result<(), (u16, u16)> {
         let size = self.faults.rows_in_part.max(1);
         match request {
             Request::Ports if self.faults.refuses_counters => return Err((BAD_REQUEST, BAD_TYPE)),
             Request::Flows(wanted) if self.faults.refuses_counters && wanted.cookie_mask != 0 => {
                 return Err((BAD_REQUEST, BAD_TYPE))
+            }
+            Request::Flows(wanted) if self.faults.refuses_lists > 0 && *wanted == FlowStatsRequest::ALL => {
+                self.faults.refuses_lists -= 1;
+                return Err((BAD_REQUEST, PERMISSIONS));
             }
             Request::Description => parts(vec![()], size, xid, out, |_| Reply::Description(Box::default())),
             Request::Flows(wanted) => parts(self.tables.rows(wanted), size, xid, out, Reply::Flows),

@@ -189,6 +189,25 @@ fn refused_counters_are_named_and_do_not_read_as_an_idle_switch() {
     lab.nothing_is_lost();
 }
 
+/// Rules that a switch does not list are unknown, not absent: they would stay for ever beside those of a restarted
+/// controller.
+#[test]
+fn a_switch_that_refuses_to_list_its_rules_is_asked_again_and_nothing_leaks() {
+    let mut lab = Lab::k4(QUIET, 1);
+    let bare = lab.state();
+    lab.flows = vec![lab.packet(0, 9, 3000), lab.packet(1, 12, 3001)];
+    lab.traffic(s(5));
+    let tor = lab.node("e0_0");
+    lab.devices.get_mut(&tor).unwrap().faults.refuses_lists = 3;
+    lab.kill_controller();
+    lab.start_controller(QUIET, None);
+    lab.traffic(s(30));
+    assert_eq!(lab.logged(&["a switch refused the list of its rules"]).len(), 3);
+    lab.nothing_is_lost();
+    lab.run_for(s(90));
+    assert_eq!(lab.changed_since(&bare), [""; 0]);
+}
+
 #[test]
 fn a_switch_without_meters_still_forwards() {
     let mut lab = Lab::bare(K4, "ecmp", "", Timing::SLOW, 1);
