@@ -132,11 +132,31 @@ pub enum Selection {
         /// Number of next hops to consider as well, because their queues were the shortest the last time.
         remembered: u8,
     },
+    /// Leaf switches choose a next hop for each flowlet, by how busy the paths are (Alizadeh et al. 2014, CONGA).
+    Conga {
+        /// The shortest pause between two flowlets.
+        gap: Nanos,
+        /// Time constant of the rate of a link.
+        tau: Nanos,
+    },
+    /// Switches choose the next hop for each flowlet that probes have found the best (Katta et al. 2016, HULA).
+    Hula {
+        /// The shortest pause between two flowlets.
+        gap: Nanos,
+        /// Time between two probes of a ToR.
+        probe: Nanos,
+    },
 }
 
 impl Selection {
     fn is_default(&self) -> bool {
         *self == Selection::default()
+    }
+
+    /// Whether switches run a load balancer: a program that remembers, measures, or tells other switches something. Its notes
+    /// take the place of the entropy of packets.
+    pub fn has_balancer(self) -> bool {
+        matches!(self, Selection::Conga { .. } | Selection::Hula { .. })
     }
 }
 
@@ -197,7 +217,6 @@ impl Needs {
 
     /// Whether packets of one flow may take different paths.
     pub fn takes_several_paths(&self) -> bool {
-        self.entropy != Entropy::Flow
-            || matches!(self.selection, Selection::RoundRobin | Selection::ShortestQueue { .. })
+        self.entropy != Entropy::Flow || !matches!(self.selection, Selection::Hash | Selection::Numbered)
     }
 }

@@ -1,10 +1,11 @@
 //! flowbender: a sender changes the path of its flow after each round trip with more than a few marks.
 //!
 //! In the paper, the field TTL takes one of a few values, and switches hash it. Here the entropy takes its place. A round
-//! trip whose packets were sent before the last change does not count.
+//! trip whose packets were sent before the last change does not count. The paper leaves a dead path by the time-out alone, so later
+//! marks may lead back to it; with `suspend`, they do so only after some time, as in Linux for PLB.
 
 use crate::entry::{Entry, EntryInfo};
-use crate::rehashed::{self, ON_TIMEOUT, ROUNDS, THRESHOLD};
+use crate::rehashed::{self, ON_TIMEOUT, ROUNDS, SUSPENSION, THRESHOLD};
 use pathloom_model::Nanos;
 use pathloom_scheme::Rehash;
 
@@ -19,7 +20,7 @@ pub(crate) const ENTRY: Entry = Entry {
         summary: "a sender with marked packets in a round trip changes the path of its flow; only in the simulator",
         paper: "Kabbani et al. 2014, FlowBender: Flow-level Adaptive Routing for Improved Latency and Throughput in \
                 Datacenter Networks (CoNEXT)",
-        keys: &[("threshold", "0.05", THRESHOLD), ("rounds", "1", ROUNDS), ON_TIMEOUT],
+        keys: &[("threshold", "0.05", THRESHOLD), ("rounds", "1", ROUNDS), ON_TIMEOUT, ("suspend", "0s", SUSPENSION)],
     },
     read: |spec| rehashed::parts(NAME, rehashed::read(spec, PAPER)?),
 };

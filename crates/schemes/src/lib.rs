@@ -9,6 +9,7 @@
 pub mod allocation;
 mod arp_path;
 mod bitmap;
+mod conga;
 mod defaults_only;
 mod drb;
 mod drill;
@@ -18,6 +19,7 @@ mod flowbender;
 mod hedera;
 mod hedera_sa;
 pub mod helpers;
+mod hula;
 mod lessor;
 mod letflow;
 mod mixed;
@@ -44,6 +46,7 @@ mod spt;
 mod tcp_path;
 mod tfe;
 mod ultra_ethernet;
+mod vlb;
 mod wcmp;
 
 pub use entry::{EntryInfo, KeyInfo, SwitchProgram};

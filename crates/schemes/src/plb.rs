@@ -4,7 +4,7 @@
 //! the new path.
 
 use crate::entry::{Entry, EntryInfo};
-use crate::rehashed::{self, ON_TIMEOUT, ROUNDS, THRESHOLD};
+use crate::rehashed::{self, ON_TIMEOUT, ROUNDS, SUSPENSION, THRESHOLD};
 use pathloom_model::Nanos;
 use pathloom_scheme::Rehash;
 
@@ -30,17 +30,12 @@ pub(crate) const ENTRY: Entry = Entry {
                 "the same for a sender that has nothing in flight; 0: it needs as many rounds as others",
             ),
             ON_TIMEOUT,
-            (
-                "suspend",
-                "60s",
-                "time after an expired timer, and a random part of it more, in which marks change no path",
-            ),
+            ("suspend", "60s", SUSPENSION),
         ],
     },
     read: |spec| {
         let law = rehashed::read(spec, LINUX)?;
         let idle_rounds = spec.count("idle_rounds", 0, 1_000_000)?.map_or(LINUX.idle_rounds, |rounds| rounds as u32);
-        let suspension = spec.time("suspend")?.unwrap_or(LINUX.suspension);
-        rehashed::parts(NAME, Rehash { idle_rounds, suspension, ..law })
+        rehashed::parts(NAME, Rehash { idle_rounds, ..law })
     },
 };

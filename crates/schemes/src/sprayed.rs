@@ -2,6 +2,8 @@
 
 use crate::defaults_only::DefaultsOnly;
 use crate::entry::Parts;
+use pathloom_model::spec::{Spec, SpecError};
+use pathloom_model::Nanos;
 use pathloom_scheme::{DefaultRoutes, Entropy, Selection};
 use pathloom_transport::{Reordering, TransportSpec};
 
@@ -14,4 +16,12 @@ pub(crate) fn parts(name: &'static str, entropy: Entropy, selection: Selection) 
 /// TCP that tolerates a window of reordering. Otherwise most segments that overtake others would look like losses.
 pub(crate) fn tolerant_tcp() -> TransportSpec {
     TransportSpec::default().tolerating(Some(Reordering::Window))
+}
+
+/// Reads a time that must be more than 0.
+pub(crate) fn positive(spec: &Spec, key: &'static str, usual: Nanos) -> Result<Nanos, SpecError> {
+    match spec.time(key)? {
+        Some(Nanos::ZERO) => Err(spec.error(format!("{key} is 0; expected a time, such as 100us"))),
+        given => Ok(given.unwrap_or(usual)),
+    }
 }

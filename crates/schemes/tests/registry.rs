@@ -45,7 +45,19 @@ fn live_controllers_refuse_schemes_of_switch_programs_and_of_sprayed_packets() {
             assert!(refused.starts_with(&format!("{name} {why}")) && !refused.contains('\n'), "{refused}");
         }
     }
-    for name in ["rps", "rps:order=round-robin", "letflow", "drill", "presto", "drb", "plb", "flowbender", "reps"] {
+    for name in [
+        "rps",
+        "rps:order=round-robin",
+        "letflow",
+        "drill",
+        "presto",
+        "drb",
+        "plb",
+        "flowbender",
+        "reps",
+        "conga",
+        "hula",
+    ] {
         let Err(refused) = parse(name).unwrap().require_central(1) else { panic!("{name} is accepted") };
         assert!(refused.ends_with("use ecmp or mptcp"), "{refused}");
     }
@@ -99,6 +111,8 @@ fn hosts_mark_elephants_as_tfe_expects() {
         ("tfe:ports=3000-3100,mark=dscp", "no meaning with mark=dscp"),
         ("tcp-path:jitter=1s", "jitter is over 10ms"),
         ("arp-path:age=10s", "age"),
+        ("conga:tau=0s", "tau is 0"),
+        ("hula:probe=0s", "probe is 0"),
     ] {
         let refused = parse(bad).unwrap_err().to_string();
         assert!(refused.contains(expected), "{refused}");

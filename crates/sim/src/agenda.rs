@@ -59,6 +59,8 @@ pub(crate) enum Event {
     Sweep(NodeId),
     /// The timer of a switch's program.
     ProgramTimer(NodeId),
+    /// The balancer of a switch sends probes.
+    Probe(NodeId),
     /// The number of entries in the tables of programs is sampled.
     SampleTables,
     /// An interface checks whether its ARP request for this address was answered.

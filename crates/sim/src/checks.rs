@@ -54,6 +54,8 @@ fn check_without_tcp(settings: &SimSettings) -> Result<(), SimError> {
         "places the subflows of MPTCP"
     } else if needs.paces {
         "limits the rates of connections"
+    } else if needs.selection.has_balancer() {
+        "lets switches choose the path, not hosts"
     } else if needs.detection == Detection::Announced {
         "is told of connections by their hosts"
     } else {

@@ -23,7 +23,7 @@ impl<T: Tap> Simulation<T> {
             }
             FaultKind::Session { switch, up } => self.control.set_session(now, agenda, switch, up, links),
             FaultKind::Reboot { switch } => {
-                self.network.clear_switch(switch);
+                self.network.clear_switch(now, switch);
                 self.control.renew_session(now, agenda, switch, links);
                 self.restart_program(now, switch);
             }
@@ -38,7 +38,7 @@ impl<T: Tap> Simulation<T> {
         let fabric = self.fabric.clone();
         if let FaultTarget::Node(node) = target {
             if up && self.failure_state.is_dead(node) {
-                self.network.clear_switch(node);
+                self.network.clear_switch(now, node);
                 self.restart_program(now, node);
             }
             if !fabric.is_host(node) {

@@ -3,6 +3,7 @@
 
 #![allow(unsafe_code)]
 
+mod balancers;
 mod division;
 mod own_ports;
 mod ports;
@@ -26,6 +27,7 @@ use crate::tap::{Fate, Loss, Tap};
 use crate::time::{to_nanos, Ps};
 use crate::trusted::{item, item_mut};
 use crate::wheel::Wheel;
+use balancers::Balancers;
 use division::Outbox;
 pub(crate) use division::Parcel;
 use pathloom_model::rules::Match;
@@ -149,6 +151,8 @@ pub(crate) struct Network<T: Tap> {
     sprays: bool,
     /// The sets of next hops that decisions name.
     sets: Sets,
+    /// The load balancers of switches, if they have any.
+    balancers: Option<Box<Balancers>>,
     /// Links on which packets are lost.
     losses: Losses,
     /// By link that failed or changed its rate.
@@ -210,6 +214,7 @@ impl<T: Tap> Network<T> {
             programs,
             sprays: false,
             sets: Sets::default(),
+            balancers: None,
             losses: Losses::new(seed),
             interruptions: BTreeMap::new(),
             tap,
@@ -327,6 +332,9 @@ impl<T: Tap> Network<T> {
             let record = self.fabric.link(LinkId(link));
             (record.to, record.to_port)
         };
+        if self.receive_probe(now, link, &packet) {
+            return (None, 0);
+        }
         // Rules are about IP, so none of them matches a frame of no connection.
         let headers = self.lanes.headers(&packet);
         let (Some(headers), Some(program)) = (headers, self.nodes[switch.index()].rules_mut()) else {
@@ -359,7 +367,7 @@ impl<T: Tap> Network<T> {
             }
         }
         self.remember(link, switch, &packet, &decision);
-        (copy, self.emit(now, switch, packet, &decision))
+        (copy, self.emit(now, link, packet, &decision))
     }
 
     fn remember(&mut self, link: u32, switch: NodeId, packet: &Packet, decision: &Decision) {
@@ -383,7 +391,8 @@ impl<T: Tap> Network<T> {
     }
 
     /// Sends the copies of a packet. Returns by how much the number of the lane's packets under way decreases.
-    fn emit(&mut self, now: Ps, switch: NodeId, packet: Packet, decision: &Decision) -> i32 {
+    fn emit(&mut self, now: Ps, link: u32, packet: Packet, decision: &Decision) -> i32 {
+        let switch = self.fabric.link(LinkId(link)).to;
         let copies = decision.emissions.len() as i32;
         self.totals.copied += copies as u64 - 1;
         let mut lost = 1 - copies;
@@ -391,8 +400,10 @@ impl<T: Tap> Network<T> {
             let mut copy = packet;
             copy.pass(TagBits::of(emission.tag));
             match self.fabric.out_link(switch, emission.port) {
-                Some(out) if self.enqueue(now, out.0, copy) => {}
-                Some(_) => lost += 1,
+                Some(out) => {
+                    let copy = self.with_note(now, link, out.0, copy);
+                    lost += i32::from(!self.enqueue(now, out.0, copy));
+                }
                 None => {
                     self.totals.dropped_at_switches += 1;
                     lost += 1;
@@ -424,6 +435,9 @@ impl<T: Tap> Network<T> {
 
     fn make_room(&mut self, slot: usize, data: Headers) {
         self.lanes.open(slot, data);
+        if let Some(balancers) = &mut self.balancers {
+            balancers.open(&self.fabric, slot, &data);
+        }
         self.cache.reserve_lanes((slot + 1) * 2);
     }
 
@@ -502,7 +516,10 @@ impl<T: Tap> Network<T> {
     }
 
     /// A switch has lost power: its table is empty.
-    pub(crate) fn clear_switch(&mut self, node: NodeId) {
+    pub(crate) fn clear_switch(&mut self, now: Ps, node: NodeId) {
+        if let Some(balancers) = &mut self.balancers {
+            balancers.restart(&self.fabric, node, now);
+        }
         self.change_switch(node, Switch::clear);
     }
 
@@ -563,11 +580,12 @@ impl<T: Tap> Network<T> {
         let links = self.fabric_links();
         let sum = |count: fn(&LinkQueue) -> u64| links.iter().map(count).sum::<u64>();
         let hops = sum(LinkQueue::delivered_packets);
+        let probes = self.balancers.as_ref().map_or(0, |balancers| balancers.probes_received);
         let arrived: u64 = links.iter().filter(|link| link.to_host()).map(LinkQueue::delivered_packets).sum();
         PacketTotals {
             sent: self.totals.sent,
             copied: self.totals.copied,
-            delivered: arrived + self.used_up() - self.totals.misdelivered,
+            delivered: arrived + self.used_up() + probes - self.totals.misdelivered,
             misdelivered: self.totals.misdelivered,
             dropped: self.totals.dropped_at_switches + sum(LinkQueue::dropped_packets),
             in_flight: sum(LinkQueue::in_flight) + self.waiting_at_ports(),

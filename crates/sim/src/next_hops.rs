@@ -115,7 +115,8 @@ impl Sets {
         let number = known.unwrap_or(sets.len());
         if known.is_none() && number < MOST_SETS {
             let policy = match self.selection {
-                Selection::Hash => Policy::Hash,
+                // Balancers choose outside the sets.
+                Selection::Hash | Selection::Conga { .. } | Selection::Hula { .. } => Policy::Hash,
                 Selection::Numbered => Policy::Numbered,
                 // Otherwise all switches would begin with the same core switch.
                 Selection::RoundRobin => Policy::RoundRobin(RoundRobin::from(usual as usize)),
@@ -148,6 +149,12 @@ impl Sets {
             Policy::ShortestQueue { policy, rng } => policy.choose(&view(&hops.links), || rng.next_u32()),
         };
         (hops.links[place], hops.tag)
+    }
+
+    /// The links of a set, and the tag with which packets leave.
+    pub(crate) fn members(&self, set: SetRef) -> (&[u32], TagBits) {
+        let NextHops { links, tag, .. } = &self.by_switch[set.switch.index()][set.number as usize].hops;
+        (links, *tag)
     }
 
     /// The link that [`Sets::choose`] will return, if it depends on the packet alone. To prefetch it.

@@ -53,6 +53,9 @@ pub(crate) fn single_thread_reason(settings: &HostSettings<'_>, transfers: &Tran
 
 /// As [`single_thread_reason`], for the needs of a scheme.
 pub(crate) fn single_thread_reason_by_needs(needs: &Needs) -> Option<&'static str> {
+    if needs.selection.has_balancer() {
+        return Some("switches have load balancers");
+    }
     // Hosts choose the entropy, and all of them are on the calling thread. A switch sees only ports of its own part.
     (Needs { entropy: Entropy::Flow, selection: Selection::Hash, ..*needs } != Needs::NOTHING)
         .then_some("the scheme's controller is informed of flows or reads counters")

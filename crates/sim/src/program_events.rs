@@ -46,6 +46,19 @@ impl<T: Tap> Simulation<T> {
         }
     }
 
+    /// The balancer of a switch sends the probes that are due.
+    pub(crate) fn probe(&mut self, now: Ps, switch: NodeId) {
+        self.network.probe(now, switch, !self.failure_state.is_dead(switch));
+        self.schedule_probe(switch);
+    }
+
+    /// Schedules the next probes of a switch, if its balancer sends any.
+    pub(crate) fn schedule_probe(&mut self, switch: NodeId) {
+        if let Some(at) = self.network.next_probe(switch) {
+            self.agenda.push(at, Event::Probe(switch));
+        }
+    }
+
     pub(crate) fn sample_tables(&mut self, now: Ps) {
         self.network.sample_tables(now);
         let next = now + self.sample_period();

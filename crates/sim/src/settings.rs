@@ -182,7 +182,7 @@ pub enum SimError {
     ConflictingMarking,
     /// The scheme or its programs need TCP.
     #[error(
-        "the scheme {needs}, which --transport {transport} does not have; use a TCP transport, or a scheme such as ecmp, \
+        "the scheme {needs}, so --transport {transport} does not fit it; use a TCP transport, or a scheme such as ecmp, \
          hedera or drill"
     )]
     NeedsTcp {

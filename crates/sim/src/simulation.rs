@@ -142,6 +142,9 @@ impl<T: Tap> Simulation<T> {
         let started = self.control.start(&mut self.network, &mut self.agenda, &self.link_state, limit);
         started.ok_or(SimError::EndlessStart(limit))?;
         self.start_programs();
+        for &switch in self.fabric.clone().switches() {
+            self.schedule_probe(switch);
+        }
         for (index, fault) in self.faults.iter().enumerate() {
             self.agenda.push(to_ps(fault.at), Event::Fault(index as u32));
         }
@@ -306,6 +309,7 @@ impl<T: Tap> Simulation<T> {
             Event::ControllerTimer => self.control.timer_due(at, agenda),
             Event::Sweep(switch) => self.control.sweep(at, switch, network, agenda),
             Event::ProgramTimer(switch) => self.program_timer(at, switch),
+            Event::Probe(switch) => self.probe(at, switch),
             Event::SampleTables => self.sample_tables(at),
             Event::ArpRetry { interface, address } => hosts.arp_retry(at, network, agenda, (interface, address)),
             Event::MeasureLoad => self.control.measure_load(at, agenda),

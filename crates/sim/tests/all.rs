@@ -2,6 +2,7 @@
 //! counts the memory of its whole process, so it is a separate program.
 
 mod bad_input;
+mod balancing;
 mod beside_ecmp;
 mod cases;
 mod collectives;

@@ -211,7 +211,11 @@ fn packets_are_captured_as_udp() {
 
 #[test]
 fn schemes_that_need_tcp_are_refused() {
-    for (scheme, words) in [("ofpt", "limits the rates"), ("tcp-path", "finds paths by the SYN")] {
+    for (scheme, words) in [
+        ("ofpt", "limits the rates"),
+        ("tcp-path", "finds paths by the SYN"),
+        ("conga", "lets switches choose the path"),
+    ] {
         let parsed = pathloom_schemes::parse(scheme).unwrap();
         let refused = SimSettings {
             central: parsed.central(1),

@@ -8,12 +8,14 @@
 //! forget. Before the driver reads counters or expires rules, it calls [`Switch::credit`] for the frames that it
 //! forwarded from memory.
 //!
-//! Where several next hops are equal, a switch may choose among them for each packet ([`selection`]).
+//! Where several next hops are equal, a switch may choose among them for each packet ([`selection`]), or let a program do so
+//! that exchanges what it measures with other switches ([`balancing`]).
 //!
 //! A [`Program`] is another kind of switch: it has no controller and finds paths together with its neighbours.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types))]
 
+pub mod balancing;
 mod decision;
 pub mod deployment;
 mod group;

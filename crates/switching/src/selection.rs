@@ -5,6 +5,8 @@
 pub struct PortState {
     /// Bytes that wait, and those that are missing of the packet being sent.
     pub queue_bytes: u64,
+    /// Bytes that have left the port so far. The packet being sent may count as a whole.
+    pub sent_bytes: u64,
     /// Present rate in bit/s.
     pub rate_bps: u64,
     /// Whether the link is up.
@@ -129,7 +131,7 @@ mod tests {
 
     impl PortView for Queues<'_> {
         fn state(&self, port: usize) -> PortState {
-            PortState { queue_bytes: self.0[port], rate_bps: 1, is_up: true }
+            PortState { queue_bytes: self.0[port], sent_bytes: 0, rate_bps: 1, is_up: true }
         }
     }
 

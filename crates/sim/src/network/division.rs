@@ -161,6 +161,7 @@ impl<T: Tap + Default> Network<T> {
             ports: None,
             sprays: self.sprays,
             sets: self.sets.part(|node| plan.of(node) == number),
+            balancers: None,
             losses: self.losses.part(|link| ends_in[link as usize] == number),
             interruptions: BTreeMap::new(),
             outbox: outbox(),

@@ -20,8 +20,9 @@ impl PortView for OwnPorts<'_> {
         let number = self.of[port];
         let link = &self.links[number as usize];
         let waiting = self.ports.map_or(0, |ports| ports.queued_bytes(number, link, self.now));
-        let queue_bytes = link.backlog_bytes(self.now) + waiting;
-        PortState { queue_bytes, rate_bps: link.rate_bps(), is_up: link.is_up() }
+        let backlog = link.backlog_bytes(self.now);
+        let sent_bytes = link.taken().bytes.saturating_sub(backlog);
+        PortState { queue_bytes: backlog + waiting, sent_bytes, rate_bps: link.rate_bps(), is_up: link.is_up() }
     }
 }
 
@@ -54,18 +55,21 @@ mod tests {
         let state = |links: &[LinkQueue], us: u64| {
             OwnPorts { now: us * MICROSECOND, of: &[number], links, ports: None }.state(0)
         };
-        let up = |queue_bytes| PortState { queue_bytes, rate_bps: 1_000_000_000, is_up: true };
-        assert_eq!(state(&links, 0), up(0));
+        let up =
+            |(queue_bytes, sent_bytes)| PortState { queue_bytes, sent_bytes, rate_bps: 1_000_000_000, is_up: true };
+        assert_eq!(state(&links, 0), up((0, 0)));
         for bytes in [1500, 1000] {
             links[number as usize].enqueue(0, packet(bytes), None);
         }
         let queues: Vec<PortState> = [0, 4, 12, 19, 20, 30].iter().map(|&us| state(&links, us)).collect();
-        assert_eq!(queues, [2500, 2000, 1000, 125, 0, 0].map(up));
+        let left = [2500, 2000, 1000, 125, 0, 0].map(|queue| (queue, 2500 - queue));
+        assert_eq!(queues, left.map(up));
         links[number as usize].enqueue(30 * MICROSECOND, packet(1000), None);
         links[number as usize].set_rate(30 * MICROSECOND, 100_000_000);
         assert_eq!(state(&links, 30).rate_bps, 100_000_000);
         links[number as usize].fail(31 * MICROSECOND, 31 * MICROSECOND);
-        assert_eq!(state(&links, 31), PortState { queue_bytes: 0, rate_bps: 100_000_000, is_up: false });
+        let after = state(&links, 31);
+        assert_eq!((after.queue_bytes, after.rate_bps, after.is_up), (0, 100_000_000, false));
     }
 
     #[test]

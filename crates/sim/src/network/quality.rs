@@ -82,7 +82,9 @@ impl<T: Tap> Network<T> {
         if self.links[link as usize].to_host() {
             return Arrival::Host(packet, Interface::at_end_of(link));
         }
-        if self.sprays {
+        if self.balancers.is_some() {
+            self.forward_balanced(now, link | ON_SLOW_LINK, packet)
+        } else if self.sprays {
             self.forward_sprayed(now, link | ON_SLOW_LINK, packet)
         } else {
             self.forward(now, link | ON_SLOW_LINK, packet)

@@ -4,9 +4,12 @@
 //! group, and the switch chooses one of them for each packet. By [`Selection::Hash`], a packet with an entropy of 0 takes
 //! the port that the group chooses by the five-tuple alone, as with ecmp.
 
+use super::balancers::{Around, Balancers};
 use super::own_ports::OwnPorts;
 use super::{Arrival, Network, Node};
-use crate::cache::{Cache, Onward};
+use crate::cache::{Cache, Onward, ON_SLOW_LINK};
+use crate::lanes::NO_CONNECTION;
+use crate::link::LinkQueue;
 use crate::next_hops::{NextHops, SetRef, Sets};
 use crate::packet::{Packet, TagBits};
 use crate::tap::Tap;
@@ -20,6 +23,10 @@ impl<T: Tap> Network<T> {
     pub(crate) fn expect_several_paths(&mut self, selection: Selection, seed: u64) {
         self.sprays = true;
         self.sets = Sets::new(selection, seed, self.nodes.len());
+        self.balancers = Balancers::new(&self.fabric, selection, seed).map(Box::new);
+        if self.balancers.is_some() {
+            self.links.iter_mut().filter(|link| !link.to_host()).for_each(LinkQueue::take_slow_path);
+        }
         // In a tree, a packet has as many paths as the square of the links up from a switch.
         let ports = self.fabric.switches().iter().map(|&node| self.fabric.node(node).ports.len()).max().unwrap_or(0);
         self.cache = self.cache.with_ways((ports / 2).pow(2));
@@ -84,8 +91,89 @@ impl<T: Tap> Network<T> {
             self.cache.store(place, set.switch, entry.among(set), &decision.rules);
             self.cache.set_usual(place, usual);
         }
-        let (out, tag) = self.choose(now, set, &packet, |_| usual);
+        let (out, tag) = match self.balancers.is_some() {
+            true => self.choose_balanced(now, link, set, &packet, |_| usual),
+            false => self.choose(now, set, &packet, |_| usual),
+        };
         packet.pass(tag);
+        let packet = self.with_note(now, link, out, packet);
         i32::from(!self.enqueue(now, out, packet))
+    }
+
+    /// As [`Network::forward_sprayed`], in a run with load balancers.
+    pub(super) fn forward_balanced(&mut self, now: Ps, in_link: u32, mut packet: Packet) -> Arrival {
+        let Some(place) = self.cache.place(&packet, in_link) else { return Arrival::Slow(packet) };
+        let Some(entry) = self.cache.entry_at(place) else { return Arrival::Slow(packet) };
+        if !entry.matches(in_link, &packet) {
+            return Arrival::Slow(packet);
+        }
+        let in_link = in_link & !ON_SLOW_LINK;
+        let (out, tag) = match entry.pass(now, &packet) {
+            Onward::Link(out, tag) => (out, tag),
+            Onward::Among(set) => self.choose_balanced(now, in_link, set, &packet, |cache| cache.usual(place)),
+        };
+        packet.pass(tag);
+        let packet = self.with_note(now, in_link, out, packet);
+        if self.enqueue(now, out, packet) {
+            Arrival::Forwarded
+        } else {
+            Arrival::Dropped(packet.lane())
+        }
+    }
+
+    /// As [`Network::choose`], by the balancer of the switch.
+    fn choose_balanced(
+        &mut self,
+        now: Ps,
+        in_link: u32,
+        set: SetRef,
+        packet: &Packet,
+        usual: impl FnOnce(&Cache) -> u32,
+    ) -> (u32, TagBits) {
+        let (of, tag) = self.sets.members(set);
+        let around = Around { now, fabric: &self.fabric, links: &self.links, ports: self.ports.as_deref() };
+        let balancers = self.balancers.as_mut();
+        let chosen = balancers.and_then(|balancers| balancers.choose(around, in_link, set.switch, of, packet));
+        (of[chosen.unwrap_or_else(|| usual(&self.cache) as usize)], tag)
+    }
+
+    /// The packet with the note of the switch at which it has arrived by `in_link` and that it leaves by `out`, if that has a
+    /// balancer.
+    pub(super) fn with_note(&mut self, now: Ps, in_link: u32, out: u32, packet: Packet) -> Packet {
+        let around = Around { now, fabric: &self.fabric, links: &self.links, ports: self.ports.as_deref() };
+        let balancers = self.balancers.as_mut();
+        balancers.map_or(packet, |balancers| balancers.with_note(around, in_link, out, packet))
+    }
+
+    /// Whether the packet is a probe. If so, the switch at the end of `link` handles it.
+    pub(super) fn receive_probe(&mut self, now: Ps, link: u32, packet: &Packet) -> bool {
+        let around = Around { now, fabric: &self.fabric, links: &self.links, ports: self.ports.as_deref() };
+        let Some(balancers) = self.balancers.as_mut().filter(|_| packet.slot() == NO_CONNECTION) else { return false };
+        let probes = balancers.handle_probe(around, link, packet);
+        self.send_probes(now, probes);
+        true
+    }
+
+    /// Sends the probes of a switch that are due. `has_power` says whether it works.
+    pub(crate) fn probe(&mut self, now: Ps, switch: NodeId, has_power: bool) {
+        let probes = self.balancers.as_mut().map(|balancers| balancers.due_probes(now, switch));
+        if let Some(probes) = probes.filter(|_| has_power) {
+            self.send_probes(now, probes);
+        }
+    }
+
+    /// Sends probes by these links. Those that are down take none.
+    fn send_probes(&mut self, now: Ps, probes: Vec<(u32, Packet)>) {
+        for (link, probe) in probes {
+            if self.links[link as usize].is_up() {
+                self.totals.sent += 1;
+                self.enqueue(now, link, probe);
+            }
+        }
+    }
+
+    /// When a switch sends its next probes; `None` if it sends none.
+    pub(crate) fn next_probe(&self, switch: NodeId) -> Option<Ps> {
+        self.balancers.as_ref()?.next_probe(switch)
     }
 }

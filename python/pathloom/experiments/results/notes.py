@@ -33,6 +33,8 @@ DEFAULT_ROUTES_ALONE = {
     "rps",
     "letflow",
     "drill",
+    "conga",
+    "hula",
     "presto",
     "drb",
     "plb",
