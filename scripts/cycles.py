@@ -23,7 +23,6 @@ SPREAD = {
     "control::Assignments": 4,
     "control::Controller": 5,
     "control::Routes": 11,
-    "discovery::LinkDiscovery": 4,
     "sim::Hosts": 6,
     "sim::Network": 7,
     "sim::Simulation": 5,

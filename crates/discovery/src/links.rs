@@ -6,11 +6,12 @@ mod probing;
 
 use crate::agenda::Agenda;
 use crate::alarm::{Alarm, AlarmFilter, AlarmKind};
-use crate::limits::{Rate, TokenBucket};
+use crate::limits::Rate;
 use crate::lldp::ProbeKey;
 use crate::{Dpid, Mac, Place};
 use pathloom_model::{Nanos, PortNo};
 use ports::{Port, Switch};
+use probing::Probing;
 use rand_pcg::Pcg64;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -224,19 +225,11 @@ enum Timer {
 /// and the second arrival of a probe.
 pub struct LinkDiscovery {
     settings: ProbeSettings,
-    key: ProbeKey,
-    rng: Pcg64,
     now: Nanos,
     switches: BTreeMap<Dpid, Switch>,
     ports: BTreeMap<Place, Port>,
     timers: Agenda<Timer>,
-    /// Urgent probes after an event. They are sent before the routine ones.
-    urgent: Agenda<Place>,
-    routine: Agenda<Place>,
-    /// Time of the next probe round of each switch.
-    rounds: Agenda<Dpid>,
-    pace: TokenBucket,
-    nonce: u64,
+    probing: Probing,
     alarms: AlarmFilter,
     outputs: VecDeque<LinkOutput>,
 }
@@ -245,19 +238,13 @@ impl LinkDiscovery {
     /// Starts without switches. `key` must be new at each start of the controller; `rng` spreads probes over time.
     pub fn new(settings: ProbeSettings, key: ProbeKey, rng: Pcg64) -> LinkDiscovery {
         LinkDiscovery {
-            pace: TokenBucket::new(Nanos::ZERO, settings.sends),
             alarms: AlarmFilter::new(settings.alarm_every),
             settings,
-            key,
-            rng,
             now: Nanos::ZERO,
             switches: BTreeMap::new(),
             ports: BTreeMap::new(),
             timers: Agenda::new(),
-            urgent: Agenda::new(),
-            routine: Agenda::new(),
-            rounds: Agenda::new(),
-            nonce: 0,
+            probing: Probing::new(settings, key, rng),
             outputs: VecDeque::new(),
         }
     }
@@ -278,10 +265,12 @@ impl LinkDiscovery {
         while let Some(timer) = self.timers.pop(self.now) {
             self.fire(timer);
         }
-        while let Some(dpid) = self.rounds.pop(self.now) {
+        while let Some(dpid) = self.probing.pop_round(self.now) {
             self.round(dpid);
         }
-        self.send_due();
+        while let Some(place) = self.probing.pop(self.now) {
+            self.send(place);
+        }
     }
 
     /// Returns the next output, in order.
@@ -291,9 +280,7 @@ impl LinkDiscovery {
 
     /// Time at which the driver passes [`LinkInput::Timeout`], if nothing else happens before.
     pub fn poll_timeout(&self) -> Option<Nanos> {
-        let probe = [self.urgent.next(), self.routine.next()].into_iter().flatten().min();
-        let probe = probe.map(|at| at.max(self.pace.ready_at()));
-        [self.timers.next(), self.rounds.next(), probe].into_iter().flatten().min()
+        [self.timers.next(), self.probing.next()].into_iter().flatten().min()
     }
 
     /// Whether `ports` belong to another switch than the one that has a session with this datapath identifier. In this
@@ -351,6 +338,61 @@ impl LinkDiscovery {
             Timer::Settle(place) => self.settle(place),
             Timer::Grace(dpid) => self.give_up_switch(dpid),
         }
+    }
+
+    /// Whether a port is probed. A port with a host is not, because the host could relay the probe.
+    fn probed(&self, place: Place) -> bool {
+        self.has_session(place.dpid) && self.ports.get(&place).is_some_and(|port| port.usable() && !port.host)
+    }
+
+    /// Probes a port as soon as the rate limit allows.
+    fn probe_now(&mut self, place: Place) {
+        if self.probed(place) {
+            self.probing.soon(self.now, place);
+        }
+    }
+
+    /// Probes a port that has just received a probe, to test the other direction of its cable.
+    fn probe_back(&mut self, place: Place) {
+        let Some(port) = self.ports.get_mut(&place).filter(|port| Probing::answers(self.now, port)) else { return };
+        port.gap = self.settings.first_gap;
+        self.probe_now(place);
+    }
+
+    /// Sets the time of a port's next probe.
+    fn schedule(&mut self, place: Place) {
+        let peer = self.ports.get(&place).and_then(|port| port.link);
+        let is_heard = peer.is_none_or(|peer| self.has_session(peer.dpid));
+        let probed = self.probed(place);
+        if let Some(port) = self.ports.get_mut(&place).filter(|_| probed) {
+            self.probing.schedule(self.now, place, port, is_heard);
+        }
+    }
+
+    /// Starts a round: probes the ports of a switch that are part of a link or face hosts.
+    fn round(&mut self, dpid: Dpid) {
+        for place in self.ports_of(dpid).collect::<Vec<_>>() {
+            let is_known = |port: &Port| port.edge || port.link.is_some();
+            if self.probed(place) && self.ports.get(&place).is_some_and(is_known) {
+                self.probing.in_round(self.now, place);
+            }
+        }
+        self.probing.next_round(self.now, dpid);
+    }
+
+    /// Sends a probe, and notes that it has not arrived yet.
+    fn send(&mut self, place: Place) {
+        let Some(port) = self.ports.get_mut(&place) else { return };
+        let frame = self.probing.probe(self.now, place, port);
+        if port.unheard == 0 {
+            port.unheard_since = self.now;
+            if port.link.is_some() {
+                self.timers.set(Timer::Check(place), self.now.saturating_add(self.settings.silence));
+            }
+        }
+        port.unheard = port.unheard.saturating_add(1);
+        self.outputs.push_back(LinkOutput::Send { place, frame });
+        self.schedule(place);
     }
 
     fn alarm(&mut self, place: Place, kind: AlarmKind) {

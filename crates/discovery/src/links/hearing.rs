@@ -1,9 +1,9 @@
-//! Handling of received LLDP frames.
+//! Handling of received LLDP frames, and the decision that a link with missing probes is down.
 
 use super::ports::Heard;
 use super::{LinkDiscovery, LinkLoss, LinkOutput, Timer};
 use crate::alarm::AlarmKind;
-use crate::lldp::{parse, Probe, Received};
+use crate::lldp::{Probe, Received};
 use crate::Place;
 use pathloom_model::Nanos;
 
@@ -13,7 +13,7 @@ impl LinkDiscovery {
         if !port.bucket.take(self.now) {
             return self.alarm(at, AlarmKind::LldpFlood);
         }
-        match parse(frame, &self.key) {
+        match self.probing.parse(frame) {
             Received::Own(probe) => self.probe_heard(at, probe),
             Received::Forged => self.alarm(at, AlarmKind::ForgedProbe),
             // LLDP of other senders is ignored, because it is not signed.
@@ -41,7 +41,7 @@ impl LinkDiscovery {
         }
         self.note_heard(from, at, self.now.saturating_sub(probe.sent));
         if known {
-            self.cancel_probes(from);
+            self.probing.stop(from);
         } else if other_way {
             self.link(from, at);
         } else {
@@ -104,8 +104,30 @@ impl LinkDiscovery {
             if let Some(port) = self.ports.get_mut(&end) {
                 port.link = Some(peer);
             }
-            self.cancel_probes(end);
+            self.probing.stop(end);
         }
         self.outputs.push_back(LinkOutput::LinkUp { a: from.min(at), b: from.max(at) });
+    }
+
+    /// Checks whether probes from `place` still arrive. Missing probes count only if they were sent, and if both
+    /// switches have sessions. So a delayed controller or a lost session does not take down a link that still forwards.
+    pub(super) fn check(&mut self, place: Place) {
+        let Some(heard) = self.ports.get(&place).and_then(|port| port.heard) else { return };
+        let watched = self.has_session(place.dpid) && self.has_session(heard.at.dpid);
+        let port = self.ports.get_mut(&place).expect("found above");
+        let is_link = port.link.is_some();
+        let quiet_until = match is_link {
+            true if port.unheard == 0 => return,
+            true => port.unheard_since.saturating_add(self.settings.silence),
+            false => heard.last.saturating_add(self.settings.window()),
+        };
+        if self.now < quiet_until {
+            return self.timers.set(Timer::Check(place), quiet_until);
+        }
+        if watched && (port.unheard >= self.settings.missed || !is_link) {
+            port.heard = None;
+            return self.unlink(place, LinkLoss::Silent);
+        }
+        self.timers.set(Timer::Check(place), self.now.saturating_add(self.settings.silence));
     }
 }

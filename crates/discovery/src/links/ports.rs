@@ -107,7 +107,7 @@ impl LinkDiscovery {
         for place in self.ports_of(dpid).collect::<Vec<_>>() {
             self.resume(place);
         }
-        self.next_round(dpid);
+        self.probing.next_round(self.now, dpid);
     }
 
     fn resume(&mut self, place: Place) {
@@ -129,9 +129,9 @@ impl LinkDiscovery {
     pub(super) fn switch_down(&mut self, dpid: Dpid) {
         let Some(switch) = self.switches.get_mut(&dpid).filter(|switch| switch.session) else { return };
         switch.session = false;
-        self.rounds.cancel(dpid);
+        self.probing.end_rounds(dpid);
         for place in self.ports_of(dpid).collect::<Vec<_>>() {
-            self.stop_probing(place);
+            self.probing.stop(place);
         }
         self.timers.set(Timer::Grace(dpid), self.now.saturating_add(self.settings.session_grace));
     }
@@ -220,7 +220,7 @@ impl LinkDiscovery {
     pub(super) fn port_down(&mut self, place: Place, why: LinkLoss) {
         self.unlink(place, why);
         self.leave_edge(place);
-        self.stop_probing(place);
+        self.probing.stop(place);
         for timer in [Timer::Check(place), Timer::Quiet(place), Timer::Settle(place)] {
             self.timers.cancel(timer);
         }
@@ -269,7 +269,7 @@ impl LinkDiscovery {
             self.unlink(place, LinkLoss::Doubtful);
         }
         // The host must not get probes that it could relay.
-        self.stop_probing(place);
+        self.probing.stop(place);
         self.timers.set(Timer::Settle(place), self.now);
     }
 
