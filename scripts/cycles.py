@@ -19,7 +19,6 @@ CIRCLE = 4
 # become shorter.
 CIRCLES: dict[str, int] = {}
 SPREAD = {
-    "allocation::Placer": 6,
     "control::Assignments": 4,
     "control::Controller": 5,
     "control::Routes": 11,

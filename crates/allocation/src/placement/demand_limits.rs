@@ -29,6 +29,24 @@ struct Cut {
 }
 
 impl Cut {
+    /// The cut of the links of a ToR (by node index) or of a pod, inbound or outbound, without flows.
+    fn new(placer: &Placer, tree: Option<&FatTree>, (pod, into, number): (bool, bool, usize)) -> Cut {
+        let mut cut = Cut::default();
+        match (pod, tree) {
+            (true, Some(tree)) => {
+                for plane in 0..tree.planes {
+                    for core in 0..tree.cores {
+                        let cable = tree.core_cable(number, plane, core);
+                        cut.add(placer, if into { cable.down } else { cable.up });
+                    }
+                }
+            }
+            _ if into => placer.network.entering(number as u32).iter().for_each(|hop| cut.add(placer, hop.link)),
+            _ => placer.network.out(number as u32).iter().for_each(|hop| cut.add(placer, hop.link)),
+        }
+        cut
+    }
+
     fn add(&mut self, placer: &Placer, link: u32) {
         if placer.routes.is_up(link) {
             let bps = placer.network.capacity_bps(link);
@@ -43,71 +61,24 @@ impl Cut {
     }
 }
 
-/// Limits the demands of the flows of a cut once, until they fit. Flows come first whose demand, times the number of
-/// exceeded cuts that they cross, is greatest.
-fn limit_demands(cuts: &mut [Cut], of: &[Vec<usize>], demands_bps: &mut [u64], index: usize) {
-    let mut slots = std::mem::take(&mut cuts[index].slots);
-    let burden = |slot: u32| of[slot as usize].iter().filter(|&&cut| cuts[cut].is_exceeded()).count() as u64;
-    slots.sort_by_cached_key(|&slot| {
-        let bps = demands_bps[slot as usize];
-        (Reverse(bps.saturating_mul(burden(slot))), Reverse(bps), slot)
-    });
-    for &slot in &slots {
-        if !cuts[index].is_exceeded() {
-            break;
-        }
-        let before_bps = demands_bps[slot as usize];
-        let sharing = cuts[index].link_bps / before_bps.max(1) + 1;
-        let after_bps = before_bps.min(cuts[index].link_bps / sharing);
-        demands_bps[slot as usize] = after_bps;
-        of[slot as usize].iter().for_each(|&cut| cuts[cut].demand_bps -= before_bps - after_bps);
-    }
-    cuts[index].slots = slots;
+/// The cuts that are examined.
+pub(super) struct Cuts {
+    cuts: Vec<Cut>,
+    /// By slot, the cuts that each flow crosses.
+    of: Vec<Vec<usize>>,
+    /// By slot, the demand of each flow.
+    demands_bps: Vec<u64>,
 }
 
-impl Placer {
-    /// By slot, the demand of each flow after limiting; `None` if no cut is exceeded.
-    pub(super) fn limited_demands(&mut self) -> Option<Vec<u64>> {
-        let (mut cuts, of) = self.cuts();
-        let mut demands_bps = self.demands();
-        for cut in &mut cuts {
-            cut.demand_bps = cut.slots.iter().map(|&slot| demands_bps[slot as usize]).fold(0, u64::saturating_add);
-        }
-        if !cuts.iter().any(Cut::is_exceeded) {
-            return None;
-        }
-        for index in 0..cuts.len() {
-            for _ in 0..MOST_SHARING {
-                if cuts[index].is_exceeded() {
-                    self.extra_operations += cuts[index].slots.len() as u64;
-                    limit_demands(&mut cuts, &of, &mut demands_bps, index);
-                }
-            }
-        }
-        Some(demands_bps)
-    }
-
-    /// By slot, the demand of each flow.
-    pub(super) fn demands(&self) -> Vec<u64> {
-        self.slots.iter().map(|state| state.as_ref().map_or(0, |state| state.demand_bps)).collect()
-    }
-
-    /// Sets the demand of each flow, by slot.
-    pub(super) fn set_demands(&mut self, demands_bps: &[u64]) {
-        for (slot, &demand_bps) in (0..).zip(demands_bps) {
-            if self.slots[slot as usize].is_some() {
-                self.set_demand(slot, demand_bps);
-            }
-        }
-    }
-
-    /// The cuts that are examined, and by slot the cuts that each flow crosses.
-    fn cuts(&mut self) -> (Vec<Cut>, Vec<Vec<usize>>) {
-        let first = self.slots.iter().flatten().find_map(|state| state.ends);
-        let tree = first.and_then(|(from, _)| self.tree(from));
+impl Cuts {
+    /// The cuts around the flows of a placer.
+    pub(super) fn of(placer: &mut Placer) -> Cuts {
+        let first = placer.slots.iter().flatten().find_map(|state| state.ends);
+        let tree = first.and_then(|(from, _)| placer.tree(from));
         let mut numbers: BTreeMap<(bool, bool, usize), usize> = BTreeMap::new();
-        let (mut cuts, mut of) = (Vec::<Cut>::new(), vec![Vec::new(); self.slots.len()]);
-        for (slot, state) in self.slots.iter().enumerate() {
+        let (mut cuts, mut of) = (Vec::<Cut>::new(), vec![Vec::new(); placer.slots.len()]);
+        let demands_bps = placer.demands();
+        for (slot, state) in placer.slots.iter().enumerate() {
             let Some((flow, (from, to))) = state.as_ref().and_then(|one| Some((one.flow, one.ends?))) else {
                 continue;
             };
@@ -122,31 +93,53 @@ impl Placer {
             let pods = pods.map(|(from, to)| [(true, false, from), (true, true, to)]);
             for key in tors.into_iter().chain(pods.into_iter().flatten()) {
                 let number = *numbers.entry(key).or_insert_with(|| {
-                    cuts.push(self.cut(tree.as_deref(), key));
+                    cuts.push(Cut::new(placer, tree.as_deref(), key));
                     cuts.len() - 1
                 });
                 cuts[number].slots.push(slot as u32);
+                cuts[number].demand_bps = cuts[number].demand_bps.saturating_add(demands_bps[slot]);
                 of[slot].push(number);
             }
         }
-        (cuts, of)
+        Cuts { cuts, of, demands_bps }
     }
 
-    /// The cut of the links of a ToR (by node index) or of a pod, inbound or outbound, without flows.
-    fn cut(&self, tree: Option<&FatTree>, (pod, into, number): (bool, bool, usize)) -> Cut {
-        let mut cut = Cut::default();
-        match (pod, tree) {
-            (true, Some(tree)) => {
-                for plane in 0..tree.planes {
-                    for core in 0..tree.cores {
-                        let cable = tree.core_cable(number, plane, core);
-                        cut.add(self, if into { cable.down } else { cable.up });
-                    }
+    /// By slot, the demand of each flow after limiting; `None` if no cut is exceeded.
+    pub(super) fn limited_demands(mut self, placer: &mut Placer) -> Option<Vec<u64>> {
+        if !self.cuts.iter().any(Cut::is_exceeded) {
+            return None;
+        }
+        for index in 0..self.cuts.len() {
+            for _ in 0..MOST_SHARING {
+                if self.cuts[index].is_exceeded() {
+                    placer.extra_operations += self.cuts[index].slots.len() as u64;
+                    self.limit(index);
                 }
             }
-            _ if into => self.network.entering(number as u32).iter().for_each(|hop| cut.add(self, hop.link)),
-            _ => self.network.out(number as u32).iter().for_each(|hop| cut.add(self, hop.link)),
         }
-        cut
+        Some(self.demands_bps)
+    }
+
+    /// Limits the demands of the flows of a cut once, until they fit. Flows come first whose demand, times the number
+    /// of exceeded cuts that they cross, is greatest.
+    fn limit(&mut self, index: usize) {
+        let Cuts { cuts, of, demands_bps } = self;
+        let mut slots = std::mem::take(&mut cuts[index].slots);
+        let burden = |slot: u32| of[slot as usize].iter().filter(|&&cut| cuts[cut].is_exceeded()).count() as u64;
+        slots.sort_by_cached_key(|&slot| {
+            let bps = demands_bps[slot as usize];
+            (Reverse(bps.saturating_mul(burden(slot))), Reverse(bps), slot)
+        });
+        for &slot in &slots {
+            if !cuts[index].is_exceeded() {
+                break;
+            }
+            let before_bps = demands_bps[slot as usize];
+            let sharing = cuts[index].link_bps / before_bps.max(1) + 1;
+            let after_bps = before_bps.min(cuts[index].link_bps / sharing);
+            demands_bps[slot as usize] = after_bps;
+            of[slot as usize].iter().for_each(|&cut| cuts[cut].demand_bps -= before_bps - after_bps);
+        }
+        cuts[index].slots = slots;
     }
 }

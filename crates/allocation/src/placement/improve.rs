@@ -1,6 +1,9 @@
 //! Local search that improves the result of the papers' walk.
 
+use super::demand_limits::Cuts;
+use super::negotiate::Negotiation;
 use super::placer::Placer;
+use super::recolour::recolour;
 use super::state::Ledger;
 
 /// Maximum number of sweeps over the overfull links. Each sweep except the last has moved something.
@@ -54,43 +57,58 @@ impl Budget {
     }
 }
 
-impl Placer {
+/// A search for better paths.
+pub(super) struct Improvement<'a> {
+    placer: &'a mut Placer,
+    budget: Budget,
+    /// Number of links examined in total at which the search ends.
+    most: u64,
+}
+
+impl Improvement<'_> {
+    /// Flows that had a path before may make at most `most_moves` moves. `new` are the slots of flows that had no path;
+    /// these may move freely.
+    pub(super) fn new<'a>(placer: &'a mut Placer, most_moves: usize, new: &[u32]) -> Improvement<'a> {
+        let budget = Budget::new(placer.slots.len(), most_moves, new);
+        let most = placer.operations() + MOST_OPERATIONS;
+        Improvement { placer, budget, most }
+    }
+
     /// Moves flows off overfull links as long as that helps. Returns the flows that had a path before and have
-    /// another one now, at most `most_moves`. `new` are the slots of flows that had no path; these may move freely.
-    pub(super) fn improve(&mut self, most_moves: usize, new: &[u32]) -> Vec<u64> {
-        let mut budget = Budget::new(self.slots.len(), most_moves, new);
-        let most = self.operations() + MOST_OPERATIONS;
-        self.relieve(&mut budget, most);
-        if !self.overfull().is_empty() && !self.recolour(&mut budget) {
-            let natural = self.demands();
-            if let Some(limited) = self.limited_demands() {
-                self.set_demands(&limited);
+    /// another one now.
+    pub(super) fn run(mut self) -> Vec<u64> {
+        self.relieve();
+        let Improvement { placer, budget, most } = &mut self;
+        if !placer.ledger.overfull_links().is_empty() && !recolour(placer, budget) {
+            let natural = placer.demands();
+            if let Some(limited) = Cuts::of(placer).limited_demands(placer) {
+                placer.set_demands(&limited);
             }
-            self.negotiate(&mut budget, most);
-            self.set_demands(&natural);
+            Negotiation::new(placer).run(budget, *most);
+            placer.set_demands(&natural);
         }
-        let differs = |(slot, before): &(u32, Box<[u32]>)| self.flow_state(*slot).path.as_ref() != Some(before);
+        let differs = |(slot, before): &(u32, Box<[u32]>)| placer.flow_state(*slot).path.as_ref() != Some(before);
         let moved = budget.origins.iter().filter(|origin| differs(origin));
-        let mut ids: Vec<u64> = moved.map(|(slot, _)| self.flow_state(*slot).id).collect();
+        let mut ids: Vec<u64> = moved.map(|(slot, _)| placer.flow_state(*slot).id).collect();
         ids.sort_unstable();
         ids
     }
 
-    /// Moves one flow at a time to a path with a lower cost, until the search has examined `most` links in total.
-    fn relieve(&mut self, budget: &mut Budget, most: u64) {
+    /// Moves one flow at a time to a path with a lower cost.
+    fn relieve(&mut self) {
         for _ in 0..MAX_SWEEPS {
             let mut changed = false;
-            for link in self.overfull() {
-                if self.operations() > most {
+            for link in self.placer.ledger.overfull_links() {
+                if self.placer.operations() > self.most {
                     return;
                 }
-                for slot in self.ledger.on_link(link).to_vec() {
-                    if self.ledger.left_bps(link) >= 0 {
+                for slot in self.placer.ledger.on_link(link).to_vec() {
+                    if self.placer.ledger.left_bps(link) >= 0 {
                         break;
                     }
-                    if budget.allows(slot) {
+                    if self.budget.allows(slot) {
                         if let Some(before) = self.relocate(slot) {
-                            budget.note(slot, &before);
+                            self.budget.note(slot, &before);
                             changed = true;
                         }
                     }
@@ -102,28 +120,21 @@ impl Placer {
         }
     }
 
-    /// Links whose demand exceeds their capacity (by more than a thousandth), the most overfull first.
-    pub(super) fn overfull(&self) -> Vec<u32> {
-        let over = |&link: &u32| self.ledger.left_bps(link) < -self.ledger.capacity_bps(link) / 1000;
-        let mut links: Vec<u32> = (0..self.network.links().len() as u32).filter(over).collect();
-        links.sort_by_key(|&link| (self.ledger.left_bps(link), link));
-        links
-    }
-
     /// Moves a flow to the path with the lowest added cost, if that is better. Returns its previous path.
     fn relocate(&mut self, slot: u32) -> Option<Box<[u32]>> {
-        let ends = self.flow_state(slot).ends?;
-        let before = self.flow_state(slot).path.clone()?;
-        self.lift(slot);
-        let demand_bps = self.flow_state(slot).demand_bps as i64;
-        let here: f64 = before.iter().map(|&link| added_cost(&self.ledger, link, demand_bps)).sum();
+        let placer = &mut *self.placer;
+        let ends = placer.flow_state(slot).ends?;
+        let before = placer.flow_state(slot).path.clone()?;
+        placer.lift(slot);
+        let demand_bps = placer.flow_state(slot).demand_bps as i64;
+        let here: f64 = before.iter().map(|&link| added_cost(&placer.ledger, link, demand_bps)).sum();
         let mut path = Vec::new();
-        let there = self.cheapest(ends, |ledger, link| added_cost(ledger, link, demand_bps), &mut path);
+        let there = placer.cheapest(ends, |ledger, link| added_cost(ledger, link, demand_bps), &mut path);
         if there.is_some_and(|there| there < here - LEAST_GAIN) {
-            self.put(slot, &path);
+            placer.put(slot, &path);
             Some(before)
         } else {
-            self.put(slot, &before);
+            placer.put(slot, &before);
             None
         }
     }

@@ -452,6 +452,20 @@ impl Placer {
         }
     }
 
+    /// By slot, the demand of each flow.
+    pub(super) fn demands(&self) -> Vec<u64> {
+        self.slots.iter().map(|state| state.as_ref().map_or(0, |state| state.demand_bps)).collect()
+    }
+
+    /// Sets the demand of each flow, by slot.
+    pub(super) fn set_demands(&mut self, demands_bps: &[u64]) {
+        for (slot, &demand_bps) in (0..).zip(demands_bps) {
+            if self.slots[slot as usize].is_some() {
+                self.set_demand(slot, demand_bps);
+            }
+        }
+    }
+
     pub(super) fn set_demand(&mut self, slot: u32, demand_bps: u64) {
         let state = self.slots[slot as usize].as_mut().expect("slots in use hold a flow");
         let before = std::mem::replace(&mut state.demand_bps, demand_bps);

@@ -1,5 +1,6 @@
 //! A round over all flows: demands, the papers' walk for those without a path, improvement, rates.
 
+use super::improve::Improvement;
 use super::placer::{Placer, Round};
 use super::state::FlowState;
 use crate::{max_min, FlowSet};
@@ -21,7 +22,7 @@ impl Placer {
             if placed { &mut round.placed } else { &mut round.stranded }.push(id);
         }
         if self.settings.improve {
-            round.moved = self.improve(most_moves, &waiting);
+            round.moved = Improvement::new(self, most_moves, &waiting).run();
         }
         round.placed.sort_unstable();
         round.stranded.sort_unstable();

@@ -66,6 +66,14 @@ impl Ledger {
         self.left_bps[link as usize]
     }
 
+    /// Links whose demand exceeds their capacity (by more than a thousandth), the most overfull first.
+    pub(super) fn overfull_links(&self) -> Vec<u32> {
+        let over = |&link: &u32| self.left_bps(link) < -self.capacity_bps(link) / 1000;
+        let mut links: Vec<u32> = (0..self.capacity_bps.len() as u32).filter(over).collect();
+        links.sort_by_key(|&link| (self.left_bps(link), link));
+        links
+    }
+
     /// A number that changes with every change of a load.
     pub(super) fn version(&self) -> u64 {
         self.version
