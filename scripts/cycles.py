@@ -19,8 +19,6 @@ CIRCLE = 4
 # become shorter.
 CIRCLES: dict[str, int] = {}
 SPREAD = {
-    "control::Assignments": 4,
-    "control::Controller": 5,
     "control::Routes": 11,
     "sim::Hosts": 6,
     "sim::Network": 7,

@@ -17,6 +17,7 @@ use crate::reasons::Decision;
 use crate::review::{Part, Reviews};
 use crate::routes::Routes;
 use crate::sfmm::CutoverOrder;
+use crate::snapshot::{RestoreError, Snapshot};
 use crate::sweep::Sweeps;
 use crate::switches::Removed;
 use crate::timers::Timer;
@@ -63,6 +64,28 @@ impl Controller {
             sweeps: Sweeps::default(),
             context,
         }
+    }
+
+    /// Creates a controller with the state of a snapshot. No session is up yet. When a switch connects, the
+    /// controller compares the rules of the switch with the snapshot. The clock must continue from the time of the
+    /// snapshot, and the epoch should be a new one. Flows with an address that no longer exists are left out
+    /// ([`Snapshot::homeless`]); their rules are deleted when they are found.
+    pub fn restore(
+        config: Config,
+        fabric: Arc<Fabric>,
+        mut scheme: Box<dyn Scheme>,
+        snapshot: Snapshot,
+        now: Nanos,
+    ) -> Result<Controller, RestoreError> {
+        snapshot.restore_scheme(&fabric, scheme.as_mut())?;
+        let mut controller = Controller::new(config, fabric, scheme);
+        snapshot.restore(&mut controller, now);
+        Ok(controller)
+    }
+
+    /// Takes a snapshot of the controller.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::of(self)
     }
 
     /// Sets another order of deletions for moves in place. Tests use it to show that they detect a wrong order.

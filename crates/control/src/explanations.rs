@@ -5,21 +5,23 @@ use crate::reasons::{Cause, Decision, Reason};
 use pathloom_model::{Fabric, LinkId, Path};
 use pathloom_scheme::{FlowId, Rejection};
 
-impl Controller {
-    /// Returns the event that led to a decision as a clause: `flow 7 (…) began`.
-    pub fn cause_text(&self, reason: &Reason) -> String {
-        let fabric = &self.view().fabric;
-        match reason.cause {
+impl Reason {
+    /// Returns the event that led to the decision as a clause: `flow 7 (…) began`.
+    pub fn cause_text(&self, controller: &Controller) -> String {
+        let fabric = &controller.view().fabric;
+        match self.cause {
             None => "a decision of the controller itself".into(),
-            Some(cause) if reason.solved => format!("a job that started because {}", cause_text(self, fabric, cause)),
-            Some(cause) => cause_text(self, fabric, cause),
+            Some(cause) if self.solved => {
+                format!("a job that started because {}", cause_text(controller, fabric, cause))
+            }
+            Some(cause) => cause_text(controller, fabric, cause),
         }
     }
 
-    /// Returns a decision and the event that led to it as a sentence.
-    pub fn reason_text(&self, reason: &Reason) -> String {
-        let decision = decision_text(&self.view().fabric, &reason.decision);
-        format!("{} {decision}, because of this: {}", reason.scheme, self.cause_text(reason))
+    /// Returns the decision and the event that led to it as a sentence.
+    pub fn text(&self, controller: &Controller) -> String {
+        let decision = decision_text(&controller.view().fabric, &self.decision);
+        format!("{} {decision}, because of this: {}", self.scheme, self.cause_text(controller))
     }
 }
 

@@ -1,7 +1,6 @@
 //! Snapshots: the state of a controller in a form that survives a restart.
 
 use crate::assignments::SavedAssignments;
-use crate::config::Config;
 use crate::controller::Controller;
 use crate::counts::Counts;
 use crate::drain::{Drains, OutOfService};
@@ -14,7 +13,6 @@ use crate::timers::Timer;
 use pathloom_model::{Attachment, Fabric, FiveTuple, LinkState, Nanos};
 use pathloom_scheme::{DefaultRoutes, Scheme, State, StateError};
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
 
 /// Version number of the format below.
 const FORM: u32 = 2;
@@ -101,10 +99,11 @@ pub enum RestoreError {
     State(#[from] StateError),
 }
 
-impl Controller {
-    /// Takes a snapshot of the controller.
-    pub fn snapshot(&self) -> Snapshot {
-        let (cx, routes) = (&self.context, &self.routes);
+impl Snapshot {
+    /// Takes a snapshot of a controller.
+    pub(crate) fn of(controller: &Controller) -> Snapshot {
+        let (cx, routes) = (&controller.context, &controller.routes);
+        let scheme = &controller.active_scheme.scheme;
         let draining: Vec<_> =
             routes.draining.iter().map(|(&(tuple, plan), left)| (tuple, plan, left.rules.clone())).collect();
         let flows = routes.flows.iter().map(|(id, flow)| FlowRecord::of(cx, id, flow)).collect();
@@ -115,12 +114,12 @@ impl Controller {
             serial: routes.flows.serial(),
             fabric: cx.fabric.spec().to_owned(),
             nodes: cx.fabric.nodes().len(),
-            scheme: self.active_scheme.scheme.name().to_owned(),
-            state: self.active_scheme.scheme.save(),
+            scheme: scheme.name().to_owned(),
+            state: scheme.save(),
             defaults: cx.view.defaults,
             links: cx.view.links.clone(),
-            cables: self.cables.clone(),
-            drains: self.drains.out.clone(),
+            cables: controller.cables.clone(),
+            drains: controller.drains.out.clone(),
             places: cx.places.singles(),
             flows,
             draining,
@@ -129,63 +128,49 @@ impl Controller {
         }
     }
 
-    /// Creates a controller with the state of a snapshot. No session is up yet. When a switch connects, the
-    /// controller compares the rules of the switch with the snapshot. The clock must continue from the time of the
-    /// snapshot, and the epoch should be a new one. Flows with an address that no longer exists are left out
-    /// ([`Snapshot::homeless`]); their rules are deleted when they are found.
-    pub fn restore(
-        config: Config,
-        fabric: Arc<Fabric>,
-        mut scheme: Box<dyn Scheme>,
-        snapshot: Snapshot,
-        now: Nanos,
-    ) -> Result<Controller, RestoreError> {
-        snapshot.check(&fabric, scheme.as_ref())?;
-        scheme.restore(snapshot.state)?;
-        let mut controller = Controller::new(config, fabric, scheme);
-        controller.context.now = now.max(snapshot.taken);
-        controller.context.counts = snapshot.counts;
-        controller.context.view.defaults = snapshot.defaults;
-        controller.context.view.links = snapshot.links;
-        controller.cables = snapshot.cables;
-        controller.drains = Drains::restored(snapshot.drains);
-        controller.context.places = Places::restored(&controller.context.fabric, snapshot.places);
+    /// Gives its state to a new controller, whose scheme has restored its part ([`Snapshot::restore_scheme`]).
+    pub(crate) fn restore(self, controller: &mut Controller, now: Nanos) {
+        let Controller { context: cx, routes, .. } = controller;
+        cx.now = now.max(self.taken);
+        cx.counts = self.counts;
+        cx.view.defaults = self.defaults;
+        cx.view.links = self.links;
+        cx.places = Places::restored(&cx.fabric, self.places);
+        controller.cables = self.cables;
+        controller.drains = Drains::restored(self.drains);
         // Flows may still be on paths that are out of service.
-        controller.context.timers.set(controller.context.now, Timer::Drain);
-        controller.hold_back_again();
-        if controller.context.config.epoch == snapshot.epoch {
-            controller.routes.flows.skip_to(snapshot.serial);
+        cx.timers.set(cx.now, Timer::Drain);
+        // Cables that had flapped are held back once more, because the snapshot does not contain the end of their wait.
+        let at = cx.now.saturating_add(LONGEST_WAIT);
+        for (link, changes) in controller.cables.idle(&cx.view.links) {
+            cx.timers.set(at, Timer::LinkQuiet { link, changes });
         }
-        for record in snapshot.flows {
-            let Controller { context, routes, .. } = &mut controller;
-            record.restore(context, routes);
+        if cx.config.epoch == self.epoch {
+            routes.flows.skip_to(self.serial);
         }
-        for (five_tuple, plan, rules) in snapshot.draining {
+        for record in self.flows {
+            record.restore(cx, routes);
+        }
+        for (five_tuple, plan, rules) in self.draining {
             for (switch, key) in &rules {
-                if !controller.routes.labels.claim_unknown(&mut controller.context, *switch, key) {
-                    controller.context.count_rules(*switch, 1);
+                if !routes.labels.claim_unknown(cx, *switch, key) {
+                    cx.count_rules(*switch, 1);
                 }
             }
-            let drain = controller.context.unknown_drain(&five_tuple);
-            let Controller { context: cx, routes, .. } = &mut controller;
+            let drain = cx.unknown_drain(&five_tuple);
             let mut left = DrainingRules { rules, ..DrainingRules::default() };
             left.wait(&mut cx.timers, (five_tuple, plan), cx.now.saturating_add(drain));
             routes.draining.insert((five_tuple, plan), left);
         }
-        controller.routes.restore_assignments(&mut controller.context, snapshot.assignments);
-        Ok(controller)
+        routes.restore_assignments(cx, self.assignments);
     }
 
-    /// Holds cables that had flapped back once more, because the snapshot does not contain the end of their wait.
-    fn hold_back_again(&mut self) {
-        let at = self.context.now.saturating_add(LONGEST_WAIT);
-        for (link, changes) in self.cables.idle(&self.context.view.links) {
-            self.context.timers.set(at, Timer::LinkQuiet { link, changes });
-        }
+    /// Restores the state of the scheme, if the snapshot is of this fabric and this scheme.
+    pub(crate) fn restore_scheme(&self, fabric: &Fabric, scheme: &mut dyn Scheme) -> Result<(), RestoreError> {
+        self.check(fabric, scheme)?;
+        Ok(scheme.restore(self.state.clone())?)
     }
-}
 
-impl Snapshot {
     /// Name of the scheme that was in charge.
     pub fn scheme(&self) -> &str {
         &self.scheme

@@ -69,7 +69,7 @@ fn path_change(controller: &Controller, flow: FlowId, reason: &Reason, last: boo
         flow: known.five_tuple,
         path: path.filter(|_| links.is_some()).map(names),
         links: links.map(|links| links.iter().map(|link| link.0).collect()),
-        why: controller.reason_text(reason),
+        why: reason.text(controller),
     })
 }
 

@@ -356,7 +356,7 @@ impl<T: Tap> Simulation<T> {
         let controller = &self.control.controller;
         for path in &mut paths {
             let placed = controller.find_flow(&path.five_tuple).and_then(|flow| controller.placement(flow));
-            path.why = placed.map(|reason| controller.reason_text(&reason));
+            path.why = placed.map(|reason| reason.text(controller));
         }
         paths
     }

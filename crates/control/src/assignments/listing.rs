@@ -2,7 +2,6 @@
 
 use super::{Assignment, AssignmentId, Assignments, Claimed, Owner, PathRequest};
 use pathloom_model::{Nanos, Path};
-use std::ops::Bound;
 
 /// An entry of the list.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,27 +24,9 @@ pub struct Listed {
     pub released: bool,
 }
 
-impl Assignments {
-    /// Returns an assignment; `None` if no assignment has this identifier.
-    pub fn get(&self, id: AssignmentId) -> Option<Listed> {
-        self.assignments.get(&id).map(|assignment| self.listed(id, assignment))
-    }
-
-    /// Returns assignments after another one, in the order of their identifiers. If an owner is given, only those of
-    /// this owner.
-    pub fn list<'a>(
-        &'a self,
-        after: Option<AssignmentId>,
-        owner: Option<&'a Owner>,
-    ) -> impl Iterator<Item = Listed> + 'a {
-        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let all = self.assignments.range((start, Bound::Unbounded));
-        let wanted = move |of: &&Assignment| owner.is_none_or(|owner| of.owner == *owner);
-        all.filter(move |(_, of)| wanted(of)).map(|(&id, of)| self.listed(id, of))
-    }
-
-    fn listed(&self, id: AssignmentId, of: &Assignment) -> Listed {
-        let is_bound = |key| self.claims.get(key).is_some_and(|claim| matches!(claim.state, Claimed::Bound(_)));
+impl Listed {
+    pub(super) fn of(all: &Assignments, id: AssignmentId, of: &Assignment) -> Listed {
+        let is_bound = |key| all.claims.get(key).is_some_and(|claim| matches!(claim.state, Claimed::Bound(_)));
         let connections = of.claims.iter().filter(|key| is_bound(key)).count();
         Listed {
             id,

@@ -30,6 +30,7 @@ use pathloom_scheme::FlowId;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
+use std::ops::Bound;
 
 /// Number of identifiers per epoch of the controller. If an epoch uses more, it continues with those of the next
 /// epoch.
@@ -368,6 +369,24 @@ impl Assignments {
             let paths = of.slots.iter().map(|slot| (&slot.path, slot.users));
             (id, &of.owner, paths.collect())
         })
+    }
+
+    /// Returns an assignment; `None` if no assignment has this identifier.
+    pub fn get(&self, id: AssignmentId) -> Option<Listed> {
+        self.assignments.get(&id).map(|assignment| Listed::of(self, id, assignment))
+    }
+
+    /// Returns assignments after another one, in the order of their identifiers. If an owner is given, only those of
+    /// this owner.
+    pub fn list<'a>(
+        &'a self,
+        after: Option<AssignmentId>,
+        owner: Option<&'a Owner>,
+    ) -> impl Iterator<Item = Listed> + 'a {
+        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let all = self.assignments.range((start, Bound::Unbounded));
+        let wanted = move |of: &&Assignment| owner.is_none_or(|owner| of.owner == *owner);
+        all.filter(move |(_, of)| wanted(of)).map(|(&id, of)| Listed::of(self, id, of))
     }
 
     fn next_id(&mut self) -> AssignmentId {

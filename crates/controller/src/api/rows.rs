@@ -275,7 +275,7 @@ pub(crate) struct CandidateRow {
 
 impl ReasonRow {
     pub(crate) fn new(controller: &Controller, fabric: &Fabric, reason: &Reason) -> ReasonRow {
-        let cause = controller.cause_text(reason);
+        let cause = reason.cause_text(controller);
         let decision = decision_text(fabric, &reason.decision);
         ReasonRow { at_s: seconds(reason.at), scheme: reason.scheme, cause, decision }
     }
