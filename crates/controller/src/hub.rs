@@ -21,6 +21,7 @@ use crate::crowding::{Crowd, NoPlace};
 use crate::gauges::Gauges;
 use crate::hash_steps::HashSteps;
 use crate::hosts::Hosts;
+use crate::job::Job;
 use crate::live_discovery::{HubAction, LiveDiscovery};
 use crate::log_limiter::{subject, LogLimiter};
 use crate::places::Place;
@@ -33,7 +34,7 @@ use pathloom_discovery::wiring::PortMap;
 use pathloom_discovery::{PortLimiter, Rate};
 use pathloom_model::{Fabric, Nanos, NodeId, PortNo};
 use pathloom_openflow::{frame, Hello, Message};
-use pathloom_scheme::{Scheme, State, View};
+use pathloom_scheme::Scheme;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -53,21 +54,6 @@ pub enum Responder {
     Packets(Box<dyn Answers>),
     /// Nothing: the switches are only surveyed.
     SurveyOnly,
-}
-
-/// A job of a scheme's solver. It may take long, so the driver runs it in another thread.
-pub struct Job {
-    pub(crate) ticket: u64,
-    pub(crate) solver: fn(&View, &State) -> State,
-    pub(crate) view: View,
-    pub(crate) input: State,
-}
-
-impl Job {
-    /// Runs the solver. The result is for [`Hub::solved`].
-    pub fn run(self) -> Input {
-        Input::Solved { ticket: self.ticket, answer: (self.solver)(&self.view, &self.input) }
-    }
 }
 
 /// The result of handling received bytes.

@@ -31,6 +31,7 @@ pub mod hub;
 #[cfg(test)]
 mod hub_tests;
 mod incoming;
+pub mod job;
 mod live_discovery;
 mod load;
 mod log_limiter;

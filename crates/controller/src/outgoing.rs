@@ -2,8 +2,9 @@
 
 use crate::connection::{Connection, ConnectionId, Pending, Stage};
 use crate::hosts::Wants;
-use crate::hub::{Hub, Job, Responder};
+use crate::hub::{Hub, Responder};
 use crate::incoming::ask;
+use crate::job::Job;
 use crate::numbers;
 use crate::punts::{self, Punt};
 use crate::reading::{Reading, Why};

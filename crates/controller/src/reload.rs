@@ -38,41 +38,37 @@ impl InUse {
     /// Uses the new certificates and tokens for new connections and requests. Returns the sections that need a
     /// restart.
     fn renew(&self, checked: &CheckedConfig) -> Vec<&'static str> {
-        let mut left = Vec::new();
-        match (&self.listen_tls, &checked.listen_tls) {
-            (Some(old), Some(new)) => old.set(new.get()),
-            (None, None) => {}
-            _ => left.push("listen.tls"),
+        // The requests of applications use the tokens of the API.
+        if let (Some(old), Some(new)) = (&self.api, &checked.api) {
+            old.tokens.set(new.tokens.get());
         }
-        match (&self.hosts_tls, &checked.hosts_tls) {
-            (Some(old), Some(new)) => old.set(new.get()),
-            (None, None) => {}
-            _ => left.push("hosts.tls"),
-        }
-        match (&self.api, &checked.api) {
-            (Some(old), Some(new)) => {
-                old.tokens.set(new.tokens.get());
-                match (&old.tls, &new.tls) {
-                    (Some(old), Some(new)) => old.set(new.get()),
-                    (None, None) => {}
-                    _ => left.push("api.tls"),
-                }
-            }
-            (None, None) => {}
-            _ => left.push("api"),
-        }
-        // Its tokens are those of the API.
-        match (&self.paths, &checked.paths) {
-            (Some(old), Some(new)) => match (&old.tls, &new.tls) {
-                (Some(old), Some(new)) => old.set(new.get()),
-                (None, None) => {}
-                _ => left.push("paths.tls"),
-            },
-            (None, None) => {}
-            _ => left.push("paths"),
-        }
-        left
+        let sections = [
+            renew(&self.listen_tls, &checked.listen_tls, "listen.tls"),
+            renew(&self.hosts_tls, &checked.hosts_tls, "hosts.tls"),
+            renew_address(&self.api, &checked.api, ["api", "api.tls"]),
+            renew_address(&self.paths, &checked.paths, ["paths", "paths.tls"]),
+        ];
+        sections.into_iter().flatten().collect()
     }
+}
+
+/// Replaces the value in use. Returns the name of its section if that was added or removed.
+fn renew<T>(old: &Option<Current<T>>, new: &Option<Current<T>>, section: &'static str) -> Option<&'static str> {
+    if let (Some(old), Some(new)) = (old, new) {
+        old.set(new.get());
+    }
+    (old.is_some() != new.is_some()).then_some(section)
+}
+
+/// Replaces the certificate of an address. Returns the section, or its section `tls`, if that was added or
+/// removed.
+fn renew_address(
+    old: &Option<CheckedAddress>,
+    new: &Option<CheckedAddress>,
+    [section, tls]: [&'static str; 2],
+) -> Option<&'static str> {
+    let (Some(old), Some(new)) = (old, new) else { return (old.is_some() != new.is_some()).then_some(section) };
+    renew(&old.tls, &new.tls, tls)
 }
 
 /// Reads the file again at each SIGHUP. A new scheme takes over from the old one, and all flows keep their paths at
