@@ -1,5 +1,6 @@
 //! The event loop: time, frames and cables.
 
+use crate::agents::HostAgent;
 use crate::device::{Device, Faults};
 use crate::frame::Frame;
 use crate::host::Host;
@@ -43,6 +44,10 @@ pub(crate) enum Event {
     Expire(NodeId),
     /// A switch without a session connects.
     Dial(NodeId),
+    /// An agent without a session connects.
+    DialAgent(usize),
+    /// A time of an agent has come.
+    AgentTime(usize),
 }
 
 /// Frames that are not packets of hosts: probes and ARP.
@@ -76,6 +81,7 @@ pub struct Network<M: Machine> {
     pub watched: Vec<Headers>,
     /// Times at which a packet of a watched flow would not have arrived, and what would have become of it.
     pub failures: Vec<(Nanos, Headers, Vec<Fate>)>,
+    pub(crate) agents: Vec<HostAgent>,
     pub(crate) machine: Option<M>,
     pub(crate) peers: Vec<Peer<M::Id>>,
     pub(crate) by_id: BTreeMap<M::Id, usize>,
@@ -117,6 +123,7 @@ impl<M: Machine> Network<M> {
             redials: true,
             watched: Vec::new(),
             failures: Vec::new(),
+            agents: Vec::new(),
             machine: Some(machine),
             peers: Vec::new(),
             by_id: BTreeMap::new(),
@@ -189,6 +196,8 @@ impl<M: Machine> Network<M> {
             Event::Frame { at, frame, hops } => self.enter(at, &frame, hops),
             Event::Expire(node) => self.expire(node),
             Event::Dial(node) => self.dial(node),
+            Event::DialAgent(agent) => self.dial_agent(agent),
+            Event::AgentTime(agent) => self.agent_time(agent),
         }
     }
 

@@ -7,7 +7,7 @@ use pathloom_model::{Nanos, NodeId};
 use pathloom_openflow::frame;
 
 /// Time after which a switch without a session connects again.
-const REDIAL: (Nanos, Nanos) = (Nanos::from_millis(50), Nanos::from_millis(500));
+pub(crate) const REDIAL: (Nanos, Nanos) = (Nanos::from_millis(50), Nanos::from_millis(500));
 /// Streams of a connection, for the order of their bytes.
 const TO_CONTROLLER: usize = 0;
 const TO_PEER: usize = 1;
@@ -18,8 +18,10 @@ const WORK: usize = 2;
 pub struct Peer<Id> {
     /// The connection at the controller, while it is open.
     pub id: Option<Id>,
-    /// Its switch; `None` if the test acts for it.
+    /// Its switch, if it is one. The test acts for a peer that is neither a switch nor an agent.
     pub node: Option<NodeId>,
+    /// The number of its agent, if it is one.
+    pub agent: Option<usize>,
     /// Bytes of the controller that were not handled yet.
     pub heard: Vec<u8>,
     /// Whether nothing that it sends arrives.
@@ -80,20 +82,21 @@ impl<M: Machine> Network<M> {
     pub fn open_agent(&mut self, address: &str) -> Option<usize> {
         let now = self.now;
         let id = self.machine.as_mut()?.connect_agent(now, address);
-        self.opened(id, None)
+        self.opened(id, None, None)
     }
 
     fn dial_from(&mut self, address: &str, node: Option<NodeId>) -> Option<usize> {
         let now = self.now;
         let id = self.machine.as_mut()?.connect(now, address);
-        self.opened(id, node)
+        self.opened(id, node, None)
     }
 
-    fn opened(&mut self, id: Option<M::Id>, node: Option<NodeId>) -> Option<usize> {
+    pub(crate) fn opened(&mut self, id: Option<M::Id>, node: Option<NodeId>, agent: Option<usize>) -> Option<usize> {
         let peer = self.peers.len();
         if let Some(id) = id {
             let last = [self.now; 3];
-            self.peers.push(Peer { id: Some(id), node, heard: Vec::new(), silent: false, unused: Vec::new(), last });
+            let (heard, unused) = (Vec::new(), Vec::new());
+            self.peers.push(Peer { id: Some(id), node, agent, heard, silent: false, unused, last });
             self.by_id.insert(id, peer);
         }
         self.transmit();
@@ -183,12 +186,16 @@ impl<M: Machine> Network<M> {
         if self.redials {
             let nodes: Vec<NodeId> = self.devices.keys().copied().collect();
             nodes.into_iter().for_each(|node| self.plan_dial(node));
+            (0..self.agents.len()).for_each(|agent| self.plan_dial_agent(agent));
         }
     }
 
     fn forget(&mut self, peer: usize) -> Option<M::Id> {
         let id = self.peers[peer].id.take()?;
         self.by_id.remove(&id);
+        if let Some(agent) = self.peers[peer].agent {
+            self.agent_lost(agent, peer);
+        }
         if let Some(node) = self.peers[peer].node.filter(|node| self.session(*node) == Some(peer)) {
             self.by_node.remove(&node);
             if self.redials {
@@ -268,6 +275,9 @@ impl<M: Machine> Network<M> {
         }
         self.hash(peer, bytes);
         self.peers[peer].heard.extend_from_slice(bytes);
+        if let Some(agent) = self.peers[peer].agent {
+            return self.at_agent(agent, peer);
+        }
         let Some(node) = self.peers[peer].node else { return };
         let mut heard = std::mem::take(&mut self.peers[peer].heard);
         let mut at = 0;
