@@ -71,21 +71,34 @@ def in_simulator(everything: bool) -> Judge:
     return judge
 
 
-def over_openflow(*sabotage: str) -> Judge:
-    """Schedules of the live controller without its sockets, with switches that speak OpenFlow.
-
-    `sabotage` names what is broken on purpose, for tests of the bench.
-    """
-    program = native.program(native.BENCH)
+def over_openflow() -> Judge:
+    """Schedules of the live controller without its sockets, with switches that speak OpenFlow."""
 
     def judge(seeds: list[int]) -> Iterable[tuple[int, list[str]]]:
-        words = [program, "faults", str(seeds[0]), str(len(seeds)), *sabotage]
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        done = run_over_openflow(seeds[0], len(seeds))
         rows = {row["seed"]: row["broken"] for row in map(json.loads, done.stdout.splitlines())}
         failed = [f"{native.BENCH} ended with status {done.returncode}: {done.stderr.strip()[-500:]}"]
         return [(own, rows.get(own, failed)) for own in seeds]
 
     return judge
+
+
+def run_over_openflow(seed: int, count: int, *sabotage: str) -> subprocess.CompletedProcess[str]:
+    """Runs the schedules of `seed` and the following seeds: a line of JSON for each.
+
+    `sabotage` names what is broken on purpose, for tests of the bench.
+    """
+    words = [native.program(native.BENCH), "faults", str(seed), str(count), *sabotage]
+    return subprocess.run(words, capture_output=True, text=True, check=False)
+
+
+def smallest(seed: int, everything: bool, openflow: bool) -> str:
+    """The smallest form of a schedule that breaks the same promise, as text; empty if it breaks none."""
+    if not openflow:
+        return _core.fault_schedule(seed, everything, True)[1].rstrip()
+    lines = run_over_openflow(seed, 1).stdout.splitlines()
+    form = json.loads(lines[0])["smallest"] if lines else None
+    return json.dumps(form) if form else ""
 
 
 def measure(

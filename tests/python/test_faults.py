@@ -144,8 +144,8 @@ def test_random_faults_over_openflow_break_no_promise(cli: Cli) -> None:
 def test_a_promise_broken_over_openflow_prints_as_one_command(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, sabotage: str, promise: str
 ) -> None:
-    real = fault_benchmark.over_openflow
-    monkeypatch.setattr(fault_benchmark, "over_openflow", lambda: real(sabotage))
+    real = fault_benchmark.run_over_openflow
+    monkeypatch.setattr(fault_benchmark, "run_over_openflow", lambda seed, count: real(seed, count, sabotage))
     findings = fault_benchmark.measure(0, 0, 30, 2, openflow=True)
     assert findings.schedules == 30
     seed, broken = min(findings.broken.items())
@@ -156,7 +156,7 @@ def test_a_promise_broken_over_openflow_prints_as_one_command(
     (found,) = json.loads(done.out)["findings"]
     assert found["broken"] == broken
     assert found["command"] == f"pathloom bench faults --seed {seed} --schedules 1 --over-openflow"
-    assert f"{found['command']}: " in done.err
-    monkeypatch.setattr(fault_benchmark, "over_openflow", lambda: real("nonsense"))
+    assert f"{found['command']}: " in done.err and f'{{"seed": {seed}, "fabric": ' in done.err
+    monkeypatch.setattr(fault_benchmark, "run_over_openflow", lambda seed, count: real(seed, count, "nonsense"))
     (failed,) = fault_benchmark.measure(3, 0, 1, 1, openflow=True).broken[3]
     assert "ended with status 2" in failed and "hasty-barriers, lasting-rules were expected" in failed

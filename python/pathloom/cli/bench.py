@@ -150,7 +150,8 @@ def faults(
     That command prints the smallest form of the schedule.
 
     With --over-openflow, the live controller runs in virtual time and exchanges the bytes of OpenFlow with switches.
-    Sessions are lost, byte streams are divided, switches are slow, refuse rules, answer in parts or restart.
+    Sessions are lost, byte streams are divided, switches are slow, refuse rules, answer in parts or restart. Agents of
+    hosts announce transfers and hold them. Operators change schemes and take switches out of service.
 
     Example: pathloom bench faults --seed 1 --schedules 100
     """
@@ -173,9 +174,8 @@ def faults(
         over_openflow,
         lambda own, lines: console.say(f"{command(own)}: {'; '.join(lines)}"),
     )
-    if schedules == 1 and findings.broken and not over_openflow:
-        _, smallest = _core.fault_schedule(first, everything, True)
-        console.say(smallest.rstrip())
+    if schedules == 1 and findings.broken:
+        console.say(fault_benchmark.smallest(first, everything, over_openflow))
     if json is not None:
         console.put_json(json, findings.as_json())
     if json != console.STDOUT:

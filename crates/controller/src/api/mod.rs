@@ -28,6 +28,7 @@ mod xml_rpc;
 pub use settings::{Api, Paths};
 
 pub(crate) use ask::answer;
+pub(crate) use queries::take_out;
 pub(crate) use rows::path_names;
 pub(crate) use server::{start, start_for_hosts};
 pub(crate) use settings::CheckedAddress;

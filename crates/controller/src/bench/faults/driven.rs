@@ -8,6 +8,7 @@ use crate::hub::{Hub, Responder};
 use crate::live_discovery::LiveDiscovery;
 use pathloom_control::{Controller, Input, Snapshot};
 use pathloom_model::Nanos;
+use pathloom_scheme::Scheme;
 use pathloom_schemes::Registry;
 use pathloom_testnet::Machine;
 use std::collections::{BTreeSet, VecDeque};
@@ -16,6 +17,15 @@ use std::collections::{BTreeSet, VecDeque};
 pub(crate) enum Id {
     Switch(ConnectionId),
     Agent(AgentId),
+}
+
+/// A scheme by its specification, which may be one for tests.
+///
+/// # Errors
+/// It is no specification of a scheme of the controller.
+pub(super) fn scheme(spec: &str) -> Result<Box<dyn Scheme>, String> {
+    let entry = Registry::WithTestSchemes.parse(spec).map_err(|problem| problem.to_string())?;
+    entry.require_central(1).map_err(|problem| problem.to_string())
 }
 
 /// A hub and its open connections.
@@ -38,8 +48,7 @@ impl Driven {
         snapshot: Option<Snapshot>,
         now: Nanos,
     ) -> Result<Driven, String> {
-        let entry = Registry::WithTestSchemes.parse(scheme).map_err(|problem| problem.to_string())?;
-        let scheme = entry.require_central(1).map_err(|problem| problem.to_string())?;
+        let scheme = self::scheme(scheme)?;
         let (config, fabric) = (checked.control(epoch), checked.fabric.clone());
         let controller = match snapshot {
             Some(snapshot) => Controller::restore(config, fabric.clone(), scheme, snapshot, now)

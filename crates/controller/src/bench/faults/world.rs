@@ -1,9 +1,11 @@
 //! A controller, a fabric of switches and flows of its hosts, in virtual time.
 
-use super::driven::Driven;
+use super::driven::{self, Driven};
+use crate::api::take_out;
 use crate::config::{self, CheckedConfig};
 use pathloom_control::cookies::{Cookie, RuleKind};
-use pathloom_control::Snapshot;
+use pathloom_control::{SchemeChange, Snapshot, Target};
+use pathloom_host_agent::agent::ProgramId;
 use pathloom_model::rules::{Rule, RuleAction};
 use pathloom_model::{FiveTuple, Headers, Nanos, NodeId, PortNo, LONG_FLOW_DSCP, PROTO_UDP};
 use pathloom_openflow::action::Action;
@@ -42,8 +44,12 @@ pub(crate) struct World {
     network: Network<Driven>,
     config: CheckedConfig,
     epoch: u16,
+    /// The scheme in charge.
+    pub scheme: String,
     /// The first packet of each flow.
     pub flows: Vec<Headers>,
+    /// Sizes that programs announce.
+    sizes: BTreeMap<FiveTuple, Option<u64>>,
 }
 
 impl Deref for World {
@@ -70,7 +76,8 @@ impl World {
         let config = config::check(&text, Path::new("/")).map_err(|problem| problem.to_string())?;
         let machine = Driven::new(&config, scheme, 1, None, Nanos::ZERO)?;
         let network = Network::new(config.fabric.clone(), machine, timing, seed);
-        Ok(World { network, config, epoch: 1, flows: Vec::new() })
+        let (flows, sizes) = (Vec::new(), BTreeMap::new());
+        Ok(World { network, config, epoch: 1, scheme: scheme.to_owned(), flows, sizes })
     }
 
     /// All switches connect and get their rules.
@@ -84,6 +91,37 @@ impl World {
         if sessions < switches {
             return Err(format!("{sessions} of {switches} switches have a session after 5 s"));
         }
+        Ok(())
+    }
+
+    /// Runs with traffic until all switches have sessions.
+    ///
+    /// # Errors
+    /// A switch has no session after 60 s.
+    pub(crate) fn await_sessions(&mut self) -> Result<(), String> {
+        let (end, switches) = (self.now() + Nanos::from_secs(60), self.fabric.switches().len());
+        while self.sessions() < switches {
+            if self.now() >= end {
+                return Err(format!("{} of {switches} switches have a session after 60 s", self.sessions()));
+            }
+            self.traffic(Nanos::from_millis(50));
+        }
+        Ok(())
+    }
+
+    /// The operator takes a switch or cable out of service, or puts it back, unless the controller refuses it.
+    pub(crate) fn drain(&mut self, target: Target, out: bool) {
+        self.network.with(|machine, now| take_out(&mut machine.hub, now, target, out).ok());
+    }
+
+    /// The operator puts another scheme in charge.
+    ///
+    /// # Errors
+    /// The scheme is not valid.
+    pub(crate) fn change_scheme(&mut self, spec: &str) -> Result<(), String> {
+        let (scheme, change) = (driven::scheme(spec)?, SchemeChange { spec: spec.to_owned(), seed: 1 });
+        self.network.with(|machine, now| machine.hub.set_scheme(now, change, scheme));
+        spec.clone_into(&mut self.scheme);
         Ok(())
     }
 
@@ -104,12 +142,50 @@ impl World {
         Headers { dscp: LONG_FLOW_DSCP, tcp_flags: 0, ..Headers::plain(five_tuple) }
     }
 
-    /// Advances the time while all flows send.
+    /// A flow begins. The agent of its host, if there is one, is told its size.
+    pub(crate) fn begin_flow(&mut self, (from, to, port): (usize, usize, u16), size_bytes: Option<u64>) {
+        let headers = self.packet(from, to, port);
+        self.flows.push(headers);
+        self.sizes.insert(headers.five_tuple, size_bytes);
+        if let Some(agent) = self.agent_of(from) {
+            self.announce_flow(agent, headers.five_tuple);
+        }
+    }
+
+    fn announce_flow(&mut self, agent: usize, flow: FiveTuple) {
+        let size_bytes = self.sizes.get(&flow).copied().flatten();
+        let program = ProgramId(flow.src_port.into());
+        // An agent has room for many more flows than there are.
+        self.with_agent(agent, |agent| agent.handle_announce(program, flow, size_bytes).ok());
+    }
+
+    /// The flow with this number ends.
+    pub(crate) fn end_flow(&mut self, number: usize) {
+        let flow = self.flows.remove(number).five_tuple;
+        let host = self.hosts.iter().position(|host| host.address == flow.src);
+        if let Some(agent) = host.and_then(|host| self.agent_of(host)) {
+            self.with_agent(agent, |agent| agent.handle_finish(ProgramId(flow.src_port.into()), flow));
+        }
+    }
+
+    /// The agent of a host is killed and starts again. Programs announce their flows again.
+    pub(crate) fn kill_agent(&mut self, host: usize) {
+        let (Some(agent), address) = (self.agent_of(host), self.hosts[host].address) else { return };
+        self.restart_agent(agent);
+        let flows: Vec<FiveTuple> = self.flows.iter().map(|headers| headers.five_tuple).collect();
+        for flow in flows.into_iter().filter(|flow| flow.src == address) {
+            self.announce_flow(agent, flow);
+        }
+    }
+
+    /// Advances the time while all flows send that are not held.
     pub(crate) fn traffic(&mut self, time: Nanos) {
         let end = self.now() + time;
         while self.now() < end {
             for headers in self.flows.clone() {
-                self.send(headers);
+                if !self.is_held(&headers.five_tuple) {
+                    self.send(headers);
+                }
             }
             self.run_for(GAP);
         }
@@ -156,6 +232,7 @@ impl World {
     /// The scheme or the snapshot is not valid.
     pub(crate) fn start_controller(&mut self, scheme: &str, snapshot: Option<Snapshot>) -> Result<(), String> {
         self.epoch += 1;
+        scheme.clone_into(&mut self.scheme);
         let machine = Driven::new(&self.config, scheme, self.epoch, snapshot, self.now())?;
         self.start(machine);
         Ok(())

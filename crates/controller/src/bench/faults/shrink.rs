@@ -1,0 +1,51 @@
+//! Finds the smallest form of a schedule that breaks a promise.
+
+use super::broken_promises;
+use super::run::Sabotage;
+use super::schedule::Schedule;
+use pathloom_model::Nanos;
+
+/// The schedule without everything that is not needed to break the same kind of promise. Unchanged if no promise is
+/// broken.
+pub(super) fn shrink(schedule: &Schedule, sabotage: Option<Sabotage>) -> Schedule {
+    let kind = |one: &Schedule| kind_of(&broken_promises(one, sabotage));
+    let mut least = schedule.clone();
+    let Some(wanted) = kind(&least) else { return least };
+    while let Some(smaller) = candidates(&least).into_iter().find(|one| kind(one).as_ref() == Some(&wanted)) {
+        least = smaller;
+    }
+    least
+}
+
+/// The first words of the first broken promise, without numbers.
+fn kind_of(broken: &[String]) -> Option<String> {
+    let words = broken.first()?.split(' ').filter(|word| word.chars().all(char::is_alphabetic));
+    Some(words.take(4).collect::<Vec<_>>().join(" "))
+}
+
+/// The schedule without one of its parts, in every way, and with prompt switches.
+fn candidates(schedule: &Schedule) -> Vec<Schedule> {
+    let mut all = Vec::new();
+    let mut add = |change: &dyn Fn(&mut Schedule)| {
+        let mut one = schedule.clone();
+        change(&mut one);
+        if one != *schedule {
+            all.push(one);
+        }
+    };
+    for at in 0..schedule.steps.len() {
+        add(&|one| one.steps.truncate(at));
+        add(&|one| {
+            one.steps.remove(at);
+        });
+    }
+    for at in 0..schedule.flows.len() {
+        add(&|one| {
+            one.flows.remove(at);
+        });
+    }
+    add(&|one| one.agents.clear());
+    add(&|one| one.read = usize::MAX);
+    add(&|one| one.work = Nanos::ZERO);
+    all
+}
