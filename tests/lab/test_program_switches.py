@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
+import os
+import platform
+import socket
 import statistics
+import struct
 import subprocess
 import time
 from collections.abc import Callable
@@ -89,6 +94,40 @@ def test_a_removed_filter_is_put_back(name: str) -> None:
             shown = subprocess.run([*within, "filter", "show", *of_ingress], check=True, capture_output=True, text=True)
             assert "forward" in shown.stdout
         assert unanswered(one.hosts[0], list(one.hosts[1:])) == []
+
+
+def attach_before_filters(interface: str) -> int:
+    """Attaches a program that runs before the tc filters of an interface (tcx, Linux 6.6). Returns its descriptor."""
+    bpf, load, link, classifier, ingress = 321, 5, 28, 3, 46  # bpf(2) and its commands; linux/bpf.h
+    # It returns -1: the next program decides.
+    program = struct.pack("<BBhiBBhi", 0xB7, 0, 0, -1, 0x95, 0, 0, 0)
+    held = [ctypes.create_string_buffer(program), ctypes.create_string_buffer(b"GPL")]
+    places = [ctypes.addressof(one) for one in held]
+    made = struct.pack("<IIQQIIQII16sII", classifier, 2, *places, 0, 0, 0, 0, 0, b"passer", 0, 0)
+    libc = ctypes.CDLL(None, use_errno=True)
+    loaded = libc.syscall(bpf, load, made, len(made))
+    assert loaded >= 0, ctypes.get_errno()
+    wanted = struct.pack("<IIIIQQ", loaded, socket.if_nametoindex(interface), ingress, 0, 0, 0)
+    attached = int(libc.syscall(bpf, link, wanted, len(wanted)))
+    assert attached >= 0, ctypes.get_errno()
+    os.close(loaded)
+    return attached
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="it has the number of a system call of x86-64")
+def test_a_program_that_runs_before_the_switch_is_named(name: str) -> None:
+    with programs(name, "tcp-path", "parallel-paths:rates=50Mbps") as one:
+        interface = next(iter(one.rows().values()))["ports"][0]["interface"]
+        link = system.inside(one.blueprint.namespace, lambda: attach_before_filters(interface))
+        log = one.lab.directory
+
+        def said(text: str) -> bool:
+            logs = [file.read_text(encoding="utf-8") for file in log.rglob("*.log")]
+            return any(text in line and interface in line for one in logs for line in one.splitlines())
+
+        until(lambda: said("tcx programs of others run before the tc filter of the switch"), "it is named")
+        os.close(link)
+        until(lambda: said("no tcx program runs before the switch any more"), "its end is named")
 
 
 @pytest.mark.long

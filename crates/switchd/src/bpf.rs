@@ -168,6 +168,14 @@ impl FlowTable<'_> {
     }
 }
 
+/// Returns the tcx programs for incoming frames of an interface, in their order. They run before all tc filters. None before
+/// Linux 6.6, which has no tcx.
+pub fn preceding(interface: &str) -> Vec<String> {
+    let programs = SchedClassifier::query_tcx(interface, TcAttachType::Ingress);
+    let programs = programs.map(|(_, programs)| programs).unwrap_or_default();
+    programs.iter().map(|one| format!("{} ({})", one.name_as_str().unwrap_or_default(), one.id())).collect()
+}
+
 /// Whether an earlier start has left pinned maps.
 pub fn is_pinned(bpf_fs: &Path, name: &str) -> bool {
     pins(bpf_fs, name).has(&PINNED)

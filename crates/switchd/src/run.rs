@@ -152,6 +152,8 @@ struct Running {
     check_due: Nanos,
     /// Number of times that the BPF program was put back, by port.
     put_back: BTreeMap<PortNo, u64>,
+    /// Programs that run before the tc filter of the switch, by port.
+    preceding: BTreeMap<PortNo, Vec<String>>,
     /// Per port: number of refused or limited frames in the last message, and earliest time of the next message.
     named: BTreeMap<PortNo, (u64, Nanos)>,
 }
@@ -223,6 +225,7 @@ impl Running {
             program,
             check_due: now.saturating_add(CHECK_AFTER),
             put_back: BTreeMap::new(),
+            preceding: BTreeMap::new(),
             named: BTreeMap::new(),
         };
         running.begin(before)?;
@@ -381,6 +384,26 @@ impl Running {
         }
     }
 
+    /// Names programs of others that get the frames of a port before the switch, and may take them.
+    fn name_preceding(&mut self) {
+        for port in &self.config.ports {
+            let now = bpf::preceding(&port.interface);
+            let names = now.join(", ");
+            if self.preceding.insert(PortNo(port.number), now.clone()).unwrap_or_default() == now {
+                continue;
+            }
+            let about = format!("port {} ({})", port.number, port.interface);
+            if now.is_empty() {
+                info!("{about}: no tcx program runs before the switch any more");
+            } else {
+                warn!(
+                    "{about}: tcx programs of others run before the tc filter of the switch, and may take its frames: \
+                     {names}. Detach them, or give the switch another interface"
+                );
+            }
+        }
+    }
+
     /// Finds interfaces that were deleted and created again. They have another index and no BPF program.
     fn find_lost_interfaces(&mut self) {
         for port in self.config.ports.clone() {
@@ -433,6 +456,7 @@ impl Running {
         if now >= self.check_due {
             self.check_due = now.saturating_add(CHECK_AFTER);
             self.put_programs_back(|_| true);
+            self.name_preceding();
         }
     }
 
