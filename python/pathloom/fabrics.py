@@ -207,6 +207,11 @@ def jellyfish(switches: int = 60, ports: int = 8, hosts: int = 120, **keys: obje
     return Fabric(spec_text("jellyfish", switches=switches, ports=ports, hosts=hosts, **keys))
 
 
+def rail_optimized(servers: int = 8, gpus: int = 8, **keys: object) -> Fabric:
+    """GPUs as hosts: a switch inside each server, and one leaf for GPU i of all servers. segments=, spines=, nvlink=."""
+    return Fabric(spec_text("rail-optimized", servers=servers, gpus=gpus, **keys))
+
+
 def dragonfly(routers: int = 4, **keys: object) -> Fabric:
     """Groups of fully meshed switches with cables to all other groups: groups=, global=, hosts= (per switch).
 

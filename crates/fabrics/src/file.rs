@@ -371,7 +371,9 @@ fn parts(fabric: &Fabric) -> Option<String> {
         }
         members.push(found);
     }
-    members.retain(|found| found.iter().any(|&node| fabric.tor_index(node).is_some()));
+    // Hosts at a switch inside their server reach the others over their other interfaces.
+    let is_part = |&node: &NodeId| fabric.tor_index(node).is_some() && !fabric.is_inside_server(node);
+    members.retain(|found| found.iter().any(is_part));
     if members.len() < 2 {
         return None;
     }

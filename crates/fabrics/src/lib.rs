@@ -19,6 +19,7 @@ mod jellyfish;
 mod losses;
 mod node_link;
 mod port_keys;
+mod rails;
 mod rates;
 mod roles;
 mod settings;
@@ -60,7 +61,7 @@ pub const COMMON_KEYS: &str = "rate=1Gbps (host_rate=, switch_rate=)  delay=1us 
      cuts packets to headers), trim_bytes=64B";
 
 /// Every fabric that has a name.
-pub const FABRICS: [FabricKind; 11] = [
+pub const FABRICS: [FabricKind; 12] = [
     FabricKind {
         name: "fat-tree",
         example: "fat-tree:k=4,hosts=2",
@@ -90,6 +91,12 @@ pub const FABRICS: [FabricKind; 11] = [
         example: "jellyfish:switches=60,ports=8,hosts=120,homes=1,seed=1",
         about: "a random regular graph of switches; hosts in all, each on one or two switches (homes)",
         build: jellyfish::jellyfish,
+    },
+    FabricKind {
+        name: "rail-optimized",
+        example: "rail-optimized:segments=1,servers=8,gpus=8,spines=8,nvlink=on,nvlink_rate=3.6Tbps",
+        about: "GPUs as hosts: those of a server share a switch inside it, and GPU i of all servers of a segment shares leaf i",
+        build: rails::rail_optimized,
     },
     FabricKind {
         name: "dragonfly",

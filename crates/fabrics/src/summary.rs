@@ -177,7 +177,8 @@ impl PathSample {
     /// Counts the shortest paths from all other ToRs with one search per target ToR. Round trips are those of a frame and
     /// its answer of these lengths.
     fn take(fabric: &Fabric, state: &LinkState, [there, back]: [u64; 2]) -> PathSample {
-        let tors = fabric.tors();
+        // No path leads to the switches inside servers, nor from them.
+        let tors: Vec<NodeId> = fabric.tors().iter().copied().filter(|&tor| !fabric.is_inside_server(tor)).collect();
         let visits = fabric.nodes().len() + fabric.links().len();
         let targets = (MOST_VISITS / visits).clamp(1, MOST_TARGETS).min(tors.len());
         let mut sample = PathSample { pairs: 0, counts: Vec::new(), diameter_hops: None, round_trip_ps: None };

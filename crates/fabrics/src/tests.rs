@@ -38,7 +38,7 @@ fn disjoint(fabric: &Fabric, from: &str, to: &str) -> usize {
 fn hosts_reach_each_other(fabric: &Fabric) -> bool {
     let state = LinkState::of(fabric);
     let distances = pathloom_model::search::distances_to(fabric, &state, fabric.tors()[0]);
-    fabric.tors().iter().all(|&tor| distances.hops(tor).is_some())
+    fabric.tors().iter().filter(|&&tor| !fabric.is_inside_server(tor)).all(|&tor| distances.hops(tor).is_some())
 }
 
 #[test]
@@ -242,6 +242,9 @@ fn bad_specifications_give_a_helpful_one_line_error() {
         ("slim-fly:q=200", "such as 199"),
         ("slim-fly:q=2", "q: `2` is not a whole number from 3 to 200"),
         ("slim-fly:q=199", "at most 1000000"),
+        ("rail-optimized:spines=0", "spines: `0` is not a whole number from 1"),
+        ("rail-optimized:segments=100000,servers=100000,gpus=100000", "at most 1000000"),
+        ("rail-optimized:nvlink_rate=fast", "nvlink_rate: `fast` is not a rate"),
         ("torus:dims=4x", "dims: `4x` are not sizes"),
         ("torus:dims=0x2", "such as 4x4x4"),
         ("torus:dims=1000x1000x1000", "at most 1000000"),
@@ -314,6 +317,29 @@ fn tori_have_two_neighbours_in_each_dimension() {
 }
 
 #[test]
+fn rails_join_the_gpus_of_one_number_and_servers_all_of_theirs() {
+    let fabric = build("rail-optimized:segments=2,servers=4,gpus=8,spines=3,rate=400Gbps");
+    // 16 leaves and 8 switches inside servers; the cables are those from leaves to spines.
+    assert_eq!(sizes(&fabric), [64, 24, 0, 3, 16 * 3]);
+    let tors = |host: &str| -> Vec<String> {
+        let ports = fabric.node(node(&fabric, host)).ports.iter();
+        ports.map(|&port| fabric.node(fabric.link(port).to).name.clone()).collect()
+    };
+    assert_eq!(
+        (tors("h0"), tors("h9"), tors("h63")),
+        (vec!["e0_0".into(), "n0".into()], vec!["e0_1".into(), "n1".into()], vec!["e1_7".into(), "n7".into()])
+    );
+    let rates: BTreeSet<u64> = fabric.links().iter().map(|link| link.settings.rate_bps).collect();
+    assert_eq!(rates, BTreeSet::from([400_000_000_000, 3_600_000_000_000]));
+    let summary = FabricSummary::of(&fabric);
+    assert_eq!((summary.pairs_sampled, summary.pairs_apart, summary.diameter_hops), (16 * 15, 0, Some(2)));
+    // Half of the 16 leaves send 3 links each to the spines.
+    assert_eq!(summary.bisection_bps, Some(24 * 400_000_000_000));
+    let plain = build("rail-optimized:nvlink=off");
+    assert_eq!((sizes(&plain), plain.attachments().len()), ([64, 8, 0, 8, 64], 64));
+}
+
+#[test]
 fn every_named_example_builds_to_the_default() {
     for kind in FABRICS {
         let (example, plain) = (build(kind.example), build(kind.name));
@@ -344,6 +370,12 @@ fn any_spec() -> impl Strategy<Value = String> {
         (0u32..9).prop_map(|hosts| format!("dumbbell:hosts={hosts}")),
         (0u32..9, 0u32..6, 0u32..4)
             .prop_map(|(g, r, l)| format!("dragonfly:groups={g},routers={r},global={l},hosts=1")),
+        (0u32..3, 0u32..3, 0u32..4, 0u32..3, 0u32..2).prop_map(|(s, n, g, c, nvlink)| {
+            format!(
+                "rail-optimized:segments={s},servers={n},gpus={g},spines={c},nvlink={}",
+                ["off", "on"][nvlink as usize]
+            )
+        }),
         (2u32..8).prop_map(|q| format!("slim-fly:q={q},hosts=1")),
         (0u32..5, 0u32..5).prop_map(|(x, y)| format!("torus:dims={x}x{y},hosts=1")),
         (1usize..5).prop_map(|n| format!("parallel-paths:rates={}", vec!["10Mbps"; n].join("/"))),

@@ -229,6 +229,14 @@ impl Fabric {
         &self.switch_ports[range]
     }
 
+    /// Returns whether a switch has no cables to other switches, and each of its hosts has another interface, at a switch with
+    /// such cables. The switch inside a server of GPUs is one. Its hosts reach only each other over it.
+    pub fn is_inside_server(&self, switch: NodeId) -> bool {
+        let leads_out = |&link: &LinkId| !self.switch_ports(self.link(link).to).is_empty();
+        let mut neighbours = self.node(switch).ports.iter().map(|&link| self.node(self.link(link).to));
+        neighbours.all(|node| node.tier == Tier::Host && node.ports.iter().any(leads_out))
+    }
+
     /// Returns one direction of every cable (the one in which the cable was added), in ascending order.
     pub fn cables(&self) -> impl Iterator<Item = LinkId> + '_ {
         (0..self.links.len() as u32).step_by(2).map(LinkId)

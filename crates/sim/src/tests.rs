@@ -177,6 +177,28 @@ fn dual_homed(transfers: &[(usize, usize, Start, Subflows<'_>)]) -> Simulation {
 }
 
 #[test]
+fn gpus_of_a_server_use_the_switch_inside_it_and_others_their_cards() {
+    let fabric = fabric_from_spec("rail-optimized:servers=2,gpus=2,spines=2").unwrap();
+    let name = |at: Attachment| fabric.node(at.tor).name.as_str();
+    let flow = |src: usize, dst: usize| FlowSpec {
+        start: Start::At(Nanos::ZERO),
+        src: fabric.hosts()[src],
+        dst: fabric.hosts()[dst],
+        size_bytes: Some(1000),
+        coflow: None,
+        standing: false,
+    };
+    let flows = vec![flow(0, 1), flow(3, 2), flow(0, 2), flow(1, 2)];
+    let workload = Workload { flows, description: String::new(), notes: Vec::new() };
+    for seed in 0..4 {
+        let plan = Plan::single(&fabric, &workload, seed);
+        let tors: Vec<_> =
+            (0..4).map(|transfer| plan.of(transfer)[0]).map(|ends| [name(ends.src), name(ends.dst)]).collect();
+        assert_eq!(tors, [["n0", "n0"], ["n1", "n1"], ["e0_0", "e0_0"], ["e0_1", "e0_0"]]);
+    }
+}
+
+#[test]
 fn a_transfer_uses_the_interfaces_of_its_subflows() {
     const HALF: u64 = 2_000_000;
     let after = || Start::After { flows: [0].into(), delay: Nanos::from_millis(3) };

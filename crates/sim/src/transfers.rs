@@ -112,17 +112,14 @@ impl Plan {
         plan
     }
 
-    /// Plans one subflow for each transfer. The interface of a host with several is drawn. The draws depend only on
+    /// Plans one subflow for each transfer. Hosts with a common switch inside their server use it. Otherwise the
+    /// interface of a host with several is drawn. The draws depend only on
     /// the seed and the transfer's index, so they are the same for every scheme.
     pub(crate) fn single(fabric: &Fabric, workload: &Workload, seed: u64) -> Plan {
-        let mut by_host: Vec<Vec<Attachment>> = vec![Vec::new(); fabric.nodes().len()];
-        for &attachment in fabric.attachments() {
-            by_host[attachment.host.index()].push(attachment);
-        }
+        let interfaces = Interfaces::of(fabric);
         let mut rng = Pcg64::seed_from_u64(seed ^ 0x705f_7274);
         let draw = |flow: &FlowSpec| {
-            let mut pick = |host: &[Attachment]| host[rng.random_range(0..host.len())];
-            let (src, dst) = (pick(&by_host[flow.src.index()]), pick(&by_host[flow.dst.index()]));
+            let (src, dst) = interfaces.draw(flow, &mut rng);
             let src_port = draw_port(&mut rng);
             [Ends { src, dst, src_port, size_bytes: flow.size_bytes, service: Service::TCP }]
         };
@@ -201,6 +198,44 @@ impl Plan {
     }
 }
 
+/// The interfaces of each host, by node.
+struct Interfaces {
+    all: Vec<Vec<Attachment>>,
+    /// Those over which the host reaches hosts at other switches.
+    outward: Vec<Vec<Attachment>>,
+}
+
+impl Interfaces {
+    fn of(fabric: &Fabric) -> Interfaces {
+        let none = vec![Vec::new(); fabric.nodes().len()];
+        let mut interfaces = Interfaces { all: none.clone(), outward: none };
+        for &attachment in fabric.attachments() {
+            interfaces.all[attachment.host.index()].push(attachment);
+            if !fabric.is_inside_server(attachment.tor) {
+                interfaces.outward[attachment.host.index()].push(attachment);
+            }
+        }
+        interfaces
+    }
+
+    /// Draws the interfaces of a flow.
+    fn draw(&self, flow: &FlowSpec, rng: &mut Pcg64) -> (Attachment, Attachment) {
+        let [src, dst] = [flow.src.index(), flow.dst.index()];
+        let mut pick = |host: &[Attachment]| host[rng.random_range(0..host.len())];
+        if self.all[src].len() == self.outward[src].len() && self.all[dst].len() == self.outward[dst].len() {
+            return (pick(&self.all[src]), pick(&self.all[dst]));
+        }
+        // Over a switch inside a server, only hosts at this switch reach each other.
+        let inward = self.all[src].iter().filter(|at| !self.outward[src].contains(at));
+        let to = |from: &Attachment| self.all[dst].iter().copied().find(|to| to.tor == from.tor);
+        let shared: Vec<(Attachment, Attachment)> = inward.filter_map(|from| Some((*from, to(from)?))).collect();
+        match shared.len() {
+            0 => (pick(&self.outward[src]), pick(&self.outward[dst])),
+            count => shared[rng.random_range(0..count)],
+        }
+    }
+}
+
 fn draw_port(rng: &mut Pcg64) -> u16 {
     EPHEMERAL.start() + rng.random_range(0..EPHEMERAL.len() as u16)
 }
@@ -213,6 +248,8 @@ fn pairs_of(fabric: &Fabric, first: &Ends, manager: PathManager) -> Vec<(Attachm
     }
     let [sources, destinations] = [own.0, own.1].map(|at| fabric.host_attachments(at.host));
     let all = sources.iter().flat_map(|&src| destinations.iter().map(move |&dst| (*src, *dst)));
+    let outward = |at: &Attachment| !fabric.is_inside_server(at.tor);
+    let all = all.filter(|(src, dst)| src.tor == dst.tor || outward(src) && outward(dst));
     std::iter::once(own)
         .chain(all.filter(|pair| (pair.0.uplink, pair.1.uplink) != (own.0.uplink, own.1.uplink)))
         .collect()

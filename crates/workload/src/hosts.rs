@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 /// Hosts in the fabric's order. All functions use host numbers, not nodes.
 pub(crate) struct Hosts<'a> {
     fabric: &'a Fabric,
-    /// By host, the total rate of its interfaces.
+    /// By host, the total rate of its interfaces, without those to a switch inside its server.
     rates_bps: Vec<u64>,
     /// Host numbers, ordered by the ToR of the first interface.
     by_tor: Vec<u32>,
@@ -20,7 +20,10 @@ impl<'a> Hosts<'a> {
     /// The hosts of `fabric`.
     pub fn of(fabric: &'a Fabric) -> Hosts<'a> {
         let uplinks = |host: &NodeId| fabric.node(*host).ports.iter().map(|&port| fabric.link(port));
-        let rate_bps = |host: &NodeId| uplinks(host).map(|link| link.settings.rate_bps).sum();
+        let rate_bps = |host: &NodeId| {
+            let outward = uplinks(host).filter(|link| !fabric.is_inside_server(link.to));
+            outward.map(|link| link.settings.rate_bps).sum()
+        };
         let tors: Vec<Vec<NodeId>> =
             fabric.hosts().iter().map(|host| uplinks(host).map(|link| link.to).collect()).collect();
         let mut by_tor: Vec<u32> = (0..tors.len() as u32).collect();

@@ -39,7 +39,7 @@ impl Problem {
             number[switch.index()] = place as u32;
         }
         let mut weight = vec![0; fabric.switches().len()];
-        for attachment in fabric.attachments() {
+        for attachment in fabric.attachments().iter().filter(|at| !fabric.is_inside_server(at.tor)) {
             weight[number[attachment.tor.index()] as usize] += 1;
         }
         let rate_bps = |link| if state.is_up(link) { u128::from(fabric.link(link).settings.rate_bps) } else { 0 };

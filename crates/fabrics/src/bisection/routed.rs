@@ -99,9 +99,11 @@ impl Routing<'_> {
     /// ToRs do not reach each other.
     fn uniform_load(&mut self, weight: &[f64]) -> Option<Vec<f64>> {
         let mut load = vec![0.0; self.fabric.links().len()];
-        for (target, &tor) in self.fabric.tors().iter().enumerate() {
+        let has_weight = |&(tor, _): &(usize, &NodeId)| weight[tor] > 0.0;
+        for (target, &tor) in self.fabric.tors().iter().enumerate().filter(has_weight) {
             self.aim_at(tor);
-            for (source, &from) in self.fabric.tors().iter().enumerate().filter(|&(source, _)| source != target) {
+            let others = self.fabric.tors().iter().enumerate().filter(|&(source, _)| source != target);
+            for (source, &from) in others.filter(has_weight) {
                 self.bfs.hops(from)?;
                 self.here[from.index()] = weight[source] * weight[target];
             }
