@@ -208,7 +208,7 @@ def jellyfish(switches: int = 60, ports: int = 8, hosts: int = 120, **keys: obje
 
 
 def rail_optimized(servers: int = 8, gpus: int = 8, **keys: object) -> Fabric:
-    """GPUs as hosts: a switch inside each server, and one leaf for GPU i of all servers. segments=, spines=, nvlink=."""
+    """GPUs as hosts: a switch inside each server, one leaf for GPU i of all servers. segments=, spines=, nvlink=."""
     return Fabric(spec_text("rail-optimized", servers=servers, gpus=gpus, **keys))
 
 

@@ -92,8 +92,11 @@ fn schemes_over_ultra_ethernet_keep_it_with_any_transport() {
         let own = pathloom_transport::TransportSpec::parse(&format!("uec:entropy={scheme}")).unwrap();
         assert_eq!(Some(&with("dctcp:min_rto=1ms")), own.uec(), "{scheme}");
         assert_eq!(Some(&with("mptcp")), own.uec(), "{scheme}");
-        let refined = with("uec:paths=16,entropy=single");
+        let refined = with("uec:paths=16");
         assert_eq!((refined.paths, refined.entropy), (16, own.uec().unwrap().entropy), "{scheme}");
+        let other = pathloom_transport::TransportSpec::parse("uec:entropy=single").unwrap();
+        let refused = spec.transport_with(Some(other)).unwrap_err();
+        assert!(refused.contains(&format!("the scheme sets entropy={scheme}")), "{refused}");
     }
 }
 
