@@ -18,12 +18,15 @@ from typing import Any
 
 GROUPS = {
     "dctcp:min_rto=2ms,initial_rto=10ms": (
-        "ecmp wcmp rps drb presto drill letflow conga hula plb flowbender oblivious bitmap reps mixed"
+        "ecmp wcmp rps drb presto drill letflow conga hula vlb plb flowbender oblivious bitmap reps mixed"
     ),
     "newreno:sack=on,min_rto=2ms,initial_rto=10ms": "ecmp mptcp:subflows=8",
 }
 """The schemes by the transport that is requested for them; the first of each group is the reference of time."""
-TRAFFICS = {"permutation": "long-lived:pattern=permutation", "web search": "web-search:load=0.6,pattern=random"}
+TRAFFICS = {
+    "permutation": "long-lived:pattern=permutation",
+    "web search": "web-search:load=0.6,pattern=random,max_size=1MB",
+}
 FAILURES = {"healthy": "", "failed": ",fail=0.05,fail_seed=1"}
 
 

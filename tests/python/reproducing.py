@@ -17,7 +17,7 @@ TINY: dict[str, Any] = {
     "setup": {
         "fabric": "dumbbell:hosts=2,rate=100Mbps",
         "traffic": "hadoop:load={x}",
-        "schemes": ["spt", "ecmp", "conga"],
+        "schemes": ["spt", "ecmp", "unbuilt"],
         "duration": "300ms",
         "runs": 2,
     },
@@ -36,9 +36,9 @@ TINY: dict[str, Any] = {
         },
         {"label": "gain", "scheme": "ecmp", "over": ["spt"], "metric": "fct_mean", "across": "most", "published": 0.0},
         {
-            "label": "CONGA",
+            "label": "UNBUILT",
             "unit": "s",
-            "scheme": "conga",
+            "scheme": "unbuilt",
             "metric": "fct_mean",
             "published": 0.3,
         },

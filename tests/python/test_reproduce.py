@@ -35,7 +35,7 @@ def test_a_difference_needs_a_cause(tiny: measure.Reproduced) -> None:
     assert lines["gain"].cause is None, "both schemes have one path"
     assert lines["gain"].value.mean == pytest.approx(0.0, abs=1e-9)
     assert lines["bound"].cause is None, "a bound that holds is not a difference"
-    assert (lines["CONGA"].value.mean, lines["CONGA"].cause) == (None, "conga is not built yet")
+    assert (lines["UNBUILT"].value.mean, lines["UNBUILT"].cause) == (None, "unbuilt is not built yet")
     assert (lines["unmeasured"].value.mean, lines["unmeasured"].cause) == (None, "no such counter")
 
 

@@ -68,9 +68,12 @@ def check_foreign_files(folder: Path, written: Collection[str], place: str = "")
 
     `written` are the names of the files; the name of the folder in the message follows `place`.
     """
-    if (folder / RESULT).exists() or (folder / RUNS).is_dir():
-        return
-    found = sorted(name for name in written if (folder / name).exists())
+    try:
+        if (folder / RESULT).exists() or (folder / RUNS).is_dir():
+            return
+        found = sorted(name for name in written if (folder / name).exists())
+    except OSError:
+        return  # Whoever writes into the folder names the problem.
     if found:
         raise bad_input(
             f"{place}`{folder}`: has {', '.join(found)} but no {RESULT}, so they may not be Pathloom's; move them, or "
