@@ -156,7 +156,7 @@ def test_a_promise_broken_over_openflow_prints_as_one_command(
     (found,) = json.loads(done.out)["findings"]
     assert found["broken"] == broken
     assert found["command"] == f"pathloom bench faults --seed {seed} --schedules 1 --over-openflow"
-    assert f"{found['command']}: " in done.err and f'{{"seed": {seed}, "fabric": ' in done.err
+    assert f"{found['command']}: " in done.err and f'"seed": {seed}, "steps": [' in done.err
     monkeypatch.setattr(fault_benchmark, "run_over_openflow", lambda seed, count: real(seed, count, "nonsense"))
     (failed,) = fault_benchmark.measure(3, 0, 1, 1, openflow=True).broken[3]
     assert "ended with status 2" in failed and "hasty-barriers, lasting-rules were expected" in failed
