@@ -37,6 +37,8 @@ def compare(
     command = [str(Path(sys.executable).parent / "pathloom"), "compare", "--fabric", fabric, "--traffic", traffic]
     command += ["--transport", transport, "--schemes", ",".join(schemes.split()), "--duration", options.duration]
     command += ["--runs", str(options.runs), "--seed", "1", "--jobs", str(options.jobs), "--json", "-"]
+    if "long-lived" not in traffic:
+        command += ["--until", "finished"]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
     return list(json.loads(done.stdout)["schemes"])
 
