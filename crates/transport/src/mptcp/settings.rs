@@ -106,6 +106,8 @@ const CONTROLS: [(&str, (Coupling, CongestionControl)); 4] = [
     ("cubic", (Coupling::Uncoupled, CongestionControl::Cubic)),
 ];
 
+const DEFAULT_CONTROL: (Coupling, CongestionControl) = CONTROLS[0].1;
+
 const MANAGERS: [(&str, PathManager); 2] =
     [("ndiffports", PathManager::Ndiffports), ("fullmesh", PathManager::Fullmesh)];
 
@@ -133,8 +135,7 @@ impl MptcpSettings {
     pub fn read(spec: &Spec, tcp: Settings) -> Result<MptcpSettings, SpecError> {
         let subflows =
             spec.count("subflows", 1, u64::from(MOST_SUBFLOWS))?.map_or(DEFAULT_SUBFLOWS, |count| count as u32);
-        let (coupling, congestion) =
-            spec.choice("cc", &CONTROLS)?.unwrap_or((Coupling::Lia, CongestionControl::Coupled));
+        let (coupling, congestion) = spec.choice("cc", &CONTROLS)?.unwrap_or(DEFAULT_CONTROL);
         Ok(MptcpSettings {
             tcp: Settings { congestion, ..tcp },
             manager: spec.choice("manager", &MANAGERS)?.unwrap_or_default(),
@@ -151,11 +152,11 @@ impl MptcpSettings {
             TransportSpec::Mptcp(given) => given,
             TransportSpec::Tcp(tcp) if tcp.congestion == CongestionControl::NewReno => {
                 let tcp = Settings { sack: tcp.sack || self.tcp.sack, ..tcp };
-                MptcpSettings { tcp, ..MptcpSettings::default() }.with_control(CONTROLS[0].1)
+                MptcpSettings { tcp, ..MptcpSettings::default() }.with_control(DEFAULT_CONTROL)
             }
             _ => return Err("expected newreno:… or mptcp:…, whose keys apply to MPTCP's subflows".to_string()),
         };
-        let control = stated("cc", self.control(), given.control(), CONTROLS[0].1, |value| word(&CONTROLS, value))?;
+        let control = stated("cc", self.control(), given.control(), DEFAULT_CONTROL, |value| word(&CONTROLS, value))?;
         let settings = MptcpSettings {
             manager: stated("manager", self.manager, given.manager, PathManager::default(), |v| word(&MANAGERS, v))?,
             subflows: stated("subflows", self.subflows, given.subflows, DEFAULT_SUBFLOWS, |v| v)?,

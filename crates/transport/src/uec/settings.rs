@@ -74,37 +74,37 @@ const ENTROPIES: [(&str, EntropyChoice); 5] = [
 pub(crate) fn keys(entry: &PacketEntry) -> Vec<TransportKey> {
     let entropy = word(&ENTROPIES, entry.entropy);
     let mut keys = vec![
-    key("mtu", "4150B", "bytes of a full packet, 64 B of headers included; 164 B to 32831 B", "uet-htsim"),
-    key(
-        "entropy",
-        entropy,
-        "how a sender chooses the entropy of each packet, and so its path: single always the same; oblivious all in \
-         turn; bitmap all in turn without those that had marks or trimming; reps and mixed those of unmarked \
-         acknowledgements again, otherwise at random or as bitmap",
-        "uet-htsim; Bonato et al. 2024 (REPS)",
-    ),
-    key("paths", "64", "number of different entropies, a power of two up to 65536", "uet-htsim"),
-    key(
-        "ack_bytes",
-        "none",
-        "bytes of packets that arrive between two acknowledgements, a size; none means 1B (each packet) for reps and \
-         mixed, which learn from them, and for swift and ndp; otherwise 16384B",
-        "uet-htsim",
-    ),
-    key(
-        "iw",
-        "none",
-        "initial window, a size; none means 1.5 times the product of rate and round trip with uec, that product with ndp, \
-         and the product of rate and target with swift",
-        "uet-htsim",
-    ),
-    key(
-        "rto",
-        "none",
-        "retransmission time-out, a time; none means 15us and six times the time that a full queue takes to drain",
-        "uet-htsim",
-    ),
-    key("jitter", "0s", "a host whose card is idle delays a packet for up to this time", "Floyd, Jacobson 1992"),
+        key("mtu", "4150B", "bytes of a full packet, 64 B of headers included; 164 B to 32831 B", "uet-htsim"),
+        key(
+            "entropy",
+            entropy,
+            "how a sender chooses the entropy of each packet, and so its path: single always the same; oblivious all \
+             in turn; bitmap all in turn without those that had marks or trimming; reps and mixed those of unmarked \
+             acknowledgements again, otherwise at random or as bitmap",
+            "uet-htsim; Bonato et al. 2024 (REPS)",
+        ),
+        key("paths", "64", "number of different entropies, a power of two up to 65536", "uet-htsim"),
+        key(
+            "ack_bytes",
+            "none",
+            "bytes of packets that arrive between two acknowledgements, a size; none means 1B (each packet) for reps \
+             and mixed, which learn from them, and for swift and ndp; otherwise 16384B",
+            "uet-htsim",
+        ),
+        key(
+            "iw",
+            "none",
+            "initial window, a size; none means 1.5 times the product of rate and round trip with uec, that product \
+             with ndp, and the product of rate and target with swift",
+            "uet-htsim",
+        ),
+        key(
+            "rto",
+            "none",
+            "retransmission time-out, a time; none means 15us and six times the time that a full queue takes to drain",
+            "uet-htsim",
+        ),
+        key("jitter", "0s", "a host whose card is idle delays a packet for up to this time", "Floyd, Jacobson 1992"),
     ];
     keys.extend(entry.keys);
     keys
