@@ -34,17 +34,32 @@ impl<T: Tap> Network<T> {
 
     /// As [`Network::forward`], in a run in which packets of a flow take several paths.
     #[inline(always)]
-    pub(super) fn forward_sprayed(&mut self, now: Ps, in_link: u32, mut packet: Packet) -> Arrival {
+    pub(super) fn forward_sprayed(&mut self, now: Ps, in_link: u32, packet: Packet) -> Arrival {
+        self.forward_among::<false>(now, in_link, packet)
+    }
+
+    /// The same, in a run with load balancers.
+    pub(super) fn forward_balanced(&mut self, now: Ps, in_link: u32, packet: Packet) -> Arrival {
+        self.forward_among::<true>(now, in_link, packet)
+    }
+
+    #[inline(always)]
+    fn forward_among<const BALANCED: bool>(&mut self, now: Ps, in_link: u32, mut packet: Packet) -> Arrival {
         let Some(place) = self.cache.place(&packet, in_link) else { return Arrival::Slow(packet) };
         let Some(entry) = self.cache.entry_at(place) else { return Arrival::Slow(packet) };
         if !entry.matches(in_link, &packet) {
             return Arrival::Slow(packet);
         }
+        let link = in_link & !ON_SLOW_LINK;
         let (out, tag) = match entry.pass(now, &packet) {
             Onward::Link(out, tag) => (out, tag),
+            Onward::Among(set) if BALANCED => self.choose_balanced(now, link, set, &packet, |cache| cache.usual(place)),
             Onward::Among(set) => self.choose(now, set, &packet, |cache| cache.usual(place)),
         };
         packet.pass(tag);
+        if BALANCED {
+            packet = self.with_note(now, link, out, packet);
+        }
         if self.enqueue(now, out, packet) {
             Arrival::Forwarded
         } else {
@@ -98,27 +113,6 @@ impl<T: Tap> Network<T> {
         packet.pass(tag);
         let packet = self.with_note(now, link, out, packet);
         i32::from(!self.enqueue(now, out, packet))
-    }
-
-    /// As [`Network::forward_sprayed`], in a run with load balancers.
-    pub(super) fn forward_balanced(&mut self, now: Ps, in_link: u32, mut packet: Packet) -> Arrival {
-        let Some(place) = self.cache.place(&packet, in_link) else { return Arrival::Slow(packet) };
-        let Some(entry) = self.cache.entry_at(place) else { return Arrival::Slow(packet) };
-        if !entry.matches(in_link, &packet) {
-            return Arrival::Slow(packet);
-        }
-        let in_link = in_link & !ON_SLOW_LINK;
-        let (out, tag) = match entry.pass(now, &packet) {
-            Onward::Link(out, tag) => (out, tag),
-            Onward::Among(set) => self.choose_balanced(now, in_link, set, &packet, |cache| cache.usual(place)),
-        };
-        packet.pass(tag);
-        let packet = self.with_note(now, in_link, out, packet);
-        if self.enqueue(now, out, packet) {
-            Arrival::Forwarded
-        } else {
-            Arrival::Dropped(packet.lane())
-        }
     }
 
     /// As [`Network::choose`], by the balancer of the switch.
