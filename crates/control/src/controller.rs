@@ -145,7 +145,7 @@ impl Controller {
         cx.now = cx.now.max(now);
         routes.moves.forget_loads();
         self.active_scheme.replace(cx, scheme);
-        routes.limits.lift_all(cx, &mut routes.flows);
+        routes.rules.limits.lift_all(cx, &mut routes.rules.flows);
         if self.started {
             self.polling.start(cx.now, cx.needs.poll_period);
             self.link_loads.read_every(cx, cx.needs.link_loads_every);
@@ -153,7 +153,7 @@ impl Controller {
             self.base.scheme_changed();
             cx.events.push_back(Event::Started);
             // Finished flows that the last scheme was not told about are removed from the view.
-            let over = |id: &FlowId| routes.flows.get(*id).is_none_or(|flow| flow.closed);
+            let over = |id: &FlowId| routes.rules.flows.get(*id).is_none_or(|flow| flow.closed);
             let gone: Vec<FlowId> = cx.view.flows.keys().copied().filter(over).collect();
             for id in gone {
                 cx.view.flows.remove(&id);
@@ -209,7 +209,7 @@ impl Controller {
                 cx.counts.packet_ins += 1;
                 routes.packet_in(cx, switch, in_port, &headers);
             }
-            Input::FlowStats { switch, rows } => self.polling.flow_stats(cx, &mut routes.flows, switch, &rows),
+            Input::FlowStats { switch, rows } => self.polling.flow_stats(cx, &mut routes.rules.flows, switch, &rows),
             Input::RuleRemoved { switch, key, cookie, counters, why } => {
                 let removed = Removed { key, cookie, counters, why };
                 if !self.reviews.is_lost(cx, routes, base, switch, &removed) {
@@ -227,7 +227,7 @@ impl Controller {
             Input::TransferAnnounced { five_tuple, size_bytes } => routes.announced(cx, five_tuple, size_bytes),
             Input::TransferEnded { five_tuple } => routes.ended(cx, &five_tuple),
             Input::Agent { host, speaks } if host.index() < cx.fabric.nodes().len() => {
-                routes.limits.agent(cx, &mut routes.flows, host, speaks);
+                routes.rules.limits.agent(cx, &mut routes.rules.flows, host, speaks);
             }
             Input::Agent { .. } => cx.counts.invalid_inputs += 1,
             Input::AssignPaths { .. } | Input::ClaimPath { .. } | Input::ReleasePaths { .. } => {
@@ -249,10 +249,10 @@ impl Controller {
         while let Some(timer) = self.context.timers.pop(self.context.now) {
             let Controller { context: cx, routes, base, .. } = self;
             match timer {
-                Timer::Drained { five_tuple, plan } => routes.drained(cx, five_tuple, plan),
+                Timer::Drained { five_tuple, plan } => routes.rules.drained(cx, five_tuple, plan),
                 Timer::Count { flow } => routes.count_soon(flow),
                 Timer::LinkQuiet { link, changes } => self.link_quiet(link, changes),
-                Timer::Label { switch, label } => routes.labels.delete_unclaimed(cx, switch, label),
+                Timer::Label { switch, label } => routes.rules.labels.delete_unclaimed(cx, switch, label),
                 Timer::Groups { switch } => base.delete_unnamed_groups(cx, switch),
                 Timer::Reread { switch } => self.reread(switch),
                 Timer::MakeRoom => routes.make_room(cx),
@@ -266,7 +266,7 @@ impl Controller {
             }
         }
         let Controller { context: cx, routes, .. } = self;
-        self.polling.poll_if_due(cx, &mut routes.flows);
+        self.polling.poll_if_due(cx, &mut routes.rules.flows);
         self.link_loads.read_if_due(cx);
         routes.assignments_if_due(cx);
         self.active_scheme.wake_if_due(cx);
@@ -311,11 +311,11 @@ impl Controller {
                 routes.unroute_by(cx, flow, Decision::Unroute);
                 routes.unroute_way_back(cx, flow);
             }
-            Action::Hold { flow, lease } => routes.limits.hold(cx, &mut routes.flows, flow, lease),
-            Action::Release { flow } => routes.limits.release(cx, &mut routes.flows, flow),
-            Action::Pace { flow, rate_bps } => routes.limits.pace(cx, &mut routes.flows, flow, rate_bps),
-            Action::Measure => self.polling.measure(cx, &mut routes.flows, Reading::Round),
-            Action::MeasureAgain => self.polling.measure(cx, &mut routes.flows, Reading::Again),
+            Action::Hold { flow, lease } => routes.rules.limits.hold(cx, &mut routes.rules.flows, flow, lease),
+            Action::Release { flow } => routes.rules.limits.release(cx, &mut routes.rules.flows, flow),
+            Action::Pace { flow, rate_bps } => routes.rules.limits.pace(cx, &mut routes.rules.flows, flow, rate_bps),
+            Action::Measure => self.polling.measure(cx, &mut routes.rules.flows, Reading::Round),
+            Action::MeasureAgain => self.polling.measure(cx, &mut routes.rules.flows, Reading::Again),
             Action::Solve { ticket, input, modelled } => self.active_scheme.begin_job(cx, ticket, input, modelled),
         }
     }

@@ -332,7 +332,7 @@ impl Drains {
         let crosses = |path: &Path| path.links().iter().any(|&link| self.out.covers(&cx.fabric, link));
         let mut left: Vec<FlowId> = Vec::new();
         let mut current_move = !self.staged.is_over();
-        for (id, flow) in routes.routed().filter_map(|id| Some((id, routes.flows.get(id)?))) {
+        for (id, flow) in routes.rules.routed().filter_map(|id| Some((id, routes.rules.flows.get(id)?))) {
             let hit = |version: &Version| version.path.as_ref().is_some_and(crosses);
             let stays = |version: &Version| flow.staying().any(|source| source.plan == version.plan);
             let mut hits = flow.versions.iter().filter(|version| hit(version)).peekable();

@@ -2,7 +2,7 @@
 
 use crate::context::Context;
 use crate::cookies::{flow_id, PLANS};
-use crate::move_phase::Move;
+use crate::move_phase::{Move, Stage};
 use crate::plan::{plan_of_tag, FlowKey, Version, LEVELS};
 use crate::reasons::{Decision, Placed};
 use crate::short_list::ShortList;
@@ -212,6 +212,19 @@ impl Flow {
         if let Some(source) = self.sources.iter_mut().find(|source| source.plan == plan) {
             (source.sent, source.confirmed) = (true, true);
         }
+    }
+
+    /// The rule of this plan was sent.
+    pub(crate) fn mark_sent(&mut self, plan: u8) {
+        if let Some(source) = self.sources.iter_mut().find(|source| source.plan == plan) {
+            source.sent = true;
+        }
+    }
+
+    /// Whether an expired low rule at the source ToR is still needed, because the flow sent nothing while it moved.
+    pub(crate) fn needs_low_source(&self, plan: u8) -> bool {
+        let stage = self.current_move.as_ref().filter(|current_move| current_move.plan == plan).and_then(|m| m.stage());
+        !self.closed && matches!(stage, Some(Stage::Before | Stage::Between))
     }
 
     /// The rules at the source ToR that are not being deleted.

@@ -25,6 +25,7 @@ mod dry_run;
 mod durations;
 mod explanations;
 mod fan_out;
+mod flow_rules;
 mod flows;
 mod io;
 mod labels;

@@ -98,6 +98,17 @@ pub(crate) enum Stage {
     After,
 }
 
+/// What follows a phase of which all steps are confirmed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Follows {
+    /// The next phase.
+    Phase,
+    /// Nothing, because the flow is on its new path.
+    Arrival,
+    /// The move to a path that was requested while the flow was between two paths. The flow is on its new path.
+    MoveTo(Path),
+}
+
 impl Move {
     /// Whether its rule at the source ToR has not been sent, so that no packet can enter the new version.
     pub(crate) fn adds_hops(&self) -> bool {

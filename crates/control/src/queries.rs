@@ -26,17 +26,17 @@ impl Controller {
 
     /// Returns the flow that has a five-tuple now.
     pub fn find_flow(&self, five_tuple: &FiveTuple) -> Option<FlowId> {
-        self.routes.flows.find(five_tuple).filter(|id| self.context.view.flows.contains_key(id))
+        self.routes.rules.flows.find(five_tuple).filter(|id| self.context.view.flows.contains_key(id))
     }
 
     /// Whether a flow is held at the moment.
     pub fn is_held(&self, flow: FlowId) -> bool {
-        self.routes.flows.get(flow).is_some_and(|flow| flow.extras().held_until > self.context.now)
+        self.routes.rules.flows.get(flow).is_some_and(|flow| flow.extras().held_until > self.context.now)
     }
 
     /// Number of flows that are held at the moment.
     pub fn held_flows(&self) -> usize {
-        let flows = self.routes.flows.iter();
+        let flows = self.routes.rules.flows.iter();
         flows.filter(|(_, flow)| !flow.closed && flow.extras().held_until > self.context.now).count()
     }
 
@@ -68,7 +68,7 @@ impl Controller {
 
     /// Times to set up paths, from the request of the scheme to the last confirmation.
     pub fn set_up_times(&self) -> &DurationHistogram {
-        &self.routes.set_up
+        &self.routes.moves.set_up
     }
 
     /// Number of rules that a switch should have, or should have had when its session ended.
@@ -85,7 +85,7 @@ impl Controller {
     /// The reason why a flow is where it is. `None` for a flow that never left the default routes, or whose reason
     /// was lost in a restart.
     pub fn placement(&self, flow: FlowId) -> Option<Reason> {
-        Some(self.context.reasons.explain(self.routes.flows.get(flow)?.placed.as_ref()?))
+        Some(self.context.reasons.explain(self.routes.rules.flows.get(flow)?.placed.as_ref()?))
     }
 
     /// Recent decisions for a flow, oldest first. The controller stores about the last four thousand decisions for
@@ -157,6 +157,6 @@ impl Controller {
 
     /// Number of flows with rules for a path over each link, by link. Flows that move away from a link are included.
     pub fn flows_on_links(&self) -> Vec<u32> {
-        self.routes.on_links(&self.context)
+        self.routes.rules.on_links(&self.context)
     }
 }

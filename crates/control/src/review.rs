@@ -152,11 +152,11 @@ impl Reviews {
             return false;
         };
         let table = &base.tables[switch.index()];
-        let flow = routes.flows.get(cookie.flow);
+        let flow = routes.rules.flows.get(cookie.flow);
         let lost = match cookie.kind {
             RuleKind::Default => table.defaults.routes.iter().any(|&(prefix, _)| key.matches.dst == Some(prefix)),
             RuleKind::Detection => table.others.contains_key(key),
-            RuleKind::Label => routes.labels.wants(switch, key),
+            RuleKind::Label => routes.rules.labels.wants(switch, key),
             RuleKind::Source => {
                 flow.is_some_and(|flow| flow.tor() == switch && flow.staying().any(|source| source.plan == cookie.plan))
             }
@@ -198,7 +198,7 @@ impl Reviews {
         };
         self.review_base(cx, base, switch, &mut review, &groups);
         self.review_labels(cx, routes, switch, &mut review);
-        routes.limits.review(cx, &routes.flows, switch, &meters);
+        routes.rules.limits.review(cx, &routes.rules.flows, switch, &meters);
         let expected = cx.switches[switch.index()].flow_rules.saturating_sub(review.added());
         if review.counted == expected {
             return self.end_review(cx, switch, *review);
@@ -220,14 +220,14 @@ impl Reviews {
         if review.is_touched(&rule.key()) {
             return;
         }
-        let wanted = match routes.flows.get(cookie.flow) {
+        let wanted = match routes.rules.flows.get(cookie.flow) {
             Some(flow) if flow.unverified => true,
             Some(flow) => is_wanted(cx, switch, flow, cookie, &rule),
             None => routes.orphans.holds(cookie.flow),
-        } || routes.is_draining(switch, &rule.key(), cookie.plan);
+        } || routes.rules.is_draining(switch, &rule.key(), cookie.plan);
         if !wanted {
             review.surplus += 1;
-            routes.limits.delete_found(cx, &routes.flows, switch, &rule);
+            routes.rules.limits.delete_found(cx, &routes.rules.flows, switch, &rule);
         } else if is_as_planned(cx, routes, switch, cookie, &rule) {
             review.counted += 1;
             let source = cookie.kind == RuleKind::Source;
@@ -264,7 +264,7 @@ impl Reviews {
     fn review_labels(&mut self, cx: &mut Context, routes: &mut Routes, switch: NodeId, review: &mut Review) {
         let labels = std::mem::take(&mut review.labels);
         let touched = |key: &RuleKey| review.touched.contains_key(key);
-        let result = routes.labels.compare(cx, switch, &labels, touched);
+        let result = routes.rules.labels.compare(cx, switch, &labels, touched);
         review.counted += result.found;
         review.restored += result.restored;
         review.surplus += result.surplus;
@@ -279,7 +279,7 @@ impl Reviews {
         let first = review.scan.unwrap_or(FlowId(0));
         let mut missing: Vec<(FlowRule, Rule)> = Vec::new();
         let mut next = None;
-        for (count, (id, flow)) in routes.flows.range(first).enumerate() {
+        for (count, (id, flow)) in routes.rules.flows.range(first).enumerate() {
             if count == SLICE {
                 next = Some(id);
                 break;
@@ -322,7 +322,7 @@ impl Reviews {
             return;
         }
         review.restored += 1;
-        routes.flows.count_anew(id, plan);
+        routes.rules.flows.count_anew(id, plan);
         cx.add_rule(switch, rule, Purpose::Count { flow: id, plan });
     }
 
@@ -368,7 +368,7 @@ fn is_wanted(cx: &Context, switch: NodeId, flow: &Flow, cookie: Cookie, rule: &R
 
 /// Whether a wanted rule has the right content. Rules of flows that move or drain are not compared.
 fn is_as_planned(cx: &Context, routes: &Routes, switch: NodeId, cookie: Cookie, rule: &Rule) -> bool {
-    let Some(flow) = routes.flows.get(cookie.flow).filter(|flow| !flow.unverified) else { return true };
+    let Some(flow) = routes.rules.flows.get(cookie.flow).filter(|flow| !flow.unverified) else { return true };
     let planner = cx.planner();
     if cookie.kind == RuleKind::Source {
         let Some(source) = flow.staying().find(|source| source.plan == cookie.plan) else { return false };

@@ -101,8 +101,7 @@ impl Controller {
             Some(false) => {}
             Some(true) => {
                 base.may_have_changed();
-                routes.leave_old_places(cx);
-                routes.assignments_moved(cx);
+                routes.places_moved(cx);
             }
         }
     }
@@ -132,9 +131,9 @@ impl Controller {
         let Controller { context: cx, routes, base, drains, .. } = self;
         drains.update_switch(cx, base, &routes.assignments, switch);
         if first {
-            routes.labels.reconcile(cx, switch, &rules);
+            routes.rules.labels.reconcile(cx, switch, &rules);
             let named = rules.iter().filter_map(|rule| rule.meter).collect();
-            routes.limits.reconcile(cx, &mut routes.flows, switch, meters, &named);
+            routes.rules.limits.reconcile(cx, &mut routes.rules.flows, switch, meters, &named);
             routes.reconcile_flows(cx, switch, rules);
         }
     }
@@ -160,14 +159,14 @@ impl Controller {
         let Controller { context: cx, routes, drains, .. } = self;
         match purpose {
             Purpose::Step { flow, number } => routes.step_confirmed(cx, flow, number),
-            Purpose::Gone { flow, plan } => routes.gone(cx, flow, plan),
-            Purpose::Count { flow, plan } => routes.count_confirmed(flow, plan),
+            Purpose::Gone { flow, plan } => routes.rules.gone(cx, flow, plan),
+            Purpose::Count { flow, plan } => routes.rules.count_confirmed(flow, plan),
             Purpose::Base | Purpose::Copies => {
                 let state = &mut cx.switches[switch.index()];
                 state.refusals = if state.reread { state.refusals } else { 0 };
             }
-            Purpose::Label { label } => routes.labels.confirm(switch, label),
-            Purpose::Renewed { flow, plan } => routes.flows.count_anew(flow, plan),
+            Purpose::Label { label } => routes.rules.labels.confirm(switch, label),
+            Purpose::Renewed { flow, plan } => routes.rules.flows.count_anew(flow, plan),
             Purpose::Stage { number } => drains.stage_confirmed(cx, switch, number),
             Purpose::Hop { .. } | Purpose::Meter { .. } => {}
         }
@@ -181,11 +180,11 @@ impl Controller {
             match purpose {
                 Purpose::Step { flow, number } => routes.step_refused(cx, switch, flow, number, why),
                 Purpose::Count { flow, plan } => routes.count_refused(cx, flow, plan),
-                Purpose::Gone { flow, plan } => routes.gone(cx, flow, plan),
+                Purpose::Gone { flow, plan } => routes.rules.gone(cx, flow, plan),
                 Purpose::Hop { flow } => routes.unroute_by(cx, flow, Decision::Unroute),
-                Purpose::Meter { flow } => routes.limits.meter_refused(cx, &mut routes.flows, flow),
+                Purpose::Meter { flow } => routes.rules.limits.meter_refused(cx, &mut routes.rules.flows, flow),
                 // The old rule is still there (OpenFlow 1.3 §6.4: a refused message changes nothing).
-                Purpose::Renewed { flow, .. } => routes.limits.meter_refused(cx, &mut routes.flows, flow),
+                Purpose::Renewed { flow, .. } => routes.rules.limits.meter_refused(cx, &mut routes.rules.flows, flow),
                 Purpose::Label { label } => routes.label_refused(cx, switch, label),
                 // No message has this number, so no switch refuses it.
                 Purpose::Stage { number } => drains.stage_confirmed(cx, switch, number),

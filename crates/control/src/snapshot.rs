@@ -105,13 +105,13 @@ impl Snapshot {
         let (cx, routes) = (&controller.context, &controller.routes);
         let scheme = &controller.active_scheme.scheme;
         let draining: Vec<_> =
-            routes.draining.iter().map(|(&(tuple, plan), left)| (tuple, plan, left.rules.clone())).collect();
-        let flows = routes.flows.iter().map(|(id, flow)| FlowRecord::of(cx, id, flow)).collect();
+            routes.rules.draining.iter().map(|(&(tuple, plan), left)| (tuple, plan, left.rules.clone())).collect();
+        let flows = routes.rules.flows.iter().map(|(id, flow)| FlowRecord::of(cx, id, flow)).collect();
         Snapshot {
             form: FORM,
             taken: cx.now,
             epoch: cx.config.epoch,
-            serial: routes.flows.serial(),
+            serial: routes.rules.flows.serial(),
             fabric: cx.fabric.spec().to_owned(),
             nodes: cx.fabric.nodes().len(),
             scheme: scheme.name().to_owned(),
@@ -146,21 +146,21 @@ impl Snapshot {
             cx.timers.set(at, Timer::LinkQuiet { link, changes });
         }
         if cx.config.epoch == self.epoch {
-            routes.flows.skip_to(self.serial);
+            routes.rules.flows.skip_to(self.serial);
         }
         for record in self.flows {
-            record.restore(cx, routes);
+            record.restore(cx, &mut routes.rules);
         }
         for (five_tuple, plan, rules) in self.draining {
             for (switch, key) in &rules {
-                if !routes.labels.claim_unknown(cx, *switch, key) {
+                if !routes.rules.labels.claim_unknown(cx, *switch, key) {
                     cx.count_rules(*switch, 1);
                 }
             }
             let drain = cx.unknown_drain(&five_tuple);
             let mut left = DrainingRules { rules, ..DrainingRules::default() };
             left.wait(&mut cx.timers, (five_tuple, plan), cx.now.saturating_add(drain));
-            routes.draining.insert((five_tuple, plan), left);
+            routes.rules.draining.insert((five_tuple, plan), left);
         }
         routes.restore_assignments(cx, self.assignments);
     }

@@ -1,216 +1,202 @@
 //! Compares the flow rules of a switch with those that it should have, after a lost session or a restart of the
 //! controller.
 
-use super::Routes;
+use super::adoption::{self, drop_orphan};
 use crate::context::Context;
 use crate::cookies::{Cookie, RuleKind};
-use crate::flows::Flow;
+use crate::flow_rules::{five_tuple, FlowRules};
+use crate::flows::{Flow, SourceRule};
+use crate::orphans::Orphans;
 use crate::plan::Version;
 use crate::switches::Purpose;
-use pathloom_model::rules::{Rule, RuleKey};
-use pathloom_model::{FiveTuple, NodeId};
+use pathloom_model::rules::Rule;
+use pathloom_model::NodeId;
 use pathloom_scheme::{Event, FlowId, Rejection};
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 
 /// Rules of flows that were found in a switch.
-type Found = BTreeMap<FlowId, Vec<(Cookie, Rule)>>;
+#[derive(Default)]
+pub(super) struct Found {
+    of_flows: BTreeMap<FlowId, Vec<(Cookie, Rule)>>,
+    /// Whether the switch has no rule of the controller.
+    pub wiped: bool,
+}
 
-impl Routes {
-    /// Compares the flow rules of a switch with those that it should have.
-    pub(crate) fn reconcile_flows(&mut self, cx: &mut Context, switch: NodeId, rules: Vec<Rule>) {
-        let mut found = Found::new();
-        let mut wiped = true;
+/// What the comparison of a rule at the source ToR means for its flow.
+#[must_use]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Finding {
+    /// The rule is as it should be, or will be.
+    Right,
+    /// The rule had to be deleted and is gone. This confirms a step of the move with this number.
+    Gone(Option<NonZeroU32>),
+    /// The rule stands. This confirms a step of the move with this number.
+    Arrived(NonZeroU32),
+    /// The rule expired while there was no session.
+    Expired,
+}
+
+impl Found {
+    /// Sorts the rules of a switch.
+    pub(super) fn of(rules: Vec<Rule>) -> Found {
+        let mut found = Found { wiped: true, ..Found::default() };
         for rule in rules {
             let Some(cookie) = Cookie::decode(rule.cookie) else { continue };
-            wiped = false;
+            found.wiped = false;
             if matches!(cookie.kind, RuleKind::Source | RuleKind::Hop) {
-                found.entry(cookie.flow).or_default().push((cookie, rule));
+                found.of_flows.entry(cookie.flow).or_default().push((cookie, rule));
             }
         }
-        let sourced: Vec<FlowId> =
-            self.flows.iter().filter(|(_, flow)| flow.tor() == switch).map(|(id, _)| id).collect();
-        for id in sourced {
-            self.reconcile_sources(cx, id, found.get(&id).map_or(&[], Vec::as_slice), wiped);
-            // Its counting rule may have been refused before.
-            self.count_soon(id);
-        }
-        for id in self.routed().collect::<Vec<_>>() {
-            self.reconcile_hops(cx, switch, id, found.get(&id).map_or(&[], Vec::as_slice));
-        }
-        for (id, rules) in found {
-            for (cookie, rule) in rules {
-                self.found_rule(cx, switch, id, cookie, rule);
-            }
-        }
-        self.orphans_may_be_complete(cx, switch);
-        self.handle_early_messages(cx, switch);
+        found
     }
 
-    /// The source ToR of a flow from a snapshot has been read. Checks whether the snapshot is still right.
-    fn verify(&mut self, cx: &mut Context, id: FlowId, found: &[(Cookie, Rule)], wiped: bool) {
-        let Some(flow) = self.flows.get_mut(id) else { return };
-        let interrupted = std::mem::take(&mut flow.interrupted);
-        flow.unverified = false;
-        // An unsent rule was planned after the start. A found rule with its plan is an older one.
-        let known = |cookie: &Cookie| flow.sources.iter().any(|source| source.plan == cookie.plan && source.sent);
-        let sources = || found.iter().filter(|(cookie, _)| cookie.kind == RuleKind::Source);
-        let leaving = |plan: u8| flow.sources.iter().any(|source| source.plan == plan && source.leaving);
-        // The snapshot took a move in place for given up, but the move was completed: only its rule exists.
-        let is_past = |(cookie, rule): &(Cookie, Rule)| {
-            leaving(cookie.plan) && flow.version(cookie.plan).is_none() && !rule.actions.is_empty()
-        };
-        let moved_on = sources().any(is_past) && sources().all(|(cookie, _)| leaving(cookie.plan));
-        if moved_on || sources().any(|(cookie, _)| !known(cookie)) {
-            return self.make_orphan(cx, id, found);
-        }
-        let (tor, closed) = (flow.tor(), flow.closed);
-        self.drop_orphan(cx, id);
-        let stands = wiped || found.iter().any(|(cookie, _)| cookie.kind == RuleKind::Source);
-        if stands && !closed && cx.view.flows.get(&id).is_some_and(|view| view.long) {
-            self.queue_event(cx, Event::FlowAdopted { flow: id });
-            if interrupted {
-                self.queue_event(cx, Event::RouteRejected { flow: id, why: Rejection::SwitchGone(tor) });
-            }
-        }
+    /// The rules of a flow.
+    pub(super) fn of_flow(&self, id: FlowId) -> &[(Cookie, Rule)] {
+        self.of_flows.get(&id).map_or(&[], Vec::as_slice)
     }
 
-    /// Compares the rules of a known flow at its source ToR.
-    fn reconcile_sources(&mut self, cx: &mut Context, id: FlowId, found: &[(Cookie, Rule)], wiped: bool) {
-        if self.flows.get(id).is_some_and(|flow| flow.unverified) {
-            self.verify(cx, id, found, wiped);
-        }
-        let Some(flow) = self.flows.get(id) else { return };
-        let (tor, key) = (flow.tor(), flow.key);
-        let base = cx.config.priorities.flow;
-        let sources = flow.sources.clone();
-        for &source in sources.iter() {
-            let there = found.iter().any(|(cookie, rule)| {
-                (cookie.kind, cookie.plan) == (RuleKind::Source, source.plan)
-                    && rule.priority == base + u16::from(source.level)
-            });
-            let Some(flow) = self.flows.get(id) else { return };
-            // The rule exists, but with another meter or another port.
-            let none = Version::new(source.plan, None);
-            let version = flow.version(source.plan).unwrap_or(&none);
-            let planned = cx.planner().source(&key, version, source.level);
-            let outdated = found.iter().any(|(cookie, rule)| {
-                (cookie.kind, cookie.plan) == (RuleKind::Source, source.plan)
-                    && (rule.meter, &rule.actions, rule.goto) != (planned.meter, &planned.actions, planned.goto)
-            });
-            let current_move = flow.current_move.as_ref().filter(|current_move| !current_move.adds_hops());
-            let number = current_move.map(|current_move| current_move.number);
-            let step = number.map(|number| Purpose::Step { flow: id, number });
-            let arriving =
-                current_move.is_some_and(|current_move| current_move.adds_source() && current_move.plan == source.plan);
-            match (source.leaving, there) {
-                (true, true) => {
-                    let rule = cx.planner().source_key(&key, source.level);
-                    let xid = cx.delete_rule(tor, rule);
-                    cx.await_answer(tor, xid, Purpose::Gone { flow: id, plan: source.plan });
-                    if let Some(step) = step {
-                        cx.await_answer(tor, xid, step);
-                    }
-                }
-                (true, false) => {
-                    self.gone(cx, id, source.plan);
-                    number.into_iter().for_each(|number| self.step_confirmed(cx, id, number));
-                }
-                (false, true) if outdated => {
-                    let version = flow.version(source.plan).cloned();
-                    let version = version.unwrap_or_else(|| Version::new(source.plan, None));
-                    let rule = cx.planner().source(&key, &version, source.level);
-                    let purpose = step.filter(|_| arriving).unwrap_or(Purpose::Renewed { flow: id, plan: source.plan });
-                    cx.add_rule(tor, rule, purpose);
-                }
-                (false, true) if arriving => number.into_iter().for_each(|number| self.step_confirmed(cx, id, number)),
-                (false, true) => self.flows.get_mut(id).into_iter().for_each(|flow| flow.confirm(source.plan)),
-                (false, false) if arriving || wiped || !source.confirmed => {
-                    let version = flow.version(source.plan).cloned();
-                    let version = version.unwrap_or_else(|| Version::new(source.plan, None));
-                    let rule = cx.planner().source(&key, &version, source.level);
-                    let purpose = step.filter(|_| arriving).unwrap_or(Purpose::Count { flow: id, plan: source.plan });
-                    cx.add_rule(tor, rule, purpose);
-                    self.mark_sent(id, source.plan);
-                }
-                // Its idle time-out expired while there was no session.
-                (false, false) => self.source_lost(cx, id, source.plan, false),
-            }
-            if there && (source.leaving || outdated) {
-                // The found rule may have been the last one to use its meter.
-                let stood =
-                    |(cookie, _): &&(Cookie, Rule)| (cookie.kind, cookie.plan) == (RuleKind::Source, source.plan);
-                found.iter().filter(stood).for_each(|(_, rule)| self.limits.meter_unnamed(cx, &self.flows, tor, rule));
-            }
-        }
-    }
-
-    fn mark_sent(&mut self, id: FlowId, plan: u8) {
-        let sources = self.flows.get_mut(id).map(|flow| &mut flow.sources);
-        if let Some(source) = sources.and_then(|sources| sources.iter_mut().find(|source| source.plan == plan)) {
-            source.sent = true;
-        }
-    }
-
-    /// Adds the rules that a switch lacks for the paths of known flows.
-    fn reconcile_hops(&mut self, cx: &mut Context, switch: NodeId, id: FlowId, found: &[(Cookie, Rule)]) {
-        let Some(flow) = self.flows.get(id) else { return };
-        let carries = |version: &&Version| flow.staying().any(|source| source.plan == version.plan);
-        let mut missing: Vec<Rule> = Vec::new();
-        for version in flow.versions.iter().filter(carries) {
-            let planner = cx.planner();
-            let rules = planner.hops(&flow.key, version).filter(|&(at, _)| at == switch).map(|(_, rule)| rule);
-            missing.extend(rules.filter(|rule| found.iter().all(|(_, other)| other != rule)));
-        }
-        for rule in missing {
-            cx.add_rule(switch, rule, Purpose::Hop { flow: id });
-        }
-    }
-
-    /// Whether the version of a plan has a rule at a switch after the source ToR.
-    fn has_hop(&self, cx: &Context, flow: &Flow, plan: u8, switch: NodeId) -> bool {
-        flow.version(plan).is_some_and(|version| version.stands_at(&cx.fabric, switch))
-    }
-
-    /// Handles a found rule of a flow. If the flow is known and does not need the rule, it is deleted. If the flow is
-    /// not known, the rule is stored in [`crate::orphans`].
-    fn found_rule(&mut self, cx: &mut Context, switch: NodeId, id: FlowId, cookie: Cookie, rule: Rule) {
-        let draining = self.is_draining(switch, &rule.key(), cookie.plan);
-        let Some(flow) = self.flows.get(id) else {
-            if !draining || cookie.kind == RuleKind::Source {
-                self.add_orphan(cx, switch, id, cookie, rule);
-            }
-            return;
-        };
-        let wanted = match cookie.kind {
-            RuleKind::Source => {
-                let level = |level: u8| cx.config.priorities.flow + u16::from(level) == rule.priority;
-                let same = |known: &crate::flows::SourceRule| known.plan == cookie.plan && level(known.level);
-                flow.tor() == switch && flow.sources.iter().any(same)
-            }
-            _ if self.has_hop(cx, flow, cookie.plan, switch) || draining => true,
-            _ if flow.unverified => return self.add_orphan(cx, switch, id, cookie, rule),
-            _ => false,
-        };
-        match (wanted, cookie.kind, five_tuple(&rule.key())) {
-            (true, ..) => {}
-            // Packets that entered the path before may still be in transit.
-            (false, RuleKind::Hop, Some(tuple)) => {
-                cx.count_rules(switch, 1);
-                self.drain_hops(cx, tuple, std::iter::once((cookie.plan, switch, rule.key())));
-            }
-            _ => self.limits.delete_found(cx, &self.flows, switch, &rule),
-        }
+    /// All rules, in the order of their flows.
+    pub(super) fn into_rules(self) -> impl Iterator<Item = (FlowId, Cookie, Rule)> {
+        let rules = |(id, rules): (FlowId, Vec<(Cookie, Rule)>)| rules.into_iter().map(move |(c, rule)| (id, c, rule));
+        self.of_flows.into_iter().flat_map(rules)
     }
 }
 
-/// Returns the five-tuple of a flow's rule.
-pub(crate) fn five_tuple(key: &RuleKey) -> Option<FiveTuple> {
-    let matches = &key.matches;
-    Some(FiveTuple {
-        src: matches.src?.address,
-        dst: matches.dst?.address,
-        proto: matches.proto?,
-        src_port: matches.src_port?,
-        dst_port: matches.dst_port?,
-    })
+/// The source ToR of a flow from a snapshot has been read. Checks whether the snapshot is still right. Returns the
+/// events for the scheme.
+pub(super) fn verify(
+    cx: &mut Context,
+    (rules, orphans): (&mut FlowRules, &mut Orphans),
+    id: FlowId,
+    found: &[(Cookie, Rule)],
+    wiped: bool,
+) -> Vec<Event> {
+    let Some(flow) = rules.flows.get_mut(id) else { return Vec::new() };
+    let interrupted = std::mem::take(&mut flow.interrupted);
+    flow.unverified = false;
+    // An unsent rule was planned after the start. A found rule with its plan is an older one.
+    let known = |cookie: &Cookie| flow.sources.iter().any(|source| source.plan == cookie.plan && source.sent);
+    let sources = || found.iter().filter(|(cookie, _)| cookie.kind == RuleKind::Source);
+    let leaving = |plan: u8| flow.sources.iter().any(|source| source.plan == plan && source.leaving);
+    // The snapshot took a move in place for given up, but the move was completed: only its rule exists.
+    let is_past = |(cookie, rule): &(Cookie, Rule)| {
+        leaving(cookie.plan) && flow.version(cookie.plan).is_none() && !rule.actions.is_empty()
+    };
+    let moved_on = sources().any(is_past) && sources().all(|(cookie, _)| leaving(cookie.plan));
+    if moved_on || sources().any(|(cookie, _)| !known(cookie)) {
+        adoption::make_orphan(cx, rules, orphans, id, found);
+        return Vec::new();
+    }
+    let (tor, closed) = (flow.tor(), flow.closed);
+    drop_orphan(cx, rules, orphans, id);
+    let stands = wiped || found.iter().any(|(cookie, _)| cookie.kind == RuleKind::Source);
+    if !(stands && !closed && cx.is_long(id)) {
+        return Vec::new();
+    }
+    let rejected = Event::RouteRejected { flow: id, why: Rejection::SwitchGone(tor) };
+    std::iter::once(Event::FlowAdopted { flow: id }).chain(interrupted.then_some(rejected)).collect()
+}
+
+/// Compares a rule of a known flow at its source ToR with those that were found, and sends what it lacks.
+pub(super) fn compare_source(
+    cx: &mut Context,
+    rules: &mut FlowRules,
+    id: FlowId,
+    source: SourceRule,
+    (found, wiped): (&[(Cookie, Rule)], bool),
+) -> Finding {
+    let Some(flow) = rules.flows.get_mut(id) else { return Finding::Right };
+    let (tor, key, plan) = (flow.tor(), flow.key, source.plan);
+    let base = cx.config.priorities.flow;
+    let same = || found.iter().filter(|(cookie, _)| (cookie.kind, cookie.plan) == (RuleKind::Source, plan));
+    let there = same().any(|(_, rule)| rule.priority == base + u16::from(source.level));
+    let version = flow.version(plan).cloned().unwrap_or_else(|| Version::new(plan, None));
+    let planned = cx.planner().source(&key, &version, source.level);
+    // The rule exists, but with another meter or another port.
+    let outdated = same()
+        .any(|(_, rule)| (rule.meter, &rule.actions, rule.goto) != (planned.meter, &planned.actions, planned.goto));
+    let current_move = flow.current_move.as_ref().filter(|current_move| !current_move.adds_hops());
+    let number = current_move.map(|current_move| current_move.number);
+    let step = number.map(|number| Purpose::Step { flow: id, number });
+    let arriving = current_move.is_some_and(|current_move| current_move.adds_source() && current_move.plan == plan);
+    match (source.leaving, there) {
+        (true, true) => {
+            let xid = cx.delete_rule(tor, cx.planner().source_key(&key, source.level));
+            cx.await_answer(tor, xid, Purpose::Gone { flow: id, plan });
+            step.into_iter().for_each(|step| cx.await_answer(tor, xid, step));
+        }
+        (true, false) => return Finding::Gone(number),
+        (false, true) if outdated => {
+            cx.add_rule(tor, planned, step.filter(|_| arriving).unwrap_or(Purpose::Renewed { flow: id, plan }));
+        }
+        (false, true) if arriving => return number.map_or(Finding::Right, Finding::Arrived),
+        (false, true) => flow.confirm(plan),
+        (false, false) if arriving || wiped || !source.confirmed => {
+            cx.add_rule(tor, planned, step.filter(|_| arriving).unwrap_or(Purpose::Count { flow: id, plan }));
+            flow.mark_sent(plan);
+        }
+        (false, false) => return Finding::Expired,
+    }
+    if there && (source.leaving || outdated) {
+        // The found rule may have been the last one to use its meter.
+        same().for_each(|(_, rule)| rules.limits.meter_unnamed(cx, &rules.flows, tor, rule));
+    }
+    Finding::Right
+}
+
+/// Adds the rules that a switch lacks for the paths of a known flow.
+pub(super) fn compare_hops(cx: &mut Context, rules: &FlowRules, switch: NodeId, id: FlowId, found: &[(Cookie, Rule)]) {
+    let Some(flow) = rules.flows.get(id) else { return };
+    let carries = |version: &&Version| flow.staying().any(|source| source.plan == version.plan);
+    let mut missing: Vec<Rule> = Vec::new();
+    for version in flow.versions.iter().filter(carries) {
+        let planner = cx.planner();
+        let rules = planner.hops(&flow.key, version).filter(|&(at, _)| at == switch).map(|(_, rule)| rule);
+        missing.extend(rules.filter(|rule| found.iter().all(|(_, other)| other != rule)));
+    }
+    for rule in missing {
+        cx.add_rule(switch, rule, Purpose::Hop { flow: id });
+    }
+}
+
+/// Whether the version of a plan has a rule at a switch after the source ToR.
+fn has_hop(cx: &Context, flow: &Flow, plan: u8, switch: NodeId) -> bool {
+    flow.version(plan).is_some_and(|version| version.stands_at(&cx.fabric, switch))
+}
+
+/// Handles a found rule of a flow. If the flow is known and does not need the rule, it is deleted. If the flow is not
+/// known, the rule is stored in [`crate::orphans`].
+pub(super) fn found_rule(
+    cx: &mut Context,
+    (rules, orphans): (&mut FlowRules, &mut Orphans),
+    switch: NodeId,
+    (id, cookie, rule): (FlowId, Cookie, Rule),
+) {
+    let draining = rules.is_draining(switch, &rule.key(), cookie.plan);
+    let Some(flow) = rules.flows.get(id) else {
+        if !draining || cookie.kind == RuleKind::Source {
+            adoption::add_orphan(cx, rules, orphans, switch, (id, cookie, rule));
+        }
+        return;
+    };
+    let wanted = match cookie.kind {
+        RuleKind::Source => {
+            let level = |level: u8| cx.config.priorities.flow + u16::from(level) == rule.priority;
+            let same = |known: &SourceRule| known.plan == cookie.plan && level(known.level);
+            flow.tor() == switch && flow.sources.iter().any(same)
+        }
+        _ if has_hop(cx, flow, cookie.plan, switch) || draining => true,
+        _ if flow.unverified => return adoption::add_orphan(cx, rules, orphans, switch, (id, cookie, rule)),
+        _ => false,
+    };
+    match (wanted, cookie.kind, five_tuple(&rule.key())) {
+        (true, ..) => {}
+        // Packets that entered the path before may still be in transit.
+        (false, RuleKind::Hop, Some(tuple)) => {
+            cx.count_rules(switch, 1);
+            rules.drain_hops(cx, tuple, std::iter::once((cookie.plan, switch, rule.key())));
+        }
+        _ => rules.limits.delete_found(cx, &rules.flows, switch, &rule),
+    }
 }

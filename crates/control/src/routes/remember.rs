@@ -1,7 +1,7 @@
 //! Flows in snapshots: how they are stored and restored.
 
-use super::Routes;
 use crate::context::Context;
+use crate::flow_rules::FlowRules;
 use crate::flows::{Extras, Flow, SourceRule};
 use crate::plan::{FlowKey, Version};
 use pathloom_model::rules::{MeterId, RuleKey};
@@ -66,13 +66,13 @@ impl FlowRecord {
     }
 
     /// Restores a flow of a snapshot, unless one of its addresses has no place on the fabric.
-    pub(crate) fn restore(self, cx: &mut Context, routes: &mut Routes) {
+    pub(crate) fn restore(self, cx: &mut Context, rules: &mut FlowRules) {
         let record = self;
         let FlowRecord { id, five_tuple, .. } = record;
         let attachments = (cx.attachment(five_tuple.src), cx.attachment(five_tuple.dst));
         let (Some(src), Some(dst)) = attachments else { return };
         let key = FlowKey { id, five_tuple, src, dst, meter: record.meter };
-        record.meter.into_iter().for_each(|meter| routes.limits.mark(src.tor, meter));
+        record.meter.into_iter().for_each(|meter| rules.limits.mark(src.tor, meter));
         for _ in record.sources.iter().filter(|source| !source.leaving) {
             cx.count_rules(src.tor, 1);
         }
@@ -85,10 +85,10 @@ impl FlowRecord {
         for switch in hops {
             cx.count_rules(switch, 1);
         }
-        record.versions.iter().for_each(|version| routes.labels.claim_version(cx, version));
+        record.versions.iter().for_each(|version| rules.labels.claim_version(cx, version));
         let FlowRecord { past_bytes, held_until, pace_bps, .. } = record;
         let extras = Extras { past_bytes, held_until, silent_s: 0, pace_bps, before: None };
-        routes.flows.insert(Flow {
+        rules.flows.insert(Flow {
             closed: record.view.is_none(),
             sources: record.sources.into(),
             versions: record.versions.into(),

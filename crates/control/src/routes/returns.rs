@@ -6,79 +6,61 @@
 //! controller that finds its rules does not take it for a long flow. It ends together with its flow. It becomes a
 //! long flow of the scheme if an announcement, a label or a measurement shows that it is long.
 
-use super::Routes;
 use crate::context::Context;
 use crate::cookies::{is_way_back, way_back_id};
-use crate::flows::Flow;
+use crate::flow_rules::FlowRules;
+use crate::flows::{Flow, FlowTable};
+use crate::orphans::Orphans;
 use crate::plan::FlowKey;
-use pathloom_model::{Path, PROTO_TCP};
+use pathloom_model::{Attachment, FiveTuple, PROTO_TCP};
 use pathloom_scheme::FlowId;
 
-impl Routes {
-    /// Puts the reverse direction of a long flow on its path, reversed.
-    pub(crate) fn route_way_back(&mut self, cx: &mut Context, id: FlowId, path: &Path) {
-        if !cx.needs.both_directions || !cx.is_long(id) {
-            return;
-        }
-        if let Some(back) = self.way_back(cx, id).or_else(|| self.make_way_back(cx, id)) {
-            self.route(cx, back, path.reverse(), None);
-        }
-    }
+/// Returns the way back of a flow.
+pub(super) fn way_back(cx: &Context, flows: &FlowTable, id: FlowId) -> Option<FlowId> {
+    let reverse = flows.get(id)?.key.five_tuple.reverse();
+    let back = flows.find(&reverse)?;
+    (cx.is_way_back_only(back) && flows.get(back).is_some_and(|flow| !flow.closed)).then_some(back)
+}
 
-    /// The flow returns to the default routes, and its way back too.
-    pub(crate) fn unroute_way_back(&mut self, cx: &mut Context, id: FlowId) {
-        if let Some(back) = self.way_back(cx, id) {
-            self.unroute(cx, back);
-        }
-    }
+/// All ways back that have not become long flows.
+pub(super) fn all(cx: &Context, flows: &FlowTable) -> Vec<FlowId> {
+    flows.iter().map(|(id, _)| id).filter(|&id| cx.is_way_back_only(id)).collect()
+}
 
-    /// The flow has ended, and its way back too. The rules of the way back stay until no packet matches them any
-    /// more.
-    pub(crate) fn end_way_back(&mut self, cx: &mut Context, id: FlowId) {
-        if let Some(back) = self.way_back(cx, id) {
-            self.finish(cx, back);
-        }
-    }
+/// A way back that can be created.
+pub(super) struct Missing {
+    five_tuple: FiveTuple,
+    ends: (Attachment, Attachment),
+    /// The flow that has this five-tuple. It must end first.
+    pub replaces: Option<FlowId>,
+}
 
-    /// Puts all ways back on the default routes, because the new scheme does not need them.
-    pub(crate) fn unroute_all_ways_back(&mut self, cx: &mut Context) {
-        let ways: Vec<FlowId> = self.flows.iter().map(|(id, _)| id).filter(|&id| cx.is_way_back_only(id)).collect();
-        for id in ways {
-            self.unroute(cx, id);
-        }
+/// Returns the way back that a flow lacks. `None` if the reverse direction is a long flow of the scheme, or cannot be
+/// one.
+pub(super) fn missing(cx: &Context, flows: &FlowTable, orphans: &Orphans, id: FlowId) -> Option<Missing> {
+    let five_tuple = flows.get(id)?.key.five_tuple.reverse();
+    if five_tuple.proto != PROTO_TCP {
+        // Other protocols need no reverse packets, and unused rules would expire and be added again.
+        return None;
     }
+    let ends = (cx.attachment(five_tuple.src)?, cx.attachment(five_tuple.dst)?);
+    let replaces = flows.find(&five_tuple);
+    let free = match replaces {
+        // The reverse direction was known by its first packet and counted. From now on it is counted on its path.
+        Some(other) => !cx.is_long(other),
+        None => !orphans.has(&five_tuple),
+    };
+    free.then_some(Missing { five_tuple, ends, replaces })
+}
 
-    /// Returns the way back of a flow.
-    fn way_back(&self, cx: &Context, id: FlowId) -> Option<FlowId> {
-        let reverse = self.flows.get(id)?.key.five_tuple.reverse();
-        let back = self.flows.find(&reverse)?;
-        (cx.is_way_back_only(back) && self.flows.get(back).is_some_and(|flow| !flow.closed)).then_some(back)
-    }
-
-    /// Creates the way back of a flow. `None` if the reverse direction is a long flow of the scheme, or cannot be
-    /// one.
-    fn make_way_back(&mut self, cx: &mut Context, id: FlowId) -> Option<FlowId> {
-        let five_tuple = self.flows.get(id)?.key.five_tuple.reverse();
-        if five_tuple.proto != PROTO_TCP {
-            // Other protocols need no reverse packets, and unused rules would expire and be added again.
-            return None;
-        }
-        let (src, dst) = (cx.attachment(five_tuple.src)?, cx.attachment(five_tuple.dst)?);
-        let mut plans = 0;
-        let name = match self.flows.find(&five_tuple) {
-            Some(other) if cx.is_long(other) => return None,
-            Some(other) => {
-                // The reverse direction was known by its first packet and counted. From now on it is counted on its
-                // path.
-                plans = self.replace(cx, other)?;
-                other
-            }
-            None if self.orphans.has(&five_tuple) => return None,
-            None => self.flows.next_id(),
-        };
-        let name = if is_way_back(name) { self.flows.next_id() } else { name };
+impl Missing {
+    /// Creates the way back, whose next plan is `plans`.
+    pub(super) fn create(self, cx: &mut Context, rules: &mut FlowRules, plans: u8) -> FlowId {
+        let Missing { five_tuple, ends: (src, dst), replaces } = self;
+        let name = replaces.unwrap_or_else(|| rules.flows.next_id());
+        let name = if is_way_back(name) { rules.flows.next_id() } else { name };
         let key = FlowKey { id: way_back_id(name), five_tuple, src, dst, meter: None };
-        self.insert_flow(cx, Flow { plans, ..Flow::new(key) }, false);
-        Some(key.id)
+        rules.insert_flow(cx, Flow { plans, ..Flow::new(key) }, false);
+        key.id
     }
 }
