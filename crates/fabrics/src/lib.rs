@@ -18,6 +18,7 @@ mod htsim_topo;
 mod jellyfish;
 mod losses;
 mod node_link;
+mod pfc_keys;
 mod port_keys;
 mod rails;
 mod rates;
@@ -58,7 +59,7 @@ pub const COMMON_KEYS: &str = "rate=1Gbps (host_rate=, switch_rate=)  delay=1us 
      in packets), red_p=0.1, red_weight=0.002, red_ecn=off (mark instead of drop)  queue_bytes=280KB (size of each queue \
      there, in place of buffer=)  ecn=MIN/MAX (marks there by the bytes that a packet leaves behind, as in 56KB/224KB)  \
      scale_queues=off (less of both at slower ports)  control_queue=off (acknowledgements first)  trim=off (a full queue \
-     cuts packets to headers), trim_bytes=64B";
+     cuts packets to headers), trim_bytes=64B  pfc=on or XOFF/XON (pauses senders instead of dropping), pfc_headroom=SIZE";
 
 /// Every fabric that has a name.
 pub const FABRICS: [FabricKind; 12] = [

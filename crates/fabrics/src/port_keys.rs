@@ -1,6 +1,7 @@
-//! `queues=2,red=5/15,red_p=0.1,red_weight=0.002,red_ecn=on,queue_bytes=280KB,ecn=56KB/224KB,trim=on`: how switch ports
-//! queue packets.
+//! `queues=2,red=5/15,red_p=0.1,red_weight=0.002,red_ecn=on,queue_bytes=280KB,ecn=56KB/224KB,trim=on,pfc=on`: how switch
+//! ports queue packets.
 
+use crate::pfc_keys;
 use pathloom_model::spec::{Spec, SpecError};
 use pathloom_model::units::parse_size_bytes;
 use pathloom_model::MOST_QUEUES;
@@ -29,8 +30,13 @@ pub(super) fn read(spec: &Spec) -> Result<PortSettings, SpecError> {
     if scale_queues && queue_bytes.is_none() && ecn.is_none() {
         return Err(spec.error("scale_queues scales queue_bytes and ecn, but neither is given"));
     }
-    let control_queue = control_queue.unwrap_or(trim_bytes.is_some());
-    Ok(PortSettings { queues, red, queue_bytes, ecn, scale_queues, control_queue, trim_bytes })
+    let pfc = pfc_keys::read(spec)?;
+    if pfc.is_some() && trim_bytes.is_some() {
+        return Err(spec.error("trim=on cuts the packets that pfc= keeps from being lost; give one of them"));
+    }
+    // Acknowledgements that wait behind paused data could not resolve the congestion.
+    let control_queue = control_queue.unwrap_or(trim_bytes.is_some() || pfc.is_some());
+    Ok(PortSettings { queues, red, queue_bytes, ecn, scale_queues, control_queue, trim_bytes, pfc })
 }
 
 /// Sizes of queues: a full frame, and far more than any port holds.

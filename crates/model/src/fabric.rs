@@ -326,8 +326,9 @@ impl Fabric {
             ("red", ports.red.is_some()),
             ("queue_bytes", ports.queue_bytes.is_some()),
             ("ecn", ports.ecn.is_some()),
-            ("control_queue", ports.control_queue && ports.trim_bytes.is_none()),
+            ("control_queue", ports.control_queue && ports.trim_bytes.is_none() && ports.pfc.is_none()),
             ("trim", ports.trim_bytes.is_some()),
+            ("pfc", ports.pfc.is_some()),
         ];
         keys.into_iter().filter(|(_, given)| *given).map(|(key, _)| key).collect()
     }

@@ -1,4 +1,4 @@
-//! How switch ports queue packets: one drop-tail queue, or strict priorities, RED, marks at departure and trimming.
+//! How switch ports queue packets: one drop-tail queue, or strict priorities, RED, marks at departure, trimming and pauses.
 
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +26,23 @@ pub struct PortSettings {
     /// datacenter networks and stacks for low latency and high performance, SIGCOMM 2017, §3.1), if the transport
     /// understands headers; `None` if packets are dropped. It needs `control_queue`.
     pub trim_bytes: Option<u16>,
+    /// Priority-based flow control (IEEE 802.1Qbb) of each data queue; `None` if full queues drop packets. It excludes
+    /// `trim_bytes`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pfc: Option<PfcSettings>,
+}
+
+/// When a switch pauses the sender at the other end of a link: by the bytes that have come by this link, belong to a data
+/// queue, and wait anywhere in the switch. Each `None` stands for a value that follows from the link and the largest frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct PfcSettings {
+    /// Above this many bytes, the sender is paused (XOFF); `None` for the buffer of the port.
+    pub xoff_bytes: Option<u64>,
+    /// The sender is resumed at this many bytes or fewer (XON), at most `xoff_bytes`; `None` for two frames below
+    /// `xoff_bytes` (Zhu et al., Congestion Control for Large-Scale RDMA Deployments, SIGCOMM 2015, §4).
+    pub xon_bytes: Option<u64>,
+    /// Room beyond `xoff_bytes` for what arrives before the pause takes effect; `None` for as much as the link needs.
+    pub headroom_bytes: Option<u64>,
 }
 
 /// Marks by the length of the queue that a packet leaves behind, without the packet itself.
@@ -62,6 +79,7 @@ impl PortSettings {
         scale_queues: false,
         control_queue: false,
         trim_bytes: None,
+        pfc: None,
     };
 
     /// Returns the settings of a port with a rate, if the fastest one of the fabric has `fastest_bps`.

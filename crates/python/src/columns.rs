@@ -1,9 +1,10 @@
 //! Outcomes as columns. A missing whole number is -1, a missing real number is NaN.
 
 use numpy::{Element, IntoPyArray};
-use pathloom_model::Nanos;
+use pathloom_model::{Fabric, LinkId, Nanos};
 use pathloom_sim::{
-    ControlOutcome, FlowOutcome, LinkOutcome, OfferedFlow, PacketTotals, ProgramOutcome, SubflowOutcome,
+    ControlOutcome, Deadlock, FlowOutcome, LinkOutcome, OfferedFlow, PacketTotals, PauseOutcome, ProgramOutcome,
+    SubflowOutcome,
 };
 use pathloom_workload::Start;
 use pyo3::prelude::*;
@@ -101,6 +102,8 @@ pub fn link_columns<'py>(py: Python<'py>, links: &[LinkOutcome]) -> PyResult<Bou
     column(&columns, "dropped_packets", links, |link| link.dropped_packets)?;
     column(&columns, "mean_queue", links, |link| link.mean_queue)?;
     column(&columns, "utilisation", links, |link| link.utilisation)?;
+    column(&columns, "pauses", links, |link| link.pauses)?;
+    column(&columns, "paused_s", links, |link| link.paused.as_secs_f64())?;
     Ok(columns)
 }
 
@@ -165,5 +168,24 @@ pub fn program_dict<'py>(py: Python<'py>, programs: &ProgramOutcome) -> PyResult
     let samples: Vec<(f64, f64)> =
         programs.samples.iter().map(|sample| (sample.at.as_secs_f64(), sample.entries_mean)).collect();
     dict.set_item("entries", samples)?;
+    Ok(dict)
+}
+
+/// Results of priority-based flow control. A deadlock names the links of its cycle, as in `e0 → e1, e1 → e0`.
+pub fn pause_dict<'py>(py: Python<'py>, fabric: &Fabric, pauses: &PauseOutcome) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("pauses", pauses.pauses)?;
+    dict.set_item("frames", pauses.frames)?;
+    dict.set_item("paused_s", pauses.paused.as_secs_f64())?;
+    dict.set_item("most_beyond_xoff_bytes", pauses.most_beyond_xoff_bytes)?;
+    let deadlock = pauses.deadlock.as_ref();
+    let name = |link: &LinkId| {
+        let link = fabric.link(*link);
+        format!("{} → {}", fabric.node(link.from).name, fabric.node(link.to).name)
+    };
+    let cycle = |of: &Deadlock| of.cycle.iter().map(name).collect::<Vec<_>>().join(", ");
+    dict.set_item("deadlock_cycle", deadlock.map(cycle))?;
+    dict.set_item("deadlock_since_s", deadlock.map(|of| of.since.as_secs_f64()))?;
+    dict.set_item("deadlock_stuck_links", deadlock.map_or(0, |of| of.stuck.len()))?;
     Ok(dict)
 }

@@ -1,7 +1,7 @@
 //! `pathloom._core.Simulation`.
 
 use crate::columns::{
-    control_dict, flow_columns, link_columns, offered_dict, packet_dict, program_dict, subflow_columns,
+    control_dict, flow_columns, link_columns, offered_dict, packet_dict, pause_dict, program_dict, subflow_columns,
 };
 use crate::errors::{read_bytes, read_file, Error};
 use crate::fabric::Fabric;
@@ -65,6 +65,7 @@ pub struct Simulation {
     threads: usize,
     event_log: Option<EventLog>,
     workload: Arc<Workload>,
+    fabric: Arc<pathloom_model::Fabric>,
     scheme_errors: SchemeErrors,
 }
 
@@ -117,7 +118,7 @@ impl Simulation {
                 Run::Pcap(start(sim, tap, log)?, file)
             }
         };
-        Ok(Simulation { run: Mutex::new(run), threads, event_log, workload, scheme_errors })
+        Ok(Simulation { run: Mutex::new(run), threads, event_log, workload, fabric, scheme_errors })
     }
 
     /// Locks the run. A panic in another thread leaves a run that nobody will read; this thread may still drop it.
@@ -323,6 +324,7 @@ impl Simulation {
         parts.set_item("packets", packet_dict(py, &outcome.packets)?)?;
         parts.set_item("control", control_dict(py, &outcome.control)?)?;
         parts.set_item("programs", outcome.programs.as_ref().map(|of| program_dict(py, of)).transpose()?)?;
+        parts.set_item("pauses", outcome.pauses.as_ref().map(|of| pause_dict(py, &self.fabric, of)).transpose()?)?;
         parts.set_item("end_ns", outcome.end.0)?;
         Ok(parts)
     }

@@ -2,9 +2,11 @@
 //! orders ([`orders`]).
 
 mod arp;
+mod cards;
 mod multipath;
 mod orders;
 mod packets;
+mod parts;
 mod resolver;
 mod standing;
 mod streams;
@@ -16,21 +18,24 @@ use crate::entropies::Entropies;
 use crate::interface::Interface;
 use crate::lanes::NO_CONNECTION;
 use crate::link::{ps_per_byte, times};
+use crate::network::pfc::can_stop;
 use crate::network::Network;
 use crate::outcome::{FlowOutcome, SubflowOutcome, SubflowPath};
 use crate::packet::{Direction, Packet};
-use crate::settings::ControlSettings;
 use crate::subflow::{Endpoints, Subflow, Subflows, NOT_KNOWN_YET};
 use crate::tap::Tap;
 use crate::time::{to_nanos, to_ps, Ps, NEVER};
 use crate::transfers::{Ends, Transfers};
+use cards::StoppedSubflows;
 use multipath::Multipaths;
 use packets::PacketFlows;
+pub(crate) use parts::HostSettings;
+use parts::{addresses, packet_of, timer_clocks};
 use pathloom_control::{Enforcement, Input};
-use pathloom_model::{Fabric, FiveTuple, Headers, Nanos, LONG_FLOW_DSCP, TCP_ACK, TCP_FIN, TCP_SYN};
-use pathloom_scheme::{Detection, Needs};
-use pathloom_switching::deployment::{Deployment, Mark, Marking};
-use pathloom_transport::{Segment, SegmentKind, Settings, TimerClock, TransportSpec, HEADER_BYTES};
+use pathloom_model::{Fabric, FiveTuple, Headers, Nanos, LONG_FLOW_DSCP, TCP_ACK, TCP_SYN};
+use pathloom_scheme::Detection;
+use pathloom_switching::deployment::{Mark, Marking};
+use pathloom_transport::{Settings, TimerClock, HEADER_BYTES};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 use resolver::Resolver;
@@ -55,6 +60,8 @@ pub(crate) struct Hosts {
     /// The transfers, if the transport acknowledges packets. There are no subflows then.
     packets: Option<Box<PacketFlows>>,
     pub(crate) log: SubflowLog,
+    /// Subflows whose data wait until a switch resumes their card.
+    stopped: StoppedSubflows,
     /// The ARP caches, if switches run programs. Rule-driven switches need no Ethernet addresses.
     resolver: Option<Resolver>,
     /// Addresses of interfaces, by the links that they send into. Empty if there is no resolver.
@@ -81,17 +88,6 @@ pub(crate) struct Hosts {
     duration: Ps,
     /// Whether the run continues after the last transfer.
     pub(crate) keeps_going: bool,
-}
-
-/// Settings of a run that decide what hosts do.
-pub(crate) struct HostSettings<'a> {
-    pub(crate) transport: &'a TransportSpec,
-    pub(crate) needs: &'a Needs,
-    pub(crate) control: &'a ControlSettings,
-    pub(crate) agents: Agents,
-    pub(crate) deployment: Option<&'a Deployment>,
-    pub(crate) duration: Ps,
-    pub(crate) seed: u64,
 }
 
 impl Hosts {
@@ -124,6 +120,7 @@ impl Hosts {
             standing: StandingConnections::new(stands, keeps_windows),
             packets,
             log: SubflowLog::default(),
+            stopped: StoppedSubflows::default(),
             resolver: deployment.map(|deployment| Resolver::new(deployment.arp_age, deployment.arp_retry)),
             addresses: deployment.map(|_| addresses(&fabric)).unwrap_or_default(),
             elephants: deployment.and_then(|deployment| deployment.elephants.clone()),
@@ -245,6 +242,9 @@ impl Hosts {
     fn pump<T: Tap>(&mut self, now: Ps, network: &mut Network<T>, agenda: &mut Agenda, slot: usize) {
         let nanos = to_nanos(now);
         loop {
+            if can_stop(network) && self.stopped.waits(network, slot, self.subflows.get(slot)) {
+                break;
+            }
             let subflow = self.subflows.get(slot);
             if let Err(again) = subflow.card_has_room(now) {
                 let ready = Event::CardReady { slot: slot as u32, use_count: subflow.use_count };
@@ -595,32 +595,4 @@ impl Hosts {
         let packets = self.packets.iter().flat_map(|packets| packets.work());
         self.transfers.outcomes(now, until, self.subflows.live(), self.multipaths.delivered(), packets)
     }
-}
-
-/// Addresses of the interfaces of hosts, by the links that they send into.
-fn addresses(fabric: &Fabric) -> Vec<Option<Ipv4Addr>> {
-    let mut found = vec![None; fabric.links().len()];
-    for at in fabric.attachments() {
-        found[at.uplink.index()] = Some(at.address);
-    }
-    found
-}
-
-/// The clocks of the timers of all nodes. They depend only on the seed, so they are the same for every scheme.
-fn timer_clocks(fabric: &Fabric, seed: u64) -> Vec<TimerClock> {
-    let mut rng = Pcg64::seed_from_u64(seed ^ 0x7469_6d65_7273);
-    fabric.nodes().iter().map(|_| TimerClock::new(rng.next_u64())).collect()
-}
-
-fn packet_of(slot: usize, segment: &Segment, stands: bool) -> Packet {
-    let mut flags = match segment.kind {
-        SegmentKind::Syn => TCP_SYN,
-        SegmentKind::Data if segment.last => TCP_FIN,
-        SegmentKind::Data => 0,
-    };
-    if stands && segment.seq == 0 {
-        flags |= TCP_SYN;
-    }
-    let (lane, wire) = ((slot as u32) << 1, (segment.len + HEADER_BYTES) as u16);
-    Packet::new(lane, segment.seq, segment.len as u16, wire, flags)
 }

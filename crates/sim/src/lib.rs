@@ -11,6 +11,7 @@ mod agents;
 mod cache;
 mod checks;
 mod control_plane;
+mod deadlock;
 mod entropies;
 mod faults;
 mod frames;
@@ -26,6 +27,7 @@ mod outcome;
 mod packet;
 mod parts;
 mod pcap;
+mod pfc;
 mod port;
 mod preview;
 mod program_events;
@@ -47,8 +49,8 @@ mod wheel;
 
 pub use control_plane::Journal;
 pub use outcome::{
-    ControlOutcome, Crossings, FlowOutcome, LinkOutcome, Outcome, PacketTotals, ProgramOutcome, SubflowOutcome,
-    SubflowPath, TableSample,
+    ControlOutcome, Crossings, Deadlock, FlowOutcome, LinkOutcome, Outcome, PacketTotals, PauseOutcome, ProgramOutcome,
+    SubflowOutcome, SubflowPath, TableSample,
 };
 pub use pcap::PcapTap;
 pub use preview::{OfferedFlow, SwitchTables};

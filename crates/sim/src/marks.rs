@@ -12,13 +12,21 @@ pub(crate) struct Signals {
     pub(crate) marks: Marks,
     /// Whether receivers understand headers without their payload.
     pub(crate) headers: bool,
+    /// Bytes of the largest frame that hosts send.
+    pub(crate) frame_bytes: u64,
 }
 
 impl Signals {
     pub(crate) fn of(transport: &TransportSpec, fabric: &Fabric) -> Signals {
         match transport {
-            TransportSpec::Uec(_) => Signals { marks: Marks::by_rate(fabric), headers: true },
-            other => Signals { marks: Marks::of(other.settings(), fabric), headers: false },
+            TransportSpec::Uec(uec) => {
+                Signals { marks: Marks::by_rate(fabric), headers: true, frame_bytes: uec.frame_bytes() }
+            }
+            other => Signals {
+                marks: Marks::of(other.settings(), fabric),
+                headers: false,
+                frame_bytes: other.settings().frame_bytes(),
+            },
         }
     }
 

@@ -5,7 +5,9 @@
 
 mod balancers;
 mod division;
+mod node;
 mod own_ports;
+pub(crate) mod pfc;
 mod ports;
 mod prefetch;
 mod quality;
@@ -30,10 +32,12 @@ use crate::wheel::Wheel;
 use balancers::Balancers;
 use division::Outbox;
 pub(crate) use division::Parcel;
+use node::Node;
+pub(crate) use node::Totals;
 use pathloom_model::rules::Match;
 use pathloom_model::{Fabric, FiveTuple, Headers, Link, LinkId, NodeId, PortNo};
 use pathloom_switching::deployment::Deployment;
-use pathloom_switching::{Decision, Program, Removed, Stale, Switch, SwitchSettings, Used};
+use pathloom_switching::{Decision, Removed, Stale, Switch, SwitchSettings, Used};
 use ports::Ports;
 use quality::Losses;
 use sent::Interruptions;
@@ -43,30 +47,6 @@ use switch_programs::Programs;
 
 /// Most switches that a packet may pass: a TTL of 64 (RFC 1700). A packet that has passed more is in a loop.
 const TTL: u8 = 64;
-
-/// Counts of packets that are not kept by links.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Totals {
-    pub sent: u64,
-    /// Copies made by groups that send a frame out by several ports.
-    pub copied: u64,
-    /// Packets dropped by switches: no rule, a meter, or too many switches passed.
-    pub dropped_at_switches: u64,
-    /// Packets that reached another interface than their destination.
-    pub misdelivered: u64,
-    /// Packets about which a switch was asked, because no decision was cached.
-    pub decisions: u64,
-}
-
-impl Totals {
-    fn add(&mut self, other: &Totals) {
-        self.sent += other.sent;
-        self.copied += other.copied;
-        self.dropped_at_switches += other.dropped_at_switches;
-        self.misdelivered += other.misdelivered;
-        self.decisions += other.decisions;
-    }
-}
 
 /// Headers of a packet that a switch copies to the controller.
 pub(crate) struct PacketIn {
@@ -85,6 +65,8 @@ pub(crate) enum Arrival {
     Dropped(u32),
     /// The packet needs the slow path.
     Slow(Packet),
+    /// The card that sends into this link may send paused packets again.
+    Resumed(LinkId),
 }
 
 /// Schedules the delivery of a link's head at this time. `queue` is this link.
@@ -94,39 +76,6 @@ fn schedule<T: Tap>(wheel: &mut Wheel, queue: &mut LinkQueue, at: Ps, link: u32)
         wheel.insert_large(queue, at, link);
     } else {
         wheel.insert(queue, at, link);
-    }
-}
-
-/// What a node of the fabric runs.
-enum Node {
-    /// A host. The network does not model what it runs.
-    Host,
-    /// A switch with rules, which the controller writes.
-    Rules(Box<Switch>),
-    /// A switch with a program, which needs no controller.
-    Program(Box<dyn Program + Send>),
-}
-
-impl Node {
-    fn rules(&self) -> Option<&Switch> {
-        match self {
-            Node::Rules(rules) => Some(rules),
-            _ => None,
-        }
-    }
-
-    fn rules_mut(&mut self) -> Option<&mut Switch> {
-        match self {
-            Node::Rules(rules) => Some(rules),
-            _ => None,
-        }
-    }
-
-    fn program_mut(&mut self) -> Option<&mut (dyn Program + Send)> {
-        match self {
-            Node::Program(program) => Some(&mut **program),
-            _ => None,
-        }
     }
 }
 
@@ -250,6 +199,9 @@ impl<T: Tap> Network<T> {
     #[inline(never)]
     pub(crate) fn send(&mut self, now: Ps, link: u32, packet: Packet) -> bool {
         self.totals.sent += 1;
+        if self.ports.is_some() && pfc::holds_back(self, now, link, packet) {
+            return true;
+        }
         self.enqueue(now, link, packet)
     }
 
@@ -546,7 +498,8 @@ impl<T: Tap> Network<T> {
             let begun_by = self.note_failure(link, now);
             lost = self.links[link.index()].fail(now, begun_by);
             lost.extend(self.fail_port(now, link));
-            for packet in lost.iter().filter(|packet| packet.slot() == NO_CONNECTION) {
+            lost.extend(pfc::fail_pauses(self, now, link.0));
+            for packet in lost.iter().filter(|packet| packet.slot() == NO_CONNECTION && packet.pause().is_none()) {
                 self.take_frame(packet);
             }
         }
@@ -585,7 +538,7 @@ impl<T: Tap> Network<T> {
         PacketTotals {
             sent: self.totals.sent,
             copied: self.totals.copied,
-            delivered: arrived + self.used_up() + probes - self.totals.misdelivered,
+            delivered: arrived + self.used_up() + probes + pfc::pauses_received(self) - self.totals.misdelivered,
             misdelivered: self.totals.misdelivered,
             dropped: self.totals.dropped_at_switches + sum(LinkQueue::dropped_packets),
             in_flight: sum(LinkQueue::in_flight) + self.waiting_at_ports(),

@@ -98,6 +98,10 @@ pub struct LinkOutcome {
     pub mean_queue: f64,
     /// Bytes sent, divided by the bytes that could have been sent.
     pub utilisation: f64,
+    /// Number of pauses of its sender by priority-based flow control.
+    pub pauses: u64,
+    /// Time during which a priority of its sender was paused.
+    pub paused: Nanos,
 }
 
 /// Counts of all packets. `sent + copied = delivered + misdelivered + dropped + in_flight`.
@@ -188,6 +192,32 @@ pub struct TableSample {
     pub entries_mean: f64,
 }
 
+/// What priority-based flow control (IEEE 802.1Qbb) did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PauseOutcome {
+    /// Pauses that senders obeyed.
+    pub pauses: u64,
+    /// Frames that paused or resumed.
+    pub frames: u64,
+    /// Time during which links were paused, summed over all links.
+    pub paused: Nanos,
+    /// Most bytes by which what waited of a link and priority exceeded the threshold XOFF. Headroom of this size was in use.
+    pub most_beyond_xoff_bytes: u64,
+    /// Links that will never be resumed; `None` if there are none.
+    pub deadlock: Option<Deadlock>,
+}
+
+/// Paused links that wait for each other. Whatever the rest of the network does, none of them is resumed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Deadlock {
+    /// The links of the cycle. Packets of each wait for the next one, and packets of the last for the first.
+    pub cycle: Vec<LinkId>,
+    /// When the last link of the cycle was paused.
+    pub since: Nanos,
+    /// All links that will never be resumed: those of cycles, and those that wait for them.
+    pub stuck: Vec<LinkId>,
+}
+
 /// Result of a run, complete or so far.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
@@ -203,6 +233,8 @@ pub struct Outcome {
     pub control: ControlOutcome,
     /// Results of the programs of switches; `None` if switches follow rules.
     pub programs: Option<ProgramOutcome>,
+    /// Results of priority-based flow control; `None` if ports pause no sender.
+    pub pauses: Option<PauseOutcome>,
     /// Simulated time.
     pub end: Nanos,
 }

@@ -1,5 +1,6 @@
 //! A packet on its way: 32 bytes in four words, copied from link to link.
 
+use crate::lanes::NO_CONNECTION;
 use crate::time::Ps;
 use pathloom_transport::packets::TrimmedAt;
 
@@ -164,6 +165,19 @@ impl Packet {
         [TrimmedAt::Fabric, TrimmedAt::LastHop].into_iter().find(|&place| trimmed_code(place) == code)
     }
 
+    /// A frame that pauses or resumes a priority at the other end of a link (IEEE 802.1Qbb). It belongs to no connection.
+    pub(crate) fn of_pause(pause: Pause) -> Packet {
+        let packet = Packet::new((NO_CONNECTION as u32) << 1, pause.class.into(), 0, PAUSE_BYTES, 0);
+        let code = if pause.stops { PAUSES } else { RESUMES };
+        Packet { state: packet.state | code << KIND_SHIFT, ..packet }
+    }
+
+    /// What the packet says, if it pauses or resumes a priority.
+    pub(crate) fn pause(&self) -> Option<Pause> {
+        let code = (self.state & KIND_BITS) >> KIND_SHIFT;
+        matches!(code, PAUSES | RESUMES).then_some(Pause { class: self.seq as u8, stops: code == PAUSES })
+    }
+
     /// Value that switches hash with the five-tuple where several next hops are equal. Packets with the same value
     /// take the same path.
     #[inline(always)]
@@ -185,8 +199,24 @@ impl Packet {
     }
 }
 
-/// The kind of a data packet that has lost its payload. The kind of all others is 0: the direction tells data from
-/// acknowledgements.
+/// Bytes of a frame that pauses or resumes (IEEE 802.3, annex 31B: the shortest frame).
+pub(crate) const PAUSE_BYTES: u16 = 64;
+
+/// Content of a frame that pauses or resumes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Pause {
+    /// Number of the queue that it is about.
+    pub(crate) class: u8,
+    /// Whether it pauses; otherwise it resumes.
+    pub(crate) stops: bool,
+}
+
+/// Kinds of frames that pause and resume.
+const PAUSES: u64 = 3;
+const RESUMES: u64 = 4;
+
+/// The kind of a data packet that has lost its payload. The kind of other packets of connections is 0: the direction
+/// tells data from acknowledgements.
 fn trimmed_code(place: TrimmedAt) -> u64 {
     match place {
         TrimmedAt::Fabric => 1,
@@ -236,6 +266,19 @@ mod tests {
         assert_eq!((p.hop(), p.flags(), p.tag(), p.marks(), p.entropy()), (3, 3, Some(7), 3 | 8 << 8, 0xFF_FFFF));
         assert_eq!(p.with_entropy(0).after(1, TagBits::of(None)), Packet { state: 0x0301, ..p });
         assert_eq!(p.after(1, TagBits::of(None)).entropy(), 0xFF_FFFF);
+    }
+
+    #[test]
+    fn pauses_say_what_they_stop_and_no_other_packet_is_one() {
+        for pause in [Pause { class: 7, stops: true }, Pause { class: 0, stops: false }] {
+            let frame = Packet::of_pause(pause);
+            assert_eq!((frame.pause(), frame.wire(), frame.slot()), (Some(pause), 64, NO_CONNECTION));
+            assert_eq!((frame.trimmed_at(), frame.is_control()), (None, true));
+        }
+        let mut data = Packet::new(6, 3, 1448, 1514, 0);
+        assert_eq!(data.pause(), None);
+        data.trim(64, TrimmedAt::Fabric);
+        assert_eq!(data.pause(), None);
     }
 
     #[test]

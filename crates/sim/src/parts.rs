@@ -211,7 +211,7 @@ fn switch_before<T: Tap, const SPRAYS: bool>(network: &mut Network<T>, end: Ps) 
                     network.note_lost(lane, lost);
                 }
             }
-            Arrival::Host(..) => debug_assert!(false, "hosts are in another part"),
+            Arrival::Host(..) | Arrival::Resumed(_) => debug_assert!(false, "hosts are in another part"),
         }
     }
     network.advance_to(end - 1);

@@ -28,6 +28,8 @@ pub(crate) struct Port {
     limits: Limits,
     /// The packet that is being sent: its queue and its bytes.
     sending: Option<(usize, u64)>,
+    /// Frames that pause or resume the other end. They come before all queues, of which their number is one above.
+    urgent: VecDeque<Waiting>,
     /// When the last packet will have been sent, or was.
     free_at: Ps,
     /// Bytes of the packets that wait.
@@ -36,11 +38,26 @@ pub(crate) struct Port {
     trimmed: u64,
 }
 
+/// A packet that waits at a port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Waiting {
+    /// When it arrived.
+    pub(crate) came: Ps,
+    pub(crate) packet: Packet,
+    /// The link by which it arrived; [`NOWHERE`] if the switch made it.
+    pub(crate) from: u32,
+}
+
+/// Value of [`Waiting::from`] for packets of the switch itself.
+pub(crate) const NOWHERE: u32 = u32::MAX;
+
 struct Queue {
-    /// Waiting packets, each with the time when it arrived.
-    waiting: VecDeque<(Ps, Packet)>,
+    /// Waiting packets.
+    waiting: VecDeque<Waiting>,
     /// Their bytes.
     bytes: u64,
+    /// Whether the other end of the link has paused it.
+    is_paused: bool,
     /// Boxed, so that a port without RED is small.
     red: Option<Box<Red>>,
 }
@@ -60,6 +77,8 @@ pub(crate) struct Limits {
     pub(crate) reacts_to_marks: bool,
     /// Whether the highest queue is for acknowledgements and headers.
     pub(crate) has_control: bool,
+    /// Whether data wait however long their queue is, because something else limits them.
+    pub(crate) lossless: bool,
     /// Bytes of a trimmed packet, and what it says about the place; `None` if full queues drop packets.
     pub(crate) trim: Option<(u16, TrimmedAt)>,
     /// Time to send a full frame.
@@ -85,6 +104,7 @@ impl Port {
         let queue = |red: Option<RedSettings>| Queue {
             waiting: VecDeque::new(),
             bytes: 0,
+            is_paused: false,
             red: red.map(Red::new).map(Box::new),
         };
         let data = (0..settings.queues).map(|_| queue(settings.red));
@@ -94,6 +114,7 @@ impl Port {
             rng: Pcg64::seed_from_u64(seed ^ STREAM ^ (u64::from(link) << 20)),
             limits,
             sending: None,
+            urgent: VecDeque::new(),
             free_at: 0,
             waiting_bytes: 0,
             trimmed: 0,
@@ -123,32 +144,63 @@ impl Port {
         self.queues.len() - 1
     }
 
-    /// A packet arrives for a queue.
-    pub(crate) fn offer(&mut self, now: Ps, queue: usize, mut packet: Packet) -> Offer {
+    /// Whether a packet for a queue would wait, if it is not dropped.
+    pub(crate) fn delays(&self, queue: usize) -> bool {
+        self.sending.is_some() || self.queues[queue].is_paused
+    }
+
+    /// A packet that came by the link `from` ([`NOWHERE`] if the switch made it) arrives for a queue.
+    pub(crate) fn offer(&mut self, now: Ps, queue: usize, mut packet: Packet, from: u32) -> Offer {
         if !self.passes_early(now, queue, &mut packet) {
             return Offer::Dropped;
         }
-        if self.sending.is_none() {
+        if !self.delays(queue) {
             self.sending = Some((queue, packet.wire()));
             return Offer::Begins(packet);
         }
         if self.has_room(queue, packet.wire()) {
-            self.wait(now, queue, packet);
+            self.wait(queue, Waiting { came: now, packet, from });
             return Offer::Waits;
         }
         match self.limits.trim.filter(|_| packet.can_be_trimmed()) {
             Some((bytes, _)) if self.has_room(self.highest(), bytes.into()) => {
-                self.trim(now, queue, packet);
+                self.trim(queue, Waiting { came: now, packet, from });
                 Offer::Waits
             }
             _ => Offer::Dropped,
         }
     }
 
+    /// A frame that pauses or resumes the other end must leave before all waiting packets. Returns it if its sending begins.
+    pub(crate) fn offer_urgent(&mut self, now: Ps, packet: Packet) -> Option<Packet> {
+        if self.sending.is_some() {
+            self.urgent.push_back(Waiting { came: now, packet, from: NOWHERE });
+            self.waiting_bytes += packet.wire();
+            return None;
+        }
+        self.sending = Some((self.queues.len(), packet.wire()));
+        Some(packet)
+    }
+
+    /// The other end pauses or resumes a queue. Returns whether the port is idle, so that it may have to send the next
+    /// packet.
+    pub(crate) fn set_paused(&mut self, queue: usize, is_paused: bool) -> bool {
+        if let Some(queue) = self.queues.get_mut(queue) {
+            queue.is_paused = is_paused;
+        }
+        self.sending.is_none()
+    }
+
+    /// The packets that wait in a queue.
+    pub(crate) fn waiting_in(&self, queue: usize) -> impl Iterator<Item = &Waiting> {
+        self.queues[queue].waiting.iter()
+    }
+
     /// Marks an arriving packet, if RED or the threshold says so. Returns whether RED accepts it.
     fn passes_early(&mut self, now: Ps, queue: usize, packet: &mut Packet) -> bool {
         let Limits { mark_above, reacts_to_marks, frame_ps, .. } = self.limits;
-        let idle_ps = if self.sending.is_some() { 0 } else { now - self.free_at };
+        // A port whose packets are paused is not idle.
+        let idle_ps = if self.sending.is_some() || self.waiting_bytes > 0 { 0 } else { now - self.free_at };
         let queue = &mut self.queues[queue];
         let waiting = queue.waiting.len();
         // Acknowledgements are not marked: in them, this bit is the echo.
@@ -170,7 +222,10 @@ impl Port {
     /// Whether a queue has room for a packet of this many bytes. The control queue has twice the bytes of the others, as
     /// in uet-htsim.
     fn has_room(&self, queue: usize, bytes: u64) -> bool {
-        let Limits { buffer, bytes: most, has_control, .. } = self.limits;
+        let Limits { buffer, bytes: most, has_control, lossless, .. } = self.limits;
+        if lossless && !(has_control && queue == self.highest()) {
+            return true;
+        }
         let most = match most {
             most if has_control && queue == self.highest() => 2 * most.unwrap_or(u64::from(buffer) * FRAME_BYTES),
             Some(most) => most,
@@ -180,32 +235,32 @@ impl Port {
         self.queues[queue].bytes + sending + bytes <= most
     }
 
-    fn wait(&mut self, came: Ps, queue: usize, packet: Packet) {
-        self.queues[queue].waiting.push_back((came, packet));
-        self.queues[queue].bytes += packet.wire();
-        self.waiting_bytes += packet.wire();
+    fn wait(&mut self, queue: usize, waiting: Waiting) {
+        self.queues[queue].waiting.push_back(waiting);
+        self.queues[queue].bytes += waiting.packet.wire();
+        self.waiting_bytes += waiting.packet.wire();
     }
 
     /// Cuts down the packet that arrives at a full queue or, with the same probability, the last one in the queue, so
     /// that packets of the same flow are not trimmed again and again (Handley et al. 2017, §3.1).
-    fn trim(&mut self, now: Ps, queue: usize, packet: Packet) {
+    fn trim(&mut self, queue: usize, arriving: Waiting) {
         let Some((bytes, place)) = self.limits.trim else { return };
         let last = if self.rng.random() { self.queues[queue].waiting.pop_back() } else { None };
-        let (came, mut header) = last.unwrap_or((now, packet));
+        let mut header = last.unwrap_or(arriving);
         if last.is_some() {
-            self.queues[queue].bytes -= header.wire();
-            self.waiting_bytes -= header.wire();
-            self.wait(now, queue, packet);
+            self.queues[queue].bytes -= header.packet.wire();
+            self.waiting_bytes -= header.packet.wire();
+            self.wait(queue, arriving);
         }
-        header.trim(bytes, place);
-        self.wait(came, self.highest(), header);
+        header.packet.trim(bytes, place);
+        self.wait(self.highest(), header);
         self.trimmed += 1;
     }
 
     /// Whether the packet that has just been sent is marked as it leaves, by what it leaves behind in its queue.
     pub(crate) fn marks_leaving(&mut self) -> bool {
         let (Some(ecn), Some((queue, _))) = (self.limits.ecn, self.sending) else { return false };
-        let behind = self.queues[queue].bytes;
+        let Some(behind) = self.queues.get(queue).map(|queue| queue.bytes) else { return false };
         if behind <= ecn.min_bytes || self.limits.has_control && queue == self.highest() {
             return false;
         }
@@ -228,23 +283,36 @@ impl Port {
         (self.sending.is_some() && self.free_at <= now).then_some(self.free_at)
     }
 
-    /// Takes the packet that is sent next, with the time when it arrived. If there is none, the port is idle.
-    pub(crate) fn next(&mut self) -> Option<(Ps, Packet)> {
-        let queue = self.queues.iter().rposition(|queue| !queue.waiting.is_empty());
-        let next = queue.and_then(|queue| self.queues[queue].waiting.pop_front());
-        self.sending = queue.zip(next).map(|(queue, (_, packet))| (queue, packet.wire()));
-        if let Some((queue, bytes)) = self.sending {
-            self.queues[queue].bytes -= bytes;
-            self.waiting_bytes -= bytes;
-        }
+    /// Takes the packet that is sent next, with its queue. If there is none, the port is idle.
+    pub(crate) fn next(&mut self) -> Option<(usize, Waiting)> {
+        let next = self.next_waiting();
+        self.sending = next.map(|(queue, waiting)| (queue, waiting.packet.wire()));
         next
     }
 
-    /// The link fails: the packets that wait are lost.
-    pub(crate) fn fail(&mut self, now: Ps) -> Vec<Packet> {
+    fn next_waiting(&mut self) -> Option<(usize, Waiting)> {
+        if let Some(urgent) = self.urgent.pop_front() {
+            self.waiting_bytes -= urgent.packet.wire();
+            return Some((self.queues.len(), urgent));
+        }
+        let queue = self.queues.iter().rposition(|queue| !queue.waiting.is_empty() && !queue.is_paused)?;
+        let next = self.queues[queue].waiting.pop_front()?;
+        self.queues[queue].bytes -= next.packet.wire();
+        self.waiting_bytes -= next.packet.wire();
+        Some((queue, next))
+    }
+
+    /// The link fails: the packets that wait are lost, and no pause holds. Returns the packets with their queues.
+    pub(crate) fn fail(&mut self, now: Ps) -> Vec<(usize, Waiting)> {
         (self.sending, self.free_at, self.waiting_bytes) = (None, self.free_at.min(now), 0);
-        self.queues.iter_mut().for_each(|queue| queue.bytes = 0);
-        self.queues.iter_mut().flat_map(|queue| queue.waiting.drain(..)).map(|(_, packet)| packet).collect()
+        let above = self.queues.len();
+        let mut lost = Vec::new();
+        for (number, queue) in self.queues.iter_mut().enumerate() {
+            (queue.bytes, queue.is_paused) = (0, false);
+            lost.extend(queue.waiting.drain(..).map(|waiting| (number, waiting)));
+        }
+        lost.extend(self.urgent.drain(..).map(|waiting| (above, waiting)));
+        lost
     }
 
     /// Sends at another rate from the next packet on.
@@ -254,7 +322,7 @@ impl Port {
 
     /// Number of waiting packets.
     pub(crate) fn waiting(&self) -> usize {
-        self.queues.iter().map(|queue| queue.waiting.len()).sum()
+        self.queues.iter().map(|queue| queue.waiting.len()).sum::<usize>() + self.urgent.len()
     }
 
     /// Bytes of the waiting packets.
@@ -264,7 +332,7 @@ impl Port {
 
     /// Sum of the times that these packets have waited.
     pub(crate) fn waited(&self, now: Ps) -> Ps {
-        self.queues.iter().flat_map(|queue| &queue.waiting).map(|&(came, _)| now - came).sum()
+        self.queues.iter().flat_map(|queue| &queue.waiting).chain(&self.urgent).map(|waiting| now - waiting.came).sum()
     }
 
     /// Time until the packet that is being sent has left; negative since it has left, until the next one is chosen.
@@ -293,6 +361,7 @@ mod tests {
         ecn: None,
         reacts_to_marks: true,
         has_control: false,
+        lossless: false,
         trim: None,
         frame_ps: 10,
     };
@@ -304,18 +373,18 @@ mod tests {
     #[test]
     fn the_highest_nonempty_queue_comes_next_and_each_queue_has_its_own_buffer() {
         let mut port = Port::new(PortSettings { queues: 3, ..PortSettings::DROP_TAIL }, LIMITS, 1, 0);
-        assert_eq!(port.offer(0, 0, packet(0)), Offer::Begins(packet(0)), "an idle port sends whatever comes");
+        assert_eq!(port.offer(0, 0, packet(0), NOWHERE), Offer::Begins(packet(0)), "an idle port sends whatever comes");
         port.begin(10);
         for (queue, lane) in [(0, 2), (1, 4), (0, 6), (2, 8)] {
-            assert_eq!(port.offer(1, queue, packet(lane)), Offer::Waits);
+            assert_eq!(port.offer(1, queue, packet(lane), NOWHERE), Offer::Waits);
         }
-        assert_eq!(port.offer(2, 0, packet(10)), Offer::Dropped, "two wait in the lowest queue");
-        assert_eq!(port.offer(2, 1, packet(12)), Offer::Waits, "the others have room");
+        assert_eq!(port.offer(2, 0, packet(10), NOWHERE), Offer::Dropped, "two wait in the lowest queue");
+        assert_eq!(port.offer(2, 1, packet(12), NOWHERE), Offer::Waits, "the others have room");
         assert_eq!((port.ended(9), port.ended(10), port.ended(30)), (None, Some(10), Some(10)));
         assert_eq!((port.waiting(), port.waiting_bytes(), port.waited(5)), (5, 5000, 4 * 4 + 3));
-        let order: Vec<u32> = std::iter::from_fn(|| port.next()).map(|(_, packet)| packet.lane()).collect();
+        let order: Vec<u32> = std::iter::from_fn(|| port.next()).map(|(_, next)| next.packet.lane()).collect();
         assert_eq!((order, port.waiting_bytes()), (vec![8, 4, 12, 2, 6], 0));
-        assert_eq!(port.offer(50, 0, packet(14)), Offer::Begins(packet(14)));
+        assert_eq!(port.offer(50, 0, packet(14), NOWHERE), Offer::Begins(packet(14)));
     }
 
     #[test]
@@ -324,13 +393,13 @@ mod tests {
         let offered = |ecn: bool, reacts_to_marks: bool, lane: u32| {
             let settings = PortSettings { red: Some(RedSettings { ecn, ..red }), ..PortSettings::DROP_TAIL };
             let mut port = Port::new(settings, Limits { reacts_to_marks, ..LIMITS }, 1, 0);
-            let first = port.offer(0, 0, packet(0));
+            let first = port.offer(0, 0, packet(0), NOWHERE);
             assert_eq!(first, Offer::Begins(packet(0)), "the mean is 0");
             port.begin(10);
-            assert_eq!(port.offer(0, 0, packet(0)), Offer::Waits);
-            let taken = port.offer(0, 0, packet(lane)) != Offer::Dropped;
+            assert_eq!(port.offer(0, 0, packet(0), NOWHERE), Offer::Waits);
+            let taken = port.offer(0, 0, packet(lane), NOWHERE) != Offer::Dropped;
             port.next();
-            taken.then(|| port.next().is_some_and(|(_, packet)| packet.is_marked()))
+            taken.then(|| port.next().is_some_and(|(_, next)| next.packet.is_marked()))
         };
         let (data, acknowledgement) = (2, 3);
         assert_eq!(offered(true, true, data), Some(true));
@@ -339,12 +408,36 @@ mod tests {
         assert_eq!(offered(false, true, data), None);
     }
 
+    #[test]
+    fn a_paused_queue_waits_and_pauses_of_the_other_end_come_first() {
+        let limits = Limits { has_control: true, lossless: true, ..LIMITS };
+        let mut port = Port::new(PortSettings { queues: 2, ..PortSettings::DROP_TAIL }, limits, 1, 0);
+        assert!(port.set_paused(1, true), "the port is idle");
+        assert_eq!(port.offer(0, 1, packet(2), 7), Offer::Waits, "it is paused");
+        assert_eq!(port.offer(1, 0, packet(4), 7), Offer::Begins(packet(4)), "others are not");
+        port.begin(10);
+        for lane in [6, 8, 10, 12] {
+            assert_eq!(port.offer(2, 0, packet(lane), 7), Offer::Waits, "the buffer is no limit");
+        }
+        let stop = Packet::of_pause(crate::packet::Pause { class: 0, stops: true });
+        assert_eq!((port.offer_urgent(3, stop), port.waiting(), port.waiting_bytes()), (None, 6, 5064));
+        let next = |port: &mut Port| port.next().map(|(queue, next)| (queue, next.packet.lane(), next.came, next.from));
+        assert_eq!(next(&mut port), Some((3, 0, 3, NOWHERE)), "one above the control queue");
+        assert_eq!(next(&mut port), Some((0, 6, 2, 7)), "the upper queue is paused");
+        assert!(!port.set_paused(1, false), "the port is sending");
+        assert_eq!(next(&mut port), Some((1, 2, 0, 7)));
+        port.set_paused(0, true);
+        assert_eq!((next(&mut port), port.waiting()), (None, 3));
+        assert!(port.set_paused(0, false));
+        assert_eq!(port.fail(20).len(), 3);
+    }
+
     /// A port whose data queue holds 3000 bytes, and which is sending a packet from it until 10.
     fn trimming(seed: u64) -> Port {
         let trim = Some((64, TrimmedAt::Fabric));
         let limits = Limits { bytes: Some(3000), has_control: true, trim, ..LIMITS };
         let mut port = Port::new(PortSettings::DROP_TAIL, limits, seed, 0);
-        assert_eq!(port.offer(0, 0, packet(0)), Offer::Begins(packet(0)));
+        assert_eq!(port.offer(0, 0, packet(0), NOWHERE), Offer::Begins(packet(0)));
         port.begin(10);
         port
     }
@@ -355,11 +448,11 @@ mod tests {
         for seed in 0..20 {
             let mut port = trimming(seed);
             for lane in [2, 4, 6] {
-                assert_eq!(port.offer(1, 0, packet(lane)), Offer::Waits);
+                assert_eq!(port.offer(1, 0, packet(lane), NOWHERE), Offer::Waits);
             }
             // 1000 bytes are being sent, and 2000 wait; the third packet takes the place of the second one, or not.
             assert_eq!((port.waiting(), port.waiting_bytes(), port.trimmed()), (3, 2064, 1));
-            let order: Vec<Packet> = std::iter::from_fn(|| port.next()).map(|(_, packet)| packet).collect();
+            let order: Vec<Packet> = std::iter::from_fn(|| port.next()).map(|(_, next)| next.packet).collect();
             assert_eq!(order[0].trimmed_at(), Some(TrimmedAt::Fabric));
             assert_eq!((order[0].wire(), order[1].lane(), order[1].wire()), (64, 2, 1000));
             assert_eq!(order[0].lane() + order[2].lane(), 4 + 6);
@@ -372,12 +465,13 @@ mod tests {
     fn acknowledgements_and_headers_are_dropped_only_if_their_own_queue_is_full() {
         let mut port = trimming(1);
         let (control, ack) = (port.highest(), Packet::new(3, 0, 0, 64, 0));
-        let taken = std::iter::repeat_with(|| port.offer(1, control, ack)).take_while(|offer| *offer == Offer::Waits);
+        let taken =
+            std::iter::repeat_with(|| port.offer(1, control, ack, NOWHERE)).take_while(|offer| *offer == Offer::Waits);
         assert_eq!(taken.count(), 6000 / 64, "twice the bytes of the data queue");
         for _ in 0..2 {
-            assert_eq!(port.offer(1, 0, packet(2)), Offer::Waits);
+            assert_eq!(port.offer(1, 0, packet(2), NOWHERE), Offer::Waits);
         }
-        assert_eq!((port.offer(1, 0, packet(2)), port.trimmed()), (Offer::Dropped, 0), "no room for a header");
+        assert_eq!((port.offer(1, 0, packet(2), NOWHERE), port.trimmed()), (Offer::Dropped, 0), "no room for a header");
     }
 
     #[test]
@@ -387,7 +481,7 @@ mod tests {
             let limits = Limits { buffer: 100, ecn, ..LIMITS };
             let marks = |seed: u64| {
                 let mut port = Port::new(PortSettings::DROP_TAIL, limits, seed, 0);
-                (0..=waiting).for_each(|_| assert_ne!(port.offer(0, 0, packet(0)), Offer::Dropped));
+                (0..=waiting).for_each(|_| assert_ne!(port.offer(0, 0, packet(0), NOWHERE), Offer::Dropped));
                 port.marks_leaving()
             };
             (0..1000).filter(|&seed| marks(seed)).count()

@@ -6,7 +6,7 @@ use crate::checks::{check, longest_path_switches};
 use crate::control_plane::{ControlPlane, Journal};
 use crate::hosts::{HostSettings, Hosts};
 use crate::marks::Signals;
-use crate::network::{Arrival, Network};
+use crate::network::{pfc, Arrival, Network};
 use crate::outcome::{LinkOutcome, Outcome, SubflowPath};
 use crate::packet::Packet;
 use crate::parts;
@@ -246,7 +246,15 @@ impl<T: Tap> Simulation<T> {
             }
             Arrival::Dropped(lane) => self.hosts.lose(&mut self.network, lane, 1),
             Arrival::Slow(packet) => self.arrive_slowly(now, link, packet),
+            Arrival::Resumed(uplink) => self.resumed(now, uplink),
         }
+    }
+
+    /// The card of a host may send paused packets again.
+    #[cold]
+    #[inline(never)]
+    fn resumed(&mut self, now: Ps, uplink: LinkId) {
+        self.hosts.card_resumed(now, &mut self.network, &mut self.agenda, uplink);
     }
 
     /// A packet has arrived for which the main loop knows no decision. Not inlined, like all code that few packets
@@ -264,6 +272,7 @@ impl<T: Tap> Simulation<T> {
             }
             Arrival::Dropped(lane) => self.hosts.lose(&mut self.network, lane, 1),
             Arrival::Slow(packet) => self.ask_switch(now, link, packet),
+            Arrival::Resumed(uplink) => self.resumed(now, uplink),
         }
     }
 
@@ -373,6 +382,7 @@ impl<T: Tap> Simulation<T> {
             packets,
             control: self.control.outcome(self.now),
             programs: self.network.program_outcome(),
+            pauses: pfc::pause_outcome(&self.network, self.now),
             end: self.now(),
         }
     }
@@ -383,6 +393,7 @@ impl<T: Tap> Simulation<T> {
             let link = LinkId(index as u32);
             let sent = self.network.sent(link, self.now);
             let busy = self.network.busy(link, self.now, sent) as f64;
+            let (pauses, paused) = pfc::pauses(&self.network, link, self.now);
             LinkOutcome {
                 link,
                 sent_bytes: sent.bytes,
@@ -390,6 +401,8 @@ impl<T: Tap> Simulation<T> {
                 dropped_packets: queue.dropped_packets(),
                 mean_queue: self.network.waited(link, self.now) as f64 / elapsed,
                 utilisation: (busy / elapsed).clamp(0.0, 1.0),
+                pauses,
+                paused: to_nanos(paused),
             }
         };
         self.network.fabric_links().iter().enumerate().map(row).collect()

@@ -14,6 +14,7 @@ mod ndp;
 mod packets;
 mod parts;
 mod path_schemes;
+mod pfc;
 mod ports;
 mod rehashing;
 mod runs;

@@ -29,6 +29,7 @@ from pathloom.quantities import (
     share_figure,
     size_text,
     time_figure,
+    time_text,
     times_figure,
 )
 
@@ -175,6 +176,7 @@ def control_table(schemes: Sequence[Row]) -> Table:
         *_program_columns(),
         _Column("packets dropped", _share_of_packets("dropped"), percent_text),
         *([_Column("packets trimmed", trimmed, percent_text)] if any(map(trimmed, schemes)) else []),
+        *_pause_columns(),
         _Column("retransmissions", per_run("retransmits"), count_text),
         _Column("retransmission time-outs", per_run("timeouts"), count_text),
     ]
@@ -184,6 +186,23 @@ def control_table(schemes: Sequence[Row]) -> Table:
 def _size_column(name: str) -> _Column:
     """The column for one size of a scheme's state."""
     return _Column(name, lambda row: row["control"]["sizes"].get(name), count_text)
+
+
+def _pause_columns() -> list[_Column]:
+    """Columns for priority-based flow control, per run."""
+
+    def per_run(name: str) -> Callable[[Row], float | None]:
+        def value(row: Row) -> float | None:
+            found: float | None = (row.get("pauses") or {}).get(name)
+            return found / len(row["runs"]) if found is not None else None
+
+        return value
+
+    return [
+        _Column("pauses", per_run("pauses"), count_text),
+        _Column("time paused, all links", per_run("paused_s"), time_text),
+        _Column("runs in deadlock", lambda row: (row.get("pauses") or {}).get("deadlocks"), count_text),
+    ]
 
 
 def _program_columns() -> list[_Column]:

@@ -8,6 +8,7 @@ use super::Hosts;
 use crate::agenda::{Agenda, Event};
 use crate::interface::Interface;
 use crate::lanes::NO_CONNECTION;
+use crate::network::pfc::{can_stop, is_stopped};
 use crate::network::Network;
 use crate::packet::{Direction, Packet};
 use crate::reports::Reports;
@@ -158,10 +159,22 @@ impl PacketFlows {
         uplink
     }
 
-    /// The next packet that a card sends, and its transfer, which then has the last turn.
-    fn next(&mut self, now: Ps, agenda: &mut Agenda, uplink: LinkId) -> Option<(usize, Outgoing)> {
+    /// The next packet that a card sends, and its transfer, which then has the last turn. Transfers that are `stopped` keep
+    /// their turns.
+    fn next(
+        &mut self,
+        now: Ps,
+        agenda: &mut Agenda,
+        uplink: LinkId,
+        stopped: impl Fn(usize) -> bool,
+    ) -> Option<(usize, Outgoing)> {
         let card = self.cards.get_mut(&uplink)?;
-        while let Some(slot) = card.turns.pop_front() {
+        for _ in 0..card.turns.len() {
+            let slot = card.turns.pop_front()?;
+            if stopped(slot as usize) {
+                card.turns.push_back(slot);
+                continue;
+            }
             let flow = &mut self.slots[slot as usize];
             if let Some(outgoing) = flow.sender.poll_transmit(to_nanos(now)) {
                 card.turns.push_back(slot);
@@ -400,7 +413,13 @@ impl Hosts {
     }
 
     /// Sends the packets for which a card has room now: one at a time.
-    fn serve_card<T: Tap>(&mut self, now: Ps, network: &mut Network<T>, agenda: &mut Agenda, uplink: LinkId) {
+    pub(super) fn serve_card<T: Tap>(
+        &mut self,
+        now: Ps,
+        network: &mut Network<T>,
+        agenda: &mut Agenda,
+        uplink: LinkId,
+    ) {
         while let Some(packets) = &mut self.packets {
             let busy = network.links[uplink.index()].backlog(now);
             if busy > 0 {
@@ -409,7 +428,8 @@ impl Hosts {
                 }
                 return;
             }
-            let Some((slot, outgoing)) = packets.next(now, agenda, uplink) else { return };
+            let stopped = |slot: usize| can_stop(network) && is_stopped(network, uplink.0, slot);
+            let Some((slot, outgoing)) = packets.next(now, agenda, uplink, stopped) else { return };
             packets.get(slot).packets_sent += 1;
             let taken = self.hand_to_card(now, network, uplink.0, packet_of(slot, &outgoing));
             self.note_sent(slot, taken);
@@ -422,6 +442,22 @@ impl Hosts {
         if let Some(card) = self.packets.as_mut().and_then(|packets| packets.cards.get_mut(&uplink)) {
             card.free_at = NEVER;
             self.serve_card(now, network, agenda, uplink);
+        }
+    }
+
+    /// A switch has resumed a priority of the card that sends into this link.
+    pub(crate) fn card_resumed<T: Tap>(
+        &mut self,
+        now: Ps,
+        network: &mut Network<T>,
+        agenda: &mut Agenda,
+        uplink: LinkId,
+    ) {
+        if self.acknowledge_packets() {
+            return self.serve_card(now, network, agenda, uplink);
+        }
+        for waiting in self.stopped.take(uplink) {
+            self.card_ready(now, network, agenda, waiting);
         }
     }
 

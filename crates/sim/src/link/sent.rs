@@ -76,7 +76,7 @@ impl LinkQueue {
     }
 
     /// When the sending of a packet begins, if it is sent at the present rate.
-    fn begins(&self, packet: &Packet) -> Ps {
+    pub(super) fn begins(&self, packet: &Packet) -> Ps {
         let send_time = if self.hands_on_at_begin() { 0 } else { times(packet.wire(), self.ps_per_byte) };
         (packet.deliver_at - self.delay).saturating_sub(send_time)
     }

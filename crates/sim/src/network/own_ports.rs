@@ -31,7 +31,7 @@ mod tests {
     use super::*;
     use crate::marks::{Marks, Signals};
     use crate::packet::Packet;
-    use crate::port::Offer;
+    use crate::port::{Offer, NOWHERE};
     use crate::settings::Handover;
     use pathloom_model::LinkId;
 
@@ -75,12 +75,12 @@ mod tests {
     #[test]
     fn a_port_with_several_queues_shows_the_sum() {
         let (fabric, mut links, number) = links("fat-tree:k=4,rate=1Gbps,delay=5us,queues=2");
-        let mut ports =
-            Ports::new(&fabric, Signals { marks: Marks::Never, headers: false }, Handover::End, 1, &mut links).unwrap();
+        let signals = Signals { marks: Marks::Never, headers: false, frame_bytes: 1514 };
+        let mut ports = Ports::new(&fabric, signals, Handover::End, 1, &mut links).unwrap();
         let port = ports.port_mut(LinkId(number)).unwrap();
-        assert!(matches!(port.offer(0, 0, packet(1500)), Offer::Begins(_)));
+        assert!(matches!(port.offer(0, 0, packet(1500), NOWHERE), Offer::Begins(_)));
         port.begin(12 * MICROSECOND);
-        assert_eq!([0, 1].map(|queue| port.offer(0, queue, packet(1000))), [Offer::Waits, Offer::Waits]);
+        assert_eq!([0, 1].map(|queue| port.offer(0, queue, packet(1000), NOWHERE)), [Offer::Waits, Offer::Waits]);
         let state = |us: u64| {
             let (links, ports) = (&links[..], Some(&*ports));
             OwnPorts { now: us * MICROSECOND, of: &[number], links, ports }.state(0)

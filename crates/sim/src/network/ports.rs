@@ -1,19 +1,22 @@
-//! Links that begin at a port with strict priorities or RED ([`Port`]).
+//! Links that begin at a port with strict priorities, RED or pauses ([`Port`]).
 //!
 //! The ring of such a link holds the packets that are being sent or under way; packets that wait are in the port. A
 //! packet that is being sent stays in the ring until it arrives at the other end. So it is enough if the port makes up
 //! for its choices when a packet arrives at either end: a packet-hop costs one event, as with a FIFO.
 //!
 //! If packets are handed on when their sending begins ([`Handover::Begin`]), they may arrive before it ends. The end of
-//! each packet is then an event. For these events there is one more link per port. Its number is above those of the
+//! each packet is then an event. It is one as well if ports pause their senders: when a packet leaves, a sender may have
+//! to be resumed. For these events there is one more link per port. Its number is above those of the
 //! fabric's links, and it delivers a packet of no connection at the end of each packet.
 
+use super::pfc::Held;
 use super::Network;
-use crate::lanes::NO_CONNECTION;
+use crate::lanes::{Lanes, NO_CONNECTION};
 use crate::link::{EnqueueResult, LinkQueue};
 use crate::marks::Signals;
-use crate::packet::Packet;
-use crate::port::{Limits, Offer, Port};
+use crate::packet::{Packet, Pause};
+use crate::pfc::Pfc;
+use crate::port::{Limits, Offer, Port, NOWHERE};
 use crate::settings::Handover;
 use crate::tap::Tap;
 use crate::time::Ps;
@@ -36,6 +39,9 @@ pub(super) struct Ports {
     links: Vec<u32>,
     /// Whether the end of each packet is an event.
     has_timers: bool,
+    /// Flow control, if there is any, and what the cards of hosts hold because of it.
+    pub(super) pfc: Option<Box<Pfc>>,
+    pub(super) held: Held,
 }
 
 impl Ports {
@@ -53,11 +59,17 @@ impl Ports {
             return None;
         }
         let of_link = vec![NO_PORT; fabric.links().len()];
-        let has_timers = handover == Handover::Begin;
+        let has_timers = handover == Handover::Begin || settings.pfc.is_some();
         let fastest_bps = fabric.fastest_port_bps();
-        let mut all = Ports { settings, of_link, ports: Vec::new(), links: Vec::new(), has_timers };
+        let pfc = settings.pfc.map(|pfc| Box::new(Pfc::new(fabric, pfc, signals.frame_bytes)));
+        let (ports, numbers, held) = (Vec::new(), Vec::new(), Held::new());
+        let mut all = Ports { settings, of_link, ports, links: numbers, has_timers, pfc, held };
         for (index, link) in fabric.links().iter().enumerate() {
             if fabric.is_host(link.from) {
+                if all.pfc.is_some() {
+                    // The switch must know by which link each packet comes.
+                    links[index].take_slow_path();
+                }
                 continue;
             }
             let settings = settings.at_rate(link.settings.rate_bps, fastest_bps);
@@ -69,6 +81,7 @@ impl Ports {
                 ecn: settings.ecn.filter(|_| signals.reacts_to_marks()),
                 reacts_to_marks: signals.reacts_to_marks(),
                 has_control: settings.control_queue,
+                lossless: settings.pfc.is_some(),
                 trim: settings.trim_bytes.filter(|_| signals.headers).map(|bytes| (bytes, place)),
                 frame_ps: links[index].send_time(FRAME_BYTES),
             };
@@ -119,6 +132,41 @@ impl Ports {
         }
     }
 
+    /// The queue of a packet at any port, and so its priority.
+    pub(super) fn queue_of(&self, lanes: &Lanes, packet: &Packet) -> usize {
+        let settings = &self.settings;
+        // The network cannot work without frames of no connection, so they get the highest priority.
+        match packet.slot() == NO_CONNECTION || settings.control_queue && packet.is_control() {
+            true => usize::from(settings.queues) - usize::from(!settings.control_queue),
+            false => settings.queue_of(lanes.dscp(packet)),
+        }
+    }
+
+    /// Offers a packet for a queue to a port.
+    fn offer(&mut self, now: Ps, port: usize, queue: usize, packet: Packet) -> Offer {
+        let Ports { ports, pfc, .. } = self;
+        let Some(pfc) = pfc else { return ports[port].offer(now, queue, packet, NOWHERE) };
+        let (from, bytes) = (pfc.arriving, packet.wire());
+        if ports[port].delays(queue) && !pfc.has_room(from, queue, bytes) {
+            return Offer::Dropped;
+        }
+        let offer = ports[port].offer(now, queue, packet, from);
+        if offer == Offer::Waits {
+            pfc.came(from, queue, bytes);
+        }
+        offer
+    }
+
+    /// Offers a frame that pauses or resumes the other end. Returns it if its sending begins.
+    pub(super) fn offer_urgent(&mut self, now: Ps, port: usize, packet: Packet) -> Option<Packet> {
+        self.ports[port].offer_urgent(now, packet)
+    }
+
+    /// The other end of a port's link pauses or resumes a queue. Returns whether the port is idle.
+    pub(super) fn set_paused(&mut self, port: usize, pause: Pause) -> bool {
+        self.ports[port].set_paused(pause.class.into(), pause.stops)
+    }
+
     #[cfg(test)]
     pub(super) fn port_mut(&mut self, link: LinkId) -> Option<&mut Port> {
         let port = self.of(link)?;
@@ -148,14 +196,8 @@ impl<T: Tap> Network<T> {
         self.catch_up_port(now, port);
         let offer = match &mut self.ports {
             Some(ports) if is_up => {
-                let (settings, port) = (ports.settings, &mut ports.ports[port]);
-                // The network cannot work without frames of no connection, so they get the highest priority.
-                let first = packet.slot() == NO_CONNECTION || settings.control_queue && packet.is_control();
-                let queue = match first {
-                    true => port.highest(),
-                    false => settings.queue_of(self.lanes.dscp(&packet)),
-                };
-                port.offer(now, queue, packet)
+                let queue = ports.queue_of(&self.lanes, &packet);
+                ports.offer(now, port, queue, packet)
             }
             _ => Offer::Dropped,
         };
@@ -164,6 +206,7 @@ impl<T: Tap> Network<T> {
             Offer::Waits => {}
             Offer::Begins(packet) => self.begin(now, port, packet),
         }
+        super::pfc::send_pauses(self, now);
         offer != Offer::Dropped
     }
 
@@ -200,10 +243,12 @@ impl<T: Tap> Network<T> {
 
     fn catch_up_port(&mut self, now: Ps, port: usize) {
         self.make_choices(now, port, None);
+        super::pfc::send_pauses(self, now);
     }
 
-    /// Makes the choices of a port up to now. The packet that it sent last is `leaving`, or still on the link.
-    fn make_choices(&mut self, now: Ps, port: usize, mut leaving: Option<&mut Packet>) {
+    /// Makes the choices of a port up to now. The packet that it sent last is `leaving`, or still on the link. Frames that
+    /// pause or resume may be due afterwards.
+    pub(super) fn make_choices(&mut self, now: Ps, port: usize, mut leaving: Option<&mut Packet>) {
         while let Some(ports) = &mut self.ports {
             let link = ports.links[port] as usize;
             let Some(ended) = ports.ports[port].ended(now) else { break };
@@ -213,13 +258,26 @@ impl<T: Tap> Network<T> {
                 None if marks => self.links[link].mark_newest(),
                 _ => {}
             }
-            let Some((came, packet)) = ports.ports[port].next() else { break };
-            self.links[link].add_waited(ended - came);
-            self.begin(ended, port, packet);
+            if !self.send_next(now, port, ended) {
+                break;
+            }
         }
     }
 
-    fn begin(&mut self, now: Ps, port: usize, mut packet: Packet) {
+    /// Begins to send the packet whose turn it is, at a time up to now. Returns whether there is one.
+    pub(super) fn send_next(&mut self, now: Ps, port: usize, at: Ps) -> bool {
+        debug_assert!(at <= now, "a port begins to send in the future");
+        let Some(ports) = &mut self.ports else { return false };
+        let Some((queue, next)) = ports.ports[port].next() else { return false };
+        if let Some(pfc) = &mut ports.pfc {
+            pfc.left(next.from, queue, next.packet.wire());
+        }
+        self.links[ports.links[port] as usize].add_waited(at - next.came);
+        self.begin(at, port, next.packet);
+        true
+    }
+
+    pub(super) fn begin(&mut self, now: Ps, port: usize, mut packet: Packet) {
         let Some(ports) = &mut self.ports else { return };
         let (link, has_timers) = (ports.links[port], ports.has_timers);
         // The packet will have gone when its end is known.
@@ -246,6 +304,10 @@ impl<T: Tap> Network<T> {
         let (Some(port), Some(ports)) = (self.port_of(link), &mut self.ports) else { return Vec::new() };
         self.links[link.index()].add_waited(ports.ports[port].waited(now));
         let lost = ports.ports[port].fail(now);
+        if let Some(pfc) = &mut ports.pfc {
+            lost.iter().for_each(|(queue, waiting)| pfc.left(waiting.from, *queue, waiting.packet.wire()));
+        }
+        let lost: Vec<Packet> = lost.into_iter().map(|(_, waiting)| waiting.packet).collect();
         self.links[link.index()].count_refused(lost.len() as u64);
         if ports.has_timers {
             let timer = self.fabric.links().len() + port;
@@ -263,7 +325,7 @@ impl<T: Tap> Network<T> {
         }
     }
 
-    fn port_of(&self, link: LinkId) -> Option<usize> {
+    pub(super) fn port_of(&self, link: LinkId) -> Option<usize> {
         self.ports.as_ref()?.of(link)
     }
 
@@ -277,9 +339,11 @@ impl<T: Tap> Network<T> {
         &self.links[..self.fabric.links().len()]
     }
 
-    /// Number of packets that wait at ports with priorities or RED.
+    /// Number of packets that wait at ports with priorities, RED or pauses, and at paused cards.
     pub(super) fn waiting_at_ports(&self) -> u64 {
-        self.ports.iter().flat_map(|ports| &ports.ports).map(|port| port.waiting() as u64).sum()
+        let Some(ports) = &self.ports else { return 0 };
+        let held = ports.held.values().map(|held| held.len() as u64).sum::<u64>();
+        ports.ports.iter().map(|port| port.waiting() as u64).sum::<u64>() + held
     }
 
     /// Number of packets that these ports cut down to their headers.

@@ -62,6 +62,10 @@ impl<T: Tap> Network<T> {
         if self.is_end_of_packet(now, link) {
             return Arrival::Forwarded;
         }
+        // A switch repeats a pause while it lasts, so that no loss can undo one: here none is lost.
+        if let Some(pause) = packet.pause() {
+            return super::pfc::obey(self, now, link, pause);
+        }
         let queue = &mut self.links[link as usize];
         if !queue.is_slow() {
             return Arrival::Slow(packet);
@@ -82,6 +86,7 @@ impl<T: Tap> Network<T> {
         if self.links[link as usize].to_host() {
             return Arrival::Host(packet, Interface::at_end_of(link));
         }
+        super::pfc::note_arriving(self, link);
         if self.balancers.is_some() {
             self.forward_balanced(now, link | ON_SLOW_LINK, packet)
         } else if self.sprays {

@@ -57,7 +57,9 @@ impl<T: Tap> Network<T> {
     /// Sum of the times that the packets of a link have waited up to now ([`LinkQueue::waited`]).
     pub(crate) fn waited(&self, link: LinkId, now: Ps) -> Ps {
         let at_port = self.port(link).map_or(0, |port| port.waited(now));
-        self.links[link.index()].waited(now, self.begun_by(link, now)) + at_port
+        self.links[link.index()].waited(now, self.begun_by(link, now))
+            + at_port
+            + super::pfc::held_waited(self, link, now)
     }
 
     /// Packets on a link wait if they seem to begin after this time. This is `now`, but a packet that is sent at an

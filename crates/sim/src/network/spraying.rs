@@ -12,6 +12,7 @@ use crate::lanes::NO_CONNECTION;
 use crate::link::LinkQueue;
 use crate::next_hops::{NextHops, SetRef, Sets};
 use crate::packet::{Packet, TagBits};
+use crate::port::NOWHERE;
 use crate::tap::Tap;
 use crate::time::Ps;
 use pathloom_model::{FiveTuple, NodeId, PortNo};
@@ -150,6 +151,7 @@ impl<T: Tap> Network<T> {
 
     /// Sends the probes of a switch that are due. `has_power` says whether it works.
     pub(crate) fn probe(&mut self, now: Ps, switch: NodeId, has_power: bool) {
+        super::pfc::note_arriving(self, NOWHERE);
         let probes = self.balancers.as_mut().map(|balancers| balancers.due_probes(now, switch));
         if let Some(probes) = probes.filter(|_| has_power) {
             self.send_probes(now, probes);

@@ -9,6 +9,7 @@ use crate::frames::{is_broadcast, mac_of, switch_mac, wire_bytes, Counts, Stored
 use crate::lanes::NO_CONNECTION;
 use crate::outcome::{ProgramOutcome, TableSample};
 use crate::packet::{Packet, TagBits};
+use crate::port::NOWHERE;
 use crate::store::Store;
 use crate::tap::{Loss, Tap};
 use crate::time::{to_nanos, to_ps, Ps, NEVER};
@@ -315,6 +316,7 @@ impl<T: Tap> Network<T> {
     /// Handles a timer event of a program. The timer may have moved to a later time. A switch without power does
     /// nothing.
     pub(crate) fn run_program(&mut self, now: Ps, node: NodeId, has_power: bool) {
+        super::pfc::note_arriving(self, NOWHERE);
         let (Some(programs), Node::Program(program)) = (&mut self.programs, &mut self.nodes[node.index()]) else {
             return;
         };

@@ -9,7 +9,7 @@ import polars as pl
 
 LEFT_OUT = ("scheme", "world", "runs", "run", "seed", "unfinished")
 """Keys that identify a row or whose values are lists."""
-OPTIONAL = ("programs",)
+OPTIONAL = ("programs", "pauses")
 """Sections that may be None."""
 _BOUNDED = ("mean", "p50", "p95", "p99", "mouse", "rabbit", "elephant")
 FIXED = {
@@ -29,7 +29,7 @@ FIXED = {
     "of_optimum": ("throughput", "fct"),
 }
 """Sections and keys whose columns have the same names in all results."""
-OPEN = ("control_sizes_", "programs_")
+OPEN = ("control_sizes_", "programs_", "pauses_")
 """Prefixes of the names of all other columns."""
 RATIOS = "of_optimum"
 """A section of ratios, which have no unit."""

@@ -16,6 +16,7 @@ from pathloom.experiments.results.connecting import connection_notes
 from pathloom.experiments.results.facts import Facts
 from pathloom.experiments.results.idle_faults import idle_faults
 from pathloom.experiments.results.outcome import RunOutcome
+from pathloom.experiments.results.pauses import deadlock_notes
 from pathloom.experiments.results.recovery import fault_times_s, recoveries
 from pathloom.experiments.results.summary import unfinished
 from pathloom.experiments.results.timeouts import default_notes, timeout_notes
@@ -229,6 +230,7 @@ MAKERS: tuple[Callable[[Facts], list[str]], ...] = (
     idle_schemes,
     transports_without_effect,
     runs_given_up,
+    deadlock_notes,
     flows_never_started,
     default_notes,
     timeout_notes,

@@ -64,11 +64,14 @@ LINK_SCHEMA = {
     "dropped_packets": pl.UInt64,
     "mean_queue": pl.Float64,
     "utilisation": pl.Float64,
+    "pauses": pl.UInt64,
+    "paused_s": pl.Float64,
 }
 """Columns of the table of links, one row per direction of a cable.
 
 `utilisation` is over the time until the slowest scheme of the run ends, the same for all schemes. `mean_queue` is over
-the time until the scheme itself ends.
+the time until the scheme itself ends. `pauses` counts how often flow control paused the sender of the link, and
+`paused_s` is how long; both are 0 without flow control, and null in the lab.
 """
 
 _NONE = -1
@@ -110,8 +113,9 @@ def link_table(fabric: Fabric, outcomes: Sequence[RunOutcome]) -> pl.DataFrame:
                 "utilisation": columns["utilisation"] * share,
             }
         )
-        # The lab does not see the queues of hosts.
-        frame = frame.with_columns(pl.col("mean_queue").fill_nan(None))
+        # The lab does not see pauses, nor the queues of hosts.
+        unknown = [pl.lit(None).alias(name) for name in ("pauses", "paused_s") if name not in columns]
+        frame = frame.with_columns(pl.col("mean_queue").fill_nan(None), *unknown)
         frames.append(_labelled(frame, one, LINK_SCHEMA))
     return _concat(frames, LINK_SCHEMA)
 

@@ -1,0 +1,28 @@
+"""Priority-based flow control in results: figures, the table of links, and notes."""
+
+import pathloom as pl
+
+RING = "torus:dims=5,hosts=2,rate=10Gbps,pfc=20KB"
+CLOCKWISE = "long-lived:pattern=stride,stride=4"
+
+
+def test_a_deadlock_is_counted_and_its_cycle_named() -> None:
+    result = pl.compare(
+        fabric=RING, traffic=CLOCKWISE, schemes=["spt"], transport="uec:entropy=single", duration="2ms", runs=1
+    )
+    pauses = result.summary_of_schemes[0]["pauses"]
+    assert pauses["deadlocks"] == 1 and pauses["pauses"] > 10 and pauses["deadlock_stuck_links"] >= 5
+    run = result.summary_of_schemes[0]["runs"][0]["pauses"]
+    cycle = "e0 → e1, e1 → e2, e2 → e3, e3 → e4, e4 → e0"
+    assert run["deadlock_cycle"] == cycle and 0 < run["deadlock_since_s"] < 2e-3
+    [note] = [note for note in result.notes if "deadlock" in note]
+    assert note.startswith("scheme spt: 1 of 1 run ended in deadlock") and cycle in note
+    assert result.links["pauses"].sum() == pauses["pauses"]
+    assert abs(result.links["paused_s"].sum() - pauses["paused_s"]) < 1e-6
+
+
+def test_there_are_no_figures_without_flow_control() -> None:
+    result = pl.compare(
+        fabric=RING.replace(",pfc=20KB", ""), traffic=CLOCKWISE, schemes=["spt"], duration="2ms", runs=1
+    )
+    assert result.summary_of_schemes[0]["pauses"] is None and result.links["pauses"].sum() == 0
