@@ -58,13 +58,50 @@ def incast(senders: int | None = None, size: str = "256KB", **keys: object) -> s
 
 
 def all_reduce(size: str = "100MB", algorithm: str = "ring", **keys: object) -> str:
-    """Ring all-reduce of a buffer of `size` on every host."""
+    """All-reduce of a buffer of `size` on every host.
+
+    >>> all_reduce("1GB", "hierarchical", groups="server")
+    'all-reduce:algorithm=hierarchical,size=1GB,groups=server'
+    """
     return spec_text("all-reduce", algorithm=algorithm, size=size, **keys)
 
 
+def all_gather(size: str = "100MB", algorithm: str = "ring", **keys: object) -> str:
+    """Every host gets the parts of all others; `size` is that of the whole buffer."""
+    return spec_text("all-gather", algorithm=algorithm, size=size, **keys)
+
+
+def reduce_scatter(size: str = "100MB", algorithm: str = "ring", **keys: object) -> str:
+    """Every host gets its part of the sum of all buffers of `size`."""
+    return spec_text("reduce-scatter", algorithm=algorithm, size=size, **keys)
+
+
+def broadcast(size: str = "100MB", algorithm: str = "tree", **keys: object) -> str:
+    """One host sends a buffer of `size` to all others.
+
+    >>> broadcast("1GB", root=3)
+    'broadcast:algorithm=tree,size=1GB,root=3'
+    """
+    return spec_text("broadcast", algorithm=algorithm, size=size, **keys)
+
+
+def reduce(size: str = "100MB", algorithm: str = "tree", **keys: object) -> str:
+    """One host gets the sum of the buffers of `size` of all hosts."""
+    return spec_text("reduce", algorithm=algorithm, size=size, **keys)
+
+
 def all_to_all(size: str = "1MB", **keys: object) -> str:
-    """Every host sends `size` to every other one, a few at a time."""
+    """Every host sends `size` to every other one, a few at a time unless `algorithm` says otherwise."""
     return spec_text("all-to-all", size=size, **keys)
+
+
+def moe(tokens: int = 4096, **keys: object) -> str:
+    """Tokens of each host go to the hosts of their experts, and results come back.
+
+    >>> moe(experts=64, top=8, skew=0.5)
+    'moe:tokens=4096,experts=64,top=8,skew=0.5'
+    """
+    return spec_text("moe", tokens=tokens, **keys)
 
 
 def coflows(file: str, **keys: object) -> str:

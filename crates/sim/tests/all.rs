@@ -5,6 +5,7 @@ mod bad_input;
 mod balancing;
 mod beside_ecmp;
 mod cases;
+mod collective_times;
 mod collectives;
 mod control_modes;
 mod faults;

@@ -76,6 +76,20 @@ impl<'a> Hosts<'a> {
         self.by_tor.chunk_by(|&one, &other| tor(one) == tor(other)).map(<[u32]>::to_vec).collect()
     }
 
+    /// The hosts of each server with a switch inside ([`Fabric::is_inside_server`]), in order. None if servers have no such
+    /// switches.
+    pub fn servers(&self) -> Vec<Vec<u32>> {
+        let mut servers: BTreeMap<NodeId, Vec<u32>> = BTreeMap::new();
+        for number in 0..self.len() {
+            let attached = self.fabric.host_attachments(self.node(number));
+            let inside = attached.iter().map(|at| at.tor).find(|&tor| self.fabric.is_inside_server(tor));
+            if let Some(switch) = inside {
+                servers.entry(switch).or_default().push(number);
+            }
+        }
+        servers.into_values().collect()
+    }
+
     /// Finds a host by its name, or by its number if no host has such a name.
     pub fn find(&self, text: &str) -> Result<u32, String> {
         if let Some(&number) = self.numbers.get(text) {

@@ -7,7 +7,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types))]
 
-mod collective;
+mod collectives;
 mod error;
 mod flow_csv;
 mod flow_spec;

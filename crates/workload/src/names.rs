@@ -37,8 +37,11 @@ const MAX_SIZE: TrafficKey = key("max_size", "larger flows are cut to this size,
 const HOSTS: TrafficKey = key("hosts", "how many hosts take part, or their names as h0/h4/h8 (all)");
 const PLACEMENT: TrafficKey = key(
     "placement",
-    "hosts of ranks: linear (fabric's order), rack, striped (one of each rack in turn) or random (linear)",
+    "hosts of ranks: linear (fabric's order), rack, striped (one of each rack in turn), rail or random (linear)",
 );
+const SKIP: TrafficKey = key("skip", "how many hosts, in the order of the placement, take no part and come first (0)");
+const BUFFER: TrafficKey = key("size", "size of the whole buffer (100MB)");
+const CHUNKS: TrafficKey = key("chunks", "parts of the buffer that follow each other, with trees and chains (64)");
 const ITERATIONS: TrafficKey = key("iterations", "number of iterations, one after the other (1)");
 const GAP: TrafficKey = key("gap", "time between two iterations on a host, such as 5ms (0s)");
 const FEW_JITTER: TrafficKey = key("jitter", "starts are spread at random over this time (10us)");
@@ -46,9 +49,32 @@ const FEW_JITTER: TrafficKey = key("jitter", "starts are spread at random over t
 const COMPUTE: TrafficKey = key("compute", "on (computation takes the time in the file) or off (takes no time) (on)");
 const ROUNDS: TrafficKey = key("iterations", "number of passes forward and backward over all layers (1)");
 
+const PARTS: &[TrafficKey] = &[
+    key("algorithm", "ring or recursive (doubling or halving, a power of two of hosts) (ring)"),
+    BUFFER,
+    HOSTS,
+    SKIP,
+    PLACEMENT,
+    ITERATIONS,
+    GAP,
+    FEW_JITTER,
+];
+const ROOTED: &[TrafficKey] = &[
+    key("algorithm", "tree (two trees, in chunks), ring (a chain, in chunks) or binomial (tree)"),
+    BUFFER,
+    key("root", "the rank that sends or gets the buffer, from 0 (0)"),
+    CHUNKS,
+    HOSTS,
+    SKIP,
+    PLACEMENT,
+    ITERATIONS,
+    GAP,
+    FEW_JITTER,
+];
+
 const POISSON: &[TrafficKey] = &[LOAD, PATTERN, STRIDE, SCALE, MAX_SIZE];
 
-const NAMES: [TrafficName; 14] = [
+const NAMES: [TrafficName; 19] = [
     published(0),
     published(1),
     published(2),
@@ -99,29 +125,61 @@ const NAMES: [TrafficName; 14] = [
     TrafficName {
         name: "all-reduce",
         keys: &[
-            key("algorithm", "ring (ring)"),
-            key("size", "size of each host's buffer, which is reduced (100MB)"),
+            key("algorithm", "ring, recursive (halving, doubling), tree (two trees, in chunks) or hierarchical (ring)"),
+            BUFFER,
+            CHUNKS,
+            key("groups", "with algorithm=hierarchical: server, rack or a number of ranks (server, else rack)"),
             HOSTS,
+            SKIP,
             PLACEMENT,
             ITERATIONS,
             GAP,
             FEW_JITTER,
         ],
-        help: "ring all-reduce: 2(N-1) dependent steps of size/N from each host to the next",
+        help: "all-reduce of a buffer on every host, in dependent steps",
     },
+    TrafficName { name: "all-gather", keys: PARTS, help: "every host gets the parts of all others, in dependent steps" },
+    TrafficName {
+        name: "reduce-scatter",
+        keys: PARTS,
+        help: "every host gets its part of the sum of all buffers, in dependent steps",
+    },
+    TrafficName { name: "broadcast", keys: ROOTED, help: "one host sends a buffer to all others, in dependent steps" },
+    TrafficName { name: "reduce", keys: ROOTED, help: "one host gets the sum of all buffers, in dependent steps" },
     TrafficName {
         name: "all-to-all",
         keys: &[
+            key("algorithm", "windowed (a few at a time), direct (all at once), pairwise or bruck (windowed)"),
             key("size", "bytes that each host sends to every other host (1MB)"),
-            key("parallel", "transfers that a host sends at the same time (1)"),
+            key("parallel", "with algorithm=windowed: transfers that a host sends at the same time (1)"),
             key("order", "shift (in phase p, each host sends to the p-th host after it) or random (shift)"),
             HOSTS,
+            SKIP,
             PLACEMENT,
             ITERATIONS,
             GAP,
             FEW_JITTER,
         ],
-        help: "every host sends to every other one, a few at a time",
+        help: "every host sends to every other one",
+    },
+    TrafficName {
+        name: "moe",
+        keys: &[
+            key("tokens", "tokens of each host (4096)"),
+            key("token", "size of a token when it is dispatched (7168B)"),
+            key("combine", "size of the result of a token (that of the token)"),
+            key("experts", "number of experts, a multiple of that of hosts (one for each host)"),
+            key("top", "experts of each token (2)"),
+            key("skew", "exponent of Zipf's law of the popularity of experts, 0 (equal) to 3 (0)"),
+            key("compute", "time of the experts between the last token and the first result (0s)"),
+            HOSTS,
+            SKIP,
+            PLACEMENT,
+            ITERATIONS,
+            GAP,
+            FEW_JITTER,
+        ],
+        help: "mixture of experts: tokens go to the hosts of their experts, and results come back",
     },
     TrafficName {
         name: "coflow",
@@ -140,7 +198,7 @@ const NAMES: [TrafficName; 14] = [
     },
     TrafficName {
         name: "chakra",
-        keys: &[key("file", "the trace of the first rank, NAME.0.et; the others are in the same folder"), COMPUTE, HOSTS, PLACEMENT],
+        keys: &[key("file", "the trace of the first rank, NAME.0.et; the others are in the same folder"), COMPUTE, HOSTS, SKIP, PLACEMENT],
         help: "an execution trace of MLCommons Chakra: sends, receives and collectives, with dependencies",
     },
     TrafficName {
@@ -150,6 +208,7 @@ const NAMES: [TrafficName; 14] = [
             COMPUTE,
             ROUNDS,
             HOSTS,
+            SKIP,
             PLACEMENT,
             key("gather", "size of an all-gather: total (as in SimAI) or part (of a rank, as in ASTRA-sim) (by the file)"),
         ],

@@ -9,6 +9,8 @@ use rand::seq::SliceRandom;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Ranks {
     hosts: Choice,
+    /// Number of hosts that come first in the order of the placement and take no part.
+    skip: u32,
     placement: Placement,
 }
 
@@ -28,14 +30,17 @@ enum Placement {
     Rack,
     /// One host of each rack in turn.
     Striped,
+    /// One rail after the other: the first host of each server, then the second ones.
+    Rail,
     /// A random order.
     Random,
 }
 
-const PLACEMENTS: [(&str, Placement); 4] = [
+const PLACEMENTS: [(&str, Placement); 5] = [
     ("linear", Placement::Linear),
     ("rack", Placement::Rack),
     ("striped", Placement::Striped),
+    ("rail", Placement::Rail),
     ("random", Placement::Random),
 ];
 
@@ -55,7 +60,11 @@ impl Ranks {
             let problem = format!("placement={name} is invalid with hosts by name: their order is the placement");
             return Err(spec.error(problem));
         }
-        Ok(Ranks { hosts, placement })
+        let skip = spec.count("skip", 0, u64::from(u32::MAX))?.unwrap_or(0) as u32;
+        if skip > 0 && matches!(hosts, Choice::Named(_)) {
+            return Err(spec.error("skip: leave it out with hosts by name"));
+        }
+        Ok(Ranks { hosts, skip, placement })
     }
 
     /// The host of each rank, all different. There are `ranks` of them if a file says so.
@@ -67,15 +76,25 @@ impl Ranks {
         if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
             return Err(context.error(format!("hosts: {} is named twice", context.hosts.name(pair[0]))));
         }
+        order.drain(..order.len().min(self.skip as usize));
         if let Choice::Count(count) = self.hosts {
             if count > all {
                 return Err(context.error(format!("hosts={count} is more than the {all} hosts of the fabric")));
             }
             order.truncate(count as usize);
         }
+        let expected = if let Choice::Count(count) = self.hosts { count as usize } else { 2 };
+        if order.len() < expected {
+            let (left, skip) = (order.len(), self.skip);
+            return Err(context.error(format!("skip={skip} leaves {left} of the {all} hosts; expected {expected}")));
+        }
         let Some(ranks) = ranks else { return Ok(order) };
         if ranks > all as usize {
             return Err(context.error(format!("file: the file has {ranks} ranks; the fabric has {all} hosts")));
+        }
+        if self.skip > 0 && order.len() < ranks {
+            let (left, skip) = (order.len(), self.skip);
+            return Err(context.error(format!("skip={skip} leaves {left} hosts for {ranks} ranks of the file")));
         }
         if self.hosts != Choice::All && order.len() != ranks {
             let found = order.len();
@@ -96,21 +115,37 @@ impl Ranks {
             Placement::Linear => {}
             Placement::Rack => order = context.hosts.racks().concat(),
             Placement::Striped => order = striped(&context.hosts.racks()),
+            Placement::Rail => order = self.rails(context)?,
             Placement::Random => order.shuffle(&mut context.rng("placement")),
         }
         Ok(order)
     }
 
+    /// One rail after the other.
+    fn rails(&self, context: &Context) -> Result<Vec<u32>, WorkloadError> {
+        let servers = context.hosts.servers();
+        let order = striped(&servers);
+        match order.len() == context.hosts.len() as usize {
+            true => Ok(order),
+            false => Err(context.error(
+                "placement=rail needs servers with a switch of their own, as those of rail-optimized:; set \
+                 placement=rack or striped",
+            )),
+        }
+    }
+
     /// The hosts of ranks as text, such as `16 hosts in the fabric's order`.
     pub fn describe(&self, count: usize) -> String {
+        let skipped = if self.skip > 0 { format!(", after the first {}", self.skip) } else { String::new() };
         let how = match (&self.hosts, self.placement) {
             (Choice::Named(_), _) => "in the order given",
             (_, Placement::Linear) => "in the fabric's order",
             (_, Placement::Rack) => "rack by rack",
             (_, Placement::Striped) => "one of each rack in turn",
+            (_, Placement::Rail) => "rail by rail",
             (_, Placement::Random) => "in random order",
         };
-        format!("{count} hosts {how}")
+        format!("{count} hosts {how}{skipped}")
     }
 
     /// A note if the ranks of a file share one rack, so that nothing crosses the fabric.

@@ -1,6 +1,6 @@
 //! Traffic as specified on the command line.
 
-use crate::collective::{AllReduce, AllToAll};
+use crate::collectives::{AllToAll, Moe, Reduction, ReductionKind, SingleRoot, SingleRootKind};
 use crate::error::WorkloadError;
 use crate::flow_csv::FlowFile;
 use crate::flow_spec::Workload;
@@ -33,8 +33,10 @@ enum Kind {
     OnOff(OnOff),
     LongLived(LongLived),
     Incast(Incast),
-    AllReduce(AllReduce),
+    Reduction(Reduction),
+    SingleRoot(SingleRoot),
     AllToAll(AllToAll),
+    Moe(Moe),
     Coflow(CoflowTrace),
     Flows(FlowFile),
     Chakra(ChakraTrace),
@@ -49,8 +51,13 @@ impl TrafficSpec {
             "on-off" => Kind::OnOff(OnOff::take(&spec)?),
             "long-lived" => Kind::LongLived(LongLived::take(&spec)?),
             "incast" => Kind::Incast(Incast::take(&spec)?),
-            "all-reduce" => Kind::AllReduce(AllReduce::take(&spec)?),
+            "all-reduce" => Kind::Reduction(Reduction::take(&spec, ReductionKind::AllReduce)?),
+            "all-gather" => Kind::Reduction(Reduction::take(&spec, ReductionKind::AllGather)?),
+            "reduce-scatter" => Kind::Reduction(Reduction::take(&spec, ReductionKind::ReduceScatter)?),
+            "broadcast" => Kind::SingleRoot(SingleRoot::take(&spec, SingleRootKind::Broadcast)?),
+            "reduce" => Kind::SingleRoot(SingleRoot::take(&spec, SingleRootKind::Reduce)?),
             "all-to-all" => Kind::AllToAll(AllToAll::take(&spec)?),
+            "moe" => Kind::Moe(Moe::take(&spec)?),
             "coflow" => Kind::Coflow(CoflowTrace::take(&spec)?),
             "flows" => Kind::Flows(FlowFile::take(&spec)?),
             "chakra" => Kind::Chakra(ChakraTrace::take(&spec)?),
@@ -83,7 +90,7 @@ impl TrafficSpec {
             Kind::Coflow(trace) => Some(&trace.file),
             Kind::Flows(flows) => Some(&flows.file),
             Kind::Simai(workload) => Some(&workload.file),
-            Kind::LongLived(_) | Kind::Incast(_) | Kind::AllReduce(_) | Kind::AllToAll(_) | Kind::Chakra(_) => None,
+            _ => None,
         }
     }
 
@@ -129,8 +136,10 @@ impl TrafficSpec {
             Kind::OnOff(on_off) => on_off.draft(&context),
             Kind::LongLived(long_lived) => long_lived.draft(&context),
             Kind::Incast(incast) => incast.draft(&context),
-            Kind::AllReduce(all_reduce) => all_reduce.draft(&context),
+            Kind::Reduction(reduction) => reduction.draft(&context),
+            Kind::SingleRoot(single_root) => single_root.draft(&context),
             Kind::AllToAll(all_to_all) => all_to_all.draft(&context),
+            Kind::Moe(moe) => moe.draft(&context),
             Kind::Coflow(trace) => trace.draft(&context),
             Kind::Flows(flows) => flows.draft(&context),
             Kind::Chakra(trace) => trace.draft(&context),
@@ -147,7 +156,8 @@ impl TrafficSpec {
     /// collectives, traces of training, and connection matrices of htsim, whose connections stand from the start.
     fn is_job(&self) -> bool {
         match &self.kind {
-            Kind::AllReduce(_) | Kind::AllToAll(_) | Kind::Chakra(_) | Kind::Simai(_) => true,
+            Kind::Reduction(_) | Kind::SingleRoot(_) | Kind::AllToAll(_) | Kind::Moe(_) => true,
+            Kind::Chakra(_) | Kind::Simai(_) => true,
             Kind::Flows(flows) => flows.is_htsim_matrix(),
             Kind::Poisson(_) | Kind::OnOff(_) | Kind::LongLived(_) | Kind::Incast(_) | Kind::Coflow(_) => false,
         }

@@ -6,7 +6,7 @@ use crate::generate::Context;
 use pathloom_model::Nanos;
 
 /// Maximum number of references to other flows in all starts together: about a gigabyte.
-const MOST_WAITS: usize = 200_000_000;
+pub(crate) const MOST_WAITS: usize = 200_000_000;
 
 /// When a rank can continue: `delay` after the last of `flows` has finished, or after the start of the run if there
 /// are none.

@@ -106,7 +106,7 @@ fn ranks_are_placed_by_list_by_rack_in_stripes_or_at_random() {
     assert!(bad(",hosts=h0/h1").contains("hosts: 2 hosts for 4 ranks of the file; expected 4"));
     assert!(bad(",hosts=h0/h1/h2/h0").contains("h0 is named twice"));
     assert!(bad(",hosts=h0/h1/h2/h3,placement=striped").contains("placement=striped is invalid with hosts by name"));
-    assert!(bad(",placement=near").contains("placement: `near` is not one of linear, rack, striped, random"));
+    assert!(bad(",placement=near").contains("placement: `near` is not one of linear, rack, striped, rail, random"));
 }
 
 #[test]

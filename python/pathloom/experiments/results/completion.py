@@ -15,7 +15,17 @@ from pathloom.experiments.results.censored import CensoredValues
 from pathloom.experiments.results.stats import ci95, mean
 from pathloom.experiments.results.tables import flows_by_run
 
-COLLECTIVES: Final = ("all-reduce", "all-to-all", "chakra", "simai")
+COLLECTIVES: Final = (
+    "all-reduce",
+    "all-gather",
+    "reduce-scatter",
+    "broadcast",
+    "reduce",
+    "all-to-all",
+    "moe",
+    "chakra",
+    "simai",
+)
 """Traffic whose flows form one group, or one group per iteration."""
 _KINDS: Final = {"incast": "incast", "coflow": "coflow", "flows": "coflow"}
 """Traffic whose flows name their group, and the kind of this group."""

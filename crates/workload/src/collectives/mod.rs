@@ -1,0 +1,59 @@
+//! Collectives of distributed training, with the dependencies between their steps.
+//!
+//! Most algorithms are a [`Schedule`](schedule::Schedule): rounds in which every rank sends at most one message and
+//! receives at most one. A file has the algorithms of one family: `reduction` (all-reduce, all-gather, reduce-scatter),
+//! `trees` (broadcast and reduce, double trees), `hierarchy` (groups of ranks), `exchange` (all-to-all), `moe`.
+
+mod exchange;
+mod hierarchy;
+mod moe;
+mod reduction;
+mod schedule;
+mod single_root;
+mod trees;
+
+pub(crate) use exchange::AllToAll;
+pub(crate) use moe::Moe;
+pub(crate) use reduction::{Reduction, ReductionKind};
+pub(crate) use single_root::{SingleRoot, SingleRootKind};
+
+use crate::generate::SYNCHRONISED_JITTER;
+use crate::ranks::Ranks;
+use pathloom_model::spec::{Spec, SpecError};
+use pathloom_model::Nanos;
+
+/// What all collectives have in common: their ranks, and how often they run.
+#[derive(Clone, Debug, PartialEq)]
+struct Repeated {
+    ranks: Ranks,
+    iterations: u32,
+    gap: Nanos,
+    jitter: Nanos,
+}
+
+impl Repeated {
+    fn take(spec: &Spec) -> Result<Repeated, SpecError> {
+        Ok(Repeated {
+            ranks: Ranks::take(spec)?,
+            iterations: spec.count("iterations", 1, 1_000_000)?.unwrap_or(1) as u32,
+            gap: spec.time("gap")?.unwrap_or(Nanos::ZERO),
+            jitter: spec.time("jitter")?.unwrap_or(SYNCHRONISED_JITTER),
+        })
+    }
+}
+
+/// Refuses a key that the chosen algorithm does not have.
+fn refuse_unused<T>(
+    spec: &Spec,
+    key: &str,
+    value: Option<&T>,
+    algorithm: &str,
+    for_which: &str,
+) -> Result<(), SpecError> {
+    match value {
+        None => Ok(()),
+        Some(_) => {
+            Err(spec.error(format!("{key}: algorithm={algorithm} has no {key}; leave it out, or set {for_which}")))
+        }
+    }
+}
