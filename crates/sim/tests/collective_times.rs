@@ -163,20 +163,17 @@ fn hierarchies_take_their_closed_form() {
     }
 }
 
-/// Bytes that the busiest port sends or receives in the dispatch and the combine, and those that all ports receive in
-/// the combine at most.
-fn busiest_bytes(traffic: &str, ranks: u32) -> [f64; 3] {
+/// Bytes that the busiest port sends or receives in the dispatch, and in the combine.
+fn busiest_bytes(traffic: &str, ranks: u32) -> [f64; 2] {
     let flows = case(traffic, &star(ranks)).settings("spt", None).workload.flows.clone();
-    let mut ports = std::collections::BTreeMap::new();
-    for flow in &flows {
-        *ports.entry((flow.coflow, false, flow.src)).or_insert(0) += flow.size_bytes.unwrap();
-        *ports.entry((flow.coflow, true, flow.dst)).or_insert(0) += flow.size_bytes.unwrap();
-    }
-    let most = |phase: u32, sends_too: bool| {
-        let of_phase = ports.iter().filter(|(port, _)| port.0 == Some(phase) && (sends_too || port.1));
-        of_phase.map(|(_, &bytes)| bytes).max().unwrap() as f64
-    };
-    [most(0, true), most(1, true), most(1, false)]
+    [0, 1].map(|phase| {
+        let mut ports = std::collections::BTreeMap::new();
+        for flow in flows.iter().filter(|flow| flow.coflow == Some(phase)) {
+            *ports.entry((false, flow.src)).or_insert(0) += flow.size_bytes.unwrap();
+            *ports.entry((true, flow.dst)).or_insert(0) += flow.size_bytes.unwrap();
+        }
+        ports.into_values().max().unwrap() as f64
+    })
 }
 
 /// Each phase lasts as long as the busiest port needs.
@@ -184,22 +181,21 @@ fn busiest_bytes(traffic: &str, ranks: u32) -> [f64; 3] {
 fn experts_take_their_closed_form() {
     let traffic = "moe:tokens=16000,token=1448B,jitter=0s";
     for ranks in [2, 4, 8, 16] {
-        let [dispatch, combine, _] = busiest_bytes(traffic, ranks);
+        let [dispatch, combine] = busiest_bytes(traffic, ranks);
         compare(traffic, &[ranks], |_| both_ways(2.0, dispatch + combine));
     }
 }
 
 /// The rank of the most popular expert first receives all its tokens, then sends all results. Other ranks send results
-/// earlier, some of them to this rank, where they delay tokens.
+/// earlier, some of them to this rank, where they delay tokens. So it takes longer than the two phases alone.
 #[test]
 fn a_popular_expert_delays_all_ranks() {
     let traffic = "moe:tokens=16000,token=1448B,skew=1,jitter=0s";
     for ranks in [4, 8, 16] {
-        let [dispatch, combine, results] = busiest_bytes(traffic, ranks);
+        let [dispatch, combine] = busiest_bytes(traffic, ranks);
         let least_s = both_ways(2.0, dispatch + combine).time_s();
-        let most_s = both_ways(2.0, dispatch + combine + results).time_s();
         let measured_s = measured_s(traffic, ranks);
-        assert!(0.99 * least_s < measured_s && measured_s < most_s, "{ranks}: {measured_s}, {least_s} to {most_s} s");
+        assert!((0.99..1.25).contains(&(measured_s / least_s)), "{ranks}: {measured_s} s, at least {least_s} s");
         let even_s = self::measured_s("moe:tokens=16000,token=1448B,jitter=0s", ranks);
         assert!(measured_s > 1.3 * even_s, "{ranks}: {measured_s} s, without skew {even_s} s");
     }
