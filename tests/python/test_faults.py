@@ -139,7 +139,11 @@ def test_random_faults_over_openflow_break_no_promise(cli: Cli) -> None:
 
 @pytest.mark.parametrize(
     ("sabotage", "promise"),
-    [("hasty-barriers", "packets did not arrive as they should"), ("lasting-rules", "rules are left over or missing")],
+    [
+        ("hasty-barriers", "packets did not arrive as they should"),
+        ("lasting-rules", "rules are left over or missing"),
+        ("lasting-holds", "are still held"),
+    ],
 )
 def test_a_promise_broken_over_openflow_prints_as_one_command(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, sabotage: str, promise: str
@@ -159,4 +163,4 @@ def test_a_promise_broken_over_openflow_prints_as_one_command(
     assert f"{found['command']}: " in done.err and f'"seed": {seed}, "steps": [' in done.err
     monkeypatch.setattr(fault_benchmark, "run_over_openflow", lambda seed, count: real(seed, count, "nonsense"))
     (failed,) = fault_benchmark.measure(3, 0, 1, 1, openflow=True).broken[3]
-    assert "ended with status 2" in failed and "hasty-barriers, lasting-rules were expected" in failed
+    assert "ended with status 2" in failed and "hasty-barriers, lasting-rules, lasting-holds were expected" in failed

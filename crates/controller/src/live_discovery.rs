@@ -347,7 +347,7 @@ impl LiveDiscovery {
 
     /// Compares the cabling when it is due. Call this a few times a second.
     pub(crate) fn review(&mut self, now: Nanos) {
-        let Some(expected) = &mut self.expected else { return };
+        let Some(expected) = self.expected.as_mut().filter(|expected| expected.verifier.is_due(now)) else { return };
         let found = self.discovery.links().links();
         let found: Vec<_> =
             found.filter_map(|(a, b)| Some((expected.configured(a)?, expected.configured(b)?))).collect();

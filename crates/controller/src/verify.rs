@@ -121,9 +121,14 @@ impl Verifier {
         self.right
     }
 
+    /// Whether a comparison is due.
+    pub(crate) fn is_due(&self, now: Nanos) -> bool {
+        now >= self.due
+    }
+
     /// Compares the cabling if a comparison is due.
     pub(crate) fn review(&mut self, now: Nanos, found: &[(Place, Place)]) -> Changes {
-        if now < self.due {
+        if !self.is_due(now) {
             return Changes::default();
         }
         self.due = now.saturating_add(EVERY);

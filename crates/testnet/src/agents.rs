@@ -71,15 +71,19 @@ impl<M: Machine> Network<M> {
     /// Whether an agent has ordered that a flow sends nothing now.
     pub fn is_held(&self, flow: &FiveTuple) -> bool {
         let orders = self.agents.iter().filter_map(|one| one.orders.get(flow));
-        orders.filter_map(|order| order.hold_until).any(|until| until > self.now)
+        orders.filter_map(|order| order.hold_until).any(|until| until > self.now || self.keeps_holds)
     }
 
     /// An agent without a connection connects.
     pub(crate) fn dial_agent(&mut self, agent: usize) {
         let now = self.now;
         let one = &self.agents[agent];
-        let Some(machine) = self.machine.as_mut().filter(|_| one.peer.is_none()) else { return };
-        let id = machine.connect_agent(now, &self.hosts[one.host].address.to_string());
+        if one.peer.is_some() {
+            return;
+        }
+        let address = self.hosts[one.host].address.to_string();
+        let Some(machine) = self.called() else { return };
+        let id = machine.connect_agent(now, &address);
         match self.opened(id, None, Some(agent)) {
             Some(peer) => {
                 self.agents[agent].peer = Some(peer);
@@ -121,8 +125,12 @@ impl<M: Machine> Network<M> {
 
     /// Carries out an agent's orders, and sends its lines.
     fn agent_changed(&mut self, agent: usize) {
-        let one = &mut self.agents[agent];
+        let (one, keeps_holds) = (&mut self.agents[agent], self.keeps_holds);
         while let Some((flow, order)) = one.agent.poll_order() {
+            let held = one.orders.get(&flow).is_some_and(|order| order.hold_until.is_some());
+            if keeps_holds && held {
+                continue;
+            }
             match order.hold_until.is_some() || order.pace_bps.is_some() {
                 true => one.orders.insert(flow, order),
                 false => one.orders.remove(&flow),

@@ -70,8 +70,8 @@ pub struct Device {
     pub ports: BTreeMap<u32, Port>,
     /// In what it differs from a switch that works well.
     pub faults: Faults,
-    /// Frames received and sent by each port.
-    counts: BTreeMap<u32, [u64; 2]>,
+    /// Frames received and sent by each port that the switch began with, by its number.
+    counts: Vec<[u64; 2]>,
     xid: u32,
 }
 
@@ -88,7 +88,7 @@ impl Device {
             tables: Tables::new(ports, datapath_id, faults.most_rules),
             ports: (1..=ports).map(port).collect(),
             faults,
-            counts: BTreeMap::new(),
+            counts: vec![[0; 2]; ports as usize + 1],
             xid: 0,
         }
     }
@@ -177,7 +177,7 @@ impl Device {
             _ => None,
         });
         let sent: Vec<u32> = ports.filter(|port| self.ports.contains_key(port)).collect();
-        sent.iter().for_each(|&port| self.counts.entry(port).or_default()[1] += 1);
+        sent.iter().for_each(|&port| self.count(port, 1));
         sent.into_iter().map(|port| (port, frame.clone())).collect()
     }
 
@@ -206,9 +206,16 @@ impl Device {
         Ok(())
     }
 
+    /// Counts a frame that a port has received (0) or sent (1).
+    fn count(&mut self, port: u32, direction: usize) {
+        if let Some(counts) = self.counts.get_mut(port as usize) {
+            counts[direction] += 1;
+        }
+    }
+
     fn port_rows(&self) -> Vec<PortStats> {
         let row = |&port: &u32| {
-            let packets = self.counts.get(&port).copied().unwrap_or_default();
+            let packets = self.counts.get(port as usize).copied().unwrap_or_default();
             PortStats { port, packets, bytes: packets.map(|count| count * FRAME_BYTES), ..PortStats::default() }
         };
         self.ports.keys().map(row).collect()
@@ -232,11 +239,11 @@ impl Device {
     /// Handles a frame that arrives at a port. Returns the frames that leave, with their ports; and the packet-in for
     /// the controller, if there is one.
     pub fn forward(&mut self, now: Nanos, in_port: u32, frame: &Frame) -> (Vec<(u32, Frame)>, Vec<u8>) {
-        self.counts.entry(in_port).or_default()[0] += 1;
+        self.count(in_port, 0);
         let outcome = self.tables.forward(now, in_port, frame, Some(FRAME_BYTES));
         let mut out = Vec::with_capacity(outcome.out.len());
         for (port, tag) in outcome.out {
-            self.counts.entry(port).or_default()[1] += 1;
+            self.count(port, 1);
             out.push((port, frame.tagged(tag)));
         }
         let copied = outcome.copy.map(|copy| self.packet_in(in_port, frame, &copy)).unwrap_or_default();

@@ -12,7 +12,8 @@ use pathloom_model::{Fabric, Headers, LinkId, Nanos, NodeId};
 use pathloom_openflow::{frame, Message};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
@@ -50,6 +51,41 @@ pub(crate) enum Event {
     AgentTime(usize),
 }
 
+/// An event, and when it happens. Events of the same time happen in the order in which they were planned.
+#[derive(Clone, Debug)]
+struct Planned {
+    at: Nanos,
+    sequence: u64,
+    event: Event,
+}
+
+impl Planned {
+    /// A heap has its largest item first.
+    fn order(&self) -> Reverse<(Nanos, u64)> {
+        Reverse((self.at, self.sequence))
+    }
+}
+
+impl PartialEq for Planned {
+    fn eq(&self, other: &Planned) -> bool {
+        self.order() == other.order()
+    }
+}
+
+impl Eq for Planned {}
+
+impl PartialOrd for Planned {
+    fn partial_cmp(&self, other: &Planned) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Planned {
+    fn cmp(&self, other: &Planned) -> std::cmp::Ordering {
+        self.order().cmp(&other.order())
+    }
+}
+
 /// Frames that are not packets of hosts: probes and ARP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
@@ -79,10 +115,12 @@ pub struct Network<M: Machine> {
     pub redials: bool,
     /// A flow whose path is checked whenever a switch has changed its rules.
     pub watched: Vec<Headers>,
+    /// Whether hosts go on holding flows that the controller has released.
+    pub keeps_holds: bool,
     /// Times at which a packet of a watched flow would not have arrived, and what would have become of it.
     pub failures: Vec<(Nanos, Headers, Vec<Fate>)>,
     pub(crate) agents: Vec<HostAgent>,
-    pub(crate) machine: Option<M>,
+    machine: Option<M>,
     pub(crate) peers: Vec<Peer<M::Id>>,
     pub(crate) by_id: BTreeMap<M::Id, usize>,
     pub(crate) by_node: BTreeMap<NodeId, usize>,
@@ -92,8 +130,10 @@ pub struct Network<M: Machine> {
     unplugged: BTreeSet<End>,
     mute: BTreeSet<End>,
     expiries: BTreeMap<NodeId, Nanos>,
-    agenda: BTreeMap<(Nanos, u64), Event>,
+    agenda: BinaryHeap<Planned>,
     sequence: u64,
+    /// When the controller must be called, if it has not been called since this was found out.
+    wake: Option<Option<Nanos>>,
     rng: Pcg64,
 }
 
@@ -122,6 +162,7 @@ impl<M: Machine> Network<M> {
             timing,
             redials: true,
             watched: Vec::new(),
+            keeps_holds: false,
             failures: Vec::new(),
             agents: Vec::new(),
             machine: Some(machine),
@@ -134,11 +175,23 @@ impl<M: Machine> Network<M> {
             unplugged: BTreeSet::new(),
             mute: BTreeSet::new(),
             expiries: BTreeMap::new(),
-            agenda: BTreeMap::new(),
+            agenda: BinaryHeap::new(),
             sequence: 0,
+            wake: None,
             rng: Pcg64::seed_from_u64(seed),
             fabric,
         }
+    }
+
+    /// Whether the controller runs.
+    pub(crate) fn is_controlled(&self) -> bool {
+        self.machine.is_some()
+    }
+
+    /// The controller from now on; `None` while none runs. Returns the one before.
+    pub(crate) fn replace_machine(&mut self, machine: Option<M>) -> Option<M> {
+        self.wake = None;
+        std::mem::replace(&mut self.machine, machine)
     }
 
     /// The present time.
@@ -159,20 +212,31 @@ impl<M: Machine> Network<M> {
     /// Runs until this time.
     pub fn run_until(&mut self, end: Nanos) {
         loop {
-            let next = self.agenda.keys().next().map(|&(at, _)| at);
-            let wake = self.machine.as_mut().and_then(M::poll_timeout).map(|at| at.max(self.now));
+            let next = self.agenda.peek().map(|planned| planned.at);
+            let wake = self.wake().map(|at| at.max(self.now));
             let Some(at) = [next, wake].into_iter().flatten().min().filter(|&at| at <= end) else { break };
             self.now = at;
             if next == Some(at) {
-                if let Some((_, event)) = self.agenda.pop_first() {
+                if let Some(Planned { event, .. }) = self.agenda.pop() {
                     self.happen(event);
                 }
-            } else if let Some(machine) = &mut self.machine {
+            } else if let Some(machine) = self.called() {
                 machine.timeout(at);
                 self.transmit();
             }
         }
         self.now = end;
+    }
+
+    /// When the controller must be called.
+    fn wake(&mut self) -> Option<Nanos> {
+        *self.wake.get_or_insert_with(|| self.machine.as_mut().and_then(M::poll_timeout))
+    }
+
+    /// The controller, if it runs, for a call that may change when it must be called next.
+    pub(crate) fn called(&mut self) -> Option<&mut M> {
+        self.wake = None;
+        self.machine.as_mut()
     }
 
     /// Runs until `done` is true, for this time at most. Returns whether it is.
@@ -203,7 +267,7 @@ impl<M: Machine> Network<M> {
 
     pub(crate) fn plan(&mut self, at: Nanos, event: Event) {
         self.sequence += 1;
-        self.agenda.insert((at, self.sequence), event);
+        self.agenda.push(Planned { at, sequence: self.sequence, event });
     }
 
     pub(crate) fn draw(&mut self, (least, most): (Nanos, Nanos)) -> Nanos {
@@ -258,7 +322,7 @@ impl<M: Machine> Network<M> {
         for (port, frame) in out {
             self.send_frame(End { node: at.node, port }, frame, hops);
         }
-        self.plan_expiry(at.node);
+        // Frames only delay the expiry of rules.
     }
 
     fn at_host(&mut self, end: End, frame: &Frame) {
@@ -283,7 +347,8 @@ impl<M: Machine> Network<M> {
 
     /// A packet is sent from an interface. Returns its number.
     pub fn send_from(&mut self, end: End, headers: Headers) -> usize {
-        self.packets.push(Report { sent: self.now, headers, fates: Vec::new(), switches: Vec::new() });
+        let (fates, switches) = (Vec::with_capacity(1), Vec::with_capacity(6));
+        self.packets.push(Report { sent: self.now, headers, fates, switches });
         let number = self.packets.len() - 1;
         self.send_frame(end, Frame::packet(number, headers), 0);
         number

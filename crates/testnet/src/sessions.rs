@@ -38,7 +38,7 @@ impl<M: Machine> Network<M> {
     /// # Panics
     /// The controller does not run.
     pub fn machine(&mut self) -> &mut M {
-        self.machine.as_mut().expect("the controller runs")
+        self.called().expect("the controller runs")
     }
 
     /// Calls the controller outside of its sessions, as its other drivers do, and sends what results.
@@ -81,13 +81,13 @@ impl<M: Machine> Network<M> {
     /// The agent of a host connects; the test acts for it. Returns the number of the connection.
     pub fn open_agent(&mut self, address: &str) -> Option<usize> {
         let now = self.now;
-        let id = self.machine.as_mut()?.connect_agent(now, address);
+        let id = self.called()?.connect_agent(now, address);
         self.opened(id, None, None)
     }
 
     fn dial_from(&mut self, address: &str, node: Option<NodeId>) -> Option<usize> {
         let now = self.now;
-        let id = self.machine.as_mut()?.connect(now, address);
+        let id = self.called()?.connect(now, address);
         self.opened(id, node, None)
     }
 
@@ -139,7 +139,10 @@ impl<M: Machine> Network<M> {
 
     /// A switch sends these bytes, if it has a session.
     pub(crate) fn tell_controller(&mut self, node: NodeId, bytes: Vec<u8>) {
-        if let Some(peer) = self.session(node).filter(|_| !bytes.is_empty()) {
+        if bytes.is_empty() {
+            return;
+        }
+        if let Some(peer) = self.session(node) {
             self.say(peer, &bytes);
         }
     }
@@ -148,8 +151,9 @@ impl<M: Machine> Network<M> {
     /// carry out.
     pub fn break_connection(&mut self, peer: usize) {
         if let Some(id) = self.forget(peer) {
-            if let Some(machine) = &mut self.machine {
-                machine.disconnect(self.now, id);
+            let now = self.now;
+            if let Some(machine) = self.called() {
+                machine.disconnect(now, id);
                 self.transmit();
             }
         }
@@ -172,7 +176,7 @@ impl<M: Machine> Network<M> {
 
     /// The controller stops without notice. Its connections break.
     pub fn kill(&mut self) -> Option<M> {
-        let machine = self.machine.take();
+        let machine = self.replace_machine(None);
         for peer in 0..self.peers.len() {
             self.forget(peer);
         }
@@ -181,7 +185,7 @@ impl<M: Machine> Network<M> {
 
     /// Another controller runs from now on.
     pub fn start(&mut self, machine: M) {
-        self.machine = Some(machine);
+        self.replace_machine(Some(machine));
         self.transmit();
         if self.redials {
             let nodes: Vec<NodeId> = self.devices.keys().copied().collect();
@@ -211,7 +215,7 @@ impl<M: Machine> Network<M> {
     }
 
     pub(crate) fn dial(&mut self, node: NodeId) {
-        if self.redials && self.machine.is_some() && self.connect(node).is_none() {
+        if self.redials && self.is_controlled() && self.connect(node).is_none() {
             self.plan_dial(node);
         }
     }
@@ -227,7 +231,7 @@ impl<M: Machine> Network<M> {
 
     /// Sends what the controller wants to send, and notes which connections it has closed.
     pub(crate) fn transmit(&mut self) {
-        while let Some((id, bytes)) = self.machine.as_mut().and_then(M::poll_transmit) {
+        while let Some((id, bytes)) = self.called().and_then(M::poll_transmit) {
             let Some(&peer) = self.by_id.get(&id) else { continue };
             let mut left = &bytes[..];
             while !left.is_empty() {
@@ -237,7 +241,7 @@ impl<M: Machine> Network<M> {
                 left = rest;
             }
         }
-        while let Some(id) = self.machine.as_mut().and_then(M::poll_closed) {
+        while let Some(id) = self.called().and_then(M::poll_closed) {
             let Some(&peer) = self.by_id.get(&id) else { continue };
             let at = self.in_order(peer, TO_PEER, self.timing.channel);
             self.plan(at, Event::Closed { peer });
@@ -250,10 +254,11 @@ impl<M: Machine> Network<M> {
 
     fn hash(&mut self, peer: usize, bytes: &[u8]) {
         // FNV-1a; the peer and the time count as well.
-        let head = [(peer as u64).to_be_bytes(), self.now.0.to_be_bytes()].concat();
-        for byte in head.iter().chain(bytes) {
-            self.digest = (self.digest ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
+        let mix = |digest: u64, bytes: &[u8]| {
+            bytes.iter().fold(digest, |digest, &byte| (digest ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
+        };
+        let head = mix(mix(self.digest, &(peer as u64).to_be_bytes()), &self.now.0.to_be_bytes());
+        self.digest = mix(head, bytes);
     }
 
     pub(crate) fn at_controller(&mut self, peer: usize, bytes: &[u8]) {
@@ -261,8 +266,9 @@ impl<M: Machine> Network<M> {
         self.hash(peer, bytes);
         let mut unused = std::mem::take(&mut self.peers[peer].unused);
         unused.extend_from_slice(bytes);
-        if let Some(machine) = &mut self.machine {
-            let used = machine.received(self.now, id, &unused);
+        let now = self.now;
+        if let Some(machine) = self.called() {
+            let used = machine.received(now, id, &unused);
             unused.drain(..used);
         }
         self.peers[peer].unused = unused;

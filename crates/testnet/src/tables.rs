@@ -266,10 +266,9 @@ impl Tables {
                 return outcome;
             }
             let Some(rule) = rule else { break };
-            let sent = self.sent.get(&rule.key());
             for action in &rule.actions {
                 match *action {
-                    RuleAction::Copy => outcome.copy = sent.map(|row| copy(row, tag)),
+                    RuleAction::Copy => outcome.copy = self.sent.get(&rule.key()).map(|row| copy(row, tag)),
                     RuleAction::SetTag(next) => tag = Some(next),
                     RuleAction::PopTag => tag = None,
                     RuleAction::Output(_) | RuleAction::Group(_) => {}

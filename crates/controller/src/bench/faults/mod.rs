@@ -6,9 +6,10 @@ mod schedule;
 mod shrink;
 pub(crate) mod world;
 
-use run::Sabotage;
+use run::{BareStates, Sabotage};
 use schedule::Schedule;
 use std::io::Write;
+use std::panic::{catch_unwind, AssertUnwindSafe};
 
 /// Runs schedules with these seeds, and writes a line of JSON for each: `{"seed":1,"broken":[]}`. The words are the first
 /// seed, the number of schedules and, in tests, the name of what is broken on purpose. If there is one schedule, and it
@@ -21,11 +22,11 @@ pub(super) fn run(words: &[&str]) -> Result<(), String> {
             Sabotage::ALL.map(Sabotage::name).join(", ")
         ));
     };
-    let mut out = std::io::stdout().lock();
+    let (mut out, mut bare) = (std::io::stdout().lock(), BareStates::default());
     for seed in (0..count).map(|number| first.wrapping_add(number)) {
         let schedule = Schedule::draw(seed)?;
-        let broken = broken_promises(&schedule, sabotage);
-        let smallest = (count == 1 && !broken.is_empty()).then(|| shrink::shrink(&schedule, sabotage));
+        let broken = broken_promises(&schedule, sabotage, &mut bare);
+        let smallest = (count == 1 && !broken.is_empty()).then(|| shrink::shrink(&schedule, sabotage, &mut bare));
         let line = serde_json::json!({ "seed": seed, "broken": broken, "smallest": smallest });
         writeln!(out, "{line}").map_err(|problem| format!("cannot write a result: {problem}"))?;
     }
@@ -42,8 +43,10 @@ fn read(words: &[&str]) -> Option<(u64, u64, Option<Sabotage>)> {
 }
 
 /// Promises that a schedule breaks. A panic is one.
-fn broken_promises(schedule: &Schedule, sabotage: Option<Sabotage>) -> Vec<String> {
-    let done = std::panic::catch_unwind(|| run::run(schedule, sabotage)).unwrap_or_else(|payload| {
+fn broken_promises(schedule: &Schedule, sabotage: Option<Sabotage>, bare: &mut BareStates) -> Vec<String> {
+    // A state is added when it is complete.
+    let run = AssertUnwindSafe(|| run::run(schedule, sabotage, bare));
+    let done = catch_unwind(run).unwrap_or_else(|payload| {
         let text = payload.downcast_ref::<String>().map(String::as_str);
         Err(text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("a panic without a message").to_owned())
     });
@@ -63,8 +66,9 @@ mod tests {
 
     #[test]
     fn schedules_of_faults_break_no_promise() {
+        let mut bare = BareStates::default();
         for seed in 0..SCHEDULES {
-            assert_eq!(broken_promises(&Schedule::draw(seed).unwrap(), None), [""; 0], "seed {seed}");
+            assert_eq!(broken_promises(&Schedule::draw(seed).unwrap(), None, &mut bare), [""; 0], "seed {seed}");
         }
     }
 
@@ -77,24 +81,31 @@ mod tests {
         assert!(files.len() >= 2, "{files:?}");
         for file in files {
             let schedule: Schedule = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
-            assert_eq!(broken_promises(&schedule, None), [""; 0], "{}", file.display());
+            assert_eq!(broken_promises(&schedule, None, &mut BareStates::default()), [""; 0], "{}", file.display());
         }
     }
 
     #[test]
     fn a_seed_gives_the_same_bytes_each_time() {
+        // Neither the seed nor the order of schedules matters for the states.
+        let mut bare = BareStates::default();
         for seed in 0..4 {
             let schedule = Schedule::draw(seed).unwrap();
             let again: Schedule = serde_json::from_str(&serde_json::to_string(&schedule).unwrap()).unwrap();
             assert_eq!(schedule, again);
-            assert_eq!(run::run(&schedule, None), run::run(&again, None), "seed {seed}");
+            assert_eq!(
+                run::run(&schedule, None, &mut bare),
+                run::run(&again, None, &mut BareStates::default()),
+                "seed {seed}"
+            );
         }
     }
 
     /// Promises that are broken by the first schedule that breaks any, of schedules with this fault.
     fn found(sabotage: Sabotage) -> Vec<String> {
+        let mut bare = BareStates::default();
         let drawn = (0..SCHEDULES).map(|seed| Schedule::draw(seed).unwrap());
-        let broken = drawn.map(|one| broken_promises(&one, Some(sabotage)));
+        let broken = drawn.map(|one| broken_promises(&one, Some(sabotage), &mut bare));
         broken.into_iter().find(|broken| !broken.is_empty()).unwrap_or_default()
     }
 
@@ -105,6 +116,8 @@ mod tests {
         let lasting = found(Sabotage::LastingRules);
         assert!(lasting.iter().any(|what| what.contains("rules are left over or missing")), "{lasting:?}");
         assert!(lasting.iter().any(|what| what.contains("flows are left")), "{lasting:?}");
+        let held = found(Sabotage::LastingHolds);
+        assert!(held.iter().any(|what| what.contains("are still held")), "{held:?}");
     }
 
     #[test]

@@ -5,10 +5,13 @@ use super::schedule::{Flow, Schedule, Step};
 use super::world::{State, World};
 use pathloom_model::Nanos;
 use pathloom_testnet::{Fate, Report, Timing};
+use std::collections::btree_map::{BTreeMap, Entry};
 
 /// Time within which a cable that flapped is used again, and rules of flows that are over run out.
 const SETTLES: Nanos = Nanos::from_secs(12);
 const RUNS_OUT: Nanos = Nanos::from_secs(75);
+/// Time for which nothing is left over, once nothing is.
+const STAYS: Nanos = Nanos::from_secs(5);
 /// Time within which a hold ends when nothing else sends.
 const RELEASES: Nanos = Nanos::from_secs(10);
 /// Rules of flows have this priority or a higher one.
@@ -21,16 +24,38 @@ pub(super) enum Sabotage {
     HastyBarriers,
     /// The controller gives its rules an hour until they run out.
     LastingRules,
+    /// Hosts go on holding flows that the controller has released, and whose leases have ended.
+    LastingHolds,
 }
 
 impl Sabotage {
-    pub(super) const ALL: [Sabotage; 2] = [Sabotage::HastyBarriers, Sabotage::LastingRules];
+    pub(super) const ALL: [Sabotage; 3] = [Sabotage::HastyBarriers, Sabotage::LastingRules, Sabotage::LastingHolds];
 
     pub(super) const fn name(self) -> &'static str {
         match self {
             Sabotage::HastyBarriers => "hasty-barriers",
             Sabotage::LastingRules => "lasting-rules",
+            Sabotage::LastingHolds => "lasting-holds",
         }
+    }
+}
+
+/// The rules of fabrics that never had a flow, by fabric and scheme. They do not depend on seeds.
+#[derive(Debug, Default)]
+pub(super) struct BareStates(BTreeMap<(String, String), State>);
+
+impl BareStates {
+    /// The rules of a fabric that never had a flow, under a scheme.
+    fn of(&mut self, fabric: &str, scheme: &str) -> Result<&State, String> {
+        let state = match self.0.entry((fabric.to_owned(), scheme.to_owned())) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(unknown) => {
+                let mut world = World::new(fabric, scheme, "", Timing::PROMPT, 0)?;
+                world.begin()?;
+                unknown.insert(world.state())
+            }
+        };
+        Ok(state)
     }
 }
 
@@ -47,13 +72,14 @@ pub(super) struct Outcome {
 ///
 /// # Errors
 /// A switch has no session before the first step, or a controller cannot start.
-pub(super) fn run(schedule: &Schedule, sabotage: Option<Sabotage>) -> Result<Outcome, String> {
+pub(super) fn run(schedule: &Schedule, sabotage: Option<Sabotage>, bare: &mut BareStates) -> Result<Outcome, String> {
     let timing = Timing { work: (Nanos::ZERO, schedule.work), read: schedule.read, ..Timing::SLOW };
     let more = if sabotage == Some(Sabotage::LastingRules) { "[control]\nidle_timeout_s = 3600" } else { "" };
     let mut world = World::new(&schedule.fabric, &schedule.scheme, more, timing, schedule.seed)?;
     for node in world.fabric.switches().to_vec() {
         world.faults(node).hasty_barriers = sabotage == Some(Sabotage::HastyBarriers);
     }
+    world.keeps_holds = sabotage == Some(Sabotage::LastingHolds);
     world.begin()?;
     schedule.agents.iter().for_each(|&host| world.start_agent(host));
     schedule.flows.iter().for_each(|flow| begin(&mut world, flow));
@@ -70,9 +96,8 @@ pub(super) fn run(schedule: &Schedule, sabotage: Option<Sabotage>) -> Result<Out
     world.traffic(Nanos::from_millis(1000));
     let mut broken = Vec::from_iter(end_flows(&mut world));
     broken.extend(judge_packets(&world, may_lose.then_some(settled)));
-    world.run_for(RUNS_OUT);
-    let bare = bare_state(&schedule.fabric, &world.scheme)?;
-    broken.extend(judge_rules(&mut world, &bare));
+    let bare = bare.of(&schedule.fabric, &world.scheme)?;
+    broken.extend(run_out(&mut world, bare));
     broken.extend(judge_agents(&mut world));
     let named = |what| format!("{what} ({} on {})", schedule.scheme, schedule.fabric);
     Ok(Outcome { broken: broken.into_iter().map(named).collect(), digest: world.digest() })
@@ -105,26 +130,55 @@ fn end_flows(world: &mut World) -> Option<String> {
     }
 }
 
-/// Promises about agents when all flows are over.
-fn judge_agents(world: &mut World) -> Vec<String> {
-    let (mut broken, now) = (Vec::new(), world.now());
+/// Runs until nothing is left of the flows, and then on, to see that it stays so. Returns what is left.
+fn run_out(world: &mut World, bare: &State) -> Vec<String> {
+    let end = world.now() + RUNS_OUT;
+    while world.now() < end && !what_is_left(world, bare).is_empty() {
+        world.run_for(Nanos::from_secs(1));
+    }
+    world.run_for(STAYS);
+    what_is_left(world, bare)
+}
+
+/// What is left in switches, controller and agents when all flows are over.
+fn what_is_left(world: &mut World, bare: &State) -> Vec<String> {
+    let (mut left, now) = (Vec::new(), world.now());
     for agent in 0..world.agent_count() {
-        let (counts, sizes, session, refusal) = world.with_agent(agent, |agent| {
+        let (sizes, session) = world.with_agent(agent, |agent| {
             // Its driver calls it some times a second, so old orders for unknown flows go.
             agent.handle_time(now);
-            (agent.counts(), agent.sizes(), agent.session(), agent.take_refusal())
+            (agent.sizes(), agent.session())
         });
+        if session.is_none() {
+            left.push(format!("agent {agent} has no session"));
+        }
+        if sizes != (0, 0) {
+            left.push(format!("agent {agent} has {} flows and {} orders left", sizes.0, sizes.1));
+        }
+    }
+    let controller = world.machine().hub.controller();
+    match controller.map(|controller| (controller.view().flows.len(), controller.held_flows())) {
+        Some((0, 0)) => {}
+        Some((flows, held)) => left.push(format!("{flows} flows are left, {held} of them held")),
+        None => left.push("no controller runs".into()),
+    }
+    let changed = world.changed_since(bare);
+    if !changed.is_empty() {
+        left.push(format!("rules are left over or missing at {}", changed.join("; ")));
+    }
+    left
+}
+
+/// Promises about what agents and controller have told each other.
+fn judge_agents(world: &mut World) -> Vec<String> {
+    let mut broken = Vec::new();
+    for agent in 0..world.agent_count() {
+        let (counts, refusal) = world.with_agent(agent, |agent| (agent.counts(), agent.take_refusal()));
         if counts.useless_lines > 0 {
             broken.push(format!("agent {agent} cannot read {} lines of the controller", counts.useless_lines));
         }
         if let Some(why) = refusal {
             broken.push(format!("agent {agent} was refused: {why}"));
-        }
-        if session.is_none() {
-            broken.push(format!("agent {agent} has no session"));
-        }
-        if sizes != (0, 0) {
-            broken.push(format!("agent {agent} has {} flows and {} orders left", sizes.0, sizes.1));
         }
     }
     broken
@@ -166,30 +220,6 @@ fn carry_out(world: &mut World, step: &Step) -> Result<(), String> {
         Step::End => world.end_flow(0),
     }
     Ok(())
-}
-
-/// The rules of a fabric that never had a flow, under a scheme.
-fn bare_state(fabric: &str, scheme: &str) -> Result<State, String> {
-    let mut world = World::new(fabric, scheme, "", Timing::PROMPT, 0)?;
-    world.begin()?;
-    Ok(world.state())
-}
-
-/// Promises about what is left when all flows are over.
-fn judge_rules(world: &mut World, bare: &State) -> Vec<String> {
-    let mut broken = Vec::new();
-    let changed = world.changed_since(bare);
-    if !changed.is_empty() {
-        broken.push(format!("rules are left over or missing at {}", changed.join("; ")));
-    }
-    let controller = world.machine().hub.controller();
-    let left = controller.map(|controller| (controller.view().flows.len(), controller.held_flows()));
-    match left {
-        Some((0, 0)) => {}
-        Some((flows, held)) => broken.push(format!("{flows} flows are left, {held} of them held")),
-        None => broken.push("no controller runs".into()),
-    }
-    broken
 }
 
 /// Promises about packets. Those that were sent before `settled` may be lost or loop.

@@ -1,14 +1,14 @@
 //! Finds the smallest form of a schedule that breaks a promise.
 
 use super::broken_promises;
-use super::run::Sabotage;
+use super::run::{BareStates, Sabotage};
 use super::schedule::Schedule;
 use pathloom_model::Nanos;
 
 /// The schedule without everything that is not needed to break the same kind of promise. Unchanged if no promise is
 /// broken.
-pub(super) fn shrink(schedule: &Schedule, sabotage: Option<Sabotage>) -> Schedule {
-    let kind = |one: &Schedule| kind_of(&broken_promises(one, sabotage));
+pub(super) fn shrink(schedule: &Schedule, sabotage: Option<Sabotage>, bare: &mut BareStates) -> Schedule {
+    let mut kind = |one: &Schedule| kind_of(&broken_promises(one, sabotage, bare));
     let mut least = schedule.clone();
     let Some(wanted) = kind(&least) else { return least };
     while let Some(smaller) = candidates(&least).into_iter().find(|one| kind(one).as_ref() == Some(&wanted)) {
