@@ -139,7 +139,7 @@ fn workload(rng: &mut impl Rng, fabric: &Fabric, until: Nanos) -> Workload {
         Start::At(at) => at,
         Start::After { .. } => Nanos::ZERO,
     });
-    Workload { flows, description: String::new(), notes: Vec::new() }
+    Workload { flows, description: String::new(), notes: Vec::new(), jobs: Vec::new() }
 }
 
 /// Adds a fault and, in most cases, its repair.

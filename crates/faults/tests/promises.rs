@@ -108,6 +108,7 @@ fn another_scheme_after_a_drain_costs_no_packet() {
         flows: vec![flow(65_047, h1, h0), flow(95_790, h0, h1)],
         description: String::new(),
         notes: Vec::new(),
+        jobs: Vec::new(),
     };
     let cable = |out| Act::Drain { target: Target::Cable(LinkId(12)), out };
     let schedule = Schedule {

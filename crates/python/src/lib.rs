@@ -8,6 +8,7 @@ mod columns;
 mod errors;
 mod fabric;
 mod faults;
+mod jobs;
 mod lists;
 mod output_files;
 mod registry;

@@ -5,6 +5,7 @@ use crate::columns::{
 };
 use crate::errors::{read_bytes, read_file, Error};
 use crate::fabric::Fabric;
+use crate::jobs::{delays, job_list};
 use crate::output_files::{EventLog, PartialFile};
 use crate::scheme::{PyScheme, SchemeErrors};
 use pathloom_model::spec::SpecError;
@@ -313,7 +314,12 @@ impl Simulation {
     }
 
     fn outcome<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let outcome: Outcome = py.detach(|| of_run!(&*self.lock(), sim => sim.outcome()));
+        let (outcome, delays): (Outcome, _) = py.detach(|| {
+            let run = &*self.lock();
+            let outcome = of_run!(run, sim => sim.outcome());
+            let delays = delays(&self.workload, &outcome, |flow| of_run!(run, sim => sim.path_of(flow)));
+            (outcome, delays)
+        });
         if !outcome.conserves_packets() {
             return Err(Error::Unbalanced(outcome.packets).into());
         }
@@ -325,6 +331,7 @@ impl Simulation {
         parts.set_item("control", control_dict(py, &outcome.control)?)?;
         parts.set_item("programs", outcome.programs.as_ref().map(|of| program_dict(py, of)).transpose()?)?;
         parts.set_item("pauses", outcome.pauses.as_ref().map(|of| pause_dict(py, &self.fabric, of)).transpose()?)?;
+        parts.set_item("jobs", job_list(py, &self.workload, &delays)?)?;
         parts.set_item("end_ns", outcome.end.0)?;
         Ok(parts)
     }

@@ -41,6 +41,17 @@ pub struct SwitchTables {
 }
 
 impl<T: Tap> Simulation<T> {
+    /// The links that the data of a transfer would cross by the present rules. `None` if it has not started, has several
+    /// subflows, or if switches choose a path for each packet.
+    pub fn path_of(&self, transfer: u32) -> Option<Vec<LinkId>> {
+        let [ends] = self.hosts.transfers.subflows(transfer) else { return None };
+        if self.network.sprays() {
+            return None;
+        }
+        let headers = self.hosts.headers(transfer, self.hosts.transfers.five_tuple(transfer)?);
+        Some(self.network.trace(ends.src.uplink, headers))
+    }
+
     /// Every transfer, in the order of the workload.
     pub fn offered(&self) -> Vec<OfferedFlow> {
         let path = |uplink, headers| self.network.trace(uplink, headers);

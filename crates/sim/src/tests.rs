@@ -170,7 +170,7 @@ fn dual_homed(transfers: &[(usize, usize, Start, Subflows<'_>)]) -> Simulation {
     };
     let plan = transfers.iter().map(|(src, dst, _, subflows)| subflows.iter().map(|&one| ends(*src, *dst, one)));
     let plan = Plan::new(plan);
-    let workload = Workload { flows, description: String::new(), notes: Vec::new() };
+    let workload = Workload { flows, description: String::new(), notes: Vec::new(), jobs: Vec::new() };
     let mut settings = settings(DUAL_HOMED, "long-lived:pattern=permutation", "ecmp", Nanos::from_secs(1));
     settings.workload = Arc::new(workload);
     Simulation::with_plan(settings, NoTap, None, plan).unwrap()
@@ -189,7 +189,7 @@ fn gpus_of_a_server_use_the_switch_inside_it_and_others_their_cards() {
         standing: false,
     };
     let flows = vec![flow(0, 1), flow(3, 2), flow(0, 2), flow(1, 2)];
-    let workload = Workload { flows, description: String::new(), notes: Vec::new() };
+    let workload = Workload { flows, description: String::new(), notes: Vec::new(), jobs: Vec::new() };
     for seed in 0..4 {
         let plan = Plan::single(&fabric, &workload, seed);
         let tors: Vec<_> =

@@ -34,7 +34,7 @@ fn simulation(fabric: Fabric, scheme: &str, control: &str, transfers: &[Transfer
     };
     let flows = transfers.iter().map(flow).collect();
     let settings = SimSettings {
-        workload: Arc::new(Workload { flows, description: "by hand".into(), notes: Vec::new() }),
+        workload: Arc::new(Workload { flows, description: "by hand".into(), notes: Vec::new(), jobs: Vec::new() }),
         central: Registry::WithTestSchemes.parse(scheme).unwrap().central(1),
         successor: None,
         programs: None,

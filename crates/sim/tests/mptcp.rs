@@ -22,7 +22,12 @@ fn workload(fabric: &Fabric, transfers: &[Transfer<'_>]) -> Workload {
         coflow: None,
         standing: false,
     };
-    Workload { flows: transfers.iter().map(flow).collect(), description: String::new(), notes: Vec::new() }
+    Workload {
+        flows: transfers.iter().map(flow).collect(),
+        description: String::new(),
+        notes: Vec::new(),
+        jobs: Vec::new(),
+    }
 }
 
 fn settings(fabric: Fabric, workload: Workload, transport: &str, duration: Nanos) -> SimSettings {

@@ -30,7 +30,7 @@ pub(crate) fn settings(
     };
     let flows = flows.iter().map(flow).collect();
     SimSettings {
-        workload: Arc::new(Workload { flows, description: "as listed".into(), notes: Vec::new() }),
+        workload: Arc::new(Workload { flows, description: "as listed".into(), notes: Vec::new(), jobs: Vec::new() }),
         central: pathloom_schemes::parse("ecmp").unwrap().central(1),
         successor: None,
         programs: None,

@@ -23,7 +23,7 @@ fn settings(fabric: &str, flows: &[(u64, usize, usize, Option<u64>)], transport:
     };
     let flows = flows.iter().map(flow).collect();
     SimSettings {
-        workload: Arc::new(Workload { flows, description: "as listed".into(), notes: Vec::new() }),
+        workload: Arc::new(Workload { flows, description: "as listed".into(), notes: Vec::new(), jobs: Vec::new() }),
         central: pathloom_schemes::parse("spt").unwrap().central(1),
         successor: None,
         programs: None,

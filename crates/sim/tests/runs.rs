@@ -306,7 +306,7 @@ fn impossible_runs_are_refused() {
     };
     let empty = |settings: &mut SimSettings| {
         let Workload { description, notes, .. } = (*settings.workload).clone();
-        settings.workload = Arc::new(Workload { flows: Vec::new(), description, notes });
+        settings.workload = Arc::new(Workload { flows: Vec::new(), description, notes, jobs: Vec::new() });
     };
     assert_eq!(refused(empty), Some(SimError::NoFlows));
     assert_eq!(refused(|settings| settings.duration = Nanos::ZERO), Some(SimError::NoDuration));

@@ -46,7 +46,7 @@ fn settings(fabric: Fabric, scheme: &str, sizes: &[u64], faults: Vec<Fault>) -> 
     };
     let flows = sizes.iter().map(flow).collect();
     SimSettings {
-        workload: Arc::new(Workload { flows, description: String::new(), notes: Vec::new() }),
+        workload: Arc::new(Workload { flows, description: String::new(), notes: Vec::new(), jobs: Vec::new() }),
         central: spec.central(1),
         successor: None,
         programs: None,

@@ -55,7 +55,12 @@ impl Shared<'_> {
 fn outcome_of(fabric: Arc<Fabric>, flows: Vec<FlowSpec>, scheme: &str, transport: &str, duration: Nanos) -> Outcome {
     let mut simulation = Simulation::new(SimSettings {
         fabric,
-        workload: Arc::new(Workload { flows, description: "flows of a test".into(), notes: Vec::new() }),
+        workload: Arc::new(Workload {
+            flows,
+            description: "flows of a test".into(),
+            notes: Vec::new(),
+            jobs: Vec::new(),
+        }),
         central: pathloom_schemes::parse(scheme).unwrap().central(1),
         successor: None,
         programs: None,

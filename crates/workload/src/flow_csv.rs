@@ -180,5 +180,6 @@ pub(crate) fn describe(file: &str, what: &str, flows: Vec<FlowSpec>, late: usize
         context.hosts.describe(),
     );
     let note = format!("left out: {} of the file, starting after the end of the run", quantity::count(late, "flow"));
-    Draft { flows, description, notes: (late > 0).then_some(note).into_iter().collect() }
+    let notes = (late > 0).then_some(note).into_iter().collect();
+    Draft { flows, description, notes, ..Draft::default() }
 }

@@ -1,5 +1,6 @@
 //! The result: a list of transfers. Each starts at a time or after other transfers.
 
+use crate::job::Job;
 use pathloom_model::{Nanos, NodeId};
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
@@ -53,6 +54,9 @@ pub struct Workload {
     pub description: String,
     /// Notes for readers of results: what was left out, cut off or reinterpreted.
     pub notes: Vec<String>,
+    /// The collectives among the flows.
+    #[serde(default)]
+    pub jobs: Vec<Job>,
 }
 
 /// Flows whose [`Start::After`] refers to positions in the draft, in any order.
@@ -61,6 +65,7 @@ pub(crate) struct Draft {
     pub flows: Vec<FlowSpec>,
     pub description: String,
     pub notes: Vec<String>,
+    pub jobs: Vec<Job>,
 }
 
 /// Drafted flows that wait for each other in a cycle: the position of one of them in the draft.

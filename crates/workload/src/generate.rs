@@ -79,14 +79,14 @@ impl Context<'_> {
 
     /// Sorts the flows of a draft and completes its notes.
     pub fn finish(&self, draft: Draft) -> Result<Workload, WorkloadError> {
-        let Draft { flows, description, mut notes } = draft;
+        let Draft { flows, description, mut notes, jobs } = draft;
         if flows.is_empty() {
             notes.push(format!("no flow starts within {}", quantity::time(self.duration)));
         }
         let flows = arrange(flows).map_err(|Cycle(flow)| {
             self.error(format!("flow {flow} (counted from 0) depends on itself, so it would never start"))
         })?;
-        Ok(Workload { flows, description, notes })
+        Ok(Workload { flows, description, notes, jobs })
     }
 }
 

@@ -58,6 +58,20 @@ impl<'a> Hosts<'a> {
         self.rates_bps[number as usize] as f64
     }
 
+    /// Highest propagation delay of the host's access links, without those inside its server.
+    pub fn access_delay_ps(&self, number: u32) -> u64 {
+        let links = self.fabric.node(self.node(number)).ports.iter().map(|&port| self.fabric.link(port));
+        let outward = links.filter(|link| !self.fabric.is_inside_server(link.to));
+        outward.map(|link| link.settings.delay_ps).max().unwrap_or(0)
+    }
+
+    /// Rate and delay of the host's link to the switch inside its server; `None` if there is none.
+    pub fn inside_link(&self, number: u32) -> Option<(u64, u64)> {
+        let mut links = self.fabric.node(self.node(number)).ports.iter().map(|&port| self.fabric.link(port));
+        let inside = links.find(|link| self.fabric.is_inside_server(link.to))?;
+        Some((inside.settings.rate_bps, inside.settings.delay_ps))
+    }
+
     /// Number of hosts that share no ToR with this one.
     pub fn host_count_without_common_tor(&self, number: u32) -> u32 {
         self.len() - self.near[number as usize].iter().map(|range| range.1).sum::<u32>()

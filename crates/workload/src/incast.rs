@@ -82,6 +82,6 @@ impl Incast {
             context.hosts.describe(),
             quantity::count(flows.len(), "flow"),
         );
-        Ok(Draft { flows, description, notes: Vec::new() })
+        Ok(Draft { flows, description, ..Draft::default() })
     }
 }

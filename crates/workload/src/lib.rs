@@ -8,6 +8,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod collectives;
+mod delays;
 mod error;
 mod flow_csv;
 mod flow_spec;
@@ -15,6 +16,7 @@ mod foreign;
 mod generate;
 mod hosts;
 mod incast;
+mod job;
 mod long_lived;
 mod names;
 mod on_off;
@@ -34,6 +36,7 @@ mod training;
 
 pub use error::WorkloadError;
 pub use flow_spec::{FlowSpec, Start, Workload};
+pub use job::{Access, Algorithm, Cost, Job};
 pub use names::{traffic_names, TrafficKey, TrafficName};
 pub use sizes::SizeTable;
 pub use spec::TrafficSpec;

@@ -44,6 +44,6 @@ impl LongLived {
             quantity::count(flows.len(), "flow"),
             quantity::time(self.jitter.min(context.duration)),
         );
-        Ok(Draft { flows, description, notes: Vec::new() })
+        Ok(Draft { flows, description, ..Draft::default() })
     }
 }

@@ -115,7 +115,7 @@ impl OnOff {
             context.hosts.describe(),
             achieved(payload_bytes(&flows), flows.len(), total_bps, context),
         );
-        Ok(Draft { flows, description, notes })
+        Ok(Draft { flows, description, notes, ..Draft::default() })
     }
 
     fn describe(&self, sources: &[(u32, Laws)]) -> String {

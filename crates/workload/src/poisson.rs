@@ -64,7 +64,7 @@ impl Poisson {
             context.hosts.describe(),
             achieved(payload_bytes(&flows), flows.len(), total_bps, context),
         );
-        Ok(Draft { flows, description, notes })
+        Ok(Draft { flows, description, notes, ..Draft::default() })
     }
 }
 

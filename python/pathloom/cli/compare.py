@@ -277,6 +277,7 @@ def print_result(result: Result) -> None:
     """Prints the tables of a result. A row per figure and a column per scheme fit narrow terminals."""
     from pathloom.experiments.results.notes import failures
     from pathloom.report.headline import banners, headlines, legend, runs_text
+    from pathloom.report.jobs import delay_lines, jobs_table
     from pathloom.report.tables import control_table, main_table
 
     settings, schemes = result.settings, result.summary["schemes"]
@@ -286,11 +287,14 @@ def print_result(result: Result) -> None:
     main = main_table(schemes)
     names, rows = _turned(main)
     _, cost = _turned(control_table(schemes))
-    console.table(None, ["", *names], [*rows, ["" for _ in range(len(names) + 1)], *cost])
+    blank = ["" for _ in range(len(names) + 1)]
+    jobs = jobs_table(schemes)
+    of_jobs = [blank, *_turned(jobs)[1]] if jobs is not None else []
+    console.table(None, ["", *names], [*rows, *of_jobs, blank, *cost])
     print()
     for line in headlines(schemes):
         print(line)
-    for line in [*legend(schemes, main, "*"), "Costs are per run."]:
+    for line in [*delay_lines(schemes), *legend(schemes, main, "*"), "Costs are per run."]:
         print(line)
     for note in result.notes:
         if note not in failures(result):

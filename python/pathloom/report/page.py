@@ -24,6 +24,7 @@ from pathloom.report.html import (
     plain_table,
     swatch,
 )
+from pathloom.report.jobs import JOBS_SAY, delay_lines, jobs_table
 from pathloom.report.palette import looks
 from pathloom.report.subflows import overview, slowest
 from pathloom.report.tables import Table, control_table, difference_table, main_table, pair_table
@@ -64,6 +65,7 @@ def page(result: ResultData, plots: Sequence[Plot]) -> str:
         "<h2>Figures of each scheme</h2>",
         scheme_table(main, colours, "Figures of each scheme"),
         _legend(schemes, main),
+        _jobs(schemes, colours),
         _differences(schemes),
         figure_blocks(plots),
         _subflows(result),
@@ -115,6 +117,19 @@ def scheme_table(table: Table, colours: Mapping[str, str], label: str) -> str:
         rows.append(f'<tr><th scope="row">{escape(table.headings[column])}</th>{"".join(cells)}</tr>')
     kind = "wide schemes many" if len(names) > MOST_UNCROWDED else "wide schemes"
     return html_table(f"<td></td>{head}", rows, label, kind)
+
+
+def _jobs(schemes: Sequence[Mapping[str, Any]], colours: Mapping[str, str]) -> str:
+    """The figures of jobs, and what delayed them."""
+    table = jobs_table(schemes)
+    if table is None:
+        return ""
+    lines = "".join(f"<li>{escape(line)}</li>" for line in delay_lines(schemes))
+    return (
+        f"<h2>Jobs</h2>\n<p>{escape(JOBS_SAY)}</p>"
+        + scheme_table(table, colours, "Figures of each job")
+        + (f"<ul>{lines}</ul>" if lines else "")
+    )
 
 
 def _differences(schemes: Sequence[Mapping[str, Any]]) -> str:

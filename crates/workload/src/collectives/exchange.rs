@@ -1,17 +1,18 @@
 //! All-to-all: every rank has a block for every other rank.
 
 use super::schedule::{Message, Schedule};
-use super::{refuse_unused, Repeated};
+use super::{costs, refuse_unused, Repeated, Work};
 use crate::error::WorkloadError;
 use crate::flow_spec::{Draft, Start};
 use crate::generate::Context;
+use crate::job::{Algorithm, Cost};
 use crate::quantity;
 use pathloom_model::spec::{Spec, SpecError};
 use pathloom_model::Nanos;
 use rand::seq::SliceRandom;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Algorithm {
+enum Way {
     /// Every rank sends to every other one, this many transfers at a time, in shifted or random order.
     Windowed { parallel: u32, shuffled: bool },
     /// All transfers at the same time.
@@ -30,7 +31,7 @@ const NAMES: [(&str, &str); 4] =
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AllToAll {
     size_bytes: u64,
-    algorithm: Algorithm,
+    algorithm: Way,
     repeated: Repeated,
 }
 
@@ -45,10 +46,10 @@ impl AllToAll {
             refuse_unused(spec, "order", shuffled.as_ref(), name, "algorithm=windowed")?;
         }
         let algorithm = match name {
-            "direct" => Algorithm::Direct,
-            "pairwise" => Algorithm::Pairwise,
-            "bruck" => Algorithm::Bruck,
-            _ => Algorithm::Windowed { parallel: parallel.unwrap_or(1) as u32, shuffled: shuffled.unwrap_or(false) },
+            "direct" => Way::Direct,
+            "pairwise" => Way::Pairwise,
+            "bruck" => Way::Bruck,
+            _ => Way::Windowed { parallel: parallel.unwrap_or(1) as u32, shuffled: shuffled.unwrap_or(false) },
         };
         let size_bytes = spec.size_bytes("size")?.unwrap_or(1_000_000);
         Ok(AllToAll { size_bytes, algorithm, repeated: Repeated::take(spec)? })
@@ -59,10 +60,10 @@ impl AllToAll {
         let hosts = self.repeated.ranks.hosts(context, None)?;
         let ranks = hosts.len() as u32;
         match self.algorithm {
-            Algorithm::Windowed { parallel, shuffled } => self.windowed(context, &hosts, parallel, shuffled),
-            Algorithm::Direct => self.windowed(context, &hosts, ranks - 1, false),
-            Algorithm::Pairwise => self.in_rounds(context, &hosts, "pairwise", || pairwise(self.size_bytes, ranks)),
-            Algorithm::Bruck => self.in_rounds(context, &hosts, "bruck", || bruck(self.size_bytes, ranks)),
+            Way::Windowed { parallel, shuffled } => self.windowed(context, &hosts, parallel, shuffled),
+            Way::Direct => self.windowed(context, &hosts, ranks - 1, false),
+            Way::Pairwise => self.in_rounds(context, &hosts, "pairwise", || pairwise(self.size_bytes, ranks)),
+            Way::Bruck => self.in_rounds(context, &hosts, "bruck", || bruck(self.size_bytes, ranks)),
         }
     }
 
@@ -86,7 +87,9 @@ impl AllToAll {
             schedule.rounds.len(),
             quantity::count(flows.len(), "flow"),
         );
-        Ok(Draft { flows, description, notes: Vec::new() })
+        let work = self.work(name, hosts.len() as u32);
+        let job = self.repeated.job(context, hosts, schedule.rounds.len() as u32, work);
+        Ok(Draft { flows, description, jobs: vec![job], ..Draft::default() })
     }
 
     fn windowed(
@@ -130,7 +133,31 @@ impl AllToAll {
             if shuffled { "random" } else { "shifted" },
             quantity::count(flows.len(), "flow"),
         );
-        Ok(Draft { flows, description, notes: Vec::new() })
+        let name = if self.algorithm == Way::Direct { "direct" } else { "windowed" };
+        let job = self.repeated.job(context, hosts, phases, self.work(name, ranks));
+        Ok(Draft { flows, description, jobs: vec![job], ..Draft::default() })
+    }
+}
+
+impl AllToAll {
+    /// This algorithm and the others for the same work.
+    fn work(&self, name: &str, n: u32) -> Work {
+        let block = self.size_bytes as f64;
+        let parallel = if let Way::Windowed { parallel, .. } = self.algorithm { parallel.min(n - 1) } else { 1 };
+        // Transfers of one rank that run at the same time share its port.
+        let steps = f64::from((n - 1).div_ceil(parallel));
+        let windowed = Cost { steps, ..costs::pairwise(n, block) };
+        let all = vec![
+            Algorithm::flat("windowed", windowed),
+            Algorithm::flat("direct", costs::direct(n, block)),
+            Algorithm::flat("pairwise", costs::pairwise(n, block)),
+            Algorithm::flat("bruck", costs::bruck(n, block)),
+        ];
+        let algorithm = all.iter().find(|known| known.name == name).cloned().unwrap_or_default();
+        // nccl-tests states the whole buffer of a rank, with the block that it keeps.
+        let size_bytes = f64::from(n) * block;
+        let bus_factor = f64::from(n - 1) / f64::from(n);
+        Work { collective: "all-to-all", size_bytes, bus_factor, algorithm, others: all }
     }
 }
 
@@ -152,12 +179,12 @@ fn shift(block_bytes: u64, blocks: u32, ranks: u32, distance: u32) -> Vec<Messag
     (0..ranks).map(message).collect()
 }
 
-fn pairwise(block_bytes: u64, ranks: u32) -> Schedule {
+pub(super) fn pairwise(block_bytes: u64, ranks: u32) -> Schedule {
     Schedule { rounds: (1..ranks).map(|distance| shift(block_bytes, 1, ranks, distance)).collect() }
 }
 
 /// A block for the `d`-th rank after its sender takes the steps 2^k of the binary digits of `d`.
-fn bruck(block_bytes: u64, ranks: u32) -> Schedule {
+pub(super) fn bruck(block_bytes: u64, ranks: u32) -> Schedule {
     let steps = (0..=(ranks - 1).ilog2()).map(|bit| 1u32 << bit);
     let blocks = |step: u32| (1..ranks).filter(|distance| distance & step != 0).count() as u32;
     Schedule { rounds: steps.map(|step| shift(block_bytes, blocks(step), ranks, step)).collect() }

@@ -21,8 +21,13 @@ pub(crate) enum Groups {
     Of(u32),
 }
 
-/// Groups of equal size: their ranks.
-pub(crate) struct Grouped(Vec<Vec<u32>>);
+/// Groups of equal size.
+pub(crate) struct Grouped {
+    /// The ranks of each.
+    groups: Vec<Vec<u32>>,
+    /// Whether they are servers, so that messages inside a group need no network card.
+    pub are_servers: bool,
+}
 
 impl Groups {
     /// Reads `groups=`; `None` if it is not given.
@@ -50,7 +55,7 @@ impl Groups {
     /// The groups of ranks on these hosts. All must have the same size.
     pub fn of(self, context: &Context, hosts: &[u32]) -> Result<Grouped, WorkloadError> {
         let ranks = hosts.len() as u32;
-        let groups = match self {
+        let groups: Vec<Vec<u32>> = match self {
             Groups::Of(size) if ranks.is_multiple_of(size) => {
                 (0..ranks / size).map(|group| (group * size..(group + 1) * size).collect()).collect()
             }
@@ -73,10 +78,15 @@ impl Groups {
                 }
             }
         };
+        let servers = numbers(&context.hosts.servers());
+        let server = |rank: u32| servers.get(&hosts[rank as usize]);
+        let is_server =
+            |group: &Vec<u32>| group.iter().all(|&rank| server(rank).is_some() && server(rank) == server(group[0]));
+        let are_servers = groups.iter().all(is_server);
         let least = groups.iter().map(Vec::len).min().unwrap_or(0);
         let most = groups.iter().map(Vec::len).max().unwrap_or(0);
         match least == most {
-            true => Ok(Grouped(groups)),
+            true => Ok(Grouped { groups, are_servers }),
             false => Err(context.error(format!(
                 "groups: they have {least} to {most} ranks; a hierarchical all-reduce needs groups of equal size; set hosts= or \
                  groups=NUMBER"
@@ -86,16 +96,21 @@ impl Groups {
 }
 
 impl Grouped {
+    /// Number of ranks of a group.
+    pub fn size(&self) -> u32 {
+        self.groups[0].len() as u32
+    }
+
     /// Reduce-scatter in each group, all-reduce across groups among the ranks with the same place, all-gather in each
     /// group; rings everywhere. The buffer has a part for each rank.
     pub fn all_reduce(&self, buffer: Buffer) -> Schedule {
-        let (count, size) = (self.0.len() as u32, self.0[0].len() as u32);
+        let (count, size) = (self.groups.len() as u32, self.size());
         let block = |place: u32| (place * count, count);
-        let groups = || self.0.iter().filter(|_| size > 1);
+        let groups = || self.groups.iter().filter(|_| size > 1);
         let before = Schedule::beside(groups().map(|group| ring_reduce_scatter(buffer, group, block)).collect());
         let after = Schedule::beside(groups().map(|group| ring_all_gather(buffer, group, block)).collect());
         let across = |place: u32| {
-            let members: Vec<u32> = self.0.iter().map(|group| group[place as usize]).collect();
+            let members: Vec<u32> = self.groups.iter().map(|group| group[place as usize]).collect();
             ring_both(buffer, &members, |part| (place * count + part, 1))
         };
         let across = match count {
@@ -137,8 +152,8 @@ mod tests {
         for (count, size) in [(1, 4), (4, 1), (2, 2), (3, 2), (2, 3), (4, 4)] {
             let ranks = count * size;
             // Groups whose ranks are not neighbours.
-            let groups =
-                Grouped((0..count).map(|group| (0..size).map(|place| place * count + group).collect()).collect());
+            let groups = (0..count).map(|group| (0..size).map(|place| place * count + group).collect()).collect();
+            let groups = Grouped { groups, are_servers: false };
             let schedule = groups.all_reduce(Buffer { size_bytes: 10_007, parts: ranks });
             assert_eq!(schedule.rounds.len() as u32, 2 * (size - 1) + 2 * (count - 1));
             let mut held = own_values(ranks, ranks);

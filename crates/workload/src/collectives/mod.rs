@@ -4,6 +4,7 @@
 //! receives at most one. A file has the algorithms of one family: `reduction` (all-reduce, all-gather, reduce-scatter),
 //! `trees` (broadcast and reduce, double trees), `hierarchy` (groups of ranks), `exchange` (all-to-all), `moe`.
 
+mod costs;
 mod exchange;
 mod hierarchy;
 mod moe;
@@ -17,7 +18,8 @@ pub(crate) use moe::Moe;
 pub(crate) use reduction::{Reduction, ReductionKind};
 pub(crate) use single_root::{SingleRoot, SingleRootKind};
 
-use crate::generate::SYNCHRONISED_JITTER;
+use crate::generate::{Context, SYNCHRONISED_JITTER};
+use crate::job::{Algorithm, Job};
 use crate::ranks::Ranks;
 use pathloom_model::spec::{Spec, SpecError};
 use pathloom_model::Nanos;
@@ -39,6 +41,40 @@ impl Repeated {
             gap: spec.time("gap")?.unwrap_or(Nanos::ZERO),
             jitter: spec.time("jitter")?.unwrap_or(SYNCHRONISED_JITTER),
         })
+    }
+}
+
+/// What makes a [`Job`] out of a draft: the collective and its algorithms.
+struct Work {
+    collective: &'static str,
+    size_bytes: f64,
+    bus_factor: f64,
+    algorithm: Algorithm,
+    /// The other algorithms for the same work.
+    others: Vec<Algorithm>,
+}
+
+impl Repeated {
+    /// The job of ranks on these hosts. `steps` is the number of coflows of one iteration.
+    fn job(&self, context: &Context, hosts: &[u32], steps: u32, work: Work) -> Job {
+        let (outside, inside) = context.hosts.access_of(hosts);
+        let servers = context.hosts.servers();
+        let mut known = vec![work.algorithm.clone()];
+        known.extend(work.others.into_iter().filter(|other| other.name != work.algorithm.name));
+        Job {
+            spec: context.text.to_owned(),
+            collective: work.collective.to_owned(),
+            hosts: hosts.iter().map(|&host| context.hosts.node(host)).collect(),
+            iterations: self.iterations,
+            coflows: (0, steps * self.iterations),
+            size_bytes: work.size_bytes,
+            bus_factor: work.bus_factor,
+            algorithm: work.algorithm,
+            known,
+            outside,
+            inside,
+            in_one_server: servers.iter().any(|server| hosts.iter().all(|host| server.contains(host))),
+        }
     }
 }
 

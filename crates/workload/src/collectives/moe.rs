@@ -1,9 +1,10 @@
 //! Mixture of experts: each rank dispatches its tokens to the ranks of their experts, which send the results back.
 
-use super::Repeated;
+use super::{Repeated, Work};
 use crate::error::WorkloadError;
 use crate::flow_spec::{Draft, FlowSpec, Start};
 use crate::generate::Context;
+use crate::job::{Algorithm, Cost};
 use crate::training::MOST_WAITS;
 use crate::{quantity, random};
 use pathloom_model::spec::{Spec, SpecError};
@@ -75,9 +76,14 @@ impl Moe {
         let router = Router::new(self, context, experts, ranks);
         let mut run = Run::new(self, context, &hosts);
         let mut busiest: f64 = 1.0;
+        let (mut cost, mut sent) = (Cost::default(), 0.0);
         for iteration in 0..iterations {
             let routed = router.route(&mut context.rng_of("tokens", u64::from(iteration)));
             busiest = busiest.max(imbalance(&routed));
+            let most = busiest_port(&routed) as f64;
+            let bytes = (self.token_bytes + self.combine_bytes) as f64;
+            cost = cost.then(Cost { steps: 2.0, bytes: most * bytes });
+            sent += routed.iter().flatten().sum::<u64>() as f64 * bytes;
             run.iteration(&routed, iteration);
         }
         let flows = run.flows;
@@ -94,8 +100,23 @@ impl Moe {
             quantity::number(busiest),
             quantity::count(flows.len(), "flow"),
         );
-        Ok(Draft { flows, description, notes: Vec::new() })
+        let once = f64::from(iterations);
+        let cost = Cost { steps: cost.steps / once, bytes: cost.bytes / once };
+        let algorithm = Algorithm::flat("direct", cost);
+        let size_bytes = sent / once / f64::from(ranks);
+        let work = Work { collective: "moe", size_bytes, bus_factor: 1.0, algorithm, others: Vec::new() };
+        let job = self.repeated.job(context, &hosts, 2, work);
+        Ok(Draft { flows, description, jobs: vec![job], ..Draft::default() })
     }
+}
+
+/// The most tokens that a rank sends to others, or receives from them.
+fn busiest_port(routed: &Routed) -> u64 {
+    let port = |rank: usize| {
+        let out: u64 = routed[rank].iter().sum();
+        out.max(routed.iter().map(|row| row[rank]).sum())
+    };
+    (0..routed.len()).map(port).max().unwrap_or(0)
 }
 
 /// Tokens that the busiest rank receives, over the mean of all ranks; 1 if no token leaves its rank.

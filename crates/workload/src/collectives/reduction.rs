@@ -3,10 +3,11 @@
 use super::hierarchy::Groups;
 use super::schedule::{Buffer, Message, Schedule};
 use super::trees::{self, CHUNKS};
-use super::{refuse_unused, Repeated};
+use super::{costs, refuse_unused, Repeated, Work};
 use crate::error::WorkloadError;
 use crate::flow_spec::Draft;
 use crate::generate::Context;
+use crate::job::{Algorithm, Cost};
 use crate::quantity;
 use pathloom_model::spec::{Spec, SpecError};
 
@@ -32,7 +33,7 @@ impl ReductionKind {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum Algorithm {
+enum Way {
     /// Every rank sends to the next one only (Patarasuk and Yuan, JPDC 2009).
     Ring,
     /// Halving and doubling: ranks exchange with ranks at distances that are powers of two (Thakur, Rabenseifner and
@@ -44,11 +45,22 @@ enum Algorithm {
     Hierarchical(Groups),
 }
 
+impl Way {
+    fn name(&self) -> &'static str {
+        match self {
+            Way::Ring => "ring",
+            Way::Recursive => "recursive",
+            Way::Tree { .. } => "tree",
+            Way::Hierarchical(_) => "hierarchical",
+        }
+    }
+}
+
 /// One of the three collectives, by one algorithm.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Reduction {
     kind: ReductionKind,
-    algorithm: Algorithm,
+    algorithm: Way,
     size_bytes: u64,
     repeated: Repeated,
 }
@@ -61,7 +73,7 @@ impl Reduction {
         let simple = [("ring", "ring"), ("recursive", "recursive")];
         if kind != ReductionKind::AllReduce {
             let name = spec.choice("algorithm", &simple)?.unwrap_or("ring");
-            let algorithm = if name == "ring" { Algorithm::Ring } else { Algorithm::Recursive };
+            let algorithm = if name == "ring" { Way::Ring } else { Way::Recursive };
             return Ok(Reduction { kind, algorithm, size_bytes, repeated });
         }
         let all = [simple[0], simple[1], ("tree", "tree"), ("hierarchical", "hierarchical")];
@@ -75,10 +87,10 @@ impl Reduction {
             refuse_unused(spec, "groups", groups.as_ref(), name, "algorithm=hierarchical")?;
         }
         let algorithm = match name {
-            "tree" => Algorithm::Tree { chunks: chunks.map_or(CHUNKS, |chunks| chunks as u32) },
-            "hierarchical" => Algorithm::Hierarchical(groups.unwrap_or_default()),
-            "recursive" => Algorithm::Recursive,
-            _ => Algorithm::Ring,
+            "tree" => Way::Tree { chunks: chunks.map_or(CHUNKS, |chunks| chunks as u32) },
+            "hierarchical" => Way::Hierarchical(groups.unwrap_or_default()),
+            "recursive" => Way::Recursive,
+            _ => Way::Ring,
         };
         Ok(Reduction { kind, algorithm, size_bytes, repeated })
     }
@@ -87,17 +99,17 @@ impl Reduction {
     pub fn draft(&self, context: &Context) -> Result<Draft, WorkloadError> {
         let hosts = self.repeated.ranks.hosts(context, None)?;
         let ranks = hosts.len() as u32;
-        let parts = if let Algorithm::Tree { chunks } = self.algorithm { chunks } else { ranks };
+        let parts = if let Way::Tree { chunks } = self.algorithm { chunks } else { ranks };
         if self.size_bytes < u64::from(parts) {
             let size = self.size_bytes;
             return Err(context.error(format!("size: {size} B is too small for {parts} chunks; raise size=")));
         }
-        if let Algorithm::Tree { chunks } = self.algorithm {
+        if let Way::Tree { chunks } = self.algorithm {
             let count = 2.0 * f64::from(chunks) * f64::from(ranks - 1) * f64::from(self.repeated.iterations);
             context.refuse_too_many(count, "lower chunks=, iterations= or hosts=")?;
         } else {
             let count = 2.0 * f64::from(ranks) * f64::from(ranks - 1) * f64::from(self.repeated.iterations);
-            if self.algorithm == Algorithm::Ring {
+            if self.algorithm == Way::Ring {
                 let once = if self.kind == ReductionKind::AllReduce { 1.0 } else { 0.5 };
                 context.refuse_too_many(count * once, "lower iterations= or hosts=")?;
             }
@@ -115,7 +127,9 @@ impl Reduction {
             schedule.rounds.len(),
             quantity::count(flows.len(), "flow"),
         );
-        Ok(Draft { flows, description, notes: Vec::new() })
+        let job =
+            self.repeated.job(context, &hosts, schedule.rounds.len() as u32, self.work(context, &hosts, &schedule));
+        Ok(Draft { flows, description, jobs: vec![job], ..Draft::default() })
     }
 
     fn schedule(&self, context: &Context, hosts: &[u32], buffer: Buffer) -> Result<Schedule, WorkloadError> {
@@ -123,29 +137,64 @@ impl Reduction {
         let members: Vec<u32> = (0..ranks).collect();
         let block = |part: u32| (part, 1);
         match (&self.algorithm, self.kind) {
-            (Algorithm::Ring, ReductionKind::AllReduce) => Ok(ring_all_reduce(buffer, &members, block)),
-            (Algorithm::Ring, ReductionKind::AllGather) => Ok(ring_all_gather(buffer, &members, block)),
-            (Algorithm::Ring, ReductionKind::ReduceScatter) => Ok(ring_reduce_scatter(buffer, &members, block)),
-            (Algorithm::Recursive, ReductionKind::AllReduce) => Ok(recursive_all_reduce(buffer.size_bytes, ranks)),
-            (Algorithm::Recursive, kind) if !ranks.is_power_of_two() => Err(context.error(format!(
+            (Way::Ring, ReductionKind::AllReduce) => Ok(ring_all_reduce(buffer, &members, block)),
+            (Way::Ring, ReductionKind::AllGather) => Ok(ring_all_gather(buffer, &members, block)),
+            (Way::Ring, ReductionKind::ReduceScatter) => Ok(ring_reduce_scatter(buffer, &members, block)),
+            (Way::Recursive, ReductionKind::AllReduce) => Ok(recursive_all_reduce(buffer.size_bytes, ranks)),
+            (Way::Recursive, kind) if !ranks.is_power_of_two() => Err(context.error(format!(
                 "algorithm=recursive: {} by halving or doubling needs a power of two of ranks, and there are {ranks}; \
                  set hosts={}, or algorithm=ring",
                 kind.name(),
                 1 << ranks.ilog2(),
             ))),
-            (Algorithm::Recursive, ReductionKind::AllGather) => Ok(doubling(buffer, &members)),
-            (Algorithm::Recursive, ReductionKind::ReduceScatter) => Ok(halving(buffer, &members)),
-            (Algorithm::Tree { .. }, _) => Ok(trees::all_reduce(buffer, ranks)),
-            (Algorithm::Hierarchical(groups), _) => Ok(groups.of(context, hosts)?.all_reduce(buffer)),
+            (Way::Recursive, ReductionKind::AllGather) => Ok(doubling(buffer, &members)),
+            (Way::Recursive, ReductionKind::ReduceScatter) => Ok(halving(buffer, &members)),
+            (Way::Tree { .. }, _) => Ok(trees::all_reduce(buffer, ranks)),
+            (Way::Hierarchical(groups), _) => Ok(groups.of(context, hosts)?.all_reduce(buffer)),
         }
+    }
+
+    /// This algorithm and the others for the same work.
+    fn work(&self, context: &Context, hosts: &[u32], schedule: &Schedule) -> Work {
+        let (n, size) = (hosts.len() as u32, self.size_bytes as f64);
+        let ring = costs::ring_half(n, size);
+        let share = f64::from(n - 1) / f64::from(n);
+        let twice = |cost: Cost| cost.then(cost);
+        let mut others = Vec::new();
+        if self.kind == ReductionKind::AllReduce {
+            let grouped = |groups: Groups| {
+                let found = groups.of(context, hosts).ok()?;
+                Some(costs::hierarchical(n, found.size(), size, found.are_servers))
+            };
+            others.push(Algorithm::flat("ring", twice(ring)));
+            others.push(Algorithm::flat("recursive", costs::recursive_all_reduce(n, size)));
+            others.push(Algorithm::flat("tree", costs::tree_all_reduce(n, costs::usual_chunks(self.size_bytes))));
+            others.extend(grouped(Groups::Auto));
+            if let Way::Hierarchical(groups) = &self.algorithm {
+                others.splice(0..0, grouped(*groups));
+            }
+        } else {
+            others.push(Algorithm::flat("ring", ring));
+            if n.is_power_of_two() {
+                others.push(Algorithm::flat("recursive", costs::recursive_half(n, size)));
+            }
+        }
+        if let Way::Tree { chunks } = self.algorithm {
+            let chunk = size / f64::from(chunks);
+            others.insert(0, Algorithm::flat("tree", Cost::each(f64::from(schedule.steps(n)), chunk)));
+        }
+        let name = self.algorithm.name();
+        let algorithm = others.iter().find(|known| known.name == name).cloned().unwrap_or_default();
+        let bus_factor = if self.kind == ReductionKind::AllReduce { 2.0 * share } else { share };
+        Work { collective: self.kind.name(), size_bytes: size, bus_factor, algorithm, others }
     }
 
     fn what(&self) -> String {
         match &self.algorithm {
-            Algorithm::Ring => format!("ring {}", self.kind.name()),
-            Algorithm::Recursive => format!("recursive {}", self.kind.name()),
-            Algorithm::Tree { chunks } => format!("double-tree {} in {chunks} chunks", self.kind.name()),
-            Algorithm::Hierarchical(groups) => format!("hierarchical {} ({})", self.kind.name(), groups.describe()),
+            Way::Ring => format!("ring {}", self.kind.name()),
+            Way::Recursive => format!("recursive {}", self.kind.name()),
+            Way::Tree { chunks } => format!("double-tree {} in {chunks} chunks", self.kind.name()),
+            Way::Hierarchical(groups) => format!("hierarchical {} ({})", self.kind.name(), groups.describe()),
         }
     }
 }
@@ -196,7 +245,7 @@ fn ring(
 
 /// Recursive halving, then doubling. If the number of ranks is not a power of two, the first ranks are taken in pairs: one of
 /// each pair gives its buffer to the other one before, and gets the result after (as in MPICH).
-fn recursive_all_reduce(size_bytes: u64, ranks: u32) -> Schedule {
+pub(super) fn recursive_all_reduce(size_bytes: u64, ranks: u32) -> Schedule {
     let most = 1 << ranks.ilog2();
     let extra = ranks - most;
     let members: Vec<u32> = (0..extra).map(|pair| 2 * pair + 1).chain(2 * extra..ranks).collect();

@@ -57,6 +57,24 @@ impl Schedule {
         self.rounds.iter().map(Vec::len).sum()
     }
 
+    /// The longest chain of messages that wait for each other, as in [`Schedule::flows`].
+    pub fn steps(&self, ranks: u32) -> u32 {
+        // By rank: the steps after which it may send, and those after which it has received.
+        let mut ready = vec![0u32; ranks as usize];
+        let mut received = ready.clone();
+        for round in &self.rounds {
+            let end = |message: &Message| 1 + ready[message.from as usize].max(received[message.to as usize]);
+            let ends: Vec<u32> = round.iter().map(end).collect();
+            for (message, end) in round.iter().zip(ends) {
+                for rank in [message.from, message.to] {
+                    ready[rank as usize] = ready[rank as usize].max(end);
+                }
+                received[message.to as usize] = end;
+            }
+        }
+        ready.into_iter().max().unwrap_or(0)
+    }
+
     /// The rounds of both, one after the other.
     pub fn then(mut self, other: Schedule) -> Schedule {
         self.rounds.extend(other.rounds);

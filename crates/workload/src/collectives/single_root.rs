@@ -2,10 +2,11 @@
 
 use super::schedule::{Buffer, Schedule};
 use super::trees::{self, CHUNKS};
-use super::{refuse_unused, Repeated};
+use super::{costs, refuse_unused, Repeated, Work};
 use crate::error::WorkloadError;
 use crate::flow_spec::Draft;
 use crate::generate::Context;
+use crate::job::{Algorithm, Cost};
 use crate::quantity;
 use pathloom_model::spec::{Spec, SpecError};
 
@@ -19,7 +20,7 @@ pub(crate) enum SingleRootKind {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Algorithm {
+enum Way {
     /// Two trees, each for one half of the buffer, in chunks.
     Tree,
     /// A chain of all ranks, in chunks.
@@ -28,14 +29,13 @@ enum Algorithm {
     Binomial,
 }
 
-const ALGORITHMS: [(&str, Algorithm); 3] =
-    [("tree", Algorithm::Tree), ("ring", Algorithm::Ring), ("binomial", Algorithm::Binomial)];
+const ALGORITHMS: [(&str, Way); 3] = [("tree", Way::Tree), ("ring", Way::Ring), ("binomial", Way::Binomial)];
 
 /// A broadcast or a reduction to one rank.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SingleRoot {
     kind: SingleRootKind,
-    algorithm: Algorithm,
+    algorithm: Way,
     size_bytes: u64,
     root: u32,
     chunks: u32,
@@ -45,12 +45,12 @@ pub(crate) struct SingleRoot {
 impl SingleRoot {
     /// Reads the keys of a specification.
     pub fn take(spec: &Spec, kind: SingleRootKind) -> Result<SingleRoot, SpecError> {
-        let algorithm = spec.choice("algorithm", &ALGORITHMS)?.unwrap_or(Algorithm::Tree);
+        let algorithm = spec.choice("algorithm", &ALGORITHMS)?.unwrap_or(Way::Tree);
         let chunks = spec.count("chunks", 1, 1_000_000)?;
-        if algorithm == Algorithm::Binomial {
+        if algorithm == Way::Binomial {
             refuse_unused(spec, "chunks", chunks.as_ref(), "binomial", "algorithm=tree")?;
         }
-        let usual = if algorithm == Algorithm::Binomial { 1 } else { CHUNKS };
+        let usual = if algorithm == Way::Binomial { 1 } else { CHUNKS };
         Ok(SingleRoot {
             kind,
             algorithm,
@@ -77,9 +77,9 @@ impl SingleRoot {
         context.refuse_too_many(count, "lower chunks=, iterations= or hosts=")?;
         let buffer = Buffer { size_bytes, parts: chunks };
         let broadcast = match self.algorithm {
-            Algorithm::Tree => trees::broadcast(buffer, ranks, root),
-            Algorithm::Ring => chain(buffer, ranks, root),
-            Algorithm::Binomial => binomial(buffer, ranks, root),
+            Way::Tree => trees::broadcast(buffer, ranks, root),
+            Way::Ring => chain(buffer, ranks, root),
+            Way::Binomial => binomial(buffer, ranks, root),
         };
         let (name, schedule) = match self.kind {
             SingleRootKind::Broadcast => ("broadcast from", broadcast),
@@ -90,9 +90,9 @@ impl SingleRoot {
             "{} {name} rank {root} of {} in {} over {}, {} of {} steps each; a rank sends in a step once it has \
              received and sent in the steps before; {}",
             match self.algorithm {
-                Algorithm::Tree => "double-tree",
-                Algorithm::Ring => "ring",
-                Algorithm::Binomial => "binomial",
+                Way::Tree => "double-tree",
+                Way::Ring => "ring",
+                Way::Binomial => "binomial",
             },
             quantity::bytes(size_bytes as f64),
             quantity::count(chunks as usize, "chunk"),
@@ -101,7 +101,26 @@ impl SingleRoot {
             schedule.rounds.len(),
             quantity::count(flows.len(), "flow"),
         );
-        Ok(Draft { flows, description, notes: Vec::new() })
+        let job = self.repeated.job(context, &hosts, schedule.rounds.len() as u32, self.work(ranks, &schedule));
+        Ok(Draft { flows, description, jobs: vec![job], ..Draft::default() })
+    }
+}
+
+impl SingleRoot {
+    /// This algorithm and the others for the same work.
+    fn work(&self, n: u32, schedule: &Schedule) -> Work {
+        let size = self.size_bytes as f64;
+        let usual = costs::usual_chunks(self.size_bytes);
+        let name = ALGORITHMS.iter().find(|known| known.1 == self.algorithm).map_or("", |known| known.0);
+        let chunk = size / f64::from(self.chunks);
+        let algorithm = Algorithm::flat(name, Cost::each(f64::from(schedule.steps(n)), chunk));
+        let others = vec![
+            Algorithm::flat("tree", costs::tree_broadcast(n, usual)),
+            Algorithm::flat("ring", costs::chain(n, usual)),
+            Algorithm::flat("binomial", costs::binomial(n, size)),
+        ];
+        let collective = if self.kind == SingleRootKind::Broadcast { "broadcast" } else { "reduce" };
+        Work { collective, size_bytes: size, bus_factor: 1.0, algorithm, others }
     }
 }
 

@@ -149,7 +149,7 @@ impl ChakraTrace {
             quantity::bytes(payload_bytes(&flows)),
             if self.compute { "takes the time that the trace says" } else { "takes no time" },
         );
-        Ok(Draft { flows, description, notes })
+        Ok(Draft { flows, description, notes, ..Draft::default() })
     }
 
     fn wrong(&self, rank: usize, problem: String) -> WorkloadError {

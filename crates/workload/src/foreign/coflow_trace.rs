@@ -115,7 +115,7 @@ impl CoflowTrace {
             quantity::count(flows.len(), "flow"),
             quantity::bytes(payload_bytes(&flows)),
         );
-        Ok(Draft { flows, description, notes })
+        Ok(Draft { flows, description, notes, ..Draft::default() })
     }
 
     /// Reads the number of ports, the coflows, and notes.

@@ -170,7 +170,7 @@ impl SimaiWorkload {
         );
         notes.extend(placed);
         notes.extend(self.notes(&head, of, &layers));
-        Ok(Draft { flows, description, notes })
+        Ok(Draft { flows, description, notes, ..Draft::default() })
     }
 
     /// What the reader of a result should know about the reading of the file.

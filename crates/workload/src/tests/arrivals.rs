@@ -122,7 +122,7 @@ fn on_off_sources_meet_their_load_and_come_in_bursts() {
         assert!((mean / expected - 1.0).abs() < 0.02, "{text}: {mean} flows, expected {expected}");
         let workload = generate(&text, &fabric, 10.0);
         let one: Vec<FlowSpec> = workload.flows.into_iter().filter(|flow| flow.src == fabric.hosts()[0]).collect();
-        let one = Workload { flows: one, description: String::new(), notes: Vec::new() };
+        let one = Workload { flows: one, description: String::new(), notes: Vec::new(), jobs: Vec::new() };
         let bursty = dispersion(&times_s(&one), 10.0, 500);
         assert!(bursty > 1.5, "{text}: {bursty}");
     }

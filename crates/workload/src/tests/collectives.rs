@@ -320,3 +320,50 @@ fn trees_take_a_step_for_each_chunk_and_few_more() {
         }
     }
 }
+
+#[test]
+fn a_job_describes_its_ranks_and_its_algorithms() {
+    let fabric =
+        pathloom_fabrics::fabric_from_spec("rail-optimized:servers=4,gpus=2,spines=2,rate=100Gbps,delay=1us").unwrap();
+    let job = |text: &str| generate(text, &fabric, 1.0).jobs.remove(0);
+    let ring = job("all-reduce:size=8MB,iterations=3");
+    assert_eq!((ring.spec.as_str(), ring.collective.as_str()), ("all-reduce:size=8MB,iterations=3", "all-reduce"));
+    assert_eq!((ring.hosts.len(), ring.iterations, ring.coflows), (8, 3, (0, 3 * 14)));
+    assert_eq!((ring.size_bytes, ring.bus_factor, ring.in_one_server), (8e6, 2.0 * 7.0 / 8.0, false));
+    assert_eq!((ring.outside.rate_bps, ring.outside.delay_ps), (100_000_000_000, 2_000_000));
+    assert_eq!(ring.inside.unwrap().rate_bps, 3_600_000_000_000);
+    let names = |job: &crate::Job| job.known.iter().map(|known| known.name.clone()).collect::<Vec<_>>();
+    assert_eq!(names(&ring), ["ring", "recursive", "tree", "hierarchical"]);
+    // Two ranks in each server, and one of four servers on each rail.
+    let hierarchical = &ring.known[3];
+    assert_eq!((hierarchical.inside.steps, hierarchical.inside.bytes), (2.0, 8e6));
+    assert_eq!((hierarchical.outside.steps, hierarchical.outside.bytes), (6.0, 6e6));
+    assert_eq!(job("all-reduce:algorithm=hierarchical,size=8MB,groups=2").algorithm, *hierarchical);
+    assert!(job("all-reduce:size=8MB,hosts=h2/h3").in_one_server);
+    assert_eq!(names(&job("all-gather:hosts=3")), ["ring"]);
+    assert_eq!(names(&job("broadcast")), ["tree", "ring", "binomial"]);
+    let tree = job("all-reduce:algorithm=tree,chunks=8,size=8MB").algorithm;
+    assert_eq!((tree.name.as_str(), tree.outside.bytes), ("tree", tree.outside.steps * 1e6));
+    let windowed = job("all-to-all:parallel=3").algorithm;
+    assert_eq!((windowed.outside.steps, windowed.outside.bytes), (3.0, 7e6));
+    assert!(generate("incast", &fabric, 1.0).jobs.is_empty());
+}
+
+#[test]
+fn a_job_is_followed_back_through_the_last_transfers_that_it_waited_for() {
+    let fabric = even(1, 3);
+    let workload = generate("all-reduce:size=300B,jitter=0s", &fabric, 1.0);
+    // Each transfer takes 1 ns, and those of the second host 5 ns.
+    let mut ends: Vec<Nanos> = Vec::new();
+    for flow in &workload.flows {
+        let start = match &flow.start {
+            Start::At(at) => *at,
+            Start::After { flows, .. } => flows.iter().map(|&needed| ends[needed as usize]).max().unwrap(),
+        };
+        ends.push(Nanos(start.0 + if pair(flow, &fabric).0 == 1 { 5 } else { 1 }));
+    }
+    let chain = workload.waited_for(&workload.jobs[0], |flow| Some(ends[flow as usize]));
+    let senders: Vec<usize> = chain.iter().map(|&flow| pair(&workload.flows[flow as usize], &fabric).0).collect();
+    assert_eq!(senders, [1, 1, 1, 1]);
+    assert!(workload.waited_for(&workload.jobs[0], |flow| (flow > 0).then_some(Nanos(1))).is_empty());
+}

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-LEFT_OUT = ("scheme", "world", "runs", "run", "seed", "unfinished")
+LEFT_OUT = ("scheme", "world", "runs", "run", "seed", "unfinished", "jobs")
 """Keys that identify a row or whose values are lists."""
 OPTIONAL = ("programs", "pauses")
 """Sections that may be None."""

@@ -11,6 +11,7 @@ import polars as pl
 
 from pathloom.experiments.results.columns import figures_of, frame_of
 from pathloom.experiments.results.completion import with_completion
+from pathloom.experiments.results.jobs import with_jobs
 from pathloom.experiments.results.notes import notes_on, troubles
 from pathloom.experiments.results.outcome import Executed
 from pathloom.experiments.results.record import SCHEMA
@@ -120,6 +121,7 @@ class ResultData:
         flows = self.flows.filter(pl.col("scheme") == label)
         summary = with_slowdown(scheme_summary(label, outcomes, flows), flows)
         summary = with_completion(summary, flows, self.settings.traffic)
+        summary = with_jobs(summary, outcomes, flows, self.fabric)
         summary = with_recovery(summary, outcomes, self.settings)
         failures = sum(one.trouble[0] for one in outcomes if one.trouble is not None)
         summary = {**summary, "failures": failures, "world": world}
