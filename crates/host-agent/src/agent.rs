@@ -4,7 +4,7 @@
 //! The kernel is the only source of flows, apart from programs that announce their own. Orders refer to five-tuples, so
 //! a flow can be held before its first packet.
 
-use crate::messages::{self, ControllerMessage, Wants};
+use crate::protocol::{AgentMessage, ControllerMessage, Wants, VERSION};
 use pathloom_model::{FiveTuple, Nanos};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
@@ -164,7 +164,7 @@ impl Agent {
         // The kernel reports only the end of long connections. Programs report the end of their other transfers.
         let Some(known) = self.flows.remove(&flow) else { return self.forget_order(flow) };
         if known.announced {
-            self.lines.push_back(messages::finish(flow));
+            self.send(&AgentMessage::Finish { flow });
         }
         self.forget_order(flow);
     }
@@ -222,7 +222,8 @@ impl Agent {
     /// Handles a new connection to the controller: sends the hello.
     pub fn handle_connected(&mut self) {
         self.lines.clear();
-        self.lines.push_back(messages::hello(&self.settings.hosts, self.settings.token.as_deref()));
+        let Settings { hosts, token, .. } = self.settings.clone();
+        self.send(&AgentMessage::Hello { version: VERSION, hosts, token });
     }
 
     /// Handles the loss of the connection to the controller. Holds end with their leases, paces after [`PACES_KEPT`]
@@ -239,7 +240,8 @@ impl Agent {
     /// Handles a line of the controller.
     pub fn handle_line(&mut self, now: Nanos, line: &[u8]) {
         let message = match ControllerMessage::read(line) {
-            Ok(message) => message,
+            Ok(Some(message)) => message,
+            Ok(None) => return,
             Err(why) => {
                 self.counts.useless_lines += 1;
                 self.refusal = Some(why);
@@ -250,7 +252,7 @@ impl Agent {
             self.to_programs.push_back((program, String::from_utf8_lossy(line).trim_end().to_owned()));
         }
         match message {
-            ControllerMessage::Welcome(wants) | ControllerMessage::Wants(wants) => {
+            ControllerMessage::Welcome { wants, .. } | ControllerMessage::Wants(wants) => {
                 self.wants = Some(wants);
                 let flows: Vec<_> = self.flows.keys().copied().collect();
                 flows.into_iter().for_each(|flow| self.announce_flow(flow));
@@ -270,8 +272,9 @@ impl Agent {
                     self.orders.entry(flow).and_modify(|kept| kept.pace_until = None);
                 }
             }
-            ControllerMessage::Refused { why } => self.refusal = Some(why),
-            ControllerMessage::Other => {}
+            ControllerMessage::Refused { why, .. } => self.refusal = Some(why.into_owned()),
+            ControllerMessage::Offer { .. } | ControllerMessage::Claimed { .. } => {}
+            ControllerMessage::PathsReleased { .. } => {}
         }
     }
 
@@ -337,13 +340,18 @@ impl Agent {
         self.orders.values().any(|kept| kept.order.hold_until.is_some())
     }
 
+    fn send(&mut self, message: &AgentMessage) {
+        self.lines.push_back(message.line());
+    }
+
     fn announce_flow(&mut self, flow: FiveTuple) {
         let Some(wants) = self.wants else { return };
         let wanted = |known: &Flow| wants.announce || wants.report && known.is_long;
         let Some(known) = self.flows.get_mut(&flow).filter(|known| !known.announced && wanted(known)) else { return };
         known.announced = true;
         self.counts.announced += 1;
-        self.lines.push_back(messages::announce(flow, known.size_bytes));
+        let size_bytes = known.size_bytes;
+        self.send(&AgentMessage::Announce { flow, size_bytes });
     }
 
     /// Sets the end of a flow's pace, if it has one without an end.

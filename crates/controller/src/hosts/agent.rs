@@ -1,7 +1,7 @@
 //! The connection of one agent.
 
 use super::announced::Announced;
-use super::protocol::ControllerMessage;
+use super::ControllerMessage;
 use pathloom_model::{Nanos, NodeId};
 use std::collections::{BTreeSet, VecDeque};
 use std::net::Ipv4Addr;

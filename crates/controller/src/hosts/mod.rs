@@ -9,13 +9,13 @@ mod agent;
 mod announced;
 mod config;
 mod offenders;
-mod protocol;
 mod sockets;
 mod tokens;
 
 pub use agent::AgentId;
 pub use config::HostsConfig;
-pub use protocol::{AgentMessage, ControllerMessage, Wants, VERSION};
+pub(crate) use pathloom_host_agent::protocol::LINE_BYTES;
+pub use pathloom_host_agent::protocol::{ControllerMessage, Wants, VERSION};
 pub(crate) use sockets::{accept_tcp, accept_unix, HANDSHAKES};
 pub(crate) use tokens::Tokens;
 
@@ -28,14 +28,16 @@ use crate::assigning::owner_of;
 use crate::connection::Transmit;
 use crate::log_limiter::{subject, LogLimiter};
 use crate::newcomers::Newcomers;
-use pathloom_control::{AssignError, Assigned, AssignmentId, ClaimKey, Input, Output, Owner, PathRequest};
+use pathloom_control::{AssignError, Assigned, AssignmentId, ClaimKey, Input, Output, Owner, PathRequest, PathSearch};
 use pathloom_model::{Fabric, FiveTuple, Nanos, NodeId, Path};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-/// Maximum length of a line of an agent, in bytes.
-pub(crate) const LINE_BYTES: usize = 64 << 10;
+/// A message of an agent.
+type AgentMessage = pathloom_host_agent::protocol::AgentMessage<PathSearch>;
+
 /// Number of invalid lines before an agent is disconnected.
 const PATIENCE: u32 = 16;
 /// How long an agent that is being disconnected has to read the reason.
@@ -321,12 +323,12 @@ impl Hosts {
             }
             AgentMessage::Claim { request, assignment, src, dst, src_port } => {
                 let (request, owner) = self.application(id, request, src)?;
-                let connection = ClaimKey::to_come(src, dst, src_port);
+                let (assignment, connection) = (AssignmentId(assignment), ClaimKey::to_come(src, dst, src_port));
                 Some(Input::ClaimPath { request, owner, assignment, connection, path: None, opens_to: None })
             }
             AgentMessage::ReleasePaths { request, assignment, src } => {
                 let (request, owner) = self.application(id, request, src)?;
-                Some(Input::ReleasePaths { request, owner, assignment })
+                Some(Input::ReleasePaths { request, owner, assignment: AssignmentId(assignment) })
             }
         }
     }
@@ -429,7 +431,7 @@ impl Hosts {
     /// Refuses a line and disconnects the agent at once.
     pub(crate) fn refuse_and_disconnect(&mut self, id: AgentId, why: &str) {
         if let Some(agent) = self.agents.get_mut(&id) {
-            agent.send((&mut self.writable, self.now), &ControllerMessage::Refused { why, request: None });
+            agent.send((&mut self.writable, self.now), &ControllerMessage::Refused { why: why.into(), request: None });
             agent.close((&mut self.writable, self.now), why);
         }
     }
@@ -438,7 +440,7 @@ impl Hosts {
     pub(crate) fn refuse(&mut self, id: AgentId, why: &str) -> Option<Input> {
         let agent = self.agents.get_mut(&id)?;
         agent.invalid_lines += 1;
-        agent.send((&mut self.writable, self.now), &ControllerMessage::Refused { why, request: None });
+        agent.send((&mut self.writable, self.now), &ControllerMessage::Refused { why: why.into(), request: None });
         if !agent.greeted || agent.invalid_lines > PATIENCE {
             agent.close((&mut self.writable, self.now), why);
             return None;
@@ -491,7 +493,7 @@ impl Hosts {
         }
         if let Some(agent) = self.agents.get_mut(&id) {
             let why = "another connection represents its hosts now";
-            agent.send((&mut self.writable, self.now), &ControllerMessage::Refused { why, request: None });
+            agent.send((&mut self.writable, self.now), &ControllerMessage::Refused { why: why.into(), request: None });
             agent.close((&mut self.writable, self.now), why);
         }
     }
@@ -504,7 +506,10 @@ impl Hosts {
             return Some(());
         }
         let why = format!("host {} has flows that are announced and not finished, the maximum: {most}", flow.src);
-        agent.send((&mut self.writable, self.now), &ControllerMessage::Refused { why: &why, request: None });
+        agent.send(
+            (&mut self.writable, self.now),
+            &ControllerMessage::Refused { why: why.as_str().into(), request: None },
+        );
         let peer = agent.peer.clone();
         self.log_limited(&peer, &why);
         None
@@ -542,22 +547,21 @@ impl Hosts {
         &mut self,
         request: u64,
         answer: Result<Option<&Assigned>, &AssignError>,
-        message: impl for<'a> FnOnce(u64, AssignmentId, Vec<Vec<&'a str>>) -> ControllerMessage<'a>,
+        message: impl for<'a> FnOnce(u64, u32, Vec<Vec<Cow<'a, str>>>) -> ControllerMessage<'a>,
     ) {
         let Some((id, request)) = self.requests.remove(&request) else { return };
         let (Some(fabric), Some(agent)) = (self.fabric.clone(), self.agents.get_mut(&id)) else { return };
         match answer {
             Ok(assigned) => {
                 let paths = assigned.map_or(&[][..], |assigned| &assigned.paths);
-                let id = assigned.map_or(AssignmentId(0), |assigned| assigned.assignment);
-                agent.send(
-                    (&mut self.writable, self.now),
-                    &message(request, id, paths.iter().map(|path| names(&fabric, path)).collect()),
-                );
+                let id = assigned.map_or(0, |assigned| assigned.assignment.0);
+                let names = |path| names(&fabric, path).into_iter().map(Cow::Borrowed).collect();
+                let message = message(request, id, paths.iter().map(names).collect());
+                agent.send((&mut self.writable, self.now), &message);
             }
             Err(why) => agent.send(
                 (&mut self.writable, self.now),
-                &ControllerMessage::Refused { why: &why.to_string(), request: Some(request) },
+                &ControllerMessage::Refused { why: why.to_string().into(), request: Some(request) },
             ),
         }
     }
