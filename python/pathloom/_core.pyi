@@ -23,6 +23,7 @@ __all__ = [
     "parse_time_s",
     "scheme_name",
     "schemes",
+    "traffic_parts",
     "traffics",
     "transport_settings",
     "transports",
@@ -385,6 +386,9 @@ def schemes() -> list[dict[str, Any]]:
 
 def transports() -> list[dict[str, Any]]:
     """Every transport: name, about, source, keys (each a dict of name, default, about and source)."""
+
+def traffic_parts(traffic: str) -> list[str]:
+    """The specifications that `+` joins in a specification of traffic. Raises `PathloomError`."""
 
 def traffics() -> list[dict[str, Any]]:
     """Every kind of traffic: name, about, keys (each a dict of name and about)."""

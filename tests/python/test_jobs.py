@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import polars
 import pytest
 
 import pathloom as pl
@@ -114,3 +115,41 @@ def test_other_traffic_has_no_jobs() -> None:
     result = pl.run(fabric=STAR, traffic="incast:senders=3,size=10KB", scheme="ecmp", duration="1ms")
     assert "jobs" not in result.summary["schemes"][0]
     assert jobs_table(result.summary["schemes"]) is None
+
+
+BESIDE = "all-reduce:size=2MB,hosts=4+all-gather:size=2MB,hosts=4,skip=4,iterations=2+web-search:load=0.1,max_size=1MB"
+
+
+def test_jobs_and_background_traffic_run_beside_each_other() -> None:
+    fabric = "leaf-spine:spines=2,leaves=2,hosts=4,rate=10Gbps"
+    result = pl.compare(fabric=fabric, traffic=BESIDE, schemes=["ecmp"], duration="5ms", runs=2, until="finished")
+    [scheme] = result.summary["schemes"]
+    reduce, gather = scheme["jobs"]
+    assert (reduce["collective"], reduce["ranks"], gather["collective"], gather["iterations"]) == (
+        "all-reduce",
+        4,
+        "all-gather",
+        2,
+    )
+    assert reduce["time_s"] > 0 and gather["time_s"] > 0
+    # One group of the first job and two of the second one, in each run.
+    assert scheme["completion_s"]["of"] == "collective"
+    assert [run["completion_s"]["groups"] for run in scheme["runs"]] == [3, 3]
+    background = result.flows.filter(polars.col("coflow").is_null())
+    assert background.height > 10
+    assert set(result.flows.filter(polars.col("coflow") < 6)["src"]) == {"h0", "h1", "h2", "h3"}
+    table = jobs_table(result.summary["schemes"])
+    assert table is not None and {"job 1: busbw", "job 2: busbw"} <= set(table.headings)
+    assert [line.split(":")[0] for line in delay_lines([scheme])] == ["ecmp, job 1", "ecmp, job 2"]
+
+
+def test_background_traffic_slows_a_job_down() -> None:
+    fabric = "leaf-spine:spines=1,leaves=2,hosts=4,rate=10Gbps,buffer=1000"
+    job = "all-reduce:size=8MB,placement=striped"
+    alone, beside = (run(traffic, fabric)["jobs"][0] for traffic in (job, f"{job}+long-lived:pattern=stride"))
+    assert beside["time_s"] > 1.2 * alone["time_s"]
+    assert beside["ideal_s"] == pytest.approx(alone["ideal_s"], rel=0.05)
+    # Its transfers also end beside coflows of other parts, which count for themselves.
+    incast = run(f"{job}+incast:senders=4,size=100KB", fabric)
+    assert [one["collective"] for one in incast["jobs"]] == ["all-reduce"]
+    assert incast["completion_s"]["groups"] == 1

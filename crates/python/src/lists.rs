@@ -3,7 +3,7 @@
 use crate::errors::Error;
 use crate::registry::registry;
 use pathloom_fabrics::{COMMON_KEYS, FABRICS};
-use pathloom_workload::traffic_names;
+use pathloom_workload::{traffic_names, TrafficSpec};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
@@ -47,6 +47,12 @@ pub fn traffics(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
         Ok(row)
     });
     PyList::new(py, rows.collect::<PyResult<Vec<_>>>()?)
+}
+
+#[pyfunction]
+pub fn traffic_parts(traffic: &str) -> Result<Vec<String>, Error> {
+    let spec = TrafficSpec::parse(traffic)?;
+    Ok(spec.parts().iter().map(|part| part.text().to_owned()).collect())
 }
 
 #[pyfunction]

@@ -17,7 +17,7 @@ use pathloom_sim::{
     ControlSettings, LargeFabric, NoTap, Outcome, Parted, PcapTap, SimSettings, SubflowPath, Successor, Tap,
 };
 use pathloom_transport::TransportSpec;
-use pathloom_workload::{TrafficSpec, Workload};
+use pathloom_workload::{PartFiles, TrafficPart, TrafficSpec, Workload};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use serde::Deserialize;
@@ -91,9 +91,9 @@ impl Simulation {
         let faults = settings.faults.iter().map(|text| Fault::parse_all(&fabric, text));
         let faults = faults.collect::<Result<Vec<_>, SpecError>>()?.concat();
         let traffic = TrafficSpec::parse(&settings.traffic)?;
-        let text = traffic.needs_file().map(|path| read_file("traffic", path)).transpose()?;
-        let traces = read_traces(&traffic)?;
-        let workload = Arc::new(traffic.generate_from(&fabric, duration, settings.seed, (text.as_deref(), &traces))?);
+        let files = traffic.parts().iter().map(FilesOfPart::read).collect::<Result<Vec<_>, _>>()?;
+        let files: Vec<PartFiles> = files.iter().map(FilesOfPart::borrowed).collect();
+        let workload = Arc::new(traffic.generate_from(&fabric, duration, settings.seed, &files)?);
         let sim = SimSettings {
             fabric: fabric.clone(),
             workload: workload.clone(),
@@ -128,8 +128,25 @@ impl Simulation {
     }
 }
 
+/// The content of the files of a part of the traffic.
+struct FilesOfPart {
+    text: Option<String>,
+    traces: Vec<Vec<u8>>,
+}
+
+impl FilesOfPart {
+    fn read(part: &TrafficPart) -> Result<FilesOfPart, Error> {
+        let text = part.needs_file().map(|path| read_file("traffic", path)).transpose()?;
+        Ok(FilesOfPart { text, traces: read_traces(part)? })
+    }
+
+    fn borrowed(&self) -> PartFiles<'_> {
+        PartFiles { text: self.text.as_deref(), traces: &self.traces }
+    }
+}
+
 /// The files of a trace, by rank: all that exist. It is an error if even the first one does not exist.
-fn read_traces(traffic: &TrafficSpec) -> Result<Vec<Vec<u8>>, Error> {
+fn read_traces(traffic: &TrafficPart) -> Result<Vec<Vec<u8>>, Error> {
     let mut traces = Vec::new();
     for path in traffic.needs_traces() {
         match read_bytes(&path) {

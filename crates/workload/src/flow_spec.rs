@@ -68,6 +68,31 @@ pub(crate) struct Draft {
     pub jobs: Vec<Job>,
 }
 
+impl Draft {
+    /// Adds the flows of another draft, which run beside these. Its coflows get the numbers after those of this draft.
+    pub fn append(&mut self, mut other: Draft) {
+        let first = self.flows.len() as u32;
+        let last = self.flows.iter().filter_map(|flow| flow.coflow).max();
+        let coflows = last.map_or(0, |last| last.saturating_add(1));
+        for flow in &mut other.flows {
+            if let Start::After { flows, .. } = &mut flow.start {
+                flows.iter_mut().for_each(|index| *index += first);
+            }
+            flow.coflow = flow.coflow.map(|coflow| coflow.saturating_add(coflows));
+        }
+        other.jobs.iter_mut().for_each(|job| job.coflows.0 += coflows);
+        self.flows.append(&mut other.flows);
+        self.jobs.append(&mut other.jobs);
+        let is_new = |note: &String| !self.notes.contains(note);
+        other.notes.retain(is_new);
+        self.notes.append(&mut other.notes);
+        if !self.description.is_empty() {
+            self.description.push_str("; beside it: ");
+        }
+        self.description.push_str(&other.description);
+    }
+}
+
 /// Drafted flows that wait for each other in a cycle: the position of one of them in the draft.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Cycle(pub usize);

@@ -25,6 +25,8 @@ pub(crate) struct Context<'a> {
     /// No flow starts at or after this time.
     pub duration: Nanos,
     pub seed: u64,
+    /// The seed of the run, which is the same for all parts of a joined specification.
+    pub shared_seed: u64,
     /// Text of the file that the specification names.
     pub file_text: Option<&'a str>,
     /// The content of each file, by rank, if the traffic is a trace of several files.

@@ -39,4 +39,4 @@ pub use flow_spec::{FlowSpec, Start, Workload};
 pub use job::{Access, Algorithm, Cost, Job};
 pub use names::{traffic_names, TrafficKey, TrafficName};
 pub use sizes::SizeTable;
-pub use spec::TrafficSpec;
+pub use spec::{PartFiles, TrafficPart, TrafficSpec};

@@ -20,6 +20,11 @@ pub(crate) fn seeded(seed: u64, purpose: &str, index: u64) -> Pcg64 {
     Pcg64::from_seed(bytes)
 }
 
+/// The seed of a part of a joined specification, other than the first one.
+pub(crate) fn seed_of_part(seed: u64, part: u64) -> u64 {
+    seeded(seed, "part", part).random()
+}
+
 fn mix(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

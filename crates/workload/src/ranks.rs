@@ -2,6 +2,7 @@
 
 use crate::error::WorkloadError;
 use crate::generate::Context;
+use crate::random;
 use pathloom_model::spec::{Spec, SpecError};
 use rand::seq::SliceRandom;
 
@@ -116,7 +117,8 @@ impl Ranks {
             Placement::Rack => order = context.hosts.racks().concat(),
             Placement::Striped => order = striped(&context.hosts.racks()),
             Placement::Rail => order = self.rails(context)?,
-            Placement::Random => order.shuffle(&mut context.rng("placement")),
+            // The same order for all jobs of a run, so that skip= gives them different hosts.
+            Placement::Random => order.shuffle(&mut random::seeded(context.shared_seed, "placement", 0)),
         }
         Ok(order)
     }

@@ -3,7 +3,7 @@
 use crate::collectives::{AllToAll, Moe, Reduction, ReductionKind, SingleRoot, SingleRootKind};
 use crate::error::WorkloadError;
 use crate::flow_csv::FlowFile;
-use crate::flow_spec::Workload;
+use crate::flow_spec::{Draft, Workload};
 use crate::foreign::chakra::{file_of_rank, ChakraTrace, MOST_RANKS};
 use crate::foreign::coflow_trace::CoflowTrace;
 use crate::foreign::simai::SimaiWorkload;
@@ -15,16 +15,35 @@ use crate::long_lived::LongLived;
 use crate::names::traffic_names;
 use crate::on_off::OnOff;
 use crate::poisson::Poisson;
+use crate::random;
 use crate::size_spec::SizeChoice;
 use pathloom_model::spec::{Spec, SpecError};
 use pathloom_model::{Fabric, Nanos};
 use std::fmt;
 
 /// A parsed traffic specification, such as `web-search:load=0.4,pattern=random`; [`traffic_names`] lists all kinds.
+///
+/// Several specifications joined by `+` run beside each other: `all-reduce:hosts=8+web-search:load=0.2`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrafficSpec {
     text: String,
+    parts: Vec<TrafficPart>,
+}
+
+/// One of the specifications that [`TrafficSpec`] joins.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrafficPart {
+    text: String,
     kind: Kind,
+}
+
+/// The content of the files that a part of a specification names.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PartFiles<'a> {
+    /// The text of [`TrafficPart::needs_file`].
+    pub text: Option<&'a str>,
+    /// The content of [`TrafficPart::needs_traces`].
+    pub traces: &'a [Vec<u8>],
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -46,6 +65,92 @@ enum Kind {
 impl TrafficSpec {
     /// Reads a specification. Files are only named here, not read.
     pub fn parse(text: &str) -> Result<TrafficSpec, SpecError> {
+        let parts = split_parts(text).into_iter().map(TrafficPart::parse).collect::<Result<Vec<_>, _>>()?;
+        Ok(TrafficSpec { text: text.trim().to_owned(), parts })
+    }
+
+    /// The specification as given.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The specifications that are joined, at least one.
+    pub fn parts(&self) -> &[TrafficPart] {
+        &self.parts
+    }
+
+    /// Whether all flows run to the end of the run (`long-lived:`). A `flows:` file may also have such flows; only
+    /// the flows themselves show it.
+    pub fn is_long_lived(&self) -> bool {
+        self.parts.iter().all(|part| matches!(part.kind, Kind::LongLived(_)))
+    }
+
+    /// Generates the flows on `fabric` during `duration`: no start time is at or beyond it. The same arguments give
+    /// the same flows. `file_text` is the text of [`TrafficPart::needs_file`] of the first part.
+    pub fn generate(
+        &self,
+        fabric: &Fabric,
+        duration: Nanos,
+        seed: u64,
+        file_text: Option<&str>,
+    ) -> Result<Workload, WorkloadError> {
+        self.generate_from(fabric, duration, seed, &[PartFiles { text: file_text, traces: &[] }])
+    }
+
+    /// As [`TrafficSpec::generate`], with the files of each part.
+    ///
+    /// The flows of the first part are the same as without the others. Coflows of a part follow those of the parts
+    /// before it.
+    pub fn generate_from(
+        &self,
+        fabric: &Fabric,
+        duration: Nanos,
+        seed: u64,
+        files: &[PartFiles],
+    ) -> Result<Workload, WorkloadError> {
+        if duration == Nanos::ZERO {
+            return Err(WorkloadError::NoDuration { spec: self.text.clone() });
+        }
+        let mut all = Draft::default();
+        for (number, part) in self.parts.iter().enumerate() {
+            let PartFiles { text: file_text, traces } = files.get(number).copied().unwrap_or_default();
+            let own_seed = if number == 0 { seed } else { random::seed_of_part(seed, number as u64) };
+            let (text, hosts) = (&part.text, Hosts::of(fabric));
+            let context = Context { text, hosts, duration, seed: own_seed, shared_seed: seed, file_text, traces };
+            all.append(part.draft(&context)?);
+            context.refuse_too_many(all.flows.len() as f64, "leave a part out")?;
+        }
+        let hosts = Hosts::of(fabric);
+        let context =
+            Context { text: &self.text, hosts, duration, seed, shared_seed: seed, file_text: None, traces: &[] };
+        context.finish(all)
+    }
+}
+
+/// Splits a text at each `+` before another specification. A `+` in the name of a file stays.
+fn split_parts(text: &str) -> Vec<&str> {
+    let begins = |(place, _): &(usize, &str)| {
+        let rest = text[place + 1..].trim_start();
+        let length = rest.find(|letter: char| !letter.is_ascii_lowercase() && letter != '-').unwrap_or(rest.len());
+        let (name, after) = rest.split_at(length);
+        match after.trim_start().chars().next() {
+            Some(':') => !name.is_empty(),
+            Some('+') | None => traffic_names().iter().any(|known| known.name == name),
+            Some(_) => false,
+        }
+    };
+    let mut parts = Vec::new();
+    let mut from = 0;
+    for (place, _) in text.match_indices('+').filter(begins) {
+        parts.push(&text[from..place]);
+        from = place + 1;
+    }
+    parts.push(&text[from..]);
+    parts
+}
+
+impl TrafficPart {
+    fn parse(text: &str) -> Result<TrafficPart, SpecError> {
         let spec = Spec::parse("traffic", text)?;
         let kind = match spec.name() {
             "on-off" => Kind::OnOff(OnOff::take(&spec)?),
@@ -74,7 +179,7 @@ impl TrafficSpec {
             },
         };
         spec.finish()?;
-        Ok(TrafficSpec { text: spec.text().to_owned(), kind })
+        Ok(TrafficPart { text: spec.text().to_owned(), kind })
     }
 
     /// The specification as given.
@@ -82,7 +187,7 @@ impl TrafficSpec {
         &self.text
     }
 
-    /// The file whose text [`TrafficSpec::generate`] needs, if there is one.
+    /// The file whose text [`TrafficSpec::generate_from`] needs, if there is one.
     pub fn needs_file(&self) -> Option<&str> {
         match &self.kind {
             Kind::Poisson(poisson) => poisson.sizes.file(),
@@ -101,55 +206,26 @@ impl TrafficSpec {
         (0..MOST_RANKS).map_while(move |rank| file_of_rank(first?, rank))
     }
 
-    /// Whether all flows run to the end of the run (`long-lived:`). A `flows:` file may also have such flows; only
-    /// the flows themselves show it.
-    pub fn is_long_lived(&self) -> bool {
-        matches!(self.kind, Kind::LongLived(_))
-    }
-
-    /// Generates the flows on `fabric` during `duration`: no start time is at or beyond it. The same arguments give
-    /// the same flows. `file_text` is the text of [`TrafficSpec::needs_file`].
-    pub fn generate(
-        &self,
-        fabric: &Fabric,
-        duration: Nanos,
-        seed: u64,
-        file_text: Option<&str>,
-    ) -> Result<Workload, WorkloadError> {
-        self.generate_from(fabric, duration, seed, (file_text, &[]))
-    }
-
-    /// As [`TrafficSpec::generate`], also with the content of [`TrafficSpec::needs_traces`].
-    pub fn generate_from(
-        &self,
-        fabric: &Fabric,
-        duration: Nanos,
-        seed: u64,
-        (file_text, traces): (Option<&str>, &[Vec<u8>]),
-    ) -> Result<Workload, WorkloadError> {
-        if duration == Nanos::ZERO {
-            return Err(WorkloadError::NoDuration { spec: self.text.clone() });
-        }
-        let context = Context { text: &self.text, hosts: Hosts::of(fabric), duration, seed, file_text, traces };
-        let draft = match &self.kind {
-            Kind::Poisson(poisson) => poisson.draft(&context),
-            Kind::OnOff(on_off) => on_off.draft(&context),
-            Kind::LongLived(long_lived) => long_lived.draft(&context),
-            Kind::Incast(incast) => incast.draft(&context),
-            Kind::Reduction(reduction) => reduction.draft(&context),
-            Kind::SingleRoot(single_root) => single_root.draft(&context),
-            Kind::AllToAll(all_to_all) => all_to_all.draft(&context),
-            Kind::Moe(moe) => moe.draft(&context),
-            Kind::Coflow(trace) => trace.draft(&context),
-            Kind::Flows(flows) => flows.draft(&context),
-            Kind::Chakra(trace) => trace.draft(&context),
-            Kind::Simai(workload) => workload.draft(&context),
+    /// The flows, which may refer to each other by their places in the draft.
+    fn draft(&self, context: &Context) -> Result<Draft, WorkloadError> {
+        let mut draft = match &self.kind {
+            Kind::Poisson(poisson) => poisson.draft(context),
+            Kind::OnOff(on_off) => on_off.draft(context),
+            Kind::LongLived(long_lived) => long_lived.draft(context),
+            Kind::Incast(incast) => incast.draft(context),
+            Kind::Reduction(reduction) => reduction.draft(context),
+            Kind::SingleRoot(single_root) => single_root.draft(context),
+            Kind::AllToAll(all_to_all) => all_to_all.draft(context),
+            Kind::Moe(moe) => moe.draft(context),
+            Kind::Coflow(trace) => trace.draft(context),
+            Kind::Flows(flows) => flows.draft(context),
+            Kind::Chakra(trace) => trace.draft(context),
+            Kind::Simai(workload) => workload.draft(context),
         }?;
-        let mut workload = context.finish(draft)?;
         if self.is_job() {
-            workload.flows.iter_mut().for_each(|flow| flow.standing = true);
+            draft.flows.iter_mut().for_each(|flow| flow.standing = true);
         }
-        Ok(workload)
+        Ok(draft)
     }
 
     /// Whether the flows belong to one job whose hosts keep their connections ([`crate::FlowSpec::standing`]):

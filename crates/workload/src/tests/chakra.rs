@@ -1,6 +1,7 @@
 //! Chakra traces, written with the messages with which they are read.
 
 use super::*;
+use crate::PartFiles;
 use crate::{TrafficSpec, Workload};
 use pathloom_fabrics::fabric_from_spec;
 use proptest::prelude::*;
@@ -41,7 +42,7 @@ fn trace(nodes: &[Node]) -> Vec<u8> {
 fn generate(keys: &str, ranks: &[Vec<u8>]) -> Result<Workload, String> {
     let fabric = fabric_from_spec("leaf-spine:spines=1,leaves=2,hosts=2").unwrap();
     let spec = TrafficSpec::parse(&format!("chakra:file=t.0.et{keys}")).map_err(|error| error.to_string())?;
-    let made = spec.generate_from(&fabric, Nanos::from_secs(1), 1, (None, ranks));
+    let made = spec.generate_from(&fabric, Nanos::from_secs(1), 1, &[PartFiles { text: None, traces: ranks }]);
     made.map_err(|error| error.to_string())
 }
 

@@ -76,7 +76,7 @@ fn the_list_has_every_key_that_is_accepted() {
 
 #[test]
 fn needed_files_are_named() {
-    let file = |text: &str| TrafficSpec::parse(text).unwrap().needs_file().map(str::to_owned);
+    let file = |text: &str| TrafficSpec::parse(text).unwrap().parts()[0].needs_file().map(str::to_owned);
     assert_eq!(file("dir/mine.csv:load=0.4"), Some("dir/mine.csv".into()));
     assert_eq!(file("on-off:sizes=mine.csv"), Some("mine.csv".into()));
     assert_eq!(file("coflow:file=fb.txt"), Some("fb.txt".into()));
@@ -87,6 +87,70 @@ fn needed_files_are_named() {
     let spec = TrafficSpec::parse(" long-lived:pattern=stride ").unwrap();
     assert!(spec.is_long_lived() && spec.to_string() == "long-lived:pattern=stride" && spec.text() == spec.to_string());
     assert!(!TrafficSpec::parse("web-search").unwrap().is_long_lived());
+}
+
+#[test]
+fn joined_specifications_run_beside_each_other() {
+    let fabric = even(4, 4);
+    let parts = |text: &str| -> Vec<String> {
+        TrafficSpec::parse(text).unwrap().parts().iter().map(|part| part.text().to_owned()).collect()
+    };
+    assert_eq!(parts("all-reduce:hosts=8 + web-search:load=0.2"), ["all-reduce:hosts=8", "web-search:load=0.2"]);
+    assert_eq!(parts("incast+hadoop+long-lived"), ["incast", "hadoop", "long-lived"]);
+    assert_eq!(parts("flows:file=a+b.csv"), ["flows:file=a+b.csv"]);
+    assert_eq!(parts("c++.csv:load=0.2"), ["c++.csv:load=0.2"]);
+    assert!(refusal("incast+web-serch:load=0.2").contains("did you mean `web-search`?"));
+    let alone = generate("all-reduce:hosts=8,size=1MB,iterations=2", &fabric, 1.0);
+    let two = "all-reduce:hosts=8,size=1MB,iterations=2+all-gather:hosts=4,skip=8+long-lived:pattern=stride";
+    let joined = generate(two, &fabric, 1.0);
+    check(&joined, &fabric, Nanos::from_secs(1));
+    let gather = generate("all-gather:hosts=4,skip=8", &fabric, 1.0);
+    assert_eq!(joined.flows.len(), alone.flows.len() + gather.flows.len() + 16);
+    let [reduce, gather] = &joined.jobs[..] else { panic!("{:?}", joined.jobs) };
+    assert_eq!((reduce.coflows, gather.coflows), ((0, 28), (28, 3)));
+    assert_eq!((reduce.spec.as_str(), gather.spec.as_str()), (&two[..40], "all-gather:hosts=4,skip=8"));
+    // The flows of the first part are the same as alone.
+    let of = |workload: &Workload, job: &crate::Job| -> Vec<(u32, usize, usize, u64)> {
+        let range = job.coflows.0..job.coflows.0 + job.coflows.1;
+        let own = workload.flows.iter().filter(|flow| flow.coflow.is_some_and(|coflow| range.contains(&coflow)));
+        let row = |flow: &FlowSpec| {
+            let (src, dst) = pair(flow, &fabric);
+            (flow.coflow.unwrap(), src, dst, flow.size_bytes.unwrap())
+        };
+        let mut rows: Vec<_> = own.map(row).collect();
+        rows.sort_unstable();
+        rows
+    };
+    assert_eq!(of(&joined, reduce), of(&alone, &alone.jobs[0]));
+    let hosts = |job: &crate::Job| job.hosts.iter().map(|&host| fabric.node(host).name.clone()).collect::<Vec<_>>();
+    assert_eq!(hosts(gather), ["h8", "h9", "h10", "h11"]);
+    // Only transfers of the jobs use connections that stand.
+    assert!(joined.flows.iter().all(|flow| flow.standing == flow.coflow.is_some()));
+    for flow in &joined.flows {
+        let Start::After { flows, .. } = &flow.start else { continue };
+        let first = |coflow: Option<u32>| coflow.unwrap() < 28;
+        assert!(flows.iter().all(|&needed| first(joined.flows[needed as usize].coflow) == first(flow.coflow)));
+    }
+}
+
+#[test]
+fn jobs_at_random_places_share_no_host() {
+    let text = "all-gather:hosts=8,placement=random+all-gather:hosts=8,skip=8,placement=random";
+    let joined = generate(text, &even(4, 4), 1.0);
+    let mut hosts: Vec<_> = joined.jobs.iter().flat_map(|job| job.hosts.clone()).collect();
+    hosts.sort_unstable();
+    hosts.dedup();
+    assert_eq!(hosts.len(), 16);
+}
+
+#[test]
+fn equal_parts_draw_different_flows() {
+    let joined = generate("web-search:load=0.2+web-search:load=0.2", &even(4, 4), 1.0);
+    let half = generate("web-search:load=0.2", &even(4, 4), 1.0);
+    assert!(joined.flows.len() > half.flows.len() * 3 / 2);
+    let starts: BTreeSet<_> =
+        joined.flows.iter().map(|flow| if let Start::At(at) = flow.start { at } else { Nanos::MAX }).collect();
+    assert!(starts.len() > joined.flows.len() * 9 / 10);
 }
 
 /// Values for any key, valid and invalid.

@@ -5,12 +5,13 @@ A group is complete when its last flow is complete. Its completion time starts w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import polars as pl
 
+from pathloom import _core
 from pathloom.experiments.results.censored import CensoredValues
 from pathloom.experiments.results.stats import ci95, mean
 from pathloom.experiments.results.tables import flows_by_run
@@ -66,14 +67,17 @@ class Completions:
         }
 
 
-def with_completion(summary: Mapping[str, Any], flows: pl.DataFrame, traffic: str) -> dict[str, Any]:
+def with_completion(
+    summary: Mapping[str, Any], flows: pl.DataFrame, traffic: str, jobs: Sequence[Mapping[str, Any]] = ()
+) -> dict[str, Any]:
     """A scheme's summary with `completion_s` in it and in its runs; null if the traffic has no groups of flows.
 
-    `flows` are those of all its runs. The mean is the mean over runs of each run's mean; percentiles are of the groups
-    of all runs together.
+    `flows` are those of all its runs, and `jobs` are the collectives of the traffic. The mean is the mean over runs of
+    each run's mean; percentiles are of the groups of all runs together.
     """
     flows_of = flows_by_run(flows)
-    found = [completions(traffic, flows_of(run["run"]), float(run["end_s"])) for run in summary["runs"]]
+    parts = grouped_parts(traffic)
+    found = [_completions_of(parts, flows_of(run["run"]), float(run["end_s"]), jobs) for run in summary["runs"]]
     runs = [
         {**run, "completion_s": one.figures() if one is not None else None}
         for run, one in zip(summary["runs"], found, strict=True)
@@ -85,6 +89,31 @@ def with_completion(summary: Mapping[str, Any], flows: pl.DataFrame, traffic: st
     means = [one for one in means if one is not None]
     whole = {**sum(known[1:], known[0]).figures(), "mean": mean(means), "ci95": ci95(means)}
     return {**summary, "runs": runs, "completion_s": whole}
+
+
+def grouped_parts(traffic: str) -> list[str]:
+    """The specifications whose flows form groups, of one or several joined by `+`.
+
+    >>> grouped_parts("web-search:load=0.2+all-reduce:hosts=8"), grouped_parts("web-search")
+    (['all-reduce:hosts=8'], [])
+    """
+    parts = _core.traffic_parts(traffic) if "+" in traffic else [traffic]
+    return [part for part in parts if part.partition(":")[0] in {*COLLECTIVES, *_KINDS}]
+
+
+def _completions_of(
+    parts: Sequence[str], flows: pl.DataFrame, end_s: float, jobs: Sequence[Mapping[str, Any]]
+) -> Completions | None:
+    """The groups of all parts of the traffic. Of several parts with groups, those that are jobs count."""
+    if len(parts) == 1:
+        return completions(parts[0], flows, end_s)
+    found = []
+    for job in jobs:
+        first = job["first_coflow"]
+        own = flows.filter(pl.col("coflow").is_between(first, first + job["coflows"] - 1))
+        found.append(completions(job["spec"], own.with_columns(pl.col("coflow") - first), end_s))
+    known = [one for one in found if one is not None]
+    return sum(known[1:], known[0]) if known else None
 
 
 def completions(traffic: str, flows: pl.DataFrame, end_s: float) -> Completions | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from pathloom import _core
-from pathloom.experiments.results.completion import COLLECTIVES
+from pathloom.experiments.results.completion import COLLECTIVES, grouped_parts
 from pathloom.experiments.results.facts import Facts
 from pathloom.experiments.results.outcome import RunOutcome
 from pathloom.experiments.results.timeouts import NOTED_SHARE
@@ -25,7 +25,7 @@ def connection_notes(result: Facts) -> list[str]:
     """
     settings = result.settings
     trips = result.fabric.round_trip_ps()
-    if trips is None or settings.traffic.partition(":")[0] not in COLLECTIVES:
+    if trips is None or not any(part.partition(":")[0] in COLLECTIVES for part in grouped_parts(settings.traffic)):
         return []
     if not _core.transport_settings(settings.transport)["standing"]:
         return []

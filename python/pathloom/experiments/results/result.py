@@ -120,12 +120,17 @@ class ResultData:
         outcomes = [one for one in self.outcomes if one.job.label == label]
         flows = self.flows.filter(pl.col("scheme") == label)
         summary = with_slowdown(scheme_summary(label, outcomes, flows), flows)
-        summary = with_completion(summary, flows, self.settings.traffic)
+        summary = with_completion(summary, flows, self.settings.traffic, self._jobs)
         summary = with_jobs(summary, outcomes, flows, self.fabric)
         summary = with_recovery(summary, outcomes, self.settings)
         failures = sum(one.trouble[0] for one in outcomes if one.trouble is not None)
         summary = {**summary, "failures": failures, "world": world}
         return with_optimum(summary, flows, self._yardstick) if self.settings.yardstick else summary
+
+    @property
+    def _jobs(self) -> list[dict[str, Any]]:
+        """The collectives of the traffic, which are the same in all runs."""
+        return next((one.outcome["jobs"] for one in self.outcomes if one.outcome.get("jobs")), [])
 
     @cached_property
     def _yardstick(self) -> Yardstick:

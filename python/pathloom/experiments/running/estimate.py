@@ -62,7 +62,7 @@ def work_s(settings: Settings, jobs: Sequence[Job]) -> float:
 def _listed_bits(traffic: str) -> float:
     """Bits of the flows that a file lists; infinite for a file with a long-lived flow, and if this is unknown."""
     found = re.match(r"flows:file=([^,]+)", traffic)
-    if found is None:
+    if found is None or "+" in traffic:
         return math.inf
     try:
         sizes = pl.read_csv(found[1], comment_prefix="#")["size_bytes"].cast(pl.Float64, strict=False)

@@ -132,9 +132,11 @@ def _as_given(text: str, settings: Settings) -> str:
 def _has_load(traffic: str) -> bool:
     """Whether traffic has a load that can be raised; traces and collectives have no load.
 
-    >>> [_has_load(spec) for spec in ("web-search", "sizes.csv:load=0.1", "flows:file=a.csv")]
-    [True, True, False]
+    >>> [_has_load(spec) for spec in ("web-search", "sizes.csv:load=0.1", "flows:file=a.csv", "incast+hadoop")]
+    [True, True, False, True]
     """
+    if "+" in traffic:
+        return any(map(_has_load, _core.traffic_parts(traffic)))
     name = traffic.partition(":")[0].strip()
     keys = {one["name"]: [key["name"] for key in one["keys"]] for one in _core.traffics()}
     return "load" in keys.get(name, ["load"])

@@ -56,7 +56,9 @@ def named_files(specs: Iterable[str]) -> list[str]:
     >>> named_files(["web-search:load=0.4", "flows:file=/dev/null", f"{__file__}:Mine:x=1"]) == [__file__]
     True
     """
-    words = dict.fromkeys(word for spec in specs for word in _words(spec))
+    # A `+` joins specifications of traffic, but may also be in the name of a file.
+    joined = (part for spec in specs for part in (spec, *spec.split("+")))
+    words = dict.fromkeys(word for spec in joined for word in _words(spec))
     # Unlike Path.is_file, this regards a file without permission as missing.
     return [path for word in words if os.path.isfile(word) for path in _with_ranks(word)]  # noqa: PTH113
 

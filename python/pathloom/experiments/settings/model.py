@@ -124,7 +124,7 @@ class Settings(BaseModel):
             "a specification such as web-search:load=0.4 (see `pathloom traffic list`)",
             WHAT,
             "SPEC",
-            "web-search:load=0.4,pattern=random; see `pathloom traffic list`.",
+            "web-search:load=0.4,pattern=random; see `pathloom traffic list`. + joins several.",
             completion="traffics",
         ),
     ]
