@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import polars
@@ -153,3 +154,22 @@ def test_background_traffic_slows_a_job_down() -> None:
     incast = run(f"{job}+incast:senders=4,size=100KB", fabric)
     assert [one["collective"] for one in incast["jobs"]] == ["all-reduce"]
     assert incast["completion_s"]["groups"] == 1
+
+
+def test_a_trace_of_training_has_a_bubble_share(tmp_path: Path) -> None:
+    # A forward pass of 1 ms and an all-reduce; gradients of inputs, 1 ms and a small all-reduce; gradients of weights.
+    head = "HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: 4 ep: 1 pp: 1 vpp: 1 ga: 1 all_gpus: 4"
+    layer = "layer -1 1000000 ALLREDUCE 8000000 1000000 ALLREDUCE 4000 1000000 NONE 0 0"
+    file = tmp_path / "job.txt"
+    file.write_text(f"{head} checkpoints: 0 checkpoint_initiates: 0\n1\n{layer}\n", encoding="utf-8")
+    scheme = run(f"simai:file={file}")
+    [job] = scheme["jobs"]
+    assert (job["collective"], job["ranks"]) == ("training", 4) and "busbw_bps" not in job
+    assert job["compute_s"] == pytest.approx(2e-3)
+    # The first transfer starts at 1 ms.
+    [collective] = run("all-reduce:size=8MB")["jobs"]
+    assert job["time_s"] == pytest.approx(collective["time_s"] + 1e-3, rel=0.02)
+    assert job["bubble_share"] == pytest.approx(1 - 2e-3 / (1e-3 + job["time_s"]), rel=1e-6)
+    assert 0.8 < job["bubble_share"] < 0.9
+    table = jobs_table([scheme])
+    assert table is not None and "bubble share" in table.headings

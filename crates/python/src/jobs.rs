@@ -68,6 +68,7 @@ fn job_dict<'py>(py: Python<'py>, job: &Job) -> PyResult<Bound<'py, PyDict>> {
     dict.set_item("outside", access_dict(py, &job.outside)?)?;
     dict.set_item("inside", job.inside.as_ref().map(|access| access_dict(py, access)).transpose()?)?;
     dict.set_item("in_one_server", job.in_one_server)?;
+    dict.set_item("compute_ns", job.compute.iter().map(|time| time.0).collect::<Vec<_>>())?;
     Ok(dict)
 }
 

@@ -1,7 +1,8 @@
 //! What reports know about a job: its collective, its ranks, and the time of its algorithm on an ideal fabric.
 
+use crate::generate::Context;
 use crate::hosts::Hosts;
-use pathloom_model::NodeId;
+use pathloom_model::{Nanos, NodeId};
 use serde::{Deserialize, Serialize};
 
 /// What an algorithm does one after the other. On an ideal fabric it takes `steps` times the delay of a link, and the time
@@ -80,6 +81,66 @@ pub struct Job {
     pub inside: Option<Access>,
     /// Whether all ranks are in one server, so that nothing needs a network card.
     pub in_one_server: bool,
+    /// Of a trace of training: the time that each rank computes before its last transfer or collective. Otherwise
+    /// empty.
+    pub compute: Vec<Nanos>,
+}
+
+impl Job {
+    /// The job of a trace, which has no algorithm as a whole. `hosts` are those of its ranks, and `coflows` is the number
+    /// of its steps.
+    pub(crate) fn of_trace(
+        context: &Context,
+        hosts: &[u32],
+        (iterations, coflows): (u32, u32),
+        compute: Vec<Nanos>,
+    ) -> Job {
+        let (outside, inside) = context.hosts.access_of(hosts);
+        Job {
+            spec: context.text.to_owned(),
+            collective: "training".to_owned(),
+            hosts: hosts.iter().map(|&host| context.hosts.node(host)).collect(),
+            iterations,
+            coflows: (0, coflows),
+            size_bytes: 0.0,
+            bus_factor: 0.0,
+            algorithm: Algorithm::default(),
+            known: Vec::new(),
+            outside,
+            inside,
+            in_one_server: false,
+            compute,
+        }
+    }
+}
+
+/// The computation of ranks before their last transfers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Computation {
+    before: Vec<Nanos>,
+    /// Since the last transfer of each rank.
+    since: Vec<Nanos>,
+}
+
+impl Computation {
+    pub fn of(ranks: usize) -> Computation {
+        Computation { before: vec![Nanos::ZERO; ranks], since: vec![Nanos::ZERO; ranks] }
+    }
+
+    /// A rank computes for this time.
+    pub fn compute(&mut self, rank: usize, takes: Nanos) {
+        self.since[rank] = self.since[rank].saturating_add(takes);
+    }
+
+    /// A rank sends, receives or takes part in a collective.
+    pub fn transfer(&mut self, rank: usize) {
+        self.before[rank] = self.before[rank].saturating_add(std::mem::take(&mut self.since[rank]));
+    }
+
+    /// The time that each rank computes before its last transfer.
+    pub fn into_times(self) -> Vec<Nanos> {
+        self.before
+    }
 }
 
 impl Hosts<'_> {

@@ -3,6 +3,7 @@
 use crate::error::{WorkloadError, MOST_FLOWS};
 use crate::flow_spec::{FlowSpec, Start};
 use crate::generate::Context;
+use crate::job::{Computation, Job};
 use pathloom_model::Nanos;
 
 /// Maximum number of references to other flows in all starts together: about a gigabyte.
@@ -68,6 +69,11 @@ pub(crate) struct Transfers<'a, 'b> {
 impl<'a, 'b> Transfers<'a, 'b> {
     pub fn new(context: &'a Context<'b>, hosts: Vec<u32>) -> Transfers<'a, 'b> {
         Transfers { context, hosts, flows: Vec::new(), waits: 0, empty: 0, alone: 0, steps: 0 }
+    }
+
+    /// The job of the trace.
+    pub fn job(&self, iterations: u32, computation: Computation) -> Job {
+        Job::of_trace(self.context, &self.hosts, (iterations, self.steps), computation.into_times())
     }
 
     /// Counts a transfer that carries nothing and is left out.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pathloom.experiments.results.jobs import bandwidth_text
-from pathloom.quantities import FigureText, counted, measured, time_figure, time_text, times_figure
+from pathloom.quantities import FigureText, counted, measured, percent_text, time_figure, time_text, times_figure
 from pathloom.report.tables import NOTHING, Table
 
 Row = Mapping[str, Any]
@@ -41,6 +41,12 @@ def _cell_of(place: int, cell: Callable[[Row], str]) -> Callable[[Row], str]:
 
 def _columns(job: Row) -> list[tuple[str, Callable[[Row], str]]]:
     """Headings and cells of the figures of a job."""
+    if "bubble_share" in job:
+        return [
+            ("time of transfers", _figure("time_s", time_figure)),
+            ("computation of a rank", lambda of: _or_nothing(of["compute_s"], time_text)),
+            ("bubble share", lambda of: _or_nothing(of["bubble_share"], percent_text)),
+        ]
     return [
         (f"time of {job['collective']}", _figure("time_s", time_figure)),
         ("algbw", lambda of: _or_nothing(of["algbw_bps"], bandwidth_text)),

@@ -73,6 +73,7 @@ impl Repeated {
             known,
             outside,
             inside,
+            compute: Vec::new(),
             in_one_server: servers.iter().any(|server| hosts.iter().all(|host| server.contains(host))),
         }
     }

@@ -9,6 +9,7 @@
 use crate::error::WorkloadError;
 use crate::flow_spec::{Draft, Start};
 use crate::generate::{payload_bytes, Context};
+use crate::job::Computation;
 use crate::quantity;
 use crate::ranks::Ranks;
 use crate::training::{Collective, Ready, Transfers};
@@ -125,6 +126,7 @@ impl ChakraTrace {
         let mut walk = Walk::new(self, Transfers::new(context, hosts), graphs);
         walk.run()?;
         let mut notes = walk.notes();
+        let job = walk.transfers.job(1, std::mem::take(&mut walk.computation));
         let flows = walk.transfers.flows;
         if flows.is_empty() {
             let why = notes.iter().map(|note| format!("; {note}")).collect::<String>();
@@ -149,7 +151,7 @@ impl ChakraTrace {
             quantity::bytes(payload_bytes(&flows)),
             if self.compute { "takes the time that the trace says" } else { "takes no time" },
         );
-        Ok(Draft { flows, description, notes, ..Draft::default() })
+        Ok(Draft { flows, description, notes, jobs: vec![job] })
     }
 
     fn wrong(&self, rank: usize, problem: String) -> WorkloadError {
@@ -280,6 +282,7 @@ struct Walk<'a, 'b> {
     groups: BTreeMap<String, Vec<usize>>,
     arrived: BTreeMap<(String, usize), Arrived>,
     left: usize,
+    computation: Computation,
     /// Whether a computation depends on several flows.
     mixed: bool,
     /// Number of receives of another size than their sends, with the first of them.
@@ -306,7 +309,22 @@ impl<'a, 'b> Walk<'a, 'b> {
         let done = graphs.iter().map(|graph| vec![Ready::default(); graph.nodes.len()]).collect();
         let left = graphs.iter().map(|graph| graph.nodes.len()).sum();
         let (sent, expected, arrived) = Default::default();
-        Walk { of, graphs, transfers, done, ready, sent, expected, groups, arrived, left, mixed: false, unequal: None }
+        let computation = Computation::of(graphs.len());
+        Walk {
+            of,
+            graphs,
+            transfers,
+            done,
+            ready,
+            sent,
+            expected,
+            groups,
+            arrived,
+            left,
+            computation,
+            mixed: false,
+            unequal: None,
+        }
     }
 
     fn run(&mut self) -> Result<(), WorkloadError> {
@@ -370,6 +388,10 @@ impl<'a, 'b> Walk<'a, 'b> {
             (node.kind, peer, node.number("comm_tag").unwrap_or(0), bytes, node.duration_us)
         };
         let base = self.done[rank][place].clone();
+        let is_barrier = self.graphs[rank].nodes[place].number("comm_type") == Some(BARRIER);
+        if matches!(kind, SEND | RECEIVE | COLLECTIVE) && bytes > 0 && !is_barrier {
+            self.computation.transfer(rank);
+        }
         match kind {
             SEND if peer == rank => self.finish(rank, place, base),
             SEND => {
@@ -398,6 +420,7 @@ impl<'a, 'b> Walk<'a, 'b> {
             COLLECTIVE => return self.arrive(rank, place, bytes),
             _ => {
                 let takes = if self.of.compute { Nanos::from_micros(duration_us) } else { Nanos::ZERO };
+                self.computation.compute(rank, takes);
                 self.mixed |= takes > Nanos::ZERO && base.flows.len() > 1;
                 self.finish(rank, place, base.delayed_by(takes));
             }

@@ -12,6 +12,7 @@
 use crate::error::WorkloadError;
 use crate::flow_spec::{Draft, Start};
 use crate::generate::{payload_bytes, Context};
+use crate::job::Computation;
 use crate::quantity;
 use crate::ranks::Ranks;
 use crate::training::{Collective, Ready, Transfers};
@@ -140,11 +141,13 @@ impl SimaiWorkload {
             now: vec![Ready::default(); of.ranks],
             gradients: vec![Ready::default(); of.ranks],
             compute: self.compute,
+            computation: Computation::of(of.ranks),
             of,
         };
         for _ in 0..self.iterations {
             run.iteration(&layers)?;
         }
+        let job = run.transfers.job(self.iterations, std::mem::take(&mut run.computation));
         let mut notes = run.transfers.notes();
         let flows = run.transfers.flows;
         if flows.is_empty() {
@@ -170,7 +173,7 @@ impl SimaiWorkload {
         );
         notes.extend(placed);
         notes.extend(self.notes(&head, of, &layers));
-        Ok(Draft { flows, description, notes, ..Draft::default() })
+        Ok(Draft { flows, description, notes, jobs: vec![job] })
     }
 
     /// What the reader of a result should know about the reading of the file.
@@ -204,6 +207,7 @@ struct Run<'a, 'b> {
     /// When the gradients of weights of each rank are complete.
     gradients: Vec<Ready>,
     compute: bool,
+    computation: Computation,
     of: Parallelism,
 }
 
@@ -239,6 +243,7 @@ impl Run<'_, '_> {
     fn compute(&mut self, takes: Nanos) {
         if self.compute {
             self.now.iter_mut().for_each(|now| *now = std::mem::take(now).delayed_by(takes));
+            (0..self.of.ranks).for_each(|rank| self.computation.compute(rank, takes));
         }
     }
 
@@ -254,6 +259,9 @@ impl Run<'_, '_> {
         let mut done = self.now.clone();
         for ranks in self.of.groups(of.group) {
             let members: Vec<u32> = ranks.iter().map(|&rank| rank as u32).collect();
+            if of.bytes > 0 && ranks.len() > 1 {
+                ranks.iter().for_each(|&rank| self.computation.transfer(rank));
+            }
             let ready: Vec<Ready> = ranks.iter().map(|&rank| self.now[rank].clone()).collect();
             let is_total = of.what == Collective::AllGather && self.of.gather_total;
             let bytes = if is_total { of.bytes.div_ceil(ranks.len() as u64) } else { of.bytes };

@@ -2,6 +2,7 @@
 
 use super::{even, message, try_generate};
 use crate::Start;
+use pathloom_model::Nanos;
 
 fn file(ranks: usize, tensor: usize, expert: usize, layers: &[&str]) -> String {
     let head = format!(
@@ -24,6 +25,25 @@ fn a_layer_computes_then_reduces_over_its_tensor_group() {
     assert_eq!(begins, 8, "the first step of each rank follows its computation");
     let group = |node: pathloom_model::NodeId| even(4, 4).hosts().iter().position(|&host| host == node).unwrap() / 4;
     assert!(made.flows.iter().all(|flow| group(flow.src) == group(flow.dst)));
+}
+
+/// Computation after the last collective counts for none of the ranks.
+#[test]
+fn a_job_knows_how_long_its_ranks_compute_before_their_last_collective() {
+    let text = file(8, 4, 1, &[FORWARD]);
+    let job = |keys: &str| {
+        let made = try_generate(&format!("simai:file=w.txt{keys}"), &even(4, 4), 1.0, Some(&text)).unwrap();
+        made.jobs[0].clone()
+    };
+    let once = job("");
+    assert_eq!((once.collective.as_str(), once.hosts.len(), once.iterations), ("training", 8, 1));
+    // 500 ns forward; then the gradients take 1 ns each, and so does the update.
+    assert_eq!(once.compute, [Nanos(500); 8]);
+    // The second forward pass follows the gradients of the first iteration.
+    let twice = job(",iterations=2");
+    assert!(twice.compute.iter().all(|time| (1001..1010).contains(&time.0)), "{:?}", twice.compute);
+    assert_eq!((twice.iterations, twice.coflows), (2, (0, 2 * once.coflows.1)));
+    assert_eq!(job(",compute=off").compute, [Nanos::ZERO; 8]);
 }
 
 /// MockNcclGroup of SimAI divides the size of an all-gather by the number of ranks; Ring of ASTRA-sim does not.

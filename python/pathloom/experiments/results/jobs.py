@@ -18,7 +18,7 @@ from pathloom.experiments.results.stats import ci95, mean
 from pathloom.experiments.results.tables import flows_by_run
 from pathloom.fabrics import Fabric
 
-_FIGURES = ("time_s", "algbw_bps", "busbw_bps", "step_s", "slowdown", "slowdown_of_best")
+_FIGURES = ("time_s", "algbw_bps", "busbw_bps", "step_s", "slowdown", "slowdown_of_best", "bubble_share")
 
 
 def with_jobs(
@@ -49,21 +49,43 @@ def _figures(job: Mapping[str, Any], flows: pl.DataFrame, busy_s: Sequence[float
     own = flows.filter(pl.col("coflow").is_between(first, first + steps - 1))
     times_s = iteration_times_s(job, own)
     time_s = mean([one for one in times_s if one is not None]) if None not in times_s else None
+    figures = {
+        "spec": job["spec"],
+        "collective": job["collective"],
+        "ranks": len(job["hosts"]),
+        "iterations": job["iterations"],
+        "incomplete": sum(one is None for one in times_s),
+        "time_s": time_s,
+        "delay": _delay(job, flows, busy_s, fabric),
+    }
+    of_kind = _of_algorithm(job, own, time_s) if job["known"] else _of_training(job, own, time_s)
+    return {**figures, **of_kind}
+
+
+def _of_training(job: Mapping[str, Any], own: pl.DataFrame, time_s: float | None) -> dict[str, Any]:
+    """Computation and bubbles of a trace of training.
+
+    The bubble share is the part of the time until the last transfer in which a rank does not compute, as a mean over
+    the ranks.
+    """
+    compute_s = mean([time_ns / 1e9 for time_ns in job["compute_ns"]])
+    if time_s is None or not compute_s:
+        return {"compute_s": compute_s, "bubble_share": None}
+    end_s = float((own["start_s"] + own["age_s"]).max())  # type: ignore[arg-type]
+    return {"compute_s": compute_s, "bubble_share": max(1 - compute_s / end_s, 0.0)}
+
+
+def _of_algorithm(job: Mapping[str, Any], own: pl.DataFrame, time_s: float | None) -> dict[str, Any]:
+    """Bandwidth, and the time over the ideal of the algorithm and of the best one."""
     ideals_s = {known["name"]: _ideal_s(job, known, own) for known in job["known"]}
     name = job["algorithm"]["name"]
     best = min(ideals_s, key=lambda known: ideals_s[known])
     steps_once = job["algorithm"]["steps"] + job["algorithm"]["inside_steps"]
     algbw_bps = 8 * job["size_bytes"] / time_s if time_s else None
     return {
-        "spec": job["spec"],
-        "collective": job["collective"],
         "algorithm": name,
-        "ranks": len(job["hosts"]),
-        "iterations": job["iterations"],
         "size_bytes": job["size_bytes"],
         "steps": steps_once,
-        "incomplete": sum(one is None for one in times_s),
-        "time_s": time_s,
         "algbw_bps": algbw_bps,
         "busbw_bps": algbw_bps * job["bus_factor"] if algbw_bps is not None else None,
         "step_s": time_s / steps_once if time_s is not None else None,
@@ -72,7 +94,6 @@ def _figures(job: Mapping[str, Any], flows: pl.DataFrame, busy_s: Sequence[float
         "best": best,
         "best_ideal_s": ideals_s[best],
         "slowdown_of_best": time_s / ideals_s[best] if time_s is not None else None,
-        "delay": _delay(job, flows, busy_s, fabric),
     }
 
 
@@ -143,7 +164,7 @@ def _delay(
 def _over_runs(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The figures of a job of a scheme."""
     whole = {key: value for key, value in runs[0].items() if key != "delay"}
-    for key in ("ideal_s", "best_ideal_s", *_FIGURES):
+    for key in (key for key in ("ideal_s", "best_ideal_s", "compute_s", *_FIGURES) if key in runs[0]):
         values = [run[key] for run in runs]
         known = [value for value in values if value is not None]
         whole[key] = mean(known) if len(known) == len(values) else None
