@@ -6,7 +6,8 @@
 //! are farthest from it change first. The next switches change when these have confirmed, and when the packets that
 //! they sent before have passed the next link. When something returns, the nearest switches change first. Therefore
 //! no packet reaches a switch that would have to send it back, which an OpenFlow switch does not do (ordered FIB
-//! updates, RFC 6976 §4). If a link fails meanwhile, the order ends and all switches get their new routes at once.
+//! updates, RFC 6976 §4). A switch that leaves service keeps its routes for them. If the scheme changes meanwhile, it gets
+//! new ones after all others. If a link fails meanwhile, the order ends and all switches get their new routes at once.
 //!
 //! A switch without a session gets no messages and keeps its routes. No other switch waits for it. A link that it may
 //! still use is not safe to pull until the switch has reconnected and confirmed.
@@ -142,10 +143,20 @@ impl Drains {
         if !keeps_order {
             self.unstage();
         }
+        let mut last = Vec::new();
         for &switch in fabric.switches() {
-            if cx.is_ready(switch) && !self.staged.left.iter().any(|later| later.contains(&switch)) {
+            if !cx.is_ready(switch) || self.staged.left.iter().any(|later| later.contains(&switch)) {
+                continue;
+            }
+            if keeps_order && self.is_switch_drained(switch) {
+                // It would drop the packets of switches that have not changed yet.
+                last.push(switch);
+            } else {
                 self.update_switch(cx, base, assignments, switch);
             }
+        }
+        if !last.is_empty() {
+            self.staged.left.push_back(last);
         }
     }
 

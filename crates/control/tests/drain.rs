@@ -268,6 +268,29 @@ fn a_switch_is_safe_to_pull_when_its_neighbours_have_confirmed() {
     assert!(!crossed(&mut network, links[0], Nanos::MAX));
 }
 
+/// The switch keeps its routes until no packet can reach it, and gets those of the new scheme afterwards.
+#[test]
+fn a_switch_that_leaves_service_forwards_on_when_the_scheme_changes() {
+    let mut changed_meanwhile = 0;
+    for seed in 0..8 {
+        let (fabric, mut network) = spread(seed);
+        let packets = tuples(&fabric);
+        let is_middle = |&&at: &&NodeId| fabric.node(at).tier == Tier::Aggregation;
+        let switch = *fabric.switches().iter().find(is_middle).unwrap();
+        drained(&mut network, Target::Switch(switch), true);
+        traffic(&mut network, &packets, ms(8 * seed));
+        changed_meanwhile += u32::from(network.controller.is_staging());
+        network.set_scheme(Script::new().scheme_with(LABEL, vec![Action::SetDefaults(DefaultRoutes::Ecmp)]));
+        traffic(&mut network, &packets, ms(1000));
+        assert!(!network.controller.is_staging(), "seed {seed}");
+        drained(&mut network, Target::Switch(switch), false);
+        traffic(&mut network, &packets, ms(1000));
+        let link = fabric.switch_ports(switch)[0].link;
+        assert!(crossed(&mut network, link, Nanos::ZERO), "seed {seed}: it is used before and after");
+    }
+    assert!(changed_meanwhile >= 4, "{changed_meanwhile}");
+}
+
 /// After a failure, all switches get their new routes at once, but they still have to confirm them.
 #[test]
 fn a_failure_during_the_change_makes_no_link_safe_to_pull() {
