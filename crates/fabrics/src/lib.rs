@@ -57,7 +57,7 @@ pub const COMMON_KEYS: &str = "rate=1Gbps (host_rate=, switch_rate=)  delay=1us 
      degrade=CABLE:RATE (slower cables, as in a0_0-c0:1Gbps/c3:100Mbps; RATE+RATE for from and to the first node)  \
      loss=0.001 or CABLE:SHARE (packets lost on their way, as in a0_0-c0:0.01/c3:0.001)  queues=1 (strict priorities at ports of switches, by DSCP)  red=MIN/MAX (RED there, \
      in packets), red_p=0.1, red_weight=0.002, red_ecn=off (mark instead of drop)  queue_bytes=280KB (size of each queue \
-     there, in place of buffer=)  ecn=MIN/MAX (marks there by the bytes that a packet leaves behind, as in 56KB/224KB)  \
+     there, in place of buffer=)  ecn=MIN/MAX[/P] (marks there by the bytes that a packet leaves behind, as in 56KB/224KB; P at MAX)  \
      scale_queues=off (less of both at slower ports)  control_queue=off (acknowledgements first)  trim=off (a full queue \
      cuts packets to headers), trim_bytes=64B  pfc=on or XOFF/XON (pauses senders instead of dropping), pfc_headroom=SIZE";
 

@@ -64,7 +64,7 @@ fn red(spec: &Spec) -> Result<Option<RedSettings>, SpecError> {
     }))
 }
 
-/// Parses `ecn=56KB/224KB`, or one size for both thresholds.
+/// Parses `ecn=56KB/224KB`, one size for both thresholds, or `ecn=5KB/200KB/0.01` with the probability at the second one.
 fn ecn(spec: &Spec) -> Result<Option<EcnSettings>, SpecError> {
     let Some(text) = spec.text_of("ecn") else { return Ok(None) };
     let wrong = |_| {
@@ -72,13 +72,22 @@ fn ecn(spec: &Spec) -> Result<Option<EcnSettings>, SpecError> {
             "ecn: `{text}` is neither a size nor two sizes; expected MIN/MAX, such as ecn=56KB/224KB, or one threshold"
         ))
     };
-    let (min, max) = text.split_once('/').unwrap_or((text, text));
+    let mut parts = text.splitn(3, '/');
+    let min = parts.next().unwrap_or(text);
+    let max = parts.next().unwrap_or(min);
+    let most_probability = match parts.next().map(|text| (text, text.trim().parse::<f64>())) {
+        None => 1.0,
+        Some((_, Ok(probability))) if probability > 0.0 && probability <= 1.0 => probability,
+        Some((text, _)) => {
+            return Err(spec.error(format!("ecn: the probability `{text}` is not a number above 0 and at most 1")));
+        }
+    };
     let [min_bytes, max_bytes] =
         [parse_size_bytes(min.trim()).map_err(wrong)?, parse_size_bytes(max.trim()).map_err(wrong)?];
     if min_bytes > max_bytes {
         return Err(spec.error(format!("ecn: `{text}` has a first threshold above the second; expected MIN/MAX")));
     }
-    Ok(Some(EcnSettings { min_bytes, max_bytes }))
+    Ok(Some(EcnSettings { min_bytes, max_bytes, most_probability }))
 }
 
 /// Parses `trim=on,trim_bytes=64B`.
@@ -156,12 +165,14 @@ mod tests {
         let trims = PortSettings { control_queue: true, trim_bytes: Some(64), ..none };
         assert_eq!((ports(":trim=off"), ports(":trim=on")), (none, trims));
         assert_eq!(ports(":trim=on,trim_bytes=128B"), PortSettings { trim_bytes: Some(128), ..trims });
-        let ecn = |min_bytes, max_bytes| Some(EcnSettings { min_bytes, max_bytes });
+        let ecn = |min_bytes, max_bytes| Some(EcnSettings { min_bytes, max_bytes, most_probability: 1.0 });
         assert_eq!(ports(":ecn=30KB"), PortSettings { ecn: ecn(30_000, 30_000), ..none });
         assert_eq!(
             ports(":ecn=56KB/224KB,queue_bytes=280KB"),
             PortSettings { ecn: ecn(56_000, 224_000), queue_bytes: Some(280_000), ..none }
         );
+        let rare = EcnSettings { min_bytes: 5_000, max_bytes: 200_000, most_probability: 0.01 };
+        assert_eq!(ports(":ecn=5KB/200KB/0.01"), PortSettings { ecn: Some(rare), ..none });
         let scaled = ports(":ecn=56KB/224KB,queue_bytes=280KB,scale_queues=on");
         let quarter = PortSettings { ecn: ecn(14_000, 56_000), queue_bytes: Some(70_000), ..scaled };
         assert_eq!((scaled.at_rate(4, 4), scaled.at_rate(1, 4)), (scaled, quarter));
@@ -189,6 +200,8 @@ mod tests {
             ("red=100/200", "buffers hold 100"),
             ("ecn=20%", "expected MIN/MAX, such as ecn=56KB/224KB"),
             ("ecn=2KB/1KB", "a first threshold above the second"),
+            ("ecn=1KB/2KB/0", "`0` is not a number above 0 and at most 1"),
+            ("ecn=1KB/2KB/0.1/1", "`0.1/1` is not a number above 0"),
             ("ecn=2KB,red=5/15,red_ecn=on", "ecn and red_ecn both set when ports mark"),
             ("trim=on,control_queue=off", "leave out control_queue=off"),
             ("trim_bytes=64B", "but trim=on is missing"),

@@ -46,12 +46,21 @@ pub struct PfcSettings {
 }
 
 /// Marks by the length of the queue that a packet leaves behind, without the packet itself.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct EcnSettings {
-    /// Up to this many bytes, no packet is marked. From here on, the probability rises linearly.
+    /// Up to this many bytes, no packet is marked. From here on, the probability rises linearly (`K_min`).
     pub min_bytes: u64,
-    /// Above this many bytes, all packets are marked; not less than `min_bytes`.
+    /// Above this many bytes, all packets are marked; not less than `min_bytes` (`K_max`).
     pub max_bytes: u64,
+    /// Probability of a mark at `max_bytes`, more than 0, at most 1 (`P_max` of Zhu et al., Congestion Control for Large-Scale
+    /// RDMA Deployments, SIGCOMM 2015, §3.1).
+    // Settings written before this option existed mean 1.
+    #[serde(default = "certain")]
+    pub most_probability: f64,
+}
+
+fn certain() -> f64 {
+    1.0
 }
 
 /// Random early detection (Floyd and Jacobson, Random Early Detection Gateways for Congestion Avoidance, 1993).
@@ -92,7 +101,11 @@ impl PortSettings {
             let bytes = u128::from(bytes) * u128::from(rate_bps) / u128::from(fastest_bps.max(1));
             u64::try_from(bytes).unwrap_or(u64::MAX)
         };
-        let ecn = |ecn: EcnSettings| EcnSettings { min_bytes: scaled(ecn.min_bytes), max_bytes: scaled(ecn.max_bytes) };
+        let ecn = |ecn: EcnSettings| EcnSettings {
+            min_bytes: scaled(ecn.min_bytes),
+            max_bytes: scaled(ecn.max_bytes),
+            ..ecn
+        };
         PortSettings { queue_bytes: self.queue_bytes.map(scaled), ecn: self.ecn.map(ecn), ..self }
     }
 

@@ -152,9 +152,9 @@ impl SchemeSpec {
         let refuse = |expected: &str| format!("--transport with scheme {}: {expected}", self.name);
         let refined = own.clone().refined_by(given).map_err(|problem| refuse(&problem))?;
         // Only schemes that react to marks bring a TCP that does.
-        match own.settings().reacts_to_marks() && !refined.settings().reacts_to_marks() {
+        match own.settings().reacts_to_marks() && !refined.echoes_marks() {
             false => Ok(refined),
-            true => Err(refuse("expected dctcp:…, because its senders need congestion marks")),
+            true => Err(refuse("expected dctcp:… or roce:…, because its senders need congestion marks")),
         }
     }
 

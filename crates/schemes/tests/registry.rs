@@ -73,6 +73,7 @@ fn schemes_that_react_to_marks_refuse_a_transport_without_them() {
     for scheme in ["plb", "flowbender"] {
         assert_eq!(parse(scheme).unwrap().transport().name(), "dctcp");
         assert_eq!(transport(scheme, "dctcp:gain=0.1"), Ok("dctcp"));
+        assert_eq!(transport(scheme, "roce"), Ok("roce"));
         for other in ["newreno", "cubic", "mptcp", "uec"] {
             let refused = transport(scheme, other).unwrap_err();
             let expected = format!("--transport with scheme {scheme}: expected dctcp:…");

@@ -27,7 +27,7 @@ pub(crate) fn check(settings: &SimSettings, has_journal: bool) -> Result<(), Sim
             return Err(SimError::EventLogWithRestart);
         }
     }
-    if settings.transport.uec().is_some() {
+    if settings.transport.packets().is_some() {
         check_without_tcp(settings)?;
     }
     if settings.programs.is_some() && !settings.transport.settings().handshake {

@@ -3,7 +3,6 @@
 use crate::packet::Packet;
 use crate::time::{to_nanos, to_ps, Ps};
 use pathloom_scheme::{Acknowledged, Entropy, Rounds};
-use pathloom_transport::Sender;
 use rand::Rng;
 
 /// What hosts remember of a lane for the entropy of its next packet.
@@ -67,14 +66,12 @@ impl Entropies {
         }
     }
 
-    /// The sender of a slot, which had `before` acknowledged bytes, has handled an acknowledgement.
+    /// The sender of a slot has handled an acknowledgement.
     #[inline(never)]
-    pub(crate) fn acknowledged(&mut self, now: Ps, packet: &Packet, before: u64, sender: &Sender) {
+    pub(crate) fn acknowledged(&mut self, now: Ps, slot: usize, ack: &Acknowledged) {
         let Entropy::Rehashed(law) = &self.how else { return };
-        let (una, sent) = (sender.acked_bytes(), sender.sent_bytes());
-        let ack = Acknowledged { bytes: una - before, marked: packet.is_marked(), una, sent };
-        if self.rounds[packet.slot()].on_ack(law, to_nanos(now), ack) {
-            self.change(packet.slot());
+        if self.rounds[slot].on_ack(law, to_nanos(now), *ack) {
+            self.change(slot);
         }
     }
 

@@ -11,6 +11,7 @@ mod resolver;
 mod standing;
 mod streams;
 mod subflow_log;
+mod traits;
 
 use crate::agenda::{Agenda, Event, Origin};
 use crate::agents::Agents;
@@ -192,7 +193,8 @@ impl Hosts {
                 let before = subflow.sender.acked_bytes();
                 subflow.handle_ack(nanos, packet);
                 if self.entropies.follow_senders() {
-                    self.entropies.acknowledged(now, packet, before, &subflow.sender);
+                    let ack = subflow.acknowledged(before, packet.is_marked());
+                    self.entropies.acknowledged(now, slot, &ack);
                 }
             }
             self.pump(now, network, agenda, slot);

@@ -22,6 +22,9 @@ impl Signals {
             TransportSpec::Uec(uec) => {
                 Signals { marks: Marks::by_rate(fabric), headers: true, frame_bytes: uec.frame_bytes() }
             }
+            TransportSpec::Roce(roce) => {
+                Signals { marks: Marks::by_rate(fabric), headers: false, frame_bytes: roce.frame_bytes() }
+            }
             other => Signals {
                 marks: Marks::of(other.settings(), fabric),
                 headers: false,

@@ -39,7 +39,7 @@ pub(crate) fn single_thread_reason(settings: &HostSettings<'_>, transfers: &Tran
     if settings.deployment.is_some() {
         return Some("switches run programs");
     }
-    if settings.transport.uec().is_some() {
+    if settings.transport.packets().is_some() {
         return Some("hosts choose a path for each packet");
     }
     if !matches!(settings.transport, TransportSpec::Tcp(_)) {

@@ -265,7 +265,7 @@ impl Port {
             return false;
         }
         let share = (behind - ecn.min_bytes) as f64 / (ecn.max_bytes - ecn.min_bytes) as f64;
-        behind > ecn.max_bytes || self.rng.random_range(0.0..1.0) < share
+        behind > ecn.max_bytes || self.rng.random_range(0.0..1.0) < share * ecn.most_probability
     }
 
     /// Number of packets that were cut down to their headers.
@@ -476,8 +476,8 @@ mod tests {
 
     #[test]
     fn marks_depend_on_what_a_packet_leaves_behind() {
-        let marked = |waiting: usize| {
-            let ecn = Some(EcnSettings { min_bytes: 1000, max_bytes: 5000 });
+        let marked_by = |most_probability: f64, waiting: usize| {
+            let ecn = Some(EcnSettings { min_bytes: 1000, max_bytes: 5000, most_probability });
             let limits = Limits { buffer: 100, ecn, ..LIMITS };
             let marks = |seed: u64| {
                 let mut port = Port::new(PortSettings::DROP_TAIL, limits, seed, 0);
@@ -486,7 +486,10 @@ mod tests {
             };
             (0..1000).filter(|&seed| marks(seed)).count()
         };
+        let marked = |waiting: usize| marked_by(1.0, waiting);
         assert_eq!([0, 1, 6, 9].map(marked), [0, 0, 1000, 1000]);
+        assert!(marked_by(0.2, 5).abs_diff(200) < 50 && marked_by(0.2, 3).abs_diff(100) < 40, "a fifth at most");
+        assert_eq!(marked_by(0.2, 6), 1000, "above the upper threshold");
         for (waiting, share) in [(2, 250), (3, 500), (4, 750)] {
             assert!(marked(waiting).abs_diff(share) < 50, "{waiting}: {}", marked(waiting));
         }

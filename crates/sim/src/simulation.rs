@@ -67,6 +67,7 @@ impl<T: Tap> Simulation<T> {
             TransportSpec::Mptcp(mptcp) => Plan::multipath(fabric, workload, *seed, mptcp)?,
             TransportSpec::Streams(streams) => Plan::parallel(fabric, workload, *seed, streams.streams),
             TransportSpec::Uec(_) => Plan::ultra_ethernet(fabric, workload, *seed),
+            TransportSpec::Roce(_) => Plan::roce(fabric, workload, *seed),
         };
         Simulation::with_plan(settings, tap, journal, plan)
     }

@@ -12,6 +12,7 @@ use crate::store::grow;
 use crate::time::{Ps, NEVER};
 use crate::trusted::{fetch_byte, LINE};
 use pathloom_model::Nanos;
+use pathloom_scheme::Acknowledged;
 use pathloom_transport::{Receiver, Sender, Settings};
 use std::mem::offset_of;
 use std::ops::Range;
@@ -253,6 +254,12 @@ impl Subflow {
         }
         self.card_event = earlier;
         Err(Some(earlier))
+    }
+
+    /// What an acknowledgement told the sender, which had `before` acknowledged bytes.
+    pub(crate) fn acknowledged(&self, before: u64, marked: bool) -> Acknowledged {
+        let (una, sent) = (self.sender.acked_bytes(), self.sender.sent_bytes());
+        Acknowledged { bytes: una - before, marked, una, sent }
     }
 
     /// The host's card has taken a segment, which will have left it at `until`.

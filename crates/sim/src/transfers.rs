@@ -77,6 +77,8 @@ impl Service {
     pub(crate) const TCP: Service = Service { proto: PROTO_TCP, port: 5001 };
     /// Ultra Ethernet over UDP, with the port that IANA has assigned to it (`uec-udp`).
     const ULTRA_ETHERNET: Service = Service { proto: PROTO_UDP, port: 4793 };
+    /// RoCE version 2 over UDP (`roce`).
+    const ROCE: Service = Service { proto: PROTO_UDP, port: 4791 };
 }
 
 impl Ends {
@@ -130,6 +132,13 @@ impl Plan {
     pub(crate) fn ultra_ethernet(fabric: &Fabric, workload: &Workload, seed: u64) -> Plan {
         let mut plan = Plan::single(fabric, workload, seed);
         plan.ends.iter_mut().for_each(|ends| ends.service = Service::ULTRA_ETHERNET);
+        plan
+    }
+
+    /// As [`Plan::single`], over RoCE.
+    pub(crate) fn roce(fabric: &Fabric, workload: &Workload, seed: u64) -> Plan {
+        let mut plan = Plan::single(fabric, workload, seed);
+        plan.ends.iter_mut().for_each(|ends| ends.service = Service::ROCE);
         plan
     }
 

@@ -18,6 +18,7 @@ mod path_schemes;
 mod pfc;
 mod ports;
 mod rehashing;
+mod roce;
 mod runs;
 mod spraying;
 mod standing_connections;

@@ -2,7 +2,7 @@
 
 use crate::listing::{key, TransportKey, TransportName};
 use crate::window::laws;
-use crate::{mptcp, uec};
+use crate::{mptcp, roce, uec};
 
 /// Returns the keys of every TCP transport, with the default of `sack`.
 fn tcp_keys(sack: bool) -> Vec<TransportKey> {
@@ -112,7 +112,8 @@ pub fn transports() -> Vec<TransportName> {
         source: entry.source,
         keys: uec::keys(entry),
     });
-    tcp.chain([mptcp]).chain(packets).collect()
+    let roce = TransportName { name: roce::NAME, about: roce::ABOUT, source: roce::SOURCE, keys: roce::keys() };
+    tcp.chain([mptcp]).chain(packets).chain([roce]).collect()
 }
 
 #[cfg(test)]

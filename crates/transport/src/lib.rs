@@ -1,5 +1,5 @@
 //! TCP as pure state machines: NewReno, CUBIC and DCTCP, with or without selective acknowledgements. MPTCP is built
-//! on them ([`mptcp`]). [`packets`] has the traits of transports that acknowledge packets, of which [`uec`] is one.
+//! on them ([`mptcp`]). [`packets`] has the traits of transports that acknowledge packets: [`uec`] and [`roce`].
 //!
 //! A [`Sender`] and a [`Receiver`] are the two ends of one direction of a connection. They have no addresses, queues
 //! or clock. A driver gives them the time and the segments that arrive, takes the segments that they want to send,
@@ -27,6 +27,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod conflicts;
+pub mod ends;
 mod keys;
 mod listing;
 pub mod mptcp;
@@ -34,6 +35,7 @@ pub mod packets;
 mod rack;
 mod ranges;
 mod receiver;
+pub mod roce;
 mod rtt;
 mod sack;
 mod sender;

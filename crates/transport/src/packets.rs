@@ -74,6 +74,19 @@ pub enum ReportKind {
     Ack,
     /// It was trimmed.
     Nack(TrimmedAt),
+    /// It has arrived, but a packet before it is missing: the one with the number [`Report::cumulative`].
+    Missing,
+}
+
+/// Events of a transfer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PacketCounters {
+    /// Packets sent again.
+    pub retransmissions: u64,
+    /// Retransmission time-outs. Transports with a timer for each packet count packets.
+    pub timeouts: u64,
+    /// Reports of trimmed or missing packets.
+    pub nacks: u64,
 }
 
 /// What a receiver reports: the content of an acknowledgement or of a negative one.
@@ -109,6 +122,8 @@ pub enum Feedback {
     /// The sender may send more: the receiver has asked for this many bytes so far, with headers. A later pull stands in
     /// for one that is lost.
     Pull(u64),
+    /// A packet was marked on its way (a congestion notification packet).
+    Notice,
 }
 
 /// The sending end of a transfer. A driver calls [`PacketSender::poll_transmit`] whenever the network card is free, so
@@ -122,6 +137,9 @@ pub trait PacketSender {
 
     /// Handles a pull ([`Feedback::Pull`]). Senders that are not pulled ignore it.
     fn handle_pull(&mut self, bytes: u64);
+
+    /// Handles a notice of congestion ([`Feedback::Notice`]). Senders whose reports say what was marked ignore it.
+    fn handle_notice(&mut self, _now: Nanos) {}
 
     /// Returns the time when [`PacketSender::handle_timeout`] or [`PacketSender::poll_transmit`] is due, if the sender waits.
     fn poll_timeout(&self) -> Option<Nanos>;
@@ -137,6 +155,11 @@ pub trait PacketSender {
 pub trait PacketReceiver {
     /// Handles a packet or the header of one. Returns a report to send, if one is due.
     fn handle_data(&mut self, arrived: &Arrived) -> Option<Report>;
+
+    /// Whether the sender should get a notice of congestion ([`Feedback::Notice`]) because of this packet, which arrives now.
+    fn gives_notice(&mut self, _now: Nanos, _arrived: &Arrived) -> bool {
+        false
+    }
 
     /// Whether a further packet should be pulled. The receiver's host pulls for all its transfers in turn, at the rate of its
     /// link, with [`PacketReceiver::pull`].

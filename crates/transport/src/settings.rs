@@ -1,6 +1,8 @@
 //! The settings of a transport, and their text form: `newreno:iw=12KB,min_rto=200ms,…`.
 
+use crate::ends::PacketSettings;
 use crate::mptcp::{self, MptcpSettings};
+use crate::roce::{self, RoceSettings};
 use crate::streams::StreamSettings;
 use crate::uec::{self, UecSettings};
 use crate::window::laws::{self, CongestionControl};
@@ -181,6 +183,8 @@ pub enum TransportSpec {
     Streams(StreamSettings),
     /// Ultra Ethernet, and transports with the same packets and another congestion control.
     Uec(UecSettings),
+    /// RoCE: packets in order at a rate, for lossless fabrics.
+    Roce(RoceSettings),
 }
 
 impl Default for TransportSpec {
@@ -190,12 +194,15 @@ impl Default for TransportSpec {
 }
 
 impl TransportSpec {
-    /// Parses `newreno:iw=12KB,…`, `cubic:…`, `dctcp:…`, `mptcp:subflows=4,…` or `uec:…`. [`crate::transports`] lists the
+    /// Parses `newreno:iw=12KB,…`, `cubic:…`, `dctcp:…`, `mptcp:subflows=4,…`, `uec:…` or `roce:…`. [`crate::transports`] lists the
     /// keys.
     pub fn parse(text: &str) -> Result<TransportSpec, SpecError> {
         let spec = Spec::parse("transport", text)?;
         if let Some(entry) = uec::laws::ENTRIES.iter().find(|entry| entry.name == spec.name()) {
             return UecSettings::read(&spec, entry).map(TransportSpec::Uec);
+        }
+        if [roce::NAME, roce::OTHER_NAME].contains(&spec.name()) {
+            return RoceSettings::read(&spec).map(TransportSpec::Roce);
         }
         let law = laws::entries().find(|law| law.name == spec.name());
         let (congestion, sack) = match law {
@@ -254,6 +261,7 @@ impl TransportSpec {
         match self {
             TransportSpec::Mptcp(_) => mptcp::NAME,
             TransportSpec::Uec(settings) => settings.control.entry().name,
+            TransportSpec::Roce(_) => roce::NAME,
             TransportSpec::Tcp(settings) | TransportSpec::Streams(StreamSettings { tcp: settings, .. }) => {
                 settings.congestion.entry().map_or("newreno", |law| law.name)
             }
@@ -267,6 +275,7 @@ impl TransportSpec {
             TransportSpec::Mptcp(settings) => &settings.tcp,
             TransportSpec::Streams(settings) => &settings.tcp,
             TransportSpec::Uec(settings) => &settings.common,
+            TransportSpec::Roce(settings) => &settings.common,
         }
     }
 
@@ -292,6 +301,7 @@ impl TransportSpec {
                 TransportSpec::Uec(given) => own.refined_by(given).map(TransportSpec::Uec),
                 _ => Ok(TransportSpec::Uec(own)),
             },
+            TransportSpec::Roce(_) => Ok(given),
         }
     }
 
@@ -309,6 +319,7 @@ impl TransportSpec {
             TransportSpec::Mptcp(mptcp) => &mut mptcp.tcp,
             TransportSpec::Streams(streams) => &mut streams.tcp,
             TransportSpec::Uec(uec) => &mut uec.common,
+            TransportSpec::Roce(roce) => &mut roce.common,
         }
     }
 
@@ -335,7 +346,22 @@ impl TransportSpec {
         }
     }
 
-    /// Returns the settings of the transport, if it acknowledges packets.
+    /// Returns how hosts send packets, if the transport acknowledges packets instead of bytes.
+    pub fn packets(&self) -> Option<PacketSettings> {
+        match self {
+            TransportSpec::Uec(settings) => Some(PacketSettings::Uec(settings.clone())),
+            TransportSpec::Roce(settings) => Some(PacketSettings::Roce(settings.clone())),
+            _ => None,
+        }
+    }
+
+    /// Whether senders learn of congestion marks (ECN), so that a scheme can choose the paths of flows by them. Ultra
+    /// Ethernet and its relatives choose paths themselves.
+    pub fn echoes_marks(&self) -> bool {
+        matches!(self, TransportSpec::Roce(_)) || self.settings().reacts_to_marks()
+    }
+
+    /// Returns the settings of Ultra Ethernet and its relatives, if the transport is one of them.
     pub fn uec(&self) -> Option<&UecSettings> {
         match self {
             TransportSpec::Uec(settings) => Some(settings),

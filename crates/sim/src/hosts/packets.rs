@@ -4,6 +4,7 @@
 //! as late as possible, and several transfers share a card fairly. Acknowledgements go to the card at once; they wait
 //! for at most one packet. Every packet of such a run takes the slow path of the main loop when it reaches a host.
 
+use super::traits::{send_ps, traits_of};
 use super::Hosts;
 use crate::agenda::{Agenda, Event};
 use crate::interface::Interface;
@@ -16,10 +17,11 @@ use crate::subflow::wants;
 use crate::tap::Tap;
 use crate::time::{to_nanos, to_ps, Ps, NEVER};
 use crate::transfers::{Work, EPHEMERAL};
-use pathloom_fabrics::round_trip_of;
-use pathloom_model::{Fabric, Headers, LinkId, Nanos};
+use pathloom_model::{Fabric, Headers, LinkId};
+use pathloom_scheme::Acknowledged;
+use pathloom_transport::ends::{AnyReceiver, AnySender, PacketSettings, Progress};
 use pathloom_transport::packets::{Arrived, Feedback, Outgoing, PacketReceiver, PacketSender};
-use pathloom_transport::uec::{NetworkTraits, UecReceiver, UecSender, UecSettings, HEADER_BYTES};
+use pathloom_transport::uec::NetworkTraits;
 use pathloom_transport::{TimeoutWait, TransportSpec};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -31,7 +33,7 @@ const ASKS_REPORT: u64 = 1 << 62;
 
 /// All transfers of a run, with the cards of their hosts.
 pub(super) struct PacketFlows {
-    settings: UecSettings,
+    settings: PacketSettings,
     traits: NetworkTraits,
     /// From slot 1 on; the place of slot 0 belongs to no transfer.
     slots: Vec<Flow>,
@@ -66,8 +68,8 @@ struct Flow {
     entropy: u32,
     /// Time of the sender's timer event in the agenda; [`NEVER`] if there is none.
     timer: Ps,
-    sender: UecSender,
-    receiver: UecReceiver,
+    sender: AnySender,
+    receiver: AnyReceiver,
     reports: Reports,
 }
 
@@ -93,7 +95,7 @@ struct Puller {
 impl PacketFlows {
     /// No transfers; `None` if the transport does not acknowledge packets.
     pub(super) fn new(transport: &TransportSpec, fabric: &Fabric, seed: u64) -> Option<Box<PacketFlows>> {
-        let settings = transport.uec()?.clone();
+        let settings = transport.packets()?;
         let traits = traits_of(&settings, fabric);
         let (slots, free, cards, pullers) = (Vec::new(), Vec::new(), BTreeMap::new(), BTreeMap::new());
         Some(Box::new(PacketFlows { settings, traits, slots, free, cards, pullers, seed }))
@@ -129,8 +131,8 @@ impl PacketFlows {
             frame_ps,
             entropy: 0,
             timer: NEVER,
-            sender: UecSender::new(&self.settings, &traits, bytes, seed),
-            receiver: UecReceiver::new(&self.settings, &traits, bytes),
+            sender: self.settings.sender(&traits, bytes, seed),
+            receiver: self.settings.receiver(&traits, bytes),
             reports: Reports::default(),
         };
         if let Some(slot) = self.free.pop() {
@@ -227,43 +229,6 @@ impl Flow {
     }
 }
 
-/// Time in picoseconds that a rate needs for these bytes.
-fn send_ps(bytes: u64, rate_bps: u64) -> u128 {
-    u128::from(bytes) * 8_000_000_000_000 / u128::from(rate_bps.max(1))
-}
-
-/// What senders know of a fabric.
-fn traits_of(settings: &UecSettings, fabric: &Fabric) -> NetworkTraits {
-    let frame = settings.frame_bytes();
-    let ports = fabric.ports();
-    let fastest_bps = fabric.fastest_port_bps();
-    let drain_ps = |link: &pathloom_model::Link| {
-        let buffer = u64::from(link.settings.buffer_packets).saturating_mul(frame);
-        let rate_bps = link.settings.rate_bps;
-        send_ps(ports.at_rate(rate_bps, fastest_bps).queue_bytes.unwrap_or(buffer), rate_bps)
-    };
-    let of_switches = fabric.links().iter().filter(|link| !fabric.is_host(link.from));
-    let drain_ps = of_switches.map(drain_ps).max().unwrap_or(0);
-    // With a single switch, there are two links each way.
-    let around_switch = || {
-        let (link, bytes) = (fabric.links().first()?.settings, frame + u64::from(HEADER_BYTES));
-        Some(2 * send_ps(bytes, link.rate_bps) + 4 * u128::from(link.delay_ps))
-    };
-    let round_trip = round_trip_of(fabric, [frame, u64::from(HEADER_BYTES)]).map(u128::from).or_else(around_switch);
-    let hop_ps = |link: &pathloom_model::Link| {
-        send_ps(frame + u64::from(HEADER_BYTES), link.settings.rate_bps) + 2 * u128::from(link.settings.delay_ps)
-    };
-    let hop_ps = fabric.links().iter().map(hop_ps).max().unwrap_or(0);
-    let nanos = |ps: u128| Nanos(u64::try_from(ps / 1000).unwrap_or(u64::MAX));
-    NetworkTraits {
-        rate_bps: 0,
-        round_trip: nanos(round_trip.unwrap_or(0)),
-        hop: nanos(hop_ps),
-        trims: ports.trim_bytes.is_some(),
-        timeout: Nanos::from_micros(15).saturating_add(nanos(6 * drain_ps)),
-    }
-}
-
 impl Hosts {
     /// Whether transfers use a transport that acknowledges packets.
     pub(crate) fn acknowledge_packets(&self) -> bool {
@@ -286,7 +251,11 @@ impl Hosts {
         let Some(packets) = &mut self.packets else { return };
         let interfaces = [ends.src, ends.dst].map(|at| Interface::of(at.uplink));
         let slot = packets.open(transfer, interfaces, ends.size_bytes, rates_bps);
+        let follows_scheme = !packets.settings.chooses_entropy();
         network.open_slot(slot, headers);
+        if follows_scheme {
+            self.entropies.open(slot);
+        }
         if ends.size_bytes == Some(0) {
             self.finish_packets(now, agenda, slot);
         }
@@ -318,9 +287,14 @@ impl Hosts {
         match packet.direction() {
             Direction::Data => {
                 flow.entropy = packet.entropy();
-                let report = flow.receiver.handle_data(&arrived(packet));
+                let arrived = arrived(packet);
+                let report = flow.receiver.handle_data(&arrived);
+                let notice = flow.receiver.gives_notice(to_nanos(now), &arrived);
                 if !flow.delivered && flow.size.is_some_and(|size| flow.receiver.received_bytes() >= size) {
                     self.finish_packets(now, agenda, slot);
+                }
+                if notice {
+                    self.answer(now, network, slot, Feedback::Notice);
                 }
                 if let Some(report) = report {
                     self.answer(now, network, slot, Feedback::Report(report));
@@ -328,9 +302,16 @@ impl Hosts {
                 self.ask_for_pull(now, network, agenda, slot);
             }
             Direction::Ack => {
+                let before = flow.sender.progress();
                 match flow.reports.take(packet.seq) {
-                    Some(Feedback::Report(report)) => flow.sender.handle_report(to_nanos(now), &report),
+                    Some(Feedback::Report(report)) => {
+                        flow.sender.handle_report(to_nanos(now), &report);
+                        if let (Some(before), Some(after)) = (before, flow.sender.progress()) {
+                            self.entropies.acknowledged(now, slot, &acknowledged(&before, &after, report.marked));
+                        }
+                    }
                     Some(Feedback::Pull(bytes)) => flow.sender.handle_pull(bytes),
+                    Some(Feedback::Notice) => flow.sender.handle_notice(to_nanos(now)),
                     None => {}
                 }
                 self.continue_packets(now, network, agenda, slot);
@@ -344,7 +325,8 @@ impl Hosts {
         let flow = packets.get(slot);
         flow.packets_sent += 1;
         let (link, number) = (flow.interfaces[1].uplink().0, flow.reports.put(feedback));
-        let packet = Packet::new((slot as u32) << 1 | 1, number, 0, HEADER_BYTES as u16, 0).with_entropy(flow.entropy);
+        let (entropy, wire) = (flow.entropy, packets.settings.feedback_bytes(&feedback) as u16);
+        let packet = Packet::new((slot as u32) << 1 | 1, number, 0, wire, 0).with_entropy(entropy);
         let taken = self.hand_to_card(now, network, link, packet);
         self.note_sent(slot, taken);
     }
@@ -431,7 +413,8 @@ impl Hosts {
             let stopped = |slot: usize| can_stop(network) && is_stopped(network, uplink.0, slot);
             let Some((slot, outgoing)) = packets.next(now, agenda, uplink, stopped) else { return };
             packets.get(slot).packets_sent += 1;
-            let taken = self.hand_to_card(now, network, uplink.0, packet_of(slot, &outgoing));
+            let packet = packet_of(slot, &outgoing, packets.settings.header_bytes());
+            let taken = self.hand_to_card(now, network, uplink.0, packet);
             self.note_sent(slot, taken);
             self.arm_packet_timer(now, agenda, slot);
         }
@@ -482,7 +465,11 @@ impl Hosts {
         if flow.timer <= now {
             flow.timer = NEVER;
         }
+        let before = flow.sender.progress();
         flow.sender.handle_timeout(to_nanos(now));
+        if flow.sender.progress().is_some_and(|after| before.is_some_and(|before| after.timeouts > before.timeouts)) {
+            self.entropies.timed_out(now, slot as usize, &mut self.rng);
+        }
         self.continue_packets(now, network, agenda, slot as usize);
     }
 
@@ -548,12 +535,18 @@ impl Hosts {
     }
 }
 
-fn packet_of(slot: usize, outgoing: &Outgoing) -> Packet {
+fn packet_of(slot: usize, outgoing: &Outgoing, header_bytes: u32) -> Packet {
     let flag = |bit: u64, set: bool| if set { bit } else { 0 };
     let number =
         outgoing.number | flag(RETRANSMISSION, outgoing.retransmission) | flag(ASKS_REPORT, outgoing.asks_report);
-    let (payload, wire) = (outgoing.payload_bytes as u16, (outgoing.payload_bytes + HEADER_BYTES) as u16);
+    let (payload, wire) = (outgoing.payload_bytes as u16, (outgoing.payload_bytes + header_bytes) as u16);
     Packet::new((slot as u32) << 1, number, payload, wire, 0).with_entropy(outgoing.entropy)
+}
+
+/// What a report told a sender, for those who choose the path of its flow.
+fn acknowledged(before: &Progress, after: &Progress, marked: bool) -> Acknowledged {
+    let bytes = after.acknowledged_bytes - before.acknowledged_bytes;
+    Acknowledged { bytes, marked, una: after.acknowledged_bytes, sent: after.sent_bytes }
 }
 
 fn arrived(packet: &Packet) -> Arrived {

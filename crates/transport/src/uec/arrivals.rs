@@ -6,7 +6,7 @@ const BITS: u64 = u64::BITS as u64;
 
 /// A set of packet numbers: all below [`Arrivals::expected`], and some above it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Arrivals {
+pub(crate) struct Arrivals {
     expected: u64,
     /// Numbers from `first` on, 64 in a word; those in between that have not arrived are 0.
     words: VecDeque<u64>,
@@ -17,12 +17,12 @@ pub(super) struct Arrivals {
 
 impl Arrivals {
     /// The lowest number that is missing.
-    pub(super) fn expected(&self) -> u64 {
+    pub(crate) fn expected(&self) -> u64 {
         self.expected
     }
 
     /// How many numbers above [`Arrivals::expected`] there are.
-    pub(super) fn beyond(&self) -> u64 {
+    pub(crate) fn beyond(&self) -> u64 {
         self.beyond
     }
 
@@ -30,19 +30,19 @@ impl Arrivals {
         self.words.get(((number - self.first) / BITS) as usize).copied().unwrap_or(0)
     }
 
-    pub(super) fn has(&self, number: u64) -> bool {
+    pub(crate) fn has(&self, number: u64) -> bool {
         number < self.expected || self.word(number) >> (number % BITS) & 1 == 1
     }
 
     /// The 64 numbers from `base` on as bits; `base` is above [`Arrivals::expected`].
-    pub(super) fn bits(&self, base: u64) -> u64 {
+    pub(crate) fn bits(&self, base: u64) -> u64 {
         let shift = base % BITS;
         let upper = if shift == 0 { 0 } else { self.word(base + BITS) << (BITS - shift) };
         self.word(base) >> shift | upper
     }
 
     /// Adds a number that is not there.
-    pub(super) fn insert(&mut self, number: u64) {
+    pub(crate) fn insert(&mut self, number: u64) {
         let place = ((number - self.first) / BITS) as usize;
         if self.words.len() <= place {
             self.words.resize(place + 1, 0);

@@ -19,14 +19,15 @@ mod swift;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use arrivals::Arrivals;
 pub use laws::PacketControl;
 pub use ndp::NdpSettings;
 pub use nscc::NsccSettings;
 pub use receiver::UecReceiver;
-pub use sender::{UecCounters, UecSender};
+pub use sender::UecSender;
 pub(crate) use settings::keys;
 pub use settings::{EntropyChoice, NetworkTraits, UecSettings};
-use sizes::Sizes;
+pub(crate) use sizes::Sizes;
 pub use swift::SwiftSettings;
 
 /// Bytes of a packet without its payload; the size of a report and of a trimmed packet (uet-htsim, `_hdr_size` and

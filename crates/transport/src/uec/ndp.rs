@@ -141,6 +141,7 @@ mod tests {
         round_trip: Nanos(14_022),
         hop: Nanos(2_337),
         trims: true,
+        lossless: false,
         timeout: Nanos(100_000),
     };
     const FRAME: u64 = 4150;

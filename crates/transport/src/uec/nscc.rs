@@ -295,6 +295,7 @@ mod tests {
         round_trip: Nanos(14_000),
         hop: Nanos(2_337),
         trims: true,
+        lossless: false,
         timeout: Nanos(100_000),
     };
     const FRAME: u64 = 4150;

@@ -4,7 +4,7 @@ use super::entropies::{Entropies, Outcome};
 use super::law::{Arrival, Trimmed};
 use super::laws::Law;
 use super::{NetworkTraits, Sizes, UecSettings, MOST_AHEAD};
-use crate::packets::{Outgoing, PacketSender, Report, ReportKind, TrimmedAt};
+use crate::packets::{Outgoing, PacketCounters, PacketSender, Report, ReportKind, TrimmedAt};
 use pathloom_model::Nanos;
 use rand::SeedableRng;
 use rand_pcg::Pcg32;
@@ -29,17 +29,6 @@ struct Sent {
     /// How often it was sent; more than 2 are not told apart.
     times: u8,
     state: State,
-}
-
-/// Events of a transfer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct UecCounters {
-    /// Packets sent again.
-    pub retransmissions: u64,
-    /// Retransmission time-outs, one for each packet.
-    pub timeouts: u64,
-    /// Reports of trimmed packets.
-    pub nacks: u64,
 }
 
 /// Sends the packets of a transfer within the window of its congestion control, repeats those that are lost, and chooses an entropy for
@@ -68,7 +57,7 @@ pub struct UecSender {
     timeout: Nanos,
     /// Time-outs since the last report.
     backoff: u32,
-    counters: UecCounters,
+    counters: PacketCounters,
 }
 
 impl UecSender {
@@ -90,7 +79,7 @@ impl UecSender {
             paced_until: None,
             timeout: settings.timeout.unwrap_or(network.timeout),
             backoff: 0,
-            counters: UecCounters::default(),
+            counters: PacketCounters::default(),
         }
     }
 
@@ -115,7 +104,7 @@ impl UecSender {
     }
 
     /// What has happened so far.
-    pub fn counters(&self) -> UecCounters {
+    pub fn counters(&self) -> PacketCounters {
         self.counters
     }
 
@@ -279,6 +268,7 @@ impl PacketSender for UecSender {
         match report.kind {
             ReportKind::Ack => self.handle_ack(now, report),
             ReportKind::Nack(place) => self.handle_nack(now, report, place),
+            ReportKind::Missing => {}
         }
         self.tidy();
     }

@@ -204,6 +204,8 @@ pub struct NetworkTraits {
     pub hop: Nanos,
     /// Whether full queues trim packets.
     pub trims: bool,
+    /// Whether switches pause their senders, so that full queues drop nothing.
+    pub lossless: bool,
     /// Retransmission time-out. uet-htsim: 15 µs and six times the time that a full queue takes to drain.
     pub timeout: Nanos,
 }

@@ -3,7 +3,7 @@
 mod network;
 
 use super::*;
-use crate::packets::{Arrived, PacketReceiver, PacketSender, Report, ReportKind, TrimmedAt};
+use crate::packets::{Arrived, PacketCounters, PacketReceiver, PacketSender, Report, ReportKind, TrimmedAt};
 use network::{Fates, Network};
 use pathloom_model::Nanos;
 use proptest::prelude::*;
@@ -14,6 +14,7 @@ const TRAITS: NetworkTraits = NetworkTraits {
     round_trip: Nanos(14_022),
     hop: Nanos(2_337),
     trims: true,
+    lossless: false,
     timeout: Nanos(100_656),
 };
 const CHOICES: [EntropyChoice; 5] =
@@ -27,7 +28,7 @@ fn a_lone_flow_sends_at_line_rate() {
         // uet-htsim, `one.cm`: 176.2 µs.
         assert_eq!(network.run().0 / 100, 1_761, "176.2 us less what was rounded");
         assert_eq!(network.receiver.received_bytes(), 2_000_000);
-        assert_eq!(network.sender.counters(), UecCounters::default());
+        assert_eq!(network.sender.counters(), PacketCounters::default());
     }
 }
 
@@ -80,7 +81,7 @@ fn a_trimmed_packet_is_sent_again_after_a_round_trip() {
     let last = receiver.handle_data(&Arrived::from(again)).unwrap();
     sender.handle_report(Nanos(28_000), &last);
     assert!(sender.is_finished() && sender.poll_timeout().is_none());
-    assert_eq!(sender.counters(), UecCounters { retransmissions: 1, timeouts: 0, nacks: 1 });
+    assert_eq!(sender.counters(), PacketCounters { retransmissions: 1, timeouts: 0, nacks: 1 });
 }
 
 #[test]
@@ -97,7 +98,7 @@ fn a_lost_packet_is_sent_again_after_the_time_out_which_doubles() {
         now = Nanos(now.0 + wait);
         sender.handle_timeout(now);
     }
-    assert_eq!(sender.counters(), UecCounters { retransmissions: 8, timeouts: 9, nacks: 0 });
+    assert_eq!(sender.counters(), PacketCounters { retransmissions: 8, timeouts: 9, nacks: 0 });
 }
 
 #[test]

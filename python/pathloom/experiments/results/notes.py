@@ -46,6 +46,10 @@ DEFAULT_ROUTES_ALONE = {
     "mixed",
 }
 """Schemes that consist only of their default routes."""
+SPRAYING = {"rps", "drb", "drill", "presto"}
+"""Schemes that send packets of one flow over several paths at the same time."""
+ROCE = ("roce", "dcqcn")
+"""Names of the transport whose receivers take packets in order only, unless its key `recovery` is `irn`."""
 ULTRA_ETHERNET = "uec"
 """The transport that has no setting in common with the others."""
 
@@ -185,6 +189,23 @@ def transports_without_effect(result: Facts) -> list[str]:
     ]
 
 
+def schemes_that_reorder(result: Facts) -> list[str]:
+    """Schemes that spray packets over several paths, although the hosts go back to every packet that is overtaken."""
+    given = result.settings.transport or ""
+    name, _, keys = given.partition(":")
+    if name not in ROCE or "recovery=irn" in keys.replace(" ", ""):
+        return []
+    return [
+        f"scheme {label}: it sends the packets of a flow over several paths, and {given} goes back to each packet that "
+        f"others overtake ({count_text(again)} retransmissions for {count_text(dropped)} packets dropped); use "
+        "recovery=irn, or a scheme such as ecmp"
+        for label, outcomes in _runs_of_schemes(result)
+        if outcomes[0].job.scheme.partition(":")[0] in SPRAYING
+        and (again := sum(int(one.outcome["flows"]["retransmits"].sum()) for one in outcomes))
+        > (dropped := sum(int(one.outcome["packets"]["dropped"]) for one in outcomes))
+    ]
+
+
 def runs_given_up(result: Facts) -> list[str]:
     """Runs that were abandoned with `until=finished`."""
     notes = []
@@ -229,6 +250,7 @@ MAKERS: tuple[Callable[[Facts], list[str]], ...] = (
     long_periods,
     idle_schemes,
     transports_without_effect,
+    schemes_that_reorder,
     runs_given_up,
     deadlock_notes,
     flows_never_started,

@@ -1,0 +1,198 @@
+//! The two ends of a transfer over any transport that acknowledges packets, for drivers that run them all.
+
+use crate::packets::{Arrived, Feedback, Outgoing, PacketCounters, PacketReceiver, PacketSender, Report};
+use crate::roce::{self, RoceReceiver, RoceSender, RoceSettings};
+use crate::uec::{self, NetworkTraits, UecReceiver, UecSender, UecSettings};
+use pathloom_model::Nanos;
+
+/// Settings of a transport that acknowledges packets.
+#[derive(Clone, PartialEq, Debug)]
+pub enum PacketSettings {
+    /// Ultra Ethernet, and transports with the same packets.
+    Uec(UecSettings),
+    /// RoCE.
+    Roce(RoceSettings),
+}
+
+impl PacketSettings {
+    /// Bytes of a full packet on the wire.
+    pub fn frame_bytes(&self) -> u64 {
+        match self {
+            PacketSettings::Uec(settings) => settings.frame_bytes(),
+            PacketSettings::Roce(settings) => settings.frame_bytes(),
+        }
+    }
+
+    /// Bytes of a data packet without its payload.
+    pub fn header_bytes(&self) -> u32 {
+        match self {
+            PacketSettings::Uec(_) => uec::HEADER_BYTES,
+            PacketSettings::Roce(_) => roce::HEADER_BYTES,
+        }
+    }
+
+    /// Bytes on the wire of what a receiver tells its sender.
+    pub fn feedback_bytes(&self, feedback: &Feedback) -> u32 {
+        match (self, feedback) {
+            (PacketSettings::Uec(_), _) => uec::HEADER_BYTES,
+            (PacketSettings::Roce(_), Feedback::Notice) => roce::NOTICE_BYTES,
+            (PacketSettings::Roce(_), _) => roce::ACK_BYTES,
+        }
+    }
+
+    /// Whether the sender chooses the entropy of each packet; otherwise the scheme of its host does.
+    pub fn chooses_entropy(&self) -> bool {
+        matches!(self, PacketSettings::Uec(_))
+    }
+
+    /// The sender of a transfer of this many bytes. The seed determines its random choices.
+    pub fn sender(&self, network: &NetworkTraits, bytes: u64, seed: u64) -> AnySender {
+        match self {
+            PacketSettings::Uec(settings) => AnySender::Uec(Box::new(UecSender::new(settings, network, bytes, seed))),
+            PacketSettings::Roce(settings) => AnySender::Roce(Box::new(RoceSender::new(settings, network, bytes))),
+        }
+    }
+
+    /// The receiver of a transfer of this many bytes.
+    pub fn receiver(&self, network: &NetworkTraits, bytes: u64) -> AnyReceiver {
+        match self {
+            PacketSettings::Uec(settings) => AnyReceiver::Uec(UecReceiver::new(settings, network, bytes)),
+            PacketSettings::Roce(settings) => AnyReceiver::Roce(RoceReceiver::new(settings, bytes)),
+        }
+    }
+}
+
+/// The sender of any of these transports.
+#[derive(Clone, Debug)]
+pub enum AnySender {
+    /// Ultra Ethernet.
+    Uec(Box<UecSender>),
+    /// RoCE.
+    Roce(Box<RoceSender>),
+}
+
+/// The receiver of any of these transports.
+#[derive(Clone, Debug)]
+pub enum AnyReceiver {
+    /// Ultra Ethernet.
+    Uec(UecReceiver),
+    /// RoCE.
+    Roce(RoceReceiver),
+}
+
+/// Calls a method of whichever end it is.
+macro_rules! of_any {
+    ($kind:ident, $self:expr, $end:ident => $call:expr) => {
+        match $self {
+            $kind::Uec($end) => $call,
+            $kind::Roce($end) => $call,
+        }
+    };
+}
+
+impl AnySender {
+    /// What has happened so far.
+    pub fn counters(&self) -> PacketCounters {
+        of_any!(AnySender, self, end => end.counters())
+    }
+
+    /// Congestion window with headers; bytes in flight if the transport has a rate instead.
+    pub fn window_bytes(&self) -> u64 {
+        match self {
+            AnySender::Uec(sender) => sender.window_bytes(),
+            AnySender::Roce(sender) => sender.in_flight_bytes(),
+        }
+    }
+
+    /// Payload bytes that were sent, each counted once, and those before the first one that is not acknowledged; `None` if
+    /// the transport chooses paths by itself, and needs nobody who follows it.
+    pub fn progress(&self) -> Option<Progress> {
+        match self {
+            AnySender::Uec(_) => None,
+            AnySender::Roce(sender) => Some(Progress {
+                acknowledged_bytes: sender.acknowledged_bytes(),
+                sent_bytes: sender.sent_bytes(),
+                timeouts: sender.counters().timeouts,
+            }),
+        }
+    }
+}
+
+/// How far a sender has got.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Progress {
+    /// Payload bytes before the first one that is not acknowledged.
+    pub acknowledged_bytes: u64,
+    /// Payload bytes that were sent, each counted once.
+    pub sent_bytes: u64,
+    /// Retransmission time-outs.
+    pub timeouts: u64,
+}
+
+impl AnyReceiver {
+    /// Number of packets that have arrived and were taken, each counted once.
+    pub fn received_packets(&self) -> u64 {
+        of_any!(AnyReceiver, self, end => end.received_packets())
+    }
+
+    /// Number of packets that were taken after one with a higher number (RFC 4737 §3.3).
+    pub fn reordered_packets(&self) -> u64 {
+        of_any!(AnyReceiver, self, end => end.reordered_packets())
+    }
+}
+
+impl PacketSender for AnySender {
+    fn poll_transmit(&mut self, now: Nanos) -> Option<Outgoing> {
+        of_any!(AnySender, self, end => end.poll_transmit(now))
+    }
+
+    fn handle_report(&mut self, now: Nanos, report: &Report) {
+        of_any!(AnySender, self, end => end.handle_report(now, report));
+    }
+
+    fn handle_pull(&mut self, bytes: u64) {
+        of_any!(AnySender, self, end => end.handle_pull(bytes));
+    }
+
+    fn handle_notice(&mut self, now: Nanos) {
+        of_any!(AnySender, self, end => end.handle_notice(now));
+    }
+
+    fn poll_timeout(&self) -> Option<Nanos> {
+        of_any!(AnySender, self, end => end.poll_timeout())
+    }
+
+    fn handle_timeout(&mut self, now: Nanos) {
+        of_any!(AnySender, self, end => end.handle_timeout(now));
+    }
+
+    fn is_finished(&self) -> bool {
+        of_any!(AnySender, self, end => end.is_finished())
+    }
+}
+
+impl PacketReceiver for AnyReceiver {
+    fn handle_data(&mut self, arrived: &Arrived) -> Option<Report> {
+        of_any!(AnyReceiver, self, end => end.handle_data(arrived))
+    }
+
+    fn gives_notice(&mut self, now: Nanos, arrived: &Arrived) -> bool {
+        of_any!(AnyReceiver, self, end => end.gives_notice(now, arrived))
+    }
+
+    fn wants_pull(&self) -> bool {
+        of_any!(AnyReceiver, self, end => end.wants_pull())
+    }
+
+    fn pull(&mut self) -> u64 {
+        of_any!(AnyReceiver, self, end => end.pull())
+    }
+
+    fn received_bytes(&self) -> u64 {
+        of_any!(AnyReceiver, self, end => end.received_bytes())
+    }
+
+    fn delivered_bytes(&self) -> u64 {
+        of_any!(AnyReceiver, self, end => end.delivered_bytes())
+    }
+}
