@@ -2,32 +2,19 @@
 
 use crate::run::{run, Sabotage};
 use crate::schedule::Schedule;
+use pathloom_model::shrink::{kind_of, smallest};
 use pathloom_workload::Workload;
 use std::sync::Arc;
 
 /// The schedule without everything that is not needed to break the same kind of promise. Unchanged if no promise is
 /// broken.
 pub fn shrink(schedule: &Schedule, sabotage: Option<Sabotage>) -> Schedule {
-    let mut least = schedule.clone();
-    let Some(kind) = kind(&least, sabotage) else { return least };
-    loop {
-        let smaller = candidates(&least).find(|one| self::kind(one, sabotage).as_ref() == Some(&kind));
-        match smaller {
-            Some(smaller) => least = smaller,
-            None => return least,
-        }
-    }
-}
-
-/// The first words of the first violation, without numbers.
-fn kind(schedule: &Schedule, sabotage: Option<Sabotage>) -> Option<String> {
-    let violations = run(schedule, sabotage).violations;
-    let words = violations.first()?.split(' ').filter(|word| word.chars().all(char::is_alphabetic));
-    Some(words.take(4).collect::<Vec<_>>().join(" "))
+    let kind = |one: &Schedule| run(one, sabotage).violations.first().map(|violation| kind_of(violation));
+    smallest(schedule.clone(), candidates, kind)
 }
 
 /// The schedule without one item, in every way. Pairs of faults come first, because most faults come in pairs.
-fn candidates(schedule: &Schedule) -> impl Iterator<Item = Schedule> + '_ {
+fn candidates(schedule: &Schedule) -> Vec<Schedule> {
     let faults = schedule.faults.len();
     let pairs = (0..faults).flat_map(move |a| (a + 1..faults).map(move |b| (a, b)));
     let without_pair = pairs.map(|(a, b)| {
@@ -53,5 +40,5 @@ fn candidates(schedule: &Schedule) -> impl Iterator<Item = Schedule> + '_ {
         let workload = Workload { flows, ..(*schedule.workload).clone() };
         Schedule { workload: Arc::new(workload), ..schedule.clone() }
     });
-    without_pair.chain(without_fault).chain(without_act).chain(without_flow)
+    without_pair.chain(without_fault).chain(without_act).chain(without_flow).collect()
 }

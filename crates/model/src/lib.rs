@@ -17,6 +17,7 @@ mod path;
 mod ports;
 pub mod rules;
 pub mod search;
+pub mod shrink;
 pub mod spec;
 pub mod units;
 

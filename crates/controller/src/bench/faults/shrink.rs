@@ -3,24 +3,14 @@
 use super::broken_promises;
 use super::run::{BareStates, Sabotage};
 use super::schedule::Schedule;
+use pathloom_model::shrink::{kind_of, smallest};
 use pathloom_model::Nanos;
 
 /// The schedule without everything that is not needed to break the same kind of promise. Unchanged if no promise is
 /// broken.
 pub(super) fn shrink(schedule: &Schedule, sabotage: Option<Sabotage>, bare: &mut BareStates) -> Schedule {
-    let mut kind = |one: &Schedule| kind_of(&broken_promises(one, sabotage, bare));
-    let mut least = schedule.clone();
-    let Some(wanted) = kind(&least) else { return least };
-    while let Some(smaller) = candidates(&least).into_iter().find(|one| kind(one).as_ref() == Some(&wanted)) {
-        least = smaller;
-    }
-    least
-}
-
-/// The first words of the first broken promise, without numbers.
-fn kind_of(broken: &[String]) -> Option<String> {
-    let words = broken.first()?.split(' ').filter(|word| word.chars().all(char::is_alphabetic));
-    Some(words.take(4).collect::<Vec<_>>().join(" "))
+    let kind = |one: &Schedule| broken_promises(one, sabotage, bare).first().map(|broken| kind_of(broken));
+    smallest(schedule.clone(), candidates, kind)
 }
 
 /// The schedule without one of its parts, in every way, and with prompt switches.
