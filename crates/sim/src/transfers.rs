@@ -10,6 +10,7 @@ use pathloom_transport::{Settings, TimeoutWait};
 use pathloom_workload::{FlowSpec, Start, Workload};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
+use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
@@ -135,10 +136,17 @@ impl Plan {
         plan
     }
 
-    /// As [`Plan::single`], over RoCE.
+    /// As [`Plan::single`], over RoCE. The transfers of a job use the queue pair of their hosts, so they have the same source
+    /// port, as far as it is free.
     pub(crate) fn roce(fabric: &Fabric, workload: &Workload, seed: u64) -> Plan {
         let mut plan = Plan::single(fabric, workload, seed);
-        plan.ends.iter_mut().for_each(|ends| ends.service = Service::ROCE);
+        let mut ports = BTreeMap::new();
+        for (ends, flow) in plan.ends.iter_mut().zip(&workload.flows) {
+            ends.service = Service::ROCE;
+            if flow.standing {
+                ends.src_port = *ports.entry((ends.src.uplink, ends.dst.uplink)).or_insert(ends.src_port);
+            }
+        }
         plan
     }
 

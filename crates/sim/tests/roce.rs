@@ -1,9 +1,9 @@
 //! Transfers over RoCE with DCQCN: rates, queues, notices, and recovery on fabrics with and without pauses.
 
-use crate::packets::{fcts_us, run, settings};
+use crate::packets::{fcts_us, run, run_with, settings};
 use pathloom_fabrics::fabric_from_spec;
 use pathloom_model::Nanos;
-use pathloom_sim::{Outcome, SimSettings, Simulation};
+use pathloom_sim::{LargeFabric, Outcome, SimSettings, Simulation};
 
 /// Bytes of a full packet, headers included.
 const FRAME: f64 = 4162.0;
@@ -20,6 +20,38 @@ fn a_lone_flow_takes_the_time_of_its_frames_and_links() {
     assert_eq!(outcome.flows[0].five_tuple.unwrap().dst_port, 4791);
     let packets = outcome.flows[0].packets;
     assert_eq!(packets, 100 + 13, "an acknowledgement for 8 packets, and one for the last");
+}
+
+#[test]
+fn transfers_of_a_job_share_the_queue_pair_of_their_hosts_while_it_is_free() {
+    let ports = |standing: bool| {
+        let flows =
+            [(0, 0, 15, Some(40_960)), (50, 0, 15, Some(40_960)), (51, 0, 15, Some(40_960)), (99, 1, 15, Some(40_960))];
+        let own = settings(crate::packets::FAT_TREE, &flows, "roce", "");
+        let mut workload = (*own.workload).clone();
+        workload.flows.iter_mut().for_each(|flow| flow.standing = standing);
+        let outcome = run(SimSettings { workload: workload.into(), ..own });
+        outcome.flows.iter().map(|flow| flow.five_tuple.unwrap().src_port).collect::<Vec<u16>>()
+    };
+    let [first, second, third, fourth] = ports(true)[..] else { panic!("four transfers") };
+    assert_eq!((second, third), (first, first + 1), "the third transfer begins while the second one goes on");
+    assert_ne!(fourth, first, "other hosts");
+    assert_ne!(ports(false)[1], first, "requests of a service have a queue pair each");
+}
+
+#[test]
+fn results_on_large_fabrics_and_with_failures_are_as_on_small_ones() {
+    let flows: Vec<(u64, usize, usize, Option<u64>)> =
+        (1..8).map(|host| (host as u64, host, 8, Some(1_000_000))).collect();
+    let fabric = "leaf-spine:spines=2,leaves=2,hosts=8,rate=10Gbps,pfc=30KB,ecn=20KB/80KB/0.1";
+    let faults = "300us:down:e0-c0,500us:up:e0-c0,700us:down:e1-c1,900us:up:e1-c1";
+    for transport in ["roce:rto=1ms", "roce:recovery=irn,rto=1ms"] {
+        let own = || settings(fabric, &flows, transport, faults);
+        let (small, large) = (run(own()), run_with(own(), LargeFabric));
+        assert_eq!(small, large, "{transport}");
+        assert_eq!(finished(&small), 7, "{transport}");
+        assert!(small.packets.dropped > 0 && small.pauses.as_ref().unwrap().pauses > 5, "{:?}", small.pauses);
+    }
 }
 
 /// Fixed point of the fluid model of DCQCN (Zhu et al. 2015, §5, equations 5 to 9, with all derivatives 0): the share of marked
