@@ -201,9 +201,18 @@ def _time_shape(seconds: float) -> tuple[float, int, str]:
     return (1e-9, _decimals(seconds / 1e-9, 3), " ns") if seconds >= LEAST_TIME_S else (1.0, 0, " s")
 
 
+def _rate_shape(rate_bps: float) -> tuple[float, int, str]:
+    for unit, size in (("Tbit/s", 1e12), ("Gbit/s", 1e9), ("Mbit/s", 1e6), ("kbit/s", 1e3)):
+        if rate_bps >= 0.9995 * size:
+            return size, _decimals(rate_bps / size, 3), f" {unit}"
+    return 1.0, _decimals(rate_bps, 3) if rate_bps else 0, " bit/s"
+
+
 LEAST_TIME_S = 5e-12
 """Shorter times are written as 0 s: they are rounding errors of a difference."""
 time_figure = FigureText(_time_shape)
+rate_figure = FigureText(_rate_shape)
+"""A rate in bit/s: `rate_figure(1.234e9, 2e7)` is `1.23 ± 0.02 Gbit/s`."""
 share_figure = FigureText(lambda share: (1.0, 3 if share >= 0.01 or share == 0 else _decimals(share, 2), ""))
 percent_figure = FigureText(lambda _: (1.0, 1, " %"))
 times_figure = FigureText(lambda ratio: (1.0, 2 if ratio < 99.995 else 0, " x"))

@@ -9,6 +9,7 @@ import polars
 import pytest
 
 import pathloom as pl
+from conftest import Cli
 from pathloom.report.jobs import delay_lines, jobs_table
 
 STAR = "leaf-spine:spines=1,leaves=1,hosts=4,rate=10Gbps,delay=1us,buffer=1000"
@@ -173,3 +174,18 @@ def test_a_trace_of_training_has_a_bubble_share(tmp_path: Path) -> None:
     assert 0.8 < job["bubble_share"] < 0.9
     table = jobs_table([scheme])
     assert table is not None and "bubble share" in table.headings
+
+
+def test_a_sweep_over_algorithms_has_their_bandwidth(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text(
+        f'fabric = "{STAR}"\ntraffic = "all-reduce:algorithm={{algorithm}},size=2MB"\nschemes = "ecmp"\n'
+        'duration = "10ms"\nuntil = "finished"\nruns = 1\ngrid = {algorithm = ["ring", "tree"]}\n',
+        encoding="utf-8",
+    )
+    assert cli("sweep", "s.toml", "--out", "s").code == 0
+    points = polars.read_csv(tmp_path / "s/points.csv")
+    ring, tree = points["collective_busbw_bps"]
+    # Two trees send the buffer twice, a ring 1.5 times.
+    assert 1.2 < ring / tree < 1.6
+    assert points["collective_time_s"].to_list() == points["completion_mean_s"].to_list()
+    assert (tmp_path / "s/busbw-by-algorithm.svg").is_file()

@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from pathloom.experiments.results.jobs import bandwidth_text
-from pathloom.quantities import FigureText, counted, measured, percent_text, time_figure, time_text, times_figure
+from pathloom.quantities import (
+    FigureText,
+    counted,
+    measured,
+    percent_text,
+    rate_figure,
+    time_figure,
+    time_text,
+    times_figure,
+)
 from pathloom.report.tables import NOTHING, Table
 
 Row = Mapping[str, Any]
@@ -49,8 +57,8 @@ def _columns(job: Row) -> list[tuple[str, Callable[[Row], str]]]:
         ]
     return [
         (f"time of {job['collective']}", _figure("time_s", time_figure)),
-        ("algbw", lambda of: _or_nothing(of["algbw_bps"], bandwidth_text)),
-        ("busbw", lambda of: _or_nothing(of["busbw_bps"], bandwidth_text)),
+        ("algbw", _figure("algbw_bps", rate_figure)),
+        ("busbw", _figure("busbw_bps", rate_figure)),
         ("time of a step", _figure("step_s", time_figure)),
         (f"ideal time, {job['algorithm']}", lambda of: _or_nothing(of["ideal_s"], time_text)),
         ("over the ideal", _figure("slowdown", times_figure)),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pathloom.experiments.results.verdicts import Figure, figure_of, is_bound, ranking
 from pathloom.experiments.settings.model import FINISHED
 from pathloom.experiments.sweeps.plan import value_text
-from pathloom.quantities import FigureText, counted, share_figure, time_figure, times_figure
+from pathloom.quantities import FigureText, counted, rate_figure, share_figure, time_figure, times_figure
 from pathloom.report.tables import AT_LEAST, AT_MOST, NOTHING, Table, best_text
 
 if TYPE_CHECKING:
@@ -68,6 +68,8 @@ METRICS = (
     Metric("slowdown", "mean slowdown", "slowdown", "mean", times_figure),
     Metric("p99-slowdown", "p99 slowdown", "slowdown", "p99", times_figure),
     Metric("completion", "completion time", "completion_s", "mean", time_figure),
+    Metric("busbw", "bus bandwidth", "collective", "busbw_bps", rate_figure, high_is_better=True),
+    Metric("over-ideal", "time over the ideal", "collective", "slowdown", times_figure),
 )
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import polars as pl
 
+from pathloom.experiments.results.jobs import COLLECTIVE_FIGURES
+
 LEFT_OUT = ("scheme", "world", "runs", "run", "seed", "unfinished", "jobs")
 """Keys that identify a row or whose values are lists."""
 OPTIONAL = ("programs", "pauses")
@@ -18,6 +20,7 @@ FIXED = {
     "fct_s": (*_BOUNDED, "ci95"),
     "slowdown": (*_BOUNDED, "ci95"),
     "completion_s": ("mean", "p50", "p95", "p99", "ci95", "of", "groups", "incomplete"),
+    "collective": COLLECTIVE_FIGURES,
     "recovery_s": ("mean", "max", "faults", "unrecovered"),
     "flows": ("offered", "started", "finished", "unfinished", "long_lived"),
     "timeout_wait": ("initial_s", "sampled_s", "flows_s", "share"),

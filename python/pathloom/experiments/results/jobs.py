@@ -6,10 +6,9 @@ the cables of the hosts, and one switch inside each server (`crates/workload/src
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import polars as pl
 
@@ -18,7 +17,20 @@ from pathloom.experiments.results.stats import ci95, mean
 from pathloom.experiments.results.tables import flows_by_run
 from pathloom.fabrics import Fabric
 
-_FIGURES = ("time_s", "algbw_bps", "busbw_bps", "step_s", "slowdown", "slowdown_of_best", "bubble_share")
+COLLECTIVE_FIGURES: Final = (
+    "time_s",
+    "algbw_bps",
+    "busbw_bps",
+    "step_s",
+    "ideal_s",
+    "slowdown",
+    "best_ideal_s",
+    "slowdown_of_best",
+    "compute_s",
+    "bubble_share",
+)
+"""Figures of the section `collective`."""
+_FIGURES: Final = ("time_s", "algbw_bps", "busbw_bps", "step_s", "slowdown", "slowdown_of_best", "bubble_share")
 
 
 def with_jobs(
@@ -39,8 +51,16 @@ def with_jobs(
         busy_s = links[run["run"]]["utilisation"] * run["end_s"]
         each = [_figures(job, table, busy_s, fabric) for job in jobs[run["run"]]]
         runs.append({**run, "jobs": each})
-    of_jobs = zip(*(run["jobs"] for run in runs), strict=True)
-    return {**summary, "runs": runs, "jobs": [_over_runs(each) for each in of_jobs]}
+    whole = [_over_runs(each) for each in zip(*(run["jobs"] for run in runs), strict=True)]
+    runs = [{**run, **_single(run["jobs"])} for run in runs]
+    return {**summary, "runs": runs, "jobs": whole, **_single(whole)}
+
+
+def _single(jobs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The section `collective`: figures of the only job, for tables and sweeps. Empty if there are several."""
+    if len(jobs) != 1:
+        return {}
+    return {"collective": {name: jobs[0][name] for name in COLLECTIVE_FIGURES if name in jobs[0]}}
 
 
 def _figures(job: Mapping[str, Any], flows: pl.DataFrame, busy_s: Sequence[float], fabric: Fabric) -> dict[str, Any]:
@@ -183,17 +203,3 @@ def _over_runs(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _pair(delay: Mapping[str, Any]) -> tuple[str, str]:
     return delay["slowest"]["src"], delay["slowest"]["dst"]
-
-
-def bandwidth_text(rate_bps: float) -> str:
-    """A rate in three significant digits, in bit/s.
-
-    >>> bandwidth_text(12_345_678_901.0), bandwidth_text(0.0)
-    ('12.3 Gbit/s', '0 bit/s')
-    """
-    if rate_bps <= 0 or not math.isfinite(rate_bps):
-        return "0 bit/s"
-    for unit, size in (("Tbit/s", 1e12), ("Gbit/s", 1e9), ("Mbit/s", 1e6), ("kbit/s", 1e3)):
-        if rate_bps >= 0.9995 * size:
-            return f"{rate_bps / size:.3g} {unit}"
-    return f"{rate_bps:.3g} bit/s"
