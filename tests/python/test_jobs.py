@@ -189,3 +189,26 @@ def test_a_sweep_over_algorithms_has_their_bandwidth(cli: Cli, tmp_path: Path) -
     assert 1.2 < ring / tree < 1.6
     assert points["collective_time_s"].to_list() == points["completion_mean_s"].to_list()
     assert (tmp_path / "s/busbw-by-algorithm.svg").is_file()
+
+
+@pytest.mark.parametrize(
+    "traffic",
+    [
+        "all-reduce:algorithm=recursive,size=4MB",
+        "all-reduce:algorithm=tree,chunks=16,size=4MB",
+        "all-reduce:algorithm=hierarchical,size=4MB",
+        "all-reduce:size=4MB,placement=rail",
+        "broadcast:chunks=16,size=4MB",
+        "reduce:algorithm=binomial,size=4MB",
+        "all-to-all:size=500KB",
+        "all-to-all:algorithm=direct,size=500KB",
+        "all-to-all:algorithm=bruck,size=500KB",
+        "moe:tokens=1000",
+    ],
+)
+def test_no_job_is_faster_than_its_ideal_in_servers(traffic: str) -> None:
+    fabric = "rail-optimized:servers=2,gpus=4,spines=4,rate=10Gbps,delay=1us,buffer=1000,nvlink_rate=100Gbps"
+    [job] = run(f"{traffic},jitter=0s", fabric)["jobs"]
+    # Without steps for all ranks, several of a server send to one host of the other at the same time.
+    assert 1 <= job["slowdown"] < (4 if traffic == "all-to-all:size=500KB" else 1.5)
+    assert job["best_ideal_s"] <= job["ideal_s"]

@@ -1,5 +1,6 @@
 //! All-to-all: every rank has a block for every other rank.
 
+use super::placed::Placed;
 use super::schedule::{Message, Schedule};
 use super::{costs, refuse_unused, Repeated, Work};
 use crate::error::WorkloadError;
@@ -87,7 +88,7 @@ impl AllToAll {
             schedule.rounds.len(),
             quantity::count(flows.len(), "flow"),
         );
-        let work = self.work(name, hosts.len() as u32);
+        let work = self.work(context, hosts, name);
         let job = self.repeated.job(context, hosts, schedule.rounds.len() as u32, work);
         Ok(Draft { flows, description, jobs: vec![job], ..Draft::default() })
     }
@@ -134,25 +135,39 @@ impl AllToAll {
             quantity::count(flows.len(), "flow"),
         );
         let name = if self.algorithm == Way::Direct { "direct" } else { "windowed" };
-        let job = self.repeated.job(context, hosts, phases, self.work(name, ranks));
+        let job = self.repeated.job(context, hosts, phases, self.work(context, hosts, name));
         Ok(Draft { flows, description, jobs: vec![job], ..Draft::default() })
     }
 }
 
 impl AllToAll {
     /// This algorithm and the others for the same work.
-    fn work(&self, name: &str, n: u32) -> Work {
-        let block = self.size_bytes as f64;
+    fn work(&self, context: &Context, hosts: &[u32], name: &str) -> Work {
+        let (n, block) = (hosts.len() as u32, self.size_bytes as f64);
         let parallel = if let Way::Windowed { parallel, .. } = self.algorithm { parallel.min(n - 1) } else { 1 };
         // Transfers of one rank that run at the same time share its port.
         let steps = f64::from((n - 1).div_ceil(parallel));
         let windowed = Cost { steps, ..costs::pairwise(n, block) };
-        let all = vec![
+        let mut all = vec![
             Algorithm::flat("windowed", windowed),
             Algorithm::flat("direct", costs::direct(n, block)),
             Algorithm::flat("pairwise", costs::pairwise(n, block)),
             Algorithm::flat("bruck", costs::bruck(n, block)),
         ];
+        if let Some(placed) = Placed::of(context, hosts) {
+            let outside = placed.outside_ranks();
+            let inside = n - 1 - outside;
+            let cost = |steps: f64, blocks: u32| Cost { steps, bytes: f64::from(blocks) * block };
+            let share = f64::from(outside) / f64::from(n - 1);
+            // Transfers to the own server and to others take different links. Those of a window of several, and of all
+            // at once, may run at the same time.
+            let within = if parallel == 1 { cost(f64::from(inside), inside) } else { Cost::default() };
+            let windowed = if parallel == 1 { f64::from(outside) } else { (steps * share).floor() };
+            all[0] = Algorithm { name: "windowed".to_owned(), outside: cost(windowed, outside), inside: within };
+            all[1] = Algorithm::flat("direct", cost(1.0, outside));
+            all[2] = placed.algorithm("pairwise", &pairwise(self.size_bytes, n));
+            all[3] = placed.algorithm("bruck", &bruck(self.size_bytes, n));
+        }
         let algorithm = all.iter().find(|known| known.name == name).cloned().unwrap_or_default();
         // nccl-tests states the whole buffer of a rank, with the block that it keeps.
         let size_bytes = f64::from(n) * block;

@@ -8,6 +8,7 @@ mod costs;
 mod exchange;
 mod hierarchy;
 mod moe;
+mod placed;
 mod reduction;
 mod schedule;
 mod single_root;

@@ -1,5 +1,6 @@
 //! Mixture of experts: each rank dispatches its tokens to the ranks of their experts, which send the results back.
 
+use super::placed::Placed;
 use super::{Repeated, Work};
 use crate::error::WorkloadError;
 use crate::flow_spec::{Draft, FlowSpec, Start};
@@ -76,11 +77,12 @@ impl Moe {
         let router = Router::new(self, context, experts, ranks);
         let mut run = Run::new(self, context, &hosts);
         let mut busiest: f64 = 1.0;
+        let placed = Placed::of(context, &hosts);
         let (mut cost, mut sent) = (Cost::default(), 0.0);
         for iteration in 0..iterations {
             let routed = router.route(&mut context.rng_of("tokens", u64::from(iteration)));
             busiest = busiest.max(imbalance(&routed));
-            let most = busiest_port(&routed) as f64;
+            let most = busiest_port(&routed, placed.as_ref()) as f64;
             let bytes = (self.token_bytes + self.combine_bytes) as f64;
             cost = cost.then(Cost { steps: 2.0, bytes: most * bytes });
             sent += routed.iter().flatten().sum::<u64>() as f64 * bytes;
@@ -110,11 +112,14 @@ impl Moe {
     }
 }
 
-/// The most tokens that a rank sends to others, or receives from them.
-fn busiest_port(routed: &Routed) -> u64 {
+/// The most tokens that a rank sends to others, or receives from them. Those within a server need no network card.
+fn busiest_port(routed: &Routed, placed: Option<&Placed>) -> u64 {
+    let counts = |one: usize, other: usize| placed.is_none_or(|placed| !placed.share_server(one as u32, other as u32));
     let port = |rank: usize| {
-        let out: u64 = routed[rank].iter().sum();
-        out.max(routed.iter().map(|row| row[rank]).sum())
+        let others = (0..routed.len()).filter(|&other| counts(rank, other));
+        let (out, into) =
+            others.fold((0, 0), |(out, into), other| (out + routed[rank][other], into + routed[other][rank]));
+        out.max(into)
     };
     (0..routed.len()).map(port).max().unwrap_or(0)
 }

@@ -1,6 +1,7 @@
 //! All-reduce, all-gather and reduce-scatter: every rank has a buffer, and all ranks take the same part.
 
 use super::hierarchy::Groups;
+use super::placed::Placed;
 use super::schedule::{Buffer, Message, Schedule};
 use super::trees::{self, CHUNKS};
 use super::{costs, refuse_unused, Repeated, Work};
@@ -99,7 +100,8 @@ impl Reduction {
     pub fn draft(&self, context: &Context) -> Result<Draft, WorkloadError> {
         let hosts = self.repeated.ranks.hosts(context, None)?;
         let ranks = hosts.len() as u32;
-        let parts = if let Way::Tree { chunks } = self.algorithm { chunks } else { ranks };
+        let buffer = self.buffer(ranks);
+        let parts = buffer.parts;
         if self.size_bytes < u64::from(parts) {
             let size = self.size_bytes;
             return Err(context.error(format!("size: {size} B is too small for {parts} chunks; raise size=")));
@@ -114,7 +116,6 @@ impl Reduction {
                 context.refuse_too_many(count * once, "lower iterations= or hosts=")?;
             }
         }
-        let buffer = Buffer { size_bytes: self.size_bytes, parts };
         let schedule = self.schedule(context, &hosts, buffer)?;
         let flows = schedule.flows(context, &hosts, &self.repeated)?;
         let description = format!(
@@ -183,10 +184,34 @@ impl Reduction {
             let chunk = size / f64::from(chunks);
             others.insert(0, Algorithm::flat("tree", Cost::each(f64::from(schedule.steps(n)), chunk)));
         }
+        if let Some(placed) = Placed::of(context, hosts) {
+            others.iter_mut().for_each(|known| self.place(context, hosts, &placed, known));
+        }
         let name = self.algorithm.name();
         let algorithm = others.iter().find(|known| known.name == name).cloned().unwrap_or_default();
         let bus_factor = if self.kind == ReductionKind::AllReduce { 2.0 * share } else { share };
         Work { collective: self.kind.name(), size_bytes: size, bus_factor, algorithm, others }
+    }
+
+    /// Replaces the cost of an algorithm by that of its messages where the ranks are.
+    fn place(&self, context: &Context, hosts: &[u32], placed: &Placed, known: &mut Algorithm) {
+        let way = match known.name.as_str() {
+            name if name == self.algorithm.name() => self.algorithm.clone(),
+            "ring" => Way::Ring,
+            "recursive" => Way::Recursive,
+            "tree" => Way::Tree { chunks: costs::usual_chunks(self.size_bytes).parts },
+            _ => Way::Hierarchical(Groups::Auto),
+        };
+        let other = Reduction { algorithm: way, ..self.clone() };
+        if let Ok(schedule) = other.schedule(context, hosts, other.buffer(hosts.len() as u32)) {
+            *known = placed.algorithm(&known.name, &schedule);
+        }
+    }
+
+    /// The buffer in the parts of the algorithm.
+    fn buffer(&self, ranks: u32) -> Buffer {
+        let parts = if let Way::Tree { chunks } = self.algorithm { chunks } else { ranks };
+        Buffer { size_bytes: self.size_bytes, parts }
     }
 
     fn what(&self) -> String {

@@ -1,5 +1,6 @@
 //! Broadcast and reduce: one rank sends a buffer to all others, or gets the sum of all buffers.
 
+use super::placed::Placed;
 use super::schedule::{Buffer, Schedule};
 use super::trees::{self, CHUNKS};
 use super::{costs, refuse_unused, Repeated, Work};
@@ -75,15 +76,10 @@ impl SingleRoot {
         }
         let count = f64::from(chunks) * f64::from(ranks - 1) * f64::from(self.repeated.iterations);
         context.refuse_too_many(count, "lower chunks=, iterations= or hosts=")?;
-        let buffer = Buffer { size_bytes, parts: chunks };
-        let broadcast = match self.algorithm {
-            Way::Tree => trees::broadcast(buffer, ranks, root),
-            Way::Ring => chain(buffer, ranks, root),
-            Way::Binomial => binomial(buffer, ranks, root),
-        };
-        let (name, schedule) = match self.kind {
-            SingleRootKind::Broadcast => ("broadcast from", broadcast),
-            SingleRootKind::Reduce => ("reduce to", broadcast.reversed()),
+        let schedule = self.schedule(ranks);
+        let name = match self.kind {
+            SingleRootKind::Broadcast => "broadcast from",
+            SingleRootKind::Reduce => "reduce to",
         };
         let flows = schedule.flows(context, &hosts, &self.repeated)?;
         let description = format!(
@@ -101,24 +97,47 @@ impl SingleRoot {
             schedule.rounds.len(),
             quantity::count(flows.len(), "flow"),
         );
-        let job = self.repeated.job(context, &hosts, schedule.rounds.len() as u32, self.work(ranks, &schedule));
+        let job =
+            self.repeated.job(context, &hosts, schedule.rounds.len() as u32, self.work(context, &hosts, &schedule));
         Ok(Draft { flows, description, jobs: vec![job], ..Draft::default() })
     }
 }
 
 impl SingleRoot {
+    fn schedule(&self, ranks: u32) -> Schedule {
+        let SingleRoot { size_bytes, root, chunks, .. } = *self;
+        let buffer = Buffer { size_bytes, parts: chunks };
+        let broadcast = match self.algorithm {
+            Way::Tree => trees::broadcast(buffer, ranks, root),
+            Way::Ring => chain(buffer, ranks, root),
+            Way::Binomial => binomial(buffer, ranks, root),
+        };
+        match self.kind {
+            SingleRootKind::Broadcast => broadcast,
+            SingleRootKind::Reduce => broadcast.reversed(),
+        }
+    }
+
     /// This algorithm and the others for the same work.
-    fn work(&self, n: u32, schedule: &Schedule) -> Work {
-        let size = self.size_bytes as f64;
+    fn work(&self, context: &Context, hosts: &[u32], schedule: &Schedule) -> Work {
+        let (n, size) = (hosts.len() as u32, self.size_bytes as f64);
         let usual = costs::usual_chunks(self.size_bytes);
         let name = ALGORITHMS.iter().find(|known| known.1 == self.algorithm).map_or("", |known| known.0);
         let chunk = size / f64::from(self.chunks);
-        let algorithm = Algorithm::flat(name, Cost::each(f64::from(schedule.steps(n)), chunk));
-        let others = vec![
+        let mut algorithm = Algorithm::flat(name, Cost::each(f64::from(schedule.steps(n)), chunk));
+        let mut others = vec![
             Algorithm::flat("tree", costs::tree_broadcast(n, usual)),
             Algorithm::flat("ring", costs::chain(n, usual)),
             Algorithm::flat("binomial", costs::binomial(n, size)),
         ];
+        if let Some(placed) = Placed::of(context, hosts) {
+            algorithm = placed.algorithm(name, schedule);
+            for (known, way) in others.iter_mut().zip([Way::Tree, Way::Ring, Way::Binomial]) {
+                let chunks = if way == Way::Binomial { 1 } else { usual.parts };
+                let other = SingleRoot { algorithm: way, chunks, ..self.clone() };
+                *known = placed.algorithm(&known.name, &other.schedule(n));
+            }
+        }
         let collective = if self.kind == SingleRootKind::Broadcast { "broadcast" } else { "reduce" };
         Work { collective, size_bytes: size, bus_factor: 1.0, algorithm, others }
     }

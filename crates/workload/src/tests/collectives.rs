@@ -342,10 +342,19 @@ fn a_job_describes_its_ranks_and_its_algorithms() {
     assert!(job("all-reduce:size=8MB,hosts=h2/h3").in_one_server);
     assert_eq!(names(&job("all-gather:hosts=3")), ["ring"]);
     assert_eq!(names(&job("broadcast")), ["tree", "ring", "binomial"]);
-    let tree = job("all-reduce:algorithm=tree,chunks=8,size=8MB").algorithm;
+    // Only the nearest partner is in the same server, unless ranks are placed rail by rail.
+    let recursive = &ring.known[1];
+    assert_eq!((recursive.inside.steps, recursive.inside.bytes), (2.0, 2e6));
+    assert_eq!((recursive.outside.steps, recursive.outside.bytes), (4.0, 12e6));
+    let by_rail = &job("all-reduce:algorithm=recursive,size=8MB,placement=rail").algorithm;
+    assert_eq!((by_rail.inside.bytes, by_rail.outside.bytes), (8e6, 6e6));
+    let windowed = job("all-to-all").algorithm;
+    assert_eq!((windowed.inside.bytes, windowed.outside.bytes), (1e6, 6e6));
+    assert_eq!(job("all-to-all:algorithm=direct").algorithm.outside.bytes, 6e6);
+    let on_one_switch = generate("all-to-all:parallel=3", &even(1, 8), 1.0).jobs.remove(0).algorithm;
+    assert_eq!((on_one_switch.outside.steps, on_one_switch.outside.bytes), (3.0, 7e6));
+    let tree = generate("all-reduce:algorithm=tree,chunks=8,size=8MB", &even(1, 8), 1.0).jobs.remove(0).algorithm;
     assert_eq!((tree.name.as_str(), tree.outside.bytes), ("tree", tree.outside.steps * 1e6));
-    let windowed = job("all-to-all:parallel=3").algorithm;
-    assert_eq!((windowed.outside.steps, windowed.outside.bytes), (3.0, 7e6));
     assert!(generate("incast", &fabric, 1.0).jobs.is_empty());
 }
 
