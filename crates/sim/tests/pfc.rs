@@ -4,6 +4,8 @@ use crate::packets::{run, settings};
 use pathloom_fabrics::fabric_from_spec;
 use pathloom_model::Nanos;
 use pathloom_sim::{Outcome, PauseOutcome, SimSettings, Simulation};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
 
 /// Hosts of 10 Gbit/s behind a cable of 1 Gbit/s. A frame of 1250 bytes takes 1 µs or 10 µs.
 const NARROW: &str = "dumbbell:hosts=1,host_rate=10Gbps,switch_rate=1Gbps,delay=1us";
@@ -131,5 +133,34 @@ fn a_cable_that_fails_forgets_its_pauses() {
         let outcome = run(settings(fabric, &flows, transport, faults));
         assert_eq!(finished(&outcome), 7, "{transport} {:?}", outcome.pauses);
         assert!(pauses(&outcome).pauses > 5 && pauses(&outcome).deadlock.is_none(), "{transport}");
+    }
+}
+
+#[test]
+fn random_traffic_loses_nothing_whatever_the_transport_and_the_queues() {
+    let mut rng = Pcg64::seed_from_u64(7);
+    for (transport, keys) in [
+        ("newreno:iw=100KB", "pfc=on"),
+        ("cubic", "pfc=20KB/5KB,queues=3"),
+        ("dctcp", "pfc=30KB,control_queue=off"),
+        ("mptcp:subflows=3", "pfc=20KB"),
+        ("uec", "pfc=20KB,queues=2"),
+        ("roce", "pfc=20KB,ecn=10KB/40KB/0.2"),
+        ("roce:cc=none", "pfc=15KB,control_queue=off"),
+        ("roce:recovery=irn,mtu=1024B", "pfc=15KB,red=5/30,red_ecn=on"),
+    ] {
+        let mut host = |not: usize| (not + rng.random_range(1..16)) % 16;
+        let ends: Vec<(usize, usize)> = (0..40).map(|flow| (flow % 16, host(flow % 16))).collect();
+        let mut flow =
+            |&(src, dst): &(usize, usize)| (rng.random_range(0..400), src, dst, Some(rng.random_range(1_000..400_000)));
+        let flows: Vec<(u64, usize, usize, Option<u64>)> = ends.iter().map(&mut flow).collect();
+        for fabric in
+            ["fat-tree:k=4,rate=10Gbps,buffer=40", "leaf-spine:spines=2,leaves=4,hosts=4,rate=10Gbps,buffer=40"]
+        {
+            let fabric = format!("{fabric},{keys}");
+            let outcome = run(settings(&fabric, &flows, transport, ""));
+            let is_stuck = pauses(&outcome).deadlock.is_some();
+            assert_eq!((outcome.packets.dropped, finished(&outcome), is_stuck), (0, 40, false), "{fabric} {transport}");
+        }
     }
 }

@@ -439,8 +439,10 @@ impl Hosts {
         if self.acknowledge_packets() {
             return self.serve_card(now, network, agenda, uplink);
         }
-        for waiting in self.stopped.take(uplink) {
-            self.card_ready(now, network, agenda, waiting);
+        // What the card held comes first. Until then, it has no room for more.
+        let free_at = now + network.links[uplink.index()].backlog(now);
+        for (slot, use_count) in self.stopped.take(uplink) {
+            agenda.push(free_at, Event::CardReady { slot, use_count });
         }
     }
 
