@@ -16,6 +16,7 @@ use crate::switches::Purpose;
 use pathloom_model::rules::{Meter, MeterId, Rule};
 use pathloom_model::{Nanos, NodeId, PROTO_TCP};
 use pathloom_scheme::FlowId;
+use rustc_hash::FxHashSet;
 use std::collections::BTreeSet;
 
 /// First identifier of the meters of the controller. Meters below it belong to others and are not changed.
@@ -278,8 +279,23 @@ impl Limits {
         }
     }
 
-    /// A review has read the meters of a switch. Meters of flows that somebody deleted are added again.
-    pub(crate) fn review(&mut self, cx: &mut Context, flows: &FlowTable, switch: NodeId, meters: &[Meter]) {
+    /// A review has read the meters of a switch, and those that its rules use (`named`). Meters of flows that somebody
+    /// deleted are added again. Meters that nothing uses are deleted: a switch refuses to delete a meter while it has a
+    /// rule with it, and may have refused to replace this rule.
+    pub(crate) fn review(
+        &mut self,
+        cx: &mut Context,
+        flows: &FlowTable,
+        switch: NodeId,
+        meters: &[Meter],
+        named: &FxHashSet<MeterId>,
+    ) {
+        let ours = meters.iter().map(|meter| meter.id).filter(|id| (FIRST_METER..END_OF_METERS).contains(&id.0));
+        for name in ours.filter(|name| !named.contains(name)) {
+            if !self.meters[switch.index()].used.contains(&name.0) {
+                self.delete_meter(cx, switch, name);
+            }
+        }
         let there = |name: MeterId| meters.iter().any(|meter| meter.id == name);
         if self.meters[switch.index()].used.iter().all(|&name| there(MeterId(name))) {
             return;

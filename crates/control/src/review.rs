@@ -190,6 +190,7 @@ impl Reviews {
         };
         review.heard = true;
         for rule in rules {
+            review.meters.extend(rule.meter);
             self.found_again(cx, routes, switch, &mut review, rule);
         }
         let Some((groups, meters)) = last else {
@@ -198,7 +199,7 @@ impl Reviews {
         };
         self.review_base(cx, base, switch, &mut review, &groups);
         self.review_labels(cx, routes, switch, &mut review);
-        routes.rules.limits.review(cx, &routes.rules.flows, switch, &meters);
+        routes.rules.limits.review(cx, &routes.rules.flows, switch, &meters, &review.meters);
         let expected = cx.switches[switch.index()].flow_rules.saturating_sub(review.added());
         if review.counted == expected {
             return self.end_review(cx, switch, *review);

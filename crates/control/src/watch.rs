@@ -1,6 +1,6 @@
 //! What is known of the reviews of one switch ([`crate::review`]).
 
-use pathloom_model::rules::{Rule, RuleKey};
+use pathloom_model::rules::{MeterId, Rule, RuleKey};
 use pathloom_model::Nanos;
 use pathloom_scheme::FlowId;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -28,6 +28,8 @@ pub(crate) struct Review {
     /// Found rules of no single flow.
     pub base: Vec<Rule>,
     pub labels: Vec<Rule>,
+    /// Meters that found rules use.
+    pub meters: FxHashSet<MeterId>,
     /// Rules of flows that were found unchanged.
     pub found: FxHashSet<FlowRule>,
     /// Number of found rules that [`crate::switches::Switch::flow_rules`] counts.
