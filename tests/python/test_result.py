@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,14 @@ from pathloom.api.comparison import compare
 from pathloom.api.results import FILES, Result
 from pathloom.cli.compare import Outputs, deliver, print_result
 from pathloom.errors import ToolError
-from pathloom.experiments.results.output_files import PLOT_KINDS, OutFolder, replace_files, write_atomically
+from pathloom.experiments.results.output_files import (
+    PLOT_KINDS,
+    OutFolder,
+    check_writable,
+    replace_files,
+    write_atomically,
+    write_text,
+)
 from pathloom.experiments.results.stats import ci95
 from pathloom.experiments.results.summary import paired_differences
 from pathloom.experiments.results.tables import FLOW_SCHEMA, LINK_SCHEMA
@@ -283,6 +292,22 @@ def test_a_file_is_whole_or_untouched(tmp_path: Path) -> None:
         write_atomically(target, fail_half_way)
     assert target.read_text(encoding="utf-8") == "before"
     assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
+
+
+def test_a_file_takes_the_place_of_neither_a_device_nor_a_link(tmp_path: Path) -> None:
+    pipe, file, link = tmp_path / "pipe", tmp_path / "file", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to(file)
+    with ThreadPoolExecutor() as threads:
+        read = threads.submit(pipe.read_text, encoding="utf-8")
+        check_writable(pipe)
+        write_text(pipe, "figures")
+        assert read.result(timeout=60) == "figures"
+    write_text(link, "figures")
+    check_writable(link)
+    assert pipe.is_fifo() and link.is_symlink()
+    assert file.read_text(encoding="utf-8") == "figures"
+    assert {path.name for path in tmp_path.iterdir()} == {"pipe", "file", "link"}
 
 
 def test_a_new_result_replaces_all_files_of_the_old_one(fabric: Fabric, tmp_path: Path) -> None:

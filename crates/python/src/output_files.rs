@@ -9,11 +9,13 @@ use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A file with a temporary name until [`PartialFile::finish`]. It is removed if it is dropped before that.
+/// A file with a temporary name until [`PartialFile::finish`]. It is removed if it is dropped before that. A device or pipe,
+/// such as /dev/null, has its own name from the start and is not removed.
 pub struct PartialFile {
     what: &'static str,
     path: String,
-    partial: PathBuf,
+    /// The temporary name; `None` for a device or pipe.
+    partial: Option<PathBuf>,
     finished: bool,
 }
 
@@ -24,8 +26,13 @@ impl PartialFile {
         if std::path::Path::new(path).is_dir() {
             return Err(fail(io::Error::from(io::ErrorKind::IsADirectory)));
         }
-        let partial = PathBuf::from(format!("{path}.partial"));
-        let file = File::create(&partial).map_err(fail)?;
+        let is_device = std::fs::metadata(path).is_ok_and(|found| !found.is_file());
+        let partial = (!is_device).then(|| PathBuf::from(format!("{path}.partial")));
+        let file = match &partial {
+            Some(partial) => File::create(partial),
+            None => File::options().write(true).open(path),
+        };
+        let file = file.map_err(fail)?;
         Ok((PartialFile { what, path: path.to_owned(), partial, finished: false }, BufWriter::new(file)))
     }
 
@@ -34,7 +41,10 @@ impl PartialFile {
         if self.finished {
             return Ok(());
         }
-        let renamed = written.and_then(|()| std::fs::rename(&self.partial, &self.path));
+        let renamed = written.and_then(|()| match &self.partial {
+            Some(partial) => std::fs::rename(partial, &self.path),
+            None => Ok(()),
+        });
         renamed.map_err(|source| self.error(source))?;
         self.finished = true;
         Ok(())
@@ -48,9 +58,9 @@ impl PartialFile {
 
 impl Drop for PartialFile {
     fn drop(&mut self) {
-        if !self.finished {
+        if let Some(partial) = self.partial.as_ref().filter(|_| !self.finished) {
             // Only this run used the file, and nobody can be informed any more.
-            let _ = std::fs::remove_file(&self.partial);
+            let _ = std::fs::remove_file(partial);
         }
     }
 }

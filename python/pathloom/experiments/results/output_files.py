@@ -23,8 +23,12 @@ PARTIAL = ".partial-"
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """Lets `write` fill a temporary file in the folder of `path`, and then renames it to `path`.
 
+    A symbolic link stays, and the file that it leads to is replaced. A device or pipe (/dev/null) is written to.
     Raises `PathloomError` if this fails; `path` is then unchanged.
     """
+    if _is_device(path):
+        return _write_to_device(path, write)
+    path = path.resolve()
     try:
         handle, name = tempfile.mkstemp(prefix=PARTIAL, suffix=path.suffix, dir=path.parent)
     except OSError as error:
@@ -41,6 +45,22 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     finally:
         with contextlib.suppress(FileNotFoundError):
             partial.unlink()
+
+
+def _is_device(path: Path) -> bool:
+    """Whether something is there that is no file and must not be replaced by one."""
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+def _write_to_device(path: Path, write: Writer) -> None:
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            complete = Path(folder) / f"content{path.suffix}"
+            write(complete)
+            with complete.open("rb") as content, path.open("wb") as device:
+                shutil.copyfileobj(content, device)
+    except OSError as error:
+        raise bad_input(f"cannot write `{path}`: {reason(error)}") from None
 
 
 def replace_files(folder: Path, files: Sequence[tuple[str, Writer]], known: Collection[str]) -> list[Path]:
@@ -94,7 +114,12 @@ def write_bytes(path: Path, content: bytes) -> None:
 def check_writable(path: Path) -> None:
     """Raises `PathloomError` if a file cannot be written at `path`. Leaves no file behind."""
     try:
-        with tempfile.TemporaryFile(dir=path.parent):
+        if _is_device(path):
+            # To open a pipe would wait for its reader.
+            if os.access(path, os.W_OK):
+                return
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        with tempfile.TemporaryFile(dir=path.resolve().parent):
             pass
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
