@@ -4,6 +4,7 @@
 //! - [`max_min`]: exact (weighted) max-min fair rates of flows with one path each.
 //! - [`natural_demand`]: the rate that each flow would get if the hosts' NICs were the only limits (Hedera §4.2).
 //! - [`fractional`]: the maximum concurrent flow of demands that may be split, with the bound that proves it.
+//! - [`splitting`]: how switches divide the traffic to each destination among their next hops.
 //! - [`placement`]: the path of each flow (Hedera §4.3: Global First Fit, Simulated Annealing; OFPT and LESSOR
 //!   Algorithm 2).
 #![forbid(unsafe_code)]
@@ -17,6 +18,7 @@ mod natural_demand;
 mod network;
 pub mod placement;
 mod routes;
+pub mod splitting;
 
 pub use flow_set::FlowSet;
 pub use max_min::{max_min, AllocationError, Limit, MaxMin};

@@ -206,7 +206,7 @@ impl BaseRules {
     }
 
     fn wanted(&mut self, cx: &mut Context, assignments: &Assignments, switch: NodeId) -> BaseTable {
-        let (links, how) = (&cx.view.links, cx.view.defaults);
+        let (links, how) = (&cx.view.links, (cx.view.defaults, &cx.view.weights));
         let routes = match self.next_hops.take().filter(|routes| routes.are_for(links, how)) {
             Some(routes) => routes,
             None => NextHops::new(&cx.fabric, links, how),

@@ -22,7 +22,7 @@ use crate::sweep::Sweeps;
 use crate::switches::Removed;
 use crate::timers::Timer;
 use pathloom_model::{Fabric, Nanos};
-use pathloom_scheme::{Action, Event, FlowId, Scheme};
+use pathloom_scheme::{Action, Event, FlowId, PlannedWeights, Scheme};
 use std::sync::Arc;
 
 /// Minimum number of events that a scheme gets within one input. The remaining events wait for [`MIN_TIMEOUT_GAP`], so
@@ -305,6 +305,14 @@ impl Controller {
                     cx.view.defaults = how;
                     self.base.scheme_changed();
                 }
+            }
+            Action::SetWeights(weights) => {
+                cx.view.weights = weights
+                    .into_iter()
+                    .map(|one| ((one.switch, one.tor), one.weights))
+                    .collect::<PlannedWeights>()
+                    .into();
+                self.base.scheme_changed();
             }
             Action::Route { flow, path, rate_bps } => routes.route(cx, flow, path, rate_bps),
             Action::Unroute { flow } => {

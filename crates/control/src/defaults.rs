@@ -14,9 +14,10 @@ use crate::tables;
 use crate::weights::{Weights, MOST_WEIGHT};
 use pathloom_model::rules::{Actions, Bucket, Group, GroupId, GroupKind, Match, Rule, RuleAction};
 use pathloom_model::search::{spanning_tree, RouteTable};
-use pathloom_model::{Fabric, LinkState, NodeId, PortNo, Prefix};
-use pathloom_scheme::DefaultRoutes;
+use pathloom_model::{Fabric, LinkId, LinkState, NodeId, PortNo, Prefix};
+use pathloom_scheme::{DefaultRoutes, PlannedWeights, Shared};
 use rustc_hash::FxHashMap;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// First identifier of the groups of the controller. Groups below it belong to others and are not changed.
@@ -78,22 +79,42 @@ pub(crate) struct NextHops {
     fan_out: Option<FanOut>,
     /// Only for routes with weights.
     weights: Option<Weights>,
+    /// Those that the scheme has set; they come before `weights`.
+    planned: Shared<PlannedWeights>,
 }
 
 impl NextHops {
-    pub(crate) fn new(fabric: &Fabric, links: &LinkState, how: DefaultRoutes) -> NextHops {
+    pub(crate) fn new(
+        fabric: &Fabric,
+        links: &LinkState,
+        (how, planned): (DefaultRoutes, &Shared<PlannedWeights>),
+    ) -> NextHops {
         let table = match how {
             DefaultRoutes::SpanningTree => RouteTable::new(fabric, &spanning_tree(fabric, links)),
             _ => RouteTable::new(fabric, links),
         };
         let fan_out = (how == DefaultRoutes::PerHost).then(|| FanOut::new(fabric, links, &table));
         let weights = (how == DefaultRoutes::Weighted).then(|| Weights::new(fabric, links, &table));
-        NextHops { how, version: links.version(), table, fan_out, weights }
+        NextHops { how, version: links.version(), table, fan_out, weights, planned: planned.clone() }
+    }
+
+    /// Weights of the next hops of a switch to ToR number `tor`, in their order; `None` if they are equal.
+    fn weights_of(&self, fabric: &Fabric, switch: NodeId, tor: usize) -> Option<Cow<'_, [u16]>> {
+        let by_capacity = self.weights.as_ref()?;
+        if let Some(planned) = self.planned.get(&(switch, fabric.tors()[tor])) {
+            let weight =
+                |&link: &LinkId| planned.iter().find(|&&(known, _)| known == link).map_or(0, |&(_, weight)| weight);
+            let weights: Vec<u16> = self.table.next_hops(switch, tor).iter().map(weight).collect();
+            if weights.iter().any(|&weight| weight > 0) {
+                return Some(weights.into());
+            }
+        }
+        by_capacity.of(switch, tor).map(Cow::from)
     }
 
     /// Whether they were computed for this state and kind.
-    pub(crate) fn are_for(&self, links: &LinkState, how: DefaultRoutes) -> bool {
-        self.version == links.version() && self.how == how
+    pub(crate) fn are_for(&self, links: &LinkState, (how, planned): (DefaultRoutes, &Shared<PlannedWeights>)) -> bool {
+        self.version == links.version() && self.how == how && self.planned.is_same(planned)
     }
 }
 
@@ -217,11 +238,15 @@ impl Compiler {
 
     /// Spreads flows over all next hops of a switch to a ToR.
     fn spread(&mut self, fabric: &Fabric, routes: &NextHops, switch: NodeId, tor: usize) -> UnnamedChoice {
-        let weights = routes.weights.as_ref().and_then(|weights| weights.of(switch, tor));
-        let Some(weights) = weights else { return UnnamedChoice::Set(routes.table.group(switch, tor)) };
-        let hops = routes.table.next_hops(switch, tor).iter().zip(weights);
+        let Some(weights) = routes.weights_of(fabric, switch, tor) else {
+            return UnnamedChoice::Set(routes.table.group(switch, tor));
+        };
+        let hops = routes.table.next_hops(switch, tor).iter().zip(&*weights);
         let ports: Vec<PortNo> =
             hops.flat_map(|(&link, &weight)| vec![fabric.link(link).from_port; usize::from(weight)]).collect();
+        if ports.iter().all(|port| *port == ports[0]) {
+            return UnnamedChoice::Port(ports[0]);
+        }
         let known = self.weighted.iter().position(|known| *known == ports);
         let number = known.unwrap_or(self.weighted.len());
         if known.is_none() {

@@ -5,7 +5,7 @@ use crate::cookies::is_way_back;
 use crate::defaults::{Choice, Compiler, DefaultTable, NextHops};
 use crate::places::Places;
 use pathloom_model::{Fabric, FiveTuple, LinkId, LinkState, Nanos, NodeId, Path, PortNo};
-use pathloom_scheme::{Action, DefaultRoutes, Event, FlowId, FlowView, Scheme, View};
+use pathloom_scheme::{Action, DefaultRoutes, Event, FlowId, FlowView, Scheme, Shared, View};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Maximum number of events for a scheme, in addition to some for each flow. The run of a scheme that never settles
@@ -111,6 +111,8 @@ impl Run {
     fn act(&mut self, action: Action) {
         match action {
             Action::SetDefaults(how) => self.view.defaults = how,
+            // It changes no path of a flow on its own route.
+            Action::SetWeights(_) => {}
             Action::Route { flow, path, rate_bps } => {
                 let up = path.check(&self.view.fabric).is_ok() && path.is_up(&self.view.links);
                 if up && self.view.flows.contains_key(&flow) {
@@ -150,7 +152,7 @@ pub struct DefaultPaths<'a> {
 impl<'a> DefaultPaths<'a> {
     /// Computes default routes over the links that are up.
     pub fn new(fabric: &'a Fabric, links: &LinkState, how: DefaultRoutes) -> DefaultPaths<'a> {
-        let routes = NextHops::new(fabric, links, how);
+        let routes = NextHops::new(fabric, links, (how, &Shared::default()));
         DefaultPaths { fabric, routes, compiler: Compiler::default(), tables: BTreeMap::new() }
     }
 

@@ -3,7 +3,7 @@
 use pathloom_control::{Config, Controller, Output};
 use pathloom_fabrics::fabric_from_spec;
 use pathloom_model::{Fabric, FiveTuple, Headers, LinkId, Nanos, NodeId, PROTO_TCP};
-use pathloom_scheme::{Action, DefaultRoutes, Needs};
+use pathloom_scheme::{Action, DefaultRoutes, HopWeights, Needs};
 use pathloom_testkit::{strategies, Fate, Network, Script, Timing};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -223,6 +223,52 @@ fn one_dead_link_costs_few_messages() {
     // barrier, and deletions of the old ones.
     assert!((8..200).contains(&messages), "{messages}");
     check(&network);
+}
+
+/// Numbers of flows, of 400 from host 0 to the last host, by the spine that they take.
+fn flows_by_spine(network: &Network) -> BTreeMap<String, usize> {
+    let fabric = network.fabric.clone();
+    let (first, last) = (fabric.attachments()[0].address, fabric.attachments().last().unwrap().address);
+    let mut counts = BTreeMap::new();
+    for port in 1000..1400 {
+        let (at, headers) = (fabric.attachment(first).unwrap(), packet(first, last, port));
+        let entry = fabric.link(at.uplink);
+        let verdict = network.switches[entry.to.index()].peek(entry.to_port, headers, &mut Vec::new());
+        let spine = fabric.link(fabric.out_link(entry.to, verdict.out[0].0).unwrap()).to;
+        *counts.entry(fabric.node(spine).name.clone()).or_insert(0) += 1;
+    }
+    counts
+}
+
+#[test]
+fn weights_of_the_scheme_divide_the_flows_until_they_are_withdrawn() {
+    let fabric = fabric("leaf-spine:spines=3,leaves=2,hosts=2");
+    let (script, mut network) = scripted(&fabric, DefaultRoutes::Weighted);
+    let [from, to] = [fabric.tors()[0], fabric.tors()[1]];
+    let link = |spine: usize| {
+        let is_next = |&&link: &&LinkId| fabric.node(fabric.link(link).to).name == format!("c{spine}");
+        *fabric.node(from).ports.iter().find(is_next).unwrap()
+    };
+    let set = |network: &mut Network, weights: Vec<(LinkId, u16)>| {
+        let weights = if weights.is_empty() { vec![] } else { vec![HopWeights { switch: from, tor: to, weights }] };
+        script.at(network.now(), Action::SetWeights(weights));
+        let later = network.now() + Nanos::from_secs(1);
+        network.run_until(later);
+        check(network);
+        flows_by_spine(network)
+    };
+    assert_eq!(flows_by_spine(&network).len(), 3);
+    let divided = set(&mut network, vec![(link(0), 1), (link(2), 3)]);
+    let share = |counts: &BTreeMap<String, usize>, spine: &str| counts.get(spine).copied().unwrap_or(0);
+    assert_eq!(share(&divided, "c1"), 0, "a next hop that is not listed");
+    assert!(share(&divided, "c2") > 2 * share(&divided, "c0"), "{divided:?}");
+    assert_eq!(set(&mut network, vec![(link(1), 5)]), BTreeMap::from([("c1".to_owned(), 400)]));
+    network.set_cable(link(1), false);
+    let left = set(&mut network, vec![(link(1), 5)]);
+    assert_eq!((left.len(), share(&left, "c1")), (2, 0), "no listed next hop is up: {left:?}");
+    network.set_cable(link(1), true);
+    assert_eq!(set(&mut network, vec![(LinkId(u32::MAX), 5)]).len(), 3, "no such link");
+    assert_eq!(set(&mut network, vec![]).len(), 3);
 }
 
 #[test]

@@ -109,6 +109,12 @@ impl PortSettings {
         PortSettings { queue_bytes: self.queue_bytes.map(scaled), ecn: self.ecn.map(ecn), ..self }
     }
 
+    /// Returns the settings of a port with at least this many queues.
+    #[must_use]
+    pub fn with_queues(self, least: u8) -> PortSettings {
+        PortSettings { queues: self.queues.max(least.min(MOST_QUEUES)), ..self }
+    }
+
     /// Whether ports have one drop-tail queue.
     pub fn is_drop_tail(&self) -> bool {
         *self == PortSettings::DROP_TAIL

@@ -1,7 +1,7 @@
 //! Actions that a scheme requests from its controller.
 
 use crate::{FlowId, State};
-use pathloom_model::{Nanos, Path};
+use pathloom_model::{LinkId, Nanos, NodeId, Path};
 use serde::{Deserialize, Serialize};
 
 /// How flows without a path of their own are routed.
@@ -23,12 +23,28 @@ pub enum DefaultRoutes {
     Weighted,
 }
 
+/// How one switch divides the traffic to the hosts of one ToR among its next hops on shortest paths. The other next hops
+/// get none.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct HopWeights {
+    /// The switch.
+    pub switch: NodeId,
+    /// The ToR of the destinations.
+    pub tor: NodeId,
+    /// Links by which the traffic leaves, each with its weight. Those that are down, or not on a shortest path, are left
+    /// out. If none is left, the next hops have the weights of [`DefaultRoutes::Weighted`].
+    pub weights: Vec<(LinkId, u16)>,
+}
+
 /// An action that a scheme requests.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
     /// Routes flows without a path of their own in this way.
     SetDefaults(DefaultRoutes),
+    /// Sets the weights of next hops for [`DefaultRoutes::Weighted`]. They take the place of all that were set before. Switches
+    /// without them keep the weights by capacity.
+    SetWeights(Vec<HopWeights>),
     /// Puts a flow on a path of its own, or moves it to another path. The controller moves it without loss.
     Route {
         /// The flow.

@@ -14,6 +14,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod action;
+mod ageing;
 mod event;
 mod flow_map;
 mod needs;
@@ -22,14 +23,15 @@ mod rehash;
 mod shared;
 mod view;
 
-pub use action::{Action, DefaultRoutes};
+pub use action::{Action, DefaultRoutes, HopWeights};
+pub use ageing::Ageing;
 pub use event::{Event, Rejection};
 pub use flow_map::FlowMap;
 pub use needs::{Detection, Entropy, Migration, Needs, RuleSharing, Selection};
 pub use option_u64::OptionU64;
 pub use rehash::{Acknowledged, Rehash, Rounds};
 pub use shared::Shared;
-pub use view::{FlowView, View};
+pub use view::{FlowView, PlannedWeights, View};
 
 use pathloom_model::Nanos;
 use serde::{Deserialize, Serialize};

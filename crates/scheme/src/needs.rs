@@ -1,5 +1,6 @@
 //! What a scheme needs from its controller.
 
+use crate::ageing::Ageing;
 use crate::rehash::Rehash;
 use pathloom_model::Nanos;
 use serde::{Deserialize, Serialize};
@@ -197,6 +198,10 @@ pub struct Needs {
     /// How switches choose where default routes spread flows.
     #[serde(default, skip_serializing_if = "Selection::is_default")]
     pub selection: Selection,
+    /// How hosts mark packets by the age of their message; `None` if they do not. Ports of switches then have at least as
+    /// many queues as there are levels. Only the simulator has such hosts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ageing: Option<Ageing>,
 }
 
 impl Needs {
@@ -213,6 +218,7 @@ impl Needs {
         link_loads_every: None,
         entropy: Entropy::Flow,
         selection: Selection::Hash,
+        ageing: None,
     };
 
     /// Whether packets of one flow may take different paths.

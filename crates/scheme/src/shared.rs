@@ -14,6 +14,13 @@ impl<T> From<T> for Shared<T> {
     }
 }
 
+impl<T> Shared<T> {
+    /// Whether the two have not changed since one was cloned from the other.
+    pub fn is_same(&self, other: &Shared<T>) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
 impl<T> Deref for Shared<T> {
     type Target = T;
 

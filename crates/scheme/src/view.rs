@@ -2,6 +2,7 @@
 
 use crate::{DefaultRoutes, FlowId, FlowMap, OptionU64, Shared};
 use pathloom_model::{Attachment, Fabric, FiveTuple, LinkId, LinkState, Nanos, NodeId, Path};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The data that a controller has about one flow.
@@ -74,6 +75,9 @@ impl FlowView {
     }
 }
 
+/// Weights of next hops by switch and destination ToR, as [`crate::Action::SetWeights`] set them.
+pub type PlannedWeights = BTreeMap<(NodeId, NodeId), Vec<(LinkId, u16)>>;
+
 /// The data that a controller has: the topology, its routes, measured rates and its own load. Nothing in it is known
 /// only to the simulator. `clone` makes an owned snapshot, which shares the large parts with the original until they
 /// change.
@@ -87,6 +91,8 @@ pub struct View {
     pub flows: Shared<FlowMap<FlowView>>,
     /// How flows without a path of their own are routed.
     pub defaults: DefaultRoutes,
+    /// Weights of next hops that the scheme has set.
+    pub weights: Shared<PlannedWeights>,
     /// Share of about the last second in which the controller was busy, 0..=1.
     pub busy_share: f64,
     /// Round-trip time to each switch, by node index; `None` if it was not measured.
@@ -110,6 +116,7 @@ impl View {
             links,
             flows: Shared::default(),
             defaults: DefaultRoutes::default(),
+            weights: Shared::default(),
             busy_share: 0.0,
             switch_rtt,
             first_answer: None,

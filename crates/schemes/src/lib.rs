@@ -22,6 +22,7 @@ pub mod helpers;
 mod hula;
 mod lessor;
 mod letflow;
+mod loom;
 mod mixed;
 mod mptcp;
 mod mptcp_aware;

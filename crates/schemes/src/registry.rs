@@ -28,6 +28,7 @@ const ENTRIES: &[Entry] = &[
     crate::bitmap::ENTRY,
     crate::reps::ENTRY,
     crate::mixed::ENTRY,
+    crate::loom::ENTRY,
     crate::hedera::ENTRY,
     crate::hedera_sa::ENTRY,
     crate::ofpt::ENTRY,

@@ -56,7 +56,7 @@ fn check_without_tcp(settings: &SimSettings) -> Result<(), SimError> {
         "limits the rates of connections"
     } else if needs.selection.has_balancer() {
         "lets switches choose the path, not hosts"
-    } else if needs.detection == Detection::Announced {
+    } else if needs.detection == Detection::Announced && needs.ageing.is_none() {
         "is told of connections by their hosts"
     } else {
         return Ok(());

@@ -12,6 +12,7 @@ mod standing;
 mod streams;
 mod subflow_log;
 mod traits;
+mod turns;
 
 use crate::agenda::{Agenda, Event, Origin};
 use crate::agents::Agents;
@@ -31,10 +32,10 @@ use cards::StoppedSubflows;
 use multipath::Multipaths;
 use packets::PacketFlows;
 pub(crate) use parts::HostSettings;
-use parts::{addresses, packet_of, timer_clocks};
+use parts::{addresses, aged, packet_of, timer_clocks};
 use pathloom_control::{Enforcement, Input};
 use pathloom_model::{Fabric, FiveTuple, Headers, Nanos, LONG_FLOW_DSCP, TCP_ACK, TCP_SYN};
-use pathloom_scheme::Detection;
+use pathloom_scheme::{Ageing, Detection};
 use pathloom_switching::deployment::{Mark, Marking};
 use pathloom_transport::{Settings, TimerClock, HEADER_BYTES};
 use rand::{Rng, SeedableRng};
@@ -45,6 +46,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use streams::Streams;
 use subflow_log::SubflowLog;
+use turns::age;
 
 /// All hosts of a run, with their transfers and subflows.
 pub(crate) struct Hosts {
@@ -53,6 +55,8 @@ pub(crate) struct Hosts {
     subflows: Subflows,
     pub(crate) transfers: Transfers,
     pub(crate) entropies: Entropies,
+    /// How packets are marked by the age of their message; `None` if they are not.
+    ageing: Option<Ageing>,
     /// Transport settings of each subflow.
     transport: Settings,
     multipaths: Multipaths,
@@ -97,7 +101,7 @@ impl Hosts {
         let HostSettings { transport, needs, control, agents, deployment, duration, seed } = settings;
         let (multipaths, streams) =
             (Multipaths::new(transport.mptcp(), transfers.len()), Streams::new(transport.streams()));
-        let packets = PacketFlows::new(transport, &fabric, seed);
+        let packets = PacketFlows::new(transport, needs.ageing, &fabric, seed);
         let keeps_windows = transport.mptcp().is_none() && transport.streams().is_none();
         let transport = transport.settings().clone();
         // Switch programs find paths, and some schemes the subflows of a connection, by the SYN exchange.
@@ -107,6 +111,7 @@ impl Hosts {
             subflows: Subflows::new(&transport),
             transfers,
             entropies: Entropies::new(needs.entropy),
+            ageing: needs.ageing,
             announces: needs.detection == Detection::Announced,
             paces: needs.paces && control.enforcement != Enforcement::Meter,
             long_bytes: control.long_bytes,
@@ -266,8 +271,12 @@ impl Hosts {
                 break;
             };
             subflow.packets_sent += 1;
-            let link = subflow.interfaces[0].uplink().0;
+            let (transfer, link, of_job) = (subflow.transfer, subflow.interfaces[0].uplink().0, subflow.stands);
             let packet = packet_of(slot, &segment, subflow.stands);
+            let packet = aged(self.ageing, packet, age(segment.seq, of_job));
+            if self.ageing.is_some() {
+                self.announce_aged(now, network, agenda, (slot, transfer), segment.seq, segment.len);
+            }
             if self.hand_to_card(now, network, link, packet) {
                 let leaves_card = now + network.links[link as usize].backlog(now);
                 let subflow = self.subflows.get(slot);
@@ -282,6 +291,24 @@ impl Hosts {
         }
         if subflow.sender.is_finished() {
             self.close(now, network, agenda, slot);
+        }
+    }
+
+    /// If hosts report messages by age, tells the controller of one that becomes long with the bytes from `seq` on.
+    #[cold]
+    fn announce_aged<T: Tap>(
+        &self,
+        now: Ps,
+        network: &Network<T>,
+        agenda: &mut Agenda,
+        (slot, transfer): (usize, u32),
+        seq: u64,
+        bytes: u32,
+    ) {
+        let becomes_long = seq < self.long_bytes && seq + u64::from(bytes) >= self.long_bytes;
+        if becomes_long && self.announces && self.is_known_long(transfer) {
+            let five_tuple = network.lanes.five_tuple(slot);
+            self.tell(now, agenda, Input::TransferAnnounced { five_tuple, size_bytes: None });
         }
     }
 
@@ -340,6 +367,7 @@ impl Hosts {
             packet.mark();
         }
         let link = subflow.interfaces[1].uplink().0;
+        let packet = aged(self.ageing, packet, 0);
         if self.hand_to_card(now, network, link, packet) {
             self.subflows.get(slot).under_way += 1;
         }
@@ -471,7 +499,7 @@ impl Hosts {
         network.open_slot(slot, Headers { mptcp, ..self.headers(transfer, five_tuple) });
         self.entropies.open(slot);
         let is_long = self.is_known_long(transfer);
-        if self.announces && is_long {
+        if self.announces && is_long && self.ageing.is_none() {
             self.tell(now, agenda, Input::TransferAnnounced { five_tuple, size_bytes: size });
         }
         if self.paces && is_long {
@@ -487,7 +515,7 @@ impl Hosts {
     /// If it is an elephant for a program, its host marks it.
     pub(crate) fn headers(&self, transfer: u32, five_tuple: FiveTuple) -> Headers {
         let dscp = match self.elephants.as_ref().map(|elephants| (elephants, &elephants.mark)) {
-            None if self.is_known_long(transfer) => LONG_FLOW_DSCP,
+            None if self.ageing.is_none() && self.is_known_long(transfer) => LONG_FLOW_DSCP,
             Some((elephants, Mark::Dscp(mark))) if elephants.include(self.transfers.spec(transfer).size_bytes) => *mark,
             _ => 0,
         };
@@ -578,7 +606,7 @@ impl Hosts {
         for slot in slots {
             self.close(now, network, agenda, slot);
         }
-        self.end_endless_packets(network);
+        self.end_endless_packets(now, network, agenda);
         self.stop_if_finished(agenda);
     }
 

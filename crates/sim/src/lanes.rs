@@ -35,7 +35,7 @@ impl Lanes {
         };
         let tcp_flags = if packet.flags() == 0 { TCP_ACK } else { packet.flags() };
         let mptcp = data.mptcp.filter(|_| packet.flags() != 0).and_then(|option| option_of(option, packet.direction()));
-        Some(Headers { five_tuple, dscp: data.dscp, tcp_flags, tag: packet.tag(), mptcp })
+        Some(Headers { five_tuple, dscp: self.dscp(packet), tcp_flags, tag: packet.tag(), mptcp })
     }
 
     /// Headers of a subflow's data, without options.
@@ -45,7 +45,10 @@ impl Lanes {
 
     /// DSCP of a packet of a connection.
     pub(crate) fn dscp(&self, packet: &Packet) -> u8 {
-        self.data[packet.slot() - 1].dscp
+        match packet.class_selector() {
+            0 => self.data[packet.slot() - 1].dscp,
+            class => class << 3,
+        }
     }
 
     /// Five-tuple of a subflow's data.

@@ -4,6 +4,7 @@ use crate::time::Ps;
 use pathloom_fabrics::round_trip_ps;
 use pathloom_model::units::PS_PER_S;
 use pathloom_model::{Fabric, Link};
+use pathloom_scheme::Needs;
 use pathloom_transport::{Settings, TransportSpec};
 
 /// What hosts understand of what ports tell them.
@@ -14,21 +15,25 @@ pub(crate) struct Signals {
     pub(crate) headers: bool,
     /// Bytes of the largest frame that hosts send.
     pub(crate) frame_bytes: u64,
+    /// Number of queues that ports have at least, because hosts mark packets for as many.
+    pub(crate) queues: u8,
 }
 
 impl Signals {
-    pub(crate) fn of(transport: &TransportSpec, fabric: &Fabric) -> Signals {
+    pub(crate) fn of(transport: &TransportSpec, needs: &Needs, fabric: &Fabric) -> Signals {
+        let queues = needs.ageing.map_or(1, |ageing| ageing.levels);
         match transport {
             TransportSpec::Uec(uec) => {
-                Signals { marks: Marks::by_rate(fabric), headers: true, frame_bytes: uec.frame_bytes() }
+                Signals { marks: Marks::by_rate(fabric), headers: true, frame_bytes: uec.frame_bytes(), queues }
             }
             TransportSpec::Roce(roce) => {
-                Signals { marks: Marks::by_rate(fabric), headers: false, frame_bytes: roce.frame_bytes() }
+                Signals { marks: Marks::by_rate(fabric), headers: false, frame_bytes: roce.frame_bytes(), queues }
             }
             other => Signals {
                 marks: Marks::of(other.settings(), fabric),
                 headers: false,
                 frame_bytes: other.settings().frame_bytes(),
+                queues,
             },
         }
     }

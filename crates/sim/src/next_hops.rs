@@ -12,6 +12,11 @@ const STREAM: u64 = 0x6e65_7874_686f_7073;
 /// Most sets of next hops of a switch. Packets of further sets take the port that the switch chooses by the flow.
 pub(crate) const MOST_SETS: usize = 1 << 14;
 
+/// By number of switches passed, modulo 4: the distance between the points of successive numbers, times 2^32. They are the
+/// powers of 1/x for the root of x^5 = x + 1, x = 1.167304. With these, the points of any run of numbers are spread evenly, at each
+/// switch and at several of them together (Roberts 2018, The Unreasonable Effectiveness of Quasirandom Sequences).
+const STEPS: [u32; 4] = [3_679_390_609, 3_152_041_523, 2_700_274_805, 2_313_257_605];
+
 /// The next hops among which a switch chooses by packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct NextHops {
@@ -55,9 +60,14 @@ impl NextHops {
 
     /// Place of the link for a packet whose entropy is the number of a path, after passing `hops` switches. Each switch
     /// takes one digit of the number, the first switch the lowest one. Its base is the number of next hops. The digit 0
-    /// means `usual`, other digits the links after it.
+    /// means `usual`, other digits the links after it. Where weights differ, the numbers of a flow take points between 0 and 1,
+    /// one for each switch, from a place on that the hash of the flow gives.
     #[inline(always)]
-    fn numbered(&self, usual: u32, entropy: u32, hops: u8) -> usize {
+    fn numbered(&self, usual: u32, flow_hash: u32, entropy: u32, hops: u8) -> usize {
+        if !self.sums.is_empty() {
+            let step = STEPS[usize::from(hops) % STEPS.len()].wrapping_mul(entropy);
+            return self.by_weight((flow_hash << 16).wrapping_add(step).into());
+        }
         let base = self.links.len() as u32;
         let digit = entropy / base.saturating_pow(u32::from(hops)) % base;
         ((usual + digit) % base) as usize
@@ -144,7 +154,7 @@ impl Sets {
         let place = match policy {
             Policy::Hash if packet.entropy() == 0 => usual() as usize,
             Policy::Hash => hops.hashed(set.flow_hash, packet.entropy()),
-            Policy::Numbered => hops.numbered(usual(), packet.entropy(), packet.hop()),
+            Policy::Numbered => hops.numbered(usual(), set.flow_hash, packet.entropy(), packet.hop()),
             Policy::RoundRobin(policy) => policy.choose(hops.links.len()),
             Policy::ShortestQueue { policy, rng } => policy.choose(&view(&hops.links), || rng.next_u32()),
         };
@@ -192,7 +202,7 @@ mod tests {
     #[test]
     fn numbers_of_paths_name_each_path_once() {
         let hops = NextHops::new(&[(10, 1), (12, 1), (14, 1)], TagBits::of(None));
-        let link = |number, hop| hops.links[hops.numbered(hops.place(12), number, hop)];
+        let link = |number, hop| hops.links[hops.numbered(hops.place(12), 0, number, hop)];
         let paths: Vec<[u32; 2]> = (0..10).map(|number| [0, 1].map(|hop| link(number, hop))).collect();
         assert_eq!(paths[..4], [[12, 12], [14, 12], [10, 12], [12, 14]]);
         assert_eq!(paths[9], paths[0]);
@@ -201,6 +211,21 @@ mod tests {
         distinct.dedup();
         assert_eq!(distinct.len(), 9);
         assert_eq!(link(0xFF_FFFF, u8::MAX), 12, "there are no more digits");
+    }
+
+    #[test]
+    fn any_run_of_numbers_is_shared_out_by_weight() {
+        let hops = NextHops::new(&[(10, 1), (12, 0), (14, 2)], TagBits::of(None));
+        for (flow_hash, first) in [(0, 0), (40_000, 5_000), (65_535, 0xFF_0000)] {
+            let place = |number, hop| hops.numbered(0, flow_hash, number, hop);
+            let pairs: Vec<[usize; 2]> =
+                (first..first + 90).map(|number| [0, 1].map(|hop| place(number, hop))).collect();
+            let taken = |pair: [usize; 2]| pairs.iter().filter(|&&one| one == pair).count();
+            assert!(pairs.iter().flatten().all(|&place| place != 1), "a next hop of weight 0");
+            for (pair, expected) in [([0, 0], 10), ([0, 2], 20), ([2, 0], 20), ([2, 2], 40)] {
+                assert!(taken(pair).abs_diff(expected) <= 4, "{pair:?} {} times from {first}", taken(pair));
+            }
+        }
     }
 
     #[test]

@@ -12,6 +12,8 @@ const TAG_BITS: u64 = 0x1_FFFF << 16;
 const KIND_SHIFT: u32 = 33;
 /// Bits of the kind.
 const KIND_BITS: u64 = 7 << KIND_SHIFT;
+/// Lowest bit of the class selector, in the same word.
+const CLASS_SHIFT: u32 = 36;
 /// Lowest bit of the entropy, in the same word.
 const ENTROPY_SHIFT: u32 = 40;
 /// The congestion mark.
@@ -40,8 +42,8 @@ pub(crate) struct Packet {
     /// From the lowest bit on: lane (32 bits), payload bytes or the number of a SACK option (15), congestion mark (1),
     /// bytes on the wire (16).
     fixed: u64,
-    /// From the lowest bit on: switches passed (8 bits), TCP flags (8), VLAN tag plus one (17), kind (3), unused (4),
-    /// entropy (24).
+    /// From the lowest bit on: switches passed (8 bits), TCP flags (8), VLAN tag plus one (17), kind (3), class
+    /// selector (3), unused (1), entropy (24).
     state: u64,
 }
 
@@ -133,7 +135,7 @@ impl Packet {
     /// Flags, tag and kind in one word, for comparison with cache entries.
     #[inline(always)]
     pub(crate) fn marks(&self) -> u32 {
-        (self.state >> 8) as u32
+        (self.state >> 8) as u32 & ((1 << (CLASS_SHIFT - 8)) - 1)
     }
 
     /// A switch has passed the packet on with this tag, so the packet has passed one more switch.
@@ -176,6 +178,18 @@ impl Packet {
     pub(crate) fn pause(&self) -> Option<Pause> {
         let code = (self.state & KIND_BITS) >> KIND_SHIFT;
         matches!(code, PAUSES | RESUMES).then_some(Pause { class: self.seq as u8, stops: code == PAUSES })
+    }
+
+    /// The class selector (RFC 2474 §4.2.2) that the host gave to this packet; 0 for the DSCP of its connection.
+    #[inline(always)]
+    pub(crate) fn class_selector(&self) -> u8 {
+        (self.state >> CLASS_SHIFT) as u8 & 7
+    }
+
+    /// The same packet with this class selector, of which the lower 3 bits count.
+    pub(crate) fn with_class_selector(self, class: u8) -> Packet {
+        let others = self.state & !(7 << CLASS_SHIFT);
+        Packet { state: others | u64::from(class & 7) << CLASS_SHIFT, ..self }
     }
 
     /// Value that switches hash with the five-tuple where several next hops are equal. Packets with the same value
@@ -264,6 +278,10 @@ mod tests {
         p = p.with_entropy(u32::MAX);
         p.pass(TagBits::of(Some(7)));
         assert_eq!((p.hop(), p.flags(), p.tag(), p.marks(), p.entropy()), (3, 3, Some(7), 3 | 8 << 8, 0xFF_FFFF));
+        let marks = p.marks();
+        p = p.with_class_selector(0xFF);
+        assert_eq!((p.class_selector(), p.marks(), p.entropy(), p.tag()), (7, marks, 0xFF_FFFF, Some(7)));
+        p = p.with_class_selector(0);
         assert_eq!(p.with_entropy(0).after(1, TagBits::of(None)), Packet { state: 0x0301, ..p });
         assert_eq!(p.after(1, TagBits::of(None)).entropy(), 0xFF_FFFF);
     }

@@ -81,7 +81,8 @@ impl<T: Tap> Simulation<T> {
     ) -> Result<Simulation<T>, SimError> {
         let SimSettings { fabric, workload, central, successor, transport, control, .. } = settings;
         let SimSettings { duration, drain, faults, seed, programs, .. } = settings;
-        let signals = Signals::of(&transport, &fabric);
+        let needs = central.as_ref().map_or(Needs::NOTHING, |central| central.needs());
+        let signals = Signals::of(&transport, &needs, &fabric);
         let mut network = Network::new(
             fabric.clone(),
             &control,
@@ -91,7 +92,6 @@ impl<T: Tap> Simulation<T> {
             tap,
         );
         let transfers = Transfers::new(&fabric, workload, plan, transport.settings());
-        let needs = central.as_ref().map_or(Needs::NOTHING, |central| central.needs());
         let end = to_ps(duration).saturating_mul(u64::from(drain) + 1);
         let duration = to_ps(duration);
         let agents = Agents::draw(&fabric, control.agents, seed);

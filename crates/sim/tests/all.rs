@@ -9,6 +9,7 @@ mod collective_times;
 mod collectives;
 mod control_modes;
 mod faults;
+mod loom;
 mod max_min;
 mod mptcp;
 mod ndp;

@@ -173,7 +173,7 @@ fn a_transfer_that_ends_before_its_rules_arrive_leaves_no_rules() {
 
 #[test]
 fn a_rejected_rule_leaves_transfers_on_the_default_routes() {
-    for Tested { spec: scheme, places, .. } in fast() {
+    for Tested { spec: scheme, finds, .. } in fast() {
         let defaults = simulation(fat_tree(), scheme, "delay=1ms", &[(0, 0, 1, Some(SHORT_BYTES))]).switch_tables();
         let room = defaults.iter().map(|table| table.rules.len()).max().unwrap() + 1;
         let transfers: Vec<Transfer> =
@@ -182,6 +182,6 @@ fn a_rejected_rule_leaves_transfers_on_the_default_routes() {
         assert!(outcome.control.rules_max <= room as u64, "{scheme}");
         // There is room for the first request at most; all others find a full table.
         let (free, _) = all_end(fat_tree(), scheme, "delay=1ms", &transfers);
-        assert_eq!(free.control.rules_max > room as u64, *places, "{scheme}: {} {room}", free.control.rules_max);
+        assert_eq!(free.control.rules_max > room as u64, *finds, "{scheme}: {} {room}", free.control.rules_max);
     }
 }

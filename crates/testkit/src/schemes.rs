@@ -29,6 +29,8 @@ pub struct Tested {
     pub spec: String,
     /// The name in the registry.
     pub name: &'static str,
+    /// Whether the controller knows flows. It has rules that count them.
+    pub finds: bool,
     /// Whether it gives flows paths of their own.
     pub places: bool,
     /// Whether it puts two flows on two paths if there are two.
@@ -65,9 +67,11 @@ fn of(name: &'static str) -> Vec<Tested> {
         assert_eq!(parsed.name, name, "{}: `{spec}` is another scheme", file.display());
         let needs = parsed.central(1)?.needs();
         // The flows of short runs are not subflows.
-        let places = needs.detection != Detection::Nothing || needs.subflows && !fast;
+        // Schemes that spread each flow over several paths give none a path of its own.
+        let finds = needs.detection != Detection::Nothing || needs.subflows && !fast;
+        let places = finds && !needs.takes_several_paths();
         let (balances, settles) = (common.balances, common.settles);
-        Some(Tested { spec: spec.clone(), name, places, balances, settles, fast })
+        Some(Tested { spec: spec.clone(), name, finds, places, balances, settles, fast })
     });
     let tested: Vec<Tested> = tested.collect();
     for fast in [false, true] {

@@ -3,7 +3,7 @@
 
 use pathloom_control::{Removal, RuleStats};
 use pathloom_model::rules::{
-    Group, GroupId, GroupKind, Meter, MeterId, Refusal, Rule, RuleAction, RuleCounters, RuleKey,
+    Bucket, Group, GroupId, GroupKind, Meter, MeterId, Refusal, Rule, RuleAction, RuleCounters, RuleKey,
 };
 use pathloom_model::units::NS_PER_S;
 use pathloom_model::{Headers, Nanos, PortNo};
@@ -195,6 +195,8 @@ impl FakeSwitch {
                     GroupKind::FastFailover => live.into_iter().take(1).collect(),
                     GroupKind::Select if live.is_empty() => Vec::new(),
                     GroupKind::Select => {
+                        let weighted = live.into_iter().flat_map(|bucket| vec![bucket; usize::from(bucket.weight)]);
+                        let live: Vec<&Bucket> = weighted.collect();
                         let number = headers.five_tuple.ecmp_hash(self.salt) as usize % live.len();
                         vec![live[number]]
                     }

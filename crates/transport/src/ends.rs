@@ -23,6 +23,11 @@ impl PacketSettings {
         }
     }
 
+    /// Payload bytes of a full packet.
+    pub fn payload_bytes(&self) -> u64 {
+        self.frame_bytes() - u64::from(self.header_bytes())
+    }
+
     /// Bytes of a data packet without its payload.
     pub fn header_bytes(&self) -> u32 {
         match self {

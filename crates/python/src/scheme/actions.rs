@@ -72,6 +72,7 @@ fn read_needs(given: &Bound<'_, PyAny>) -> Result<Needs, String> {
         link_loads_every: link_loads_every.map(Nanos),
         entropy: Entropy::Flow,
         selection: Selection::Hash,
+        ageing: None,
     })
 }
 

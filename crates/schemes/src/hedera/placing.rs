@@ -2,14 +2,15 @@
 
 use super::job::{AnnealingJob, Answer, Job, Move};
 use super::Annealing;
+use crate::helpers::nics::Nics;
 use crate::helpers::{draws, links};
 use crate::path_book::PathBook;
 use crate::solver_work::SolverWork;
+use pathloom_allocation::natural_demand;
 use pathloom_allocation::placement::{
     anneal, first_fit, AnnealedFlow, AnnealingSettings, Destination, Paths, Placed, Request,
 };
-use pathloom_allocation::{natural_demand, HostPair};
-use pathloom_model::{Attachment, Path};
+use pathloom_model::Path;
 use pathloom_scheme::{FlowId, FlowView, View};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -58,11 +59,8 @@ fn elephants<'a>(view: &'a View, job: &Job, book: &mut PathBook) -> (Vec<Elephan
     let mut nics = Nics::default();
     let mut known = Vec::new();
     for (id, flow) in view.long_flows() {
-        let ends = (view.fabric.attachment(flow.five_tuple.src), view.fabric.attachment(flow.five_tuple.dst));
-        if let (Some(src), Some(dst)) = ends {
-            let rate_bps = |at: &Attachment| view.fabric.link(at.uplink).settings.rate_bps;
-            let down_bps = view.fabric.link(dst.uplink.reverse()).settings.rate_bps;
-            known.push((id, flow, nics.pair(src.address, rate_bps(src), dst.address, down_bps), rate_bps(src)));
+        if let Some((pair, nic_bps)) = nics.add(view, flow) {
+            known.push((id, flow, pair, nic_bps));
         }
     }
     let natural = natural_demand(&nics.transmit, &nics.receive, &nics.pairs);
@@ -80,37 +78,6 @@ fn elephants<'a>(view: &'a View, job: &Job, book: &mut PathBook) -> (Vec<Elephan
         }
     }
     (elephants, small, SolverWork { operations: natural.operations, flows: view.long_flows().count() as u64 })
-}
-
-/// The NICs that send and receive, numbered in order of appearance, and the flows of each pair of them.
-#[derive(Default)]
-struct Nics {
-    transmit: Vec<f64>,
-    receive: Vec<f64>,
-    pairs: Vec<HostPair>,
-    senders: BTreeMap<Ipv4Addr, u32>,
-    receivers: BTreeMap<Ipv4Addr, u32>,
-    numbers: BTreeMap<(u32, u32), usize>,
-}
-
-impl Nics {
-    /// Counts one more flow; returns the index of its pair.
-    fn pair(&mut self, src: Ipv4Addr, src_bps: u64, dst: Ipv4Addr, dst_bps: u64) -> usize {
-        let number = |names: &mut BTreeMap<Ipv4Addr, u32>, rates: &mut Vec<f64>, address, rate_bps| {
-            *names.entry(address).or_insert_with(|| {
-                rates.push(rate_bps as f64);
-                rates.len() as u32 - 1
-            })
-        };
-        let src = number(&mut self.senders, &mut self.transmit, src, src_bps);
-        let dst = number(&mut self.receivers, &mut self.receive, dst, dst_bps);
-        let pair = *self.numbers.entry((src, dst)).or_insert_with(|| {
-            self.pairs.push(HostPair { src, dst, flows: 0 });
-            self.pairs.len() - 1
-        });
-        self.pairs[pair].flows += 1;
-        pair
-    }
 }
 
 /// Global First Fit. A flow counts as placed on its current or intended path, and on the path of a pair that has only

@@ -4,7 +4,9 @@
 //! as late as possible, and several transfers share a card fairly. Acknowledgements go to the card at once; they wait
 //! for at most one packet. Every packet of such a run takes the slow path of the main loop when it reaches a host.
 
+use super::parts::aged;
 use super::traits::{send_ps, traits_of};
+use super::turns::{age, Rank, Turns};
 use super::Hosts;
 use crate::agenda::{Agenda, Event};
 use crate::interface::Interface;
@@ -17,13 +19,14 @@ use crate::subflow::wants;
 use crate::tap::Tap;
 use crate::time::{to_nanos, to_ps, Ps, NEVER};
 use crate::transfers::{Work, EPHEMERAL};
+use pathloom_control::Input;
 use pathloom_model::{Fabric, Headers, LinkId};
-use pathloom_scheme::Acknowledged;
+use pathloom_scheme::{Acknowledged, Ageing};
 use pathloom_transport::ends::{AnyReceiver, AnySender, PacketSettings, Progress};
 use pathloom_transport::packets::{Arrived, Feedback, Outgoing, PacketReceiver, PacketSender};
 use pathloom_transport::uec::NetworkTraits;
 use pathloom_transport::{TimeoutWait, TransportSpec};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 /// Bytes of a transfer without end: more than any run sends.
 const ENDLESS: u64 = 1 << 60;
@@ -34,6 +37,7 @@ const ASKS_REPORT: u64 = 1 << 62;
 /// All transfers of a run, with the cards of their hosts.
 pub(super) struct PacketFlows {
     settings: PacketSettings,
+    ageing: Option<Ageing>,
     traits: NetworkTraits,
     /// From slot 1 on; the place of slot 0 belongs to no transfer.
     slots: Vec<Flow>,
@@ -55,7 +59,11 @@ struct Flow {
     size: Option<u64>,
     /// Packets in the network.
     under_way: i64,
+    /// Packets sent in both directions, and those with data among them.
     packets_sent: u64,
+    data_sent: u64,
+    /// Whether it is a message of a job, whose connections stand.
+    of_job: bool,
     delivered: bool,
     /// Whether the sender has nothing left to do.
     closed: bool,
@@ -75,8 +83,8 @@ struct Flow {
 
 /// The network card of a host.
 struct Card {
-    /// Slots of the transfers that may have something to send, in the order of their turns.
-    turns: VecDeque<u32>,
+    /// The transfers that may have something to send.
+    turns: Turns,
     /// Time of the event in the agenda at which the card is free; [`NEVER`] if there is none.
     free_at: Ps,
 }
@@ -84,8 +92,8 @@ struct Card {
 /// A receiving host that pulls packets for its transfers, in turn, at the rate of its link.
 #[derive(Default)]
 struct Puller {
-    /// Slots of the transfers that want a packet.
-    turns: VecDeque<u32>,
+    /// The transfers that want a packet.
+    turns: Turns,
     /// Time before which no further packet is pulled.
     next_at: Ps,
     /// Whether the agenda has an event for that time.
@@ -94,11 +102,16 @@ struct Puller {
 
 impl PacketFlows {
     /// No transfers; `None` if the transport does not acknowledge packets.
-    pub(super) fn new(transport: &TransportSpec, fabric: &Fabric, seed: u64) -> Option<Box<PacketFlows>> {
+    pub(super) fn new(
+        transport: &TransportSpec,
+        ageing: Option<Ageing>,
+        fabric: &Fabric,
+        seed: u64,
+    ) -> Option<Box<PacketFlows>> {
         let settings = transport.packets()?;
         let traits = traits_of(&settings, fabric);
         let (slots, free, cards, pullers) = (Vec::new(), Vec::new(), BTreeMap::new(), BTreeMap::new());
-        Some(Box::new(PacketFlows { settings, traits, slots, free, cards, pullers, seed }))
+        Some(Box::new(PacketFlows { settings, ageing, traits, slots, free, cards, pullers, seed }))
     }
 
     fn get(&mut self, slot: usize) -> &mut Flow {
@@ -108,7 +121,7 @@ impl PacketFlows {
     /// Takes a slot for a new transfer.
     fn open(
         &mut self,
-        transfer: u32,
+        (transfer, of_job): (u32, bool),
         interfaces: [Interface; 2],
         size: Option<u64>,
         [rate_bps, receiver_bps]: [u64; 2],
@@ -124,6 +137,8 @@ impl PacketFlows {
             size,
             under_way: 0,
             packets_sent: 0,
+            data_sent: 0,
+            of_job,
             delivered: false,
             closed: false,
             has_turn: false,
@@ -155,8 +170,8 @@ impl PacketFlows {
         let uplink = flow.interfaces[0].uplink();
         if !flow.has_turn {
             flow.has_turn = true;
-            let card = self.cards.entry(uplink).or_insert(Card { turns: VecDeque::new(), free_at: NEVER });
-            card.turns.push_back(slot as u32);
+            let card = self.cards.entry(uplink).or_insert(Card { turns: Turns::default(), free_at: NEVER });
+            card.turns.add(flow.sending_rank(self.ageing, &self.settings), slot as u32);
         }
         uplink
     }
@@ -171,22 +186,30 @@ impl PacketFlows {
         stopped: impl Fn(usize) -> bool,
     ) -> Option<(usize, Outgoing)> {
         let card = self.cards.get_mut(&uplink)?;
-        for _ in 0..card.turns.len() {
-            let slot = card.turns.pop_front()?;
+        let (mut found, mut waiting) = (None, Vec::new());
+        while let Some(slot) = card.turns.next() {
             if stopped(slot as usize) {
-                card.turns.push_back(slot);
+                waiting.push(slot);
                 continue;
             }
             let flow = &mut self.slots[slot as usize];
-            if let Some(outgoing) = flow.sender.poll_transmit(to_nanos(now)) {
-                card.turns.push_back(slot);
-                return Some((slot as usize, outgoing));
-            }
-            flow.has_turn = false;
-            // It may wait for a time that it did not know before.
-            flow.arm(now, agenda, slot);
+            let Some(outgoing) = flow.sender.poll_transmit(to_nanos(now)) else {
+                flow.has_turn = false;
+                // It may wait for a time that it did not know before.
+                flow.arm(now, agenda, slot);
+                continue;
+            };
+            flow.packets_sent += 1;
+            flow.data_sent += 1;
+            found = Some((slot as usize, outgoing));
+            break;
         }
-        None
+        let rank = |slot: u32| self.slots[slot as usize].sending_rank(self.ageing, &self.settings);
+        waiting.into_iter().for_each(|slot| card.turns.add(rank(slot), slot));
+        if let Some((slot, _)) = found {
+            card.turns.keep(rank(slot as u32), slot as u32);
+        }
+        found
     }
 
     /// Time for which a card needs an event because it is busy, unless the agenda has one or nobody waits.
@@ -211,6 +234,16 @@ impl Flow {
         if let Some(at) = wants(self.sender.poll_timeout(), &mut self.timer) {
             agenda.push(at.max(now), Event::PacketTimer { slot, use_count: self.use_count });
         }
+    }
+
+    /// Its rank at its card, by the bytes sent, repeated ones included. All packets count as full.
+    fn sending_rank(&self, ageing: Option<Ageing>, settings: &PacketSettings) -> Rank {
+        Rank::of(ageing, self.data_sent * settings.payload_bytes(), self.of_job)
+    }
+
+    /// Its rank among those that its receiver pulls.
+    fn receiving_rank(&self, ageing: Option<Ageing>) -> Rank {
+        Rank::of(ageing, self.receiver.received_bytes(), self.of_job)
     }
 
     fn work(&self) -> Work {
@@ -248,9 +281,10 @@ impl Hosts {
         let five_tuple = self.transfers.start(transfer, &ends, to_nanos(now), EPHEMERAL, in_use);
         let headers = Headers { tcp_flags: 0, ..self.headers(transfer, five_tuple) };
         let rates_bps = [ends.src, ends.dst].map(|at| self.fabric.link(at.uplink).settings.rate_bps);
+        let of_job = self.transfers.spec(transfer).standing;
         let Some(packets) = &mut self.packets else { return };
         let interfaces = [ends.src, ends.dst].map(|at| Interface::of(at.uplink));
-        let slot = packets.open(transfer, interfaces, ends.size_bytes, rates_bps);
+        let slot = packets.open((transfer, of_job), interfaces, ends.size_bytes, rates_bps);
         let follows_scheme = !packets.settings.chooses_entropy();
         network.open_slot(slot, headers);
         if follows_scheme {
@@ -327,6 +361,7 @@ impl Hosts {
         let (link, number) = (flow.interfaces[1].uplink().0, flow.reports.put(feedback));
         let (entropy, wire) = (flow.entropy, packets.settings.feedback_bytes(&feedback) as u16);
         let packet = Packet::new((slot as u32) << 1 | 1, number, 0, wire, 0).with_entropy(entropy);
+        let packet = aged(self.ageing, packet, 0);
         let taken = self.hand_to_card(now, network, link, packet);
         self.note_sent(slot, taken);
     }
@@ -340,7 +375,8 @@ impl Hosts {
         }
         flow.has_pull_turn = true;
         let uplink = flow.interfaces[1].uplink();
-        packets.pullers.entry(uplink).or_default().turns.push_back(slot as u32);
+        let puller = packets.pullers.entry(uplink).or_default();
+        puller.turns.add(flow.receiving_rank(packets.ageing), slot as u32);
         self.pull(now, network, agenda, uplink);
     }
 
@@ -356,12 +392,12 @@ impl Hosts {
                 }
                 return;
             }
-            let Some(slot) = puller.turns.pop_front() else { return };
+            let Some(slot) = puller.turns.next() else { return };
             let flow = &mut packets.slots[slot as usize];
             flow.has_pull_turn = flow.receiver.wants_pull();
             if flow.has_pull_turn {
                 puller.next_at = now + flow.frame_ps;
-                puller.turns.push_back(slot);
+                puller.turns.keep(flow.receiving_rank(packets.ageing), slot);
                 let bytes = flow.receiver.pull();
                 self.answer(now, network, slot as usize, Feedback::Pull(bytes));
             }
@@ -387,7 +423,7 @@ impl Hosts {
     fn continue_packets<T: Tap>(&mut self, now: Ps, network: &mut Network<T>, agenda: &mut Agenda, slot: usize) {
         let Some(packets) = &mut self.packets else { return };
         if packets.get(slot).sender.is_finished() {
-            return self.close_packets(network, slot);
+            return self.close_packets(now, network, agenda, slot);
         }
         let uplink = packets.give_turn(slot);
         self.serve_card(now, network, agenda, uplink);
@@ -412,8 +448,13 @@ impl Hosts {
             }
             let stopped = |slot: usize| can_stop(network) && is_stopped(network, uplink.0, slot);
             let Some((slot, outgoing)) = packets.next(now, agenda, uplink, stopped) else { return };
-            packets.get(slot).packets_sent += 1;
+            let bytes_before = outgoing.number * packets.settings.payload_bytes();
+            let Flow { transfer, of_job, .. } = *packets.get(slot);
             let packet = packet_of(slot, &outgoing, packets.settings.header_bytes());
+            if self.ageing.is_some() {
+                self.announce_aged(now, network, agenda, (slot, transfer), bytes_before, outgoing.payload_bytes);
+            }
+            let packet = aged(self.ageing, packet, age(bytes_before, of_job));
             let taken = self.hand_to_card(now, network, uplink.0, packet);
             self.note_sent(slot, taken);
             self.arm_packet_timer(now, agenda, slot);
@@ -490,7 +531,7 @@ impl Hosts {
     }
 
     /// The sender of a transfer has nothing left to do, or is stopped.
-    fn close_packets<T: Tap>(&mut self, network: &mut Network<T>, slot: usize) {
+    fn close_packets<T: Tap>(&mut self, now: Ps, network: &mut Network<T>, agenda: &mut Agenda, slot: usize) {
         let Some(packets) = &mut self.packets else { return };
         let flow = &mut packets.slots[slot];
         flow.closed = true;
@@ -498,13 +539,18 @@ impl Hosts {
         if std::mem::take(&mut flow.has_turn) {
             let uplink = flow.interfaces[0].uplink();
             if let Some(card) = packets.cards.get_mut(&uplink) {
-                card.turns.retain(|&other| other as usize != slot);
+                card.turns.remove(slot as u32);
             }
         }
         if std::mem::take(&mut flow.has_pull_turn) {
             if let Some(puller) = packets.pullers.get_mut(&flow.interfaces[1].uplink()) {
-                puller.turns.retain(|&other| other as usize != slot);
+                puller.turns.remove(slot as u32);
             }
+        }
+        let transfer = flow.transfer;
+        if self.announces && self.is_known_long(transfer) {
+            let five_tuple = network.lanes.five_tuple(slot);
+            self.tell(now, agenda, Input::TransferEnded { five_tuple });
         }
         self.release_packets(network, slot);
     }
@@ -529,11 +575,11 @@ impl Hosts {
     }
 
     /// Arrivals stop, and transfers without end do, too.
-    pub(super) fn end_endless_packets<T: Tap>(&mut self, network: &mut Network<T>) {
+    pub(super) fn end_endless_packets<T: Tap>(&mut self, now: Ps, network: &mut Network<T>, agenda: &mut Agenda) {
         let Some(packets) = &self.packets else { return };
         let slots = packets.slots.iter().enumerate().filter(|(_, flow)| flow.size.is_none() && !flow.closed);
         let slots: Vec<usize> = slots.map(|(slot, _)| slot).collect();
-        slots.into_iter().for_each(|slot| self.close_packets(network, slot));
+        slots.into_iter().for_each(|slot| self.close_packets(now, network, agenda, slot));
     }
 }
 

@@ -54,7 +54,7 @@ impl Ports {
         seed: u64,
         links: &mut Vec<LinkQueue>,
     ) -> Option<Box<Ports>> {
-        let settings = fabric.ports();
+        let settings = fabric.ports().with_queues(signals.queues);
         if settings.is_drop_tail() {
             return None;
         }

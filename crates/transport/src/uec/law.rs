@@ -55,6 +55,12 @@ pub(super) trait PacketLaw {
         None
     }
 
+    /// Number of packets that must arrive of those sent after a packet before it counts as lost; `None` if only reports of
+    /// trimmed packets and time-outs tell of losses.
+    fn reordering(&self) -> Option<u64> {
+        None
+    }
+
     /// A packet of this many bytes leaves.
     fn on_sent(&mut self, _bytes: u64) {}
 

@@ -59,6 +59,12 @@ macro_rules! packet_laws {
                 }
             }
 
+            pub(super) fn reordering(&self) -> Option<u64> {
+                match self {
+                    $(Law::$name(law) => law.reordering(),)*
+                }
+            }
+
             pub(super) fn admits(&self, in_flight: i64, size: u64) -> bool {
                 match self {
                     $(Law::$name(law) => law.admits(in_flight, size),)*

@@ -7,15 +7,26 @@
 
 use super::law::{Arrival, PacketEntry, PacketLaw, Trimmed};
 use super::{EntropyChoice, NetworkTraits, PacketControl, UecSettings};
+use crate::listing::key;
 use pathloom_model::Nanos;
 use serde::{Deserialize, Serialize};
 
 /// Time-outs after which a sender that waits for pulls sends a packet without one: all pulls for it may be lost.
 const PATIENCE: u64 = 8;
 
-/// Settings of NDP. It has none of its own.
-#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct NdpSettings {}
+/// Settings of NDP.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct NdpSettings {
+    /// The most that may be on its way, in first windows, at least 1. More than one leaves room for queues: while less arrives
+    /// than the link takes, the receiver pulls more.
+    pub window: f64,
+}
+
+impl Default for NdpSettings {
+    fn default() -> NdpSettings {
+        NdpSettings { window: 1.0 }
+    }
+}
 
 /// What a sender may send. Sizes are in bytes, headers included.
 #[derive(Clone, Debug)]
@@ -27,12 +38,16 @@ pub(super) struct Ndp {
     extra: u64,
     sent: u64,
     patience: Nanos,
+    /// The most packets on their way, if no port trims.
+    reordering: Option<u64>,
 }
 
 impl Ndp {
-    pub(super) fn new(_own: &NdpSettings, settings: &UecSettings, network: &NetworkTraits) -> Ndp {
+    pub(super) fn new(own: &NdpSettings, settings: &UecSettings, network: &NetworkTraits) -> Ndp {
+        let first = first_packets(settings, network);
         Ndp {
-            first: first_packets(settings, network) * settings.frame_bytes(),
+            reordering: (!network.trims).then_some(most_packets(own, first)),
+            first: first * settings.frame_bytes(),
             pulled: 0,
             extra: 0,
             sent: 0,
@@ -48,6 +63,11 @@ pub(super) fn first_packets(settings: &UecSettings, network: &NetworkTraits) -> 
     bytes.div_ceil(settings.frame_bytes()).max(1)
 }
 
+/// Returns the most packets that may be on their way, if the first window has so many.
+fn most_packets(own: &NdpSettings, first: u64) -> u64 {
+    ((first as f64 * own.window).ceil() as u64).max(first)
+}
+
 impl PacketLaw for Ndp {
     const ENTRY: PacketEntry = PacketEntry {
         name: "ndp",
@@ -56,8 +76,16 @@ impl PacketLaw for Ndp {
         source: "Handley et al. 2017",
         entropy: EntropyChoice::Oblivious,
         reports_each: true,
-        keys: &[],
-        read: |_| Ok(PacketControl::Ndp(NdpSettings {})),
+        keys: &[key(
+            "window",
+            "1",
+            "the most on its way, in first windows, 1 to 100: more leaves room for queues on several paths",
+            "this project",
+        )],
+        read: |spec| {
+            let window = spec.number("window", 1.0, 100.0)?.unwrap_or(NdpSettings::default().window);
+            Ok(PacketControl::Ndp(NdpSettings { window }))
+        },
     };
 
     /// What may be sent now.
@@ -75,6 +103,11 @@ impl PacketLaw for Ndp {
 
     fn gap(&self) -> Option<Nanos> {
         Some(self.patience)
+    }
+
+    /// Not more than a window is on its way, so a packet that a window of others has overtaken is rarely still under way.
+    fn reordering(&self) -> Option<u64> {
+        self.reordering
     }
 
     fn on_sent(&mut self, bytes: u64) {
@@ -100,18 +133,20 @@ impl PacketLaw for Ndp {
 /// What a receiver has pulled, and what it may still pull.
 #[derive(Clone, Debug)]
 pub(super) struct Pulls {
-    /// Packets of the first window, which is also the most that may be on their way.
+    /// Packets of the first window.
     first: u64,
+    /// The most that may be on their way.
+    most: u64,
     frame: u64,
     pulled: u64,
-    /// Packets and headers that have arrived, repeated ones included.
+    /// Packets and headers that have arrived, without packets that had arrived before.
     arrived: u64,
 }
 
 impl Pulls {
-    pub(super) fn new(settings: &UecSettings, network: &NetworkTraits) -> Pulls {
+    pub(super) fn new(own: &NdpSettings, settings: &UecSettings, network: &NetworkTraits) -> Pulls {
         let first = first_packets(settings, network);
-        Pulls { first, frame: settings.frame_bytes(), pulled: 0, arrived: 0 }
+        Pulls { first, most: most_packets(own, first), frame: settings.frame_bytes(), pulled: 0, arrived: 0 }
     }
 
     /// A packet or a header has arrived.
@@ -122,7 +157,7 @@ impl Pulls {
     /// Whether a further packet is wanted, if so many are missing.
     pub(super) fn is_wanted(&self, missing: u64) -> bool {
         let under_way = (self.first + self.pulled).saturating_sub(self.arrived);
-        under_way < missing.min(self.first)
+        under_way < missing.min(self.most)
     }
 
     /// Pulls one packet. Returns the bytes that were pulled altogether.
@@ -148,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_sender_has_one_window_and_what_is_pulled() {
-        let mut ndp = Ndp::new(&NdpSettings {}, &UecSettings::default(), &NETWORK);
+        let mut ndp = Ndp::new(&NdpSettings::default(), &UecSettings::default(), &NETWORK);
         // 100 Gbit/s · 14 µs are 175 kB.
         assert_eq!(ndp.window(), 43 * FRAME);
         (0..43).for_each(|_| ndp.on_sent(FRAME));
@@ -165,7 +200,7 @@ mod tests {
 
     #[test]
     fn a_receiver_pulls_one_packet_for_each_that_arrives_and_none_beyond_the_last() {
-        let mut pulls = Pulls { first: 3, frame: FRAME, pulled: 0, arrived: 0 };
+        let mut pulls = Pulls { first: 3, most: 3, frame: FRAME, pulled: 0, arrived: 0 };
         assert!(!pulls.is_wanted(10), "the first window is on its way");
         pulls.note_arrival();
         assert!(pulls.is_wanted(9));
@@ -173,5 +208,10 @@ mod tests {
         assert!(!pulls.is_wanted(9));
         pulls.note_arrival();
         assert!(pulls.is_wanted(8) && !pulls.is_wanted(2), "two are on their way, so two missing ones need no pull");
+        let mut wide = Pulls { first: 3, most: 5, frame: FRAME, pulled: 0, arrived: 0 };
+        assert!(wide.is_wanted(10) && !wide.is_wanted(3));
+        wide.pull();
+        wide.pull();
+        assert!(!wide.is_wanted(10), "five are on their way");
     }
 }

@@ -40,7 +40,10 @@ impl UecReceiver {
             ack_bytes: settings.report_after_bytes(),
             report_asked: false,
             reordered: 0,
-            pulls: matches!(settings.control, PacketControl::Ndp(_)).then(|| Pulls::new(settings, network)),
+            pulls: match &settings.control {
+                PacketControl::Ndp(own) => Some(Pulls::new(own, settings, network)),
+                _ => None,
+            },
         }
     }
 
@@ -93,7 +96,8 @@ impl PacketReceiver for UecReceiver {
             return None;
         }
         let is_new = !self.arrivals.has(number);
-        if let Some(pulls) = &mut self.pulls {
+        // What was sent a second time without a pull takes the place of nothing that was pulled.
+        if let Some(pulls) = self.pulls.as_mut().filter(|_| is_new) {
             pulls.note_arrival();
         }
         if let Some(place) = arrived.trimmed {

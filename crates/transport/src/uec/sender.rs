@@ -25,6 +25,8 @@ enum State {
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     at: Nanos,
+    /// Number of packets sent before it, repeated ones included.
+    place: u64,
     entropy: u32,
     /// How often it was sent; more than 2 are not told apart.
     times: u8,
@@ -46,6 +48,10 @@ pub struct UecSender {
     lost: BTreeSet<u64>,
     /// Packets in the order in which they were sent, with the times; those that are no longer in flight leave late.
     order: VecDeque<(Nanos, u64)>,
+    /// Number of packets sent, repeated ones included.
+    departures: u64,
+    /// Greatest [`Sent::place`] of a packet that has arrived.
+    newest: u64,
     /// Bytes in flight, with headers. Below 0 for a moment when a packet that counted as lost arrives.
     in_flight: i64,
     /// Of the newest report ([`Report::received_bytes`]).
@@ -73,6 +79,8 @@ impl UecSender {
             cumulative: 0,
             lost: BTreeSet::new(),
             order: VecDeque::new(),
+            departures: 0,
+            newest: 0,
             in_flight: 0,
             received_bytes: 0,
             sent_at: Nanos::ZERO,
@@ -136,10 +144,12 @@ impl UecSender {
     fn note_arrival(&mut self, number: u64) {
         let size = self.sizes.frame(number) as i64;
         let Some(sent) = self.get_mut(number) else { return };
+        let place = sent.place;
         if std::mem::replace(&mut sent.state, State::Arrived) == State::Lost {
             self.lost.remove(&number);
             self.in_flight += size;
         }
+        self.newest = self.newest.max(place);
     }
 
     fn note_arrivals(&mut self, report: &Report) {
@@ -171,6 +181,35 @@ impl UecSender {
             hops: report.hops,
             in_flight: self.in_flight_bytes(),
         });
+    }
+
+    /// Packets count as lost if so many of those that were sent after them have arrived (as in RFC 4653 §3.1, by packets), and if a
+    /// third of the time-out has passed: the time that two full queues take to drain. So long may others overtake a packet.
+    fn infer_losses(&mut self, now: Nanos) {
+        let Some(reordering) = self.law.reordering() else { return };
+        self.tidy();
+        while let Some(&(at, number)) = self.order.front() {
+            let is_overtaken = self.get(number).is_some_and(|sent| sent.place + reordering <= self.newest);
+            if !is_overtaken || now.saturating_sub(at) < Nanos(self.timeout.0 / 3) {
+                return;
+            }
+            self.lose(now, at, number);
+            self.tidy();
+        }
+    }
+
+    /// The packet that was sent at this time is lost, unless it is no longer in flight. Returns whether it was.
+    fn lose(&mut self, now: Nanos, at: Nanos, number: u64) -> bool {
+        let size = self.sizes.frame(number);
+        let in_flight = |sent: &&mut Sent| sent.state == State::InFlight && sent.at == at;
+        let Some(sent) = self.get_mut(number).filter(in_flight) else { return false };
+        sent.state = State::Lost;
+        let entropy = sent.entropy;
+        self.lost.insert(number);
+        self.in_flight -= size as i64;
+        self.law.on_timeout(now, size);
+        self.entropies.learn(now, entropy, Outcome::TimedOut);
+        true
     }
 
     fn handle_nack(&mut self, now: Nanos, report: &Report, place: TrimmedAt) {
@@ -234,14 +273,16 @@ impl PacketSender for UecSender {
         let fills_window = !self.law.admits(self.in_flight, size + 1);
         self.law.on_sent(size);
         let entropy = self.entropies.next(&mut self.rng);
+        let place = self.departures;
+        self.departures += 1;
         match again {
             Some(_) => {
                 self.lost.remove(&number);
                 self.counters.retransmissions += 1;
                 let sent = self.get_mut(number)?;
-                *sent = Sent { at: now, entropy, times: sent.times.saturating_add(1), state: State::InFlight };
+                *sent = Sent { at: now, place, entropy, times: sent.times.saturating_add(1), state: State::InFlight };
             }
-            None => self.sent.push_back(Sent { at: now, entropy, times: 1, state: State::InFlight }),
+            None => self.sent.push_back(Sent { at: now, place, entropy, times: 1, state: State::InFlight }),
         }
         self.order.push_back((now, number));
         let is_last = self.next() == self.sizes.packets();
@@ -266,7 +307,10 @@ impl PacketSender for UecSender {
         }
         self.backoff = 0;
         match report.kind {
-            ReportKind::Ack => self.handle_ack(now, report),
+            ReportKind::Ack => {
+                self.handle_ack(now, report);
+                self.infer_losses(now);
+            }
             ReportKind::Nack(place) => self.handle_nack(now, report, place),
             ReportKind::Missing => {}
         }
@@ -291,17 +335,7 @@ impl PacketSender for UecSender {
         let limit = Nanos(now.0.saturating_sub(self.timeout.0.saturating_mul(1 << self.backoff)));
         while let Some(&(at, number)) = self.order.front().filter(|&&(at, _)| at <= limit) {
             self.order.pop_front();
-            let size = self.sizes.frame(number);
-            let Some(sent) = self.get_mut(number).filter(|sent| sent.state == State::InFlight && sent.at == at) else {
-                continue;
-            };
-            sent.state = State::Lost;
-            let entropy = sent.entropy;
-            self.lost.insert(number);
-            self.in_flight -= size as i64;
-            self.counters.timeouts += 1;
-            self.law.on_timeout(now, size);
-            self.entropies.learn(now, entropy, Outcome::TimedOut);
+            self.counters.timeouts += u64::from(self.lose(now, at, number));
         }
         self.backoff = (self.backoff + 1).min(MOST_BACKOFF);
         self.tidy();

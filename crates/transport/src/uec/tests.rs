@@ -3,7 +3,7 @@
 mod network;
 
 use super::*;
-use crate::packets::{Arrived, PacketCounters, PacketReceiver, PacketSender, Report, ReportKind, TrimmedAt};
+use crate::packets::{Arrived, Outgoing, PacketCounters, PacketReceiver, PacketSender, Report, ReportKind, TrimmedAt};
 use network::{Fates, Network};
 use pathloom_model::Nanos;
 use proptest::prelude::*;
@@ -64,6 +64,44 @@ fn reports_are_sent_after_the_bytes_that_were_asked_for() {
     assert_eq!(reported(arrived(8)).unwrap().cumulative, 10);
     assert_eq!(reported(arrived(100)), None, "no such packet");
     assert_eq!(receiver.reordered_packets(), 4);
+}
+
+/// One of four packets does not arrive. Four later ones do, and are reported at this time.
+fn after_a_missing_packet(trims: bool, at_us: u64) -> Option<Outgoing> {
+    let spec = crate::TransportSpec::parse("ndp:iw=16600B").unwrap();
+    let settings = spec.uec().unwrap();
+    let traits = NetworkTraits { trims, timeout: Nanos::from_micros(300), ..TRAITS };
+    let mut sender = UecSender::new(settings, &traits, 100 * 4086, 1);
+    let mut receiver = UecReceiver::new(settings, &traits, 100 * 4086);
+    let sent: Vec<Outgoing> = std::iter::from_fn(|| sender.poll_transmit(Nanos(0))).collect();
+    assert_eq!(sent.len(), 4);
+    for number in 1..=4 {
+        let now = Nanos::from_micros(if number < 4 { 20 } else { at_us });
+        let arrived = Arrived {
+            number,
+            payload_bytes: 4086,
+            entropy: 0,
+            retransmission: false,
+            asks_report: true,
+            marked: false,
+            hops: 5,
+            trimmed: None,
+        };
+        sender.handle_report(now, &receiver.handle_data(&arrived).unwrap());
+        if number == 3 {
+            sender.handle_pull(receiver.pull());
+            assert_eq!(sender.poll_transmit(now).map(|outgoing| outgoing.number), Some(4));
+        }
+    }
+    sender.poll_transmit(Nanos::from_micros(at_us))
+}
+
+#[test]
+fn without_trimming_an_overtaken_packet_is_sent_again_before_its_timer_expires() {
+    let again = after_a_missing_packet(false, 100).unwrap();
+    assert_eq!((again.number, again.retransmission), (0, true), "it takes the place of nothing that was pulled");
+    assert_eq!(after_a_missing_packet(false, 99), None, "it may still be in a queue");
+    assert_eq!(after_a_missing_packet(true, 100), None, "its header would have arrived");
 }
 
 #[test]

@@ -1,0 +1,191 @@
+//! The plan: how switches divide the traffic to each ToR among their next hops, for the long flows that are known.
+
+use crate::helpers::nics::Nics;
+use crate::helpers::state;
+use pathloom_allocation::natural_demand;
+use pathloom_allocation::splitting::{by_capacity, fitting, split, Destination, Hop, Place, Shares};
+use pathloom_model::search::RouteTable;
+use pathloom_model::{LinkId, NodeId};
+use pathloom_scheme::{HopWeights, State, View};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Largest weight of a next hop. A next hop with less than half of the share of one unit gets nothing.
+const MOST_WEIGHT: f64 = 32.0;
+/// Most rounds of the solver.
+const MOST_ROUNDS: u32 = 200;
+/// Most passes, the least gain of a pass after which there is another one, and what a pass divides as a multiple of what fitted
+/// after the one before.
+const PASSES: u32 = 6;
+const LEAST_GAIN: f64 = 0.002;
+const ROOM_TO_GROW: f64 = 1.1;
+/// Shares that differ by less than this, as a part of the largest one, count as equal.
+const EQUAL: f64 = 0.04;
+
+/// What the solver returns: weights of next hops where there are several, and its work in visits of a next hop.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Answer {
+    pub(super) weights: Vec<HopWeights>,
+    pub(super) visits: u64,
+}
+
+/// What a job plans for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(super) enum Job {
+    /// The long flows of the view.
+    #[default]
+    Flows,
+    /// Equal traffic between all ToRs: whether anything has to be planned.
+    Everything,
+}
+
+/// The solver: a plain function of a view and a [`Job`].
+pub(super) fn solve(view: &View, input: &State) -> State {
+    let demands = match state::unpack(input) {
+        Job::Flows => of_flows(view),
+        Job::Everything => of_everything(view),
+    };
+    state::pack(&weights(view, &demands))
+}
+
+/// Traffic in bit/s from one ToR to another.
+type Demands = BTreeMap<(NodeId, NodeId), f64>;
+
+/// The natural demands of the long flows.
+fn of_flows(view: &View) -> Demands {
+    let mut nics = Nics::default();
+    let pairs: Vec<(usize, NodeId, NodeId)> =
+        view.long_flows().filter_map(|(_, flow)| Some((nics.add(view, flow)?.0, flow.src_tor, flow.dst_tor))).collect();
+    let natural = natural_demand(&nics.transmit, &nics.receive, &nics.pairs);
+    let mut demands = Demands::new();
+    for (pair, from, to) in pairs.into_iter().filter(|(_, from, to)| from != to) {
+        *demands.entry((from, to)).or_insert(0.0) += natural.demands[pair];
+    }
+    demands
+}
+
+/// The same traffic from each ToR to each other one; altogether a ToR sends as much as its hosts can.
+fn of_everything(view: &View) -> Demands {
+    let tors = view.fabric.tors();
+    let mut host_bps = BTreeMap::new();
+    for at in view.fabric.attachments() {
+        *host_bps.entry(at.tor).or_insert(0.0) += view.fabric.link(at.uplink).settings.rate_bps as f64;
+    }
+    let others = tors.len().saturating_sub(1).max(1) as f64;
+    let pairs = tors.iter().flat_map(|&from| tors.iter().map(move |&to| (from, to))).filter(|(from, to)| from != to);
+    pairs.map(|(from, to)| ((from, to), host_bps.get(&from).copied().unwrap_or(0.0) / others)).collect()
+}
+
+/// The switches that traffic to one ToR passes, each before those that its next hops lead to.
+struct Graph {
+    tor: NodeId,
+    switches: Vec<NodeId>,
+    places: Destination,
+}
+
+fn weights(view: &View, demands: &Demands) -> Answer {
+    let routes = RouteTable::new(&view.fabric, &view.links);
+    let mut by_tor: BTreeMap<NodeId, Vec<(NodeId, f64)>> = BTreeMap::new();
+    for (&(from, to), &bps) in demands {
+        by_tor.entry(to).or_default().push((from, bps));
+    }
+    let graphs: Vec<Graph> = by_tor.into_iter().filter_map(|(tor, from)| graph(view, &routes, tor, &from)).collect();
+    let capacities: Vec<f64> = view.fabric.links().iter().map(|link| link.settings.rate_bps as f64).collect();
+    let (graphs, places): (Vec<_>, Vec<Destination>) =
+        graphs.into_iter().map(|graph| ((graph.tor, graph.switches), graph.places)).unzip();
+    let (shares, rounds) = divide(&capacities, &places);
+    let hops: usize = places.iter().flatten().map(|place| place.hops.len()).sum();
+    let mut weights = Vec::new();
+    for (((tor, switches), places), shares) in graphs.iter().zip(&places).zip(&shares) {
+        for ((&switch, place), shares) in switches.iter().zip(places).zip(shares) {
+            if shares.len() > 1 {
+                let links = place.hops.iter().map(|hop| LinkId(hop.link));
+                weights.push(HopWeights { switch, tor: *tor, weights: links.zip(rounded(shares)).collect() });
+            }
+        }
+    }
+    Answer { weights, visits: u64::from(rounds) * hops as u64 }
+}
+
+/// Shares of next hops by which as much as possible fits, and the number of rounds that it took. Traffic that does not fit
+/// anyway, as that of a ToR that has lost half of its links, must not push aside traffic that would: the next pass
+/// divides little more than what fits.
+fn divide(capacities: &[f64], places: &[Destination]) -> (Shares, u32) {
+    let mut wanted = places.to_vec();
+    let (mut best, mut most, mut rounds) = (by_capacity(capacities, places), 0.0, 0);
+    for _ in 0..PASSES {
+        let found = split(capacities, &wanted, best.clone(), MOST_ROUNDS);
+        rounds += found.rounds;
+        let fitting = fitting(capacities, places, &found.shares);
+        let sum: f64 = fitting.iter().flatten().sum();
+        if sum <= most * (1.0 + LEAST_GAIN) {
+            break;
+        }
+        (best, most) = (found.shares, sum);
+        if found.utilisation.iter().all(|&used| used <= 1.0) {
+            break;
+        }
+        for (wanted, (places, fitting)) in wanted.iter_mut().zip(places.iter().zip(&fitting)) {
+            for (wanted, (place, fits)) in wanted.iter_mut().zip(places.iter().zip(fitting)) {
+                wanted.entering = place.entering.min(fits * ROOM_TO_GROW);
+            }
+        }
+    }
+    (best, rounds)
+}
+
+/// The graph of shortest paths from these ToRs to another one; `None` if no traffic can choose between next hops.
+fn graph(view: &View, routes: &RouteTable, tor: NodeId, from: &[(NodeId, f64)]) -> Option<Graph> {
+    let index = view.fabric.tor_index(tor)?;
+    let next = |switch: NodeId| routes.next_hops(switch, index).iter().map(|&link| (link, view.fabric.link(link).to));
+    // All paths from a switch to the ToR have the same length, so a search by levels meets each switch after all those
+    // before it.
+    let mut levels = distances(view, tor, from.iter().map(|&(from, _)| from), next);
+    levels.sort_unstable_by_key(|&(switch, hops)| (std::cmp::Reverse(hops), switch));
+    let place_of: BTreeMap<NodeId, u32> = (0..).zip(&levels).map(|(place, &(switch, _))| (switch, place)).collect();
+    let end = levels.len() as u32;
+    let entering: BTreeMap<NodeId, f64> = from.iter().copied().collect();
+    let place = |&(switch, _): &(NodeId, u32)| Place {
+        entering: entering.get(&switch).copied().unwrap_or(0.0),
+        hops: next(switch)
+            .map(|(link, to)| Hop { link: link.0, next: place_of.get(&to).copied().unwrap_or(end) })
+            .collect(),
+    };
+    let places: Vec<Place> = levels.iter().map(place).collect();
+    (!places.is_empty()).then(|| Graph { tor, switches: levels.iter().map(|&(switch, _)| switch).collect(), places })
+}
+
+/// Switches on shortest paths from some ToRs to another one, without that one, with their distance from it.
+fn distances<I: Iterator<Item = (LinkId, NodeId)>>(
+    view: &View,
+    tor: NodeId,
+    from: impl Iterator<Item = NodeId>,
+    next: impl Fn(NodeId) -> I,
+) -> Vec<(NodeId, u32)> {
+    let distances = pathloom_model::search::distances_to(&view.fabric, &view.links, tor);
+    let mut found: BTreeMap<NodeId, u32> = BTreeMap::new();
+    let mut left: Vec<NodeId> = from.collect();
+    while let Some(switch) = left.pop() {
+        let Some(hops) = distances.hops(switch).filter(|&hops| hops > 0) else { continue };
+        if found.insert(switch, hops).is_none() {
+            left.extend(next(switch).map(|(_, to)| to));
+        }
+    }
+    found.into_iter().collect()
+}
+
+/// Weights for shares.
+fn rounded(shares: &[f64]) -> Vec<u16> {
+    let largest = shares.iter().copied().fold(0.0, f64::max);
+    if shares.iter().all(|share| *share >= largest * (1.0 - EQUAL)) {
+        return vec![1; shares.len()];
+    }
+    shares.iter().map(|share| (share / largest * MOST_WEIGHT).round() as u16).collect()
+}
+
+impl Answer {
+    /// Whether all next hops of each switch have the same weight.
+    pub(super) fn is_even(&self) -> bool {
+        self.weights.iter().all(|one| one.weights.windows(2).all(|pair| pair[0].1 == pair[1].1))
+    }
+}

@@ -1,0 +1,66 @@
+//! loom: priorities by age, and planned weights of next hops.
+
+use crate::cases::{finish, throughputs, Case, SEARCH};
+use pathloom_model::Nanos;
+use pathloom_sim::{FlowOutcome, Outcome};
+
+const PERMUTATION: Case<'static> =
+    Case { traffic: "long-lived:pattern=permutation", duration: Nanos::from_millis(60), ..SEARCH };
+/// A third of the capacity between the pods is missing, at a few places.
+const UNEVEN: Case<'static> =
+    Case { fabric: "fat-tree:k=4,rate=1Gbps,degrade=a0_0-c0:100Mbps/a0_1-c3:100Mbps,buffer=400", ..PERMUTATION };
+
+fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let values: Vec<f64> = values.collect();
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+fn mean_throughput(outcome: &Outcome) -> f64 {
+    mean(throughputs(outcome).into_iter())
+}
+
+/// Mean FCT in seconds of the transfers of these sizes.
+fn mean_fct_s(outcome: &Outcome, sizes: std::ops::Range<u64>) -> f64 {
+    let of_size = |flow: &&FlowOutcome| flow.size_bytes.is_some_and(|size| sizes.contains(&size));
+    mean(outcome.flows.iter().filter(of_size).map(|flow| (flow.finish.unwrap() - flow.start.unwrap()).as_secs_f64()))
+}
+
+#[test]
+fn short_transfers_overtake_long_ones() {
+    let case = Case { traffic: "web-search:load=0.8,max_size=1MB", ..SEARCH };
+    for hosts in ["pull", "tcp"] {
+        let run = |levels: u8| case.run(&format!("loom:hosts={hosts},levels={levels}"), None);
+        let (with, without) = (run(8), run(1));
+        let short = [&with, &without].map(|outcome| mean_fct_s(outcome, 0..30_000));
+        assert!(short[0] < 0.7 * short[1], "hosts={hosts}: {short:?}");
+        assert!(with.flows.iter().all(|flow| flow.finish.is_some()), "hosts={hosts}: nobody is starved for ever");
+    }
+}
+
+#[test]
+fn a_fabric_with_equal_paths_needs_no_plan() {
+    let [planned, by_capacity] = ["loom", "loom:plan=off"].map(|scheme| PERMUTATION.run(scheme, None));
+    assert_eq!(throughputs(&planned), throughputs(&by_capacity));
+    assert!(mean_throughput(&planned) > 0.95, "{}", mean_throughput(&planned));
+}
+
+#[test]
+fn a_plan_moves_traffic_away_from_slow_cables() {
+    let [ecmp, by_capacity, planned] =
+        ["ecmp", "loom:plan=off", "loom"].map(|scheme| mean_throughput(&UNEVEN.run(scheme, None)));
+    assert!(planned > by_capacity && by_capacity > ecmp, "{planned}, by capacity {by_capacity}, ecmp {ecmp}");
+}
+
+#[test]
+fn transfers_finish_whatever_fails() {
+    let faults =
+        "1ms:down:c0,2ms:loss:e0_0-a0_0:0.01,4ms:down:e1_0-a1_1,8ms:restore:e0_0-a0_0,9ms:controller-kill,12ms:up:c0";
+    for scheme in ["loom", "loom:hosts=tcp"] {
+        let case = Case { faults, ..SEARCH };
+        let outcome = case.run(scheme, None);
+        assert!(outcome.flows.iter().all(|flow| flow.finish.is_some()), "{scheme}");
+        let mut forgetful = case.start(scheme, None);
+        forgetful.forget_decisions();
+        assert_eq!(finish(forgetful), outcome, "{scheme}: the cache changes nothing");
+    }
+}
