@@ -222,3 +222,18 @@ def test_notes_are_printed_and_in_the_report_and_in_json(cli: Cli, tmp_path: Pat
 @pytest.mark.parametrize("worth", ["spt", "ecmp"])
 def test_schemes_with_default_routes_only_get_no_note(worth: str) -> None:
     assert notes(schemes=[worth]) == []
+
+
+def test_frames_of_different_sizes_are_noted() -> None:
+    def noted(*schemes: str) -> list[str]:
+        return [
+            note
+            for note in notes(schemes=list(schemes), fabric="fat-tree:k=4,rate=100Mbps", runs=1)
+            if note.startswith("frames carry")
+        ]
+
+    assert noted("ecmp", "reps", "loom") == [
+        "frames carry up to 1448 bytes under ecmp, 4086 bytes under reps and loom: larger frames spend less of each "
+        "link on headers"
+    ]
+    assert noted("reps", "loom") == noted("ecmp", "mptcp") == []

@@ -14,6 +14,7 @@ import polars as pl
 from pathloom import _core
 from pathloom.experiments.results.connecting import connection_notes
 from pathloom.experiments.results.facts import Facts
+from pathloom.experiments.results.frames import frame_notes
 from pathloom.experiments.results.idle_faults import idle_faults
 from pathloom.experiments.results.outcome import RunOutcome
 from pathloom.experiments.results.pauses import deadlock_notes
@@ -256,6 +257,7 @@ MAKERS: tuple[Callable[[Facts], list[str]], ...] = (
     flows_never_started,
     default_notes,
     timeout_notes,
+    frame_notes,
     connection_notes,
     changed_files,
 )
