@@ -63,6 +63,8 @@ pub(crate) struct Extras {
     pub past_bytes: u64,
     /// Time until which the flow is held.
     pub held_until: Nanos,
+    /// Whether it was released after its last hold. If this message was lost, its host still holds it.
+    pub released: bool,
     /// How long it had sent nothing when its rule last expired, in seconds.
     pub silent_s: u16,
     /// Its rate limit, if it has one.
@@ -134,8 +136,14 @@ impl Flow {
 
     /// Returns the data that only some flows have, or its defaults.
     pub(crate) fn extras(&self) -> &Extras {
-        const NOTHING: &Extras =
-            &Extras { past_bytes: 0, held_until: Nanos::ZERO, silent_s: 0, pace_bps: None, before: None };
+        const NOTHING: &Extras = &Extras {
+            past_bytes: 0,
+            held_until: Nanos::ZERO,
+            released: false,
+            silent_s: 0,
+            pace_bps: None,
+            before: None,
+        };
         self.extras.as_deref().unwrap_or(NOTHING)
     }
 

@@ -62,6 +62,16 @@ fn meter(id: MeterId, rate_bps: u64) -> Meter {
     Meter { id, rate_bps, burst_bytes }
 }
 
+/// Releases the released flows of a host again, because a message to its last agent may have been lost. If it was not,
+/// the agent ignores the second one.
+fn repeat_releases(cx: &mut Context, flows: &FlowTable, host: NodeId) {
+    for (_, flow) in flows.iter().filter(|(_, flow)| flow.key.src.host == host && !flow.closed) {
+        if flow.extras().released {
+            cx.put(Output::ReleaseFlow { host, five_tuple: flow.key.five_tuple });
+        }
+    }
+}
+
 /// The meters and agents that enforce rate limits.
 pub(crate) struct Limits {
     /// Meters of each switch, by node.
@@ -75,10 +85,13 @@ impl Limits {
         Limits { meters: vec![Meters::default(); nodes], agents: BTreeSet::new() }
     }
 
-    /// An agent of a host came or went. An agent that came gets the rates of the host's flows; without one, meters
-    /// enforce them if they may.
+    /// An agent of a host came or went. An agent that came gets the releases and the rates of the host's flows; without
+    /// one, meters enforce the rates if they may.
     pub(crate) fn agent(&mut self, cx: &mut Context, flows: &mut FlowTable, host: NodeId, speaks: bool) {
         let changed = if speaks { self.agents.insert(host) } else { self.agents.remove(&host) };
+        if speaks {
+            repeat_releases(cx, flows, host);
+        }
         let matters = match cx.config.enforcement.unwrap_or_default() {
             Enforcement::Any => changed || speaks,
             Enforcement::Host => speaks,
@@ -114,7 +127,8 @@ impl Limits {
     pub(crate) fn hold(&mut self, cx: &mut Context, flows: &mut FlowTable, id: FlowId, lease: Nanos) {
         let until = cx.now.saturating_add(lease);
         if let Some(flow) = flows.get_mut(id).filter(|flow| !flow.closed) {
-            flow.extras_mut().held_until = until;
+            let extras = flow.extras_mut();
+            (extras.held_until, extras.released) = (until, false);
             let (host, five_tuple) = (flow.key.src.host, flow.key.five_tuple);
             cx.put(Output::HoldFlow { host, five_tuple, lease });
             note(cx, flows, id, Decision::Hold);
@@ -148,7 +162,9 @@ impl Limits {
     /// Carries out [`pathloom_scheme::Action::Release`].
     pub(crate) fn release(&mut self, cx: &mut Context, flows: &mut FlowTable, id: FlowId) {
         if let Some(flow) = flows.get_mut(id).filter(|flow| !flow.closed) {
-            flow.extras.iter_mut().for_each(|extras| extras.held_until = Nanos::ZERO);
+            // Its host may hold the flow for an earlier start of the controller, which no snapshot has told.
+            let extras = flow.extras_mut();
+            (extras.held_until, extras.released) = (Nanos::ZERO, true);
             let (host, five_tuple) = (flow.key.src.host, flow.key.five_tuple);
             cx.put(Output::ReleaseFlow { host, five_tuple });
             note(cx, flows, id, Decision::Release);
@@ -156,7 +172,7 @@ impl Limits {
     }
 
     /// The scheme in charge is replaced. Nobody will renew its leases or change its rates, so its limits are removed.
-    /// Leases end at once, because the hosts are reachable.
+    /// Leases end at once, or when the agent of the host connects again.
     pub(crate) fn lift_all(&mut self, cx: &mut Context, flows: &mut FlowTable) {
         let limited = |flow: &Flow| flow.extras.is_some() || flow.key.meter.is_some();
         let limited: Vec<FlowId> = flows.iter().filter(|(_, flow)| limited(flow)).map(|(id, _)| id).collect();

@@ -529,3 +529,42 @@ fn a_flow_is_paced_by_the_agent_of_its_host_if_there_is_one() {
         world.nothing_is_lost_or_left();
     }
 }
+
+/// The agent may have missed a release while it had no connection, or while the controller was started again.
+#[test]
+fn an_agent_that_connects_gets_the_releases_of_its_flows() {
+    for restarts in [false, true] {
+        let mut world = fat_tree(LABEL, Config::default());
+        let (flow, fabric) = (world.id(), world.network.fabric.clone());
+        let hold = Action::Hold { flow, lease: Nanos::from_secs(15) };
+        let connect = |world: &mut World| {
+            world.network.log.clear();
+            for host in [fabric.hosts()[0], fabric.hosts()[1]] {
+                world.network.give_input(Input::Agent { host, speaks: false });
+                world.network.give_input(Input::Agent { host, speaks: true });
+            }
+            world.outputs().filter(|output| matches!(output, Output::ReleaseFlow { .. })).count()
+        };
+        world.act(hold.clone());
+        world.traffic(ms(300));
+        assert_eq!(connect(&mut world), 0, "the flow is held");
+        let next = Script::new();
+        world.network.set_scheme(next.scheme_with(world.needs, vec![Action::SetDefaults(DefaultRoutes::SinglePath)]));
+        world.traffic(ms(300));
+        if restarts {
+            let snapshot = world.network.controller.snapshot();
+            world.network.kill_controller();
+            let config = Config { epoch: 2, ..world.config.clone() };
+            let (scheme, now) = (next.scheme(world.needs), world.network.now());
+            let controller = Controller::restore(config, fabric.clone(), scheme, snapshot, now).unwrap();
+            world.network.start_controller(controller);
+            world.connect_all();
+            world.traffic(ms(300));
+        }
+        assert_eq!(connect(&mut world), 1, "the other host has no flow");
+        next.at(world.network.now(), hold);
+        world.traffic(ms(300));
+        assert_eq!(connect(&mut world), 0, "the flow is held again");
+        world.nothing_is_lost_or_left();
+    }
+}

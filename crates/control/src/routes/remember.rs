@@ -24,6 +24,9 @@ pub(crate) struct FlowRecord {
     plans: u8,
     past_bytes: u64,
     held_until: Nanos,
+    /// Whether it was released after its last hold.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    released: bool,
     /// Whether the scheme waits for a path whose set-up ended.
     interrupted: bool,
     /// Its rate limit. The meter that enforces it is in `meter`.
@@ -49,6 +52,7 @@ impl FlowRecord {
             plans: flow.plans,
             past_bytes: flow.extras().past_bytes,
             held_until: flow.extras().held_until,
+            released: flow.extras().released,
             interrupted: flow.interrupted,
             pace_bps: flow.extras().pace_bps,
             meter: flow.key.meter,
@@ -86,8 +90,8 @@ impl FlowRecord {
             cx.count_rules(switch, 1);
         }
         record.versions.iter().for_each(|version| rules.labels.claim_version(cx, version));
-        let FlowRecord { past_bytes, held_until, pace_bps, .. } = record;
-        let extras = Extras { past_bytes, held_until, silent_s: 0, pace_bps, before: None };
+        let FlowRecord { past_bytes, held_until, released, pace_bps, .. } = record;
+        let extras = Extras { past_bytes, held_until, released, silent_s: 0, pace_bps, before: None };
         rules.flows.insert(Flow {
             closed: record.view.is_none(),
             sources: record.sources.into(),
