@@ -358,3 +358,20 @@ fn an_adopted_flow_that_takes_no_turns_is_released() {
     let actions = world.deliver(&Event::RatesMeasured { period: world.scheme.needs().poll_period.unwrap() });
     assert!(!actions.iter().any(|action| matches!(action, Action::Hold { .. })), "{actions:?}");
 }
+
+/// After a restart, a flow can be adopted a second time, when the rules of its ToR are read. By then it may be overdue.
+#[test]
+fn a_flow_that_is_adopted_again_does_not_wait_for_itself() {
+    let mut world = World::new(FABRIC, "ofpt:sizes=announced", 1);
+    let (hosts, flow) = (world.view.fabric.hosts().to_vec(), FlowId(1));
+    world.deliver(&Event::Started);
+    world.add_flow(flow, (hosts[0], 0), (hosts[4], 0), 1);
+    world.view.flows.get_mut(&flow).unwrap().size_bytes = Some(300_000).into();
+    for pause_ms in [0, 100, 2_000, 0] {
+        world.now += Nanos::from_millis(pause_ms);
+        let actions = world.deliver(&Event::FlowAdopted { flow });
+        assert!(actions.contains(&Action::Release { flow }), "at {:?}: {actions:?}", world.now);
+    }
+    let actions = world.deliver(&Event::RatesMeasured { period: world.scheme.needs().poll_period.unwrap() });
+    assert!(!actions.iter().any(|action| matches!(action, Action::Hold { .. })), "{actions:?}");
+}

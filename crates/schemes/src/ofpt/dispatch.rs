@@ -142,7 +142,14 @@ impl Dispatcher {
     pub(super) fn adopt(&mut self, view: &View, id: FlowId, actions: &mut Vec<Action>) {
         let Some(flow) = view.flows.get(&id).filter(|_| self.settings.schedule) else { return };
         if self.is_ours(view, flow) {
-            self.flow_states.of(Nanos::ZERO, id).held = true;
+            // A flow can be adopted again when its rules are read. It then counts as waiting until it is told its turn,
+            // so it must not count as one that lets its turn pass: it would wait for itself.
+            let state = self.flow_states.of(Nanos::ZERO, id);
+            if let Some(at) = std::mem::take(&mut state.progress).overdue_at() {
+                self.overdue_at.remove(&(at, id));
+            }
+            state.held = true;
+            self.idle.remove(&id);
             self.waiting.insert(id);
         } else {
             // The flow takes no turns here, so nothing would release it later.
