@@ -7,6 +7,8 @@
 //! lower one (Gallager 1977, A Minimum Delay Routing Algorithm Using Distributed Computation), by factors, so that they
 //! stay positive (mirror descent).
 
+use std::ops::Range;
+
 /// Exponent of the marginal cost of a link: its utilisation to this power. The higher it is, the closer is the result to the
 /// least possible maximum.
 const STEEPNESS: i32 = 8;
@@ -54,70 +56,168 @@ pub struct Split {
 /// Shares in proportion to the capacities of the links. A next hop over a link without capacity gets nothing, unless there is
 /// no other.
 pub fn by_capacity(capacities: &[f64], destinations: &[Destination]) -> Shares {
-    destinations.iter().map(|places| initial(capacities, places)).collect()
-}
-
-/// Divides the traffic to all destinations among the next hops, in at most `most_rounds` rounds. It begins with the shares
-/// `first`. A share of 0 stays 0.
-pub fn split(capacities: &[f64], destinations: &[Destination], first: Shares, most_rounds: u32) -> Split {
-    let mut shares = first;
-    let mut costs: Vec<f64> = Vec::new();
-    let mut best = (f64::INFINITY, shares.clone(), vec![0.0; capacities.len()]);
-    let mut rounds = 0;
-    while rounds < most_rounds.max(1) {
-        rounds += 1;
-        let (utilisation, passing) = load(capacities, destinations, &shares);
-        let cost: f64 =
-            utilisation.iter().zip(capacities).map(|(used, capacity)| used.powi(STEEPNESS + 1) * capacity).sum();
-        if cost < best.0 {
-            best = (cost, shares.clone(), utilisation.clone());
-        }
-        let before = costs.len().checked_sub(WATCHED).map(|round| costs[round]);
-        if before.is_some_and(|before| best.0 > before * (1.0 - SETTLED)) || cost == 0.0 {
-            break;
-        }
-        costs.push(best.0);
-        let prices: Vec<f64> = utilisation.iter().map(|used| used.powi(STEEPNESS)).collect();
-        for ((places, shares), passing) in destinations.iter().zip(&mut shares).zip(&passing) {
-            shift(&prices, places, shares, passing);
-        }
-    }
-    Split { shares: best.1, utilisation: best.2, rounds }
-}
-
-fn initial(capacities: &[f64], places: &[Place]) -> Vec<Vec<f64>> {
     let capacity = |hop: &Hop| capacities[hop.link as usize].max(0.0);
     let shares = |place: &Place| {
         let sum: f64 = place.hops.iter().map(capacity).sum();
         let share = |hop: &Hop| if sum > 0.0 { capacity(hop) / sum } else { 1.0 / place.hops.len() as f64 };
         place.hops.iter().map(share).collect()
     };
-    places.iter().map(shares).collect()
+    destinations.iter().map(|places| places.iter().map(shares).collect()).collect()
+}
+
+/// Divides the traffic to all destinations among the next hops, in at most `most_rounds` rounds. It begins with the shares
+/// `first`. A share of 0 stays 0.
+pub fn split(capacities: &[f64], destinations: &[Destination], first: &Shares, most_rounds: u32) -> Split {
+    let mut flat = Flat::new(destinations, first);
+    let mut costs: Vec<f64> = Vec::new();
+    let mut best = (f64::INFINITY, flat.shares.clone(), vec![0.0; capacities.len()]);
+    let mut rounds = 0;
+    while rounds < most_rounds.max(1) {
+        rounds += 1;
+        let utilisation = flat.load(capacities);
+        let cost: f64 =
+            utilisation.iter().zip(capacities).map(|(used, capacity)| used.powi(STEEPNESS + 1) * capacity).sum();
+        let prices: Vec<f64> = utilisation.iter().map(|used| used.powi(STEEPNESS)).collect();
+        if cost < best.0 {
+            best.1.clone_from(&flat.shares);
+            (best.0, best.2) = (cost, utilisation);
+        }
+        let before = costs.len().checked_sub(WATCHED).map(|round| costs[round]);
+        if before.is_some_and(|before| best.0 > before * (1.0 - SETTLED)) || cost == 0.0 {
+            break;
+        }
+        costs.push(best.0);
+        flat.shift(&prices);
+    }
+    flat.shares = best.1;
+    Split { shares: flat.nested(destinations), utilisation: best.2, rounds }
+}
+
+/// All places of all destinations in one row, with what the rounds need of them.
+struct Flat {
+    /// By place: what enters there, and what passes it.
+    entering: Vec<f64>,
+    passing: Vec<f64>,
+    /// By place: the cost of one more unit of traffic from there to the destination.
+    marginal: Vec<f64>,
+    /// By place, and one more: the index of its first next hop.
+    first: Vec<u32>,
+    /// By next hop: its link, the place to which it leads, and its share. The last place stands for all destinations.
+    links: Vec<u32>,
+    next: Vec<u32>,
+    shares: Vec<f64>,
+}
+
+impl Flat {
+    fn new(destinations: &[Destination], shares: &Shares) -> Flat {
+        let end = destinations.iter().map(Vec::len).sum::<usize>();
+        let (mut first, mut links, mut next, mut entering) = (vec![0], Vec::new(), Vec::new(), Vec::new());
+        for places in destinations {
+            let base = entering.len();
+            for place in places {
+                entering.push(place.entering);
+                links.extend(place.hops.iter().map(|hop| hop.link));
+                let to = |hop: &Hop| if (hop.next as usize) < places.len() { base + hop.next as usize } else { end };
+                next.extend(place.hops.iter().map(|hop| to(hop) as u32));
+                first.push(links.len() as u32);
+            }
+        }
+        let (passing, marginal) = (vec![0.0; end + 1], vec![0.0; end + 1]);
+        let shares = shares.iter().flatten().flatten().copied().collect();
+        Flat { entering, passing, marginal, first, links, next, shares }
+    }
+
+    fn hops(&self, at: usize) -> Range<usize> {
+        self.first[at] as usize..self.first[at + 1] as usize
+    }
+
+    /// Utilisation of each link. Notes what passes each place.
+    fn load(&mut self, capacities: &[f64]) -> Vec<f64> {
+        let mut load = vec![0.0; capacities.len()];
+        self.passing[..self.entering.len()].copy_from_slice(&self.entering);
+        for at in 0..self.entering.len() {
+            let passing = self.passing[at];
+            if passing <= 0.0 {
+                continue;
+            }
+            for hop in self.hops(at) {
+                let part = passing * self.shares[hop];
+                load[self.links[hop] as usize] += part;
+                self.passing[self.next[hop] as usize] += part;
+            }
+        }
+        let used =
+            |(load, capacity): (f64, &f64)| if load > 0.0 { load / capacity.max(f64::MIN_POSITIVE) } else { 0.0 };
+        load.into_iter().zip(capacities).map(used).collect()
+    }
+
+    /// Moves shares of all places that traffic passes towards cheaper next hops.
+    fn shift(&mut self, prices: &[f64]) {
+        for at in (0..self.entering.len()).rev() {
+            if self.passing[at] <= 0.0 {
+                continue;
+            }
+            let hops = self.hops(at);
+            let cost =
+                |hop: usize, marginal: &[f64]| prices[self.links[hop] as usize] + marginal[self.next[hop] as usize];
+            let mean: f64 = hops.clone().map(|hop| cost(hop, &self.marginal) * self.shares[hop]).sum();
+            if mean > 0.0 && hops.len() > 1 {
+                let factor = |hop| (STEP * (1.0 - cost(hop, &self.marginal) / mean).max(-10.0)).exp();
+                let changed: Vec<f64> = hops.clone().map(|hop| self.shares[hop] * factor(hop)).collect();
+                let sum: f64 = changed.iter().sum();
+                self.shares[hops].iter_mut().zip(changed).for_each(|(share, changed)| *share = changed / sum);
+            }
+            self.marginal[at] = mean;
+        }
+    }
+
+    fn nested(&self, destinations: &[Destination]) -> Shares {
+        let mut shares = self.shares.iter().copied();
+        let mut of = |place: &Place| shares.by_ref().take(place.hops.len()).collect();
+        destinations.iter().map(|places| places.iter().map(&mut of).collect()).collect()
+    }
 }
 
 /// The traffic of each place of each destination that fits, if it is divided by these shares: all traffic grows in proportion
 /// until a link is full. Then the traffic over that link stays, and the rest grows on.
 pub fn fitting(capacities: &[f64], destinations: &[Destination], shares: &Shares) -> Vec<Vec<f64>> {
     let mut fitting: Vec<Vec<f64>> = destinations.iter().map(|places| vec![0.0; places.len()]).collect();
-    let mut growing: Vec<Growing> = Vec::new();
-    for (index, (places, shares)) in destinations.iter().zip(shares).enumerate() {
+    let mut growing = Vec::new();
+    // By link: what still grows over it, and the load of that.
+    let (mut over, mut load) = (vec![Vec::new(); capacities.len()], vec![0.0; capacities.len()]);
+    for (destination, (places, shares)) in destinations.iter().zip(shares).enumerate() {
         for at in (0..places.len()).filter(|&at| places[at].entering > 0.0) {
-            growing.push(Growing { destination: index, at, links: links_from(places, shares, at) });
+            let links = links_from(places, shares, at);
+            for &(link, traffic) in &links {
+                over[link as usize].push(growing.len());
+                load[link as usize] += traffic;
+            }
+            growing.push(Some(Growing { destination, at, links }));
         }
     }
     // What is left of each link by the traffic that stays.
     let mut left = capacities.to_vec();
-    while !growing.is_empty() {
-        let mut load = vec![0.0; capacities.len()];
-        growing.iter().flat_map(|one| &one.links).for_each(|&(link, traffic)| load[link as usize] += traffic);
+    let mut count = growing.len();
+    while count > 0 {
         let full_at = |link: usize| if load[link] > 0.0 { left[link].max(0.0) / load[link] } else { f64::INFINITY };
         let level = (0..capacities.len()).map(full_at).fold(1.0, f64::min);
-        let is_full: Vec<bool> = (0..capacities.len()).map(|link| full_at(link) <= level * (1.0 + 1e-9)).collect();
-        let stays = |one: &Growing| level >= 1.0 || one.links.iter().any(|&(link, _)| is_full[link as usize]);
-        for Growing { destination, at, links } in growing.extract_if(.., |one| stays(one)) {
+        let full: Vec<usize> = (0..capacities.len()).filter(|&link| full_at(link) <= level * (1.0 + 1e-9)).collect();
+        let all = 0..growing.len();
+        let stay: Vec<usize> = match level >= 1.0 {
+            true => all.collect(),
+            false => full.iter().flat_map(|&link| std::mem::take(&mut over[link])).collect(),
+        };
+        for index in stay {
+            let Some(Growing { destination, at, links }) = growing[index].take() else { continue };
+            count -= 1;
             fitting[destination][at] = destinations[destination][at].entering * level;
-            links.iter().for_each(|&(link, traffic)| left[link as usize] -= traffic * level);
+            for (link, traffic) in links {
+                left[link as usize] -= traffic * level;
+                load[link as usize] -= traffic;
+            }
         }
+        // What rounding leaves of the load would be full at any level.
+        full.into_iter().for_each(|link| load[link] = 0.0);
     }
     fitting
 }
@@ -149,47 +249,6 @@ fn links_from(places: &[Place], shares: &[Vec<f64>], from: usize) -> Vec<(u32, f
     links
 }
 
-/// Utilisation of each link, and the traffic that passes each place of each destination.
-fn load(capacities: &[f64], destinations: &[Destination], shares: &Shares) -> (Vec<f64>, Vec<Vec<f64>>) {
-    let mut load = vec![0.0; capacities.len()];
-    let pass = |(places, shares): (&Destination, &Vec<Vec<f64>>)| {
-        let mut passing: Vec<f64> = places.iter().map(|place| place.entering).collect();
-        for (at, place) in places.iter().enumerate() {
-            for (hop, share) in place.hops.iter().zip(&shares[at]) {
-                let part = passing[at] * share;
-                load[hop.link as usize] += part;
-                if let Some(next) = passing.get_mut(hop.next as usize) {
-                    *next += part;
-                }
-            }
-        }
-        passing
-    };
-    let passing = destinations.iter().zip(shares).map(pass).collect();
-    let used = |(load, capacity): (&f64, &f64)| if *load > 0.0 { load / capacity.max(f64::MIN_POSITIVE) } else { 0.0 };
-    (load.iter().zip(capacities).map(used).collect(), passing)
-}
-
-/// Moves shares of all places that traffic passes towards cheaper next hops.
-fn shift(prices: &[f64], places: &[Place], shares: &mut [Vec<f64>], passing: &[f64]) {
-    // The cost of one more unit of traffic from each place to the destination.
-    let mut marginal = vec![0.0; places.len()];
-    for at in (0..places.len()).rev() {
-        let cost = |hop: &Hop| prices[hop.link as usize] + marginal.get(hop.next as usize).copied().unwrap_or(0.0);
-        let costs: Vec<f64> = places[at].hops.iter().map(cost).collect();
-        let mean: f64 = costs.iter().zip(&shares[at]).map(|(cost, share)| cost * share).sum();
-        marginal[at] = mean;
-        if mean <= 0.0 || passing[at] <= 0.0 || costs.len() < 2 {
-            continue;
-        }
-        for (share, cost) in shares[at].iter_mut().zip(&costs) {
-            *share *= (STEP * (1.0 - cost / mean).max(-10.0)).exp();
-        }
-        let sum: f64 = shares[at].iter().sum();
-        shares[at].iter_mut().for_each(|share| *share /= sum);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -200,7 +259,7 @@ mod tests {
     }
 
     fn divided(capacities: &[f64], destinations: &[Destination], most_rounds: u32) -> Split {
-        split(capacities, destinations, by_capacity(capacities, destinations), most_rounds)
+        split(capacities, destinations, &by_capacity(capacities, destinations), most_rounds)
     }
 
     fn assert_near(found: &[f64], expected: &[f64]) {

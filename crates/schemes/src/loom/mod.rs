@@ -21,8 +21,9 @@ use plan::{Answer, Job};
 use serde::{Deserialize, Serialize};
 
 const NAME: &str = "loom";
-/// Time that a visit of a next hop takes in the solver.
-const NS_PER_VISIT: u64 = 4;
+/// Time that a visit of a next hop takes in the solver, with the search of routes. Measured for k=8 with 10 % of the cables failed, on a busy
+/// machine.
+const NS_PER_VISIT: u64 = 60;
 
 pub(crate) const ENTRY: Entry = Entry {
     info: EntryInfo {
@@ -70,7 +71,7 @@ impl Settings {
 struct Loom {
     settings: Settings,
     /// The job under way.
-    running: Option<(u64, Job)>,
+    running: Option<u64>,
     last_ticket: u64,
     /// Whether links have changed since it began.
     is_outdated: bool,
@@ -185,27 +186,31 @@ impl Loom {
             }
         }
         self.last_ticket += 1;
-        self.running = Some((self.last_ticket, job));
+        self.running = Some(self.last_ticket);
         let modelled = Nanos(self.visits.saturating_mul(NS_PER_VISIT));
         actions.push(Action::Solve { ticket: self.last_ticket, input: state::pack(&job), modelled });
     }
 
     fn solved(&mut self, ticket: u64, answer: &State, actions: &mut Vec<Action>) {
-        let Some((_, job)) = self.running.take_if(|(running, _)| *running == ticket) else { return };
+        if self.running.take_if(|running| *running == ticket).is_none() {
+            return;
+        }
         if std::mem::take(&mut self.is_outdated) {
             self.is_due = self.settings.plans;
             return;
         }
-        let answer: Answer = state::unpack(answer);
-        if job == Job::Everything {
-            self.uneven = Some(!answer.is_even());
-            if self.uneven == Some(false) {
-                self.set(Vec::new(), actions);
+        match state::unpack(answer) {
+            Answer::Everything { is_even, visits } => {
+                (self.uneven, self.visits) = (Some(!is_even), self.visits.max(visits));
+                if is_even {
+                    self.set(Vec::new(), actions);
+                }
             }
-            return;
+            Answer::Flows { weights, visits } => {
+                self.visits = visits;
+                self.set(weights, actions);
+            }
         }
-        self.visits = answer.visits;
-        self.set(answer.weights, actions);
     }
 
     /// Gives switches these weights, unless they have them.

@@ -19,14 +19,27 @@ const MOST_ROUNDS: u32 = 200;
 const PASSES: u32 = 6;
 const LEAST_GAIN: f64 = 0.002;
 const ROOM_TO_GROW: f64 = 1.1;
+/// Most ToRs to which traffic goes when the solver finds out whether paths differ, and the difference that comes from rounding.
+const MOST_SAMPLES: usize = 16;
+const ROUNDING: f64 = 1e-6;
 /// Shares that differ by less than this, as a part of the largest one, count as equal.
 const EQUAL: f64 = 0.04;
 
-/// What the solver returns: weights of next hops where there are several, and its work in visits of a next hop.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Answer {
-    pub(super) weights: Vec<HopWeights>,
-    pub(super) visits: u64,
+/// What the solver returns.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(tag = "of", rename_all = "snake_case")]
+pub(super) enum Answer {
+    /// Weights of next hops where there are several, and the work in visits of a next hop.
+    Flows { weights: Vec<HopWeights>, visits: u64 },
+    /// Whether all next hops of each switch are equally good.
+    Everything { is_even: bool, visits: u64 },
+}
+
+impl Default for Answer {
+    /// What an unreadable state says: nothing has to be planned.
+    fn default() -> Answer {
+        Answer::Everything { is_even: true, visits: 0 }
+    }
 }
 
 /// What a job plans for.
@@ -41,11 +54,10 @@ pub(super) enum Job {
 
 /// The solver: a plain function of a view and a [`Job`].
 pub(super) fn solve(view: &View, input: &State) -> State {
-    let demands = match state::unpack(input) {
-        Job::Flows => of_flows(view),
-        Job::Everything => of_everything(view),
-    };
-    state::pack(&weights(view, &demands))
+    state::pack(&match state::unpack(input) {
+        Job::Flows => weights(view, &of_flows(view)),
+        Job::Everything => evenness(view),
+    })
 }
 
 /// Traffic in bit/s from one ToR to another.
@@ -64,16 +76,32 @@ fn of_flows(view: &View) -> Demands {
     demands
 }
 
-/// The same traffic from each ToR to each other one; altogether a ToR sends as much as its hosts can.
+/// Equal traffic from each ToR to some of the others, of which there are at most [`MOST_SAMPLES`]. A failure anywhere shows, because
+/// traffic comes from all ToRs.
 fn of_everything(view: &View) -> Demands {
     let tors = view.fabric.tors();
-    let mut host_bps = BTreeMap::new();
-    for at in view.fabric.attachments() {
-        *host_bps.entry(at.tor).or_insert(0.0) += view.fabric.link(at.uplink).settings.rate_bps as f64;
-    }
-    let others = tors.len().saturating_sub(1).max(1) as f64;
-    let pairs = tors.iter().flat_map(|&from| tors.iter().map(move |&to| (from, to))).filter(|(from, to)| from != to);
-    pairs.map(|(from, to)| ((from, to), host_bps.get(&from).copied().unwrap_or(0.0) / others)).collect()
+    let sample = tors.iter().step_by(tors.len().div_ceil(MOST_SAMPLES).max(1));
+    let pairs = sample.flat_map(|&to| tors.iter().map(move |&from| (from, to))).filter(|(from, to)| from != to);
+    pairs.map(|pair| (pair, 1.0)).collect()
+}
+
+/// Whether all next hops are equally good: the shares by capacity are equal, and no share wants to change.
+fn evenness(view: &View) -> Answer {
+    let (_, places) = graphs(view, &of_everything(view));
+    let capacities = capacities(view);
+    let found = split(&capacities, &places, &by_capacity(&capacities, &places), 2);
+    let is_even = |shares: &Vec<f64>| shares.iter().all(|share| (share * shares.len() as f64 - 1.0).abs() < ROUNDING);
+    let is_even = found.shares.iter().flatten().all(is_even);
+    Answer::Everything { is_even, visits: visits(&places, found.rounds) }
+}
+
+/// Number of visits of a next hop in so many rounds.
+fn visits(places: &[Destination], rounds: u32) -> u64 {
+    u64::from(rounds) * places.iter().flatten().map(|place| place.hops.len() as u64).sum::<u64>()
+}
+
+fn capacities(view: &View) -> Vec<f64> {
+    view.fabric.links().iter().map(|link| link.settings.rate_bps as f64).collect()
 }
 
 /// The switches that traffic to one ToR passes, each before those that its next hops lead to.
@@ -83,20 +111,25 @@ struct Graph {
     places: Destination,
 }
 
-fn weights(view: &View, demands: &Demands) -> Answer {
+/// The ToR and the switches of the traffic to each ToR.
+type Names = Vec<(NodeId, Vec<NodeId>)>;
+
+/// The graphs of these demands: their switches, and the places that the solver needs.
+fn graphs(view: &View, demands: &Demands) -> (Names, Vec<Destination>) {
     let routes = RouteTable::new(&view.fabric, &view.links);
     let mut by_tor: BTreeMap<NodeId, Vec<(NodeId, f64)>> = BTreeMap::new();
     for (&(from, to), &bps) in demands {
         by_tor.entry(to).or_default().push((from, bps));
     }
-    let graphs: Vec<Graph> = by_tor.into_iter().filter_map(|(tor, from)| graph(view, &routes, tor, &from)).collect();
-    let capacities: Vec<f64> = view.fabric.links().iter().map(|link| link.settings.rate_bps as f64).collect();
-    let (graphs, places): (Vec<_>, Vec<Destination>) =
-        graphs.into_iter().map(|graph| ((graph.tor, graph.switches), graph.places)).unzip();
-    let (shares, rounds) = divide(&capacities, &places);
-    let hops: usize = places.iter().flatten().map(|place| place.hops.len()).sum();
+    let graphs = by_tor.into_iter().filter_map(|(tor, from)| graph(view, &routes, tor, &from));
+    graphs.map(|graph| ((graph.tor, graph.switches), graph.places)).unzip()
+}
+
+fn weights(view: &View, demands: &Demands) -> Answer {
+    let (names, places) = graphs(view, demands);
+    let (shares, rounds) = divide(&capacities(view), &places);
     let mut weights = Vec::new();
-    for (((tor, switches), places), shares) in graphs.iter().zip(&places).zip(&shares) {
+    for (((tor, switches), places), shares) in names.iter().zip(&places).zip(&shares) {
         for ((&switch, place), shares) in switches.iter().zip(places).zip(shares) {
             if shares.len() > 1 {
                 let links = place.hops.iter().map(|hop| LinkId(hop.link));
@@ -104,7 +137,7 @@ fn weights(view: &View, demands: &Demands) -> Answer {
             }
         }
     }
-    Answer { weights, visits: u64::from(rounds) * hops as u64 }
+    Answer::Flows { weights, visits: visits(&places, rounds) }
 }
 
 /// Shares of next hops by which as much as possible fits, and the number of rounds that it took. Traffic that does not fit
@@ -114,7 +147,7 @@ fn divide(capacities: &[f64], places: &[Destination]) -> (Shares, u32) {
     let mut wanted = places.to_vec();
     let (mut best, mut most, mut rounds) = (by_capacity(capacities, places), 0.0, 0);
     for _ in 0..PASSES {
-        let found = split(capacities, &wanted, best.clone(), MOST_ROUNDS);
+        let found = split(capacities, &wanted, &best, MOST_ROUNDS);
         rounds += found.rounds;
         let fitting = fitting(capacities, places, &found.shares);
         let sum: f64 = fitting.iter().flatten().sum();
@@ -181,11 +214,4 @@ fn rounded(shares: &[f64]) -> Vec<u16> {
         return vec![1; shares.len()];
     }
     shares.iter().map(|share| (share / largest * MOST_WEIGHT).round() as u16).collect()
-}
-
-impl Answer {
-    /// Whether all next hops of each switch have the same weight.
-    pub(super) fn is_even(&self) -> bool {
-        self.weights.iter().all(|one| one.weights.windows(2).all(|pair| pair[0].1 == pair[1].1))
-    }
 }
