@@ -10,7 +10,8 @@
 //! new ones after all others. If a link fails meanwhile, the order ends and all switches get their new routes at once.
 //!
 //! A switch without a session gets no messages and keeps its routes. No other switch waits for it. A link that it may
-//! still use is not safe to pull until the switch has reconnected and confirmed.
+//! still use is not safe to pull until the switch has reconnected and confirmed. A switch whose session has begun, but
+//! whose rules are not read yet, changes in its turn, and the others wait for it.
 
 use crate::assignments::Assignments;
 use crate::base_rules::BaseRules;
@@ -29,6 +30,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Time that a scheme has to move its flows. Afterwards the flows are checked with this period.
 const PATIENCE: Nanos = Nanos::from_secs(2);
+
+/// How long other switches wait for one whose rules are not read yet. Some switches never list their rules.
+const READING: Nanos = Nanos::from_secs(10);
 
 /// Switches and cables that are out of service.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -88,6 +92,8 @@ pub(crate) struct Staged {
     /// All switches so far have confirmed, but until this time the packets that they sent before can still be on the
     /// next link.
     settling: Option<Nanos>,
+    /// Time until which switches whose rules are not read yet are waited for.
+    reads_by: Nanos,
 }
 
 impl Staged {
@@ -227,7 +233,8 @@ impl Drains {
                 cx.events.push_back(Event::LinkChanged { link, up: !out });
             }
         }
-        if !base.is_stale() {
+        // A change of scheme that no switch has got yet can wait for the order.
+        if !base.is_urgent() {
             self.stage(cx, target, out, &hops);
         }
     }
@@ -238,7 +245,7 @@ impl Drains {
     }
 
     /// Plans the order in which switches change their default routes.
-    fn stage(&mut self, cx: &Context, target: Target, out: bool, hops: &[Option<usize>]) {
+    fn stage(&mut self, cx: &mut Context, target: Target, out: bool, hops: &[Option<usize>]) {
         let mut left: Vec<Vec<NodeId>> = Vec::new();
         for &switch in cx.fabric.switches() {
             // A switch that leaves service keeps its routes, for packets that are in transit.
@@ -255,11 +262,21 @@ impl Drains {
         // have confirmed.
         self.staged.left = left.into();
         self.staged.out = out;
+        self.staged.reads_by = cx.now.saturating_add(READING);
+        if cx.switches.iter().any(|switch| switch.session == Session::Reading) {
+            cx.timers.set(self.staged.reads_by, Timer::Stage);
+        }
     }
 
-    /// Sends the next switches in the order their new routes, if the switches before have confirmed.
+    /// Sends the next switches in the order their new routes, if the switches before have confirmed, and if the rules of
+    /// the next ones are known.
     pub(crate) fn next_stage(&mut self, cx: &mut Context, base: &mut BaseRules, assignments: &Assignments) {
         while self.staged.waiting.is_empty() && self.staged.settling.is_none() {
+            let is_reading = |at: &NodeId| cx.switches[at.index()].session == Session::Reading;
+            let waits = cx.now < self.staged.reads_by;
+            if waits && self.staged.left.front().is_some_and(|next| next.iter().any(is_reading)) {
+                return;
+            }
             let Some(switches) = self.staged.left.pop_front() else {
                 self.staged.out = false;
                 return;
@@ -279,6 +296,27 @@ impl Drains {
             let (xid, number) = (cx.next_xid(), self.staged.number);
             cx.await_answer(switch, xid, Purpose::Stage { number });
             self.staged.waiting.insert(switch, number);
+        }
+    }
+
+    /// The rules of a switch were read. It gets the rules that it lacks, unless its turn in the order comes later.
+    pub(crate) fn rules_read(
+        &mut self,
+        cx: &mut Context,
+        base: &mut BaseRules,
+        assignments: &Assignments,
+        switch: NodeId,
+    ) {
+        // A switch without default routes forwards nothing, so it must not wait.
+        let forwards = !base.tables[switch.index()].defaults.routes.is_empty();
+        let comes_later = self.staged.left.iter().any(|later| later.contains(&switch));
+        if forwards && comes_later {
+            return;
+        }
+        if forwards && self.staged.out && !self.staged.is_over() && self.is_switch_drained(switch) {
+            self.staged.left.push_back(vec![switch]);
+        } else {
+            self.update_switch(cx, base, assignments, switch);
         }
     }
 
@@ -326,6 +364,13 @@ impl Drains {
     /// The packets that the switches of a stage sent before their change have passed the next link.
     pub(crate) fn stage_settled(&mut self, now: Nanos) {
         self.staged.settling = self.staged.settling.filter(|&until| until > now);
+    }
+
+    /// The session to a switch begins. If its turn comes, the others wait for its rules to be read.
+    pub(crate) fn session_begun(&self, cx: &mut Context) {
+        if !self.staged.left.is_empty() {
+            cx.timers.set(self.staged.reads_by, Timer::Stage);
+        }
     }
 
     /// The session to a switch was lost. No other switch waits for it.

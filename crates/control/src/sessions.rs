@@ -29,6 +29,7 @@ impl Controller {
             self.port_status(switch, port, !ports_down.contains(&port));
         }
         self.context.put(Output::DumpRequest { switch });
+        self.drains.session_begun(&mut self.context);
     }
 
     pub(crate) fn switch_down(&mut self, switch: NodeId) {
@@ -129,7 +130,7 @@ impl Controller {
             }
         }
         let Controller { context: cx, routes, base, drains, .. } = self;
-        drains.update_switch(cx, base, &routes.assignments, switch);
+        drains.rules_read(cx, base, &routes.assignments, switch);
         if first {
             routes.rules.labels.reconcile(cx, switch, &rules);
             let named = rules.iter().filter_map(|rule| rule.meter).collect();

@@ -1,7 +1,7 @@
 //! Links and switches leave service and return under traffic. Every packet must arrive once, and none may use what is
 //! out of service when the routes have changed.
 
-use pathloom_control::{Config, Controller, Decision, DrainError, Input, Target};
+use pathloom_control::{Config, Controller, Decision, DrainError, Input, Message, Record, Target};
 use pathloom_fabrics::fabric_from_spec;
 use pathloom_model::{Fabric, FiveTuple, Headers, LinkId, Nanos, NodeId, Tier, LONG_FLOW_DSCP, PROTO_TCP, TCP_SYN};
 use pathloom_scheme::{Action, DefaultRoutes, Scheme};
@@ -327,6 +327,51 @@ fn after_a_restart_no_link_is_safe_to_pull_before_the_switches_have_been_read() 
             traffic(&mut network, &packets, ms(2));
         }
         is_safe_when_it_says_so(&mut network, &packets, link);
+    }
+}
+
+/// A controller has just been started, and does not know yet which routes the switches have.
+#[test]
+fn switches_change_in_their_turn_although_their_rules_are_not_read_yet() {
+    let fabric = Arc::new(fabric_from_spec("leaf-spine:spines=2,leaves=3,hosts=2").unwrap());
+    let link = fabric.switch_cables().next().unwrap();
+    let spine = *fabric.switches().iter().find(|&&at| fabric.tor_index(at).is_none()).unwrap();
+    let mut unread = 0;
+    // Sessions begin within 15 ms, and rules are read within 60 ms.
+    for (wait, target) in (16..60).step_by(2).flat_map(|at| [(at, Target::Cable(link)), (at, Target::Switch(spine))]) {
+        let scheme = || Script::new().scheme_with(LABEL, vec![Action::SetDefaults(DefaultRoutes::Ecmp)]);
+        let mut network = network(&fabric, scheme(), wait);
+        let packets = many_tuples(&fabric);
+        network.kill_controller();
+        traffic(&mut network, &packets, ms(10));
+        network.start_controller(Controller::new(Config { epoch: 2, ..Config::default() }, fabric.clone(), scheme()));
+        fabric.switches().iter().for_each(|&switch| network.connect(switch));
+        traffic(&mut network, &packets, ms(wait));
+        let is_read = |record: &&Record| matches!(record.message, Message::Input(Input::RuleDump { .. }));
+        let read = network.log.iter().filter(is_read).count();
+        unread += u32::from(read < fabric.switches().len());
+        drained(&mut network, target, true);
+        is_safe_when_it_says_so(&mut network, &packets, link);
+        assert!(!crossed(&mut network, link, Nanos::MAX), "{wait} {target:?}");
+    }
+    assert!(unread >= 10, "{unread}");
+}
+
+/// Some switches never list their rules. The others wait for them, but not for ever.
+#[test]
+fn a_switch_whose_rules_stay_unread_does_not_stop_the_others() {
+    let (fabric, mut network) = spread(1);
+    let link = fabric.switch_cables().next().unwrap();
+    let ends = [fabric.link(link).from, fabric.link(link).to];
+    let mute = *fabric.switches().iter().find(|at| !ends.contains(at)).unwrap();
+    // Its session exists for the controller only.
+    network.disconnect(mute);
+    network.give_input(Input::SwitchUp { switch: mute, ports_down: Vec::new() });
+    drained(&mut network, Target::Cable(link), true);
+    for (wait_s, waits) in [(9, true), (2, false)] {
+        let later = network.now() + Nanos::from_secs(wait_s);
+        network.run_until(later);
+        assert_eq!((network.controller.is_staging(), network.controller.may_be_crossed(link)), (waits, waits));
     }
 }
 
