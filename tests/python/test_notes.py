@@ -237,3 +237,14 @@ def test_frames_of_different_sizes_are_noted() -> None:
         "link on headers"
     ]
     assert noted("reps", "loom") == noted("ecmp", "mptcp") == []
+
+
+def test_a_transport_that_does_not_fit_the_hosts_of_a_scheme_is_noted() -> None:
+    def noted(scheme: str, transport: str) -> list[str]:
+        given = notes(schemes=[scheme], transport=transport, runs=1)
+        return [note for note in given if "has no effect" in note or "never acted" in note]
+
+    said = ["scheme loom: its hosts run ndp, so --transport cubic has no effect on them"]
+    assert noted("loom", "cubic") == said
+    assert noted("reps", "roce") == ["scheme reps: its hosts run uec, so --transport roce has no effect on them"]
+    assert noted("loom", "ndp:window=2") == noted("loom:hosts=tcp", "dctcp:gain=0.1") == noted("ecmp", "cubic") == []

@@ -45,14 +45,15 @@ DEFAULT_ROUTES_ALONE = {
     "bitmap",
     "reps",
     "mixed",
+    "loom",
 }
-"""Schemes that consist only of their default routes."""
+"""Schemes that give no flow a path of its own."""
 SPRAYING = {"rps", "drb", "drill", "presto"}
 """Schemes that send packets of one flow over several paths at the same time."""
 ROCE = ("roce", "dcqcn")
 """Names of the transport whose receivers take packets in order only, unless its key `recovery` is `irn`."""
-ULTRA_ETHERNET = "uec"
-"""The transport that has no setting in common with the others."""
+NUMBERING = ("uec", "swift", "ndp")
+"""Transports that number packets as Ultra Ethernet does. They have no setting in common with the others."""
 
 
 def notes_on(result: Facts) -> list[str]:
@@ -178,15 +179,16 @@ def idle_schemes(result: Facts) -> list[str]:
 
 
 def transports_without_effect(result: Facts) -> list[str]:
-    """Schemes whose hosts run Ultra Ethernet although another transport was requested."""
+    """Schemes whose hosts keep a transport that numbers packets although another one was requested."""
     given = result.settings.transport
-    if given is None or given.partition(":")[0] == ULTRA_ETHERNET:
+    if given is None or given.partition(":")[0] in NUMBERING:
         return []
-    own = {entry["name"] for entry in _core.schemes() if entry["transport"] == ULTRA_ETHERNET}
+    own = {entry["name"]: entry["transport"] for entry in _core.schemes() if entry["transport"] in NUMBERING}
     return [
-        f"scheme {label}: its hosts run {ULTRA_ETHERNET}, so --transport {given} has no effect on them"
+        f"scheme {label}: its hosts run {own[name]}, so --transport {given} has no effect on them"
         for label, outcomes in _runs_of_schemes(result)
-        if outcomes[0].job.scheme.partition(":")[0] in own
+        # The key `hosts` of a scheme gives its hosts another transport.
+        if (name := outcomes[0].job.scheme.partition(":")[0]) in own and "hosts=" not in outcomes[0].job.scheme
     ]
 
 
