@@ -162,7 +162,7 @@ def test_no_note_without_time_outs() -> None:
 
 def test_transports_are_listed_and_shown(cli: Cli) -> None:
     entries = json.loads(cli("transport", "list", "--json", "-").out)
-    assert [entry["name"] for entry in entries] == ["newreno", "cubic", "dctcp", "mptcp", "uec", "swift", "ndp"]
+    assert [entry["name"] for entry in entries] == ["newreno", "cubic", "dctcp", "mptcp", "uec", "swift", "ndp", "roce"]
     entry = entries[0]
     assert (entry["name"], entry) == ("newreno", json.loads(cli("transport", "show", "newreno", "--json", "-").out))
     shown = cli("transport", "show", "newreno").out

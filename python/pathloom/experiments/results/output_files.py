@@ -28,9 +28,9 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """
     if _is_device(path):
         return _write_to_device(path, write)
-    path = path.resolve()
+    target = Path(os.path.realpath(path))
     try:
-        handle, name = tempfile.mkstemp(prefix=PARTIAL, suffix=path.suffix, dir=path.parent)
+        handle, name = tempfile.mkstemp(prefix=PARTIAL, suffix=target.suffix, dir=target.parent)
     except OSError as error:
         raise bad_input(f"cannot write `{path}`: {reason(error)}") from None
     os.close(handle)
@@ -39,7 +39,7 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
         write(partial)
         partial.chmod(0o666 & ~_umask())
         _to_disk(partial)
-        partial.replace(path)
+        partial.replace(target)
     except OSError as error:
         raise bad_input(f"cannot write `{path}`: {reason(error)}") from None
     finally:
@@ -119,7 +119,7 @@ def check_writable(path: Path) -> None:
             if os.access(path, os.W_OK):
                 return
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        with tempfile.TemporaryFile(dir=path.resolve().parent):
+        with tempfile.TemporaryFile(dir=Path(os.path.realpath(path)).parent):
             pass
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
