@@ -2,21 +2,15 @@
 
 use super::{Recovery, RoceSettings, HEADER_BYTES};
 use crate::packets::{Arrived, PacketReceiver, Report, ReportKind};
-use crate::uec::{Arrivals, Sizes};
+use crate::uec::{Sizes, Taken};
 use pathloom_model::Nanos;
 
 /// Takes packets, acknowledges them, and gives notice of marked ones. With [`Recovery::GoBackN`] it discards what comes before
 /// a missing packet, and says so once for each missing packet (InfiniBand, volume 1, §9.7.5.2.8).
 #[derive(Clone, Debug)]
 pub struct RoceReceiver {
-    sizes: Sizes,
+    taken: Taken,
     recovery: Recovery,
-    arrivals: Arrivals,
-    /// One more than the highest number that was taken.
-    highest: u64,
-    /// Payload bytes of all packets taken, and the number of these packets.
-    received: (u64, u64),
-    reordered: u64,
     packets_per_ack: u32,
     /// Packets since the last report, and whether one of them was marked.
     unreported: u32,
@@ -32,12 +26,8 @@ impl RoceReceiver {
     /// Creates a receiver of a transfer of this many bytes, of which nothing has arrived.
     pub fn new(settings: &RoceSettings, bytes: u64) -> RoceReceiver {
         RoceReceiver {
-            sizes: Sizes::with_header(settings.common.mss_bytes, HEADER_BYTES, bytes),
+            taken: Taken::new(Sizes::with_header(settings.common.mss_bytes, HEADER_BYTES, bytes)),
             recovery: settings.recovery,
-            arrivals: Arrivals::default(),
-            highest: 0,
-            received: (0, 0),
-            reordered: 0,
             packets_per_ack: settings.packets_per_ack(),
             unreported: 0,
             marked: false,
@@ -49,33 +39,25 @@ impl RoceReceiver {
 
     /// Number of packets that were taken, each counted once.
     pub fn received_packets(&self) -> u64 {
-        self.received.1
+        self.taken.packets()
     }
 
     /// Number of packets that were taken after one with a higher number (RFC 4737 §3.3).
     pub fn reordered_packets(&self) -> u64 {
-        self.reordered
-    }
-
-    fn take(&mut self, number: u64) {
-        self.received.0 += u64::from(self.sizes.payload(number));
-        self.received.1 += 1;
-        self.reordered += u64::from(number < self.highest);
-        self.highest = self.highest.max(number + 1);
-        self.arrivals.insert(number);
+        self.taken.reordered()
     }
 
     fn report(&mut self, arrived: &Arrived, kind: ReportKind) -> Report {
         self.unreported = 0;
-        let expected = self.arrivals.expected();
-        let selective = if self.arrivals.beyond() == 0 { 0 } else { self.arrivals.bits(expected + 1) };
+        let expected = self.taken.arrivals.expected();
+        let selective = if self.taken.arrivals.beyond() == 0 { 0 } else { self.taken.arrivals.bits(expected + 1) };
         Report {
             kind,
             number: arrived.number,
             cumulative: expected,
             base: expected + 1,
             selective,
-            received_bytes: self.sizes.frames_of(self.received),
+            received_bytes: self.taken.frame_bytes(),
             entropy: arrived.entropy,
             marked: std::mem::take(&mut self.marked),
             hops: arrived.hops,
@@ -85,7 +67,7 @@ impl RoceReceiver {
 
     /// A packet arrives before one that is missing, in a transfer that goes back.
     fn refuse(&mut self, arrived: &Arrived) -> Option<Report> {
-        let expected = self.arrivals.expected();
+        let expected = self.taken.arrivals.expected();
         if self.refused_at.replace(expected) == Some(expected) {
             return None;
         }
@@ -96,19 +78,19 @@ impl RoceReceiver {
 impl PacketReceiver for RoceReceiver {
     fn handle_data(&mut self, arrived: &Arrived) -> Option<Report> {
         let number = arrived.number;
-        if number >= self.sizes.packets() || arrived.trimmed.is_some() {
+        if number >= self.taken.sizes.packets() || arrived.trimmed.is_some() {
             return None;
         }
         self.marked |= arrived.marked;
-        if self.recovery == Recovery::GoBackN && number > self.arrivals.expected() {
+        if self.recovery == Recovery::GoBackN && number > self.taken.arrivals.expected() {
             return self.refuse(arrived);
         }
-        let is_new = !self.arrivals.has(number);
+        let is_new = !self.taken.arrivals.has(number);
         if is_new {
-            self.take(number);
+            self.taken.take(number);
             self.unreported += 1;
         }
-        if self.arrivals.beyond() > 0 {
+        if self.taken.arrivals.beyond() > 0 {
             return Some(self.report(arrived, ReportKind::Missing));
         }
         let is_due = !is_new || arrived.asks_report || self.unreported >= self.packets_per_ack;
@@ -133,10 +115,10 @@ impl PacketReceiver for RoceReceiver {
     }
 
     fn received_bytes(&self) -> u64 {
-        self.received.0
+        self.taken.payload_bytes()
     }
 
     fn delivered_bytes(&self) -> u64 {
-        self.sizes.payload_below(self.arrivals.expected())
+        self.taken.delivered_bytes()
     }
 }

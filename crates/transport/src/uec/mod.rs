@@ -16,10 +16,11 @@ mod sender;
 mod settings;
 mod sizes;
 mod swift;
+mod taken;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use arrivals::Arrivals;
+use arrivals::Arrivals;
 pub use laws::PacketControl;
 pub use ndp::NdpSettings;
 pub use nscc::NsccSettings;
@@ -29,6 +30,7 @@ pub(crate) use settings::keys;
 pub use settings::{EntropyChoice, NetworkTraits, UecSettings};
 pub(crate) use sizes::Sizes;
 pub use swift::SwiftSettings;
+pub(crate) use taken::Taken;
 
 /// Bytes of a packet without its payload; the size of a report and of a trimmed packet (uet-htsim, `_hdr_size` and
 /// `ACKSIZE`).

@@ -1,8 +1,7 @@
 //! The receiving end: which packets have arrived, and when to report.
 
-use super::arrivals::Arrivals;
 use super::ndp::Pulls;
-use super::{NetworkTraits, PacketControl, Sizes, UecSettings, MOST_AHEAD};
+use super::{NetworkTraits, PacketControl, Sizes, Taken, UecSettings, MOST_AHEAD};
 use crate::packets::{Arrived, PacketReceiver, Report, ReportKind};
 
 /// Packets that a report covers beside the cumulative number.
@@ -12,18 +11,12 @@ const BITS: u64 = 64;
 /// trimmed and repeated ones, and those that ask for it; otherwise after some bytes (uet-htsim, `UecSink::processData`).
 #[derive(Clone, Debug)]
 pub struct UecReceiver {
-    sizes: Sizes,
-    arrivals: Arrivals,
-    /// One more than the highest number that has arrived.
-    highest: u64,
-    /// Payload bytes of all packets that have arrived, and the number of these packets.
-    received: (u64, u64),
+    taken: Taken,
     /// Bytes of packets, with headers, since the last report.
     unreported: u64,
     ack_bytes: u64,
     /// Whether a packet asked for a report, and no report since then has said that nothing is missing.
     report_asked: bool,
-    reordered: u64,
     /// What was pulled, if the transport pulls.
     pulls: Option<Pulls>,
 }
@@ -32,14 +25,10 @@ impl UecReceiver {
     /// Creates a receiver of a transfer of this many bytes, of which nothing has arrived. It knows the network of its sender.
     pub fn new(settings: &UecSettings, network: &NetworkTraits, bytes: u64) -> UecReceiver {
         UecReceiver {
-            sizes: Sizes::new(settings, bytes),
-            arrivals: Arrivals::default(),
-            highest: 0,
-            received: (0, 0),
+            taken: Taken::new(Sizes::new(settings, bytes)),
             unreported: 0,
             ack_bytes: settings.report_after_bytes(),
             report_asked: false,
-            reordered: 0,
             pulls: match &settings.control {
                 PacketControl::Ndp(own) => Some(Pulls::new(own, settings, network)),
                 _ => None,
@@ -49,38 +38,29 @@ impl UecReceiver {
 
     /// Number of packets that have arrived, each counted once.
     pub fn received_packets(&self) -> u64 {
-        self.received.1
+        self.taken.packets()
     }
 
     /// Number of packets that arrived after one with a higher number (RFC 4737 §3.3).
     pub fn reordered_packets(&self) -> u64 {
-        self.reordered
-    }
-
-    /// Notes a packet that has not arrived before.
-    fn take(&mut self, number: u64) {
-        self.received.0 += u64::from(self.sizes.payload(number));
-        self.received.1 += 1;
-        self.reordered += u64::from(number < self.highest);
-        self.highest = self.highest.max(number + 1);
-        self.arrivals.insert(number);
+        self.taken.reordered()
     }
 
     /// The base of a report whose highest bit is this packet.
     fn base_below(&self, number: u64) -> u64 {
-        number.saturating_sub(BITS - 1).max(self.arrivals.expected() + 1)
+        number.saturating_sub(BITS - 1).max(self.taken.arrivals.expected() + 1)
     }
 
     fn report(&self, arrived: &Arrived, kind: ReportKind, base: u64) -> Report {
         // A packet that asked for its own report may be one that was expected.
-        let (cumulative, base) = (self.arrivals.expected(), base.max(self.arrivals.expected() + 1));
+        let (cumulative, base) = (self.taken.arrivals.expected(), base.max(self.taken.arrivals.expected() + 1));
         Report {
             kind,
             number: arrived.number,
             cumulative,
             base,
-            selective: self.arrivals.bits(base),
-            received_bytes: self.sizes.frames_of(self.received),
+            selective: self.taken.arrivals.bits(base),
+            received_bytes: self.taken.frame_bytes(),
             entropy: arrived.entropy,
             marked: arrived.marked,
             hops: arrived.hops,
@@ -92,10 +72,10 @@ impl UecReceiver {
 impl PacketReceiver for UecReceiver {
     fn handle_data(&mut self, arrived: &Arrived) -> Option<Report> {
         let number = arrived.number;
-        if number >= self.sizes.packets() || number >= self.arrivals.expected() + MOST_AHEAD {
+        if number >= self.taken.sizes.packets() || number >= self.taken.arrivals.expected() + MOST_AHEAD {
             return None;
         }
-        let is_new = !self.arrivals.has(number);
+        let is_new = !self.taken.arrivals.has(number);
         // What was sent a second time without a pull takes the place of nothing that was pulled.
         if let Some(pulls) = self.pulls.as_mut().filter(|_| is_new) {
             pulls.note_arrival();
@@ -106,14 +86,14 @@ impl PacketReceiver for UecReceiver {
                 false => self.report(arrived, ReportKind::Ack, self.base_below(number)),
             });
         }
-        let is_first = self.received.1 == 0;
-        self.unreported += self.sizes.frame(number);
+        let is_first = self.taken.packets() == 0;
+        self.unreported += self.taken.sizes.frame(number);
         let mut is_due = is_first || !is_new || arrived.marked || self.unreported >= self.ack_bytes;
         if is_new {
-            self.take(number);
+            self.taken.take(number);
             self.report_asked |= arrived.asks_report;
-            is_due |= arrived.asks_report || self.report_asked && self.arrivals.beyond() == 0;
-            self.report_asked &= self.arrivals.beyond() > 0;
+            is_due |= arrived.asks_report || self.report_asked && self.taken.arrivals.beyond() == 0;
+            self.report_asked &= self.taken.arrivals.beyond() > 0;
         }
         if !is_due {
             return None;
@@ -125,7 +105,7 @@ impl PacketReceiver for UecReceiver {
     }
 
     fn wants_pull(&self) -> bool {
-        let missing = self.sizes.packets() - self.received.1;
+        let missing = self.taken.sizes.packets() - self.taken.packets();
         self.pulls.as_ref().is_some_and(|pulls| pulls.is_wanted(missing))
     }
 
@@ -134,10 +114,10 @@ impl PacketReceiver for UecReceiver {
     }
 
     fn received_bytes(&self) -> u64 {
-        self.received.0
+        self.taken.payload_bytes()
     }
 
     fn delivered_bytes(&self) -> u64 {
-        self.sizes.payload_below(self.arrivals.expected())
+        self.taken.delivered_bytes()
     }
 }
