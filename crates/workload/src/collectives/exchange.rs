@@ -77,20 +77,8 @@ impl AllToAll {
     ) -> Result<Draft, WorkloadError> {
         let ranks = hosts.len() as f64;
         context.refuse_too_many(ranks * (ranks - 1.0), "lower hosts=")?;
-        let schedule = schedule();
-        let flows = schedule.flows(context, hosts, &self.repeated)?;
-        let description = format!(
-            "{name} all-to-all of {} between each two of {}, {} of {} steps each; a rank sends in a step once it has \
-             received and sent in the step before; {}",
-            quantity::bytes(self.size_bytes as f64),
-            self.repeated.ranks.describe(hosts.len()),
-            quantity::count(self.repeated.iterations as usize, "iteration"),
-            schedule.rounds.len(),
-            quantity::count(flows.len(), "flow"),
-        );
-        let work = self.work(context, hosts, name);
-        let job = self.repeated.job(context, hosts, schedule.rounds.len() as u32, work);
-        Ok(Draft { flows, description, jobs: vec![job], ..Draft::default() })
+        let what = format!("{name} all-to-all of {} between each two of", quantity::bytes(self.size_bytes as f64));
+        self.repeated.in_rounds(context, hosts, &schedule(), (&what, self.work(context, hosts, name)))
     }
 
     fn windowed(

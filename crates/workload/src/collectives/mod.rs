@@ -19,11 +19,15 @@ pub(crate) use moe::Moe;
 pub(crate) use reduction::{Reduction, ReductionKind};
 pub(crate) use single_root::{SingleRoot, SingleRootKind};
 
+use crate::flow_spec::Draft;
 use crate::generate::{Context, SYNCHRONISED_JITTER};
 use crate::job::{Algorithm, Job};
+use crate::quantity;
 use crate::ranks::Ranks;
+use crate::WorkloadError;
 use pathloom_model::spec::{Spec, SpecError};
 use pathloom_model::Nanos;
+use schedule::Schedule;
 
 /// What all collectives have in common: their ranks, and how often they run.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,6 +60,26 @@ struct Work {
 }
 
 impl Repeated {
+    /// The flows and the job of a collective in rounds. `what` says what it does, up to its ranks.
+    fn in_rounds(
+        &self,
+        context: &Context,
+        hosts: &[u32],
+        schedule: &Schedule,
+        (what, work): (&str, Work),
+    ) -> Result<Draft, WorkloadError> {
+        let flows = schedule.flows(context, hosts, self)?;
+        let steps = schedule.rounds.len() as u32;
+        let description = format!(
+            "{what} {}, {} of {steps} steps each; a rank sends in a step once it has received and sent in the steps \
+             before; {}",
+            self.ranks.describe(hosts.len()),
+            quantity::count(self.iterations as usize, "iteration"),
+            quantity::count(flows.len(), "flow"),
+        );
+        Ok(Draft { flows, description, jobs: vec![self.job(context, hosts, steps, work)], ..Draft::default() })
+    }
+
     /// The job of ranks on these hosts. `steps` is the number of coflows of one iteration.
     fn job(&self, context: &Context, hosts: &[u32], steps: u32, work: Work) -> Job {
         let (outside, inside) = context.hosts.access_of(hosts);

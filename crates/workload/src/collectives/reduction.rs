@@ -117,20 +117,8 @@ impl Reduction {
             }
         }
         let schedule = self.schedule(context, &hosts, buffer)?;
-        let flows = schedule.flows(context, &hosts, &self.repeated)?;
-        let description = format!(
-            "{} of {} over {}, {} of {} steps each; a rank sends in a step once it has received and sent in the step \
-             before; {}",
-            self.what(),
-            quantity::bytes(self.size_bytes as f64),
-            self.repeated.ranks.describe(hosts.len()),
-            quantity::count(self.repeated.iterations as usize, "iteration"),
-            schedule.rounds.len(),
-            quantity::count(flows.len(), "flow"),
-        );
-        let job =
-            self.repeated.job(context, &hosts, schedule.rounds.len() as u32, self.work(context, &hosts, &schedule));
-        Ok(Draft { flows, description, jobs: vec![job], ..Draft::default() })
+        let what = format!("{} of {} over", self.what(), quantity::bytes(self.size_bytes as f64));
+        self.repeated.in_rounds(context, &hosts, &schedule, (&what, self.work(context, &hosts, &schedule)))
     }
 
     fn schedule(&self, context: &Context, hosts: &[u32], buffer: Buffer) -> Result<Schedule, WorkloadError> {

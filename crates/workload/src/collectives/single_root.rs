@@ -81,25 +81,14 @@ impl SingleRoot {
             SingleRootKind::Broadcast => "broadcast from",
             SingleRootKind::Reduce => "reduce to",
         };
-        let flows = schedule.flows(context, &hosts, &self.repeated)?;
-        let description = format!(
-            "{} {name} rank {root} of {} in {} over {}, {} of {} steps each; a rank sends in a step once it has \
-             received and sent in the steps before; {}",
-            match self.algorithm {
-                Way::Tree => "double-tree",
-                Way::Ring => "ring",
-                Way::Binomial => "binomial",
-            },
-            quantity::bytes(size_bytes as f64),
-            quantity::count(chunks as usize, "chunk"),
-            self.repeated.ranks.describe(hosts.len()),
-            quantity::count(self.repeated.iterations as usize, "iteration"),
-            schedule.rounds.len(),
-            quantity::count(flows.len(), "flow"),
-        );
-        let job =
-            self.repeated.job(context, &hosts, schedule.rounds.len() as u32, self.work(context, &hosts, &schedule));
-        Ok(Draft { flows, description, jobs: vec![job], ..Draft::default() })
+        let algorithm = match self.algorithm {
+            Way::Tree => "double-tree",
+            Way::Ring => "ring",
+            Way::Binomial => "binomial",
+        };
+        let (size, chunks) = (quantity::bytes(size_bytes as f64), quantity::count(chunks as usize, "chunk"));
+        let what = format!("{algorithm} {name} rank {root} of {size} in {chunks} over");
+        self.repeated.in_rounds(context, &hosts, &schedule, (&what, self.work(context, &hosts, &schedule)))
     }
 }
 
