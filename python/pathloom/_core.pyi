@@ -22,6 +22,7 @@ __all__ = [
     "nearest",
     "parse_time_s",
     "scheme_name",
+    "scheme_transport",
     "schemes",
     "traffic_parts",
     "traffics",
@@ -380,6 +381,9 @@ def nearest(word: str, known: list[str]) -> str | None:
 
 def scheme_name(spec: str) -> str:
     """Checks the specification of a scheme and returns its name."""
+
+def scheme_transport(spec: str) -> str:
+    """The name of the transport that the hosts of a scheme run by default."""
 
 def schemes() -> list[dict[str, Any]]:
     """Every scheme: name, about, paper, transport of its hosts, keys (each a dict of name, default and about)."""

@@ -29,7 +29,7 @@ mod _core {
     #[pymodule_export]
     use super::faults::fault_schedule;
     #[pymodule_export]
-    use super::lists::{fabrics, scheme_name, schemes, traffic_parts, traffics, transports};
+    use super::lists::{fabrics, scheme_name, scheme_transport, schemes, traffic_parts, traffics, transports};
     #[pymodule_export]
     use super::scheme::{hand_over, Flow, Link, Node, View};
     #[pymodule_export]

@@ -69,6 +69,11 @@ pub fn transports(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
 }
 
 #[pyfunction]
+pub fn scheme_transport(spec: &str) -> Result<&'static str, Error> {
+    Ok(registry().parse(spec)?.transport().name())
+}
+
+#[pyfunction]
 pub fn scheme_name(spec: &str) -> Result<&'static str, Error> {
     Ok(registry().parse(spec)?.name)
 }

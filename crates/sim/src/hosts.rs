@@ -295,7 +295,7 @@ impl Hosts {
     }
 
     /// If hosts report messages by age, tells the controller of one that becomes long with the bytes from `seq` on.
-    #[cold]
+    #[inline(never)]
     fn announce_aged<T: Tap>(
         &self,
         now: Ps,

@@ -104,25 +104,17 @@ fn capacities(view: &View) -> Vec<f64> {
     view.fabric.links().iter().map(|link| link.settings.rate_bps as f64).collect()
 }
 
-/// The switches that traffic to one ToR passes, each before those that its next hops lead to.
-struct Graph {
-    tor: NodeId,
-    switches: Vec<NodeId>,
-    places: Destination,
-}
-
-/// The ToR and the switches of the traffic to each ToR.
-type Names = Vec<(NodeId, Vec<NodeId>)>;
+/// A ToR, and the switches that traffic to it passes, each before those that its next hops lead to.
+type Names = (NodeId, Vec<NodeId>);
 
 /// The graphs of these demands: their switches, and the places that the solver needs.
-fn graphs(view: &View, demands: &Demands) -> (Names, Vec<Destination>) {
+fn graphs(view: &View, demands: &Demands) -> (Vec<Names>, Vec<Destination>) {
     let routes = RouteTable::new(&view.fabric, &view.links);
     let mut by_tor: BTreeMap<NodeId, Vec<(NodeId, f64)>> = BTreeMap::new();
     for (&(from, to), &bps) in demands {
         by_tor.entry(to).or_default().push((from, bps));
     }
-    let graphs = by_tor.into_iter().filter_map(|(tor, from)| graph(view, &routes, tor, &from));
-    graphs.map(|graph| ((graph.tor, graph.switches), graph.places)).unzip()
+    by_tor.into_iter().filter_map(|(tor, from)| graph(view, &routes, tor, &from)).unzip()
 }
 
 fn weights(view: &View, demands: &Demands) -> Answer {
@@ -167,8 +159,8 @@ fn divide(capacities: &[f64], places: &[Destination]) -> (Shares, u32) {
     (best, rounds)
 }
 
-/// The graph of shortest paths from these ToRs to another one; `None` if no traffic can choose between next hops.
-fn graph(view: &View, routes: &RouteTable, tor: NodeId, from: &[(NodeId, f64)]) -> Option<Graph> {
+/// The graph of shortest paths from these ToRs to another one; `None` if there is no path.
+fn graph(view: &View, routes: &RouteTable, tor: NodeId, from: &[(NodeId, f64)]) -> Option<(Names, Destination)> {
     let index = view.fabric.tor_index(tor)?;
     let next = |switch: NodeId| routes.next_hops(switch, index).iter().map(|&link| (link, view.fabric.link(link).to));
     // All paths from a switch to the ToR have the same length, so a search by levels meets each switch after all those
@@ -184,8 +176,8 @@ fn graph(view: &View, routes: &RouteTable, tor: NodeId, from: &[(NodeId, f64)]) 
             .map(|(link, to)| Hop { link: link.0, next: place_of.get(&to).copied().unwrap_or(end) })
             .collect(),
     };
-    let places: Vec<Place> = levels.iter().map(place).collect();
-    (!places.is_empty()).then(|| Graph { tor, switches: levels.iter().map(|&(switch, _)| switch).collect(), places })
+    let places: Destination = levels.iter().map(place).collect();
+    (!places.is_empty()).then(|| ((tor, levels.iter().map(|&(switch, _)| switch).collect()), places))
 }
 
 /// Switches on shortest paths from some ToRs to another one, without that one, with their distance from it.

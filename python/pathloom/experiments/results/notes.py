@@ -183,12 +183,11 @@ def transports_without_effect(result: Facts) -> list[str]:
     given = result.settings.transport
     if given is None or given.partition(":")[0] in NUMBERING:
         return []
-    own = {entry["name"]: entry["transport"] for entry in _core.schemes() if entry["transport"] in NUMBERING}
     return [
-        f"scheme {label}: its hosts run {own[name]}, so --transport {given} has no effect on them"
+        f"scheme {label}: its hosts run {own}, so --transport {given} has no effect on them"
         for label, outcomes in _runs_of_schemes(result)
-        # The key `hosts` of a scheme gives its hosts another transport.
-        if (name := outcomes[0].job.scheme.partition(":")[0]) in own and "hosts=" not in outcomes[0].job.scheme
+        if not is_python_spec(outcomes[0].job.scheme)
+        and (own := _core.scheme_transport(outcomes[0].job.scheme)) in NUMBERING
     ]
 
 
