@@ -9,9 +9,10 @@ use crate::network::{Network, Parcel};
 use crate::tap::Tap;
 use crate::time::{Ps, NEVER};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 
-/// A part that waits for more than this many checks yields its core to other threads between checks.
+/// A part that waits for more than this many checks sleeps until it is woken. On a machine with more work than cores,
+/// a part that only yielded would wait for a time slice of another program in each window.
 const LOOKS: u32 = 2000;
 /// Number of sets. A part reads the messages of the previous turn, while another one may already write those of the
 /// next turn.
@@ -36,6 +37,38 @@ struct Notice {
     turns: AtomicUsize,
     /// By set: the values of [`NextEvents`].
     next_events: [[AtomicU64; 1 + STARTS]; SETS],
+    /// Number of parts that sleep until `turns` grows.
+    sleepers: AtomicUsize,
+    lock: Mutex<()>,
+    grown: Condvar,
+}
+
+impl Notice {
+    /// Makes `turns` known and wakes all that sleep. The order of all threads (`SeqCst`) is needed: either this part
+    /// sees the sleeper, or the sleeper sees `turns`.
+    fn set_turns(&self, turns: usize) {
+        self.turns.store(turns, Ordering::SeqCst);
+        if self.sleepers.load(Ordering::SeqCst) > 0 {
+            self.wake();
+        }
+    }
+
+    fn wake(&self) {
+        // A sleeper holds the lock from its last check until it sleeps, so it does not miss this.
+        drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner));
+        self.grown.notify_all();
+    }
+
+    /// Sleeps until `is_over`.
+    fn sleep_until(&self, is_over: impl Fn() -> bool) {
+        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        let mut lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        while !is_over() {
+            lock = self.grown.wait(lock).unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(lock);
+        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 /// State that all parts share.
@@ -108,7 +141,7 @@ impl Exchange {
         for (to, at) in own.next_events[progress.turn % SETS].iter().zip([next_events.event, first, second, third]) {
             to.store(at, Ordering::Relaxed);
         }
-        own.turns.store(progress.turn + 1, Ordering::Release);
+        own.set_turns(progress.turn + 1);
         if progress.turn == 0 {
             self.wait(0, progress.part);
         }
@@ -143,17 +176,26 @@ impl Exchange {
     /// Waits until the others have written all their messages of a turn.
     fn wait(&self, turn: usize, part: usize) {
         for other in self.others(part) {
-            let mut looks = 0;
-            while self.notices[other].turns.load(Ordering::Acquire) <= turn {
-                assert!(!self.broken.load(Ordering::Relaxed), "another part of the run has failed");
-                looks += 1;
-                if looks < LOOKS {
+            let notice = &self.notices[other];
+            let is_written = || notice.turns.load(Ordering::SeqCst) > turn;
+            let is_broken = || self.broken.load(Ordering::SeqCst);
+            let checks_are_enough = (0..LOOKS).any(|_| {
+                is_written() || is_broken() || {
                     std::hint::spin_loop();
-                } else {
-                    std::thread::yield_now();
+                    false
                 }
+            });
+            if !checks_are_enough {
+                notice.sleep_until(|| is_written() || is_broken());
             }
+            assert!(is_written() || !is_broken(), "another part of the run has failed");
         }
+    }
+
+    /// Lets all parts that wait, now or later, fail.
+    fn break_off(&self) {
+        self.broken.store(true, Ordering::SeqCst);
+        self.notices.iter().for_each(Notice::wake);
     }
 }
 
@@ -163,7 +205,38 @@ pub(super) struct PanicGuard<'a>(pub(super) &'a Exchange);
 impl Drop for PanicGuard<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.broken.store(true, Ordering::Relaxed);
+            self.0.break_off();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::{catch_unwind, AssertUnwindSafe};
+
+    /// Whether a part that waits for turn 0 of another part fails, if it sleeps when that part does `act`.
+    fn sleeper_fails(act: impl FnOnce(&Exchange)) -> bool {
+        let exchange = Exchange::new(2, 10, 1000);
+        std::thread::scope(|scope| {
+            let sleeper = scope.spawn(|| catch_unwind(AssertUnwindSafe(|| exchange.wait(0, 1))).is_err());
+            while exchange.notices[0].sleepers.load(Ordering::SeqCst) == 0 {
+                std::thread::yield_now();
+            }
+            act(&exchange);
+            sleeper.join().expect("the panic is caught")
+        })
+    }
+
+    #[test]
+    fn a_part_that_sleeps_is_woken_by_messages_and_by_a_failure() {
+        assert!(!sleeper_fails(|exchange| exchange.notices[0].set_turns(1)));
+        assert!(sleeper_fails(|exchange| {
+            let failed = catch_unwind(AssertUnwindSafe(|| {
+                let _guard = PanicGuard(exchange);
+                panic!("a part fails");
+            }));
+            assert!(failed.is_err());
+        }));
     }
 }
