@@ -56,7 +56,7 @@ impl<T: Tap> Simulation<T> {
     /// the controller.
     fn set_direction(&mut self, now: Ps, link: LinkId, up: bool) {
         for lane in self.network.set_link(now, link, up) {
-            self.hosts.lose(&mut self.network, lane, 1);
+            self.lose(now, lane, 1);
         }
         let record = *self.fabric.link(link);
         if !self.failure_state.is_dead(record.from) {
@@ -82,18 +82,19 @@ impl<T: Tap> Simulation<T> {
 
     /// Continues the run to its end even if nothing is left to send. For observing what becomes of the rules.
     pub fn keep_going(&mut self) {
-        self.hosts.keeps_going = true;
+        self.hosts.keep_going();
     }
 
     /// Ends arrivals now: long-lived flows end, and no other flow starts.
     pub fn end_arrivals(&mut self) {
-        self.hosts.end_of_arrivals(self.now, &mut self.network, &mut self.agenda);
+        let (hosts, mut run) = self.hosts_at(self.now);
+        hosts.end_of_arrivals(&mut run);
     }
 
     /// The links that the data of a transfer's first subflow would cross if it sent now (see [`Simulation::route`]),
     /// and those that its acknowledgements would cross.
     pub fn paths(&self, flow: u32) -> [Vec<LinkId>; 2] {
-        let Some(five_tuple) = self.hosts.transfers.five_tuple(flow) else { return Default::default() };
+        let Some(five_tuple) = self.hosts.transfers().five_tuple(flow) else { return Default::default() };
         let back = self.fabric.attachment(five_tuple.dst).map(|there| {
             let headers = self.hosts.headers(flow, five_tuple.reverse());
             self.network.trace(there.uplink, headers)

@@ -33,6 +33,7 @@ mod preview;
 mod program_events;
 mod red;
 mod reports;
+mod run;
 mod sack_options;
 mod settings;
 mod simulation;

@@ -64,7 +64,7 @@ pub(crate) fn single_thread_reason_by_needs(needs: &Needs) -> Option<&'static st
 impl<T: Tap> Simulation<T> {
     /// Why the run stays on one thread, even if it gets several; `None` if it does not.
     pub fn one_thread(&self) -> Option<&'static str> {
-        let paths = self.hosts.log.records_paths.then_some("the paths of flows are recorded");
+        let paths = self.hosts.records_paths().then_some("the paths of flows are recorded");
         let ports = self.network.has_ports().then_some("ports of switches have several queues or RED");
         self.single_thread_reason.or(paths).or(ports)
     }
@@ -150,9 +150,9 @@ impl<const LARGE: bool> Simulation<Parted<LARGE>> {
         let (mut lost, mut started, mut starts) = (Vec::new(), 0, [NEVER; STARTS]);
         loop {
             let sent = exchange.swap(progress, &mut self.network, &mut lost);
-            if started != self.hosts.transfers.started() || progress.turn == 0 {
-                started = self.hosts.transfers.started();
-                starts = self.hosts.transfers.next_starts().map(|start| start.map_or(NEVER, to_ps));
+            if started != self.hosts.transfers().started() || progress.turn == 0 {
+                started = self.hosts.transfers().started();
+                starts = self.hosts.transfers().next_starts().map(|start| start.map_or(NEVER, to_ps));
             }
             let event = sent.min(self.network.earliest_arrival()).min(self.agenda.next_at());
             let end = exchange.next_end(progress, NextEvents { event, starts });
@@ -161,7 +161,7 @@ impl<const LARGE: bool> Simulation<Parted<LARGE>> {
                 exchange.receive_messages(progress.turn, progress.part, &mut self.network, &mut lost);
             }
             for (lane, packets) in lost.drain(..) {
-                self.hosts.lose(&mut self.network, lane, packets);
+                self.lose(self.now, lane, packets);
             }
             let Some(end) = end else { break };
             self.advance_on_one_thread(end);

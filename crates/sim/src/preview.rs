@@ -44,11 +44,11 @@ impl<T: Tap> Simulation<T> {
     /// The links that the data of a transfer would cross by the present rules. `None` if it has not started, has several
     /// subflows, or if switches choose a path for each packet.
     pub fn path_of(&self, transfer: u32) -> Option<Vec<LinkId>> {
-        let [ends] = self.hosts.transfers.subflows(transfer) else { return None };
+        let [ends] = self.hosts.transfers().subflows(transfer) else { return None };
         if self.network.sprays() {
             return None;
         }
-        let headers = self.hosts.headers(transfer, self.hosts.transfers.five_tuple(transfer)?);
+        let headers = self.hosts.headers(transfer, self.hosts.transfers().five_tuple(transfer)?);
         Some(self.network.trace(ends.src.uplink, headers))
     }
 
@@ -56,12 +56,12 @@ impl<T: Tap> Simulation<T> {
     pub fn offered(&self) -> Vec<OfferedFlow> {
         let path = |uplink, headers| self.network.trace(uplink, headers);
         let flow = |flow: u32| {
-            let (first, five_tuple) = (self.hosts.transfers.subflows(flow)[0], self.hosts.transfers.drawn(flow));
+            let (first, five_tuple) = (self.hosts.transfers().subflows(flow)[0], self.hosts.transfers().drawn(flow));
             let there = self.hosts.headers(flow, five_tuple);
             let back = pathloom_model::Headers { five_tuple: five_tuple.reverse(), ..there };
-            let (optimum_bps, ideal_fct) = self.hosts.transfers.yardsticks(flow);
+            let (optimum_bps, ideal_fct) = self.hosts.transfers().yardsticks(flow);
             OfferedFlow {
-                spec: self.hosts.transfers.spec(flow).clone(),
+                spec: self.hosts.transfers().spec(flow).clone(),
                 five_tuple,
                 dscp: there.dscp,
                 optimum_bps,
@@ -69,7 +69,7 @@ impl<T: Tap> Simulation<T> {
                 paths: [path(first.src.uplink, there), path(first.dst.uplink, back)],
             }
         };
-        (0..self.hosts.transfers.len() as u32).map(flow).collect()
+        (0..self.hosts.transfers().len() as u32).map(flow).collect()
     }
 
     /// The cables that faults take down and bring back, in order of time. A row has the time, whether the cables come

@@ -32,7 +32,7 @@ impl<T: Tap> Simulation<T> {
     /// timer.
     pub(crate) fn follow_up(&mut self, now: Ps, switch: NodeId) {
         while let Some((lane, lost)) = self.network.take_change() {
-            self.hosts.lose(&mut self.network, lane, lost);
+            self.lose(now, lane, lost);
         }
         if let Some(at) = self.network.next_timer(now, switch) {
             self.agenda.push(at, Event::ProgramTimer(switch));

@@ -10,6 +10,7 @@ use crate::network::{pfc, Arrival, Network};
 use crate::outcome::{LinkOutcome, Outcome, SubflowPath};
 use crate::packet::Packet;
 use crate::parts;
+use crate::run::Run;
 use crate::settings::{SimError, SimSettings};
 use crate::tap::{NoTap, Tap};
 use crate::time::{to_nanos, to_ps, Ps};
@@ -100,7 +101,7 @@ impl<T: Tap> Simulation<T> {
         let (transport, needs, control) = (&transport, &needs, &control);
         let settings = HostSettings { transport, needs, control, agents, deployment, duration, seed };
         let single_thread_reason = parts::single_thread_reason(&settings, &transfers);
-        let hosts = Hosts::new(fabric.clone(), transfers, settings);
+        let hosts = Hosts::new(fabric.clone(), transfers, &settings);
         if hosts.acknowledge_packets() {
             network.take_slow_path_to_hosts();
         }
@@ -153,7 +154,7 @@ impl<T: Tap> Simulation<T> {
             self.control.write_snapshot(0, &mut self.agenda);
         }
         self.agenda.push(self.duration, Event::EndOfArrivals);
-        if let Some(at) = self.hosts.transfers.next_start() {
+        if let Some(at) = self.hosts.transfers().next_start() {
             self.agenda.push(to_ps(at), Event::NextStart);
         }
         Ok(())
@@ -243,19 +244,34 @@ impl<T: Tap> Simulation<T> {
         match self.network.arrive::<SPRAYS>(now, link) {
             Arrival::Forwarded => {}
             Arrival::Host(packet, interface) => {
-                self.hosts.deliver(now, &mut self.network, &mut self.agenda, &packet, interface);
+                let (hosts, mut run) = self.hosts_at(now);
+                hosts.deliver(&mut run, &packet, interface);
             }
-            Arrival::Dropped(lane) => self.hosts.lose(&mut self.network, lane, 1),
+            Arrival::Dropped(lane) => self.lose(now, lane, 1),
             Arrival::Slow(packet) => self.arrive_slowly(now, link, packet),
             Arrival::Resumed(uplink) => self.resumed(now, uplink),
         }
+    }
+
+    /// Packets of a lane were lost; a negative number means that packets were added.
+    #[inline]
+    pub(crate) fn lose(&mut self, now: Ps, lane: u32, packets: i32) {
+        let (hosts, mut run) = self.hosts_at(now);
+        hosts.lose(&mut run, lane, packets);
+    }
+
+    /// The hosts, and what they may act on at this time.
+    #[inline(always)]
+    pub(crate) fn hosts_at(&mut self, now: Ps) -> (&mut Hosts, Run<'_, T>) {
+        (&mut self.hosts, Run { now, network: &mut self.network, agenda: &mut self.agenda })
     }
 
     /// The card of a host may send paused packets again.
     #[cold]
     #[inline(never)]
     fn resumed(&mut self, now: Ps, uplink: LinkId) {
-        self.hosts.card_resumed(now, &mut self.network, &mut self.agenda, uplink);
+        let (hosts, mut run) = self.hosts_at(now);
+        hosts.card_resumed(&mut run, uplink);
     }
 
     /// A packet has arrived for which the main loop knows no decision. Not inlined, like all code that few packets
@@ -265,13 +281,10 @@ impl<T: Tap> Simulation<T> {
         match self.network.arrive_slowly(now, link, packet) {
             Arrival::Forwarded => {}
             Arrival::Host(packet, interface) => {
-                let (hosts, network, agenda) = (&mut self.hosts, &mut self.network, &mut self.agenda);
-                match hosts.acknowledge_packets() {
-                    true => hosts.deliver_packet(now, network, agenda, &packet, interface),
-                    false => hosts.deliver(now, network, agenda, &packet, interface),
-                }
+                let (hosts, mut run) = self.hosts_at(now);
+                hosts.deliver_any(&mut run, &packet, interface);
             }
-            Arrival::Dropped(lane) => self.hosts.lose(&mut self.network, lane, 1),
+            Arrival::Dropped(lane) => self.lose(now, lane, 1),
             Arrival::Slow(packet) => self.ask_switch(now, link, packet),
             Arrival::Resumed(uplink) => self.resumed(now, uplink),
         }
@@ -290,7 +303,7 @@ impl<T: Tap> Simulation<T> {
             self.control.tell(now, &mut self.agenda, input);
         }
         if lost != 0 {
-            self.hosts.lose(&mut self.network, lane, lost);
+            self.lose(now, lane, lost);
         }
     }
 
@@ -299,64 +312,57 @@ impl<T: Tap> Simulation<T> {
         let Some((at, event)) = self.agenda.pop() else { return };
         self.now = at;
         self.network.advance_to(at);
-        let (hosts, network, agenda) = (&mut self.hosts, &mut self.network, &mut self.agenda);
+        let (hosts, mut run) = self.hosts_at(at);
         match event {
-            Event::NextStart => hosts.start_next(at, network, agenda),
-            Event::Start(transfer) => hosts.start(at, network, agenda, transfer),
-            Event::PathsOverdue(transfer) => hosts.open_all_streams(at, network, agenda, transfer),
-            Event::SenderTimer { slot, use_count } => hosts.sender_timer(at, network, agenda, (slot, use_count)),
-            Event::PacketTimer { slot, use_count } => hosts.packet_timer(at, network, agenda, (slot, use_count)),
-            Event::PullDue(uplink) => hosts.pull_due(at, network, agenda, uplink),
-            Event::CardFree(uplink) => hosts.card_free(at, network, agenda, uplink),
-            Event::CardReady { slot, use_count } => hosts.card_ready(at, network, agenda, (slot, use_count)),
-            Event::ReceiverTimer { slot, use_count } => hosts.receiver_timer(at, network, agenda, (slot, use_count)),
-            Event::LeaseOver { slot, use_count } => hosts.lease_over(at, network, agenda, (slot, use_count)),
+            Event::NextStart => hosts.start_next(&mut run),
+            Event::Start(transfer) => hosts.start(&mut run, transfer),
+            Event::PathsOverdue(transfer) => hosts.paths_overdue(&mut run, transfer),
+            Event::SenderTimer { slot, use_count } => hosts.sender_timer(&mut run, (slot, use_count)),
+            Event::PacketTimer { slot, use_count } => hosts.packet_timer(&mut run, (slot, use_count)),
+            Event::PullDue(uplink) => hosts.pull_due(&mut run, uplink),
+            Event::CardFree(uplink) => hosts.card_free(&mut run, uplink),
+            Event::CardReady { slot, use_count } => hosts.card_ready(&mut run, (slot, use_count)),
+            Event::ReceiverTimer { slot, use_count } => hosts.receiver_timer(&mut run, (slot, use_count)),
+            Event::LeaseOver { slot, use_count } => hosts.lease_over(&mut run, (slot, use_count)),
+            Event::ArpRetry { interface, address } => hosts.arp_retry(&mut run, (interface, address)),
+            Event::EndOfArrivals => hosts.end_of_arrivals(&mut run),
             Event::Deliver { output, session } => self.reached(at, output, session),
-            Event::Apply { output, session } => self.control.applied(at, network, agenda, (*output, session)),
-            Event::Inform { input, origin } => self.control.inform(at, agenda, *input, origin),
-            Event::Served { controller } => self.control.served(at, agenda, controller),
-            Event::WriteSnapshot => self.control.write_snapshot(at, agenda),
-            Event::ControllerTimer => self.control.timer_due(at, agenda),
-            Event::Sweep(switch) => self.control.sweep(at, switch, network, agenda),
+            Event::Apply { output, session } => {
+                self.control.applied(at, &mut self.network, &mut self.agenda, (*output, session));
+            }
+            Event::Inform { input, origin } => self.control.inform(at, &mut self.agenda, *input, origin),
+            Event::Served { controller } => self.control.served(at, &mut self.agenda, controller),
+            Event::WriteSnapshot => self.control.write_snapshot(at, &mut self.agenda),
+            Event::ControllerTimer => self.control.timer_due(at, &mut self.agenda),
+            Event::Sweep(switch) => self.control.sweep(at, switch, &mut self.network, &mut self.agenda),
             Event::ProgramTimer(switch) => self.program_timer(at, switch),
             Event::Probe(switch) => self.probe(at, switch),
             Event::SampleTables => self.sample_tables(at),
-            Event::ArpRetry { interface, address } => hosts.arp_retry(at, network, agenda, (interface, address)),
-            Event::MeasureLoad => self.control.measure_load(at, agenda),
+            Event::MeasureLoad => self.control.measure_load(at, &mut self.agenda),
             Event::Fault(index) => self.fault(at, index),
-            Event::EndOfArrivals => hosts.end_of_arrivals(at, network, agenda),
         }
     }
 
     /// A message of the controller has reached a switch or a host.
     fn reached(&mut self, now: Ps, output: Box<Output>, session: u32) {
-        let (hosts, network, agenda) = (&mut self.hosts, &mut self.network, &mut self.agenda);
         if let Some(switch) = output.switch() {
-            return self.control.reached_switch(now, agenda, switch, (output, session));
+            return self.control.reached_switch(now, &mut self.agenda, switch, (output, session));
         }
-        match *output {
-            Output::HoldFlow { five_tuple, lease, .. } => hosts.hold(now, network, agenda, &five_tuple, lease),
-            Output::ReleaseFlow { five_tuple, .. } => hosts.let_go(now, network, agenda, &five_tuple),
-            Output::PaceFlow { five_tuple, rate_bps, .. } => hosts.pace(now, network, agenda, &five_tuple, rate_bps),
-            Output::Assigned { request, answer, available_bps } => {
-                hosts.assigned(now, network, agenda, request, answer.map(|assigned| (assigned, available_bps)));
-            }
-            Output::Claimed { request, .. } => hosts.claimed(now, network, agenda, request),
-            _ => {}
-        }
+        let (hosts, mut run) = self.hosts_at(now);
+        hosts.obey(&mut run, *output);
     }
 
     /// The links that the data of a transfer's first subflow would cross if it sent now, from its host to the place
     /// where they arrive (or would be lost). Empty for a transfer that has not started.
     pub fn route(&self, flow: u32) -> Vec<LinkId> {
-        let Some(five_tuple) = self.hosts.transfers.five_tuple(flow) else { return Vec::new() };
+        let Some(five_tuple) = self.hosts.transfers().five_tuple(flow) else { return Vec::new() };
         let Some(source) = self.fabric.attachment(five_tuple.src) else { return Vec::new() };
         self.network.trace(source.uplink, self.hosts.headers(flow, five_tuple))
     }
 
     /// Records from now on the path of each subflow when it closes, for [`Simulation::take_subflow_paths`].
     pub fn record_subflow_paths(&mut self) {
-        self.hosts.log.records_paths = true;
+        self.hosts.record_paths();
     }
 
     /// Returns the paths of the subflows that closed since the last call and of the open ones, by transfer and

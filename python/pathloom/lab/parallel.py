@@ -1,6 +1,6 @@
 """Parallel streams of transfers in the lab: a host requests paths, and opens each stream when its claim is answered.
 
-This part of parallel-tcp runs in hosts. The simulator has the same part in `crates/sim/src/hosts/streams.rs`.
+This part of parallel-tcp runs in hosts. The simulator has the same part in `crates/sim/src/hosts/tcp/streams.rs`.
 """
 
 from __future__ import annotations

@@ -4,35 +4,28 @@
 //! as late as possible, and several transfers share a card fairly. Acknowledgements go to the card at once; they wait
 //! for at most one packet. Every packet of such a run takes the slow path of the main loop when it reaches a host.
 
-use super::parts::aged;
+mod flow;
+
+use super::shared::Shared;
 use super::traits::{send_ps, traits_of};
-use super::turns::{age, Rank, Turns};
-use super::Hosts;
+use super::turns::{age, Turns};
 use crate::agenda::{Agenda, Event};
 use crate::interface::Interface;
 use crate::lanes::NO_CONNECTION;
 use crate::network::pfc::{can_stop, is_stopped};
-use crate::network::Network;
 use crate::packet::{Direction, Packet};
-use crate::reports::Reports;
-use crate::subflow::wants;
+use crate::run::Run;
 use crate::tap::Tap;
-use crate::time::{to_nanos, to_ps, Ps, NEVER};
+use crate::time::{to_nanos, Ps, NEVER};
 use crate::transfers::{Work, EPHEMERAL};
-use pathloom_control::Input;
+use flow::{acknowledged, arrived, packet_of, Flow};
 use pathloom_model::{Fabric, Headers, LinkId};
-use pathloom_scheme::{Acknowledged, Ageing};
-use pathloom_transport::ends::{AnyReceiver, AnySender, PacketSettings, Progress};
-use pathloom_transport::packets::{Arrived, Feedback, Outgoing, PacketReceiver, PacketSender};
+use pathloom_scheme::Ageing;
+use pathloom_transport::ends::PacketSettings;
+use pathloom_transport::packets::{Feedback, Outgoing, PacketReceiver, PacketSender};
 use pathloom_transport::uec::NetworkTraits;
 use pathloom_transport::{TimeoutWait, TransportSpec};
 use std::collections::BTreeMap;
-
-/// Bytes of a transfer without end: more than any run sends.
-const ENDLESS: u64 = 1 << 60;
-/// Bits of a data packet's number that say that it was sent before, and that its sender asks for a report.
-const RETRANSMISSION: u64 = 1 << 63;
-const ASKS_REPORT: u64 = 1 << 62;
 
 /// All transfers of a run, with the cards of their hosts.
 pub(super) struct PacketFlows {
@@ -47,38 +40,6 @@ pub(super) struct PacketFlows {
     /// By the link that a receiving host sends into; only with a transport that pulls.
     pullers: BTreeMap<LinkId, Puller>,
     seed: u64,
-}
-
-/// A transfer under way.
-struct Flow {
-    transfer: u32,
-    use_count: u32,
-    /// Interface of the sending host, and interface of the receiving host.
-    interfaces: [Interface; 2],
-    /// Payload bytes; `None` for a transfer without end.
-    size: Option<u64>,
-    /// Packets in the network.
-    under_way: i64,
-    /// Packets sent in both directions, and those with data among them.
-    packets_sent: u64,
-    data_sent: u64,
-    /// Whether it is a message of a job, whose connections stand.
-    of_job: bool,
-    delivered: bool,
-    /// Whether the sender has nothing left to do.
-    closed: bool,
-    /// Whether it waits for its turn at the card.
-    has_turn: bool,
-    /// Whether it waits for its turn to be pulled.
-    has_pull_turn: bool,
-    /// Time that the receiver's link needs for a full packet, and entropy of the last packet that arrived.
-    frame_ps: Ps,
-    entropy: u32,
-    /// Time of the sender's timer event in the agenda; [`NEVER`] if there is none.
-    timer: Ps,
-    sender: AnySender,
-    receiver: AnyReceiver,
-    reports: Reports,
 }
 
 /// The network card of a host.
@@ -128,27 +89,11 @@ impl PacketFlows {
     ) -> usize {
         let traits = NetworkTraits { rate_bps, ..self.traits };
         let frame_ps = send_ps(self.settings.frame_bytes(), receiver_bps) as Ps;
-        let bytes = size.unwrap_or(ENDLESS);
+        let bytes = size.unwrap_or(flow::ENDLESS);
         let seed = self.seed ^ (u64::from(transfer) << 32 | 0x7565_6300);
-        let flow = |use_count| Flow {
-            transfer,
-            use_count,
-            interfaces,
-            size,
-            under_way: 0,
-            packets_sent: 0,
-            data_sent: 0,
-            of_job,
-            delivered: false,
-            closed: false,
-            has_turn: false,
-            has_pull_turn: false,
-            frame_ps,
-            entropy: 0,
-            timer: NEVER,
-            sender: self.settings.sender(&traits, bytes, seed),
-            receiver: self.settings.receiver(&traits, bytes),
-            reports: Reports::default(),
+        let flow = |use_count| {
+            let ends = (self.settings.sender(&traits, bytes, seed), self.settings.receiver(&traits, bytes));
+            Flow { of_job, frame_ps, ..Flow::new((transfer, use_count), interfaces, size, ends) }
         };
         if let Some(slot) = self.free.pop() {
             let slot = slot as usize;
@@ -226,386 +171,260 @@ impl PacketFlows {
     pub(super) fn work(&self) -> impl Iterator<Item = (u32, Work)> + '_ {
         self.slots.iter().filter(|flow| !flow.closed).map(|flow| (flow.transfer, flow.work()))
     }
-}
-
-impl Flow {
-    /// Puts the sender's timer into the agenda, unless it has an event that is early enough.
-    fn arm(&mut self, now: Ps, agenda: &mut Agenda, slot: u32) {
-        if let Some(at) = wants(self.sender.poll_timeout(), &mut self.timer) {
-            agenda.push(at.max(now), Event::PacketTimer { slot, use_count: self.use_count });
-        }
-    }
-
-    /// Its rank at its card, by the bytes sent, repeated ones included. All packets count as full.
-    fn sending_rank(&self, ageing: Option<Ageing>, settings: &PacketSettings) -> Rank {
-        Rank::of(ageing, self.data_sent * settings.payload_bytes(), self.of_job)
-    }
-
-    /// Its rank among those that its receiver pulls.
-    fn receiving_rank(&self, ageing: Option<Ageing>) -> Rank {
-        Rank::of(ageing, self.receiver.received_bytes(), self.of_job)
-    }
-
-    fn work(&self) -> Work {
-        let counters = self.sender.counters();
-        Work {
-            delivered_bytes: self.receiver.delivered_bytes(),
-            arrived_bytes: self.receiver.received_bytes(),
-            window_bytes: self.sender.window_bytes(),
-            retransmits: counters.retransmissions as u32,
-            timeouts: counters.timeouts as u32,
-            packets: self.packets_sent,
-            segments: self.receiver.received_packets() as u32,
-            reordered: self.receiver.reordered_packets() as u32,
-            ..Work::default()
-        }
-    }
-}
-
-impl Hosts {
-    /// Whether transfers use a transport that acknowledges packets.
-    pub(crate) fn acknowledge_packets(&self) -> bool {
-        self.packets.is_some()
-    }
 
     /// Starts a transfer.
-    pub(super) fn start_packets<T: Tap>(
-        &mut self,
-        now: Ps,
-        network: &mut Network<T>,
-        agenda: &mut Agenda,
-        transfer: u32,
-    ) {
-        let ends = self.transfers.subflows(transfer)[0];
+    pub(super) fn start<T: Tap>(&mut self, shared: &mut Shared, run: &mut Run<'_, T>, transfer: u32) {
+        let (ends, network) = (shared.transfers.subflows(transfer)[0], &mut *run.network);
         let in_use = |five_tuple: &_| network.lanes.slot(five_tuple).is_some();
-        let five_tuple = self.transfers.start(transfer, &ends, to_nanos(now), EPHEMERAL, in_use);
-        let headers = Headers { tcp_flags: 0, ..self.headers(transfer, five_tuple) };
-        let rates_bps = [ends.src, ends.dst].map(|at| self.fabric.link(at.uplink).settings.rate_bps);
-        let of_job = self.transfers.spec(transfer).standing;
-        let Some(packets) = &mut self.packets else { return };
+        let five_tuple = shared.transfers.start(transfer, &ends, to_nanos(run.now), EPHEMERAL, in_use);
+        let headers = Headers { tcp_flags: 0, ..shared.headers(transfer, five_tuple) };
+        let rates_bps = [ends.src, ends.dst].map(|at| shared.rate_bps(at.uplink));
+        let of_job = shared.transfers.spec(transfer).standing;
         let interfaces = [ends.src, ends.dst].map(|at| Interface::of(at.uplink));
-        let slot = packets.open((transfer, of_job), interfaces, ends.size_bytes, rates_bps);
-        let follows_scheme = !packets.settings.chooses_entropy();
+        let slot = self.open((transfer, of_job), interfaces, ends.size_bytes, rates_bps);
         network.open_slot(slot, headers);
-        if follows_scheme {
-            self.entropies.open(slot);
+        if !self.settings.chooses_entropy() {
+            shared.entropies.open(slot);
         }
         if ends.size_bytes == Some(0) {
-            self.finish_packets(now, agenda, slot);
+            self.finish(shared, run, slot);
         }
-        self.continue_packets(now, network, agenda, slot);
+        self.proceed(shared, run, slot);
     }
 
-    /// A packet has reached a host by this interface.
-    pub(crate) fn deliver_packet<T: Tap>(
+    /// A packet has reached a host by this interface. Returns whether it belongs to a transfer of this interface.
+    pub(super) fn deliver<T: Tap>(
         &mut self,
-        now: Ps,
-        network: &mut Network<T>,
-        agenda: &mut Agenda,
+        shared: &mut Shared,
+        run: &mut Run<'_, T>,
         packet: &Packet,
         interface: Interface,
-    ) {
+    ) -> bool {
         let slot = packet.slot();
-        let Some(packets) = self.packets.as_mut().filter(|_| slot != NO_CONNECTION) else {
-            return self.turn_away(now, network, agenda, packet, interface);
-        };
-        let flow = packets.get(slot);
-        let destination = flow.interfaces[usize::from(packet.direction() == Direction::Data)];
-        if destination != interface {
-            return self.turn_away(now, network, agenda, packet, interface);
+        if slot == NO_CONNECTION {
+            return false;
+        }
+        let flow = self.get(slot);
+        if flow.interfaces[usize::from(packet.direction() == Direction::Data)] != interface {
+            return false;
         }
         flow.under_way -= 1;
         if flow.closed {
-            return self.release_packets(network, slot);
+            self.release(run, slot);
+        } else if packet.direction() == Direction::Data {
+            self.take_data(shared, run, packet);
+        } else {
+            self.take_feedback(shared, run, packet);
         }
-        match packet.direction() {
-            Direction::Data => {
-                flow.entropy = packet.entropy();
-                let arrived = arrived(packet);
-                let report = flow.receiver.handle_data(&arrived);
-                let notice = flow.receiver.gives_notice(to_nanos(now), &arrived);
-                if !flow.delivered && flow.size.is_some_and(|size| flow.receiver.received_bytes() >= size) {
-                    self.finish_packets(now, agenda, slot);
-                }
-                if notice {
-                    self.answer(now, network, slot, Feedback::Notice);
-                }
-                if let Some(report) = report {
-                    self.answer(now, network, slot, Feedback::Report(report));
-                }
-                self.ask_for_pull(now, network, agenda, slot);
-            }
-            Direction::Ack => {
-                let before = flow.sender.progress();
-                match flow.reports.take(packet.seq) {
-                    Some(Feedback::Report(report)) => {
-                        flow.sender.handle_report(to_nanos(now), &report);
-                        if let (Some(before), Some(after)) = (before, flow.sender.progress()) {
-                            self.entropies.acknowledged(now, slot, &acknowledged(&before, &after, report.marked));
-                        }
-                    }
-                    Some(Feedback::Pull(bytes)) => flow.sender.handle_pull(bytes),
-                    Some(Feedback::Notice) => flow.sender.handle_notice(to_nanos(now)),
-                    None => {}
-                }
-                self.continue_packets(now, network, agenda, slot);
-            }
+        true
+    }
+
+    /// Data have reached their receiver.
+    fn take_data<T: Tap>(&mut self, shared: &mut Shared, run: &mut Run<'_, T>, packet: &Packet) {
+        let slot = packet.slot();
+        let flow = self.get(slot);
+        flow.entropy = packet.entropy();
+        let arrived = arrived(packet);
+        let report = flow.receiver.handle_data(&arrived);
+        let notice = flow.receiver.gives_notice(to_nanos(run.now), &arrived);
+        if !flow.delivered && flow.size.is_some_and(|size| flow.receiver.received_bytes() >= size) {
+            self.finish(shared, run, slot);
         }
+        if notice {
+            self.answer(shared, run, slot, Feedback::Notice);
+        }
+        if let Some(report) = report {
+            self.answer(shared, run, slot, Feedback::Report(report));
+        }
+        self.ask_for_pull(shared, run, slot);
+    }
+
+    /// What a receiver tells has reached the sender.
+    fn take_feedback<T: Tap>(&mut self, shared: &mut Shared, run: &mut Run<'_, T>, packet: &Packet) {
+        let (slot, nanos) = (packet.slot(), to_nanos(run.now));
+        let flow = self.get(slot);
+        let before = flow.sender.progress();
+        match flow.reports.take(packet.seq) {
+            Some(Feedback::Report(report)) => {
+                flow.sender.handle_report(nanos, &report);
+                if let (Some(before), Some(after)) = (before, flow.sender.progress()) {
+                    shared.entropies.acknowledged(run.now, slot, &acknowledged(&before, &after, report.marked));
+                }
+            }
+            Some(Feedback::Pull(bytes)) => flow.sender.handle_pull(bytes),
+            Some(Feedback::Notice) => flow.sender.handle_notice(nanos),
+            None => {}
+        }
+        self.proceed(shared, run, slot);
     }
 
     /// Tells something to the sender of a transfer. The packet takes a path by the entropy of the last one that arrived.
-    fn answer<T: Tap>(&mut self, now: Ps, network: &mut Network<T>, slot: usize, feedback: Feedback) {
-        let Some(packets) = &mut self.packets else { return };
-        let flow = packets.get(slot);
+    fn answer<T: Tap>(&mut self, shared: &mut Shared, run: &mut Run<'_, T>, slot: usize, feedback: Feedback) {
+        let flow = &mut self.slots[slot];
         flow.packets_sent += 1;
         let (link, number) = (flow.interfaces[1].uplink().0, flow.reports.put(feedback));
-        let (entropy, wire) = (flow.entropy, packets.settings.feedback_bytes(&feedback) as u16);
+        let (entropy, wire) = (flow.entropy, self.settings.feedback_bytes(&feedback) as u16);
         let packet = Packet::new((slot as u32) << 1 | 1, number, 0, wire, 0).with_entropy(entropy);
-        let packet = aged(self.ageing, packet, 0);
-        let taken = self.hand_to_card(now, network, link, packet);
-        self.note_sent(slot, taken);
+        let packet = shared.aged(packet, 0);
+        flow.under_way += i64::from(shared.hand_to_card(run, link, packet));
     }
 
     /// Gives a transfer a turn to be pulled, if its receiver wants a packet.
-    fn ask_for_pull<T: Tap>(&mut self, now: Ps, network: &mut Network<T>, agenda: &mut Agenda, slot: usize) {
-        let Some(packets) = &mut self.packets else { return };
-        let flow = &mut packets.slots[slot];
+    fn ask_for_pull<T: Tap>(&mut self, shared: &mut Shared, run: &mut Run<'_, T>, slot: usize) {
+        let flow = &mut self.slots[slot];
         if flow.has_pull_turn || !flow.receiver.wants_pull() {
             return;
         }
         flow.has_pull_turn = true;
         let uplink = flow.interfaces[1].uplink();
-        let puller = packets.pullers.entry(uplink).or_default();
-        puller.turns.add(flow.receiving_rank(packets.ageing), slot as u32);
-        self.pull(now, network, agenda, uplink);
+        let puller = self.pullers.entry(uplink).or_default();
+        puller.turns.add(flow.receiving_rank(self.ageing), slot as u32);
+        self.pull(shared, run, uplink);
     }
 
     /// Pulls the packets that are due at a host: one at a time, as fast as they can arrive.
-    fn pull<T: Tap>(&mut self, now: Ps, network: &mut Network<T>, agenda: &mut Agenda, uplink: LinkId) {
-        while let Some(packets) = &mut self.packets {
-            let Some(puller) = packets.pullers.get_mut(&uplink).filter(|puller| !puller.turns.is_empty()) else {
-                return;
-            };
-            if puller.next_at > now {
+    fn pull<T: Tap>(&mut self, shared: &mut Shared, run: &mut Run<'_, T>, uplink: LinkId) {
+        while let Some(puller) = self.pullers.get_mut(&uplink).filter(|puller| !puller.turns.is_empty()) {
+            if puller.next_at > run.now {
                 if !std::mem::replace(&mut puller.is_armed, true) {
-                    agenda.push(puller.next_at, Event::PullDue(uplink));
+                    run.agenda.push(puller.next_at, Event::PullDue(uplink));
                 }
                 return;
             }
             let Some(slot) = puller.turns.next() else { return };
-            let flow = &mut packets.slots[slot as usize];
+            let flow = &mut self.slots[slot as usize];
             flow.has_pull_turn = flow.receiver.wants_pull();
             if flow.has_pull_turn {
-                puller.next_at = now + flow.frame_ps;
-                puller.turns.keep(flow.receiving_rank(packets.ageing), slot);
+                puller.next_at = run.now + flow.frame_ps;
+                puller.turns.keep(flow.receiving_rank(self.ageing), slot);
                 let bytes = flow.receiver.pull();
-                self.answer(now, network, slot as usize, Feedback::Pull(bytes));
+                self.answer(shared, run, slot as usize, Feedback::Pull(bytes));
             }
         }
     }
 
     /// The host that sends into this link may pull a packet again.
-    pub(crate) fn pull_due<T: Tap>(&mut self, now: Ps, network: &mut Network<T>, agenda: &mut Agenda, uplink: LinkId) {
-        if let Some(puller) = self.packets.as_mut().and_then(|packets| packets.pullers.get_mut(&uplink)) {
+    pub(super) fn pull_due<T: Tap>(&mut self, shared: &mut Shared, run: &mut Run<'_, T>, uplink: LinkId) {
+        if let Some(puller) = self.pullers.get_mut(&uplink) {
             puller.is_armed = false;
-            self.pull(now, network, agenda, uplink);
-        }
-    }
-
-    /// Notes that the card has taken a packet of a transfer.
-    fn note_sent(&mut self, slot: usize, taken: bool) {
-        if let Some(packets) = &mut self.packets {
-            packets.get(slot).under_way += i64::from(taken);
+            self.pull(shared, run, uplink);
         }
     }
 
     /// The sender of a transfer may have something to send, or may have finished.
-    fn continue_packets<T: Tap>(&mut self, now: Ps, network: &mut Network<T>, agenda: &mut Agenda, slot: usize) {
-        let Some(packets) = &mut self.packets else { return };
-        if packets.get(slot).sender.is_finished() {
-            return self.close_packets(now, network, agenda, slot);
+    fn proceed<T: Tap>(&mut self, shared: &mut Shared, run: &mut Run<'_, T>, slot: usize) {
+        if self.get(slot).sender.is_finished() {
+            return self.close(shared, run, slot);
         }
-        let uplink = packets.give_turn(slot);
-        self.serve_card(now, network, agenda, uplink);
-        self.arm_packet_timer(now, agenda, slot);
+        let uplink = self.give_turn(slot);
+        self.serve_card(shared, run, uplink);
+        self.get(slot).arm(run.now, run.agenda, slot as u32);
     }
 
     /// Sends the packets for which a card has room now: one at a time.
-    pub(super) fn serve_card<T: Tap>(
-        &mut self,
-        now: Ps,
-        network: &mut Network<T>,
-        agenda: &mut Agenda,
-        uplink: LinkId,
-    ) {
-        while let Some(packets) = &mut self.packets {
-            let busy = network.links[uplink.index()].backlog(now);
+    pub(super) fn serve_card<T: Tap>(&mut self, shared: &mut Shared, run: &mut Run<'_, T>, uplink: LinkId) {
+        loop {
+            let busy = run.network.links[uplink.index()].backlog(run.now);
             if busy > 0 {
-                if let Some(at) = packets.wants_event(uplink, now + busy) {
-                    agenda.push(at, Event::CardFree(uplink));
+                if let Some(at) = self.wants_event(uplink, run.now + busy) {
+                    run.agenda.push(at, Event::CardFree(uplink));
                 }
                 return;
             }
-            let stopped = |slot: usize| can_stop(network) && is_stopped(network, uplink.0, slot);
-            let Some((slot, outgoing)) = packets.next(now, agenda, uplink, stopped) else { return };
-            let bytes_before = outgoing.number * packets.settings.payload_bytes();
-            let Flow { transfer, of_job, .. } = *packets.get(slot);
-            let packet = packet_of(slot, &outgoing, packets.settings.header_bytes());
-            if self.ageing.is_some() {
-                self.announce_aged(now, network, agenda, (slot, transfer), bytes_before, outgoing.payload_bytes);
+            let stopped = |slot: usize| can_stop(run.network) && is_stopped(run.network, uplink.0, slot);
+            let Some((slot, outgoing)) = self.next(run.now, run.agenda, uplink, stopped) else { return };
+            let bytes_before = outgoing.number * self.settings.payload_bytes();
+            let Flow { transfer, of_job, .. } = *self.get(slot);
+            let packet = packet_of(slot, &outgoing, self.settings.header_bytes());
+            if shared.ages() {
+                shared.announce_aged(run, (slot, transfer), bytes_before, outgoing.payload_bytes);
             }
-            let packet = aged(self.ageing, packet, age(bytes_before, of_job));
-            let taken = self.hand_to_card(now, network, uplink.0, packet);
-            self.note_sent(slot, taken);
-            self.arm_packet_timer(now, agenda, slot);
+            let packet = shared.aged(packet, age(bytes_before, of_job));
+            let taken = shared.hand_to_card(run, uplink.0, packet);
+            let flow = self.get(slot);
+            flow.under_way += i64::from(taken);
+            flow.arm(run.now, run.agenda, slot as u32);
         }
     }
 
     /// The card that sends into this link is free.
-    pub(crate) fn card_free<T: Tap>(&mut self, now: Ps, network: &mut Network<T>, agenda: &mut Agenda, uplink: LinkId) {
-        if let Some(card) = self.packets.as_mut().and_then(|packets| packets.cards.get_mut(&uplink)) {
+    pub(super) fn card_free<T: Tap>(&mut self, shared: &mut Shared, run: &mut Run<'_, T>, uplink: LinkId) {
+        if let Some(card) = self.cards.get_mut(&uplink) {
             card.free_at = NEVER;
-            self.serve_card(now, network, agenda, uplink);
+            self.serve_card(shared, run, uplink);
         }
-    }
-
-    /// A switch has resumed a priority of the card that sends into this link.
-    pub(crate) fn card_resumed<T: Tap>(
-        &mut self,
-        now: Ps,
-        network: &mut Network<T>,
-        agenda: &mut Agenda,
-        uplink: LinkId,
-    ) {
-        if self.acknowledge_packets() {
-            return self.serve_card(now, network, agenda, uplink);
-        }
-        // What the card held comes first. Until then, it has no room for more.
-        let free_at = now + network.links[uplink.index()].backlog(now);
-        for (slot, use_count) in self.stopped.take(uplink) {
-            agenda.push(free_at, Event::CardReady { slot, use_count });
-        }
-    }
-
-    fn arm_packet_timer(&mut self, now: Ps, agenda: &mut Agenda, slot: usize) {
-        let Some(packets) = &mut self.packets else { return };
-        packets.get(slot).arm(now, agenda, slot as u32);
     }
 
     /// Handles an event of a sender's timer. The timer may have moved to a later time.
-    pub(crate) fn packet_timer<T: Tap>(
+    pub(super) fn timer_due<T: Tap>(
         &mut self,
-        now: Ps,
-        network: &mut Network<T>,
-        agenda: &mut Agenda,
+        shared: &mut Shared,
+        run: &mut Run<'_, T>,
         (slot, use_count): (u32, u32),
     ) {
-        let Some(packets) = &mut self.packets else { return };
-        let flow = packets.get(slot as usize);
+        let flow = self.get(slot as usize);
         if flow.use_count != use_count || flow.closed {
             return;
         }
-        if flow.timer <= now {
+        if flow.timer <= run.now {
             flow.timer = NEVER;
         }
         let before = flow.sender.progress();
-        flow.sender.handle_timeout(to_nanos(now));
+        flow.sender.handle_timeout(to_nanos(run.now));
         if flow.sender.progress().is_some_and(|after| before.is_some_and(|before| after.timeouts > before.timeouts)) {
-            self.entropies.timed_out(now, slot as usize, &mut self.rng);
+            shared.timed_out(run.now, slot as usize);
         }
-        self.continue_packets(now, network, agenda, slot as usize);
+        self.proceed(shared, run, slot as usize);
     }
 
     /// The last byte of a transfer has arrived.
-    fn finish_packets(&mut self, now: Ps, agenda: &mut Agenda, slot: usize) {
-        let Some(packets) = &mut self.packets else { return };
-        let flow = packets.get(slot);
+    fn finish<T: Tap>(&mut self, shared: &mut Shared, run: &mut Run<'_, T>, slot: usize) {
+        let flow = self.get(slot);
         flow.delivered = true;
-        let transfer = flow.transfer;
-        for (next, delay) in self.transfers.deliver_connection(transfer, TimeoutWait::default(), to_nanos(now)) {
-            agenda.push(now + to_ps(delay), Event::Start(next));
-        }
-        if now >= self.duration {
-            self.stop_if_finished(agenda);
-        }
+        let ready = shared.transfers.deliver_connection(flow.transfer, TimeoutWait::default(), to_nanos(run.now));
+        shared.arrived(run.now, run.agenda, ready);
     }
 
     /// The sender of a transfer has nothing left to do, or is stopped.
-    fn close_packets<T: Tap>(&mut self, now: Ps, network: &mut Network<T>, agenda: &mut Agenda, slot: usize) {
-        let Some(packets) = &mut self.packets else { return };
-        let flow = &mut packets.slots[slot];
+    fn close<T: Tap>(&mut self, shared: &mut Shared, run: &mut Run<'_, T>, slot: usize) {
+        let flow = &mut self.slots[slot];
         flow.closed = true;
-        self.transfers.end_packets(flow.transfer, flow.work());
+        shared.transfers.end_packets(flow.transfer, flow.work());
         if std::mem::take(&mut flow.has_turn) {
-            let uplink = flow.interfaces[0].uplink();
-            if let Some(card) = packets.cards.get_mut(&uplink) {
+            if let Some(card) = self.cards.get_mut(&flow.interfaces[0].uplink()) {
                 card.turns.remove(slot as u32);
             }
         }
         if std::mem::take(&mut flow.has_pull_turn) {
-            if let Some(puller) = packets.pullers.get_mut(&flow.interfaces[1].uplink()) {
+            if let Some(puller) = self.pullers.get_mut(&flow.interfaces[1].uplink()) {
                 puller.turns.remove(slot as u32);
             }
         }
-        let transfer = flow.transfer;
-        if self.announces && self.is_known_long(transfer) {
-            let five_tuple = network.lanes.five_tuple(slot);
-            self.tell(now, agenda, Input::TransferEnded { five_tuple });
-        }
-        self.release_packets(network, slot);
+        shared.announce_end(run, slot, flow.transfer);
+        self.release(run, slot);
     }
 
     /// Frees the slot of a closed transfer, if none of its packets is in the network.
-    fn release_packets<T: Tap>(&mut self, network: &mut Network<T>, slot: usize) {
-        let Some(packets) = &mut self.packets else { return };
-        if packets.get(slot).under_way == 0 {
-            network.release_slot(slot);
-            packets.free.push(slot as u32);
+    fn release<T: Tap>(&mut self, run: &mut Run<'_, T>, slot: usize) {
+        if self.get(slot).under_way == 0 {
+            run.network.release_slot(slot);
+            self.free.push(slot as u32);
         }
     }
 
     /// Packets of a transfer were lost; a negative number means that packets were added.
-    pub(super) fn lose_packets<T: Tap>(&mut self, network: &mut Network<T>, slot: usize, lost: i32) {
-        let Some(packets) = &mut self.packets else { return };
-        let flow = packets.get(slot);
-        flow.under_way -= i64::from(lost);
+    pub(super) fn lose<T: Tap>(&mut self, run: &mut Run<'_, T>, slot: usize, packets: i32) {
+        let flow = self.get(slot);
+        flow.under_way -= i64::from(packets);
         if flow.closed {
-            self.release_packets(network, slot);
+            self.release(run, slot);
         }
     }
 
     /// Arrivals stop, and transfers without end do, too.
-    pub(super) fn end_endless_packets<T: Tap>(&mut self, now: Ps, network: &mut Network<T>, agenda: &mut Agenda) {
-        let Some(packets) = &self.packets else { return };
-        let slots = packets.slots.iter().enumerate().filter(|(_, flow)| flow.size.is_none() && !flow.closed);
+    pub(super) fn end_endless<T: Tap>(&mut self, shared: &mut Shared, run: &mut Run<'_, T>) {
+        let slots = self.slots.iter().enumerate().filter(|(_, flow)| flow.size.is_none() && !flow.closed);
         let slots: Vec<usize> = slots.map(|(slot, _)| slot).collect();
-        slots.into_iter().for_each(|slot| self.close_packets(now, network, agenda, slot));
-    }
-}
-
-fn packet_of(slot: usize, outgoing: &Outgoing, header_bytes: u32) -> Packet {
-    let flag = |bit: u64, set: bool| if set { bit } else { 0 };
-    let number =
-        outgoing.number | flag(RETRANSMISSION, outgoing.retransmission) | flag(ASKS_REPORT, outgoing.asks_report);
-    let (payload, wire) = (outgoing.payload_bytes as u16, (outgoing.payload_bytes + header_bytes) as u16);
-    Packet::new((slot as u32) << 1, number, payload, wire, 0).with_entropy(outgoing.entropy)
-}
-
-/// What a report told a sender, for those who choose the path of its flow.
-fn acknowledged(before: &Progress, after: &Progress, marked: bool) -> Acknowledged {
-    let bytes = after.acknowledged_bytes - before.acknowledged_bytes;
-    Acknowledged { bytes, marked, una: after.acknowledged_bytes, sent: after.sent_bytes }
-}
-
-fn arrived(packet: &Packet) -> Arrived {
-    Arrived {
-        number: packet.seq & !(RETRANSMISSION | ASKS_REPORT),
-        payload_bytes: u32::from(packet.payload()),
-        entropy: packet.entropy(),
-        retransmission: packet.seq & RETRANSMISSION != 0,
-        asks_report: packet.seq & ASKS_REPORT != 0,
-        marked: packet.is_marked(),
-        hops: packet.hop(),
-        trimmed: packet.trimmed_at(),
+        slots.into_iter().for_each(|slot| self.close(shared, run, slot));
     }
 }

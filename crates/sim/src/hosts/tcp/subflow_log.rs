@@ -19,7 +19,13 @@ pub(crate) struct SubflowLog {
 impl SubflowLog {
     /// Records a subflow that is about to close, with the path that its data would take now. `has_others` tells whether
     /// its transfer has several.
-    pub(super) fn note<T: Tap>(&mut self, network: &Network<T>, slot: usize, subflow: &Subflow, has_others: bool) {
+    pub(in crate::hosts) fn note<T: Tap>(
+        &mut self,
+        network: &Network<T>,
+        slot: usize,
+        subflow: &Subflow,
+        has_others: bool,
+    ) {
         let (transfer, five_tuple) = (subflow.transfer, network.lanes.five_tuple(slot));
         if self.records_paths {
             let links = links_of(network, slot, subflow);
@@ -33,7 +39,11 @@ impl SubflowLog {
 
     /// Returns the paths of the subflows that closed since the last call and of the open ones, by transfer and
     /// five-tuple.
-    pub(super) fn take_paths<T: Tap>(&mut self, network: &Network<T>, subflows: &Subflows) -> Vec<SubflowPath> {
+    pub(in crate::hosts) fn take_paths<T: Tap>(
+        &mut self,
+        network: &Network<T>,
+        subflows: &Subflows,
+    ) -> Vec<SubflowPath> {
         let mut rows = std::mem::take(&mut self.paths);
         let open = subflows.live().filter(|(_, subflow)| !subflow.closed).map(|(slot, subflow)| {
             let (transfer, five_tuple) = (subflow.transfer, network.lanes.five_tuple(slot));
@@ -45,7 +55,7 @@ impl SubflowLog {
     }
 
     /// Returns all subflows so far of transfers that have several, by transfer and five-tuple.
-    pub(super) fn outcomes<T: Tap>(
+    pub(in crate::hosts) fn outcomes<T: Tap>(
         &self,
         network: &Network<T>,
         subflows: &Subflows,
