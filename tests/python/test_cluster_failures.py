@@ -70,14 +70,10 @@ def server(answer: bytes) -> Iterator[int]:
 @pytest.mark.parametrize(
     "answer", [b"", b"HTTP/1.0 400 Bad request\r\n\r\n", bytes(64)], ids=["silent", "web", "zeros"]
 )
-def test_another_server_is_refused_in_time(
-    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes
-) -> None:
+def test_another_server_is_refused(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes) -> None:
     monkeypatch.setattr(module, "CONNECT_S", 1.0)
-    begin = time.monotonic()
     with server(answer) as port:
         outcome = cli("sweep", "s.toml", "--out", "out", "--cluster", f"tcp://127.0.0.1:{port}")
-    assert time.monotonic() - begin < 20.0
     assert (outcome.code, outcome.out, outcome.err.count("\n")) == (2, "", 1), outcome.err
     assert f"--cluster `tcp://127.0.0.1:{port}`: what answers there is no Dask scheduler" in outcome.err
     assert "expected the address that `dask scheduler` shows" in outcome.err

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -97,10 +96,8 @@ def test_a_scheme_that_failed_is_never_the_best(cli: Cli, loud: str) -> None:
 
 
 def test_python_raises_with_the_traceback_as_a_note() -> None:
-    started = time.monotonic()
     with pytest.raises(SchemeError, match=r"scheme Failing failed in run \d \(seed \d\): Failing\.handle") as caught:
         pl.compare(schemes=["ecmp", Failing], duration="1h", jobs=2, **STRIDE)
-    assert time.monotonic() - started < 30, "the run stopped long before an hour of simulated time"
     assert "\n" not in str(caught.value)
     assert any('raise RuntimeError("no idea\\nwhere to put it")' in note for note in caught.value.__notes__)
 

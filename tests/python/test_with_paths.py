@@ -5,19 +5,19 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from assigning import Controller
+from fake_clock import FakeClock
 from pathloom._core import PathloomError
 from pathloom.cli.path_options import ratio_of
 from pathloom.streams.opened import Expected
 from pathloom.streams.paths import ControllerAddress
 from pathloom.streams.policies import next_path
-from pathloom.streams.with_paths import Broker, PathRequest, Ports, find_library, no_effect, run
+from pathloom.streams.with_paths import PAUSE_S, Broker, PathRequest, Ports, find_library, no_effect, run
 
 PROGRAM = """
 import socket, sys
@@ -159,11 +159,29 @@ def test_without_a_controller_the_program_runs_and_one_line_is_printed(address: 
         broker = Broker(ControllerAddress("127.0.0.1", nobody.getsockname()[1], "token"), PathRequest(2), said.append)
         with socket.create_server((address, 0)) as door:
             command = [sys.executable, "-c", PROGRAM.format(address=address), str(door.getsockname()[1]), "20"]
-            start = time.monotonic()
             assert run(command, find_library(), broker, said.append) == 0
-    assert time.monotonic() - start < 20
     assert len(said) == 1 and "does not answer" in said[0] and "default routes" in said[0], said
     assert (broker.claimed, broker.without_path) == (0, 20)
+
+
+def test_a_controller_that_refuses_is_asked_again_after_a_pause(controller: Controller) -> None:
+    clock = FakeClock()
+    broker = Broker(controller.place, PathRequest(2), lambda _text: None, clock)
+    controller.refusal = (503, "the fabric is not known yet")
+
+    def claims(port: int) -> bool:
+        return broker.claim("10.0.0.1", "10.0.1.1", Ports(port))
+
+    assert not any(claims(port) for port in range(5001, 5021))
+    assert len(controller.calls) == 1, "one request for 20 connections"
+    controller.refusal = None
+    clock.sleep(PAUSE_S - 0.001)
+    assert not claims(5021)
+    assert len(controller.calls) == 1
+    clock.sleep(0.001)
+    assert claims(5022)
+    assert [claim["src_port"] for claim in controller.claims()] == [5022]
+    broker.release()
 
 
 def test_an_expired_assignment_is_requested_again_and_a_refusal_is_reported_once(controller: Controller) -> None:

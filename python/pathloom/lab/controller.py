@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 from pathloom.errors import ToolError
@@ -16,6 +15,7 @@ from pathloom.lab import management, system
 from pathloom.lab.blueprint import Blueprint
 from pathloom.lab.switches import OpenVSwitch
 from pathloom.native import program
+from pathloom.waiting import SYSTEM, Clock, await_event
 
 OWN = "pathloom"
 """Value for the native controller, where a lab otherwise gets the address of a controller."""
@@ -95,18 +95,22 @@ def launch(blueprint: Blueprint, directory: Path) -> subprocess.Popen[bytes]:
 
 
 def await_routes(
-    process: subprocess.Popen[bytes], switches: OpenVSwitch, directory: Path, rules: dict[int, int]
+    process: subprocess.Popen[bytes],
+    switches: OpenVSwitch,
+    directory: Path,
+    rules: dict[int, int],
+    clock: Clock = SYSTEM,
 ) -> None:
     """Waits until every switch has the number of rules that exist before the first flow. Raises `ToolError`."""
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
+
+    def have_rules() -> bool:
         check(process, directory)
-        if all(count >= rules[node] for node, count in switches.rule_counts().items()):
-            return
-        time.sleep(0.05)
-    raise ToolError(
-        f"the controller has not set up the switches within {PATIENCE_S:g} s; see {directory}/controller.log"
-    )
+        return all(count >= rules[node] for node, count in switches.rule_counts().items())
+
+    if not await_event(have_rules, PATIENCE_S, 0.05, clock):
+        raise ToolError(
+            f"the controller has not set up the switches within {PATIENCE_S:g} s; see {directory}/controller.log"
+        )
 
 
 def check(process: subprocess.Popen[bytes], directory: Path) -> None:
@@ -115,18 +119,20 @@ def check(process: subprocess.Popen[bytes], directory: Path) -> None:
         raise ToolError(f"the controller ended: {last_log_line(directory) or f'exit code {process.returncode}'}")
 
 
-def await_sessions(process: subprocess.Popen[bytes], switches: OpenVSwitch, directory: Path) -> None:
+def await_sessions(
+    process: subprocess.Popen[bytes], switches: OpenVSwitch, directory: Path, clock: Clock = SYSTEM
+) -> None:
     """Waits until every switch has a session with the controller. Raises `ToolError`."""
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
+
+    def are_connected() -> bool:
         check(process, directory)
         connected = switches.connected_bridges()
-        if all(connected.get(one.bridge) for one in switches.blueprint.switches):
-            return
-        time.sleep(0.05)
-    raise ToolError(
-        f"not all switches have connected to the controller within {PATIENCE_S:g} s; see {directory}/controller.log"
-    )
+        return all(connected.get(one.bridge) for one in switches.blueprint.switches)
+
+    if not await_event(are_connected, PATIENCE_S, 0.05, clock):
+        raise ToolError(
+            f"not all switches have connected to the controller within {PATIENCE_S:g} s; see {directory}/controller.log"
+        )
 
 
 def last_log_line(directory: Path) -> str | None:

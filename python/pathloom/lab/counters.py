@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import dataclass
 
 from pathloom.lab import links, system
 from pathloom.lab.lab import Lab
 from pathloom.lab.status import link_counters
+from pathloom.waiting import await_event
 
 _SILENCE_S = 10.0
 """Longest wait, in seconds, until a lab sends no packets after a run."""
@@ -35,15 +35,16 @@ def counters(lab: Lab) -> Counters:
 def await_silence(lab: Lab) -> None:
     """Waits until the last packets of closed connections have arrived, so that counters do not change any more."""
     own = {port.link for host in lab.blueprint().hosts for port in host.ports}
-    last, deadline = None, time.monotonic() + _SILENCE_S
-    while time.monotonic() < deadline:
+    last: dict[int, tuple[int, ...]] | None = None
+
+    def is_silent() -> bool:
+        nonlocal last
         links = counters(lab).links
         # Between switches, the controller's discovery probes never end, so only queues are checked there.
-        now = {link: counts for link, counts in links.items() if link in own or counts[3]}
-        if now == last and not any(counts[3] for counts in now.values()):
-            return
-        last = now
-        time.sleep(0.1)
+        before, last = last, {link: counts for link, counts in links.items() if link in own or counts[3]}
+        return last == before and not any(counts[3] for counts in last.values())
+
+    await_event(is_silent, _SILENCE_S, 0.1)
 
 
 def difference(before: Counters, after: Counters, missing_header_bytes: int) -> Counters:

@@ -11,7 +11,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +20,7 @@ from pathloom.lab import controller, system
 from pathloom.lab.blueprint import Blueprint
 from pathloom.lab.hosts import Subflows
 from pathloom.native import find
+from pathloom.waiting import await_event
 
 PROGRAM = "pathloom-hostd"
 PROGRAMS_SOCKET = "hostd.sock"
@@ -61,11 +61,10 @@ def start(
             start_new_session=True,
         )
     _started[process.pid] = process
-    deadline = time.monotonic() + PATIENCE_S
-    while not (directory / PROGRAMS_SOCKET).exists():
-        if process.poll() is not None or time.monotonic() > deadline:
-            raise ToolError(f"`{PROGRAM}` did not start: {last_log_line(directory) or f'exit code {process.poll()}'}")
-        time.sleep(0.01)
+    listens = (directory / PROGRAMS_SOCKET).exists
+    await_event(lambda: listens() or process.poll() is not None, PATIENCE_S, 0.01)
+    if not listens():
+        raise ToolError(f"`{PROGRAM}` did not start: {last_log_line(directory) or f'exit code {process.poll()}'}")
     # In a real network, each host runs the agent on its own processors.
     system.give_priority(process.pid)
 
@@ -79,11 +78,8 @@ def stop(directory: Path) -> None:
         return
     with suppress(ProcessLookupError):
         os.kill(process, signal.SIGTERM)
-    deadline = time.monotonic() + PATIENCE_S
-    while not system.is_over(process):
-        if time.monotonic() > deadline:
-            os.kill(process, signal.SIGKILL)
-        time.sleep(0.01)
+    if not await_event(lambda: system.is_over(process), PATIENCE_S, 0.01):
+        system.end(process)
     if process in _started:
         _started.pop(process).wait()
 
@@ -136,15 +132,14 @@ def remove(directory: Path) -> None:
     """Removes the cgroup and the mounts that `start` made. The lab's processes must have ended."""
     _reap()
     group = _cgroup(directory)
-    deadline = time.monotonic() + PATIENCE_S
-    while group.exists():
-        try:
+
+    def is_removed() -> bool:
+        with suppress(OSError):
             group.rmdir()
-        except OSError:
-            # The kernel needs a moment for processes that have just ended.
-            if time.monotonic() > deadline:
-                break
-            time.sleep(0.01)
+        return not group.exists()
+
+    # The kernel needs a moment for processes that have just ended.
+    await_event(is_removed, PATIENCE_S, 0.01)
     for place in (directory / "bpf", directory / "cgroup"):
         while place.exists() and _libc.umount2(str(place).encode(), _MNT_DETACH) == 0:
             pass

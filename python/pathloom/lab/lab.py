@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -27,6 +26,7 @@ from pathloom.lab.daemons import Daemon, performance_notes
 from pathloom.lab.hosts import HostStack, Subflows
 from pathloom.lab.program_switches import PathFindingSwitches
 from pathloom.lab.switches import TOOLS_AT_ONCE, OpenVSwitch
+from pathloom.waiting import await_event
 
 RUN_DIRECTORY = Path("/run/pathloom")
 DEFAULT_NAME = "lab"
@@ -443,27 +443,26 @@ class Lab:
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
 
     def _take_lock(self, patience_s: float, make: bool = False) -> bool:
-        deadline = time.monotonic() + patience_s
-        while True:
-            with suppress(FileNotFoundError, FileExistsError):
-                if make or not self.directory.exists():
-                    self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-                descriptor = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY)
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    # The previous holder of the lock may have removed the directory that was opened here.
-                    if os.path.samestat(os.fstat(descriptor), self.directory.stat()):
-                        self._lock = descriptor
-                        return True
-                except BlockingIOError:
-                    pass
-                except BaseException:
-                    os.close(descriptor)
-                    raise
+        return await_event(lambda: self._takes_lock(make), patience_s, 0.02)
+
+    def _takes_lock(self, make: bool) -> bool:
+        with suppress(FileNotFoundError, FileExistsError):
+            if make or not self.directory.exists():
+                self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # The previous holder of the lock may have removed the directory that was opened here.
+                if os.path.samestat(os.fstat(descriptor), self.directory.stat()):
+                    self._lock = descriptor
+                    return True
+            except BlockingIOError:
+                pass
+            except BaseException:
                 os.close(descriptor)
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(0.02)
+                raise
+            os.close(descriptor)
+        return False
 
     def _kept(self) -> list[int]:
         """Returns descriptors that tools keep open, so that the lock is held until they have ended."""

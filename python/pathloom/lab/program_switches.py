@@ -10,7 +10,6 @@ import ctypes
 import json
 import os
 import re
-import signal
 import socket
 import subprocess
 import time
@@ -26,6 +25,7 @@ from pathloom.lab import controller, system
 from pathloom.lab.blueprint import Blueprint, Switch
 from pathloom.native import program
 from pathloom.tiers import SWITCH_LEVELS
+from pathloom.waiting import await_event
 
 PROGRAM = "pathloom-switch"
 PROTOCOLS = ("tcp-path", "tfe", "arp-path")
@@ -163,14 +163,21 @@ class PathFindingSwitches:
             # that a host can cause, so the switches leave processor time to others.
             with suppress(OSError):
                 os.sched_setscheduler(process.pid, os.SCHED_FIFO, os.sched_param(1))
-        deadline = time.monotonic() + PATIENCE_S
         for switch in chosen:
-            process = _started[self.config(switch)]
-            while not self._answers(switch, process.pid):
-                if process.poll() is not None or time.monotonic() > deadline:
-                    said = self.log(switch).strip().splitlines()
-                    raise ToolError(f"`{PROGRAM}` of {switch.name} did not start: {said[-1] if said else 'no reason'}")
-                time.sleep(0.005)
+            self._await_answer(switch, _started[self.config(switch)])
+
+    def _await_answer(self, switch: Switch, process: subprocess.Popen[bytes]) -> None:
+        answers = False
+
+        def is_decided() -> bool:
+            nonlocal answers
+            answers = self._answers(switch, process.pid)
+            return answers or process.poll() is not None
+
+        await_event(is_decided, PATIENCE_S, 0.005)
+        if not answers:
+            said = self.log(switch).strip().splitlines()
+            raise ToolError(f"`{PROGRAM}` of {switch.name} did not start: {said[-1] if said else 'no reason'}")
 
     def await_quiet(self) -> None:
         """Waits until switches that have just started take part in explorations."""
@@ -188,12 +195,10 @@ class PathFindingSwitches:
         """Kills a switch, as a crash would."""
         process = self.process(switch)
         if process is not None:
-            os.kill(process, signal.SIGKILL)
+            system.end(process)
             started = _started.pop(self.config(switch), None)
             if started is not None:
                 started.wait()
-            while not system.is_over(process):
-                time.sleep(0.001)
 
     def stop(self) -> None:
         """Ends all switches, and stops the kernel from forwarding for them. Raises `ToolError`."""

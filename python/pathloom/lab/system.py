@@ -11,7 +11,6 @@ import signal
 import struct
 import subprocess
 import threading
-import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from pathloom.errors import ToolError, bad_input, reason
+from pathloom.waiting import SYSTEM, Clock, await_event
 
 Value = TypeVar("Value")
 
@@ -288,18 +288,27 @@ def _ancestors() -> set[int]:
     return line
 
 
-def end_processes(run_directory: Path, prefix: str, patience_s: float = 10.0) -> None:
+def end_processes(run_directory: Path, prefix: str, patience_s: float = 10.0, clock: Clock = SYSTEM) -> None:
     """Kills every process of a lab. Raises `ToolError` if one does not end within `patience_s`."""
-    deadline = time.monotonic() + patience_s
-    while left := [process for process in processes_of(run_directory, prefix) if not is_over(process)]:
-        if time.monotonic() > deadline:
-            raise ToolError(f"process {left[0]} does not end")
+    left: list[int] = []
+
+    def are_over() -> bool:
+        left[:] = [process for process in processes_of(run_directory, prefix) if not is_over(process)]
         for process in left:
-            try:
+            with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-        time.sleep(0.01)
+        return not left
+
+    if not await_event(are_over, patience_s, 0.01, clock):
+        raise ToolError(f"process {left[0]} does not end")
+
+
+def end(process: int, patience_s: float = 10.0, clock: Clock = SYSTEM) -> None:
+    """Kills a process, and returns when it has ended. Raises `ToolError` if it does not within `patience_s`."""
+    with suppress(ProcessLookupError):
+        os.kill(process, signal.SIGKILL)
+    if not await_event(lambda: is_over(process), patience_s, 0.001, clock):
+        raise ToolError(f"process {process} does not end")
 
 
 def is_over(process: int) -> bool:

@@ -18,7 +18,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -29,6 +28,7 @@ from pathloom.errors import ToolError, bad_input, reason
 from pathloom.streams.opened import Expected, KernelReports
 from pathloom.streams.paths import ControllerAddress, Paths, Refused, Unreachable
 from pathloom.streams.policies import next_path
+from pathloom.waiting import SYSTEM, Clock
 
 LIBRARY = "libpathloom_preload.so"
 SOCKET_VARIABLE = "PATHLOOM_WITH_PATHS"
@@ -79,15 +79,17 @@ class Pair:
     lock: threading.Lock = field(default_factory=threading.Lock)
     assignment: int | None = None
     shares: Sequence[float] = ()
-    not_before: float = 0.0
-    """Time of the monotonic clock before which the controller is not asked."""
+    not_before_s: float = 0.0
+    """Time of the clock, in seconds, before which the controller is not asked."""
 
 
 class Broker:
     """Claims paths for connections."""
 
-    def __init__(self, place: ControllerAddress, request: PathRequest, say: Callable[[str], None]) -> None:
-        self._place, self._request, self._say = place, request, say
+    def __init__(
+        self, place: ControllerAddress, request: PathRequest, say: Callable[[str], None], clock: Clock = SYSTEM
+    ) -> None:
+        self._place, self._request, self._say, self._clock = place, request, say, clock
         self._lock = threading.Lock()
         self._pairs: dict[tuple[str, str], Pair] = {}
         self._said: set[str] = set()
@@ -104,7 +106,7 @@ class Broker:
                 self._pairs[src, dst] = Pair(Paths(self._place, own))
             pair = self._pairs[src, dst]
         with pair.lock:
-            done = time.monotonic() >= pair.not_before and self._try(pair, src, dst, ports)
+            done = self._clock.now_s() >= pair.not_before_s and self._try(pair, src, dst, ports)
         with self._lock:
             self.claimed += done
             self.without_path += not done
@@ -126,12 +128,12 @@ class Broker:
         try:
             self._claim(pair, src, dst, ports)
         except Unreachable as error:
-            pair.not_before = time.monotonic() + PAUSE_S
+            pair.not_before_s = self._clock.now_s() + PAUSE_S
             self._warn("away", f"the controller at {self._place} does not answer ({error})")
             return False
         except Refused as error:
             if pair.assignment is None:
-                pair.not_before = time.monotonic() + PAUSE_S
+                pair.not_before_s = self._clock.now_s() + PAUSE_S
             self._warn(f"{src} {dst}", f"no path from {src} to {dst}: {error}")
             return False
         self._said.discard("away")

@@ -34,6 +34,7 @@ from pathloom.experiments.settings.input_files import named_files
 from pathloom.extras import need
 from pathloom.quantities import counted
 from pathloom.specs import is_python_spec
+from pathloom.waiting import await_event
 
 if TYPE_CHECKING:
     from distributed import Client, LocalCluster
@@ -153,9 +154,7 @@ def _local_cluster(count: int) -> LocalCluster:
 
 def _await_processes(count: int) -> None:
     """Waits until so many processes have begun: one that has not received its task prints an error if this one ends."""
-    end = time.monotonic() + START_S
-    while len(multiprocessing.active_children()) < count and time.monotonic() < end:
-        time.sleep(0.01)
+    await_event(lambda: len(multiprocessing.active_children()) >= count, START_S, 0.01)
 
 
 @contextlib.contextmanager
