@@ -17,10 +17,11 @@ FORBIDDEN = {
     "experiments.schemes": ("experiments.settings", "experiments.results", "experiments.running", "experiments.sweeps"),
     "experiments.results": ("experiments.running", "experiments.sweeps"),
     "experiments.running": ("experiments.sweeps",),
-    "experiments": ("api", "cli", "lab", "report", "reproduction", "show"),
-    "report": ("api", "cli", "lab", "reproduction", "show"),
-    "lab": ("api", "cli", "report", "reproduction", "show"),
-    "api": ("cli", "reproduction", "show"),
+    "experiments": ("api", "artefact", "cli", "lab", "report", "reproduction", "show"),
+    "report": ("api", "artefact", "cli", "lab", "reproduction", "show"),
+    "lab": ("api", "artefact", "cli", "report", "reproduction", "show"),
+    "api": ("artefact", "cli", "reproduction", "show"),
+    "artefact": ("cli", "lab", "reproduction", "show"),
 }
 """For each package, the packages that it must not import: those that are above it."""
 

@@ -167,6 +167,12 @@ class SweepResult(SweepData):
         return plots(self)
 
 
+def files_of_result(folder: Path) -> list[Path]:
+    """The files of a result in its folder, without kept runs and without files of the user."""
+    names = [*FILES, *SWEEP_FILES, *_old_plots(folder)]
+    return [folder / name for name in dict.fromkeys(names) if (folder / name).is_file()]
+
+
 def _old_plots(folder: Path) -> list[str]:
     """Names that plots of the previous result in the folder may have. Other pictures in the folder are the user's."""
     from pathloom.report.sweep_tables import plot_names

@@ -11,6 +11,7 @@ from typer.exceptions import Abort, TyperException
 from pathloom import _core
 from pathloom._core import PathloomError
 from pathloom.cli import (
+    artefact,
     bench,
     compare,
     controller,
@@ -43,6 +44,7 @@ app.command("sweep")(sweep.sweep)
 app.command("diff")(diff.diff)
 app.command("show")(show.show)
 app.command("reproduce")(reproduce.reproduce)
+app.add_typer(artefact.app, name="artefact")
 app.add_typer(fabric.app, name="fabric")
 app.add_typer(lists.schemes, name="scheme")
 app.add_typer(lists.transports, name="transport")

@@ -114,7 +114,8 @@ def shell_lines(command: str, width: int) -> list[str]:
 
 def _write(command: Any, ctx: Any, formatter: Any, commands: Sequence[tuple[str, str]]) -> None:
     width = min(max(ctx.terminal_width or _terminal_width(), LEAST_WIDTH), MOST_WIDTH)
-    pieces = " ".join(command.collect_usage_pieces(ctx))
+    # Typer writes a required argument in braces.
+    pieces = " ".join(re.sub(r"^\{(.*)\}", r"\1", piece) for piece in command.collect_usage_pieces(ctx))
     about, examples = parts_of_help(command.help or "")
     usage = wrapped(f"Usage: {ctx.command_path} {pieces}", width - 4)
     lines = [usage[0].replace("Usage:", _bold("Usage:"), 1), *(f"    {line}" for line in usage[1:]), ""]
@@ -140,7 +141,7 @@ def _sections(
         title = "Arguments" if argument else getattr(param, "rich_help_panel", None) or OPTIONS
         # Typer prints defaults that are given as text in additional parentheses.
         text = re.sub(r"\[default: \((.*)\)\]$", r"[default: \1]", record[1])
-        found.setdefault(title, []).append((record[0].replace(" <str>", ""), text))
+        found.setdefault(title, []).append((re.sub(r" <[\w\[\]]+>", "", record[0]), text))
     order = ["Arguments", WHAT, RUNS, NETWORK, OUTPUT]
     ranked = sorted(found, key=lambda title: order.index(title) if title in order else len(order))
     for title in ranked:
