@@ -19,7 +19,6 @@ CIRCLE = 4
 # become shorter.
 CIRCLES: dict[str, int] = {}
 SPREAD = {
-    "sim::Network": 7,
     "sim::Simulation": 5,
 }
 

@@ -394,13 +394,13 @@ impl ControlPlane {
 
     fn port_stats<T: Tap>(&self, now: Ps, switch: NodeId, network: &mut Network<T>) -> Input {
         for &link in &self.fabric.node(switch).ports {
-            network.catch_up(now, link);
-            network.catch_up(now, link.reverse());
+            network.links.catch_up(now, link);
+            network.links.catch_up(now, link.reverse());
         }
         let rows = self.fabric.node(switch).ports.iter().map(|&link| PortStats {
             port: self.fabric.link(link).from_port,
-            tx_bytes: network.sent(link, now).bytes,
-            rx_bytes: network.sent(link.reverse(), now).bytes,
+            tx_bytes: network.links.sending(link, now).sent().bytes,
+            rx_bytes: network.links.sending(link.reverse(), now).sent().bytes,
             tx_dropped: network.links[link.index()].dropped_packets(),
         });
         Input::PortStats { switch, rows: rows.collect() }

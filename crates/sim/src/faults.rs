@@ -60,8 +60,7 @@ impl<T: Tap> Simulation<T> {
         }
         let record = *self.fabric.link(link);
         if !self.failure_state.is_dead(record.from) {
-            self.network.set_program_port(now, record.from, record.from_port, up);
-            self.follow_up(now, record.from);
+            self.set_program_port(now, (record.from, record.from_port), up);
         }
         if !self.fabric.is_host(record.from) {
             let input = Input::PortStatus { switch: record.from, port: record.from_port, up };

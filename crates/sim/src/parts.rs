@@ -6,10 +6,9 @@
 //! result stays the same.
 
 mod exchange;
-mod plan;
 
 use crate::hosts::HostSettings;
-use crate::network::{Arrival, Network};
+use crate::network::{Arrival, Network, Plan};
 use crate::simulation::Simulation;
 use crate::tap::{Parted, Tap};
 use crate::time::{to_ps, Ps, NEVER};
@@ -18,7 +17,6 @@ use exchange::{Exchange, NextEvents, PanicGuard, Progress, STARTS};
 use pathloom_model::Nanos;
 use pathloom_scheme::{Entropy, Needs, Selection};
 use pathloom_transport::TransportSpec;
-pub(crate) use plan::Plan;
 
 /// Dividing the network and joining it again costs as much as some windows. For fewer windows than this, it is not
 /// worthwhile.
@@ -65,7 +63,7 @@ impl<T: Tap> Simulation<T> {
     /// Why the run stays on one thread, even if it gets several; `None` if it does not.
     pub fn one_thread(&self) -> Option<&'static str> {
         let paths = self.hosts.records_paths().then_some("the paths of flows are recorded");
-        let ports = self.network.has_ports().then_some("ports of switches have several queues or RED");
+        let ports = self.network.links.has_ports().then_some("ports of switches have several queues or RED");
         self.single_thread_reason.or(paths).or(ports)
     }
 
@@ -85,7 +83,7 @@ impl<const LARGE: bool> Simulation<Parted<LARGE>> {
         let plan = Plan::new(&self.fabric, threads);
         while plan.parts() > 1 && !self.is_done() && self.now < limit - 1 {
             let (others, over) = (self.agenda.next_of_others(), self.not_over_before());
-            let look_ahead = plan.look_ahead(&self.fabric, &self.network.links);
+            let look_ahead = plan.look_ahead(&self.fabric, self.network.links.of_fabric());
             let has_work = self.force_threads || self.arrivals_in(look_ahead) >= LEAST_ARRIVALS;
             let recheck_at = self.now + if has_work { RECHECK_AFTER_PARALLEL } else { RECHECK_AFTER_SINGLE };
             let stretch = others.min(limit).min(over).min(recheck_at);
@@ -109,7 +107,7 @@ impl<const LARGE: bool> Simulation<Parted<LARGE>> {
     /// Number of packets that will arrive within `time` if all links that have packets now continue to send data at
     /// their rates.
     fn arrivals_in(&self, time: Ps) -> f64 {
-        let busy = self.network.links.iter().filter(|queue| queue.in_flight() > 0);
+        let busy = self.network.links.of_fabric().iter().filter(|queue| queue.in_flight() > 0);
         busy.map(|queue| time as f64 / queue.send_time(FRAME_BYTES).max(1) as f64).sum()
     }
 

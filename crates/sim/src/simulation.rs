@@ -188,7 +188,7 @@ impl<T: Tap> Simulation<T> {
 
     /// The tap.
     pub fn tap_mut(&mut self) -> &mut T {
-        &mut self.network.tap
+        &mut self.network.links.tap
     }
 
     /// Simulates everything up to and including `until`.
@@ -236,7 +236,7 @@ impl<T: Tap> Simulation<T> {
             self.now = self.now.max(limit - 1);
             self.network.advance_to(self.now);
         }
-        self.network.catch_up_all(self.now);
+        self.network.links.catch_up_all(self.now);
     }
 
     #[inline(always)]
@@ -293,8 +293,7 @@ impl<T: Tap> Simulation<T> {
     /// A switch decides about a packet.
     fn ask_switch(&mut self, now: Ps, link: u32, packet: Packet) {
         if self.runs_programs {
-            let switch = self.network.ask_program(now, link, packet);
-            return self.follow_up(now, switch);
+            return self.ask_program(now, link, packet);
         }
         let lane = packet.lane();
         let (copy, lost) = self.network.decide(now, link, packet);
@@ -389,7 +388,7 @@ impl<T: Tap> Simulation<T> {
             packets,
             control: self.control.outcome(self.now),
             programs: self.network.program_outcome(),
-            pauses: pfc::pause_outcome(&self.network, self.now),
+            pauses: pfc::pause_outcome(&self.network.links, self.now),
             end: self.now(),
         }
     }
@@ -398,20 +397,20 @@ impl<T: Tap> Simulation<T> {
         let elapsed = self.now.max(1) as f64;
         let row = |(index, queue): (usize, &crate::link::LinkQueue)| {
             let link = LinkId(index as u32);
-            let sent = self.network.sent(link, self.now);
-            let busy = self.network.busy(link, self.now, sent) as f64;
-            let (pauses, paused) = pfc::pauses(&self.network, link, self.now);
+            let sending = self.network.links.sending(link, self.now);
+            let (sent, busy) = (sending.sent(), sending.busy() as f64);
+            let (pauses, paused) = pfc::pauses(&self.network.links, link, self.now);
             LinkOutcome {
                 link,
                 sent_bytes: sent.bytes,
                 sent_packets: sent.packets,
                 dropped_packets: queue.dropped_packets(),
-                mean_queue: self.network.waited(link, self.now) as f64 / elapsed,
+                mean_queue: self.network.links.waited(link, self.now) as f64 / elapsed,
                 utilisation: (busy / elapsed).clamp(0.0, 1.0),
                 pauses,
                 paused: to_nanos(paused),
             }
         };
-        self.network.fabric_links().iter().enumerate().map(row).collect()
+        self.network.links.of_fabric().iter().enumerate().map(row).collect()
     }
 }

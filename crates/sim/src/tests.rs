@@ -93,7 +93,7 @@ fn a_host_rejects_a_frame_for_another_of_its_interfaces() {
     let [_, dst] = ends(&simulation, 0);
     let homes = simulation.fabric.host_attachments(dst.host);
     let other = homes.iter().find(|home| home.uplink != dst.uplink).unwrap().uplink.reverse();
-    let slot = simulation.network.lanes.slot(&simulation.outcome().flows[0].five_tuple.unwrap()).unwrap();
+    let slot = simulation.network.links.lanes.slot(&simulation.outcome().flows[0].five_tuple.unwrap()).unwrap();
     let frame = Packet::new(slot as u32 * 2, 0, 1448, 1514, 0);
     assert!(simulation.network.send(to_ps(simulation.now()), other.0, frame));
     simulation.advance(Nanos::from_millis(90));
@@ -108,7 +108,7 @@ fn a_frame_of_no_connection_changes_no_lane() {
     simulation.advance(Nanos::from_millis(50));
     let [src, dst] = ends(&simulation, 0);
     let rows = |simulation: &Simulation| (0..2).map(|lane| simulation.network.remembered(lane)).collect::<Vec<usize>>();
-    let slots = simulation.network.lanes.slot(&simulation.outcome().flows[0].five_tuple.unwrap());
+    let slots = simulation.network.links.lanes.slot(&simulation.outcome().flows[0].five_tuple.unwrap());
     assert!(slots.is_some_and(|slot| slot > 0 && simulation.network.remembered(slot as u32 * 2) > 1));
     let dropped = simulation.network.totals.dropped_at_switches;
     let now = to_ps(simulation.now());
@@ -257,7 +257,7 @@ fn subflows_of_one_transfer_have_different_five_tuples_and_end_with_the_run() {
     simulation.advance(Nanos::from_millis(500));
     let first = simulation.outcome().flows[0].five_tuple.unwrap();
     let slots: Vec<Option<usize>> = [40_000, 40_001, 40_002]
-        .map(|src_port| simulation.network.lanes.slot(&pathloom_model::FiveTuple { src_port, ..first }))
+        .map(|src_port| simulation.network.links.lanes.slot(&pathloom_model::FiveTuple { src_port, ..first }))
         .to_vec();
     assert_eq!(slots, [Some(1), Some(2), None]);
     let half = simulation.outcome().flows[0].delivered_bytes;

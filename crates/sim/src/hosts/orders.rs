@@ -35,7 +35,7 @@ impl Hosts {
 
     /// Finds the subflow whose data have this five-tuple, unless it is closed or its host has no agent.
     fn find<T: Tap>(&mut self, run: &Run<'_, T>, five_tuple: &FiveTuple) -> Option<usize> {
-        let slot = run.network.lanes.slot(five_tuple).filter(|_| !self.acknowledge_packets())?;
+        let slot = run.network.links.lanes.slot(five_tuple).filter(|_| !self.acknowledge_packets())?;
         let subflow = self.tcp.subflows.get(slot);
         (self.shared.has_agent(subflow.transfer) && !subflow.closed).then_some(slot)
     }

@@ -175,7 +175,7 @@ impl PacketFlows {
     /// Starts a transfer.
     pub(super) fn start<T: Tap>(&mut self, shared: &mut Shared, run: &mut Run<'_, T>, transfer: u32) {
         let (ends, network) = (shared.transfers.subflows(transfer)[0], &mut *run.network);
-        let in_use = |five_tuple: &_| network.lanes.slot(five_tuple).is_some();
+        let in_use = |five_tuple: &_| network.links.lanes.slot(five_tuple).is_some();
         let five_tuple = shared.transfers.start(transfer, &ends, to_nanos(run.now), EPHEMERAL, in_use);
         let headers = Headers { tcp_flags: 0, ..shared.headers(transfer, five_tuple) };
         let rates_bps = [ends.src, ends.dst].map(|at| shared.rate_bps(at.uplink));
@@ -331,7 +331,7 @@ impl PacketFlows {
                 }
                 return;
             }
-            let stopped = |slot: usize| can_stop(run.network) && is_stopped(run.network, uplink.0, slot);
+            let stopped = |slot: usize| can_stop(&run.network.links) && is_stopped(&run.network.links, uplink.0, slot);
             let Some((slot, outgoing)) = self.next(run.now, run.agenda, uplink, stopped) else { return };
             let bytes_before = outgoing.number * self.settings.payload_bytes();
             let Flow { transfer, of_job, .. } = *self.get(slot);

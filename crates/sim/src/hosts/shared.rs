@@ -164,7 +164,7 @@ impl Shared {
     ) {
         let becomes_long = seq < self.long_bytes && seq + u64::from(bytes) >= self.long_bytes;
         if becomes_long && self.announces && self.is_known_long(transfer) {
-            let five_tuple = run.network.lanes.five_tuple(slot);
+            let five_tuple = run.network.links.lanes.five_tuple(slot);
             self.tell(run.now, run.agenda, Input::TransferAnnounced { five_tuple, size_bytes: None });
         }
     }
@@ -172,7 +172,7 @@ impl Shared {
     /// The sender of a slot has ended. Tells the controller, if that was told of the transfer.
     pub(super) fn announce_end<T: Tap>(&self, run: &mut Run<'_, T>, slot: usize, transfer: u32) {
         if self.announces && self.is_known_long(transfer) {
-            let five_tuple = run.network.lanes.five_tuple(slot);
+            let five_tuple = run.network.links.lanes.five_tuple(slot);
             self.tell(run.now, run.agenda, Input::TransferEnded { five_tuple });
         }
     }

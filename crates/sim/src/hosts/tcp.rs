@@ -179,7 +179,7 @@ impl Tcp {
     pub(super) fn pump<T: Tap>(&mut self, shared: &mut Shared, run: &mut Run<'_, T>, slot: usize) {
         let now = run.now;
         loop {
-            if can_stop(run.network) && self.stopped.waits(run.network, slot, self.subflows.get(slot)) {
+            if can_stop(&run.network.links) && self.stopped.waits(run.network, slot, self.subflows.get(slot)) {
                 break;
             }
             let subflow = self.subflows.get(slot);
@@ -322,7 +322,7 @@ impl Tcp {
         member: Option<u32>,
     ) -> usize {
         let (nanos, network) = (to_nanos(run.now), &mut *run.network);
-        let in_use = |five_tuple: &FiveTuple| network.lanes.slot(five_tuple).is_some();
+        let in_use = |five_tuple: &FiveTuple| network.links.lanes.slot(five_tuple).is_some();
         let ports = shared.source_ports(ends.size_bytes);
         let five_tuple = shared.transfers.start(transfer, ends, nanos, ports, in_use);
         let interfaces = [ends.src, ends.dst].map(|at| Interface::of(at.uplink));
@@ -355,7 +355,7 @@ impl Tcp {
     fn open_sender<T: Tap>(&mut self, shared: &mut Shared, run: &mut Run<'_, T>, slot: usize) {
         let subflow = self.subflows.get(slot);
         let (interface, waiter) = (subflow.interfaces[0], (slot as u32, subflow.use_count));
-        let address = run.network.lanes.five_tuple(slot).dst;
+        let address = run.network.links.lanes.five_tuple(slot).dst;
         if shared.arp.as_mut().is_none_or(|arp| arp.resolves(run, interface, address, waiter)) {
             subflow.sender.open(to_nanos(run.now));
         }

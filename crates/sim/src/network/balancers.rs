@@ -2,10 +2,8 @@
 //! that the rules allow. Its notes are where other runs have the entropy of a packet. All packets of such a run take the slow path
 //! at switches, so runs without balancers do nothing for them.
 
-use super::own_ports::OwnPorts;
-use super::ports::Ports;
+use super::own_ports::Around;
 use crate::lanes::NO_CONNECTION;
-use crate::link::LinkQueue;
 use crate::packet::{Direction, Packet, TagBits};
 use crate::time::{to_nanos, to_ps, Ps};
 use pathloom_model::{Fabric, Headers, LinkId, Nanos, Node, NodeId, Tier};
@@ -23,22 +21,6 @@ const STREAM: u64 = 0x6261_6c61_6e63_6572;
 const PROBE_BYTES: u16 = 64;
 /// The lane of probes.
 const NO_LANE: u32 = (NO_CONNECTION as u32) << 1;
-
-/// The network around a balancer.
-#[derive(Clone, Copy)]
-pub(super) struct Around<'a> {
-    pub(super) now: Ps,
-    pub(super) fabric: &'a Fabric,
-    pub(super) links: &'a [LinkQueue],
-    pub(super) ports: Option<&'a Ports>,
-}
-
-impl<'a> Around<'a> {
-    fn ports(self, of: &'a [u32]) -> OwnPorts<'a> {
-        let Around { now, links, ports, .. } = self;
-        OwnPorts { now, of, links, ports }
-    }
-}
 
 /// A switch with a balancer.
 struct Balanced {

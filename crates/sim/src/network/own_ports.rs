@@ -3,6 +3,7 @@
 use super::ports::Ports;
 use crate::link::LinkQueue;
 use crate::time::Ps;
+use pathloom_model::Fabric;
 use pathloom_switching::selection::{PortState, PortView};
 
 /// The ports of a switch at which these links begin.
@@ -23,6 +24,24 @@ impl PortView for OwnPorts<'_> {
         let backlog = link.backlog_bytes(self.now);
         let sent_bytes = link.taken().bytes.saturating_sub(backlog);
         PortState { queue_bytes: backlog + waiting, sent_bytes, rate_bps: link.rate_bps(), is_up: link.is_up() }
+    }
+}
+
+/// The links of a network, as those see them that choose among the next hops of a switch.
+#[derive(Clone, Copy)]
+pub(super) struct Around<'a> {
+    pub(super) now: Ps,
+    pub(super) fabric: &'a Fabric,
+    pub(super) links: &'a [LinkQueue],
+    pub(super) ports: Option<&'a Ports>,
+}
+
+impl<'a> Around<'a> {
+    /// The ports at which these links begin.
+    #[inline(always)]
+    pub(super) fn ports(self, of: &'a [u32]) -> OwnPorts<'a> {
+        let Around { now, links, ports, .. } = self;
+        OwnPorts { now, of, links, ports }
     }
 }
 

@@ -9,36 +9,37 @@
 //! to be resumed. For these events there is one more link per port. Its number is above those of the
 //! fabric's links, and it delivers a packet of no connection at the end of each packet.
 
-use super::pfc::Held;
-use super::Network;
 use crate::lanes::{Lanes, NO_CONNECTION};
-use crate::link::{EnqueueResult, LinkQueue};
+use crate::link::LinkQueue;
 use crate::marks::Signals;
 use crate::packet::{Packet, Pause};
 use crate::pfc::Pfc;
 use crate::port::{Limits, Offer, Port, NOWHERE};
 use crate::settings::Handover;
-use crate::tap::Tap;
 use crate::time::Ps;
 use crate::trusted::{fetch, fetch_byte, LINE};
 use pathloom_model::{Fabric, LinkId, PortSettings};
 use pathloom_transport::packets::TrimmedAt;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Bytes of a full frame, by which RED measures idle times.
-const FRAME_BYTES: u64 = 1514;
+pub(super) const FRAME_BYTES: u64 = 1514;
 /// Value for a link without such a port.
 const NO_PORT: u32 = u32::MAX;
+
+/// The packets that paused cards hold, by the link that the card sends into: each with the time since when it is held.
+pub(super) type Held = BTreeMap<u32, VecDeque<(Ps, Packet)>>;
 
 /// The ports of a fabric that are not FIFOs.
 pub(super) struct Ports {
     settings: PortSettings,
     /// By link of the fabric: the port at which it begins.
     of_link: Vec<u32>,
-    ports: Vec<Port>,
+    pub(super) ports: Vec<Port>,
     /// By port: its link.
-    links: Vec<u32>,
+    pub(super) links: Vec<u32>,
     /// Whether the end of each packet is an event.
-    has_timers: bool,
+    pub(super) has_timers: bool,
     /// Flow control, if there is any, and what the cards of hosts hold because of it.
     pub(super) pfc: Option<Box<Pfc>>,
     pub(super) held: Held,
@@ -143,7 +144,7 @@ impl Ports {
     }
 
     /// Offers a packet for a queue to a port.
-    fn offer(&mut self, now: Ps, port: usize, queue: usize, packet: Packet) -> Offer {
+    pub(super) fn offer(&mut self, now: Ps, port: usize, queue: usize, packet: Packet) -> Offer {
         let Ports { ports, pfc, .. } = self;
         let Some(pfc) = pfc else { return ports[port].offer(now, queue, packet, NOWHERE) };
         let (from, bytes) = (pfc.arriving, packet.wire());
@@ -174,185 +175,7 @@ impl Ports {
     }
 
     /// The port at which a link begins.
-    fn of(&self, link: LinkId) -> Option<usize> {
+    pub(super) fn of(&self, link: LinkId) -> Option<usize> {
         self.of_link.get(link.index()).copied().filter(|&port| port != NO_PORT).map(|port| port as usize)
-    }
-}
-
-impl<T: Tap> Network<T> {
-    /// Whether ports of switches are not FIFOs.
-    pub(crate) fn has_ports(&self) -> bool {
-        self.ports.is_some()
-    }
-
-    /// A link has not taken a packet. Offers it to the link's port, if there is one. Returns whether the port took
-    /// it.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn offer_to_port(&mut self, now: Ps, link: u32, packet: Packet) -> bool {
-        let Some(port) = self.port_of(LinkId(link)) else { return false };
-        let is_up = self.links[link as usize].is_up();
-        // If a packet arrives at the moment when another one ends, the port chooses its next packet first.
-        self.catch_up_port(now, port);
-        let offer = match &mut self.ports {
-            Some(ports) if is_up => {
-                let queue = ports.queue_of(&self.lanes, &packet);
-                ports.offer(now, port, queue, packet)
-            }
-            _ => Offer::Dropped,
-        };
-        match offer {
-            Offer::Dropped => self.links[link as usize].count_refused(1),
-            Offer::Waits => {}
-            Offer::Begins(packet) => self.begin(now, port, packet),
-        }
-        super::pfc::send_pauses(self, now);
-        offer != Offer::Dropped
-    }
-
-    /// Whether a link is the event link of a port, whose arrivals are the ends of packets. If so, handles the end of
-    /// the packet.
-    pub(super) fn is_end_of_packet(&mut self, now: Ps, link: u32) -> bool {
-        let Some(port) = (link as usize).checked_sub(self.fabric.links().len()) else { return false };
-        self.catch_up_port(now, port);
-        true
-    }
-
-    /// Brings the port of a link up to date, if there is one: it has begun to send all packets whose turn has come by
-    /// now.
-    pub(crate) fn catch_up(&mut self, now: Ps, link: LinkId) {
-        if let Some(port) = self.port_of(link) {
-            self.catch_up_port(now, port);
-        }
-    }
-
-    /// The packet `leaving` has arrived at the end of a link, and the link is empty: brings the port of the link up to
-    /// date. If the port still had to say how it sent the packet, marks the packet if it must.
-    pub(super) fn catch_up_with(&mut self, now: Ps, link: u32, leaving: &mut Packet) {
-        if let Some(port) = self.port_of(LinkId(link)) {
-            self.make_choices(now, port, Some(leaving));
-        }
-    }
-
-    /// Brings all ports up to date.
-    pub(crate) fn catch_up_all(&mut self, now: Ps) {
-        for port in 0..self.ports.as_ref().map_or(0, |ports| ports.ports.len()) {
-            self.catch_up_port(now, port);
-        }
-    }
-
-    fn catch_up_port(&mut self, now: Ps, port: usize) {
-        self.make_choices(now, port, None);
-        super::pfc::send_pauses(self, now);
-    }
-
-    /// Makes the choices of a port up to now. The packet that it sent last is `leaving`, or still on the link. Frames that
-    /// pause or resume may be due afterwards.
-    pub(super) fn make_choices(&mut self, now: Ps, port: usize, mut leaving: Option<&mut Packet>) {
-        while let Some(ports) = &mut self.ports {
-            let link = ports.links[port] as usize;
-            let Some(ended) = ports.ports[port].ended(now) else { break };
-            let marks = !ports.has_timers && ports.ports[port].marks_leaving();
-            match leaving.take() {
-                Some(packet) if marks && !packet.is_control() => packet.mark(),
-                None if marks => self.links[link].mark_newest(),
-                _ => {}
-            }
-            if !self.send_next(now, port, ended) {
-                break;
-            }
-        }
-    }
-
-    /// Begins to send the packet whose turn it is, at a time up to now. Returns whether there is one.
-    pub(super) fn send_next(&mut self, now: Ps, port: usize, at: Ps) -> bool {
-        debug_assert!(at <= now, "a port begins to send in the future");
-        let Some(ports) = &mut self.ports else { return false };
-        let Some((queue, next)) = ports.ports[port].next() else { return false };
-        if let Some(pfc) = &mut ports.pfc {
-            pfc.left(next.from, queue, next.packet.wire());
-        }
-        self.links[ports.links[port] as usize].add_waited(at - next.came);
-        self.begin(at, port, next.packet);
-        true
-    }
-
-    pub(super) fn begin(&mut self, now: Ps, port: usize, mut packet: Packet) {
-        let Some(ports) = &mut self.ports else { return };
-        let (link, has_timers) = (ports.links[port], ports.has_timers);
-        // The packet will have gone when its end is known.
-        if has_timers && ports.ports[port].marks_leaving() && !packet.is_control() {
-            packet.mark();
-        }
-        let (free_at, taken) = self.links[link as usize].send_at_once(now, packet);
-        ports.ports[port].begin(free_at);
-        if let EnqueueResult::First(at) = taken {
-            self.schedule(at, link);
-        }
-        if !has_timers {
-            return;
-        }
-        let timer = self.fabric.links().len() + port;
-        let nothing = Packet::new((NO_CONNECTION as u32) << 1, 0, 0, 0, 0);
-        if let EnqueueResult::First(at) = self.links[timer].push(nothing, free_at) {
-            self.schedule(at, timer as u32);
-        }
-    }
-
-    /// A link has failed: packets that wait at its port are lost as well. Returns them.
-    pub(super) fn fail_port(&mut self, now: Ps, link: LinkId) -> Vec<Packet> {
-        let (Some(port), Some(ports)) = (self.port_of(link), &mut self.ports) else { return Vec::new() };
-        self.links[link.index()].add_waited(ports.ports[port].waited(now));
-        let lost = ports.ports[port].fail(now);
-        if let Some(pfc) = &mut ports.pfc {
-            lost.iter().for_each(|(queue, waiting)| pfc.left(waiting.from, *queue, waiting.packet.wire()));
-        }
-        let lost: Vec<Packet> = lost.into_iter().map(|(_, waiting)| waiting.packet).collect();
-        self.links[link.index()].count_refused(lost.len() as u64);
-        if ports.has_timers {
-            let timer = self.fabric.links().len() + port;
-            self.wheel.remove(&mut self.links, timer as u32);
-            self.links[timer].stop_timer();
-        }
-        lost
-    }
-
-    /// Adapts the port of a link, if there is one, to a new rate of the link. The rate applies from the next packet
-    /// on.
-    pub(super) fn set_port_rate(&mut self, link: LinkId) {
-        if let (Some(port), Some(ports)) = (self.port_of(link), &mut self.ports) {
-            ports.ports[port].set_frame_time(self.links[link.index()].send_time(FRAME_BYTES));
-        }
-    }
-
-    pub(super) fn port_of(&self, link: LinkId) -> Option<usize> {
-        self.ports.as_ref()?.of(link)
-    }
-
-    pub(super) fn port(&self, link: LinkId) -> Option<&Port> {
-        let ports = self.ports.as_ref()?;
-        Some(&ports.ports[ports.of(link)?])
-    }
-
-    /// The links of the fabric.
-    pub(crate) fn fabric_links(&self) -> &[LinkQueue] {
-        &self.links[..self.fabric.links().len()]
-    }
-
-    /// Number of packets that wait at ports with priorities, RED or pauses, and at paused cards.
-    pub(super) fn waiting_at_ports(&self) -> u64 {
-        let Some(ports) = &self.ports else { return 0 };
-        let held = ports.held.values().map(|held| held.len() as u64).sum::<u64>();
-        ports.ports.iter().map(|port| port.waiting() as u64).sum::<u64>() + held
-    }
-
-    /// Number of packets that these ports cut down to their headers.
-    pub(super) fn trimmed_at_ports(&self) -> u64 {
-        self.ports.iter().flat_map(|ports| &ports.ports).map(Port::trimmed).sum()
-    }
-
-    /// Number of events of these ports.
-    pub(super) fn port_events(&self) -> u64 {
-        self.links[self.fabric.links().len()..].iter().map(LinkQueue::delivered_packets).sum()
     }
 }

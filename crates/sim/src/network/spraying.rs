@@ -4,12 +4,10 @@
 //! group, and the switch chooses one of them for each packet. By [`Selection::Hash`], a packet with an entropy of 0 takes
 //! the port that the group chooses by the five-tuple alone, as with ecmp.
 
-use super::balancers::{Around, Balancers};
-use super::own_ports::OwnPorts;
+use super::balancers::Balancers;
 use super::{Arrival, Network, Node};
 use crate::cache::{Cache, Onward, ON_SLOW_LINK};
 use crate::lanes::NO_CONNECTION;
-use crate::link::LinkQueue;
 use crate::next_hops::{NextHops, SetRef, Sets};
 use crate::packet::{Packet, TagBits};
 use crate::port::NOWHERE;
@@ -23,14 +21,15 @@ impl<T: Tap> Network<T> {
     /// Packets of a flow will take several paths. To be called before the first packet.
     pub(crate) fn expect_several_paths(&mut self, selection: Selection, seed: u64) {
         self.sprays = true;
-        self.sets = Sets::new(selection, seed, self.nodes.len());
+        self.sets = Sets::new(selection, seed, self.switches.nodes.len());
         self.balancers = Balancers::new(&self.fabric, selection, seed).map(Box::new);
         if self.balancers.is_some() {
-            self.links.iter_mut().filter(|link| !link.to_host()).for_each(LinkQueue::take_slow_path);
+            self.links.take_slow_path(|link| !link.to_host());
         }
         // In a tree, a packet has as many paths as the square of the links up from a switch.
         let ports = self.fabric.switches().iter().map(|&node| self.fabric.node(node).ports.len()).max().unwrap_or(0);
-        self.cache = self.cache.with_ways((ports / 2).pow(2));
+        let cache = &mut self.switches.cache;
+        *cache = cache.with_ways((ports / 2).pow(2));
     }
 
     /// As [`Network::forward`], in a run in which packets of a flow take several paths.
@@ -46,8 +45,8 @@ impl<T: Tap> Network<T> {
 
     #[inline(always)]
     fn forward_among<const BALANCED: bool>(&mut self, now: Ps, in_link: u32, mut packet: Packet) -> Arrival {
-        let Some(place) = self.cache.place(&packet, in_link) else { return Arrival::Slow(packet) };
-        let Some(entry) = self.cache.entry_at(place) else { return Arrival::Slow(packet) };
+        let Some(place) = self.switches.cache.place(&packet, in_link) else { return Arrival::Slow(packet) };
+        let Some(entry) = self.switches.cache.entry_at(place) else { return Arrival::Slow(packet) };
         if !entry.matches(in_link, &packet) {
             return Arrival::Slow(packet);
         }
@@ -61,7 +60,7 @@ impl<T: Tap> Network<T> {
         if BALANCED {
             packet = self.with_note(now, link, out, packet);
         }
-        if self.enqueue(now, out, packet) {
+        if self.links.enqueue(now, out, packet) {
             Arrival::Forwarded
         } else {
             Arrival::Dropped(packet.lane())
@@ -71,8 +70,8 @@ impl<T: Tap> Network<T> {
     /// The link and the tag with which a packet leaves, of this set of next hops.
     #[inline(always)]
     fn choose(&mut self, now: Ps, set: SetRef, packet: &Packet, usual: impl FnOnce(&Cache) -> u32) -> (u32, TagBits) {
-        let (cache, links, ports) = (&self.cache, &self.links, self.ports.as_deref());
-        self.sets.choose(set, packet, || usual(cache), |of| OwnPorts { now, of, links, ports })
+        let (cache, around) = (&self.switches.cache, self.links.around(now));
+        self.sets.choose(set, packet, || usual(cache), |of| around.ports(of))
     }
 
     /// The next hops among which a decision of a switch has chosen one, and the place of that one, if there are several.
@@ -84,7 +83,7 @@ impl<T: Tap> Network<T> {
         decision: &Decision,
     ) -> Option<(SetRef, u32)> {
         let emission = decision.single()?;
-        let Node::Rules(rules) = &self.nodes[switch.index()] else { return None };
+        let Node::Rules(rules) = &self.switches.nodes[switch.index()] else { return None };
         let link = |(port, weight)| Some((self.fabric.out_link(switch, port)?.0, weight));
         let links: Vec<(u32, u16)> = rules.equal_ports(in_port, decision).into_iter().filter_map(link).collect();
         let hops = (links.len() > 1).then(|| NextHops::new(&links, TagBits::of(emission.tag)))?;
@@ -103,9 +102,9 @@ impl<T: Tap> Network<T> {
         (set, usual): (SetRef, u32),
     ) -> i32 {
         if let Some((place, entry)) = self.entry_for(link, set.switch, &packet, decision) {
-            self.evict_entry(place);
-            self.cache.store(place, set.switch, entry.among(set), &decision.rules);
-            self.cache.set_usual(place, usual);
+            let remembered = (entry.among(set), &decision.rules[..]);
+            self.switches.remember(&self.links.lanes, place, set.switch, remembered);
+            self.switches.cache.set_usual(place, usual);
         }
         let (out, tag) = match self.balancers.is_some() {
             true => self.choose_balanced(now, link, set, &packet, |_| usual),
@@ -113,7 +112,7 @@ impl<T: Tap> Network<T> {
         };
         packet.pass(tag);
         let packet = self.with_note(now, link, out, packet);
-        i32::from(!self.enqueue(now, out, packet))
+        i32::from(!self.links.enqueue(now, out, packet))
     }
 
     /// As [`Network::choose`], by the balancer of the switch.
@@ -126,23 +125,23 @@ impl<T: Tap> Network<T> {
         usual: impl FnOnce(&Cache) -> u32,
     ) -> (u32, TagBits) {
         let (of, tag) = self.sets.members(set);
-        let around = Around { now, fabric: &self.fabric, links: &self.links, ports: self.ports.as_deref() };
+        let around = self.links.around(now);
         let balancers = self.balancers.as_mut();
         let chosen = balancers.and_then(|balancers| balancers.choose(around, in_link, set.switch, of, packet));
-        (of[chosen.unwrap_or_else(|| usual(&self.cache) as usize)], tag)
+        (of[chosen.unwrap_or_else(|| usual(&self.switches.cache) as usize)], tag)
     }
 
     /// The packet with the note of the switch at which it has arrived by `in_link` and that it leaves by `out`, if that has a
     /// balancer.
     pub(super) fn with_note(&mut self, now: Ps, in_link: u32, out: u32, packet: Packet) -> Packet {
-        let around = Around { now, fabric: &self.fabric, links: &self.links, ports: self.ports.as_deref() };
+        let around = self.links.around(now);
         let balancers = self.balancers.as_mut();
         balancers.map_or(packet, |balancers| balancers.with_note(around, in_link, out, packet))
     }
 
     /// Whether the packet is a probe. If so, the switch at the end of `link` handles it.
     pub(super) fn receive_probe(&mut self, now: Ps, link: u32, packet: &Packet) -> bool {
-        let around = Around { now, fabric: &self.fabric, links: &self.links, ports: self.ports.as_deref() };
+        let around = self.links.around(now);
         let Some(balancers) = self.balancers.as_mut().filter(|_| packet.slot() == NO_CONNECTION) else { return false };
         let probes = balancers.handle_probe(around, link, packet);
         self.send_probes(now, probes);
@@ -151,7 +150,7 @@ impl<T: Tap> Network<T> {
 
     /// Sends the probes of a switch that are due. `has_power` says whether it works.
     pub(crate) fn probe(&mut self, now: Ps, switch: NodeId, has_power: bool) {
-        super::pfc::note_arriving(self, NOWHERE);
+        super::pfc::note_arriving(&mut self.links, NOWHERE);
         let probes = self.balancers.as_mut().map(|balancers| balancers.due_probes(now, switch));
         if let Some(probes) = probes.filter(|_| has_power) {
             self.send_probes(now, probes);
@@ -163,7 +162,7 @@ impl<T: Tap> Network<T> {
         for (link, probe) in probes {
             if self.links[link as usize].is_up() {
                 self.totals.sent += 1;
-                self.enqueue(now, link, probe);
+                self.links.enqueue(now, link, probe);
             }
         }
     }

@@ -17,7 +17,7 @@ impl StoppedSubflows {
     #[inline(never)]
     pub(super) fn waits<T: Tap>(&mut self, network: &Network<T>, slot: usize, subflow: &Subflow) -> bool {
         let uplink = subflow.interfaces[0].uplink();
-        let stops = is_stopped(network, uplink.0, slot);
+        let stops = is_stopped(&network.links, uplink.0, slot);
         if stops {
             self.0.insert((uplink, slot as u32, subflow.use_count));
         }

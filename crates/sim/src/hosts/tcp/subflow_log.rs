@@ -26,7 +26,7 @@ impl SubflowLog {
         subflow: &Subflow,
         has_others: bool,
     ) {
-        let (transfer, five_tuple) = (subflow.transfer, network.lanes.five_tuple(slot));
+        let (transfer, five_tuple) = (subflow.transfer, network.links.lanes.five_tuple(slot));
         if self.records_paths {
             let links = links_of(network, slot, subflow);
             self.paths.push(SubflowPath { transfer, five_tuple, links, why: None });
@@ -46,7 +46,7 @@ impl SubflowLog {
     ) -> Vec<SubflowPath> {
         let mut rows = std::mem::take(&mut self.paths);
         let open = subflows.live().filter(|(_, subflow)| !subflow.closed).map(|(slot, subflow)| {
-            let (transfer, five_tuple) = (subflow.transfer, network.lanes.five_tuple(slot));
+            let (transfer, five_tuple) = (subflow.transfer, network.links.lanes.five_tuple(slot));
             SubflowPath { transfer, five_tuple, links: links_of(network, slot, subflow), why: None }
         });
         rows.extend(open);
@@ -63,7 +63,7 @@ impl SubflowLog {
     ) -> Vec<SubflowOutcome> {
         let several = |subflow: &Subflow| !subflow.closed && transfers.subflows(subflow.transfer).len() > 1;
         let open = subflows.live().filter(|(_, subflow)| several(subflow)).map(|(slot, subflow)| {
-            let row = row_of(subflow, network.lanes.five_tuple(slot));
+            let row = row_of(subflow, network.links.lanes.five_tuple(slot));
             SubflowOutcome { links: links_of(network, slot, subflow), ..row }
         });
         let mut rows: Vec<SubflowOutcome> = self.outcomes.iter().cloned().chain(open).collect();
@@ -74,7 +74,7 @@ impl SubflowLog {
 
 /// Links that the data of a subflow would cross now.
 fn links_of<T: Tap>(network: &Network<T>, slot: usize, subflow: &Subflow) -> Vec<LinkId> {
-    network.trace(subflow.interfaces[0].uplink(), network.lanes.data(slot))
+    network.trace(subflow.interfaces[0].uplink(), network.links.lanes.data(slot))
 }
 
 fn row_of(subflow: &Subflow, five_tuple: FiveTuple) -> SubflowOutcome {

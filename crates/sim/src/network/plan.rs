@@ -5,7 +5,7 @@ use crate::time::{Ps, NEVER};
 use pathloom_model::{Fabric, NodeId};
 
 /// The part that contains all hosts and the agenda.
-pub(super) const HOSTS: u8 = 0;
+const HOSTS: u8 = 0;
 /// Most parts. Further parts would have little to do.
 const MOST_PARTS: usize = 64;
 /// Cost of an arrival at a switch, and at a host, where TCP handles it (measured in instructions, rounded).
