@@ -21,6 +21,19 @@ need_packages() {  # need_packages "what for" package...
     apt-get install -y -q --no-install-recommends "$@" >&2 </dev/null || give_up "apt-get could not install $*"
 }
 
+need_frr() {  # Debian starts the services that it installs. These daemons run in namespaces of a lab only.
+    local policy=/usr/sbin/policy-rc.d
+    if [ ! -e "$policy" ] && [ "$(id -u)" = 0 ]; then
+        trap 'rm -f /usr/sbin/policy-rc.d' EXIT
+        printf '#!/bin/sh\nexit 101\n' >"$policy"
+        chmod 755 "$policy"
+    fi
+    need_packages "FRR, the routing daemons of the lab's routers" frr
+    if command -v systemctl >/dev/null; then
+        systemctl disable frr >&2 </dev/null || say "frr.service could not be disabled; it may start with the machine"
+    fi
+}
+
 at_least() {  # at_least 1.85 1.95.0
     [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1)" = "$1" ]
 }
@@ -83,7 +96,7 @@ ns3)
     compgen -G '/usr/include/ns3*/ns3/core-module.h' >/dev/null || need_packages "ns-3, which is compared with Pathloom" libns3-dev
     ;;
 lab)
-    [ "$(id -u)" = 0 ] || give_up "the lab needs root, for namespaces and Open vSwitch: run this as root"
+    [ "$(id -u)" = 0 ] || give_up "the lab needs root, for namespaces and switches: run this as root"
     command -v ip >/dev/null && command -v tc >/dev/null || need_packages "iproute2, for namespaces and links" iproute2
     # Only the programs are used. The machine's own instance of Open vSwitch, if it runs, is not touched.
     command -v ovs-vswitchd >/dev/null || need_packages "Open vSwitch" openvswitch-switch
@@ -91,6 +104,8 @@ lab)
     /sbin/ldconfig -p | grep 'libtcmalloc_minimal\.so\.4' >/dev/null ||
         (need_packages "tcmalloc, the memory allocator of the lab's switches" libtcmalloc-minimal4) ||
         say "continuing without tcmalloc: the lab's switches forward less"
+    # An installed FRR may be in use, and is left as it is.
+    [ -x /usr/lib/frr/bgpd ] || (need_frr) || say "continuing without FRR: the lab has no switches=frr"
     command -v mn >/dev/null || need_packages "Mininet, which is tested with the controller" mininet
     command -v mptcpize >/dev/null || need_packages "mptcpize, which makes ordinary programs use MPTCP" mptcpize
     command -v iperf3 >/dev/null || need_packages "iperf3, which checks rates" iperf3

@@ -18,9 +18,10 @@ from typing import Self
 from pathloom.fabrics import Fabric
 from pathloom.lab import controller, system
 from pathloom.lab.blueprint import Blueprint
-from pathloom.lab.lab import Lab, default_tables
+from pathloom.lab.lab import Lab
 from pathloom.lab.probes import Probes, Track
 from pathloom.lab.switches import OpenVSwitch
+from pathloom.lab.tables import default_tables
 from support import PATIENCE_S
 
 PROBES_HZ = 200.0

@@ -274,7 +274,7 @@ def test_a_switch_that_restarts_during_explorations_recovers_soon(name: str) -> 
 
 def test_settings_that_switches_lack_are_refused_in_one_line(lab: Callable[..., Outcome]) -> None:
     for words, said in (
-        (("--switches", "stp"), "expected one of tcp-path, tfe, arp-path"),
+        (("--switches", "stp"), "frr:bfd=off, tcp-path, tfe, arp-path"),
         (("--switches", "tcp-path", "--controller", "pathloom"), "leave out --controller"),
         (("--switches", "tcp-path:hello=1us"), "whole milliseconds"),
         (("--switches", "tcp-path:helo=1s"), "helo"),

@@ -24,7 +24,8 @@ from pathloom.lab import controller, delays, hosts, lab, links, rules, system
 from pathloom.lab.agent import Agent
 from pathloom.lab.blueprint import Blueprint, spread
 from pathloom.lab.faults import FaultSchedule
-from pathloom.lab.lab import daemon_count, default_tables, uninterrupted
+from pathloom.lab.lab import daemon_count
+from pathloom.lab.tables import default_tables
 from pathloom.lab.transfers import Transfer, count
 
 K4 = "fat-tree:k=4,rate=10Mbps,buffer=150"
@@ -88,7 +89,7 @@ def test_settings_of_the_lab_are_read() -> None:
     told = LabSettings.parse("hosts=linux,controller=pathloom,pin=off,daemons=3")
     assert told == LabSettings("linux", "pathloom", False, 3)
     for text in ("daemons=0", "daemons=-1", "daemons=", "daemons=two"):
-        with pytest.raises(_core.PathloomError, match=f"lab `{text}`: expected .* or daemons=1 or more"):
+        with pytest.raises(_core.PathloomError, match=f"lab `{text}`: expected .* daemons=1 or more, or switches=ovs"):
             LabSettings.parse(text)
     with pytest.raises(_core.PathloomError, match="lab `pin=off`: is for runs in the lab; add --worlds"):
         Settings.of({"fabric": K4, "traffic": "long-lived", "schemes": ("ecmp",), "lab": "pin=off"}, "here")
@@ -244,7 +245,7 @@ def test_an_ignored_signal_stays_ignored() -> None:
         with system.signals_as_interrupts():
             assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
             assert signal.getsignal(signal.SIGTERM) is signal.default_int_handler
-            with uninterrupted():
+            with system.uninterrupted():
                 os.kill(os.getpid(), signal.SIGHUP)
         assert signal.getsignal(signal.SIGTERM) is before[1]
     finally:

@@ -15,7 +15,7 @@ from pathloom.cli.options import JsonOption, OutOption, SpecFileOption, plot_kin
 from pathloom.cli.settings_options import takes_settings
 from pathloom.errors import bad_input, reason
 from pathloom.experiments.running.simulation import RunFiles
-from pathloom.experiments.settings.model import setting
+from pathloom.experiments.settings.model import ROUTED_SWITCHES, setting
 from pathloom.specs import LAB
 
 app = App(
@@ -70,7 +70,8 @@ SwitchesOption = Annotated[
     typer.Option(
         "--switches",
         metavar="SPEC",
-        help="tcp-path, tfe or arp-path: switches that find paths themselves, in place of Open vSwitch.",
+        help="In place of Open vSwitch: routers (kernel, frr, frr:bfd=off), or switches that find paths themselves "
+        "(tcp-path, tfe, arp-path).",
     ),
 ]
 
@@ -99,6 +100,7 @@ def up(
     from pathloom.lab.hosts import host_stack
     from pathloom.lab.lab import Lab
     from pathloom.lab.program_switches import PROTOCOLS, is_protocol
+    from pathloom.lab.routed.settings import RouterSettings
 
     lab = Lab(name)
     target = _controller(controller)
@@ -106,19 +108,26 @@ def up(
         raise bad_input(f"--arp `{arp}`: expected static, or proxy together with a --controller that answers")
     if scheme is not None and target not in (None, OWN):
         raise bad_input(f"--scheme `{scheme}`: is for our own controller; `{controller}` has its own")
+    routed = None
     if switches is not None:
-        if target is not None or scheme is not None or arp != "static" or daemons is not None:
+        if target is not None or arp != "static" or daemons is not None:
             raise bad_input(
-                "--switches: these switches have no controller, no daemons, and hosts that use ARP; "
-                "leave out --controller, --scheme, --arp and --daemons"
+                "--switches: these switches have no controller and no daemons; leave out --controller, --arp and "
+                "--daemons"
             )
-        if not is_protocol(switches):
-            raise bad_input(f"--switches `{switches}`: expected one of {', '.join(PROTOCOLS)}")
+        if switches in ROUTED_SWITCHES:
+            routed = RouterSettings.of(switches, scheme or "ecmp")
+        elif scheme is not None:
+            raise bad_input(f"--scheme `{scheme}`: `{switches}` is the scheme of these switches; leave --scheme out")
+        elif not is_protocol(switches):
+            raise bad_input(f"--switches `{switches}`: expected one of {', '.join((*ROUTED_SWITCHES, *PROTOCOLS))}")
     stack = host_stack(hosts, transport)
     built = Fabric(fabric)
     try:
         with system.signals_as_interrupts():
-            if switches is not None:
+            if routed is not None:
+                blueprint = lab.up_routed(built, routed, stack, console.say)
+            elif switches is not None:
                 blueprint = lab.up_with_programs(built, switches, stack, console.say)
             else:
                 blueprint = lab.up(built, target, scheme or "ecmp", stack, console.say, arp, daemons, transport)
@@ -197,7 +206,8 @@ def execute(
     host: Annotated[
         str,
         typer.Argument(
-            metavar="HOST", help="A host, or `switches` for the first switches' namespace, then `switches2`."
+            metavar="HOST",
+            help="A host, a router, or `switches` for the first switches' namespace, then `switches2`.",
         ),
     ],
     command: Annotated[list[str], typer.Argument(metavar="-- CMD...", help="Command to run.")],
@@ -212,11 +222,14 @@ def execute(
     from pathloom.lab.blueprint import SWITCHES, ordinal
     from pathloom.lab.lab import Lab
 
-    system.check_machine()
+    system.check_machine(system.ROUTER_TOOLS)
     lab = Lab(name)
     blueprint = lab.blueprint()
     namespaces = {one.name: one.namespace for one in blueprint.hosts}
-    namespaces |= {SWITCHES + ordinal(number): one for number, one in enumerate(blueprint.switch_namespaces)}
+    if lab.routers() is not None:
+        namespaces |= {one.name: one.namespace for one in blueprint.switches}
+    else:
+        namespaces |= {SWITCHES + ordinal(number): one for number, one in enumerate(blueprint.switch_namespaces)}
     if host not in namespaces:
         near = _core.nearest(host, list(namespaces))
         hint = f"; did you mean `{near}`?" if near else ""
@@ -264,7 +277,7 @@ def down(
     from pathloom.lab import system
     from pathloom.lab.lab import Lab, known_labs
 
-    system.check_machine()
+    system.check_machine(system.ROUTER_TOOLS)
     for one in known_labs() if every else [name]:
         gone = Lab(one).down()
         print(f"lab `{one}` is down" if gone else f"lab `{one}`: there is none")
@@ -288,6 +301,12 @@ def _controller(text: str) -> str | None:
     return text
 
 
+def _routers(routers: dict[str, Any]) -> str:
+    if routers["kind"] == "kernel":
+        return "routers with static routes:"
+    return f"routers with BGP (FRR){' and BFD' if routers['bfd'] else ''}:"
+
+
 def _host_agent(agent: dict[str, Any]) -> str:
     if agent["process"] is None:
         return "none: only transfers of `lab run` are announced, paced and held"
@@ -300,7 +319,7 @@ def _print_status(rows: list[dict[str, Any]]) -> None:
     if not rows:
         print("no lab is up")
     for row in rows:
-        broken = f": {row['way_out']}" if row["state"] == "broken" else ""
+        broken = f": {row['way_out']}" if row["state"] in ("broken", "orphaned") else ""
         print(f"{row['name']}: {row['state']}{broken}")
         if row["state"] != "up":
             continue
@@ -310,6 +329,8 @@ def _print_status(rows: list[dict[str, Any]]) -> None:
         print(f"  fabric      {row['fabric']}")
         programs = row["programs"]
         kind = "Open vSwitch" if programs is None else f"{programs['protocol']} (pathloom-switch)"
+        if row["routers"] is not None:
+            kind = _routers(row["routers"])
         print(f"  switches    {len(row['switches'])}, {kind} {'runs' if row['switching'] else 'does not run'}")
         print(f"  hosts       {len(row['hosts'])}, {row['stack']}")
         if programs is not None:
@@ -319,9 +340,12 @@ def _print_status(rows: list[dict[str, Any]]) -> None:
         if "way_out" in row:
             print(f"              {row['way_out']}")
             print(f"              last line of its log: {row['last_words'] or 'none'}")
-        if programs is None:
+        if programs is None and row["routers"] is None:
             print(f"  host agent  {_host_agent(row['host_agent'])}")
         print(f"  drops       {sum(link['dropped_packets'] for link in row['links'])} packets at switches")
+        if row["routers"] is not None:
+            reasons = ", ".join(f"{number} {reason}" for reason, number in row["routers"]["drops"].items() if number)
+            print(f"  outside     {reasons or 'none'} (packets that routers dropped outside queues)")
         for note in row["notes"]:
             print(f"  note        {note}")
 

@@ -106,17 +106,23 @@ class Blueprint:
     hosts: tuple[Host, ...]
 
     @classmethod
-    def of(cls, lab: str, fabric: Fabric, daemons: int = 1) -> Self:
-        """Returns the blueprint of a fabric in a lab of this name, with its switches on at most `daemons` daemons."""
+    def of(cls, lab: str, fabric: Fabric, daemons: int = 1, routed: bool = False) -> Self:
+        """Returns the blueprint of a fabric in a lab of this name, with its switches on at most `daemons` daemons.
+
+        With `routed`, each switch is a router in a namespace of its own.
+        """
         if keys := fabric.core.simulated_keys():
             only = "is for the simulator only" if len(keys) == 1 else "are for the simulator only"
             raise bad_input(f"--fabric: {listed([f'{key}=' for key in keys])} {only}; leave out what the lab cannot do")
         links, nodes = fabric.links, fabric.nodes
         is_host = [node["tier"] == "host" for node in nodes]
-        daemon_of = spread(fabric, daemons)
+        daemon_of = spread(fabric, len(nodes) if routed else daemons)
         namespaces = tuple(
             f"{NAMESPACE_PREFIX}{lab}.{SWITCHES}{ordinal(number)}" for number in range(max(daemon_of.values()) + 1)
         )
+        if routed:
+            daemon_of = {switch: number for number, switch in enumerate(daemon_of)}
+            namespaces = tuple(namespace_name(lab, nodes[switch]["name"], switch) for switch in daemon_of)
         switches = tuple(
             Switch(
                 node, nodes[node]["name"], bridge_name(nodes[node]["name"], node), f"{node + 1:016x}", namespaces[one]

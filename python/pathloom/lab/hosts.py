@@ -11,6 +11,7 @@ from pathloom import _core
 from pathloom.errors import bad_input
 from pathloom.lab.blueprint import Blueprint, Host
 from pathloom.lab.links import HOST_QUEUE_PACKETS, shape_lines
+from pathloom.lab.routed.numbering import link_address
 from pathloom.specs import keys_of
 
 WHOLE_LENGTH = 8
@@ -187,8 +188,8 @@ def _newreno(settings: dict[str, Any]) -> HostStack:
     return HostStack("newreno", {**_REPEATABLE, **_NEWRENO, **memory}, " ".join(route), TIMESTAMP_BYTES)
 
 
-def address_lines(host: Host, stack: HostStack) -> Iterator[str]:
-    """Lines for `ip -batch` in the host's namespace: its addresses and routes."""
+def address_lines(host: Host, stack: HostStack, routed: bool = False) -> Iterator[str]:
+    """Lines for `ip -batch` in the host's namespace: its addresses and routes; with `routed`, by way of its router."""
     yield "link set lo up"
     several = len(host.ports) > 1
     for index, port in enumerate(host.ports):
@@ -196,7 +197,8 @@ def address_lines(host: Host, stack: HostStack) -> Iterator[str]:
         # only after the queue. Without this limit, 45 segments would be one packet in the queue.
         yield f"link set {port.interface} gso_max_segs 1 {'up' if port.shape.up else 'down'}"
         yield f"address add {port.address}/{WHOLE_LENGTH} dev {port.interface} noprefixroute"
-        route = f"10.0.0.0/{WHOLE_LENGTH} dev {port.interface} src {port.address} {stack.route}".rstrip()
+        via = f" via {link_address(port.link ^ 1)} onlink" if routed else ""
+        route = f"10.0.0.0/{WHOLE_LENGTH}{via} dev {port.interface} src {port.address} {stack.route}".rstrip()
         if not port.shape.up:
             continue
         yield f"route add {route} metric {100 + index}"

@@ -7,17 +7,15 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pathloom import _core
 from pathloom.errors import ToolError, bad_input, reason
 from pathloom.fabrics import Fabric
 from pathloom.lab import controller, delays, hostd, hosts, links, management, program_switches, rules, system
@@ -25,7 +23,11 @@ from pathloom.lab.blueprint import NAMESPACE_PREFIX, Blueprint, Host
 from pathloom.lab.daemons import Daemon, performance_notes
 from pathloom.lab.hosts import HostStack, Subflows
 from pathloom.lab.program_switches import PathFindingSwitches
+from pathloom.lab.routed import frr, routers
+from pathloom.lab.routed.routers import Routers
+from pathloom.lab.routed.settings import FRR, RouterSettings
 from pathloom.lab.switches import TOOLS_AT_ONCE, OpenVSwitch
+from pathloom.lab.tables import SwitchTables, default_tables
 from pathloom.waiting import await_event
 
 RUN_DIRECTORY = Path("/run/pathloom")
@@ -33,10 +35,9 @@ DEFAULT_NAME = "lab"
 STARTING, UP = "starting", "up"
 REAL_ARP = "real"
 """Hosts ask each other for hardware addresses by ARP."""
+ROUTER_ARP = "router"
+"""Hosts know the hardware addresses of their routers, and send everything to them."""
 LOCK_PATIENCE_S = 10.0
-
-SwitchTables = tuple[int, list[Any], list[Any]]
-"""Node number, rules and groups of a switch."""
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}\Z")
 
@@ -54,6 +55,8 @@ class Lab:
         self.directory = RUN_DIRECTORY / name
         self.prefix = f"{NAMESPACE_PREFIX}{name}."
         self._lock: int | None = None
+        self.keeper: list[int] | None = None
+        """Process, and its start, without which the lab is orphaned; None for a lab that is up until `down`."""
         self._controller: subprocess.Popen[bytes] | None = None
         self._agent_arguments: tuple[int, Subflows | None] | None = None
         """Arguments with which the agent of the hosts was started."""
@@ -91,7 +94,77 @@ class Lab:
         protocol = (self.state() or {}).get("switches")
         return PathFindingSwitches(blueprint, self.directory) if protocol else None
 
+    def routers(self) -> Routers | None:
+        """The routers of a lab that is up, if its switches are routers; otherwise None."""
+        routed = (self.state() or {}).get("routed")
+        return Routers(self.blueprint(), self.directory, RouterSettings(**routed)) if routed else None
+
     # --- up
+
+    def up_routed(
+        self,
+        fabric: Fabric,
+        settings: RouterSettings,
+        stack: HostStack | None = None,
+        say: Callable[[str], None] = lambda _text: None,
+    ) -> Blueprint:
+        """Builds the lab with routers as switches, and returns when they have all routes of their scheme.
+
+        After an error or Ctrl-C, everything that was built is removed. The caller keeps the lab locked until `release`.
+        Raises `PathloomError`, `ToolError`.
+        """
+        system.check_machine(system.ROUTER_TOOLS)
+        if settings.kind == FRR:
+            frr.check_installed(settings.bfd)
+        with self._undone_on_failure():
+            with system.uninterrupted():
+                self._claim()
+                blueprint = Blueprint.of(self.name, fabric, routed=True)
+                tables = default_tables(fabric, settings.scheme)
+            stack = stack or hosts.host_stack("newreno", None)
+            state = self._starting(fabric, blueprint, stack, ROUTER_ARP)
+            state |= {"scheme": settings.scheme, "routed": asdict(settings)}
+            self._write_state(state)
+            own = Routers(blueprint, self.directory, settings)
+            self._make_namespaces(blueprint)
+            self._make_cables(blueprint, stack, ROUTER_ARP)
+            own.prepare(self._kept())
+            for namespace in blueprint.switch_namespaces:
+                shapes = links.switch_shape_lines(blueprint.ports_in(namespace), stack.missing_header_bytes)
+                system.batch("tc", namespace, shapes, self._kept())
+            self._join_long_cables(blueprint)
+            own.write_routes(fabric, tables)
+            self._finish(state, [*links.differences(blueprint), *routers.notes()], say)
+            return blueprint
+
+    def _make_cables(self, blueprint: Blueprint, stack: HostStack, arp: str) -> None:
+        """Makes all cables, and builds the hosts at their ends."""
+        cables = list(links.veth_lines(blueprint))
+        for namespace in blueprint.switch_namespaces:
+            system.batch("ip", namespace, [line for place, line in cables if place == namespace], self._kept())
+        for namespace in blueprint.switch_namespaces:
+            ports = blueprint.ports_in(namespace)
+            system.batch("ip", namespace, links.up_lines(ports), self._kept())
+            names = [port.interface for port in ports]
+            system.inside(namespace, partial(links.turn_offloads_off, names))
+        with _pool() as pool:
+            for done in [pool.submit(self._build_host, blueprint, host, stack, arp) for host in blueprint.hosts]:
+                done.result()
+
+    def _starting(self, fabric: Fabric, blueprint: Blueprint, stack: HostStack, arp: str) -> dict[str, Any]:
+        """Returns what the record of every lab has while it is put up."""
+        return {
+            "schema": 1,
+            "state": STARTING,
+            "process": os.getpid(),
+            "keeper": self.keeper,
+            "fabric": fabric.spec,
+            "controller": None,
+            "scheme": None,
+            "arp": arp,
+            "stack": stack.to_dict(),
+            "blueprint": blueprint.to_dict(),
+        }
 
     def up_with_programs(
         self,
@@ -107,34 +180,14 @@ class Lab:
         """
         system.check_machine()
         with self._undone_on_failure():
-            with uninterrupted():
+            with system.uninterrupted():
                 self._claim()
                 blueprint = Blueprint.of(self.name, fabric)
             stack = stack or hosts.host_stack("newreno", None)
-            state = {
-                "schema": 1,
-                "state": STARTING,
-                "process": os.getpid(),
-                "fabric": fabric.spec,
-                "controller": None,
-                "scheme": scheme,
-                "switches": scheme,
-                "arp": REAL_ARP,
-                "stack": stack.to_dict(),
-                "blueprint": blueprint.to_dict(),
-            }
+            state = self._starting(fabric, blueprint, stack, REAL_ARP) | {"scheme": scheme, "switches": scheme}
             self._write_state(state)
             self._make_namespaces(blueprint)
-            cables = [line for _, line in links.veth_lines(blueprint)]
-            system.batch("ip", blueprint.namespace, cables, self._kept())
-            system.batch("ip", blueprint.namespace, links.up_lines(blueprint.switch_ports), self._kept())
-            names = [port.interface for port in blueprint.switch_ports]
-            system.inside(blueprint.namespace, lambda: links.turn_offloads_off(names))
-            with _pool() as pool:
-                for done in [
-                    pool.submit(self._build_host, blueprint, host, stack, REAL_ARP) for host in blueprint.hosts
-                ]:
-                    done.result()
+            self._make_cables(blueprint, stack, REAL_ARP)
             shapes = links.switch_shape_lines(blueprint.switch_ports, stack.missing_header_bytes)
             system.batch("tc", blueprint.namespace, shapes, self._kept())
             self._join_long_cables(blueprint)
@@ -148,6 +201,19 @@ class Lab:
         switches.configure(fabric, scheme)
         switches.start()
         switches.await_quiet()
+
+    def restart_routers(self, fabric: Fabric, settings: RouterSettings) -> None:
+        """Waits until all routers have the routes of a scheme, given to them if it is another one than before.
+
+        Raises `PathloomError`, `ToolError`.
+        """
+        state = self.state() or {}
+        own, tables = Routers(self.blueprint(), self.directory, settings), default_tables(fabric, settings.scheme)
+        if state.get("routed") == asdict(settings):
+            own.await_routes(fabric, tables)
+        else:
+            own.write_routes(fabric, tables)
+            self._write_state({**state, "scheme": settings.scheme, "routed": asdict(settings)})
 
     def restart_programs(self, fabric: Fabric, scheme: str) -> None:
         """Restarts all switches with another protocol. Raises `PathloomError`, `ToolError`."""
@@ -184,7 +250,7 @@ class Lab:
         system.check_machine()
         daemons = daemon_count(target, daemons)
         with self._undone_on_failure():
-            with uninterrupted():
+            with system.uninterrupted():
                 self._claim()
                 # The core imports numpy here, and an interrupt would break the import.
                 blueprint = Blueprint.of(self.name, fabric, daemons)
@@ -192,17 +258,10 @@ class Lab:
             subflows = hosts.subflows_of(scheme, transport) if target in (None, controller.OWN) else None
             if subflows is not None:
                 hosts.check_mptcp(f"scheme `{scheme}`")
-            state = {
-                "schema": 1,
-                "state": STARTING,
-                "process": os.getpid(),
-                "fabric": fabric.spec,
+            state = self._starting(fabric, blueprint, stack, arp) | {
                 "controller": target,
                 "scheme": scheme if target in (None, controller.OWN) else None,
-                "arp": arp,
-                "stack": stack.to_dict(),
                 "subflows": None if subflows is None else asdict(subflows),
-                "blueprint": blueprint.to_dict(),
             }
             self._write_state(state)
             called = controller.target(self.directory) if target == controller.OWN else target
@@ -263,7 +322,7 @@ class Lab:
             yield
         except BaseException:
             if self._lock is not None:
-                with uninterrupted():
+                with system.uninterrupted():
                     self._destroy()
             raise
 
@@ -280,8 +339,11 @@ class Lab:
         links.spread_receiving(daemon.namespace, receiving)
 
     def _build_host(self, blueprint: Blueprint, host: Host, stack: HostStack, arp: str) -> None:
+        routed = arp == ROUTER_ARP
+        sysctls = routers.host_sysctls_of(host, stack) if routed else hosts.host_sysctls(host, stack)
+
         def prepare() -> None:
-            system.write_sysctls(hosts.host_sysctls(host, stack))
+            system.write_sysctls(sysctls)
             if hosts.MPTCP_SETTING.exists():
                 system.write_sysctls(hosts.MPTCP_SYSCTLS)
             links.turn_offloads_off(port.interface for port in host.ports)
@@ -292,7 +354,7 @@ class Lab:
             what = f"{error.filename}: " if error.filename else ""
             raise ToolError(f"host {host.name}: {what}{reason(error)}") from None
         known = hosts.neighbour_lines(blueprint, host) if arp == controller.STATIC_ARP else ()
-        lines = [*hosts.address_lines(host, stack), *known]
+        lines = [*hosts.address_lines(host, stack, routed), *known, *(routers.host_lines(host) if routed else ())]
         try:
             system.batch("ip", host.namespace, lines, self._kept())
             system.batch("tc", host.namespace, hosts.host_shape_lines(host, stack), self._kept())
@@ -405,7 +467,7 @@ class Lab:
             raise bad_input(
                 f"lab `{self.name}`: is in use by process {state.get('process', '?')}; interrupt that first"
             )
-        with uninterrupted():
+        with system.uninterrupted():
             self._destroy()
         return True
 
@@ -414,6 +476,7 @@ class Lab:
         system.delete_namespaces(system.namespaces_of(self.prefix))
         hostd.remove(self.directory)
         program_switches.remove(self.directory)
+        frr.forget(self.directory)
         with suppress(FileNotFoundError):
             shutil.rmtree(self.directory)
         self.release()
@@ -439,6 +502,7 @@ class Lab:
         system.delete_namespaces(system.namespaces_of(self.prefix))
         hostd.remove(self.directory)
         program_switches.remove(self.directory)
+        frr.forget(self.directory)
         for entry in self.directory.iterdir():
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
 
@@ -514,25 +578,6 @@ def daemon_count(target: str | None, wanted: int | None) -> int:
     return 1
 
 
-def default_tables(fabric: Fabric, scheme: str) -> list[SwitchTables]:
-    """Node number, rules and groups of every switch, as the controller sets them up before the first flow."""
-    settings: dict[str, Any] = {
-        "fabric": fabric.spec,
-        "fabric_text": fabric.text,
-        "traffic": "long-lived:pattern=random",
-        "scheme": scheme,
-        "transport": None,
-        "control": None,
-        "duration": "1s",
-        "seed": 1,
-        "faults": [],
-        "pcap": None,
-        "event_log": None,
-    }
-    rows: list[SwitchTables] = json.loads(_core.Simulation(json.dumps(settings)).switch_tables())
-    return rows
-
-
 @contextmanager
 def _pool() -> Iterator[ThreadPoolExecutor]:
     """Yields a thread pool. After an error, tasks that have not started are cancelled."""
@@ -541,21 +586,3 @@ def _pool() -> Iterator[ThreadPoolExecutor]:
         yield pool
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-@contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Delays Ctrl-C, SIGTERM and SIGHUP until the block has ended; then `KeyboardInterrupt` is raised."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    came: list[int] = []
-    signals = [one for one in (signal.SIGINT, *system.ENDING) if not system.is_ignored(one)]
-    before = [signal.signal(one, lambda number, _frame: came.append(number)) for one in signals]
-    try:
-        yield
-    finally:
-        for one, handler in zip(signals, before, strict=True):
-            signal.signal(one, handler)
-    if came:
-        raise KeyboardInterrupt

@@ -34,7 +34,7 @@ from pathloom.lab import controller, hostd, hosts, links, rules, system
 from pathloom.lab.columns import flow_columns, link_columns
 from pathloom.lab.counters import Counters, await_silence, counters, difference
 from pathloom.lab.faults import FaultSchedule
-from pathloom.lab.lab import Lab, SwitchTables, differences, uninterrupted
+from pathloom.lab.lab import Lab, differences
 from pathloom.lab.parallel import StreamSettings
 from pathloom.lab.path_history import (
     Connection,
@@ -46,10 +46,13 @@ from pathloom.lab.path_history import (
     subflow_columns,
 )
 from pathloom.lab.program_switches import PROGRAM, PROTOCOLS, is_protocol, settings_of
+from pathloom.lab.routed import routers
+from pathloom.lab.routed.settings import FRR, RouterSettings, check_routed
 from pathloom.lab.run_task import RunTask
 from pathloom.lab.status import link_counters
 from pathloom.lab.steps import LinkSteps
 from pathloom.lab.system import MARK
+from pathloom.lab.tables import SwitchTables
 from pathloom.native import program
 from pathloom.quantities import listed
 from pathloom.specs import LAB
@@ -78,18 +81,24 @@ class LabExecution:
         if run_files.pcap:
             raise bad_input("--pcap: is for the simulator; capture packets of a lab with `pathloom lab exec`")
         self.event_log = run_files.event_log
-        live = LabSettings.parse(settings.lab).controller == "pathloom"
+        options = LabSettings.parse(settings.lab)
+        live = options.controller == "pathloom"
         programs = any(is_protocol(scheme) for scheme in settings.schemes)
-        if settings.faults and not live and not programs:
-            raise bad_input("--fault: static routes in the lab do not react to faults; add --lab controller=pathloom")
+        check_routed(options, settings.schemes)
+        if settings.faults and not live and not programs and not options.switches.startswith(FRR):
+            raise bad_input(
+                "--fault: static routes in the lab do not react to faults; add --lab controller=pathloom, or "
+                "--lab switches=frr for routers with BGP"
+            )
         if run_files.event_log and not live:
             raise bad_input("--event-log: without a controller there are no events; add --lab controller=pathloom")
         if run_files.event_log:
             check_writable(Path(run_files.event_log))
-        system.check_machine()
+        system.check_machine(system.TOOLS if options.switches == "ovs" else system.ROUTER_TOOLS)
         self.settings = settings
         self.fabric = fabric
-        self.options = LabSettings.parse(settings.lab)
+        self.options = options
+        self.routed = options.switches != "ovs"
         self.stack = hosts.host_stack(self.options.hosts, settings.transport)
         self.pace_bps: int | None = _core.transport_settings(settings.transport)["pace_bps"]
         self.sample_at_s = tuple(sample_at_s)
@@ -120,6 +129,8 @@ class LabExecution:
         for scheme, subflows in self.subflows.items():
             if subflows is None:
                 continue
+            if self.routed:
+                raise bad_input("--transport mptcp: routers in the lab carry plain TCP; leave switches= out")
             hosts.check_mptcp(f"scheme `{scheme}`")
             program(hostd.PROGRAM)
             if subflows.cc in ("lia", "olia"):
@@ -155,6 +166,7 @@ class LabExecution:
         if runner is not None:
             raise TypeError("a runner cannot carry out runs in the lab; expected a number of threads")
         lab = Lab(f"run-{os.getpid()}")
+        lab.keeper = [os.getpid(), system.started_at(os.getpid())]
         try:
             with system.signals_as_interrupts(), _taken_down_at_end(lab):
                 self._up(lab)
@@ -188,6 +200,10 @@ class LabExecution:
         first = self.jobs[0].scheme
         if self.programs:
             self._note(links.differences(lab.up_with_programs(self.fabric, first, self.stack)))
+        elif self.routed:
+            settings = RouterSettings.of(self.options.switches, first)
+            self._note([*links.differences(lab.up_routed(self.fabric, settings, self.stack)), *routers.notes()])
+            self._note(["the routers' own hash spreads the flows"])
         else:
             blueprint = lab.up(self.fabric, self.target, first, self.stack, daemons=self.options.daemons)
             self._note(differences(blueprint))
@@ -262,6 +278,9 @@ class LabExecution:
         if self.programs:
             lab.restart_programs(self.fabric, job.scheme)
             return {}
+        if self.routed:
+            lab.restart_routers(self.fabric, RouterSettings.of(self.options.switches, job.scheme))
+            return {}
         tables: list[SwitchTables] = json.loads(run.switch_tables())
         pins = self._pins(offered, tables)
         if self.target is None:
@@ -298,6 +317,8 @@ class LabExecution:
         """Ends the controller and returns what it did in a run. Its rules exclude pins. Raises `ToolError`."""
         if self.programs:
             return _program_counts(lab)
+        if self.routed:
+            return _router_counts(lab)
         counts = lab.open_vswitch().rule_counts()
         rules_max = max(count - len(set(pins.get(node, ()))) for node, count in counts.items())
         if self.target is None:
@@ -329,7 +350,7 @@ class LabExecution:
         }
 
     def _pins_flows(self, offered: list[dict[str, Any]]) -> bool:
-        return self.options.pinned and len(offered) <= MOST_PINNED and not self.programs
+        return self.options.pinned and len(offered) <= MOST_PINNED and not self.programs and not self.routed
 
     def _pins(self, offered: list[dict[str, Any]], tables: list[SwitchTables]) -> dict[int, list[str]]:
         """Returns, by switch, the rules that send flows on the paths that the simulator's switches would choose."""
@@ -421,6 +442,22 @@ def _program_counts(lab: Lab) -> dict[str, Any]:
     }
 
 
+def _router_counts(lab: Lab) -> dict[str, Any]:
+    """Returns what routers did in a run: only the largest number of their routes is known. Raises `ToolError`."""
+    own = lab.routers()
+    if own is None or not own.runs():
+        raise ToolError(f"a router of the lab has ended; see the logs in {lab.directory}/frr")
+    return {
+        "messages": 0,
+        "rules_max": own.most_routes(),
+        "routes": 0,
+        "reroutes": 0,
+        "polls": 0,
+        "polling_period_s": None,
+        "busy_share": 0.0,
+    }
+
+
 def _orders_socket(lab: Lab) -> Path:
     """Returns the socket for announcements of flows: that of the hosts' agent if it runs, else the controller's."""
     own = hostd.running(lab.directory) is not None
@@ -449,7 +486,7 @@ def _taken_down_at_end(lab: Lab) -> Iterator[None]:
     try:
         yield
     finally:
-        with uninterrupted():
+        with system.uninterrupted():
             lab.down()
 
 

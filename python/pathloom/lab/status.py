@@ -17,12 +17,13 @@ from pathloom.lab.switches import OpenVSwitch
 def lab_status(name: str) -> dict[str, Any]:
     """Returns the row of a lab in `pathloom lab status --json`.
 
-    `state` is `up`, `starting`, `broken` (parts of it are missing) or `down`. The row of a lab that never was up has
-    only its name and state, that of a broken lab also `way_out`: what to do. `controller_process` is the process of
-    Pathloom's own controller. It is null if the controller has ended, and `way_out` then says what to do.
-    `host_agent` describes the agent of the hosts: its process (null if it does not run), whether it paces and
-    holds, and why not. `programs` describes switches that find paths themselves: their protocol, and the tables and
-    counters of each. It is null for Open vSwitch.
+    `state` is `up`, `starting`, `broken` (parts of it are missing), `orphaned` (the run that built it was killed) or
+    `down`. The row of a lab that never was up has only its name and state. Those of a broken and of an orphaned lab
+    have `way_out`: what to do. `controller_process` is the process of Pathloom's own controller. It is null if the
+    controller has ended, and `way_out` then says what to do. `host_agent` describes the agent of the hosts: its process
+    (null if it does not run), whether it paces and holds, and why not. `programs` describes switches that find paths
+    themselves: their protocol, and the tables and counters of each; null for others. `routers` describes switches that
+    are routers: their kind, and how many packets they dropped outside queues, by reason; null for others.
     """
     lab = Lab(name)
     if not lab.exists():
@@ -34,12 +35,13 @@ def lab_status(name: str) -> dict[str, Any]:
     blueprint = Blueprint.from_dict(state["blueprint"])
     programs = PathFindingSwitches(blueprint, lab.directory) if state.get("switches") else None
     switches = OpenVSwitch(blueprint, lab.directory)
-    switching = switches.runs() if programs is None else programs.runs()
+    routers = lab.routers()
+    switching = (routers or programs or switches).runs()
     missing = set(blueprint.namespaces) - set(system.namespaces_of(lab.prefix))
     connected = switches.connected_bridges() if switching and state["controller"] else {}
     return {
         "name": name,
-        **({"state": UP} if switching and not missing else _broken(lab)),
+        **(_orphaned(lab, state["keeper"]) or ({"state": UP} if switching and not missing else _broken(lab))),
         "fabric": state["fabric"],
         "controller": state["controller"],
         **_controller(lab, state["controller"]),
@@ -50,6 +52,7 @@ def lab_status(name: str) -> dict[str, Any]:
         },
         "scheme": state["scheme"],
         "programs": None if programs is None else {"protocol": state["switches"], "switches": programs.show()},
+        "routers": None if routers is None else {**state["routed"], "drops": {} if missing else routers.drops()},
         "stack": state["stack"]["name"],
         "switching": switching,
         "run_directory": str(lab.directory),
@@ -64,6 +67,16 @@ def lab_status(name: str) -> dict[str, Any]:
         "links": _links(blueprint) if not missing else [],
         "notes": state.get("notes", []),
     }
+
+
+def _orphaned(lab: Lab, keeper: list[int] | None) -> dict[str, str]:
+    """Returns the state of a lab whose run was killed; nothing for other labs."""
+    if keeper is None or (system.started_at(keeper[0]) == keeper[1] and not system.is_over(keeper[0])):
+        return {}
+    way_out = (
+        f"process {keeper[0]}, which built it for a run, has ended; `pathloom lab down --name {lab.name}` removes it"
+    )
+    return {"state": "orphaned", "way_out": way_out}
 
 
 def _broken(lab: Lab) -> dict[str, str]:

@@ -35,6 +35,8 @@ TOOLS = {
     "ovsdb-tool": "openvswitch-switch",
 }
 """Tools that a lab needs, with their Debian packages."""
+ROUTER_TOOLS = {tool: TOOLS[tool] for tool in ("ip", "tc")}
+"""Tools that a lab of routers needs, with their Debian packages."""
 
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 """Signals besides SIGINT (Ctrl-C) that end a process."""
@@ -50,11 +52,11 @@ MOST_DAEMONS = 4
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def check_machine() -> None:
+def check_machine(tools: Mapping[str, str] = TOOLS) -> None:
     """Raises `PathloomError` if a lab cannot be built on this machine. The message says what to do."""
     if os.geteuid() != 0:
-        raise bad_input("lab: needs root, for namespaces and Open vSwitch; run it with sudo, or as root")
-    for tool, package in TOOLS.items():
+        raise bad_input("lab: needs root, for namespaces and switches; run it with sudo, or as root")
+    for tool, package in tools.items():
         if find_tool(tool) is None:
             raise bad_input(f"lab: `{tool}` is missing; on Debian: apt-get install {package}")
 
@@ -74,6 +76,24 @@ def signals_as_interrupts() -> Iterator[None]:
     finally:
         for one, handler in before.items():
             signal.signal(one, handler)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Delays Ctrl-C, SIGTERM and SIGHUP until the block has ended; then `KeyboardInterrupt` is raised."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    signals = [one for one in (signal.SIGINT, *ENDING) if not is_ignored(one)]
+    before = [signal.signal(one, lambda number, _frame: came.append(number)) for one in signals]
+    try:
+        yield
+    finally:
+        for one, handler in zip(signals, before, strict=True):
+            signal.signal(one, handler)
+    if came:
+        raise KeyboardInterrupt
 
 
 def is_ignored(number: int) -> bool:
@@ -309,6 +329,15 @@ def end(process: int, patience_s: float = 10.0, clock: Clock = SYSTEM) -> None:
         os.kill(process, signal.SIGKILL)
     if not await_event(lambda: is_over(process), patience_s, 0.001, clock):
         raise ToolError(f"process {process} does not end")
+
+
+def started_at(process: int) -> int:
+    """Returns when a process started, in ticks since the machine did; 0 if there is no such process."""
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return 0
+    return int(stat.rpartition(")")[2].split()[19])
 
 
 def is_over(process: int) -> bool:

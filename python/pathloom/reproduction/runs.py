@@ -158,7 +158,7 @@ def _laboratory() -> list[str]:
     """Further identities that affect a run in the lab of this machine: lab code, programs and kernel."""
     from pathloom.lab import daemons, system
 
-    own = sorted(str(path) for path in Path(system.__file__).parent.glob("*.py"))
+    own = sorted(str(path) for path in Path(system.__file__).parent.rglob("*.py"))
     programs = [str(path) for path in (system.find_tool("ovs-vswitchd"), native.find()) if path is not None]
     machine = (os.uname().release, system.usual_daemons(), daemons.allocator())
     return [digests([*own, *programs]), repr(machine)]

@@ -59,6 +59,10 @@ LAB_KEYS = {
 """The keys of `--lab`: default and meaning of each."""
 
 
+ROUTED_SWITCHES = ("kernel", "frr", "frr:bfd=off")
+"""Switches of the lab that are routers: static routes in the kernel, or BGP by FRR with or without BFD."""
+
+
 @dataclass(frozen=True)
 class LabSettings:
     """Settings that only the lab needs."""
@@ -71,13 +75,15 @@ class LabSettings:
     """Whether rules send flows where the simulator's switches would hash them, or the lab's switches choose."""
     daemons: int | None = None
     """Number of Open vSwitch daemons over which the switches are spread; None for a number that suits the machine."""
+    switches: str = "ovs"
+    """`ovs`, Open vSwitch, or one of `ROUTED_SWITCHES`: each switch is a router."""
 
     @classmethod
     def parse(cls, text: str | None) -> Self:
         """Reads `hosts=linux,pin=off`. Raises `PathloomError`.
 
         >>> LabSettings.parse("pin=off")
-        LabSettings(hosts='newreno', controller='none', pinned=False, daemons=None)
+        LabSettings(hosts='newreno', controller='none', pinned=False, daemons=None, switches='ovs')
         """
         values: dict[str, Any] = {}
         for part in text.split(",") if text is not None else []:
@@ -90,10 +96,12 @@ class LabSettings:
                 values["pinned"] = value == "on"
             elif key == "daemons" and value.isdecimal() and int(value) > 0:
                 values["daemons"] = int(value)
+            elif key == "switches" and value in ("ovs", *ROUTED_SWITCHES):
+                values["switches"] = value
             else:
                 raise bad_input(
                     f"lab `{part}`: expected hosts=newreno, linux or linux/NAME, controller=none or pathloom, "
-                    "pin=on or off, or daemons=1 or more"
+                    "pin=on or off, daemons=1 or more, or switches=ovs, kernel, frr or frr:bfd=off"
                 )
         return cls(**values)
 

@@ -1,0 +1,313 @@
+"""The routers of a lab: addresses, forwarding and routes in the namespace of each switch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Any
+
+from pathloom.errors import ToolError
+from pathloom.fabrics import Fabric
+from pathloom.lab import system
+from pathloom.lab.blueprint import Blueprint, Host, Switch, SwitchPort
+from pathloom.lab.hosts import HostStack, host_sysctls
+from pathloom.lab.routed import frr
+from pathloom.lab.routed.numbering import (
+    HOSTS6,
+    as_numbers,
+    check_size,
+    host6,
+    link_address,
+    link_address6,
+    mac_of_link,
+    prefix6,
+    router_address,
+    router_address6,
+)
+from pathloom.lab.routed.routes import Route, longest, next_switches, prefixes_of_tors, route_lines, routes_of
+from pathloom.lab.routed.settings import FRR, RouterSettings
+from pathloom.lab.tables import SwitchTables
+from pathloom.waiting import await_event
+
+TOOLS_AT_ONCE = 4
+CONVERGENCE_S = 60.0
+"""Longest wait for the routes of BGP."""
+HASH_SEED = "net.ipv4.fib_multipath_hash_seed"
+"""Sysctl of Linux 6.11 and later. Without it, all routers on a path make the same choice."""
+_FORWARDING = {
+    # IPv6 has no unrequested packets: no addresses of its own making, and no duplicate address detection.
+    "net.ipv6.conf.all.addr_gen_mode": "1",
+    "net.ipv6.conf.default.addr_gen_mode": "1",
+    "net.ipv6.conf.all.accept_dad": "0",
+    "net.ipv6.conf.default.accept_dad": "0",
+    "net.ipv6.conf.all.disable_ipv6": "0",
+    "net.ipv6.conf.default.disable_ipv6": "0",
+    "net.ipv6.conf.all.keep_addr_on_down": "1",
+    "net.ipv6.conf.default.keep_addr_on_down": "1",
+}
+_ROUTER = {
+    "net.ipv4.ip_forward": "1",
+    "net.ipv6.conf.all.forwarding": "1",
+    "net.ipv4.fib_multipath_hash_policy": "1",  # Addresses, ports and protocol.
+    "net.ipv6.fib_multipath_hash_policy": "1",
+    "net.ipv4.conf.all.rp_filter": "0",
+    "net.ipv4.conf.default.rp_filter": "0",
+    "net.ipv4.conf.all.send_redirects": "0",
+    "net.ipv4.conf.default.send_redirects": "0",
+    "net.ipv4.conf.all.ignore_routes_with_linkdown": "1",
+    "net.ipv4.conf.default.ignore_routes_with_linkdown": "1",
+    "net.ipv6.conf.all.ignore_routes_with_linkdown": "1",
+    "net.ipv6.conf.default.ignore_routes_with_linkdown": "1",
+    # The answer to a probe names the interface at which it arrived, at any rate of probes.
+    "net.ipv4.icmp_errors_use_inbound_ifaddr": "1",
+    "net.ipv4.icmp_ratelimit": "0",
+    "net.ipv6.icmp.ratelimit": "0",
+}
+_REASONS = {"InNoRoutes": "no_route", "InHdrErrors": "ttl", "InAddrErrors": "address"}
+"""Counters of packets that a router drops outside its queues, by their names in /proc/net/snmp."""
+
+
+class Routers:
+    """The routers of one lab."""
+
+    def __init__(self, blueprint: Blueprint, run_directory: Path, settings: RouterSettings) -> None:
+        self.blueprint = blueprint
+        self.settings = settings
+        self.daemons = frr.Daemons(run_directory)
+        self._host_at = {port.link ^ 1: (host, port) for host in blueprint.hosts for port in host.ports}
+
+    # --- building
+
+    def prepare(self, keep: Sequence[int]) -> None:
+        """Gives every router its addresses and lets it forward. Raises `ToolError`."""
+
+        def one(switch: Switch) -> None:
+            values = {**_FORWARDING, **_ROUTER}
+            if has_hash_seed():
+                values[HASH_SEED] = str(switch.node + 1)
+            system.inside(switch.namespace, partial(system.write_sysctls, values))
+            system.batch("ip", switch.namespace, self._address_lines(switch), keep)
+
+        self._on_switches(one)
+
+    def _address_lines(self, switch: Switch) -> Iterator[str]:
+        """Lines for `ip -batch` in the namespace of a router: addresses, and the MACs of its neighbours."""
+        yield "link set lo up"
+        yield f"address add {router_address(switch.node)}/32 dev lo"
+        yield f"address add {router_address6(switch.node)}/128 dev lo nodad"
+        for port in self.blueprint.ports_in(switch.namespace):
+            name, link = port.interface, port.link
+            own, own6 = link_address(link), link_address6(link)
+            yield f"link set {name} address {mac_of_link(link)}"
+            if link in self._host_at:
+                _, end = self._host_at[link]
+                ends = ((f"{own} peer {end.address}/32", end.address), (f"{own6} peer {host6(end.address)}/128 nodad",
+                        str(host6(end.address))))  # fmt: skip
+                mac = end.mac
+            else:
+                ends = ((f"{own}/31", str(link_address(link ^ 1))), (f"{own6}/127 nodad", str(link_address6(link ^ 1))))
+                mac = mac_of_link(link ^ 1)
+            yield from (f"address add {text} dev {name}" for text, _ in ends)
+            yield f"link set {name} {'up' if port.shape.up else 'down'}"
+            yield from (f"neighbour add {other} lladdr {mac} dev {name} nud permanent" for _, other in ends)
+
+    def write_routes(self, fabric: Fabric, tables: Sequence[SwitchTables]) -> None:
+        """Replaces the routes of every router by those of its scheme. Raises `PathloomError`, `ToolError`."""
+        check_size(fabric)
+        routes = routes_of(self.blueprint, tables)
+        if self.settings.kind == FRR:
+            self.daemons.stop(self.blueprint.switches)
+            routers = self.routers(fabric, routes)
+            self.daemons.configure(routers)
+            self.daemons.start(routers)
+            self.await_routes(fabric, tables)
+            return
+
+        def one(switch: Switch) -> None:
+            for family in ("-4", "-6"):
+                system.run_tool(["ip", "-n", switch.namespace, family, "route", "flush", "type", "blackhole"])
+            system.batch("ip", switch.namespace, ["nexthop flush"])
+            lines = route_lines(self.blueprint.ports_in(switch.namespace), routes[switch.node], set(self._host_at))
+            system.batch("ip", switch.namespace, lines)
+
+        self._on_switches(one)
+
+    def routers(self, fabric: Fabric, routes: dict[int, list[Route]]) -> list[frr.Router]:
+        """Returns the routers of FRR."""
+        numbers = as_numbers(fabric, next_switches(self.blueprint, fabric, routes))
+        prefixes = prefixes_of_tors(self.blueprint, fabric)
+        target = fabric.links["target"]
+        paths = 1 if self.settings.scheme == "spt" else frr.MOST_PATHS
+        return [
+            frr.Router(
+                switch,
+                numbers[switch.node],
+                tuple(
+                    (port.link, numbers[target[port.link]])
+                    for port in self.blueprint.ports_in(switch.namespace)
+                    if self._joins(port)
+                ),
+                tuple(prefixes.get(switch.node, ())),
+                paths,
+                self.settings.bfd,
+            )
+            for switch in self.blueprint.switches
+        ]
+
+    # --- routes of BGP
+
+    def await_routes(self, fabric: Fabric, tables: Sequence[SwitchTables]) -> None:
+        """Waits until BGP has found the next hops of the scheme everywhere, and BFD all neighbours. Raises `ToolError`.
+
+        Under `spt`, BGP chooses the one path by its own rules, so only the number of next hops must be right. Static
+        routes are there at once.
+        """
+        if self.settings.kind != FRR:
+            return
+        wanted = self._wanted(fabric, routes_of(self.blueprint, tables))
+        for switch in self.blueprint.switches:
+            own = wanted[switch.node]
+            if not await_event(partial(self._has_routes, switch, own), CONVERGENCE_S, 0.05):
+                prefix, expected, found = self._missing(switch, own)[0]
+                raise ToolError(
+                    f"router {switch.name}: BGP did not converge within {CONVERGENCE_S:g} s: {prefix} has next hops "
+                    f"{found}, expected {expected}"
+                )
+            if self.settings.bfd and not await_event(partial(self._has_bfd, switch), CONVERGENCE_S, 0.05):
+                raise ToolError(f"router {switch.name}: BFD does not reach {self._without_bfd(switch)}")
+
+    def _has_routes(self, switch: Switch, wanted: dict[str, set[str]]) -> bool:
+        return not self._missing(switch, wanted)
+
+    def _has_bfd(self, switch: Switch) -> bool:
+        return not self._without_bfd(switch)
+
+    def _without_bfd(self, switch: Switch) -> list[str]:
+        """Returns the neighbours of a router that BFD does not reach."""
+        peers = json.loads(self.daemons.ask(switch, "bfdd", "show bfd peers json"))
+        own = {link_address(port.link ^ 1) for port in self.blueprint.ports_in(switch.namespace) if self._joins(port)}
+        reached = {peer["peer"] for peer in peers if peer["status"] == "up"}
+        return sorted(set(map(str, own)) - reached)
+
+    def _joins(self, port: SwitchPort) -> bool:
+        """Returns whether a port is joined to another router by a cable that is up."""
+        return port.link not in self._host_at and port.shape.up
+
+    def _wanted(self, fabric: Fabric, routes: dict[int, list[Route]]) -> dict[int, dict[str, set[str]]]:
+        """Returns, by switch and prefix, the interfaces of the next hops, IPv4 and IPv6."""
+        wanted: dict[int, dict[str, set[str]]] = {switch.node: {} for switch in self.blueprint.switches}
+        for tor, prefixes in prefixes_of_tors(self.blueprint, fabric).items():
+            for prefix in prefixes:
+                inside = next(
+                    str(end.address) for _, end in self._host_at.values() if ip_address_in(end.address, prefix)
+                )
+                for node, own in routes.items():
+                    route = longest(own, inside)
+                    if node != tor and route is not None and route.hops:
+                        names = {f"l{link}" for link, _ in route.hops}
+                        wanted[node][str(prefix)] = wanted[node][str(prefix6(prefix))] = names
+        return wanted
+
+    def _missing(self, switch: Switch, wanted: dict[str, set[str]]) -> list[tuple[str, list[str], list[str]]]:
+        found = self.next_hops(switch)
+        rows = []
+        for prefix, names in wanted.items():
+            own = found.get(prefix, set())
+            right = len(own) == 1 if self.settings.scheme == "spt" else own == names
+            if not right:
+                rows.append((prefix, sorted(names), sorted(own)))
+        return rows
+
+    def next_hops(self, switch: Switch) -> dict[str, set[str]]:
+        """Returns the interfaces of the next hops that the kernel of a router has, by prefix. Raises `ToolError`."""
+        found: dict[str, set[str]] = {}
+        for family in ("-4", "-6"):
+            text = system.run_tool(["ip", "-n", switch.namespace, family, "-json", "route", "show"])
+            for row in json.loads(text):
+                hops = row.get("nexthops", [row])
+                if (row["dst"] != "default" and "gateway" in hops[0]) or "via" in hops[0]:
+                    prefix = str(ip_network(row["dst"]))
+                    found.setdefault(prefix, set()).update(
+                        hop["dev"] for hop in hops if not {"dead", "linkdown"} & set(hop.get("flags", ()))
+                    )
+        return found
+
+    # --- state
+
+    def runs(self) -> bool:
+        """Returns whether all routers forward: their namespaces exist, and the processes of FRR run."""
+        there = set(system.namespaces_of(""))
+        daemons = ["zebra", "bgpd", *(["bfdd"] if self.settings.bfd else [])] if self.settings.kind == FRR else []
+        return all(
+            switch.namespace in there and all(self.daemons.alive(switch, daemons).values())
+            for switch in self.blueprint.switches
+        )
+
+    def most_routes(self) -> int:
+        """Returns the largest number of prefixes that a router has next hops for, IPv4 and IPv6. Raises `ToolError`."""
+        return max(self._on_switches(lambda switch: len(self.next_hops(switch))), default=0)
+
+    def drops(self) -> dict[str, int]:
+        """Returns how many packets routers have dropped outside their queues, by reason, IPv4 and IPv6."""
+        total = dict.fromkeys(sorted(set(_REASONS.values())), 0)
+        for counts in self._on_switches(lambda switch: system.inside(switch.namespace, _ip_counters)):
+            for name, reason in _REASONS.items():
+                total[reason] += counts.get(name, 0)
+        return total
+
+    def _on_switches(self, act: Any) -> list[Any]:
+        with ThreadPoolExecutor(TOOLS_AT_ONCE) as pool:
+            return list(pool.map(act, self.blueprint.switches))
+
+
+def ip_address_in(address: str, prefix: Any) -> bool:
+    """Returns whether an address is in a prefix."""
+    return ip_network(address).subnet_of(prefix)
+
+
+def has_hash_seed() -> bool:
+    """Returns whether routers of this kernel can have different hashes."""
+    return Path("/proc/sys", *HASH_SEED.split(".")).exists()
+
+
+def notes() -> list[str]:
+    """Returns how routers of this machine differ from those of a fabric, as notes for the reader of results."""
+    if has_hash_seed():
+        return []
+    why = "this kernel has one hash for all routers (Linux 6.11 has seeds)"
+    return [f"{why}, so half of the paths of a fat tree are idle"]
+
+
+def host_sysctls_of(host: Host, stack: HostStack) -> dict[str, str]:
+    """Returns the sysctls of a host in a lab of routers: IPv6 is on, without packets of its own."""
+    own = host_sysctls(host, stack)
+    return {**own, **_FORWARDING, "net.ipv6.conf.all.accept_ra": "0", "net.ipv6.conf.default.accept_ra": "0"}
+
+
+def host_lines(host: Host) -> Iterator[str]:
+    """Lines for `ip -batch` in a host's namespace: IPv6 addresses, and the router of each port."""
+    for port in host.ports:
+        gateway, gateway6 = link_address(port.link ^ 1), link_address6(port.link ^ 1)
+        mac = mac_of_link(port.link ^ 1)
+        for one in (gateway, gateway6):
+            yield f"neighbour add {one} lladdr {mac} dev {port.interface} nud permanent"
+        yield f"address add {host6(port.address)}/128 dev {port.interface} nodad"
+        if port.shape.up:
+            yield f"route add {HOSTS6} via {gateway6} dev {port.interface} onlink src {host6(port.address)}"
+
+
+def _ip_counters() -> dict[str, int]:
+    """Returns the counters of IPv4 and IPv6 of the calling thread's namespace; those of IPv6 are added."""
+    found: dict[str, int] = {}
+    lines = Path("/proc/thread-self/net/snmp").read_text(encoding="ascii").splitlines()
+    names, values = (line.split()[1:] for line in lines if line.startswith("Ip:"))
+    found.update(zip(names, map(int, values), strict=True))
+    for line in Path("/proc/thread-self/net/snmp6").read_text(encoding="ascii").splitlines():
+        name, value = line.split()
+        if name.startswith("Ip6"):
+            found[name[3:]] = found.get(name[3:], 0) + int(value)
+    return found

@@ -1,0 +1,66 @@
+"""The kinds of routers that a lab can have, and what they can carry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Self
+
+from pathloom import _core
+from pathloom.errors import bad_input
+from pathloom.experiments.settings.model import ROUTED_SWITCHES, LabSettings
+from pathloom.lab.routed.frr import check_installed
+
+KERNEL, FRR = "kernel", "frr"
+SCHEMES = ("spt", "ecmp")
+"""Schemes whose default routes are routes by destination."""
+
+
+@dataclass(frozen=True)
+class RouterSettings:
+    """What the switches of a lab of routers are."""
+
+    kind: str
+    """`kernel`: static routes. `frr`: eBGP by FRR."""
+    bfd: bool
+    """Whether BFD watches the sessions of BGP."""
+    scheme: str
+    """`ecmp`, or `spt`: one path to each destination."""
+
+    @classmethod
+    def of(cls, switches: str, scheme: str) -> Self:
+        """Reads `kernel`, `frr` or `frr:bfd=off`. Raises `PathloomError` for a scheme that routers cannot carry.
+
+        >>> RouterSettings.of("frr:bfd=off", "ecmp")
+        RouterSettings(kind='frr', bfd=False, scheme='ecmp')
+        """
+        if switches not in ROUTED_SWITCHES:
+            raise bad_input(f"switches `{switches}`: expected one of {', '.join(ROUTED_SWITCHES)}")
+        check_scheme(switches, scheme)
+        kind, _, keys = switches.partition(":")
+        return cls(kind, kind == FRR and keys != "bfd=off", scheme)
+
+
+def check_scheme(switches: str, scheme: str) -> None:
+    """Raises `PathloomError` if routers cannot carry a scheme."""
+    name = _core.scheme_name(scheme)
+    if name not in SCHEMES:
+        raise bad_input(
+            f"scheme `{name}`: routers ({switches}) choose paths by destination and hash, so they carry "
+            f"{' and '.join(SCHEMES)} only; leave switches= out to run it on Open vSwitch"
+        )
+
+
+def check_routed(options: LabSettings, schemes: Iterable[str]) -> None:
+    """Raises `PathloomError` if runs with these settings ask routers for what they cannot do."""
+    if options.switches == "ovs":
+        return
+    if options.controller != "none" or options.daemons is not None:
+        raise bad_input(
+            f"--lab switches={options.switches}: routers have neither an OpenFlow controller nor daemons of Open "
+            "vSwitch; leave controller= and daemons= out"
+        )
+    for scheme in schemes:
+        check_scheme(options.switches, scheme)
+    if options.switches.startswith(FRR):
+        check_installed(options.switches != "frr:bfd=off")

@@ -1,0 +1,121 @@
+"""Labs of routers: static routes and BGP carry IPv4 and IPv6, a cut cable is routed around, killed runs are named."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from pathloom.lab import system
+from pathloom.lab.lab import Lab, known_labs
+from pathloom.lab.routed.numbering import host6
+from pathloom.lab.routed.routers import Routers
+from support import K4, PATHLOOM, PATIENCE_S, SMALL, call, compared, left_of
+
+ANSWER = """
+import socket, sys
+door = socket.create_server(("::", 7), family=socket.AF_INET6, dualstack_ipv6=True)
+print("ready", flush=True)
+while True:
+    end, _ = door.accept()
+    end.sendall(end.recv(100))
+    end.close()
+"""
+ASK = """
+import socket, sys
+end = socket.create_connection((sys.argv[1], 7), 20)
+end.sendall(b"over routers")
+sys.exit(0 if end.recv(100) == b"over routers" else 1)
+"""
+
+
+@pytest.fixture(scope="module")
+def routed(module_name: str) -> Iterator[Lab]:
+    """A lab of routers with BGP, and a host that answers."""
+    outcome = call("up", K4, "--switches", "frr", "--name", module_name)
+    assert outcome.code == 0, outcome.err
+    command = [*PATHLOOM, "lab", "exec", "h15", "--name", module_name, "--", "python3", "-c", ANSWER]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as server:
+        assert server.stdout is not None
+        assert server.stdout.readline() == b"ready\n"
+        yield Lab(module_name)
+        server.kill()
+
+
+def reaches(lab: Lab, source: str, target: str) -> bool:
+    """Whether a host gets an answer from port 7 of an address."""
+    return call("exec", source, "--name", lab.name, "--", "python3", "-c", ASK, target).code == 0
+
+
+def routers_of(lab: Lab) -> Routers:
+    routers = lab.routers()
+    assert routers is not None
+    return routers
+
+
+def await_hops(lab: Lab, router: str, prefix: str, hops: set[str]) -> None:
+    """Waits until a router has exactly these next hops to a prefix."""
+    switch = next(one for one in lab.blueprint().switches if one.name == router)
+    deadline = time.monotonic() + PATIENCE_S
+    while (found := routers_of(lab).next_hops(switch).get(prefix, set())) != hops:
+        assert time.monotonic() < deadline, (router, prefix, found)
+        time.sleep(0.02)
+
+
+def test_routers_of_bgp_carry_both_families_and_route_around_a_cut_cable(routed: Lab) -> None:
+    blueprint = routed.blueprint()
+    addresses = {host.name: host.ports[0].address for host in blueprint.hosts}
+    assert all(reaches(routed, source, addresses["h15"]) for source in ("h0", "h13", "h14"))
+    assert reaches(routed, "h0", str(host6(addresses["h15"])))
+    namespace = next(one.namespace for one in blueprint.switches if one.name == "a0_0")
+    # The cores above a0_0 have no other way to e0_0, so a3_0, whose cores they are, gets none either.
+    for state, upwards, downwards in (("down", {"l34"}, set[str]()), ("up", {"l32", "l34"}, {"l88", "l90"})):
+        system.batch("ip", namespace, [f"link set l33 {state}"])
+        await_hops(routed, "e0_0", "10.0.7.0/24", upwards)
+        await_hops(routed, "a3_0", "10.0.0.0/24", downwards)
+        assert reaches(routed, "h0", addresses["h15"])
+
+
+def test_a_killed_run_leaves_a_lab_that_is_shown_as_orphaned() -> None:
+    # The lab of a run has the name of its process.
+    command = [*PATHLOOM, "lab", "run", "--fabric", SMALL, "--traffic", "long-lived:pattern=random", "--schemes"]
+    command += ["ecmp", "--duration", "60s", "--runs", "1", "--lab", "switches=kernel"]
+    run = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    lab = Lab(f"run-{run.pid}")
+    deadline = time.monotonic() + PATIENCE_S
+    while (lab.state() or {}).get("state") != "up":
+        assert run.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+    def state() -> tuple[str, str]:
+        (row,) = json.loads(call("status", "--name", lab.name, "--json", "-").out)["labs"]
+        return row["state"], row.get("way_out", "")
+
+    try:
+        assert state() == ("up", "")
+        os.kill(run.pid, signal.SIGKILL)
+        run.wait()
+        assert state()[0] == "orphaned"
+        assert f"`pathloom lab down --name {lab.name}` removes it" in state()[1]
+        assert lab.name in known_labs()
+    finally:
+        run.kill()
+        assert call("down", "--name", lab.name).code == 0
+    assert left_of(lab.name) == []
+
+
+def test_a_run_on_static_routes_accounts_for_every_packet() -> None:
+    content = compared(
+        *("--fabric", "leaf-spine:spines=2,leaves=2,hosts=2,rate=10Mbps,buffer=50", "--traffic", "hadoop:load=0.2"),
+        *("--schemes", "ecmp,spt", "--worlds", "lab", "--duration", "2s", "--runs", "1", "--lab", "switches=kernel"),
+    )
+    for scheme in content["schemes"]:
+        packets, flows = scheme["packets"], scheme["flows"]
+        assert flows["finished"] == flows["started"] > 0
+        assert packets["sent"] >= packets["hops"] / 4 > 0
