@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -159,19 +160,32 @@ def test_pictures_of_the_user_stay_and_old_plots_go(cli: Cli, tmp_path: Path, sw
     assert "fct-by-load.png" not in left and "fct-by-rate.svg" not in left
 
 
-@pytest.mark.parametrize("place", [20, 300, -40, -300])
-def test_a_damaged_run_is_carried_out_again(cli: Cli, tmp_path: Path, place: int) -> None:
+def test_a_damaged_run_is_carried_out_again(cli: Cli, tmp_path: Path) -> None:
     assert cli("sweep", "s.toml", "--out", "out").code == 0
     first = content(tmp_path / "out")
-    damaged = sorted((tmp_path / "out/runs").glob("*.npz"))[0]
+    damaged = min((tmp_path / "out/runs").glob("*.npz"))
     whole = damaged.read_bytes()
-    for bit in range(8):
-        changed = bytearray(whole)
-        changed[place] ^= 1 << bit
-        damaged.write_bytes(changed)
-        outcome = cli("sweep", "s.toml", "--out", "out")
-        assert outcome.code == 0, (bit, outcome.err)
-        assert content(tmp_path / "out") == first, bit
+    with locked_store(tmp_path / "out") as store:
+        original = store.find(damaged.stem)
+        assert original is not None
+        refused = 0
+        for place, bit in product([20, 300, -300, -40], range(8)):
+            changed = bytearray(whole)
+            changed[place] ^= 1 << bit
+            damaged.write_bytes(changed)
+            found = store.find(damaged.stem)
+            refused += found is None
+            if found is not None:
+                # The bit belongs to what nobody reads, such as a time in a header of the archive.
+                same(found.outcome, original.outcome)
+        assert refused >= 8, "every bit of the first array counts"
+        for length in (0, 1, 300, len(whole) - 1):
+            damaged.write_bytes(whole[:length])
+            assert store.find(damaged.stem) is None, length
+    outcome = cli("sweep", "s.toml", "--out", "out")
+    assert outcome.code == 0, outcome.err
+    assert "15 of 16 runs are in out already" in outcome.err
+    assert content(tmp_path / "out") == first
 
 
 def test_a_full_disk_is_named(tmp_path: Path) -> None:
