@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -13,10 +14,14 @@ import pytest
 
 from pathloom.lab import system
 from pathloom.lab.lab import Lab, known_labs
+from pathloom.lab.routed.entropy import Flow, Lookups, PathMap, connect, sources_of
 from pathloom.lab.routed.numbering import host6
+from pathloom.lab.routed.prober import Prober
 from pathloom.lab.routed.routers import Routers
+from pathloom.lab.status import link_counters
 from support import K4, PATHLOOM, PATIENCE_S, SMALL, call, compared, left_of
 
+BULK_BYTES = 300_000
 ANSWER = """
 import socket, sys
 door = socket.create_server(("::", 7), family=socket.AF_INET6, dualstack_ipv6=True)
@@ -24,12 +29,15 @@ print("ready", flush=True)
 while True:
     end, _ = door.accept()
     end.sendall(end.recv(100))
+    while end.recv(1 << 16):
+        pass
     end.close()
 """
 ASK = """
 import socket, sys
 end = socket.create_connection((sys.argv[1], 7), 20)
 end.sendall(b"over routers")
+end.shutdown(socket.SHUT_WR)
 sys.exit(0 if end.recv(100) == b"over routers" else 1)
 """
 
@@ -119,3 +127,54 @@ def test_a_run_on_static_routes_accounts_for_every_packet() -> None:
         packets, flows = scheme["packets"], scheme["flows"]
         assert flows["finished"] == flows["started"] > 0
         assert packets["sent"] >= packets["hops"] / 4 > 0
+
+
+def links_used(lab: Lab, flow: Flow, port: int, ipv6: bool) -> set[int]:
+    """The links between routers that carry the bytes of a connection. Routers tell each other much less."""
+    blueprint = lab.blueprint()
+    before = link_counters(blueprint)
+
+    def send() -> None:
+        with connect(flow, port, PATIENCE_S, ipv6) as end:
+            end.sendall(bytes(BULK_BYTES))
+            end.shutdown(socket.SHUT_WR)
+            while end.recv(1 << 16):
+                pass
+
+    system.inside(blueprint.hosts[0].namespace, send)
+    sources, switches = sources_of(blueprint), {one.node for one in blueprint.switches}
+    sent = {int(name[1:]): count[0] - before[name][0] for name, count in link_counters(blueprint).items()}
+    return {link for link, size in sent.items() if size > BULK_BYTES and sources[link ^ 1] in switches}
+
+
+def test_source_ports_take_the_paths_of_the_map_also_after_a_cut(routed: Lab) -> None:
+    blueprint = routed.blueprint()
+    flow = Flow(blueprint.hosts[0].ports[0].address, blueprint.hosts[15].ports[0].address, 7)
+    ports = range(40000, 40032)
+    for one in (flow._replace(protocol="udp"), flow):
+        with Prober(blueprint, one) as prober:
+            found = prober.find(ports)
+        assert found == Lookups(blueprint, one).find(ports)
+        assert sorted(found) == list(ports)
+    known = PathMap(flow, found)
+    assert len(known.by_path()) == 4
+    for ipv6 in (True, False):
+        with Prober(blueprint, flow, ipv6) as prober:
+            known = PathMap(flow, prober.find(ports))
+        for path, (port, *_) in known.by_path().items():
+            assert links_used(routed, flow, port, ipv6) == set(path[1:-1]), (ipv6, port)
+
+    # Only ports whose path had the cable take another path.
+    sources = sources_of(blueprint)
+    path = next(iter(known.by_path()))
+    cable = (path[1], path[1] ^ 1)
+    expected = known.stale(cable)
+    router = next(one for one in blueprint.switches if one.node == sources[path[1]])
+    others = {f"l{one}" for one in (32, 34) if one not in cable}
+    with Prober(blueprint, flow) as prober:
+        for state, hops in (("down", others), ("up", {"l32", "l34"})):
+            system.batch("ip", router.namespace, [f"link set l{path[1]} {state}"])
+            await_hops(routed, router.name, "10.0.7.0/24", hops)
+            if state == "down":
+                assert known.refresh(prober.find) == expected
+                assert known.stale(cable) == []

@@ -247,6 +247,43 @@ def execute(
         raise bad_input(f"lab exec: `{command[0]}`: {reason(error)}") from None
 
 
+@app.command("paths")
+def paths(
+    source: Annotated[str, typer.Argument(metavar="HOST", help="The host that opens connections: h0, or h0:eth1.")],
+    target: Annotated[str, typer.Argument(metavar="HOST", help="The host that they go to.")],
+    name: NameOption = "lab",
+    port: Annotated[int, typer.Option("--port", min=1, max=65535, help="Destination port.")] = 5201,
+    first: Annotated[int, typer.Option("--first", min=1, max=65535, help="First source port.")] = 40000,
+    ports: Annotated[int, typer.Option("--ports", min=1, max=60000, help="Number of source ports.")] = 32,
+    protocol: Annotated[str, typer.Option("--protocol", metavar="NAME", help="tcp or udp.")] = "tcp",
+    ipv6: Annotated[bool, typer.Option("--ipv6", help="Connections over IPv6.")] = False,
+    by: Annotated[
+        str, typer.Option("--by", metavar="HOW", help="probes (packets from the host) or routes (ask the routers).")
+    ] = "probes",
+    json: JsonOption = None,
+) -> int:
+    """Show which source ports take which path in a lab of routers.
+
+    Example: pathloom lab paths h0 h15 --ports 64
+    """
+    from pathloom.lab import system
+    from pathloom.lab.lab import Lab
+    from pathloom.lab.routed.report import found_paths, path_rows
+
+    console.check_json_target(json)
+    if protocol not in ("tcp", "udp") or by not in ("probes", "routes"):
+        raise bad_input("lab paths: expected --protocol tcp or udp, and --by probes or routes")
+    if first + ports > 65536:
+        raise bad_input(f"--first {first}, --ports {ports}: source ports end at 65535; begin earlier, or take fewer")
+    system.check_machine(system.ROUTER_TOOLS)
+    content = found_paths(Lab(name), source, target, port, range(first, first + ports), protocol, ipv6, by)
+    if json is not None:
+        console.put_json(json, content)
+    if json != console.STDOUT:
+        console.table(None, ["path", "ports", "first ones"], path_rows(content), 2)
+    return 0
+
+
 LIVE_SCHEMES = replace(setting("schemes"), help="spt,ecmp; others with --lab controller=pathloom.")
 
 

@@ -38,6 +38,8 @@ CONVERGENCE_S = 60.0
 """Longest wait for the routes of BGP."""
 HASH_SEED = "net.ipv4.fib_multipath_hash_seed"
 """Sysctl of Linux 6.11 and later. Without it, all routers on a path make the same choice."""
+FIVE_TUPLE = 0x37
+"""Fields that routers hash: addresses, protocol and ports (FIB_MULTIPATH_HASH_FIELD_ of Linux, from 5.14 on)."""
 _FORWARDING = {
     # IPv6 has no unrequested packets: no addresses of its own making, and no duplicate address detection.
     "net.ipv6.conf.all.addr_gen_mode": "1",
@@ -52,8 +54,10 @@ _FORWARDING = {
 _ROUTER = {
     "net.ipv4.ip_forward": "1",
     "net.ipv6.conf.all.forwarding": "1",
-    "net.ipv4.fib_multipath_hash_policy": "1",  # Addresses, ports and protocol.
-    "net.ipv6.fib_multipath_hash_policy": "1",
+    # By policy 1, which names the same fields, a router would take the hash that the sender's kernel has put beside the
+    # packet for its own use. It is random, changes during a connection, and all routers would choose by it.
+    **{f"net.{family}.fib_multipath_hash_policy": "3" for family in ("ipv4", "ipv6")},
+    **{f"net.{family}.fib_multipath_hash_fields": str(FIVE_TUPLE) for family in ("ipv4", "ipv6")},
     "net.ipv4.conf.all.rp_filter": "0",
     "net.ipv4.conf.default.rp_filter": "0",
     "net.ipv4.conf.all.send_redirects": "0",
@@ -65,7 +69,9 @@ _ROUTER = {
     # The answer to a probe names the interface at which it arrived, at any rate of probes.
     "net.ipv4.icmp_errors_use_inbound_ifaddr": "1",
     "net.ipv4.icmp_ratelimit": "0",
+    "net.ipv4.icmp_ratemask": "0",
     "net.ipv6.icmp.ratelimit": "0",
+    "net.ipv6.icmp.ratemask": "0",
 }
 _REASONS = {"InNoRoutes": "no_route", "InHdrErrors": "ttl", "InAddrErrors": "address"}
 """Counters of packets that a router drops outside its queues, by their names in /proc/net/snmp."""
