@@ -19,7 +19,7 @@ unexport VIRTUAL_ENV CONDA_PREFIX PYTHONPATH PYTHONHOME
 RUST := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name '*.c' -o -name '*.h' -o -name Cargo.toml -o -name '*.csv')
 say = @printf '\n==> %(%T)T %s\n' -1 "$(1)"
 
-.PHONY: help demo build docs test test-long lab-test package-test web test-page lint lint-rust lint-python lint-web wasm compile-tests test-rust test-python hostd-tools bench bench-live bench-ns3 wheel deb readme lock clean
+.PHONY: help demo build docs test test-long lab-test package-test web test-page lint lint-rust lint-python lint-web wasm share compile-tests test-rust test-python hostd-tools bench bench-live bench-ns3 wheel deb readme lock clean
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z][a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -151,6 +151,9 @@ package-test: .venv/.deps wheel deb  ## Install the wheel in an empty environmen
 
 readme: build  ## Renew the output of the commands in README.md, and its picture
 	python scripts/readme.py
+
+share: .venv/.simulator  ## Renew the manual pages and the shell completion in packaging/share
+	python scripts/share.py
 
 COMPILE := --quiet --upgrade --generate-hashes --strip-extras --no-header --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
 

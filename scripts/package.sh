@@ -23,6 +23,9 @@ version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 [ -n "$version" ] || give_up "Cargo.toml: found no version of the workspace"
 programs=target/$target/release
 
+# `pathloom --version` says from which commit a package is. An archive of the sources has none.
+if commit=$(git rev-parse HEAD 2>/dev/null); then export PATHLOOM_COMMIT=$commit; fi
+
 build() {  # build CRATE --bin NAME, or build CRATE --lib
     cargo-zigbuild rustc --quiet --release --locked --package "$@" --target "$target.2.17" -- -Cstrip=debuginfo
 }
@@ -58,6 +61,8 @@ wheel() {
     for short in controller hostd switch; do
         example pathloom._core.data/data/share/pathloom/examples "$short"
     done
+    # Manual pages and completion, which shells and `man` find beside the programs of an environment.
+    cp -R packaging/share pathloom._core.data/data/
     maturin build --quiet --release --zig --compatibility manylinux2014 --target "$target" --out dist
 }
 
@@ -75,6 +80,10 @@ deb() {
     chmod 644 "$documents/changelog.gz"
     install -D -m 644 "docs/$short.example.toml" "$documents/examples/$short.toml"
     install -D -m 644 "docs/$short.example.toml" "$root/etc/pathloom/$short.toml"
+    install -d "$root/usr/share/man/man1"
+    gzip -9 --no-name < "packaging/share/man/man1/$name.1" > "$root/usr/share/man/man1/$name.1.gz"
+    chmod 644 "$root/usr/share/man/man1/$name.1.gz"
+    install -D -m 644 -t "$root/usr/share/bash-completion/completions" "packaging/share/bash-completion/completions/$name"
     install -d "$root/lib/systemd/system" "$root/DEBIAN"
     sed 's|/usr/local/bin/|/usr/bin/|' "docs/$name.service" > "$root/lib/systemd/system/$name.service"
     chmod 644 "$root/lib/systemd/system/$name.service"

@@ -14,6 +14,8 @@ __all__ = [
     "Placer",
     "Simulation",
     "View",
+    "__commit__",
+    "__profile__",
     "__version__",
     "fabrics",
     "fault_schedule",
@@ -31,6 +33,10 @@ __all__ = [
 ]
 
 __version__: str
+__profile__: str
+"""How the library was compiled: `release` or `dev`."""
+__commit__: str | None
+"""Commit of the sources of a package; None in other builds."""
 
 class PathloomError(ValueError):
     """Bad input. Its text is one line: what is wrong and where, what was expected, the nearest valid name."""

@@ -163,7 +163,7 @@ def test_texts_are_renewed_without_runs(
     share = point["ci95"] / point["measured"]
     assert compared["ci95"] == pytest.approx(100.0 * math.hypot(share, share)), "as of independent runs"
     assert (new["measured"], new["cause"]) == (None, "this row is newer than the runs of the table")
-    assert "0 to 1000 s | " in (tmp_path / "README.md").read_text()
+    assert "0 to 1000 s | " in (tmp_path / "ofpt.md").read_text()
     assert page.renew(tmp_path) == []
 
 

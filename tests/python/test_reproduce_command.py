@@ -22,9 +22,10 @@ def test_the_command_prints_json_and_fills_a_folder(cli: Cli, tmp_path: Path) ->
     rows = {row["label"]: row for row in content["items"][0]["rows"]}
     assert rows["TCP, throughput of the optimum"]["published"] == 50.0
     assert 40.0 < rows["TCP, throughput of the optimum"]["measured"] < 51.0
-    folder = ["README.md", "lessor", "lessor/fig1.json", "lessor/fig1.svg"]
+    folder = ["README.md", "lessor", "lessor.md", "lessor/fig1.json", "lessor/fig1.svg"]
     assert [name for name in tree(tmp_path / "deep/pages") if not name.startswith("runs")] == folder
-    page = (tmp_path / "deep/pages/README.md").read_text(encoding="utf-8")
+    assert "](lessor.md#lessorfig1-" in (tmp_path / "deep/pages/README.md").read_text(encoding="utf-8")
+    page = (tmp_path / "deep/pages/lessor.md").read_text(encoding="utf-8")
     assert "lessor/fig1.svg" in page
     assert "83.3 %" in page
     assert "/published/" not in page, "no path of this machine"
@@ -55,8 +56,11 @@ def test_the_page_keeps_earlier_figures(cli: Cli, tmp_path: Path) -> None:
         assert re.search(rf"^{name}: \d+ runs to do, about .* on \d+ threads?$", outcome.err, re.MULTILINE)
         took = rf"^{name}: \d+ runs took \d.*, \d.* of processor time; projected: \d.*$"
         assert re.search(took, outcome.err, re.MULTILINE)
-    page = (tmp_path / "pages/README.md").read_text(encoding="utf-8")
-    assert page.index("## lessor/fig1") < page.index("## ofpt/fig2")
+    start = (tmp_path / "pages/README.md").read_text(encoding="utf-8")
+    assert start.index("[lessor/fig1](lessor.md#") < start.index("[ofpt/fig2](ofpt.md#")
+    assert "## ofpt/fig2: " in (tmp_path / "pages/ofpt.md").read_text(encoding="utf-8")
+    page = (tmp_path / "pages/lessor.md").read_text(encoding="utf-8")
+    assert "## lessor/fig1: " in page and "ofpt/fig2" not in page
     # A letter links a difference to its cause, which begins with a capital letter.
     assert re.search(r"^\| TCP, throughput of the optimum \|.* % \(a\) \|$", page, re.MULTILINE)
     assert re.search(r"^- \(a\) The example counts payload alone;", page, re.MULTILINE)
@@ -67,7 +71,7 @@ def test_the_page_has_the_quick_values_beside_the_others(cli: Cli, tmp_path: Pat
     assert cli("reproduce", "lessor/fig1", "--shorten", "5", "--out", "pages").code == 0
     tables = [tmp_path / "pages" / folder / "lessor/fig1.json" for folder in ("", "quick")]
     whole, quick = (json.loads(path.read_text(encoding="utf-8"))["table"] for path in tables)
-    page = (tmp_path / "pages/README.md").read_text(encoding="utf-8")
+    page = (tmp_path / "pages/lessor.md").read_text(encoding="utf-8")
     assert "|  | published | measured | difference | `--quick` |" in page
     assert len(whole) > 3
     for (label, published, measured, difference), (_, _, beside, _) in zip(whole, quick, strict=True):

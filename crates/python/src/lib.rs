@@ -43,6 +43,9 @@ mod _core {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+        module.add("__profile__", if cfg!(debug_assertions) { "dev" } else { "release" })?;
+        // Packages say from which commit they are. Other builds do not, so that a commit changes no program.
+        module.add("__commit__", option_env!("PATHLOOM_COMMIT"))?;
         quiet_panics();
         Ok(())
     }

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 from typer.exceptions import Abort, TyperException
 
-from pathloom import _core
 from pathloom._core import PathloomError
 from pathloom.cli import (
     artefact,
@@ -60,10 +59,9 @@ app.add_typer(bench.app, name="bench")
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from pathloom.experiments.settings.identity import program_digest
-        from pathloom.report.cite import BUILD_DIGITS
+        from pathloom.build import build_text
 
-        typer.echo(f"pathloom {_core.__version__} (build {program_digest()[:BUILD_DIGITS]})")
+        typer.echo(build_text())
         raise typer.Exit
 
 
@@ -71,7 +69,13 @@ def _version(wanted: bool) -> None:
 def root(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and the build.")
+        bool,
+        typer.Option(
+            "--version",
+            callback=_version,
+            is_eager=True,
+            help="Show the version, the build, the commit if it is known, and how it was compiled.",
+        ),
     ] = False,
 ) -> None:
     """Shows the help when no command is given."""

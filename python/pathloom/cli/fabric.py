@@ -161,8 +161,9 @@ def draw(
     """
     from pathloom.fabrics import Fabric
 
-    Fabric(spec).draw(out)
-    print(f"Drawing: {out}")
+    fabric, replaced = Fabric(spec), _replaced(out)
+    fabric.draw(out)
+    print(f"Drawing: {out}{replaced}")
 
 
 @app.command()
@@ -189,5 +190,11 @@ def export(
     if out == console.STDOUT:
         console.put_text(text)
     else:
+        replaced = _replaced(Path(out))
         write_text(Path(out), text)
-        print(f"Exported: {out}")
+        print(f"Exported: {out}{replaced}")
+
+
+def _replaced(out: Path) -> str:
+    """Returns what to print after the name of a file that is about to be written over an older one."""
+    return " (replaces an older file)" if out.is_file() else ""

@@ -137,10 +137,12 @@ def reproduce(
     from pathloom.experiments.results.output_files import OutFolder
     from pathloom.experiments.running.threads import default_threads
     from pathloom.reproduction.library import figures
+    from pathloom.reproduction.page import check_folder
     from pathloom.reproduction.runs import RunCache
 
     wanted = figures(target) if world == SIM else _in_lab(figures(target))
     place = out or Path(str(FOLDER) if world == SIM else f"{FOLDER}-{world}")
+    check_folder(place)
     how = form, 1 if first_seed is None else first_seed, world
     with ExitStack() as stack:
         local = workers or default_threads()

@@ -87,6 +87,7 @@ def sweep(
     from pathloom.experiments.sweeps.plan import SweepPlan
     from pathloom.experiments.sweeps.precision import Precision
     from pathloom.experiments.sweeps.result import check_sweep_folder
+    from pathloom.report.sweep_tables import plot_names
 
     console.check_json_target(json)
     kinds, threads = plot_kinds(plots), job_count(jobs)
@@ -95,7 +96,8 @@ def sweep(
     plan = SweepPlan.read(file)
     place = out or FOLDER / file.stem
     check_sweep_folder(place, plan, precision, resume)
-    check_foreign_files(place, SWEEP_FILES, "--out ")
+    pictures = [f"{name}.{kind}" for name in plot_names(plan.grid) for kind in kinds]
+    check_foreign_files(place, [*SWEEP_FILES, *pictures], "--out ")
     folder = OutFolder(place)
     try:
         with _ready(plan, folder.path, precision) as ready:

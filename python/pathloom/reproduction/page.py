@@ -1,4 +1,7 @@
-"""The folder of reproduced figures: a picture and a record of each, and a page in Markdown with all of them."""
+"""The folder of reproduced figures: a picture and a record of each, and pages in Markdown.
+
+There is a page for each paper, and one that lists all figures.
+"""
 
 from __future__ import annotations
 
@@ -22,17 +25,32 @@ from pathloom.reproduction.texts import ALL, HEADINGS, NOTHING, causes, command,
 LETTERS = ascii_lowercase
 """Letters of the causes below a table."""
 PAGE = "README.md"
-"""Name of the page; code hosts show a file of this name for its folder."""
+"""Name of the page that lists all figures; code hosts show a file of this name for its folder."""
+TITLE = "# Published figures, run again"
+"""First line of this page."""
 NOT_RUN = "this row is newer than the runs of the table"
 """Cause of a row without a value, after its figure was changed and not run again."""
 QUICK = "quick"
-"""Name of the subfolder with the results of `--quick`; the page shows them in an extra column."""
+"""Name of the subfolder with the results of `--quick`; the pages show them in an extra column."""
+
+
+def check_folder(folder: Path) -> None:
+    """Raises `PathloomError` if a page would replace a file of somebody else."""
+    papers = dict.fromkeys(identity.partition("/")[0] for identity in identities("all"))
+    titles = {PAGE: TITLE, **{f"{paper}.md": _paper_title(paper) for paper in papers}}
+    for name, title in titles.items():
+        try:
+            first = (folder / name).read_text(encoding="utf-8", errors="replace").partition("\n")[0]
+        except OSError:
+            continue  # There is no page yet, or writing it says why it cannot be written.
+        if first != title:
+            raise bad_input(f"--out `{folder}`: has a {name} that is not of `pathloom reproduce`; name another folder")
 
 
 def save(result: Reproduced, folder: Path) -> Path:
-    """Writes the picture and the record of a figure, and updates the page. Returns the path of the picture.
+    """Writes the picture and the record of a figure, and updates the pages. Returns the path of the picture.
 
-    Figures that are already in the folder stay on the page. Raises `PathloomError` if a file cannot be written.
+    Figures that are already in the folder stay on the pages. Raises `PathloomError` if a file cannot be written.
     """
     image = folder / f"{result.figure.id}.svg"
     try:
@@ -41,7 +59,7 @@ def save(result: Reproduced, folder: Path) -> Path:
         raise bad_input(f"--out `{folder}`: {reason(error)}; name a folder that can be written") from None
     write_atomically(image, picture(result).write)
     write_text(folder / f"{result.figure.id}.json", json.dumps(_record(result), indent=1, allow_nan=False) + "\n")
-    write_text(folder / PAGE, _page(_records(folder), _records(folder / QUICK)))
+    _write_pages(folder)
     return image
 
 
@@ -62,7 +80,7 @@ def _record(result: Reproduced) -> dict[str, Any]:
 
 
 def renew(folder: Path) -> list[str]:
-    """Renews the records and the page of a folder after texts or rows of figures have changed; nothing is run.
+    """Renews the records and the pages of a folder after texts or rows of figures have changed; nothing is run.
 
     Measured values are those of the records. A row that is new gets its value from the points of the picture, or none
     if they do not hold it. Returns the names of all figures whose record has changed.
@@ -74,7 +92,7 @@ def renew(folder: Path) -> list[str]:
             if json.loads(text) != record:
                 write_text(place / f"{record['id']}.json", text)
                 changed.append(record["id"])
-    write_text(folder / PAGE, _page(_records(folder), _records(folder / QUICK)))
+    _write_pages(folder)
     return sorted(set(changed))
 
 
@@ -180,10 +198,31 @@ def _records(folder: Path) -> list[dict[str, Any]]:
     return found
 
 
-def _page(records: list[dict[str, Any]], quick: list[dict[str, Any]]) -> str:
-    by_figure = {record["id"]: record for record in quick}
+def _write_pages(folder: Path) -> None:
+    """Writes the page of each paper, and last the page that links to them."""
+    records, quick = _records(folder), {record["id"]: record for record in _records(folder / QUICK)}
+    by_paper: dict[str, list[dict[str, Any]]] = {}
+    for record in records:
+        by_paper.setdefault(_paper(record), []).append(record)
+    for paper, of_paper in by_paper.items():
+        write_text(folder / f"{paper}.md", _paper_page(paper, of_paper, quick))
+    write_text(folder / PAGE, _page(by_paper))
+
+
+def _paper(record: dict[str, Any]) -> str:
+    """The paper of a figure, which is the first part of its name."""
+    return str(record["id"]).partition("/")[0]
+
+
+def _paper_title(paper: str) -> str:
+    """First line of the page of a paper."""
+    return f"# {paper}: published figures, run again"
+
+
+def _page(by_paper: dict[str, list[dict[str, Any]]]) -> str:
+    """The page that explains the tables and lists all figures."""
     parts = [
-        "# Published figures, run again",
+        TITLE,
         (
             "Each table has what a paper prints beside what Pathloom measures, and the difference. ± is the half width "
             "of the 95 % confidence interval over the runs. Where a paper prints a range, the difference is the "
@@ -198,21 +237,33 @@ def _page(records: list[dict[str, Any]], quick: list[dict[str, Any]]) -> str:
             "A dash stands where a paper prints no number, or where a part is not built.\n\n"
             "The pictures have the form of the papers'. Hollow marks are published numbers, in the colour of their "
             "scheme. At each load the schemes stand side by side, so that none hides another.\n\n"
-            "`pathloom reproduce all --out docs/reproduction` writes this page. With `--quick` there are fewer and "
+            "`pathloom reproduce all --out docs/reproduction` writes these pages. With `--quick` there are fewer and "
             "shorter runs, with `--shorten` as many but shorter ones; the command of each figure says which was given. "
             f"A column shows what `--quick` gave, where folder `{QUICK}` has that."
         ),
+    ]
+    for paper, records in by_paper.items():
+        parts += [f"## [{paper}]({paper}.md)", _contents(records, f"{paper}.md")]
+    return "\n\n".join(parts) + "\n"
+
+
+def _paper_page(paper: str, records: list[dict[str, Any]], quick: dict[str, dict[str, Any]]) -> str:
+    """The page of one paper, with all its figures."""
+    parts = [
+        _paper_title(paper),
+        f"[All papers, and how to read the tables]({PAGE}).",
         _contents(records),
-        *(_section(record, by_figure.get(record["id"])) for record in records),
+        *(_section(record, quick.get(record["id"])) for record in records),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def _contents(records: list[dict[str, Any]]) -> str:
+def _contents(records: list[dict[str, Any]], page: str = "") -> str:
+    """A table of figures with links to their sections in `page`, or in the same page."""
     lines = ["| figure | | runs |", "| --- | --- | --- |"]
     for record in records:
         runs = dict(record["setup"]).get("runs", "")
-        lines.append(f"| [{record['id']}](#{_anchor(record)}) | {record['title']} | {runs} |")
+        lines.append(f"| [{record['id']}]({page}#{_anchor(record)}) | {record['title']} | {runs} |")
     return "\n".join(lines)
 
 
