@@ -118,10 +118,26 @@ def test_a_killed_run_leaves_a_lab_that_is_shown_as_orphaned() -> None:
     assert left_of(lab.name) == []
 
 
+def test_a_start_that_is_killed_while_daemons_start_is_removed_by_down(name: str) -> None:
+    command = [*PATHLOOM, "lab", "up", "leaf-spine:spines=2,leaves=2,hosts=2", "--switches", "frr", "--name", name]
+    start = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + PATIENCE_S
+    while not (Lab(name).directory / "frr" / "1" / "zserv").exists():
+        assert start.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    start.kill()
+    start.wait()
+    assert left_of(name) != []
+    assert call("down", "--name", name).code == 0
+    assert left_of(name) == []
+
+
 def test_a_run_on_static_routes_accounts_for_every_packet() -> None:
     content = compared(
         *("--fabric", "leaf-spine:spines=2,leaves=2,hosts=2,rate=10Mbps,buffer=50", "--traffic", "hadoop:load=0.2"),
-        *("--schemes", "ecmp,spt", "--worlds", "lab", "--duration", "2s", "--runs", "1", "--lab", "switches=kernel"),
+        *("--schemes", "ecmp,spt,mptcp:subflows=2", "--worlds", "lab", "--duration", "2s", "--runs", "1"),
+        *("--lab", "switches=kernel"),
     )
     for scheme in content["schemes"]:
         packets, flows = scheme["packets"], scheme["flows"]

@@ -126,7 +126,7 @@ def up(
     try:
         with system.signals_as_interrupts():
             if routed is not None:
-                blueprint = lab.up_routed(built, routed, stack, console.say)
+                blueprint = lab.up_routed(built, routed, stack, console.say, transport)
             elif switches is not None:
                 blueprint = lab.up_with_programs(built, switches, stack, console.say)
             else:
@@ -377,7 +377,7 @@ def _print_status(rows: list[dict[str, Any]]) -> None:
         if "way_out" in row:
             print(f"              {row['way_out']}")
             print(f"              last line of its log: {row['last_words'] or 'none'}")
-        if programs is None and row["routers"] is None:
+        if programs is None and (row["routers"] is None or row["host_agent"]["process"] is not None):
             print(f"  host agent  {_host_agent(row['host_agent'])}")
         print(f"  drops       {sum(link['dropped_packets'] for link in row['links'])} packets at switches")
         if row["routers"] is not None:

@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -107,6 +107,7 @@ class Lab:
         settings: RouterSettings,
         stack: HostStack | None = None,
         say: Callable[[str], None] = lambda _text: None,
+        transport: str | None = None,
     ) -> Blueprint:
         """Builds the lab with routers as switches, and returns when they have all routes of their scheme.
 
@@ -116,6 +117,9 @@ class Lab:
         system.check_machine(system.ROUTER_TOOLS)
         if settings.kind == FRR:
             frr.check_installed(settings.bfd)
+        subflows = hosts.subflows_of(settings.scheme, transport)
+        if subflows is not None:
+            hosts.check_mptcp(f"scheme `{settings.scheme}`")
         with self._undone_on_failure():
             with system.uninterrupted():
                 self._claim()
@@ -134,6 +138,9 @@ class Lab:
                 system.batch("tc", namespace, shapes, self._kept())
             self._join_long_cables(blueprint)
             own.write_routes(fabric, tables)
+            if subflows is not None:
+                self.start_hostd(subflows=subflows)
+            self.set_subflows(stack, subflows is not None)
             self._finish(state, [*links.differences(blueprint), *routers.notes()], say)
             return blueprint
 
@@ -209,10 +216,12 @@ class Lab:
         """
         state = self.state() or {}
         own, tables = Routers(self.blueprint(), self.directory, settings), default_tables(fabric, settings.scheme)
-        if state.get("routed") == asdict(settings):
+        before = RouterSettings(**state["routed"])
+        if replace(before, scheme="") == replace(settings, scheme="") and before.one_path == settings.one_path:
             own.await_routes(fabric, tables)
         else:
             own.write_routes(fabric, tables)
+        if before != settings:
             self._write_state({**state, "scheme": settings.scheme, "routed": asdict(settings)})
 
     def restart_programs(self, fabric: Fabric, scheme: str) -> None:

@@ -41,7 +41,7 @@ def lab_status(name: str) -> dict[str, Any]:
     connected = switches.connected_bridges() if switching and state["controller"] else {}
     return {
         "name": name,
-        **(_orphaned(lab, state["keeper"]) or ({"state": UP} if switching and not missing else _broken(lab))),
+        **(_orphaned(lab, state.get("keeper")) or ({"state": UP} if switching and not missing else _broken(lab))),
         "fabric": state["fabric"],
         "controller": state["controller"],
         **_controller(lab, state["controller"]),

@@ -147,7 +147,7 @@ class Routers:
         numbers = as_numbers(fabric, next_switches(self.blueprint, fabric, routes))
         prefixes = prefixes_of_tors(self.blueprint, fabric)
         target = fabric.links["target"]
-        paths = 1 if self.settings.scheme == "spt" else frr.MOST_PATHS
+        paths = 1 if self.settings.one_path else frr.MOST_PATHS
         return [
             frr.Router(
                 switch,
@@ -223,7 +223,7 @@ class Routers:
         rows = []
         for prefix, names in wanted.items():
             own = found.get(prefix, set())
-            right = len(own) == 1 if self.settings.scheme == "spt" else own == names
+            right = len(own) == 1 if self.settings.one_path else own == names
             if not right:
                 rows.append((prefix, sorted(names), sorted(own)))
         return rows
@@ -296,14 +296,15 @@ def host_sysctls_of(host: Host, stack: HostStack) -> dict[str, str]:
 
 def host_lines(host: Host) -> Iterator[str]:
     """Lines for `ip -batch` in a host's namespace: IPv6 addresses, and the router of each port."""
-    for port in host.ports:
+    for index, port in enumerate(host.ports):
         gateway, gateway6 = link_address(port.link ^ 1), link_address6(port.link ^ 1)
         mac = mac_of_link(port.link ^ 1)
         for one in (gateway, gateway6):
             yield f"neighbour add {one} lladdr {mac} dev {port.interface} nud permanent"
         yield f"address add {host6(port.address)}/128 dev {port.interface} nodad"
         if port.shape.up:
-            yield f"route add {HOSTS6} via {gateway6} dev {port.interface} onlink src {host6(port.address)}"
+            route = f"{HOSTS6} via {gateway6} dev {port.interface} onlink src {host6(port.address)}"
+            yield f"route add {route} metric {100 + index}"
 
 
 def _ip_counters() -> dict[str, int]:

@@ -10,9 +10,10 @@ from pathloom import _core
 from pathloom.errors import bad_input
 from pathloom.experiments.settings.model import ROUTED_SWITCHES, LabSettings
 from pathloom.lab.routed.frr import check_installed
+from pathloom.quantities import listed
 
 KERNEL, FRR = "kernel", "frr"
-SCHEMES = ("spt", "ecmp")
+SCHEMES = ("spt", "ecmp", "mptcp")
 """Schemes whose default routes are routes by destination."""
 
 
@@ -25,7 +26,12 @@ class RouterSettings:
     bfd: bool
     """Whether BFD watches the sessions of BGP."""
     scheme: str
-    """`ecmp`, or `spt`: one path to each destination."""
+    """`ecmp`, `mptcp` (routers as under ecmp, hosts with MPTCP), or `spt`: one path to each destination."""
+
+    @property
+    def one_path(self) -> bool:
+        """Whether each destination has one path only."""
+        return _core.scheme_name(self.scheme) == "spt"
 
     @classmethod
     def of(cls, switches: str, scheme: str) -> Self:
@@ -47,7 +53,7 @@ def check_scheme(switches: str, scheme: str) -> None:
     if name not in SCHEMES:
         raise bad_input(
             f"scheme `{name}`: routers ({switches}) choose paths by destination and hash, so they carry "
-            f"{' and '.join(SCHEMES)} only; leave switches= out to run it on Open vSwitch"
+            f"{listed(SCHEMES)} only; leave switches= out to run it on Open vSwitch"
         )
 
 
