@@ -150,7 +150,7 @@ impl Conversation {
     }
 }
 
-/// A message of a path protocol: the five messages of TCP-Path (tcp-path.txt §III.B and D). With [`Conversation`]s of
+/// A message of a path protocol: the five messages of TCP-Path (tcp-path.txt §III.B and D), and two for hosts that move. With [`Conversation`]s of
 /// hosts, ARP-Path uses the same messages.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PathMessage {
@@ -180,6 +180,11 @@ pub enum PathKind {
     RecoveryRequest,
     /// Confirms the path of a Recovery Request.
     RecoveryReply,
+    /// Reports to all switches that a host has left its switch, and erases the ways to it. Not in the paper.
+    Gone,
+    /// Asks the switch of a host whether the host is still there, because frames with its address arrive elsewhere. Not
+    /// in the paper.
+    Check,
 }
 
 /// The host's packet inside a [`PathMessage`]. Its Ethernet addresses are those of the conversation.

@@ -135,8 +135,11 @@ pub struct Limits {
     /// Maximum number of hosts in the table of the switch, and at one port.
     pub hosts: usize,
     pub hosts_per_port: usize,
-    /// Maximum number of explorations, recoveries and broadcasts that a host port may begin per second.
+    /// Maximum number of explorations of connections that a host port may begin per second.
     pub explorations_per_s: u32,
+    /// Maximum number of broadcasts and recoveries of ways to hosts that a host port may begin per second. Each of them
+    /// costs processor time in all switches.
+    pub broadcasts_per_s: u32,
     /// Maximum number of frames of a host port per second that user space handles. The kernel drops further frames.
     pub host_frames_per_s: u32,
     /// Maximum number of flows of a host port that the kernel forwards. Further flows are forwarded in user space.
@@ -152,6 +155,7 @@ impl Default for Limits {
             hosts: settings.most_hosts,
             hosts_per_port: settings.most_hosts_per_port,
             explorations_per_s: settings.explorations_per_s,
+            broadcasts_per_s: 100,
             host_frames_per_s: 10_000,
             kernel_flows_per_port: 16_384,
         }
@@ -259,6 +263,7 @@ impl Config {
             most_hosts: limits.hosts,
             most_hosts_per_port: limits.hosts_per_port,
             explorations_per_s: limits.explorations_per_s,
+            broadcasts_per_s: limits.broadcasts_per_s,
             descend_only: self.protocol == Protocol::Tfe && self.elephants.descend_only,
             ..programs::Settings::default()
         }

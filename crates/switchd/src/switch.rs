@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 /// about its next frame.
 const IDLE: Nanos = Nanos::from_secs(30);
 const ETH_VLAN: [u8; 2] = [0x81, 0x00];
+/// Maximum number of flows with one five-tuple that the kernel forwards: with each DSCP, a five-tuple is another flow.
+const MOST_OF_ONE_TUPLE: usize = 4;
 
 /// A flow in the form of the kernel's table: untagged frames of a five-tuple between two stations with one DSCP, at one
 /// port.
@@ -172,7 +174,9 @@ impl Switch {
         let flow = Flow { five_tuple, in_port: port, src: frame.src, dst: frame.dst, dscp: headers.dscp };
         let way = Way { out_port: out.port, reason: self.forwarding_reason(&flow, out.port) };
         self.forget(&flow, system);
-        if self.shares.get(&port).is_none_or(|share| share.flows < share.most) && system.remember(&flow, &way) {
+        let few = self.known.range(flows_of(five_tuple)).count() < MOST_OF_ONE_TUPLE;
+        let has_share = self.shares.get(&port).is_none_or(|share| share.flows < share.most);
+        if few && has_share && system.remember(&flow, &way) {
             self.known.insert(flow, Known { way, packets: 0, bytes: 0, last: now });
             self.count(port, true);
         }

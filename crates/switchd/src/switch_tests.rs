@@ -149,6 +149,19 @@ fn flows_beyond_the_limit_of_a_port_or_map_stay_in_user_space() {
 }
 
 #[test]
+fn a_five_tuple_takes_few_places_in_the_kernel_whatever_its_dscp() {
+    let (mut switch, mut kernel) = switch(1000);
+    connect(&mut switch, &mut kernel, 5000);
+    for dscp in 0..64 {
+        let mut data = segment(tuple(5000), TCP_ACK);
+        data[15] = dscp << 2;
+        switch.frame(NOW, H1, None, &data, &mut kernel);
+        assert_eq!(kernel.sent.last(), Some(&(S2, data)));
+    }
+    assert_eq!((kernel.flows.len(), switch.shares()[&H1].flows), (4, 4));
+}
+
+#[test]
 fn flows_of_a_port_that_goes_down_are_removed() {
     let (mut switch, mut kernel) = switch(10);
     connect(&mut switch, &mut kernel, 5000);

@@ -148,8 +148,15 @@ fn put_hello(out: &mut Vec<u8>, hello: &Hello) {
     out.put_zeros(MOST_PADDING);
 }
 
-const KINDS: [PathKind; 5] =
-    [PathKind::Request, PathKind::Reply, PathKind::Fail, PathKind::RecoveryRequest, PathKind::RecoveryReply];
+const KINDS: [PathKind; 7] = [
+    PathKind::Request,
+    PathKind::Reply,
+    PathKind::Fail,
+    PathKind::RecoveryRequest,
+    PathKind::RecoveryReply,
+    PathKind::Gone,
+    PathKind::Check,
+];
 
 /// Parses a message, and returns the packet inside it.
 fn message(bytes: &[u8]) -> Result<(PathMessage, &[u8]), ParseError> {
@@ -390,7 +397,7 @@ mod tests {
         let mut later = bytes.clone();
         later[14] = 2;
         assert_eq!(read(&later), Err(ParseError::PathVersion { found: 2 }));
-        for (place, value) in [(15, 0), (15, 6), (17, 2), (17, 0), (18, 0x88), (14 + 1, 99)] {
+        for (place, value) in [(15, 0), (15, 8), (17, 2), (17, 0), (18, 0x88), (14 + 1, 99)] {
             let mut wrong = bytes.clone();
             wrong[place] = value;
             if place == 18 {

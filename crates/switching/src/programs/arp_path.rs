@@ -5,6 +5,11 @@
 //! copy sets the way to the sender, and late copies are dropped. An ARP reply travels inside a Path Reply along this
 //! way and sets the way to the replying host. A frame without a way is dropped. A Path Fail goes back to the edge
 //! switch of its sender, which repairs the way by a Path Recovery Request for the two hosts.
+//!
+//! A host that moves to another switch is at its old one for the whole fabric. If its old port goes down, the old switch
+//! floods a Gone. If the port stays up, the new switch sends a Check to the old one when it refuses frames of the host.
+//! The old switch then sends three ARP requests to the host, one every [`Settings::recovery_retry`]. If the host sends
+//! nothing meanwhile, it is gone.
 
 use super::check_queue::CheckQueue;
 use super::counts::Counts;
@@ -48,9 +53,11 @@ pub struct ArpPath {
     /// Repairs that have begun: the pair of hosts, and the time from which the next repair is allowed.
     repairs: BTreeMap<(Mac, Mac), Nanos>,
     repairs_due: CheckQueue<(Mac, Mac)>,
+    /// When hosts of this switch are asked again whether they are still there.
+    pub(super) questions_due: CheckQueue<Mac>,
     pub(crate) queue: VecDeque<Outgoing>,
-    /// Ports that were lost. The owner of this object takes them.
-    pub(crate) lost: Vec<PortNo>,
+    /// Ports that were lost, all of them or only as the port of one host. The owner of this object takes them.
+    pub(crate) lost: Vec<(PortNo, Option<Mac>)>,
 }
 
 impl ArpPath {
@@ -65,6 +72,7 @@ impl ArpPath {
             last_number: 0,
             repairs: BTreeMap::new(),
             repairs_due: CheckQueue::new(),
+            questions_due: CheckQueue::new(),
             queue: VecDeque::new(),
             lost: Vec::new(),
             settings,
@@ -92,7 +100,7 @@ impl ArpPath {
             let result = self.ports.heard(now, in_port, hello, &mut out);
             self.queue.extend(out);
             if result? {
-                self.handle_port_loss(in_port);
+                self.handle_port_loss(now, in_port);
             }
             return Err(DropCause::Consumed);
         }
@@ -107,9 +115,7 @@ impl ArpPath {
                 if !frame.src.is_station() || frame.src == self.ports.mac() || disagrees(frame) {
                     return Err(DropCause::Invalid);
                 }
-                if self.hosts.claim(now, frame.src, in_port)? {
-                    self.decisions.forget_destination(frame.src);
-                }
+                self.claim(now, in_port, frame)?;
                 if is_link_local(frame.dst) {
                     return Err(DropCause::Consumed);
                 }
@@ -124,6 +130,24 @@ impl ArpPath {
                 _ => Ok(PortKind::Switch),
             },
         }
+    }
+
+    /// Notes that the source of a frame is at a host port.
+    fn claim(&mut self, now: Nanos, in_port: PortNo, frame: &Frame) -> Result<(), DropCause> {
+        match self.hosts.claim(now, frame.src, in_port) {
+            Ok(true) => self.decisions.forget_destination(frame.src),
+            Ok(false) => {}
+            Err(why) => {
+                if why == DropCause::StolenAddress {
+                    self.check(now, in_port, frame.src);
+                }
+                return Err(why);
+            }
+        }
+        if let Body::Arp(arp) = frame.body {
+            self.hosts.note_ip(frame.src, arp.sender_ip);
+        }
+        Ok(())
     }
 
     /// Forwards a frame that was admitted and does not belong to a selected connection.
@@ -144,7 +168,7 @@ impl ArpPath {
 
     /// Begins an exploration for a broadcast of a host.
     fn broadcast(&mut self, now: Nanos, in_port: PortNo, frame: &Frame) -> Result<Verdict, DropCause> {
-        if !self.ports.take_token(now, in_port) {
+        if !self.ports.take_broadcast_token(now, in_port) {
             return Err(DropCause::RateLimited);
         }
         let carried = Carried::from_body(frame.body).ok_or(DropCause::Invalid)?;
@@ -223,16 +247,14 @@ impl ArpPath {
     /// Begins the repair of the way from a host of this switch to another host, unless it has begun recently.
     pub(crate) fn repair(&mut self, now: Nanos, host_port: PortNo, conversation: Conversation) {
         let pair = (conversation.src, conversation.dst);
-        if conversation.dst.is_group() || self.repairs.get(&pair).is_some_and(|&again| now < again) {
+        if conversation.dst.is_group() || self.is_repaired(now, pair) {
             return;
         }
-        if self.repairs.len() >= self.settings.most_hosts || !self.ports.take_token(now, host_port) {
+        if self.repairs.len() >= self.settings.most_hosts || !self.ports.take_broadcast_token(now, host_port) {
             self.counts.refuse(host_port, Some(DropCause::RateLimited));
             return;
         }
-        let again = now.saturating_add(self.settings.recovery_retry);
-        self.repairs.insert(pair, again);
-        self.repairs_due.watch(again, pair);
+        self.note_repair(now, pair);
         let exploration = self.next_number(now, self.hosts.last_number(conversation.src), false);
         self.hosts.number(now, conversation.src, exploration);
         self.counts.recoveries += 1;
@@ -240,16 +262,28 @@ impl ArpPath {
         let request = PathMessage { kind, conversation, exploration, hops: 1, carried: Carried::Nothing };
         let copies: Vec<Outgoing> = self.flood(None, &request).collect();
         self.queue.extend(copies);
-        let probes = self.probes(now, &conversation, Some(host_port));
+        let probes = self.probes(&conversation, Some(host_port));
         self.queue.extend(probes);
     }
 
-    /// Returns ARP requests for a host that was not heard yet, for all host ports at which no host is known. After a
-    /// restart, a host may be silent until it receives a frame. The requests have the source of the conversation as
-    /// sender.
-    pub(crate) fn probes(&self, now: Nanos, conversation: &Conversation, except: Option<PortNo>) -> Vec<Outgoing> {
+    /// Records that the repair of a way has begun: the next one is allowed after [`Settings::recovery_retry`].
+    pub(super) fn note_repair(&mut self, now: Nanos, pair: (Mac, Mac)) {
+        let again = now.saturating_add(self.settings.recovery_retry);
+        self.repairs.insert(pair, again);
+        self.repairs_due.watch(again, pair);
+    }
+
+    /// Whether a repair for this pair has begun so recently that the next one must wait.
+    pub(super) fn is_repaired(&self, now: Nanos, pair: (Mac, Mac)) -> bool {
+        self.repairs.get(&pair).is_some_and(|&again| now < again)
+    }
+
+    /// Returns ARP requests for a host that is not known to be at this switch, for all host ports at which no host is
+    /// known. After a restart or a move, a host may be silent until it receives a frame. The requests have the source of
+    /// the conversation as sender.
+    pub(crate) fn probes(&self, conversation: &Conversation, except: Option<PortNo>) -> Vec<Outgoing> {
         let FiveTuple { src: sender_ip, dst: target_ip, .. } = conversation.five_tuple;
-        if target_ip.is_unspecified() || self.hosts.port(now, conversation.dst).is_some() {
+        if target_ip.is_unspecified() {
             return Vec::new();
         }
         let arp = Arp { request: true, sender_mac: conversation.src, sender_ip, target_mac: Mac::ZERO, target_ip };
@@ -316,12 +350,14 @@ impl ArpPath {
                 if self.hosts.local_port(now, conversation.dst).is_some() {
                     return Ok(self.answer(now, in_port, conversation));
                 }
-                let mut emissions = self.probes(now, &conversation, None);
+                let mut emissions = self.probes(&conversation, None);
                 emissions.extend(self.flood(Some(in_port), &onward));
                 Ok(Verdict::all(emissions))
             }
             PathKind::Reply | PathKind::RecoveryReply => self.reply(now, in_port, message, onward),
             PathKind::Fail => self.handle_fail(now, in_port, conversation, onward),
+            PathKind::Gone => self.handle_gone(now, in_port, onward),
+            PathKind::Check => self.handle_check(now, in_port, onward),
         }
     }
 
@@ -381,23 +417,27 @@ impl ArpPath {
     }
 
     /// Removes all ways by a port whose host or switch is lost.
-    pub(crate) fn handle_port_loss(&mut self, port: PortNo) {
-        for mac in self.hosts.lose_port(port) {
+    pub(crate) fn handle_port_loss(&mut self, now: Nanos, port: PortNo) {
+        for (mac, local) in self.hosts.lose_port(port) {
             self.decisions.forget_destination(mac);
+            if local && self.ports.take_broadcast_token(now, port) {
+                self.announce_gone(now, mac);
+            }
         }
-        self.lost.push(port);
+        self.lost.push((port, None));
     }
 
     /// Performs the actions that are due, and adds lost ports to `lost`.
     pub(crate) fn age(&mut self, now: Nanos) {
         let mut out = Vec::new();
         for port in self.ports.handle_timeout(now, &mut out) {
-            self.handle_port_loss(port);
+            self.handle_port_loss(now, port);
         }
         self.queue.extend(out);
         for mac in self.hosts.handle_timeout(now) {
             self.decisions.forget_destination(mac);
         }
+        self.ask_again(now);
         while let Some(pair) = self.repairs_due.pop_due(now) {
             if self.repairs.get(&pair).is_some_and(|&again| again <= now) {
                 self.repairs.remove(&pair);
@@ -438,7 +478,7 @@ impl ArpPath {
     pub(crate) fn change_port(&mut self, now: Nanos, port: PortNo, up: bool) {
         let mut out = Vec::new();
         if self.ports.set(now, port, up, &mut out) {
-            self.handle_port_loss(port);
+            self.handle_port_loss(now, port);
         }
         self.queue.extend(out);
     }
@@ -447,11 +487,16 @@ impl ArpPath {
     pub(crate) fn renew_local(&mut self, used: Nanos, mac: Mac) {
         if self.hosts.local_port(used, mac).is_some() {
             self.hosts.renew(used, mac);
+            self.hosts.answered(used, mac);
         }
     }
 
     pub(crate) fn refuse(&mut self, in_port: PortNo, why: DropCause) -> Verdict {
         self.counts.dropped(in_port, why);
+        // Another switch is not at fault if the table is full.
+        if why == DropCause::TableFull && self.ports.is_host(in_port) {
+            self.counts.refuse(in_port, Some(why));
+        }
         Verdict::drop(why)
     }
 }
@@ -490,7 +535,8 @@ impl Program for ArpPath {
     }
 
     fn poll_timeout(&self) -> Option<Nanos> {
-        [self.ports.next_timeout(), self.hosts.next_timeout(), self.repairs_due.next()].into_iter().flatten().min()
+        let (ports, hosts) = (self.ports.next_timeout(), self.hosts.next_timeout());
+        [ports, hosts, self.repairs_due.next(), self.questions_due.next()].into_iter().flatten().min()
     }
 
     fn poll_emission(&mut self) -> Option<Outgoing> {

@@ -10,6 +10,7 @@ use crate::program::DropCause;
 use crate::SavedHost;
 use pathloom_model::{Mac, Nanos, PortNo};
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Host {
@@ -22,9 +23,17 @@ struct Host {
     expires: Nanos,
     /// Time until which late copies may arrive.
     late_copies_until: Nanos,
+    /// IPv4 address of a host of this switch, from its ARP packets.
+    ip: Option<Ipv4Addr>,
+    /// Open question whether the host of this switch is still there: time of the last request, and number of requests.
+    asked: Option<(Nanos, u8)>,
 }
 
 impl Host {
+    fn new(number: u64, port: Option<PortNo>, local: bool, expires: Nanos, late_copies_until: Nanos) -> Host {
+        Host { number, port, local, expires, late_copies_until, ip: None, asked: None }
+    }
+
     fn live(&self, now: Nanos) -> Option<PortNo> {
         self.port.filter(|_| now < self.expires)
     }
@@ -65,7 +74,7 @@ impl Hosts {
         let SavedHost { mac, port, number, local } = *saved;
         let (expires, late_copies_until) = (now.saturating_add(self.age), now.saturating_add(self.lock));
         // If the table is smaller than before, entries beyond its limit are ignored.
-        let _ = self.put(now, mac, Host { number, port: Some(port), local, expires, late_copies_until });
+        let _ = self.put(now, mac, Host::new(number, Some(port), local, expires, late_copies_until));
     }
 
     /// Returns the port that leads to a host.
@@ -93,7 +102,7 @@ impl Hosts {
         if let Some(host) = self.table.get_mut(&mac) {
             match host.live(now) {
                 Some(its) if its == port => {
-                    host.expires = expires;
+                    (host.expires, host.asked) = (expires, None);
                     return Ok(false);
                 }
                 Some(_) => return Err(DropCause::StolenAddress),
@@ -105,7 +114,7 @@ impl Hosts {
         }
         let (number, late_copies_until) =
             self.table.get(&mac).map_or((0, now), |host| (host.number, host.late_copies_until));
-        self.put(now, mac, Host { number, port: Some(port), local: true, expires, late_copies_until })?;
+        self.put(now, mac, Host::new(number, Some(port), true, expires, late_copies_until))?;
         Ok(true)
     }
 
@@ -125,7 +134,7 @@ impl Hosts {
             }
         }
         let (expires, late_copies_until) = (now.saturating_add(self.age), now.saturating_add(self.lock));
-        self.put(now, mac, Host { number, port: Some(port), local: false, expires, late_copies_until })?;
+        self.put(now, mac, Host::new(number, Some(port), false, expires, late_copies_until))?;
         Ok(before.and_then(|host| host.live(now)) != Some(port))
     }
 
@@ -139,6 +148,53 @@ impl Hosts {
     /// Returns the number of the last exploration of a host.
     pub(crate) fn last_number(&self, mac: Mac) -> u64 {
         self.table.get(&mac).map_or(0, |host| host.number)
+    }
+
+    /// Records the IPv4 address of a host of this switch.
+    pub(crate) fn note_ip(&mut self, mac: Mac, ip: Ipv4Addr) {
+        if let Some(host) = self.table.get_mut(&mac).filter(|host| host.local && !ip.is_unspecified()) {
+            host.ip = Some(ip);
+        }
+    }
+
+    /// The open question to a host: time of the last request, and number of requests.
+    pub(crate) fn asked(&self, mac: Mac) -> Option<(Nanos, u8)> {
+        self.table.get(&mac)?.asked
+    }
+
+    /// Notes a request to a host of this switch. Returns its address. `None` if the address is not known, so that the
+    /// host cannot be asked.
+    pub(crate) fn ask(&mut self, now: Nanos, mac: Mac) -> Option<Ipv4Addr> {
+        let host = self.table.get_mut(&mac).filter(|host| host.local)?;
+        let ip = host.ip?;
+        host.asked = Some((now, host.asked.map_or(1, |(_, requests)| requests.saturating_add(1))));
+        Some(ip)
+    }
+
+    /// Records that a host of this switch has sent frames until `used`.
+    pub(crate) fn answered(&mut self, used: Nanos, mac: Mac) {
+        if let Some(host) = self.table.get_mut(&mac) {
+            host.asked = host.asked.filter(|&(at, _)| at > used);
+        }
+    }
+
+    /// Handles the message that a host has left its switch. Returns whether a way to the host is erased. The way to a
+    /// host that is at this switch now is kept.
+    ///
+    /// # Errors
+    /// The copy is late, or the table is full.
+    pub(crate) fn withdraw(&mut self, now: Nanos, mac: Mac, number: u64) -> Result<bool, DropCause> {
+        let late_copies_until = now.saturating_add(self.lock);
+        let before = self.table.get(&mac).copied();
+        if before.is_some_and(|host| number <= host.number) {
+            return Err(DropCause::LateCopy);
+        }
+        if before.is_some_and(|host| host.local && host.live(now).is_some()) {
+            self.number(now, mac, number);
+            return Ok(false);
+        }
+        self.put(now, mac, Host::new(number, None, false, now, late_copies_until))?;
+        Ok(before.is_some_and(|host| host.port.is_some()))
     }
 
     /// Records that the way to a host was used at time `used`.
@@ -179,11 +235,11 @@ impl Hosts {
         true
     }
 
-    /// Removes all ways by a port that is lost. Returns the hosts of these ways.
-    pub(crate) fn lose_port(&mut self, port: PortNo) -> Vec<Mac> {
-        let lost: Vec<Mac> =
-            self.table.iter().filter(|(_, host)| host.port == Some(port)).map(|(&mac, _)| mac).collect();
-        lost.iter().for_each(|&mac| {
+    /// Removes all ways by a port that is lost. Returns the hosts of these ways, and whether they were at this switch.
+    pub(crate) fn lose_port(&mut self, port: PortNo) -> Vec<(Mac, bool)> {
+        let by_port = |(&mac, host): (&Mac, &Host)| (host.port == Some(port)).then_some((mac, host.local));
+        let lost: Vec<(Mac, bool)> = self.table.iter().filter_map(by_port).collect();
+        lost.iter().for_each(|&(mac, _)| {
             self.erase(mac, port);
         });
         lost

@@ -4,6 +4,7 @@
 use super::check_queue::CheckQueue;
 use super::counts::Counts;
 use super::decision_cache::DecisionCache;
+use super::fair_share::FairShare;
 use super::settings::Settings;
 use crate::program::{DropCause, Outgoing, Program, Tables, Used, Verdict};
 use crate::{Saved, SavedHost, Stale};
@@ -20,6 +21,9 @@ pub struct LearningSwitch {
     most: usize,
     up: BTreeSet<PortNo>,
     stations: BTreeMap<Mac, (PortNo, Nanos)>,
+    /// The stations of each port. If the table is full, the port with the most stations loses the one that was heard
+    /// longest ago.
+    shares: FairShare<PortNo, Mac>,
     due: CheckQueue<Mac>,
     decisions: DecisionCache,
     counts: Counts,
@@ -34,6 +38,7 @@ impl LearningSwitch {
             most: settings.most_hosts,
             up: BTreeSet::new(),
             stations: BTreeMap::new(),
+            shares: FairShare::new(),
             due: CheckQueue::new(),
             decisions: DecisionCache::new(settings.most_remembered),
             counts: Counts::default(),
@@ -42,16 +47,23 @@ impl LearningSwitch {
 
     fn learn(&mut self, now: Nanos, src: Mac, port: PortNo) {
         let expires = now.saturating_add(self.age);
-        let before = self.stations.get(&src).copied();
-        if before.is_none() && self.stations.len() >= self.most {
-            return;
+        if self.stations.len() >= self.most && !self.stations.contains_key(&src) {
+            self.make_room();
         }
-        self.stations.insert(src, (port, expires));
+        let before = self.stations.insert(src, (port, expires));
+        self.shares.touch(port, src);
         if before.is_none() {
             self.due.watch(expires, src);
         }
         if before.is_some_and(|(old, _)| old != port) {
             self.decisions.forget_destination(src);
+        }
+    }
+
+    fn make_room(&mut self) {
+        if let Some(mac) = self.shares.take_surplus() {
+            self.stations.remove(&mac);
+            self.decisions.forget_destination(mac);
         }
     }
 
@@ -100,6 +112,7 @@ impl Program for LearningSwitch {
                 Some(&(_, expires)) if now < expires => self.due.watch(expires, mac),
                 _ => {
                     self.stations.remove(&mac);
+                    self.shares.remove(&mac);
                     self.decisions.forget_destination(mac);
                 }
             }
@@ -118,7 +131,14 @@ impl Program for LearningSwitch {
         if up {
             self.up.insert(port);
         } else if self.up.remove(&port) {
-            self.stations.retain(|_, (its, _)| *its != port);
+            let shares = &mut self.shares;
+            self.stations.retain(|mac, (its, _)| {
+                let stays = *its != port;
+                if !stays {
+                    shares.remove(mac);
+                }
+                stays
+            });
             self.decisions.forget_all();
         }
     }
@@ -158,5 +178,35 @@ impl Program for LearningSwitch {
             }
         }
         saved.remembered.iter().for_each(|&(five_tuple, src, dst)| self.decisions.note(five_tuple, src, dst));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_with_many_addresses_displaces_only_its_own() {
+        let mut switch = LearningSwitch::new(&Settings { most_hosts: 8, ..Settings::default() });
+        let (quiet, flooder) = (PortNo(1), PortNo(2));
+        [quiet, flooder].into_iter().for_each(|port| switch.set_port(Nanos::ZERO, port, true));
+        let station = |number: u8| Mac([2, 0, 0, 0, 0, number]);
+        let mut send = |port, src, dst| {
+            let frame = Frame { src: station(src), dst: station(dst), body: Body::Other { ether_type: 0x0800 } };
+            switch.decide(Nanos::ZERO, port, &frame)
+        };
+        send(quiet, 1, 99);
+        send(quiet, 2, 99);
+        (10..200).for_each(|number| drop(send(flooder, number, 99)));
+        // Known stations get frames by one port, unknown ones by all. The quiet port is the only other one.
+        for known in [1, 2] {
+            assert_eq!(send(flooder, 199, known).emissions.len(), 1);
+            assert_eq!(send(quiet, known, 3 - known).dropped, Some(DropCause::WrongPort), "it is known to be here");
+        }
+        assert_eq!(switch.tables().hosts, 8);
+        for number in (0..8).rev() {
+            switch.handle_timeout(Settings::default().host_age + Nanos(number));
+        }
+        assert_eq!((switch.tables().hosts, switch.shares.take_surplus()), (0, None));
     }
 }

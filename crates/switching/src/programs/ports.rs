@@ -39,7 +39,10 @@ struct Port {
     state: State,
     up_at: Nanos,
     neighbour: Option<Neighbour>,
+    /// Limit of explorations of connections, and of all other events that are not floods of the default forwarding.
     bucket: TokenBucket,
+    /// Limit of floods of the default forwarding.
+    broadcasts: TokenBucket,
 }
 
 impl Port {
@@ -59,6 +62,7 @@ pub(crate) struct Ports {
     neighbour_age: Nanos,
     settle: Nanos,
     per_s: u32,
+    broadcasts_per_s: u32,
     ports: BTreeMap<PortNo, Port>,
     next_hello: Option<Nanos>,
     /// Time of the next Hello on ports that learn their role. These Hellos are frequent: a neighbour that starts must
@@ -79,6 +83,7 @@ impl Ports {
             neighbour_age: settings.neighbour_age,
             settle: settings.settle,
             per_s: settings.explorations_per_s,
+            broadcasts_per_s: settings.broadcasts_per_s,
             ports: BTreeMap::new(),
             next_hello: settings.hello.map(|period| now.saturating_add(period)),
             next_search: None,
@@ -176,11 +181,16 @@ impl Ports {
         self.ports.get_mut(&port).is_some_and(|port| port.bucket.take(now))
     }
 
+    /// Like [`Ports::take_token`], for a flood of the default forwarding.
+    pub(crate) fn take_broadcast_token(&mut self, now: Nanos, port: PortNo) -> bool {
+        self.ports.get_mut(&port).is_some_and(|port| port.broadcasts.take(now))
+    }
+
     /// Brings a port up or down. Returns whether a host or switch was lost.
     pub(crate) fn set(&mut self, now: Nanos, number: PortNo, up: bool, out: &mut Vec<Outgoing>) -> bool {
         let role = self.roles.get(&number).copied().unwrap_or_default();
-        let bucket = TokenBucket::new(self.per_s);
-        let fresh = Port { role, state: State::Down, up_at: now, neighbour: None, bucket };
+        let (bucket, broadcasts) = (TokenBucket::new(self.per_s), TokenBucket::new(self.broadcasts_per_s));
+        let fresh = Port { role, state: State::Down, up_at: now, neighbour: None, bucket, broadcasts };
         let port = self.ports.entry(number).or_insert(fresh);
         if up == (port.state != State::Down) {
             return false;
@@ -243,6 +253,10 @@ impl Ports {
         }
         let heard = Heard { switch: hello.switch, port: hello.port, boot: hello.boot };
         let before = port.neighbour.filter(|neighbour| neighbour.heard == heard);
+        // Each new neighbour is stored and answered.
+        if before.is_none() && !port.bucket.take(now) {
+            return Err(DropCause::RateLimited);
+        }
         let changed = port.neighbour.is_some() && before.is_none();
         let two_way = hello.heard == Some(own);
         let since = before.map_or(now, |neighbour| neighbour.since);

@@ -74,11 +74,14 @@ pub struct Settings {
     pub most_hosts: usize,
     /// Maximum number of hosts at one port (own choice).
     pub most_hosts_per_port: usize,
-    /// Number of explorations, recoveries and broadcasts that a host port may begin per second. After a pause, twice as
-    /// many are allowed at once. For a switch port, the same limit applies to Path Fail messages (own choice).
+    /// Number of explorations of connections and of ARP replies that a host port may begin per second. After a pause,
+    /// twice as many are allowed at once. For a switch port, the same limit applies to Path Fail messages (own choice).
     pub explorations_per_s: u32,
-    /// Maximum number of remembered decisions of the default forwarding. If there are more, all are forgotten (own
-    /// choice).
+    /// Number of floods of the default forwarding, which are broadcasts and recoveries of ways to hosts, that a host port
+    /// may begin per second. After a pause, twice as many are allowed at once (own choice).
+    pub broadcasts_per_s: u32,
+    /// Maximum number of remembered decisions of the default forwarding. If there are more, the oldest one of the host
+    /// with the most is forgotten (own choice).
     pub most_remembered: usize,
     /// Whether a flood that came from a higher tier is sent to lower tiers only (both public implementations; on for
     /// TFE). Paths that go down and up again are not found then.
@@ -123,6 +126,7 @@ impl Default for Settings {
             most_hosts: 16_384,
             most_hosts_per_port: 64,
             explorations_per_s: 1_000,
+            broadcasts_per_s: 1_000,
             most_remembered: 65_536,
             descend_only: false,
             #[cfg(test)]

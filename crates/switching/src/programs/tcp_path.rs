@@ -231,6 +231,7 @@ impl TcpPath {
             PathKind::RecoveryRequest => self.recovery_request(now, in_port, message, &onward),
             PathKind::Reply | PathKind::RecoveryReply => self.reply(now, in_port, message, onward),
             PathKind::Fail => self.handle_fail(now, in_port, message, onward),
+            PathKind::Gone | PathKind::Check => Err(DropCause::Invalid),
         }
     }
 
@@ -295,7 +296,7 @@ impl TcpPath {
             let reply = PathMessage { kind: PathKind::RecoveryReply, hops: 1, ..*message };
             return Ok(Verdict::one(in_port, self.base.wrap(reply)));
         }
-        let mut emissions = self.base.probes(now, &conversation, None);
+        let mut emissions = self.base.probes(&conversation, None);
         emissions.extend(self.onward(in_port, onward));
         Ok(Verdict::all(emissions))
     }
@@ -381,10 +382,13 @@ impl TcpPath {
         key.directions().into_iter().for_each(|tuple| self.base.decisions.forget(tuple));
     }
 
-    /// Removes the paths by the ports that were lost, and informs the edge switches that can still be reached (§III.D).
+    /// Removes the paths by the ports that were lost, or those of the hosts that were given up there, and informs the
+    /// edge switches that can still be reached (§III.D).
     fn break_paths(&mut self, now: Nanos) {
-        for lost in std::mem::take(&mut self.base.lost) {
-            for (key, entry) in self.connections.by_port(lost) {
+        for (lost, host) in std::mem::take(&mut self.base.lost) {
+            let ends = |entry: &Connection| [entry.conversation.src, entry.conversation.dst];
+            let is_affected = |entry: &Connection| host.is_none_or(|mac| ends(entry).contains(&mac));
+            for (key, entry) in self.connections.by_port(lost).into_iter().filter(|(_, entry)| is_affected(entry)) {
                 self.erase(key);
                 let towards_source = entry.to_source != Some(lost);
                 let Some(port) = (if towards_source { entry.to_source } else { entry.to_destination }) else {
@@ -481,8 +485,8 @@ impl Program for TcpPath {
             self.connections.restore(now, connection, quota_port);
             for port in [connection.to_source, connection.to_destination] {
                 let lost = !self.base.ports.is_host(port) && !self.base.ports.is_switch(port);
-                if lost && !self.base.lost.contains(&port) {
-                    self.base.lost.push(port);
+                if lost && !self.base.lost.contains(&(port, None)) {
+                    self.base.lost.push((port, None));
                 }
             }
         }

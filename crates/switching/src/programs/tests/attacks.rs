@@ -181,6 +181,8 @@ fn no_table_exceeds_its_limit() {
         switch.decide(NOW, H2, &frame);
     }
     assert_eq!(switch.tables().hosts, 4, "one at port 1, three at port 2");
+    let full = switch.tables().refused[1];
+    assert_eq!((full.port, full.frames, full.last), (H2, 97, Some(DropCause::TableFull)));
     // All entries expire, so limits that were reached have no lasting effect.
     let later = NOW.saturating_add(Settings::default().host_age).saturating_add(Nanos::from_secs(1));
     switch.handle_timeout(later);
@@ -203,6 +205,45 @@ fn connections_beyond_the_exploration_limit_take_the_default_forwarding() {
     assert_eq!(switch.tables().refused[0].last, Some(DropCause::RateLimited));
     let other = switch.decide(NOW, H2, &segment(B, FAR, 1, TCP_SYN));
     assert!(explored(&other), "other ports keep their share");
+}
+
+#[test]
+fn a_flood_of_broadcasts_or_of_frames_to_unknown_hosts_has_a_limit_of_its_own() {
+    let mut switch = switch_with(Settings { broadcasts_per_s: 10, ..Settings::default() }, Selection::AllTcp);
+    let flooded = |switch: &mut TcpPath, frame: &Frame| {
+        let verdict = switch.decide(NOW, H1, frame);
+        let queued = std::iter::from_fn(|| switch.poll_emission());
+        verdict.emissions.into_iter().chain(queued).any(|out| matches!(out.frame.body, Body::Path(_)))
+    };
+    assert_eq!((0..50).filter(|_| flooded(&mut switch, &broadcast(mac_of(A)))).count(), 20);
+    let to = |host: u8| {
+        let dst = Ipv4Addr::new(10, 3, 0, host);
+        let five_tuple = pathloom_model::FiveTuple { proto: 17, ..tuple(A, dst, 9) };
+        Frame { src: mac_of(A), dst: mac_of(dst), body: Body::Ip(Headers::plain(five_tuple)) }
+    };
+    assert_eq!((0..50).filter(|&host| flooded(&mut switch, &to(host))).count(), 0, "they share the limit");
+    let refused = switch.tables().refused;
+    assert_eq!((refused[0].port, refused[0].frames, refused[0].last), (H1, 80, Some(DropCause::RateLimited)));
+    assert!(flooded(&mut switch, &segment(A, FAR, 5, TCP_SYN)), "connections have their own limit");
+    assert_eq!(switch.decide(NOW, H2, &broadcast(mac_of(B))).dropped, None, "other ports keep their share");
+}
+
+#[test]
+fn new_neighbours_at_one_port_are_limited() {
+    let roles = [(H1, PortRole::Learn)].into();
+    let identity = Identity { mac: OWN, tier: None, boot: 1, roles };
+    let mut switch =
+        TcpPath::new(NOW, identity, Settings { explorations_per_s: 10, ..Settings::default() }, Selection::AllTcp);
+    switch.set_port(NOW, H1, true);
+    let causes: Vec<Option<DropCause>> = (0..500)
+        .map(|boot| {
+            let hello = Hello { switch: Mac([6; 6]), port: H1, tier: None, boot, heard: None };
+            switch.decide(NOW, H1, &Frame { src: hello.switch, dst: Mac::BROADCAST, body: Body::Hello(hello) }).dropped
+        })
+        .collect();
+    let answered = std::iter::from_fn(|| switch.poll_emission()).count();
+    let limited = causes.iter().filter(|&&why| why == Some(DropCause::RateLimited)).count();
+    assert_eq!((answered, limited), (1 + 20, 480), "one Hello when the port came up");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod attacks;
 mod exhaustive;
+mod moves;
 mod net;
 mod random;
 mod takeover;

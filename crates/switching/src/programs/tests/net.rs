@@ -85,7 +85,9 @@ pub(crate) struct Net<'a, P> {
     make: Make<'a, P>,
     boots: u64,
     hosts: BTreeMap<Ipv4Addr, Host>,
+    /// The address of the host at each place, and the place of each address.
     place: BTreeMap<NodeId, Ipv4Addr>,
+    home: BTreeMap<Ipv4Addr, NodeId>,
     flights: BTreeMap<(Nanos, u32), Flight>,
     serial: u32,
     /// Cables that are cut (as their lower link), and links that lose all frames while their ports are up.
@@ -112,6 +114,7 @@ impl<'a, P: Inspect> Net<'a, P> {
     ) -> Net<'a, P> {
         let hosts = fabric.attachments().iter().map(|one| (one.address, Host::default())).collect();
         let place = fabric.attachments().iter().map(|one| (one.host, one.address)).collect();
+        let home = fabric.attachments().iter().map(|one| (one.address, one.host)).collect();
         let mut net = Net {
             fabric,
             now: Nanos::from_secs(100),
@@ -120,6 +123,7 @@ impl<'a, P: Inspect> Net<'a, P> {
             boots: 0,
             hosts,
             place,
+            home,
             flights: BTreeMap::new(),
             serial: 0,
             down: BTreeSet::new(),
@@ -210,11 +214,25 @@ impl<'a, P: Inspect> Net<'a, P> {
 
     /// Sends a frame of a host.
     pub(crate) fn host_sends(&mut self, ip: Ipv4Addr, frame: Frame) {
-        let Some(attachment) = self.fabric.attachment(ip) else { return };
+        let host = self.home[&ip];
         self.serial += 1;
         let origin = Origin::Host(self.serial);
-        let port = self.fabric.link(attachment.uplink).from_port;
-        self.send(attachment.host, Outgoing { port, frame }, origin);
+        let port = self.fabric.link(self.fabric.node(host).ports[0]).from_port;
+        self.send(host, Outgoing { port, frame }, origin);
+    }
+
+    /// Two hosts exchange their places. With `unplug`, their ports go down meanwhile; otherwise, no switch notices. All
+    /// frames in transit are lost: otherwise, a host could receive one copy of a broadcast at each place.
+    pub(crate) fn swap_hosts(&mut self, one: Ipv4Addr, other: Ipv4Addr, unplug: bool) {
+        self.flights.clear();
+        let places = [self.home[&one], self.home[&other]];
+        let cables = places.map(|place| LinkId(self.fabric.node(place).ports[0].0 & !1));
+        cables.iter().filter(|_| unplug).for_each(|&cable| self.set_cable(cable, false));
+        for (ip, place) in [(one, places[1]), (other, places[0])] {
+            self.home.insert(ip, place);
+            self.place.insert(place, ip);
+        }
+        cables.iter().filter(|_| unplug).for_each(|&cable| self.set_cable(cable, true));
     }
 
     pub(crate) fn open(&mut self, tuple: FiveTuple, segments: u32) {

@@ -1,5 +1,5 @@
-//! Tests with random fabrics and random schedules of connections, broadcasts, failures, repairs and restarts. Frames
-//! arrive in any order. There must be no loop and no duplicate at a host. When all failures are repaired and nothing
+//! Tests with random fabrics and random schedules of connections, broadcasts, failures, repairs, restarts and hosts that
+//! move. Frames arrive in any order. There must be no loop and no duplicate at a host. When all failures are repaired and nothing
 //! changes any more, every connection works.
 
 use super::net::{identity, tuple, Inspect, Net};
@@ -30,7 +30,7 @@ fn random_address(fabric: &Fabric, rng: &mut Pcg64) -> Ipv4Addr {
 fn happen<P: Inspect>(net: &mut Net<'_, P>, rng: &mut Pcg64, port: u16) {
     let fabric = net.fabric;
     let cables: Vec<LinkId> = fabric.switch_cables().collect();
-    match rng.random_range(0..10) {
+    match rng.random_range(0..11) {
         0..=3 => {
             let (src, dst) = (random_address(fabric, rng), random_address(fabric, rng));
             if src != dst {
@@ -54,6 +54,10 @@ fn happen<P: Inspect>(net: &mut Net<'_, P>, rng: &mut Pcg64, port: u16) {
             net.dead.insert(cable.reverse());
         }
         8 => net.flush_caches(),
+        9 => {
+            let (one, other) = (random_address(fabric, rng), random_address(fabric, rng));
+            net.swap_hosts(one, other, true);
+        }
         _ => net.want_more(),
     }
 }
