@@ -19,7 +19,7 @@ unexport VIRTUAL_ENV CONDA_PREFIX PYTHONPATH PYTHONHOME
 RUST := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name '*.c' -o -name '*.h' -o -name Cargo.toml -o -name '*.csv')
 say = @printf '\n==> %(%T)T %s\n' -1 "$(1)"
 
-.PHONY: help demo build docs test test-long lab-test package-test web test-page lint lint-rust lint-python lint-web wasm share compile-tests test-rust test-python hostd-tools bench bench-live bench-ns3 wheel deb readme lock clean
+.PHONY: help demo build docs test test-long lab-test package-test web test-page lint lint-rust lint-python lint-web wasm compile-tests test-rust test-python hostd-tools bench bench-live bench-ns3 wheel deb readme lock clean
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z][a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -137,11 +137,11 @@ bench-ns3: build  ## Compare the simulator with ns-3: goodput and queues of TCP,
 	$(MAKE) -C benches/ns3
 	python benches/ns3/compare.py
 
-wheel: .venv/package/.deps  ## Build a wheel with all programs into dist/, for any Linux with glibc 2.17 or later (ARCH=aarch64 for Arm)
+wheel: .venv/package/.deps .venv/.simulator  ## Build a wheel with all programs into dist/, for any Linux with glibc 2.17 or later (ARCH=aarch64 for Arm)
 	$(call say,Building the wheel (about 10 minutes the first time))
 	scripts/package.sh wheel $(ARCH)
 
-deb: .venv/package/.deps  ## Build Debian packages of controller, host agent and live switch into dist/ (ARCH=aarch64 for Arm)
+deb: .venv/package/.deps .venv/.simulator  ## Build Debian packages of controller, host agent and live switch into dist/ (ARCH=aarch64 for Arm)
 	$(call say,Building the Debian packages)
 	scripts/package.sh deb $(ARCH)
 
@@ -151,9 +151,6 @@ package-test: .venv/.deps wheel deb  ## Install the wheel in an empty environmen
 
 readme: build  ## Renew the output of the commands in README.md, and its picture
 	python scripts/readme.py
-
-share: .venv/.simulator  ## Renew the manual pages and the shell completion in packaging/share
-	python scripts/share.py
 
 COMPILE := --quiet --upgrade --generate-hashes --strip-extras --no-header --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
 

@@ -22,6 +22,7 @@ command -v cargo-zigbuild >/dev/null || give_up "cargo-zigbuild is not in .venv/
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 [ -n "$version" ] || give_up "Cargo.toml: found no version of the workspace"
 programs=target/$target/release
+share=target/share
 
 # `pathloom --version` says from which commit a package is. An archive of the sources has none.
 if commit=$(git rev-parse HEAD 2>/dev/null); then export PATHLOOM_COMMIT=$commit; fi
@@ -62,7 +63,8 @@ wheel() {
         example pathloom._core.data/data/share/pathloom/examples "$short"
     done
     # Manual pages and completion, which shells and `man` find beside the programs of an environment.
-    cp -R packaging/share pathloom._core.data/data/
+    mkdir -p pathloom._core.data/data/share
+    cp -R "$share/." pathloom._core.data/data/share/
     maturin build --quiet --release --zig --compatibility manylinux2014 --target "$target" --out dist
 }
 
@@ -81,9 +83,9 @@ deb() {
     install -D -m 644 "docs/$short.example.toml" "$documents/examples/$short.toml"
     install -D -m 644 "docs/$short.example.toml" "$root/etc/pathloom/$short.toml"
     install -d "$root/usr/share/man/man1"
-    gzip -9 --no-name < "packaging/share/man/man1/$name.1" > "$root/usr/share/man/man1/$name.1.gz"
+    gzip -9 --no-name < "$share/man/man1/$name.1" > "$root/usr/share/man/man1/$name.1.gz"
     chmod 644 "$root/usr/share/man/man1/$name.1.gz"
-    install -D -m 644 -t "$root/usr/share/bash-completion/completions" "packaging/share/bash-completion/completions/$name"
+    install -D -m 644 -t "$root/usr/share/bash-completion/completions" "$share/bash-completion/completions/$name"
     install -d "$root/lib/systemd/system" "$root/DEBIAN"
     sed 's|/usr/local/bin/|/usr/bin/|' "docs/$name.service" > "$root/lib/systemd/system/$name.service"
     chmod 644 "$root/lib/systemd/system/$name.service"
@@ -99,12 +101,21 @@ deb() {
     rm -rf "$root"
 }
 
+# Manual pages and completion come from the commands themselves, so the simulator of this machine must be there.
+make_share() {
+    [ -x .venv/bin/pathloom ] || give_up "there is no .venv/bin/pathloom, which the manual pages are made from; run: make .venv/.simulator"
+    rm -rf "$share"
+    .venv/bin/python scripts/share.py "$share"
+}
+
 case $kind in
 wheel)
+    make_share
     build_programs
     wheel
     ;;
 deb)
+    make_share
     build_programs
     deb pathloom-controller controller
     deb pathloom-hostd hostd

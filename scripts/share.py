@@ -1,12 +1,12 @@
-"""Writes packaging/share: manual pages and the shell completion, from the commands themselves (`make share`).
+"""Writes manual pages and the shell completion, from the commands themselves: `share.py FOLDER` fills a `share`.
 
-The texts are those of `--help`: of the commands in Python, and of `USAGE` in the sources of the native programs. A test
-checks that the files are up to date.
+The texts are those of `--help`: of the commands in Python, and of `USAGE` in the sources of the native programs.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ from pathloom.cli.app import app
 from pathloom.cli.help import parts_of_help
 
 ROOT = Path(__file__).resolve().parent.parent
-SHARE = ROOT / "packaging/share"
 NATIVE = {
     "pathloom-controller": ("controller", "controller of an OpenFlow fabric with many paths"),
     "pathloom-hostd": ("hostd", "agent that measures and places the connections of a host"),
@@ -43,7 +42,7 @@ EXITS = {"0": "Success.", "1": "An error.", "2": "Bad input.", "130": "Ended by 
 
 
 def files() -> dict[str, str]:
-    """The content of each file by its path below packaging/share."""
+    """The content of each file by its path below `share`."""
     made = {"man/man1/pathloom.1": python_page()}
     for name, (crate, about) in NATIVE.items():
         usage = usage_of(crate)
@@ -171,6 +170,7 @@ def _options(command: Any) -> Iterator[str]:
 
 
 if __name__ == "__main__":
+    (folder,) = map(Path, sys.argv[1:])
     for path, text in files().items():
-        (SHARE / path).parent.mkdir(parents=True, exist_ok=True)
-        (SHARE / path).write_text(text, encoding="utf-8")
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text, encoding="utf-8")

@@ -98,7 +98,7 @@ def test_the_wheel_has_an_example_and_a_unit_of_each_program(installed: Path, sh
 
 
 def test_the_wheel_has_manual_pages_and_completion(installed: Path) -> None:
-    packaged = ROOT / "packaging/share"
+    packaged = ROOT / "target/share"
     names = [path.relative_to(packaged) for path in packaged.rglob("*") if path.is_file()]
     assert len(names) > 5
     for name in names:
@@ -185,7 +185,7 @@ def test_a_debian_package_is_complete(unpacked: tuple[str, Path, Path]) -> None:
     assert "Apache-2.0" in (documents / "copyright").read_text()
     assert gzip.decompress((documents / "changelog.gz").read_bytes()) == (ROOT / "CHANGELOG.md").read_bytes()
     manual = gzip.decompress((place / f"usr/share/man/man1/{name}.1.gz").read_bytes())
-    assert manual == (ROOT / f"packaging/share/man/man1/{name}.1").read_bytes()
+    assert manual == (ROOT / f"target/share/man/man1/{name}.1").read_bytes()
     assert f" {name}\n" in (place / "usr/share/bash-completion/completions" / name).read_text()
     for script in ("postinst", "prerm"):
         assert (place / "DEBIAN" / script).stat().st_mode & 0o111

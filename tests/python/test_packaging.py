@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import runpy
 import shutil
 import subprocess
 import sys
@@ -17,42 +16,42 @@ from conftest import Cli
 from pathloom.build import commit_of
 
 ROOT = Path(__file__).resolve().parents[2]
-SHARE = ROOT / "packaging/share"
+PAGES = ("pathloom", "pathloom-controller", "pathloom-hostd", "pathloom-switch")
 
 
-def test_manual_pages_and_completion_are_those_of_the_commands() -> None:
-    made = runpy.run_path(str(ROOT / "scripts/share.py"))["files"]()
-    found = {path.relative_to(SHARE).as_posix() for path in SHARE.rglob("*") if path.is_file()}
-    assert found == set(made)
-    old = [path for path, text in made.items() if (SHARE / path).read_text(encoding="utf-8") != text]
-    assert old == [], "run `make share`"
+@pytest.fixture(scope="module")
+def share(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The manual pages and the completion, as packages have them."""
+    folder = tmp_path_factory.mktemp("share")
+    subprocess.run([sys.executable, str(ROOT / "scripts/share.py"), str(folder)], check=True)
+    return folder
 
 
-def test_the_manual_page_has_every_command_and_option() -> None:
-    page = (SHARE / "man/man1/pathloom.1").read_text(encoding="utf-8").replace("\\-", "-")
+def test_the_manual_page_has_every_command_and_option(share: Path) -> None:
+    page = (share / "man/man1/pathloom.1").read_text(encoding="utf-8").replace("\\-", "-")
     for line in (".SS pathloom sweep FILE.toml", ".SS pathloom artefact check DIR", ".SS pathloom controller status"):
         assert line in page
     assert ".B --within SHARE\n" in page and ".B --fabric SPEC\n" in page
     assert "pathloom artefact check artefact --within 5%" in page
 
 
-@pytest.mark.parametrize("page", sorted((SHARE / "man/man1").glob("*.1")), ids=lambda page: page.name)
-def test_a_manual_page_has_no_errors(page: Path) -> None:
+@pytest.mark.parametrize("name", PAGES)
+def test_a_manual_page_has_no_errors(share: Path, name: str) -> None:
     if shutil.which("groff") is None:
         pytest.skip("groff is not installed")
-    words = ["groff", "-K", "utf8", "-man", "-T", "utf8", "-ww", str(page)]
+    words = ["groff", "-K", "utf8", "-man", "-T", "utf8", "-ww", str(share / f"man/man1/{name}.1")]
     done = subprocess.run(words, capture_output=True, check=True)
     assert done.stderr == b""
-    assert page.stem in done.stdout.decode()
+    assert name in done.stdout.decode()
 
 
 @pytest.mark.parametrize(
     ("program", "words", "expected"),
     [("pathloom", "pathloom transp", "transport"), ("pathloom-switch", "pathloom-switch cl", "clean")],
 )
-def test_bash_completes_with_the_packaged_file(program: str, words: str, expected: str) -> None:
+def test_bash_completes_with_the_packaged_file(share: Path, program: str, words: str, expected: str) -> None:
     script = f"""
-source {SHARE}/bash-completion/completions/{program}
+source {share}/bash-completion/completions/{program}
 PATH={Path(sys.executable).parent}:$PATH
 COMP_WORDS=({words}) COMP_CWORD=1
 if declare -F _pathloom_completion >/dev/null; then _pathloom_completion pathloom
@@ -63,14 +62,14 @@ echo "${{COMPREPLY[@]}}"
     assert done.stdout.split() == [expected], done.stderr
 
 
-def test_packages_hold_the_manual_pages_and_the_completion() -> None:
+def test_packages_hold_the_manual_pages_and_the_completion(share: Path) -> None:
     script = (ROOT / "scripts/package.sh").read_text(encoding="utf-8")
-    assert "cp -R packaging/share pathloom._core.data/data/" in script
-    assert '"packaging/share/man/man1/$name.1"' in script
-    assert '"packaging/share/bash-completion/completions/$name"' in script
-    for name in ("pathloom-controller", "pathloom-hostd", "pathloom-switch"):
-        assert (SHARE / f"man/man1/{name}.1").is_file()
-        assert (SHARE / f"bash-completion/completions/{name}").is_file()
+    assert 'cp -R "$share/." pathloom._core.data/data/share/' in script
+    assert '"$share/man/man1/$name.1"' in script
+    assert '"$share/bash-completion/completions/$name"' in script
+    for name in PAGES:
+        assert (share / f"man/man1/{name}.1").is_file()
+        assert (share / f"bash-completion/completions/{name}").is_file()
 
 
 def test_the_recipe_for_conda_has_the_dependencies_of_the_project() -> None:
@@ -84,7 +83,7 @@ def test_the_recipe_for_conda_has_the_dependencies_of_the_project() -> None:
     python = f"python{project['project']['requires-python']}"
     assert spelt(recipe["requirements"]["run"]) == {*needed, python}
     assert spelt(recipe["requirements"]["run_constraints"]) == {*extras["all"], *extras["cluster"]}
-    assert {python, *project["build-system"]["requires"]} <= spelt(recipe["requirements"]["host"])
+    assert {python, *needed, *project["build-system"]["requires"]} <= spelt(recipe["requirements"]["host"])
     assert recipe["context"]["version"] == pathloom.__version__
     assert recipe["about"]["license"] == project["project"]["license"]
     assert recipe["about"]["homepage"] == project["project"]["urls"]["Repository"]

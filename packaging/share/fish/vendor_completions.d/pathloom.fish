@@ -1,1 +1,0 @@
-complete --command pathloom --no-files --arguments "(env _PATHLOOM_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=get-args _TYPER_COMPLETE_ARGS=(commandline -cp) pathloom)" --condition "env _PATHLOOM_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=is-args _TYPER_COMPLETE_ARGS=(commandline -cp) pathloom"
