@@ -18,7 +18,7 @@ are the same switch. Times are whole nanoseconds.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -29,11 +29,14 @@ __all__ = [
     "SECOND_NS",
     "Action",
     "Actions",
+    "Ageing",
+    "Cells",
     "Event",
     "Flow",
     "FlowAdopted",
     "FlowArrived",
     "FlowFinished",
+    "Flowlets",
     "Hold",
     "Link",
     "LinkChanged",
@@ -43,12 +46,15 @@ __all__ = [
     "Node",
     "Pace",
     "RatesMeasured",
+    "Rehash",
     "Release",
     "Route",
     "RouteConfirmed",
     "RouteRejected",
     "Scheme",
     "SetDefaults",
+    "SetWeights",
+    "ShortestQueue",
     "Solve",
     "Solved",
     "Started",
@@ -61,6 +67,58 @@ __all__ = [
 
 MILLISECOND_NS = 1_000_000
 SECOND_NS = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Flowlets:
+    """Packets that follow the one before within less than `gap_ns` take the same path."""
+
+    gap_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """The packets of each `size_bytes` of a flow take the same path. Successive cells have successive numbers."""
+
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rehash:
+    """A sender changes its path when it meets congestion, as in FlowBender and PLB. Its transport must echo marks."""
+
+    marked_share: float = 0.05
+    """A round trip is congested if more than this share of its bytes was marked, 0 to 1."""
+    rounds: int = 1
+    """The path changes after this many congested round trips in a row."""
+    idle_rounds: int = 0
+    """The same where nothing is in flight, so that nothing is reordered; 0 for no change then."""
+    on_timeout: bool = True
+    """Whether the path changes when the retransmission timer expires."""
+    suspension_ns: int = 0
+    """After a time-out, congestion changes nothing for this time and a random part of it more."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShortestQueue:
+    """Switches choose the shortest queue of some next hops for each packet, as in DRILL."""
+
+    drawn: int = 2
+    """Number of next hops that are drawn at random for each packet."""
+    remembered: int = 1
+    """Number of next hops that are considered as well, because their queues were the shortest the last time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ageing:
+    """Hosts mark packets by the bytes that their message has sent. Ports send packets of young messages first."""
+
+    first_bytes: int
+    """Bytes at which the first level ends."""
+    factor: int = 4
+    """Each further level ends at this many times the bytes of the one before."""
+    levels: int = 8
+    """Number of levels, at most 8."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +145,14 @@ class Needs:
     """Seconds after which switches remove the rules of an unused path; None for the controller's setting."""
     link_loads_every_ns: int | None = None
     """How often the port counters of all switches are read, for `View.link_load_bps`; None for never."""
+    entropy: Literal["flow", "packet"] | Flowlets | Cells | Rehash = "flow"
+    """Which packets of a flow take the same path where default routes spread flows: all, or each on its own, or by the
+    rule of one of these classes. Hosts follow it by themselves, so it costs no call of the scheme for each packet."""
+    selection: Literal["hash", "numbered", "round_robin"] | ShortestQueue = "hash"
+    """How switches choose among the next hops of default routes: by a hash of five-tuple and entropy, by the entropy as
+    the number of a path, one after another, or the shortest queue."""
+    ageing: Ageing | None = None
+    """How hosts mark packets by age; None if they do not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +251,18 @@ class SetDefaults(Action):
     """
 
     routes: Literal["single_path", "spanning_tree", "ecmp", "per_host", "weighted"]
+
+
+@dataclass(frozen=True, slots=True)
+class SetWeights(Action):
+    """Sets how switches divide traffic among their next hops, where the default routes are `weighted`.
+
+    By switch and destination ToR: the links by which the traffic leaves, each with a weight from 0 to 65535. Only their
+    ratios count. They replace all weights that were set before. Links that are down, or on no shortest path, are left
+    out. Switches that are not named divide by the capacity behind their next hops.
+    """
+
+    weights: Mapping[tuple[int, int], Mapping[int, int]]
 
 
 @dataclass(frozen=True, slots=True)

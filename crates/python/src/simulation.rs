@@ -11,12 +11,12 @@ use crate::scheme::{PyScheme, SchemeErrors};
 use pathloom_model::spec::SpecError;
 use pathloom_model::units::parse_time;
 use pathloom_model::{Fault, LinkId, Nanos};
-use pathloom_scheme::Scheme;
+use pathloom_scheme::{Entropy, Needs, Scheme, Selection};
 use pathloom_schemes::Deployment;
 use pathloom_sim::{
     ControlSettings, LargeFabric, NoTap, Outcome, Parted, PcapTap, SimSettings, SubflowPath, Successor, Tap,
 };
-use pathloom_transport::TransportSpec;
+use pathloom_transport::{Reordering, TransportSpec};
 use pathloom_workload::{PartFiles, TrafficPart, TrafficSpec, Workload};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -188,8 +188,8 @@ fn programs(settings: &Settings, transport: Option<TransportSpec>, object: Optio
             let made = Python::attach(|py| PyScheme::successor(py, &label, make.as_ref()?, &noted));
             made.map(|scheme| Box::new(scheme) as Box<dyn Scheme>)
         };
+        let transport = transport_for(&scheme.needs(), transport)?;
         let (central, successor) = (Some(Box::new(scheme) as Box<dyn Scheme>), Box::new(successor));
-        let transport = transport.unwrap_or_default();
         return Ok(Programs { central, successor, transport, programs: None, scheme_errors });
     }
     let scheme = crate::registry::registry().parse(&settings.scheme)?;
@@ -198,6 +198,24 @@ fn programs(settings: &Settings, transport: Option<TransportSpec>, object: Optio
     let (central, programs) = (scheme.central(seed), scheme.deployment());
     let successor = Box::new(move || scheme.central(seed));
     Ok(Programs { central, successor, transport, programs, scheme_errors: SchemeErrors::default() })
+}
+
+/// The transport of hosts with these needs: as in the built-in schemes with the same needs, hosts tolerate reordering where
+/// every packet may take another path, and echo congestion marks where senders react to them. Flowlets need no tolerance: the
+/// next one leaves when the packets of the one before have arrived.
+fn transport_for(needs: &Needs, given: Option<TransportSpec>) -> Result<TransportSpec, Error> {
+    let is_by_packet = matches!(needs.entropy, Entropy::Packet | Entropy::Cell { .. })
+        || matches!(needs.selection, Selection::RoundRobin | Selection::ShortestQueue { .. });
+    let usual = match needs.entropy {
+        Entropy::Rehashed(_) => TransportSpec::parse("dctcp")?,
+        _ => TransportSpec::default(),
+    };
+    let transport = given.unwrap_or(usual).tolerating(is_by_packet.then_some(Reordering::Window));
+    if matches!(needs.entropy, Entropy::Rehashed(_)) && !transport.echoes_marks() {
+        let expected = "--transport: expected dctcp:… or roce:…, because a scheme with Rehash needs congestion marks";
+        return Err(Error::Transport(expected.to_owned()));
+    }
+    Ok(transport)
 }
 
 fn start<T: Tap>(

@@ -1,15 +1,12 @@
-//! Needs and actions of a scheme in Python, read and checked.
+//! Actions of a scheme in Python, read and checked.
 
 use super::events::Vocabulary;
-use pathloom_model::{LinkId, Nanos, Path};
-use pathloom_scheme::{
-    Action, DefaultRoutes, Detection, Entropy, FlowId, Migration, Needs, RuleSharing, Selection, View,
-};
-use pyo3::conversion::FromPyObjectOwned;
+use super::fields::{about, choice, field, text_of};
+use pathloom_model::{LinkId, Nanos, NodeId, Path};
+use pathloom_scheme::{Action, DefaultRoutes, FlowId, HopWeights, View};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use std::fmt::Display;
-use std::num::NonZeroU16;
+use std::collections::BTreeMap;
 
 const DEFAULTS: [(&str, DefaultRoutes); 5] = [
     ("single_path", DefaultRoutes::SinglePath),
@@ -18,62 +15,10 @@ const DEFAULTS: [(&str, DefaultRoutes); 5] = [
     ("per_host", DefaultRoutes::PerHost),
     ("weighted", DefaultRoutes::Weighted),
 ];
-const MIGRATIONS: [(&str, Migration); 2] = [("tagged", Migration::Tagged), ("sfmm", Migration::Sfmm)];
-const SHARINGS: [(&str, RuleSharing); 2] = [("per_flow", RuleSharing::PerFlow), ("per_path", RuleSharing::PerPath)];
+
 /// Name of a kind of default routes.
 pub fn defaults_name(routes: DefaultRoutes) -> &'static str {
     DEFAULTS.iter().find(|(_, known)| *known == routes).map_or("ecmp", |(name, _)| name)
-}
-
-/// Needs of the object. Without a method `needs`, they are long flows by their label.
-pub fn needs_of(object: &Bound<'_, PyAny>) -> PyResult<Needs> {
-    let Some(method) = object.getattr_opt("needs")? else {
-        return Ok(Needs { detection: Detection::Label, ..Needs::NOTHING });
-    };
-    let given = method.call0()?;
-    read_needs(&given)
-        .map_err(|problem| PyValueError::new_err(format!("needs returned {}: {problem}", text_of(&given))))
-}
-
-fn read_needs(given: &Bound<'_, PyAny>) -> Result<Needs, String> {
-    let nic_share: f64 = field(given, "nic_share")?;
-    if !(0.0..=1.0).contains(&nic_share) {
-        return Err("nic_share: expected a share of the access rate, 0 to 1".to_owned());
-    }
-    let poll_period: Option<u64> = field(given, "poll_period_ns")?;
-    if poll_period == Some(0) {
-        return Err("poll_period_ns: expected a time above 0, or None".to_owned());
-    }
-    let idle_timeout_s: Option<u16> = field(given, "idle_timeout_s")?;
-    let idle_timeout_s = idle_timeout_s
-        .map(|seconds| NonZeroU16::new(seconds).ok_or("idle_timeout_s: expected 1 or more, or None"))
-        .transpose()?;
-    let link_loads_every: Option<u64> = field(given, "link_loads_every_ns")?;
-    if link_loads_every == Some(0) {
-        return Err("link_loads_every_ns: expected a time above 0, or None".to_owned());
-    }
-    let (measured, any) = (Detection::Measured { nic_share }, Detection::Any { nic_share });
-    let (nothing, label, announced) = (Detection::Nothing, Detection::Label, Detection::Announced);
-    let known =
-        [("nothing", nothing), ("label", label), ("announced", announced), ("measured", measured), ("any", any)];
-    let detection = choice(given, "detection", &known)?;
-    if matches!(detection, Detection::Measured { .. }) && poll_period.is_none() {
-        return Err("detection: `measured` needs a poll_period_ns".to_owned());
-    }
-    Ok(Needs {
-        detection,
-        subflows: field(given, "subflows")?,
-        poll_period: poll_period.map(Nanos),
-        migration: choice(given, "migration", &MIGRATIONS)?,
-        rules: choice(given, "rules", &SHARINGS)?,
-        paces: field(given, "paces")?,
-        both_directions: field(given, "both_directions")?,
-        idle_timeout_s,
-        link_loads_every: link_loads_every.map(Nanos),
-        entropy: Entropy::Flow,
-        selection: Selection::Hash,
-        ageing: None,
-    })
 }
 
 impl Vocabulary {
@@ -89,6 +34,7 @@ impl Vocabulary {
         let flow = || known_flow(given, view);
         Ok(match name {
             "SetDefaults" => Action::SetDefaults(choice(given, "routes", &DEFAULTS)?),
+            "SetWeights" => Action::SetWeights(weights_of(given, view)?),
             "Route" => {
                 let (flow, rate_bps) = (flow()?, field(given, "rate_bps")?);
                 Action::Route { flow, path: path_of(given, flow, view)?, rate_bps }
@@ -138,28 +84,32 @@ fn checked(links: Vec<u32>, view: &View) -> Result<Path, String> {
     path.check(&view.fabric).map(|()| path).map_err(about("path"))
 }
 
-fn field<'py, T: FromPyObjectOwned<'py>>(given: &Bound<'py, PyAny>, name: &'static str) -> Result<T, String> {
-    let value = given.getattr(name).map_err(about(name))?;
-    value.extract::<T>().map_err(|error| about(name)(Into::<PyErr>::into(error)))
+/// The weights of next hops, by switch and destination ToR.
+fn weights_of(given: &Bound<'_, PyAny>, view: &View) -> Result<Vec<HopWeights>, String> {
+    let all: BTreeMap<(u32, u32), BTreeMap<u32, u16>> = field(given, "weights")?;
+    all.into_iter().map(|((switch, tor), weights)| hop_weights(NodeId(switch), NodeId(tor), weights, view)).collect()
 }
 
-fn choice<T: Copy>(given: &Bound<'_, PyAny>, name: &'static str, known: &[(&str, T)]) -> Result<T, String> {
-    let word: String = field(given, name)?;
-    let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
-    let found = known.iter().find(|(name, _)| *name == word).map(|(_, value)| *value);
-    found.ok_or_else(|| format!("{name}: `{word}` is not one of {}", names.join(", ")))
-}
-
-fn about<E: Display>(name: &'static str) -> impl Fn(E) -> String {
-    move |error| format!("{name}: {error}")
-}
-
-/// Representation of an object, cut off if it is long.
-fn text_of(object: &Bound<'_, PyAny>) -> String {
-    const MOST: usize = 200;
-    let text = object.repr().map_or_else(|_| object.get_type().to_string(), |text| text.to_string());
-    if text.chars().count() <= MOST {
-        return text;
+fn hop_weights(switch: NodeId, tor: NodeId, weights: BTreeMap<u32, u16>, view: &View) -> Result<HopWeights, String> {
+    let fabric = &view.fabric;
+    for node in [switch, tor] {
+        if node.index() >= fabric.nodes().len() {
+            return Err(format!(
+                "weights: no node {} is known; expected numbers of view.switches and view.tors",
+                node.0
+            ));
+        }
     }
-    text.chars().take(MOST).chain("…".chars()).collect()
+    for &link in weights.keys() {
+        let leaves = fabric.links().get(link as usize).is_some_and(|known| known.from == switch);
+        if !leaves {
+            let name = &fabric.node(switch).name;
+            return Err(format!("weights: link {link} does not leave {name}; expected one of its links"));
+        }
+    }
+    if weights.values().all(|&weight| weight == 0) {
+        let (name, to) = (&fabric.node(switch).name, &fabric.node(tor).name);
+        return Err(format!("weights: {name} has no link to {to} with a weight above 0"));
+    }
+    Ok(HopWeights { switch, tor, weights: weights.into_iter().map(|(link, weight)| (LinkId(link), weight)).collect() })
 }

@@ -2,6 +2,8 @@
 
 mod actions;
 mod events;
+mod fields;
+mod needs;
 mod scheme_errors;
 mod topology;
 mod view;
@@ -11,8 +13,8 @@ pub use topology::{Link, Node};
 pub use view::{Flow, View};
 
 use crate::errors::Error;
-use actions::needs_of;
 use events::Vocabulary;
+use needs::needs_of;
 use pathloom_model::Nanos;
 use pathloom_scheme::{Action, Event, Needs, Scheme, State, StateError};
 use pyo3::exceptions::PyTypeError;
