@@ -166,7 +166,7 @@ def _options(command: Any) -> Iterator[str]:
             continue
         value = "" if option.is_flag else f" {option.metavar or option.name.upper()}"
         spelt = ", ".join(f"{name}{value}" for name in [*option.opts, *option.secondary_opts])
-        yield from (".TP", f".B {roff(spelt)}", roff(option.help or ""))
+        yield from (".TP", f".B {roff(spelt)}", "\n.br\n".join(map(roff, (option.help or "").split("\n"))))
 
 
 if __name__ == "__main__":

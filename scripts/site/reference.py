@@ -26,6 +26,11 @@ def cell(text: str) -> str:
     return " ".join(text.split()).replace("|", r"\|").replace("<", "&lt;")
 
 
+def lines_cell(text: str) -> str:
+    """Returns a text with line breaks for a cell of a table in Markdown."""
+    return "<br>".join(cell(line) for line in text.split("\n"))
+
+
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Returns a table in Markdown."""
     lines = [header, ["---"] * len(header), *rows]
@@ -67,7 +72,7 @@ def _command(command: Any, path: str) -> str:
         lines += [f"\n# {'Example' if len(examples) == 1 else 'Examples'}", *examples]
     text = f"### {path}\n\n{about.strip()}\n\n```shell\n" + "\n".join(lines) + "\n```\n"
     rows = [[f"`{argument.metavar or argument.name.upper()}`", cell(argument.help or "")] for argument in arguments]
-    rows += [[_option(option), cell(option.help or "")] for option in options if not option.hidden]
+    rows += [[_option(option), lines_cell(option.help or "")] for option in options if not option.hidden]
     return text + ("\n" + table(["option", "what it does"], rows) if rows else "")
 
 

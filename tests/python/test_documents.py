@@ -129,6 +129,27 @@ def test_the_guide_names_every_event_and_action_and_all_of_the_view() -> None:
         assert re.search(rf"\b{name}\b", GUIDE), name
 
 
+def test_one_table_has_everything_that_is_not_modelled() -> None:
+    docs = ROOT / "docs"
+    table = (docs / "not-modelled.md").read_text(encoding="utf-8")
+    assert "not-modelled.md" in (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    lists = [
+        f"{page.name}#{heading.lower().replace(' ', '-')}"
+        for page in docs.glob("*.md")
+        for heading in re.findall(
+            r"^## (What is (?:not modelled|left out))$", page.read_text(encoding="utf-8"), re.MULTILINE
+        )
+    ]
+    assert len(lists) >= 3
+    assert [one for one in lists if f"({one})" not in table] == []
+
+
+def test_every_release_says_how_to_migrate_to_it() -> None:
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    releases = re.split(r"^## ", changes, flags=re.MULTILINE)[1:]
+    assert [release.split()[0] for release in releases if "### Migrate from " not in release] == ["0.1.0"]
+
+
 def test_linked_files_of_documents_exist() -> None:
     for folder, text in (
         (ROOT, README),

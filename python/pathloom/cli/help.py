@@ -96,6 +96,21 @@ def wrapped(text: str, width: int) -> list[str]:
     return [*lines, line] if line else lines
 
 
+def lines_of(text: str, width: int) -> list[str]:
+    r"""Returns the lines of a text that may have line breaks. What a long line continues on is indented.
+
+    >>> lines_of("Keys:\na=1: one of them\nb=2", 11)
+    ['Keys:', 'a=1: one of', '  them', 'b=2']
+    """
+    first, *others = text.split("\n")
+    lines = wrapped(first, width)
+    for other in others:
+        beginning, *rest = wrapped(other, width) or [""]
+        # The rest is wrapped again: the indentation takes width.
+        lines += [beginning, *("  " + line for line in wrapped(" ".join(rest), width - 2))]
+    return lines
+
+
 def shell_lines(command: str, width: int) -> list[str]:
     r"""Returns a command in lines that a shell joins again. Lines are broken only before options.
 
@@ -155,7 +170,7 @@ def _definitions(rows: Sequence[tuple[str, str]], width: int) -> list[str]:
     column = max((len(name) for name, _ in rows if len(name) <= MOST_NAME), default=MOST_NAME) + 4
     lines = []
     for name, text in rows:
-        beside = wrapped(text, width - column)
+        beside = lines_of(text, width - column)
         head = f"{INDENT}{name}"
         if len(name) > MOST_NAME or not beside:
             lines.append(head)

@@ -166,11 +166,14 @@ class Settings(BaseModel):
             "text such as delay=1ms,service=20us",
             NETWORK,
             "KEYS",
-            "Control channel, controller and switches: delay=1ms,service=20us,install=100us, and tcam=2000 (or "
-            "rules=2000), the rules that a switch has room for; snapshot=5s is how often the controller writes what "
-            "it restarts from, batch=1 how many messages it takes at a time. agents=0.5 leaves half of the hosts "
-            "without an agent: they label, hold and pace no flow. enforcement=host|meter|any says who keeps the rates "
-            "of flows. With handover=begin, links hand packets on when sending begins, as the lab's do.",
+            "Control channel, controller and switches, joined by commas:\n"
+            "delay=1ms,service=20us,install=100us: a message, its handling, a new rule\n"
+            "tcam=2000 or rules=2000: the rules that a switch has room for\n"
+            "snapshot=5s: how often the controller writes what it restarts from\n"
+            "batch=1: messages that it takes at a time\n"
+            "agents=0.5: half of the hosts have no agent, so they label, hold and pace no flow\n"
+            "enforcement=host|meter|any: who keeps the rates of flows\n"
+            "handover=begin: links hand packets on when sending begins, as the lab's do",
         ),
     ] = None
     """Control channel and controller, such as `"delay=1ms,service=20us"`."""
@@ -218,10 +221,13 @@ class Settings(BaseModel):
             "texts such as 10s:down:e0_0-a0_1",
             NETWORK,
             "WHAT",
-            "10s:down:e0_0-a0_1 or 10s:up:c3+c4; 10s:flap:c3:100ms/400ms/5; in the simulator also "
-            "10s:degrade:a0_1-c3:100Mbps, 10s:loss:a0_1-c3:0.01, 20s:restore:a0_1-c3, 10s:session-down:c3, "
-            "session-up:c3, reboot:c3, controller-kill, controller-restart and controller-restart:snapshot. May be "
-            "given several times.",
+            "A failure or a repair at its time. May be given several times.\n"
+            "10s:down:e0_0-a0_1 or 10s:up:c3+c4: cables and switches\n"
+            "10s:flap:c3:100ms/400ms/5: down, up, and how often\n"
+            "In the simulator also:\n"
+            "10s:degrade:a0_1-c3:100Mbps, 10s:loss:a0_1-c3:0.01, 20s:restore:a0_1-c3\n"
+            "10s:session-down:c3, session-up:c3, reboot:c3\n"
+            "10s:controller-kill, controller-restart, controller-restart:snapshot",
             option="fault",
         ),
     ] = ()
@@ -247,8 +253,12 @@ class Settings(BaseModel):
             "text such as hosts=newreno,pin=on",
             NETWORK,
             "KEYS",
-            "For the lab: hosts=newreno|linux|linux/NAME, controller=none|pathloom, pin=on|off, daemons=N, "
-            "with commas and no spaces.",
+            "For the lab, with commas and no spaces:\n"
+            "hosts=newreno|linux|linux/NAME: TCP of the hosts\n"
+            "controller=none|pathloom: static routes, or the native controller\n"
+            "pin=on|off: rules send flows where the simulator would hash them\n"
+            "daemons=N: Open vSwitch daemons that share the switches\n"
+            "switches=ovs|kernel|frr|frr:bfd=off: Open vSwitch, or routers",
         ),
     ] = None
     """Settings of the lab, such as `"hosts=linux"`."""
