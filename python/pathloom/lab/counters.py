@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
-from pathloom.lab import links, system
 from pathloom.lab.lab import Lab
+from pathloom.lab.queues import queue_counters
 from pathloom.lab.status import link_counters
 from pathloom.waiting import await_event
 
@@ -26,8 +25,7 @@ def counters(lab: Lab) -> Counters:
     blueprint = lab.blueprint()
     found = {int(name[1:]): counts for name, counts in link_counters(blueprint).items()}
     for host in blueprint.hosts:
-        text = system.run_tool(["tc", "-n", host.namespace, "-s", "-json", "qdisc", "show"])
-        by_name = links.counters(json.loads(text))
+        by_name = queue_counters(host.namespace)
         found.update({port.link: by_name[port.interface] for port in host.ports if port.interface in by_name})
     return Counters(found)
 

@@ -10,7 +10,7 @@ import array
 import fcntl
 import socket
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from pathloom.lab import delays, system
 from pathloom.lab.blueprint import Blueprint, HostPort, Shape, SwitchPort
@@ -122,14 +122,3 @@ def differences(blueprint: Blueprint) -> list[str]:
     which = "link delays below 1 ms" if longest < delays.LEAST_PS else "link delays"
     text = time_text(longest / 1e12)
     return [f"the lab does not keep {which}: the fabric asks for up to {text} one way, packets arrive at once"]
-
-
-def counters(rows: Sequence[dict[str, object]]) -> dict[str, tuple[int, int, int, int]]:
-    """By interface: bytes and packets sent, packets dropped, packets waiting; from `tc -s -json qdisc show`."""
-    found = {}
-    for row in rows:
-        if row.get("kind") == "pfifo":
-            numbers = [row.get(name, 0) for name in ("bytes", "packets", "drops", "qlen")]
-            sent_bytes, packets, drops, waiting = (number if isinstance(number, int) else 0 for number in numbers)
-            found[str(row["dev"])] = (sent_bytes, packets, drops, waiting)
-    return found

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
-from pathloom.errors import ToolError
-from pathloom.lab import controller, hostd, links, system
+from pathloom.lab import controller, hostd, system
 from pathloom.lab.blueprint import Blueprint
 from pathloom.lab.lab import STARTING, UP, Lab
 from pathloom.lab.program_switches import PathFindingSwitches
+from pathloom.lab.queues import queue_counters
 from pathloom.lab.switches import OpenVSwitch
 
 
@@ -129,9 +128,5 @@ def link_counters(blueprint: Blueprint) -> dict[str, tuple[int, int, int, int]]:
     """Returns, by interface of a switch, bytes and packets sent, packets dropped and waiting. Raises `ToolError`."""
     found = {}
     for namespace in blueprint.switch_namespaces:
-        text = system.run_tool(["tc", "-n", namespace, "-s", "-json", "qdisc", "show"])
-        try:
-            found.update(links.counters(json.loads(text)))
-        except ValueError:
-            raise ToolError("`tc`: its JSON cannot be read; iproute2 5.0 or later is needed") from None
+        found.update(queue_counters(namespace))
     return found
