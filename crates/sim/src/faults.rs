@@ -1,132 +1,123 @@
-//! Faults of a run as they happen, and operations that the operator of the fabric can perform during a run.
+//! Faults of a run as they happen: what is down, and the effects on the network, the hosts and the control plane.
 
-use crate::parts::single_thread_reason_by_needs;
-use crate::simulation::Simulation;
+use crate::control_plane::ControlPlane;
+use crate::hosts::Hosts;
+use crate::program_events;
+use crate::run::Run;
 use crate::tap::Tap;
-use crate::time::{to_ps, Ps};
-use pathloom_control::{Controller, Input, Target};
-use pathloom_model::{Fault, FaultKind, FaultTarget, LinkId, Nanos, NodeId};
-use pathloom_scheme::Scheme;
+use pathloom_control::Input;
+use pathloom_model::{Fabric, FailureState, Fault, FaultKind, FaultTarget, LinkId, LinkState, NodeId};
+use std::sync::Arc;
 
-impl<T: Tap> Simulation<T> {
-    /// Carries out an entry of the fault schedule.
-    pub(crate) fn fault(&mut self, now: Ps, index: u32) {
-        let fault = self.faults[index as usize];
-        let (agenda, links) = (&mut self.agenda, &self.link_state);
+/// The fault schedule of a run, and what is down now.
+pub(crate) struct Faults {
+    fabric: Arc<Fabric>,
+    schedule: Vec<Fault>,
+    links: LinkState,
+    failures: FailureState,
+}
+
+impl Faults {
+    /// A schedule of which nothing has happened.
+    pub(crate) fn new(fabric: Arc<Fabric>, schedule: Vec<Fault>) -> Faults {
+        let (links, failures) = (LinkState::of(&fabric), FailureState::of(&fabric));
+        Faults { fabric, schedule, links, failures }
+    }
+
+    /// The entries of the schedule.
+    pub(crate) fn schedule(&self) -> &[Fault] {
+        &self.schedule
+    }
+
+    /// Which links are up.
+    pub(crate) fn links(&self) -> &LinkState {
+        &self.links
+    }
+
+    /// Whether a link is up.
+    pub(crate) fn is_up(&self, link: LinkId) -> bool {
+        self.links.is_up(link)
+    }
+
+    /// Whether a node works.
+    pub(crate) fn has_power(&self, node: NodeId) -> bool {
+        !self.failures.is_dead(node)
+    }
+
+    /// Carries out an entry of the schedule.
+    pub(crate) fn carry_out<T: Tap>(
+        &mut self,
+        run: &mut Run<'_, T>,
+        hosts: &mut Hosts,
+        control: &mut ControlPlane,
+        index: u32,
+    ) {
+        let (now, fault) = (run.now, self.schedule[index as usize]);
         match fault.kind {
-            FaultKind::Carrier { target, up } => self.set_carrier(now, &fault, target, up),
+            FaultKind::Carrier { target, up } => self.set_carrier(run, hosts, control, (&fault, target, up)),
             FaultKind::Quality { target, quality } => {
                 for cable in target.cables(&self.fabric) {
-                    self.network.set_quality(now, cable, quality);
-                    self.network.set_quality(now, cable.reverse(), quality);
+                    run.network.set_quality(now, cable, quality);
+                    run.network.set_quality(now, cable.reverse(), quality);
                 }
             }
-            FaultKind::Session { switch, up } => self.control.set_session(now, agenda, switch, up, links),
+            FaultKind::Session { switch, up } => control.set_session(now, run.agenda, switch, up, &self.links),
             FaultKind::Reboot { switch } => {
-                self.network.clear_switch(now, switch);
-                self.control.renew_session(now, agenda, switch, links);
-                self.restart_program(now, switch);
+                run.network.clear_switch(now, switch);
+                control.renew_session(now, run.agenda, switch, &self.links);
+                program_events::restart(run, hosts, switch, |link| self.links.is_up(link));
             }
-            FaultKind::ControllerKill if self.control.starts.running => self.control.kill(now, agenda, links),
+            FaultKind::ControllerKill if control.starts.running => control.kill(now, run.agenda, &self.links),
             FaultKind::ControllerKill => {}
-            FaultKind::ControllerRestart { from_snapshot } => self.control.restart(now, agenda, links, from_snapshot),
+            FaultKind::ControllerRestart { from_snapshot } => {
+                control.restart(now, run.agenda, &self.links, from_snapshot);
+            }
         }
     }
 
     /// Cables or a node fail or come back. A switch that comes back has an empty rule table.
-    fn set_carrier(&mut self, now: Ps, fault: &Fault, target: FaultTarget, up: bool) {
-        let fabric = self.fabric.clone();
+    fn set_carrier<T: Tap>(
+        &mut self,
+        run: &mut Run<'_, T>,
+        hosts: &mut Hosts,
+        control: &mut ControlPlane,
+        (fault, target, up): (&Fault, FaultTarget, bool),
+    ) {
         if let FaultTarget::Node(node) = target {
-            if up && self.failure_state.is_dead(node) {
-                self.network.clear_switch(now, node);
-                self.restart_program(now, node);
+            if up && self.failures.is_dead(node) {
+                run.network.clear_switch(run.now, node);
+                program_events::restart(run, hosts, node, |link| self.links.is_up(link));
             }
-            if !fabric.is_host(node) {
-                self.control.set_switch(now, &mut self.agenda, node, up, &self.link_state);
+            if !self.fabric.is_host(node) {
+                control.set_switch(run.now, run.agenda, node, up, &self.links);
             }
         }
-        for cable in self.failure_state.apply(&fabric, fault, &mut self.link_state) {
+        for cable in self.failures.apply(&self.fabric, fault, &mut self.links) {
             for direction in [cable, cable.reverse()] {
-                self.set_direction(now, direction, up);
+                self.set_direction(run, hosts, control, (direction, up));
             }
         }
     }
 
     /// A link has failed or come back. Informs the network, the program of the switch that sends into the link, and
     /// the controller.
-    fn set_direction(&mut self, now: Ps, link: LinkId, up: bool) {
-        for lane in self.network.set_link(now, link, up) {
-            self.lose(now, lane, 1);
+    fn set_direction<T: Tap>(
+        &self,
+        run: &mut Run<'_, T>,
+        hosts: &mut Hosts,
+        control: &mut ControlPlane,
+        (link, up): (LinkId, bool),
+    ) {
+        for lane in run.network.set_link(run.now, link, up) {
+            hosts.lose(run, lane, 1);
         }
-        let record = *self.fabric.link(link);
-        if !self.failure_state.is_dead(record.from) {
-            self.set_program_port(now, (record.from, record.from_port), up);
+        let record = self.fabric.link(link);
+        if self.has_power(record.from) {
+            program_events::set_port(run, hosts, (record.from, record.from_port), up);
         }
         if !self.fabric.is_host(record.from) {
             let input = Input::PortStatus { switch: record.from, port: record.from_port, up };
-            self.control.tell(now, &mut self.agenda, input);
+            control.tell(run.now, run.agenda, input);
         }
-    }
-
-    /// Puts another scheme in charge of the running controller, as an operator can at any time.
-    pub fn set_scheme(&mut self, scheme: Box<dyn Scheme>) {
-        self.single_thread_reason = self.single_thread_reason.or(single_thread_reason_by_needs(&scheme.needs()));
-        self.control.set_scheme(self.now, &mut self.agenda, scheme);
-    }
-
-    /// Tells the controller to take something out of service, or to put it back into service.
-    pub fn drain(&mut self, target: Target, out: bool) {
-        self.control.tell(self.now, &mut self.agenda, Input::Drain { target, out });
-    }
-
-    /// Continues the run to its end even if nothing is left to send. For observing what becomes of the rules.
-    pub fn keep_going(&mut self) {
-        self.hosts.keep_going();
-    }
-
-    /// Ends arrivals now: long-lived flows end, and no other flow starts.
-    pub fn end_arrivals(&mut self) {
-        let (hosts, mut run) = self.hosts_at(self.now);
-        hosts.end_of_arrivals(&mut run);
-    }
-
-    /// The links that the data of a transfer's first subflow would cross if it sent now (see [`Simulation::route`]),
-    /// and those that its acknowledgements would cross.
-    pub fn paths(&self, flow: u32) -> [Vec<LinkId>; 2] {
-        let Some(five_tuple) = self.hosts.transfers().five_tuple(flow) else { return Default::default() };
-        let back = self.fabric.attachment(five_tuple.dst).map(|there| {
-            let headers = self.hosts.headers(flow, five_tuple.reverse());
-            self.network.trace(there.uplink, headers)
-        });
-        [self.route(flow), back.unwrap_or_default()]
-    }
-
-    /// Sets the time that one switch takes to carry out each change from now on. Other switches keep theirs.
-    pub fn set_install(&mut self, switch: NodeId, install: Nanos) {
-        self.control.install[switch.index()] = to_ps(install);
-    }
-
-    /// Makes switches answer barriers on arrival, before earlier messages are carried out. This is wrong on purpose,
-    /// to test checks that should notice it.
-    pub fn answer_barriers_at_once(&mut self) {
-        self.control.hasty_barriers = true;
-    }
-
-    /// The running controller, or the last one that ran.
-    pub fn controller(&self) -> &Controller {
-        &self.control.controller
-    }
-
-    /// Whether everything is as at the start: all cables that did not fail before the run are up, and the controller
-    /// runs and has a session to every switch.
-    pub fn is_whole(&self) -> bool {
-        let cables =
-            self.fabric.cables().all(|link| self.link_state.is_up(link) || self.fabric.failed_links().contains(&link));
-        cables && self.control.is_whole()
-    }
-
-    /// Number of subflows that the controller holds.
-    pub fn held_subflows(&self) -> usize {
-        self.hosts.held()
     }
 }

@@ -23,6 +23,7 @@ mod link;
 mod marks;
 mod network;
 mod next_hops;
+mod operations;
 mod outcome;
 mod packet;
 mod parts;

@@ -1,97 +1,88 @@
-//! Switches with programs, from the side of the run: starts of programs, their timers, and their effects on packets
-//! of connections.
+//! Switches that act by themselves, from the side of the run: those with programs, with the effects of programs on packets
+//! of connections, and those whose load balancers send probes.
 
 use crate::agenda::Event;
+use crate::hosts::Hosts;
 use crate::packet::Packet;
-use crate::simulation::Simulation;
+use crate::run::Run;
 use crate::tap::Tap;
 use crate::time::{to_ps, Ps};
-use pathloom_model::{Nanos, NodeId, PortNo};
+use pathloom_model::{LinkId, Nanos, NodeId, PortNo};
 
 /// Number of samples of the tables while transfers arrive. The time between samples is at least 1 ms and at most 1 s.
 const SAMPLES: Ps = 200;
 
-impl<T: Tap> Simulation<T> {
-    /// Starts the programs of all switches, before anything else happens.
-    pub(crate) fn start_programs(&mut self) {
-        if self.runs_programs {
-            for &switch in self.fabric.clone().switches() {
-                self.restart_program(0, switch);
-            }
-            self.agenda.push(self.sample_period(), Event::SampleTables);
-        }
+/// A program decides about a packet that has arrived over `link`.
+pub(crate) fn ask<T: Tap>(run: &mut Run<'_, T>, hosts: &mut Hosts, link: u32, packet: Packet) {
+    if let Some((programs, mut plane)) = run.network.programs_at(run.now) {
+        let switch = programs.ask(&mut plane, link, packet);
+        follow_up(run, hosts, switch);
     }
+}
 
-    /// A program decides about a packet that has arrived over `link`.
-    pub(crate) fn ask_program(&mut self, now: Ps, link: u32, packet: Packet) {
-        if let Some((programs, mut plane)) = self.network.programs_at(now) {
-            let switch = programs.ask(&mut plane, link, packet);
-            self.follow_up(now, switch);
-        }
+/// Restarts the program of a switch, if it runs one, with empty state. The ports for whose links `is_up` is true are up.
+pub(crate) fn restart<T: Tap>(run: &mut Run<'_, T>, hosts: &mut Hosts, switch: NodeId, is_up: impl Fn(LinkId) -> bool) {
+    if let Some((programs, mut plane)) = run.network.programs_at(run.now) {
+        programs.restart(&mut plane, switch, is_up);
+        follow_up(run, hosts, switch);
     }
+}
 
-    /// Restarts the program of a switch, if it runs one, with empty state.
-    pub(crate) fn restart_program(&mut self, now: Ps, switch: NodeId) {
-        if let Some((programs, mut plane)) = self.network.programs_at(now) {
-            programs.restart(&mut plane, switch, |link| self.link_state.is_up(link));
-            self.follow_up(now, switch);
-        }
+/// A port of a switch goes up or down.
+pub(crate) fn set_port<T: Tap>(run: &mut Run<'_, T>, hosts: &mut Hosts, (switch, port): (NodeId, PortNo), up: bool) {
+    if let Some((programs, mut plane)) = run.network.programs_at(run.now) {
+        programs.set_port(&mut plane, switch, port, up);
+        follow_up(run, hosts, switch);
     }
+}
 
-    /// A port of a switch goes up or down.
-    pub(crate) fn set_program_port(&mut self, now: Ps, (switch, port): (NodeId, PortNo), up: bool) {
-        if let Some((programs, mut plane)) = self.network.programs_at(now) {
-            programs.set_port(&mut plane, switch, port, up);
-            self.follow_up(now, switch);
-        }
+/// The timer of a switch's program is due, or has moved to a later time.
+pub(crate) fn timer_due<T: Tap>(run: &mut Run<'_, T>, hosts: &mut Hosts, switch: NodeId, has_power: bool) {
+    if let Some((programs, mut plane)) = run.network.programs_at(run.now) {
+        programs.timer_due(&mut plane, switch, has_power);
     }
-
-    /// Handles the results of a call of a switch's program: packets of connections that it removed or added, and its
-    /// timer.
-    fn follow_up(&mut self, now: Ps, switch: NodeId) {
-        while let Some((lane, lost)) = self.network.programs_at(now).and_then(|(programs, _)| programs.take_change()) {
-            self.lose(now, lane, lost);
-        }
-        let programs = self.network.programs_at(now);
-        if let Some(at) = programs.and_then(|(programs, mut plane)| programs.next_timer(&mut plane, switch)) {
-            self.agenda.push(at, Event::ProgramTimer(switch));
-        }
+    if has_power {
+        follow_up(run, hosts, switch);
     }
+}
 
-    pub(crate) fn program_timer(&mut self, now: Ps, switch: NodeId) {
-        let has_power = !self.failure_state.is_dead(switch);
-        if let Some((programs, mut plane)) = self.network.programs_at(now) {
-            programs.timer_due(&mut plane, switch, has_power);
-        }
-        if has_power {
-            self.follow_up(now, switch);
-        }
+/// Handles the results of a call of a switch's program: packets of connections that it removed or added, and its
+/// timer.
+fn follow_up<T: Tap>(run: &mut Run<'_, T>, hosts: &mut Hosts, switch: NodeId) {
+    while let Some((lane, lost)) = run.network.programs_at(run.now).and_then(|(programs, _)| programs.take_change()) {
+        hosts.lose(run, lane, lost);
     }
-
-    /// The balancer of a switch sends the probes that are due.
-    pub(crate) fn probe(&mut self, now: Ps, switch: NodeId) {
-        self.network.probe(now, switch, !self.failure_state.is_dead(switch));
-        self.schedule_probe(switch);
+    let programs = run.network.programs_at(run.now);
+    if let Some(at) = programs.and_then(|(programs, mut plane)| programs.next_timer(&mut plane, switch)) {
+        run.agenda.push(at, Event::ProgramTimer(switch));
     }
+}
 
-    /// Schedules the next probes of a switch, if its balancer sends any.
-    pub(crate) fn schedule_probe(&mut self, switch: NodeId) {
-        if let Some(at) = self.network.next_probe(switch) {
-            self.agenda.push(at, Event::Probe(switch));
-        }
+/// Records how full the tables of programs are, and schedules the next sample, up to `duration`.
+pub(crate) fn sample_tables<T: Tap>(run: &mut Run<'_, T>, duration: Ps) {
+    if let Some((programs, mut plane)) = run.network.programs_at(run.now) {
+        programs.sample_tables(&mut plane);
     }
-
-    pub(crate) fn sample_tables(&mut self, now: Ps) {
-        if let Some((programs, mut plane)) = self.network.programs_at(now) {
-            programs.sample_tables(&mut plane);
-        }
-        let next = now + self.sample_period();
-        if next <= self.duration {
-            self.agenda.push(next, Event::SampleTables);
-        }
+    let next = run.now + sample_period(duration);
+    if next <= duration {
+        run.agenda.push(next, Event::SampleTables);
     }
+}
 
-    fn sample_period(&self) -> Ps {
-        (self.duration / SAMPLES).clamp(to_ps(Nanos::from_millis(1)), to_ps(Nanos::from_secs(1)))
+/// Time between two samples of the tables in a run of this duration.
+pub(crate) fn sample_period(duration: Ps) -> Ps {
+    (duration / SAMPLES).clamp(to_ps(Nanos::from_millis(1)), to_ps(Nanos::from_secs(1)))
+}
+
+/// The balancer of a switch sends the probes that are due.
+pub(crate) fn probe<T: Tap>(run: &mut Run<'_, T>, switch: NodeId, has_power: bool) {
+    run.network.probe(run.now, switch, has_power);
+    schedule_probe(run, switch);
+}
+
+/// Schedules the next probes of a switch, if its balancer sends any.
+pub(crate) fn schedule_probe<T: Tap>(run: &mut Run<'_, T>, switch: NodeId) {
+    if let Some(at) = run.network.next_probe(switch) {
+        run.agenda.push(at, Event::Probe(switch));
     }
 }

@@ -4,19 +4,23 @@ use crate::agenda::{Agenda, Event};
 use crate::agents::Agents;
 use crate::checks::{check, longest_path_switches};
 use crate::control_plane::{ControlPlane, Journal};
+use crate::faults::Faults;
 use crate::hosts::{HostSettings, Hosts};
 use crate::marks::Signals;
 use crate::network::{pfc, Arrival, Network};
 use crate::outcome::{LinkOutcome, Outcome, SubflowPath};
 use crate::packet::Packet;
 use crate::parts;
+use crate::preview::{self, OfferedFlow, SwitchTables};
+use crate::program_events;
 use crate::run::Run;
 use crate::settings::{SimError, SimSettings};
 use crate::tap::{NoTap, Tap};
 use crate::time::{to_nanos, to_ps, Ps};
 use crate::transfers::{Plan, Transfers};
-use pathloom_control::{Input, Output};
-use pathloom_model::{Fabric, FailureState, Fault, FaultKind, LinkId, LinkState, Nanos, Quality};
+use pathloom_control::Input;
+use pathloom_model::spec::SpecError;
+use pathloom_model::{Fabric, Fault, FaultKind, LinkId, Nanos, Quality};
 use pathloom_scheme::Needs;
 use pathloom_transport::TransportSpec;
 use std::sync::Arc;
@@ -28,9 +32,7 @@ pub struct Simulation<T: Tap = NoTap> {
     pub(crate) hosts: Hosts,
     pub(crate) control: ControlPlane,
     pub(crate) agenda: Agenda,
-    pub(crate) faults: Vec<Fault>,
-    pub(crate) link_state: LinkState,
-    pub(crate) failure_state: FailureState,
+    pub(crate) faults: Faults,
     pub(crate) now: Ps,
     pub(crate) duration: Ps,
     /// Whether switches run programs.
@@ -115,9 +117,7 @@ impl<T: Tap> Simulation<T> {
             hosts,
             control: plane,
             agenda: Agenda::default(),
-            faults,
-            link_state: LinkState::of(&fabric),
-            failure_state: FailureState::of(&fabric),
+            faults: Faults::new(fabric.clone(), faults),
             now: 0,
             duration,
             runs_programs: programs.is_some(),
@@ -141,17 +141,23 @@ impl<T: Tap> Simulation<T> {
         for &(link, per_billion) in self.fabric.clone().lossy_links() {
             self.network.set_quality(0, link, Quality::Loss { per_billion });
         }
-        let started = self.control.start(&mut self.network, &mut self.agenda, &self.link_state, limit);
+        let Simulation { fabric, network, hosts, control, agenda, faults, .. } = self;
+        let started = control.start(network, agenda, faults.links(), limit);
         started.ok_or(SimError::EndlessStart(limit))?;
-        self.start_programs();
-        for &switch in self.fabric.clone().switches() {
-            self.schedule_probe(switch);
+        let run = &mut Run { now: 0, network, agenda };
+        if self.runs_programs {
+            for &switch in fabric.switches() {
+                program_events::restart(run, hosts, switch, |link| faults.is_up(link));
+            }
+            run.agenda.push(program_events::sample_period(self.duration), Event::SampleTables);
         }
-        for (index, fault) in self.faults.iter().enumerate() {
-            self.agenda.push(to_ps(fault.at), Event::Fault(index as u32));
+        fabric.switches().iter().for_each(|&switch| program_events::schedule_probe(run, switch));
+        for (index, fault) in faults.schedule().iter().enumerate() {
+            run.agenda.push(to_ps(fault.at), Event::Fault(index as u32));
         }
-        if self.faults.iter().any(|fault| fault.kind == FaultKind::ControllerRestart { from_snapshot: true }) {
-            self.control.write_snapshot(0, &mut self.agenda);
+        let restarts = |fault: &Fault| fault.kind == FaultKind::ControllerRestart { from_snapshot: true };
+        if faults.schedule().iter().any(restarts) {
+            control.write_snapshot(0, run.agenda);
         }
         self.agenda.push(self.duration, Event::EndOfArrivals);
         if let Some(at) = self.hosts.transfers().next_start() {
@@ -293,7 +299,8 @@ impl<T: Tap> Simulation<T> {
     /// A switch decides about a packet.
     fn ask_switch(&mut self, now: Ps, link: u32, packet: Packet) {
         if self.runs_programs {
-            return self.ask_program(now, link, packet);
+            let (hosts, mut run) = self.hosts_at(now);
+            return program_events::ask(&mut run, hosts, link, packet);
         }
         let lane = packet.lane();
         let (copy, lost) = self.network.decide(now, link, packet);
@@ -311,44 +318,37 @@ impl<T: Tap> Simulation<T> {
         let Some((at, event)) = self.agenda.pop() else { return };
         self.now = at;
         self.network.advance_to(at);
-        let (hosts, mut run) = self.hosts_at(at);
+        let Simulation { hosts, control, faults, network, agenda, .. } = self;
+        let run = &mut Run { now: at, network, agenda };
         match event {
-            Event::NextStart => hosts.start_next(&mut run),
-            Event::Start(transfer) => hosts.start(&mut run, transfer),
-            Event::PathsOverdue(transfer) => hosts.paths_overdue(&mut run, transfer),
-            Event::SenderTimer { slot, use_count } => hosts.sender_timer(&mut run, (slot, use_count)),
-            Event::PacketTimer { slot, use_count } => hosts.packet_timer(&mut run, (slot, use_count)),
-            Event::PullDue(uplink) => hosts.pull_due(&mut run, uplink),
-            Event::CardFree(uplink) => hosts.card_free(&mut run, uplink),
-            Event::CardReady { slot, use_count } => hosts.card_ready(&mut run, (slot, use_count)),
-            Event::ReceiverTimer { slot, use_count } => hosts.receiver_timer(&mut run, (slot, use_count)),
-            Event::LeaseOver { slot, use_count } => hosts.lease_over(&mut run, (slot, use_count)),
-            Event::ArpRetry { interface, address } => hosts.arp_retry(&mut run, (interface, address)),
-            Event::EndOfArrivals => hosts.end_of_arrivals(&mut run),
-            Event::Deliver { output, session } => self.reached(at, output, session),
-            Event::Apply { output, session } => {
-                self.control.applied(at, &mut self.network, &mut self.agenda, (*output, session));
-            }
-            Event::Inform { input, origin } => self.control.inform(at, &mut self.agenda, *input, origin),
-            Event::Served { controller } => self.control.served(at, &mut self.agenda, controller),
-            Event::WriteSnapshot => self.control.write_snapshot(at, &mut self.agenda),
-            Event::ControllerTimer => self.control.timer_due(at, &mut self.agenda),
-            Event::Sweep(switch) => self.control.sweep(at, switch, &mut self.network, &mut self.agenda),
-            Event::ProgramTimer(switch) => self.program_timer(at, switch),
-            Event::Probe(switch) => self.probe(at, switch),
-            Event::SampleTables => self.sample_tables(at),
-            Event::MeasureLoad => self.control.measure_load(at, &mut self.agenda),
-            Event::Fault(index) => self.fault(at, index),
+            Event::NextStart => hosts.start_next(run),
+            Event::Start(transfer) => hosts.start(run, transfer),
+            Event::PathsOverdue(transfer) => hosts.paths_overdue(run, transfer),
+            Event::SenderTimer { slot, use_count } => hosts.sender_timer(run, (slot, use_count)),
+            Event::PacketTimer { slot, use_count } => hosts.packet_timer(run, (slot, use_count)),
+            Event::PullDue(uplink) => hosts.pull_due(run, uplink),
+            Event::CardFree(uplink) => hosts.card_free(run, uplink),
+            Event::CardReady { slot, use_count } => hosts.card_ready(run, (slot, use_count)),
+            Event::ReceiverTimer { slot, use_count } => hosts.receiver_timer(run, (slot, use_count)),
+            Event::LeaseOver { slot, use_count } => hosts.lease_over(run, (slot, use_count)),
+            Event::ArpRetry { interface, address } => hosts.arp_retry(run, (interface, address)),
+            Event::EndOfArrivals => hosts.end_of_arrivals(run),
+            Event::Deliver { output, session } => match output.switch() {
+                Some(switch) => control.reached_switch(at, run.agenda, switch, (output, session)),
+                None => hosts.obey(run, *output),
+            },
+            Event::Apply { output, session } => control.applied(at, run.network, run.agenda, (*output, session)),
+            Event::Inform { input, origin } => control.inform(at, run.agenda, *input, origin),
+            Event::Served { controller } => control.served(at, run.agenda, controller),
+            Event::WriteSnapshot => control.write_snapshot(at, run.agenda),
+            Event::ControllerTimer => control.timer_due(at, run.agenda),
+            Event::Sweep(switch) => control.sweep(at, switch, run.network, run.agenda),
+            Event::MeasureLoad => control.measure_load(at, run.agenda),
+            Event::ProgramTimer(switch) => program_events::timer_due(run, hosts, switch, faults.has_power(switch)),
+            Event::Probe(switch) => program_events::probe(run, switch, faults.has_power(switch)),
+            Event::SampleTables => program_events::sample_tables(run, self.duration),
+            Event::Fault(index) => faults.carry_out(run, hosts, control, index),
         }
-    }
-
-    /// A message of the controller has reached a switch or a host.
-    fn reached(&mut self, now: Ps, output: Box<Output>, session: u32) {
-        if let Some(switch) = output.switch() {
-            return self.control.reached_switch(now, &mut self.agenda, switch, (output, session));
-        }
-        let (hosts, mut run) = self.hosts_at(now);
-        hosts.obey(&mut run, *output);
     }
 
     /// The links that the data of a transfer's first subflow would cross if it sent now, from its host to the place
@@ -412,5 +412,30 @@ impl<T: Tap> Simulation<T> {
             }
         };
         self.network.links.of_fabric().iter().enumerate().map(row).collect()
+    }
+
+    /// The links that the data of a transfer would cross by the present rules. `None` if it has not started, has several
+    /// subflows, or if switches choose a path for each packet.
+    pub fn path_of(&self, transfer: u32) -> Option<Vec<LinkId>> {
+        preview::path_of(&self.hosts, &self.network, transfer)
+    }
+
+    /// Every transfer, in the order of the workload.
+    pub fn offered(&self) -> Vec<OfferedFlow> {
+        preview::offered(&self.hosts, &self.network)
+    }
+
+    /// The cables that faults take down and bring back, in order of time. A row has the time, whether the cables come
+    /// back, and one direction of each cable.
+    ///
+    /// # Errors
+    /// The first fault that does not take cables or nodes down or bring them back.
+    pub fn cable_faults(&self) -> Result<Vec<(Nanos, bool, Vec<LinkId>)>, SpecError> {
+        preview::cable_faults(&self.fabric, self.faults.schedule())
+    }
+
+    /// Rules, groups and meters that every switch has so far, in the order of the fabric.
+    pub fn switch_tables(&mut self) -> Vec<SwitchTables> {
+        preview::switch_tables(&self.fabric, &mut self.network)
     }
 }
