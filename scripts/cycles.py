@@ -1,6 +1,6 @@
-"""Report circles of imports between the files of each Rust crate, and types with `impl` blocks in many files.
+"""Report knots in Rust crates: circles of imports, types with `impl` blocks in many files, long files and functions.
 
-`python scripts/cycles.py` compares both with the limits below and fails when one is exceeded, or could be lower.
+`python scripts/cycles.py` compares them with the limits below and fails when one is exceeded, or could be lower.
 `python scripts/cycles.py CRATE...` prints the files of each circle. The root of a crate (lib.rs, main.rs) and files of
 tests do not count. A name that the root only re-exports is not followed. What a module uses of the files of its own
 folder is not followed either: these files are parts of it.
@@ -14,12 +14,15 @@ from pathlib import Path
 CRATES = Path(__file__).resolve().parent.parent / "crates"
 FILES_OF_TYPE = 3
 CIRCLE = 4
+FILE_LINES = 600
+FUNCTION_LINES = 70
 
-# Crates with a circle above CIRCLE, and types with `impl` blocks in more files than FILES_OF_TYPE. These lists only
-# become shorter.
-CIRCLES: dict[str, int] = {}
-SPREAD = {
-    "sim::Simulation": 5,
+# Files with more lines than FILE_LINES. This list only becomes shorter.
+LONG = {
+    "controller::config": 605,
+    "controller::live_discovery": 703,
+    "schemes::ofpt::provider": 761,
+    "sim::link": 628,
 }
 
 
@@ -30,7 +33,8 @@ def modules(source: Path) -> dict[str, Path]:
         parts = list(file.relative_to(source).with_suffix("").parts)
         if parts[-1] == "mod":
             parts.pop()
-        if parts and parts not in (["lib"], ["main"]) and not {"tests", "bin"} & set(parts):
+        is_test = "bin" in parts or any(part.endswith("tests") for part in parts)
+        if parts and parts not in (["lib"], ["main"]) and not is_test:
             found["::".join(parts)] = file
     return found
 
@@ -85,6 +89,50 @@ def circles(graph: dict[str, set[str]]) -> list[list[str]]:
     return sorted((list(names) for names in sets), key=lambda names: (-len(names), names))
 
 
+def spread(crate: str, texts: dict[str, str]) -> list[str]:
+    """Complaints about types with `impl` blocks in too many files. `impl` blocks of traits do not count."""
+    files = defaultdict(set)
+    for module, text in texts.items():
+        for kind in re.findall(r"^impl(?:<[^\n{]*?>)? (\w+)(?:<[^\n{]*>)? (?:where[^{]*)?\{", text, re.MULTILINE):
+            files[kind].add(module)
+    wide = sorted((kind, len(places)) for kind, places in files.items() if len(places) > FILES_OF_TYPE)
+    return [
+        f"crates/{crate}: `impl {kind}` stands in {count} files; at most {FILES_OF_TYPE} may have it. Give parts of "
+        "its state types of their own"
+        for kind, count in wide
+    ]
+
+
+def functions(text: str) -> list[tuple[str, int]]:
+    """The functions of a formatted file that have a body of several lines: name, and lines from `fn` to the brace."""
+    lines = text.split("\n")
+    found = []
+    for start, line in enumerate(lines):
+        begins = re.match(r"( *)(?:pub(?:\([^)]*\))? )?(?:(?:const|async|unsafe|extern \"C\") )*fn (\w+)", line)
+        if begins and not line.endswith((";", "}")):
+            # A declaration without a body ends with `);` or `) -> ...;`, a body with a brace.
+            end = re.compile(re.escape(begins[1]) + r"(\}|\).*[;}])$")
+            after = enumerate(lines[start + 1 :], 2)
+            found.append((begins[2], next((count for count, later in after if end.match(later)), 1)))
+    return found
+
+
+def lengths(crate: str, known: dict[str, Path]) -> list[str]:
+    """Complaints about files and functions that are too long."""
+    wrong = []
+    for module, file in known.items():
+        text = file.read_text()
+        lines, allowed = text.count("\n"), LONG.get(f"{crate}::{module}", FILE_LINES)
+        if lines > allowed or (allowed > FILE_LINES and lines < allowed):
+            wrong.append(f"{file.relative_to(CRATES.parent)}: {lines} lines; FILE_LINES or LONG says {allowed}")
+        wrong += [
+            f"{file.relative_to(CRATES.parent)}: `fn {name}` has {count} lines; at most {FUNCTION_LINES} are allowed"
+            for name, count in functions(text)
+            if count > FUNCTION_LINES
+        ]
+    return wrong
+
+
 def main() -> int:
     """Check every crate, or print the circles of some."""
     wanted, wrong = sys.argv[1:], []
@@ -94,25 +142,13 @@ def main() -> int:
             m: re.sub(r"//[^\n]*", "", f.read_text()).split("#[cfg(test)]\nmod tests {")[0] for m, f in known.items()
         }
         knots = circles({m: imports(m, text, known) for m, text in texts.items()})
-        largest, allowed = len(knots[0]) if knots else 0, CIRCLES.get(name, CIRCLE)
-        if largest > allowed or (name in CIRCLES and largest < allowed):
-            wrong.append(f"crates/{name}: the largest circle of imports has {largest} files, CIRCLES says {allowed}")
-        files = defaultdict(set)
-        for module, text in texts.items():
-            for kind in re.findall(r"^impl(?:<[^\n{]*?>)? (\w+)(?:<[^\n{]*>)? (?:where[^{]*)?\{", text, re.MULTILINE):
-                files[kind].add(module)
-        for kind in sorted(
-            {k for k, places in files.items() if len(places) > FILES_OF_TYPE}
-            | {key.split("::")[1] for key in SPREAD if key.startswith(f"{name}::")}
-        ):
-            key = f"{name}::{kind}"
-            count, allowed = len(files[kind]), SPREAD.get(key, FILES_OF_TYPE)
-            if count != allowed:
-                wrong.append(f"crates/{name}: `impl {kind}` stands in {count} files, SPREAD says {allowed}")
+        if knots and len(knots[0]) > CIRCLE:
+            wrong.append(f"crates/{name}: {len(knots[0])} files in a circle of imports; at most {CIRCLE} may be in one")
+        wrong += spread(name, texts) + lengths(name, known)
         if wanted:
             for knot in knots:
                 print(f"{name}: {len(knot)} files in a circle: {', '.join(knot)}")
-    print("\n".join(wrong) or "scripts/cycles.py: every circle and every type is within its limit")
+    print("\n".join(wrong) or "scripts/cycles.py: every circle, type, file and function is within its limit")
     return 1 if wrong else 0
 
 
