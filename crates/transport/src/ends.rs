@@ -2,14 +2,14 @@
 
 use crate::packets::{Arrived, Feedback, Outgoing, PacketCounters, PacketReceiver, PacketSender, Report};
 use crate::roce::{self, RoceReceiver, RoceSender, RoceSettings};
-use crate::uec::{self, NetworkTraits, UecReceiver, UecSender, UecSettings};
+use crate::uec::{self, NetworkTraits, UnorderedReceiver, UnorderedSender, UnorderedSettings};
 use pathloom_model::Nanos;
 
 /// Settings of a transport that acknowledges packets.
 #[derive(Clone, PartialEq, Debug)]
 pub enum PacketSettings {
     /// Ultra Ethernet, and transports with the same packets.
-    Uec(UecSettings),
+    Uec(UnorderedSettings),
     /// RoCE.
     Roce(RoceSettings),
 }
@@ -53,7 +53,9 @@ impl PacketSettings {
     /// The sender of a transfer of this many bytes. The seed determines its random choices.
     pub fn sender(&self, network: &NetworkTraits, bytes: u64, seed: u64) -> AnySender {
         match self {
-            PacketSettings::Uec(settings) => AnySender::Uec(Box::new(UecSender::new(settings, network, bytes, seed))),
+            PacketSettings::Uec(settings) => {
+                AnySender::Uec(Box::new(UnorderedSender::new(settings, network, bytes, seed)))
+            }
             PacketSettings::Roce(settings) => AnySender::Roce(Box::new(RoceSender::new(settings, network, bytes))),
         }
     }
@@ -61,7 +63,7 @@ impl PacketSettings {
     /// The receiver of a transfer of this many bytes.
     pub fn receiver(&self, network: &NetworkTraits, bytes: u64) -> AnyReceiver {
         match self {
-            PacketSettings::Uec(settings) => AnyReceiver::Uec(UecReceiver::new(settings, network, bytes)),
+            PacketSettings::Uec(settings) => AnyReceiver::Uec(UnorderedReceiver::new(settings, network, bytes)),
             PacketSettings::Roce(settings) => AnyReceiver::Roce(RoceReceiver::new(settings, bytes)),
         }
     }
@@ -71,7 +73,7 @@ impl PacketSettings {
 #[derive(Clone, Debug)]
 pub enum AnySender {
     /// Ultra Ethernet.
-    Uec(Box<UecSender>),
+    Uec(Box<UnorderedSender>),
     /// RoCE.
     Roce(Box<RoceSender>),
 }
@@ -80,7 +82,7 @@ pub enum AnySender {
 #[derive(Clone, Debug)]
 pub enum AnyReceiver {
     /// Ultra Ethernet.
-    Uec(UecReceiver),
+    Uec(UnorderedReceiver),
     /// RoCE.
     Roce(RoceReceiver),
 }

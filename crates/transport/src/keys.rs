@@ -4,64 +4,67 @@ use crate::listing::{key, TransportKey, TransportName};
 use crate::window::laws;
 use crate::{mptcp, roce, uec};
 
-/// Returns the keys of every TCP transport, with the default of `sack`.
-fn tcp_keys(sack: bool) -> Vec<TransportKey> {
-    vec![
-        key("iw", "12KB", "initial congestion window", "RFC 5681 §3.1; the value of the OFPT and LESSOR papers"),
-        key("rwnd", "16MiB", "receive window, which limits the unacknowledged bytes", "RFC 9293 §3.8"),
-        key("ssthresh", "none", "initial slow-start threshold, a size; none means no limit", "RFC 5681 §3.1"),
-        key(
-            "mss",
-            "1448B",
-            "payload of a full segment, 100 B or more",
-            "Ethernet's 1500 B less IPv4 and TCP with time stamps",
-        ),
-        key(
-            "min_rto",
-            "200ms",
-            "minimum retransmission time-out; simulator default: at most four times the longest round trip",
-            "RFC 6298 §2.4; Linux's value",
-        ),
-        key("max_rto", "60s", "maximum retransmission time-out", "RFC 6298 §2.5"),
-        key("initial_rto", "1s", "time-out before the first RTT sample, mainly for the SYN", "RFC 6298 §2.1"),
-        key("acks", "2", "full segments per acknowledgement, 1 to 64; 1 acknowledges each", "RFC 5681 §4.2"),
-        key("delayed_ack", "40ms", "longest delay of an acknowledgement", "RFC 5681 §4.2; Linux's value"),
-        key(
-            "handshake",
-            "auto",
-            "which transfers begin with a SYN exchange: auto all but those of collectives and training jobs, whose \
-             connections stand; on all; off none",
-            "RFC 9293 §3.5; NCCL connects when a job begins",
-        ),
-        key("limited_transmit", "on", "whether the first two duplicate acknowledgements allow new segments", "RFC 3042"),
-        key(
-            "impatient",
-            "on",
-            "whether only the first partial acknowledgement restarts the timer; Linux: off",
-            "RFC 6582 §4",
-        ),
-        key("small_queues", "on", "at most two segments per connection in the network card", "Linux, TCP small queues"),
-        key("byte_counting", "off", "whether slow start counts bytes instead of acknowledgements; Linux: on", "RFC 3465"),
-        key(
-            "jitter",
-            "none",
-            "a host whose card is idle delays a packet for up to this time, which avoids phase effects; none means \
-             the time of a full frame at the rate of the card, 0s means exact times",
-            "Floyd, Jacobson 1992",
-        ),
-        key(
-            "timers",
-            "coarse",
-            "when a retransmission timer expires: coarse at the next tick of its host's clock, at most an eighth of the \
-             time-out later; exact at once",
-            "Linux, kernel/time/timer.c",
-        ),
-        key(
-            "pace",
-            "none",
-            "maximum rate of frames into the network card, a rate; none means no limit",
-            "this project",
-        ),
+/// The keys of windows and time-outs that every TCP transport has.
+const WINDOW_KEYS: &[TransportKey] = &[
+    key("iw", "12KB", "initial congestion window", "RFC 5681 §3.1; the value of the OFPT and LESSOR papers"),
+    key("rwnd", "16MiB", "receive window, which limits the unacknowledged bytes", "RFC 9293 §3.8"),
+    key("ssthresh", "none", "initial slow-start threshold, a size; none means no limit", "RFC 5681 §3.1"),
+    key(
+        "mss",
+        "1448B",
+        "payload of a full segment, 100 B or more",
+        "Ethernet's 1500 B less IPv4 and TCP with time stamps",
+    ),
+    key(
+        "min_rto",
+        "200ms",
+        "minimum retransmission time-out; simulator default: at most four times the longest round trip",
+        "RFC 6298 §2.4; Linux's value",
+    ),
+    key("max_rto", "60s", "maximum retransmission time-out", "RFC 6298 §2.5"),
+    key("initial_rto", "1s", "time-out before the first RTT sample, mainly for the SYN", "RFC 6298 §2.1"),
+];
+
+/// The keys of every TCP transport for what its hosts send, and when.
+const HOST_KEYS: &[TransportKey] = &[
+    key("acks", "2", "full segments per acknowledgement, 1 to 64; 1 acknowledges each", "RFC 5681 §4.2"),
+    key("delayed_ack", "40ms", "longest delay of an acknowledgement", "RFC 5681 §4.2; Linux's value"),
+    key(
+        "handshake",
+        "auto",
+        "which transfers begin with a SYN exchange: auto all but those of collectives and training jobs, whose \
+         connections stand; on all; off none",
+        "RFC 9293 §3.5; NCCL connects when a job begins",
+    ),
+    key("limited_transmit", "on", "whether the first two duplicate acknowledgements allow new segments", "RFC 3042"),
+    key(
+        "impatient",
+        "on",
+        "whether only the first partial acknowledgement restarts the timer; Linux: off",
+        "RFC 6582 §4",
+    ),
+    key("small_queues", "on", "at most two segments per connection in the network card", "Linux, TCP small queues"),
+    key("byte_counting", "off", "whether slow start counts bytes instead of acknowledgements; Linux: on", "RFC 3465"),
+    key(
+        "jitter",
+        "none",
+        "a host whose card is idle delays a packet for up to this time, which avoids phase effects; none means \
+         the time of a full frame at the rate of the card, 0s means exact times",
+        "Floyd, Jacobson 1992",
+    ),
+    key(
+        "timers",
+        "coarse",
+        "when a retransmission timer expires: coarse at the next tick of its host's clock, at most an eighth of the \
+         time-out later; exact at once",
+        "Linux, kernel/time/timer.c",
+    ),
+    key("pace", "none", "maximum rate of frames into the network card, a rate; none means no limit", "this project"),
+];
+
+/// Returns the keys of every TCP transport for how losses are detected, with the default of `sack`.
+fn loss_keys(sack: bool) -> [TransportKey; 3] {
+    [
         key(
             "sack",
             if sack { "on" } else { "off" },
@@ -82,6 +85,11 @@ fn tcp_keys(sack: bool) -> Vec<TransportKey> {
             "RFC 5681 §3.2; RFC 4653 §3.1",
         ),
     ]
+}
+
+/// Returns the keys of every TCP transport, with the default of `sack`.
+fn tcp_keys(sack: bool) -> Vec<TransportKey> {
+    [WINDOW_KEYS, HOST_KEYS, &loss_keys(sack)].concat()
 }
 
 /// The key that transports have if they react to congestion marks.

@@ -4,7 +4,7 @@ use crate::ends::PacketSettings;
 use crate::mptcp::{self, MptcpSettings};
 use crate::roce::{self, RoceSettings};
 use crate::streams::StreamSettings;
-use crate::uec::{self, UecSettings};
+use crate::uec::{self, UnorderedSettings};
 use crate::window::laws::{self, CongestionControl};
 use pathloom_model::spec::{Spec, SpecError};
 use pathloom_model::Nanos;
@@ -182,7 +182,7 @@ pub enum TransportSpec {
     /// Several TCP connections per transfer, each on its own path. Only schemes select it; no specification does.
     Streams(StreamSettings),
     /// Ultra Ethernet, and transports with the same packets and another congestion control.
-    Uec(UecSettings),
+    Uec(UnorderedSettings),
     /// RoCE: packets in order at a rate, for lossless fabrics.
     Roce(RoceSettings),
 }
@@ -199,7 +199,7 @@ impl TransportSpec {
     pub fn parse(text: &str) -> Result<TransportSpec, SpecError> {
         let spec = Spec::parse("transport", text)?;
         if let Some(entry) = uec::laws::ENTRIES.iter().find(|entry| entry.name == spec.name()) {
-            return UecSettings::read(&spec, entry).map(TransportSpec::Uec);
+            return UnorderedSettings::read(&spec, entry).map(TransportSpec::Uec);
         }
         if [roce::NAME, roce::OTHER_NAME].contains(&spec.name()) {
             return RoceSettings::read(&spec).map(TransportSpec::Roce);
@@ -362,7 +362,7 @@ impl TransportSpec {
     }
 
     /// Returns the settings of Ultra Ethernet and its relatives, if the transport is one of them.
-    pub fn uec(&self) -> Option<&UecSettings> {
+    pub fn uec(&self) -> Option<&UnorderedSettings> {
         match self {
             TransportSpec::Uec(settings) => Some(settings),
             _ => None,
@@ -513,7 +513,7 @@ mod tests {
         let spec = parse("uec:entropy=reps,paths=128,ack_bytes=1B,mtu=9000B,rto=1ms,iw=10KB");
         let uec = spec.uec().unwrap();
         assert_eq!((uec.entropy, uec.paths, uec.ack_bytes), (EntropyChoice::Reps, 128, Some(1)));
-        let ack_bytes = |text: &str| parse(text).uec().map(UecSettings::report_after_bytes);
+        let ack_bytes = |text: &str| parse(text).uec().map(UnorderedSettings::report_after_bytes);
         let by_entropy = ["uec", "uec:entropy=reps", "uec:entropy=bitmap", "uec:ack_bytes=8KB"].map(ack_bytes);
         assert_eq!(by_entropy, [1, 1, 16_384, 8000].map(Some));
         assert_eq!((spec.settings().mss_bytes, uec.frame_bytes()), (8936, 9000));
@@ -523,9 +523,9 @@ mod tests {
         assert_eq!((refined.entropy, refined.paths), (EntropyChoice::Reps, 16));
         assert!(spec.clone().refined_by(parse("uec:entropy=single")).unwrap_err().contains("entropy=reps"));
         assert_eq!(spec.clone().refined_by(parse("dctcp:min_rto=1ms")), Ok(spec));
-        let own = TransportSpec::Uec(UecSettings::choosing(EntropyChoice::Bitmap));
+        let own = TransportSpec::Uec(UnorderedSettings::choosing(EntropyChoice::Bitmap));
         let refined =
-            |text: &str| own.clone().refined_by(parse(text)).unwrap().uec().map(UecSettings::report_after_bytes);
+            |text: &str| own.clone().refined_by(parse(text)).unwrap().uec().map(UnorderedSettings::report_after_bytes);
         assert_eq!(["uec", "uec:entropy=bitmap", "uec:ack_bytes=8KB"].map(refined), [16_384, 16_384, 8000].map(Some));
         for (text, words) in [
             ("uec:paths=3", "not a power of two"),

@@ -114,6 +114,14 @@ impl Conga {
         let faded = now.0.saturating_sub(remote.at.0) / AGE.0;
         local.max(remote.congestion.saturating_sub(faded.min(7) as u32))
     }
+
+    /// Places of the uplinks with the least congestion on the way to the ToR of a packet's receiver.
+    fn least_congested(&mut self, packet: &Passing, ports: &[u32], view: &dyn PortView) -> Vec<usize> {
+        let congestion = |(place, &port)| self.congestion(packet.now, packet.dst_tor, port, view.state(place));
+        let all: Vec<u32> = ports.iter().enumerate().map(congestion).collect();
+        let least = all.iter().min();
+        (0..all.len()).filter(|&place| all.get(place) == least).collect()
+    }
 }
 
 impl OtherLeaf {
@@ -157,16 +165,7 @@ impl Balancer for Conga {
         let place = match (last, last_place) {
             (Some((_, true)), Some(place)) => place,
             _ => {
-                let (mut least, mut best) = (u32::MAX, Vec::new());
-                for (place, &port) in ports.iter().enumerate() {
-                    let congestion = self.congestion(packet.now, packet.dst_tor, port, view.state(place));
-                    if congestion < least {
-                        (least, best) = (congestion, Vec::new());
-                    }
-                    if congestion == least {
-                        best.push(place);
-                    }
-                }
+                let best = self.least_congested(packet, ports, view);
                 // A flow moves only to a path that is less busy (§3.5).
                 let drawn = || best[((u64::from(draw()) * best.len() as u64) >> 32) as usize];
                 last_place.filter(|place| best.contains(place)).unwrap_or_else(drawn)

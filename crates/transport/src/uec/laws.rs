@@ -2,7 +2,7 @@
 //! a line here.
 
 use super::law::{Arrival, PacketEntry, PacketLaw, Trimmed};
-use super::{NetworkTraits, UecSettings};
+use super::{NetworkTraits, UnorderedSettings};
 use pathloom_model::Nanos;
 use serde::{Deserialize, Serialize};
 
@@ -35,7 +35,7 @@ macro_rules! packet_laws {
         }
 
         impl Law {
-            pub(super) fn new(settings: &UecSettings, network: &NetworkTraits) -> Law {
+            pub(super) fn new(settings: &UnorderedSettings, network: &NetworkTraits) -> Law {
                 match &settings.control {
                     $(PacketControl::$name(own) => Law::$name(super::$module::$law::new(own, settings, network)),)*
                 }

@@ -1,6 +1,7 @@
 //! The transport of the Ultra Ethernet Consortium ("UEC"): packets that take any path in any order, acknowledged one by
 //! one; NSCC, a window that the sender controls by delay and marks ([`nscc`]); and the choice of an entropy per packet
-//! ([`Entropies`]). Other transports have the same packets and another congestion control ([`laws`]).
+//! ([`Entropies`]). Other transports have the same packets and another congestion control ([`laws`]): swift and ndp. What
+//! they share is named `Unordered`, after the reliable unordered delivery of UEC.
 //!
 //! Formulas and constants are those of the consortium's simulator, uet-htsim (`htsim/sim/uec.cpp`, commit 40ccb05 of
 //! 2025), which describes itself as close to, but not part of, the UEC specification 1.0.
@@ -24,10 +25,10 @@ use arrivals::Arrivals;
 pub use laws::PacketControl;
 pub use ndp::NdpSettings;
 pub use nscc::NsccSettings;
-pub use receiver::UecReceiver;
-pub use sender::UecSender;
+pub use receiver::UnorderedReceiver;
+pub use sender::UnorderedSender;
 pub(crate) use settings::keys;
-pub use settings::{EntropyChoice, NetworkTraits, UecSettings};
+pub use settings::{EntropyChoice, NetworkTraits, UnorderedSettings};
 pub(crate) use sizes::Sizes;
 pub use swift::SwiftSettings;
 pub(crate) use taken::Taken;

@@ -6,7 +6,7 @@
 //! that return to their sender when the queue of headers is full (§3.1), and priorities among transfers.
 
 use super::law::{Arrival, PacketEntry, PacketLaw, Trimmed};
-use super::{EntropyChoice, NetworkTraits, PacketControl, UecSettings};
+use super::{EntropyChoice, NetworkTraits, PacketControl, UnorderedSettings};
 use crate::listing::key;
 use pathloom_model::Nanos;
 use serde::{Deserialize, Serialize};
@@ -43,7 +43,7 @@ pub(super) struct Ndp {
 }
 
 impl Ndp {
-    pub(super) fn new(own: &NdpSettings, settings: &UecSettings, network: &NetworkTraits) -> Ndp {
+    pub(super) fn new(own: &NdpSettings, settings: &UnorderedSettings, network: &NetworkTraits) -> Ndp {
         let first = first_packets(settings, network);
         Ndp {
             reordering: (!network.trims).then_some(most_packets(own, first)),
@@ -57,7 +57,7 @@ impl Ndp {
 }
 
 /// Returns the packets of the first window: by default those of a round trip, so that a transfer fills its path.
-pub(super) fn first_packets(settings: &UecSettings, network: &NetworkTraits) -> u64 {
+pub(super) fn first_packets(settings: &UnorderedSettings, network: &NetworkTraits) -> u64 {
     let product = u128::from(network.rate_bps) * u128::from(network.round_trip.0) / 8_000_000_000;
     let bytes = settings.initial_window_bytes.unwrap_or(u64::try_from(product).unwrap_or(u64::MAX));
     bytes.div_ceil(settings.frame_bytes()).max(1)
@@ -144,7 +144,7 @@ pub(super) struct Pulls {
 }
 
 impl Pulls {
-    pub(super) fn new(own: &NdpSettings, settings: &UecSettings, network: &NetworkTraits) -> Pulls {
+    pub(super) fn new(own: &NdpSettings, settings: &UnorderedSettings, network: &NetworkTraits) -> Pulls {
         let first = first_packets(settings, network);
         Pulls { first, most: most_packets(own, first), frame: settings.frame_bytes(), pulled: 0, arrived: 0 }
     }
@@ -170,20 +170,11 @@ impl Pulls {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const NETWORK: NetworkTraits = NetworkTraits {
-        rate_bps: 100_000_000_000,
-        round_trip: Nanos(14_022),
-        hop: Nanos(2_337),
-        trims: true,
-        lossless: false,
-        timeout: Nanos(100_000),
-    };
-    const FRAME: u64 = 4150;
+    use crate::uec::tests::{FRAME, TRAITS as NETWORK};
 
     #[test]
     fn a_sender_has_one_window_and_what_is_pulled() {
-        let mut ndp = Ndp::new(&NdpSettings::default(), &UecSettings::default(), &NETWORK);
+        let mut ndp = Ndp::new(&NdpSettings::default(), &UnorderedSettings::default(), &NETWORK);
         // 100 Gbit/s · 14 µs are 175 kB.
         assert_eq!(ndp.window(), 43 * FRAME);
         (0..43).for_each(|_| ndp.on_sent(FRAME));

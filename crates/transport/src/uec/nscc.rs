@@ -13,7 +13,7 @@
 //! `updateCwndOnNack_NSCC`, `quick_adapt`), whose names are given beside the formulas.
 
 use super::law::{Arrival, PacketEntry, PacketLaw, Trimmed};
-use super::{EntropyChoice, NetworkTraits, PacketControl, UecSettings};
+use super::{EntropyChoice, NetworkTraits, PacketControl, UnorderedSettings};
 use crate::listing::key;
 use crate::settings::optional_time;
 use pathloom_model::Nanos;
@@ -91,7 +91,7 @@ struct QuickAdapt {
 }
 
 impl Nscc {
-    pub(super) fn new(own: &NsccSettings, settings: &UecSettings, network: &NetworkTraits) -> Nscc {
+    pub(super) fn new(own: &NsccSettings, settings: &UnorderedSettings, network: &NetworkTraits) -> Nscc {
         let bytes_per_nano = network.rate_bps as f64 / 8e9;
         let base = network.round_trip.0 as f64;
         let share = if network.trims { 0.75 } else { 1.0 };
@@ -301,7 +301,7 @@ mod tests {
     const FRAME: u64 = 4150;
 
     fn nscc(window: u64) -> Nscc {
-        let settings = UecSettings { initial_window_bytes: Some(window), ..UecSettings::default() };
+        let settings = UnorderedSettings { initial_window_bytes: Some(window), ..UnorderedSettings::default() };
         Nscc::new(&NsccSettings::default(), &settings, &NETWORK)
     }
 
@@ -328,8 +328,11 @@ mod tests {
         let n = nscc(u64::MAX);
         assert_eq!((n.window(), n.most(), n.target), (262_500, 262_500, 10_500.0));
         assert_eq!(n.scale, 175_000.0 / 150_000.0);
-        let plain =
-            Nscc::new(&NsccSettings::default(), &UecSettings::default(), &NetworkTraits { trims: false, ..NETWORK });
+        let plain = Nscc::new(
+            &NsccSettings::default(),
+            &UnorderedSettings::default(),
+            &NetworkTraits { trims: false, ..NETWORK },
+        );
         assert_eq!((plain.window(), plain.target), (262_500, 14_000.0));
         assert_eq!(nscc(0).window(), FRAME);
     }

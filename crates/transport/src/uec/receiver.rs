@@ -1,16 +1,17 @@
 //! The receiving end: which packets have arrived, and when to report.
 
 use super::ndp::Pulls;
-use super::{NetworkTraits, PacketControl, Sizes, Taken, UecSettings, MOST_AHEAD};
+use super::{NetworkTraits, PacketControl, Sizes, Taken, UnorderedSettings, MOST_AHEAD};
 use crate::packets::{Arrived, PacketReceiver, Report, ReportKind};
 
 /// Packets that a report covers beside the cumulative number.
 const BITS: u64 = 64;
 
-/// Notes which packets have arrived, and reports at once what the sender must know soon: the first packet, marked,
-/// trimmed and repeated ones, and those that ask for it; otherwise after some bytes (uet-htsim, `UecSink::processData`).
+/// The receiver of uec, swift and ndp. Notes which packets have arrived, and reports at once what the sender must know
+/// soon: the first packet, marked, trimmed and repeated ones, and those that ask for it; otherwise after some bytes
+/// (uet-htsim, `UecSink::processData`).
 #[derive(Clone, Debug)]
-pub struct UecReceiver {
+pub struct UnorderedReceiver {
     taken: Taken,
     /// Bytes of packets, with headers, since the last report.
     unreported: u64,
@@ -21,10 +22,10 @@ pub struct UecReceiver {
     pulls: Option<Pulls>,
 }
 
-impl UecReceiver {
+impl UnorderedReceiver {
     /// Creates a receiver of a transfer of this many bytes, of which nothing has arrived. It knows the network of its sender.
-    pub fn new(settings: &UecSettings, network: &NetworkTraits, bytes: u64) -> UecReceiver {
-        UecReceiver {
+    pub fn new(settings: &UnorderedSettings, network: &NetworkTraits, bytes: u64) -> UnorderedReceiver {
+        UnorderedReceiver {
             taken: Taken::new(Sizes::new(settings, bytes)),
             unreported: 0,
             ack_bytes: settings.report_after_bytes(),
@@ -69,7 +70,7 @@ impl UecReceiver {
     }
 }
 
-impl PacketReceiver for UecReceiver {
+impl PacketReceiver for UnorderedReceiver {
     fn handle_data(&mut self, arrived: &Arrived) -> Option<Report> {
         let number = arrived.number;
         if number >= self.taken.sizes.packets() || number >= self.taken.arrivals.expected() + MOST_AHEAD {

@@ -3,7 +3,7 @@
 use super::entropies::{Entropies, Outcome};
 use super::law::{Arrival, Trimmed};
 use super::laws::Law;
-use super::{NetworkTraits, Sizes, UecSettings, MOST_AHEAD};
+use super::{NetworkTraits, Sizes, UnorderedSettings, MOST_AHEAD};
 use crate::packets::{Outgoing, PacketCounters, PacketSender, Report, ReportKind, TrimmedAt};
 use pathloom_model::Nanos;
 use rand::SeedableRng;
@@ -33,10 +33,10 @@ struct Sent {
     state: State,
 }
 
-/// Sends the packets of a transfer within the window of its congestion control, repeats those that are lost, and chooses an entropy for
-/// each (uet-htsim, `UecSrc`).
+/// The sender of uec, swift and ndp. Sends the packets of a transfer within the window of its congestion control, repeats
+/// those that are lost, and chooses an entropy for each (uet-htsim, `UecSrc`).
 #[derive(Clone, Debug)]
-pub struct UecSender {
+pub struct UnorderedSender {
     sizes: Sizes,
     law: Law,
     entropies: Entropies,
@@ -66,11 +66,11 @@ pub struct UecSender {
     counters: PacketCounters,
 }
 
-impl UecSender {
+impl UnorderedSender {
     /// Creates the sender of a transfer of this many bytes. The seed determines the entropies.
-    pub fn new(settings: &UecSettings, network: &NetworkTraits, bytes: u64, seed: u64) -> UecSender {
+    pub fn new(settings: &UnorderedSettings, network: &NetworkTraits, bytes: u64, seed: u64) -> UnorderedSender {
         let mut rng = Pcg32::seed_from_u64(seed);
-        UecSender {
+        UnorderedSender {
             sizes: Sizes::new(settings, bytes),
             law: Law::new(settings, network),
             entropies: Entropies::new(settings.entropy, settings.paths, &mut rng),
@@ -257,7 +257,7 @@ impl UecSender {
     }
 }
 
-impl PacketSender for UecSender {
+impl PacketSender for UnorderedSender {
     fn poll_transmit(&mut self, now: Nanos) -> Option<Outgoing> {
         let again = self.lost.first().copied();
         let number = again.unwrap_or(self.next());

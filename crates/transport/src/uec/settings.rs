@@ -36,9 +36,10 @@ impl EntropyChoice {
     }
 }
 
-/// Settings of the transport.
+/// Settings of the transports whose packets may arrive in any order: uec, swift and ndp. They differ in the congestion
+/// control.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct UecSettings {
+pub struct UnorderedSettings {
     /// What every transport has: payload bytes of a full packet, jitter of the host, no handshake. Its settings of TCP
     /// windows and timers have no effect.
     pub common: Settings,
@@ -110,9 +111,9 @@ pub(crate) fn keys(entry: &PacketEntry) -> Vec<TransportKey> {
     keys
 }
 
-impl Default for UecSettings {
-    fn default() -> UecSettings {
-        UecSettings {
+impl Default for UnorderedSettings {
+    fn default() -> UnorderedSettings {
+        UnorderedSettings {
             common: Settings {
                 mss_bytes: MTU - HEADER_BYTES,
                 handshake: false,
@@ -131,14 +132,14 @@ impl Default for UecSettings {
     }
 }
 
-impl UecSettings {
+impl UnorderedSettings {
     /// Parses the keys of a transport ([`keys`]).
     ///
     /// # Errors
     /// A value is invalid; the message says what was expected.
-    pub(crate) fn read(spec: &Spec, entry: &PacketEntry) -> Result<UecSettings, SpecError> {
-        let d = UecSettings::default();
-        let settings = UecSettings {
+    pub(crate) fn read(spec: &Spec, entry: &PacketEntry) -> Result<UnorderedSettings, SpecError> {
+        let d = UnorderedSettings::default();
+        let settings = UnorderedSettings {
             common: Settings {
                 mss_bytes: spec.size_bytes("mtu")?.map_or(Ok(MTU), |mtu| bounded_mtu(spec, mtu))? - HEADER_BYTES,
                 jitter: spec.time("jitter")?.or(d.common.jitter),
@@ -159,8 +160,8 @@ impl UecSettings {
     }
 
     /// The default settings, with this choice of entropies.
-    pub fn choosing(entropy: EntropyChoice) -> UecSettings {
-        UecSettings { entropy, ..UecSettings::default() }
+    pub fn choosing(entropy: EntropyChoice) -> UnorderedSettings {
+        UnorderedSettings { entropy, ..UnorderedSettings::default() }
     }
 
     /// Bytes of packets, with headers, that arrive between two reports.
@@ -171,13 +172,13 @@ impl UecSettings {
 
     /// Returns these settings with those of `given`, except the entropy, which belongs to the scheme
     /// ([`TransportSpec::refined_by`](crate::TransportSpec::refined_by)).
-    pub(crate) fn refined_by(self, given: UecSettings) -> Result<UecSettings, String> {
+    pub(crate) fn refined_by(self, given: UnorderedSettings) -> Result<UnorderedSettings, String> {
         // A scheme states its entropy even where it is the default.
         let default = given.control.entry().entropy;
         if given.entropy != default && given.entropy != self.entropy {
             return Err(conflict("entropy", word(&ENTROPIES, self.entropy), word(&ENTROPIES, given.entropy)));
         }
-        Ok(UecSettings { entropy: self.entropy, ..given })
+        Ok(UnorderedSettings { entropy: self.entropy, ..given })
     }
 
     /// Bytes of a full packet on the wire.

@@ -1,6 +1,6 @@
 //! A transfer divided into packets.
 
-use super::{UecSettings, HEADER_BYTES};
+use super::{UnorderedSettings, HEADER_BYTES};
 
 /// Sizes of the packets of a transfer: all are full except the last.
 #[derive(Clone, Copy, Debug)]
@@ -11,7 +11,7 @@ pub(crate) struct Sizes {
 }
 
 impl Sizes {
-    pub(super) fn new(settings: &UecSettings, bytes: u64) -> Sizes {
+    pub(super) fn new(settings: &UnorderedSettings, bytes: u64) -> Sizes {
         Sizes::with_header(settings.common.mss_bytes, HEADER_BYTES, bytes)
     }
 

@@ -6,7 +6,7 @@
 //! host, which is not simulated.
 
 use super::law::{Arrival, PacketEntry, PacketLaw, Trimmed};
-use super::{EntropyChoice, NetworkTraits, PacketControl, UecSettings};
+use super::{EntropyChoice, NetworkTraits, PacketControl, UnorderedSettings};
 use crate::listing::key;
 use crate::settings::optional_time;
 use pathloom_model::Nanos;
@@ -66,7 +66,7 @@ pub(super) struct Swift {
 }
 
 impl Swift {
-    pub(super) fn new(own: &SwiftSettings, settings: &UecSettings, network: &NetworkTraits) -> Swift {
+    pub(super) fn new(own: &SwiftSettings, settings: &UnorderedSettings, network: &NetworkTraits) -> Swift {
         let given = |time: Option<Nanos>, usual: f64| time.map_or(usual, |time| time.0 as f64);
         let (frame, hop) = (settings.frame_bytes() as f64, network.hop.0 as f64);
         let round_trip = network.round_trip.0 as f64;
@@ -210,19 +210,10 @@ impl PacketLaw for Swift {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const NETWORK: NetworkTraits = NetworkTraits {
-        rate_bps: 100_000_000_000,
-        round_trip: Nanos(14_022),
-        hop: Nanos(2_337),
-        trims: false,
-        lossless: false,
-        timeout: Nanos(100_000),
-    };
-    const FRAME: u64 = 4150;
+    use crate::uec::tests::{FRAME, TRAITS as NETWORK};
 
     fn swift(packets: f64) -> Swift {
-        let mut swift = Swift::new(&SwiftSettings::default(), &UecSettings::default(), &NETWORK);
+        let mut swift = Swift::new(&SwiftSettings::default(), &UnorderedSettings::default(), &NETWORK);
         swift.window = packets;
         swift
     }

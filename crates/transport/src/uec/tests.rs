@@ -9,7 +9,7 @@ use pathloom_model::Nanos;
 use proptest::prelude::*;
 
 /// A fabric of 100 Gbit/s with six links of 1 µs between two hosts, as in uet-htsim's permutations.
-const TRAITS: NetworkTraits = NetworkTraits {
+pub(super) const TRAITS: NetworkTraits = NetworkTraits {
     rate_bps: 100_000_000_000,
     round_trip: Nanos(14_022),
     hop: Nanos(2_337),
@@ -17,13 +17,15 @@ const TRAITS: NetworkTraits = NetworkTraits {
     lossless: false,
     timeout: Nanos(100_656),
 };
+/// Bytes of a full packet by default.
+pub(super) const FRAME: u64 = 4150;
 const CHOICES: [EntropyChoice; 5] =
     [EntropyChoice::Single, EntropyChoice::Oblivious, EntropyChoice::Bitmap, EntropyChoice::Reps, EntropyChoice::Mixed];
 
 #[test]
 fn a_lone_flow_sends_at_line_rate() {
     for ack_bytes in [1, 16_384] {
-        let settings = UecSettings { ack_bytes: Some(ack_bytes), ..UecSettings::default() };
+        let settings = UnorderedSettings { ack_bytes: Some(ack_bytes), ..UnorderedSettings::default() };
         let mut network = Network::new(&settings, TRAITS, 2_000_000, 1, Fates::default());
         // uet-htsim, `one.cm`: 176.2 µs.
         assert_eq!(network.run().0 / 100, 1_761, "176.2 us less what was rounded");
@@ -34,8 +36,8 @@ fn a_lone_flow_sends_at_line_rate() {
 
 #[test]
 fn reports_are_sent_after_the_bytes_that_were_asked_for() {
-    let (settings, bytes) = (UecSettings { ack_bytes: Some(16_384), ..UecSettings::default() }, 100 * 4086);
-    let mut receiver = UecReceiver::new(&settings, &TRAITS, bytes);
+    let (settings, bytes) = (UnorderedSettings { ack_bytes: Some(16_384), ..UnorderedSettings::default() }, 100 * 4086);
+    let mut receiver = UnorderedReceiver::new(&settings, &TRAITS, bytes);
     let arrived = |number| Arrived {
         number,
         payload_bytes: 4086,
@@ -71,8 +73,8 @@ fn after_a_missing_packet(trims: bool, at_us: u64) -> Option<Outgoing> {
     let spec = crate::TransportSpec::parse("ndp:iw=16600B").unwrap();
     let settings = spec.uec().unwrap();
     let traits = NetworkTraits { trims, timeout: Nanos::from_micros(300), ..TRAITS };
-    let mut sender = UecSender::new(settings, &traits, 100 * 4086, 1);
-    let mut receiver = UecReceiver::new(settings, &traits, 100 * 4086);
+    let mut sender = UnorderedSender::new(settings, &traits, 100 * 4086, 1);
+    let mut receiver = UnorderedReceiver::new(settings, &traits, 100 * 4086);
     let sent: Vec<Outgoing> = std::iter::from_fn(|| sender.poll_transmit(Nanos(0))).collect();
     assert_eq!(sent.len(), 4);
     for number in 1..=4 {
@@ -106,9 +108,9 @@ fn without_trimming_an_overtaken_packet_is_sent_again_before_its_timer_expires()
 
 #[test]
 fn a_trimmed_packet_is_sent_again_after_a_round_trip() {
-    let settings = UecSettings::default();
-    let mut sender = UecSender::new(&settings, &TRAITS, 10 * 4086, 1);
-    let mut receiver = UecReceiver::new(&settings, &TRAITS, 10 * 4086);
+    let settings = UnorderedSettings::default();
+    let mut sender = UnorderedSender::new(&settings, &TRAITS, 10 * 4086, 1);
+    let mut receiver = UnorderedReceiver::new(&settings, &TRAITS, 10 * 4086);
     let mut packets: Vec<_> = std::iter::from_fn(|| sender.poll_transmit(Nanos::ZERO)).map(Arrived::from).collect();
     assert_eq!(packets.len(), 10);
     packets[3].trimmed = Some(TrimmedAt::Fabric);
@@ -124,7 +126,7 @@ fn a_trimmed_packet_is_sent_again_after_a_round_trip() {
 
 #[test]
 fn a_lost_packet_is_sent_again_after_the_time_out_which_doubles() {
-    let mut sender = UecSender::new(&UecSettings::default(), &TRAITS, 1000, 1);
+    let mut sender = UnorderedSender::new(&UnorderedSettings::default(), &TRAITS, 1000, 1);
     let mut now = Nanos::ZERO;
     for round in 0..9 {
         assert_eq!(sender.poll_transmit(now).unwrap().retransmission, round > 0);
@@ -141,19 +143,19 @@ fn a_lost_packet_is_sent_again_after_the_time_out_which_doubles() {
 
 #[test]
 fn an_empty_transfer_is_finished() {
-    let mut sender = UecSender::new(&UecSettings::default(), &TRAITS, 0, 1);
+    let mut sender = UnorderedSender::new(&UnorderedSettings::default(), &TRAITS, 0, 1);
     assert!(sender.is_finished() && sender.poll_transmit(Nanos::ZERO).is_none());
 }
 
 #[test]
 fn a_sender_stays_within_the_range_that_receivers_keep() {
-    let settings = UecSettings {
-        common: crate::Settings { mss_bytes: 100, ..UecSettings::default().common },
-        ..UecSettings::default()
+    let settings = UnorderedSettings {
+        common: crate::Settings { mss_bytes: 100, ..UnorderedSettings::default().common },
+        ..UnorderedSettings::default()
     };
     let bytes = 100 * 3 * MOST_AHEAD;
-    let mut sender = UecSender::new(&settings, &TRAITS, bytes, 1);
-    let mut receiver = UecReceiver::new(&settings, &TRAITS, bytes);
+    let mut sender = UnorderedSender::new(&settings, &TRAITS, bytes, 1);
+    let mut receiver = UnorderedReceiver::new(&settings, &TRAITS, bytes);
     let mut newest = 0;
     // The first packet never arrives, all others do at once.
     while let Some(packet) = sender.poll_transmit(Nanos::ZERO) {
@@ -164,7 +166,7 @@ fn a_sender_stays_within_the_range_that_receivers_keep() {
     assert_eq!(newest, MOST_AHEAD - 1);
     let beyond = Arrived {
         number: MOST_AHEAD,
-        ..Arrived::from(UecSender::new(&settings, &TRAITS, bytes, 1).poll_transmit(Nanos::ZERO).unwrap())
+        ..Arrived::from(UnorderedSender::new(&settings, &TRAITS, bytes, 1).poll_transmit(Nanos::ZERO).unwrap())
     };
     assert_eq!(receiver.handle_data(&beyond), None);
     assert_eq!(receiver.received_packets(), MOST_AHEAD - 1);
@@ -222,7 +224,7 @@ proptest! {
         seed in any::<u64>(),
         fates in fates(),
     ) {
-        let settings = UecSettings { control, entropy: CHOICES[choice], ack_bytes: Some(ack_bytes), ..UecSettings::default() };
+        let settings = UnorderedSettings { control, entropy: CHOICES[choice], ack_bytes: Some(ack_bytes), ..UnorderedSettings::default() };
         let mut network = Network::new(&settings, TRAITS, bytes, seed, fates);
         let end = network.run();
         prop_assert_eq!(network.receiver.received_bytes(), bytes);
@@ -241,8 +243,8 @@ proptest! {
         seed in any::<u64>(),
         steps in prop::collection::vec((reports(), 0..200_000u64), 1..80),
     ) {
-        let settings = UecSettings { control, entropy: CHOICES[choice], ..UecSettings::default() };
-        let mut sender = UecSender::new(&settings, &TRAITS, 200_000, seed);
+        let settings = UnorderedSettings { control, entropy: CHOICES[choice], ..UnorderedSettings::default() };
+        let mut sender = UnorderedSender::new(&settings, &TRAITS, 200_000, seed);
         let mut now = Nanos::ZERO;
         for (report, wait) in steps {
             while sender.poll_transmit(now).is_some() {}
@@ -255,8 +257,8 @@ proptest! {
 
     #[test]
     fn packets_with_any_number_do_no_harm(numbers in prop::collection::vec(prop_oneof![0..90u64, any::<u64>()], 1..200)) {
-        let settings = UecSettings { ack_bytes: Some(1), ..UecSettings::default() };
-        let mut receiver = UecReceiver::new(&settings, &TRAITS, 50 * 4086);
+        let settings = UnorderedSettings { ack_bytes: Some(1), ..UnorderedSettings::default() };
+        let mut receiver = UnorderedReceiver::new(&settings, &TRAITS, 50 * 4086);
         let mut seen = std::collections::BTreeSet::new();
         for number in numbers {
             let arrived = Arrived {

@@ -1,7 +1,7 @@
 //! A sender, a receiver and the network between them, in virtual time. The network loses, trims, marks and overtakes
 //! packets at random, and checks every report against what it has delivered.
 
-use super::super::{NetworkTraits, PacketControl, UecReceiver, UecSender, UecSettings, HEADER_BYTES};
+use super::super::{NetworkTraits, PacketControl, UnorderedReceiver, UnorderedSender, UnorderedSettings, HEADER_BYTES};
 use crate::packets::{Arrived, PacketReceiver, PacketSender, Report, ReportKind, TrimmedAt};
 use pathloom_model::Nanos;
 use rand::{RngExt, SeedableRng};
@@ -35,8 +35,8 @@ enum Event {
 
 pub(super) struct Network {
     pub traits: NetworkTraits,
-    pub sender: UecSender,
-    pub receiver: UecReceiver,
+    pub sender: UnorderedSender,
+    pub receiver: UnorderedReceiver,
     pub now: Nanos,
     fates: Fates,
     rng: Pcg32,
@@ -54,11 +54,17 @@ pub(super) struct Network {
 }
 
 impl Network {
-    pub(super) fn new(settings: &UecSettings, traits: NetworkTraits, bytes: u64, seed: u64, fates: Fates) -> Network {
+    pub(super) fn new(
+        settings: &UnorderedSettings,
+        traits: NetworkTraits,
+        bytes: u64,
+        seed: u64,
+        fates: Fates,
+    ) -> Network {
         Network {
             traits,
-            sender: UecSender::new(settings, &traits, bytes, seed),
-            receiver: UecReceiver::new(settings, &traits, bytes),
+            sender: UnorderedSender::new(settings, &traits, bytes, seed),
+            receiver: UnorderedReceiver::new(settings, &traits, bytes),
             now: Nanos::ZERO,
             fates,
             rng: Pcg32::seed_from_u64(seed),
