@@ -17,6 +17,7 @@ from pathloom.experiments.sweeps.result import SweepData
 from pathloom.extras import is_installed
 
 if TYPE_CHECKING:
+    from pathloom.report.axes import ResultPlots
     from pathloom.report.plots import Plot
 
 PLOTS = (
@@ -60,6 +61,13 @@ class Result(ResultData):
     >>> result.summary["schemes"][0]["flows"]["long_lived"]
     4
     """
+
+    @property
+    def plot(self) -> ResultPlots:
+        """The figures of the report, drawn into axes of matplotlib: `result.plot.fct_cdf(ax=axes)`."""
+        from pathloom.report.axes import ResultPlots
+
+        return ResultPlots(self)
 
     def report(self) -> str:
         """The report as one self-contained HTML page."""

@@ -187,42 +187,54 @@ def _cut_at(axes: Axes, least: float, most: float | None) -> None:
 
 def throughput_cdf(result: ResultData, look: Mapping[str, Look]) -> Plot | None:
     """Distribution of the throughput of flows."""
-    values = _by_scheme(result, "throughput")
-    if not values:
-        return None
     figure = new_figure(7.2, 3.7)
     axes = figure.add_subplot()
-    for scheme, ascending in values.items():
-        xs, ys = _steps(ascending)
-        axes.plot(xs, ys, color=look[scheme].colour, linestyle=look[scheme].line, label=look[scheme].label)
-    axes.set_xlim(0, 1.005)
-    _shares(axes)
-    axes.set_xlabel("throughput of a flow (1 = ideal)")
+    if not draw_throughput_cdf(axes, result, look):
+        return None
     legend_above(axes)
     says = "Share of flows with at most so much throughput: the lower and farther right a curve, the better."
     says += _unfinished_text(result, "an unfinished flow counts with the most that it can come to")
     return Plot("throughput-cdf", "Throughput of flows (CDF)", says, figure)
 
 
+def draw_throughput_cdf(axes: Axes, result: ResultData, look: Mapping[str, Look]) -> bool:
+    """Draws the distribution of the throughput of flows. Returns whether there is any."""
+    values = _by_scheme(result, "throughput")
+    for scheme, ascending in values.items():
+        xs, ys = _steps(ascending)
+        axes.plot(xs, ys, color=look[scheme].colour, linestyle=look[scheme].line, label=look[scheme].label)
+    axes.set_xlim(0, 1.005)
+    _shares(axes)
+    axes.set_xlabel("throughput of a flow (1 = ideal)")
+    return bool(values)
+
+
 def fct_cdf(result: ResultData, look: Mapping[str, Look]) -> Plot | None:
     """Distribution of flow completion times, on a logarithmic axis."""
-    values = _by_scheme(result, "fct_s")
-    if not values:
-        return None
     figure = new_figure(7.2, 3.7)
     axes = figure.add_subplot()
+    if not draw_fct_cdf(axes, result, look):
+        return None
+    legend_above(axes)
+    says = "Share of flows complete within so much time: the farther left a curve, the better."
+    says += _unfinished_text(result, "unfinished flows keep a curve below 100 %")
+    return Plot("fct-cdf", "Flow completion time (CDF)", says, figure)
+
+
+def draw_fct_cdf(axes: Axes, result: ResultData, look: Mapping[str, Look]) -> bool:
+    """Draws the distribution of flow completion times. Returns whether there is any."""
+    values = _by_scheme(result, "fct_s")
+    if not values:
+        return False
     sizes = _by_scheme(result, "size_bytes")
     for scheme, ascending in values.items():
         xs, ys = _steps(ascending, len(sizes[scheme]))
         axes.plot(xs, ys, color=look[scheme].colour, linestyle=look[scheme].line, label=look[scheme].label)
     axes.set_xscale("log")
     _shares(axes)
-    _log_times(axes, "x")
+    log_times(axes, "x")
     axes.set_xlabel("flow completion time")
-    legend_above(axes)
-    says = "Share of flows complete within so much time: the farther left a curve, the better."
-    says += _unfinished_text(result, "unfinished flows keep a curve below 100 %")
-    return Plot("fct-cdf", "Flow completion time (CDF)", says, figure)
+    return True
 
 
 def fct_by_size(result: ResultData, look: Mapping[str, Look]) -> Plot | None:
@@ -230,7 +242,7 @@ def fct_by_size(result: ResultData, look: Mapping[str, Look]) -> Plot | None:
     figure = _by_size(result, look, "age_s", ((0.50, "median"), (0.95, "95th percentile")), "flow completion time")
     if figure is None:
         return None
-    _log_times(figure.axes[0], "y")
+    log_times(figure.axes[0], "y")
     says = "Median and 95th percentile of the flow completion time, by flow size: lower is better."
     says += _unfinished_text(result, "an unfinished flow counts with the time it has had, and takes longer than that")
     return Plot("fct-by-size", "Flow completion time by flow size", says, figure)
@@ -241,7 +253,7 @@ def slowdown_by_size(result: ResultData, look: Mapping[str, Look]) -> Plot | Non
     figure = _by_size(result, look, "slowdown", ((0.50, "median"), (0.99, "99th percentile")), "FCT slowdown")
     if figure is None:
         return None
-    _log_times_over(figure.axes[0])
+    log_times_over(figure.axes[0])
     says = (
         "Median and 99th percentile of the slowdown, by flow size: the FCT over the ideal FCT, which leaves out "
         "handshake and slow start, so short flows never reach 1. Throughput of such a flow is the inverse."
@@ -255,41 +267,50 @@ def _by_size(
 ) -> Figure | None:
     """Percentiles of a column of the flows in each bin of flow sizes, on a logarithmic axis."""
     finite = result.flows.filter(pl.col(column).is_not_null())
-    bins = [(label, low, high) for label, low, high in SIZE_BINS if _in_bin(finite, low, high).height]
-    if not bins:
+    if finite.is_empty():
         return None
     figure = new_figure(9.2, 3.9)
-    schemes = [scheme for scheme in look if finite.filter(pl.col("scheme") == scheme).height]
     left = figure.add_subplot(1, 2, 1)
     right = figure.add_subplot(1, 2, 2, sharey=left)
     for axes, (share, title) in zip((left, right), panels, strict=True):
-        for index, scheme in enumerate(schemes):
-            own = finite.filter(pl.col("scheme") == scheme)
-            values = [_in_bin(own, low, high)[column].sort().to_list() for _, low, high in bins]
-            shift = 0.13 * (index - (len(schemes) - 1) / 2)
-            xs = [place + shift for place in range(len(bins))]
-            ys = [value if (value := percentile(some, share)) is not None else math.nan for some in values]
-            axes.plot(
-                xs,
-                ys,
-                color=look[scheme].colour,
-                marker=look[scheme].marker,
-                markersize=6,
-                linewidth=0.9,
-                linestyle=look[scheme].line,
-                label=look[scheme].label,
-            )
-        axes.set_yscale("log")
-        axes.set_xticks(range(len(bins)), [label for label, _, _ in bins])
-        axes.tick_params(axis="x", labelsize=7.5)
+        draw_by_size(axes, result, look, column, share)
         axes.set_title(title, fontsize=9.5)
-        axes.set_xlabel("flow size")
-        axes.grid(visible=False, axis="x")
     left.set_ylabel(label)
     right.tick_params(axis="y", labelleft=False)
     handles, _ = left.get_legend_handles_labels()
     fitting_legend(figure, len(handles), handles=handles, loc="outside upper left", handlelength=2.6)
     return figure
+
+
+def draw_by_size(axes: Axes, result: ResultData, look: Mapping[str, Look], column: str, share: float) -> bool:
+    """Draws a percentile of a column of the flows by flow size; `share` is 0.5 for the median. Returns whether any."""
+    finite = result.flows.filter(pl.col(column).is_not_null())
+    bins = [(label, low, high) for label, low, high in SIZE_BINS if _in_bin(finite, low, high).height]
+    if not bins:
+        return False
+    schemes = [scheme for scheme in look if finite.filter(pl.col("scheme") == scheme).height]
+    for index, scheme in enumerate(schemes):
+        own = finite.filter(pl.col("scheme") == scheme)
+        values = [_in_bin(own, low, high)[column].sort().to_list() for _, low, high in bins]
+        shift = 0.13 * (index - (len(schemes) - 1) / 2)
+        xs = [place + shift for place in range(len(bins))]
+        ys = [value if (value := percentile(some, share)) is not None else math.nan for some in values]
+        axes.plot(
+            xs,
+            ys,
+            color=look[scheme].colour,
+            marker=look[scheme].marker,
+            markersize=6,
+            linewidth=0.9,
+            linestyle=look[scheme].line,
+            label=look[scheme].label,
+        )
+    axes.set_yscale("log")
+    axes.set_xticks(range(len(bins)), [label for label, _, _ in bins])
+    axes.tick_params(axis="x", labelsize=7.5)
+    axes.set_xlabel("flow size")
+    axes.grid(visible=False, axis="x")
+    return True
 
 
 def link_heat_map(result: ResultData, look: Mapping[str, Look]) -> Plot | None:
@@ -374,12 +395,24 @@ def _window_text(result: ResultData) -> str:
 
 def link_ranks(result: ResultData, look: Mapping[str, Look]) -> Plot | None:
     """Mean utilisation of the links between switches, busiest first."""
+    figure = new_figure(7.2, 3.4)
+    axes = figure.add_subplot()
+    if not draw_link_ranks(axes, result, look):
+        return None
+    legend_above(axes)
+    says = (
+        f"Mean utilisation over all runs, {_window_text(result)}. The flatter a curve, the more evenly a scheme "
+        "spreads the traffic over the links between switches."
+    )
+    return Plot("link-ranks", "Link utilisation by rank", says, figure)
+
+
+def draw_link_ranks(axes: Axes, result: ResultData, look: Mapping[str, Look]) -> bool:
+    """Draws the mean utilisation of links between switches, busiest first. Returns whether there are any."""
     between = [link for link in range(len(result.fabric.links["source"])) if result.fabric.is_switch_link(link)]
     means_by_scheme = _link_means(result)
     if not means_by_scheme or len(between) < 2:
-        return None
-    figure = new_figure(7.2, 3.4)
-    axes = figure.add_subplot()
+        return False
     for scheme, values in means_by_scheme.items():
         ranked = sorted((values[link] for link in between), reverse=True)
         axes.plot(
@@ -394,12 +427,7 @@ def link_ranks(result: ResultData, look: Mapping[str, Look]) -> Plot | None:
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _place: f"{value:.0%}"))
     axes.set_xlabel("links between switches, busiest first")
     axes.set_ylabel("mean utilisation")
-    legend_above(axes)
-    says = (
-        f"Mean utilisation over all runs, {_window_text(result)}. The flatter a curve, the more evenly a scheme "
-        "spreads the traffic over the links between switches."
-    )
-    return Plot("link-ranks", "Link utilisation by rank", says, figure)
+    return True
 
 
 def over_time(result: ResultData, look: Mapping[str, Look]) -> Plot | None:
@@ -507,7 +535,7 @@ def _time_unit(times_s: Sequence[float | None]) -> tuple[float, str]:
     raise AssertionError("every time is at least 0")
 
 
-def _log_times_over(axes: Axes) -> None:
+def log_times_over(axes: Axes) -> None:
     """Sets the ticks of a logarithmic axis of slowdowns, from 1 on, with labels as in tables."""
     low, high = axes.get_ylim()
     low = min(low, 0.95)
@@ -521,7 +549,7 @@ def _log_times_over(axes: Axes) -> None:
     axes.set_ylim(low, high)
 
 
-def _log_times(axes: Axes, which: str) -> None:
+def log_times(axes: Axes, which: str) -> None:
     """Sets the ticks of a logarithmic axis of seconds at 1, 10 and 100 µs, ms and s, with units in the labels."""
     axis = axes.xaxis if which == "x" else axes.yaxis
     low, high = axes.get_xlim() if which == "x" else axes.get_ylim()
