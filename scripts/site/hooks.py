@@ -8,6 +8,7 @@ import re
 import tempfile
 from pathlib import Path
 
+import gallery
 import reference
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -15,26 +16,10 @@ from mkdocs.structure.nav import Navigation
 from mkdocs.structure.pages import Page
 from mkdocs.utils.templates import TemplateContext
 
-from pathloom.fabrics import Fabric
-from pathloom.report.drawing import draw_to_file
-
 ROOT = Path(__file__).resolve().parents[2]
 HREF = re.compile(r'(?<=href=")(?![a-z]+:|#|/)([^"#?]+)')
 """A relative link in HTML, without its fragment."""
 LINK = re.compile(r"(?<=\]\()((?:\.\./)+[^)#\s]+)(?=[)#])")
-FABRICS = {
-    "fat-tree": "fat-tree:k=4",
-    "leaf-spine": "leaf-spine:spines=4,leaves=4,hosts=4",
-    "vl2": "vl2:hosts=4",
-    "jellyfish": "jellyfish:switches=12,ports=5,hosts=24",
-    "dragonfly": "dragonfly:routers=4,hosts=1",
-    "slim-fly": "slim-fly:q=3,hosts=1",
-    "torus": "torus:dims=4x4",
-    "three-layer": "three-layer:hosts=4",
-    "parallel-paths": "parallel-paths:rates=100Mbps/50Mbps/20Mbps",
-}
-"""Fabrics that the gallery draws."""
-
 log = logging.getLogger("mkdocs.hooks.pathloom")
 
 
@@ -44,10 +29,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for name, content in made.items():
         files.append(File.generated(config, name, content=content))
     with tempfile.TemporaryDirectory() as folder:
-        for name, spec in FABRICS.items():
-            picture = Path(folder) / f"{name}.svg"
-            draw_to_file(Fabric(spec), picture)
-            files.append(File.generated(config, f"images/fabrics/{name}.svg", content=picture.read_bytes()))
+        for name, drawn in gallery.pictures(Path(folder)).items():
+            files.append(File.generated(config, f"{gallery.PLACE}/{name}.svg", content=drawn))
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     files.append(File.generated(config, "changelog.md", content=changelog))
     return files
