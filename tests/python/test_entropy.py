@@ -6,6 +6,7 @@ import socket
 import struct
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -15,8 +16,9 @@ from pathloom.errors import ToolError
 from pathloom.fabrics import Fabric
 from pathloom.lab import system
 from pathloom.lab.blueprint import Blueprint
-from pathloom.lab.routed.entropy import Flow, Lookups, PathMap, port_of, sources_of
+from pathloom.lab.routed.entropy import Find, Flow, Lookups, PathMap, port_of, sources_of
 from pathloom.lab.routed.numbering import host6, link_address, link_address6, router_address, router_address6
+from pathloom.lab.routed.pinning import pin_by_ports
 from pathloom.lab.routed.prober import Trace, answer_of, quoted4, quoted6, segment
 
 K4 = "fat-tree:k=4,rate=10Mbps,buffer=150"
@@ -143,3 +145,25 @@ def test_routers_that_are_asked_lead_to_the_target(monkeypatch: pytest.MonkeyPat
 def test_bad_ports_and_words_are_named(cli: Cli) -> None:
     assert "source ports end at 65535" in cli("lab", "paths", "h0", "h1", "--first", "65530").err
     assert "--protocol tcp or udp" in cli("lab", "paths", "h0", "h1", "--protocol", "sctp").err
+
+
+def test_flows_get_the_source_ports_of_their_paths() -> None:
+    # Ports that are even lead by (1, 2), odd ones by (1, 3), and none by (1, 4).
+    def finder(flow: Flow) -> Find:
+        assert flow.port == 5001
+        return lambda ports: {port: (1, 2 + port % 2) for port in ports}
+
+    def flow(source: str, target: str, *path: int) -> dict[str, Any]:
+        ends = {"src_address": source, "dst_address": target, "dst_port": 5001, "src_port": 40000}
+        return {**ends, "ways": [list(path), [9, 9]]}
+
+    offered = [
+        flow("a", "b", 1, 3),
+        flow("a", "b", 1, 3),
+        flow("a", "b", 1, 4),
+        flow("a", "c", 1, 3),
+        flow("d", "b", 1, 2),
+    ]
+    assert pin_by_ports(blueprint_of(), offered, finder) == [2]
+    assert [one["src_port"] for one in offered] == [20001, 20003, 40000, 20005, 20000]
+    assert [one.get("pinned", True) for one in offered] == [True, True, False, True, True]

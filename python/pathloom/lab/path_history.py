@@ -92,7 +92,7 @@ def connections(
         own = (flow["src_address"], row["src_port"], flow["dst_address"], row["dst_port"])
         parts = [tuple(part[:4]) for part in row["subflows"]]
         for key in parts or [own]:
-            default = list(flow["ways"][0]) if pinned and key == planned else None
+            default = list(flow["ways"][0]) if pinned and flow.get("pinned", True) and key == planned else None
             found.append(Connection(index, key, row["start_ns"], row["end_ns"], default, fault_ns, bool(parts)))
     return found
 

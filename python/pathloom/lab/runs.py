@@ -47,6 +47,7 @@ from pathloom.lab.path_history import (
 )
 from pathloom.lab.program_switches import PROGRAM, PROTOCOLS, is_protocol, settings_of
 from pathloom.lab.routed import routers
+from pathloom.lab.routed.pinning import MOST_FLOWS, pin_by_ports
 from pathloom.lab.routed.settings import FRR, RouterSettings, check_routed
 from pathloom.lab.run_task import RunTask
 from pathloom.lab.status import link_counters
@@ -201,7 +202,6 @@ class LabExecution:
         elif self.routed:
             settings = RouterSettings.of(self.options.switches, first)
             self._note([*links.differences(lab.up_routed(self.fabric, settings, self.stack)), *routers.notes()])
-            self._note(["the routers' own hash spreads the flows"])
         else:
             blueprint = lab.up(self.fabric, self.target, first, self.stack, daemons=self.options.daemons)
             self._note(differences(blueprint))
@@ -278,6 +278,7 @@ class LabExecution:
             return {}
         if self.routed:
             lab.restart_routers(self.fabric, RouterSettings.of(self.options.switches, job.scheme))
+            self._pin_by_ports(lab, job, offered)
             return {}
         tables: list[SwitchTables] = json.loads(run.switch_tables())
         pins = self._pins(offered, tables)
@@ -348,7 +349,17 @@ class LabExecution:
         }
 
     def _pins_flows(self, offered: list[dict[str, Any]]) -> bool:
-        return self.options.pinned and len(offered) <= MOST_PINNED and not self.programs and not self.routed
+        most = MOST_FLOWS if self.routed else MOST_PINNED
+        return self.options.pinned and len(offered) <= most and not self.programs
+
+    def _pin_by_ports(self, lab: Lab, job: Job, offered: list[dict[str, Any]]) -> None:
+        """Gives flows the source ports by which routers send them where the simulator's switches would."""
+        if not self._pins_flows(offered):
+            why = f": {len(offered)} are too many to find source ports for" if self.options.pinned else ""
+            self._note([f"the routers' own hash spreads the flows{why}"])
+        elif left := pin_by_ports(lab.blueprint(), offered):
+            where = f"run {job.run} of {job.label}: {len(left)} of {len(offered)} flows"
+            self._note([f"{where} take other paths than in the simulator, since no source port leads there"])
 
     def _pins(self, offered: list[dict[str, Any]], tables: list[SwitchTables]) -> dict[int, list[str]]:
         """Returns, by switch, the rules that send flows on the paths that the simulator's switches would choose."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import stat
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -133,7 +134,8 @@ class Daemons:
 
     def configure(self, routers: Iterable[Router]) -> None:
         """Writes the configurations of routers. The daemons run as the user of Debian's package, who may read them."""
-        self.lab_directory.chmod(0o711)
+        for place in (self.lab_directory.parent, self.lab_directory):
+            place.chmod(stat.S_IMODE(place.stat().st_mode) | stat.S_IXGRP | stat.S_IXOTH)
         self.directory.mkdir(mode=0o700, exist_ok=True)
         for router in routers:
             own = self._own(router.switch)
