@@ -201,11 +201,12 @@ hostd-tools: .venv/.deps  ## Install clang, for the BPF programs of the host age
 	touch $@
 
 .venv/.built: .venv/.simulator | hostd-tools
-	$(call say,Building the programs: $(PROFILE): controller$(comma) host agent$(comma) live switch$(comma) paths for programs$(comma) long links of the lab)
-	programs=(controller preload delay); \
+	$(call say,Building the programs: $(PROFILE): controller$(comma) host agent$(comma) live switch$(comma) paths for programs$(comma) long links of the lab$(comma) the simulator for C)
+	programs=(controller preload delay net); \
 	if scripts/prepare.sh hostd 2>/dev/null; then programs+=(hostd switchd); fi; \
 	cargo build --profile $(PROFILE) --quiet "$${programs[@]/#/--package=pathloom-}"
 	install -m 755 $(BUILT)/pathloom-controller $(BUILT)/pathloom-controller-bench $(BUILT)/pathloom-delay $(BIN)/
-	install -m 755 $(BUILT)/libpathloom_preload.so .venv/lib/
+	install -m 755 $(BUILT)/libpathloom_preload.so $(BUILT)/libpathloom_net.so .venv/lib/
+	install -D -m 644 -t .venv/include crates/net/include/pathloom_net.h
 	for one in pathloom-hostd pathloom-switch; do if test -x $(BUILT)/$$one; then install -m 755 $(BUILT)/$$one $(BIN)/; fi; done
 	touch $@

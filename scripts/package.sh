@@ -41,6 +41,7 @@ build_programs() {
     build pathloom-switchd --bin pathloom-switch
     build pathloom-delay --bin pathloom-delay
     build pathloom-preload --lib
+    build pathloom-net --lib
 }
 
 # example FOLDER NAME: installs the configuration and the unit of a program as examples.
@@ -59,6 +60,8 @@ wheel() {
         install -D -m 755 -t pathloom._core.data/scripts "$programs/$name"
     done
     install -D -m 755 -t pathloom._core.data/platlib/pathloom "$programs/libpathloom_preload.so"
+    install -D -m 755 -t pathloom._core.data/data/lib "$programs/libpathloom_net.so"
+    install -D -m 644 -t pathloom._core.data/data/include crates/net/include/pathloom_net.h
     for short in controller hostd switch; do
         example pathloom._core.data/data/share/pathloom/examples "$short"
     done

@@ -16,7 +16,18 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-IMPURE_CRATES = {"sim", "controller", "daemon-support", "hostd", "switchd", "python", "testkit", "preload", "delay"}
+IMPURE_CRATES = {
+    "sim",
+    "controller",
+    "daemon-support",
+    "hostd",
+    "switchd",
+    "python",
+    "testkit",
+    "preload",
+    "delay",
+    "net",
+}
 """Crates that need not be pure. `sim` writes files through wrappers; only tests use `testkit`."""
 
 TEST_ONLY = {"testkit", "testnet", "schemes", "workload", "fabrics", "allocation"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import ctypes
 import gzip
 import os
 import platform
@@ -117,6 +118,12 @@ print({line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlin
     words = ["with-paths", "--controller", "127.0.0.1:9", "--paths", "2", "--", sys.executable, "-c", program]
     library = next((installed.parent / "lib").glob("python*/site-packages/pathloom/libpathloom_preload.so"))
     assert call(installed / "pathloom", *words, cwd=tmp_path) == f"{{'{library}'}}\n"
+
+
+def test_the_wheel_has_the_simulator_for_c(installed: Path) -> None:
+    header = (installed.parent / "include/pathloom_net.h").read_text(encoding="utf-8")
+    library = ctypes.CDLL(str(installed.parent / "lib/libpathloom_net.so"))
+    assert f"#define PATHLOOM_NET_ABI {library.pathloom_net_abi()}u" in header
 
 
 def test_the_wheel_keeps_the_delays_of_long_links_in_a_lab(installed: Path, tmp_path: Path) -> None:

@@ -131,13 +131,15 @@ pub(crate) struct Agenda {
     next_at: Ps,
     /// Whether [`Agenda::halt`] has been called: no event happens any more.
     halted: bool,
+    /// Whether no event happens for now: [`Agenda::halt`] or [`Agenda::pause`] has been called.
+    stopped: bool,
     /// Number of events taken out so far.
     pub(crate) taken: u64,
 }
 
 impl Default for Agenda {
     fn default() -> Agenda {
-        Agenda { heap: BinaryHeap::new(), sequence: 0, next_at: NEVER, halted: false, taken: 0 }
+        Agenda { heap: BinaryHeap::new(), sequence: 0, next_at: NEVER, halted: false, stopped: false, taken: 0 }
     }
 }
 
@@ -162,8 +164,26 @@ impl Agenda {
     /// Removes all events, so that nothing happens any more. [`Agenda::next_at`] then returns 0, a time in the past.
     pub(crate) fn halt(&mut self) {
         self.heap.clear();
-        self.halted = true;
+        (self.halted, self.stopped) = (true, true);
         self.next_at = 0;
+    }
+
+    /// Lets no event happen until [`Agenda::resume`]. [`Agenda::next_at`] returns 0 meanwhile, so that the main loop ends
+    /// with the event that it handles.
+    pub(crate) fn pause(&mut self) {
+        self.stopped = true;
+        self.next_at = 0;
+    }
+
+    /// Lets events happen again after a pause. Changes nothing after [`Agenda::halt`].
+    pub(crate) fn resume(&mut self) {
+        self.stopped = self.halted;
+        self.next_at = if self.halted { 0 } else { self.heap.peek().map_or(NEVER, |next| next.at) };
+    }
+
+    /// Whether no event happens for now.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped
     }
 
     /// Whether [`Agenda::halt`] has been called.

@@ -5,14 +5,28 @@ use pathloom_model::{Fabric, Fault, LinkState, Nanos, NodeId};
 use pathloom_scheme::{Detection, Needs};
 use pathloom_workload::Workload;
 
-/// Checks whether a run can be set up: its flows run between hosts, its duration is valid, and its settings do not
-/// contradict each other.
+/// Checks whether a run can be set up: it has flows, they run between hosts, its duration is valid, and its settings do
+/// not contradict each other.
 pub(crate) fn check(settings: &SimSettings, has_journal: bool) -> Result<(), SimError> {
     let Workload { flows, .. } = &*settings.workload;
-    let whole = settings.duration.0.checked_mul(u64::from(settings.drain) + 1);
     if flows.is_empty() {
         return Err(SimError::NoFlows);
     }
+    check_without_flows(settings, has_journal)?;
+    match flows.iter().position(|flow| !are_hosts(&settings.fabric, flow.src, flow.dst)) {
+        Some(flow) => Err(SimError::NotHosts { flow }),
+        None => Ok(()),
+    }
+}
+
+/// Whether these nodes are two different hosts.
+pub(crate) fn are_hosts(fabric: &Fabric, src: NodeId, dst: NodeId) -> bool {
+    src != dst && [src, dst].iter().all(|node| fabric.hosts().binary_search(node).is_ok())
+}
+
+/// As [`check`], except for the flows.
+pub(crate) fn check_without_flows(settings: &SimSettings, has_journal: bool) -> Result<(), SimError> {
+    let whole = settings.duration.0.checked_mul(u64::from(settings.drain) + 1);
     if settings.duration == Nanos::ZERO {
         return Err(SimError::NoDuration);
     }
@@ -37,12 +51,7 @@ pub(crate) fn check(settings: &SimSettings, has_journal: bool) -> Result<(), Sim
     if (ports.red.is_some() || ports.ecn.is_some()) && settings.transport.settings().mark_packets.is_some() {
         return Err(SimError::ConflictingMarking);
     }
-    let hosts = settings.fabric.hosts();
-    let is_host = |node: &NodeId| hosts.binary_search(node).is_ok();
-    match flows.iter().position(|flow| !is_host(&flow.src) || !is_host(&flow.dst) || flow.src == flow.dst) {
-        Some(flow) => Err(SimError::NotHosts { flow }),
-        None => Ok(()),
-    }
+    Ok(())
 }
 
 /// Checks that neither the scheme nor its programs need TCP connections.

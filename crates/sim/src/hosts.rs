@@ -18,13 +18,17 @@ use crate::lanes::NO_CONNECTION;
 use crate::network::Network;
 use crate::outcome::{FlowOutcome, SubflowOutcome, SubflowPath};
 use crate::packet::Packet;
+use crate::plan::Planner;
 use crate::run::Run;
+use crate::settings::SimError;
 use crate::tap::Tap;
 use crate::time::{to_nanos, to_ps, Ps};
 use crate::transfers::Transfers;
 use packets::PacketFlows;
 pub(crate) use parts::HostSettings;
 use pathloom_model::{Fabric, FiveTuple, Headers, LinkId, Nanos};
+use pathloom_transport::Settings;
+use pathloom_workload::FlowSpec;
 use shared::Shared;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -52,6 +56,30 @@ impl Hosts {
     /// Whether transfers use a transport that acknowledges packets.
     pub(crate) fn acknowledge_packets(&self) -> bool {
         self.packets.is_some()
+    }
+
+    /// Lets a driver add transfers.
+    pub(crate) fn accept(&mut self, planner: Planner, transport: &Settings) {
+        let fabric = self.shared.fabric.clone();
+        self.shared.transfers.accept(&fabric, planner, transport);
+    }
+
+    /// Adds a transfer, which starts later. Returns its number; `None` if no driver may add transfers.
+    ///
+    /// # Errors
+    /// It would have more subflows than a connection may have.
+    pub(crate) fn add(&mut self, flow: FlowSpec) -> Result<Option<u32>, SimError> {
+        let fabric = self.shared.fabric.clone();
+        let transfer = self.shared.transfers.add(&fabric, flow)?;
+        if transfer.is_some() {
+            self.tcp.expect_one();
+        }
+        Ok(transfer)
+    }
+
+    /// Moves the transfers that have finished since the last call to `into`, in the order of their ends.
+    pub(crate) fn take_news(&mut self, into: &mut Vec<u32>) {
+        self.shared.transfers.take_news(into);
     }
 
     /// The transfers of the run.

@@ -1,15 +1,16 @@
 //! Best possible results of a transfer: as if it had the fabric to itself.
 
-use crate::transfers::{Ends, Plan};
+use crate::plan::{Ends, Plan};
 use pathloom_model::{Fabric, LinkId, LinkState, Nanos, NodeId};
 use pathloom_transport::{Settings, HEADER_BYTES};
 use pathloom_workload::Workload;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Computes reference values for the transfers of one workload on one fabric.
-pub(crate) struct Ideals<'a> {
-    fabric: &'a Fabric,
-    settings: &'a Settings,
+pub(crate) struct Ideals {
+    fabric: Arc<Fabric>,
+    settings: Settings,
     /// By uplink of an interface: whether a long-lived transfer sends by that interface, and whether one receives by
     /// it.
     sends: Vec<bool>,
@@ -19,8 +20,8 @@ pub(crate) struct Ideals<'a> {
     state: LinkState,
 }
 
-impl<'a> Ideals<'a> {
-    pub(crate) fn new(fabric: &'a Fabric, workload: &Workload, plan: &Plan, settings: &'a Settings) -> Ideals<'a> {
+impl Ideals {
+    pub(crate) fn new(fabric: &Arc<Fabric>, workload: &Workload, plan: &Plan, settings: &Settings) -> Ideals {
         let (mut sends, mut receives) = (vec![false; fabric.links().len()], vec![false; fabric.links().len()]);
         let long_lived = |index: &u32| workload.flows[*index as usize].size_bytes.is_none();
         for ends in (0..workload.flows.len() as u32).filter(long_lived).flat_map(|transfer| plan.of(transfer)) {
@@ -28,7 +29,14 @@ impl<'a> Ideals<'a> {
             receives[ends.dst.uplink.index()] = true;
         }
         let state = LinkState::of(fabric);
-        Ideals { fabric, settings, sends, receives, propagation: BTreeMap::new(), state }
+        Ideals {
+            fabric: fabric.clone(),
+            settings: settings.clone(),
+            sends,
+            receives,
+            propagation: BTreeMap::new(),
+            state,
+        }
     }
 
     /// Payload rate of a long-lived transfer: the rates of the access links of its subflows, less headers, less the
@@ -69,7 +77,7 @@ impl<'a> Ideals<'a> {
         if let Some(&known) = self.propagation.get(&(src, dst)) {
             return known;
         }
-        let paths = pathloom_model::search::ShortestPaths::between(self.fabric, &self.state, src, dst);
+        let paths = pathloom_model::search::ShortestPaths::between(&self.fabric, &self.state, src, dst);
         let delays = paths.iter().take(64).map(|path| path.links().iter().map(|&link| self.delay(link)).sum());
         let least = delays.min().unwrap_or(0);
         self.propagation.insert((src, dst), least);

@@ -12,6 +12,7 @@ mod cache;
 mod checks;
 mod control_plane;
 mod deadlock;
+mod driven;
 mod entropies;
 mod faults;
 mod frames;
@@ -29,6 +30,7 @@ mod packet;
 mod parts;
 mod pcap;
 mod pfc;
+mod plan;
 mod port;
 mod preview;
 mod program_events;
@@ -50,6 +52,7 @@ mod trusted;
 mod wheel;
 
 pub use control_plane::Journal;
+pub use driven::{Driven, Message};
 pub use outcome::{
     ControlOutcome, Crossings, Deadlock, FlowOutcome, LinkOutcome, Outcome, PacketTotals, PauseOutcome, ProgramOutcome,
     SubflowOutcome, SubflowPath, TableSample,

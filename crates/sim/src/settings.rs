@@ -154,6 +154,9 @@ pub enum SimError {
     /// There is nothing to simulate.
     #[error("the traffic has no flows; raise --duration or the load")]
     NoFlows,
+    /// A driver adds all transfers, but the settings have some as well.
+    #[error("the driver of this run adds all transfers, but its settings have {0} as well; leave the workload empty")]
+    FlowsOfDriver(usize),
     /// The run has no length.
     #[error("--duration is 0s; give it a length, such as 10s")]
     NoDuration,

@@ -8,21 +8,21 @@ use crate::faults::Faults;
 use crate::hosts::{HostSettings, Hosts};
 use crate::marks::Signals;
 use crate::network::{pfc, Arrival, Network};
-use crate::outcome::{LinkOutcome, Outcome, SubflowPath};
+use crate::outcome::{LinkOutcome, Outcome, PacketTotals, SubflowPath};
 use crate::packet::Packet;
 use crate::parts;
+use crate::plan::Plan;
 use crate::preview::{self, OfferedFlow, SwitchTables};
 use crate::program_events;
 use crate::run::Run;
 use crate::settings::{SimError, SimSettings};
 use crate::tap::{NoTap, Tap};
 use crate::time::{to_nanos, to_ps, Ps};
-use crate::transfers::{Plan, Transfers};
+use crate::transfers::Transfers;
 use pathloom_control::Input;
 use pathloom_model::spec::SpecError;
 use pathloom_model::{Fabric, Fault, FaultKind, LinkId, Nanos, Quality};
 use pathloom_scheme::Needs;
-use pathloom_transport::TransportSpec;
 use std::sync::Arc;
 
 /// One run of one scheme.
@@ -64,14 +64,8 @@ impl<T: Tap> Simulation<T> {
         journal: Option<Box<dyn Journal + Send>>,
     ) -> Result<Simulation<T>, SimError> {
         check(&settings, journal.is_some())?;
-        let SimSettings { fabric, workload, seed, .. } = &settings;
-        let plan = match &settings.transport {
-            TransportSpec::Tcp(_) => Plan::single(fabric, workload, *seed),
-            TransportSpec::Mptcp(mptcp) => Plan::multipath(fabric, workload, *seed, mptcp)?,
-            TransportSpec::Streams(streams) => Plan::parallel(fabric, workload, *seed, streams.streams),
-            TransportSpec::Uec(_) => Plan::ultra_ethernet(fabric, workload, *seed),
-            TransportSpec::Roce(_) => Plan::roce(fabric, workload, *seed),
-        };
+        let SimSettings { fabric, workload, transport, seed, .. } = &settings;
+        let plan = Plan::of_workload(fabric, workload, transport, *seed)?;
         Simulation::with_plan(settings, tap, journal, plan)
     }
 
@@ -225,22 +219,24 @@ impl<T: Tap> Simulation<T> {
     #[inline(always)]
     fn main_loop<const SPRAYS: bool>(&mut self, limit: Ps) {
         loop {
-            // At the same time, events of the agenda come before arrivals. When the run is over, the agenda returns a
-            // time of 0.
+            // At the same time, events of the agenda come before arrivals. When the run is over or pauses, the agenda
+            // returns a time of 0.
             let hosts = &self.hosts;
             let first = self.agenda.next_at().min(limit);
             if let Some((at, link)) = self.network.next_before(first, |packet| hosts.fetch(packet)) {
                 self.now = at;
                 self.arrive::<SPRAYS>(at, link);
-            } else if !self.agenda.is_halted() && self.agenda.next_at() < limit {
+            } else if !self.agenda.is_stopped() && self.agenda.next_at() < limit {
                 self.next_event();
             } else {
                 break;
             }
         }
-        if !self.agenda.is_halted() {
+        if !self.agenda.is_stopped() {
             self.now = self.now.max(limit - 1);
             self.network.advance_to(self.now);
+        } else if !self.agenda.is_halted() {
+            return;
         }
         self.network.links.catch_up_all(self.now);
     }
@@ -376,16 +372,21 @@ impl<T: Tap> Simulation<T> {
         paths
     }
 
-    /// Returns the results of the run so far.
-    pub fn outcome(&self) -> Outcome {
+    /// Counts of packets so far.
+    pub fn packet_totals(&self) -> PacketTotals {
         let mut packets = self.network.packet_totals();
         packets.events += self.agenda.taken;
+        packets
+    }
+
+    /// Returns the results of the run so far.
+    pub fn outcome(&self) -> Outcome {
         let until = to_nanos(self.now.min(self.duration));
         Outcome {
             flows: self.hosts.outcomes(self.now(), until),
             subflows: self.hosts.subflow_outcomes(&self.network),
             links: self.links(),
-            packets,
+            packets: self.packet_totals(),
             control: self.control.outcome(self.now),
             programs: self.network.program_outcome(),
             pauses: pfc::pause_outcome(&self.network.links, self.now),

@@ -2,11 +2,12 @@
 //! send.
 
 use crate::packet::Packet;
+use crate::plan::{Ends, Plan, Service};
 use crate::settings::{ControlSettings, SimSettings};
 use crate::simulation::Simulation;
 use crate::tap::NoTap;
 use crate::time::to_ps;
-use crate::transfers::{Ends, Plan, Service};
+
 use pathloom_fabrics::fabric_from_spec;
 use pathloom_model::rules::{Match, Rule, RuleAction};
 use pathloom_model::{Attachment, Fault, FiveTuple, Nanos, NodeId, PortNo};
@@ -191,7 +192,7 @@ fn gpus_of_a_server_use_the_switch_inside_it_and_others_their_cards() {
     let flows = vec![flow(0, 1), flow(3, 2), flow(0, 2), flow(1, 2)];
     let workload = Workload { flows, description: String::new(), notes: Vec::new(), jobs: Vec::new() };
     for seed in 0..4 {
-        let plan = Plan::single(&fabric, &workload, seed);
+        let plan = Plan::of_workload(&fabric, &workload, &TransportSpec::default(), seed).unwrap();
         let tors: Vec<_> =
             (0..4).map(|transfer| plan.of(transfer)[0]).map(|ends| [name(ends.src), name(ends.dst)]).collect();
         assert_eq!(tors, [["n0", "n0"], ["n1", "n1"], ["e0_0", "e0_0"], ["e0_1", "e0_0"]]);

@@ -2,20 +2,14 @@
 
 use crate::ideal::Ideals;
 use crate::outcome::FlowOutcome;
+use crate::plan::{Ends, Plan, Planner, EPHEMERAL};
 use crate::settings::SimError;
 use crate::subflow::Subflow;
-use pathloom_model::{Attachment, Fabric, FiveTuple, Nanos, PROTO_TCP, PROTO_UDP};
-use pathloom_transport::mptcp::{MptcpSettings, PathManager, MOST_SUBFLOWS};
+use pathloom_model::{Fabric, FiveTuple, Nanos};
 use pathloom_transport::{Settings, TimeoutWait};
 use pathloom_workload::{FlowSpec, Start, Workload};
-use rand::{RngExt, SeedableRng};
-use rand_pcg::Pcg64;
-use std::collections::BTreeMap;
-use std::ops::{Range, RangeInclusive};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
-
-/// Ports from which sources draw: Linux's default ephemeral range.
-pub(crate) const EPHEMERAL: RangeInclusive<u16> = 32_768..=60_999;
 
 /// State of one transfer.
 #[derive(Clone, Default)]
@@ -37,6 +31,22 @@ struct Record {
     idle_round_trip: Nanos,
 }
 
+impl Record {
+    /// The record of a transfer that has not started. Its subflows have these ends, and `shared` tells whether they share
+    /// its bytes in one connection.
+    fn of(flow: &FlowSpec, ends: &[Ends], shared: bool, ideals: &mut Ideals) -> Record {
+        let parts = if shared { 1 } else { ends.len() as u32 };
+        Record {
+            undelivered: parts,
+            unclosed: parts,
+            optimum_bps: ideals.optimum_bps(ends),
+            idle_round_trip: Nanos(2 * ideals.fct(ends, 0).0),
+            ideal_fct: flow.size_bytes.map(|size| ideals.fct(ends, size)),
+            ..Record::default()
+        }
+    }
+}
+
 /// Results of subflows, summed, or of a transfer without subflows.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Work {
@@ -55,223 +65,6 @@ pub(crate) struct Work {
     pub(crate) reordered: u32,
 }
 
-/// Properties of a planned subflow: its interfaces, its source port, and its part of the payload.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ends {
-    pub(crate) src: Attachment,
-    pub(crate) dst: Attachment,
-    pub(crate) src_port: u16,
-    /// `None` for data without end.
-    pub(crate) size_bytes: Option<u64>,
-    pub(crate) service: Service,
-}
-
-/// Protocol and port of a receiver.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Service {
-    proto: u8,
-    port: u16,
-}
-
-impl Service {
-    /// A server over TCP.
-    pub(crate) const TCP: Service = Service { proto: PROTO_TCP, port: 5001 };
-    /// Ultra Ethernet over UDP, with the port that IANA has assigned to it (`uec-udp`).
-    const ULTRA_ETHERNET: Service = Service { proto: PROTO_UDP, port: 4793 };
-    /// RoCE version 2 over UDP (`roce`).
-    const ROCE: Service = Service { proto: PROTO_UDP, port: 4791 };
-}
-
-impl Ends {
-    /// The five-tuple that the subflow gets if it is free when the subflow starts.
-    fn five_tuple(&self) -> FiveTuple {
-        FiveTuple {
-            src: self.src.address,
-            dst: self.dst.address,
-            proto: self.service.proto,
-            src_port: self.src_port,
-            dst_port: self.service.port,
-        }
-    }
-}
-
-/// The subflows of all transfers, in the order of the workload. Those of one transfer are adjacent.
-pub(crate) struct Plan {
-    ends: Vec<Ends>,
-    /// Index of the first subflow of each transfer, and at the end the number of all subflows.
-    starts: Vec<u32>,
-    /// Whether the subflows of a transfer share its bytes dynamically, in one connection.
-    shared: bool,
-}
-
-impl Plan {
-    /// Creates a plan with these subflows, at least one for each transfer.
-    pub(crate) fn new(transfers: impl IntoIterator<Item = impl IntoIterator<Item = Ends>>) -> Plan {
-        let mut plan = Plan { ends: Vec::new(), starts: vec![0], shared: false };
-        for subflows in transfers {
-            plan.ends.extend(subflows);
-            plan.starts.push(plan.ends.len() as u32);
-        }
-        plan
-    }
-
-    /// Plans one subflow for each transfer. Hosts with a common switch inside their server use it. Otherwise the
-    /// interface of a host with several is drawn. The draws depend only on
-    /// the seed and the transfer's index, so they are the same for every scheme.
-    pub(crate) fn single(fabric: &Fabric, workload: &Workload, seed: u64) -> Plan {
-        let interfaces = Interfaces::of(fabric);
-        let mut rng = Pcg64::seed_from_u64(seed ^ 0x705f_7274);
-        let draw = |flow: &FlowSpec| {
-            let (src, dst) = interfaces.draw(flow, &mut rng);
-            let src_port = draw_port(&mut rng);
-            [Ends { src, dst, src_port, size_bytes: flow.size_bytes, service: Service::TCP }]
-        };
-        Plan::new(workload.flows.iter().map(draw))
-    }
-
-    /// As [`Plan::single`], over Ultra Ethernet.
-    pub(crate) fn ultra_ethernet(fabric: &Fabric, workload: &Workload, seed: u64) -> Plan {
-        let mut plan = Plan::single(fabric, workload, seed);
-        plan.ends.iter_mut().for_each(|ends| ends.service = Service::ULTRA_ETHERNET);
-        plan
-    }
-
-    /// As [`Plan::single`], over RoCE. The transfers of a job use the queue pair of their hosts, so they have the same source
-    /// port, as far as it is free.
-    pub(crate) fn roce(fabric: &Fabric, workload: &Workload, seed: u64) -> Plan {
-        let mut plan = Plan::single(fabric, workload, seed);
-        let mut ports = BTreeMap::new();
-        for (ends, flow) in plan.ends.iter_mut().zip(&workload.flows) {
-            ends.service = Service::ROCE;
-            if flow.standing {
-                ends.src_port = *ports.entry((ends.src.uplink, ends.dst.uplink)).or_insert(ends.src_port);
-            }
-        }
-        plan
-    }
-
-    /// As [`Plan::single`], with the further subflows of MPTCP. The settings give the number of subflows per pair of
-    /// addresses. The path manager gives the pairs; the pair of the first subflow comes first.
-    ///
-    /// # Errors
-    /// A full mesh, but no sending or receiving host has more than one address; more subflows than a connection may
-    /// have.
-    pub(crate) fn multipath(
-        fabric: &Fabric,
-        workload: &Workload,
-        seed: u64,
-        settings: &MptcpSettings,
-    ) -> Result<Plan, SimError> {
-        let single = Plan::single(fabric, workload, seed);
-        let mut rng = Pcg64::seed_from_u64(seed ^ 0x6a6f_696e);
-        let mut plan = Plan { shared: true, ..Plan::new([[]; 0]) };
-        let mut meshed = settings.manager != PathManager::Fullmesh;
-        for (transfer, spec) in (0..).zip(&workload.flows) {
-            let first = single.of(transfer)[0];
-            let pairs = pairs_of(fabric, &first, settings.manager);
-            meshed |= pairs.len() > 1;
-            let count = pairs.len() * settings.subflows as usize;
-            if count > MOST_SUBFLOWS as usize {
-                let [src, dst] = [spec.src, spec.dst].map(|host| fabric.node(host).name.clone());
-                return Err(SimError::ManySubflows { src, dst, pairs: pairs.len(), count });
-            }
-            for round in 0..settings.subflows {
-                for (place, &(src, dst)) in pairs.iter().enumerate() {
-                    let drawn = draw_port(&mut rng);
-                    let src_port = if (round, place) == (0, 0) { first.src_port } else { drawn };
-                    plan.ends.push(Ends { src, dst, src_port, size_bytes: spec.size_bytes, service: Service::TCP });
-                }
-            }
-            plan.starts.push(plan.ends.len() as u32);
-        }
-        meshed.then_some(plan).ok_or(SimError::SingleAddresses)
-    }
-
-    /// As [`Plan::single`], with this number of streams for each transfer, but at most one per byte. Each stream has
-    /// an equal part of the bytes and its own source port.
-    pub(crate) fn parallel(fabric: &Fabric, workload: &Workload, seed: u64, streams: u32) -> Plan {
-        let single = Plan::single(fabric, workload, seed);
-        let split = |transfer: u32| {
-            let first = single.of(transfer)[0];
-            let most = first.size_bytes.unwrap_or(u64::MAX).max(1);
-            let count = u64::from(streams).min(most);
-            (0..count).map(move |index| {
-                let offset = u64::from(first.src_port - EPHEMERAL.start()) + index;
-                let src_port = EPHEMERAL.start() + (offset % EPHEMERAL.len() as u64) as u16;
-                let size_bytes = first.size_bytes.map(|size| size / count + u64::from(index < size % count));
-                Ends { src_port, size_bytes, ..first }
-            })
-        };
-        Plan::new((0..workload.flows.len() as u32).map(split))
-    }
-
-    fn subflows(&self, transfer: u32) -> Range<usize> {
-        self.starts[transfer as usize] as usize..self.starts[transfer as usize + 1] as usize
-    }
-
-    /// The subflows of a transfer.
-    pub(crate) fn of(&self, transfer: u32) -> &[Ends] {
-        &self.ends[self.subflows(transfer)]
-    }
-}
-
-/// The interfaces of each host, by node.
-struct Interfaces {
-    all: Vec<Vec<Attachment>>,
-    /// Those over which the host reaches hosts at other switches.
-    outward: Vec<Vec<Attachment>>,
-}
-
-impl Interfaces {
-    fn of(fabric: &Fabric) -> Interfaces {
-        let none = vec![Vec::new(); fabric.nodes().len()];
-        let mut interfaces = Interfaces { all: none.clone(), outward: none };
-        for &attachment in fabric.attachments() {
-            interfaces.all[attachment.host.index()].push(attachment);
-            if !fabric.is_inside_server(attachment.tor) {
-                interfaces.outward[attachment.host.index()].push(attachment);
-            }
-        }
-        interfaces
-    }
-
-    /// Draws the interfaces of a flow.
-    fn draw(&self, flow: &FlowSpec, rng: &mut Pcg64) -> (Attachment, Attachment) {
-        let [src, dst] = [flow.src.index(), flow.dst.index()];
-        let mut pick = |host: &[Attachment]| host[rng.random_range(0..host.len())];
-        if self.all[src].len() == self.outward[src].len() && self.all[dst].len() == self.outward[dst].len() {
-            return (pick(&self.all[src]), pick(&self.all[dst]));
-        }
-        // Over a switch inside a server, only hosts at this switch reach each other.
-        let inward = self.all[src].iter().filter(|at| !self.outward[src].contains(at));
-        let to = |from: &Attachment| self.all[dst].iter().copied().find(|to| to.tor == from.tor);
-        let shared: Vec<(Attachment, Attachment)> = inward.filter_map(|from| Some((*from, to(from)?))).collect();
-        match shared.len() {
-            0 => (pick(&self.outward[src]), pick(&self.outward[dst])),
-            count => shared[rng.random_range(0..count)],
-        }
-    }
-}
-
-fn draw_port(rng: &mut Pcg64) -> u16 {
-    EPHEMERAL.start() + rng.random_range(0..EPHEMERAL.len() as u16)
-}
-
-/// Pairs of interfaces between which the subflows of one connection run. The pair of the first subflow comes first.
-fn pairs_of(fabric: &Fabric, first: &Ends, manager: PathManager) -> Vec<(Attachment, Attachment)> {
-    let own = (first.src, first.dst);
-    if manager == PathManager::Ndiffports {
-        return vec![own];
-    }
-    let [sources, destinations] = [own.0, own.1].map(|at| fabric.host_attachments(at.host));
-    let all = sources.iter().flat_map(|&src| destinations.iter().map(move |&dst| (*src, *dst)));
-    let outward = |at: &Attachment| !fabric.is_inside_server(at.tor);
-    let all = all.filter(|(src, dst)| src.tor == dst.tor || outward(src) && outward(dst));
-    std::iter::once(own)
-        .chain(all.filter(|pair| (pair.0.uplink, pair.1.uplink) != (own.0.uplink, own.1.uplink)))
-        .collect()
-}
-
 pub(crate) struct Transfers {
     workload: Arc<Workload>,
     plan: Plan,
@@ -285,21 +78,26 @@ pub(crate) struct Transfers {
     /// Number of finite transfers that have not finished and have started, or wait for no other any more; and of
     /// long-lived transfers that have not been stopped.
     open: usize,
+    /// What it takes to add transfers; `None` if all transfers are known from the start.
+    additions: Option<Box<Additions>>,
+}
+
+/// State of a run whose driver adds transfers.
+struct Additions {
+    planner: Planner,
+    ideals: Ideals,
+    /// Transfers that have finished since the driver was last informed.
+    news: Vec<u32>,
 }
 
 impl Transfers {
-    pub(crate) fn new(fabric: &Fabric, workload: Arc<Workload>, plan: Plan, settings: &Settings) -> Transfers {
+    pub(crate) fn new(fabric: &Arc<Fabric>, workload: Arc<Workload>, plan: Plan, settings: &Settings) -> Transfers {
         let count = workload.flows.len();
         let mut ideals = Ideals::new(fabric, &workload, &plan, settings);
         let mut records = vec![Record::default(); count];
         let (mut waits_for, mut awaited_by) = (vec![0; count], Vec::new());
         for (index, (record, flow)) in records.iter_mut().zip(&workload.flows).enumerate() {
-            let ends = plan.of(index as u32);
-            let parts = if plan.shared { 1 } else { ends.len() as u32 };
-            (record.undelivered, record.unclosed) = (parts, parts);
-            record.optimum_bps = ideals.optimum_bps(ends);
-            record.idle_round_trip = Nanos(2 * ideals.fct(ends, 0).0);
-            record.ideal_fct = flow.size_bytes.map(|size| ideals.fct(ends, size));
+            *record = Record::of(flow, plan.of(index as u32), plan.shared, &mut ideals);
             if let Start::After { flows: awaited, .. } = &flow.start {
                 awaited_by.resize(count, Vec::new());
                 waits_for[index] = awaited.len() as u32;
@@ -308,7 +106,42 @@ impl Transfers {
                 }
             }
         }
-        Transfers { plan, records, next: 0, waits_for, awaited_by, open: 0, workload }
+        Transfers { plan, records, next: 0, waits_for, awaited_by, open: 0, workload, additions: None }
+    }
+
+    /// Lets a driver add transfers to these, of which there are none yet.
+    pub(crate) fn accept(&mut self, fabric: &Arc<Fabric>, planner: Planner, settings: &Settings) {
+        let ideals = Ideals::new(fabric, &self.workload, &self.plan, settings);
+        self.additions = Some(Box::new(Additions { planner, ideals, news: Vec::new() }));
+    }
+
+    /// Adds a transfer, which counts as started. Returns its number; `None` if this run accepts no transfers.
+    ///
+    /// # Errors
+    /// It would have more subflows than a connection may have.
+    pub(crate) fn add(&mut self, fabric: &Fabric, flow: FlowSpec) -> Result<Option<u32>, SimError> {
+        let Some(additions) = &mut self.additions else { return Ok(None) };
+        self.plan.add(&mut additions.planner, fabric, &flow)?;
+        let transfer = self.records.len() as u32;
+        let ends = self.plan.of(transfer);
+        self.records.push(Record::of(&flow, ends, self.plan.shared, &mut additions.ideals));
+        self.waits_for.push(0);
+        Arc::make_mut(&mut self.workload).flows.push(flow);
+        self.next += 1;
+        self.open += 1;
+        Ok(Some(transfer))
+    }
+
+    /// Whether transfers have finished of which the driver does not know.
+    pub(crate) fn has_news(&self) -> bool {
+        self.additions.as_ref().is_some_and(|additions| !additions.news.is_empty())
+    }
+
+    /// Moves the transfers that have finished since the last call to `into`, in the order of their ends.
+    pub(crate) fn take_news(&mut self, into: &mut Vec<u32>) {
+        if let Some(additions) = &mut self.additions {
+            into.append(&mut additions.news);
+        }
     }
 
     pub(crate) fn spec(&self, transfer: u32) -> &FlowSpec {
@@ -445,6 +278,9 @@ impl Transfers {
     fn finish(&mut self, transfer: u32, now: Nanos) -> Vec<(u32, Nanos)> {
         self.records[transfer as usize].finish = Some(now);
         self.open -= 1;
+        if let Some(additions) = &mut self.additions {
+            additions.news.push(transfer);
+        }
         let Some(waiting) = self.awaited_by.get(transfer as usize).cloned() else { return Vec::new() };
         let mut ready = Vec::new();
         for other in waiting {
@@ -483,6 +319,11 @@ impl Transfers {
         record.closed = Work { window_bytes: 0, ..work };
         record.unclosed = 0;
         self.open -= usize::from(record.finish.is_none());
+    }
+
+    /// Number of transfers that have started and have not finished.
+    pub(crate) fn open(&self) -> usize {
+        self.open
     }
 
     /// Whether all transfers that have started have finished.

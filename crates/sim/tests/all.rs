@@ -8,6 +8,7 @@ mod cases;
 mod collective_times;
 mod collectives;
 mod control_modes;
+mod driven;
 mod faults;
 mod loom;
 mod max_min;

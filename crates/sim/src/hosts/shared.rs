@@ -7,10 +7,11 @@ use crate::agenda::{Agenda, Event, Origin};
 use crate::agents::Agents;
 use crate::entropies::Entropies;
 use crate::packet::Packet;
+use crate::plan::EPHEMERAL;
 use crate::run::Run;
 use crate::tap::Tap;
 use crate::time::{to_ps, Ps};
-use crate::transfers::{Transfers, EPHEMERAL};
+use crate::transfers::Transfers;
 use pathloom_control::Input;
 use pathloom_model::{Fabric, FiveTuple, Headers, LinkId, Nanos, LONG_FLOW_DSCP};
 use pathloom_scheme::{Ageing, Detection};
@@ -116,6 +117,9 @@ impl Shared {
         }
         if now >= self.duration {
             self.stop_if_finished(agenda);
+        }
+        if self.transfers.has_news() {
+            agenda.pause();
         }
     }
 

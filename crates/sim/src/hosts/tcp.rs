@@ -18,11 +18,11 @@ use crate::interface::Interface;
 use crate::link::{ps_per_byte, times};
 use crate::network::pfc::can_stop;
 use crate::packet::{Direction, Packet};
+use crate::plan::Ends;
 use crate::run::Run;
 use crate::subflow::{Endpoints, Subflow, Subflows, NOT_KNOWN_YET};
 use crate::tap::Tap;
 use crate::time::{to_nanos, Ps, NEVER};
-use crate::transfers::Ends;
 use multipath::Multipaths;
 use pathloom_control::Enforcement;
 use pathloom_model::{Fabric, FiveTuple, Headers, LinkId, TCP_ACK, TCP_SYN};
@@ -293,6 +293,11 @@ impl Tcp {
     fn release<T: Tap>(&mut self, run: &mut Run<'_, T>, slot: usize) {
         run.network.release_slot(slot);
         self.subflows.close_slot(slot);
+    }
+
+    /// A transfer is added after the start of the run.
+    pub(super) fn expect_one(&mut self) {
+        self.multipaths.expect_one();
     }
 
     /// Starts a transfer: all its subflows, or the first subflow of a connection that others join. Parallel streams

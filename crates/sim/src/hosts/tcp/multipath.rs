@@ -53,6 +53,13 @@ impl Multipaths {
         Multipaths { settings: settings.cloned(), by_transfer, order: Vec::new() }
     }
 
+    /// Makes room for one more transfer.
+    pub(super) fn expect_one(&mut self) {
+        if self.settings.is_some() {
+            self.by_transfer.push(None);
+        }
+    }
+
     fn get(&mut self, transfer: u32) -> Option<&mut Multipath> {
         self.by_transfer.get_mut(transfer as usize)?.as_deref_mut()
     }

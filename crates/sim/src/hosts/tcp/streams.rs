@@ -7,11 +7,12 @@
 
 use crate::agenda::Event;
 use crate::hosts::shared::Shared;
+use crate::plan::Ends;
 use crate::run::Run;
 use crate::subflow::Subflows;
 use crate::tap::Tap;
 use crate::time::{to_nanos, to_ps};
-use crate::transfers::{Ends, Transfers};
+use crate::transfers::Transfers;
 use pathloom_control::{AssignError, Assigned, AssignmentId, ClaimKey, Input, Owner, PathRequest, PathSearch};
 use pathloom_model::{Fabric, Nanos, Path};
 use pathloom_scheme::OptionU64;
