@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import signal
 import subprocess
@@ -81,6 +82,42 @@ def test_a_link_shows_its_flows_and_a_flow_its_path_and_why(shown: Shown, result
     expect(page.get_by_role("img", name="Goodput of the flow over time")).to_be_visible()
     page.get_by_role("button", name="← Back").click()
     expect(page.get_by_role("heading", level=2)).to_have_text("hedera:period=1s")
+
+
+def test_a_flow_shows_the_paths_that_it_does_not_take(shown: Shown, results: Path, tab: Tab) -> None:
+    # The utilisation of the paths in the panel is that of the step at 2 s.
+    page = tab.open(f"{shown.url}#fabric?at=2")
+    flows = pl.read_parquet(results / "way-series.parquet").filter(
+        (pl.col("scheme") == "ecmp") & (pl.col("run") == 1) & (pl.col("path").str.split(" ").list.len() == 7)
+    )
+    flow, own = flows.select("flow", "path").row(0)
+    nodes = own.split()
+    page.get_by_label("Flows of a host").fill(nodes[0])
+    page.locator(".flows button", has_text=re.compile(f"^{flow}: ")).click()
+    others = page.locator(".alternatives button")
+    expect(others).to_have_count(3)
+    every = pathloom.Fabric("fat-tree:k=4").paths(nodes[0], nodes[-1])
+    names = [text.split("\n")[0].replace(" – ", " ") for text in others.all_inner_texts()]
+    assert sorted([*names, " ".join(nodes[1:-1])]) == sorted(" ".join(path) for path in every)
+    links = pl.read_parquet(results / "link-series.parquet").filter(
+        (pl.col("scheme") == "ecmp") & (pl.col("run") == 1) & ((pl.col("at_s") - 2).abs() < 1e-6)
+    )
+    rates = links.select("source", "target", "rate_bps").iter_rows()
+    known = {(source, target): rate_bps / 10e6 for source, target, rate_bps in rates}
+    shown_values = [text.split("\n")[1] for text in others.all_inner_texts()]
+    for name, value in zip(names, shown_values, strict=True):
+        hops = name.split()
+        assert value != "down", "the switch is up at 2 s"
+        most = max(known.get(pair, 0.0) for pair in itertools.pairwise(hops))
+        assert abs(float(value.removesuffix(" %")) - 100 * most) <= 0.6, (name, value, most)
+    orange = "#a8480a"
+    before = pixels(page, "canvas.over", orange)
+    others.first.click()
+    expect(others.first).to_have_attribute("aria-pressed", "true")
+    page.wait_for_timeout(300)
+    assert pixels(page, "canvas.over", orange) > before + 100, "the other path is drawn"
+    others.first.click()
+    expect(others.first).to_have_attribute("aria-pressed", "false")
 
 
 def test_a_click_on_the_picture_selects(shown: Shown, tab: Tab) -> None:

@@ -2,7 +2,7 @@
 
 import { append, facts, h, rate, replace, share, tell, UNKNOWN } from "./dom";
 import { FabricView, foldButtons } from "./fabric-view";
-import { between, unitName, type Unfolded } from "./fold";
+import { between, shortestPaths, unitName, type Unfolded } from "./fold";
 import { legend } from "./legend";
 import { linkName, Names, type Fabric, type Frame, type LinkState, type Pair, type Target, type Way } from "./model";
 
@@ -28,6 +28,8 @@ export type Shown = { kind: "overview" } | Target | Pair | { kind: "flow"; flow:
 const MOST_FOUND = 12;
 /** Links that are listed of a bundle, at most. */
 const MOST_LISTED = 16;
+/** Alternatives of a flow that are compared. */
+const MOST_PATHS = 256;
 
 export class Explorer {
   readonly element: HTMLElement;
@@ -40,6 +42,8 @@ export class Explorer {
   private readonly back = h("button", { type: "button", class: "back", onclick: () => this.goBack() }, "← Back");
   private shown: Shown = { kind: "overview" };
   private before: Shown[] = [];
+  /** Links of the path that is drawn beside those of the selected flow. */
+  private beside: number[] | null = null;
   private frame: Frame | null = null;
   private states: (link: number) => LinkState = () => "up";
   private readonly folds: { render: () => void };
@@ -100,6 +104,7 @@ export class Explorer {
   async show(shown: Shown, focus = true): Promise<void> {
     this.before = shown.kind === "overview" ? [] : [...this.before.filter((one) => !same(one, shown)), this.shown];
     this.shown = shown;
+    this.beside = null;
     this.onshown(shown);
     await this.render(focus);
     tell(this.heading.textContent ?? "");
@@ -119,6 +124,51 @@ export class Explorer {
   /** Creates a list of the links of a path. */
   along(way: Way): HTMLElement {
     return h("ul", { class: "links" }, way.links.map((link) => this.linkButton(link)));
+  }
+
+  /** Lists the shortest paths beside those of a flow, emptiest first. A click draws one beside the flow's own. */
+  alternatives(from: string, to: string, own: Way[]): Node[] {
+    const [source, target] = [this.names.nodes.get(from) ?? -1, this.names.nodes.get(to) ?? -1];
+    if (source < 0 || target < 0) return [];
+    const { found, paths } = shortestPaths(this.fabric, source, target, MOST_PATHS);
+    const taken = new Set(own.map(({ links }) => links.join()));
+    const others = found.filter((links) => !taken.has(links.join()));
+    if (others.length === 0) return [];
+    const rated = others.map((links) => ({ links, ...this.fullestOf(links) })).sort((a, b) => a.order - b.order);
+    const buttons = rated.slice(0, MOST_LISTED).map(({ links, text }) => this.pathButton(links, text, own));
+    const rest = paths - taken.size - buttons.length;
+    return [
+      h("h3", {}, "Other shortest paths"),
+      h("p", { class: "hint" }, `The utilisation is that of the fullest link between switches${found.length < paths ? `, of the first ${found.length} of ${paths} paths` : ""}.`),
+      h("ul", { class: "links flows alternatives" }, buttons),
+      ...(rest > 0 ? [h("p", { class: "hint" }, `and ${rest} more`)] : []),
+    ];
+  }
+
+  /** The utilisation of the fullest link between switches of a path; a path with a link that is down is the last in the order. */
+  private fullestOf(links: number[]): { order: number; text: string } {
+    const inner = links.filter((link) => [this.fabric.links.source[link]!, this.fabric.links.target[link]!].every((node) => this.fabric.nodes[node]!.tier !== "host"));
+    if (links.some((link) => this.states(link) === "down")) return { order: Infinity, text: "down" };
+    const most = inner.map((link) => this.value(link) ?? UNKNOWN).filter((value) => value !== UNKNOWN).reduce((a, b) => Math.max(a, b), 0);
+    return { order: most, text: share(most) };
+  }
+
+  private pathButton(links: number[], text: string, own: Way[]): HTMLElement {
+    const names = links.slice(0, -1).map((link) => this.fabric.nodes[this.fabric.links.target[link]!]!.name).join(" – ");
+    const pressed = this.beside?.join() === links.join();
+    const button = h("button", { type: "button", class: "link", "data-key": `path ${links.join()}`, "aria-pressed": String(pressed), onclick: () => {
+      const drawn = button.getAttribute("aria-pressed") !== "true";
+      for (const other of button.closest("ul")!.querySelectorAll("button")) other.setAttribute("aria-pressed", "false");
+      button.setAttribute("aria-pressed", String(drawn));
+      this.beside = drawn ? links : null;
+      this.view.select(null, this.withBeside(own), null);
+    } }, h("span", {}, names), h("span", { class: "number" }, text));
+    return h("li", {}, button);
+  }
+
+  /** The paths of a flow, and the one that the user compares with them. */
+  private withBeside(own: Way[]): Way[] {
+    return this.beside ? [...own, { links: this.beside, colour: own.length }] : own;
   }
 
   /** Creates a button that selects a link and shows its utilisation. */
@@ -196,7 +246,7 @@ export class Explorer {
     replace(this.body, told.content);
     if (!focus && this.body.parentElement) this.body.parentElement.scrollTop = scrolled;
     const target = shown.kind === "overview" || shown.kind === "flow" || shown.kind === "pair" ? null : shown;
-    this.view.select(target, told.ways ?? [], told.only ?? null);
+    this.view.select(target, this.withBeside(told.ways ?? []), told.only ?? null);
     if (focus) this.heading.focus();
   }
 

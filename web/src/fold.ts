@@ -243,3 +243,15 @@ export function between(fabric: Fabric, from: number, to: number): { nodes: Set<
   }
   return { nodes, hops, paths: from === to ? 0 : (count.get(to) ?? 0) };
 }
+
+/** The first `most` shortest paths, as links from hop to hop, and how many there are. */
+export function shortestPaths(fabric: Fabric, from: number, to: number, most: number): { found: number[][]; paths: number } {
+  const { source, target } = fabric.links;
+  const { hops, paths } = between(fabric, from, to);
+  let found: number[][] = hops.length === 0 ? [] : hops[0]!.map((link) => [link]);
+  for (const links of hops.slice(1)) {
+    // Every beginning leads to the end, because hops have only links of shortest paths.
+    found = found.flatMap((path) => links.filter((link) => source[link] === target[path.at(-1)!]).map((link) => [...path, link])).slice(0, most);
+  }
+  return { found: found.slice(0, most), paths };
+}

@@ -101,6 +101,7 @@ export class ResultDetails implements Details {
     ];
     const drawn: Way[] = ways.map(({ path }, colour) => ({ links: this.explorer?.names.along(path?.split(" ") ?? []) ?? [], colour }));
     if (drawn.length === 1) content.push(this.explorer?.along(drawn[0]!) ?? h("p"));
+    if (drawn.length) content.push(...(this.explorer?.alternatives(flow.src, flow.dst, drawn) ?? []));
     content.push(this.explorer?.pairButton(flow.src, flow.dst) ?? h("p"));
     content.push(...this.subflows(detail), ...this.history(detail), ...this.goodput(detail));
     return { title: `Flow ${flow.flow}: ${flow.src} → ${flow.dst}`, content, ways: drawn };
