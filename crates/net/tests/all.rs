@@ -9,15 +9,21 @@ fn library_folder() -> PathBuf {
     std::env::current_exe().unwrap().parent().unwrap().to_owned()
 }
 
-/// Compiles a program and returns its path. Warnings are errors.
+const HERE: &str = env!("CARGO_MANIFEST_DIR");
+
+/// Compiles a program beside this file and returns its path.
 fn compiled(name: &str) -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    compiled_from(name, &Path::new(HERE).join("tests").join(format!("{name}.c")))
+}
+
+/// Compiles a program and returns its path. Warnings are errors.
+fn compiled_from(name: &str, source: &Path) -> PathBuf {
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let folder = library_folder();
     let done = Command::new("cc")
         .args(["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-g", "-I"])
-        .arg(here.join("include"))
-        .arg(here.join("tests").join(format!("{name}.c")))
+        .arg(Path::new(HERE).join("include"))
+        .arg(source)
         .arg("-o")
         .arg(&program)
         .arg(format!("-L{}", folder.display()))
@@ -39,6 +45,19 @@ fn run(program: &Path, arguments: &[&str]) -> Output {
 #[test]
 fn a_program_sends_receives_and_schedules() {
     run(&compiled("calls"), &[]);
+}
+
+#[test]
+fn the_program_in_the_documentation_runs() {
+    let page = std::fs::read_to_string(Path::new(HERE).join("../../docs/astra-sim.md")).unwrap();
+    let (_, rest) = page.split_once("```c\n").unwrap();
+    let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join("example.c");
+    std::fs::write(&source, rest.split_once("```").unwrap().0).unwrap();
+    let said = run(&compiled_from("example", &source), &[]).stdout;
+    let said = String::from_utf8(said).unwrap();
+    let ns: u64 = said.strip_prefix("arrived at ").unwrap().strip_suffix(" ns\n").unwrap().parse().unwrap();
+    // 1 MB at 10 Gbit/s, less than twice that.
+    assert!((800_000..1_600_000).contains(&ns), "{said}");
 }
 
 /// Rings take their closed form, with every kind of transport. The same calls with the same seed give the same times, and
