@@ -5,6 +5,8 @@
 //! order of entry.
 #![allow(unsafe_code)]
 
+mod kind;
+mod rates;
 mod sent;
 mod speeds;
 mod take_back;
@@ -16,14 +18,13 @@ use crate::settings::Handover;
 use crate::time::{Ps, NEVER};
 use crate::trusted::{fetch, item, item_mut};
 use crate::wheel::{Due, Scheduled};
+use kind::{AT_PORT, CROSSING, DOWN, HANDS_ON_AT_BEGIN, HANDS_TO_HOST, LOSSY, SLOW, TO_HOST};
 use pathloom_model::Link;
 use speeds::{Speed, SpeedNumber};
 
+pub(crate) use rates::{bytes_in, ps_per_byte, times};
 pub(crate) use sent::Quantity;
 pub(crate) use speeds::Speeds;
-
-/// Number of fraction bits of [`LinkQueue::ps_per_byte`].
-const FRACTION: u32 = 20;
 
 /// Takes two cache lines: with 128 bytes, a link is found by a shift. A packet that enters or leaves it needs only
 /// the first line.
@@ -50,7 +51,7 @@ pub(crate) struct LinkQueue {
     /// threshold if that is lower, plus the packet being sent if that counts. 0 while the link is down, or if a port
     /// does the queueing.
     room: u32,
-    /// Bits: [`HANDS_TO_HOST`] and the constants after it.
+    /// Bits of [`kind`].
     kind: u16,
     /// Number of the link's rate and delay among the speeds of the network.
     speed: SpeedNumber,
@@ -68,23 +69,6 @@ pub(crate) struct LinkQueue {
     lost: u64,
 }
 
-/// The other end is a host, and the link is not slow ([`LinkQueue::is_slow`]). The main loop checks only this bit of
-/// [`LinkQueue::kind`]. For a packet of a slow link it finds no cached decision, so the packet takes the slow path.
-const HANDS_TO_HOST: u16 = 1;
-/// Packets are handed on when their sending begins.
-const HANDS_ON_AT_BEGIN: u16 = 2;
-/// Packets may be lost on their way.
-const LOSSY: u16 = 4;
-/// The other end is a host.
-const TO_HOST: u16 = 8;
-/// The link does not queue packets itself: a port beside it ([`crate::port`]) decides which packet is sent next.
-const AT_PORT: u16 = 16;
-/// The link is down.
-const DOWN: u16 = 32;
-/// All packets take the slow path at the other end.
-const SLOW: u16 = 128;
-/// The other end is in another part of the network.
-const CROSSING: u16 = 64;
 /// The shortest frame: an acknowledgement without options.
 const LEAST_WIRE: u64 = pathloom_transport::HEADER_BYTES as u64;
 
@@ -92,23 +76,6 @@ const LEAST_WIRE: u64 = pathloom_transport::HEADER_BYTES as u64;
 const LEAST_RING: usize = 8;
 /// A ring is replaced by a smaller one if at most one of this many places is in use.
 const ROOMY: usize = 8;
-
-/// Time to send a byte at a rate, in units of 2^-20 ps.
-pub(crate) fn ps_per_byte(rate_bps: u64) -> u64 {
-    ((8_000_000_000_000u128 << FRACTION) / u128::from(rate_bps.max(1))) as u64
-}
-
-/// Time to send this many bytes.
-#[inline(always)]
-pub(crate) fn times(bytes: u64, ps_per_byte: u64) -> Ps {
-    ((u128::from(bytes) * u128::from(ps_per_byte)) >> FRACTION) as Ps
-}
-
-/// Bytes that are sent in this time, rounded up. Times over 8 s count as 8 s.
-#[inline(always)]
-pub(crate) fn bytes_in(time: Ps, ps_per_byte: u64) -> u64 {
-    (time.min(1 << (63 - FRACTION)) << FRACTION).div_ceil(ps_per_byte.max(1))
-}
 
 /// Value of [`LinkQueue::mark_above`] if no packet is marked.
 const UNMARKED: u32 = u32::MAX;
