@@ -13,6 +13,7 @@
 use crate::context::Context;
 use crate::cookies::is_way_back;
 use crate::flows::{Draining, Flow, FlowTable};
+use crate::labels::Labels;
 use crate::orphans::Orphans;
 use crate::timers::Timer;
 use pathloom_model::{Nanos, NodeId};
@@ -30,6 +31,7 @@ pub(crate) struct Holders<'a> {
     pub flows: &'a FlowTable,
     pub draining: &'a Draining,
     pub orphans: &'a Orphans,
+    pub labels: &'a Labels,
 }
 
 /// The rules of the hosts at switches that are more than half full.
@@ -145,7 +147,7 @@ impl Budget {
     }
 
     /// Counts the rules of each host at the switches that are more than half full.
-    fn count(&mut self, cx: &Context, Holders { flows, draining, orphans }: Holders<'_>) {
+    fn count(&mut self, cx: &Context, Holders { flows, draining, orphans, labels }: Holders<'_>) {
         self.counted = Some(cx.now);
         self.held =
             cx.fabric.switches().iter().filter(|&&at| is_tight(cx, at)).map(|&at| (at, BTreeMap::new())).collect();
@@ -153,6 +155,7 @@ impl Budget {
             let host = payer(flow);
             rules_of(cx, flow).for_each(|at| self.add(at, host));
         }
+        labels.charged().for_each(|(at, host)| self.add(at, host));
         // It is not known whether these are rules of a way back.
         let left = draining.iter().flat_map(|((tuple, _), left)| left.rules.iter().map(|&(at, _)| (tuple.src, at)));
         for (address, at) in left.chain(orphans.rules(cx)) {

@@ -86,9 +86,10 @@ impl Context {
         self.switches[switch.index()].session == Session::Ready
     }
 
-    /// Number of rules that a switch may have, if it is limited.
-    pub(crate) fn rule_limit(&self, _switch: NodeId) -> Option<u32> {
-        self.config.rule_limit
+    /// Number of rules that a switch may have, if it is limited: by the configuration, or by what its table can hold.
+    /// Tables may share their memory, so rules of other tables count too.
+    pub(crate) fn rule_limit(&self, switch: NodeId) -> Option<u32> {
+        [self.config.rule_limit, self.switches[switch.index()].capacity].into_iter().flatten().min()
     }
 
     /// Number of rules for which a switch has room, besides those that moves in progress will add. `None` if it is not

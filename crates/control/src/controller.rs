@@ -233,6 +233,9 @@ impl Controller {
             Input::AssignPaths { .. } | Input::ClaimPath { .. } | Input::ReleasePaths { .. } => {
                 routes.answer_application(cx, input);
             }
+            Input::Capacity { switch, rules } => {
+                cx.switches[switch.index()].capacity = Some(rules).filter(|&rules| rules > 0);
+            }
             Input::Load { busy_share } if !busy_share.is_nan() => cx.view.busy_share = busy_share.clamp(0.0, 1.0),
             Input::Load { .. } => cx.counts.invalid_inputs += 1,
             Input::Rtt { switch, rtt } => cx.view.switch_rtt[switch.index()] = Some(rtt),

@@ -220,6 +220,13 @@ pub enum Input {
         /// The assignment.
         assignment: AssignmentId,
     },
+    /// A switch has told how many rules its table of paths ([`crate::tables::LONG_FLOWS`]) can hold.
+    Capacity {
+        /// The switch.
+        switch: NodeId,
+        /// Maximum number of rules; 0 if the switch does not know.
+        rules: u32,
+    },
     /// The load of the controller process itself.
     Load {
         /// Busy share of about the last second, 0..=1.
@@ -431,6 +438,7 @@ impl Input {
             | Input::Refused { switch, .. }
             | Input::BarrierReply { switch, .. }
             | Input::RuleDump { switch, .. }
+            | Input::Capacity { switch, .. }
             | Input::Reviewed { switch, .. } => Some(switch),
             _ => None,
         }

@@ -50,11 +50,13 @@ struct LabelRule {
     absent: bool,
     /// Whether the switch had it from an earlier controller. Flows that are not known yet may use it too.
     inherited: bool,
+    /// The host whose flow needed it first. The rule counts for this host as long as it exists.
+    payer: Option<NodeId>,
 }
 
 impl LabelRule {
     fn new(next: Option<Next>) -> LabelRule {
-        LabelRule { next, users: 0, confirmed: false, xid: 0, absent: false, inherited: false }
+        LabelRule { next, users: 0, confirmed: false, xid: 0, absent: false, inherited: false, payer: None }
     }
 }
 
@@ -142,13 +144,19 @@ fn read(rule: &Rule) -> Option<(u16, Next)> {
 }
 
 impl Labels {
-    /// Returns a label for a path on which flows share rules. One more version needs it from now on. `None` if all
-    /// labels are in use, so that the flow needs its own rules.
-    pub(crate) fn take(&mut self, cx: &mut Context, path: &Path) -> Option<u16> {
+    /// Returns a label for a path on which flows share rules. One more version needs it from now on. New rules count for
+    /// host `payer`. `None` if all labels are in use, so that the flow needs its own rules.
+    pub(crate) fn take(&mut self, cx: &mut Context, path: &Path, payer: NodeId) -> Option<u16> {
         let hops = hops(&cx.fabric, path);
         let label = self.choose(&hops)?;
-        self.claim(cx, &hops, label);
+        self.claim(cx, &hops, label, Some(payer));
         Some(label)
+    }
+
+    /// Rules that count for a host, as their switches and hosts.
+    pub(crate) fn charged(&self) -> impl Iterator<Item = (NodeId, NodeId)> + '_ {
+        let present = self.0.iter().filter(|(_, rule)| !rule.absent);
+        present.filter_map(|(&(at, _), rule)| Some((at, rule.payer?)))
     }
 
     /// Returns the switches that would need one more rule for a path.
@@ -163,13 +171,13 @@ impl Labels {
     pub(crate) fn claim_version(&mut self, cx: &mut Context, version: &Version) {
         if let Some(path) = version.path.as_ref().filter(|_| version.is_shared()) {
             let hops = hops(&cx.fabric, path);
-            self.claim(cx, &hops, version.tag);
+            self.claim(cx, &hops, version.tag, None);
         }
     }
 
-    fn claim(&mut self, cx: &mut Context, hops: &[(NodeId, Next)], label: u16) {
+    fn claim(&mut self, cx: &mut Context, hops: &[(NodeId, Next)], label: u16, payer: Option<NodeId>) {
         for &(at, next) in hops {
-            let fresh = LabelRule::new(Some(next));
+            let fresh = LabelRule { payer, ..LabelRule::new(Some(next)) };
             let known = self.0.contains_key(&(at, label));
             let rule = self.0.entry((at, label)).or_insert(fresh);
             rule.users += 1;

@@ -77,6 +77,8 @@ pub(crate) struct Switch {
     pub flow_rules: u32,
     /// Number of flow rules that moves in progress will add to it, one each.
     pub planned_rules: u32,
+    /// Number of rules that its table of paths can hold, if the switch has told.
+    pub capacity: Option<u32>,
     /// Number of times in a row that a rule of no single flow was refused.
     pub refusals: u32,
     /// Whether it has refused a group for lack of room or support. Until its next session it gets no further groups.

@@ -1,9 +1,12 @@
 //! Budgets for rules: one host must not fill the switches, and no packet is lost to make room.
 
-use pathloom_control::{Config, Controller, Decision, Priorities};
+use pathloom_control::{Config, Controller, Decision, Input, Priorities};
 use pathloom_fabrics::fabric_from_spec;
-use pathloom_model::{Fabric, FiveTuple, Headers, Nanos, Prefix, LONG_FLOW_DSCP, PROTO_TCP, TCP_FIN, TCP_SYN};
-use pathloom_scheme::{Event, Needs, Rejection};
+use pathloom_model::search::simple_paths;
+use pathloom_model::{
+    Fabric, FiveTuple, Headers, LinkState, Nanos, Prefix, LONG_FLOW_DSCP, PROTO_TCP, TCP_FIN, TCP_SYN,
+};
+use pathloom_scheme::{Action, Event, Needs, Rejection};
 use pathloom_schemes::Registry;
 use pathloom_testkit::{ms, strategies, Network, World, LABEL, SECOND, SFMM, SHARED, SLOW};
 use proptest::prelude::*;
@@ -110,6 +113,56 @@ fn a_host_with_more_than_its_share_makes_room() {
     assert!(counts.made_room > 0, "{counts:?}");
     assert!(held.iter().all(|&flows| (50..=70).contains(&flows)), "{held:?}");
     assert!(network.delivery_errors().is_empty());
+}
+
+/// Switches that tell what their tables hold have that budget, if it is less than the configured one.
+#[test]
+fn one_host_gets_half_of_what_the_table_of_a_switch_holds() {
+    let mut network = under_ofpt(Config { rule_limit: Some(4000), ..Config::default() });
+    for &switch in network.fabric.clone().switches() {
+        network.give_input(Input::Capacity { switch, rules: 400 });
+    }
+    let limited = flood(&mut network);
+    assert!(limited.0 <= 240 && limited.1 <= 240, "{limited:?}");
+    let tor = network.fabric.tors()[0];
+    // A switch that does not know, or has more room, has the configured budget.
+    for rules in [0, 100_000] {
+        network.give_input(Input::Capacity { switch: tor, rules });
+        let (most, _) = flood(&mut network);
+        assert!((400..=2040).contains(&most), "{most}");
+    }
+}
+
+/// Rules of labels count for the host that needs them first, so one host with many paths leaves room for others.
+#[test]
+fn one_host_cannot_fill_a_switch_with_rules_of_paths() {
+    let fabric = Arc::new(fabric_from_spec("fat-tree:k=4").unwrap());
+    let (hosts, up) = (fabric.attachments().to_vec(), LinkState::of(&fabric));
+    let middle = fabric.find("a0_0").unwrap();
+    // Two flows to each ToR of another pod, one over each core switch that is next to `middle`; then another host's.
+    let far: Vec<usize> = (4..16).collect();
+    let mut pairs: Vec<(usize, usize)> = far.iter().map(|&to| (0, to)).collect();
+    pairs.push((2, 15));
+    let mut world = World::with_flows(fabric.clone(), SHARED, Config::default(), 1, &pairs);
+    let bare = world.bare[middle.index()] as u32;
+    world.network.give_input(Input::Capacity { switch: middle, rules: bare + 12 });
+    for (number, &(from, to)) in pairs.iter().enumerate() {
+        let paths = simple_paths(&fabric, &up, hosts[from].tor, hosts[to].tor, 4);
+        let mut by_middle = paths.filter(|path| fabric.link(path.links()[0]).to == middle);
+        let path = by_middle.nth(number % 2).unwrap();
+        let flow = world.network.controller.find_flow(&world.flows[number].five_tuple).unwrap();
+        world.act(Action::Route { flow, path, rate_bps: None });
+        world.traffic(ms(200));
+    }
+    let routed = |flow: &Headers| {
+        let id = world.network.controller.find_flow(&flow.five_tuple).unwrap();
+        world.network.controller.view().flows[&id].route.is_some()
+    };
+    let of_host = world.flows[..12].iter().filter(|flow| routed(flow)).count();
+    assert!((6..=8).contains(&of_host), "{of_host} of 12 paths");
+    assert!(routed(&world.flows[12]), "another host gets its path");
+    assert_eq!(world.network.controller.rules_at(middle), bare + of_host as u32 + 1);
+    world.nothing_is_lost_or_left();
 }
 
 /// Whatever flows of whatever hosts arrive and end, no switch ever has more rules than its budget, no packet is lost,

@@ -11,6 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of ports per switch, the same as in discovery.
 const MOST_PORTS: usize = 4096;
+/// Maximum number of tables per switch (OpenFlow 1.3 §7.2.4.3: OFPTT_MAX is 0xfe).
+const MOST_TABLES: usize = 255;
 /// Maximum number of rows of one answer.
 const MOST_ROWS: usize = 1 << 20;
 /// Maximum number of rules, groups and meters of one switch.
@@ -88,6 +90,8 @@ pub(crate) enum Pending {
     Refused(Vec<crate::refused::Row>),
     /// One of the three requests for the rules, groups and meters of a switch.
     Reading,
+    /// What the tables can hold: the number of rules of the table of paths, and the number of tables read.
+    Capacity(u32, usize),
 }
 
 impl Pending {
@@ -100,7 +104,7 @@ impl Pending {
             Pending::PortStats(_) => Some("the counters of ports; the last ones stand"),
             Pending::Refused(_) => Some("the counters of refused frames; the last ones stand"),
             Pending::Reading if is_list => Some("the list of its rules; they stay as they are until it answers"),
-            Pending::Description | Pending::Ports(_) | Pending::Reading => None,
+            Pending::Description | Pending::Ports(_) | Pending::Reading | Pending::Capacity(..) => None,
         }
     }
 
@@ -113,6 +117,7 @@ impl Pending {
             Pending::PortStats(rows) => (rows.len(), MOST_PORTS),
             Pending::Refused(rows) => (rows.len(), MOST_ROWS),
             Pending::Reading => (reading.map_or(0, |reading| reading.rows), MOST_RULES),
+            Pending::Capacity(_, tables) => (*tables, MOST_TABLES),
         };
         rows > most
     }

@@ -8,7 +8,7 @@ use crate::numbers;
 use crate::punts;
 use crate::reading::{Foreign, Why};
 use crate::refused;
-use pathloom_control::{Input, PortStats, Removal, RuleStats};
+use pathloom_control::{Input, PortStats, Removal, RuleStats, LONG_FLOWS};
 use pathloom_discovery::wiring::PortMap;
 use pathloom_discovery::Place;
 use pathloom_model::rules::RuleCounters;
@@ -275,6 +275,24 @@ impl Hub {
         self.by_node[switch.index()] = Some(id);
         self.gauges.switch_changed(&fabric, switch);
         self.handle_now(now, Input::SwitchUp { switch, ports_down });
+        // The answer may be long, so what the session needs at once goes first.
+        if let Some(connection) = self.connection_mut(id) {
+            ask(connection, Request::TableFeatures, Pending::Capacity(0, 0));
+        }
+        self.mark(id);
+    }
+
+    /// Handles the number of rules that the table of paths of a switch can hold; 0 if the switch has not told.
+    fn capacity_known(&mut self, now: Nanos, id: ConnectionId, rules: u32) {
+        // The tables may share their memory, so the driver's own rules may take room of paths.
+        let own = u32::try_from(self.own_rules(id).0.len()).unwrap_or(u32::MAX);
+        let rules = if rules == 0 { 0 } else { rules.saturating_sub(own).max(1) };
+        let limit = self.controller().and_then(|controller| controller.config().rule_limit);
+        if rules > 0 && limit.is_some_and(|limit| rules < limit) {
+            let switch = self.name_of(id);
+            tracing::info!(switch, rules, limit, "its table of paths holds fewer rules than control.rule_limit");
+        }
+        self.up(now, id, |switch| Input::Capacity { switch, rules });
     }
 
     fn port_status(&mut self, now: Nanos, id: ConnectionId, status: &PortStatus) {
@@ -402,6 +420,11 @@ impl Hub {
                     reading.meters.extend(found.iter().filter_map(convert::read_meter));
                 }
             }
+            (Pending::Capacity(most, tables), Reply::TableFeatures(found)) => {
+                *tables += found.len();
+                let paths = found.iter().find(|one| one.table == LONG_FLOWS);
+                *most = paths.map_or(*most, |one| one.max_entries);
+            }
             (pending, _) => {
                 let pending = format!("{pending:?}");
                 return self.offence(id, &format!("its answer does not match the request: {pending:.20}"));
@@ -508,6 +531,7 @@ impl Hub {
                 self.up(now, id, |switch| Input::PortStats { switch, rows });
             }
             Pending::Refused(rows) => self.count_refused(now, id, &rows),
+            Pending::Capacity(rules, _) => self.capacity_known(now, id, rules),
             Pending::Reading => {
                 let Some(reading) = self.connection_mut(id).and_then(|connection| connection.reading.as_mut()) else {
                     return;

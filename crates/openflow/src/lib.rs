@@ -34,7 +34,8 @@ pub use message::packet_io::{PacketIn, PacketInReason, PacketOut};
 pub use message::port::{Port, PortReason, PortStatus};
 pub use message::role::{Role, RoleMessage};
 pub use message::rows::{
-    Description, FlowStats, FlowStatsRequest, GroupDesc, GroupStats, MeterConfig, MeterStats, PortStats, TableStats,
+    Description, FlowStats, FlowStatsRequest, GroupDesc, GroupStats, MeterConfig, MeterStats, PortStats, TableFeatures,
+    TableStats,
 };
 pub use message::switch::{Features, SwitchConfig};
 pub use message::{Kind, Message};

@@ -201,6 +201,7 @@ impl Device {
                 return Err((BAD_REQUEST, BAD_TYPE))
             }
             Request::MeterConfigs => parts(self.tables.meter_rows(), size, xid, out, Reply::MeterConfigs),
+            Request::TableFeatures => parts(self.tables.features(), size, xid, out, Reply::TableFeatures),
             _ => return Err((BAD_REQUEST, BAD_TYPE)),
         }
         Ok(())

@@ -10,7 +10,8 @@ use pathloom_openflow::flow_match::{FlowMatch, VLAN_PRESENT};
 use pathloom_openflow::instruction::Instructions;
 use pathloom_openflow::{
     convert, FlowCommand, FlowMod, FlowRemoved, FlowStats, FlowStatsRequest, GroupCommand, GroupDesc, GroupMod,
-    MeterCommand, MeterConfig, MeterMod, RemovedReason, PORT_CONTROLLER, PORT_MAX, SEND_FLOW_REMOVED, TABLE_ALL,
+    MeterCommand, MeterConfig, MeterMod, RemovedReason, TableFeatures, PORT_CONTROLLER, PORT_MAX, SEND_FLOW_REMOVED,
+    TABLE_ALL,
 };
 use pathloom_switching::{Removed, Switch, SwitchSettings};
 use std::collections::BTreeMap;
@@ -50,12 +51,14 @@ pub struct Tables {
     /// Rules that only OpenFlow can express.
     others: Vec<Other>,
     most_groups: usize,
+    most_rules: Option<usize>,
 }
 
 impl Tables {
     pub(crate) fn new(ports: u32, salt: u64, most_rules: Option<usize>) -> Tables {
         let settings = SwitchSettings { ports, tables: TABLES, rule_limit: most_rules, salt };
-        Tables { switch: Switch::new(settings), sent: BTreeMap::new(), others: Vec::new(), most_groups: usize::MAX }
+        let (switch, sent, others) = (Switch::new(settings), BTreeMap::new(), Vec::new());
+        Tables { switch, sent, others, most_groups: usize::MAX, most_rules }
     }
 
     pub(crate) fn clear(&mut self) {
@@ -71,6 +74,12 @@ impl Tables {
 
     pub(crate) fn set_port(&mut self, port: u32, up: bool) {
         self.switch.set_port(PortNo(port), up);
+    }
+
+    /// What the tables can hold. They share the room for rules.
+    pub(crate) fn features(&self) -> Vec<TableFeatures> {
+        let max_entries = self.most_rules.map_or(1_000_000, |most| u32::try_from(most).unwrap_or(u32::MAX));
+        (0..TABLES).map(|table| TableFeatures { table, max_entries, has_unsupported: false }).collect()
     }
 
     /// The rules that `pathloom_model::rules` can express, ordered by key.

@@ -94,7 +94,8 @@ impl Moves {
         let number = self.next_number();
         let in_place = self.in_place(cx, rules, id, &path);
         let shares = cx.needs.rules == RuleSharing::PerPath;
-        let label = if shares { rules.labels.take(cx, &path) } else { None };
+        let payer = rules.flows.get(id).filter(|_| shares).map(crate::budget::payer);
+        let label = payer.and_then(|payer| rules.labels.take(cx, &path, payer));
         let level = rules.free_level(cx, id);
         let Some(flow) = rules.flows.get_mut(id) else { return After::Nothing };
         let version = Version::new(plan, Some(path));

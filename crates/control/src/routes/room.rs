@@ -41,16 +41,14 @@ impl Room {
     ) -> Result<(), Rejection> {
         let Some(flow) = rules.flows.get(id) else { return Ok(()) };
         let (tor, host) = (flow.tor(), budget::payer(flow));
+        let mut switches = std::iter::once(tor).chain(path.links().iter().map(|&link| cx.fabric.link(link).to));
+        if !switches.any(|at| cx.rule_limit(at).is_some()) {
+            return Ok(());
+        }
         let later: Vec<NodeId> = match cx.needs.rules {
-            _ if cx.rule_limit(tor).is_none() => return Ok(()),
             RuleSharing::PerFlow => path.links().iter().map(|&link| cx.fabric.link(link).to).collect(),
-            RuleSharing::PerPath => {
-                // Flows of many hosts share these rules.
-                match rules.labels.missing(cx, path).into_iter().find(|&switch| !cx.has_room(switch)) {
-                    Some(full) => return Err(Rejection::OverBudget(full)),
-                    None => Vec::new(),
-                }
-            }
+            // Flows of many hosts share these rules. They count for the host that needs them first.
+            RuleSharing::PerPath => rules.labels.missing(cx, path),
         };
         match std::iter::once(tor).chain(later).find(|&switch| !self.take(cx, rules, orphans, switch, host)) {
             Some(full) => {
@@ -105,7 +103,7 @@ impl Room {
 }
 
 fn holders<'a>(rules: &'a FlowRules, orphans: &'a Orphans) -> Holders<'a> {
-    Holders { flows: &rules.flows, draining: &rules.draining, orphans }
+    Holders { flows: &rules.flows, draining: &rules.draining, orphans, labels: &rules.labels }
 }
 
 /// Flows that have ended and still have rules at switches, at most [`MOST_AT_ONCE`] at each of these. Returns how many

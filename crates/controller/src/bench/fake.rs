@@ -96,6 +96,7 @@ impl Fake {
             Request::GroupDesc => Reply::GroupDesc(Vec::new()),
             Request::Meters => Reply::Meters(Vec::new()),
             Request::MeterConfigs => Reply::MeterConfigs(Vec::new()),
+            Request::TableFeatures => Reply::TableFeatures(Vec::new()),
             Request::Unsupported(kind) => Reply::Unsupported(*kind),
         }
     }

@@ -2,6 +2,7 @@
 
 mod agents;
 mod alone;
+mod capacity;
 mod lab;
 mod moves;
 mod offenders;

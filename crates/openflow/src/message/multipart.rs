@@ -4,7 +4,7 @@
 use super::port::Port;
 use super::rows::{
     parse_rows, Description, FlowStats, FlowStatsRequest, GroupDesc, GroupStats, MeterConfig, MeterStats, PortStats,
-    TableStats,
+    TableFeatures, TableStats,
 };
 use crate::wire::{Put, Reader};
 use crate::{ParseError, GROUP_ALL, METER_ALL, PORT_ANY};
@@ -17,6 +17,7 @@ const GROUP: u16 = 6;
 const GROUP_DESC: u16 = 7;
 const METER: u16 = 9;
 const METER_CONFIG: u16 = 10;
+const TABLE_FEATURES: u16 = 12;
 const PORT_DESC: u16 = 13;
 
 /// Subject of a request.
@@ -40,6 +41,8 @@ pub enum Request {
     Meters,
     /// Settings of all meters.
     MeterConfigs,
+    /// What the tables can hold. Nothing is changed.
+    TableFeatures,
     /// A request that this crate does not support. Only its number can be written.
     Unsupported(u16),
 }
@@ -68,6 +71,8 @@ impl MultipartRequest {
             GROUP_DESC => Request::GroupDesc,
             METER => Request::Meters,
             METER_CONFIG => Request::MeterConfigs,
+            // A request with a body changes the tables.
+            TABLE_FEATURES if reader.is_empty() => Request::TableFeatures,
             other => Request::Unsupported(other),
         };
         Ok(MultipartRequest { more: flags & 1 == 1, request })
@@ -84,6 +89,7 @@ impl MultipartRequest {
             Request::GroupDesc => GROUP_DESC,
             Request::Meters => METER,
             Request::MeterConfigs => METER_CONFIG,
+            Request::TableFeatures => TABLE_FEATURES,
             Request::Unsupported(kind) => *kind,
         };
         put_head(out, kind, self.more);
@@ -129,6 +135,8 @@ pub enum Reply {
     Meters(Vec<MeterStats>),
     /// Settings of meters.
     MeterConfigs(Vec<MeterConfig>),
+    /// What tables can hold.
+    TableFeatures(Vec<TableFeatures>),
     /// An answer that this crate does not support. Only its number can be written.
     Unsupported(u16),
 }
@@ -157,6 +165,7 @@ impl MultipartReply {
             GROUP_DESC => Reply::GroupDesc(parse_rows(&mut reader, GroupDesc::parse)?),
             METER => Reply::Meters(parse_rows(&mut reader, MeterStats::parse)?),
             METER_CONFIG => Reply::MeterConfigs(parse_rows(&mut reader, MeterConfig::parse)?),
+            TABLE_FEATURES => Reply::TableFeatures(parse_rows(&mut reader, TableFeatures::parse)?),
             other => Reply::Unsupported(other),
         };
         Ok(MultipartReply { more: flags & 1 == 1, reply })
@@ -173,6 +182,7 @@ impl MultipartReply {
             Reply::GroupDesc(_) => GROUP_DESC,
             Reply::Meters(_) => METER,
             Reply::MeterConfigs(_) => METER_CONFIG,
+            Reply::TableFeatures(_) => TABLE_FEATURES,
             Reply::Unsupported(kind) => *kind,
         };
         put_head(out, kind, self.more);
@@ -186,6 +196,7 @@ impl MultipartReply {
             Reply::GroupDesc(rows) => rows.iter().for_each(|row| row.emit(out)),
             Reply::Meters(rows) => rows.iter().for_each(|row| row.emit(out)),
             Reply::MeterConfigs(rows) => rows.iter().for_each(|row| row.emit(out)),
+            Reply::TableFeatures(rows) => rows.iter().for_each(|row| row.emit(out)),
             Reply::Unsupported(_) => {}
         }
     }

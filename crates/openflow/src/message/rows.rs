@@ -230,6 +230,41 @@ impl TableStats {
     }
 }
 
+/// What a table can hold (§A.3.5.5).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TableFeatures {
+    /// The table.
+    pub table: u8,
+    /// Maximum number of rules in the table. Tables may share their memory.
+    pub max_entries: u32,
+    /// Whether the switch tells properties of the table, which are not read.
+    pub has_unsupported: bool,
+}
+
+impl TableFeatures {
+    /// Bytes before the properties.
+    const HEAD_BYTES: usize = 64;
+
+    pub(crate) fn parse(reader: &mut Reader<'_>) -> Result<TableFeatures, ParseError> {
+        let length = usize::from(reader.u16()?);
+        let table = reader.u8()?;
+        reader.skip(TableFeatures::HEAD_BYTES - 7)?;
+        let max_entries = reader.u32()?;
+        let properties = length.checked_sub(TableFeatures::HEAD_BYTES);
+        let found = length as u64;
+        let properties = properties.ok_or(ParseError::Value { what: "the length of table features", found })?;
+        reader.skip(properties)?;
+        Ok(TableFeatures { table, max_entries, has_unsupported: properties > 0 })
+    }
+
+    pub(crate) fn emit(&self, out: &mut Vec<u8>) {
+        out.put_u16(TableFeatures::HEAD_BYTES as u16);
+        out.put(&[self.table]);
+        out.put_zeros(TableFeatures::HEAD_BYTES - 7);
+        out.put_u32(self.max_entries);
+    }
+}
+
 /// Counters of a port. A counter that the switch does not support is all ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PortStats {

@@ -192,7 +192,8 @@ fn request() -> impl Strategy<Value = Request> {
             Request::GroupDesc,
             Request::Meters,
             Request::MeterConfigs,
-            Request::Unsupported(12),
+            Request::TableFeatures,
+            Request::Unsupported(14),
         ]),
     ]
 }
@@ -207,6 +208,9 @@ fn reply() -> impl Strategy<Value = Reply> {
         });
     let table = (any::<u8>(), any::<u32>(), any::<[u64; 2]>());
     let table = table.prop_map(|(table, active, n)| TableStats { table, active, lookups: n[0], matched: n[1] });
+    let features = any::<(u8, u32)>();
+    let features =
+        features.prop_map(|(table, max_entries)| TableFeatures { table, max_entries, has_unsupported: false });
     let ports = (any::<[u32; 3]>(), any::<[u64; 12]>()).prop_map(|(n, counters)| {
         let [a, b, c, d, e, f, errors @ ..] = counters;
         let (packets, bytes, dropped) = ([a, b], [c, d], [e, f]);
@@ -242,6 +246,7 @@ fn reply() -> impl Strategy<Value = Reply> {
         vec(desc, 0..3).prop_map(Reply::GroupDesc),
         vec(meter, 0..3).prop_map(Reply::Meters),
         vec(config, 0..3).prop_map(Reply::MeterConfigs),
+        vec(features, 0..3).prop_map(Reply::TableFeatures),
     ]
 }
 
