@@ -4,6 +4,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod bisection;
+mod buffer_keys;
 mod clos;
 mod degrade;
 mod dragonfly;
@@ -59,7 +60,9 @@ pub const COMMON_KEYS: &str = "rate=1Gbps (host_rate=, switch_rate=)  delay=1us 
      in packets), red_p=0.1, red_weight=0.002, red_ecn=off (mark instead of drop)  queue_bytes=280KB (size of each queue \
      there, in place of buffer=)  ecn=MIN/MAX[/P] (marks there by the bytes that a packet leaves behind, as in 56KB/224KB; P at MAX)  \
      scale_queues=off (less of both at slower ports)  control_queue=off (acknowledgements first)  trim=off (a full queue \
-     cuts packets to headers), trim_bytes=64B  pfc=on or XOFF/XON (pauses senders instead of dropping), pfc_headroom=SIZE";
+     cuts packets to headers), trim_bytes=64B  pfc=on or XOFF/XON (pauses senders instead of dropping), pfc_headroom=SIZE  \
+     queue_weights=1/3 (queues share a port by weight, the lowest first, instead of strict priorities)  shared_buffer=SIZE of \
+     each switch in place of buffer=, alpha=1 (a queue may hold alpha times what is free)";
 
 /// Every fabric that has a name.
 pub const FABRICS: [FabricKind; 12] = [

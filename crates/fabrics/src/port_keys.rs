@@ -1,7 +1,7 @@
 //! `queues=2,red=5/15,red_p=0.1,red_weight=0.002,red_ecn=on,queue_bytes=280KB,ecn=56KB/224KB,trim=on,pfc=on`: how switch
-//! ports queue packets.
+//! ports queue packets. `pfc_keys` and `buffer_keys` read the keys of pauses, of shared buffers and of weights.
 
-use crate::pfc_keys;
+use crate::{buffer_keys, pfc_keys};
 use pathloom_model::spec::{Spec, SpecError};
 use pathloom_model::units::parse_size_bytes;
 use pathloom_model::MOST_QUEUES;
@@ -13,7 +13,12 @@ const USUAL_WEIGHT: f64 = 0.002;
 
 /// Parses the keys of ports.
 pub(super) fn read(spec: &Spec) -> Result<PortSettings, SpecError> {
-    let queues = spec.count("queues", 1, u64::from(MOST_QUEUES))?.unwrap_or(1) as u8;
+    let queues = spec.count("queues", 1, u64::from(MOST_QUEUES))?.map(|queues| queues as u8);
+    let (queues, weights) = match buffer_keys::weights(spec, queues)? {
+        Some((queues, weights)) => (queues, Some(weights)),
+        None => (queues.unwrap_or(1), None),
+    };
+    let shared = buffer_keys::shared(spec)?;
     let (red, ecn, trim_bytes) = (red(spec)?, ecn(spec)?, trim_bytes(spec)?);
     if ecn.is_some() && red.is_some_and(|red| red.ecn) {
         return Err(spec.error("ecn and red_ecn both set when ports mark; give one of them"));
@@ -36,7 +41,7 @@ pub(super) fn read(spec: &Spec) -> Result<PortSettings, SpecError> {
     }
     // Acknowledgements that wait behind paused data could not resolve the congestion.
     let control_queue = control_queue.unwrap_or(trim_bytes.is_some() || pfc.is_some());
-    Ok(PortSettings { queues, red, queue_bytes, ecn, scale_queues, control_queue, trim_bytes, pfc })
+    Ok(PortSettings { queues, red, queue_bytes, ecn, scale_queues, control_queue, trim_bytes, pfc, weights, shared })
 }
 
 /// Sizes of queues: a full frame, and far more than any port holds.

@@ -322,13 +322,15 @@ impl Fabric {
         let ports = &self.ports;
         let keys = [
             ("loss", !self.lossy.is_empty()),
-            ("queues", ports.queues > 1),
+            ("queues", ports.queues > 1 && ports.weights.is_none()),
             ("red", ports.red.is_some()),
             ("queue_bytes", ports.queue_bytes.is_some()),
             ("ecn", ports.ecn.is_some()),
             ("control_queue", ports.control_queue && ports.trim_bytes.is_none() && ports.pfc.is_none()),
             ("trim", ports.trim_bytes.is_some()),
             ("pfc", ports.pfc.is_some()),
+            ("queue_weights", ports.weights.is_some()),
+            ("shared_buffer", ports.shared.is_some()),
         ];
         keys.into_iter().filter(|(_, given)| *given).map(|(key, _)| key).collect()
     }

@@ -31,6 +31,6 @@ pub use frame::{Arp, Body, Carried, Conversation, Frame, Heard, Hello, Mac, Path
 pub use ids::{LinkId, NodeId, PortNo};
 pub use link_state::LinkState;
 pub use path::{Path, PathError};
-pub use ports::{EcnSettings, PfcSettings, PortSettings, RedSettings, MOST_QUEUES};
+pub use ports::{EcnSettings, PfcSettings, PortSettings, RedSettings, SharedBuffer, MOST_QUEUES};
 pub use search::{PathSelection, PathSet};
 pub use units::Nanos;

@@ -1,4 +1,5 @@
-//! How switch ports queue packets: one drop-tail queue, or strict priorities, RED, marks at departure, trimming and pauses.
+//! How switch ports queue packets: one drop-tail queue, or several with strict priorities or weights, RED, marks at
+//! departure, trimming, pauses and a buffer that the ports of a switch share.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,8 +9,8 @@ pub const MOST_QUEUES: u8 = 8;
 /// How every port of a switch queues packets. Ports of hosts always have one drop-tail queue.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct PortSettings {
-    /// Queues per port, 1 to [`MOST_QUEUES`]. A port sends from the highest queue that is not empty. Each queue has
-    /// the full buffer of the link.
+    /// Queues per port, 1 to [`MOST_QUEUES`]. Without `weights`, a port sends from the highest queue that is not empty.
+    /// Without `shared`, each queue has the full buffer of the link.
     pub queues: u8,
     /// Random early detection in each queue; `None` means drop tail only.
     pub red: Option<RedSettings>,
@@ -30,6 +31,23 @@ pub struct PortSettings {
     /// `trim_bytes`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pfc: Option<PfcSettings>,
+    /// Weights of the queues, the lowest queue first, each at least 1: queues that are not empty share the port in
+    /// proportion (deficit round robin). `None` for strict priorities.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weights: Option<[u8; MOST_QUEUES as usize]>,
+    /// The buffer that all ports of a switch share; `None` if each queue has one of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared: Option<SharedBuffer>,
+}
+
+/// A buffer that the data queues of all ports of a switch share, with dynamic thresholds (Choudhury and Hahne, Dynamic Queue
+/// Length Thresholds for Shared-Memory Packet Switches, IEEE/ACM Transactions on Networking 1998).
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct SharedBuffer {
+    /// Bytes of the buffer of each switch. Packets that are being sent are not in it.
+    pub bytes: u64,
+    /// A queue may hold this many times the free bytes of the buffer; more than 0.
+    pub alpha: f64,
 }
 
 /// When a switch pauses the sender at the other end of a link: by the bytes that have come by this link, belong to a data
@@ -89,6 +107,8 @@ impl PortSettings {
         control_queue: false,
         trim_bytes: None,
         pfc: None,
+        weights: None,
+        shared: None,
     };
 
     /// Returns the settings of a port with a rate, if the fastest one of the fabric has `fastest_bps`.

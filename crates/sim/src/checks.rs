@@ -51,6 +51,9 @@ pub(crate) fn check_without_flows(settings: &SimSettings, has_journal: bool) -> 
     if (ports.red.is_some() || ports.ecn.is_some()) && settings.transport.settings().mark_packets.is_some() {
         return Err(SimError::ConflictingMarking);
     }
+    if settings.central.as_ref().is_some_and(|scheme| scheme.needs().ageing.is_some()) && ports.weights.is_some() {
+        return Err(SimError::AgesNeedPriorities);
+    }
     Ok(())
 }
 

@@ -1,15 +1,17 @@
-//! A port that chooses the next packet at the end of each packet: strict priorities, each queue with RED if required. A
-//! full queue may cut packets down to their headers instead of dropping them ("trimming").
+//! A port that chooses the next packet at the end of each packet: strict priorities or weights, each queue with RED if
+//! required. A full queue may cut packets down to their headers instead of dropping them ("trimming").
 //!
 //! How long a packet will wait is not known when it arrives, because packets of a higher queue may arrive after it.
 //! The port need not choose the next packet at the very moment, though. Until the previous packet arrives at the other
 //! end, nobody sees the choice, so the port makes up for it when a packet arrives at either end of the link.
 
+use crate::deficits::Deficits;
 use crate::packet::{Direction, Packet};
+use crate::pools::Share;
 use crate::red::Red;
 use crate::time::Ps;
 use crate::trusted::{fetch, fetch_byte, LINE};
-use pathloom_model::{EcnSettings, PortSettings, RedSettings};
+use pathloom_model::{EcnSettings, PortSettings, RedSettings, MOST_QUEUES};
 use pathloom_transport::packets::TrimmedAt;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -36,6 +38,10 @@ pub(crate) struct Port {
     waiting_bytes: u64,
     /// Packets cut down to their headers.
     trimmed: u64,
+    /// Turns of the data queues if they have weights. Boxed, so that a port without them is small.
+    deficits: Option<Box<Deficits>>,
+    /// What the next packet may use of the buffer that the switch's ports share; `None` if this port has its own.
+    share: Option<Share>,
 }
 
 /// A packet that waits at a port.
@@ -83,6 +89,8 @@ pub(crate) struct Limits {
     pub(crate) trim: Option<(u16, TrimmedAt)>,
     /// Time to send a full frame.
     pub(crate) frame_ps: Ps,
+    /// Bytes of the largest frame, in which weights are counted.
+    pub(crate) frame_bytes: u64,
 }
 
 /// Result for an arriving packet.
@@ -109,6 +117,9 @@ impl Port {
         };
         let data = (0..settings.queues).map(|_| queue(settings.red));
         let control = limits.has_control.then(|| queue(None));
+        let deficits = |weights: [u8; MOST_QUEUES as usize]| {
+            Box::new(Deficits::new(&weights[..usize::from(settings.queues)], limits.frame_bytes))
+        };
         Port {
             queues: data.chain(control).collect(),
             rng: Pcg64::seed_from_u64(seed ^ STREAM ^ (u64::from(link) << 20)),
@@ -118,7 +129,23 @@ impl Port {
             free_at: 0,
             waiting_bytes: 0,
             trimmed: 0,
+            deficits: settings.weights.map(deficits),
+            share: None,
         }
+    }
+
+    /// The next packet may use so much of the buffer that the ports of the switch share.
+    pub(crate) fn set_share(&mut self, share: Share) {
+        self.share = Some(share);
+    }
+
+    /// Bytes that wait in the data queues.
+    pub(crate) fn data_bytes(&self) -> u64 {
+        self.queues[..self.data_queues()].iter().map(|queue| queue.bytes).sum()
+    }
+
+    fn data_queues(&self) -> usize {
+        self.queues.len() - usize::from(self.limits.has_control)
     }
 
     /// Prefetches the queues. Affects only speed.
@@ -226,6 +253,9 @@ impl Port {
         if lossless && !(has_control && queue == self.highest()) {
             return true;
         }
+        if let Some(share) = self.share.filter(|_| queue < self.data_queues()) {
+            return bytes <= share.free && self.queues[queue].bytes + bytes <= share.most;
+        }
         let most = match most {
             most if has_control && queue == self.highest() => 2 * most.unwrap_or(u64::from(buffer) * FRAME_BYTES),
             Some(most) => most,
@@ -295,11 +325,25 @@ impl Port {
             self.waiting_bytes -= urgent.packet.wire();
             return Some((self.queues.len(), urgent));
         }
-        let queue = self.queues.iter().rposition(|queue| !queue.waiting.is_empty() && !queue.is_paused)?;
+        let queue = self.next_queue()?;
         let next = self.queues[queue].waiting.pop_front()?;
         self.queues[queue].bytes -= next.packet.wire();
         self.waiting_bytes -= next.packet.wire();
         Some((queue, next))
+    }
+
+    fn next_queue(&mut self) -> Option<usize> {
+        let Some(deficits) = &mut self.deficits else {
+            return self.queues.iter().rposition(|queue| !queue.waiting.is_empty() && !queue.is_paused);
+        };
+        let data = self.queues.len() - usize::from(self.limits.has_control);
+        if self.queues[data..].iter().any(|control| !control.waiting.is_empty()) {
+            return Some(data);
+        }
+        let queues = &self.queues;
+        deficits.next(|queue| {
+            queues[queue].waiting.front().filter(|_| !queues[queue].is_paused).map(|first| first.packet.wire())
+        })
     }
 
     /// The link fails: the packets that wait are lost, and no pause holds. Returns the packets with their queues.
@@ -364,6 +408,7 @@ mod tests {
         lossless: false,
         trim: None,
         frame_ps: 10,
+        frame_bytes: 1000,
     };
 
     fn packet(lane: u32) -> Packet {
@@ -385,6 +430,34 @@ mod tests {
         let order: Vec<u32> = std::iter::from_fn(|| port.next()).map(|(_, next)| next.packet.lane()).collect();
         assert_eq!((order, port.waiting_bytes()), (vec![8, 4, 12, 2, 6], 0));
         assert_eq!(port.offer(50, 0, packet(14), NOWHERE), Offer::Begins(packet(14)));
+    }
+
+    #[test]
+    fn queues_with_weights_send_in_turn_below_the_control_queue() {
+        let mut weights = [1; MOST_QUEUES as usize];
+        weights[0] = 2;
+        let limits = Limits { buffer: 100, has_control: true, ..LIMITS };
+        let settings = PortSettings { queues: 2, weights: Some(weights), ..PortSettings::DROP_TAIL };
+        let mut port = Port::new(settings, limits, 1, 0);
+        assert_eq!(port.offer(0, 0, packet(0), NOWHERE), Offer::Begins(packet(0)));
+        for queue in [0, 1, 2].into_iter().cycle().take(15) {
+            assert_eq!(port.offer(0, queue, packet(2), NOWHERE), Offer::Waits);
+        }
+        let order: Vec<usize> = std::iter::from_fn(|| port.next()).map(|(queue, _)| queue).collect();
+        assert_eq!(order, [2, 2, 2, 2, 2, 0, 0, 1, 0, 0, 1, 0, 1, 1, 1]);
+    }
+
+    #[test]
+    fn a_share_of_a_common_buffer_takes_the_place_of_the_buffer() {
+        let mut port = Port::new(PortSettings { queues: 2, ..PortSettings::DROP_TAIL }, LIMITS, 1, 0);
+        assert_eq!(port.offer(0, 0, packet(0), NOWHERE), Offer::Begins(packet(0)));
+        port.set_share(Share { free: 10_000, most: 3000 });
+        let offers: Vec<Offer> = (0..4).map(|_| port.offer(0, 0, packet(2), NOWHERE)).collect();
+        assert_eq!(offers, [Offer::Waits, Offer::Waits, Offer::Waits, Offer::Dropped]);
+        port.set_share(Share { free: 999, most: 3000 });
+        assert_eq!((port.offer(0, 1, packet(2), NOWHERE), port.data_bytes()), (Offer::Dropped, 3000));
+        port.set_share(Share { free: 1000, most: 3000 });
+        assert_eq!((port.offer(0, 1, packet(2), NOWHERE), port.data_bytes()), (Offer::Waits, 4000));
     }
 
     #[test]

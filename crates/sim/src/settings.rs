@@ -183,6 +183,9 @@ pub enum SimError {
          stay)"
     )]
     ConflictingMarking,
+    /// Hosts mark packets by age for ports with strict priorities.
+    #[error("the scheme's hosts mark packets by age, for strict priorities; leave out queue_weights= of the fabric")]
+    AgesNeedPriorities,
     /// The scheme or its programs need TCP.
     #[error(
         "the scheme {needs}, so --transport {transport} does not fit it; use a TCP transport, or a scheme such as ecmp, \

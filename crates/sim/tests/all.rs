@@ -4,6 +4,7 @@
 mod bad_input;
 mod balancing;
 mod beside_ecmp;
+mod buffers;
 mod cases;
 mod collective_times;
 mod collectives;

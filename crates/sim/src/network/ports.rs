@@ -5,8 +5,8 @@
 //! for its choices when a packet arrives at either end: a packet-hop costs one event, as with a FIFO.
 //!
 //! If packets are handed on when their sending begins ([`Handover::Begin`]), they may arrive before it ends. The end of
-//! each packet is then an event. It is one as well if ports pause their senders: when a packet leaves, a sender may have
-//! to be resumed. For these events there is one more link per port. Its number is above those of the
+//! each packet is then an event. It is one as well if ports pause their senders, or share a buffer: when a packet leaves,
+//! a sender may have to be resumed, and other ports have more room. For these events there is one more link per port. Its number is above those of the
 //! fabric's links, and it delivers a packet of no connection at the end of each packet.
 
 use crate::lanes::{Lanes, NO_CONNECTION};
@@ -14,7 +14,8 @@ use crate::link::LinkQueue;
 use crate::marks::Signals;
 use crate::packet::{Packet, Pause};
 use crate::pfc::Pfc;
-use crate::port::{Limits, Offer, Port, NOWHERE};
+use crate::pools::Pools;
+use crate::port::{Limits, Offer, Port, Waiting, NOWHERE};
 use crate::settings::Handover;
 use crate::time::Ps;
 use crate::trusted::{fetch, fetch_byte, LINE};
@@ -40,6 +41,8 @@ pub(super) struct Ports {
     pub(super) links: Vec<u32>,
     /// Whether the end of each packet is an event.
     pub(super) has_timers: bool,
+    /// The buffers that the ports of a switch share, if they do.
+    pools: Option<Box<Pools>>,
     /// Flow control, if there is any, and what the cards of hosts hold because of it.
     pub(super) pfc: Option<Box<Pfc>>,
     pub(super) held: Held,
@@ -60,11 +63,11 @@ impl Ports {
             return None;
         }
         let of_link = vec![NO_PORT; fabric.links().len()];
-        let has_timers = handover == Handover::Begin || settings.pfc.is_some();
+        let has_timers = handover == Handover::Begin || settings.pfc.is_some() || settings.shared.is_some();
         let fastest_bps = fabric.fastest_port_bps();
         let pfc = settings.pfc.map(|pfc| Box::new(Pfc::new(fabric, pfc, signals.frame_bytes)));
         let (ports, numbers, held) = (Vec::new(), Vec::new(), Held::new());
-        let mut all = Ports { settings, of_link, ports, links: numbers, has_timers, pfc, held };
+        let mut all = Ports { settings, of_link, ports, links: numbers, has_timers, pools: None, pfc, held };
         for (index, link) in fabric.links().iter().enumerate() {
             if fabric.is_host(link.from) {
                 if all.pfc.is_some() {
@@ -85,6 +88,7 @@ impl Ports {
                 lossless: settings.pfc.is_some(),
                 trim: settings.trim_bytes.filter(|_| signals.headers).map(|bytes| (bytes, place)),
                 frame_ps: links[index].send_time(FRAME_BYTES),
+                frame_bytes: signals.frame_bytes,
             };
             all.of_link[index] = all.ports.len() as u32;
             all.ports.push(Port::new(settings, limits, seed, index as u32));
@@ -94,6 +98,7 @@ impl Ports {
                 links.push(LinkQueue::timer(link));
             }
         }
+        all.pools = settings.shared.map(|shared| Box::new(Pools::new(fabric, shared, &all.links)));
         Some(Box::new(all))
     }
 
@@ -145,7 +150,14 @@ impl Ports {
 
     /// Offers a packet for a queue to a port.
     pub(super) fn offer(&mut self, now: Ps, port: usize, queue: usize, packet: Packet) -> Offer {
-        let Ports { ports, pfc, .. } = self;
+        let Ports { ports, pfc, pools, .. } = self;
+        if let Some(pools) = pools {
+            let before = ports[port].data_bytes();
+            ports[port].set_share(pools.share(port));
+            let offer = ports[port].offer(now, queue, packet, NOWHERE);
+            pools.change(port, before, ports[port].data_bytes());
+            return offer;
+        }
         let Some(pfc) = pfc else { return ports[port].offer(now, queue, packet, NOWHERE) };
         let (from, bytes) = (pfc.arriving, packet.wire());
         if ports[port].delays(queue) && !pfc.has_room(from, queue, bytes) {
@@ -156,6 +168,32 @@ impl Ports {
             pfc.came(from, queue, bytes);
         }
         offer
+    }
+
+    /// Takes the packet that a port sends next, with its queue; `None` if the port is idle now.
+    pub(super) fn next(&mut self, port: usize) -> Option<(usize, Waiting)> {
+        let (queue, waiting) = self.ports[port].next()?;
+        let bytes = waiting.packet.wire();
+        if let Some(pfc) = &mut self.pfc {
+            pfc.left(waiting.from, queue, bytes);
+        }
+        if let Some(pools) = self.pools.as_mut().filter(|_| queue < usize::from(self.settings.queues)) {
+            pools.change(port, bytes, 0);
+        }
+        Some((queue, waiting))
+    }
+
+    /// The link of a port fails. Returns the packets that waited there, which are lost.
+    pub(super) fn fail(&mut self, now: Ps, port: usize) -> Vec<Packet> {
+        let before = self.ports[port].data_bytes();
+        let lost = self.ports[port].fail(now);
+        if let Some(pfc) = &mut self.pfc {
+            lost.iter().for_each(|(queue, waiting)| pfc.left(waiting.from, *queue, waiting.packet.wire()));
+        }
+        if let Some(pools) = &mut self.pools {
+            pools.change(port, before, 0);
+        }
+        lost.into_iter().map(|(_, waiting)| waiting.packet).collect()
     }
 
     /// Offers a frame that pauses or resumes the other end. Returns it if its sending begins.

@@ -101,10 +101,7 @@ impl<T: Tap> Links<T> {
     pub(in crate::network) fn send_next(&mut self, now: Ps, port: usize, at: Ps) -> bool {
         debug_assert!(at <= now, "a port begins to send in the future");
         let Some(ports) = &mut self.ports else { return false };
-        let Some((queue, next)) = ports.ports[port].next() else { return false };
-        if let Some(pfc) = &mut ports.pfc {
-            pfc.left(next.from, queue, next.packet.wire());
-        }
+        let Some((_, next)) = ports.next(port) else { return false };
         self.queues[ports.links[port] as usize].add_waited(at - next.came);
         self.begin(at, port, next.packet);
         true
@@ -136,11 +133,7 @@ impl<T: Tap> Links<T> {
     pub(in crate::network) fn fail_port(&mut self, now: Ps, link: LinkId) -> Vec<Packet> {
         let (Some(port), Some(ports)) = (self.port_of(link), &mut self.ports) else { return Vec::new() };
         self.queues[link.index()].add_waited(ports.ports[port].waited(now));
-        let lost = ports.ports[port].fail(now);
-        if let Some(pfc) = &mut ports.pfc {
-            lost.iter().for_each(|(queue, waiting)| pfc.left(waiting.from, *queue, waiting.packet.wire()));
-        }
-        let lost: Vec<Packet> = lost.into_iter().map(|(_, waiting)| waiting.packet).collect();
+        let lost = ports.fail(now, port);
         self.queues[link.index()].count_refused(lost.len() as u64);
         if ports.has_timers {
             let timer = self.fabric.links().len() + port;
