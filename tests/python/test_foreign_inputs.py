@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -16,7 +18,8 @@ from pathloom.experiments.settings.input_files import named_files
 from pathloom.fabrics import Fabric
 from test_cli_errors import check
 
-SHARED = Path(__file__).resolve().parents[3] / "shared/data"
+ROOT = Path(__file__).resolve().parents[2]
+SHARED = ROOT.parent / "shared/data"
 
 TOPO = """# Two tiers
 Nodes 8
@@ -159,6 +162,26 @@ def test_flows_of_ns3_are_traffic(tmp_path: Path) -> None:
     flows = result.flows.sort("start_s")
     assert flows["size_bytes"].to_list() == [7000, 5000]
     assert flows["start_s"].to_list() == pytest.approx([0.0, 0.001])
+
+
+def test_the_commands_of_the_guide_to_other_simulators_work(cli: Cli, tmp_path: Path) -> None:
+    guide = (ROOT / "docs/guides/other-simulators.md").read_text(encoding="utf-8")
+    commands = re.findall(r"^(pathloom .*)$", guide, re.MULTILINE)
+    (tmp_path / "perm.cm").write_text(
+        "Nodes 16\nConnections 2\n0->9 id 1 start 0 size 100000\n4->1 id 2 start 0 size 100000\n", encoding="utf-8"
+    )
+    (tmp_path / "flow.txt").write_text("2\n0 9 3 100 5000 2.001\n1 12 3 100 7000 2\n", encoding="utf-8")
+    (tmp_path / "microAllReduce.txt").write_text(SIMAI, encoding="utf-8")
+    write_trace(tmp_path, PING)
+    for rank in (0, 1):
+        (tmp_path / f"ping.{rank}.et").rename(tmp_path / f"job.{rank}.et")
+    assert [sum(kind in command for command in commands) for kind in ("perm.cm", "flow.txt", "simai:", "chakra:")] == [
+        1
+    ] * 4
+    for command in commands:
+        done = cli(*shlex.split(command)[1:])
+        assert done.code == 0, (command, done.err)
+        assert re.search(r"^unfinished +0( +0)*$", done.out, re.MULTILINE), done.out
 
 
 def test_the_public_files_are_read() -> None:
