@@ -97,13 +97,17 @@ pub(crate) enum Pending {
 impl Pending {
     /// What the controller does not know if the switch refuses the request. `None` if the refusal is an answer: a switch
     /// without meters refuses to list them. Otherwise an answer without rows would say that the switch has no rules, no
-    /// flows or no traffic. `is_list`: whether the request is for all rules.
-    pub(crate) fn unread(&self, is_list: bool) -> Option<&'static str> {
+    /// flows or no traffic. `is_list`: whether the refusal leaves a list of the switch unknown; `is_rules`: whether it is that of
+    /// all rules.
+    pub(crate) fn unread(&self, is_list: bool, is_rules: bool) -> Option<&'static str> {
         match self {
             Pending::FlowStats { .. } => Some("the counters of flows; the last ones stand"),
             Pending::PortStats(_) => Some("the counters of ports; the last ones stand"),
             Pending::Refused(_) => Some("the counters of refused frames; the last ones stand"),
-            Pending::Reading if is_list => Some("the list of its rules; they stay as they are until it answers"),
+            Pending::Reading if is_rules => Some("the list of its rules; they stay as they are until it answers"),
+            Pending::Reading if is_list => {
+                Some("the list of its groups or meters; its rules stay as they are until it answers")
+            }
             Pending::Description | Pending::Ports(_) | Pending::Reading | Pending::Capacity(..) => None,
         }
     }

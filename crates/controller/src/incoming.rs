@@ -346,8 +346,10 @@ impl Hub {
         let ErrorMessage { kind, code, .. } = *error;
         let Some(connection) = self.connection_mut(id) else { return };
         if connection.pending.contains_key(&xid) {
-            let is_list = connection.reading.as_ref().is_some_and(|reading| reading.rules_xid == xid);
-            let unread = connection.pending.get(&xid).and_then(|pending| pending.unread(is_list));
+            let reading = connection.reading.as_ref().filter(|reading| reading.waiting.contains(&xid));
+            let is_rules = reading.is_some_and(|reading| reading.rules_xid == xid);
+            let is_list = is_rules || reading.is_some() && convert::may_succeed_later(error);
+            let unread = connection.pending.get(&xid).and_then(|pending| pending.unread(is_list, is_rules));
             if let Some(what) = unread {
                 connection.pending.remove(&xid);
                 if is_list {

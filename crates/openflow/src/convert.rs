@@ -338,6 +338,13 @@ pub fn in_port(packet: &PacketIn<'_>) -> Option<PortNo> {
     packet.matches.in_port.filter(|port| (1..=PORT_MAX).contains(port)).map(PortNo)
 }
 
+/// Whether a refused request may succeed later: the controller lacks the permission or the role, or the answer did not fit the
+/// switch's memory now (§A.4.4: OFPBRC_EPERM, OFPBRC_IS_SLAVE, OFPBRC_MULTIPART_BUFFER_OVERFLOW). Other refusals of a list
+/// say that the switch has nothing to list, such as one without meters.
+pub fn may_succeed_later(error: &ErrorMessage<'_>) -> bool {
+    error.kind == error::BAD_REQUEST && matches!(error.code, 5 | 10 | 13)
+}
+
 /// Returns the meaning of an error for a controller (§A.4.4). Errors without a specific meaning are
 /// [`Refusal::Unsupported`]. The data of the error, which begins with the header of the refused message, distinguishes
 /// a refused group from a refused rule where the code does not.

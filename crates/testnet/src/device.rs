@@ -37,6 +37,8 @@ pub struct Faults {
     pub refuses_counters: bool,
     /// Number of requests for all of its rules that it refuses from now on.
     pub refuses_lists: u32,
+    /// Number of requests for its groups that it refuses from now on.
+    pub refuses_groups: u32,
     /// Maximum number of rules; `None` for any number.
     pub most_rules: Option<usize>,
     /// Number of rules with this priority or a higher one that it refuses from now on.
@@ -53,6 +55,7 @@ impl Default for Faults {
             has_no_meters: false,
             refuses_counters: false,
             refuses_lists: 0,
+            refuses_groups: 0,
             most_rules: None,
             refuses: (0, 0),
         }
@@ -196,6 +199,10 @@ impl Device {
             Request::Flows(wanted) => parts(self.tables.rows(wanted), size, xid, out, Reply::Flows),
             Request::Ports => parts(self.port_rows(), size, xid, out, Reply::Ports),
             Request::PortDesc => parts(self.ports.values().cloned().collect(), size, xid, out, Reply::PortDesc),
+            Request::GroupDesc if self.faults.refuses_groups > 0 => {
+                self.faults.refuses_groups -= 1;
+                return Err((BAD_REQUEST, PERMISSIONS));
+            }
             Request::GroupDesc => parts(self.tables.group_rows(), size, xid, out, Reply::GroupDesc),
             Request::Meters | Request::MeterConfigs if self.faults.has_no_meters => {
                 return Err((BAD_REQUEST, BAD_TYPE))

@@ -208,6 +208,24 @@ fn a_switch_that_refuses_to_list_its_rules_is_asked_again_and_nothing_leaks() {
     assert_eq!(lab.changed_since(&bare), [""; 0]);
 }
 
+/// Groups that a switch does not list for now are unknown, not absent: adding them again would be refused.
+#[test]
+fn a_switch_that_refuses_to_list_its_groups_is_asked_again_and_nothing_leaks() {
+    let mut lab = Lab::k4(QUIET, 1);
+    let bare = lab.state();
+    lab.flows = vec![lab.packet(0, 9, 3000), lab.packet(1, 12, 3001)];
+    lab.traffic(s(5));
+    let tor = lab.node("e0_0");
+    lab.devices.get_mut(&tor).unwrap().faults.refuses_groups = 3;
+    lab.kill_controller();
+    lab.start_controller(QUIET, None);
+    lab.traffic(s(30));
+    assert_eq!(lab.logged(&["a switch refused the list of its groups or meters"]).len(), 3);
+    lab.nothing_is_lost();
+    lab.run_for(s(90));
+    assert_eq!(lab.changed_since(&bare), [""; 0]);
+}
+
 #[test]
 fn a_switch_without_meters_still_forwards() {
     let mut lab = Lab::bare(K4, "ecmp", "", Timing::SLOW, 1);
