@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import signal
+import time
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -199,6 +200,8 @@ def test_an_interrupted_check_goes_on(cli: Cli, tmp_path: Path, monkeypatch: pyt
         kept.append(outcome)
         if len(kept) == 3:
             signal.raise_signal(signal.SIGINT)
+        if len(kept) >= 3:
+            time.sleep(0.5)  # The main thread notices the interrupt meanwhile: the runs left would take only moments.
 
     with monkeypatch.context() as patch:
         patch.setattr(Execution, "keep", press)
