@@ -19,6 +19,7 @@ __all__ = [
     "__version__",
     "fabrics",
     "fault_schedule",
+    "fitting_min_rto_ns",
     "hand_over",
     "max_concurrent_flow",
     "nearest",
@@ -381,6 +382,9 @@ def hand_over(old: object, new: object) -> None:
 
 def parse_time_s(text: str) -> float:
     """Reads `300ms` as seconds."""
+
+def fitting_min_rto_ns(full_round_trip_ps: int) -> int:
+    """The minimum time-out for a longest round trip with full queues: four of these, rounded up to one digit."""
 
 def nearest(word: str, known: list[str]) -> str | None:
     """The name in `known` that `word` probably stands for; None if there is none."""

@@ -6,7 +6,6 @@ import json
 import re
 import shutil
 import signal
-import time
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -193,18 +192,19 @@ def test_an_interrupted_check_goes_on(cli: Cli, tmp_path: Path, monkeypatch: pyt
     (tmp_path / "s.toml").write_text(TOML, encoding="utf-8")
     assert cli("artefact", "new", "paper", "s.toml").code == 0
     kept: list[Any] = []
-    keep = Execution.keep
+    carry_out = Execution.carry_out
 
-    def press(execution: Execution, outcome: Any) -> None:
-        keep(execution, outcome)
+    def press(execution: Execution, job: Any, stop: Any, progress: Any) -> Any:
+        outcome = carry_out(execution, job, stop, progress)
         kept.append(outcome)
         if len(kept) == 3:
             signal.raise_signal(signal.SIGINT)
-        if len(kept) >= 3:
-            time.sleep(0.5)  # The main thread notices the interrupt meanwhile: the runs left would take only moments.
+            # Without this, the runs that are left could end before the main thread handles the signal.
+            assert stop.wait(60)
+        return outcome
 
     with monkeypatch.context() as patch:
-        patch.setattr(Execution, "keep", press)
+        patch.setattr(Execution, "carry_out", press)
         done = cli("artefact", "check", "paper", "--jobs", "1")
     assert done.code == 130, done.err
     assert f"s: interrupted: {len(kept)} of {RUNS} runs were finished" in done.err

@@ -18,6 +18,7 @@ mod guesses;
 mod htsim_topo;
 mod jellyfish;
 mod losses;
+mod min_rto;
 mod node_link;
 mod pfc_keys;
 mod port_keys;
@@ -34,6 +35,7 @@ pub use bisection::{Bisection, BisectionKind, BisectionProof};
 pub use export::{to_graphml, to_node_link_json};
 pub use failures::{draw_failures, TooManyFailures};
 pub use file::{fabric_file, fabric_from_file_text, FileFabric, FILE_KINDS};
+pub use min_rto::fitting_min_rto;
 pub use summary::{round_trip_of, round_trip_ps, FabricSummary, PathCounts, TierCount};
 
 use pathloom_model::spec::{Spec, SpecError};

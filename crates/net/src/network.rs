@@ -172,12 +172,14 @@ impl<C> Network<C> {
                 (Some(until), _) if until <= now => return Ok(Step::Done),
                 (until, event) => event.unwrap_or(Nanos::MAX).min(until.unwrap_or(Nanos::MAX)),
             };
-            of_run!(&mut self.run, sim => sim.advance(target, &mut self.finished));
-            for transfer in std::mem::take(&mut self.finished) {
+            let mut finished = std::mem::take(&mut self.finished);
+            of_run!(&mut self.run, sim => sim.advance(target, &mut finished));
+            for transfer in finished.drain(..) {
                 if let Some(sent) = self.sent.remove(&transfer) {
                     self.arrive(sent);
                 }
             }
+            self.finished = finished;
             let is_over = of_run!(&self.run, sim => sim.simulation().is_done());
             if is_over && self.due.is_empty() && self.now() < target {
                 let (end_ns, messages, events) = (self.now().0, self.sent.len(), self.scheduled.len());

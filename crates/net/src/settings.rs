@@ -1,8 +1,8 @@
 //! From the texts of a program to the settings of a run.
 
 use crate::error::NetError;
-use pathloom_fabrics::{fabric_file, fabric_from_file_text, fabric_from_spec, round_trip_ps};
-use pathloom_model::{Fabric, Fault, Nanos};
+use pathloom_fabrics::{fabric_file, fabric_from_file_text, fabric_from_spec, fitting_min_rto, round_trip_ps};
+use pathloom_model::{Fault, Nanos};
 use pathloom_sim::{ControlSettings, SimSettings};
 use pathloom_transport::TransportSpec;
 use pathloom_workload::Workload;
@@ -41,8 +41,8 @@ impl Texts<'_> {
         let faults = self.faults.map(|text| Fault::parse_schedule(&fabric, text)).transpose()?;
         let (seed, none) = (self.seed, String::new());
         let transport = scheme.transport_with(transport).map_err(NetError::Transport)?;
-        let transport = match fitting_min_rto(&fabric) {
-            Some(most) if !self.sets_min_rto() => transport.with_min_rto_at_most(most),
+        let transport = match round_trip_ps(&fabric) {
+            Some((_, full_ps)) if !self.sets_min_rto() => transport.with_min_rto_at_most(fitting_min_rto(full_ps)),
             _ => transport,
         };
         Ok(SimSettings {
@@ -65,15 +65,6 @@ impl Texts<'_> {
         let keys = self.transport.and_then(|text| text.split_once(':')).map_or("", |(_, keys)| keys);
         keys.split(',').any(|pair| pair.split('=').next().is_some_and(|key| key.trim() == "min_rto"))
     }
-}
-
-/// The minimum time-out that fits a fabric, as on the command line: four of its longest round trips with full queues, rounded
-/// up to one digit (1, 2 or 5). `None` if all hosts are at one switch.
-fn fitting_min_rto(fabric: &Fabric) -> Option<Nanos> {
-    let (_, full_ps) = round_trip_ps(fabric)?;
-    let least_ns = (4 * full_ps / 1000).max(1);
-    let power = 10u64.pow(least_ns.ilog10());
-    [1, 2, 5, 10].iter().map(|step| step * power).find(|&ns| ns >= least_ns).map(Nanos)
 }
 
 #[cfg(test)]

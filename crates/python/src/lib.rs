@@ -38,7 +38,7 @@ mod _core {
     use super::solver::{max_concurrent_flow, Placer};
     use super::*;
     #[pymodule_export]
-    use super::{nearest, parse_time_s, transport_settings};
+    use super::{fitting_min_rto_ns, nearest, parse_time_s, transport_settings};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -65,6 +65,11 @@ fn quiet_panics() {
 #[pyfunction]
 fn parse_time_s(text: &str) -> Result<f64, Error> {
     Ok(pathloom_model::units::parse_time(text)?.as_secs_f64())
+}
+
+#[pyfunction]
+fn fitting_min_rto_ns(full_round_trip_ps: u64) -> u64 {
+    pathloom_fabrics::fitting_min_rto(full_round_trip_ps).0
 }
 
 #[pyfunction]

@@ -15,7 +15,15 @@ from pathloom.cli import compare, console
 from pathloom.cli import sweep as sweeps
 from pathloom.cli.exits import EXIT_ERROR, Interrupted
 from pathloom.cli.help import App
-from pathloom.cli.options import JobsOption, JsonOption, job_count, out_folder, plot_kinds, show_help_if_alone
+from pathloom.cli.options import (
+    JobsOption,
+    JsonOption,
+    job_count,
+    out_folder,
+    out_option,
+    plot_kinds,
+    show_help_if_alone,
+)
 from pathloom.errors import bad_input
 from pathloom.quantities import counted
 
@@ -140,16 +148,7 @@ def check(
         ),
     ] = None,
     jobs: JobsOption = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            parser=out_folder,
-            metavar="FOLDER",
-            help="Folder for the repeated results.",
-            show_default="DIR/results",
-        ),
-    ] = None,
+    out: Annotated[Path | None, out_option("Folder for the repeated results.", "DIR/results")] = None,
     json: JsonOption = None,
 ) -> int:
     """Repeat the runs of an artefact and compare the results with the expected ones.

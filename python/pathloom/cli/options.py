@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -51,6 +51,11 @@ def out_folder(text: str) -> Path:
     if not text.strip():
         raise bad_input("--out: is empty; expected a folder, such as results/mine")
     return Path(text)
+
+
+def out_option(about: str, default: str) -> Any:
+    """The option `--out` of a command with a folder of its own: what it holds, and which it is by default."""
+    return typer.Option("--out", parser=out_folder, metavar="FOLDER", help=about, show_default=default)
 
 
 OutOption = Annotated[

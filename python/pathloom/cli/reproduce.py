@@ -18,7 +18,7 @@ from pathloom.cli.options import (
     JsonOption,
     SeedOption,
     job_count,
-    out_folder,
+    out_option,
     seed_number,
 )
 from pathloom.errors import bad_input
@@ -86,13 +86,7 @@ WorldOption = Annotated[
 ]
 PagesOption = Annotated[
     Path | None,
-    typer.Option(
-        "--out",
-        parser=out_folder,
-        metavar="FOLDER",
-        help="Folder for the pictures, and for one page with all.",
-        show_default=f"{FOLDER}, or {FOLDER}-lab",
-    ),
+    out_option("Folder for the pictures, and for one page with all.", f"{FOLDER}, or {FOLDER}-lab"),
 ]
 
 

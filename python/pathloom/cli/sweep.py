@@ -17,7 +17,7 @@ from pathloom.cli.options import (
     JsonOption,
     PlotsOption,
     job_count,
-    out_folder,
+    out_option,
     plot_kinds,
 )
 from pathloom.errors import SchemeError, ToolError, bad_input
@@ -64,16 +64,7 @@ def sweep(
     cluster: ClusterOption = None,
     plots: PlotsOption = None,
     jobs: JobsOption = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            parser=out_folder,
-            metavar="FOLDER",
-            help="Folder for runs, tables, plots and report.",
-            show_default="results/FILE",
-        ),
-    ] = None,
+    out: Annotated[Path | None, out_option("Folder for runs, tables, plots and report.", "results/FILE")] = None,
     json: JsonOption = None,
 ) -> int:
     """Compare schemes at every point of a grid: loads, rates, transports, or any other setting.

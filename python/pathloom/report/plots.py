@@ -187,14 +187,22 @@ def _cut_at(axes: Axes, least: float, most: float | None) -> None:
 
 def throughput_cdf(result: ResultData, look: Mapping[str, Look]) -> Plot | None:
     """Distribution of the throughput of flows."""
-    figure = new_figure(7.2, 3.7)
-    axes = figure.add_subplot()
-    if not draw_throughput_cdf(axes, result, look):
-        return None
-    legend_above(axes)
+    figure = _cdf(draw_throughput_cdf, result, look)
     says = "Share of flows with at most so much throughput: the lower and farther right a curve, the better."
     says += _unfinished_text(result, "an unfinished flow counts with the most that it can come to")
-    return Plot("throughput-cdf", "Throughput of flows (CDF)", says, figure)
+    return None if figure is None else Plot("throughput-cdf", "Throughput of flows (CDF)", says, figure)
+
+
+def _cdf(
+    draw: Callable[[Axes, ResultData, Mapping[str, Look]], bool], result: ResultData, look: Mapping[str, Look]
+) -> Figure | None:
+    """A figure with a distribution of each scheme; None if there is nothing to draw."""
+    figure = new_figure(7.2, 3.7)
+    axes = figure.add_subplot()
+    if not draw(axes, result, look):
+        return None
+    legend_above(axes)
+    return figure
 
 
 def draw_throughput_cdf(axes: Axes, result: ResultData, look: Mapping[str, Look]) -> bool:
@@ -211,14 +219,10 @@ def draw_throughput_cdf(axes: Axes, result: ResultData, look: Mapping[str, Look]
 
 def fct_cdf(result: ResultData, look: Mapping[str, Look]) -> Plot | None:
     """Distribution of flow completion times, on a logarithmic axis."""
-    figure = new_figure(7.2, 3.7)
-    axes = figure.add_subplot()
-    if not draw_fct_cdf(axes, result, look):
-        return None
-    legend_above(axes)
+    figure = _cdf(draw_fct_cdf, result, look)
     says = "Share of flows complete within so much time: the farther left a curve, the better."
     says += _unfinished_text(result, "unfinished flows keep a curve below 100 %")
-    return Plot("fct-cdf", "Flow completion time (CDF)", says, figure)
+    return None if figure is None else Plot("fct-cdf", "Flow completion time (CDF)", says, figure)
 
 
 def draw_fct_cdf(axes: Axes, result: ResultData, look: Mapping[str, Look]) -> bool:

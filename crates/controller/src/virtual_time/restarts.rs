@@ -2,7 +2,7 @@
 
 use super::lab::{ms, s, Lab, K4, QUIET};
 use pathloom_control::{Input, Target};
-use pathloom_testnet::Timing;
+use pathloom_testnet::{Faults, Timing};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
@@ -189,41 +189,35 @@ fn refused_counters_are_named_and_do_not_read_as_an_idle_switch() {
     lab.nothing_is_lost();
 }
 
-/// Rules that a switch does not list are unknown, not absent: they would stay for ever beside those of a restarted
-/// controller.
-#[test]
-fn a_switch_that_refuses_to_list_its_rules_is_asked_again_and_nothing_leaks() {
+/// Starts a controller again while a switch refuses a list three times. Checks that the controller names the list each time,
+/// and that nothing is lost and nothing leaks.
+fn restart_with(refusals: impl FnOnce(&mut Faults), list: &str) {
     let mut lab = Lab::k4(QUIET, 1);
     let bare = lab.state();
     lab.flows = vec![lab.packet(0, 9, 3000), lab.packet(1, 12, 3001)];
     lab.traffic(s(5));
     let tor = lab.node("e0_0");
-    lab.devices.get_mut(&tor).unwrap().faults.refuses_lists = 3;
+    refusals(&mut lab.devices.get_mut(&tor).unwrap().faults);
     lab.kill_controller();
     lab.start_controller(QUIET, None);
     lab.traffic(s(30));
-    assert_eq!(lab.logged(&["a switch refused the list of its rules"]).len(), 3);
+    assert_eq!(lab.logged(&[&format!("a switch refused the list of its {list}")]).len(), 3);
     lab.nothing_is_lost();
     lab.run_for(s(90));
     assert_eq!(lab.changed_since(&bare), [""; 0]);
 }
 
-/// Groups that a switch does not list for now are unknown, not absent: adding them again would be refused.
+/// Rules that a switch does not list are unknown, not absent: they would stay for ever beside those of a restarted
+/// controller.
+#[test]
+fn a_switch_that_refuses_to_list_its_rules_is_asked_again_and_nothing_leaks() {
+    restart_with(|faults| faults.refuses_lists = 3, "rules");
+}
+
+/// Groups that a switch does not list now are unknown, not absent: adding them again would be refused.
 #[test]
 fn a_switch_that_refuses_to_list_its_groups_is_asked_again_and_nothing_leaks() {
-    let mut lab = Lab::k4(QUIET, 1);
-    let bare = lab.state();
-    lab.flows = vec![lab.packet(0, 9, 3000), lab.packet(1, 12, 3001)];
-    lab.traffic(s(5));
-    let tor = lab.node("e0_0");
-    lab.devices.get_mut(&tor).unwrap().faults.refuses_groups = 3;
-    lab.kill_controller();
-    lab.start_controller(QUIET, None);
-    lab.traffic(s(30));
-    assert_eq!(lab.logged(&["a switch refused the list of its groups or meters"]).len(), 3);
-    lab.nothing_is_lost();
-    lab.run_for(s(90));
-    assert_eq!(lab.changed_since(&bare), [""; 0]);
+    restart_with(|faults| faults.refuses_groups = 3, "groups or meters");
 }
 
 #[test]

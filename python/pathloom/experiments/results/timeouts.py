@@ -8,7 +8,7 @@ from typing import Any
 from pathloom import _core
 from pathloom.experiments.results.facts import Facts
 from pathloom.experiments.settings.fitting_min_rto import default_min_rto
-from pathloom.experiments.settings.min_rto import ROUND_TRIPS, fitting_time, with_keys, written_transport
+from pathloom.experiments.settings.min_rto import fitting_min_rto, with_keys, written_transport
 from pathloom.quantities import listed, percent_text, time_text
 
 NOTED_SHARE = 0.1
@@ -33,7 +33,7 @@ def timeout_notes(result: Facts) -> list[str]:
     if trips is None:
         return [said]
     idle_s, full_s = (ps / 1e12 for ps in trips)
-    fitting = fitting_time(ROUND_TRIPS * full_s)
+    fitting = fitting_min_rto(trips)
     settings = _core.transport_settings(result.settings.transport)
     default = default_min_rto(result.settings, trips)
     if default is not None:

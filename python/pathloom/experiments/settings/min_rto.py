@@ -7,10 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathloom import _core
 from pathloom.quantities import time_spec
 
-ROUND_TRIPS = 4
-"""A time-out fits if it is at least this many of the longest round trips: NewReno repairs one loss per round trip, and
-its timer continues from the first partial acknowledgement (RFC 6582 §4)."""
-
 
 def shorter_min_rto(round_trip_ps: Sequence[int] | None) -> str | None:
     """The time-out that fits a longest round trip; None without one, or if that of the transports is no longer.
@@ -20,7 +16,7 @@ def shorter_min_rto(round_trip_ps: Sequence[int] | None) -> str | None:
     """
     if round_trip_ps is None:
         return None
-    fitting = fitting_time(ROUND_TRIPS * round_trip_ps[1] / 1e12)
+    fitting = fitting_min_rto(round_trip_ps)
     return fitting if _core.parse_time_s(fitting) < _core.parse_time_s(usual_min_rto()) else None
 
 
@@ -58,15 +54,13 @@ def leaves_min_rto(transport: str | None) -> bool:
     return any(key["name"] == "min_rto" for key in known.get(name.strip(), known["newreno"]))
 
 
-def fitting_time(seconds: float) -> str:
-    """The time rounded up to one digit (1, 2 or 5), in the form of a specification.
+def fitting_min_rto(round_trip_ps: Sequence[int]) -> str:
+    """The time-out that fits a longest round trip with empty and with full queues, in the form of a specification.
 
-    >>> [fitting_time(seconds) for seconds in (632e-6, 150e-6, 1.1, 3e-9, 0.05)]
+    >>> [fitting_min_rto([0, 250 * ns]) for ns in (632_000, 150_000, 1_100_000_000, 3, 50_000_000)]
     ['1ms', '200us', '2s', '5ns', '50ms']
     """
-    ns = max(round(seconds * 1e9), 1)
-    power = 10 ** (len(str(ns)) - 1)
-    return time_spec(next(step * power for step in (1, 2, 5, 10) if step * power >= ns))
+    return time_spec(_core.fitting_min_rto_ns(round_trip_ps[1]))
 
 
 def with_keys(spec: str, keys: Mapping[str, str]) -> str:
