@@ -23,8 +23,8 @@ pub(super) fn shared(spec: &Spec) -> Result<Option<SharedBuffer>, SpecError> {
     if alpha <= 0.0 {
         return Err(spec.error("alpha: expected more than 0, such as alpha=1"));
     }
-    for (key, given) in [("queue_bytes", "queue_bytes"), ("pfc", "pfc")].map(|(key, name)| (key, spec.text_of(name))) {
-        if given.is_some_and(|text| text != "off") {
+    for key in ["queue_bytes", "pfc"] {
+        if spec.text_of(key).is_some_and(|text| text != "off") {
             return Err(spec.error(format!("shared_buffer takes the place of {key}=; give one of them")));
         }
     }

@@ -150,8 +150,8 @@ impl Conversation {
     }
 }
 
-/// A message of a path protocol: the five messages of TCP-Path (tcp-path.txt §III.B and D), and two for hosts that move. With [`Conversation`]s of
-/// hosts, ARP-Path uses the same messages.
+/// A message of a path protocol: the five messages of TCP-Path (tcp-path.txt §III.B and D), and two for hosts that move.
+/// With [`Conversation`]s of hosts, ARP-Path uses the same messages.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PathMessage {
     /// Kind of the message.

@@ -14,12 +14,12 @@ pub(crate) struct Key {
 
 /// A message or a receive that waits for the other one. `C` is what is called when a message has arrived.
 enum Pair<C> {
-    /// A message has been sent, or not even that.
-    Neither { sent: bool },
+    /// No message has arrived, and no receive waits.
+    Neither,
     /// A message has arrived.
     Arrived,
-    /// A receive waits; whether its message has been sent.
-    Expected { sent: bool, call: C },
+    /// A receive waits.
+    Expected(C),
     /// Both are done.
     Done,
 }
@@ -43,7 +43,7 @@ impl<C> Queue<C> {
     fn pair(&mut self, number: u64) -> &mut Pair<C> {
         let place = (number - self.done) as usize;
         while self.pairs.len() <= place {
-            self.pairs.push_back(Pair::Neither { sent: false });
+            self.pairs.push_back(Pair::Neither);
         }
         &mut self.pairs[place]
     }
@@ -66,10 +66,8 @@ impl<C> Matching<C> {
         let queue = self.queues.entry(key).or_default();
         let number = queue.sends;
         queue.sends += 1;
-        match queue.pair(number) {
-            Pair::Neither { sent } | Pair::Expected { sent, .. } => *sent = true,
-            Pair::Arrived | Pair::Done => {}
-        }
+        // The queue stays until the message has arrived, and with it the numbers.
+        queue.pair(number);
         number
     }
 
@@ -78,7 +76,7 @@ impl<C> Matching<C> {
         let queue = self.queues.get_mut(&key)?;
         let pair = queue.pair(number);
         match std::mem::replace(pair, Pair::Done) {
-            Pair::Expected { call, .. } => {
+            Pair::Expected(call) => {
                 self.tidy(key);
                 Some(call)
             }
@@ -100,8 +98,8 @@ impl<C> Matching<C> {
                 self.tidy(key);
                 Some(call)
             }
-            before => {
-                *pair = Pair::Expected { sent: matches!(before, Pair::Neither { sent: true }), call };
+            _ => {
+                *pair = Pair::Expected(call);
                 None
             }
         }
@@ -109,10 +107,9 @@ impl<C> Matching<C> {
 
     /// Number of receives whose messages nobody has sent, and the key of one of them.
     pub(crate) fn expected(&self) -> (usize, Option<Key>) {
-        let waits = |pair: &Pair<C>| matches!(pair, Pair::Expected { sent: false, .. });
-        let keys =
-            self.queues.iter().flat_map(|(key, queue)| queue.pairs.iter().filter(|pair| waits(pair)).map(move |_| key));
-        (keys.clone().count(), keys.copied().next())
+        let ahead = self.queues.iter().filter(|(_, queue)| queue.receives > queue.sends);
+        let count = ahead.clone().map(|(_, queue)| (queue.receives - queue.sends) as usize).sum();
+        (count, ahead.map(|(key, _)| *key).next())
     }
 
     /// A message that was sent between the same ranks with another tag or size, and that nobody receives.

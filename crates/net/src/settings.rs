@@ -2,16 +2,15 @@
 
 use crate::error::NetError;
 use pathloom_fabrics::{fabric_file, fabric_from_file_text, fabric_from_spec, fitting_min_rto, round_trip_ps};
+use pathloom_model::spec::Spec;
 use pathloom_model::{Fault, Nanos};
-use pathloom_sim::{ControlSettings, SimSettings};
+use pathloom_sim::{ControlSettings, SimSettings, LONGEST_RUN};
 use pathloom_transport::TransportSpec;
 use pathloom_workload::Workload;
 use std::sync::Arc;
 
 /// Scheme of programs that name none.
 const SCHEME: &str = "ecmp";
-/// Latest end of the simulator's clock.
-const LATEST_END: Nanos = Nanos::from_secs(200 * 86_400);
 
 /// The texts of a program, as on the command line.
 pub(crate) struct Texts<'a> {
@@ -52,7 +51,7 @@ impl Texts<'_> {
             transport,
             successor: Some(Box::new(move || scheme.central(seed))),
             control: control.unwrap_or_default(),
-            duration: if self.end == Nanos::ZERO { LATEST_END } else { self.end },
+            duration: if self.end == Nanos::ZERO { LONGEST_RUN } else { self.end },
             drain: 0,
             faults: faults.unwrap_or_default(),
             seed,
@@ -62,8 +61,8 @@ impl Texts<'_> {
 
     /// Whether the transport says what its minimum time-out is.
     fn sets_min_rto(&self) -> bool {
-        let keys = self.transport.and_then(|text| text.split_once(':')).map_or("", |(_, keys)| keys);
-        keys.split(',').any(|pair| pair.split('=').next().is_some_and(|key| key.trim() == "min_rto"))
+        let spec = self.transport.and_then(|text| Spec::parse("transport", text).ok());
+        spec.is_some_and(|spec| spec.text_of("min_rto").is_some())
     }
 }
 

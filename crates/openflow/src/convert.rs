@@ -342,7 +342,7 @@ pub fn in_port(packet: &PacketIn<'_>) -> Option<PortNo> {
 /// switch's memory now (§A.4.4: OFPBRC_EPERM, OFPBRC_IS_SLAVE, OFPBRC_MULTIPART_BUFFER_OVERFLOW). Other refusals of a list
 /// say that the switch has nothing to list, such as one without meters.
 pub fn may_succeed_later(error: &ErrorMessage<'_>) -> bool {
-    error.kind == error::BAD_REQUEST && matches!(error.code, 5 | 10 | 13)
+    refusal(error) == Refusal::NotPermitted || (error.kind, error.code) == (error::BAD_REQUEST, 13)
 }
 
 /// Returns the meaning of an error for a controller (§A.4.4). Errors without a specific meaning are

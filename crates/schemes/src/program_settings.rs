@@ -15,8 +15,11 @@ pub(crate) const LOCK: KeyInfo =
     ("lock", "3s", "life of an unconfirmed entry; late copies of a broadcast are recognised for the same time");
 pub(crate) const HOST_AGE: KeyInfo = ("host_age", "300s", "life of an unused entry of a host");
 pub(crate) const RECOVERY: KeyInfo = ("recovery", "1s", "time between two recoveries of one path");
-pub(crate) const EXPLORATIONS: KeyInfo =
-    ("explorations", "1000", "explorations that the port of a host may begin per second");
+pub(crate) const EXPLORATIONS: KeyInfo = (
+    "explorations",
+    "1000",
+    "explorations of connections, and as many broadcasts and repairs, that the port of a host may begin per second",
+);
 pub(crate) const ARP: KeyInfo =
     ("arp", "60s", "time for which hosts keep resolved addresses; with 0s each connection sends an ARP request");
 pub(crate) const ARP_RETRY: KeyInfo =

@@ -1,6 +1,6 @@
 //! Checks before a run begins.
 
-use crate::settings::{SimError, SimSettings};
+use crate::settings::{SimError, SimSettings, LONGEST_RUN};
 use pathloom_model::{Fabric, Fault, LinkState, Nanos, NodeId};
 use pathloom_scheme::{Detection, Needs};
 use pathloom_workload::Workload;
@@ -30,7 +30,7 @@ pub(crate) fn check_without_flows(settings: &SimSettings, has_journal: bool) -> 
     if settings.duration == Nanos::ZERO {
         return Err(SimError::NoDuration);
     }
-    if whole.is_none_or(|whole| whole > Nanos::from_secs(200 * 86_400).0) {
+    if whole.is_none_or(|whole| whole > LONGEST_RUN.0) {
         return Err(SimError::TooLong);
     }
     if Fault::restarts(&settings.faults) > 0 {

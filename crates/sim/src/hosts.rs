@@ -64,7 +64,7 @@ impl Hosts {
         self.shared.transfers.accept(&fabric, planner, transport);
     }
 
-    /// Adds a transfer, which starts later. Returns its number; `None` if no driver may add transfers.
+    /// Adds a transfer, which counts as started; the caller schedules its start. Returns its number; `None` if no driver may add transfers.
     ///
     /// # Errors
     /// It would have more subflows than a connection may have.

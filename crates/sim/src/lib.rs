@@ -61,6 +61,6 @@ pub use outcome::{
 };
 pub use pcap::PcapTap;
 pub use preview::{OfferedFlow, SwitchTables};
-pub use settings::{ControlSettings, Handover, SimError, SimSettings, Successor};
+pub use settings::{ControlSettings, Handover, SimError, SimSettings, Successor, LONGEST_RUN};
 pub use simulation::Simulation;
 pub use tap::{Fate, LargeFabric, Loss, NoTap, Parted, SeenPacket, Tap};

@@ -144,7 +144,8 @@ impl Port {
         self.queues[..self.data_queues()].iter().map(|queue| queue.bytes).sum()
     }
 
-    fn data_queues(&self) -> usize {
+    /// Number of queues of data. The control queue is above them.
+    pub(crate) fn data_queues(&self) -> usize {
         self.queues.len() - usize::from(self.limits.has_control)
     }
 
@@ -333,10 +334,10 @@ impl Port {
     }
 
     fn next_queue(&mut self) -> Option<usize> {
+        let data = self.data_queues();
         let Some(deficits) = &mut self.deficits else {
             return self.queues.iter().rposition(|queue| !queue.waiting.is_empty() && !queue.is_paused);
         };
-        let data = self.queues.len() - usize::from(self.limits.has_control);
         if self.queues[data..].iter().any(|control| !control.waiting.is_empty()) {
             return Some(data);
         }

@@ -24,6 +24,9 @@ pub enum Handover {
 /// Names of the values of [`Handover`].
 const HANDOVERS: [(&str, Handover); 2] = [("end", Handover::End), ("begin", Handover::Begin)];
 
+/// The longest run, with its drain, that the simulator's clock can represent.
+pub const LONGEST_RUN: Nanos = Nanos::from_secs(200 * 86_400);
+
 /// How controller and switches communicate, and how long they take.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ControlSettings {

@@ -399,7 +399,8 @@ impl<T: Tap> Simulation<T> {
         let row = |(index, queue): (usize, &crate::link::LinkQueue)| {
             let link = LinkId(index as u32);
             let sending = self.network.links.sending(link, self.now);
-            let (sent, busy) = (sending.sent(), sending.busy() as f64);
+            let sent = sending.sent();
+            let busy = sending.busy(sent) as f64;
             let (pauses, paused) = pfc::pauses(&self.network.links, link, self.now);
             LinkOutcome {
                 link,

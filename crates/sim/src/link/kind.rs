@@ -1,7 +1,7 @@
 //! The bits of [`LinkQueue::kind`](super::LinkQueue::kind): what the main loop must know of a link.
 
-/// The other end is a host, and the link is not slow ([`LinkQueue::is_slow`](super::LinkQueue::is_slow)). The main loop checks only this bit of
-/// `kind`. For a packet of a slow link it finds no cached decision, so the packet takes the slow path.
+/// The other end is a host, and the link is not slow ([`LinkQueue::is_slow`](super::LinkQueue::is_slow)). The main loop
+/// checks only this bit of `kind`. For a packet of a slow link it finds no cached decision, so the packet takes the slow path.
 pub(super) const HANDS_TO_HOST: u16 = 1;
 /// Packets are handed on when their sending begins.
 pub(super) const HANDS_ON_AT_BEGIN: u16 = 2;

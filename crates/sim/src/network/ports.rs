@@ -6,8 +6,8 @@
 //!
 //! If packets are handed on when their sending begins ([`Handover::Begin`]), they may arrive before it ends. The end of
 //! each packet is then an event. It is one as well if ports pause their senders, or share a buffer: when a packet leaves,
-//! a sender may have to be resumed, and other ports have more room. For these events there is one more link per port. Its number is above those of the
-//! fabric's links, and it delivers a packet of no connection at the end of each packet.
+//! a sender may have to be resumed, and other ports have more room. For these events there is one more link per port. Its
+//! number is above those of the fabric's links, and it delivers a packet of no connection at the end of each packet.
 
 use crate::lanes::{Lanes, NO_CONNECTION};
 use crate::link::LinkQueue;
@@ -177,7 +177,8 @@ impl Ports {
         if let Some(pfc) = &mut self.pfc {
             pfc.left(waiting.from, queue, bytes);
         }
-        if let Some(pools) = self.pools.as_mut().filter(|_| queue < usize::from(self.settings.queues)) {
+        let is_data = queue < self.ports[port].data_queues();
+        if let Some(pools) = self.pools.as_mut().filter(|_| is_data) {
             pools.change(port, bytes, 0);
         }
         Some((queue, waiting))

@@ -64,10 +64,10 @@ impl<'a> Sending<'a> {
         self.queue.beginning_after(self.begun_by())
     }
 
-    /// Time that the link would have taken, at its rate in the fabric, for what has left it of what it has sent. The
+    /// Time that the link would have taken, at its rate in the fabric, for what has left it of what it has `sent`. The
     /// part of the packet that is being sent counts that has left by now.
-    pub(crate) fn busy(&self) -> Ps {
-        times(self.sent().bytes, self.own_ps_per_byte).saturating_sub(self.unfinished() + self.known.cut)
+    pub(crate) fn busy(&self, sent: Quantity) -> Ps {
+        times(sent.bytes, self.own_ps_per_byte).saturating_sub(self.unfinished() + self.known.cut)
     }
 
     /// Packets on a link wait if they seem to begin after this time. This is `now`, but a packet that is sent at an

@@ -50,7 +50,8 @@ pub struct ArpPath {
     pub(crate) counts: Counts,
     quiet_until: Nanos,
     last_number: u64,
-    /// Repairs that have begun: the pair of hosts, and the time from which the next repair is allowed.
+    /// Repairs of ways between two hosts, and checks of one host (twice the same), that have begun: the time from which the
+    /// next one is allowed.
     repairs: BTreeMap<(Mac, Mac), Nanos>,
     repairs_due: CheckQueue<(Mac, Mac)>,
     /// When hosts of this switch are asked again whether they are still there.
@@ -172,8 +173,7 @@ impl ArpPath {
             return Err(DropCause::RateLimited);
         }
         let carried = Carried::from_body(frame.body).ok_or(DropCause::Invalid)?;
-        let exploration = self.next_number(now, self.hosts.last_number(frame.src), false);
-        self.hosts.number(now, frame.src, exploration);
+        let exploration = self.explore(now, frame.src);
         self.counts.explorations += 1;
         let conversation = hosts_of(frame);
         let request = PathMessage { kind: PathKind::Request, conversation, exploration, hops: 1, carried };
@@ -183,6 +183,21 @@ impl ArpPath {
             return Err(DropCause::NoPort);
         }
         Ok(Verdict::all(emissions))
+    }
+
+    /// The number of a new exploration of a host of this switch. Older messages about it are late from now on.
+    fn explore(&mut self, now: Nanos, mac: Mac) -> u64 {
+        let exploration = self.next_number(now, self.hosts.last_number(mac), false);
+        self.hosts.number(now, mac, exploration);
+        exploration
+    }
+
+    /// Floods a new message about the source of a conversation.
+    pub(super) fn announce(&mut self, now: Nanos, kind: PathKind, conversation: Conversation) {
+        let exploration = self.explore(now, conversation.src);
+        let message = PathMessage { kind, conversation, exploration, hops: 1, carried: Carried::Nothing };
+        let copies: Vec<Outgoing> = self.flood(None, &message).collect();
+        self.queue.extend(copies);
     }
 
     /// Returns copies of a message for all switch ports except the input port.
@@ -208,8 +223,7 @@ impl ArpPath {
         if !self.ports.take_token(now, in_port) {
             return Err(DropCause::RateLimited);
         }
-        let exploration = self.next_number(now, self.hosts.last_number(frame.src), false);
-        self.hosts.number(now, frame.src, exploration);
+        let exploration = self.explore(now, frame.src);
         let reply = PathMessage {
             kind: PathKind::Reply,
             conversation: hosts_of(frame).reverse(),
@@ -255,13 +269,8 @@ impl ArpPath {
             return;
         }
         self.note_repair(now, pair);
-        let exploration = self.next_number(now, self.hosts.last_number(conversation.src), false);
-        self.hosts.number(now, conversation.src, exploration);
         self.counts.recoveries += 1;
-        let kind = PathKind::RecoveryRequest;
-        let request = PathMessage { kind, conversation, exploration, hops: 1, carried: Carried::Nothing };
-        let copies: Vec<Outgoing> = self.flood(None, &request).collect();
-        self.queue.extend(copies);
+        self.announce(now, PathKind::RecoveryRequest, conversation);
         let probes = self.probes(&conversation, Some(host_port));
         self.queue.extend(probes);
     }
@@ -363,8 +372,7 @@ impl ArpPath {
 
     /// Answers a Path Recovery Request for a host of this switch.
     fn answer(&mut self, now: Nanos, in_port: PortNo, conversation: Conversation) -> Verdict {
-        let exploration = self.next_number(now, self.hosts.last_number(conversation.dst), false);
-        self.hosts.number(now, conversation.dst, exploration);
+        let exploration = self.explore(now, conversation.dst);
         let kind = PathKind::RecoveryReply;
         let reply = PathMessage { kind, conversation, exploration, hops: 1, carried: Carried::Nothing };
         Verdict::one(in_port, self.wrap(reply))

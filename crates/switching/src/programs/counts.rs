@@ -31,7 +31,7 @@ impl Counts {
         }
     }
 
-    /// Lists a port that exceeded a limit although its frame was not dropped, or that sent an unreadable frame.
+    /// Lists a port that exceeded a limit, or that sent an unreadable frame.
     pub(crate) fn refuse(&mut self, port: PortNo, why: Option<DropCause>) {
         let (frames, last) = self.refused.entry(port).or_default();
         *frames += 1;

@@ -16,12 +16,7 @@ fn about(mac: Mac) -> Conversation {
 impl ArpPath {
     /// Reports to all switches that a host is not at this switch any more.
     pub(super) fn announce_gone(&mut self, now: Nanos, mac: Mac) {
-        let exploration = self.next_number(now, self.hosts.last_number(mac), false);
-        self.hosts.number(now, mac, exploration);
-        let (kind, conversation) = (PathKind::Gone, about(mac));
-        let message = PathMessage { kind, conversation, exploration, hops: 1, carried: Carried::Nothing };
-        let copies: Vec<Outgoing> = self.flood(None, &message).collect();
-        self.queue.extend(copies);
+        self.announce(now, PathKind::Gone, about(mac));
     }
 
     /// Handles a Gone, which is flooded like an exploration.

@@ -75,7 +75,8 @@ pub struct Settings {
     /// Maximum number of hosts at one port (own choice).
     pub most_hosts_per_port: usize,
     /// Number of explorations of connections and of ARP replies that a host port may begin per second. After a pause,
-    /// twice as many are allowed at once. For a switch port, the same limit applies to Path Fail messages (own choice).
+    /// twice as many are allowed at once. For a switch port, the same limit applies to Path Fail messages. It limits
+    /// the Hellos of new neighbours at every port (own choice).
     pub explorations_per_s: u32,
     /// Number of floods of the default forwarding, which are broadcasts and recoveries of ways to hosts, that a host port
     /// may begin per second. After a pause, twice as many are allowed at once (own choice).

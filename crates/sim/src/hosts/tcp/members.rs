@@ -1,5 +1,5 @@
-//! Subflows that are members of an MPTCP connection: they start, send and end together. [`Multipaths`](super::multipath::Multipaths) decides which
-//! member carries which bytes.
+//! Subflows that are members of an MPTCP connection: they start, send and end together.
+//! [`Multipaths`](super::multipath::Multipaths) decides which member carries which bytes.
 
 use super::Tcp;
 use crate::hosts::shared::Shared;
