@@ -17,7 +17,7 @@ from typer import _completion_shared as shells
 from pathloom import _core
 from pathloom.cli import remote
 from pathloom.cli.app import app
-from pathloom.cli.help import parts_of_help
+from pathloom.cli.help import commands_of, parts_of_help, spellings
 
 ROOT = Path(__file__).resolve().parent.parent
 NATIVE = {
@@ -128,21 +128,18 @@ def python_page() -> str:
         r".I COMMAND [OPTIONS]",
     ]
     lines += [".SH DESCRIPTION", roff(root.help), ".SH OPTIONS", *_options(root)]
-    lines += [".SH COMMANDS", *_commands(root, "pathloom")]
-    lines += [".SH COMMANDS FOR A RUNNING CONTROLLER", *_commands(asked, "pathloom controller")]
+    for title, group, words in (
+        ("COMMANDS", root, "pathloom"),
+        ("COMMANDS FOR A RUNNING CONTROLLER", asked, "pathloom controller"),
+    ):
+        lines.append(f".SH {title}")
+        for path, command in commands_of(group, words):
+            lines += _command(command, path)
     for title, rows in (("EXIT STATUS", EXITS), ("ENVIRONMENT", VARIABLES)):
         lines.append(f".SH {title}")
         for word, said in rows.items():
             lines += [".TP", f".B {roff(word)}", roff(said)]
     return "\n".join([*lines, ".SH SEE ALSO", *(f".BR {roff(name)} (1)" for name in NATIVE)]) + "\n"
-
-
-def _commands(group: Any, path: str) -> Iterator[str]:
-    for name, command in group.commands.items():
-        if hasattr(command, "commands"):
-            yield from _commands(command, f"{path} {name}")
-        elif not command.hidden:
-            yield from _command(command, f"{path} {name}")
 
 
 def _command(command: Any, path: str) -> Iterator[str]:
@@ -164,9 +161,11 @@ def _options(command: Any) -> Iterator[str]:
     for option in command.params:
         if option.param_type_name != "option" or option.hidden:
             continue
-        value = "" if option.is_flag else f" {option.metavar or option.name.upper()}"
-        spelt = ", ".join(f"{name}{value}" for name in [*option.opts, *option.secondary_opts])
-        yield from (".TP", f".B {roff(spelt)}", "\n.br\n".join(map(roff, (option.help or "").split("\n"))))
+        yield from (
+            ".TP",
+            f".B {roff(', '.join(spellings(option)))}",
+            "\n.br\n".join(map(roff, (option.help or "").split("\n"))),
+        )
 
 
 if __name__ == "__main__":

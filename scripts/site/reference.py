@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import typer
 from pathloom import _core
 from pathloom.cli import remote
 from pathloom.cli.app import app
-from pathloom.cli.help import parts_of_help
+from pathloom.cli.help import commands_of, parts_of_help, spellings
 from pathloom.experiments.settings.model import LAB_KEYS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,21 +45,13 @@ def commands_page() -> str:
         "# Commands\n\nThis page is made from the commands themselves. `--help` shows the same for each of them. "
         "Exit codes: 0 success, 1 an error, 2 bad input, 130 after Ctrl-C, 143 after SIGTERM.\n"
     ]
-    parts += _commands(root, "pathloom", root)
+    parts += [_command(command, path) for path, command in commands_of(root, "pathloom")]
     parts.append(
         "## Commands for a running controller\n\nThese commands ask a running controller through its API. Give its "
         "address by `--url`, and a token by `--token-file`.\n"
     )
-    parts += _commands(asked, "pathloom controller", root)
+    parts += [_command(command, path) for path, command in commands_of(asked, "pathloom controller")]
     return "\n".join(parts)
-
-
-def _commands(group: Any, path: str, root: Any) -> Iterator[str]:
-    for name, command in group.commands.items():
-        if hasattr(command, "commands"):
-            yield from _commands(command, f"{path} {name}", root)
-        elif not command.hidden:
-            yield _command(command, f"{path} {name}")
 
 
 def _command(command: Any, path: str) -> str:
@@ -77,8 +69,7 @@ def _command(command: Any, path: str) -> str:
 
 
 def _option(option: Any) -> str:
-    value = "" if option.is_flag else f" {option.metavar or option.name.upper()}"
-    return ", ".join(f"`{name}{value}`" for name in [*option.opts, *option.secondary_opts])
+    return ", ".join(f"`{spelt}`" for spelt in spellings(option))
 
 
 def keys_page() -> str:

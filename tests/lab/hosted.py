@@ -18,6 +18,7 @@ from pathloom.fabrics import Fabric
 from pathloom.lab import controller, hostd, system
 from pathloom.lab.hosts import host_stack
 from pathloom.lab.lab import Lab
+from pathloom.waiting import await_event
 from support import PATHLOOM, PATIENCE_S
 
 FABRIC = "dumbbell:hosts=2,rate=20Mbps,buffer=100"
@@ -111,10 +112,7 @@ def iperf(name: str, lab: Lab, seconds: int = 60, *more: str) -> Iterator[Callab
 
 
 def until(true: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
-    deadline = time.monotonic() + patience_s
-    while not true():
-        assert time.monotonic() < deadline, "the condition was not true in time"
-        time.sleep(0.05)
+    assert await_event(true, patience_s, 0.05), "the condition was not true in time"
 
 
 def sockets(lab: Lab, host: str, *options: str) -> str:

@@ -22,6 +22,7 @@ from pathloom.lab.lab import Lab
 from pathloom.lab.probes import Probes, Track
 from pathloom.lab.switches import OpenVSwitch
 from pathloom.lab.tables import default_tables
+from pathloom.waiting import await_event
 from support import PATIENCE_S
 
 PROBES_HZ = 200.0
@@ -296,10 +297,7 @@ def finish(process: subprocess.Popen[bytes], patience_s: float = PATIENCE_S) -> 
 
 def until(condition: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:
     """Waits until a condition is true."""
-    deadline = time.monotonic() + patience_s
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {patience_s:g} s: {what}"
-        time.sleep(0.05)
+    assert await_event(condition, patience_s, 0.05), f"not within {patience_s:g} s: {what}"
 
 
 def listens(blueprint: Blueprint, host: str, port: int) -> None:

@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -19,6 +18,7 @@ from pathloom.lab.routed.numbering import host6
 from pathloom.lab.routed.prober import Prober
 from pathloom.lab.routed.routers import Routers
 from pathloom.lab.status import link_counters
+from pathloom.waiting import await_event
 from support import K4, PATHLOOM, PATIENCE_S, SMALL, call, compared, left_of
 
 BULK_BYTES = 300_000
@@ -69,10 +69,14 @@ def routers_of(lab: Lab) -> Routers:
 def await_hops(lab: Lab, router: str, prefix: str, hops: set[str]) -> None:
     """Waits until a router has exactly these next hops to a prefix."""
     switch = next(one for one in lab.blueprint().switches if one.name == router)
-    deadline = time.monotonic() + PATIENCE_S
-    while (found := routers_of(lab).next_hops(switch).get(prefix, set())) != hops:
-        assert time.monotonic() < deadline, (router, prefix, found)
-        time.sleep(0.02)
+    routers, found = routers_of(lab), set[str]()
+
+    def has_hops() -> bool:
+        nonlocal found
+        found = routers.next_hops(switch).get(prefix, set())
+        return found == hops
+
+    assert await_event(has_hops, PATIENCE_S, 0.02), (router, prefix, found)
 
 
 def test_routers_of_bgp_carry_both_families_and_route_around_a_cut_cable(routed: Lab) -> None:
@@ -95,11 +99,12 @@ def test_a_killed_run_leaves_a_lab_that_is_shown_as_orphaned() -> None:
     command += ["ecmp", "--duration", "60s", "--runs", "1", "--lab", "switches=kernel"]
     run = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     lab = Lab(f"run-{run.pid}")
-    deadline = time.monotonic() + PATIENCE_S
-    while (lab.state() or {}).get("state") != "up":
+
+    def is_up() -> bool:
         assert run.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+        return (lab.state() or {}).get("state") == "up"
+
+    assert await_event(is_up, PATIENCE_S, 0.02)
 
     def state() -> tuple[str, str]:
         (row,) = json.loads(call("status", "--name", lab.name, "--json", "-").out)["labs"]
@@ -121,11 +126,12 @@ def test_a_killed_run_leaves_a_lab_that_is_shown_as_orphaned() -> None:
 def test_a_start_that_is_killed_while_daemons_start_is_removed_by_down(name: str) -> None:
     command = [*PATHLOOM, "lab", "up", "leaf-spine:spines=2,leaves=2,hosts=2", "--switches", "frr", "--name", name]
     start = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + PATIENCE_S
-    while not (Lab(name).directory / "frr" / "1" / "zserv").exists():
+
+    def daemons_start() -> bool:
         assert start.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+        return (Lab(name).directory / "frr" / "1" / "zserv").exists()
+
+    assert await_event(daemons_start, PATIENCE_S, 0.005)
     start.kill()
     start.wait()
     assert left_of(name) != []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -13,6 +12,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
 
 import pathloom
+from pathloom.waiting import await_event
 
 CHROMIUM = "/usr/bin/chromium"
 """`make test-page` installs it (scripts/prepare.sh)."""
@@ -135,10 +135,7 @@ def tab(browser: Browser) -> Iterator[Tab]:
 
 def wait(what: str, holds: Callable[[], object], deadline_s: float = 60) -> None:
     """Waits until a condition holds."""
-    end = time.monotonic() + deadline_s
-    while not holds():
-        assert time.monotonic() < end, what
-        time.sleep(0.05)
+    assert await_event(lambda: bool(holds()), deadline_s, 0.05), what
 
 
 def slide(page: Page, step: int) -> None:

@@ -114,8 +114,7 @@ def test_a_flow_shows_the_paths_that_it_does_not_take(shown: Shown, results: Pat
     before = pixels(page, "canvas.over", orange)
     others.first.click()
     expect(others.first).to_have_attribute("aria-pressed", "true")
-    page.wait_for_timeout(300)
-    assert pixels(page, "canvas.over", orange) > before + 100, "the other path is drawn"
+    wait("the other path is drawn", lambda: pixels(page, "canvas.over", orange) > before + 100)
     others.first.click()
     expect(others.first).to_have_attribute("aria-pressed", "false")
 

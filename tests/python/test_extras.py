@@ -47,6 +47,15 @@ def test_a_result_in_a_notebook_needs_no_extra(tmp_path: Path) -> None:
     assert "so there are no pictures" in done.stdout, done.stderr
 
 
+def test_a_figure_in_axes_names_the_extra_that_it_needs(tmp_path: Path) -> None:
+    program = (
+        WITHOUT + "import pathloom as pl; pl.run(fabric='diamond:rate=10Mbps', traffic='long-lived', "
+        "scheme='ecmp', duration='100ms').plot"
+    )
+    done = without_extras(program, cwd=tmp_path)
+    assert "PathloomError: plot: needs matplotlib and networkx; install with pip" in done.stderr, done.stderr
+
+
 def test_a_sweep_needs_no_extra(tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text(
         'fabric = "diamond:rate={rate}"\ntraffic = "long-lived"\nschemes = "ecmp"\nduration = "50ms"\nruns = 2\n'

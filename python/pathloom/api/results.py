@@ -14,7 +14,7 @@ from pathloom.experiments.results.record import COMPARISON, RESULT, SWEEP, check
 from pathloom.experiments.results.result import ResultData
 from pathloom.experiments.settings.input_files import OWN_FABRIC
 from pathloom.experiments.sweeps.result import SweepData
-from pathloom.extras import is_installed
+from pathloom.extras import is_installed, need
 
 if TYPE_CHECKING:
     from pathloom.report.axes import ResultPlots
@@ -65,6 +65,7 @@ class Result(ResultData):
     @property
     def plot(self) -> ResultPlots:
         """The figures of the report, drawn into axes of matplotlib: `result.plot.fct_cdf(ax=axes)`."""
+        need("plot", "plot")
         from pathloom.report.axes import ResultPlots
 
         return ResultPlots(self)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from inspect import cleandoc
 from typing import Any, TypeVar
 
@@ -55,6 +55,21 @@ class App(typer.Typer):
     def command(self, name: str | None = None, **settings: Any) -> Callable[[Verb], Verb]:
         """Accepts the arguments of `typer.Typer.command`."""
         return super().command(name, **{"cls": Command, **settings})
+
+
+def commands_of(group: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Each command of a group that is not hidden, also those of its groups, with the words that call it."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands_of(command, f"{path} {name}")
+        elif not command.hidden:
+            yield f"{path} {name}", command
+
+
+def spellings(option: Any) -> list[str]:
+    """How an option may be written, with the name of its value."""
+    value = "" if option.is_flag else f" {option.metavar or option.name.upper()}"
+    return [f"{name}{value}" for name in [*option.opts, *option.secondary_opts]]
 
 
 def parts_of_help(text: str) -> tuple[str, list[str]]:

@@ -170,6 +170,14 @@ class Blueprint:
         """Plain values, for JSON."""
         return asdict(self)
 
+    def host_at(self, address: str) -> tuple[Host, HostPort]:
+        """Returns the host with an address, and the port that has it. Raises `PathloomError`."""
+        for host in self.hosts:
+            for port in host.ports:
+                if port.address == address:
+                    return host, port
+        raise bad_input(f"`{address}`: no host of {self.fabric} has this address")
+
     def host_port(self, text: str) -> tuple[Host, HostPort]:
         """Returns a host and its port: `h3` is the first one of host h3, `h3:eth1` its port eth1.
 

@@ -137,11 +137,7 @@ def await_sessions(
 
 def last_log_line(directory: Path) -> str | None:
     """Returns the last line of the controller's log; None if the log is empty or missing."""
-    try:
-        said = (directory / "controller.log").read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    except FileNotFoundError:
-        return None
-    return said[-1] if said else None
+    return system.last_line(directory / "controller.log")
 
 
 def running(directory: Path) -> int | None:

@@ -79,5 +79,5 @@ def start(blueprint: Blueprint, directory: Path) -> None:
     assert process.stdout is not None
     with process.stdout as said:
         if said.readline() != b"ready\n":
-            last = (directory / "delay.log").read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            raise ToolError(f"`{PROGRAM}` did not start: {last[-1] if last else 'its log is empty'}")
+            last = system.last_line(directory / "delay.log")
+            raise ToolError(f"`{PROGRAM}` did not start: {last or 'its log is empty'}")

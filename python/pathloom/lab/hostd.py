@@ -61,9 +61,7 @@ def start(
             start_new_session=True,
         )
     _started[process.pid] = process
-    listens = (directory / PROGRAMS_SOCKET).exists
-    await_event(lambda: listens() or process.poll() is not None, PATIENCE_S, 0.01)
-    if not listens():
+    if not system.await_start(process, (directory / PROGRAMS_SOCKET).exists, PATIENCE_S, 0.01):
         raise ToolError(f"`{PROGRAM}` did not start: {last_log_line(directory) or f'exit code {process.poll()}'}")
     # In a real network, each host runs the agent on its own processors.
     system.give_priority(process.pid)
@@ -111,11 +109,7 @@ def join(directory: Path, process: int) -> None:
 
 def last_log_line(directory: Path) -> str | None:
     """Returns the last line of the agent's log; None if the log is empty or missing."""
-    try:
-        said = (directory / "hostd.log").read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    except FileNotFoundError:
-        return None
-    return said[-1] if said else None
+    return system.last_line(directory / "hostd.log")
 
 
 def warning(directory: Path) -> str | None:

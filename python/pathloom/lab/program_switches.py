@@ -15,6 +15,7 @@ import subprocess
 import time
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,6 @@ from pathloom.lab import controller, system
 from pathloom.lab.blueprint import Blueprint, Switch
 from pathloom.native import program
 from pathloom.tiers import SWITCH_LEVELS
-from pathloom.waiting import await_event
 
 PROGRAM = "pathloom-switch"
 PROTOCOLS = ("tcp-path", "tfe", "arp-path")
@@ -164,20 +164,10 @@ class PathFindingSwitches:
             with suppress(OSError):
                 os.sched_setscheduler(process.pid, os.SCHED_FIFO, os.sched_param(1))
         for switch in chosen:
-            self._await_answer(switch, _started[self.config(switch)])
-
-    def _await_answer(self, switch: Switch, process: subprocess.Popen[bytes]) -> None:
-        answers = False
-
-        def is_decided() -> bool:
-            nonlocal answers
-            answers = self._answers(switch, process.pid)
-            return answers or process.poll() is not None
-
-        await_event(is_decided, PATIENCE_S, 0.005)
-        if not answers:
-            said = self.log(switch).strip().splitlines()
-            raise ToolError(f"`{PROGRAM}` of {switch.name} did not start: {said[-1] if said else 'no reason'}")
+            process = _started[self.config(switch)]
+            if not system.await_start(process, partial(self._answers, switch, process.pid), PATIENCE_S, 0.005):
+                said = self.log(switch).strip().splitlines()
+                raise ToolError(f"`{PROGRAM}` of {switch.name} did not start: {said[-1] if said else 'no reason'}")
 
     def await_quiet(self) -> None:
         """Waits until switches that have just started take part in explorations."""

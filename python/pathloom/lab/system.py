@@ -301,10 +301,9 @@ def _ancestors() -> set[int]:
     while process > 0 and process not in line:
         line.add(process)
         try:
-            stat = Path(f"/proc/{process}/stat").read_text(encoding="ascii", errors="replace")
+            process = int(_stat(process)[1])
         except OSError:
             break
-        process = int(stat.rpartition(")")[2].split()[1])
     return line
 
 
@@ -331,22 +330,50 @@ def end(process: int, patience_s: float = 10.0, clock: Clock = SYSTEM) -> None:
         raise ToolError(f"process {process} does not end")
 
 
+def last_line(file: Path) -> str | None:
+    """Returns the last line of a log; None if it is empty or missing."""
+    try:
+        said = file.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    except FileNotFoundError:
+        return None
+    return said[-1] if said else None
+
+
+def await_start(
+    process: subprocess.Popen[bytes], is_ready: Callable[[], bool], patience_s: float, every_s: float
+) -> bool:
+    """Waits until a process is ready or has ended. Returns whether it is ready."""
+    ready = False
+
+    def is_decided() -> bool:
+        nonlocal ready
+        ready = is_ready()
+        return ready or process.poll() is not None
+
+    await_event(is_decided, patience_s, every_s)
+    return ready
+
+
+def _stat(process: int) -> list[str]:
+    """Returns the fields of a process from its state on. Raises `OSError`."""
+    text = Path(f"/proc/{process}/stat").read_text(encoding="ascii", errors="replace")
+    return text.rpartition(")")[2].split()
+
+
 def started_at(process: int) -> int:
     """Returns when a process started, in ticks since the machine did; 0 if there is no such process."""
     try:
-        stat = Path(f"/proc/{process}/stat").read_text(encoding="ascii", errors="replace")
+        return int(_stat(process)[19])
     except OSError:
         return 0
-    return int(stat.rpartition(")")[2].split()[19])
 
 
 def is_over(process: int) -> bool:
     """Returns whether a process has ended, even if its entry is left because its exit code was not collected."""
     try:
-        stat = Path(f"/proc/{process}/stat").read_text(encoding="ascii", errors="replace")
+        return _stat(process)[0] in "ZX"
     except OSError as error:
         return error.errno in (errno.ENOENT, errno.ESRCH)
-    return stat.rpartition(")")[2].split()[0] in "ZX"
 
 
 def delete_namespaces(names: Iterable[str]) -> None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from matplotlib.axes import Axes
 
 from pathloom.errors import bad_input
-from pathloom.extras import need
 from pathloom.report.palette import Look, looks
 from pathloom.report.plots import (
     draw_by_size,
@@ -42,7 +41,6 @@ class ResultPlots:
     """
 
     def __init__(self, result: ResultData) -> None:
-        need("plot", "plot")
         self._result = result
 
     def throughput_cdf(self, ax: Axes | None = None) -> Axes:

@@ -16,7 +16,7 @@ from pathloom import _core
 from pathloom.errors import bad_input, reason
 from pathloom.experiments.results.output_files import write_atomically, write_text
 from pathloom.reproduction.definitions import POINTS, Figure, Row
-from pathloom.reproduction.library import figures, identities
+from pathloom.reproduction.library import figures, identities, papers
 from pathloom.reproduction.measure import Line, Reproduced, Value, compared, judged, point_label, with_trends
 from pathloom.reproduction.pictures import picture
 from pathloom.reproduction.runs import key
@@ -36,8 +36,7 @@ QUICK = "quick"
 
 def check_folder(folder: Path) -> None:
     """Raises `PathloomError` if a page would replace a file of somebody else."""
-    papers = dict.fromkeys(identity.partition("/")[0] for identity in identities("all"))
-    titles = {PAGE: TITLE, **{f"{paper}.md": _paper_title(paper) for paper in papers}}
+    titles = {PAGE: TITLE, **{f"{paper}.md": _paper_title(paper) for paper in papers()}}
     for name, title in titles.items():
         try:
             first = (folder / name).read_text(encoding="utf-8", errors="replace").partition("\n")[0]

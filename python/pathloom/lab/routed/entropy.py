@@ -99,7 +99,8 @@ class PathMap:
         asked = sorted(self.paths) if ports is None else list(ports)
         found = find(asked)
         changed = [port for port in asked if self.paths.get(port) != found.get(port)]
-        self.paths = {port: path for port, path in self.paths.items() if port not in set(asked)} | dict(found)
+        again = set(asked)
+        self.paths = {port: path for port, path in self.paths.items() if port not in again} | dict(found)
         return changed
 
     def stale(self, links: Iterable[int]) -> list[int]:
@@ -164,11 +165,7 @@ def sources_of(blueprint: Blueprint) -> dict[int, int]:
 
 def port_of(blueprint: Blueprint, address: str) -> HostPort:
     """Returns the port of a host that has an address. Raises `PathloomError`."""
-    for host in blueprint.hosts:
-        for port in host.ports:
-            if port.address == address:
-                return port
-    raise bad_input(f"`{address}`: no host of {blueprint.fabric} has this address")
+    return blueprint.host_at(address)[1]
 
 
 def connect(flow: Flow, source_port: int, timeout_s: float | None = None, ipv6: bool = False) -> socket.socket:

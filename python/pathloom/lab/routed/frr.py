@@ -11,7 +11,7 @@ import shutil
 import signal
 import stat
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from ipaddress import IPv4Network
@@ -55,12 +55,17 @@ class Router:
     @property
     def daemons(self) -> tuple[str, ...]:
         """The daemons of this router, in the order in which they start."""
-        return ("zebra", "bfdd", "bgpd") if self.bfd else ("zebra", "bgpd")
+        return daemons_of(self.bfd)
+
+
+def daemons_of(bfd: bool) -> tuple[str, ...]:
+    """The daemons of a router with or without BFD, in the order in which they start."""
+    return ("zebra", "bfdd", "bgpd") if bfd else ("zebra", "bgpd")
 
 
 def check_installed(bfd: bool) -> None:
     """Raises `PathloomError` if FRR is not installed."""
-    for daemon in ("zebra", "bgpd", *(["bfdd"] if bfd else [])):
+    for daemon in daemons_of(bfd):
         if not (BINARIES / daemon).exists():
             raise bad_input(
                 f"switches=frr: {BINARIES / daemon} is missing; on Debian: scripts/prepare.sh lab, or apt-get install "
@@ -149,7 +154,7 @@ class Daemons:
     def start(self, routers: Iterable[Router]) -> None:
         """Starts the daemons of routers. Raises `ToolError`."""
         routers = list(routers)
-        for daemon in ("zebra", "bfdd", "bgpd"):
+        for daemon in daemons_of(True):
             own = [router for router in routers if daemon in router.daemons]
             for router in own:
                 self._start(router.switch, daemon)
@@ -184,9 +189,9 @@ class Daemons:
             own = self._own(router.switch)
             sockets = [own / f"{daemon}.vty", *([own / "zserv"] if daemon == "zebra" else [])]
             process = _started[own / f"{daemon}.conf"]
-            decided = partial(_there_or_over, sockets, process)
-            if not await_event(decided, PATIENCE_S, 0.005) or process.poll() is not None:
-                said = _last_line(own / f"{daemon}.err") or _last_line(own / f"{daemon}.log") or "no reason"
+            are_there = partial(_all_exist, sockets)
+            if not system.await_start(process, are_there, PATIENCE_S, 0.005) or process.poll() is not None:
+                said = system.last_line(own / f"{daemon}.err") or system.last_line(own / f"{daemon}.log") or "no reason"
                 raise ToolError(f"`{daemon}` of {router.switch.name} did not start: {said}")
 
     def alive(self, switch: Switch, daemons: Iterable[str]) -> dict[str, bool]:
@@ -196,7 +201,7 @@ class Daemons:
     def stop(self, switches: Iterable[Switch]) -> None:
         """Ends all daemons of switches; zebra removes its routes. Raises `ToolError`."""
         for switch in switches:
-            for daemon in ("bgpd", "bfdd", "zebra"):
+            for daemon in reversed(daemons_of(True)):
                 process = self._process(switch, daemon)
                 if process is None:
                     continue
@@ -232,19 +237,5 @@ def forget(run_directory: Path) -> None:
         _started.pop(file).wait()
 
 
-def as_by_link(links: Mapping[int, int], as_numbers: Mapping[int, int]) -> tuple[tuple[int, int], ...]:
-    """Returns link and AS number of each neighbour, from the node at the other end of each link."""
-    return tuple((link, as_numbers[node]) for link, node in sorted(links.items()))
-
-
-def _there_or_over(sockets: Iterable[Path], process: subprocess.Popen[bytes]) -> bool:
-    """Returns whether all sockets of a process exist, or it has ended."""
-    return all(file.exists() for file in sockets) or process.poll() is not None
-
-
-def _last_line(file: Path) -> str:
-    try:
-        lines = file.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    except OSError:
-        return ""
-    return lines[-1] if lines else ""
+def _all_exist(files: Iterable[Path]) -> bool:
+    return all(file.exists() for file in files)

@@ -137,9 +137,7 @@ class Prober:
         self._protocol = _UDP if flow.protocol == "udp" else _TCP
         self._ends = [str(host6(one)) if ipv6 else one for one in (flow.source, flow.target)]
         self._nonce = secrets.randbits(24)
-        namespace = next(
-            host.namespace for host in blueprint.hosts if any(port.address == flow.source for port in host.ports)
-        )
+        namespace = blueprint.host_at(flow.source)[0].namespace
         with ExitStack() as opened:
             self._out, self._in = system.inside(namespace, lambda: self._open(opened))
             self._opened = opened.pop_all()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from pathloom.errors import ToolError
 from pathloom.fabrics import Fabric
@@ -28,12 +28,21 @@ from pathloom.lab.routed.numbering import (
     router_address,
     router_address6,
 )
-from pathloom.lab.routed.routes import Route, longest, next_switches, prefixes_of_tors, route_lines, routes_of
+from pathloom.lab.routed.routes import (
+    Route,
+    address_inside,
+    longest,
+    next_switches,
+    prefixes_of_tors,
+    route_lines,
+    routes_of,
+)
 from pathloom.lab.routed.settings import FRR, RouterSettings
+from pathloom.lab.switches import TOOLS_AT_ONCE
 from pathloom.lab.tables import SwitchTables
 from pathloom.waiting import await_event
 
-TOOLS_AT_ONCE = 4
+Value = TypeVar("Value")
 CONVERGENCE_S = 60.0
 """Longest wait for the routes of BGP."""
 HASH_SEED = "net.ipv4.fib_multipath_hash_seed"
@@ -175,22 +184,28 @@ class Routers:
         if self.settings.kind != FRR:
             return
         wanted = self._wanted(fabric, routes_of(self.blueprint, tables))
-        for switch in self.blueprint.switches:
-            own = wanted[switch.node]
-            if not await_event(partial(self._has_routes, switch, own), CONVERGENCE_S, 0.05):
-                prefix, expected, found = self._missing(switch, own)[0]
-                raise ToolError(
-                    f"router {switch.name}: BGP did not converge within {CONVERGENCE_S:g} s: {prefix} has next hops "
-                    f"{found}, expected {expected}"
-                )
-            if self.settings.bfd and not await_event(partial(self._has_bfd, switch), CONVERGENCE_S, 0.05):
-                raise ToolError(f"router {switch.name}: BFD does not reach {self._without_bfd(switch)}")
+        self._on_switches(lambda switch: self._await_router(switch, wanted[switch.node]))
 
-    def _has_routes(self, switch: Switch, wanted: dict[str, set[str]]) -> bool:
-        return not self._missing(switch, wanted)
+    def _await_router(self, switch: Switch, wanted: dict[str, set[str]]) -> None:
+        missing: list[tuple[str, list[str], list[str]]] = []
+        unreached: list[str] = []
 
-    def _has_bfd(self, switch: Switch) -> bool:
-        return not self._without_bfd(switch)
+        def has_routes() -> bool:
+            missing[:] = self._missing(switch, wanted)
+            return not missing
+
+        def has_bfd() -> bool:
+            unreached[:] = self._without_bfd(switch)
+            return not unreached
+
+        if not await_event(has_routes, CONVERGENCE_S, 0.05):
+            prefix, expected, found = missing[0]
+            raise ToolError(
+                f"router {switch.name}: BGP did not converge within {CONVERGENCE_S:g} s: {prefix} has next hops "
+                f"{found}, expected {expected}"
+            )
+        if self.settings.bfd and not await_event(has_bfd, CONVERGENCE_S, 0.05):
+            raise ToolError(f"router {switch.name}: BFD does not reach {unreached}")
 
     def _without_bfd(self, switch: Switch) -> list[str]:
         """Returns the neighbours of a router that BFD does not reach."""
@@ -208,9 +223,7 @@ class Routers:
         wanted: dict[int, dict[str, set[str]]] = {switch.node: {} for switch in self.blueprint.switches}
         for tor, prefixes in prefixes_of_tors(self.blueprint, fabric).items():
             for prefix in prefixes:
-                inside = next(
-                    str(end.address) for _, end in self._host_at.values() if ip_address_in(end.address, prefix)
-                )
+                inside = address_inside(self.blueprint, prefix)
                 for node, own in routes.items():
                     route = longest(own, inside)
                     if node != tor and route is not None and route.hops:
@@ -247,7 +260,7 @@ class Routers:
     def runs(self) -> bool:
         """Returns whether all routers forward: their namespaces exist, and the processes of FRR run."""
         there = set(system.namespaces_of(""))
-        daemons = ["zebra", "bgpd", *(["bfdd"] if self.settings.bfd else [])] if self.settings.kind == FRR else []
+        daemons = frr.daemons_of(self.settings.bfd) if self.settings.kind == FRR else ()
         return all(
             switch.namespace in there and all(self.daemons.alive(switch, daemons).values())
             for switch in self.blueprint.switches
@@ -265,14 +278,9 @@ class Routers:
                 total[reason] += counts.get(name, 0)
         return total
 
-    def _on_switches(self, act: Any) -> list[Any]:
+    def _on_switches(self, act: Callable[[Switch], Value]) -> list[Value]:
         with ThreadPoolExecutor(TOOLS_AT_ONCE) as pool:
             return list(pool.map(act, self.blueprint.switches))
-
-
-def ip_address_in(address: str, prefix: Any) -> bool:
-    """Returns whether an address is in a prefix."""
-    return ip_network(address).subnet_of(prefix)
 
 
 def has_hash_seed() -> bool:

@@ -94,15 +94,18 @@ def next_switches(
     switches = {switch.node for switch in blueprint.switches}
     for prefixes in prefixes_of_tors(blueprint, fabric).values():
         for prefix in prefixes:
-            inside = next(
-                port.address for host in blueprint.hosts for port in host.ports if IPv4Address(port.address) in prefix
-            )
+            inside = address_inside(blueprint, prefix)
             following = {}
             for switch, own in routes.items():
                 route = longest(own, inside)
                 hops = [target[link] for link, _ in route.hops] if route is not None else []
                 following[switch] = [hop for hop in hops if hop in switches]
             yield following
+
+
+def address_inside(blueprint: Blueprint, prefix: IPv4Network) -> str:
+    """Returns the address of a host in a prefix."""
+    return next(port.address for host in blueprint.hosts for port in host.ports if IPv4Address(port.address) in prefix)
 
 
 def route_lines(ports: Iterable[SwitchPort], routes: Iterable[Route], host_links: set[int]) -> Iterator[str]:
