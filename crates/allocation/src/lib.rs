@@ -2,6 +2,7 @@
 //! clock.
 //!
 //! - [`max_min`]: exact (weighted) max-min fair rates of flows with one path each.
+//! - [`incremental`]: the same rates, kept up to date while flows come, go and move.
 //! - [`natural_demand`]: the rate that each flow would get if the hosts' NICs were the only limits (Hedera §4.2).
 //! - [`fractional`]: the maximum concurrent flow of demands that may be split, with the bound that proves it.
 //! - [`splitting`]: how switches divide the traffic to each destination among their next hops.
@@ -13,6 +14,7 @@
 mod fat_tree;
 mod flow_set;
 pub mod fractional;
+pub mod incremental;
 mod max_min;
 mod natural_demand;
 mod network;

@@ -47,6 +47,24 @@ pub enum AllocationError {
         /// Its weight.
         weight: f64,
     },
+    /// A link without a capacity is named.
+    #[error("link {link} does not exist; capacities are given for {links} links")]
+    NoLink {
+        /// The link.
+        link: u32,
+        /// Number of capacities.
+        links: usize,
+    },
+    /// The share of a flow's rate that a link carries is not a positive finite number.
+    #[error("flow {flow} takes {share} of its rate over link {link}; expected a positive number")]
+    BadShare {
+        /// Number of the flow.
+        flow: usize,
+        /// Its link.
+        link: u32,
+        /// The share.
+        share: f64,
+    },
     /// Nothing limits a flow: it has no demand and crosses no link of finite capacity.
     #[error("flow {flow} has no demand and no link of finite capacity, so its rate has no bound; give it a demand")]
     Unbounded {
@@ -121,10 +139,10 @@ fn check(capacity: &[f64], flows: &FlowSet) -> Result<(), AllocationError> {
 }
 
 /// A link and the level at which it will be full, or a flow and the level at which its demand is met.
-#[derive(Clone, Copy, PartialEq)]
-struct At {
-    level: f64,
-    index: u32,
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct At {
+    pub(crate) level: f64,
+    pub(crate) index: u32,
 }
 
 impl Eq for At {}
