@@ -162,7 +162,8 @@ def test_no_note_without_time_outs() -> None:
 
 def test_transports_are_listed_and_shown(cli: Cli) -> None:
     entries = json.loads(cli("transport", "list", "--json", "-").out)
-    assert [entry["name"] for entry in entries] == ["newreno", "cubic", "dctcp", "mptcp", "uec", "swift", "ndp", "roce"]
+    names = ["newreno", "cubic", "dctcp", "mptcp", "uec", "swift", "ndp", "roce", "hpcc"]
+    assert [entry["name"] for entry in entries] == names
     entry = entries[0]
     assert (entry["name"], entry) == ("newreno", json.loads(cli("transport", "show", "newreno", "--json", "-").out))
     shown = cli("transport", "show", "newreno").out

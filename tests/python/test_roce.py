@@ -26,6 +26,14 @@ def test_schemes_run_with_roce_and_nothing_is_lost() -> None:
     assert "use recovery=irn" in notes[0]
 
 
+def test_hpcc_runs_beside_dcqcn_and_is_named_in_the_note() -> None:
+    result = compared("hpcc", "ecmp", "rps")
+    rows = {row["scheme"]: row for row in result.summary_of_schemes}
+    assert {row["packets"]["dropped"] for row in rows.values()} == {0}
+    assert rows["ecmp"]["throughput"]["mean"] > 0.4
+    assert [note for note in result.notes if "goes back" in note and note.startswith("scheme rps: ") and "hpcc" in note]
+
+
 def test_selective_recovery_gets_no_note() -> None:
     result = compared("dcqcn:recovery=irn", "rps")
     assert not [note for note in result.notes if "goes back" in note]

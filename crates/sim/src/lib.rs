@@ -46,6 +46,7 @@ mod starts;
 mod store;
 mod subflow;
 mod tap;
+mod telemetry;
 #[cfg(test)]
 mod tests;
 mod time;

@@ -17,6 +17,8 @@ pub(crate) struct Signals {
     pub(crate) frame_bytes: u64,
     /// Number of queues that ports have at least, because hosts mark packets for as many.
     pub(crate) queues: u8,
+    /// Whether switches write the load of their ports into data packets.
+    pub(crate) telemetry: bool,
 }
 
 impl Signals {
@@ -24,16 +26,20 @@ impl Signals {
         let queues = needs.ageing.map_or(1, |ageing| ageing.levels);
         match transport {
             TransportSpec::Uec(uec) => {
-                Signals { marks: Marks::by_rate(fabric), headers: true, frame_bytes: uec.frame_bytes(), queues }
+                let marks = Marks::by_rate(fabric);
+                Signals { marks, headers: true, frame_bytes: uec.frame_bytes(), queues, telemetry: false }
             }
             TransportSpec::Roce(roce) => {
-                Signals { marks: Marks::by_rate(fabric), headers: false, frame_bytes: roce.frame_bytes(), queues }
+                let telemetry = roce.control.reads_telemetry();
+                let marks = if telemetry { Marks::Never } else { Marks::by_rate(fabric) };
+                Signals { marks, headers: false, frame_bytes: roce.largest_bytes(), queues, telemetry }
             }
             other => Signals {
                 marks: Marks::of(other.settings(), fabric),
                 headers: false,
                 frame_bytes: other.settings().frame_bytes(),
                 queues,
+                telemetry: false,
             },
         }
     }

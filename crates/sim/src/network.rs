@@ -307,6 +307,9 @@ impl<T: Tap> Network<T> {
     }
 
     fn forget_slot(&mut self, slot: usize) {
+        if let Some(telemetry) = &mut self.links.telemetry {
+            telemetry.forget(slot);
+        }
         self.switches.forget_slot(&self.links.lanes, slot);
         self.links.lanes.close(slot);
     }

@@ -161,6 +161,13 @@ impl Packet {
         self.state |= trimmed_code(place) << KIND_SHIFT;
     }
 
+    /// A switch adds this many bytes to the headers.
+    pub(crate) fn grow(&mut self, bytes: u16) {
+        let wire = self.wire() + u64::from(bytes);
+        debug_assert!(wire <= 0xFFFF, "{wire} bytes do not fit a packet");
+        self.fixed = self.fixed & !(0xFFFF << 48) | wire << 48;
+    }
+
     /// Where the payload was removed; `None` if the packet is as it was sent.
     pub(crate) fn trimmed_at(&self) -> Option<TrimmedAt> {
         let code = (self.state & KIND_BITS) >> KIND_SHIFT;

@@ -4,7 +4,7 @@ use pathloom_transport::packets::Feedback;
 use std::collections::VecDeque;
 
 /// Most reports that are kept. If more are under way, the oldest ones were lost.
-const MOST: usize = 4096;
+pub(crate) const MOST_REPORTS: usize = 4096;
 
 /// The reports under way, in the order in which they were sent.
 #[derive(Default)]
@@ -18,7 +18,7 @@ pub(crate) struct Reports {
 impl Reports {
     /// Stores a report. Returns its number.
     pub(crate) fn put(&mut self, report: Feedback) -> u64 {
-        if self.under_way.len() == MOST {
+        if self.under_way.len() == MOST_REPORTS {
             self.under_way.pop_front();
             self.first += 1;
         }
@@ -75,10 +75,10 @@ mod tests {
     fn lost_reports_are_forgotten_at_last() {
         let mut reports = Reports::default();
         let lost = reports.put(report(0));
-        for number in 1..3 * MOST as u64 {
+        for number in 1..3 * MOST_REPORTS as u64 {
             let at = reports.put(report(number));
             assert_eq!(reports.take(at), Some(report(number)));
-            assert!(reports.under_way.len() <= MOST);
+            assert!(reports.under_way.len() <= MOST_REPORTS);
         }
         assert_eq!(reports.take(lost), None);
     }

@@ -11,6 +11,7 @@ mod collectives;
 mod control_modes;
 mod driven;
 mod faults;
+mod hpcc;
 mod loom;
 mod max_min;
 mod mptcp;

@@ -1,6 +1,9 @@
 //! The two ends of a transfer over any transport that acknowledges packets, for drivers that run them all.
 
-use crate::packets::{Arrived, Feedback, Outgoing, PacketCounters, PacketReceiver, PacketSender, Report};
+use crate::packets::{
+    Arrived, Feedback, Outgoing, PacketCounters, PacketReceiver, PacketSender, PortLoad, Report, PORT_LOAD_BYTES,
+    TELEMETRY_BYTES,
+};
 use crate::roce::{self, RoceReceiver, RoceSender, RoceSettings};
 use crate::uec::{self, NetworkTraits, UnorderedReceiver, UnorderedSender, UnorderedSettings};
 use pathloom_model::Nanos;
@@ -32,17 +35,24 @@ impl PacketSettings {
     pub fn header_bytes(&self) -> u32 {
         match self {
             PacketSettings::Uec(_) => uec::HEADER_BYTES,
-            PacketSettings::Roce(_) => roce::HEADER_BYTES,
+            PacketSettings::Roce(settings) => settings.header_bytes(),
         }
     }
 
-    /// Bytes on the wire of what a receiver tells its sender.
-    pub fn feedback_bytes(&self, feedback: &Feedback) -> u32 {
-        match (self, feedback) {
+    /// Bytes on the wire of what a receiver tells its sender, with the telemetry of this many ports.
+    pub fn feedback_bytes(&self, feedback: &Feedback, ports: usize) -> u32 {
+        let telemetry = if ports == 0 { 0 } else { TELEMETRY_BYTES + ports as u32 * PORT_LOAD_BYTES };
+        let plain = match (self, feedback) {
             (PacketSettings::Uec(_), _) => uec::HEADER_BYTES,
             (PacketSettings::Roce(_), Feedback::Notice) => roce::NOTICE_BYTES,
             (PacketSettings::Roce(_), _) => roce::ACK_BYTES,
-        }
+        };
+        plain + telemetry
+    }
+
+    /// Whether switches write the load of their ports into data packets.
+    pub fn reads_telemetry(&self) -> bool {
+        matches!(self, PacketSettings::Roce(settings) if settings.control.reads_telemetry())
     }
 
     /// Whether the sender chooses the entropy of each packet; otherwise the scheme of its host does.
@@ -155,6 +165,10 @@ impl PacketSender for AnySender {
 
     fn handle_report(&mut self, now: Nanos, report: &Report) {
         of_any!(AnySender, self, end => end.handle_report(now, report));
+    }
+
+    fn handle_telemetry(&mut self, now: Nanos, report: &Report, loads: &[PortLoad]) {
+        of_any!(AnySender, self, end => end.handle_telemetry(now, report, loads));
     }
 
     fn handle_pull(&mut self, bytes: u64) {

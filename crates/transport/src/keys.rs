@@ -121,7 +121,9 @@ pub fn transports() -> Vec<TransportName> {
         keys: uec::keys(entry),
     });
     let roce = TransportName { name: roce::NAME, about: roce::ABOUT, source: roce::SOURCE, keys: roce::keys() };
-    tcp.chain([mptcp]).chain(packets).chain([roce]).collect()
+    let hpcc =
+        TransportName { name: roce::HPCC, about: roce::HPCC_ABOUT, source: roce::HPCC_SOURCE, keys: roce::hpcc_keys() };
+    tcp.chain([mptcp]).chain(packets).chain([roce, hpcc]).collect()
 }
 
 #[cfg(test)]

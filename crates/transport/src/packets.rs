@@ -126,6 +126,30 @@ pub enum Feedback {
     Notice,
 }
 
+/// Load of a port at the moment when a packet begins to leave it, as the switch writes it into the packet (in-band network
+/// telemetry).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PortLoad {
+    /// Number that identifies the port.
+    pub port: u32,
+    /// Time on the clock of the switch, in ps.
+    pub at_ps: u64,
+    /// Bytes that the port has sent before this packet, headers included.
+    pub sent_bytes: u64,
+    /// Bytes that wait at the port behind this packet.
+    pub queue_bytes: u64,
+    /// Rate of the port, bit/s.
+    pub rate_bps: u64,
+}
+
+/// Bytes of the telemetry in a packet that no switch has written to: the number of entries, and an identifier of the path (Li
+/// et al., HPCC, SIGCOMM 2019, §4.1).
+pub const TELEMETRY_BYTES: u32 = 2;
+/// Bytes of the entry of one port.
+pub const PORT_LOAD_BYTES: u32 = 8;
+/// Most entries of a packet: their number has four bits.
+pub const MOST_PORT_LOADS: usize = 15;
+
 /// The sending end of a transfer. A driver calls [`PacketSender::poll_transmit`] whenever the network card is free, so
 /// that the sender chooses packet and entropy as late as possible.
 pub trait PacketSender {
@@ -134,6 +158,10 @@ pub trait PacketSender {
 
     /// Handles a report. Reports that cannot be true change nothing.
     fn handle_report(&mut self, now: Nanos, report: &Report);
+
+    /// Handles the telemetry of the packet that caused a report, in the order of the ports on its path. The report itself comes
+    /// afterwards, to [`PacketSender::handle_report`]. Senders that did not ask for telemetry ignore it.
+    fn handle_telemetry(&mut self, _now: Nanos, _report: &Report, _loads: &[PortLoad]) {}
 
     /// Handles a pull ([`Feedback::Pull`]). Senders that are not pulled ignore it.
     fn handle_pull(&mut self, bytes: u64);

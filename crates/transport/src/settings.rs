@@ -194,7 +194,7 @@ impl Default for TransportSpec {
 }
 
 impl TransportSpec {
-    /// Parses `newreno:iw=12KB,…`, `cubic:…`, `dctcp:…`, `mptcp:subflows=4,…`, `uec:…` or `roce:…`. [`crate::transports`] lists the
+    /// Parses `newreno:iw=12KB,…`, `cubic:…`, `dctcp:…`, `mptcp:subflows=4,…`, `uec:…`, `roce:…` or `hpcc:…`. [`crate::transports`] lists the
     /// keys.
     pub fn parse(text: &str) -> Result<TransportSpec, SpecError> {
         let spec = Spec::parse("transport", text)?;
@@ -203,6 +203,9 @@ impl TransportSpec {
         }
         if [roce::NAME, roce::OTHER_NAME].contains(&spec.name()) {
             return RoceSettings::read(&spec).map(TransportSpec::Roce);
+        }
+        if spec.name() == roce::HPCC {
+            return RoceSettings::read_hpcc(&spec).map(TransportSpec::Roce);
         }
         let law = laws::entries().find(|law| law.name == spec.name());
         let (congestion, sack) = match law {
@@ -261,6 +264,7 @@ impl TransportSpec {
         match self {
             TransportSpec::Mptcp(_) => mptcp::NAME,
             TransportSpec::Uec(settings) => settings.control.entry().name,
+            TransportSpec::Roce(settings) if settings.control.reads_telemetry() => roce::HPCC,
             TransportSpec::Roce(_) => roce::NAME,
             TransportSpec::Tcp(settings) | TransportSpec::Streams(StreamSettings { tcp: settings, .. }) => {
                 settings.congestion.entry().map_or("newreno", |law| law.name)
@@ -358,7 +362,10 @@ impl TransportSpec {
     /// Whether senders learn of congestion marks (ECN), so that a scheme can choose the paths of flows by them. Ultra
     /// Ethernet and its relatives choose paths themselves.
     pub fn echoes_marks(&self) -> bool {
-        matches!(self, TransportSpec::Roce(_)) || self.settings().reacts_to_marks()
+        match self {
+            TransportSpec::Roce(roce) => !roce.control.reads_telemetry(),
+            other => other.settings().reacts_to_marks(),
+        }
     }
 
     /// Returns the settings of Ultra Ethernet and its relatives, if the transport is one of them.

@@ -107,7 +107,7 @@ def show_transport(
     print(f"{entry['name']}: {entry['about']}\nPublished in: {entry['source']}\n")
     rows = [[key["name"], key["default"], key["about"], key["source"]] for key in entry["keys"]]
     console.table(None, ["key", "default", "what it sets", "source"], rows, 4)
-    own = {"mptcp": "subflows=8,min_rto=1ms", "uec": "entropy=reps", "roce": "recovery=irn"}
+    own = {"mptcp": "subflows=8,min_rto=1ms", "uec": "entropy=reps", "roce": "recovery=irn", "hpcc": "eta=0.9"}
     usual = "iw=15KB,min_rto=1ms" if any(key["name"] == "min_rto" for key in entry["keys"]) else "mtu=9000B"
     print(f"\nFor example: --transport {entry['name']}:{own.get(entry['name'], usual)}")
 

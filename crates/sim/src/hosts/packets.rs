@@ -23,7 +23,7 @@ use flow::{acknowledged, arrived, packet_of, Flow};
 use pathloom_model::{Fabric, Headers, LinkId};
 use pathloom_scheme::Ageing;
 use pathloom_transport::ends::PacketSettings;
-use pathloom_transport::packets::{Feedback, Outgoing, PacketReceiver, PacketSender};
+use pathloom_transport::packets::{Feedback, Outgoing, PacketReceiver, PacketSender, PortLoad};
 use pathloom_transport::uec::NetworkTraits;
 use pathloom_transport::{TimeoutWait, TransportSpec};
 use std::collections::BTreeMap;
@@ -226,16 +226,17 @@ impl PacketFlows {
         let flow = self.get(slot);
         flow.entropy = packet.entropy();
         let arrived = arrived(packet);
+        let loads = run.network.links.telemetry.as_mut().map_or_else(Vec::new, |telemetry| telemetry.take(packet));
         let report = flow.receiver.handle_data(&arrived);
         let notice = flow.receiver.gives_notice(to_nanos(run.now), &arrived);
         if !flow.delivered && flow.size.is_some_and(|size| flow.receiver.received_bytes() >= size) {
             self.finish(shared, run, slot);
         }
         if notice {
-            self.answer(shared, run, slot, Feedback::Notice);
+            self.answer(shared, run, slot, Feedback::Notice, Vec::new());
         }
         if let Some(report) = report {
-            self.answer(shared, run, slot, Feedback::Report(report));
+            self.answer(shared, run, slot, Feedback::Report(report), loads);
         }
         self.ask_for_pull(shared, run, slot);
     }
@@ -247,6 +248,9 @@ impl PacketFlows {
         let before = flow.sender.progress();
         match flow.reports.take(packet.seq) {
             Some(Feedback::Report(report)) => {
+                if let Some(loads) = flow.telemetry.remove(&packet.seq) {
+                    flow.sender.handle_telemetry(nanos, &report, &loads);
+                }
                 flow.sender.handle_report(nanos, &report);
                 if let (Some(before), Some(after)) = (before, flow.sender.progress()) {
                     shared.entropies.acknowledged(run.now, slot, &acknowledged(&before, &after, report.marked));
@@ -259,12 +263,23 @@ impl PacketFlows {
         self.proceed(shared, run, slot);
     }
 
-    /// Tells something to the sender of a transfer. The packet takes a path by the entropy of the last one that arrived.
-    fn answer<T: Tap>(&mut self, shared: &mut Shared, run: &mut Run<'_, T>, slot: usize, feedback: Feedback) {
+    /// Tells something to the sender of a transfer, with the telemetry that the sender wants. The packet takes a path by the
+    /// entropy of the last one that arrived.
+    fn answer<T: Tap>(
+        &mut self,
+        shared: &mut Shared,
+        run: &mut Run<'_, T>,
+        slot: usize,
+        feedback: Feedback,
+        loads: Vec<PortLoad>,
+    ) {
         let flow = &mut self.slots[slot];
         flow.packets_sent += 1;
         let (link, number) = (flow.interfaces[1].uplink().0, flow.reports.put(feedback));
-        let (entropy, wire) = (flow.entropy, self.settings.feedback_bytes(&feedback) as u16);
+        let (entropy, wire) = (flow.entropy, self.settings.feedback_bytes(&feedback, loads.len()) as u16);
+        if !loads.is_empty() {
+            flow.keep_telemetry(number, loads);
+        }
         let packet = Packet::new((slot as u32) << 1 | 1, number, 0, wire, 0).with_entropy(entropy);
         let packet = shared.aged(packet, 0);
         flow.under_way += i64::from(shared.hand_to_card(run, link, packet));
@@ -299,7 +314,7 @@ impl PacketFlows {
                 puller.next_at = run.now + flow.frame_ps;
                 puller.turns.keep(flow.receiving_rank(self.ageing), slot);
                 let bytes = flow.receiver.pull();
-                self.answer(shared, run, slot as usize, Feedback::Pull(bytes));
+                self.answer(shared, run, slot as usize, Feedback::Pull(bytes), Vec::new());
             }
         }
     }

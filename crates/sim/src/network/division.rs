@@ -86,6 +86,7 @@ impl<T: Tap + Default> Network<T> {
                 tap: T::default(),
                 typical: self.links.typical,
                 outbox: outbox(),
+                telemetry: None,
             },
             switches: Switches {
                 nodes: fabric.nodes().iter().map(|_| Node::Host).collect(),

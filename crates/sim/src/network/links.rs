@@ -21,6 +21,7 @@ use crate::packet::Packet;
 use crate::settings::ControlSettings;
 use crate::store::grow;
 use crate::tap::{Fate, Tap};
+use crate::telemetry::Telemetry;
 use crate::time::Ps;
 use crate::trusted::item_mut;
 use crate::wheel::Wheel;
@@ -52,6 +53,8 @@ pub(crate) struct Links<T: Tap> {
     pub(super) typical: Ps,
     /// Messages of this part of a divided network for the other parts.
     pub(super) outbox: Outbox,
+    /// What ports have written into packets, if the hosts ask for it. Ports are then no FIFOs.
+    pub(crate) telemetry: Option<Box<Telemetry>>,
 }
 
 /// What becomes of a packet at the end of a link for which the main loop has found no decision.
@@ -118,6 +121,7 @@ impl<T: Tap> Links<T> {
             tap,
             typical,
             outbox: Outbox::default(),
+            telemetry: signals.telemetry.then(Box::default),
         }
     }
 

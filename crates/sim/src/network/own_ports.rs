@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn a_port_with_several_queues_shows_the_sum() {
         let (fabric, mut links, number) = links("fat-tree:k=4,rate=1Gbps,delay=5us,queues=2");
-        let signals = Signals { marks: Marks::Never, headers: false, frame_bytes: 1514, queues: 1 };
+        let signals = Signals { marks: Marks::Never, headers: false, frame_bytes: 1514, queues: 1, telemetry: false };
         let mut ports = Ports::new(&fabric, signals, Handover::End, 1, &mut links).unwrap();
         let port = ports.port_mut(LinkId(number)).unwrap();
         assert!(matches!(port.offer(0, 0, packet(1500), NOWHERE), Offer::Begins(_)));

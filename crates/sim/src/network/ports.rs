@@ -59,7 +59,7 @@ impl Ports {
         links: &mut Vec<LinkQueue>,
     ) -> Option<Box<Ports>> {
         let settings = fabric.ports().with_queues(signals.queues);
-        if settings.is_drop_tail() {
+        if settings.is_drop_tail() && !signals.telemetry {
             return None;
         }
         let of_link = vec![NO_PORT; fabric.links().len()];

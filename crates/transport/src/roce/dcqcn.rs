@@ -8,6 +8,7 @@ use super::law::{RateEntry, RateLaw};
 use super::RateControl;
 use crate::listing::key;
 use crate::settings::positive_time;
+use crate::uec::NetworkTraits;
 use pathloom_model::spec::{Spec, SpecError};
 use pathloom_model::Nanos;
 use serde::{Deserialize, Serialize};
@@ -91,8 +92,8 @@ pub(super) struct Dcqcn {
 }
 
 impl Dcqcn {
-    pub(super) fn new(own: &DcqcnSettings, line_bps: u64) -> Dcqcn {
-        let line_bps = line_bps as f64;
+    pub(super) fn new(own: &DcqcnSettings, network: &NetworkTraits) -> Dcqcn {
+        let line_bps = network.rate_bps as f64;
         Dcqcn {
             settings: *own,
             line_bps,
@@ -122,6 +123,7 @@ impl Dcqcn {
 impl RateLaw for Dcqcn {
     const ENTRY: RateEntry = RateEntry {
         name: "dcqcn",
+        reads_telemetry: false,
         keys: &[
             key(
                 "gain",
@@ -187,13 +189,18 @@ mod tests {
 
     const GBIT: f64 = 1e9;
 
+    fn law_at(rate_bps: u64) -> Dcqcn {
+        let network = NetworkTraits { rate_bps, ..crate::roce::tests::TRAITS };
+        Dcqcn::new(&DcqcnSettings::default(), &network)
+    }
+
     fn micros(us: u64) -> Nanos {
         Nanos::from_micros(us)
     }
 
     #[test]
     fn a_notice_halves_the_first_rate_and_fast_recovery_restores_it() {
-        let mut law = Dcqcn::new(&DcqcnSettings::default(), 40_000_000_000);
+        let mut law = law_at(40_000_000_000);
         law.on_sent(1 << 40);
         law.advance(micros(1_000_000));
         assert_eq!((law.rate, law.alpha), (40.0 * GBIT, 1.0), "nothing happens before the first notice");
@@ -215,7 +222,7 @@ mod tests {
 
     #[test]
     fn the_target_grows_after_five_steps_and_faster_if_both_counters_have_passed_them() {
-        let mut law = Dcqcn::new(&DcqcnSettings::default(), 40_000_000_000);
+        let mut law = law_at(40_000_000_000);
         law.on_notice(Nanos::ZERO);
         law.on_notice(Nanos::ZERO);
         let (mut rate, target) = (10.0 * GBIT, 20.0 * GBIT);
@@ -238,7 +245,7 @@ mod tests {
 
     #[test]
     fn the_rate_never_falls_below_its_least_value() {
-        let mut law = Dcqcn::new(&DcqcnSettings::default(), 1_000_000_000);
+        let mut law = law_at(1_000_000_000);
         (0..100).for_each(|_| law.on_notice(Nanos::ZERO));
         assert_eq!(law.rate_bps(), 10_000_000.0);
     }

@@ -2,10 +2,22 @@
 
 use super::RateControl;
 use crate::listing::TransportKey;
+use crate::packets::PortLoad;
 use pathloom_model::spec::{Spec, SpecError};
 use pathloom_model::Nanos;
 
-/// A rate control: what time, sent bytes and congestion notices do to the rate of a transfer.
+/// What a sender learns from the telemetry of a packet that has arrived.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Heard<'a> {
+    /// Number of the packet.
+    pub(super) number: u64,
+    /// Number of the next packet that was never sent.
+    pub(super) next: u64,
+    /// The ports on its path, in order.
+    pub(super) loads: &'a [PortLoad],
+}
+
+/// A rate control: what time, sent bytes, congestion notices and telemetry do to the rate of a transfer.
 pub(super) trait RateLaw {
     /// Name and keys of the control.
     const ENTRY: RateEntry;
@@ -21,6 +33,14 @@ pub(super) trait RateLaw {
 
     /// The receiver gives notice of congestion.
     fn on_notice(&mut self, now: Nanos);
+
+    /// Most bytes in flight; `None` if only the rate limits them.
+    fn window_bytes(&self) -> Option<u64> {
+        None
+    }
+
+    /// A report brings the telemetry of a packet. Only for controls whose entry asks for it.
+    fn on_telemetry(&mut self, _heard: &Heard) {}
 }
 
 /// What listings and specifications know of a rate control.
@@ -28,6 +48,8 @@ pub(super) trait RateLaw {
 pub(crate) struct RateEntry {
     /// Value of the key `cc`.
     pub(crate) name: &'static str,
+    /// Whether it needs the telemetry of switches, and no congestion marks.
+    pub(crate) reads_telemetry: bool,
     /// Its keys.
     pub(crate) keys: &'static [TransportKey],
     /// Reads these keys.

@@ -1,6 +1,7 @@
 //! The list of rate controls. A new one is a file with its [`RateLaw`], and a line here.
 
-use super::law::{RateEntry, RateLaw};
+use super::law::{Heard, RateEntry, RateLaw};
+use crate::uec::NetworkTraits;
 use pathloom_model::Nanos;
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +15,15 @@ macro_rules! rate_laws {
             $($(#[$about])* $name($settings),)*
         }
 
+        impl RateControl {
+            /// Its entry in listings.
+            pub(crate) fn entry(&self) -> RateEntry {
+                match self {
+                    $(RateControl::$name(_) => super::$module::$law::ENTRY,)*
+                }
+            }
+        }
+
         /// The entries of all of them.
         pub(crate) const ENTRIES: &[RateEntry] = &[$(super::$module::$law::ENTRY),*];
 
@@ -24,10 +34,10 @@ macro_rules! rate_laws {
         }
 
         impl Law {
-            /// A transfer begins on a card of this rate, in bit/s.
-            pub(super) fn new(control: &RateControl, line_bps: u64) -> Law {
+            /// A transfer begins in this network.
+            pub(super) fn new(control: &RateControl, network: &NetworkTraits) -> Law {
                 match control {
-                    $(RateControl::$name(own) => Law::$name(super::$module::$law::new(own, line_bps)),)*
+                    $(RateControl::$name(own) => Law::$name(super::$module::$law::new(own, network)),)*
                 }
             }
 
@@ -54,6 +64,18 @@ macro_rules! rate_laws {
                     $(Law::$name(law) => law.on_notice(now),)*
                 }
             }
+
+            pub(super) fn window_bytes(&self) -> Option<u64> {
+                match self {
+                    $(Law::$name(law) => law.window_bytes(),)*
+                }
+            }
+
+            pub(super) fn on_telemetry(&mut self, heard: &Heard) {
+                match self {
+                    $(Law::$name(law) => law.on_telemetry(heard),)*
+                }
+            }
         }
     };
 }
@@ -63,4 +85,6 @@ rate_laws! {
     Dcqcn(super::dcqcn::DcqcnSettings) => dcqcn::Dcqcn,
     /// The rate of the card.
     None(()) => line::Line,
+    /// HPCC: a window by the load of the links on the path.
+    Hpcc(super::hpcc::HpccSettings) => hpcc::Hpcc,
 }

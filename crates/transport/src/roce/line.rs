@@ -2,6 +2,7 @@
 
 use super::law::{RateEntry, RateLaw};
 use super::RateControl;
+use crate::uec::NetworkTraits;
 use pathloom_model::Nanos;
 
 /// A constant rate.
@@ -11,13 +12,14 @@ pub(super) struct Line {
 }
 
 impl Line {
-    pub(super) fn new((): &(), line_bps: u64) -> Line {
-        Line { rate_bps: line_bps as f64 }
+    pub(super) fn new((): &(), network: &NetworkTraits) -> Line {
+        Line { rate_bps: network.rate_bps as f64 }
     }
 }
 
 impl RateLaw for Line {
-    const ENTRY: RateEntry = RateEntry { name: "none", keys: &[], read: |_| Ok(RateControl::None(())) };
+    const ENTRY: RateEntry =
+        RateEntry { name: "none", reads_telemetry: false, keys: &[], read: |_| Ok(RateControl::None(())) };
 
     fn rate_bps(&self) -> f64 {
         self.rate_bps

@@ -1,6 +1,6 @@
 //! The receiving end of a transfer.
 
-use super::{Recovery, RoceSettings, HEADER_BYTES};
+use super::{Recovery, RoceSettings};
 use crate::packets::{Arrived, PacketReceiver, Report, ReportKind};
 use crate::uec::{Sizes, Taken};
 use pathloom_model::Nanos;
@@ -26,7 +26,7 @@ impl RoceReceiver {
     /// Creates a receiver of a transfer of this many bytes, of which nothing has arrived.
     pub fn new(settings: &RoceSettings, bytes: u64) -> RoceReceiver {
         RoceReceiver {
-            taken: Taken::new(Sizes::with_header(settings.common.mss_bytes, HEADER_BYTES, bytes)),
+            taken: Taken::new(Sizes::with_header(settings.common.mss_bytes, settings.header_bytes(), bytes)),
             recovery: settings.recovery,
             packets_per_ack: settings.packets_per_ack(),
             unreported: 0,

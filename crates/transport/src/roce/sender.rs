@@ -1,8 +1,9 @@
 //! The sending end of a transfer.
 
+use super::law::Heard;
 use super::laws::Law;
-use super::{Recovery, RoceSettings, HEADER_BYTES};
-use crate::packets::{Outgoing, PacketCounters, PacketSender, Report, ReportKind};
+use super::{Recovery, RoceSettings};
+use crate::packets::{Outgoing, PacketCounters, PacketSender, PortLoad, Report, ReportKind};
 use crate::uec::{NetworkTraits, Sizes};
 use pathloom_model::Nanos;
 use std::collections::{BTreeSet, VecDeque};
@@ -73,9 +74,9 @@ impl RoceSender {
         };
         let usual = if network.lossless { LOSSLESS_TIMEOUT } else { TIMEOUT.max(network.timeout) };
         RoceSender {
-            sizes: Sizes::with_header(settings.common.mss_bytes, HEADER_BYTES, bytes),
+            sizes: Sizes::with_header(settings.common.mss_bytes, settings.header_bytes(), bytes),
             recovery: settings.recovery,
-            law: Law::new(&settings.control, network.rate_bps),
+            law: Law::new(&settings.control, network),
             message: settings.message_bytes.map_or(u64::MAX, |bytes| bytes.div_ceil(mtu)),
             most: match (settings.most_packets, settings.recovery) {
                 (Some(packets), _) => packets.into(),
@@ -135,7 +136,14 @@ impl RoceSender {
         if let Some(&lost) = self.lost.first() {
             return Some(lost);
         }
-        (self.next < self.sizes.packets() && self.next - self.first < self.most).then_some(self.next)
+        let is_allowed = self.next < self.sizes.packets() && self.next - self.first < self.most && self.fits_window();
+        is_allowed.then_some(self.next)
+    }
+
+    /// Whether less than the window of the rate control is on its way, if it has one. So one packet may always be.
+    fn fits_window(&self) -> bool {
+        let under_way = || self.sizes.frames_below(self.next) - self.sizes.frames_below(self.first);
+        self.law.window_bytes().is_none_or(|window| under_way() < window.max(1))
     }
 
     /// A frame leaves. The next one may follow after the time that the rate sets. A frame that had to wait for the card for
@@ -264,6 +272,12 @@ impl PacketSender for RoceSender {
                 self.note_arrivals(report);
             }
             _ => {}
+        }
+    }
+
+    fn handle_telemetry(&mut self, _now: Nanos, report: &Report, loads: &[PortLoad]) {
+        if report.number < self.sent {
+            self.law.on_telemetry(&Heard { number: report.number, next: self.sent, loads });
         }
     }
 

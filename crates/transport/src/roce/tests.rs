@@ -1,7 +1,9 @@
 //! Sender and receiver together, over a wire that loses what a test says.
 
 use super::*;
-use crate::packets::{Arrived, Feedback, Outgoing, PacketCounters, PacketReceiver, PacketSender, Report, ReportKind};
+use crate::packets::{
+    Arrived, Feedback, Outgoing, PacketCounters, PacketReceiver, PacketSender, PortLoad, Report, ReportKind,
+};
 use crate::uec::NetworkTraits;
 use crate::TransportSpec;
 use pathloom_model::Nanos;
@@ -10,7 +12,7 @@ use std::collections::BTreeMap;
 
 const PAYLOAD: u64 = 1024;
 /// A full packet takes 872 ns at 10 Gbit/s; the wire takes 2 µs each way.
-const TRAITS: NetworkTraits = NetworkTraits {
+pub(super) const TRAITS: NetworkTraits = NetworkTraits {
     rate_bps: 10_000_000_000,
     round_trip: Nanos(4_928),
     hop: Nanos(1_000),
@@ -216,10 +218,19 @@ fn keys_are_read_and_errors_name_the_problem() {
     let read = settings(",recovery=irn,cc=none,cnp=20us,acks=4,window=9,rto=2ms,rto_low=1ms,message=1MB");
     assert_eq!((read.recovery, read.control, read.frame_bytes()), (Recovery::Irn, RateControl::None(()), 1090));
     assert_eq!((read.notice_gap, read.most_packets), (Nanos::from_micros(20), Some(9)));
+    let [both, hpcc] = ["roce:cc=hpcc,gain=0.5", "hpcc:eta=0.9,acks=2"].map(|text| TransportSpec::parse(text).unwrap());
+    assert_eq!([both.name(), hpcc.name()], ["hpcc"; 2]);
+    assert!([&both, &hpcc].iter().all(|transport| !transport.echoes_marks()));
+    let TransportSpec::Roce(hpcc) = hpcc else { panic!("{hpcc:?}") };
+    let own = HpccSettings { target: 0.9, ..HpccSettings::default() };
+    assert_eq!((hpcc.control, hpcc.frame_bytes(), hpcc.largest_bytes()), (RateControl::Hpcc(own), 4164, 4164 + 120));
     for (text, words) in [
         ("roce:mtu=1000B", "not one of 256B"),
         ("roce:recovery=sack", "is not one of gbn, irn"),
-        ("roce:cc=hpcc", "is not one of dcqcn, none"),
+        ("roce:cc=timely", "is not one of dcqcn, none, hpcc"),
+        ("hpcc:eta=0", "more than 0"),
+        ("hpcc:cnp=1us", "unknown key `cnp`"),
+        ("hpcc:base_rtt=0s", "more than 0s"),
         ("roce:gain=0", "more than 0"),
         ("roce:rai=0bps", "rai"),
         ("roce:timer=0s", "more than 0s"),
@@ -229,4 +240,42 @@ fn keys_are_read_and_errors_name_the_problem() {
         let message = TransportSpec::parse(text).unwrap_err().to_string();
         assert!(message.contains(words), "{message}");
     }
+}
+
+#[test]
+fn with_hpcc_the_window_limits_what_is_in_flight_and_each_packet_is_acknowledged() {
+    let TransportSpec::Roce(settings) = TransportSpec::parse("hpcc:mtu=1024B,wai=1B").unwrap() else { panic!() };
+    let mut sender = RoceSender::new(&settings, &TRAITS, 100 * PAYLOAD);
+    let mut receiver = RoceReceiver::new(&settings, 100 * PAYLOAD);
+    // 10 Gbit/s for 4.928 us are 6,160 bytes: the sixth packet begins within them.
+    let mut now = Nanos::ZERO;
+    let mut sent = Vec::new();
+    while sent.len() < 6 {
+        match sender.poll_transmit(now) {
+            Some(packet) => sent.push(packet),
+            None => now = sender.poll_timeout().unwrap(),
+        }
+    }
+    now = Nanos(50_000);
+    assert_eq!(sender.poll_transmit(now), None, "the window is full");
+    let reports: Vec<Report> = sent.iter().map(|&packet| receiver.handle_data(&packet.into()).unwrap()).collect();
+    // The port was full, with five windows of queue.
+    let load = |at_ps: u64| PortLoad {
+        port: 1,
+        at_ps,
+        sent_bytes: at_ps / 800,
+        queue_bytes: 5 * 6_160,
+        rate_bps: 10_000_000_000,
+    };
+    for (number, report) in reports.iter().enumerate() {
+        sender.handle_telemetry(now, report, &[load(number as u64 * 5_000_000)]);
+        sender.handle_report(now, report);
+    }
+    assert!(sender.rate_bps() < 0.3e10, "{}", sender.rate_bps());
+    let next = sender.poll_transmit(Nanos(100_000)).unwrap();
+    assert_eq!(next.number, 6);
+    // Reports on packets that were not sent change nothing.
+    let rate = sender.rate_bps();
+    sender.handle_telemetry(now, &Report { number: 50, ..reports[0] }, &[load(900_000_000)]);
+    assert_eq!(sender.rate_bps(), rate);
 }

@@ -4,13 +4,14 @@ use crate::agenda::{Agenda, Event};
 use crate::hosts::turns::Rank;
 use crate::interface::Interface;
 use crate::packet::Packet;
-use crate::reports::Reports;
+use crate::reports::{Reports, MOST_REPORTS};
 use crate::subflow::wants;
 use crate::time::{Ps, NEVER};
 use crate::transfers::Work;
 use pathloom_scheme::{Acknowledged, Ageing};
 use pathloom_transport::ends::{AnyReceiver, AnySender, PacketSettings, Progress};
-use pathloom_transport::packets::{Arrived, Outgoing, PacketReceiver, PacketSender};
+use pathloom_transport::packets::{Arrived, Outgoing, PacketReceiver, PacketSender, PortLoad};
+use std::collections::BTreeMap;
 
 /// Bytes of a transfer without end: more than any run sends.
 pub(super) const ENDLESS: u64 = 1 << 60;
@@ -48,6 +49,8 @@ pub(super) struct Flow {
     pub(super) sender: AnySender,
     pub(super) receiver: AnyReceiver,
     pub(super) reports: Reports,
+    /// The telemetry that reports bring, by their numbers.
+    pub(super) telemetry: BTreeMap<u64, Vec<PortLoad>>,
 }
 
 impl Flow {
@@ -77,6 +80,15 @@ impl Flow {
             sender,
             receiver,
             reports: Reports::default(),
+            telemetry: BTreeMap::new(),
+        }
+    }
+
+    /// Keeps the telemetry that goes with a report until the report arrives. That of old reports is forgotten: they were lost.
+    pub(super) fn keep_telemetry(&mut self, number: u64, loads: Vec<PortLoad>) {
+        self.telemetry.insert(number, loads);
+        if self.telemetry.len() > MOST_REPORTS {
+            self.telemetry.pop_first();
         }
     }
 

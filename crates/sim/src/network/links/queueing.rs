@@ -11,6 +11,7 @@ use crate::port::{Offer, Port};
 use crate::tap::Tap;
 use crate::time::Ps;
 use pathloom_model::LinkId;
+use pathloom_transport::packets::PortLoad;
 
 impl<T: Tap> Links<T> {
     /// Whether ports of switches are not FIFOs.
@@ -113,6 +114,17 @@ impl<T: Tap> Links<T> {
         // The packet will have gone when its end is known.
         if has_timers && ports.ports[port].marks_leaving() && !packet.is_control() {
             packet.mark();
+        }
+        if let Some(telemetry) = &mut self.telemetry {
+            let queue = &self.queues[link as usize];
+            let load = PortLoad {
+                port: link,
+                at_ps: now,
+                sent_bytes: queue.taken().bytes,
+                queue_bytes: ports.ports[port].waiting_bytes(),
+                rate_bps: queue.rate_bps(),
+            };
+            telemetry.write(&mut packet, load);
         }
         let (free_at, taken) = self.queues[link as usize].send_at_once(now, packet);
         ports.ports[port].begin(free_at);
