@@ -30,7 +30,7 @@ IMPURE_CRATES = {
 }
 """Crates that need not be pure. `sim` writes files through wrappers; only tests use `testkit`."""
 
-TEST_ONLY = {"testkit", "testnet", "schemes", "workload", "fabrics", "allocation"}
+TEST_ONLY = {"testkit", "testnet", "openflow", "schemes", "workload", "fabrics", "allocation"}
 """Crates that tests of any crate may use."""
 
 PURE = """

@@ -24,7 +24,7 @@ pub use error::{ParseError, TooLong};
 pub use header::{frame, Framed, Header, HEADER_BYTES, VERSION};
 pub use message::bundle::{BundleAdd, BundleControl, BundleStep, ATOMIC, ORDERED};
 pub use message::error::{ErrorMessage, BAD_ACTION, BAD_INSTRUCTION, BAD_REQUEST, FLOW_MOD_FAILED, GROUP_MOD_FAILED};
-pub use message::error::{BAD_MATCH, HELLO_FAILED, METER_MOD_FAILED, ROLE_REQUEST_FAILED};
+pub use message::error::{BAD_MATCH, HELLO_FAILED, IS_SLAVE, METER_MOD_FAILED, ROLE_REQUEST_FAILED, STALE};
 pub use message::flow::{FlowCommand, FlowMod, FlowRemoved, RemovedReason, SEND_FLOW_REMOVED};
 pub use message::group::{BucketMod, GroupCommand, GroupMod, GroupType};
 pub use message::hello::Hello;

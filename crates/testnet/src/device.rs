@@ -1,6 +1,7 @@
 //! A switch that speaks OpenFlow: bytes of the controller in, bytes for the controller and frames out.
 
 use crate::frame::Frame;
+use crate::roles::Roles;
 use crate::tables::{error, Copy, Tables};
 use pathloom_model::rules::Refusal;
 use pathloom_model::Nanos;
@@ -43,6 +44,8 @@ pub struct Faults {
     pub most_rules: Option<usize>,
     /// Number of rules with this priority or a higher one that it refuses from now on.
     pub refuses: (u16, u32),
+    /// It grants roles whatever the number of the election.
+    pub ignores_elections: bool,
 }
 
 impl Default for Faults {
@@ -58,6 +61,7 @@ impl Default for Faults {
             refuses_groups: 0,
             most_rules: None,
             refuses: (0, 0),
+            ignores_elections: false,
         }
     }
 }
@@ -73,6 +77,8 @@ pub struct Device {
     pub ports: BTreeMap<u32, Port>,
     /// In what it differs from a switch that works well.
     pub faults: Faults,
+    /// The roles of its connections.
+    pub roles: Roles,
     /// Frames received and sent by each port that the switch began with, by its number.
     counts: Vec<[u64; 2]>,
     xid: u32,
@@ -91,6 +97,7 @@ impl Device {
             tables: Tables::new(ports, datapath_id, faults.most_rules),
             ports: (1..=ports).map(port).collect(),
             faults,
+            roles: Roles::default(),
             counts: vec![[0; 2]; ports as usize + 1],
             xid: 0,
         }
@@ -112,11 +119,23 @@ impl Device {
         self.faults.hasty_barriers && kind == Kind::BARRIER_REQUEST
     }
 
-    /// Carries out a message of the controller. Appends the answers to `out`. Returns frames to send, with their
-    /// ports.
-    pub fn handle(&mut self, now: Nanos, header: Header, body: &[u8], out: &mut Vec<u8>) -> Vec<(u32, Frame)> {
+    /// Carries out a message of the controller with this connection. Appends the answers to `out`. Returns frames to send,
+    /// with their ports.
+    pub fn handle(
+        &mut self,
+        now: Nanos,
+        connection: usize,
+        (header, body): (Header, &[u8]),
+        out: &mut Vec<u8>,
+    ) -> Vec<(u32, Frame)> {
         let xid = header.xid;
+        let permitted = self.roles.permit(connection, header.kind);
         let refused = match Message::parse(header, body) {
+            Ok(_) if permitted.is_err() => permitted,
+            Ok(Message::RoleRequest(asked)) => {
+                let answer = self.roles.request(connection, asked, self.faults.ignores_elections);
+                answer.map(|role| append(&Message::RoleReply(role), xid, out))
+            }
             Ok(Message::PacketOut(packet)) => return self.packet_out(&packet),
             Ok(Message::FlowMod(change)) => self.flow_mod(now, &change, out),
             Ok(Message::GroupMod(change)) => self.tables.group_mod(change).map_err(|why| error(why, true, false)),
@@ -145,7 +164,6 @@ impl Device {
                 append(&Message::FeaturesReply(features), xid, out);
             }
             Message::GetConfigRequest => append(&Message::GetConfigReply(SwitchConfig::default()), xid, out),
-            Message::RoleRequest(role) => append(&Message::RoleReply(*role), xid, out),
             _ => {}
         }
     }

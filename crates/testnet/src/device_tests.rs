@@ -8,7 +8,7 @@ use pathloom_openflow::{convert, frame, FlowStatsRequest, MultipartRequest, PORT
 fn tell(device: &mut Device, message: &Message<'_>) -> Vec<u8> {
     let (bytes, mut out) = (bytes_of(message, 7), Vec::new());
     let (header, body, _) = frame(&bytes).unwrap().unwrap();
-    device.handle(Nanos::ZERO, header, body, &mut out);
+    device.handle(Nanos::ZERO, 0, (header, body), &mut out);
     out
 }
 

@@ -14,6 +14,7 @@ mod host;
 mod machine;
 mod network;
 mod report;
+mod roles;
 mod sessions;
 mod tables;
 
@@ -23,5 +24,6 @@ pub use host::Host;
 pub use machine::Machine;
 pub use network::{End, Network};
 pub use report::{Fate, Report, Timing};
+pub use roles::Roles;
 pub use sessions::Peer;
 pub use tables::Tables;

@@ -10,6 +10,11 @@ pub trait Machine {
     /// A switch connects. `None`: the connection is refused.
     fn connect(&mut self, now: Nanos, peer: &str) -> Option<Self::Id>;
 
+    /// A switch connects to the controller with this number, if the machine consists of several ones.
+    fn connect_to(&mut self, now: Nanos, _controller: usize, peer: &str) -> Option<Self::Id> {
+        self.connect(now, peer)
+    }
+
     /// The agent of a host connects.
     fn connect_agent(&mut self, now: Nanos, peer: &str) -> Option<Self::Id>;
 

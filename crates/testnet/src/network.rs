@@ -17,6 +17,8 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
+/// Connection of somebody who is not the controller.
+const SOMEBODY_ELSE: usize = usize::MAX;
 /// A packet that has crossed more cables than this is in a loop.
 const MOST_HOPS: u32 = 64;
 
@@ -113,6 +115,8 @@ pub struct Network<M: Machine> {
     pub timing: Timing,
     /// Whether switches connect again after the end of a session.
     pub redials: bool,
+    /// Number of controllers that each switch connects to, see [`Machine::connect_to`].
+    pub controllers: usize,
     /// A flow whose path is checked whenever a switch has changed its rules.
     pub watched: Vec<Headers>,
     /// Whether hosts go on holding flows that the controller has released.
@@ -123,7 +127,8 @@ pub struct Network<M: Machine> {
     machine: Option<M>,
     pub(crate) peers: Vec<Peer<M::Id>>,
     pub(crate) by_id: BTreeMap<M::Id, usize>,
-    pub(crate) by_node: BTreeMap<NodeId, usize>,
+    /// The sessions of each switch, by the number of the controller.
+    pub(crate) by_node: BTreeMap<(NodeId, usize), usize>,
     pub(crate) now: Nanos,
     pub(crate) digest: u64,
     cables: BTreeMap<End, End>,
@@ -161,6 +166,7 @@ impl<M: Machine> Network<M> {
             frames: Counts::default(),
             timing,
             redials: true,
+            controllers: 1,
             watched: Vec::new(),
             keeps_holds: false,
             failures: Vec::new(),
@@ -442,7 +448,7 @@ impl<M: Machine> Network<M> {
         message.emit(0, &mut bytes).expect("a message that is short enough");
         let device = self.devices.get_mut(&node).expect("a switch");
         if let Ok(Some((header, body, _))) = frame(&bytes) {
-            device.handle(self.now, header, body, &mut out);
+            device.handle(self.now, SOMEBODY_ELSE, (header, body), &mut out);
         }
         self.tell_controller(node, out);
         self.plan_expiry(node);

@@ -20,6 +20,8 @@ pub struct Peer<Id> {
     pub id: Option<Id>,
     /// Its switch, if it is one. The test acts for a peer that is neither a switch nor an agent.
     pub node: Option<NodeId>,
+    /// The number of the controller that it is connected with.
+    pub controller: usize,
     /// The number of its agent, if it is one.
     pub agent: Option<usize>,
     /// Bytes of the controller that were not handled yet.
@@ -57,14 +59,23 @@ impl<M: Machine> Network<M> {
         }
     }
 
-    /// A switch connects, unless it has a session. Returns the number of the connection; `None` if the controller does
-    /// not accept it.
+    /// A switch connects to all controllers that it has no session with. Returns the number of the connection with the
+    /// first; `None` if one of them does not accept it.
     pub fn connect(&mut self, node: NodeId) -> Option<usize> {
-        if let Some(&peer) = self.by_node.get(&node) {
+        let peers: Vec<Option<usize>> =
+            (0..self.controllers).map(|controller| self.connect_to(node, controller)).collect();
+        peers.iter().all(Option::is_some).then(|| peers[0]).flatten()
+    }
+
+    fn connect_to(&mut self, node: NodeId, controller: usize) -> Option<usize> {
+        if let Some(&peer) = self.by_node.get(&(node, controller)) {
             return Some(peer);
         }
-        let peer = self.dial_from(&format!("192.0.2.{}:6000", node.0), Some(node))?;
-        self.by_node.insert(node, peer);
+        let (now, address) = (self.now, format!("192.0.2.{}:6000", node.0));
+        let id = self.called()?.connect_to(now, controller, &address);
+        let peer = self.opened(id, Some(node), None)?;
+        self.peers[peer].controller = controller;
+        self.by_node.insert((node, controller), peer);
         let working = self.peers.iter().filter(|other| other.node == Some(node)).map(|other| other.last[WORK]).max();
         // The switch finishes the work that it has begun before it handles messages of the new session.
         self.peers[peer].last[WORK] = working.unwrap_or_default();
@@ -75,7 +86,9 @@ impl<M: Machine> Network<M> {
 
     /// A peer connects for which the test acts. Returns the number of the connection.
     pub fn open(&mut self, address: &str) -> Option<usize> {
-        self.dial_from(address, None)
+        let now = self.now;
+        let id = self.called()?.connect(now, address);
+        self.opened(id, None, None)
     }
 
     /// The agent of a host connects; the test acts for it. Returns the number of the connection.
@@ -85,18 +98,13 @@ impl<M: Machine> Network<M> {
         self.opened(id, None, None)
     }
 
-    fn dial_from(&mut self, address: &str, node: Option<NodeId>) -> Option<usize> {
-        let now = self.now;
-        let id = self.called()?.connect(now, address);
-        self.opened(id, node, None)
-    }
-
     pub(crate) fn opened(&mut self, id: Option<M::Id>, node: Option<NodeId>, agent: Option<usize>) -> Option<usize> {
         let peer = self.peers.len();
         if let Some(id) = id {
             let last = [self.now; 3];
             let (heard, unused) = (Vec::new(), Vec::new());
-            self.peers.push(Peer { id: Some(id), node, agent, heard, silent: false, unused, last });
+            let controller = 0;
+            self.peers.push(Peer { id: Some(id), node, controller, agent, heard, silent: false, unused, last });
             self.by_id.insert(id, peer);
         }
         self.transmit();
@@ -111,9 +119,14 @@ impl<M: Machine> Network<M> {
         node
     }
 
-    /// The number of the open connection of a switch.
+    /// The number of the open connection of a switch with the first controller.
     pub fn session(&self, node: NodeId) -> Option<usize> {
-        self.by_node.get(&node).copied()
+        self.by_node.get(&(node, 0)).copied()
+    }
+
+    /// The numbers of the open connections of a switch.
+    pub fn sessions_of(&self, node: NodeId) -> Vec<usize> {
+        self.by_node.range((node, 0)..=(node, usize::MAX)).map(|(_, &peer)| peer).collect()
     }
 
     /// A connection.
@@ -137,13 +150,13 @@ impl<M: Machine> Network<M> {
         }
     }
 
-    /// A switch sends these bytes, if it has a session.
+    /// A switch sends these messages of one kind in the sessions whose roles want them.
     pub(crate) fn tell_controller(&mut self, node: NodeId, bytes: Vec<u8>) {
-        if bytes.is_empty() {
-            return;
-        }
-        if let Some(peer) = self.session(node) {
-            self.say(peer, &bytes);
+        let Some(&kind) = bytes.get(1) else { return };
+        for peer in self.sessions_of(node) {
+            if self.devices.get(&node).is_some_and(|device| device.roles.hears(peer, kind)) {
+                self.say(peer, &bytes);
+            }
         }
     }
 
@@ -159,11 +172,9 @@ impl<M: Machine> Network<M> {
         }
     }
 
-    /// The session of a switch breaks.
+    /// The sessions of a switch break.
     pub fn break_session(&mut self, node: NodeId) {
-        if let Some(peer) = self.session(node) {
-            self.break_connection(peer);
-        }
+        self.sessions_of(node).into_iter().for_each(|peer| self.break_connection(peer));
     }
 
     /// A switch restarts. It loses its rules, unless it `keeps` them, and its session breaks.
@@ -200,8 +211,9 @@ impl<M: Machine> Network<M> {
         if let Some(agent) = self.peers[peer].agent {
             self.agent_lost(agent, peer);
         }
-        if let Some(node) = self.peers[peer].node.filter(|node| self.session(*node) == Some(peer)) {
-            self.by_node.remove(&node);
+        let Peer { node, controller, .. } = self.peers[peer];
+        if let Some(node) = node.filter(|&node| self.by_node.get(&(node, controller)) == Some(&peer)) {
+            self.by_node.remove(&(node, controller));
             if self.redials {
                 self.plan_dial(node);
             }
@@ -291,7 +303,7 @@ impl<M: Machine> Network<M> {
             let device = self.devices.get_mut(&node).unwrap_or_else(|| unreachable!("switches stay"));
             if device.is_hasty(header.kind) {
                 let mut out = Vec::new();
-                device.handle(self.now, header, body, &mut out);
+                device.handle(self.now, peer, (header, body), &mut out);
                 self.say(peer, &out);
             } else {
                 let done = self.in_order(peer, WORK, self.timing.work);
@@ -308,7 +320,7 @@ impl<M: Machine> Network<M> {
         let Some(node) = self.peers[peer].node else { return };
         let (Ok(Some((header, body, _))), Some(device)) = (frame(message), self.devices.get_mut(&node)) else { return };
         let mut out = Vec::new();
-        let frames = device.handle(self.now, header, body, &mut out);
+        let frames = device.handle(self.now, peer, (header, body), &mut out);
         self.say(peer, &out);
         for (port, frame) in frames {
             self.send_frame(crate::network::End { node, port }, frame, 0);

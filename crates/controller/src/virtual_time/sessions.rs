@@ -93,7 +93,7 @@ fn a_port_that_changes_between_two_parts_of_the_description_has_its_last_state()
             let now = lab.now();
             let (mut rest, mut out) = (&heard[..], Vec::new());
             while let Ok(Some((header, body, length))) = frame(rest) {
-                double.handle(now, header, body, &mut out);
+                double.handle(now, 0, (header, body), &mut out);
                 rest = &rest[length..];
             }
             let mut rest = &out[..];

@@ -22,6 +22,11 @@ pub const ROLE_REQUEST_FAILED: u16 = 11;
 /// Error kind: a meter was not changed.
 pub const METER_MOD_FAILED: u16 = 12;
 
+/// Code of [`BAD_REQUEST`]: the controller is a slave, and only others may do this (`OFPBRC_IS_SLAVE`).
+pub const IS_SLAVE: u16 = 10;
+/// Code of [`ROLE_REQUEST_FAILED`]: the number of the election is older than another one (`OFPRRFC_STALE`).
+pub const STALE: u16 = 0;
+
 /// A message was not executed. The xid is that of the message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ErrorMessage<'a> {

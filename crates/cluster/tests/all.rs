@@ -1,0 +1,4 @@
+//! Members, an etcd and switches in virtual time.
+
+mod scene;
+mod takeover;
