@@ -162,7 +162,7 @@ def test_no_note_without_time_outs() -> None:
 
 def test_transports_are_listed_and_shown(cli: Cli) -> None:
     entries = json.loads(cli("transport", "list", "--json", "-").out)
-    names = ["newreno", "cubic", "dctcp", "mptcp", "uec", "swift", "ndp", "roce", "hpcc"]
+    names = ["newreno", "cubic", "dctcp", "mptcp", "uec", "swift", "ndp", "eqds", "roce", "hpcc"]
     assert [entry["name"] for entry in entries] == names
     entry = entries[0]
     assert (entry["name"], entry) == ("newreno", json.loads(cli("transport", "show", "newreno", "--json", "-").out))

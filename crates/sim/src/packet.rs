@@ -171,7 +171,9 @@ impl Packet {
     /// Where the payload was removed; `None` if the packet is as it was sent.
     pub(crate) fn trimmed_at(&self) -> Option<TrimmedAt> {
         let code = (self.state & KIND_BITS) >> KIND_SHIFT;
-        [TrimmedAt::Fabric, TrimmedAt::LastHop].into_iter().find(|&place| trimmed_code(place) == code)
+        [TrimmedAt::Fabric, TrimmedAt::LastHop, TrimmedAt::Sender]
+            .into_iter()
+            .find(|&place| trimmed_code(place) == code)
     }
 
     /// A frame that pauses or resumes a priority at the other end of a link (IEEE 802.1Qbb). It belongs to no connection.
@@ -242,6 +244,7 @@ fn trimmed_code(place: TrimmedAt) -> u64 {
     match place {
         TrimmedAt::Fabric => 1,
         TrimmedAt::LastHop => 2,
+        TrimmedAt::Sender => 5,
     }
 }
 
@@ -308,7 +311,7 @@ mod tests {
 
     #[test]
     fn a_trimmed_packet_keeps_everything_but_its_payload() {
-        for place in [TrimmedAt::Fabric, TrimmedAt::LastHop] {
+        for place in [TrimmedAt::Fabric, TrimmedAt::LastHop, TrimmedAt::Sender] {
             let mut p = Packet::new(6, 7, 4086, 4150, 0).with_entropy(9);
             p.pass(TagBits::of(Some(u16::MAX)));
             assert!(p.can_be_trimmed() && p.trimmed_at().is_none());

@@ -10,6 +10,7 @@ mod collective_times;
 mod collectives;
 mod control_modes;
 mod driven;
+mod eqds;
 mod faults;
 mod hpcc;
 mod loom;

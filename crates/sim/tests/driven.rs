@@ -75,7 +75,8 @@ fn times(outcome: &Outcome) -> Vec<(Option<Nanos>, Option<Nanos>)> {
 
 #[test]
 fn a_driver_that_follows_a_collective_gets_its_times_bit_for_bit() {
-    let transports = ["newreno:jitter=0s", "cubic", "dctcp", "uec", "ndp", "swift", "roce", "hpcc", "mptcp:subflows=2"];
+    let transports =
+        ["newreno:jitter=0s", "cubic", "dctcp", "uec", "ndp", "eqds", "swift", "roce", "hpcc", "mptcp:subflows=2"];
     for transport in transports {
         let case = case(STAR, "all-reduce:algorithm=ring,size=1MB");
         let mut whole = case.start("spt", Some(transport));

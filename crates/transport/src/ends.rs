@@ -50,6 +50,14 @@ impl PacketSettings {
         plain + telemetry
     }
 
+    /// Share of the rate of its link that a receiver pulls at; 1 if it pulls nothing.
+    pub fn pull_rate(&self) -> f64 {
+        match self {
+            PacketSettings::Uec(settings) => settings.pull_rate(),
+            PacketSettings::Roce(_) => 1.0,
+        }
+    }
+
     /// Whether switches write the load of their ports into data packets.
     pub fn reads_telemetry(&self) -> bool {
         matches!(self, PacketSettings::Roce(settings) if settings.control.reads_telemetry())

@@ -19,6 +19,8 @@ pub struct Outgoing {
     pub retransmission: bool,
     /// Whether the receiver should report at once.
     pub asks_report: bool,
+    /// Whether only the header leaves, as a request to send ([`TrimmedAt::Sender`]).
+    pub only_header: bool,
 }
 
 /// A data packet, or the header of one, that arrives at a receiver.
@@ -53,7 +55,7 @@ impl From<Outgoing> for Arrived {
             asks_report: sent.asks_report,
             marked: false,
             hops: 0,
-            trimmed: None,
+            trimmed: sent.only_header.then_some(TrimmedAt::Sender),
         }
     }
 }
@@ -65,6 +67,8 @@ pub enum TrimmedAt {
     Fabric,
     /// At the link to the receiver, where no other path helps.
     LastHop,
+    /// At the sender, which asks whether it may send the packet.
+    Sender,
 }
 
 /// What a report says of the packet that caused it.

@@ -89,7 +89,8 @@ impl PacketFlows {
         [rate_bps, receiver_bps]: [u64; 2],
     ) -> usize {
         let traits = NetworkTraits { rate_bps, ..self.traits };
-        let frame_ps = send_ps(self.settings.frame_bytes(), receiver_bps) as Ps;
+        let pull_bps = (receiver_bps as f64 * self.settings.pull_rate()) as u64;
+        let frame_ps = send_ps(self.settings.frame_bytes(), pull_bps) as Ps;
         let bytes = size.unwrap_or(flow::ENDLESS);
         let seed = self.seed ^ (u64::from(transfer) << 32 | 0x7565_6300);
         let flow = |use_count| {

@@ -249,6 +249,7 @@ impl PacketSender for RoceSender {
             entropy: 0,
             retransmission: again,
             asks_report: ends_message || fills,
+            only_header: false,
         })
     }
 

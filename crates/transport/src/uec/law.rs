@@ -61,6 +61,12 @@ pub(super) trait PacketLaw {
         None
     }
 
+    /// Whether of a packet of this many bytes only the header may leave, as a request for credit. What leaves is a request or, with
+    /// [`PacketLaw::on_sent`], a packet.
+    fn takes_request(&mut self, _size: u64) -> bool {
+        false
+    }
+
     /// A packet of this many bytes leaves.
     fn on_sent(&mut self, _bytes: u64) {}
 

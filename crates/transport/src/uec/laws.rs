@@ -71,6 +71,12 @@ macro_rules! packet_laws {
                 }
             }
 
+            pub(super) fn takes_request(&mut self, size: u64) -> bool {
+                match self {
+                    $(Law::$name(law) => law.takes_request(size),)*
+                }
+            }
+
             pub(super) fn on_sent(&mut self, bytes: u64) {
                 match self {
                     $(Law::$name(law) => law.on_sent(bytes),)*
@@ -111,4 +117,6 @@ packet_laws! {
     Swift(super::swift::SwiftSettings) => swift::Swift,
     /// NDP, whose receivers pull packets.
     Ndp(super::ndp::NdpSettings) => ndp::Ndp,
+    /// EQDS, whose senders wait for credit.
+    Eqds(super::eqds::EqdsSettings) => eqds::Eqds,
 }

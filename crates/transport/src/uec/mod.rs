@@ -1,6 +1,6 @@
 //! The transport of the Ultra Ethernet Consortium ("UEC"): packets that take any path in any order, acknowledged one by
 //! one; NSCC, a window that the sender controls by delay and marks ([`nscc`]); and the choice of an entropy per packet
-//! ([`Entropies`]). Other transports have the same packets and another congestion control ([`laws`]): swift and ndp. What
+//! ([`Entropies`]). Other transports have the same packets and another congestion control ([`laws`]): swift, ndp and eqds. What
 //! they share is named `Unordered`, after the reliable unordered delivery of UEC.
 //!
 //! Formulas and constants are those of the consortium's simulator, uet-htsim (`htsim/sim/uec.cpp`, commit 40ccb05 of
@@ -8,6 +8,7 @@
 
 mod arrivals;
 mod entropies;
+mod eqds;
 pub(crate) mod law;
 pub(crate) mod laws;
 mod ndp;
@@ -22,6 +23,7 @@ mod taken;
 mod tests;
 
 use arrivals::Arrivals;
+pub use eqds::{Beginning, EqdsSettings};
 pub use laws::PacketControl;
 pub use ndp::NdpSettings;
 pub use nscc::NsccSettings;

@@ -5,6 +5,7 @@
 //! window. Its host paces the pulls of all its transfers at the rate of its link, in turn (§3.2). Not implemented: headers
 //! that return to their sender when the queue of headers is full (§3.1), and priorities among transfers.
 
+use super::eqds::EqdsSettings;
 use super::law::{Arrival, PacketEntry, PacketLaw, Trimmed};
 use super::{EntropyChoice, NetworkTraits, PacketControl, UnorderedSettings};
 use crate::listing::key;
@@ -66,6 +67,13 @@ pub(super) fn first_packets(settings: &UnorderedSettings, network: &NetworkTrait
 /// Returns the most packets that may be on their way, if the first window has so many.
 fn most_packets(own: &NdpSettings, first: u64) -> u64 {
     ((first as f64 * own.window).ceil() as u64).max(first)
+}
+
+impl Ndp {
+    /// The same without a first window.
+    pub(super) fn without_first_window(self) -> Ndp {
+        Ndp { first: 0, ..self }
+    }
 }
 
 impl PacketLaw for Ndp {
@@ -147,6 +155,12 @@ impl Pulls {
     pub(super) fn new(own: &NdpSettings, settings: &UnorderedSettings, network: &NetworkTraits) -> Pulls {
         let first = first_packets(settings, network);
         Pulls { first, most: most_packets(own, first), frame: settings.frame_bytes(), pulled: 0, arrived: 0 }
+    }
+
+    /// What a receiver of EQDS gives credit for.
+    pub(super) fn of_credit(own: &EqdsSettings, settings: &UnorderedSettings, network: &NetworkTraits) -> Pulls {
+        let (first, most) = (own.first_packets(settings, network), own.most_packets(settings, network));
+        Pulls { first, most, frame: settings.frame_bytes(), pulled: 0, arrived: 0 }
     }
 
     /// A packet or a header has arrived.

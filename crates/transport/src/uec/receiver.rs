@@ -7,7 +7,7 @@ use crate::packets::{Arrived, PacketReceiver, Report, ReportKind};
 /// Packets that a report covers beside the cumulative number.
 const BITS: u64 = 64;
 
-/// The receiver of uec, swift and ndp. Notes which packets have arrived, and reports at once what the sender must know
+/// The receiver of uec, swift, ndp and eqds. Notes which packets have arrived, and reports at once what the sender must know
 /// soon: the first packet, marked, trimmed and repeated ones, and those that ask for it; otherwise after some bytes
 /// (uet-htsim, `UecSink::processData`).
 #[derive(Clone, Debug)]
@@ -32,6 +32,7 @@ impl UnorderedReceiver {
             report_asked: false,
             pulls: match &settings.control {
                 PacketControl::Ndp(own) => Some(Pulls::new(own, settings, network)),
+                PacketControl::Eqds(own) => Some(Pulls::of_credit(own, settings, network)),
                 _ => None,
             },
         }

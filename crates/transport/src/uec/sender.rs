@@ -28,12 +28,12 @@ struct Sent {
     /// Number of packets sent before it, repeated ones included.
     place: u64,
     entropy: u32,
-    /// How often it was sent; more than 2 are not told apart.
+    /// How often it was sent with its payload; more than 2 are not told apart.
     times: u8,
     state: State,
 }
 
-/// The sender of uec, swift and ndp. Sends the packets of a transfer within the window of its congestion control, repeats
+/// The sender of uec, swift, ndp and eqds. Sends the packets of a transfer within the window of its congestion control, repeats
 /// those that are lost, and chooses an entropy for each (uet-htsim, `UecSrc`).
 #[derive(Clone, Debug)]
 pub struct UnorderedSender {
@@ -219,14 +219,14 @@ impl UnorderedSender {
         sent.state = State::Lost;
         let round_trip = Nanos(now.0.saturating_sub(sent.at.0));
         self.lost.insert(report.number);
-        self.counters.nacks += 1;
+        self.counters.nacks += u64::from(place != TrimmedAt::Sender);
         self.law.on_trimmed(&Trimmed { now, bytes: size, round_trip, in_flight });
         self.in_flight -= size as i64;
         // At the last hop no other path helps, so the path is not to blame.
         let outcome = match (place, report.marked) {
             (TrimmedAt::Fabric, _) => Outcome::Nacked,
             (TrimmedAt::LastHop, true) => Outcome::Marked,
-            (TrimmedAt::LastHop, false) => Outcome::Good,
+            (TrimmedAt::LastHop, false) | (TrimmedAt::Sender, _) => Outcome::Good,
         };
         self.entropies.learn(now, report.entropy, outcome);
     }
@@ -271,27 +271,37 @@ impl PacketSender for UnorderedSender {
         self.in_flight += size as i64;
         self.sent_at = now;
         let fills_window = !self.law.admits(self.in_flight, size + 1);
-        self.law.on_sent(size);
+        let only_header = self.law.takes_request(size);
+        if !only_header {
+            self.law.on_sent(size);
+        }
         let entropy = self.entropies.next(&mut self.rng);
         let place = self.departures;
         self.departures += 1;
-        match again {
+        let times = u8::from(!only_header);
+        let sent_before = match again {
             Some(_) => {
                 self.lost.remove(&number);
-                self.counters.retransmissions += 1;
                 let sent = self.get_mut(number)?;
-                *sent = Sent { at: now, place, entropy, times: sent.times.saturating_add(1), state: State::InFlight };
+                let before = sent.times;
+                *sent = Sent { at: now, place, entropy, times: before.saturating_add(times), state: State::InFlight };
+                before > 0
             }
-            None => self.sent.push_back(Sent { at: now, place, entropy, times: 1, state: State::InFlight }),
-        }
+            None => {
+                self.sent.push_back(Sent { at: now, place, entropy, times, state: State::InFlight });
+                false
+            }
+        };
+        self.counters.retransmissions += u64::from(sent_before && !only_header);
         self.order.push_back((now, number));
         let is_last = self.next() == self.sizes.packets();
         Some(Outgoing {
             number,
             payload_bytes: self.sizes.payload(number),
             entropy,
-            retransmission: again.is_some(),
+            retransmission: sent_before,
             asks_report: again.is_some() || is_last || fills_window,
+            only_header,
         })
     }
 

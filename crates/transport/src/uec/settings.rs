@@ -36,7 +36,7 @@ impl EntropyChoice {
     }
 }
 
-/// Settings of the transports whose packets may arrive in any order: uec, swift and ndp. They differ in the congestion
+/// Settings of the transports whose packets may arrive in any order: uec, swift, ndp and eqds. They differ in the congestion
 /// control.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct UnorderedSettings {
@@ -89,14 +89,14 @@ pub(crate) fn keys(entry: &PacketEntry) -> Vec<TransportKey> {
             "ack_bytes",
             "none",
             "bytes of packets that arrive between two acknowledgements, a size; none means 1B (each packet) for reps \
-             and mixed, which learn from them, and for swift and ndp; otherwise 16384B",
+             and mixed, which learn from them, and for swift, ndp and eqds; otherwise 16384B",
             "uet-htsim",
         ),
         key(
             "iw",
             "none",
             "initial window, a size; none means 1.5 times the product of rate and round trip with uec, that product \
-             with ndp, and the product of rate and target with swift",
+             with ndp and eqds, and the product of rate and target with swift",
             "uet-htsim",
         ),
         key(
@@ -179,6 +179,14 @@ impl UnorderedSettings {
             return Err(conflict("entropy", word(&ENTROPIES, self.entropy), word(&ENTROPIES, given.entropy)));
         }
         Ok(UnorderedSettings { entropy: self.entropy, ..given })
+    }
+
+    /// Share of the rate of its link that a receiver pulls at.
+    pub fn pull_rate(&self) -> f64 {
+        match &self.control {
+            PacketControl::Eqds(own) => own.credit_rate,
+            _ => 1.0,
+        }
     }
 
     /// Bytes of a full packet on the wire.

@@ -52,7 +52,7 @@ SPRAYING = {"rps", "drb", "drill", "presto"}
 """Schemes that send packets of one flow over several paths at the same time."""
 ROCE = ("roce", "dcqcn", "hpcc")
 """Names of the transport whose receivers take packets in order only, unless its key `recovery` is `irn`."""
-NUMBERING = ("uec", "swift", "ndp")
+NUMBERING = ("uec", "swift", "ndp", "eqds")
 """Transports that number packets as Ultra Ethernet does. They have no setting in common with the others."""
 
 

@@ -10,7 +10,7 @@ use crate::time::{Ps, NEVER};
 use crate::transfers::Work;
 use pathloom_scheme::{Acknowledged, Ageing};
 use pathloom_transport::ends::{AnyReceiver, AnySender, PacketSettings, Progress};
-use pathloom_transport::packets::{Arrived, Outgoing, PacketReceiver, PacketSender, PortLoad};
+use pathloom_transport::packets::{Arrived, Outgoing, PacketReceiver, PacketSender, PortLoad, TrimmedAt};
 use std::collections::BTreeMap;
 
 /// Bytes of a transfer without end: more than any run sends.
@@ -130,7 +130,11 @@ pub(super) fn packet_of(slot: usize, outgoing: &Outgoing, header_bytes: u32) -> 
     let number =
         outgoing.number | flag(RETRANSMISSION, outgoing.retransmission) | flag(ASKS_REPORT, outgoing.asks_report);
     let (payload, wire) = (outgoing.payload_bytes as u16, (outgoing.payload_bytes + header_bytes) as u16);
-    Packet::new((slot as u32) << 1, number, payload, wire, 0).with_entropy(outgoing.entropy)
+    let mut packet = Packet::new((slot as u32) << 1, number, payload, wire, 0).with_entropy(outgoing.entropy);
+    if outgoing.only_header {
+        packet.trim(header_bytes as u16, TrimmedAt::Sender);
+    }
+    packet
 }
 
 /// What a report told a sender, for those who choose the path of its flow.

@@ -75,7 +75,7 @@ impl Network {
             arrived: BTreeSet::new(),
             arrived_bytes: 0,
             full: settings.frame_bytes(),
-            is_pulled: matches!(settings.control, PacketControl::Ndp(_)),
+            is_pulled: matches!(settings.control, PacketControl::Ndp(_) | PacketControl::Eqds(_)),
         }
     }
 
@@ -113,7 +113,7 @@ impl Network {
         let frame = u64::from(packet.payload_bytes + HEADER_BYTES);
         let mut arrived = Arrived::from(packet);
         arrived.marked = self.draw(self.fates.mark);
-        if self.draw(self.fates.trim) {
+        if arrived.trimmed.is_none() && self.draw(self.fates.trim) {
             arrived.trimmed = Some(if self.draw(0.5) { TrimmedAt::Fabric } else { TrimmedAt::LastHop });
         }
         let card = self.nanos_of(frame);
