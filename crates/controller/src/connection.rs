@@ -68,6 +68,8 @@ pub(crate) enum Stage {
     Features,
     /// Another session has its datapath identifier. If that session stays silent, this connection takes its place.
     Duplicate { dpid: u64, since: Nanos },
+    /// It is known, and this controller does not lead there.
+    Standby { dpid: u64 },
     /// Its ports are being read.
     Ports { dpid: u64 },
     /// The session is up.
@@ -149,6 +151,13 @@ impl Repetition {
     }
 }
 
+/// A request for a role.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AskedRole {
+    pub xid: u32,
+    pub at: Nanos,
+}
+
 /// A connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -170,6 +179,8 @@ pub(crate) struct Connection {
     own_rules: Repetition,
     /// The first reading of its rules, which the switch refused to list.
     first_reading: Repetition,
+    /// The request for a role that the switch has not granted.
+    pub asked_role: Option<AskedRole>,
     /// Bytes to be written.
     pub out: Vec<u8>,
     /// Whether the driver will be told to write.
@@ -208,6 +219,7 @@ impl Connection {
             last_renewal: now,
             own_rules: Repetition::default(),
             first_reading: Repetition::default(),
+            asked_role: None,
             out: Vec::new(),
             dirty: false,
             pending: BTreeMap::new(),
@@ -327,7 +339,22 @@ impl Connection {
 
     /// Whether it has no session.
     pub(crate) fn is_new(&self) -> bool {
-        !matches!(self.stage, Stage::Up { .. })
+        !matches!(self.stage, Stage::Up { .. } | Stage::Standby { .. })
+    }
+
+    /// Whether its switch is known.
+    pub(crate) fn is_identified(&self) -> bool {
+        matches!(self.stage, Stage::Up { .. } | Stage::Ports { .. } | Stage::Standby { .. })
+    }
+
+    /// Another controller leads at the switch. The session stays, without anything that was requested in it.
+    pub(crate) fn stand_by(&mut self, dpid: u64) {
+        self.stage = Stage::Standby { dpid };
+        self.pending.clear();
+        self.reading = None;
+        (self.own_rules, self.first_reading) = (Repetition::default(), Repetition::default());
+        self.groups.clear();
+        self.meters.clear();
     }
 
     pub(crate) fn is_closed(&self) -> bool {

@@ -27,6 +27,7 @@ use crate::log_limiter::{subject, LogLimiter};
 use crate::places::Place;
 use crate::reading::Foreign;
 use crate::refused::RefusalCounts;
+use crate::roles::Roles;
 use crate::tls::Binding;
 use crate::upkeep::{Periodic, Warned};
 use pathloom_control::{Controller, Input, Output, Record, SchemeChange};
@@ -52,7 +53,7 @@ pub enum Responder {
     Fabric(Controller),
     /// A program without a fabric that answers packet by packet.
     Packets(Box<dyn Answers>),
-    /// Nothing: the switches are only surveyed.
+    /// Nothing: the switches are only surveyed, or another controller leads.
     SurveyOnly,
 }
 
@@ -79,6 +80,8 @@ pub struct Hub {
     pub(crate) hash_steps: HashSteps,
     datapaths: BTreeMap<u64, NodeId>,
     pub(crate) sessions: Sessions,
+    /// What this controller is among several ones.
+    pub(crate) roles: Roles,
     limits: Limits,
     pub(crate) limiter: Option<PortLimiter>,
     pub(crate) discovery: Option<LiveDiscovery>,
@@ -131,6 +134,7 @@ impl Hub {
             hash_steps,
             datapaths,
             sessions,
+            roles: Roles::default(),
             limiter: (per_s > 0).then(|| PortLimiter::new(Rate { per_s, burst: per_s })),
             crowd: Crowd::new(limits.connections),
             limits,
@@ -553,7 +557,9 @@ impl Hub {
         let now = self.now;
         let Some(connection) = self.connection_mut(id).filter(|connection| !connection.is_closed()) else { return };
         let switch = match connection.stage {
-            Stage::Up { dpid } | Stage::Ports { dpid } | Stage::Duplicate { dpid, .. } => format!("{dpid:016x}"),
+            Stage::Up { dpid } | Stage::Standby { dpid } | Stage::Ports { dpid } | Stage::Duplicate { dpid, .. } => {
+                format!("{dpid:016x}")
+            }
             _ => "unknown".into(),
         };
         let peer = connection.peer.clone();

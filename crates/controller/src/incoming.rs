@@ -16,13 +16,8 @@ use pathloom_model::{FiveTuple, Headers, Nanos, NodeId, PortNo};
 use pathloom_openflow::packet::{headers, Ethernet};
 use pathloom_openflow::{
     convert, ErrorMessage, Features, FlowRemoved, FlowStats, Message, MultipartReply, MultipartRequest, PacketIn, Port,
-    PortReason, PortStatus, RemovedReason, Reply, Request, SwitchConfig, BAD_REQUEST, FLOW_MOD_FAILED, HELLO_FAILED,
-    PORT_MAX,
+    PortReason, PortStatus, RemovedReason, Reply, Request, BAD_REQUEST, FLOW_MOD_FAILED, HELLO_FAILED, PORT_MAX,
 };
-
-/// Number of bytes that a switch sends to the controller of a packet without a matching rule. Every packet matches a
-/// rule, so the value has no effect.
-const MISS_BYTES: u16 = 128;
 
 impl Hub {
     /// Handles bytes of an agent. Returns the time until which nothing more is to be read from it, if it sends more
@@ -59,7 +54,8 @@ impl Hub {
             Message::PortStatus(status) => self.port_status(now, id, &status),
             Message::FlowRemoved(removed) => self.flow_removed(now, id, &removed),
             Message::Error(error) => self.error(now, id, xid, &error),
-            Message::GetConfigReply(_) | Message::RoleReply(_) | Message::BundleControl(_) => {}
+            Message::RoleReply(granted) => self.role_granted(now, id, xid, granted),
+            Message::GetConfigReply(_) | Message::BundleControl(_) => {}
             Message::Unsupported { kind, .. } => tracing::debug!(kind, "a message of an unknown kind"),
             other => {
                 let kind = other.kind();
@@ -207,12 +203,8 @@ impl Hub {
         let node = self.place_of(dpid).unwrap_or_default();
         self.set_owner(dpid, id);
         let Some(connection) = self.connection_mut(id) else { return };
-        connection.stage = Stage::Ports { dpid };
         connection.node = node;
-        connection.queue(&Message::SetConfig(SwitchConfig { flags: 0, miss_send_len: MISS_BYTES }));
-        ask(connection, Request::Description, Pending::Description);
-        ask(connection, Request::PortDesc, Pending::Ports(Vec::new()));
-        self.mark(id);
+        self.begin(id, dpid);
     }
 
     /// Two connections claim one datapath identifier. The existing session stays if it has sent anything since.
@@ -343,6 +335,9 @@ impl Hub {
 
     fn error(&mut self, now: Nanos, id: ConnectionId, xid: u32, error: &ErrorMessage<'_>) {
         self.counts.errors += 1;
+        if self.is_role_refused(now, id, xid, error) {
+            return;
+        }
         let ErrorMessage { kind, code, .. } = *error;
         let Some(connection) = self.connection_mut(id) else { return };
         if connection.pending.contains_key(&xid) {

@@ -51,6 +51,7 @@ pub mod record;
 mod refused;
 mod registry;
 mod reload;
+mod roles;
 pub mod serve;
 mod session;
 mod storing;

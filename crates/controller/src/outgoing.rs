@@ -9,19 +9,123 @@ use crate::numbers;
 use crate::punts::{self, Punt};
 use crate::reading::{Reading, Why};
 use crate::refused::{self, Refusals, Row};
+use crate::roles::{self, Roles, Standing};
 use crate::upkeep::{self, Tick, Verdict};
-use pathloom_control::{Input, Output, CONTROL, DEFAULTS, SOURCE_COOKIE, SOURCE_COOKIE_MASK};
+use pathloom_control::{Controller, Input, Output, CONTROL, DEFAULTS, SOURCE_COOKIE, SOURCE_COOKIE_MASK};
 use pathloom_model::rules::Refusal;
 use pathloom_model::{Nanos, NodeId, PortNo};
 use pathloom_openflow::action::Action;
 use pathloom_openflow::convert::{self, UnsupportedRule};
 use pathloom_openflow::{
-    FlowStats, FlowStatsRequest, Message, PacketOut, Request, NO_BUFFER, PORT_CONTROLLER, PORT_MAX,
+    ErrorMessage, FlowStats, FlowStatsRequest, Message, PacketOut, Request, RoleMessage, SwitchConfig, NO_BUFFER,
+    PORT_CONTROLLER, PORT_MAX,
 };
 use pathloom_scheme::Detection;
 use std::borrow::Cow;
 
+/// Number of bytes that a switch sends to the controller of a packet without a matching rule. Every packet matches a
+/// rule, so the value has no effect.
+const MISS_BYTES: u16 = 128;
+
 impl Hub {
+    /// The hub follows another controller. To be called before the first connection.
+    pub fn follow(&mut self) {
+        self.roles.set(Standing::Follows);
+    }
+
+    /// The hub leads by the election with this number, with a new controller. It takes over all sessions. Its driver gives
+    /// it discovery before.
+    pub fn lead(&mut self, now: Nanos, election: u64, controller: Controller) {
+        self.advance(now);
+        self.responder = Responder::Fabric(controller);
+        self.handle(now, Input::Timeout);
+        self.renew_lead(now, election);
+    }
+
+    /// The hub, which led, leads by another election. Sessions go on.
+    pub fn renew_lead(&mut self, now: Nanos, election: u64) {
+        self.advance(now);
+        self.roles.set(Standing::Leads(election));
+        self.ask_for_roles(|_| true);
+    }
+
+    /// Whether a switch has refused this controller as the leader since the last call.
+    pub fn take_refusal(&mut self) -> bool {
+        self.roles.take_refusal()
+    }
+
+    /// Begins the session with a switch that is known. If there are several controllers, asks for a role first.
+    pub(crate) fn begin(&mut self, id: ConnectionId, dpid: u64) {
+        if self.roles.is_alone() {
+            return self.begin_session(id, dpid);
+        }
+        let now = self.now;
+        let Hub { connections, roles, .. } = self;
+        let Some(connection) = connections.get_mut(id) else { return };
+        connection.stage = Stage::Standby { dpid };
+        roles.ask(now, connection);
+        self.mark(id);
+    }
+
+    fn begin_session(&mut self, id: ConnectionId, dpid: u64) {
+        let Some(connection) = self.connection_mut(id) else { return };
+        connection.stage = Stage::Ports { dpid };
+        connection.queue(&Message::SetConfig(SwitchConfig { flags: 0, miss_send_len: MISS_BYTES }));
+        ask(connection, Request::Description, Pending::Description);
+        ask(connection, Request::PortDesc, Pending::Ports(Vec::new()));
+        self.mark(id);
+    }
+
+    /// Asks for the role of this controller in these sessions.
+    fn ask_for_roles(&mut self, wanted: impl Fn(&Connection) -> bool) {
+        let now = self.now;
+        let all: Vec<ConnectionId> =
+            self.connections.iter().filter(|&connection| wanted(connection)).map(|connection| connection.id).collect();
+        for id in all {
+            let Hub { connections, roles, .. } = self;
+            connections.get_mut(id).into_iter().for_each(|connection| roles.ask(now, connection));
+            self.mark(id);
+        }
+    }
+
+    /// A switch has granted a role.
+    pub(crate) fn role_granted(&mut self, now: Nanos, id: ConnectionId, xid: u32, granted: RoleMessage) {
+        let Hub { connections, roles, .. } = self;
+        let Some(connection) = connections.get_mut(id) else { return };
+        match roles.granted(now, connection, xid, granted) {
+            Some(dpid) => self.begin_session(id, dpid),
+            None => self.mark(id),
+        }
+    }
+
+    /// Handles an error, if it is about roles. Returns whether it is.
+    pub(crate) fn is_role_refused(&mut self, now: Nanos, id: ConnectionId, xid: u32, error: &ErrorMessage<'_>) -> bool {
+        let Hub { connections, roles, .. } = self;
+        let refusal = connections.get_mut(id).and_then(|connection| roles.refused(now, connection, xid, error));
+        match refusal {
+            None => return false,
+            Some(roles::Refusal::NoRoles) => {
+                self.offence(id, "it does not know roles, so it cannot have several controllers");
+            }
+            Some(roles::Refusal::NewerLeader { stood: false }) => {}
+            Some(roles::Refusal::NewerLeader { stood: true }) => self.forget_switch(now, id),
+        }
+        true
+    }
+
+    /// The switch of a session is no longer this controller's. The session stays.
+    fn forget_switch(&mut self, now: Nanos, id: ConnectionId) {
+        let Some(connection) = self.connection_mut(id) else { return };
+        let (node, discovered) = (connection.node, connection.discovered_dpid.take());
+        if let Some(node) = node.filter(|node| self.by_node[node.index()] == Some(id)) {
+            self.by_node[node.index()] = None;
+            self.queued.push_back(Input::SwitchDown { switch: node });
+        }
+        if let (Some(dpid), Some(discovery)) = (discovered, &mut self.discovery) {
+            discovery.switch_down(now, dpid);
+        }
+    }
+
     /// Carries out one output. Outputs for a switch without a session are dropped. With its next session, the
     /// controller compares what the switch has with what it should have.
     pub(crate) fn carry_out(&mut self, now: Nanos, output: Output) {
@@ -225,6 +329,7 @@ impl Hub {
             discovery.review(now);
         }
         self.renew_punts(now);
+        self.ask_for_roles(|connection| Roles::is_due(now, connection));
         let Responder::Fabric(controller) = &self.responder else { return };
         if !self.by_dpid.is_empty() {
             self.warned.unlabelled(now, controller, &self.gauges.scheme);

@@ -100,10 +100,12 @@ pub(crate) fn verdict(connection: &Connection, now: Nanos, sessions: &Sessions) 
         Stage::Duplicate { dpid, since } if now.saturating_sub(since) > DUPLICATE_TIMEOUT => {
             Some(Verdict::Claim { dpid, since })
         }
-        Stage::Up { .. } if age(connection.last_heard) > sessions.echo_timeout => {
+        Stage::Up { .. } | Stage::Standby { .. } if age(connection.last_heard) > sessions.echo_timeout => {
             Some(Verdict::Close("it was silent for longer than sessions.echo_timeout"))
         }
-        Stage::Up { .. } if age(connection.last_echo) > sessions.echo_interval => Some(Verdict::Echo),
+        Stage::Up { .. } | Stage::Standby { .. } if age(connection.last_echo) > sessions.echo_interval => {
+            Some(Verdict::Echo)
+        }
         Stage::Hello | Stage::Features | Stage::Ports { .. } if age(connection.since) > sessions.handshake_timeout => {
             Some(Verdict::Offence("it did not finish its handshake in time"))
         }

@@ -3,10 +3,12 @@
 mod agents;
 mod alone;
 mod capacity;
+mod cluster;
 mod lab;
 mod moves;
 mod offenders;
 mod restarts;
 mod reviews;
 mod sessions;
+mod takeover;
 mod wiring;

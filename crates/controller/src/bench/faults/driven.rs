@@ -28,6 +28,43 @@ pub(super) fn scheme(spec: &str) -> Result<Box<dyn Scheme>, String> {
     entry.require_central(1).map_err(|problem| problem.to_string())
 }
 
+/// The controller of a configuration, and what discovers hosts and cables for it.
+fn parts(
+    checked: &CheckedConfig,
+    scheme: &str,
+    epoch: u16,
+    snapshot: Option<Snapshot>,
+    now: Nanos,
+) -> Result<(Controller, Option<LiveDiscovery>), String> {
+    let scheme = self::scheme(scheme)?;
+    let (config, fabric) = (checked.control(epoch), checked.fabric.clone());
+    let controller = match snapshot {
+        Some(snapshot) => Controller::restore(config, fabric.clone(), scheme, snapshot, now)
+            .map_err(|problem| format!("the snapshot cannot be restored: {problem}"))?,
+        None => Controller::new(config, fabric.clone(), scheme),
+    };
+    let any = checked.config.discovery.addresses == Addresses::Any;
+    let learnt = (any, checked.allowed.clone(), checked.config.discovery.most_addresses);
+    let learnt = Learnt::new(fabric.clone(), learnt, &checked.places);
+    let datapaths = checked.datapaths.clone();
+    Ok((controller, LiveDiscovery::new(&checked.config.discovery, fabric, datapaths, learnt, [7; 32])))
+}
+
+/// A hub of a configuration, without discovery.
+fn empty_hub(checked: &CheckedConfig, responder: Responder) -> Hub {
+    let settings = (checked.config.sessions.clone(), checked.config.limits.clone());
+    let mut hub = Hub::new(responder, Some(checked.fabric.clone()), checked.datapaths.clone(), settings);
+    hub.foreign = checked.config.reconcile.foreign;
+    hub
+}
+
+/// Tells a new controller the configured places of addresses.
+fn place(hub: &mut Hub, checked: &CheckedConfig, now: Nanos) {
+    for &(prefix, at) in &checked.places {
+        hub.handle(now, Input::Place { prefix, at: Some(at) });
+    }
+}
+
 /// A hub and its open connections.
 pub(crate) struct Driven {
     pub hub: Hub,
@@ -48,25 +85,11 @@ impl Driven {
         snapshot: Option<Snapshot>,
         now: Nanos,
     ) -> Result<Driven, String> {
-        let scheme = self::scheme(scheme)?;
-        let (config, fabric) = (checked.control(epoch), checked.fabric.clone());
-        let controller = match snapshot {
-            Some(snapshot) => Controller::restore(config, fabric.clone(), scheme, snapshot, now)
-                .map_err(|problem| format!("the snapshot cannot be restored: {problem}"))?,
-            None => Controller::new(config, fabric.clone(), scheme),
-        };
-        let settings = (checked.config.sessions.clone(), checked.config.limits.clone());
-        let datapaths = checked.datapaths.clone();
-        let mut hub = Hub::new(Responder::Fabric(controller), Some(fabric.clone()), datapaths.clone(), settings);
-        let any = checked.config.discovery.addresses == Addresses::Any;
-        let learnt = (any, checked.allowed.clone(), checked.config.discovery.most_addresses);
-        let learnt = Learnt::new(fabric.clone(), learnt, &checked.places);
-        hub.discovery = LiveDiscovery::new(&checked.config.discovery, fabric, datapaths, learnt, [7; 32]);
-        hub.foreign = checked.config.reconcile.foreign;
+        let (controller, discovery) = parts(checked, scheme, epoch, snapshot, now)?;
+        let mut hub = empty_hub(checked, Responder::Fabric(controller));
+        hub.discovery = discovery;
         hub.handle(now, Input::Timeout);
-        for &(prefix, at) in &checked.places {
-            hub.handle(now, Input::Place { prefix, at: Some(at) });
-        }
+        place(&mut hub, checked, now);
         Ok(Driven { hub, open: BTreeSet::new(), closing: VecDeque::new() })
     }
 
@@ -80,6 +103,41 @@ impl Driven {
             Id::Switch(id) => self.hub.disconnect(now, id, why),
             Id::Agent(id) => self.hub.hosts.disconnect(now, id, why),
         }
+    }
+}
+
+/// One of several controllers.
+#[cfg(test)]
+impl Driven {
+    /// A controller of a configuration that follows another one.
+    pub(crate) fn follower(checked: &CheckedConfig) -> Driven {
+        let mut hub = empty_hub(checked, Responder::SurveyOnly);
+        hub.follow();
+        Driven { hub, open: BTreeSet::new(), closing: VecDeque::new() }
+    }
+
+    /// A follower leads by the election with this number.
+    ///
+    /// # Errors
+    /// The scheme or the snapshot does not fit the configuration.
+    pub(crate) fn lead(
+        &mut self,
+        (checked, scheme): (&CheckedConfig, &str),
+        epoch: u16,
+        snapshot: Option<Snapshot>,
+        now: Nanos,
+        election: u64,
+    ) -> Result<(), String> {
+        let (controller, discovery) = parts(checked, scheme, epoch, snapshot, now)?;
+        self.hub.discovery = discovery;
+        self.hub.lead(now, election, controller);
+        place(&mut self.hub, checked, now);
+        Ok(())
+    }
+
+    /// The open connections.
+    pub(crate) fn open_connections(&self) -> impl Iterator<Item = Id> + '_ {
+        self.open.iter().copied()
     }
 }
 
