@@ -147,6 +147,9 @@ pub enum Selection {
         /// Time between two probes of a ToR.
         probe: Nanos,
     },
+    /// A flow takes the next hop with the shortest queue whenever nothing of it is under way, and keeps it otherwise (Bonato et al.
+    /// 2025, flowcut switching).
+    Flowcut,
 }
 
 impl Selection {
@@ -157,7 +160,7 @@ impl Selection {
     /// Whether switches run a load balancer: a program that remembers, measures, or tells other switches something. Its notes
     /// take the place of the entropy of packets.
     pub fn has_balancer(self) -> bool {
-        matches!(self, Selection::Conga { .. } | Selection::Hula { .. })
+        matches!(self, Selection::Conga { .. } | Selection::Hula { .. } | Selection::Flowcut)
     }
 }
 

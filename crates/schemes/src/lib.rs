@@ -16,6 +16,7 @@ mod drill;
 mod ecmp;
 mod entry;
 mod flowbender;
+mod flowcut;
 mod hedera;
 mod hedera_sa;
 pub mod helpers;

@@ -20,6 +20,7 @@ const ENTRIES: &[Entry] = &[
     crate::drill::ENTRY,
     crate::conga::ENTRY,
     crate::hula::ENTRY,
+    crate::flowcut::ENTRY,
     crate::presto::ENTRY,
     crate::drb::ENTRY,
     crate::flowbender::ENTRY,

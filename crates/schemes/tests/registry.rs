@@ -57,6 +57,7 @@ fn live_controllers_refuse_schemes_of_switch_programs_and_of_sprayed_packets() {
         "reps",
         "conga",
         "hula",
+        "flowcut",
         "loom",
     ] {
         let Err(refused) = parse(name).unwrap().require_central(1) else { panic!("{name} is accepted") };

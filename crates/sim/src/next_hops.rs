@@ -126,7 +126,7 @@ impl Sets {
         if known.is_none() && number < MOST_SETS {
             let policy = match self.selection {
                 // Balancers choose outside the sets.
-                Selection::Hash | Selection::Conga { .. } | Selection::Hula { .. } => Policy::Hash,
+                Selection::Hash | Selection::Conga { .. } | Selection::Hula { .. } | Selection::Flowcut => Policy::Hash,
                 Selection::Numbered => Policy::Numbered,
                 // Otherwise all switches would begin with the same core switch.
                 Selection::RoundRobin => Policy::RoundRobin(RoundRobin::from(usual as usize)),

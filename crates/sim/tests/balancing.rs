@@ -1,4 +1,4 @@
-//! Schemes whose switches exchange what they measure: conga and hula.
+//! Schemes whose switches choose by what they measure: conga, hula and flowcut.
 
 use crate::cases::{finish, Case, SEARCH};
 use pathloom_fabrics::fabric_from_spec;
@@ -24,12 +24,34 @@ fn mean_fct_ms(outcome: &Outcome) -> f64 {
 
 #[test]
 fn congestion_aware_switches_avoid_a_slow_spine() {
-    let [ecmp, letflow, conga, hula] =
-        ["ecmp", "letflow", "conga", "hula"].map(|scheme| mean_fct_ms(&UNEVEN.run(scheme, TCP)));
-    let text = format!("mean FCT: ecmp {ecmp:.2}, letflow {letflow:.2}, conga {conga:.2}, hula {hula:.2} ms");
+    let [ecmp, letflow, conga, hula, flowcut] =
+        ["ecmp", "letflow", "conga", "hula", "flowcut"].map(|scheme| mean_fct_ms(&UNEVEN.run(scheme, TCP)));
+    let text = format!(
+        "mean FCT: ecmp {ecmp:.2}, letflow {letflow:.2}, conga {conga:.2}, hula {hula:.2}, flowcut {flowcut:.2} ms"
+    );
     println!("{text}");
     assert!(conga < 0.8 * ecmp && conga < 0.9 * letflow, "{text}");
     assert!(hula < 0.8 * ecmp && hula < 0.9 * letflow, "{text}");
+    assert!(flowcut < 0.8 * ecmp, "{text}");
+}
+
+/// Without losses, everything arrives in the order in which it was sent.
+#[test]
+fn flowcuts_never_reorder_and_are_faster_than_ecmp() {
+    let mut sums = [0.0; 3];
+    for seed in 1..=5 {
+        for (scheme, sum) in ["ecmp", "flowcut", "letflow:gap=20us"].into_iter().zip(&mut sums) {
+            let case = Case { fabric: "fat-tree:k=4,rate=1Gbps,buffer=20000", seed, ..SEARCH };
+            let outcome = case.run(scheme, Some("dctcp:sack=on,min_rto=2ms,initial_rto=10ms"));
+            assert_eq!(outcome.packets.dropped, 0, "{scheme}");
+            let reordered: u64 = outcome.flows.iter().map(|flow| u64::from(flow.reordered)).sum();
+            assert_eq!(reordered > 0, scheme.starts_with("letflow"), "{scheme}: {reordered} packets");
+            *sum += mean_fct_ms(&outcome);
+        }
+    }
+    let [ecmp, flowcut, letflow] = sums.map(|sum| sum / 5.0);
+    println!("mean FCT: ecmp {ecmp:.2}, flowcut {flowcut:.2}, letflow {letflow:.2} ms");
+    assert!(flowcut < 0.97 * ecmp, "{flowcut} {ecmp}");
 }
 
 #[test]
@@ -38,8 +60,13 @@ fn failures_leave_no_flow_behind_and_the_cache_changes_nothing() {
         "1ms:down:c0,2ms:loss:e0_0-a0_0:0.01,5ms:down:e1_0-a1_1,8ms:restore:e0_0-a0_0,9ms:reboot:a2_0,12ms:up:c0";
     let case = Case { faults, ..SEARCH };
     let with_priorities = Case { fabric: "fat-tree:k=4,rate=1Gbps,queues=2", ..case };
-    for (case, scheme) in [(case, "conga"), (case, "hula"), (with_priorities, "conga:gap=50us"), (case, "conga:gap=0s")]
-    {
+    for (case, scheme) in [
+        (case, "conga"),
+        (case, "hula"),
+        (with_priorities, "conga:gap=50us"),
+        (case, "conga:gap=0s"),
+        (case, "flowcut"),
+    ] {
         let outcome = case.run(scheme, None);
         assert!(outcome.flows.iter().all(|flow| flow.finish.is_some()), "{scheme}");
         let mut forgetful = case.start(scheme, None);

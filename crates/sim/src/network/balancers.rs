@@ -9,7 +9,7 @@ use crate::time::{to_nanos, to_ps, Ps};
 use pathloom_model::{Fabric, Headers, LinkId, Nanos, Node, NodeId, Tier};
 use pathloom_scheme::Selection;
 use pathloom_switching::balancing::{
-    Balancer, Conga, CongaSettings, Hula, HulaSettings, Neighbour, Passing, Probe, NOTE_BITS,
+    Balancer, Conga, CongaSettings, Flowcut, Hula, HulaSettings, Neighbour, Passing, Probe, Segment, NOTE_BITS,
 };
 use pathloom_switching::selection::PortView;
 use rand::Rng;
@@ -40,6 +40,8 @@ pub(super) struct Balancers {
     tor_count: u32,
     /// By slot: the numbers of the ToRs of the sender and of the receiver of the data.
     tors: Vec<[u32; 2]>,
+    /// By slot: the number of connections that have had it.
+    connections: Vec<u32>,
     /// Number of probes that have arrived.
     pub(super) probes_received: u64,
 }
@@ -60,8 +62,16 @@ impl Balancers {
             *number = Some(tor_count);
             tor_count += 1;
         }
-        let (switches, tors) = (Vec::new(), Vec::new());
-        let mut balancers = Balancers { selection, seed, switches, tor_numbers, tor_count, tors, probes_received: 0 };
+        let mut balancers = Balancers {
+            selection,
+            seed,
+            switches: Vec::new(),
+            tor_numbers,
+            tor_count,
+            tors: Vec::new(),
+            connections: Vec::new(),
+            probes_received: 0,
+        };
         let nodes = (0..fabric.nodes().len() as u32).map(NodeId);
         balancers.switches = nodes.map(|node| balancers.make(fabric, node, Nanos::ZERO)).collect();
         Some(balancers)
@@ -88,6 +98,7 @@ impl Balancers {
                 let tor = own.map(|number| (number, phase));
                 Box::new(Hula::new(HulaSettings { gap, probe }, &neighbours, count, tor))
             }
+            Selection::Flowcut => Box::new(Flowcut::default()),
             _ => return None,
         };
         Some(Balanced { balancer, rng })
@@ -102,6 +113,8 @@ impl Balancers {
     pub(super) fn open(&mut self, fabric: &Fabric, slot: usize, data: &Headers) {
         let number = |address| fabric.attachment(address).and_then(|of| self.tor_numbers[of.tor.index()]).unwrap_or(0);
         self.tors.resize(self.tors.len().max(slot + 1), [0; 2]);
+        self.connections.resize(self.tors.len(), 0);
+        self.connections[slot] += 1;
         self.tors[slot] = [number(data.five_tuple.src), number(data.five_tuple.dst)];
     }
 
@@ -114,7 +127,12 @@ impl Balancers {
         };
         let (now, flow) = (to_nanos(around.now), packet.lane());
         let from_host = around.fabric.is_host(around.fabric.link(LinkId(in_link)).from);
-        Passing { now, flow, src_tor, dst_tor, from_host }
+        let connection = self.connections.get(packet.slot()).copied().unwrap_or_default();
+        let segment = match packet.direction() {
+            Direction::Data => Segment::Data { end: packet.seq + u64::from(packet.payload()) },
+            Direction::Ack => Segment::Ack { of: flow ^ 1, next: packet.seq },
+        };
+        Passing { now, flow, connection, src_tor, dst_tor, from_host, note: packet.entropy(), segment }
     }
 
     /// Place of the next hop that a switch chooses among these links; `None` for the one that the hash of the five-tuple gives.
@@ -139,10 +157,10 @@ impl Balancers {
         let note = match (around.links[out as usize].to_host(), passing.from_host) {
             (true, true) => 0,
             (true, false) => {
-                balancer.deliver(&passing, packet.entropy());
+                balancer.deliver(&passing);
                 0
             }
-            (false, _) => balancer.forward(&passing, packet.entropy(), out, around.ports(&[out]).state(0)),
+            (false, _) => balancer.forward(&passing, out, around.ports(&[out]).state(0)),
         };
         debug_assert!(note < 1 << NOTE_BITS);
         packet.with_entropy(note)

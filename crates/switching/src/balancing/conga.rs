@@ -175,21 +175,21 @@ impl Balancer for Conga {
         Some(place)
     }
 
-    fn forward(&mut self, packet: &Passing, note: u32, port: u32, state: PortState) -> u32 {
+    fn forward(&mut self, packet: &Passing, port: u32, state: PortState) -> u32 {
         let place = self.place(port);
         let header = match packet.from_host {
             true => {
                 let feedback = grown(&mut self.leaves, packet.dst_tor as usize).next_report();
                 Header { uplink: (place % MOST_UPLINKS) as u32, congestion: 0, feedback }
             }
-            false => Header::of_note(note),
+            false => Header::of_note(packet.note),
         };
         let congestion = header.congestion.max(self.busy(packet.now, place, state));
         Header { congestion, ..header }.to_note()
     }
 
-    fn deliver(&mut self, packet: &Passing, note: u32) {
-        let header = Header::of_note(note);
+    fn deliver(&mut self, packet: &Passing) {
+        let header = Header::of_note(packet.note);
         let leaf = grown(&mut self.leaves, packet.src_tor as usize);
         leaf.observe(header.uplink as usize, header.congestion);
         if let Some((uplink, congestion)) = header.feedback {
@@ -201,6 +201,7 @@ impl Balancer for Conga {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::balancing::Segment;
     use std::cmp::Ordering;
 
     /// Ports of 1 Gbit/s that have sent this many bytes.
@@ -222,7 +223,8 @@ mod tests {
     fn packet(us: u64, flow: u32, from_host: bool) -> Passing {
         let (src_tor, dst_tor) = if from_host { (0, 1) } else { (1, 0) };
         let now = Nanos::from_micros(us);
-        Passing { now, flow, src_tor, dst_tor, from_host }
+        let segment = Segment::Data { end: 0 };
+        Passing { now, flow, connection: 0, src_tor, dst_tor, from_host, note: 0, segment }
     }
 
     /// A packet from a host of leaf 0 to leaf 1, after this many microseconds.
@@ -233,6 +235,10 @@ mod tests {
     /// A packet from leaf 1.
     fn down(us: u64) -> Passing {
         packet(us, 9, false)
+    }
+
+    fn with_note(packet: Passing, note: u32) -> Passing {
+        Passing { note, ..packet }
     }
 
     #[test]
@@ -267,7 +273,10 @@ mod tests {
         let mut conga = leaf();
         let idle = Sent(&[0; 3]);
         for (uplink, congestion) in [(0, 5), (1, 6), (2, 4)] {
-            conga.deliver(&down(1), Header { feedback: Some((uplink, congestion)), ..Header::default() }.to_note());
+            conga.deliver(&with_note(
+                down(1),
+                Header { feedback: Some((uplink, congestion)), ..Header::default() }.to_note(),
+            ));
         }
         let mut choose = |us, flow| conga.choose(&up(us, flow), &UPLINKS, &idle, &mut || 0);
         assert_eq!(choose(2, 1), Some(2));
@@ -281,12 +290,12 @@ mod tests {
         let mut conga = leaf();
         let idle = PortState { queue_bytes: 0, sent_bytes: 0, rate_bps: 1_000_000_000, is_up: true };
         for (uplink, congestion) in [(0, 3), (1, 4), (2, 0)] {
-            conga.deliver(&down(1), Header { uplink, congestion, feedback: None }.to_note());
+            conga.deliver(&with_note(down(1), Header { uplink, congestion, feedback: None }.to_note()));
         }
-        let report = |conga: &mut Conga| Header::of_note(conga.forward(&up(2, 1), 0, 12, idle)).feedback;
+        let report = |conga: &mut Conga| Header::of_note(conga.forward(&up(2, 1), 12, idle)).feedback;
         let turns: Vec<_> = (0..4).map(|_| report(&mut conga)).collect();
         assert_eq!(turns, [Some((0, 3)), Some((1, 4)), Some((2, 0)), Some((0, 3))]);
-        conga.deliver(&down(3), Header { uplink: 0, congestion: 6, feedback: None }.to_note());
+        conga.deliver(&with_note(down(3), Header { uplink: 0, congestion: 6, feedback: None }.to_note()));
         assert_eq!(report(&mut conga), Some((0, 6)), "news before its turn");
         assert_eq!(report(&mut conga), Some((1, 4)));
     }
@@ -296,10 +305,10 @@ mod tests {
         let mut spine = leaf();
         let full = PortState { queue_bytes: 0, sent_bytes: 1 << 20, rate_bps: 1_000_000_000, is_up: true };
         let header = Header { uplink: 2, congestion: 3, feedback: Some((1, 2)) };
-        let raised = Header::of_note(spine.forward(&down(5), header.to_note(), 10, full));
+        let raised = Header::of_note(spine.forward(&with_note(down(5), header.to_note()), 10, full));
         assert_eq!(raised, Header { congestion: 7, ..header });
         let idle = PortState { sent_bytes: 0, ..full };
-        assert_eq!(spine.forward(&down(5), header.to_note(), 14, idle), header.to_note());
+        assert_eq!(spine.forward(&with_note(down(5), header.to_note()), 14, idle), header.to_note());
         assert_eq!(spine.choose(&down(5), &UPLINKS, &Sent(&[0; 3]), &mut || 0), None, "by the hash");
     }
 }

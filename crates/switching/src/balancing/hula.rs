@@ -87,11 +87,11 @@ impl Balancer for Hula {
         Some(chosen)
     }
 
-    fn forward(&mut self, _packet: &Passing, note: u32, _port: u32, _state: PortState) -> u32 {
-        note
+    fn forward(&mut self, packet: &Passing, _port: u32, _state: PortState) -> u32 {
+        packet.note
     }
 
-    fn deliver(&mut self, _packet: &Passing, _note: u32) {}
+    fn deliver(&mut self, _packet: &Passing) {}
 
     fn poll_timeout(&self) -> Option<Nanos> {
         self.probes.map(|(_, at)| at)
@@ -133,6 +133,7 @@ impl Balancer for Hula {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::balancing::Segment;
 
     const IDLE: PortState = PortState { queue_bytes: 0, sent_bytes: 0, rate_bps: 1_000_000_000, is_up: true };
     /// Half of what the link can send within 400 us.
@@ -164,7 +165,8 @@ mod tests {
 
     fn chosen(hula: &mut Hula, us: u64, flow: u32, ports: &[u32]) -> Option<usize> {
         let now = Nanos::from_micros(us);
-        let packet = Passing { now, flow, src_tor: 0, dst_tor: 3, from_host: false };
+        let segment = Segment::Data { end: 0 };
+        let packet = Passing { now, flow, connection: 0, src_tor: 0, dst_tor: 3, from_host: false, note: 0, segment };
         hula.choose(&packet, ports, &Unseen, &mut || 0)
     }
 

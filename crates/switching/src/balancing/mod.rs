@@ -5,11 +5,13 @@
 //! headers of the host. It may also send probes. Time and random numbers are arguments.
 
 mod conga;
+mod flowcut;
 mod flowlets;
 mod hula;
 mod rate_estimator;
 
 pub use conga::{Conga, CongaSettings};
+pub use flowcut::Flowcut;
 pub use hula::{Hula, HulaSettings};
 
 use crate::selection::{PortState, PortView};
@@ -35,12 +37,35 @@ pub struct Passing {
     pub now: Nanos,
     /// Number of its flow: one direction of a connection.
     pub flow: u32,
+    /// How many connections have had this number; it tells them apart.
+    pub connection: u32,
     /// Number of the ToR of the sending host, from 0.
     pub src_tor: u32,
     /// Number of the ToR of the receiving host.
     pub dst_tor: u32,
     /// Whether it has come from a host of this switch.
     pub from_host: bool,
+    /// The note in it; it has no meaning if the packet has come from a host.
+    pub note: u32,
+    /// What its transport header says.
+    pub segment: Segment,
+}
+
+/// What a switch reads in the TCP header of a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Segment {
+    /// Data.
+    Data {
+        /// Bytes of the flow up to the end of the packet.
+        end: u64,
+    },
+    /// An acknowledgement.
+    Ack {
+        /// Number of the flow that it acknowledges.
+        of: u32,
+        /// The next byte of that flow that is expected.
+        next: u64,
+    },
 }
 
 /// A probe that a switch sends or receives.
@@ -64,11 +89,11 @@ pub trait Balancer: Send {
         draw: &mut dyn FnMut() -> u32,
     ) -> Option<usize>;
 
-    /// A packet with this note will leave by a port to another switch. Returns its new note.
-    fn forward(&mut self, packet: &Passing, note: u32, port: u32, state: PortState) -> u32;
+    /// A packet will leave by a port to another switch. Returns its new note.
+    fn forward(&mut self, packet: &Passing, port: u32, state: PortState) -> u32;
 
-    /// A packet with this note has come from another switch, and its host is at this one.
-    fn deliver(&mut self, packet: &Passing, note: u32);
+    /// A packet has come from another switch, and its host is at this one.
+    fn deliver(&mut self, packet: &Passing);
 
     /// When the switch sends its next probes; `None` if it sends none.
     fn poll_timeout(&self) -> Option<Nanos> {

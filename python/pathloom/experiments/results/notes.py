@@ -37,6 +37,7 @@ DEFAULT_ROUTES_ALONE = {
     "drill",
     "conga",
     "hula",
+    "flowcut",
     "presto",
     "drb",
     "plb",
