@@ -26,3 +26,26 @@ def test_there_are_no_figures_without_flow_control() -> None:
         fabric=RING.replace(",pfc=20KB", ""), traffic=CLOCKWISE, schemes=["spt"], duration="2ms", runs=1
     )
     assert result.summary_of_schemes[0]["pauses"] is None and result.links["pauses"].sum() == 0
+
+
+def test_packets_are_counted_by_kind_where_the_transport_acknowledges_packets() -> None:
+    def kinds(transport: str) -> dict[str, int]:
+        result = pl.compare(
+            fabric="leaf-spine:spines=2,leaves=2,hosts=4,rate=10Gbps,trim=on,queue_bytes=40KB",
+            traffic="incast:size=200KB,senders=5",
+            schemes=["ecmp"],
+            transport=transport,
+            duration="5ms",
+            runs=2,
+        )
+        row = result.summary_of_schemes[0]
+        found: dict[str, int] = row.get("kinds", {})
+        sums = {name: sum(run["kinds"][name] for run in row["runs"]) for name in found}
+        assert found == sums
+        assert all(row["packets"]["trimmed"] == found[name] for name in ("headers", "nacks") if found)
+        return found
+
+    ndp = kinds("ndp")
+    assert ndp["headers"] > 0 and ndp["pulls"] > 0 and ndp["data"] > ndp["headers"]
+    assert ndp["data_lost"] == ndp["requests"] == ndp["notices"] == 0
+    assert kinds("newreno") == {}

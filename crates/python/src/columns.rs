@@ -3,8 +3,8 @@
 use numpy::{Element, IntoPyArray};
 use pathloom_model::{Fabric, LinkId, Nanos};
 use pathloom_sim::{
-    ControlOutcome, Deadlock, FlowOutcome, LinkOutcome, OfferedFlow, PacketTotals, PauseOutcome, ProgramOutcome,
-    SubflowOutcome,
+    ControlOutcome, Deadlock, FlowOutcome, KindOutcome, LinkOutcome, OfferedFlow, PacketTotals, PauseOutcome,
+    ProgramOutcome, SubflowOutcome,
 };
 use pathloom_workload::Start;
 use pyo3::prelude::*;
@@ -168,6 +168,16 @@ pub fn program_dict<'py>(py: Python<'py>, programs: &ProgramOutcome) -> PyResult
     let samples: Vec<(f64, f64)> =
         programs.samples.iter().map(|sample| (sample.at.as_secs_f64(), sample.entries_mean)).collect();
     dict.set_item("entries", samples)?;
+    Ok(dict)
+}
+
+/// Packets by kind: how many were sent under the name of the kind, and how many of them were lost.
+pub fn kind_dict<'py>(py: Python<'py>, kinds: &[KindOutcome]) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    for kind in kinds {
+        dict.set_item(kind.name, kind.sent)?;
+        dict.set_item(format!("{}_lost", kind.name), kind.lost)?;
+    }
     Ok(dict)
 }
 

@@ -1,7 +1,8 @@
 //! `pathloom._core.Simulation`.
 
 use crate::columns::{
-    control_dict, flow_columns, link_columns, offered_dict, packet_dict, pause_dict, program_dict, subflow_columns,
+    control_dict, flow_columns, kind_dict, link_columns, offered_dict, packet_dict, pause_dict, program_dict,
+    subflow_columns,
 };
 use crate::errors::{read_bytes, read_file, Error};
 use crate::fabric::Fabric;
@@ -366,6 +367,7 @@ impl Simulation {
         parts.set_item("control", control_dict(py, &outcome.control)?)?;
         parts.set_item("programs", outcome.programs.as_ref().map(|of| program_dict(py, of)).transpose()?)?;
         parts.set_item("pauses", outcome.pauses.as_ref().map(|of| pause_dict(py, &self.fabric, of)).transpose()?)?;
+        parts.set_item("kinds", outcome.kinds.as_ref().map(|of| kind_dict(py, of)).transpose()?)?;
         parts.set_item("jobs", job_list(py, &self.workload, &delays)?)?;
         parts.set_item("end_ns", outcome.end.0)?;
         Ok(parts)

@@ -14,6 +14,7 @@ mod turns;
 
 use crate::agenda::Event;
 use crate::interface::Interface;
+use crate::kinds::Exchanged;
 use crate::lanes::NO_CONNECTION;
 use crate::network::Network;
 use crate::outcome::{FlowOutcome, SubflowOutcome, SubflowPath};
@@ -56,6 +57,11 @@ impl Hosts {
     /// Whether transfers use a transport that acknowledges packets.
     pub(crate) fn acknowledge_packets(&self) -> bool {
         self.packets.is_some()
+    }
+
+    /// What hosts have sent and received by kind, if their transport acknowledges packets.
+    pub(crate) fn exchanged(&self) -> Option<Exchanged> {
+        self.packets.as_ref().map(|packets| packets.exchanged)
     }
 
     /// Lets a driver add transfers.

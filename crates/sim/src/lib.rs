@@ -20,6 +20,7 @@ mod frames;
 mod hosts;
 mod ideal;
 mod interface;
+mod kinds;
 mod lanes;
 mod link;
 mod marks;
@@ -57,8 +58,8 @@ mod wheel;
 pub use control_plane::Journal;
 pub use driven::{Driven, Message};
 pub use outcome::{
-    ControlOutcome, Crossings, Deadlock, FlowOutcome, LinkOutcome, Outcome, PacketTotals, PauseOutcome, ProgramOutcome,
-    SubflowOutcome, SubflowPath, TableSample,
+    ControlOutcome, Crossings, Deadlock, FlowOutcome, KindOutcome, LinkOutcome, Outcome, PacketTotals, PauseOutcome,
+    ProgramOutcome, SubflowOutcome, SubflowPath, TableSample,
 };
 pub use pcap::PcapTap;
 pub use preview::{OfferedFlow, SwitchTables};

@@ -19,11 +19,12 @@ mod switches;
 
 use crate::cache::{Cache, Entry};
 use crate::interface::Interface;
+use crate::kinds::{Exchanged, Kind, Numbers};
 use crate::lanes::NO_CONNECTION;
 use crate::link::LinkQueue;
 use crate::marks::Signals;
 use crate::next_hops::Sets;
-use crate::outcome::{PacketTotals, ProgramOutcome};
+use crate::outcome::{KindOutcome, PacketTotals, ProgramOutcome};
 use crate::packet::{Packet, TagBits};
 use crate::settings::ControlSettings;
 use crate::tap::{Loss, Tap};
@@ -430,6 +431,16 @@ impl<T: Tap> Network<T> {
             way.push(out);
         }
         way
+    }
+
+    /// Packets by kind, of which hosts have exchanged so many.
+    pub(crate) fn kinds(&self, mut exchanged: Exchanged) -> Vec<KindOutcome> {
+        let mut in_flight = Numbers::default();
+        let on_links = self.links.of_fabric().iter().flat_map(LinkQueue::packets);
+        on_links.chain(self.links.at_ports()).for_each(|packet| in_flight.add(Kind::of(packet), 1));
+        exchanged.sent.add(Kind::Pause, pfc::pauses_sent(&self.links));
+        exchanged.arrived.add(Kind::Pause, pfc::pauses_taken(&self.links));
+        exchanged.outcome(&in_flight, self.links.trimmed_at_ports())
     }
 
     /// Returns the totals of all packets so far. The number of events lacks those of the agenda.

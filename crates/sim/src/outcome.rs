@@ -129,6 +129,24 @@ pub struct PacketTotals {
     pub events: u64,
 }
 
+/// Packets of one kind. `sent = arrived + trimmed + lost + in_flight`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KindOutcome {
+    /// Name of the kind: `data`, `headers` (of trimmed packets), `requests`, `acks`, `nacks`, `pulls`, `notices` or `pauses`.
+    pub name: &'static str,
+    /// Packets that were sent; headers that full queues left of data.
+    pub sent: u64,
+    /// Packets that reached the host, or for pauses the port, that they were for.
+    pub arrived: u64,
+    /// Data that full queues cut down to headers.
+    pub trimmed: u64,
+    /// Packets that were lost, or reached another host; `None` if more were found than were sent, which is a mistake of the
+    /// simulator.
+    pub lost: Option<u64>,
+    /// Packets still on their way at the end.
+    pub in_flight: u64,
+}
+
 /// Costs of control.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ControlOutcome {
@@ -235,14 +253,24 @@ pub struct Outcome {
     pub programs: Option<ProgramOutcome>,
     /// Results of priority-based flow control; `None` if ports pause no sender.
     pub pauses: Option<PauseOutcome>,
+    /// Packets by kind; `None` if hosts run a transport that acknowledges bytes.
+    pub kinds: Option<Vec<KindOutcome>>,
     /// Simulated time.
     pub end: Nanos,
 }
 
 impl Outcome {
-    /// Whether every packet is accounted for.
+    /// Whether every packet is accounted for, and every kind of packets if they are counted.
     pub fn conserves_packets(&self) -> bool {
         let p = &self.packets;
-        p.sent + p.copied == p.delivered + p.misdelivered + p.dropped + p.in_flight
+        let in_all = p.sent + p.copied == p.delivered + p.misdelivered + p.dropped + p.in_flight;
+        in_all && self.kinds.as_ref().is_none_or(|kinds| self.conserves(kinds))
+    }
+
+    /// Whether the kinds together have lost what links and switches have dropped, and have as many packets under way.
+    fn conserves(&self, kinds: &[KindOutcome]) -> bool {
+        let lost: Option<u64> = kinds.iter().map(|kind| kind.lost).sum();
+        let in_flight: u64 = kinds.iter().map(|kind| kind.in_flight).sum();
+        lost == Some(self.packets.dropped + self.packets.misdelivered) && in_flight == self.packets.in_flight
     }
 }

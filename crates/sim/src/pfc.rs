@@ -84,6 +84,8 @@ pub(crate) struct Pfc {
     /// Frames that switches have sent, and that other switches have received.
     pub(crate) sent: u64,
     pub(crate) received: u64,
+    /// Frames that hosts have received.
+    pub(crate) at_hosts: u64,
 }
 
 impl Pfc {
@@ -108,6 +110,7 @@ impl Pfc {
             arriving: NOWHERE,
             sent: 0,
             received: 0,
+            at_hosts: 0,
         }
     }
 

@@ -370,6 +370,11 @@ impl Port {
         self.queues.iter().map(|queue| queue.waiting.len()).sum::<usize>() + self.urgent.len()
     }
 
+    /// The waiting packets.
+    pub(crate) fn packets(&self) -> impl Iterator<Item = &Packet> {
+        self.queues.iter().flat_map(|queue| &queue.waiting).chain(&self.urgent).map(|waiting| &waiting.packet)
+    }
+
     /// Bytes of the waiting packets.
     pub(crate) fn waiting_bytes(&self) -> u64 {
         self.waiting_bytes

@@ -390,6 +390,7 @@ impl<T: Tap> Simulation<T> {
             control: self.control.outcome(self.now),
             programs: self.network.program_outcome(),
             pauses: pfc::pause_outcome(&self.network.links, self.now),
+            kinds: self.hosts.exchanged().map(|exchanged| self.network.kinds(exchanged)),
             end: self.now(),
         }
     }

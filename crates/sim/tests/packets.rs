@@ -75,6 +75,32 @@ pub(crate) fn incast(senders: usize, bytes: u64) -> Vec<(u64, usize, usize, Opti
     (1..=senders).map(|host| (0, host, 0, Some(bytes))).collect()
 }
 
+/// Sent and lost packets of a kind.
+fn of_kind(outcome: &Outcome, name: &str) -> (u64, u64) {
+    let kind = outcome.kinds.iter().flatten().find(|kind| kind.name == name).unwrap();
+    (kind.sent, kind.lost.unwrap())
+}
+
+#[test]
+fn packets_are_counted_by_kind() {
+    let fabric = format!("{FAT_TREE},{TRIMMING}");
+    let ndp = run(settings(&fabric, &incast(15, 400_000), "ndp", ""));
+    let again: u64 = ndp.flows.iter().map(|flow| u64::from(flow.retransmits)).sum();
+    let (data, headers) = (15 * 98 + again, ndp.packets.trimmed);
+    assert_eq!([of_kind(&ndp, "data"), of_kind(&ndp, "headers")], [(data, 0), (headers, 0)]);
+    assert_eq!([of_kind(&ndp, "nacks"), of_kind(&ndp, "acks")], [(headers, 0), (15 * 98, 0)]);
+    assert!(of_kind(&ndp, "pulls").0 > 0 && of_kind(&ndp, "requests") == (0, 0));
+    let eqds = run(settings(&fabric, &incast(15, 400_000), "eqds:start=request", ""));
+    assert_eq!((of_kind(&eqds, "requests"), of_kind(&eqds, "nacks")), ((15, 0), (15, 0)));
+    let roce = run(settings(&format!("{FAT_TREE},pfc=30KB,ecn=20KB/80KB/0.1"), &incast(15, 400_000), "roce", ""));
+    assert_eq!(of_kind(&roce, "pauses").0, roce.pauses.as_ref().unwrap().frames);
+    assert!(of_kind(&roce, "notices").0 > 0 && of_kind(&roce, "nacks").0 == 0);
+    let faults = "20us:down:e0_0-h0,120us:up:e0_0-h0";
+    let lossy = run(settings(&format!("{fabric},loss=0.01"), &shift(400_000), "ndp", faults));
+    assert!(["data", "acks", "pulls"].iter().all(|kind| of_kind(&lossy, kind).1 > 0));
+    assert!(run(settings(FAT_TREE, &shift(10_000), "newreno", "")).kinds.is_none());
+}
+
 #[test]
 fn a_lone_transfer_uses_its_card_fully_and_ends_early_enough() {
     for fabric in [FAT_TREE.to_owned(), format!("{FAT_TREE},{TRIMMING}")] {
@@ -237,6 +263,7 @@ proptest! {
         trim in any::<bool>(),
         load in 0.2f64..1.2,
         loss in prop_oneof![Just("0"), Just("0.001"), Just("0.02")],
+        transport in prop_oneof![Just("uec"), Just("ndp"), Just("eqds"), Just("roce:rto=1ms"), Just("hpcc:rto=1ms")],
     ) {
         let keys = format!("queue_bytes={queue_kb}KB,ecn=8KB/40KB,control_queue=on,trim={}", if trim { "on" } else { "off" });
         let fabric = Arc::new(fabric_from_spec(&format!("{FAT_TREE},{keys},loss={loss}")).unwrap());
@@ -244,7 +271,7 @@ proptest! {
         let traffic = TrafficSpec::parse(&format!("hadoop:load={load:.2},pattern=random")).unwrap();
         let workload = Arc::new(traffic.generate(&fabric, duration, seed, None).unwrap());
         prop_assume!(!workload.flows.is_empty());
-        let base = settings(FAT_TREE, &shift(1), "uec", "");
+        let base = settings(FAT_TREE, &shift(1), transport, "");
         let mut simulation =
             Simulation::new(SimSettings { fabric, workload, duration, drain: 1000, seed, ..base }).unwrap();
         for us in [100, 200, 400] {

@@ -11,6 +11,7 @@ use super::traits::{send_ps, traits_of};
 use super::turns::{age, Turns};
 use crate::agenda::{Agenda, Event};
 use crate::interface::Interface;
+use crate::kinds::{code_of, Exchanged, Kind};
 use crate::lanes::NO_CONNECTION;
 use crate::network::pfc::{can_stop, is_stopped};
 use crate::packet::{Direction, Packet};
@@ -41,6 +42,8 @@ pub(super) struct PacketFlows {
     /// By the link that a receiving host sends into; only with a transport that pulls.
     pullers: BTreeMap<LinkId, Puller>,
     seed: u64,
+    /// Packets by kind.
+    pub(super) exchanged: Exchanged,
 }
 
 /// The network card of a host.
@@ -73,7 +76,8 @@ impl PacketFlows {
         let settings = transport.packets()?;
         let traits = traits_of(&settings, fabric);
         let (slots, free, cards, pullers) = (Vec::new(), Vec::new(), BTreeMap::new(), BTreeMap::new());
-        Some(Box::new(PacketFlows { settings, ageing, traits, slots, free, cards, pullers, seed }))
+        let exchanged = Exchanged::default();
+        Some(Box::new(PacketFlows { settings, ageing, traits, slots, free, cards, pullers, seed, exchanged }))
     }
 
     fn get(&mut self, slot: usize) -> &mut Flow {
@@ -211,6 +215,8 @@ impl PacketFlows {
             return false;
         }
         flow.under_way -= 1;
+        self.exchanged.arrived.add(Kind::of(packet), 1);
+        let flow = self.get(slot);
         if flow.closed {
             self.release(run, slot);
         } else if packet.direction() == Direction::Data {
@@ -281,8 +287,9 @@ impl PacketFlows {
         if !loads.is_empty() {
             flow.keep_telemetry(number, loads);
         }
-        let packet = Packet::new((slot as u32) << 1 | 1, number, 0, wire, 0).with_entropy(entropy);
+        let packet = Packet::new((slot as u32) << 1 | 1, number, code_of(&feedback), wire, 0).with_entropy(entropy);
         let packet = shared.aged(packet, 0);
+        self.exchanged.sent.add(Kind::of(&packet), 1);
         flow.under_way += i64::from(shared.hand_to_card(run, link, packet));
     }
 
@@ -357,6 +364,7 @@ impl PacketFlows {
                 shared.announce_aged(run, (slot, transfer), bytes_before, outgoing.payload_bytes);
             }
             let packet = shared.aged(packet, age(bytes_before, of_job));
+            self.exchanged.sent.add(Kind::of(&packet), 1);
             let taken = shared.hand_to_card(run, uplink.0, packet);
             let flow = self.get(slot);
             flow.under_way += i64::from(taken);

@@ -81,6 +81,11 @@ impl LinkQueue {
         (packet.deliver_at - self.delay).saturating_sub(send_time)
     }
 
+    /// The packets that wait, are being sent or are under way.
+    pub(crate) fn packets(&self) -> impl Iterator<Item = &Packet> {
+        self.newest_first()
+    }
+
     /// The packets on the link, from the one that was taken last.
     fn newest_first(&self) -> impl Iterator<Item = &Packet> {
         let mask = self.ring.len().wrapping_sub(1);

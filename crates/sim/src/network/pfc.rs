@@ -56,6 +56,7 @@ pub(super) fn obey<T: Tap>(links: &mut Links<T>, now: Ps, link: u32, pause: Paus
     let is_up = links[about.index()].is_up();
     let Some(pfc) = pfc_mut(links) else { return Arrival::Forwarded };
     pfc.received += u64::from(!is_card);
+    pfc.at_hosts += u64::from(is_card);
     if !is_up {
         return Arrival::Forwarded;
     }
@@ -179,6 +180,11 @@ pub(super) fn pauses_sent<T: Tap>(links: &Links<T>) -> u64 {
 /// Number of frames of flow control that switches received. Those that hosts received count like all packets of hosts.
 pub(super) fn pauses_received<T: Tap>(links: &Links<T>) -> u64 {
     pfc(links).map_or(0, |pfc| pfc.received)
+}
+
+/// Number of frames of flow control that switches and hosts received.
+pub(super) fn pauses_taken<T: Tap>(links: &Links<T>) -> u64 {
+    pfc(links).map_or(0, |pfc| pfc.received + pfc.at_hosts)
 }
 
 /// What flow control has done so far; `None` if there is none.

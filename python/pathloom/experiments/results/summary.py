@@ -10,6 +10,7 @@ import polars as pl
 
 from pathloom.experiments.results.censored import CensoredValues, figures_by_size, marked
 from pathloom.experiments.results.definitions import SIZE_CLASSES
+from pathloom.experiments.results.kinds import kinds_of, kinds_of_runs
 from pathloom.experiments.results.outcome import RunOutcome
 from pathloom.experiments.results.pauses import pauses_of, pauses_of_runs
 from pathloom.experiments.results.stats import ci95, mean
@@ -66,6 +67,7 @@ def scheme_summary(scheme: str, outcomes: Sequence[RunOutcome], flows: pl.DataFr
         },
         "programs": programs_of_runs(runs),
         "pauses": pauses_of_runs(runs),
+        **kinds_of_runs(runs),
         "wall_s": wall_s,
         "hops_per_wall_s": packets["hops"] / wall_s if wall_s > 0 else None,
     }
@@ -104,6 +106,7 @@ def run_summary(one: RunOutcome, flows: pl.DataFrame) -> dict[str, Any]:
         "control": dict(one.outcome["control"]),
         "programs": programs_of(one.outcome),
         "pauses": pauses_of(one.outcome),
+        **kinds_of(one.outcome),
         "end_s": one.outcome["end_ns"] / 1e9,
         "wall_s": one.wall_s,
         "hops_per_wall_s": packets["hops"] / one.wall_s if one.wall_s > 0 else None,

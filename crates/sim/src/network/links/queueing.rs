@@ -179,6 +179,13 @@ impl<T: Tap> Links<T> {
         ports.ports.iter().map(|port| port.waiting() as u64).sum::<u64>() + held
     }
 
+    /// The packets that wait at ports with priorities, RED or pauses, and at paused cards.
+    pub(in crate::network) fn at_ports(&self) -> impl Iterator<Item = &Packet> {
+        let ports = self.ports.iter().flat_map(|ports| &ports.ports).flat_map(Port::packets);
+        let held = self.ports.iter().flat_map(|ports| ports.held.values()).flatten().map(|(_, packet)| packet);
+        ports.chain(held)
+    }
+
     /// Number of packets that these ports cut down to their headers.
     pub(in crate::network) fn trimmed_at_ports(&self) -> u64 {
         self.ports.iter().flat_map(|ports| &ports.ports).map(Port::trimmed).sum()
