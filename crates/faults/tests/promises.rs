@@ -103,6 +103,7 @@ fn another_scheme_after_a_drain_costs_no_packet() {
         size_bytes: None,
         coflow: None,
         standing: false,
+        under_way: None,
     };
     let workload = Workload {
         flows: vec![flow(65_047, h1, h0), flow(95_790, h0, h1)],

@@ -41,6 +41,8 @@ pub(crate) enum Event {
     ReceiverTimer { slot: u32, use_count: u32 },
     /// The lease of a hold ends.
     LeaseOver { slot: u32, use_count: u32 },
+    /// The first round trip of a transfer under way is over.
+    FirstRoundTripOver { slot: u32, use_count: u32 },
     /// A transfer over several streams has waited too long for its paths.
     PathsOverdue(u32),
     /// A message of the controller reaches a switch or a host.

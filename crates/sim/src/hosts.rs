@@ -11,6 +11,7 @@ mod shared;
 mod tcp;
 mod traits;
 mod turns;
+mod under_way;
 
 use crate::agenda::Event;
 use crate::interface::Interface;

@@ -46,6 +46,9 @@ pub(crate) fn single_thread_reason(settings: &HostSettings<'_>, transfers: &Tran
     if transfers.has_chains() {
         return Some("transfers wait for others");
     }
+    if transfers.any_under_way() {
+        return Some("transfers are under way at the start");
+    }
     single_thread_reason_by_needs(settings.needs)
 }
 

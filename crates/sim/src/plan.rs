@@ -100,6 +100,12 @@ impl Plan {
         self.starts[transfer as usize] as usize..self.starts[transfer as usize + 1] as usize
     }
 
+    /// Sets the source port of the first subflow of a transfer.
+    pub(crate) fn set_port(&mut self, transfer: u32, src_port: u16) {
+        let first = self.subflows(transfer).start;
+        self.ends[first].src_port = src_port;
+    }
+
     /// The subflows of a transfer.
     pub(crate) fn of(&self, transfer: u32) -> &[Ends] {
         &self.ends[self.subflows(transfer)]

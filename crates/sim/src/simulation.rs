@@ -138,6 +138,7 @@ impl<T: Tap> Simulation<T> {
         let Simulation { fabric, network, hosts, control, agenda, faults, .. } = self;
         let started = control.start(network, agenda, faults.links(), limit);
         started.ok_or(SimError::EndlessStart(limit))?;
+        hosts.keep_paths(network);
         let run = &mut Run { now: 0, network, agenda };
         if self.runs_programs {
             for &switch in fabric.switches() {
@@ -327,6 +328,7 @@ impl<T: Tap> Simulation<T> {
             Event::CardReady { slot, use_count } => hosts.card_ready(run, (slot, use_count)),
             Event::ReceiverTimer { slot, use_count } => hosts.receiver_timer(run, (slot, use_count)),
             Event::LeaseOver { slot, use_count } => hosts.lease_over(run, (slot, use_count)),
+            Event::FirstRoundTripOver { slot, use_count } => hosts.first_round_trip_over(run, (slot, use_count)),
             Event::ArpRetry { interface, address } => hosts.arp_retry(run, (interface, address)),
             Event::EndOfArrivals => hosts.end_of_arrivals(run),
             Event::Deliver { output, session } => match output.switch() {

@@ -162,7 +162,15 @@ fn dual_homed(transfers: &[(usize, usize, Start, Subflows<'_>)]) -> Simulation {
     let hosts = fabric.hosts();
     let of = |(src, dst, start, subflows): &(usize, usize, Start, Subflows<'_>)| {
         let size_bytes = subflows.iter().map(|subflow| subflow.2).sum();
-        FlowSpec { start: start.clone(), src: hosts[*src], dst: hosts[*dst], size_bytes, coflow: None, standing: false }
+        FlowSpec {
+            start: start.clone(),
+            src: hosts[*src],
+            dst: hosts[*dst],
+            size_bytes,
+            coflow: None,
+            standing: false,
+            under_way: None,
+        }
     };
     let flows: Vec<FlowSpec> = transfers.iter().map(of).collect();
     let ends = |src: usize, dst: usize, (from, to, size_bytes): (usize, usize, Option<u64>)| {
@@ -188,6 +196,7 @@ fn gpus_of_a_server_use_the_switch_inside_it_and_others_their_cards() {
         size_bytes: Some(1000),
         coflow: None,
         standing: false,
+        under_way: None,
     };
     let flows = vec![flow(0, 1), flow(3, 2), flow(0, 2), flow(1, 2)];
     let workload = Workload { flows, description: String::new(), notes: Vec::new(), jobs: Vec::new() };

@@ -148,6 +148,16 @@ impl Transfers {
         &self.workload.flows[transfer as usize]
     }
 
+    /// Whether some transfer began before the run.
+    pub(crate) fn any_under_way(&self) -> bool {
+        self.workload.flows.iter().any(|flow| flow.under_way.is_some())
+    }
+
+    /// Sets the source port that the only subflow of a transfer gets if it is free when the subflow starts.
+    pub(crate) fn set_port(&mut self, transfer: u32, src_port: u16) {
+        self.plan.set_port(transfer, src_port);
+    }
+
     /// Number of transfers.
     pub(crate) fn len(&self) -> usize {
         self.records.len()

@@ -31,3 +31,4 @@ mod streams;
 mod swift;
 mod switch_programs;
 mod transports;
+mod under_way;

@@ -31,6 +31,7 @@ fn simulation(fabric: Fabric, scheme: &str, control: &str, transfers: &[Transfer
         size_bytes,
         coflow: None,
         standing: false,
+        under_way: None,
     };
     let flows = transfers.iter().map(flow).collect();
     let settings = SimSettings {

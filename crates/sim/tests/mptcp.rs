@@ -21,6 +21,7 @@ fn workload(fabric: &Fabric, transfers: &[Transfer<'_>]) -> Workload {
         size_bytes,
         coflow: None,
         standing: false,
+        under_way: None,
     };
     Workload {
         flows: transfers.iter().map(flow).collect(),

@@ -27,6 +27,7 @@ pub(crate) fn settings(
         size_bytes,
         coflow: None,
         standing: false,
+        under_way: None,
     };
     let flows = flows.iter().map(flow).collect();
     SimSettings {

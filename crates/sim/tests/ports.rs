@@ -20,6 +20,7 @@ fn settings(fabric: &str, flows: &[(u64, usize, usize, Option<u64>)], transport:
         size_bytes,
         coflow: None,
         standing: false,
+        under_way: None,
     };
     let flows = flows.iter().map(flow).collect();
     SimSettings {

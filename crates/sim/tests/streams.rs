@@ -43,6 +43,7 @@ fn settings(fabric: Fabric, scheme: &str, sizes: &[u64], faults: Vec<Fault>) -> 
         size_bytes: Some(size),
         coflow: None,
         standing: false,
+        under_way: None,
     };
     let flows = sizes.iter().map(flow).collect();
     SimSettings {

@@ -37,6 +37,7 @@ impl Shared<'_> {
             size_bytes: None,
             coflow: None,
             standing: false,
+            under_way: None,
         };
         let flows = (0..self.flows).map(flow).collect();
         let outcome = outcome_of(fabric, flows, "spt", self.transport, duration);
@@ -146,8 +147,15 @@ fn a_flow_that_loses_nothing_waits_for_no_time_out() {
     let fabric = Arc::new(fabric_from_spec("fat-tree:k=4,rate=10Mbps").unwrap());
     for transport in ["newreno", "mptcp:subflows=2"] {
         let (src, dst) = (fabric.hosts()[0], fabric.hosts()[15]);
-        let flow =
-            FlowSpec { start: Start::At(Nanos::ZERO), src, dst, size_bytes: Some(1448), coflow: None, standing: false };
+        let flow = FlowSpec {
+            start: Start::At(Nanos::ZERO),
+            src,
+            dst,
+            size_bytes: Some(1448),
+            coflow: None,
+            standing: false,
+            under_way: None,
+        };
         let outcome = outcome_of(fabric.clone(), vec![flow], "ecmp", transport, Nanos::from_secs(1));
         let [flow] = outcome.flows.as_slice() else { panic!("one flow") };
         assert!(flow.finish.is_some() && flow.timeouts == 0, "{transport}");
@@ -168,6 +176,7 @@ fn a_long_round_trip_raises_the_threshold_of_dctcp_so_that_fast_links_stay_busy(
         size_bytes: None,
         coflow: None,
         standing: false,
+        under_way: None,
     };
     let share = |transport: &str| {
         let flows = (0..4).map(flow).collect();
@@ -189,6 +198,7 @@ fn jitter_delays_packets_and_takes_nothing_of_the_rate() {
         size_bytes: None,
         coflow: None,
         standing: false,
+        under_way: None,
     };
     // A frame takes 1.2 µs.
     for transport in ["newreno:jitter=5us", "cubic:jitter=20us", "dctcp:jitter=5us"] {
@@ -210,6 +220,7 @@ fn shares_of_a_cable(flows: usize, transport: &str, gbps: u64) -> Vec<f64> {
         size_bytes: None,
         coflow: None,
         standing: false,
+        under_way: None,
     };
     // The time of 200,000 frames is hundreds of the windows' cycles at every rate.
     let duration = Nanos(200_000 * 8 * FRAME as u64 / gbps);
@@ -258,6 +269,7 @@ fn an_incast_of_a_thousand_senders_does_not_stay_in_step() {
         size_bytes: Some(256_000),
         coflow: None,
         standing: false,
+        under_way: None,
     };
     let case = |transport: &str| {
         let flows: Vec<FlowSpec> = (0..1000).map(flow).collect();

@@ -40,6 +40,22 @@ pub struct FlowSpec {
     /// no new connection. Requests of services connect.
     #[serde(default)]
     pub standing: bool,
+    /// State of a transfer that began before the run; `None` if it begins in the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub under_way: Option<Box<UnderWay>>,
+}
+
+/// State of the connection of a transfer that began before the run. The transfer has `size_bytes` left to send.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct UnderWay {
+    /// Its congestion window, at least 1.
+    pub window_bytes: u64,
+    /// Whether the sender is still in slow start.
+    pub slow_start: bool,
+    /// Payload that it sent per second, in bits, at least 1. With the window, it gives the round trip.
+    pub rate_bps: u64,
+    /// Switches that its data crossed, from the ToR of the sender on; empty if they are not known.
+    pub path: Box<[NodeId]>,
 }
 
 /// The flows that a [`crate::TrafficSpec`] generates.
@@ -191,6 +207,7 @@ mod tests {
             size_bytes: Some(index as u64),
             coflow: None,
             standing: false,
+            under_way: None,
         };
         starts.into_iter().enumerate().map(flow).collect()
     }

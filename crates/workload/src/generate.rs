@@ -71,7 +71,15 @@ impl Context<'_> {
 
     /// A flow between two host numbers.
     pub fn flow(&self, start: Start, (src, dst): (u32, u32), size_bytes: Option<u64>, coflow: Option<u32>) -> FlowSpec {
-        FlowSpec { start, src: self.hosts.node(src), dst: self.hosts.node(dst), size_bytes, coflow, standing: false }
+        FlowSpec {
+            start,
+            src: self.hosts.node(src),
+            dst: self.hosts.node(dst),
+            size_bytes,
+            coflow,
+            standing: false,
+            under_way: None,
+        }
     }
 
     /// Duration of the run in seconds.

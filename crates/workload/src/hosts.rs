@@ -43,6 +43,11 @@ impl<'a> Hosts<'a> {
         self.rates_bps.len() as u32
     }
 
+    /// The fabric of the hosts.
+    pub fn fabric(&self) -> &'a Fabric {
+        self.fabric
+    }
+
     /// The node of a host.
     pub fn node(&self, number: u32) -> NodeId {
         self.fabric.hosts()[number as usize]

@@ -13,6 +13,7 @@ mod error;
 mod flow_csv;
 mod flow_spec;
 mod foreign;
+mod fork;
 mod generate;
 mod hosts;
 mod incast;
@@ -35,7 +36,7 @@ mod tests;
 mod training;
 
 pub use error::WorkloadError;
-pub use flow_spec::{FlowSpec, Start, Workload};
+pub use flow_spec::{FlowSpec, Start, UnderWay, Workload};
 pub use job::{Access, Algorithm, Cost, Job};
 pub use names::{traffic_names, TrafficKey, TrafficName};
 pub use sizes::SizeTable;

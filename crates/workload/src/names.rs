@@ -74,7 +74,7 @@ const ROOTED: &[TrafficKey] = &[
 
 const POISSON: &[TrafficKey] = &[LOAD, PATTERN, STRIDE, SCALE, MAX_SIZE];
 
-const NAMES: [TrafficName; 19] = [
+const NAMES: [TrafficName; 20] = [
     published(0),
     published(1),
     published(2),
@@ -195,6 +195,14 @@ const NAMES: [TrafficName; 19] = [
         name: "flows",
         keys: &[key("file", "CSV of start_s,src,dst,size_bytes (no size: long-lived), htsim matrix FILE.cm, ns-3's flow.txt or FILE.xml")],
         help: "the flows that a file lists",
+    },
+    TrafficName {
+        name: "fork",
+        keys: &[
+            key("file", "a fork of the twin, FILE.plf"),
+            key("load", "factor on the rate of arrivals, 0 to 100 (1)"),
+        ],
+        help: "flows under way that continue, and arrivals like those before the fork",
     },
     TrafficName {
         name: "chakra",

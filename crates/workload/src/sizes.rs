@@ -94,6 +94,14 @@ impl SizeTable {
         exact.clamp(1.0, self.most_bytes).round() as u64
     }
 
+    /// The share of all flows that are at most this large, before rounding and cut.
+    pub fn share_at_most(&self, bytes: f64) -> f64 {
+        let next = self.points.partition_point(|point| point.0 <= bytes);
+        let Some(&(size, probability)) = self.points.get(next) else { return 1.0 };
+        let Some(&(size_before, before)) = next.checked_sub(1).map(|place| &self.points[place]) else { return 0.0 };
+        before + (probability - before) * (bytes - size_before) / (size - size_before)
+    }
+
     /// Mean flow size in bytes. It is exact for the values of [`SizeTable::quantile_bytes`], including rounding and
     /// cut.
     pub fn mean_bytes(&self) -> f64 {

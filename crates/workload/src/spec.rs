@@ -8,6 +8,7 @@ use crate::foreign::chakra::{file_of_rank, ChakraTrace, MOST_RANKS};
 use crate::foreign::coflow_trace::CoflowTrace;
 use crate::foreign::simai::SimaiWorkload;
 use crate::foreign::wrong_file;
+use crate::fork::Fork;
 use crate::generate::Context;
 use crate::hosts::Hosts;
 use crate::incast::Incast;
@@ -58,6 +59,7 @@ enum Kind {
     Moe(Moe),
     Coflow(CoflowTrace),
     Flows(FlowFile),
+    Fork(Fork),
     Chakra(ChakraTrace),
     Simai(SimaiWorkload),
 }
@@ -165,6 +167,7 @@ impl TrafficPart {
             "moe" => Kind::Moe(Moe::take(&spec)?),
             "coflow" => Kind::Coflow(CoflowTrace::take(&spec)?),
             "flows" => Kind::Flows(FlowFile::take(&spec)?),
+            "fork" => Kind::Fork(Fork::take(&spec)?),
             "chakra" => Kind::Chakra(ChakraTrace::take(&spec)?),
             "simai" => Kind::Simai(SimaiWorkload::take(&spec)?),
             name => match SizeChoice::named(name) {
@@ -194,6 +197,7 @@ impl TrafficPart {
             Kind::OnOff(on_off) => on_off.sizes.file(),
             Kind::Coflow(trace) => Some(&trace.file),
             Kind::Flows(flows) => Some(&flows.file),
+            Kind::Fork(fork) => Some(&fork.file),
             Kind::Simai(workload) => Some(&workload.file),
             _ => None,
         }
@@ -219,6 +223,7 @@ impl TrafficPart {
             Kind::Moe(moe) => moe.draft(context),
             Kind::Coflow(trace) => trace.draft(context),
             Kind::Flows(flows) => flows.draft(context),
+            Kind::Fork(fork) => fork.draft(context),
             Kind::Chakra(trace) => trace.draft(context),
             Kind::Simai(workload) => workload.draft(context),
         }?;
@@ -235,7 +240,12 @@ impl TrafficPart {
             Kind::Reduction(_) | Kind::SingleRoot(_) | Kind::AllToAll(_) | Kind::Moe(_) => true,
             Kind::Chakra(_) | Kind::Simai(_) => true,
             Kind::Flows(flows) => flows.is_htsim_matrix(),
-            Kind::Poisson(_) | Kind::OnOff(_) | Kind::LongLived(_) | Kind::Incast(_) | Kind::Coflow(_) => false,
+            Kind::Poisson(_)
+            | Kind::OnOff(_)
+            | Kind::LongLived(_)
+            | Kind::Incast(_)
+            | Kind::Coflow(_)
+            | Kind::Fork(_) => false,
         }
     }
 }

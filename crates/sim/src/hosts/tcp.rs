@@ -8,6 +8,7 @@ mod standing;
 mod stopped;
 mod streams;
 mod subflow_log;
+mod under_way;
 
 use super::parts::{packet_of, timer_clocks, HostSettings};
 use super::resolver::Waiter;
@@ -326,8 +327,8 @@ impl Tcp {
         ends: &Ends,
         member: Option<u32>,
     ) -> usize {
-        let (nanos, network) = (to_nanos(run.now), &mut *run.network);
-        let in_use = |five_tuple: &FiveTuple| network.links.lanes.slot(five_tuple).is_some();
+        let nanos = to_nanos(run.now);
+        let in_use = |five_tuple: &FiveTuple| run.network.links.lanes.slot(five_tuple).is_some();
         let ports = shared.source_ports(ends.size_bytes);
         let five_tuple = shared.transfers.start(transfer, ends, nanos, ports, in_use);
         let interfaces = [ends.src, ends.dst].map(|at| Interface::of(at.uplink));
@@ -341,10 +342,17 @@ impl Tcp {
             let round_trip = shared.transfers.idle_round_trip(transfer);
             self.standing.resume(nanos, &self.settings, &mut self.subflows, slot, round_trip);
         }
+        // Where a SYN exchange prepares the path, a transfer under way begins again.
+        let continues = member.is_none() && self.standing.are_used();
+        if let Some(state) = shared.transfers.spec(transfer).under_way.as_ref().filter(|_| continues) {
+            let is_paced = self.paces || self.settings.pace_bps.is_some();
+            let subflow = self.subflows.get(slot);
+            under_way::continue_transfer(run, (slot, subflow), state, &self.settings, is_paced);
+        }
         if let Some(&clock) = self.timer_clocks.get(ends.src.host.index()) {
             self.subflows.get(slot).sender.set_timer_clock(clock);
         }
-        network.open_slot(slot, Headers { mptcp, ..shared.headers(transfer, five_tuple) });
+        run.network.open_slot(slot, Headers { mptcp, ..shared.headers(transfer, five_tuple) });
         shared.entropies.open(slot);
         shared.announce(run.now, run.agenda, (transfer, five_tuple), size);
         if self.paces && shared.is_known_long(transfer) {

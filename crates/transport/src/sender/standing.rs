@@ -23,6 +23,20 @@ impl Standing {
         Standing { window: Window::new(settings), rtt, active_at: Nanos::ZERO }
     }
 
+    /// Creates the state of a connection that has carried data up to `now`, with this congestion window, in congestion
+    /// avoidance. Its last round trip took `round_trip`.
+    pub fn under_way(settings: &Settings, window_bytes: u64, round_trip: Nanos, now: Nanos) -> Standing {
+        let mut rtt = RttEstimator::new(settings);
+        rtt.sample(round_trip);
+        Standing { window: Window::settled(settings, window_bytes), rtt, active_at: now }
+    }
+
+    /// Lets the connection continue in slow start.
+    pub fn in_slow_start(mut self, settings: &Settings) -> Standing {
+        self.window.return_to_slow_start(settings);
+        self
+    }
+
     /// Returns what the connection of a sender keeps for the next transfer.
     pub fn of(sender: &Sender) -> Standing {
         let mut window = sender.window.clone();
@@ -100,6 +114,22 @@ mod tests {
             Standing::of(&first).resume(&mut sender, &settings, ended + idle);
             assert_eq!(sender.cwnd_bytes(), window, "after {idle:?}");
         }
+    }
+
+    #[test]
+    fn a_connection_under_way_neither_connects_nor_starts_slowly() {
+        let settings = Settings { handshake: true, ..settings(CongestionControl::NewReno) };
+        let now = Nanos::from_secs(7);
+        let standing = Standing::under_way(&settings, 10_000, ROUND_TRIP, now);
+        let (sender, ended) = transfer(&settings, standing, 100_000, now);
+        // Windows of 10, 11, 12 and so on up to 15 segments, and the last 25 in two more.
+        assert_eq!(ended, now + Nanos(8 * ROUND_TRIP.0));
+        assert_eq!(sender.cwnd_bytes(), 17_000);
+        let standing = Standing::under_way(&settings, 10_000, ROUND_TRIP, now).in_slow_start(&settings);
+        // Windows of 10, 20, 40 and 80 segments.
+        assert_eq!(transfer(&settings, standing, 100_000, now).1, now + Nanos(4 * ROUND_TRIP.0));
+        let small = Standing::under_way(&settings, 1, ROUND_TRIP, now);
+        assert_eq!(transfer(&settings, small, 1000, now).0.timeouts(), 0, "a window is a segment at least");
     }
 
     #[test]

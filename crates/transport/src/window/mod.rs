@@ -79,6 +79,19 @@ impl Window {
         }
     }
 
+    /// A window in congestion avoidance, with its threshold at its size.
+    pub(crate) fn settled(settings: &Settings, bytes: u64) -> Window {
+        let mut window = Window::new(settings);
+        window.extent.cwnd = bytes.clamp(window.extent.mss, window.most);
+        window.extent.ssthresh = window.extent.cwnd;
+        window
+    }
+
+    /// Sets the threshold to that of a new connection.
+    pub(crate) fn return_to_slow_start(&mut self, settings: &Settings) {
+        self.extent.ssthresh = settings.initial_ssthresh_bytes;
+    }
+
     /// Returns the window for the next transfer on the same connection, after `idle` with this time-out. RFC 2861 §3, as
     /// in Linux: each time-out of idle time halves the window, down to the initial window, and the threshold remembers
     /// three quarters of it. Byte numbers begin again with 0.

@@ -40,6 +40,11 @@ impl StandingConnections {
         StandingConnections { enabled, keeps_windows, by_pair: BTreeMap::new() }
     }
 
+    /// Whether senders may do without a SYN exchange.
+    pub(super) fn are_used(&self) -> bool {
+        self.enabled
+    }
+
     /// Whether a transfer uses one of them.
     pub(super) fn serve(&self, transfer: &FlowSpec) -> bool {
         self.enabled && transfer.standing
