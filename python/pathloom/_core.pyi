@@ -22,6 +22,7 @@ __all__ = [
     "fitting_min_rto_ns",
     "hand_over",
     "max_concurrent_flow",
+    "max_min_rates",
     "nearest",
     "parse_time_s",
     "scheme_name",
@@ -148,6 +149,10 @@ class Simulation:
 
         Raises `PathloomError` if a fault concerns anything but cables.
         """
+    def drain(self, name: str, out: bool) -> None:
+        """Takes a switch or a cable (`e0_0-a0_0`) out of service without loss, or back into it if `out` is false."""
+    def set_scheme(self, spec: str) -> None:
+        """Puts another scheme in charge of the running controller, without loss."""
     def keep_ways(self) -> None:
         """Records from now on the path of each subflow when it closes, for `take_ways`."""
     def take_ways(self) -> list[tuple[int, int, list[int], str | None]]:
@@ -420,6 +425,9 @@ def max_concurrent_flow(
 
     Hosts are node numbers. Links that are down from the start carry nothing. Links of hosts are no limit.
     """
+
+def max_min_rates(capacity: list[float], flows: list[list[int]]) -> npt.NDArray[Any]:
+    """Max-min fair rates in the unit of the capacities. A flow has the numbers of the links that it crosses."""
 
 @final
 class Placer:

@@ -35,6 +35,9 @@ pub enum Error {
     /// Demands.
     #[error(transparent)]
     Fractional(#[from] pathloom_allocation::fractional::FractionalError),
+    /// Max-min rates.
+    #[error(transparent)]
+    Allocation(#[from] pathloom_allocation::AllocationError),
     /// A flow that cannot be placed.
     #[error(transparent)]
     Place(#[from] pathloom_allocation::placement::PlaceError),
@@ -60,6 +63,9 @@ pub enum Error {
     /// An error of the simulator itself: its packet counts do not match.
     #[error("the simulator lost count of its packets: {0:?}; please report it with the settings")]
     Unbalanced(PacketTotals),
+    /// An operation that a running controller cannot carry out.
+    #[error("{0}")]
+    Operation(String),
     /// A node that is not in the fabric.
     #[error("path: no node is called `{0}`{hint}", hint = .1.as_ref().map_or(String::new(), |near| format!("; did you mean `{near}`?")))]
     Node(String, Option<String>),

@@ -10,6 +10,7 @@ mod fabric;
 mod faults;
 mod jobs;
 mod lists;
+mod operations;
 mod output_files;
 mod registry;
 mod scheme;
@@ -35,7 +36,7 @@ mod _core {
     #[pymodule_export]
     use super::simulation::Simulation;
     #[pymodule_export]
-    use super::solver::{max_concurrent_flow, Placer};
+    use super::solver::{max_concurrent_flow, max_min_rates, Placer};
     use super::*;
     #[pymodule_export]
     use super::{fitting_min_rto_ns, nearest, parse_time_s, transport_settings};

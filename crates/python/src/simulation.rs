@@ -330,6 +330,20 @@ impl Simulation {
         })
     }
 
+    /// Takes a switch, or the cables between two neighbours, out of service without loss, or back into it.
+    fn drain(&self, py: Python<'_>, name: &str, out: bool) -> Result<(), Error> {
+        let target = crate::operations::drain_target(&self.fabric, name)?;
+        py.detach(|| of_run!(&mut *self.lock(), sim => sim.drain(target, out)));
+        Ok(())
+    }
+
+    /// Puts another scheme in charge of the running controller.
+    fn set_scheme(&self, py: Python<'_>, spec: &str) -> Result<(), Error> {
+        let scheme = crate::operations::central_scheme(spec)?;
+        py.detach(|| of_run!(&mut *self.lock(), sim => sim.set_scheme(scheme)));
+        Ok(())
+    }
+
     fn keep_ways(&self, py: Python<'_>) {
         py.detach(|| of_run!(&mut *self.lock(), sim => sim.record_subflow_paths()));
     }

@@ -5,6 +5,7 @@ use crate::fabric::Fabric;
 use numpy::{IntoPyArray, PyArray1};
 use pathloom_allocation::fractional::{fractional, Commodity};
 use pathloom_allocation::placement::{PlacedFlow, PlacerSettings};
+use pathloom_allocation::{max_min, FlowSet};
 use pathloom_model::{LinkState, NodeId};
 use pathloom_schemes::allocation::{flow_between, follow, network_at, network_of};
 use pyo3::prelude::*;
@@ -33,6 +34,23 @@ pub fn max_concurrent_flow(
         let found = fractional(&network_at(fabric, &LinkState::of(fabric)), &commodities, epsilon)?;
         Ok((found.lambda, found.bound, found.rounds, found.operations))
     })
+}
+
+/// Max-min fair rates of flows, in the units of `capacity`. A flow has the numbers of the links that it crosses.
+#[pyfunction]
+pub fn max_min_rates<'py>(
+    py: Python<'py>,
+    capacity: Vec<f64>,
+    flows: Vec<Vec<u32>>,
+) -> Result<Bound<'py, PyArray1<f64>>, Error> {
+    let rates = py.detach(|| {
+        let mut set = FlowSet::new();
+        for links in &flows {
+            set.push(links);
+        }
+        max_min(&capacity, &set).map(|fair| fair.rates)
+    });
+    Ok(rates?.into_pyarray(py))
 }
 
 /// Places flows on one path each.

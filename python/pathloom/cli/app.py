@@ -22,6 +22,7 @@ from pathloom.cli import (
     show,
     streams,
     sweep,
+    twin,
     with_paths,
 )
 from pathloom.cli.encoding import as_text, is_text
@@ -50,6 +51,7 @@ app.add_typer(lists.transports, name="transport")
 app.add_typer(lists.traffic, name="traffic")
 app.add_typer(lab.app, name="lab")
 app.add_typer(streams.app, name="streams")
+app.add_typer(twin.app, name="twin")
 app.command("assign")(streams.assign)
 app.command("with-paths")(with_paths.with_paths)
 app.command("controller", context_settings=controller.VERBATIM)(controller.controller)

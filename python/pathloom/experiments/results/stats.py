@@ -133,10 +133,19 @@ def t_quantile_975(freedom: int) -> float:
     >>> t_quantile_975(1), t_quantile_975(9)
     (12.706204736, 2.262157163)
     """
+    return t_quantile(0.95, freedom)
+
+
+def t_quantile(within: float, freedom: int) -> float:
+    """The t with the probability `within` (0.5..0.95) that |T| < t, as `t_quantile_975`.
+
+    >>> t_quantile(0.9, 1), t_quantile(0.9, 9)
+    (6.313751515, 1.833112933)
+    """
     low, high = 0.0, 64.0
     while high - low > 1e-12:
         middle = (low + high) / 2
-        if _t_within(middle, freedom) < 0.95:
+        if _t_within(middle, freedom) < within:
             low = middle
         else:
             high = middle

@@ -1,0 +1,300 @@
+"""`pathloom twin`: forks of running fabrics, and questions to them."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pathloom import _core
+from pathloom._core import PathloomError
+from pathloom.cli import console
+from pathloom.cli.exits import Interrupted
+from pathloom.cli.help import App
+from pathloom.cli.options import (
+    ClusterOption,
+    JobsOption,
+    JsonOption,
+    SeedOption,
+    job_count,
+    out_folder,
+    seed_number,
+    show_help_if_alone,
+)
+from pathloom.cli.remote import CaOption, TokenOption
+from pathloom.cli.settings_options import whole_number
+from pathloom.errors import bad_input
+from pathloom.experiments.settings.model import MOST_RUNS
+from pathloom.experiments.settings.setting import NETWORK, OUTPUT, RUNS, WHAT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pathloom.experiments.running.work import Progress
+    from pathloom.twin.ask import Answer
+    from pathloom.twin.fork import Fork
+    from pathloom.twin.measures import Measure
+
+app = App(
+    help="Fork a running fabric into packets, and ask what would happen.",
+    invoke_without_command=True,
+    callback=show_help_if_alone,
+)
+
+DEFAULT_FORK = Path("now.plf")
+
+
+@app.command("fork")
+def fork_command(
+    controller: Annotated[
+        str | None,
+        typer.Option("--controller", metavar="URL", help="API of a running controller.", rich_help_panel=WHAT),
+    ] = None,
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--from", metavar="FOLDER", help="Results of a simulated run, which is repeated.", rich_help_panel=WHAT
+        ),
+    ] = None,
+    records: Annotated[
+        Path | None,
+        typer.Option(
+            "--records",
+            metavar="FILE",
+            help="Flow records, CSV or Parquet: start_s, src, dst, bytes, end_s; needs --fabric.",
+            rich_help_panel=WHAT,
+        ),
+    ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            "--at", metavar="TIME", help="Time of the run, or since the first flow: 5s.", rich_help_panel=WHAT
+        ),
+    ] = None,
+    fabric: Annotated[
+        str | None, typer.Option("--fabric", metavar="SPEC", help="Fabric of --records.", rich_help_panel=WHAT)
+    ] = None,
+    scheme: Annotated[
+        str | None,
+        typer.Option(
+            "--scheme",
+            metavar="SPEC",
+            help="Scheme of --records, or one of those in FOLDER.  [default: ecmp, or the first]",
+            rich_help_panel=WHAT,
+        ),
+    ] = None,
+    run: Annotated[str, typer.Option("--run", metavar="N", help="Which run of FOLDER.", rich_help_panel=WHAT)] = "1",
+    learn: Annotated[
+        str,
+        typer.Option(
+            "--learn", metavar="TIME", help="Watch the controller this long to learn arrivals.", rich_help_panel=WHAT
+        ),
+    ] = "10s",
+    transport: Annotated[
+        str | None,
+        typer.Option("--transport", metavar="SPEC", help="Transport of the hosts.", rich_help_panel=NETWORK),
+    ] = None,
+    names: Annotated[
+        bool,
+        typer.Option("--names", help="Keep names of hosts; by default they become h0, h1, …", rich_help_panel=OUTPUT),
+    ] = False,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FILE", help="File of the fork.", rich_help_panel=OUTPUT)
+    ] = DEFAULT_FORK,
+    token_file: TokenOption = None,
+    ca: CaOption = None,
+) -> int:
+    """Write the state of a fabric into a file: links, flows with their rates and paths, and how flows arrive.
+
+    Example: pathloom twin fork --from results/stride --at 5s --out now.plf
+
+    Example: pathloom twin fork --controller http://127.0.0.1:6680 --learn 30s --out now.plf
+    """
+    from pathloom.experiments.results.output_files import check_writable
+
+    sources = {"--controller": controller, "--from": folder, "--records": records}
+    given = [name for name, value in sources.items() if value is not None]
+    if len(given) != 1:
+        found = " and ".join(given) or "none"
+        raise bad_input(f"twin fork: expected one of --controller, --from and --records, found {found}")
+    check_writable(out)
+    if controller is not None:
+        forked = _of_controller(controller, learn, transport, token_file, ca)
+    else:
+        if at is None:
+            raise bad_input(f"{given[0]}: needs --at, the time of the fork, such as --at 5s")
+        at_s = _seconds("--at", at)
+        if folder is not None:
+            forked = _of_folder(folder, scheme, whole_number("--run", run, 1, MOST_RUNS), at_s)
+        else:
+            assert records is not None
+            forked = _of_records(records, fabric, scheme or "ecmp", at_s, transport)
+    forked = forked if names else forked.anonymised()
+    forked.write(out)
+    _say_what_was_found(forked, out)
+    return 0
+
+
+def _of_controller(url: str, learn: str, transport: str | None, token_file: Path | None, ca: Path | None) -> Fork:
+    from pathloom.remote import Controller, find_token
+    from pathloom.twin.from_controller import fork_of_controller
+
+    learn_s = _seconds("--learn", learn)
+    return fork_of_controller(Controller(url, find_token(token_file), ca), learn_s, transport=transport)
+
+
+def _of_folder(folder: Path, scheme: str | None, run: int, at_s: float) -> Fork:
+    from pathloom.twin.from_runs import fork_of_run, job_of, settings_of_folder
+
+    settings, fabric_text = settings_of_folder(folder)
+    return fork_of_run(settings, fabric_text, job_of(settings, scheme, run), at_s)
+
+
+def _of_records(path: Path, spec: str | None, scheme: str, at_s: float, transport: str | None) -> Fork:
+    from pathloom.fabrics import Fabric
+    from pathloom.twin.from_records import fork_of_records, read_records
+
+    if spec is None:
+        raise bad_input("--records: needs --fabric, the fabric of the flows, such as --fabric fat-tree:k=4")
+    _core.scheme_name(scheme)
+    return fork_of_records(read_records(path), Fabric(spec), scheme, at_s, transport, None)
+
+
+def _say_what_was_found(forked: Fork, out: Path) -> None:
+    from pathloom.quantities import counted
+
+    down = sum(bool(edge.get("failed")) for edge in forked.fabric["edges"])
+    flows, hosts = counted(len(forked.flows), "flow"), counted(len(forked.hosts), "host")
+    print(f"Fork: {out}")
+    print(
+        f"{flows} under way on {hosts} under {forked.scheme}, {counted(down, 'cable')} out of service; "
+        f"{forked.arrivals.flows_per_s:.4g} new flows/s"
+    )
+    for note in forked.notes:
+        print(f"Note: {note}.")
+
+
+@app.command("ask")
+def ask_command(
+    fork: Annotated[Path, typer.Argument(metavar="FORK", help="File of `pathloom twin fork`.")],
+    questions: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="QUESTION…",
+            help="drain:SWITCH cut:CABLE fail:WHAT degrade:CABLE=RATE loss:CABLE=SHARE add:CABLE scheme:NAME "
+            "load:x1.2, several joined by +",
+        ),
+    ],
+    measure: Annotated[
+        str,
+        typer.Option(
+            "--for",
+            metavar="MEASURE",
+            help="What should be good: p99-fct-small, worst-pair, mean-throughput or completion.",
+            rich_help_panel=WHAT,
+        ),
+    ] = "mean-throughput",
+    duration: Annotated[
+        str, typer.Option("--duration", metavar="TIME", help="How long flows arrive in a fork.", rich_help_panel=RUNS)
+    ] = "1s",
+    runs: Annotated[
+        str, typer.Option("--runs", metavar="N", help="Forks of each alternative.", rich_help_panel=RUNS)
+    ] = "5",
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            "--budget", metavar="TIME", help="Start no further fork after this time, but two.", rich_help_panel=RUNS
+        ),
+    ] = None,
+    seed: SeedOption = None,
+    jobs: JobsOption = None,
+    cluster: ClusterOption = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            parser=out_folder,
+            metavar="FOLDER",
+            help="Folder for answer.json and a picture.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    json: JsonOption = None,
+) -> int:
+    """Rank what could be done: each alternative, and nothing, in packets over the same forks.
+
+    Example: pathloom twin ask now.plf drain:c0 cut:e0_0-a0_0 scheme:hedera load:x1.2 --for worst-pair --budget 30s
+    """
+    from pathloom.experiments.running.runners import check_cluster, runner_of
+    from pathloom.experiments.running.threads import default_threads
+    from pathloom.twin.ask import Plan, Question
+    from pathloom.twin.fork import read_fork
+    from pathloom.twin.questions import parse_alternatives
+
+    console.check_json_target(json)
+    threads = job_count(jobs)
+    check_cluster(cluster, threads)
+    plan = Plan(
+        measure=measure_of(measure),
+        duration=duration,
+        runs=whole_number("--runs", runs, 1, MOST_RUNS),
+        seed=seed_number(seed) or 1,
+        budget_s=None if budget is None else _seconds("--budget", budget),
+    )
+    alternatives = parse_alternatives(questions)
+    question = Question(read_fork(fork), fork.resolve(), alternatives, plan)
+    with (
+        runner_of(cluster, threads or default_threads(), console.say) as runner,
+        _watch(len(alternatives) * plan.runs) as report,
+    ):
+        answer = question.carry_out(runner, report)
+    deliver(answer, out, json)
+    if answer.interrupted:
+        raise Interrupted(f"interrupted: the answer is of {answer.runs} of {plan.runs} forks")
+    return 0
+
+
+def measure_of(name: str) -> Measure:
+    """The measure with this name. Raises `PathloomError`."""
+    from pathloom.twin.measures import MEASURES
+
+    if name not in MEASURES:
+        near = _core.nearest(name, list(MEASURES))
+        hint = f"; did you mean `{near}`?" if near else ""
+        raise bad_input(f"--for `{name}`: is not one of {', '.join(MEASURES)}{hint}")
+    return MEASURES[name]
+
+
+@contextmanager
+def _watch(runs: int) -> Iterator[Progress]:
+    with console.progress_bar("ask", runs) as report:
+        yield lambda work, share: report(replace(work.job, label=f"{work.place} {work.job.label}"), share)
+
+
+def deliver(answer: Answer, out: Path | None, json: str | None) -> None:
+    """Writes the folder, and prints the table, or JSON instead."""
+    from pathloom.twin.report import save_answer, table_of, verdict
+
+    if out is not None:
+        save_answer(answer, out)
+    if json is not None:
+        console.put_json(json, answer.json())
+    if json == console.STDOUT:
+        return
+    print(f"{answer.plan.measure.about}, {answer.runs} forks of {answer.plan.duration}, {answer.took_s:.1f} s\n")
+    headings, rows = table_of(answer)
+    console.table(None, headings, rows, 1)
+    print()
+    print(verdict(answer))
+    if out is not None:
+        print(f"Answer: {out / 'answer.json'}")
+
+
+def _seconds(option: str, text: str) -> float:
+    try:
+        return _core.parse_time_s(text)
+    except PathloomError as error:
+        raise bad_input(f"{option}: {error}") from None
