@@ -4,6 +4,7 @@ use crate::addresses::{self, AddressesAt, HostPort};
 use crate::api::{Api, CheckedAddress, Paths};
 use crate::control_settings::ControlSettings;
 use crate::current::Current;
+use crate::etcd::{CheckedCluster, Cluster};
 use crate::hosts::{HostsConfig, Tokens};
 use crate::reading::Foreign;
 use crate::registry::registry;
@@ -72,6 +73,8 @@ pub struct Config {
     /// State that survives a restart.
     #[serde(default)]
     pub state: State,
+    /// The etcd by which several controllers choose the one that leads. Without it, this is the only one.
+    pub cluster: Option<Cluster>,
     /// Addresses at hosts' ports that the fabric does not lay out there.
     #[serde(default)]
     pub addresses: Vec<AddressesAt>,
@@ -332,6 +335,8 @@ pub struct CheckedConfig {
     pub(crate) api: Option<CheckedAddress>,
     /// The address for applications on hosts, if it is configured.
     pub(crate) paths: Option<CheckedAddress>,
+    /// The cluster, if it is configured.
+    pub(crate) cluster: Option<CheckedCluster>,
     /// The configured ports of addresses.
     pub(crate) places: Vec<(Prefix, HostPort)>,
     /// Prefixes of the addresses that hosts may use.
@@ -418,6 +423,7 @@ pub(crate) fn check(text: &str, base_dir: &Path) -> Result<CheckedConfig, String
     let paths = config.paths.load(base_dir, api.as_ref())?;
     // The rates that an application sees of its paths are measured even if the scheme reads no port counters.
     control.link_loads_every = paths.as_ref().map(|_| PORTS_PERIOD);
+    let cluster = config.cluster.as_ref().map(|cluster| cluster.check(base_dir)).transpose()?;
     let places = addresses::places(&fabric, &config.addresses)?;
     let allowed = addresses::prefixes("discovery.prefixes", &config.discovery.prefixes)?;
     let fabric = Arc::new(fabric);
@@ -432,6 +438,7 @@ pub(crate) fn check(text: &str, base_dir: &Path) -> Result<CheckedConfig, String
         hosts_tokens,
         api,
         paths,
+        cluster,
         places,
         allowed,
     })
@@ -465,6 +472,10 @@ fn check_ranges(config: &Config) -> Result<(), String> {
         return Err(
             "discovery: hosts are learnt at ports that face no switch; links must be \"verify\" for that".into()
         );
+    }
+    if config.cluster.is_some() && config.state.directory.is_some() {
+        let why = "the directory of one controller would restore what another has changed since; remove it";
+        return Err(format!("state.directory: it does not go with [cluster]: {why}"));
     }
     let levels = ["error", "warn", "info", "debug", "trace"];
     if !levels.contains(&config.log.level.as_str()) {

@@ -23,6 +23,7 @@ mod descriptors;
 mod dhcp;
 mod duration;
 mod encrypted;
+mod etcd;
 mod failed_accepts;
 mod gauges;
 mod hash_steps;
@@ -67,5 +68,6 @@ mod verify;
 mod virtual_time;
 
 pub use api::{Api, Paths};
+pub use etcd::{CheckedCluster, Cluster};
 pub use reading::Foreign;
 pub use tls::Tls;

@@ -124,5 +124,17 @@ fn run(file: &str) -> Result<(), String> {
     } else {
         log.with_ansi(false).init();
     }
-    serve::run(checked, Path::new(file)).map_err(|problem| problem.to_string())
+    match serve::run(checked, Path::new(file)).map_err(|problem| problem.to_string())? {
+        serve::Ended::Stopped => Ok(()),
+        serve::Ended::Deposed => start_again(),
+    }
+}
+
+/// Replaces this process by a new one with the same arguments, which follows the controller that leads now. So nothing of
+/// the time as the leader is left.
+fn start_again() -> Result<(), String> {
+    tracing::warn!("another controller leads; this one starts again and follows");
+    let own = std::env::current_exe().map_err(|problem| problem.to_string())?;
+    let problem = Command::new(&own).args(std::env::args().skip(1)).exec();
+    Err(format!("{}: {problem}; start it again", own.display()))
 }

@@ -6,6 +6,7 @@ use crate::clock::Clock;
 use crate::config::{Addresses, CheckedConfig};
 use crate::descriptors;
 use crate::encrypted::{accept_tls, Encryption};
+use crate::etcd::Membership;
 use crate::failed_accepts::FailedAccepts;
 use crate::hosts;
 use crate::hub::{Hub, Responder};
@@ -18,6 +19,7 @@ use crate::reload::{reload, InUse};
 use crate::session::Shared;
 use crate::storing::store_changes;
 use crate::tls::Binding;
+use pathloom_cluster::Token;
 use pathloom_control::{Config as ControlConfig, Controller, Counts, Input, Snapshot, StoredDrains, Target};
 use pathloom_model::{Fabric, Nanos};
 use socket2::{Domain, Socket, Type};
@@ -94,16 +96,8 @@ pub(crate) fn hub(checked: &CheckedConfig, persist: &Persist) -> io::Result<(Sha
             Controller::new(config, checked.fabric.clone(), scheme)
         }
     };
-    let settings = (checked.config.sessions.clone(), checked.config.limits.clone());
-    let (fabric, datapaths) = (checked.fabric.clone(), checked.datapaths.clone());
-    let mut hub = Hub::new(Responder::Fabric(controller), Some(fabric.clone()), datapaths.clone(), settings);
-    let learnt = (
-        checked.config.discovery.addresses == Addresses::Any,
-        checked.allowed.clone(),
-        checked.config.discovery.most_addresses,
-    );
-    let learnt = Learnt::new(fabric.clone(), learnt, &checked.places);
-    hub.discovery = LiveDiscovery::new(&checked.config.discovery, fabric, datapaths, learnt, live_discovery::secret()?);
+    let mut hub = empty_hub(checked, Responder::Fabric(controller));
+    hub.discovery = discovery(checked)?;
     if let Some(discovery) = &mut hub.discovery {
         persist.load_hosts().into_iter().for_each(|host| discovery.remember(now, host));
         discovery.renumber(&persist.load_wiring());
@@ -111,13 +105,58 @@ pub(crate) fn hub(checked: &CheckedConfig, persist: &Persist) -> io::Result<(Sha
     if recorder.is_some() {
         hub.record();
     }
-    hub.binding = checked.config.listen.tls.as_ref().map(Binding::new).unwrap_or_default();
-    hub.foreign = checked.config.reconcile.foreign;
     hub.gauges.started = now;
     hub.gauges.scheme = (checked.scheme.label.clone(), now);
     let shared = Shared::with_clock(hub, clock);
     *shared.tasks.recorder.borrow_mut() = recorder;
     Ok((shared, out_of_service))
+}
+
+/// A hub with these settings, without discovery.
+fn empty_hub(checked: &CheckedConfig, responder: Responder) -> Hub {
+    let settings = (checked.config.sessions.clone(), checked.config.limits.clone());
+    let mut hub = Hub::new(responder, Some(checked.fabric.clone()), checked.datapaths.clone(), settings);
+    hub.binding = checked.config.listen.tls.as_ref().map(Binding::new).unwrap_or_default();
+    hub.foreign = checked.config.reconcile.foreign;
+    hub
+}
+
+/// What discovers cables and hosts, if that is configured.
+fn discovery(checked: &CheckedConfig) -> io::Result<Option<LiveDiscovery>> {
+    let config = &checked.config.discovery;
+    let (fabric, datapaths) = (checked.fabric.clone(), checked.datapaths.clone());
+    let learnt = (config.addresses == Addresses::Any, checked.allowed.clone(), config.most_addresses);
+    let learnt = Learnt::new(fabric.clone(), learnt, &checked.places);
+    Ok(LiveDiscovery::new(config, fabric, datapaths, learnt, live_discovery::secret()?))
+}
+
+/// Makes the hub of a controller that follows another one.
+fn follower(checked: &CheckedConfig) -> Shared {
+    let mut hub = empty_hub(checked, Responder::SurveyOnly);
+    hub.follow();
+    Shared::new(hub)
+}
+
+/// A controller that followed leads by this election. It adopts the rules that it finds in the switches.
+fn take_over(checked: &CheckedConfig, shared: &Shared, (token, epoch): (Token, u16)) -> io::Result<()> {
+    let config = checked.control(epoch);
+    let recorder = checked.config.log.events.as_ref().map(|path| Recorder::create(path, &config)).transpose()?;
+    let scheme = checked.scheme.require_central(checked.config.scheme.seed).map_err(io::Error::other)?;
+    let controller = Controller::new(config, checked.fabric.clone(), scheme);
+    let discovery = discovery(checked)?;
+    let is_recorded = recorder.is_some();
+    *shared.tasks.recorder.borrow_mut() = recorder;
+    shared.drive(|hub, now| {
+        if is_recorded {
+            hub.record();
+        }
+        hub.discovery = discovery;
+        hub.gauges.started = now;
+        hub.gauges.scheme = (checked.scheme.label.clone(), now);
+        hub.lead(now, token.0, controller);
+    });
+    tracing::info!(election = token.0, start = epoch, "this controller leads");
+    Ok(())
 }
 
 /// A clock that continues from the time of the snapshot, even if the machine's clock was set back since.
@@ -181,14 +220,25 @@ pub(crate) fn out_of_service(drains: &StoredDrains, fabric: &Fabric) -> Vec<Targ
     Vec::new()
 }
 
-/// Runs until the process is told to stop (SIGTERM, SIGINT). Rules stay in the switches. SIGHUP reads `file` again.
+/// Why a controller has ended without an error.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ended {
+    /// The process was told to stop.
+    Stopped,
+    /// Another controller leads. The process should start again, to follow it.
+    Deposed,
+}
+
+/// Runs until the process is told to stop (SIGTERM, SIGINT), or another controller leads. Rules stay in the switches.
+/// SIGHUP reads `file` again.
 ///
 /// # Errors
 /// It cannot listen, or cannot store its state.
-pub fn run(mut checked: CheckedConfig, file: &Path) -> Result<(), ServeError> {
+pub fn run(mut checked: CheckedConfig, file: &Path) -> Result<Ended, ServeError> {
     descriptors::fit(&mut checked);
     let persist = Persist::new(checked.config.state.directory.clone());
-    let (shared, out_of_service) = hub(&checked, &persist).map_err(|problem| {
+    let made = if checked.cluster.is_some() { Ok((follower(&checked), Vec::new())) } else { hub(&checked, &persist) };
+    let (shared, out_of_service) = made.map_err(|problem| {
         let directory = checked.config.state.directory.clone().unwrap_or_default().display().to_string();
         ServeError::State { directory, problem }
     })?;
@@ -203,15 +253,52 @@ async fn serve(
     shared: Shared,
     persist: Persist,
     out_of_service: Vec<Target>,
-) -> Result<(), ServeError> {
+) -> Result<Ended, ServeError> {
     // The signals are handled before the log says that the controller runs, because a reader of the log may send one
     // at once.
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let hangup = signal(SignalKind::hangup())?;
     let mut listens = listen_for_switches(&checked, &shared)?;
+    tokio::task::spawn_local(run_timers(shared.clone()));
+    let mut membership = checked.cluster.as_ref().map(|cluster| Membership::start(cluster, shared.clock));
+    if let Some(membership) = &mut membership {
+        tokio::select! {
+            election = membership.lead() => take_over(&checked, &shared, election)?,
+            _ = terminate.recv() => return Ok(Ended::Stopped),
+            _ = interrupt.recv() => return Ok(Ended::Stopped),
+        }
+    }
     listens.extend(listen_for_agents(&checked, &shared)?);
     listens.extend(listen_for_people(&checked, &shared)?);
     listens.extend(listen_for_applications(&checked, &shared)?);
+    begin(&checked, &shared, out_of_service);
+    tokio::task::spawn_local(run_periodic_work(shared.clone(), persist.clone()));
+    tokio::task::spawn_local(store_changes(shared.clone(), persist.clone()));
+    tokio::task::spawn_local(reload(shared.clone(), file, hangup, InUse::new(&checked)));
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+        () = deposed(&mut membership, &shared) => return Ok(Ended::Deposed),
+    }
+    listens.iter().for_each(|task| task.abort());
+    // The results of messages that were received last are sent too.
+    shared.drive(|hub, now| hub.settle(now));
+    let backlog = async {
+        while shared.hub.borrow().has_backlog() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let _ = timeout(STOP, backlog).await;
+    store_state(&shared, &persist);
+    if let Some(membership) = membership {
+        membership.stop().await;
+    }
+    clean_up(&checked, &shared);
+    Ok(Ended::Stopped)
+}
+
+/// Starts the scheme, and tells the controller what the configuration says.
+fn begin(checked: &CheckedConfig, shared: &Shared, out_of_service: Vec<Target>) {
     tracing::info!(fabric = checked.fabric.spec(), scheme = checked.scheme.label, "the controller runs");
     // Starts the scheme.
     shared.drive(|hub, now| hub.handle(now, Input::Timeout));
@@ -224,24 +311,18 @@ async fn serve(
     for target in out_of_service {
         shared.drive(|hub, now| hub.handle(now, Input::Drain { target, out: true }));
     }
-    tokio::task::spawn_local(run_timers(shared.clone()));
-    tokio::task::spawn_local(run_periodic_work(shared.clone(), persist.clone()));
-    tokio::task::spawn_local(store_changes(shared.clone(), persist.clone()));
-    tokio::task::spawn_local(reload(shared.clone(), file, hangup, InUse::new(&checked)));
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+}
+
+/// Waits until another controller leads. Never returns if there is no other one.
+async fn deposed(membership: &mut Option<Membership>, shared: &Shared) {
+    match membership {
+        Some(membership) => membership.keep(shared).await,
+        None => std::future::pending().await,
     }
-    listens.iter().for_each(|task| task.abort());
-    // The results of messages that were received last are sent too.
-    shared.drive(|hub, now| hub.settle(now));
-    let backlog = async {
-        while shared.hub.borrow().has_backlog() {
-            sleep(Duration::from_millis(5)).await;
-        }
-    };
-    let _ = timeout(STOP, backlog).await;
-    store_state(&shared, &persist);
+}
+
+/// Closes files and sockets, and logs what the controller has done.
+fn clean_up(checked: &CheckedConfig, shared: &Shared) {
     let counts = shared.drive(|hub, _| hub.controller().map(|controller| controller.counts()).unwrap_or_default());
     shared.tasks.recorder.borrow_mut().iter_mut().for_each(Recorder::flush);
     for path in [&checked.config.listen.unix, &checked.config.hosts.unix].into_iter().flatten() {
@@ -250,7 +331,6 @@ async fn serve(
     let Counts { routes, reroutes, bound, rules_max, polls, .. } = counts;
     let polling_ns = counts.polling_period().unwrap_or(Nanos::ZERO).0;
     tracing::info!(routes, reroutes, bound, rules_max, polls, polling_ns, "stopped; the rules stay in the switches");
-    Ok(())
 }
 
 /// Opens the sockets for switches.

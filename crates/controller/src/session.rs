@@ -34,6 +34,8 @@ pub(crate) struct Tasks {
     agents: RefCell<BTreeMap<AgentId, Rc<Wakers>>>,
     /// Wakes the task that settles the hub.
     pub settle: Notify,
+    /// Wakes the task that waits for switches which have a newer leader.
+    pub refused: Notify,
     /// Wakes the task that waits for time-outs and jobs.
     pub timer: Notify,
     /// When that task wakes by itself.
@@ -114,6 +116,9 @@ impl Shared {
             std::iter::from_fn(|| hub.poll_record()).for_each(|record| recorder.write(&record));
         }
         tasks.storing.look_at(hub);
+        if hub.take_refusal() {
+            tasks.refused.notify_one();
+        }
         if hub.is_unsettled() {
             tasks.settle.notify_one();
         } else if hub.has_jobs() || hub.poll_timeout() < tasks.armed.get() {

@@ -8,6 +8,7 @@
 
 mod answers;
 mod claims;
+mod etcd;
 pub(crate) mod fake;
 pub(crate) mod faults;
 mod inside;
@@ -66,6 +67,7 @@ pub fn run(words: &[&str]) -> Result<(), String> {
     match words {
         ["serve", what] => return served::run(what),
         ["faults", ref rest @ ..] => return faults::run(rest),
+        ["etcd", endpoint, ref rest @ ..] => return etcd::run(endpoint, rest),
         ["inside", ref rest @ ..] => return inside::run(rest),
         ["--help" | "-h"] => {
             println!("{USAGE}");

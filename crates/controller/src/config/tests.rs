@@ -6,6 +6,10 @@ fn problem(text: &str) -> String {
     check(text, Path::new("")).unwrap_err()
 }
 
+fn cluster(more: &str) -> String {
+    format!("{LEAST}[cluster]\nname = \"c1\"\n{more}")
+}
+
 const LEAST: &str = "[fabric]\nspec = \"fat-tree:k=4\"\n";
 
 #[test]
@@ -56,6 +60,19 @@ fn invalid_settings_are_named_with_their_place() {
         (&format!("{LEAST}[sessions]\necho_interval = \"20s\""), ["echo_timeout", "longer"]),
         (&format!("{LEAST}[scheme]\nspec = \"ecpm\""), ["ecmp", "scheme.spec"]),
         (&format!("{LEAST}[log]\nlevel = \"loud\""), ["loud", "debug"]),
+        (&cluster("endpoints = []"), ["cluster.endpoints", "http://"]),
+        (&cluster("endpoints = [\"10.0.0.1:2379\"]"), ["cluster.endpoints", "10.0.0.1:2379"]),
+        (&cluster("endpoints = [\"http://10.0.0.1\"]"), ["cluster.endpoints", "HOST:PORT"]),
+        (&cluster("endpoints = [\"https://etcd:2379\"]"), ["cluster.ca", "https://"]),
+        (&cluster("endpoints = [\"https://etcd:2379\"]\nca = \"none.pem\""), ["cluster.ca", "none.pem"]),
+        (&cluster("endpoints = [\"http://etcd:2379\"]\nca = \"none.pem\""), ["cluster.ca", "https://"]),
+        (&cluster("endpoints = [\"http://etcd:2379\"]\nttl = \"1s\""), ["cluster.ttl", "2s"]),
+        (&cluster("endpoints = [\"http://etcd:2379\"]\nttl = \"2500ms\""), ["cluster.ttl", "whole"]),
+        (&cluster("endpoints = [\"http://etcd:2379\"]\nprefix = \"/p\""), ["cluster.prefix", "/p"]),
+        (&cluster("endpoints = [\"http://etcd:2379\"]\nuser = \"u\""), ["password_file", "together"]),
+        (&cluster("endpoints = [\"http://etcd:2379\"]\n[state]\ndirectory = \"d\""), ["state.directory", "[cluster]"]),
+        (&format!("{LEAST}[cluster]\nendpoints = [\"http://etcd:2379\"]"), ["name", "line"]),
+        (&format!("{LEAST}[cluster]\nname = \"a/b\"\nendpoints = [\"http://etcd:2379\"]"), ["cluster.name", "a/b"]),
         (&format!("{LEAST}datapaths = {{ e9_9 = \"1\" }}"), ["e9_9", "no switch"]),
         (&format!("{LEAST}datapaths = {{ e0_0 = \"xyz\" }}"), ["xyz", "hexadecimal"]),
         (&format!("{LEAST}datapaths = {{ e0_0 = \"2\", e0_1 = \"2\" }}"), ["e0_0", "e0_1"]),

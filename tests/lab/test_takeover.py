@@ -1,0 +1,224 @@
+"""Three controllers and three etcds: one controller leads, and another one takes over when it is gone."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from live import K4, QUIET, Live, permutation, spoil, until
+from pathloom.lab import system
+from pathloom.native import BENCH, program
+from support import figures
+
+NAMES = ("c0", "c1", "c2")
+TTL_S = 2
+LEADS = "this controller leads"
+FOLLOWS = "this one starts again and follows"
+
+
+class Trio:
+    """Three controllers and three etcds in the namespace of the first switches of a lab."""
+
+    def __init__(self, live: Live, stack: ExitStack) -> None:
+        self.live = live
+        self.directory = live.lab.directory
+        self.stack = stack
+        self.etcds = [self._etcd(number) for number in range(3)]
+        until(self.is_etcd_up, "etcd answers")
+        self.processes = {name: self.start(name) for name in NAMES}
+        until(lambda: self.leader() is not None, "a controller leads")
+        for switch in live.blueprint.switches:
+            self._connect(switch.bridge)
+
+    def run(self, command: list[str], log: str) -> subprocess.Popen[bytes]:
+        """Starts a program in the namespace."""
+        inside = ["ip", "netns", "exec", self.live.blueprint.namespace, *command]
+        environment = {**os.environ, system.MARK: str(self.directory)}
+        with (self.directory / log).open("ab") as out:
+            process = subprocess.Popen(
+                inside, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environment, start_new_session=True
+            )
+        self.stack.callback(_end, process)
+        return process
+
+    def _etcd(self, number: int) -> subprocess.Popen[bytes]:
+        client, peer = (f"http://127.0.0.1:{port + number}" for port in (2379, 2479))
+        cluster = ",".join(f"etcd{one}=http://127.0.0.1:{2479 + one}" for one in range(3))
+        words = {
+            "name": f"etcd{number}",
+            "data-dir": str(self.directory / f"etcd{number}"),
+            "listen-client-urls": client,
+            "advertise-client-urls": client,
+            "listen-peer-urls": peer,
+            "initial-advertise-peer-urls": peer,
+            "initial-cluster": cluster,
+        }
+        return self.run(["etcd", *(f"--{key}={value}" for key, value in words.items())], "etcd.log")
+
+    def is_etcd_up(self) -> bool:
+        """Whether etcd has a leader."""
+        body = '{"key": "YQ=="}'
+        command = ["curl", "--silent", "--max-time", "1", "--data", body, "http://127.0.0.1:2379/v3/kv/range"]
+        inside = ["ip", "netns", "exec", self.live.blueprint.namespace, *command]
+        return '"header"' in subprocess.run(inside, capture_output=True, text=True, check=False).stdout
+
+    def socket(self, name: str) -> Path:
+        """Where switches connect to a controller."""
+        return self.directory / "ovs" / f"{name}.sock"
+
+    def start(self, name: str) -> subprocess.Popen[bytes]:
+        """Starts a controller."""
+        endpoints = [f"http://127.0.0.1:{2379 + number}" for number in range(3)]
+        words: dict[str, dict[str, object]] = {
+            "fabric": {"spec": self.live.fabric.spec},
+            "scheme": {"spec": QUIET, "seed": 1},
+            "listen": {"unix": str(self.socket(name))},
+            "discovery": {"hosts": "configured"},
+            "cluster": {"endpoints": endpoints, "name": name, "ttl": f"{TTL_S}s"},
+        }
+        lines: list[str] = []
+        for table, keys in words.items():
+            lines += [f"[{table}]", *(f"{key} = {json.dumps(value)}" for key, value in keys.items())]
+        # Without this line each controller would listen at the same address, too.
+        text = "\n".join(lines).replace("[listen]", f'[listen]\naddress = "127.0.0.1:{6660 + NAMES.index(name)}"')
+        file = self.directory / f"{name}.toml"
+        file.write_text(text + "\n", encoding="utf-8")
+        return self.run([program(), "--config", str(file)], f"{name}.log")
+
+    def _connect(self, bridge: str) -> None:
+        daemon = self.live.switches.daemon_of(bridge)
+        daemon.vsctl(["set-controller", bridge, *(f"unix:{self.socket(name)}" for name in NAMES)])
+        for row in re.findall(r"[0-9a-f-]{36}", daemon.vsctl(["get", "Bridge", bridge, "controller"])):
+            daemon.vsctl(["set", "Controller", row, "connection_mode=out-of-band", "max_backoff=1000"])
+
+    def log(self, name: str) -> str:
+        """The log of a controller."""
+        return (self.directory / f"{name}.log").read_text(encoding="utf-8", errors="replace")
+
+    def led(self, name: str) -> int:
+        """How often a controller has become the leader."""
+        return self.log(name).count(LEADS)
+
+    def leader(self) -> str | None:
+        """The controller whose key etcd has."""
+        body = '{"key": "L3BhdGhsb29tL2xlYWRlcg=="}'  # /pathloom/leader
+        found = None
+        for number in range(3):
+            command = ["curl", "--silent", "--max-time", "1", "--data", body]
+            inside = ["ip", "netns", "exec", self.live.blueprint.namespace, *command]
+            address = f"http://127.0.0.1:{2379 + number}/v3/kv/range"
+            said = subprocess.run([*inside, address], capture_output=True, text=True, check=False).stdout
+            if match := re.search(r'"value":"([^"]+)"', said):
+                names = {"YzA=": "c0", "YzE=": "c1", "YzI=": "c2"}
+                found = names[match[1]]
+                break
+        return found
+
+    def await_lead(self, others: tuple[str, ...]) -> str:
+        """Waits until one of these controllers leads and has sessions with all switches. Returns its name."""
+        until(lambda: self.leader() in others, f"one of {others} leads")
+        name = self.leader()
+        assert name is not None
+        until(lambda: self.sessions(name) >= len(self.live.blueprint.switches), f"{name} has all switches")
+        return name
+
+    def sessions(self, name: str) -> int:
+        """Number of sessions that a controller has begun since it last became the leader."""
+        return self.log(name).rpartition(LEADS)[2].count("a session is up")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+
+@contextmanager
+def trio(name: str) -> Iterator[Trio]:
+    """A lab with three controllers."""
+    live = Live(name, K4, QUIET)
+    with ExitStack() as stack:
+        yield Trio(live, stack)
+
+
+def others(name: str) -> tuple[str, ...]:
+    """The other controllers."""
+    return tuple(one for one in NAMES if one != name)
+
+
+def test_the_next_controller_takes_over_and_no_probe_is_lost(name: str) -> None:
+    with trio(name) as three:
+        first = three.await_lead(NAMES)
+        pairs = permutation(three.live, 6)
+        with three.live.probes(pairs) as probes:
+            paths = three.live.await_paths(pairs)
+            # The leader is killed.
+            three.processes[first].kill()
+            began = time.monotonic()
+            second = three.await_lead(others(first))
+            took_s = time.monotonic() - began
+            assert three.live.await_paths(pairs) == paths
+            three.processes[first] = three.start(first)
+            # The leader stands still for longer than its lease, and goes on.
+            three.processes[second].send_signal(signal.SIGSTOP)
+            third = three.await_lead(others(second))
+            time.sleep(TTL_S)
+            three.processes[second].send_signal(signal.SIGCONT)
+            until(lambda: FOLLOWS in three.log(second), f"{second} follows")
+            assert three.leader() == third
+            assert three.live.await_paths(pairs) == paths
+            # The leader is told to stop. Another one leads at once.
+            three.processes[third].send_signal(signal.SIGTERM)
+            fourth = three.await_lead(others(third))
+            assert three.live.await_paths(pairs) == paths
+            tracks = probes.stop()
+        assert not spoil(tracks)
+        assert [three.led(one) >= 1 for one in (first, second, third, fourth)] == [True] * 4
+        figures("a killed leader: seconds until the next one has all switches", took_s=round(took_s, 2))
+
+
+def test_without_etcd_the_leader_goes_on_and_no_other_takes_over(name: str) -> None:
+    with trio(name) as three:
+        leader = three.await_lead(NAMES)
+        pairs = permutation(three.live, 6)
+        with three.live.probes(pairs[:3]) as probes, ExitStack() as later:
+            paths = three.live.await_paths(pairs[:3])
+            for etcd in three.etcds:
+                _end(etcd)
+            until(lambda: "etcd does not confirm" in three.log(leader), "the leader knows that etcd is gone")
+            time.sleep(3 * TTL_S)
+            # A new flow gets a path of its own.
+            more = later.enter_context(three.live.probes(pairs[3:], first_port=21_000))
+            addresses = {host.name: host.ports[0].address for host in three.live.blueprint.hosts}
+            wanted = [(addresses[source], 21_000 + index) for index, (source, _) in enumerate(pairs[3:])]
+            until(lambda: all(one in three.live.flow_rules() for one in wanted), "the new flows have their paths")
+            late, tracks = more.stop(), probes.stop()
+        assert not spoil(tracks)
+        assert not spoil(late)
+        assert [three.led(one) for one in others(leader)] == [0, 0]
+        assert len(paths) == 3
+
+
+def test_the_model_of_etcd_answers_as_etcd_does(tmp_path: Path) -> None:
+    client, peer = "http://127.0.0.1:23979", "http://127.0.0.1:23980"
+    command = ["etcd", "--data-dir", str(tmp_path / "etcd"), "--listen-client-urls", client]
+    command += ["--advertise-client-urls", client, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer]
+    with (tmp_path / "log").open("wb") as log:
+        etcd = subprocess.Popen([*command, "--initial-cluster", f"default={peer}"], stdout=log, stderr=log)
+    try:
+        asked = ["curl", "--silent", "--max-time", "1", f"{client}/version"]
+        until(lambda: b"etcdserver" in subprocess.run(asked, capture_output=True, check=False).stdout, "etcd answers")
+        for seed in range(4):
+            words = [program(BENCH), "etcd", client, "--seed", str(seed), "--requests", "1000"]
+            done = subprocess.run(words, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+            assert "agree" in done.stdout
+    finally:
+        _end(etcd)
