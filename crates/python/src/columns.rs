@@ -1,9 +1,10 @@
-//! Outcomes as columns. A missing whole number is -1, a missing real number is NaN.
+//! Outcomes as columns. A missing whole number is -1, a missing real number is NaN. Runs without packets lack the columns of
+//! links about packets, and their counts of packets are `None`.
 
 use numpy::{Element, IntoPyArray};
 use pathloom_model::{Fabric, LinkId, Nanos};
 use pathloom_sim::{
-    ControlOutcome, Deadlock, FlowOutcome, KindOutcome, LinkOutcome, OfferedFlow, PacketTotals, PauseOutcome,
+    ControlOutcome, Deadlock, Fidelity, FlowOutcome, KindOutcome, LinkOutcome, OfferedFlow, PacketTotals, PauseOutcome,
     ProgramOutcome, SubflowOutcome,
 };
 use pathloom_workload::Start;
@@ -24,8 +25,21 @@ fn ns(time: Option<Nanos>) -> i64 {
     or_none(time.map(|time| time.0))
 }
 
+/// Adds a column of counts of packets, which are missing in a run without packets.
+fn counts<R>(
+    columns: &Bound<'_, PyDict>,
+    fidelity: Fidelity,
+    (name, rows): (&str, &[R]),
+    value: impl Fn(&R) -> u64,
+) -> PyResult<()> {
+    match fidelity {
+        Fidelity::Packets => column(columns, name, rows, value),
+        Fidelity::Fluid => column(columns, name, rows, |_| or_none(None::<i64>)),
+    }
+}
+
 /// One row per flow.
-pub fn flow_columns<'py>(py: Python<'py>, flows: &[FlowOutcome]) -> PyResult<Bound<'py, PyDict>> {
+pub fn flow_columns<'py>(py: Python<'py>, flows: &[FlowOutcome], fidelity: Fidelity) -> PyResult<Bound<'py, PyDict>> {
     let columns = PyDict::new(py);
     column(&columns, "index", flows, |flow| flow.index)?;
     column(&columns, "src", flows, |flow| flow.src.0)?;
@@ -40,28 +54,31 @@ pub fn flow_columns<'py>(py: Python<'py>, flows: &[FlowOutcome]) -> PyResult<Bou
     column(&columns, "optimum_bps", flows, |flow| flow.optimum_bps)?;
     column(&columns, "ideal_fct_ns", flows, |flow| ns(flow.ideal_fct))?;
     column(&columns, "throughput", flows, |flow| flow.throughput.unwrap_or(f64::NAN))?;
-    column(&columns, "window_bytes", flows, |flow| flow.window_bytes)?;
-    column(&columns, "retransmits", flows, |flow| flow.retransmits)?;
-    column(&columns, "timeouts", flows, |flow| flow.timeouts)?;
-    column(&columns, "timeout_wait_ns", flows, |flow| {
-        or_none(Some(flow.timeout_wait.initial.0 + flow.timeout_wait.sampled.0))
-    })?;
-    column(&columns, "initial_wait_ns", flows, |flow| or_none(Some(flow.timeout_wait.initial.0)))?;
-    column(&columns, "packets", flows, |flow| flow.packets)?;
-    column(&columns, "segments", flows, |flow| flow.segments)?;
-    column(&columns, "reordered", flows, |flow| flow.reordered)?;
+    counts(&columns, fidelity, ("window_bytes", flows), |flow| flow.window_bytes)?;
+    counts(&columns, fidelity, ("retransmits", flows), |flow| flow.retransmits.into())?;
+    counts(&columns, fidelity, ("timeouts", flows), |flow| flow.timeouts.into())?;
+    let waited = |flow: &FlowOutcome| flow.timeout_wait.initial.0 + flow.timeout_wait.sampled.0;
+    counts(&columns, fidelity, ("timeout_wait_ns", flows), waited)?;
+    counts(&columns, fidelity, ("initial_wait_ns", flows), |flow| flow.timeout_wait.initial.0)?;
+    counts(&columns, fidelity, ("packets", flows), |flow| flow.packets)?;
+    counts(&columns, fidelity, ("segments", flows), |flow| flow.segments.into())?;
+    counts(&columns, fidelity, ("reordered", flows), |flow| flow.reordered.into())?;
     column(&columns, "coflow", flows, |flow| or_none(flow.coflow))?;
     Ok(columns)
 }
 
 /// One row per subflow of a transfer that has several.
-pub fn subflow_columns<'py>(py: Python<'py>, subflows: &[SubflowOutcome]) -> PyResult<Bound<'py, PyDict>> {
+pub fn subflow_columns<'py>(
+    py: Python<'py>,
+    subflows: &[SubflowOutcome],
+    fidelity: Fidelity,
+) -> PyResult<Bound<'py, PyDict>> {
     let columns = PyDict::new(py);
     column(&columns, "flow", subflows, |one| one.transfer)?;
     column(&columns, "src_port", subflows, |one| one.five_tuple.src_port)?;
     column(&columns, "delivered_bytes", subflows, |one| one.delivered_bytes)?;
-    column(&columns, "retransmits", subflows, |one| one.retransmits)?;
-    column(&columns, "timeouts", subflows, |one| one.timeouts)?;
+    counts(&columns, fidelity, ("retransmits", subflows), |one| one.retransmits.into())?;
+    counts(&columns, fidelity, ("timeouts", subflows), |one| one.timeouts.into())?;
     let address = |address: fn(&SubflowOutcome) -> String| subflows.iter().map(address).collect::<Vec<_>>();
     columns.set_item("src_address", address(|one| one.five_tuple.src.to_string()))?;
     columns.set_item("dst_address", address(|one| one.five_tuple.dst.to_string()))?;
@@ -95,20 +112,24 @@ pub fn offered_dict<'py>(py: Python<'py>, flow: &OfferedFlow) -> PyResult<Bound<
 }
 
 /// One row per directed link.
-pub fn link_columns<'py>(py: Python<'py>, links: &[LinkOutcome]) -> PyResult<Bound<'py, PyDict>> {
+pub fn link_columns<'py>(py: Python<'py>, links: &[LinkOutcome], fidelity: Fidelity) -> PyResult<Bound<'py, PyDict>> {
     let columns = PyDict::new(py);
     column(&columns, "sent_bytes", links, |link| link.sent_bytes)?;
+    column(&columns, "utilisation", links, |link| link.utilisation)?;
+    if fidelity == Fidelity::Fluid {
+        column(&columns, "mean_queue", links, |_| f64::NAN)?;
+        return Ok(columns);
+    }
+    column(&columns, "mean_queue", links, |link| link.mean_queue)?;
     column(&columns, "sent_packets", links, |link| link.sent_packets)?;
     column(&columns, "dropped_packets", links, |link| link.dropped_packets)?;
-    column(&columns, "mean_queue", links, |link| link.mean_queue)?;
-    column(&columns, "utilisation", links, |link| link.utilisation)?;
     column(&columns, "pauses", links, |link| link.pauses)?;
     column(&columns, "paused_s", links, |link| link.paused.as_secs_f64())?;
     Ok(columns)
 }
 
 /// Counts of all packets.
-pub fn packet_dict<'py>(py: Python<'py>, packets: &PacketTotals) -> PyResult<Bound<'py, PyDict>> {
+pub fn packet_dict<'py>(py: Python<'py>, packets: &PacketTotals, fidelity: Fidelity) -> PyResult<Bound<'py, PyDict>> {
     let PacketTotals { sent, copied, delivered, misdelivered, dropped, in_flight, trimmed, hops, events } = *packets;
     let dict = PyDict::new(py);
     let counts = [
@@ -120,9 +141,10 @@ pub fn packet_dict<'py>(py: Python<'py>, packets: &PacketTotals) -> PyResult<Bou
         ("in_flight", in_flight),
         ("trimmed", trimmed),
         ("hops", hops),
-        ("events", events),
     ];
-    counts.into_iter().try_for_each(|(name, count)| dict.set_item(name, count))?;
+    let known = |count| (fidelity == Fidelity::Packets).then_some(count);
+    counts.into_iter().try_for_each(|(name, count)| dict.set_item(name, known(count)))?;
+    dict.set_item("events", events)?;
     Ok(dict)
 }
 

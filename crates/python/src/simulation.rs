@@ -15,7 +15,7 @@ use pathloom_model::{Fault, LinkId, Nanos};
 use pathloom_scheme::{Entropy, Needs, Scheme, Selection};
 use pathloom_schemes::Deployment;
 use pathloom_sim::{
-    ControlSettings, LargeFabric, NoTap, Outcome, Parted, PcapTap, SimSettings, SubflowPath, Successor, Tap,
+    ControlSettings, Fidelity, LargeFabric, NoTap, Outcome, Parted, PcapTap, SimSettings, SubflowPath, Successor, Tap,
 };
 use pathloom_transport::{Reordering, TransportSpec};
 use pathloom_workload::{PartFiles, TrafficPart, TrafficSpec, Workload};
@@ -46,6 +46,7 @@ struct Settings {
     drain: Option<u32>,
     seed: u64,
     faults: Vec<String>,
+    fidelity: Option<String>,
     threads: Option<usize>,
     pcap: Option<String>,
     event_log: Option<String>,
@@ -65,6 +66,7 @@ enum Run {
 pub struct Simulation {
     run: Mutex<Run>,
     threads: usize,
+    fidelity: Fidelity,
     event_log: Option<EventLog>,
     workload: Arc<Workload>,
     fabric: Arc<pathloom_model::Fabric>,
@@ -74,6 +76,7 @@ pub struct Simulation {
 impl Simulation {
     fn prepare(settings: &str, object: Option<Object>) -> Result<Simulation, Error> {
         let settings: Settings = serde_json::from_str(settings)?;
+        let fidelity = fidelity(settings.fidelity.as_deref(), settings.pcap.is_some())?;
         // This comes before anything that takes long: a caller that gives up waiting removes the files that exist
         // then, and no file may be created later.
         let event_log = settings.event_log.as_deref().map(EventLog::create).transpose()?;
@@ -111,6 +114,7 @@ impl Simulation {
         let (threads, log) = (settings.threads.unwrap_or(1), event_log.as_ref());
         let large = fabric.links().len() >= LargeFabric::LINKS;
         let run = match pcap {
+            None if fidelity == Fidelity::Fluid => Run::Plain(start_with(sim, NoTap, log, fidelity)?),
             None if threads > 1 && large => Run::PartedLarge(start(sim, Parted, log)?),
             None if threads > 1 => Run::Parted(start(sim, Parted, log)?),
             None if large => Run::Large(start(sim, LargeFabric, log)?),
@@ -120,7 +124,7 @@ impl Simulation {
                 Run::Pcap(start(sim, tap, log)?, file)
             }
         };
-        Ok(Simulation { run: Mutex::new(run), threads, event_log, workload, fabric, scheme_errors })
+        Ok(Simulation { run: Mutex::new(run), threads, fidelity, event_log, workload, fabric, scheme_errors })
     }
 
     /// Locks the run. A panic in another thread leaves a run that nobody will read; this thread may still drop it.
@@ -219,13 +223,34 @@ fn transport_for(needs: &Needs, given: Option<TransportSpec>) -> Result<Transpor
     Ok(transport)
 }
 
+/// The fidelity of this name; packets without one.
+fn fidelity(name: Option<&str>, captures: bool) -> Result<Fidelity, Error> {
+    let fidelity = name.map_or(Some(Fidelity::default()), Fidelity::of_name);
+    let problem = match fidelity {
+        Some(Fidelity::Fluid) if captures => "there are no packets to capture; leave out --pcap, or use packets",
+        Some(fidelity) => return Ok(fidelity),
+        None => "expected packets or fluid",
+    };
+    let spec = name.unwrap_or_default().to_owned();
+    Err(SpecError { what: "fidelity", spec, problem: problem.into() }.into())
+}
+
 fn start<T: Tap>(
     settings: SimSettings,
     tap: T,
     event_log: Option<&EventLog>,
 ) -> Result<pathloom_sim::Simulation<T>, Error> {
+    start_with(settings, tap, event_log, Fidelity::Packets)
+}
+
+fn start_with<T: Tap>(
+    settings: SimSettings,
+    tap: T,
+    event_log: Option<&EventLog>,
+    fidelity: Fidelity,
+) -> Result<pathloom_sim::Simulation<T>, Error> {
     let journal = event_log.map(|log| Box::new(log.clone()) as Box<dyn pathloom_sim::Journal + Send>);
-    Ok(pathloom_sim::Simulation::with_tap(settings, tap, journal)?)
+    Ok(pathloom_sim::Simulation::with_fidelity(settings, tap, journal, fidelity)?)
 }
 
 /// Calls a method of a run of any kind.
@@ -374,10 +399,10 @@ impl Simulation {
             return Err(Error::Unbalanced(outcome.packets).into());
         }
         let parts = PyDict::new(py);
-        parts.set_item("flows", flow_columns(py, &outcome.flows)?)?;
-        parts.set_item("subflows", subflow_columns(py, &outcome.subflows)?)?;
-        parts.set_item("links", link_columns(py, &outcome.links)?)?;
-        parts.set_item("packets", packet_dict(py, &outcome.packets)?)?;
+        parts.set_item("flows", flow_columns(py, &outcome.flows, self.fidelity)?)?;
+        parts.set_item("subflows", subflow_columns(py, &outcome.subflows, self.fidelity)?)?;
+        parts.set_item("links", link_columns(py, &outcome.links, self.fidelity)?)?;
+        parts.set_item("packets", packet_dict(py, &outcome.packets, self.fidelity)?)?;
         parts.set_item("control", control_dict(py, &outcome.control)?)?;
         parts.set_item("programs", outcome.programs.as_ref().map(|of| program_dict(py, of)).transpose()?)?;
         parts.set_item("pauses", outcome.pauses.as_ref().map(|of| pause_dict(py, &self.fabric, of)).transpose()?)?;

@@ -39,6 +39,12 @@ pub(crate) enum Event {
     CardReady { slot: u32, use_count: u32 },
     /// A connection's delayed acknowledgement.
     ReceiverTimer { slot: u32, use_count: u32 },
+    /// The connection of a flow without packets is open.
+    FlowReady { slot: u32, use_count: u32 },
+    /// The last byte of a transfer without packets may have left its host.
+    FlowDrained(u32),
+    /// The last byte of a transfer without packets has arrived.
+    FlowArrived(u32),
     /// The lease of a hold ends.
     LeaseOver { slot: u32, use_count: u32 },
     /// The first round trip of a transfer under way is over.

@@ -1,8 +1,10 @@
 //! Checks before a run begins.
 
 use crate::settings::{SimError, SimSettings, LONGEST_RUN};
-use pathloom_model::{Fabric, Fault, LinkState, Nanos, NodeId};
-use pathloom_scheme::{Detection, Needs};
+use pathloom_control::Enforcement;
+use pathloom_model::{Fabric, Fault, FaultKind, LinkState, Nanos, NodeId, Quality};
+use pathloom_scheme::{Detection, Entropy, Needs, Selection};
+use pathloom_transport::TransportSpec;
 use pathloom_workload::Workload;
 
 /// Checks whether a run can be set up: it has flows, they run between hosts, its duration is valid, and its settings do
@@ -74,6 +76,44 @@ fn check_without_tcp(settings: &SimSettings) -> Result<(), SimError> {
         return Ok(());
     };
     Err(SimError::NeedsTcp { needs: reason, transport: settings.transport.name() })
+}
+
+/// Checks that nothing in a run needs packets: what depends on queues, marks or losses, and on what switches do with a
+/// single packet.
+pub(crate) fn check_without_packets(settings: &SimSettings) -> Result<(), SimError> {
+    let needs = settings.central.as_ref().map_or(Needs::NOTHING, |central| central.needs());
+    let loses = |fault: &Fault| matches!(fault.kind, FaultKind::Quality { quality: Quality::Loss { .. }, .. });
+    let (other, tcp, whole) = ("a scheme such as ecmp, hedera or ofpt", "a TCP transport or mptcp", "no losses");
+    let (what, instead) = if settings.programs.is_some() {
+        ("the switches of the scheme run a program that decides about packets", other)
+    } else if needs.selection.has_balancer() || matches!(needs.selection, Selection::ShortestQueue { .. }) {
+        ("the switches of the scheme choose by their queues or by probes", other)
+    } else if needs.takes_several_paths() && !is_even(&needs) {
+        ("the hosts of the scheme choose by marks, losses or pauses between packets", other)
+    } else if needs.ageing.is_some() {
+        ("the scheme has priorities for packets", other)
+    } else if !matches!(settings.transport, TransportSpec::Tcp(_) | TransportSpec::Mptcp(_)) {
+        ("the transport decides about each packet", tcp)
+    } else if needs.paces && settings.control.enforcement != Enforcement::Host {
+        ("meters drop the packets above a rate", "enforcement=host of --control")
+    } else if !settings.fabric.lossy_links().is_empty() || settings.faults.iter().any(loses) {
+        ("links lose packets", whole)
+    } else if settings.workload.flows.iter().any(|flow| flow.under_way.is_some()) {
+        ("transfers begin with a congestion window", "transfers that begin in the run")
+    } else {
+        return Ok(());
+    };
+    Err(SimError::NeedsPackets { what, instead })
+}
+
+/// Whether a scheme spreads each flow evenly over all equal next hops.
+fn is_even(needs: &Needs) -> bool {
+    let by_packet = matches!(needs.entropy, Entropy::Packet | Entropy::Cell { .. });
+    match needs.selection {
+        Selection::RoundRobin => matches!(needs.entropy, Entropy::Flow) || by_packet,
+        Selection::Hash | Selection::Numbered => by_packet,
+        _ => false,
+    }
 }
 
 /// Number of switches on the longest of the shortest paths between two ToRs, plus two for detours. Computed for a

@@ -399,8 +399,8 @@ impl ControlPlane {
         }
         let rows = self.fabric.node(switch).ports.iter().map(|&link| PortStats {
             port: self.fabric.link(link).from_port,
-            tx_bytes: network.links.sending(link, now).sent().bytes,
-            rx_bytes: network.links.sending(link.reverse(), now).sent().bytes,
+            tx_bytes: network.links.sent_bytes(link, now),
+            rx_bytes: network.links.sent_bytes(link.reverse(), now),
             tx_dropped: network.links[link.index()].dropped_packets(),
         });
         Input::PortStats { switch, rows: rows.collect() }

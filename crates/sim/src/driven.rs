@@ -7,7 +7,7 @@
 use crate::agenda::Event;
 use crate::checks::{are_hosts, check_without_flows};
 use crate::plan::{Plan, Planner};
-use crate::settings::{SimError, SimSettings};
+use crate::settings::{Fidelity, SimError, SimSettings};
 use crate::simulation::Simulation;
 use crate::tap::{NoTap, Tap};
 use pathloom_model::{Nanos, NodeId};
@@ -46,7 +46,7 @@ impl<T: Tap> Driven<T> {
         }
         let plan = Plan::empty(settings.transport.mptcp().is_some());
         let transport = settings.transport.settings().clone();
-        let mut simulation = Simulation::with_plan(settings, tap, None, plan)?;
+        let mut simulation = Simulation::with_plan(settings, tap, None, (plan, Fidelity::Packets))?;
         simulation.hosts.accept(planner, &transport);
         Ok(Driven { simulation })
     }

@@ -3,6 +3,7 @@
 //! transports that acknowledge packets.
 
 mod arp;
+mod fluid;
 mod orders;
 mod packets;
 mod parts;
@@ -17,7 +18,7 @@ use crate::agenda::Event;
 use crate::interface::Interface;
 use crate::kinds::Exchanged;
 use crate::lanes::NO_CONNECTION;
-use crate::network::Network;
+use crate::network::{Network, PacketIn};
 use crate::outcome::{FlowOutcome, SubflowOutcome, SubflowPath};
 use crate::packet::Packet;
 use crate::plan::Planner;
@@ -26,9 +27,11 @@ use crate::settings::SimError;
 use crate::tap::Tap;
 use crate::time::{to_nanos, to_ps, Ps};
 use crate::transfers::Transfers;
+use fluid::{counters, results, FluidFlows};
 use packets::PacketFlows;
 pub(crate) use parts::HostSettings;
-use pathloom_model::{Fabric, FiveTuple, Headers, LinkId, Nanos};
+use pathloom_control::Output;
+use pathloom_model::{Fabric, FiveTuple, Headers, LinkId, Nanos, NodeId};
 use pathloom_transport::Settings;
 use pathloom_workload::FlowSpec;
 use shared::Shared;
@@ -43,6 +46,8 @@ pub(crate) struct Hosts {
     tcp: Tcp,
     /// The transfers, if the transport acknowledges packets.
     packets: Option<Box<PacketFlows>>,
+    /// The transfers, if no packet is sent.
+    fluid: Option<Box<FluidFlows>>,
 }
 
 impl Hosts {
@@ -50,6 +55,7 @@ impl Hosts {
     pub(crate) fn new(fabric: Arc<Fabric>, transfers: Transfers, settings: &HostSettings<'_>) -> Hosts {
         Hosts {
             tcp: Tcp::new(&fabric, transfers.len(), settings),
+            fluid: FluidFlows::new(&fabric, settings),
             packets: PacketFlows::new(settings.transport, settings.needs.ageing, &fabric, settings.seed),
             shared: Shared::new(fabric, transfers, settings),
         }
@@ -170,9 +176,10 @@ impl Hosts {
 
     /// Starts a transfer.
     pub(crate) fn start<T: Tap>(&mut self, run: &mut Run<'_, T>, transfer: u32) {
-        match &mut self.packets {
-            Some(packets) => packets.start(&mut self.shared, run, transfer),
-            None => self.tcp.start(&mut self.shared, run, transfer),
+        match (&mut self.packets, &mut self.fluid) {
+            (_, Some(fluid)) => fluid.start(&mut self.shared, run, transfer),
+            (Some(packets), None) => packets.start(&mut self.shared, run, transfer),
+            (None, None) => self.tcp.start(&mut self.shared, run, transfer),
         }
     }
 
@@ -235,10 +242,71 @@ impl Hosts {
     /// Arrivals stop, and long-lived transfers end.
     pub(crate) fn end_of_arrivals<T: Tap>(&mut self, run: &mut Run<'_, T>) {
         self.tcp.end_endless(&mut self.shared, run);
+        if let Some(fluid) = &mut self.fluid {
+            fluid.end_endless(&mut self.shared, run);
+        }
         if let Some(packets) = &mut self.packets {
             packets.end_endless(&mut self.shared, run);
         }
         self.shared.stop_if_finished(run.agenda);
+    }
+
+    /// Whether no packet is sent, and flows are rates.
+    #[inline]
+    pub(crate) fn is_fluid(&self) -> bool {
+        self.fluid.is_some()
+    }
+
+    /// The connection of a subflow is open, in a run without packets: its slot and use count.
+    pub(crate) fn flow_ready<T: Tap>(&mut self, run: &mut Run<'_, T>, subflow: (u32, u32)) {
+        if let Some(fluid) = &mut self.fluid {
+            fluid.ready(&mut self.shared, run, subflow);
+        }
+    }
+
+    /// The last byte of a transfer may have left its host, in a run without packets.
+    pub(crate) fn flow_drained<T: Tap>(&mut self, run: &mut Run<'_, T>, transfer: u32) {
+        if let Some(fluid) = &mut self.fluid {
+            fluid.drained(&mut self.shared, run, transfer);
+        }
+    }
+
+    /// The last byte of a transfer has arrived, in a run without packets.
+    pub(crate) fn flow_arrived<T: Tap>(&mut self, run: &mut Run<'_, T>, transfer: u32) {
+        if let Some(fluid) = &mut self.fluid {
+            fluid.arrived(&mut self.shared, run, transfer);
+        }
+    }
+
+    /// In a run without packets, brings the counters up to date that a switch reads for a message of the controller.
+    pub(crate) fn count_for<T: Tap>(&mut self, run: &mut Run<'_, T>, output: &Output) {
+        if let Some(fluid) = &mut self.fluid {
+            counters::count_for(fluid, run, output);
+        }
+    }
+
+    /// In a run without packets, brings the counters of a switch up to date.
+    pub(crate) fn count_at<T: Tap>(&mut self, run: &mut Run<'_, T>, switch: NodeId) {
+        if let Some(fluid) = &mut self.fluid {
+            counters::count_at(fluid, run, switch);
+        }
+    }
+
+    /// In a run without packets, brings the rates up to date, before the time advances. Returns the copies of packets for
+    /// the controller since the last call.
+    pub(crate) fn update_rates<T: Tap>(&mut self, run: &mut Run<'_, T>) -> Vec<PacketIn> {
+        let Some(fluid) = &mut self.fluid else { return Vec::new() };
+        if run.agenda.next_at() > run.now {
+            fluid.update(run);
+        }
+        fluid.take_copies()
+    }
+
+    /// In a run without packets: by link, the bytes that it has carried by now, and the time that this took.
+    pub(crate) fn carried<T: Tap>(&self, now: Ps, network: &Network<T>) -> Option<Vec<(f64, f64)>> {
+        let (fluid, counted) = (self.fluid.as_ref()?, network.links.carried_bytes.as_ref()?);
+        let carried = counters::carried(fluid, now, counted).into_iter().zip(0..);
+        Some(carried.map(|(bytes, link)| (bytes, counters::busy_ps(fluid, LinkId(link), bytes))).collect())
     }
 
     /// See [`Tcp::least_time_left`].
@@ -249,6 +317,9 @@ impl Hosts {
     /// Records from now on the path of each subflow when it closes.
     pub(crate) fn record_paths(&mut self) {
         self.tcp.log.records_paths = true;
+        if let Some(fluid) = &mut self.fluid {
+            results::record_ways(fluid);
+        }
     }
 
     /// Whether the paths of subflows are recorded.
@@ -259,17 +330,24 @@ impl Hosts {
     /// Returns the paths of the subflows that closed since the last call and of the open ones, by transfer and
     /// five-tuple.
     pub(crate) fn take_subflow_paths<T: Tap>(&mut self, network: &Network<T>) -> Vec<SubflowPath> {
-        self.tcp.log.take_paths(network, &self.tcp.subflows)
+        match &mut self.fluid {
+            Some(fluid) => results::take_ways(fluid, network),
+            None => self.tcp.log.take_paths(network, &self.tcp.subflows),
+        }
     }
 
     /// Returns all subflows so far of transfers that have several, by transfer and five-tuple.
-    pub(crate) fn subflow_outcomes<T: Tap>(&self, network: &Network<T>) -> Vec<SubflowOutcome> {
+    pub(crate) fn subflow_outcomes<T: Tap>(&self, now: Ps, network: &Network<T>) -> Vec<SubflowOutcome> {
+        if let Some(fluid) = &self.fluid {
+            return results::subflow_outcomes(fluid, now, network, self.transfers());
+        }
         self.tcp.log.outcomes(network, &self.tcp.subflows, self.transfers())
     }
 
     /// Returns the outcome of every transfer by `now`. Long-lived transfers are measured up to `until`.
     pub(crate) fn outcomes(&self, now: Nanos, until: Nanos) -> Vec<FlowOutcome> {
         let packets = self.packets.iter().flat_map(|packets| packets.work());
+        let packets = packets.chain(self.fluid.iter().flat_map(|fluid| results::work(fluid, to_ps(now))));
         let (subflows, connections) = (self.tcp.subflows.live(), self.tcp.delivered_by_connections());
         self.transfers().outcomes(now, until, subflows, connections, packets)
     }

@@ -2,7 +2,7 @@
 //!
 //! A [`Simulation`] is built from [`SimSettings`] and advances in slices; its [`Outcome`] can be read at any time.
 //! All random draws come from its seed: the same settings give the same outcome, bit for bit, on one thread or on
-//! several.
+//! several. With [`Fidelity::Fluid`], flows are rates, and no packet is sent.
 
 #![warn(clippy::undocumented_unsafe_blocks)]
 
@@ -63,6 +63,6 @@ pub use outcome::{
 };
 pub use pcap::PcapTap;
 pub use preview::{OfferedFlow, SwitchTables};
-pub use settings::{ControlSettings, Handover, SimError, SimSettings, Successor, LONGEST_RUN};
+pub use settings::{ControlSettings, Fidelity, Handover, SimError, SimSettings, Successor, LONGEST_RUN};
 pub use simulation::Simulation;
 pub use tap::{Fate, LargeFabric, Loss, NoTap, Parted, SeenPacket, Tap};

@@ -16,6 +16,7 @@ mod sent;
 mod spraying;
 mod switch_programs;
 mod switches;
+mod walk;
 
 use crate::cache::{Cache, Entry};
 use crate::interface::Interface;
@@ -37,11 +38,12 @@ pub(crate) use outbox::Parcel;
 use pathloom_model::rules::Match;
 use pathloom_model::{Fabric, Frame, Headers, LinkId, NodeId, PortNo, Quality};
 use pathloom_switching::deployment::Deployment;
-use pathloom_switching::{Decision, Removed, Switch, SwitchSettings};
+use pathloom_switching::{Decision, Removed, RuleRef, Switch, SwitchSettings};
 pub(crate) use plan::Plan;
 use std::sync::Arc;
 use switch_programs::{Plane, Programs};
 use switches::Switches;
+pub(crate) use walk::{Change, Walk, WalkedLink, Ways};
 
 /// Most switches that a packet may pass: a TTL of 64 (RFC 1700). A packet that has passed more is in a loop.
 const TTL: u8 = 64;
@@ -105,7 +107,7 @@ impl<T: Tap> Network<T> {
         let nodes: Vec<Node> = nodes.collect();
         Network {
             links: Links::new(fabric.clone(), control, signals, seed, tap),
-            switches: Switches { cache: Cache::new(nodes.len(), path_switches), nodes },
+            switches: Switches { cache: Cache::new(nodes.len(), path_switches), nodes, changes: None },
             totals: Totals::default(),
             programs,
             sprays: false,
@@ -362,6 +364,7 @@ impl<T: Tap> Network<T> {
     /// Brings one direction of a cable up or down. Returns the lanes of the packets that were lost with it.
     pub(crate) fn set_link(&mut self, now: Ps, link: LinkId, up: bool) -> Vec<u32> {
         let record = *self.fabric.link(link);
+        self.note_link(link);
         self.change_switch(record.from, |switch| switch.set_port(record.from_port, up));
         if up {
             self.links[link.index()].restore(now);
@@ -374,8 +377,15 @@ impl<T: Tap> Network<T> {
         lost.iter().map(Packet::lane).collect()
     }
 
+    fn note_link(&mut self, link: LinkId) {
+        if let Some(changes) = &mut self.switches.changes {
+            changes.push(Change::Link(link));
+        }
+    }
+
     /// One direction of a cable becomes slow or lossy, or gets its original quality back.
     pub(crate) fn set_quality(&mut self, now: Ps, link: LinkId, quality: Quality) {
+        self.note_link(link);
         let was = self.links.in_link(link.0);
         self.links.set_quality(now, link, quality);
         self.switches.cache.renumber(self.fabric.link(link).to, was, self.links.in_link(link.0));
@@ -441,6 +451,28 @@ impl<T: Tap> Network<T> {
         exchanged.sent.add(Kind::Pause, pfc::pauses_sent(&self.links));
         exchanged.arrived.add(Kind::Pause, pfc::pauses_taken(&self.links));
         exchanged.outcome(&in_flight, self.links.trimmed_at_ports())
+    }
+
+    /// The ways of flows by the present rules.
+    pub(crate) fn ways(&self) -> Ways<'_> {
+        Ways { fabric: &self.fabric, switches: &self.switches, lanes: &self.links.lanes }
+    }
+
+    /// Counts frames that rules of a switch have forwarded. Rules that were removed since are ignored.
+    pub(crate) fn credit_rules(&mut self, now: Ps, switch: NodeId, rules: &[RuleRef], [packets, bytes]: [u64; 2]) {
+        if let Some(of) = self.switches.nodes[switch.index()].rules_mut() {
+            of.credit(rules, packets, bytes, to_nanos(now));
+        }
+    }
+
+    /// Notes from now on the changes that may alter the ways of flows.
+    pub(crate) fn note_changes(&mut self) {
+        self.switches.changes = Some(Vec::new());
+    }
+
+    /// The changes since the last call, if they are noted.
+    pub(crate) fn take_changes(&mut self) -> Vec<Change> {
+        self.switches.changes.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Returns the totals of all packets so far. The number of events lacks those of the agenda.

@@ -259,6 +259,22 @@ pub struct Outcome {
     pub end: Nanos,
 }
 
+impl LinkOutcome {
+    /// The result of a link that has sent these bytes, and about which nothing else is known.
+    pub(crate) fn of_bytes(link: LinkId, sent_bytes: u64) -> LinkOutcome {
+        LinkOutcome {
+            link,
+            sent_bytes,
+            sent_packets: 0,
+            dropped_packets: 0,
+            mean_queue: 0.0,
+            utilisation: 0.0,
+            pauses: 0,
+            paused: Nanos::ZERO,
+        }
+    }
+}
+
 impl Outcome {
     /// Whether every packet is accounted for, and every kind of packets if they are counted.
     pub fn conserves_packets(&self) -> bool {

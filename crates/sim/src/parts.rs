@@ -34,6 +34,9 @@ const FRAME_BYTES: u64 = 1514;
 
 /// Why a run must stay on one thread; `None` if it need not.
 pub(crate) fn single_thread_reason(settings: &HostSettings<'_>, transfers: &Transfers) -> Option<&'static str> {
+    if settings.fluid {
+        return Some("no packets are sent");
+    }
     if settings.deployment.is_some() {
         return Some("switches run programs");
     }

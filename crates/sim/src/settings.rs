@@ -21,6 +21,27 @@ pub enum Handover {
     Begin,
 }
 
+/// What is simulated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Fidelity {
+    /// Every packet.
+    #[default]
+    Packets,
+    /// Flows as max-min fair rates over the paths that rules give them; no packet is sent. Of an outcome, only times,
+    /// payload and bytes of flows and links, utilisation, and the costs of control have a meaning.
+    Fluid,
+}
+
+/// Names of the values of [`Fidelity`].
+const FIDELITIES: [(&str, Fidelity); 2] = [("packets", Fidelity::Packets), ("fluid", Fidelity::Fluid)];
+
+impl Fidelity {
+    /// The fidelity of this name; `None` if there is none.
+    pub fn of_name(name: &str) -> Option<Fidelity> {
+        FIDELITIES.iter().find(|(known, _)| *known == name).map(|&(_, fidelity)| fidelity)
+    }
+}
+
 /// Names of the values of [`Handover`].
 const HANDOVERS: [(&str, Handover); 2] = [("end", Handover::End), ("begin", Handover::Begin)];
 
@@ -199,6 +220,14 @@ pub enum SimError {
         needs: &'static str,
         /// Name of the transport.
         transport: &'static str,
+    },
+    /// The run needs packets, but flows are rates.
+    #[error("--fidelity fluid sends no packets, but {what}; use --fidelity packets, or {instead}")]
+    NeedsPackets {
+        /// What needs packets, as a sentence without a full stop.
+        what: &'static str,
+        /// What to use in its place.
+        instead: &'static str,
     },
     /// Programs explore paths with the first segment of a connection.
     #[error("switches with programs find paths by the SYN of a connection; leave out handshake=off of --transport")]

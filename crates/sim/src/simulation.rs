@@ -2,12 +2,12 @@
 
 use crate::agenda::{Agenda, Event};
 use crate::agents::Agents;
-use crate::checks::{check, longest_path_switches};
+use crate::checks::{check, check_without_packets, longest_path_switches};
 use crate::control_plane::{ControlPlane, Journal};
 use crate::faults::Faults;
 use crate::hosts::{HostSettings, Hosts};
 use crate::marks::Signals;
-use crate::network::{pfc, Arrival, Network};
+use crate::network::{pfc, Arrival, Network, PacketIn};
 use crate::outcome::{LinkOutcome, Outcome, PacketTotals, SubflowPath};
 use crate::packet::Packet;
 use crate::parts;
@@ -15,7 +15,7 @@ use crate::plan::Plan;
 use crate::preview::{self, OfferedFlow, SwitchTables};
 use crate::program_events;
 use crate::run::Run;
-use crate::settings::{SimError, SimSettings};
+use crate::settings::{Fidelity, SimError, SimSettings};
 use crate::tap::{NoTap, Tap};
 use crate::time::{to_nanos, to_ps, Ps};
 use crate::transfers::Transfers;
@@ -63,10 +63,26 @@ impl<T: Tap> Simulation<T> {
         tap: T,
         journal: Option<Box<dyn Journal + Send>>,
     ) -> Result<Simulation<T>, SimError> {
+        Simulation::with_fidelity(settings, tap, journal, Fidelity::Packets)
+    }
+
+    /// As [`Simulation::with_tap`], with packets or with flows as rates. A tap sees no packets in a run without any.
+    ///
+    /// # Errors
+    /// As [`Simulation::new`]; also a run that needs packets, and has none.
+    pub fn with_fidelity(
+        settings: SimSettings,
+        tap: T,
+        journal: Option<Box<dyn Journal + Send>>,
+        fidelity: Fidelity,
+    ) -> Result<Simulation<T>, SimError> {
         check(&settings, journal.is_some())?;
+        if fidelity == Fidelity::Fluid {
+            check_without_packets(&settings)?;
+        }
         let SimSettings { fabric, workload, transport, seed, .. } = &settings;
         let plan = Plan::of_workload(fabric, workload, transport, *seed)?;
-        Simulation::with_plan(settings, tap, journal, plan)
+        Simulation::with_plan(settings, tap, journal, (plan, fidelity))
     }
 
     /// As [`Simulation::with_tap`], for checked settings and with the subflows of a plan.
@@ -74,7 +90,7 @@ impl<T: Tap> Simulation<T> {
         settings: SimSettings,
         tap: T,
         journal: Option<Box<dyn Journal + Send>>,
-        plan: Plan,
+        (plan, fidelity): (Plan, Fidelity),
     ) -> Result<Simulation<T>, SimError> {
         let SimSettings { fabric, workload, central, successor, transport, control, .. } = settings;
         let SimSettings { duration, drain, faults, seed, programs, .. } = settings;
@@ -95,13 +111,18 @@ impl<T: Tap> Simulation<T> {
         let mut plane = ControlPlane::new(fabric.clone(), control.clone(), agents.clone(), central);
         let deployment = programs.as_ref();
         let (transport, needs, control) = (&transport, &needs, &control);
-        let settings = HostSettings { transport, needs, control, agents, deployment, duration, seed };
+        let fluid = fidelity == Fidelity::Fluid;
+        let settings = HostSettings { transport, needs, control, agents, deployment, duration, seed, fluid };
         let single_thread_reason = parts::single_thread_reason(&settings, &transfers);
         let hosts = Hosts::new(fabric.clone(), transfers, &settings);
         if hosts.acknowledge_packets() {
             network.take_slow_path_to_hosts();
         }
-        if needs.takes_several_paths() || hosts.acknowledge_packets() {
+        if fluid {
+            network.note_changes();
+            network.forget_decisions();
+            network.links.carried_bytes = Some(vec![0.0; fabric.links().len()]);
+        } else if needs.takes_several_paths() || hosts.acknowledge_packets() {
             network.expect_several_paths(needs.selection, seed);
         }
         plane.journal = journal;
@@ -327,6 +348,9 @@ impl<T: Tap> Simulation<T> {
             Event::CardFree(uplink) => hosts.card_free(run, uplink),
             Event::CardReady { slot, use_count } => hosts.card_ready(run, (slot, use_count)),
             Event::ReceiverTimer { slot, use_count } => hosts.receiver_timer(run, (slot, use_count)),
+            Event::FlowReady { slot, use_count } => hosts.flow_ready(run, (slot, use_count)),
+            Event::FlowDrained(transfer) => hosts.flow_drained(run, transfer),
+            Event::FlowArrived(transfer) => hosts.flow_arrived(run, transfer),
             Event::LeaseOver { slot, use_count } => hosts.lease_over(run, (slot, use_count)),
             Event::FirstRoundTripOver { slot, use_count } => hosts.first_round_trip_over(run, (slot, use_count)),
             Event::ArpRetry { interface, address } => hosts.arp_retry(run, (interface, address)),
@@ -335,17 +359,34 @@ impl<T: Tap> Simulation<T> {
                 Some(switch) => control.reached_switch(at, run.agenda, switch, (output, session)),
                 None => hosts.obey(run, *output),
             },
-            Event::Apply { output, session } => control.applied(at, run.network, run.agenda, (*output, session)),
+            Event::Apply { output, session } => {
+                hosts.count_for(run, &output);
+                control.applied(at, run.network, run.agenda, (*output, session));
+            }
             Event::Inform { input, origin } => control.inform(at, run.agenda, *input, origin),
             Event::Served { controller } => control.served(at, run.agenda, controller),
             Event::WriteSnapshot => control.write_snapshot(at, run.agenda),
             Event::ControllerTimer => control.timer_due(at, run.agenda),
-            Event::Sweep(switch) => control.sweep(at, switch, run.network, run.agenda),
+            Event::Sweep(switch) => {
+                hosts.count_at(run, switch);
+                control.sweep(at, switch, run.network, run.agenda);
+            }
             Event::MeasureLoad => control.measure_load(at, run.agenda),
             Event::ProgramTimer(switch) => program_events::timer_due(run, hosts, switch, faults.has_power(switch)),
             Event::Probe(switch) => program_events::probe(run, switch, faults.has_power(switch)),
             Event::SampleTables => program_events::sample_tables(run, self.duration),
             Event::Fault(index) => faults.carry_out(run, hosts, control, index),
+        }
+        if self.hosts.is_fluid() {
+            self.update_rates();
+        }
+    }
+
+    /// Brings the rates of a run without packets up to date, and sends the copies of packets to the controller.
+    fn update_rates(&mut self) {
+        let (hosts, mut run) = self.hosts_at(self.now);
+        for PacketIn { switch, in_port, headers } in hosts.update_rates(&mut run) {
+            self.control.tell(self.now, &mut self.agenda, Input::PacketIn { switch, in_port, headers });
         }
     }
 
@@ -386,7 +427,7 @@ impl<T: Tap> Simulation<T> {
         let until = to_nanos(self.now.min(self.duration));
         Outcome {
             flows: self.hosts.outcomes(self.now(), until),
-            subflows: self.hosts.subflow_outcomes(&self.network),
+            subflows: self.hosts.subflow_outcomes(self.now, &self.network),
             links: self.links(),
             packets: self.packet_totals(),
             control: self.control.outcome(self.now),
@@ -399,6 +440,13 @@ impl<T: Tap> Simulation<T> {
 
     fn links(&self) -> Vec<LinkOutcome> {
         let elapsed = self.now.max(1) as f64;
+        if let Some(carried) = self.hosts.carried(self.now, &self.network) {
+            let row = |((bytes, busy_ps), link): ((f64, f64), u32)| {
+                let utilisation = (busy_ps / elapsed).clamp(0.0, 1.0);
+                LinkOutcome { utilisation, ..LinkOutcome::of_bytes(LinkId(link), bytes as u64) }
+            };
+            return carried.into_iter().zip(0..).map(row).collect();
+        }
         let row = |(index, queue): (usize, &crate::link::LinkQueue)| {
             let link = LinkId(index as u32);
             let sending = self.network.links.sending(link, self.now);

@@ -3,7 +3,7 @@
 
 use crate::packet::Packet;
 use crate::plan::{Ends, Plan, Service};
-use crate::settings::{ControlSettings, SimSettings};
+use crate::settings::{ControlSettings, Fidelity, SimSettings};
 use crate::simulation::Simulation;
 use crate::tap::NoTap;
 use crate::time::to_ps;
@@ -182,7 +182,7 @@ fn dual_homed(transfers: &[(usize, usize, Start, Subflows<'_>)]) -> Simulation {
     let workload = Workload { flows, description: String::new(), notes: Vec::new(), jobs: Vec::new() };
     let mut settings = settings(DUAL_HOMED, "long-lived:pattern=permutation", "ecmp", Nanos::from_secs(1));
     settings.workload = Arc::new(workload);
-    Simulation::with_plan(settings, NoTap, None, plan).unwrap()
+    Simulation::with_plan(settings, NoTap, None, (plan, Fidelity::Packets)).unwrap()
 }
 
 #[test]

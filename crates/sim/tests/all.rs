@@ -12,6 +12,7 @@ mod control_modes;
 mod driven;
 mod eqds;
 mod faults;
+mod fluid;
 mod hpcc;
 mod loom;
 mod max_min;

@@ -35,6 +35,7 @@ class SettingsOfRuns(TypedDict, total=False):
     until: str | None
     seed: int
     faults: Sequence[str]
+    fidelity: str
     yardstick: bool
     worlds: Sequence[str]
     lab: str | None

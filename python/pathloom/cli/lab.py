@@ -288,7 +288,9 @@ LIVE_SCHEMES = replace(setting("schemes"), help="spt,ecmp; others with --lab con
 
 
 @app.command("run")
-@takes_settings(leave_out=("until", "yardstick", "worlds", "keep_going", "series"), texts={"schemes": LIVE_SCHEMES})
+@takes_settings(
+    leave_out=("until", "fidelity", "yardstick", "worlds", "keep_going", "series"), texts={"schemes": LIVE_SCHEMES}
+)
 def run(given: dict[str, Any], spec: SpecFileOption = None, out: OutOption = None, json: JsonOption = None) -> int:
     """Put a lab up, run experiments in it in real time, and take it down: `compare --worlds lab`.
 

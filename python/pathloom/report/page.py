@@ -249,5 +249,6 @@ def _again(result: ResultData) -> str:
 
 def _footer(summary: Mapping[str, Any]) -> str:
     """The footer. It has nothing that differs between runs of one seed: their durations are in result.json."""
-    hops = sum(row["packets"]["hops"] for row in summary["schemes"])
-    return f"<footer>Pathloom {escape(summary['versions']['pathloom'])} · {count_text(hops)} packet-hops</footer>"
+    hops = [row["packets"]["hops"] for row in summary["schemes"]]
+    what = "flows as rates" if None in hops else f"{count_text(sum(hops))} packet-hops"
+    return f"<footer>Pathloom {escape(summary['versions']['pathloom'])} · {what}</footer>"

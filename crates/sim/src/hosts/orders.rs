@@ -1,5 +1,6 @@
 //! Orders of the controller to hosts about their subflows: wait, continue, or send at this rate.
 
+use super::fluid::orders as fluid_orders;
 use super::Hosts;
 use crate::agenda::Event;
 use crate::run::Run;
@@ -11,6 +12,9 @@ use pathloom_model::{FiveTuple, Nanos};
 impl Hosts {
     /// Handles a message of the controller to a host. Messages to switches are ignored.
     pub(crate) fn obey<T: Tap>(&mut self, run: &mut Run<'_, T>, order: Output) {
+        if let Some(fluid) = &mut self.fluid {
+            return fluid_orders::obey(fluid, &self.shared, run, &order);
+        }
         match order {
             Output::HoldFlow { five_tuple, lease, .. } => self.hold(run, &five_tuple, lease),
             Output::ReleaseFlow { five_tuple, .. } => {
@@ -52,6 +56,9 @@ impl Hosts {
 
     /// The lease of a hold has ended. The hold stays if a later order gave it a longer lease.
     pub(crate) fn lease_over<T: Tap>(&mut self, run: &mut Run<'_, T>, (slot, use_count): (u32, u32)) {
+        if let Some(fluid) = &mut self.fluid {
+            return fluid_orders::lease_over(fluid, run, (slot, use_count));
+        }
         if self.tcp.subflows.current(slot, use_count).is_some_and(|subflow| subflow.held_until <= run.now) {
             self.end_hold(run, slot as usize);
         }
@@ -67,6 +74,7 @@ impl Hosts {
 
     /// Number of subflows that the controller holds.
     pub(crate) fn held(&self) -> usize {
-        self.tcp.subflows.live().filter(|(_, subflow)| !subflow.closed && subflow.held_until > 0).count()
+        let held = self.tcp.subflows.live().filter(|(_, subflow)| !subflow.closed && subflow.held_until > 0).count();
+        held + self.fluid.as_ref().map_or(0, |fluid| fluid_orders::held(fluid))
     }
 }

@@ -21,6 +21,8 @@ pub(crate) struct HostSettings<'a> {
     pub(crate) deployment: Option<&'a Deployment>,
     pub(crate) duration: Ps,
     pub(crate) seed: u64,
+    /// Whether flows are rates, and no packet is sent.
+    pub(crate) fluid: bool,
 }
 
 /// Addresses of the interfaces of hosts, by the links that they send into.

@@ -51,7 +51,7 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn new(fabric: Arc<Fabric>, transfers: Transfers, settings: &HostSettings<'_>) -> Shared {
-        let HostSettings { transport, needs, control, agents, deployment, duration, seed } = settings;
+        let HostSettings { transport, needs, control, agents, deployment, duration, seed, .. } = settings;
         let transport = transport.settings();
         Shared {
             agents: agents.clone(),

@@ -26,7 +26,7 @@ use crate::tap::Tap;
 use crate::time::{to_nanos, Ps, NEVER};
 use multipath::Multipaths;
 use pathloom_control::Enforcement;
-use pathloom_model::{Fabric, FiveTuple, Headers, LinkId, TCP_ACK, TCP_SYN};
+use pathloom_model::{Fabric, FiveTuple, Headers, LinkId, MptcpOption, TCP_ACK, TCP_SYN};
 use pathloom_transport::{Settings, TimerClock, HEADER_BYTES};
 use standing::StandingConnections;
 use stopped::StoppedSubflows;
@@ -51,6 +51,11 @@ pub(super) struct Tcp {
     timer_clocks: Vec<TimerClock>,
     /// Whether links mark packets.
     marking: bool,
+}
+
+/// See [`Multipaths::option`].
+pub(super) fn mptcp_option(transfer: u32, member: Option<u32>) -> Option<MptcpOption> {
+    Multipaths::option(transfer, member)
 }
 
 /// An acknowledgement that a host sends.

@@ -87,10 +87,12 @@ impl<T: Tap + Default> Network<T> {
                 typical: self.links.typical,
                 outbox: outbox(),
                 telemetry: None,
+                carried_bytes: None,
             },
             switches: Switches {
                 nodes: fabric.nodes().iter().map(|_| Node::Host).collect(),
                 cache: self.switches.cache.part(|node| plan.of(node) == number),
+                changes: None,
             },
             totals: Totals::default(),
             programs: None,

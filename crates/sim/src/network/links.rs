@@ -55,6 +55,8 @@ pub(crate) struct Links<T: Tap> {
     pub(super) outbox: Outbox,
     /// What ports have written into packets, if the hosts ask for it. Ports are then no FIFOs.
     pub(crate) telemetry: Option<Box<Telemetry>>,
+    /// By link, the bytes that it has carried, in a run without packets.
+    pub(crate) carried_bytes: Option<Vec<f64>>,
 }
 
 /// What becomes of a packet at the end of a link for which the main loop has found no decision.
@@ -122,6 +124,7 @@ impl<T: Tap> Links<T> {
             typical,
             outbox: Outbox::default(),
             telemetry: signals.telemetry.then(Box::default),
+            carried_bytes: None,
         }
     }
 
@@ -288,6 +291,14 @@ impl<T: Tap> Links<T> {
         let own_ps_per_byte = ps_per_byte(self.fabric.link(link).settings.rate_bps);
         let known = self.interruptions.get(&link);
         Sending::new(&self.queues[link.index()], self.port(link), known, own_ps_per_byte, now)
+    }
+
+    /// Bytes that a link has sent.
+    pub(crate) fn sent_bytes(&self, link: LinkId, now: Ps) -> u64 {
+        match &self.carried_bytes {
+            Some(carried) => carried[link.index()] as u64,
+            None => self.sending(link, now).sent().bytes,
+        }
     }
 
     /// Sum of the times that the packets of a link have waited up to now ([`LinkQueue::waited`]).

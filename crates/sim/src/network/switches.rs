@@ -2,6 +2,7 @@
 //! leaves the cache at once, and they are credited for the frames that were forwarded from it.
 
 use super::node::Node;
+use super::walk::Change;
 use crate::cache::{Cache, Credit, Entry};
 use crate::lanes::Lanes;
 use crate::time::{to_nanos, to_ps, Ps};
@@ -13,6 +14,8 @@ use pathloom_switching::{RuleRef, Stale, Switch, Used};
 pub(super) struct Switches {
     pub(super) nodes: Vec<Node>,
     pub(super) cache: Cache,
+    /// Changes that may alter the ways of flows, if they are noted.
+    pub(super) changes: Option<Vec<Change>>,
 }
 
 impl Switches {
@@ -74,6 +77,9 @@ impl Switches {
         let rules = self.nodes[node.index()].rules_mut()?;
         let result = act(rules);
         let stale = rules.take_stale();
+        if let Some(changes) = self.changes.as_mut().filter(|_| stale != Stale::Nothing) {
+            changes.push(Change::Rules(node, stale.clone()));
+        }
         self.forget(lanes, node, stale);
         Some(result)
     }
@@ -108,7 +114,7 @@ impl Switches {
 
     /// Takes back the decisions of a part of a divided network, whose nodes are back already.
     pub(super) fn join(&mut self, lanes: &Lanes, part: Cache) {
-        let Switches { nodes, cache } = self;
+        let Switches { nodes, cache, .. } = self;
         cache.join(part, |switch, owed| credit_node(&mut nodes[switch.index()], lanes, &owed));
     }
 }

@@ -23,7 +23,7 @@ from pathloom.experiments.results.summary import unfinished
 from pathloom.experiments.results.timeouts import default_notes, timeout_notes
 from pathloom.experiments.settings.fault_times import fault_time_s
 from pathloom.experiments.settings.input_files import listed_files
-from pathloom.experiments.settings.model import FINISHED
+from pathloom.experiments.settings.model import FINISHED, PACKETS
 from pathloom.quantities import count_text, counted, time_text
 from pathloom.specs import is_python_spec
 
@@ -61,6 +61,13 @@ def notes_on(result: Facts) -> list[str]:
     """All notes on a result; those of the fabric and of the worlds come first."""
     own = [note for make in MAKERS for note in make(result)]
     return list(dict.fromkeys([*result.fabric.notes, *result.execution_notes, *own]))
+
+
+def flows_as_rates(result: Facts) -> list[str]:
+    """Whether no packets were simulated."""
+    if result.settings.fidelity == PACKETS:
+        return []
+    return ["flows are fair rates, without packets, queues and losses (--fidelity fluid); see docs/fidelity.md"]
 
 
 def failures(result: Facts) -> list[str]:
@@ -245,6 +252,7 @@ def changed_files(result: Facts) -> list[str]:
 
 
 MAKERS: tuple[Callable[[Facts], list[str]], ...] = (
+    flows_as_rates,
     failures,
     late_faults,
     faults_without_effect,

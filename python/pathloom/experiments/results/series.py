@@ -104,5 +104,9 @@ def _table(outcomes: Sequence[RunOutcome], columns: Any, schema: Mapping[str, An
         if series:
             labels = [pl.lit(one.job.label).alias("scheme"), pl.lit(one.job.run).alias("run")]
             frame = pl.DataFrame(columns(series)).with_columns(labels)
+            # The core uses -1 and NaN for what is not known.
+            counts = [name for name in ("dropped_packets", "window_bytes") if name in frame.columns]
+            frame = frame.with_columns(pl.when(pl.col(name) >= 0).then(pl.col(name)).alias(name) for name in counts)
+            frame = frame.with_columns(pl.col("mean_queue").fill_nan(None)) if "mean_queue" in frame.columns else frame
             frames.append(frame.select(pl.col(name).cast(kind) for name, kind in schema.items()))
     return pl.concat(frames) if frames else pl.DataFrame(schema=dict(schema))

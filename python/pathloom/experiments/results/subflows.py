@@ -51,8 +51,10 @@ def _subflows_of(fabric: Fabric, one: RunOutcome) -> pl.DataFrame:
         },
         schema_overrides={"scheme": pl.String, "path": pl.String},
     )
+    known = [pl.when(pl.col(name) >= 0).then(pl.col(name)).alias(name) for name in ("retransmits", "timeouts")]
     whole = pl.col("delivered_bytes").sum().over("flow")
     frame = frame.with_columns(
+        *known,
         subflow=pl.int_range(pl.len()).over("flow"),
         share=pl.when(whole > 0).then(pl.col("delivered_bytes") / whole),
     )

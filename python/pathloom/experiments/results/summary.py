@@ -34,7 +34,6 @@ def scheme_summary(scheme: str, outcomes: Sequence[RunOutcome], flows: pl.DataFr
     runs = [run_summary(one, flows_of(one.job.run)) for one in outcomes]
     wall_s = math.fsum(run["wall_s"] for run in runs)
     packets = _summed(runs, "packets")
-    timeouts = [run["timeouts"] for run in runs]
     return {
         "scheme": scheme,
         "runs": runs,
@@ -52,8 +51,8 @@ def scheme_summary(scheme: str, outcomes: Sequence[RunOutcome], flows: pl.DataFr
         },
         "flows": _summed(runs, "flows"),
         "delivered_bytes": sum(run["delivered_bytes"] for run in runs),
-        "retransmits": sum(run["retransmits"] for run in runs),
-        "timeouts": None if None in timeouts else sum(timeouts),
+        "retransmits": _sum_of_all(run["retransmits"] for run in runs),
+        "timeouts": _sum_of_all(run["timeouts"] for run in runs),
         "timeout_wait": timeout_wait(runs),
         "reordering": _reordering(flows),
         "packets": packets,
@@ -69,7 +68,7 @@ def scheme_summary(scheme: str, outcomes: Sequence[RunOutcome], flows: pl.DataFr
         "pauses": pauses_of_runs(runs),
         **kinds_of_runs(runs),
         "wall_s": wall_s,
-        "hops_per_wall_s": packets["hops"] / wall_s if wall_s > 0 else None,
+        "hops_per_wall_s": _per_wall_s(packets["hops"], wall_s),
     }
 
 
@@ -84,7 +83,7 @@ def _largest_sizes(runs: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 
 def run_summary(one: RunOutcome, flows: pl.DataFrame) -> dict[str, Any]:
     """The entry of one run in `result.json`."""
-    packets = {name: int(count) for name, count in one.outcome["packets"].items()}
+    packets = {name: None if count is None else int(count) for name, count in one.outcome["packets"].items()}
     throughput = CensoredValues.of(flows, "throughput")
     return {
         "run": one.job.run,
@@ -98,7 +97,7 @@ def run_summary(one: RunOutcome, flows: pl.DataFrame) -> dict[str, Any]:
         "flows": flow_counts(flows),
         "unfinished": unfinished(flows)["flow"].to_list(),
         "delivered_bytes": int(flows["delivered_bytes"].sum()),
-        "retransmits": int(flows["retransmits"].sum()),
+        "retransmits": None if flows["retransmits"].has_nulls() else int(flows["retransmits"].sum()),
         "timeouts": None if flows["timeouts"].has_nulls() else int(flows["timeouts"].sum()),
         "timeout_wait": _timeout_wait(flows, one.outcome["end_ns"] / 1e9),
         "reordering": _reordering(flows),
@@ -109,7 +108,7 @@ def run_summary(one: RunOutcome, flows: pl.DataFrame) -> dict[str, Any]:
         **kinds_of(one.outcome),
         "end_s": one.outcome["end_ns"] / 1e9,
         "wall_s": one.wall_s,
-        "hops_per_wall_s": packets["hops"] / one.wall_s if one.wall_s > 0 else None,
+        "hops_per_wall_s": _per_wall_s(packets["hops"], one.wall_s),
     }
 
 
@@ -212,6 +211,17 @@ def _known(values: Iterable[float | None]) -> list[float]:
     return [value for value in values if value is not None]
 
 
-def _summed(runs: Sequence[Mapping[str, Any]], key: str) -> dict[str, int]:
+def _sum_of_all(values: Iterable[int | None]) -> int | None:
+    """The sum; None if any value is unknown."""
+    every = list(values)
+    known = [value for value in every if value is not None]
+    return sum(known) if len(known) == len(every) else None
+
+
+def _per_wall_s(count: int | None, wall_s: float) -> float | None:
+    return count / wall_s if count is not None and wall_s > 0 else None
+
+
+def _summed(runs: Sequence[Mapping[str, Any]], key: str) -> dict[str, int | None]:
     names = list(runs[0][key]) if runs else ["sent", "dropped", "hops", "started", "finished"]
-    return {name: sum(run[key][name] for run in runs) for name in names}
+    return {name: _sum_of_all(run[key][name] for run in runs) for name in names}

@@ -46,7 +46,8 @@ FLOW_SCHEMA = {
 unfinished flow. `segments` counts those that arrived with new data, and `reordered` those of them that arrived after a
 later one. Both are null in the lab, which does not count them. `timeouts` is null if the kernel does not count them
 (before Linux 6.7). `timeout_wait_s` is the time that the sender was silent before its time-outs. `initial_wait_s` is
-the part of it before the first RTT sample, mostly for the SYN (null in the lab). `throughput` of an unfinished finite
+the part of it before the first RTT sample, mostly for the SYN (null in the lab). With fidelity fluid, all figures about
+packets and time-outs are null. `throughput` of an unfinished finite
 flow is the most that it can reach. A flow that never started has neither `age_s` nor `throughput`. `slowdown` is
 `age_s` over `ideal_fct_s`; for an unfinished flow it is the least that it can reach.
 """
@@ -113,8 +114,9 @@ def link_table(fabric: Fabric, outcomes: Sequence[RunOutcome]) -> pl.DataFrame:
                 "utilisation": columns["utilisation"] * share,
             }
         )
-        # The lab does not see pauses, nor the queues of hosts.
-        unknown = [pl.lit(None).alias(name) for name in ("pauses", "paused_s") if name not in columns]
+        # The lab does not see pauses, nor the queues of hosts. Runs without packets have no counts of packets.
+        counts = ("sent_packets", "dropped_packets", "pauses", "paused_s")
+        unknown = [pl.lit(None).alias(name) for name in counts if name not in columns]
         frame = frame.with_columns(pl.col("mean_queue").fill_nan(None), *unknown)
         frames.append(_labelled(frame, one, LINK_SCHEMA))
     return _concat(frames, LINK_SCHEMA)
@@ -139,7 +141,7 @@ def _flows_of(names: np.ndarray[Any, Any], one: RunOutcome) -> pl.DataFrame:
         }
     )
     wanted = ["size_bytes", "start_ns", "finish_ns", "ideal_fct_ns", "src_port", "dst_port", "coflow"]
-    wanted += ["segments", "reordered", "timeouts", "timeout_wait_ns", "initial_wait_ns"]
+    wanted += ["segments", "reordered", "timeouts", "timeout_wait_ns", "initial_wait_ns", "retransmits", "packets"]
     frame = raw.with_columns(_null_if_none(name) for name in wanted)
     size, end_ns = pl.col("size_bytes"), int(one.outcome["end_ns"])
     finished = pl.col("finish_ns").is_not_null()

@@ -34,11 +34,15 @@ class Recorder:
             return
         outcome = simulation.outcome()
         links, flows = outcome["links"], outcome["flows"]
+        # Runs without packets know no drops.
+        counts_drops = "dropped_packets" in links
         # Means of the core are over the time since the start.
         now = {
             "busy_s": links["utilisation"] * now_s,
             "waited": links["mean_queue"] * now_s,
-            "dropped": links["dropped_packets"].astype(np.int64),
+            "dropped": links["dropped_packets"].astype(np.int64)
+            if counts_drops
+            else np.zeros(len(links["sent_bytes"])),
             # Bytes after a gap count when they arrive. If they counted when the gap closes, the rate of a step could
             # exceed that of the link.
             "arrived": flows["arrived_bytes"].astype(np.int64),
@@ -51,7 +55,7 @@ class Recorder:
         self._add("link", now_s, used.astype(np.uint32), "link")
         self._append("link.busy_share", step["busy_s"][used] / took_s)
         self._append("link.mean_queue", step["waited"][used] / took_s)
-        self._append("link.dropped_packets", step["dropped"][used])
+        self._append("link.dropped_packets", step["dropped"][used] if counts_drops else np.full(len(used), -1))
         self._add("flow", now_s, flows["index"][arrived].astype(np.uint32), "flow")
         self._append("flow.goodput_bps", step["arrived"][arrived] * 8 / took_s)
         self._append("flow.window_bytes", flows["window_bytes"][arrived])

@@ -97,6 +97,7 @@ def simulation(
             "drain": drain(settings),
             "seed": job.seed,
             "faults": settings.faults,
+            "fidelity": settings.fidelity,
             "threads": threads,
             "pcap": run_files.pcap,
             "event_log": run_files.event_log,

@@ -20,6 +20,9 @@ from pathloom.specs import LAB, SIM, is_python_spec
 
 WORLDS = (SIM, LAB)
 """All worlds."""
+PACKETS, FLUID = "packets", "fluid"
+FIDELITIES = (PACKETS, FLUID)
+"""What the simulator can simulate."""
 FINISHED = "finished"
 """The value of `until`: the drain lasts until every finite flow is finished."""
 DRAIN = 5
@@ -232,6 +235,16 @@ class Settings(BaseModel):
         ),
     ] = ()
     """Failures and repairs, such as `"10s:down:e0_0-a0_1"`."""
+    fidelity: Annotated[
+        str,
+        Setting(
+            "packets or fluid",
+            NETWORK,
+            "packets|fluid",
+            "packets, or fluid: flows as fair rates over their paths, in the simulator; see docs/fidelity.md.",
+        ),
+    ] = "packets"
+    """`"packets"`, or `"fluid"`: flows as max-min fair rates over their paths. Figures about packets are then null."""
     yardstick: Annotated[
         bool,
         Setting(
@@ -308,6 +321,13 @@ class Settings(BaseModel):
                 raise bad_input(f"worlds: `{world}` is given twice; name each world once")
         return worlds
 
+    @field_validator("fidelity")
+    @classmethod
+    def _known_fidelity(cls, fidelity: str) -> str:
+        if fidelity not in FIDELITIES:
+            raise bad_input(f"fidelity: `{fidelity}` is not valid; expected {' or '.join(FIDELITIES)}")
+        return fidelity
+
     @field_validator("lab")
     @classmethod
     def _lab_settings(cls, text: str | None) -> str | None:
@@ -366,6 +386,12 @@ class Settings(BaseModel):
                 f"until: the lab ends each run {DRAIN} times the duration after the last arrival; leave out `until`, "
                 "or run in the simulator alone"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _lab_has_packets(self) -> Self:
+        if self.fidelity != PACKETS and LAB in self.worlds:
+            raise bad_input(f"fidelity: the lab carries packets; leave out `{self.fidelity}`, or simulate alone")
         return self
 
     @model_validator(mode="after")
