@@ -119,6 +119,8 @@ class Ageing:
     """Each further level ends at this many times the bytes of the one before."""
     levels: int = 8
     """Number of levels, at most 8."""
+    announced: float = 0.0
+    """Share of the messages whose size applications announce, 0 to 1. These are ranked by the bytes that are left."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-//! loom: priorities by age, and planned weights of next hops.
+//! loom: priorities by age or by what is left, planned weights of next hops, and hosts that avoid failed paths.
 
 use crate::cases::{finish, throughputs, Case, SEARCH};
 use pathloom_model::Nanos;
@@ -35,6 +35,28 @@ fn short_transfers_overtake_long_ones() {
         assert!(short[0] < 0.7 * short[1], "hosts={hosts}: {short:?}");
         assert!(with.flows.iter().all(|flow| flow.finish.is_some()), "hosts={hosts}: nobody is starved for ever");
     }
+}
+
+#[test]
+fn announced_sizes_shorten_transfers_and_a_half_of_them_does_so_too() {
+    let case = Case { traffic: "web-search:load=0.8,max_size=1MB", ..SEARCH };
+    for hosts in ["pull", "tcp"] {
+        let mean_fct_s = ["0", "0.5", "1"].map(|announced| {
+            mean_fct_s(&case.run(&format!("loom:hosts={hosts},announced={announced}"), None), 0..u64::MAX)
+        });
+        assert!(mean_fct_s.is_sorted_by(|a, b| a > b), "hosts={hosts}: {mean_fct_s:?}");
+    }
+}
+
+#[test]
+fn without_a_controller_hosts_leave_a_path_that_fails() {
+    // The aggregation switch sends on by its default route, so the core switch drops what is for the second pod.
+    let faults = "4ms:controller-kill,5ms:down:c0-a1_0";
+    let case = Case { fabric: "fat-tree:k=4,rate=10Gbps", duration: Nanos::from_millis(20), faults, ..PERMUTATION };
+    let [with, without] = ["loom", "loom:react=off"].map(|scheme| case.run(scheme, None));
+    let lost = [&with, &without].map(|outcome| outcome.flows.iter().map(|flow| flow.retransmits).sum::<u32>());
+    assert!(lost[0] * 3 < lost[1], "retransmissions: {lost:?}");
+    assert!(mean_throughput(&with) > mean_throughput(&without));
 }
 
 #[test]

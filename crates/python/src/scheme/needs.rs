@@ -112,7 +112,11 @@ fn ageing_of(given: &Bound<'_, PyAny>) -> Result<Ageing, String> {
     if !(1..=MOST_QUEUES).contains(&levels) {
         return Err(format!("levels: expected 1 to {MOST_QUEUES}, the queues of a port"));
     }
-    Ok(Ageing { first_bytes, factor, levels })
+    let announced: f64 = field(given, "announced")?;
+    if !(0.0..=1.0).contains(&announced) {
+        return Err("announced: expected a share from 0 to 1".to_owned());
+    }
+    Ok(Ageing { first_bytes, factor, levels, announced_percent: (announced * 100.0).round() as u8 })
 }
 
 fn at_least_1<'py, T>(given: &Bound<'py, PyAny>, name: &'static str) -> Result<T, String>

@@ -32,10 +32,12 @@ pub(crate) const ENTRY: Entry = Entry {
         paper: "docs/loom.md",
         keys: &[
             ("hosts", "pull", "pull (receivers pull packets, as NDP does) or tcp (DCTCP that tolerates reordering)"),
+            ("react", "on", "whether pulled hosts avoid paths that lose packets (entropy=freezing of ndp)"),
             ("plan", "on", "whether the controller plans weights where paths differ; off: weights by capacity"),
             ("gap", "1ms", "least time between two plans"),
             ("levels", "8", "priorities by age, 1 to 8; 1: none"),
             ("first", "10KB", "bytes of a message at which the first level ends"),
+            ("announced", "0", "share of the messages whose size applications announce, 0 to 1; these are served by what is left of them"),
             ("factor", "4", "each further level ends at this many times as many bytes, 2 to 255"),
         ],
     },
@@ -43,7 +45,10 @@ pub(crate) const ENTRY: Entry = Entry {
         let settings = Settings::read(spec)?;
         let pull = spec.choice("hosts", &[("pull", true), ("tcp", false)])?.unwrap_or(true);
         let transport = match pull {
-            true => TransportSpec::parse("ndp:window=3,ack_bytes=16KB,paths=65536")?,
+            true => {
+                let entropy = if spec.flag("react")?.unwrap_or(true) { "freezing" } else { "oblivious" };
+                TransportSpec::parse(&format!("ndp:window=3,ack_bytes=16KB,paths=65536,entropy={entropy}"))?
+            }
             false => TransportSpec::parse("dctcp")?.tolerating(Some(Reordering::Window)),
         };
         Ok(Parts { transport, ..Parts::central(move |_| Box::new(Loom::new(settings))) })
@@ -64,7 +69,8 @@ impl Settings {
         let factor = spec.count("factor", 2, 255)?.unwrap_or(4) as u8;
         let plans = spec.flag("plan")?.unwrap_or(true);
         let gap = sprayed::positive(spec, "gap", Nanos::from_millis(1))?;
-        Ok(Settings { ageing: Ageing { first_bytes, factor, levels }, plans, gap })
+        let announced_percent = (spec.number("announced", 0.0, 1.0)?.unwrap_or(0.0) * 100.0).round() as u8;
+        Ok(Settings { ageing: Ageing { first_bytes, factor, levels, announced_percent }, plans, gap })
     }
 }
 

@@ -8,7 +8,7 @@ mod flow;
 
 use super::shared::Shared;
 use super::traits::{send_ps, traits_of};
-use super::turns::{age, Turns};
+use super::turns::{RankedBy, Turns};
 use crate::agenda::{Agenda, Event};
 use crate::interface::Interface;
 use crate::kinds::{code_of, Exchanged, Kind};
@@ -87,7 +87,7 @@ impl PacketFlows {
     /// Takes a slot for a new transfer.
     fn open(
         &mut self,
-        (transfer, of_job): (u32, bool),
+        (transfer, ranked_by): (u32, RankedBy),
         interfaces: [Interface; 2],
         size: Option<u64>,
         [rate_bps, receiver_bps]: [u64; 2],
@@ -99,7 +99,7 @@ impl PacketFlows {
         let seed = self.seed ^ (u64::from(transfer) << 32 | 0x7565_6300);
         let flow = |use_count| {
             let ends = (self.settings.sender(&traits, bytes, seed), self.settings.receiver(&traits, bytes));
-            Flow { of_job, frame_ps, ..Flow::new((transfer, use_count), interfaces, size, ends) }
+            Flow { ranked_by, frame_ps, ..Flow::new((transfer, use_count), interfaces, size, ends) }
         };
         if let Some(slot) = self.free.pop() {
             let slot = slot as usize;
@@ -185,9 +185,9 @@ impl PacketFlows {
         let five_tuple = shared.transfers.start(transfer, &ends, to_nanos(run.now), EPHEMERAL, in_use);
         let headers = Headers { tcp_flags: 0, ..shared.headers(transfer, five_tuple) };
         let rates_bps = [ends.src, ends.dst].map(|at| shared.rate_bps(at.uplink));
-        let of_job = shared.transfers.spec(transfer).standing;
+        let ranked_by = shared.ranked_by(transfer, shared.transfers.spec(transfer).standing);
         let interfaces = [ends.src, ends.dst].map(|at| Interface::of(at.uplink));
-        let slot = self.open((transfer, of_job), interfaces, ends.size_bytes, rates_bps);
+        let slot = self.open((transfer, ranked_by), interfaces, ends.size_bytes, rates_bps);
         network.open_slot(slot, headers);
         if !self.settings.chooses_entropy() {
             shared.entropies.open(slot);
@@ -288,7 +288,7 @@ impl PacketFlows {
             flow.keep_telemetry(number, loads);
         }
         let packet = Packet::new((slot as u32) << 1 | 1, number, code_of(&feedback), wire, 0).with_entropy(entropy);
-        let packet = shared.aged(packet, 0);
+        let packet = shared.aged(packet, || 0);
         self.exchanged.sent.add(Kind::of(&packet), 1);
         flow.under_way += i64::from(shared.hand_to_card(run, link, packet));
     }
@@ -358,12 +358,12 @@ impl PacketFlows {
             let stopped = |slot: usize| can_stop(&run.network.links) && is_stopped(&run.network.links, uplink.0, slot);
             let Some((slot, outgoing)) = self.next(run.now, run.agenda, uplink, stopped) else { return };
             let bytes_before = outgoing.number * self.settings.payload_bytes();
-            let Flow { transfer, of_job, .. } = *self.get(slot);
+            let Flow { transfer, ranked_by, .. } = *self.get(slot);
             let packet = packet_of(slot, &outgoing, self.settings.header_bytes());
             if shared.ages() {
                 shared.announce_aged(run, (slot, transfer), bytes_before, outgoing.payload_bytes);
             }
-            let packet = shared.aged(packet, age(bytes_before, of_job));
+            let packet = shared.aged(packet, || ranked_by.bytes(bytes_before));
             self.exchanged.sent.add(Kind::of(&packet), 1);
             let taken = shared.hand_to_card(run, uplink.0, packet);
             let flow = self.get(slot);

@@ -5,7 +5,7 @@ use crate::packet::Packet;
 use crate::settings::ControlSettings;
 use crate::time::Ps;
 use pathloom_model::{Fabric, TCP_FIN, TCP_SYN};
-use pathloom_scheme::{Ageing, Needs};
+use pathloom_scheme::Needs;
 use pathloom_switching::deployment::Deployment;
 use pathloom_transport::{Segment, SegmentKind, TimerClock, TransportSpec, HEADER_BYTES};
 use rand::{Rng, SeedableRng};
@@ -38,15 +38,6 @@ pub(super) fn addresses(fabric: &Fabric) -> Vec<Option<Ipv4Addr>> {
 pub(super) fn timer_clocks(fabric: &Fabric, seed: u64) -> Vec<TimerClock> {
     let mut rng = Pcg64::seed_from_u64(seed ^ 0x7469_6d65_7273);
     fabric.nodes().iter().map(|_| TimerClock::new(rng.next_u64())).collect()
-}
-
-/// The packet with the class of its level, if hosts mark packets by age. Acknowledgements have no bytes before them.
-#[inline(always)]
-pub(super) fn aged(ageing: Option<Ageing>, packet: Packet, bytes_before: u64) -> Packet {
-    match ageing {
-        None => packet,
-        Some(ageing) => packet.with_class_selector(ageing.class_selector(ageing.level(bytes_before))),
-    }
 }
 
 pub(super) fn packet_of(slot: usize, segment: &Segment, stands: bool) -> Packet {

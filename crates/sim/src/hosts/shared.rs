@@ -2,7 +2,8 @@
 //! what the controller is told of them, and the time that hosts work on a packet.
 
 use super::arp::Arp;
-use super::parts::{aged, HostSettings};
+use super::parts::HostSettings;
+use super::turns::{is_announced, RankedBy};
 use crate::agenda::{Agenda, Event, Origin};
 use crate::agents::Agents;
 use crate::entropies::Entropies;
@@ -36,6 +37,8 @@ pub(super) struct Shared {
     /// Whether agents announce long transfers to the controller.
     announces: bool,
     long_bytes: u64,
+    /// Decides which messages are announced.
+    seed: u64,
     /// Time that a message to the controller takes.
     control_delay: Ps,
     /// Random numbers for the time that a host works on a packet.
@@ -62,6 +65,7 @@ impl Shared {
             arp: deployment.map(|deployment| Arp::new(&fabric, deployment)),
             announces: needs.detection == Detection::Announced,
             long_bytes: control.long_bytes,
+            seed: *seed,
             control_delay: to_ps(control.delay),
             rng: Pcg64::seed_from_u64(*seed),
             jitter: transport.jitter.map(to_ps),
@@ -92,10 +96,26 @@ impl Shared {
         taken
     }
 
-    /// The packet with the class of its level, if hosts mark packets by age. Acknowledgements have no bytes before them.
+    /// The packet with the class of its level, if hosts mark packets by age. `bytes` are those by which its message is
+    /// ranked; 0 for acknowledgements.
     #[inline(always)]
-    pub(super) fn aged(&self, packet: Packet, bytes_before: u64) -> Packet {
-        aged(self.ageing, packet, bytes_before)
+    pub(super) fn aged(&self, packet: Packet, bytes: impl FnOnce() -> u64) -> Packet {
+        match self.ageing {
+            None => packet,
+            Some(ageing) => packet.with_class_selector(ageing.class_selector(ageing.level(bytes()))),
+        }
+    }
+
+    /// What decides the level of a message. Which messages are announced depends only on the seed and their number, so it
+    /// is the same for every scheme.
+    #[inline(never)]
+    pub(super) fn ranked_by(&self, transfer: u32, of_job: bool) -> RankedBy {
+        let percent = self.ageing.map_or(0, |ageing| ageing.announced_percent);
+        match self.transfers.spec(transfer).size_bytes {
+            _ if of_job => RankedBy::Job,
+            Some(size_bytes) if is_announced(percent, self.seed, transfer) => RankedBy::Left { size_bytes },
+            _ => RankedBy::Sent,
+        }
     }
 
     /// Whether hosts mark packets by the age of their message.

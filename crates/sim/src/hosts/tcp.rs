@@ -13,7 +13,6 @@ mod under_way;
 use super::parts::{packet_of, timer_clocks, HostSettings};
 use super::resolver::Waiter;
 use super::shared::Shared;
-use super::turns::age;
 use crate::agenda::Event;
 use crate::interface::Interface;
 use crate::link::{ps_per_byte, times};
@@ -209,7 +208,7 @@ impl Tcp {
             subflow.packets_sent += 1;
             let (transfer, link, of_job) = (subflow.transfer, subflow.interfaces[0].uplink().0, subflow.stands);
             let packet = packet_of(slot, &segment, subflow.stands);
-            let packet = shared.aged(packet, age(segment.seq, of_job));
+            let packet = shared.aged(packet, || shared.ranked_by(transfer, of_job).bytes(segment.seq));
             if shared.ages() {
                 shared.announce_aged(run, (slot, transfer), segment.seq, segment.len);
             }
@@ -250,7 +249,7 @@ impl Tcp {
             packet.mark();
         }
         let link = subflow.interfaces[1].uplink().0;
-        let packet = shared.aged(packet, 0);
+        let packet = shared.aged(packet, || 0);
         if shared.hand_to_card(run, link, packet) {
             self.subflows.get(slot).under_way += 1;
         }

@@ -24,6 +24,7 @@ pub(crate) enum Outcome {
 pub(crate) enum Entropies {
     Single,
     Oblivious(Rounds),
+    Freezing(Freezing),
     Bitmap(Bitmap),
     Reps(Reps),
     Mixed(Mixed),
@@ -35,6 +36,7 @@ impl Entropies {
         match choice {
             EntropyChoice::Single => Entropies::Single,
             EntropyChoice::Oblivious => Entropies::Oblivious(Rounds::new(count, rng)),
+            EntropyChoice::Freezing => Entropies::Freezing(Freezing::new(Rounds::new(count, rng))),
             EntropyChoice::Bitmap => Entropies::Bitmap(Bitmap::new(count, rng)),
             EntropyChoice::Reps => Entropies::Reps(Reps::new(count)),
             EntropyChoice::Mixed => Entropies::Mixed(Mixed { good: VecDeque::new(), bitmap: Bitmap::new(count, rng) }),
@@ -42,10 +44,11 @@ impl Entropies {
     }
 
     /// Returns the entropy of the next packet.
-    pub(crate) fn next(&mut self, rng: &mut Pcg32) -> u32 {
+    pub(crate) fn next(&mut self, now: Nanos, rng: &mut Pcg32) -> u32 {
         1 + match self {
             Entropies::Single => return 0,
             Entropies::Oblivious(rounds) => rounds.next(rng),
+            Entropies::Freezing(freezing) => freezing.next(now, rng),
             Entropies::Bitmap(bitmap) => bitmap.next(rng),
             Entropies::Reps(reps) => reps.next(rng),
             Entropies::Mixed(mixed) => mixed.next(rng),
@@ -56,10 +59,27 @@ impl Entropies {
     pub(crate) fn learn(&mut self, now: Nanos, entropy: u32, outcome: Outcome) {
         let Some(index) = entropy.checked_sub(1) else { return };
         match self {
-            Entropies::Single | Entropies::Oblivious(_) => {}
+            Entropies::Single | Entropies::Oblivious(_) | Entropies::Freezing(_) => {}
             Entropies::Bitmap(bitmap) => bitmap.learn(index, outcome),
             Entropies::Reps(reps) => reps.learn(now, index, outcome),
             Entropies::Mixed(mixed) => mixed.learn(index, outcome),
+        }
+    }
+
+    /// A packet has arrived, the `place`th that was sent. Unlike [`Entropies::learn`], this is called for every packet,
+    /// whether or not a report is about it.
+    #[inline]
+    pub(crate) fn note_arrival(&mut self, place: u64, entropy: u32) {
+        if let (Entropies::Freezing(freezing), Some(index)) = (self, entropy.checked_sub(1)) {
+            freezing.note_arrival(place, index);
+        }
+    }
+
+    /// A packet seems lost, the `place`th that was sent.
+    pub(crate) fn note_loss(&mut self, now: Nanos, place: u64, entropy: u32) {
+        match (self, entropy.checked_sub(1)) {
+            (Entropies::Freezing(freezing), Some(index)) => freezing.note_loss(now, place, index),
+            (others, _) => others.learn(now, entropy, Outcome::TimedOut),
         }
     }
 }
@@ -93,6 +113,132 @@ impl Rounds {
         let current = self.current();
         self.advance(rng);
         current
+    }
+}
+
+/// All entropies in turn, until as many packets are lost as where a path has failed. For some time, packets then take only
+/// entropies of packets that were sent after the lost ones and have arrived. After that, a few packets try others.
+///
+/// REPS freezes as well, after one loss and with eight entropies. These are up to 256 of successive packets, so they are
+/// spread over the paths that work as evenly as all are. A full queue loses fewer packets than a failed path.
+#[derive(Clone, Debug)]
+pub(crate) struct Freezing {
+    rounds: Rounds,
+    /// The packets that arrived last: their places in the order of sending, and their entropies.
+    arrived: VecDeque<(u64, u32)>,
+    /// The places of the packets that were lost last, the oldest first.
+    lost: [Option<u64>; 2],
+    mode: Mode,
+    /// Length of the last freeze.
+    freeze: Nanos,
+}
+
+/// What the next packets of [`Freezing`] take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Mode {
+    /// All entropies in turn.
+    All,
+    /// Those that are known to work, until this time.
+    Frozen { until: Nanos },
+    /// Those that are known to work, and a few others: the number of packets since the last other one, of others so far, and
+    /// of those that were lost.
+    Trying { since: u32, tried: u32, lost: u32 },
+}
+
+impl Freezing {
+    /// Most entropies that are remembered: enough to spread over 64 paths evenly.
+    const MOST: usize = 256;
+    /// A path has failed if three of so many successive packets are lost. One of 64 paths has four of them.
+    const NEAR: u64 = 256;
+    /// With fewer entropies, there is no freeze.
+    const LEAST: usize = 16;
+    /// Length of the first freeze. Each that follows at once is twice as long.
+    const FIRST: Nanos = Nanos::from_millis(2);
+    const LONGEST: Nanos = Nanos::from_millis(256);
+    /// After a freeze, one of so many packets tries another entropy.
+    const ONE_OF: u32 = 16;
+    /// After so many, all entropies are used again, unless two are lost.
+    const TRIES: u32 = 64;
+    const LOST_TRIES: u32 = 2;
+
+    fn new(rounds: Rounds) -> Freezing {
+        Freezing { rounds, arrived: VecDeque::new(), lost: [None; 2], mode: Mode::All, freeze: Nanos::ZERO }
+    }
+
+    fn next(&mut self, now: Nanos, rng: &mut Pcg32) -> u32 {
+        if matches!(self.mode, Mode::Frozen { until } if now >= until) {
+            self.mode = Mode::Trying { since: 0, tried: 0, lost: 0 };
+        }
+        match &mut self.mode {
+            Mode::All => self.rounds.next(rng),
+            Mode::Frozen { .. } => self.again(rng),
+            Mode::Trying { since, tried, .. } if *since + 1 >= Freezing::ONE_OF => {
+                (*since, *tried) = (0, *tried + 1);
+                if *tried > Freezing::TRIES {
+                    (self.mode, self.freeze) = (Mode::All, Nanos::ZERO);
+                }
+                self.rounds.next(rng)
+            }
+            Mode::Trying { since, .. } => {
+                *since += 1;
+                self.again(rng)
+            }
+        }
+    }
+
+    /// The known entropy that was used least recently.
+    fn again(&mut self, rng: &mut Pcg32) -> u32 {
+        let Some(known) = self.arrived.pop_front() else { return self.rounds.next(rng) };
+        self.arrived.push_back(known);
+        known.1
+    }
+
+    fn note_loss(&mut self, now: Nanos, place: u64, index: u32) {
+        let known = self.arrived.len();
+        self.arrived.retain(|&(_, other)| other != index);
+        let was_known = self.arrived.len() < known;
+        let [first, second] = self.lost;
+        self.lost = [second, Some(place)];
+        match &mut self.mode {
+            Mode::All => {
+                let since = first.filter(|&first| second.is_some() && place.abs_diff(first) < Freezing::NEAR);
+                if let Some(since) = since {
+                    self.freeze_if_paths_work(now, since.min(place));
+                }
+            }
+            Mode::Trying { lost, .. } if !was_known => {
+                *lost += 1;
+                if *lost >= Freezing::LOST_TRIES {
+                    self.freeze_if_paths_work(now, 0);
+                }
+            }
+            Mode::Frozen { .. } | Mode::Trying { .. } if self.arrived.len() < Freezing::LEAST => {
+                (self.mode, self.freeze) = (Mode::All, Nanos::ZERO);
+            }
+            Mode::Frozen { .. } | Mode::Trying { .. } => {}
+        }
+    }
+
+    /// Begins a freeze with the entropies of packets that were sent from `since` on and have arrived, if they are enough. What
+    /// was sent before proves nothing: a path may have failed since.
+    fn freeze_if_paths_work(&mut self, now: Nanos, since: u64) {
+        let works = |&(place, _): &(u64, u32)| place >= since;
+        if self.arrived.iter().filter(|known| works(known)).count() < Freezing::LEAST {
+            return;
+        }
+        self.arrived.retain(works);
+        let doubled = Nanos(self.freeze.0.saturating_mul(2));
+        self.freeze = doubled.clamp(Freezing::FIRST, Freezing::LONGEST);
+        self.mode = Mode::Frozen { until: now + self.freeze };
+    }
+
+    fn note_arrival(&mut self, place: u64, index: u32) {
+        if self.mode == Mode::All {
+            if self.arrived.len() == Freezing::MOST {
+                self.arrived.pop_front();
+            }
+            self.arrived.push_back((place, index));
+        }
     }
 }
 
@@ -259,7 +405,76 @@ mod tests {
     }
 
     fn take(entropies: &mut Entropies, rng: &mut Pcg32, count: usize) -> Vec<u32> {
-        (0..count).map(|_| entropies.next(rng)).collect()
+        (0..count).map(|_| entropies.next(NOW, rng)).collect()
+    }
+
+    /// A sender over four paths, of which some are down.
+    struct FourPaths {
+        all: Entropies,
+        rng: Pcg32,
+        place: u64,
+    }
+
+    impl FourPaths {
+        /// Sends `count` packets at this time. Those on paths that are `up` arrive; then the others are missed. Returns the
+        /// packets of each path.
+        fn send(&mut self, at_us: u64, up: [bool; 4], count: u32) -> [u32; 4] {
+            let (mut sent, mut lost) = ([0; 4], Vec::new());
+            for _ in 0..count {
+                let entropy = self.all.next(Nanos::from_micros(at_us), &mut self.rng);
+                self.place += 1;
+                let path = (entropy - 1) as usize % 4;
+                sent[path] += 1;
+                if up[path] {
+                    self.all.note_arrival(self.place, entropy);
+                } else {
+                    lost.push((self.place, entropy));
+                }
+            }
+            lost.into_iter().for_each(|(place, entropy)| self.all.note_loss(Nanos::from_micros(at_us), place, entropy));
+            sent
+        }
+    }
+
+    #[test]
+    fn after_a_loss_packets_keep_to_paths_that_work_and_then_a_few_try_others() {
+        let (all, rng) = entropies(EntropyChoice::Freezing, 1 << 16);
+        let mut sender = FourPaths { all, rng, place: 0 };
+        let (up, down, worse) = ([true; 4], [true, true, false, true], [true, true, false, false]);
+        assert_eq!(sender.send(0, up, 400), [100; 4]);
+        assert_eq!(sender.send(1000, down, 40), [10; 4], "nothing is known of the failure yet");
+        assert_eq!(sender.send(1100, down, 290).map(|sent| sent > 90), [true, true, false, true]);
+        assert_eq!(sender.send(1200, down, 300)[2], 0);
+        sender.send(1300, worse, 300);
+        let [first, second, third, fourth] = sender.send(1400, worse, 300);
+        assert_eq!((third, fourth), (0, 0), "a second failure in a freeze");
+        assert!(first.abs_diff(second) <= 20, "{first} and {second}");
+        let tries = sender.send(3100, worse, 96);
+        assert!(tries[2] + tries[3] <= 6, "after a freeze, one of 16: {tries:?}");
+        assert_eq!(sender.send(7000, worse, 300)[2..], [0, 0], "the second freeze is longer");
+        for at_us in 100_000..100_040 {
+            sender.send(at_us, up, 300);
+        }
+        assert_eq!(sender.send(100_040, up, 400), [100; 4], "all paths are back");
+    }
+
+    #[test]
+    fn a_few_losses_change_nothing() {
+        let (all, rng) = entropies(EntropyChoice::Freezing, 1 << 16);
+        let mut sender = FourPaths { all, rng, place: 0 };
+        for at_us in 0..20 {
+            assert_eq!(sender.send(at_us, [true; 4], 252), [63; 4]);
+            assert_eq!(sender.send(at_us, [true, true, true, false], 4), [1; 4]);
+        }
+    }
+
+    #[test]
+    fn a_loss_with_no_proof_of_paths_that_work_changes_nothing() {
+        let (all, rng) = entropies(EntropyChoice::Freezing, 1 << 16);
+        let mut sender = FourPaths { all, rng, place: 0 };
+        sender.send(0, [true; 4], 40);
+        assert_eq!(sender.send(1, [false; 4], 40), [10; 4]);
+        assert_eq!(sender.send(2, [true; 4], 40), [10; 4]);
     }
 
     #[test]
@@ -321,7 +536,7 @@ mod tests {
         reps.learn(NOW + Reps::FREEZE + Nanos(1), 9, Outcome::Good);
         let explored = take(&mut reps, &mut rng, Reps::EXPLORE as usize);
         assert!(!explored.iter().any(|entropy| [3, 9, 40_000, 50_000].contains(entropy)));
-        assert_eq!(reps.next(&mut rng), 9);
+        assert_eq!(reps.next(NOW, &mut rng), 9);
     }
 
     #[test]

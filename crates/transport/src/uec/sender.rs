@@ -144,12 +144,17 @@ impl UnorderedSender {
     fn note_arrival(&mut self, number: u64) {
         let size = self.sizes.frame(number) as i64;
         let Some(sent) = self.get_mut(number) else { return };
-        let place = sent.place;
-        if std::mem::replace(&mut sent.state, State::Arrived) == State::Lost {
-            self.lost.remove(&number);
-            self.in_flight += size;
+        let (place, entropy) = (sent.place, sent.entropy);
+        match std::mem::replace(&mut sent.state, State::Arrived) {
+            State::Arrived => return,
+            State::InFlight => {}
+            State::Lost => {
+                self.lost.remove(&number);
+                self.in_flight += size;
+            }
         }
         self.newest = self.newest.max(place);
+        self.entropies.note_arrival(place, entropy);
     }
 
     fn note_arrivals(&mut self, report: &Report) {
@@ -204,11 +209,11 @@ impl UnorderedSender {
         let in_flight = |sent: &&mut Sent| sent.state == State::InFlight && sent.at == at;
         let Some(sent) = self.get_mut(number).filter(in_flight) else { return false };
         sent.state = State::Lost;
-        let entropy = sent.entropy;
+        let (place, entropy) = (sent.place, sent.entropy);
         self.lost.insert(number);
         self.in_flight -= size as i64;
         self.law.on_timeout(now, size);
-        self.entropies.learn(now, entropy, Outcome::TimedOut);
+        self.entropies.note_loss(now, place, entropy);
         true
     }
 
@@ -275,7 +280,7 @@ impl PacketSender for UnorderedSender {
         if !only_header {
             self.law.on_sent(size);
         }
-        let entropy = self.entropies.next(&mut self.rng);
+        let entropy = self.entropies.next(now, &mut self.rng);
         let place = self.departures;
         self.departures += 1;
         let times = u8::from(!only_header);

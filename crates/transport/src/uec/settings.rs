@@ -17,6 +17,8 @@ pub enum EntropyChoice {
     Single,
     /// All in turn, whatever the reports say.
     Oblivious,
+    /// All in turn; after a loss, for some time only those of packets that have arrived.
+    Freezing,
     /// All in turn, but those with bad reports are skipped for some rounds.
     Bitmap,
     /// Those of unmarked acknowledgements again, others at random (REPS).
@@ -31,7 +33,9 @@ impl EntropyChoice {
     fn usual_ack_bytes(self) -> u64 {
         match self {
             EntropyChoice::Reps | EntropyChoice::Mixed => 1,
-            EntropyChoice::Single | EntropyChoice::Oblivious | EntropyChoice::Bitmap => 16_384,
+            EntropyChoice::Single | EntropyChoice::Oblivious | EntropyChoice::Freezing | EntropyChoice::Bitmap => {
+                16_384
+            }
         }
     }
 }
@@ -63,9 +67,10 @@ const MTU: u32 = 4150;
 const MOST_PATHS: u64 = 1 << 16;
 
 /// Values of the key `entropy`.
-const ENTROPIES: [(&str, EntropyChoice); 5] = [
+const ENTROPIES: [(&str, EntropyChoice); 6] = [
     ("single", EntropyChoice::Single),
     ("oblivious", EntropyChoice::Oblivious),
+    ("freezing", EntropyChoice::Freezing),
     ("bitmap", EntropyChoice::Bitmap),
     ("reps", EntropyChoice::Reps),
     ("mixed", EntropyChoice::Mixed),
@@ -80,9 +85,10 @@ pub(crate) fn keys(entry: &PacketEntry) -> Vec<TransportKey> {
             "entropy",
             entropy,
             "how a sender chooses the entropy of each packet, and so its path: single always the same; oblivious all \
-             in turn; bitmap all in turn without those that had marks or trimming; reps and mixed those of unmarked \
-             acknowledgements again, otherwise at random or as bitmap",
-            "uet-htsim; Bonato et al. 2024 (REPS)",
+             in turn; freezing the same, but after losses as of a failed path only those that have worked, for 2 ms or \
+             more; bitmap all in turn without those that had marks or trimming; reps and mixed those of unmarked acknowledgements again, \
+             otherwise at random or as bitmap",
+            "uet-htsim; Bonato et al. 2024 (REPS); freezing: this project",
         ),
         key("paths", "64", "number of different entropies, a power of two up to 65536", "uet-htsim"),
         key(

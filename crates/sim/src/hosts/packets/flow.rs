@@ -1,7 +1,7 @@
 //! A transfer over a transport that acknowledges packets, and its packets on the wire.
 
 use crate::agenda::{Agenda, Event};
-use crate::hosts::turns::Rank;
+use crate::hosts::turns::{Rank, RankedBy};
 use crate::interface::Interface;
 use crate::packet::Packet;
 use crate::reports::{Reports, MOST_REPORTS};
@@ -32,8 +32,7 @@ pub(super) struct Flow {
     /// Packets sent in both directions, and those with data among them.
     pub(super) packets_sent: u64,
     pub(super) data_sent: u64,
-    /// Whether it is a message of a job, whose connections stand.
-    pub(super) of_job: bool,
+    pub(super) ranked_by: RankedBy,
     pub(super) delivered: bool,
     /// Whether the sender has nothing left to do.
     pub(super) closed: bool,
@@ -69,7 +68,7 @@ impl Flow {
             under_way: 0,
             packets_sent: 0,
             data_sent: 0,
-            of_job: false,
+            ranked_by: RankedBy::Sent,
             delivered: false,
             closed: false,
             has_turn: false,
@@ -101,12 +100,12 @@ impl Flow {
 
     /// Its rank at its card, by the bytes sent, repeated ones included. All packets count as full.
     pub(super) fn sending_rank(&self, ageing: Option<Ageing>, settings: &PacketSettings) -> Rank {
-        Rank::of(ageing, self.data_sent * settings.payload_bytes(), self.of_job)
+        Rank::of(ageing, self.ranked_by, self.data_sent * settings.payload_bytes())
     }
 
     /// Its rank among those that its receiver pulls.
     pub(super) fn receiving_rank(&self, ageing: Option<Ageing>) -> Rank {
-        Rank::of(ageing, self.receiver.received_bytes(), self.of_job)
+        Rank::of(ageing, self.ranked_by, self.receiver.received_bytes())
     }
 
     pub(super) fn work(&self) -> Work {
