@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
@@ -19,6 +20,7 @@ from support import figures
 
 NAMES = ("c0", "c1", "c2")
 TTL_S = 2
+TOKEN = "0123456789abcdef0123456789abcdef"
 LEADS = "this controller leads"
 FOLLOWS = "this one starts again and follows"
 
@@ -30,6 +32,9 @@ class Trio:
         self.live = live
         self.directory = live.lab.directory
         self.stack = stack
+        tokens = self.directory / "tokens"
+        tokens.write_text(f"operate test {TOKEN}\n", encoding="ascii")
+        tokens.chmod(0o600)
         self.etcds = [self._etcd(number) for number in range(3)]
         until(self.is_etcd_up, "etcd answers")
         self.processes = {name: self.start(name) for name in NAMES}
@@ -62,12 +67,29 @@ class Trio:
         }
         return self.run(["etcd", *(f"--{key}={value}" for key, value in words.items())], "etcd.log")
 
+    def asked(self, address: str, *more: str) -> str:
+        """The answer to a request by HTTP; empty if there is none."""
+        command = ["curl", "--silent", "--max-time", "1", *more, f"http://127.0.0.1:{address}"]
+        inside = ["ip", "netns", "exec", self.live.blueprint.namespace, *command]
+        return subprocess.run(inside, capture_output=True, text=True, check=False).stdout
+
+    def api(self, name: str, path: str, *more: str) -> str:
+        """The answer of the API of a controller."""
+        token = ["--header", f"Authorization: Bearer {TOKEN}"]
+        return self.asked(f"{6680 + NAMES.index(name)}{path}", *token, *more)
+
+    def value(self, key: str) -> str | None:
+        """The value of a key of etcd."""
+        body = json.dumps({"key": base64.b64encode(f"/pathloom/{key}".encode()).decode()})
+        for port in (2379, 2380, 2381):
+            said = self.asked(f"{port}/v3/kv/range", "--data", body)
+            if match := re.search(r'"value":"([^"]+)"', said):
+                return base64.b64decode(match[1]).decode()
+        return None
+
     def is_etcd_up(self) -> bool:
         """Whether etcd has a leader."""
-        body = '{"key": "YQ=="}'
-        command = ["curl", "--silent", "--max-time", "1", "--data", body, "http://127.0.0.1:2379/v3/kv/range"]
-        inside = ["ip", "netns", "exec", self.live.blueprint.namespace, *command]
-        return '"header"' in subprocess.run(inside, capture_output=True, text=True, check=False).stdout
+        return '"header"' in self.asked("2379/v3/kv/range", "--data", '{"key": "YQ=="}')
 
     def socket(self, name: str) -> Path:
         """Where switches connect to a controller."""
@@ -81,6 +103,7 @@ class Trio:
             "scheme": {"spec": QUIET, "seed": 1},
             "listen": {"unix": str(self.socket(name))},
             "discovery": {"hosts": "configured"},
+            "api": {"address": f"127.0.0.1:{6680 + NAMES.index(name)}", "tokens": str(self.directory / "tokens")},
             "cluster": {"endpoints": endpoints, "name": name, "ttl": f"{TTL_S}s"},
         }
         lines: list[str] = []
@@ -108,18 +131,7 @@ class Trio:
 
     def leader(self) -> str | None:
         """The controller whose key etcd has."""
-        body = '{"key": "L3BhdGhsb29tL2xlYWRlcg=="}'  # /pathloom/leader
-        found = None
-        for number in range(3):
-            command = ["curl", "--silent", "--max-time", "1", "--data", body]
-            inside = ["ip", "netns", "exec", self.live.blueprint.namespace, *command]
-            address = f"http://127.0.0.1:{2379 + number}/v3/kv/range"
-            said = subprocess.run([*inside, address], capture_output=True, text=True, check=False).stdout
-            if match := re.search(r'"value":"([^"]+)"', said):
-                names = {"YzA=": "c0", "YzE=": "c1", "YzI=": "c2"}
-                found = names[match[1]]
-                break
-        return found
+        return self.value("leader")
 
     def await_lead(self, others: tuple[str, ...]) -> str:
         """Waits until one of these controllers leads and has sessions with all switches. Returns its name."""
@@ -128,6 +140,11 @@ class Trio:
         assert name is not None
         until(lambda: self.sessions(name) >= len(self.live.blueprint.switches), f"{name} has all switches")
         return name
+
+    def await_store(self) -> None:
+        """Waits until the leader stores its state."""
+        before = self.value("state/head")
+        until(lambda: self.value("state/head") not in (before, None), "the state is stored")
 
     def sessions(self, name: str) -> int:
         """Number of sessions that a controller has begun since it last became the leader."""
@@ -204,6 +221,27 @@ def test_without_etcd_the_leader_goes_on_and_no_other_takes_over(name: str) -> N
         assert not spoil(late)
         assert [three.led(one) for one in others(leader)] == [0, 0]
         assert len(paths) == 3
+
+
+def test_the_next_leader_knows_what_is_out_of_service(name: str) -> None:
+    with trio(name) as three:
+        first = three.await_lead(NAMES)
+        pairs = permutation(three.live, 4)
+        with three.live.probes(pairs) as probes:
+            three.live.await_paths(pairs)
+            assert json.loads(three.api(first, "/v1/switches/c0/drain", "--request", "POST"))["drained"]
+            # The state is stored twice, so the last one began after the drain.
+            three.await_store()
+            three.await_store()
+            three.processes[first].kill()
+            second = three.await_lead(others(first))
+            assert "is_restored=true" in three.log(second)
+            assert json.loads(three.api(second, "/v1/switches/c0"))["drained"]
+            paths = three.live.await_paths(pairs)
+            tracks = probes.stop()
+        core = next(switch.node for switch in three.live.blueprint.switches if switch.name == "c0")
+        assert all(three.live.links["target"][link] != core for path in paths for link in path)
+        assert not spoil(tracks)
 
 
 def test_the_model_of_etcd_answers_as_etcd_does(tmp_path: Path) -> None:

@@ -474,7 +474,7 @@ fn check_ranges(config: &Config) -> Result<(), String> {
         );
     }
     if config.cluster.is_some() && config.state.directory.is_some() {
-        let why = "the directory of one controller would restore what another has changed since; remove it";
+        let why = "the state is in etcd; remove it";
         return Err(format!("state.directory: it does not go with [cluster]: {why}"));
     }
     let levels = ["error", "warn", "info", "debug", "trace"];

@@ -87,9 +87,7 @@ impl Persist {
     /// Stores the known hosts.
     pub(crate) fn save_hosts(&self, hosts: impl Iterator<Item = KnownHost>) {
         let Some(directory) = &self.directory else { return };
-        let rows: Vec<Row> =
-            hosts.map(|host| (host.address, host.mac.0, host.place.dpid.0, host.place.port.0)).collect();
-        write(&directory.join("hosts.json"), &rows);
+        write(&directory.join("hosts.json"), &rows_of(hosts));
     }
 
     /// Stores the port numbers of switches that differ from the fabric's.
@@ -109,9 +107,19 @@ impl Persist {
     pub(crate) fn load_hosts(&self) -> Vec<KnownHost> {
         let text = self.directory.as_ref().and_then(|directory| std::fs::read(directory.join("hosts.json")).ok());
         let rows: Vec<Row> = text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
-        let host = |(address, mac, dpid, port)| KnownHost { address, mac: Mac(mac), place: Place::new(dpid, port) };
-        rows.into_iter().map(host).collect()
+        hosts_of(rows)
     }
+}
+
+/// Hosts as they are stored.
+pub(crate) fn rows_of(hosts: impl Iterator<Item = KnownHost>) -> Vec<Row> {
+    hosts.map(|host| (host.address, host.mac.0, host.place.dpid.0, host.place.port.0)).collect()
+}
+
+/// Stored hosts.
+pub(crate) fn hosts_of(rows: Vec<Row>) -> Vec<KnownHost> {
+    let host = |(address, mac, dpid, port)| KnownHost { address, mac: Mac(mac), place: Place::new(dpid, port) };
+    rows.into_iter().map(host).collect()
 }
 
 /// What is left of an earlier start.
@@ -124,7 +132,7 @@ pub(crate) struct Stored {
 }
 
 /// A host: its address, hardware address, switch and port.
-type Row = (Ipv4Addr, [u8; 6], u64, u32);
+pub(crate) type Row = (Ipv4Addr, [u8; 6], u64, u32);
 
 fn write(path: &Path, what: &impl serde::Serialize) {
     let done = serde_json::to_vec(what).map_err(io::Error::other).and_then(|bytes| replace(path, &bytes));

@@ -6,7 +6,7 @@ use crate::clock::Clock;
 use crate::config::{Addresses, CheckedConfig};
 use crate::descriptors;
 use crate::encrypted::{accept_tls, Encryption};
-use crate::etcd::Membership;
+use crate::etcd::{Elected, Membership};
 use crate::failed_accepts::FailedAccepts;
 use crate::hosts;
 use crate::hub::{Hub, Responder};
@@ -17,9 +17,8 @@ use crate::persist::{Persist, Stored};
 use crate::record::Recorder;
 use crate::reload::{reload, InUse};
 use crate::session::Shared;
-use crate::storing::store_changes;
+use crate::storing::{store_changes, store_in_etcd, store_last_in_etcd, SavedState};
 use crate::tls::Binding;
-use pathloom_cluster::Token;
 use pathloom_control::{Config as ControlConfig, Controller, Counts, Input, Snapshot, StoredDrains, Target};
 use pathloom_model::{Fabric, Nanos};
 use socket2::{Domain, Socket, Type};
@@ -64,6 +63,8 @@ const WAITING: i32 = 1024;
 const TICK: Duration = Duration::from_millis(250);
 /// How often the state is stored.
 const STORE_INTERVAL: Duration = Duration::from_secs(5);
+/// By how much the clock of the leader before may be ahead of this one.
+const MOST_AHEAD: Nanos = Nanos::from_secs(10);
 /// Number of ticks between two looks at the load of this process.
 const LOAD_TICKS: u64 = 4;
 /// How long a stop waits for remaining messages to be written.
@@ -73,10 +74,35 @@ const STOP: Duration = Duration::from_millis(500);
 /// the links and switches that it had out of service, which the caller passes to the controller.
 pub(crate) fn hub(checked: &CheckedConfig, persist: &Persist) -> io::Result<(Shared, Vec<Target>)> {
     let config = checked.control(persist.next_epoch()?);
-    let seed = checked.config.scheme.seed;
-    let Stored { snapshot, drains } = persist.load()?;
-    let clock = clock_after(snapshot.as_ref());
+    let stored = persist.load()?;
+    let clock = clock_after(stored.snapshot.as_ref());
     let now = clock.now();
+    let (controller, recorder, out_of_service) = controller(checked, persist, config, stored, now)?;
+    let mut hub = empty_hub(checked, Responder::Fabric(controller));
+    hub.discovery = discovery(checked)?;
+    if let Some(discovery) = &mut hub.discovery {
+        persist.load_hosts().into_iter().for_each(|host| discovery.remember(now, host));
+        discovery.renumber(&persist.load_wiring());
+    }
+    if recorder.is_some() {
+        hub.record();
+    }
+    hub.gauges.started = now;
+    hub.gauges.scheme = (checked.scheme.label.clone(), now);
+    let shared = Shared::with_clock(hub, clock);
+    *shared.tasks.recorder.borrow_mut() = recorder;
+    Ok((shared, out_of_service))
+}
+
+/// Makes the controller, from the stored snapshot if it can be used. Also returns the event log, and what the caller must
+/// take out of service because the snapshot was not restored.
+fn controller(
+    checked: &CheckedConfig,
+    persist: &Persist,
+    config: ControlConfig,
+    Stored { snapshot, drains }: Stored,
+    now: Nanos,
+) -> io::Result<(Controller, Option<Recorder>, Vec<Target>)> {
     let restored = snapshot.and_then(|snapshot| restore(checked, persist, &config, snapshot, now));
     let lost = drains.filter(|_| restored.is_none());
     let out_of_service = lost.map(|drains| out_of_service(&drains, &checked.fabric)).unwrap_or_default();
@@ -92,24 +118,11 @@ pub(crate) fn hub(checked: &CheckedConfig, persist: &Persist) -> io::Result<(Sha
     let controller = match restored {
         Some(controller) => controller,
         None => {
-            let scheme = checked.scheme.require_central(seed).map_err(io::Error::other)?;
+            let scheme = checked.scheme.require_central(checked.config.scheme.seed).map_err(io::Error::other)?;
             Controller::new(config, checked.fabric.clone(), scheme)
         }
     };
-    let mut hub = empty_hub(checked, Responder::Fabric(controller));
-    hub.discovery = discovery(checked)?;
-    if let Some(discovery) = &mut hub.discovery {
-        persist.load_hosts().into_iter().for_each(|host| discovery.remember(now, host));
-        discovery.renumber(&persist.load_wiring());
-    }
-    if recorder.is_some() {
-        hub.record();
-    }
-    hub.gauges.started = now;
-    hub.gauges.scheme = (checked.scheme.label.clone(), now);
-    let shared = Shared::with_clock(hub, clock);
-    *shared.tasks.recorder.borrow_mut() = recorder;
-    Ok((shared, out_of_service))
+    Ok((controller, recorder, out_of_service))
 }
 
 /// A hub with these settings, without discovery.
@@ -137,13 +150,28 @@ fn follower(checked: &CheckedConfig) -> Shared {
     Shared::new(hub)
 }
 
-/// A controller that followed leads by this election. It adopts the rules that it finds in the switches.
-fn take_over(checked: &CheckedConfig, shared: &Shared, (token, epoch): (Token, u16)) -> io::Result<()> {
-    let config = checked.control(epoch);
-    let recorder = checked.config.log.events.as_ref().map(|path| Recorder::create(path, &config)).transpose()?;
-    let scheme = checked.scheme.require_central(checked.config.scheme.seed).map_err(io::Error::other)?;
-    let controller = Controller::new(config, checked.fabric.clone(), scheme);
-    let discovery = discovery(checked)?;
+/// A controller that followed leads by this election. It adopts the rules that it finds in the switches. Returns what must
+/// be taken out of service.
+fn take_over(
+    checked: &CheckedConfig,
+    persist: &Persist,
+    shared: &Shared,
+    Elected { token, epoch, state }: Elected,
+) -> io::Result<Vec<Target>> {
+    let SavedState { mut stored, hosts, wiring } = SavedState::read(state.as_deref());
+    let now = shared.clock.now();
+    // The clock of the leader before may be ahead. Times of the controller stand still until this one shows the same.
+    if stored.snapshot.as_ref().is_some_and(|snapshot| snapshot.taken() > now + MOST_AHEAD) {
+        tracing::warn!("the clock of the leader before is far ahead of this one; its state is not used, except drains");
+        stored.snapshot = None;
+    }
+    let is_restored = stored.snapshot.is_some();
+    let (controller, recorder, out_of_service) = controller(checked, persist, checked.control(epoch), stored, now)?;
+    let mut discovery = discovery(checked)?;
+    if let Some(discovery) = &mut discovery {
+        hosts.into_iter().for_each(|host| discovery.remember(now, host));
+        discovery.renumber(&wiring);
+    }
     let is_recorded = recorder.is_some();
     *shared.tasks.recorder.borrow_mut() = recorder;
     shared.drive(|hub, now| {
@@ -155,8 +183,8 @@ fn take_over(checked: &CheckedConfig, shared: &Shared, (token, epoch): (Token, u
         hub.gauges.scheme = (checked.scheme.label.clone(), now);
         hub.lead(now, token.0, controller);
     });
-    tracing::info!(election = token.0, start = epoch, "this controller leads");
-    Ok(())
+    tracing::info!(election = token.0, start = epoch, is_restored, "this controller leads");
+    Ok(out_of_service)
 }
 
 /// A clock that continues from the time of the snapshot, even if the machine's clock was set back since.
@@ -252,7 +280,7 @@ async fn serve(
     file: PathBuf,
     shared: Shared,
     persist: Persist,
-    out_of_service: Vec<Target>,
+    mut out_of_service: Vec<Target>,
 ) -> Result<Ended, ServeError> {
     // The signals are handled before the log says that the controller runs, because a reader of the log may send one
     // at once.
@@ -263,7 +291,7 @@ async fn serve(
     let mut membership = checked.cluster.as_ref().map(|cluster| Membership::start(cluster, shared.clock));
     if let Some(membership) = &mut membership {
         tokio::select! {
-            election = membership.lead() => take_over(&checked, &shared, election)?,
+            elected = membership.lead() => out_of_service = take_over(&checked, &persist, &shared, elected)?,
             _ = terminate.recv() => return Ok(Ended::Stopped),
             _ = interrupt.recv() => return Ok(Ended::Stopped),
         }
@@ -274,6 +302,9 @@ async fn serve(
     begin(&checked, &shared, out_of_service);
     tokio::task::spawn_local(run_periodic_work(shared.clone(), persist.clone()));
     tokio::task::spawn_local(store_changes(shared.clone(), persist.clone()));
+    if let Some(store) = membership.as_ref().and_then(Membership::store) {
+        tokio::task::spawn_local(store_in_etcd(shared.clone(), store));
+    }
     tokio::task::spawn_local(reload(shared.clone(), file, hangup, InUse::new(&checked)));
     tokio::select! {
         _ = terminate.recv() => {}
@@ -291,6 +322,9 @@ async fn serve(
     let _ = timeout(STOP, backlog).await;
     store_state(&shared, &persist);
     if let Some(membership) = membership {
+        if let Some(store) = membership.store() {
+            store_last_in_etcd(&shared, &store).await;
+        }
         membership.stop().await;
     }
     clean_up(&checked, &shared);

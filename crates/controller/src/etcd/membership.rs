@@ -4,19 +4,32 @@ use super::client::Client;
 use super::election::Election;
 use super::epoch::next_epoch;
 use super::settings::CheckedCluster;
+use super::state::StateStore;
 use crate::clock::Clock;
 use crate::session::Shared;
+use pathloom_cluster::etcd::Failure;
 use pathloom_cluster::{Position, Settings, Token};
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Time between two tries to take the number of a start.
+/// Time between two tries to take the number of a start and the stored state.
 const TRIES_AGAIN_AFTER: Duration = Duration::from_millis(200);
+
+/// What a leader begins with.
+pub(crate) struct Elected {
+    /// The number of its election.
+    pub token: Token,
+    /// The number of its start.
+    pub epoch: u16,
+    /// What the leader before has stored.
+    pub state: Option<Vec<u8>>,
+}
 
 /// A member of a cluster.
 pub(crate) struct Membership {
     election: Election,
+    store: Option<Rc<StateStore>>,
     client: Rc<Client>,
     settings: Settings,
 }
@@ -26,11 +39,16 @@ impl Membership {
     pub(crate) fn start(checked: &CheckedCluster, clock: Clock) -> Membership {
         let (client, settings) = (Rc::new(Client::new(checked.clone())), checked.member.clone());
         let election = Election::start(settings.clone(), client.clone(), clock);
-        Membership { election, client, settings }
+        Membership { election, store: None, client, settings }
     }
 
-    /// Waits until this controller leads. Returns the number of its election and that of its start.
-    pub(crate) async fn lead(&mut self) -> (Token, u16) {
+    /// The stored state, once this controller has led.
+    pub(crate) fn store(&self) -> Option<Rc<StateStore>> {
+        self.store.clone()
+    }
+
+    /// Waits until this controller leads.
+    pub(crate) async fn lead(&mut self) -> Elected {
         let mut position = self.election.next().await;
         loop {
             let Position::Lead { token } = position else {
@@ -40,8 +58,12 @@ impl Membership {
                 position = self.election.next().await;
                 continue;
             };
+            let store = StateStore::new(self.client.clone(), self.settings.clone(), token);
             tokio::select! {
-                epoch = take_epoch(&self.client, &self.settings, token) => return (token, epoch),
+                (epoch, state) = begin(&self.client, &self.settings, token, &store) => {
+                    self.store = Some(Rc::new(store));
+                    return Elected { token, epoch, state };
+                }
                 next = self.election.next() => position = next,
             }
         }
@@ -54,6 +76,7 @@ impl Membership {
                 position = self.election.next() => match position {
                     Position::Lead { token } => {
                         tracing::warn!(election = token.0, "etcd confirms again that this controller leads");
+                        self.store.iter().for_each(|store| store.renew(token));
                         shared.drive(|hub, now| hub.renew_lead(now, token.0));
                     }
                     Position::Unconfirmed { token } => tracing::warn!(
@@ -73,14 +96,25 @@ impl Membership {
     }
 }
 
-/// Takes the number of a start. Tries until it has one.
-async fn take_epoch(client: &Client, settings: &Settings, token: Token) -> u16 {
+/// Takes the number of a start, and then the stored state, which no earlier leader can change any more. Tries until etcd
+/// has given both.
+async fn begin(client: &Client, settings: &Settings, token: Token, store: &StateStore) -> (u16, Option<Vec<u8>>) {
     loop {
-        match next_epoch(client, settings, token).await {
-            Ok(Some(epoch)) => return epoch,
+        match try_begin(client, settings, token, store).await {
+            Ok(Some(begun)) => return begun,
             Ok(None) => tracing::info!("the number of the start was not taken; trying again"),
-            Err(problem) => tracing::warn!(?problem, "etcd gave no number for the start; trying again"),
+            Err(problem) => tracing::warn!(?problem, "etcd gave no number and state for the start; trying again"),
         }
         sleep(TRIES_AGAIN_AFTER).await;
     }
+}
+
+async fn try_begin(
+    client: &Client,
+    settings: &Settings,
+    token: Token,
+    store: &StateStore,
+) -> Result<Option<(u16, Option<Vec<u8>>)>, Failure> {
+    let Some(epoch) = next_epoch(client, settings, token).await? else { return Ok(None) };
+    Ok(Some((epoch, store.load().await?)))
 }

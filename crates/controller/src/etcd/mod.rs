@@ -7,7 +7,9 @@ mod epoch;
 mod json;
 mod membership;
 mod settings;
+mod state;
 
 pub(crate) use client::Client;
-pub(crate) use membership::Membership;
+pub(crate) use membership::{Elected, Membership};
 pub use settings::{CheckedCluster, Cluster};
+pub(crate) use state::StateStore;
