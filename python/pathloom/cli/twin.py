@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -24,11 +25,12 @@ from pathloom.cli.options import (
     seed_number,
     show_help_if_alone,
 )
-from pathloom.cli.remote import CaOption, TokenOption
+from pathloom.cli.remote import CaOption, TokenOption, UrlOption
 from pathloom.cli.settings_options import whole_number
 from pathloom.errors import bad_input
 from pathloom.experiments.settings.model import MOST_RUNS
 from pathloom.experiments.settings.setting import NETWORK, OUTPUT, RUNS, WHAT
+from pathloom.remote import DEFAULT_URL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,6 +47,15 @@ app = App(
 )
 
 DEFAULT_FORK = Path("now.plf")
+LedgerToFillOption = Annotated[
+    Path | None,
+    typer.Option("--ledger", metavar="FILE", help="Keep the predictions in this ledger.", rich_help_panel=OUTPUT),
+]
+LedgerOption = Annotated[
+    Path, typer.Option("--ledger", metavar="FILE", help="Ledger of the predictions, as ask has made it.")
+]
+DEFAULT_LEDGER = Path("twin.sqlite")
+MOST_QUESTIONS, MOST_PATHS = 10**9, 1000
 
 
 @app.command("fork")
@@ -222,6 +233,7 @@ def ask_command(
             rich_help_panel=OUTPUT,
         ),
     ] = None,
+    ledger: LedgerToFillOption = None,
     json: JsonOption = None,
 ) -> int:
     """Rank what could be done: each alternative, and nothing, in packets over the same forks.
@@ -251,10 +263,142 @@ def ask_command(
         _watch(len(alternatives) * plan.runs) as report,
     ):
         answer = question.carry_out(runner, report)
+    if ledger is not None:
+        _note(answer, fork, ledger, json)
     deliver(answer, out, json)
     if answer.interrupted:
         raise Interrupted(f"interrupted: the answer is of {answer.runs} of {plan.runs} forks")
     return 0
+
+
+def _note(answer: Answer, fork: Path, ledger: Path, json: str | None) -> None:
+    from pathloom.experiments.settings.input_files import sha256_of_file
+    from pathloom.twin.ledger import Ledger
+
+    number = Ledger(ledger).add_answer(answer, fork, sha256_of_file(fork) or "", time.time())
+    (console.say if json == console.STDOUT else print)(f"Question {number} of {ledger}\n")
+
+
+@app.command("apply")
+def apply_command(
+    question: Annotated[str, typer.Argument(metavar="NUMBER", help="Number of the question in the ledger.")],
+    name: Annotated[str, typer.Argument(metavar="ALTERNATIVE", help="One of its alternatives, such as drain:c0.")],
+    do: Annotated[bool, typer.Option("--do", help="Carry it out. Without this, only show and check it.")] = False,
+    back: Annotated[bool, typer.Option("--back", help="Take it back.")] = False,
+    least_paths: Annotated[
+        str, typer.Option("--least-paths", metavar="N", help="Paths that must be left between any two ToRs.")
+    ] = "2",
+    most_age: Annotated[
+        str, typer.Option("--most-age", metavar="TIME", help="Refuse predictions that are older.")
+    ] = "10min",
+    url: UrlOption = DEFAULT_URL,
+    token_file: Annotated[
+        Path | None,
+        typer.Option("--token-file", metavar="FILE", help="Token with the role operate; --do needs it."),
+    ] = None,
+    ca: CaOption = None,
+    ledger: LedgerOption = DEFAULT_LEDGER,
+) -> int:
+    """Carry an alternative out without loss, after checks, and note it in the ledger. Only shows it without --do.
+
+    Example: pathloom twin apply 3 drain:c0 --token-file operate.token --do
+    """
+    from pathloom.remote import Controller, find_token
+    from pathloom.twin.apply import Guard, apply_to_controller, check_guards, steps_of
+    from pathloom.twin.ledger import Ledger
+    from pathloom.twin.questions import parse_alternative
+
+    number = whole_number("NUMBER", question, 1, MOST_QUESTIONS)
+    guard = Guard(whole_number("--least-paths", least_paths, 1, MOST_PATHS))
+    book, alternative = Ledger(ledger, make=False), parse_alternative(name)
+    book.check_alternative(number, alternative.name)
+    if do and token_file is None:
+        raise bad_input("--do: needs --token-file, because acting has a token of its own; reading uses PATHLOOM_TOKEN")
+    controller = Controller(url, find_token(token_file), ca)
+    if back:
+        last = book.last_decision(number, alternative.name)
+        if last is None or last["back"]:
+            raise bad_input(f"--back: question {number} has no `{alternative.name}` that was carried out")
+        before, steps = last["before"], steps_of(alternative, back_to=last["before"]["scheme"])
+    else:
+        _check_age(book.question(number)["at_s"], most_age)
+        steps = steps_of(alternative)
+        before = check_guards(controller, alternative, guard)
+    for step in steps:
+        print(step.text)
+    if not do:
+        print("Nothing was sent: --do carries it out.")
+        return 0
+    apply_to_controller(controller, steps)
+    book.add_decision(number, alternative.name, time.time(), [step.text for step in steps], before, back)
+    print(
+        "Taken back."
+        if back
+        else f"Carried out; `pathloom twin apply {number} {alternative.name} --back` takes it back."
+    )
+    return 0
+
+
+def _check_age(asked_at_s: float, most_age: str) -> None:
+    age_s, most_s = time.time() - asked_at_s, _seconds("--most-age", most_age)
+    if age_s > most_s:
+        raise bad_input(f"the prediction is {age_s:.0f} s old; ask again with a new fork, or give a longer --most-age")
+
+
+@app.command("score")
+def score_command(
+    outcomes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--outcome",
+            metavar="NUMBER:ALTERNATIVE=VALUE",
+            help="Note what was measured after an alternative of a question: 3:drain:c0=0.42.",
+        ),
+    ] = None,
+    ledger: LedgerOption = DEFAULT_LEDGER,
+    json: JsonOption = None,
+) -> int:
+    """Show how good predictions were: coverage of the 90 % intervals, error, order of the alternatives.
+
+    Example: pathloom twin score --outcome 3:drain:c0=0.42
+    """
+    from pathloom.twin.ledger import Ledger
+    from pathloom.twin.score import score_of
+
+    console.check_json_target(json)
+    book = Ledger(ledger, make=False)
+    for text in outcomes or []:
+        book.add_outcome(*_outcome(text), time.time())
+    score = score_of(book.predictions())
+    if json is not None:
+        console.put_json(json, score.json())
+    if json == console.STDOUT:
+        return 0
+    print(f"{score.outcomes} of {score.predictions} predictions have an outcome")
+    shares = [
+        ("outcomes within the 90 % interval", score.coverage),
+        ("mean error", score.mean_error),
+        ("bias", score.bias),
+        ("best alternative named first", score.best_first),
+    ]
+    rows = [[name, "" if value is None else f"{100 * value:.1f} %"] for name, value in shares]
+    correlation = "" if score.rank_correlation is None else f"{score.rank_correlation:.2f}"
+    console.table(None, ["score", "value"], [*rows, ["rank correlation", correlation]], 1)
+    return 0
+
+
+def _outcome(text: str) -> tuple[int, str, float]:
+    """Question, alternative and value of an outcome.
+
+    >>> _outcome("3:degrade:e0_0-a0_1=10Mbps=0.42")
+    (3, 'degrade:e0_0-a0_1=10Mbps', 0.42)
+    """
+    number, _, rest = text.partition(":")
+    name, _, value = rest.rpartition("=")
+    try:
+        return int(number), name, float(value)
+    except ValueError:
+        raise bad_input(f"--outcome `{text}`: expected NUMBER:ALTERNATIVE=VALUE, such as 3:drain:c0=0.42") from None
 
 
 def measure_of(name: str) -> Measure:
