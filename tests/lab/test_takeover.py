@@ -16,7 +16,7 @@ from pathlib import Path
 from live import K4, QUIET, Live, permutation, spoil, until
 from pathloom.lab import system
 from pathloom.native import BENCH, program
-from support import figures
+from support import PATHLOOM, figures
 
 NAMES = ("c0", "c1", "c2")
 TTL_S = 2
@@ -77,6 +77,13 @@ class Trio:
         """The answer of the API of a controller."""
         token = ["--header", f"Authorization: Bearer {TOKEN}"]
         return self.asked(f"{6680 + NAMES.index(name)}{path}", *token, *more)
+
+    def status(self, name: str) -> str:
+        """What `pathloom controller status` says about a controller."""
+        url = f"http://127.0.0.1:{6680 + NAMES.index(name)}"
+        inside = ["ip", "netns", "exec", self.live.blueprint.namespace, *PATHLOOM, "controller", "status", "--url", url]
+        environment = {**os.environ, "PATHLOOM_TOKEN": TOKEN}
+        return subprocess.run(inside, env=environment, capture_output=True, text=True, check=True).stdout
 
     def value(self, key: str) -> str | None:
         """The value of a key of etcd."""
@@ -207,10 +214,14 @@ def test_without_etcd_the_leader_goes_on_and_no_other_takes_over(name: str) -> N
         pairs = permutation(three.live, 6)
         with three.live.probes(pairs[:3]) as probes, ExitStack() as later:
             paths = three.live.await_paths(pairs[:3])
+            assert re.search(rf"leader +{leader} since .*, election \d+$", three.status(leader), re.MULTILINE)
+            assert "pathloom_cluster_confirmed 1" in three.api(leader, "/metrics")
             for etcd in three.etcds:
                 _end(etcd)
             until(lambda: "etcd does not confirm" in three.log(leader), "the leader knows that etcd is gone")
             time.sleep(3 * TTL_S)
+            assert "etcd does not confirm it" in three.status(leader)
+            assert "pathloom_cluster_confirmed 0" in three.api(leader, "/metrics")
             # A new flow gets a path of its own.
             more = later.enter_context(three.live.probes(pairs[3:], first_port=21_000))
             addresses = {host.name: host.ports[0].address for host in three.live.blueprint.hosts}

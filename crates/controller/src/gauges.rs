@@ -6,6 +6,19 @@ use pathloom_model::{Fabric, LinkId, Nanos, NodeId, PortNo};
 /// Number of message types that are counted separately; OpenFlow 1.3 has 30.
 const KINDS: usize = 32;
 
+/// How a controller leads those of its fabric.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Leadership {
+    /// The name of the controller.
+    pub name: String,
+    /// The number of its election.
+    pub election: u64,
+    /// When it became the leader.
+    pub since: Nanos,
+    /// Whether etcd confirms it. If not, another controller may lead by now.
+    pub is_confirmed: bool,
+}
+
 /// Measurements of a hub.
 #[derive(Debug, Default)]
 pub(crate) struct Gauges {
@@ -13,6 +26,8 @@ pub(crate) struct Gauges {
     pub started: Nanos,
     /// The specification of the scheme in charge, and its start time.
     pub scheme: (String, Nanos),
+    /// How this controller leads; `None` if it is the only one.
+    pub leadership: Option<Leadership>,
     /// Messages read, by their kind on the wire.
     pub kinds: [u64; KINDS],
     /// How late timers of the program fire.

@@ -52,6 +52,8 @@ pub(crate) struct Sample {
     cabling: [(&'static str, u64); 2],
     switches: Vec<SwitchSample>,
     scheme: String,
+    /// The number of the election by which this controller leads, and whether etcd confirms it.
+    lead: Option<(u64, bool)>,
     uptime_s: f64,
     resident_bytes: u64,
     /// Frames of hosts that switches refused, by switch and kind.
@@ -92,6 +94,7 @@ impl Sample {
             solver: hub.gauges.solver,
             lag: hub.gauges.lag,
             scheme: hub.gauges.scheme.0.clone(),
+            lead: hub.gauges.leadership.as_ref().map(|lead| (lead.election, lead.is_confirmed)),
             uptime_s: now.saturating_sub(hub.gauges.started).0 as f64 / 1e9,
             resident_bytes: crate::load::resident_bytes(std::process::id()).unwrap_or(0),
             agents_refused: hub.hosts.refused(),
@@ -158,6 +161,11 @@ impl Sample {
         let Sample { hub, .. } = self;
         gauge(out, "connections", "Connections that are open.", self.connections as f64)?;
         gauge(out, "sessions", "Switches with a session.", self.sessions as f64)?;
+        if let Some((election, is_confirmed)) = self.lead {
+            gauge(out, "cluster_election", "Number of the election by which this controller leads.", election as f64)?;
+            let help = "1 if etcd confirms that this controller leads, otherwise 0.";
+            gauge(out, "cluster_confirmed", help, f64::from(u8::from(is_confirmed)))?;
+        }
         counter(out, "connections_taken", "Connections accepted.", hub.connections)?;
         counter(out, "sessions_begun", "Sessions established.", hub.sessions)?;
         counter(out, "packet_ins_limited", "Packet-ins refused because their port sent too many.", hub.limited)?;

@@ -8,6 +8,7 @@ use crate::descriptors;
 use crate::encrypted::{accept_tls, Encryption};
 use crate::etcd::{Elected, Membership};
 use crate::failed_accepts::FailedAccepts;
+use crate::gauges::Leadership;
 use crate::hosts;
 use crate::hub::{Hub, Responder};
 use crate::job::Job;
@@ -172,6 +173,7 @@ fn take_over(
         hosts.into_iter().for_each(|host| discovery.remember(now, host));
         discovery.renumber(&wiring);
     }
+    let name = checked.cluster.as_ref().map(|cluster| cluster.name().to_owned()).unwrap_or_default();
     let is_recorded = recorder.is_some();
     *shared.tasks.recorder.borrow_mut() = recorder;
     shared.drive(|hub, now| {
@@ -181,6 +183,7 @@ fn take_over(
         hub.discovery = discovery;
         hub.gauges.started = now;
         hub.gauges.scheme = (checked.scheme.label.clone(), now);
+        hub.gauges.leadership = Some(Leadership { name, election: token.0, since: now, is_confirmed: true });
         hub.lead(now, token.0, controller);
     });
     tracing::info!(election = token.0, start = epoch, is_restored, "this controller leads");

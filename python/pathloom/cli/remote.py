@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -60,6 +61,10 @@ def status(
         flows, cables = state["flows"], state["cables"]
         print(f"{state['scheme']} is in charge of {state['fabric']}, up {state['uptime_s']:.0f} s")
         print(f"version   {state['version']}")
+        if cluster := state.get("cluster"):
+            since = datetime.fromtimestamp(cluster["leads_since_s"]).astimezone().isoformat(" ", "seconds")
+            doubt = "" if cluster["confirmed"] else "; etcd does not confirm it"
+            print(f"leader    {cluster['name']} since {since}, election {cluster['election']}{doubt}")
         print(f"switches  {state['sessions']} of {state['switches']} connected")
         print(f"cables    {cables['up']} up, {cables['down']} down, {cables['drained']} out of service")
         print(

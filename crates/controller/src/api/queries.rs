@@ -2,9 +2,10 @@
 //! lists come page by page.
 
 use super::rows::{
-    link_name, seconds, AgentCounts, CableCounts, Cabling, FlowCounts, FlowRow, LinkRow, LogPosition, OffenderRow,
-    Page, ReasonRow, StateRow, SwitchRow,
+    link_name, seconds, AgentCounts, CableCounts, Cabling, ClusterRow, FlowCounts, FlowRow, LinkRow, LogPosition,
+    OffenderRow, Page, ReasonRow, StateRow, SwitchRow,
 };
+use crate::gauges::Leadership;
 use crate::hosts::Offences;
 use crate::hub::Hub;
 use crate::live_discovery::LiveDiscovery;
@@ -77,6 +78,10 @@ pub(crate) fn state_row(hub: &mut Hub, now: Nanos) -> Option<StateRow> {
     };
     let agents =
         AgentCounts { hosts: hub.hosts.represented(), offenders: hub.hosts.offences().map(offender).collect() };
+    let cluster = hub.gauges.leadership.clone().map(|Leadership { name, election, since, is_confirmed }| {
+        let leads_since_s = seconds(since);
+        ClusterRow { name, election, leads_since_s, confirmed: is_confirmed }
+    });
     let (controller, fabric) = parts(hub)?;
     let (view, counts) = (controller.view(), controller.counts());
     let mut cables = CableCounts { up: 0, down: 0, drained: 0 };
@@ -102,6 +107,7 @@ pub(crate) fn state_row(hub: &mut Hub, now: Nanos) -> Option<StateRow> {
         scheme_since_s: seconds(scheme.1),
         epoch: controller.config().epoch,
         uptime_s: seconds(now.saturating_sub(started)),
+        cluster,
         fabric: fabric.spec().to_owned(),
         hosts: fabric.hosts().len(),
         switches: fabric.switches().len(),

@@ -30,6 +30,8 @@ pub(crate) struct StateRow {
     /// Number of this start of the controller.
     pub epoch: u16,
     pub uptime_s: f64,
+    /// How this controller leads; none if it is the only one.
+    pub cluster: Option<ClusterRow>,
     pub fabric: String,
     pub hosts: usize,
     pub switches: usize,
@@ -48,6 +50,18 @@ pub(crate) struct StateRow {
     pub staging: bool,
     /// Position in the event log, which has the controller's inputs and outputs.
     pub log: LogPosition,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ClusterRow {
+    /// The name of this controller, which leads.
+    pub name: String,
+    /// The number of its election.
+    pub election: u64,
+    /// Time at which it became the leader, in seconds since 1970.
+    pub leads_since_s: f64,
+    /// Whether etcd confirms it. If not, another controller may lead by now.
+    pub confirmed: bool,
 }
 
 #[derive(Debug, Serialize, ToSchema)]

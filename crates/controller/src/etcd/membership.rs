@@ -6,6 +6,8 @@ use super::epoch::next_epoch;
 use super::settings::CheckedCluster;
 use super::state::StateStore;
 use crate::clock::Clock;
+use crate::gauges::Leadership;
+use crate::hub::Hub;
 use crate::session::Shared;
 use pathloom_cluster::etcd::Failure;
 use pathloom_cluster::{Position, Settings, Token};
@@ -77,12 +79,18 @@ impl Membership {
                     Position::Lead { token } => {
                         tracing::warn!(election = token.0, "etcd confirms again that this controller leads");
                         self.store.iter().for_each(|store| store.renew(token));
-                        shared.drive(|hub, now| hub.renew_lead(now, token.0));
+                        shared.drive(|hub, now| {
+                            hub.renew_lead(now, token.0);
+                            note(hub, |leadership| (leadership.election, leadership.is_confirmed) = (token.0, true));
+                        });
                     }
-                    Position::Unconfirmed { token } => tracing::warn!(
-                        election = token.0,
-                        "etcd does not confirm that this controller leads; it goes on until a switch has a newer leader"
-                    ),
+                    Position::Unconfirmed { token } => {
+                        tracing::warn!(
+                            election = token.0,
+                            "etcd does not confirm that this controller leads; it goes on until a switch has a newer leader"
+                        );
+                        shared.drive(|hub, _| note(hub, |leadership| leadership.is_confirmed = false));
+                    }
                     Position::Follow { .. } => return,
                 },
                 () = shared.tasks.refused.notified() => self.election.refused_by_switch(),
@@ -94,6 +102,11 @@ impl Membership {
     pub(crate) async fn stop(self) {
         self.election.stop().await;
     }
+}
+
+/// Notes a change for the API and the metrics.
+fn note(hub: &mut Hub, change: impl FnOnce(&mut Leadership)) {
+    hub.gauges.leadership.as_mut().map(change);
 }
 
 /// Takes the number of a start, and then the stored state, which no earlier leader can change any more. Tries until etcd

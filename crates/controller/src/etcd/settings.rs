@@ -64,6 +64,13 @@ pub struct CheckedCluster {
     pub(crate) member: Settings,
 }
 
+impl CheckedCluster {
+    /// The name of this controller.
+    pub(crate) fn name(&self) -> &str {
+        &self.member.name
+    }
+}
+
 impl Cluster {
     /// Checks the settings, and reads the files.
     ///
