@@ -4,11 +4,15 @@ use super::client::Client;
 use crate::clock::Clock;
 use pathloom_cluster::etcd::{Failure, Request};
 use pathloom_cluster::{Input, Member, Output, Position, RequestId, Settings};
+use pathloom_model::Nanos;
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::mpsc::{unbounded_channel, UnboundedReceiver, UnboundedSender};
 use tokio::time::{sleep, timeout};
 
+/// Time between two log lines that say the same of etcd.
+const SAYS_AGAIN_AFTER: Nanos = Nanos::from_secs(60);
 /// How long a stop waits until etcd has ended the lease, so that another controller leads at once.
 const STOP: Duration = Duration::from_millis(500);
 
@@ -25,8 +29,8 @@ impl Election {
         let (inputs, received) = unbounded_channel();
         let (decided, positions) = unbounded_channel();
         let (end, ended) = unbounded_channel();
-        let driver =
-            Driver { member: Member::new(settings, clock.now()), client, clock, inputs: inputs.clone(), decided };
+        let (member, complaints) = (Member::new(settings, clock.now()), Rc::default());
+        let driver = Driver { member, client, clock, inputs: inputs.clone(), decided, complaints };
         tokio::task::spawn_local(async move {
             driver.run(received).await;
             drop(end);
@@ -60,6 +64,29 @@ struct Driver {
     clock: Clock,
     inputs: UnboundedSender<Input>,
     decided: UnboundedSender<Position>,
+    complaints: Rc<Complaints>,
+}
+
+/// What the log has said of etcd, and when.
+#[derive(Default)]
+struct Complaints(RefCell<Option<(String, Nanos)>>);
+
+impl Complaints {
+    /// Logs why a request failed, once a minute if it stays the same.
+    fn log(&self, now: Nanos, failure: &Failure) {
+        let why = match failure {
+            Failure::Unanswered => "it does not answer",
+            Failure::NoSpace => "it has no space; compact and defragment it, and disarm its alarm",
+            Failure::Other(why) => why,
+            // The member knows what to do.
+            _ => return,
+        };
+        let mut last = self.0.borrow_mut();
+        if last.as_ref().is_none_or(|(said, at)| said != why || now >= *at + SAYS_AGAIN_AFTER) {
+            tracing::warn!(why, "a request to etcd failed");
+            *last = Some((why.to_owned(), now));
+        }
+    }
 }
 
 impl Driver {
@@ -97,6 +124,7 @@ impl Driver {
 
     fn send(&self, id: RequestId, request: Request) {
         let (client, inputs) = (self.client.clone(), self.inputs.clone());
+        let (clock, complaints) = (self.clock, self.complaints.clone());
         tokio::task::spawn_local(async move {
             if matches!(request, Request::Watch { .. }) {
                 let changed = |changes| drop(inputs.send(Input::Changed { id, changes: Ok(changes) }));
@@ -104,8 +132,8 @@ impl Driver {
                 return drop(inputs.send(Input::Changed { id, changes: Err(failure) }));
             }
             let answer = client.ask(&request).await;
-            if let Err(Failure::Other(why)) = &answer {
-                tracing::warn!(why, "etcd refused a request");
+            if let Err(failure) = &answer {
+                complaints.log(clock.now(), failure);
             }
             drop(inputs.send(Input::Answered { id, answer }));
         });
