@@ -158,6 +158,11 @@ impl PartialOrd for At {
     fn partial_cmp(&self, other: &At) -> Option<Ordering> {
         Some(self.cmp(other))
     }
+
+    // The heap calls this one. The default goes through `partial_cmp`.
+    fn le(&self, other: &At) -> bool {
+        self.cmp(other) != Ordering::Greater
+    }
 }
 
 struct Filling<'a> {

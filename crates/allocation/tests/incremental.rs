@@ -157,6 +157,38 @@ proptest! {
     }
 }
 
+/// A flow that has neither its demand nor a link that limits it to within a tolerance; `None` if every flow has one.
+fn unfair(network: &IncrementalMaxMin, flows: &[(u32, Flow)], tolerance: f64) -> Option<String> {
+    let level = |flow: &(u32, Flow)| network.rate(flow.0) / flow.1.weight;
+    let limits = |of: &(u32, Flow), link: u32| {
+        let others = flows.iter().filter(|other| other.1.uses.iter().any(|of| of.link == link));
+        let is_full = network.load(link) >= network.capacity(link) * (1.0 - tolerance) - 1e-9;
+        is_full && others.map(level).fold(0.0, f64::max) <= level(of) * (1.0 + tolerance) + 1e-9
+    };
+    let is_fair =
+        |of: &&(u32, Flow)| network.rate(of.0) == of.1.demand || of.1.uses.iter().any(|at| limits(of, at.link));
+    let found = flows.iter().find(|of| !is_fair(of))?;
+    Some(format!("{} of {found:?}", network.rate(found.0)))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn rates_are_fair_to_within_the_tolerance((mut capacities, steps) in changes(true)) {
+        let mut network = IncrementalMaxMin::new(&capacities).unwrap().with_tolerance(0.01);
+        let mut flows = Vec::new();
+        for step in steps {
+            step.into_iter().for_each(|change| apply(&mut network, &mut flows, &mut capacities, change));
+            network.update();
+            prop_assert_eq!(unfair(&network, &flows, 0.010_001), None);
+            for link in 0..capacities.len() as u32 {
+                prop_assert!(network.load(link) <= network.capacity(link) * (1.0 + 1e-9) + 1e-9);
+            }
+        }
+    }
+}
+
 #[test]
 fn the_parking_lot_gives_the_long_flow_half_of_each_link() {
     // One flow over n links of capacity 1, and one flow on each: all have 1/2. The flows of the first link leave.

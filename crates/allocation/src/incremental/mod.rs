@@ -13,6 +13,8 @@ mod refill;
 use crate::{AllocationError, Limit};
 use refill::Refill;
 
+/// The tolerance that only rounding needs.
+const EXACT: f64 = 1e-9;
 /// Most rounds of an update before all flows join.
 pub const MOST_ROUNDS: u32 = 16;
 
@@ -74,6 +76,8 @@ pub struct IncrementalMaxMin {
     live: usize,
     /// Flows that the next update recomputes in any case.
     seeds: Vec<u32>,
+    /// Levels and loads that differ by less than this part count as equal.
+    tolerance: f64,
     refill: Refill,
     changed: Vec<u32>,
 }
@@ -94,9 +98,17 @@ impl IncrementalMaxMin {
             free: Vec::new(),
             live: 0,
             seeds: Vec::new(),
+            tolerance: EXACT,
             refill: Refill::default(),
             changed: Vec::new(),
         })
+    }
+
+    /// Lets flows keep their rates that are fair to within this part, from 1e-9 (rounding, the default) to 0.1. A link that
+    /// limits a flow then carries at least 1 - `tolerance` of its capacity, and never more than all of it. On this link, no flow has a
+    /// rate per unit of weight that is higher by more than this part. So small effects spread less far.
+    pub fn with_tolerance(self, tolerance: f64) -> IncrementalMaxMin {
+        IncrementalMaxMin { tolerance: tolerance.clamp(EXACT, 0.1), ..self }
     }
 
     /// Adds a flow that takes at most `demand`, in the unit of the capacities, and `weight` times the rate of a flow of

@@ -5,9 +5,6 @@ use crate::max_min::At;
 use crate::Limit;
 use std::collections::BinaryHeap;
 
-/// Levels and loads that differ by less than this part count as equal.
-const EQUAL: f64 = 1e-9;
-
 /// A flow that an update recomputes, and its rate before.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Member {
@@ -188,18 +185,18 @@ impl IncrementalMaxMin {
     /// Lets the flows join that may have more, or must have less, now that the members have their rates. Returns
     /// whether there are any.
     pub(super) fn join_affected(&mut self) -> bool {
-        let before = self.refill.len();
+        let (before, tolerance) = (self.refill.len(), self.tolerance);
         for index in 0..self.refill.filled.len() {
             let Local { link, left, full_at, top, .. } = self.refill.filled[index];
-            let is_full = left <= self.links[link as usize].capacity * EQUAL;
+            let is_full = left <= self.links[link as usize].capacity * tolerance;
             for place in 0..self.links[link as usize].crossing.len() {
                 let flow = self.links[link as usize].crossing[place].flow;
                 let of = &self.flows[flow as usize];
                 if of.joined == self.refill.update {
                     continue;
                 }
-                let has_too_much = of.level > full_at * (1.0 + EQUAL);
-                let may_have_more = of.limit == Limit::Link(link) && (!is_full || top > of.level * (1.0 + EQUAL));
+                let has_too_much = of.level > full_at * (1.0 + tolerance);
+                let may_have_more = of.limit == Limit::Link(link) && (!is_full || top > of.level * (1.0 + tolerance));
                 if has_too_much || may_have_more {
                     self.join(flow);
                 }

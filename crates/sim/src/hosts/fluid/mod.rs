@@ -27,6 +27,9 @@ use pathloom_transport::Settings;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+/// Part by which a rate may differ from the fair one. Acknowledgements would otherwise carry each change to all flows.
+const TOLERANCE: f64 = 1e-3;
+
 /// A subflow: one five-tuple, which takes one way, or all equal ways if the run sprays.
 struct Subflow {
     transfer: u32,
@@ -37,6 +40,8 @@ struct Subflow {
     ends: Ends,
     /// Ways of its data and of its acknowledgements.
     ways: [Walk; 2],
+    /// The round of changes after which they were found.
+    walked_after: u64,
     /// Its number among the flows that share links; `None` before it is open, and while it has no way.
     number: Option<u32>,
     /// Limit of its rate by an order of the controller, in bit/s with headers; infinite without.
@@ -90,6 +95,8 @@ pub(super) struct FluidFlows {
     /// Whether a flow takes all equal next hops.
     splits: bool,
     shares: IncrementalMaxMin,
+    /// Number of the last round of changes of rules and links.
+    changes: u64,
     /// By number in `shares`: the slot of the subflow.
     slot_of: Vec<u32>,
     /// From slot 1 on.
@@ -120,7 +127,7 @@ impl FluidFlows {
         }
         let capacities: Vec<f64> = fabric.links().iter().map(|link| link.settings.rate_bps as f64).collect();
         // Rates of links are whole numbers, so there is no error.
-        let shares = IncrementalMaxMin::new(&capacities).ok()?;
+        let shares = IncrementalMaxMin::new(&capacities).ok()?.with_tolerance(TOLERANCE);
         Some(Box::new(FluidFlows {
             fabric: fabric.clone(),
             settings: transport.settings().clone(),
@@ -129,6 +136,7 @@ impl FluidFlows {
             paces: needs.paces,
             splits: needs.takes_several_paths(),
             shares,
+            changes: 0,
             slot_of: Vec::new(),
             slots: Vec::new(),
             free: Vec::new(),
@@ -172,6 +180,7 @@ impl Subflow {
             state: State::Opening,
             ends,
             ways: Default::default(),
+            walked_after: 0,
             number: None,
             pace_bps: f64::INFINITY,
             held_until: 0,

@@ -116,7 +116,7 @@ impl FluidFlows {
         subflow.state = State::Open;
         subflow.at = run.now;
         let (transfer, member) = (subflow.transfer, subflow.member);
-        self.walk(run, slot);
+        self.begin_to_share(run, slot);
         if member > 0 {
             return;
         }

@@ -26,11 +26,21 @@ impl FluidFlows {
             self.get_mut(slot).advance(run.now);
             count(self, run, slot);
             self.get_mut(slot).ways = ways;
+            self.get_mut(slot).walked_after = self.changes;
         } else if self.get(slot).number.is_some() {
             return;
         }
         if self.get(slot).state == State::Open {
             self.share(slot);
+        }
+    }
+
+    /// Lets a subflow that has just opened share links. If nothing has changed since its ways were found, they still hold;
+    /// changes that are not followed yet move it later.
+    pub(super) fn begin_to_share<T: Tap>(&mut self, run: &mut Run<'_, T>, slot: u32) {
+        match self.get(slot).walked_after == self.changes {
+            true => self.share(slot),
+            false => self.walk(run, slot),
         }
     }
 
@@ -83,7 +93,9 @@ impl FluidFlows {
     /// be called before the time advances.
     pub(in crate::hosts) fn update<T: Tap>(&mut self, run: &mut Run<'_, T>) {
         let mut moved = BTreeSet::new();
-        for change in run.network.take_changes() {
+        let changes = run.network.take_changes();
+        self.changes += u64::from(!changes.is_empty());
+        for change in changes {
             moved.append(&mut self.lost.clone());
             match change {
                 Change::Rules(_, Stale::Nothing) => {}
