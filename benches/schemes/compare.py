@@ -18,7 +18,8 @@ from typing import Any
 
 GROUPS = {
     "dctcp:min_rto=2ms,initial_rto=10ms": (
-        "ecmp wcmp rps drb presto drill letflow conga hula flowcut vlb plb flowbender oblivious bitmap reps mixed loom"
+        "ecmp wcmp rps drb ethereal presto drill letflow conga hula flowcut vlb plb flowbender "
+        "oblivious bitmap reps mixed loom"
     ),
     "newreno:sack=on,min_rto=2ms,initial_rto=10ms": "ecmp mptcp:subflows=8",
 }

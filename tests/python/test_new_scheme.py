@@ -20,7 +20,7 @@ def follow(copy: Copy) -> list[Path]:
     found = NAMING.search(PAGE)
     assert found
     module, library, entry, entries, registry = found.groups()
-    copy.insert(library, "pub mod allocation;\n", f"{module}\n")
+    copy.insert(library, "mod bitmap;\n", f"{module}\n")
     copy.insert(registry, f"const {entries}: &[Entry] = &[\n", f"    {entry}\n")
     return made
 

@@ -105,6 +105,9 @@ pub enum Entropy {
         /// Size in bytes. With one byte, each packet is a cell.
         bytes: u64,
     },
+    /// Those of a part of a transfer. Hosts divide transfers into the fewest parts with which all paths carry the same, and the
+    /// entropy of a part is the number of its path plus one (Addanki et al. 2024, Ethereal).
+    Part,
 }
 
 impl Entropy {
@@ -124,6 +127,9 @@ pub enum Selection {
     /// The entropy is the number of a path: with successive entropies, the packets of a flow take all paths in turn.
     /// Packets with an entropy of 0 take the path that the hash of the five-tuple gives.
     Numbered,
+    /// The entropy is the number of a path plus one, which has the same meaning for all flows. Packets with an entropy of 0 take the
+    /// path that the hash of the five-tuple gives.
+    Path,
     /// One after another: each packet leaves by the next hop after that of the packet before it, whatever its flow.
     RoundRobin,
     /// The next hop with the shortest queue in bytes among some of them (Ghorbani et al. 2017, DRILL).

@@ -15,6 +15,7 @@ mod drb;
 mod drill;
 mod ecmp;
 mod entry;
+mod ethereal;
 mod flowbender;
 mod flowcut;
 mod hedera;

@@ -23,6 +23,7 @@ const ENTRIES: &[Entry] = &[
     crate::flowcut::ENTRY,
     crate::presto::ENTRY,
     crate::drb::ENTRY,
+    crate::ethereal::ENTRY,
     crate::flowbender::ENTRY,
     crate::plb::ENTRY,
     crate::oblivious::ENTRY,

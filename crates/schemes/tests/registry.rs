@@ -52,6 +52,7 @@ fn live_controllers_refuse_schemes_of_switch_programs_and_of_sprayed_packets() {
         "drill",
         "presto",
         "drb",
+        "ethereal",
         "plb",
         "flowbender",
         "reps",

@@ -46,6 +46,13 @@ pub(crate) fn check_without_flows(settings: &SimSettings, has_journal: bool) -> 
     if settings.transport.packets().is_some() {
         check_without_tcp(settings)?;
     }
+    let divides = settings.central.as_ref().is_some_and(|scheme| scheme.needs().entropy == Entropy::Part);
+    if divides && !matches!(settings.transport, TransportSpec::Tcp(_)) {
+        return Err(SimError::NeedsTcp {
+            needs: "divides transfers into TCP connections",
+            transport: settings.transport.name(),
+        });
+    }
     if settings.programs.is_some() && !settings.transport.settings().handshake {
         return Err(SimError::NoHandshake);
     }

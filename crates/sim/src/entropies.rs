@@ -52,6 +52,13 @@ impl Entropies {
         }
     }
 
+    /// The data of a slot has this entropy, if hosts choose one for each part of a transfer.
+    pub(crate) fn name_path(&mut self, slot: usize, entropy: u32) {
+        if self.how == Entropy::Part {
+            self.lanes[slot * 2].entropy = entropy;
+        }
+    }
+
     /// Whether senders change the entropy of their flows. If so, hosts call the three methods below.
     #[inline(always)]
     pub(crate) fn follow_senders(&self) -> bool {
@@ -110,7 +117,7 @@ impl Entropies {
             return packet.with_entropy(number);
         }
         let (is_new, next) = match self.how {
-            Entropy::Flow | Entropy::Rehashed(_) | Entropy::Packet => (false, 0),
+            Entropy::Flow | Entropy::Rehashed(_) | Entropy::Packet | Entropy::Part => (false, 0),
             Entropy::Flowlet { gap } => (now.saturating_sub(lane.last) >= to_ps(gap), lane.packets),
             Entropy::Cell { bytes } => (lane.bytes >= bytes, lane.entropy.wrapping_add(1)),
         };
@@ -150,6 +157,17 @@ mod tests {
         assert_eq!([1, 1000].map(cell), [[0, 1, 2, 3, 4, 5]; 2]);
         assert_eq!((cell(2000), cell(2001)), (vec![0, 0, 1, 1, 2, 2], vec![0, 0, 0, 1, 1, 1]));
         assert_eq!(cell(u64::MAX), [0; 6]);
+    }
+
+    #[test]
+    fn parts_keep_the_path_that_they_have_and_acknowledgements_have_none() {
+        let mut all = Entropies::new(Entropy::Part);
+        all.open(1);
+        all.name_path(1, 3);
+        let mut next = |lane| all.stamp(0, Packet::new(lane, 0, 0, 66, 0)).entropy();
+        assert_eq!([2, 2, 3].map(&mut next), [3, 3, 0]);
+        all.open(1);
+        assert_eq!(all.stamp(0, Packet::new(2, 0, 0, 66, 0)).entropy(), 0);
     }
 
     #[test]

@@ -43,6 +43,7 @@ mod run;
 mod sack_options;
 mod settings;
 mod simulation;
+mod splitting;
 mod starts;
 mod store;
 mod subflow;

@@ -84,6 +84,7 @@ impl NextHops {
 enum Policy {
     Hash,
     Numbered,
+    Path,
     RoundRobin(RoundRobin),
     ShortestQueue { policy: ShortestQueue, rng: Pcg32 },
 }
@@ -128,6 +129,7 @@ impl Sets {
                 // Balancers choose outside the sets.
                 Selection::Hash | Selection::Conga { .. } | Selection::Hula { .. } | Selection::Flowcut => Policy::Hash,
                 Selection::Numbered => Policy::Numbered,
+                Selection::Path => Policy::Path,
                 // Otherwise all switches would begin with the same core switch.
                 Selection::RoundRobin => Policy::RoundRobin(RoundRobin::from(usual as usize)),
                 Selection::ShortestQueue { drawn, remembered } => Policy::ShortestQueue {
@@ -152,9 +154,11 @@ impl Sets {
     ) -> (u32, TagBits) {
         let Set { hops, policy } = &mut self.by_switch[set.switch.index()][set.number as usize];
         let place = match policy {
-            Policy::Hash if packet.entropy() == 0 => usual() as usize,
+            Policy::Hash | Policy::Path if packet.entropy() == 0 => usual() as usize,
             Policy::Hash => hops.hashed(set.flow_hash, packet.entropy()),
             Policy::Numbered => hops.numbered(usual(), set.flow_hash, packet.entropy(), packet.hop()),
+            // The number begins with the same next hop for all flows.
+            Policy::Path => hops.numbered(0, set.flow_hash, packet.entropy() - 1, packet.hop()),
             Policy::RoundRobin(policy) => policy.choose(hops.links.len()),
             Policy::ShortestQueue { policy, rng } => policy.choose(&view(&hops.links), || rng.next_u32()),
         };

@@ -1,6 +1,7 @@
 //! The subflows of transfers, before they start: their interfaces, source ports and parts of the payload.
 
 use crate::settings::SimError;
+use crate::splitting::Split;
 use pathloom_model::{Attachment, Fabric, FiveTuple, LinkId, PROTO_TCP, PROTO_UDP};
 use pathloom_transport::mptcp::{MptcpSettings, PathManager, MOST_SUBFLOWS};
 use pathloom_transport::TransportSpec;
@@ -22,6 +23,8 @@ pub(crate) struct Ends {
     /// `None` for data without end.
     pub(crate) size_bytes: Option<u64>,
     pub(crate) service: Service,
+    /// Entropy of its data, if hosts choose a path for each part of a transfer.
+    pub(crate) entropy: u32,
 }
 
 /// Protocol and port of a receiver.
@@ -94,6 +97,18 @@ impl Plan {
         planner.plan(fabric, flow, &mut self.ends)?;
         self.starts.push(self.ends.len() as u32);
         Ok(())
+    }
+
+    /// The same transfers, each divided in this way. Each has one subflow.
+    pub(crate) fn divided(self, splits: &[Split]) -> Plan {
+        let mut plan = Plan::empty(self.shared);
+        for (transfer, split) in (0..).zip(splits) {
+            let whole = self.of(transfer)[0];
+            let parts = (0..).zip(streams_of(whole, split.parts));
+            plan.ends.extend(parts.map(|(part, ends)| Ends { entropy: split.entropy(part), ..ends }));
+            plan.starts.push(plan.ends.len() as u32);
+        }
+        plan
     }
 
     fn subflows(&self, transfer: u32) -> Range<usize> {
@@ -182,7 +197,7 @@ impl Planner {
     fn plan(&mut self, fabric: &Fabric, flow: &FlowSpec, plan: &mut Vec<Ends>) -> Result<(), SimError> {
         let (src, dst) = self.interfaces.draw(flow, &mut self.rng);
         let src_port = draw_port(&mut self.rng);
-        let mut first = Ends { src, dst, src_port, size_bytes: flow.size_bytes, service: Service::TCP };
+        let mut first = Ends { src, dst, src_port, size_bytes: flow.size_bytes, service: Service::TCP, entropy: 0 };
         match &mut self.transport {
             Kind::Single(service) => plan.push(Ends { service: *service, ..first }),
             Kind::Roce(ports) => {

@@ -16,13 +16,14 @@ use crate::preview::{self, OfferedFlow, SwitchTables};
 use crate::program_events;
 use crate::run::Run;
 use crate::settings::{Fidelity, SimError, SimSettings};
+use crate::splitting::splits_of;
 use crate::tap::{NoTap, Tap};
 use crate::time::{to_nanos, to_ps, Ps};
 use crate::transfers::Transfers;
 use pathloom_control::Input;
 use pathloom_model::spec::SpecError;
 use pathloom_model::{Fabric, Fault, FaultKind, LinkId, Nanos, Quality};
-use pathloom_scheme::Needs;
+use pathloom_scheme::{Entropy, Needs};
 use std::sync::Arc;
 
 /// One run of one scheme.
@@ -82,6 +83,8 @@ impl<T: Tap> Simulation<T> {
         }
         let SimSettings { fabric, workload, transport, seed, .. } = &settings;
         let plan = Plan::of_workload(fabric, workload, transport, *seed)?;
+        let divides = settings.central.as_ref().is_some_and(|central| central.needs().entropy == Entropy::Part);
+        let plan = if divides { plan.divided(&splits_of(fabric, workload)) } else { plan };
         Simulation::with_plan(settings, tap, journal, (plan, fidelity))
     }
 

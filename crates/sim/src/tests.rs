@@ -175,7 +175,7 @@ fn dual_homed(transfers: &[(usize, usize, Start, Subflows<'_>)]) -> Simulation {
     let flows: Vec<FlowSpec> = transfers.iter().map(of).collect();
     let ends = |src: usize, dst: usize, (from, to, size_bytes): (usize, usize, Option<u64>)| {
         let at = |host: usize, home: usize| *fabric.host_attachments(hosts[host])[home];
-        Ends { src: at(src, from), dst: at(dst, to), src_port: 40_000, size_bytes, service: Service::TCP }
+        Ends { src: at(src, from), dst: at(dst, to), src_port: 40_000, size_bytes, service: Service::TCP, entropy: 0 }
     };
     let plan = transfers.iter().map(|(src, dst, _, subflows)| subflows.iter().map(|&one| ends(*src, *dst, one)));
     let plan = Plan::new(plan);

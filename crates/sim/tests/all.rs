@@ -11,6 +11,7 @@ mod collectives;
 mod control_modes;
 mod driven;
 mod eqds;
+mod ethereal;
 mod faults;
 mod fluid;
 mod hpcc;

@@ -358,6 +358,7 @@ impl Tcp {
         }
         run.network.open_slot(slot, Headers { mptcp, ..shared.headers(transfer, five_tuple) });
         shared.entropies.open(slot);
+        shared.entropies.name_path(slot, ends.entropy);
         shared.announce(run.now, run.agenda, (transfer, five_tuple), size);
         if self.paces && shared.is_known_long(transfer) {
             let card_bps = shared.rate_bps(ends.src.uplink);

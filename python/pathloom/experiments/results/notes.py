@@ -40,6 +40,7 @@ DEFAULT_ROUTES_ALONE = {
     "flowcut",
     "presto",
     "drb",
+    "ethereal",
     "plb",
     "flowbender",
     "oblivious",
