@@ -222,6 +222,8 @@ def test_without_etcd_the_leader_goes_on_and_no_other_takes_over(name: str) -> N
             time.sleep(3 * TTL_S)
             assert "etcd does not confirm it" in three.status(leader)
             assert "pathloom_cluster_confirmed 0" in three.api(leader, "/metrics")
+            refused = json.loads(three.api(leader, "/v1/switches/c0/drain", "--request", "POST"))
+            assert (refused["status"], refused["title"]) == (503, "this controller may not lead")
             # A new flow gets a path of its own.
             more = later.enter_context(three.live.probes(pairs[3:], first_port=21_000))
             addresses = {host.name: host.ports[0].address for host in three.live.blueprint.hosts}

@@ -1,7 +1,7 @@
 //! The controller as a program: it listens, keeps time, runs solvers, and stops without changing a rule.
 
 use crate::addresses::Learnt;
-use crate::api;
+use crate::api::{self, Confirmed};
 use crate::clock::Clock;
 use crate::config::{Addresses, CheckedConfig};
 use crate::descriptors;
@@ -312,7 +312,7 @@ async fn serve(
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
-        () = deposed(&mut membership, &shared) => return Ok(Ended::Deposed),
+        () = deposed(&mut membership, &checked, &shared) => return Ok(Ended::Deposed),
     }
     listens.iter().for_each(|task| task.abort());
     // The results of messages that were received last are sent too.
@@ -351,9 +351,11 @@ fn begin(checked: &CheckedConfig, shared: &Shared, out_of_service: Vec<Target>) 
 }
 
 /// Waits until another controller leads. Never returns if there is no other one.
-async fn deposed(membership: &mut Option<Membership>, shared: &Shared) {
+async fn deposed(membership: &mut Option<Membership>, checked: &CheckedConfig, shared: &Shared) {
+    let addresses: Vec<Confirmed> =
+        [&checked.api, &checked.paths].into_iter().flatten().map(|address| address.confirmed.clone()).collect();
     match membership {
-        Some(membership) => membership.keep(shared).await,
+        Some(membership) => membership.keep(shared, &addresses).await,
         None => std::future::pending().await,
     }
 }

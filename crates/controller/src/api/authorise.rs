@@ -1,6 +1,7 @@
 //! Authorisation of requests, before all handlers.
 
 use super::caller::{Bearer, Caller};
+use super::confirmed::Confirmed;
 use super::problem::Problem;
 use super::rpc;
 use super::slots::{ActiveRequest, ConnectionSlot};
@@ -35,6 +36,7 @@ pub(crate) struct Authoriser {
     pub timeout: Duration,
     pub counts: Arc<RequestCounts>,
     pub admits: Admits,
+    pub confirmed: Confirmed,
 }
 
 /// Clients whose requests are accepted.
@@ -170,6 +172,9 @@ impl Authoriser {
         let changes = method != Method::GET && method != Method::HEAD;
         let looks = request.uri().path().ends_with("/dry-run");
         let (name, caller, role) = self.identify(peer, &request, changes, looks)?;
+        if changes && !looks {
+            self.confirmed.permit()?;
+        }
         let busy = slot.begin(&name)?;
         if changes && !looks && caller == Caller::Token {
             tracing::info!(%peer, name, %method, path = request.uri().path(), "a request to the API changes something");

@@ -6,6 +6,7 @@ mod assigning_tests;
 mod assignments;
 mod authorise;
 mod caller;
+mod confirmed;
 mod document;
 mod handlers;
 mod live;
@@ -28,6 +29,7 @@ mod xml_rpc;
 pub use settings::{Api, Paths};
 
 pub(crate) use ask::answer;
+pub(crate) use confirmed::Confirmed;
 pub(crate) use queries::take_out;
 pub(crate) use rows::path_names;
 pub(crate) use server::{start, start_for_hosts};

@@ -1,5 +1,6 @@
 //! Settings of the API and of the address for applications on hosts: where they listen, and their limits per client.
 
+use super::confirmed::Confirmed;
 use super::tokens::Tokens;
 use crate::current::Current;
 use crate::tls::Tls;
@@ -61,6 +62,8 @@ pub(crate) struct CheckedAddress {
     pub names: Arc<[String]>,
     pub limits: Limits,
     pub search: PathSearch,
+    /// Whether requests may change something.
+    pub confirmed: Confirmed,
 }
 
 /// The limits of an address; the settings with these names say what they are.
@@ -108,7 +111,8 @@ impl Api {
         let Api { connections, body_bytes, timeout, header_timeout, .. } = *self;
         let limits = Limits { connections, body_bytes, timeout, header_timeout }.check("api")?;
         let (tokens, names) = (Current::new(Arc::new(tokens)), [].into());
-        Ok(Some(CheckedAddress { address, tokens, tls, names, limits, search }))
+        let confirmed = Confirmed::default();
+        Ok(Some(CheckedAddress { address, tokens, tls, names, limits, search, confirmed }))
     }
 }
 
@@ -159,6 +163,7 @@ impl Paths {
         let Paths { search, connections, body_bytes, timeout, header_timeout, .. } = *self;
         let limits = Limits { connections, body_bytes, timeout, header_timeout }.check("paths")?;
         let tokens = api.map_or_else(|| Current::new(Arc::default()), |api| api.tokens.clone());
-        Ok(Some(CheckedAddress { address, tokens, tls, names: self.names.clone().into(), limits, search }))
+        let confirmed = api.map_or_else(Confirmed::default, |api| api.confirmed.clone());
+        Ok(Some(CheckedAddress { address, tokens, tls, names: self.names.clone().into(), limits, search, confirmed }))
     }
 }

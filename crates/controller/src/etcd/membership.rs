@@ -5,6 +5,7 @@ use super::election::Election;
 use super::epoch::next_epoch;
 use super::settings::CheckedCluster;
 use super::state::StateStore;
+use crate::api::Confirmed;
 use crate::clock::Clock;
 use crate::gauges::Leadership;
 use crate::hub::Hub;
@@ -71,14 +72,15 @@ impl Membership {
         }
     }
 
-    /// Lets this controller lead until it is deposed.
-    pub(crate) async fn keep(&mut self, shared: &Shared) {
+    /// Lets this controller lead until it is deposed. These addresses refuse changes while etcd does not confirm it.
+    pub(crate) async fn keep(&mut self, shared: &Shared, addresses: &[Confirmed]) {
         loop {
             tokio::select! {
                 position = self.election.next() => match position {
                     Position::Lead { token } => {
                         tracing::warn!(election = token.0, "etcd confirms again that this controller leads");
                         self.store.iter().for_each(|store| store.renew(token));
+                        addresses.iter().for_each(|address| address.set(true));
                         shared.drive(|hub, now| {
                             hub.renew_lead(now, token.0);
                             note(hub, |leadership| (leadership.election, leadership.is_confirmed) = (token.0, true));
@@ -89,6 +91,7 @@ impl Membership {
                             election = token.0,
                             "etcd does not confirm that this controller leads; it goes on until a switch has a newer leader"
                         );
+                        addresses.iter().for_each(|address| address.set(false));
                         shared.drive(|hub, _| note(hub, |leadership| leadership.is_confirmed = false));
                     }
                     Position::Follow { .. } => return,
