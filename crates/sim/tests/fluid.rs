@@ -174,6 +174,29 @@ fn subflows_of_a_connection_are_one_flow_on_a_shared_link() {
 }
 
 #[test]
+fn sprayed_flows_take_all_next_hops_evenly() {
+    let case = Case { traffic: "long-lived:pattern=stride", duration: Nanos::from_millis(50), ..SEARCH };
+    let fabric = fabric_from_spec(case.fabric).unwrap();
+    let outcome = run(case.settings("rps", None), Fidelity::Fluid);
+    let shares: Vec<f64> = outcome.flows.iter().map(|flow| flow.throughput.unwrap()).collect();
+    assert!(shares.iter().all(|share| *share > 0.98), "{shares:?}");
+    let sent = outcome.links.iter().filter(|row| fabric.is_switch_link(row.link)).map(|row| row.sent_bytes as f64);
+    let [least, most] = sent.fold([f64::INFINITY, 0.0], |[least, most], one| [one.min(least), one.max(most)]);
+    assert!(least > 0.99 * most, "{least} to {most}");
+}
+
+#[test]
+fn a_degraded_link_limits_its_flows_until_it_is_restored() {
+    let faults = "200ms:degrade:e0-e1:10Mbps,600ms:restore:e0-e1";
+    let of = settings(DUMBBELL, &[(0, 0, 3, None)], "newreno:handshake=off", faults);
+    let outcome = run(of, Fidelity::Fluid);
+    // 600 ms at 100 Mbit/s and 400 ms at 10 Mbit/s.
+    let expected = (0.6 * 100e6 + 0.4 * 10e6) * 1448.0 / 1514.0 / 8.0;
+    let delivered = outcome.flows[0].delivered_bytes as f64;
+    assert!((delivered / expected - 1.0).abs() < 1e-3, "{delivered} of {expected}");
+}
+
+#[test]
 fn faults_move_flows_and_links_without_power_carry_nothing() {
     let flows: Vec<Listed> = (0..8).map(|host| (0, host, 8 + host, None)).collect();
     let mut of = settings("fat-tree:k=4,rate=100Mbps", &flows, "newreno", "300ms:down:a0_0,600ms:up:a0_0");
