@@ -1,7 +1,7 @@
 //! Measures updates of max-min rates on a FatTree: flows over random shortest paths come and go, each change followed by
 //! an update.
 //!
-//! `cargo run --release -p pathloom-allocation --example incremental -- K FLOWS_PER_HOST CHANGES`
+//! `cargo run --release -p pathloom-allocation --example incremental -- K FLOWS_PER_HOST CHANGES TOLERANCE_PPM`
 
 use pathloom_allocation::incremental::{IncrementalMaxMin, LinkUse};
 use rand::{RngExt, SeedableRng};
@@ -39,12 +39,13 @@ impl FatTree {
 }
 
 fn main() {
-    let mut words = std::env::args().skip(1).map(|word| word.parse::<u32>().expect("three whole numbers"));
+    let mut words = std::env::args().skip(1).map(|word| word.parse::<u32>().expect("whole numbers"));
     let mut next = |usual| words.next().unwrap_or(usual);
-    let (k, per_host, changes) = (next(32), next(2), next(100_000));
+    let (k, per_host, changes, tolerance_ppm) = (next(32), next(2), next(100_000), next(0));
     let (tree, mut rng) = (FatTree { half: k / 2 }, Pcg64::seed_from_u64(1));
     let hosts = tree.hosts();
     let mut network = IncrementalMaxMin::new(&vec![10e9; 6 * hosts as usize]).expect("finite capacities");
+    network = network.with_tolerance(f64::from(tolerance_ppm) / 1e6);
     let mut flows = Vec::new();
     let add = |network: &mut IncrementalMaxMin, rng: &mut Pcg64, src: u32| {
         let dst = (src + rng.random_range(1..hosts)) % hosts;

@@ -1,6 +1,6 @@
 //! The rates of some flows, while all others keep theirs: progressive filling of what the others leave.
 
-use super::{Crossing, IncrementalMaxMin, Use};
+use super::{Crossing, Flow, IncrementalMaxMin, Link, Use};
 use crate::max_min::At;
 use crate::Limit;
 use std::collections::BinaryHeap;
@@ -26,7 +26,12 @@ struct Local {
     full_at: f64,
     /// The highest level of a member.
     top: f64,
+    /// The most that all members together could take, if each had the rest of its links to itself.
+    most: f64,
 }
+
+/// A link fills if the members could take at least this part of what is left; the rest is for rounding.
+const ALMOST: f64 = 1.0 - 1e-6;
 
 /// State of an update. Its buffers are used again by the next one.
 #[derive(Clone, Debug, Default)]
@@ -53,6 +58,19 @@ impl Refill {
     /// Number of members.
     pub(super) fn len(&self) -> usize {
         self.members.len()
+    }
+
+    /// Finds the most that the members could take of each link. Most links can never fill, such as those that carry few
+    /// acknowledgements, and need no place in the heap.
+    fn find_most(&mut self, flows: &[Flow], links: &[Link]) {
+        let filled = &mut self.filled;
+        for member in &self.members {
+            let flow = &flows[member.flow as usize];
+            let local_of = |of: &Use| links[of.link as usize].local as usize;
+            let alone = flow.uses.iter().map(|of| filled[local_of(of)].left.max(0.0) / of.share);
+            let most = alone.fold(flow.demand, f64::min);
+            flow.uses.iter().for_each(|of| filled[local_of(of)].most += most * of.share);
+        }
     }
 
     /// The flows that the update recomputes.
@@ -89,8 +107,15 @@ impl IncrementalMaxMin {
         let (update, number) = (self.refill.update, self.refill.locals.len() as u32);
         let of = &mut self.links[link as usize];
         (of.update, of.local) = (update, number);
-        let mut local =
-            Local { link, growing: 0, left: of.capacity, weight: 0.0, full_at: f64::INFINITY, top: f64::NEG_INFINITY };
+        let mut local = Local {
+            link,
+            growing: 0,
+            left: of.capacity,
+            weight: 0.0,
+            full_at: f64::INFINITY,
+            top: f64::NEG_INFINITY,
+            most: 0.0,
+        };
         for &Crossing { flow, which } in &of.crossing {
             let flow = &self.flows[flow as usize];
             let share = flow.uses[which as usize].share;
@@ -109,8 +134,10 @@ impl IncrementalMaxMin {
         self.refill.round += 1;
         let refill = &mut self.refill;
         refill.filled.clone_from(&refill.locals);
+        refill.find_most(&self.flows, &self.links);
         refill.links.clear();
-        refill.links.extend(refill.filled.iter().zip(0..).map(|(local, index)| At { level: level_of(local), index }));
+        let may_fill = refill.filled.iter().zip(0..).filter(|(local, _)| local.most >= local.left.max(0.0) * ALMOST);
+        refill.links.extend(may_fill.map(|(local, index)| At { level: level_of(local), index }));
         refill.demands.clear();
         let bounded = refill.members.iter().map(|member| (member.flow, &self.flows[member.flow as usize]));
         let bounded = bounded.filter(|(_, flow)| flow.demand.is_finite());
