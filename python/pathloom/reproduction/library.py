@@ -21,7 +21,7 @@ def papers() -> list[str]:
     """Short names of the papers.
 
     >>> papers()
-    ['lessor', 'mptcp-aware', 'ofpt', 'parallel-tcp', 'tcp-path']
+    ['lessor', 'loom', 'mptcp-aware', 'ofpt', 'parallel-tcp', 'tcp-path']
     """
     return sorted(path.name for path in FOLDER.iterdir() if path.is_dir() and any(path.glob("*.toml")))
 

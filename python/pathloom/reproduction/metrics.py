@@ -16,6 +16,10 @@ import polars as pl
 from pathloom.experiments.results.outcome import Sample
 from pathloom.experiments.results.stats import bounded_percentile, mean
 from pathloom.experiments.results.summary import unfinished
+from pathloom.optimum.order import Job, completion_times
+
+PAYLOAD_SHARE = 1448.0 / 1514.0
+"""Payload of a full frame of TCP over its length."""
 
 
 @dataclass(frozen=True)
@@ -209,6 +213,19 @@ def _fct_excess(run: RunData, parameters: MeasureParameters) -> float | None:
     return 100.0 * (time / optimum - 1.0) if time is not None and optimum else None
 
 
+def _fct_order(run: RunData, parameters: MeasureParameters) -> float | None:
+    """Mean flow completion time over that of the best order, which serves the flow with the least left first.
+
+    All hosts have the rate of the slowest access link. Flows that have not finished count with their age.
+    """
+    finite = run.flows.filter(pl.col("size_bytes").is_not_null() & pl.col("start_s").is_not_null())
+    columns = (finite["start_s"], finite["src"], finite["dst"], finite["size_bytes"])
+    jobs = [Job(*row) for row in zip(*columns, strict=True)]
+    best = mean(completion_times(jobs, run.access_bps * PAYLOAD_SHARE))
+    time = _fct_mean(run, parameters)
+    return time / best if time is not None and best else None
+
+
 def _unfinished(run: RunData, _parameters: MeasureParameters) -> float | None:
     """Share of the finite flows that did not finish, in per cent."""
     finite = run.flows.filter(pl.col("size_bytes").is_not_null())
@@ -349,6 +366,7 @@ BOUNDS = {
     "fct_mean": "at least",
     "fct_p95": "at least",
     "fct_excess": "at least",
+    "fct_order": "at least",
     "makespan": "at least",
     "flows_below": "at least",
     "throughput": "at most",
@@ -392,6 +410,7 @@ METRICS: dict[str, Metric] = {
     "fct_p95": _fct_p95,
     "fct_optimum": _fct_optimum,
     "fct_excess": _fct_excess,
+    "fct_order": _fct_order,
     "unfinished": _unfinished,
     "makespan": _makespan,
     "makespan_share": _makespan_share,

@@ -110,11 +110,16 @@ def causes(published: Sequence[Line]) -> list[tuple[str, str]]:
 
 
 def measured_table(result: Reproduced) -> tuple[list[str], list[list[str]]] | None:
-    """Every point of a line picture: a row per place on the x axis, a column per scheme; None for other pictures."""
+    """Every point of a line picture, or of bars without published numbers; None for other pictures.
+
+    There is a row for each place on the x axis, or each case, and a column for each scheme.
+    """
     figure = result.figure
-    if figure.plot.kind != "lines" or not result.schemes:
+    is_table = figure.plot.kind == "lines" or (figure.plot.kind == "bars" and not figure.rows)
+    if not is_table or not result.schemes:
         return None
-    headings, table = [figure.plot.x or "x"], [[plan.case.label] for plan in result.plans]
+    first = figure.plot.x or ("x" if figure.plot.kind == "lines" else "case")
+    headings, table = [first], [[plan.case.label] for plan in result.plans]
     for label, measure in figure.plot.measures():
         for scheme in result.schemes:
             headings.append(", ".join(part for part in (figure.name_of(scheme), label) if part))
