@@ -1,8 +1,7 @@
 """Flow completion times in the best order: the flow with the least left is always served first.
 
-Only the links of hosts are limits: each host sends to one host at a time, and receives from one. No scheme can do better
-by much: serving the shortest first is the best on one link (Schrage 1968), and within a factor of two on many
-(Bar-Noy et al. 2000).
+Only the links of hosts are limits: each host sends to one host at a time, and receives from one. On one link this order
+has the shortest mean (Schrage 1968). On many links it is a reference, not a bound.
 """
 
 from __future__ import annotations

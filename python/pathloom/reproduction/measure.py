@@ -352,16 +352,17 @@ def _bound(measure: Measure, runs: Iterable[StoredRun]) -> str:
 def _cut_notes(result: Reproduced) -> list[str]:
     """Notes on runs that ended before their flows, if this makes measures of the figure bounds."""
     asked = {key(measure) for measure in result.figure.measures()}
-    cut = [
-        f"{result.figure.name_of(scheme)}{f' at {case}' if case else ''} ({count} of {len(runs)})"
-        for (case, scheme), runs in result.data.items()
-        if (count := sum(not asked.isdisjoint(run.bounds) for run in runs))
-    ]
+    cut: dict[str, list[str]] = {}
+    for (case, scheme), runs in result.data.items():
+        if count := sum(not asked.isdisjoint(run.bounds) for run in runs):
+            where = f"{case} ({count} of {len(runs)})" if case else f"{count} of {len(runs)} runs"
+            cut.setdefault(result.figure.name_of(scheme), []).append(where)
     if not cut:
         return []
     return [
-        f"flows of these runs were not finished when they ended: {', '.join(cut)}. They count with the time they had. "
-        "So ≥ and ≤ before measured figures mark bounds, and comparisons with these runs are not exact"
+        "flows of some runs were not finished when they ended. They count with the time they had. "
+        "So ≥ and ≤ before measured figures mark bounds, and comparisons with these runs are not exact",
+        *(f"unfinished under {name}: {', '.join(places)}" for name, places in cut.items()),
     ]
 
 
