@@ -135,6 +135,36 @@ def test_bad_input_is_one_line(ask: Ask, words: list[str], told: str) -> None:
     assert (code, out) == (2, "") and told in err and len(err.strip().splitlines()) == 1, err
 
 
+def test_a_twin_is_forked_asked_and_applied(
+    running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATHLOOM_TOKEN", running.tokens.read_text().split()[2])
+    doer = Controller(running.url, find_token(running.tokens))
+    doer.ask("POST", "/v1/switches/c1/drain")
+    try:
+        assert run(["twin", "fork", "--controller", running.url, "--learn", "10ms", "--names"]) == 0
+        fork = json.loads(Path("now.plf").read_text())
+        failed = [edge for edge in fork["fabric"]["edges"] if edge.get("failed")]
+        assert len(failed) == 4 and all("c1" in (edge["source"], edge["target"]) for edge in failed)
+        assert (fork["scheme"], fork["flows"]["src"]) == ("ecmp", [])
+        assert "0 flows under way on 16 hosts under ecmp, 4 cables out of service" in capfd.readouterr()[0]
+        # Records of flows give the fork some traffic.
+        rows = [f"{at / 100},h{at % 16},h{(at + 5) % 16},20000,{at / 100 + 0.001}" for at in range(100)]
+        Path("flows.csv").write_text("start_s,src,dst,bytes,end_s\n" + "\n".join(rows))
+        options = ["--records", "flows.csv", "--fabric", "fat-tree:k=4,rate=10Mbps", "--at", "900ms"]
+        assert run(["twin", "fork", *options]) == 0
+        asked = ["twin", "ask", "now.plf", "drain:c0", "scheme:spt", "--runs", "2", "--duration", "50ms"]
+        assert run([*asked, "--ledger", "twin.sqlite"]) == 0
+        applied = ["twin", "apply", "1", "drain:c0", "--url", running.url, "--do", "--token-file", str(running.tokens)]
+        # With c1 out of service, two of the four paths between pods are left.
+        assert run([*applied, "--least-paths", "3"]) == 2 and not doer.ask("GET", "/v1/switches/c0")["drained"]
+        assert run(applied) == 0 and doer.ask("GET", "/v1/switches/c0")["drained"]
+        assert run([*applied, "--back"]) == 0 and not doer.ask("GET", "/v1/switches/c0")["drained"]
+    finally:
+        doer.ask("POST", "/v1/switches/c1/undrain")
+
+
 def test_a_token_limits_what_its_user_may_do(running: Running) -> None:
     reader = Controller(running.url, running.tokens.read_text().split()[2])
     assert reader.ask("GET", "/v1/state")["switches"] == 20

@@ -47,8 +47,8 @@ pub(crate) enum Event {
     FlowArrived(u32),
     /// The lease of a hold ends.
     LeaseOver { slot: u32, use_count: u32 },
-    /// The first round trip of a transfer under way is over.
-    FirstRoundTripOver { slot: u32, use_count: u32 },
+    /// The first window of a transfer under way has left.
+    FirstWindowSent { slot: u32, use_count: u32 },
     /// A transfer over several streams has waited too long for its paths.
     PathsOverdue(u32),
     /// A message of the controller reaches a switch or a host.

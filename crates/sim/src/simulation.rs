@@ -355,7 +355,7 @@ impl<T: Tap> Simulation<T> {
             Event::FlowDrained(transfer) => hosts.flow_drained(run, transfer),
             Event::FlowArrived(transfer) => hosts.flow_arrived(run, transfer),
             Event::LeaseOver { slot, use_count } => hosts.lease_over(run, (slot, use_count)),
-            Event::FirstRoundTripOver { slot, use_count } => hosts.first_round_trip_over(run, (slot, use_count)),
+            Event::FirstWindowSent { slot, use_count } => hosts.first_window_sent(run, (slot, use_count)),
             Event::ArpRetry { interface, address } => hosts.arp_retry(run, (interface, address)),
             Event::EndOfArrivals => hosts.end_of_arrivals(run),
             Event::Deliver { output, session } => match output.switch() {

@@ -17,7 +17,7 @@ from pathloom.experiments.running.execution import Execution
 from pathloom.experiments.running.simulation import RunFiles
 from pathloom.experiments.running.work import Ended, Progress, Runner, Work
 from pathloom.experiments.settings.model import Settings
-from pathloom.twin.estimate import estimate
+from pathloom.twin.estimate import NO_ESTIMATE, estimate
 from pathloom.twin.fork import Fork
 from pathloom.twin.intervals import Difference, differences, prediction_interval
 from pathloom.twin.measures import MEASURES, Measure
@@ -149,7 +149,7 @@ class Question:
             execution = Execution(settings, text, RunFiles())
             # Many prepared runs would not fit into memory.
             execution.release()
-            first = estimate(settings, text)
+            first = estimate(settings, text) if len(fork.flows) else NO_ESTIMATE
         except PathloomError as error:
             raise bad_input(f"question `{alternative.name}`: {error}") from None
         return Asked(alternative, scenario, execution, first, {})

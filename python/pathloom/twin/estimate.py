@@ -12,6 +12,7 @@ from pathloom.fabrics import Fabric
 from pathloom.twin.measures import UNDER_WAY_BEFORE_NS
 
 PAYLOAD_SHARE = 1448 / 1514
+NO_ESTIMATE: dict[str, float | None] = {"mean_bps": None, "worst_pair_bps": None}
 SHORT = "2ms"
 """Duration of the runs that are prepared and not carried out: the flows under way start in it."""
 
@@ -33,7 +34,7 @@ def rates_of(fabric: Fabric, flows: list[dict[str, Any]]) -> dict[str, float | N
     targets, nodes = fabric.links["target"], fabric.nodes
     reach = [flow for flow in flows if flow["ways"][0] and nodes[targets[flow["ways"][0][-1]]]["tier"] == "host"]
     if not flows:
-        return {"mean_bps": None, "worst_pair_bps": None}
+        return NO_ESTIMATE
     capacity = [rate * PAYLOAD_SHARE for rate in fabric.links["rate_bps"]]
     rates = _core.max_min_rates(capacity, [list(flow["ways"][0]) for flow in reach]).tolist()
     pairs: dict[tuple[int, int], list[float]] = defaultdict(list)

@@ -69,8 +69,8 @@ impl Hosts {
         )
     }
 
-    /// A transfer under way now has acknowledgements that pace it.
-    pub(crate) fn first_round_trip_over<T: Tap>(&mut self, run: &mut Run<'_, T>, (slot, use_count): (u32, u32)) {
+    /// The first window of a transfer under way has left. Acknowledgements pace what follows.
+    pub(crate) fn first_window_sent<T: Tap>(&mut self, run: &mut Run<'_, T>, (slot, use_count): (u32, u32)) {
         if let Some(subflow) = self.tcp.subflows.current(slot, use_count) {
             subflow.sender.set_pace(to_nanos(run.now), None);
             self.tcp.pump(&mut self.shared, run, slot as usize);

@@ -84,6 +84,8 @@ impl Window {
         let mut window = Window::new(settings);
         window.extent.cwnd = bytes.clamp(window.extent.mss, window.most);
         window.extent.ssthresh = window.extent.cwnd;
+        // CUBIC probes from a plateau at this window, and not as if no loss was known.
+        window.law.on_loss(&window.extent);
         window
     }
 

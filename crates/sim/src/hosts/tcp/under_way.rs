@@ -1,7 +1,6 @@
 //! Senders of transfers that began before the run: they need no SYN, and no slow start.
 //!
-//! Their first window leaves at the rate that they had, and not at once, because nothing is on its way yet whose
-//! acknowledgements could pace it.
+//! Their first window is paced, because nothing is on its way yet whose acknowledgements could pace it.
 
 use crate::agenda::Event;
 use crate::run::Run;
@@ -16,7 +15,10 @@ use pathloom_workload::UnderWay;
 /// Shortest and longest round trip of a transfer under way, whatever its window and its rate.
 const ROUND_TRIPS: [Nanos; 2] = [Nanos::from_micros(1), Nanos::from_secs(1)];
 
-/// Lets a subflow that was just opened continue a transfer that began before the run. Its first window leaves at its rate
+/// The first window leaves this many times faster than the flow sent, so that queues fill before new flows meet them.
+const FILL_SPEED: u64 = 16;
+
+/// Lets a subflow that was just opened continue a transfer that began before the run. Its first window is paced
 /// unless something else paces it.
 pub(super) fn continue_transfer<T: Tap>(
     run: &mut Run<'_, T>,
@@ -39,8 +41,9 @@ pub(super) fn continue_transfer<T: Tap>(
         // Headers take part of the rate of links.
         let mss = u64::from(settings.mss_bytes);
         let pace_bps = state.rate_bps.saturating_mul(settings.frame_bytes()) / mss.max(1);
-        subflow.sender.set_pace(now, Some(pace_bps.max(1)));
-        let over = Event::FirstRoundTripOver { slot: slot as u32, use_count: subflow.use_count };
-        run.agenda.push(run.now + to_ps(round_trip), over);
+        subflow.sender.set_pace(now, Some(pace_bps.saturating_mul(FILL_SPEED).max(1)));
+        // Then the acknowledgements of the first segments pace it.
+        let over = Event::FirstWindowSent { slot: slot as u32, use_count: subflow.use_count };
+        run.agenda.push(run.now + to_ps(round_trip) / FILL_SPEED, over);
     }
 }
