@@ -26,6 +26,7 @@ from pathloom.twin.from_runs import fork_of_run, fork_of_simulation, job_of
 from pathloom.twin.learning import burstiness, size_quantiles
 from pathloom.twin.measures import MEASURES
 from pathloom.twin.questions import parse_alternative, parse_alternatives, scenario_of
+from pathloom.twin.report import unfinished_note
 
 FABRIC = "fat-tree:k=4,rate=100Mbps"
 
@@ -324,6 +325,28 @@ def test_the_best_alternative_comes_first(tmp_path: Path) -> None:
     assert best.mean > 60e6 and all(7e6 < row.mean < 10e6 for row in others)
     # The estimate ranks them the same, without packets.
     assert best.estimate["worst_pair_bps"] > 90e6 and others[0].estimate["worst_pair_bps"] < 10e6
+
+
+def test_flows_that_do_not_finish_are_named(tmp_path: Path) -> None:
+    """One of two flows has too much to send for 50 ms and five times as long again."""
+    graph = json.loads(Fabric("diamond:rate=100Mbps").to_node_link())
+    sizes = [10**9, 2 * 10**6]
+    flows = Flows(
+        ["h0"] * 2,
+        ["h1"] * 2,
+        [1.0] * 2,
+        [10**6] * 2,
+        sizes,
+        [False] * 2,
+        [10**7] * 2,
+        [60_000] * 2,
+        [False] * 2,
+        [None] * 2,
+    )
+    fork = Fork(graph, "ecmp", flows, Arrivals.none(), transport="cubic")
+    found = ask(fork, tmp_path, ["cut:e0-c0"], "completion", duration="50ms", runs=2)
+    assert [row.unfinished for row in found.rows] == [0.5, 0.5]
+    assert "nothing 50.0 %" in str(unfinished_note(found))
 
 
 def test_a_budget_ends_early_with_two_forks(busy: Fork, tmp_path: Path) -> None:

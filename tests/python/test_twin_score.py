@@ -96,7 +96,7 @@ def test_a_drain_in_a_run_moves_flows_without_loss() -> None:
 
 def answer(values: dict[str, list[float]], measure: str = "mean-throughput") -> Answer:
     rows = [
-        Row(name, {}, of, (min(of) - 1, max(of) + 1), None, place == 0, {})
+        Row(name, {}, of, (min(of) - 1, max(of) + 1), None, place == 0, {}, 0.0)
         for place, (name, of) in enumerate(values.items())
     ]
     return Answer(Plan(MEASURES[measure]), rows, 2, 1.0)

@@ -249,11 +249,12 @@ def ask_command(
     console.check_json_target(json)
     threads = job_count(jobs)
     check_cluster(cluster, threads)
+    first_seed = seed_number(seed)
     plan = Plan(
         measure=measure_of(measure),
         duration=duration,
         runs=whole_number("--runs", runs, 1, MOST_RUNS),
-        seed=seed_number(seed) or 1,
+        seed=1 if first_seed is None else first_seed,
         budget_s=None if budget is None else _seconds("--budget", budget),
     )
     alternatives = parse_alternatives(questions)
@@ -420,7 +421,7 @@ def _watch(runs: int) -> Iterator[Progress]:
 
 def deliver(answer: Answer, out: Path | None, json: str | None) -> None:
     """Writes the folder, and prints the table, or JSON instead."""
-    from pathloom.twin.report import save_answer, table_of, verdict
+    from pathloom.twin.report import save_answer, table_of, unfinished_note, verdict
 
     if out is not None:
         save_answer(answer, out)
@@ -433,6 +434,8 @@ def deliver(answer: Answer, out: Path | None, json: str | None) -> None:
     console.table(None, headings, rows, 1)
     print()
     print(verdict(answer))
+    if (note := unfinished_note(answer)) is not None:
+        print(note)
     if out is not None:
         print(f"Answer: {out / 'answer.json'}")
 

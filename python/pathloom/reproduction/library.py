@@ -13,6 +13,9 @@ from pathloom.reproduction.definitions import Figure, Measure, read_figure
 
 ALL = "all"
 
+OWN = ("loom",)
+"""Names of schemes of this project, whose figures stand beside those of papers and have no published numbers."""
+
 FOLDER = Path(str(files("pathloom"))) / "published"
 """One folder per paper, one file per figure. (`published/` of the source tree.)"""
 

@@ -16,7 +16,7 @@ from pathloom import _core
 from pathloom.errors import bad_input, reason
 from pathloom.experiments.results.output_files import write_atomically, write_text
 from pathloom.reproduction.definitions import POINTS, Figure, Row
-from pathloom.reproduction.library import figures, identities, papers
+from pathloom.reproduction.library import OWN, figures, identities, papers
 from pathloom.reproduction.measure import Line, Reproduced, Value, compared, judged, point_label, with_trends
 from pathloom.reproduction.pictures import picture
 from pathloom.reproduction.runs import key
@@ -215,7 +215,7 @@ def _paper(record: dict[str, Any]) -> str:
 
 def _paper_title(paper: str) -> str:
     """First line of the page of a paper."""
-    return f"# {paper}: published figures, run again"
+    return f"# {paper}: figures of our own" if paper in OWN else f"# {paper}: published figures, run again"
 
 
 def _page(by_paper: dict[str, list[dict[str, Any]]]) -> str:

@@ -146,7 +146,8 @@ def setup_lines(result: Reproduced, where: str = "published") -> list[tuple[str,
         lines.append(("cases", "; ".join(cases)))
     runs = f"{first.runs} run{'s' if first.runs > 1 else ''} of {first.duration} per scheme, seed {result.seed}"
     fewer = result.form != PUBLISHED and (first.runs, first.duration) != (setup.runs, setup.duration)
-    lines.append(("runs", f"{runs} (as published: {setup.runs} of {setup.duration})" if fewer else runs))
+    whole = "as published" if figure.rows else "in full"
+    lines.append(("runs", f"{runs} ({whole}: {setup.runs} of {setup.duration})" if fewer else runs))
     if result.form.quick:
         changed = figure.quick.model_dump(exclude={"runs", "duration", "cases", "shorten"}, exclude_none=True)
         lines += [(f"quick {word}", str(text)) for word, text in changed.items()]

@@ -20,7 +20,7 @@ from pathloom.experiments.settings.model import Settings
 from pathloom.twin.estimate import NO_ESTIMATE, estimate
 from pathloom.twin.fork import Fork
 from pathloom.twin.intervals import Difference, differences, prediction_interval
-from pathloom.twin.measures import MEASURES, Measure
+from pathloom.twin.measures import MEASURES, Measure, unfinished_share
 from pathloom.twin.questions import NOTHING, Alternative, Scenario, scenario_of
 
 LEAST_RUNS = 2
@@ -49,6 +49,8 @@ class Asked:
     estimate: Mapping[str, float | None]
     figures: dict[int, dict[str, float | None]]
     """By run, the value of each measure."""
+    unfinished: dict[int, float]
+    """By run, the share of the flows that had not finished."""
 
     def values(self, measure: str, runs: Sequence[int]) -> list[float] | None:
         """The values of a measure in these runs; None if one is missing."""
@@ -71,6 +73,8 @@ class Row:
     """Whether it cannot be told apart from the best alternative."""
     figures: dict[str, float | None]
     """Means of all measures."""
+    unfinished: float
+    """Mean share of the flows that had not finished by the end of a fork."""
 
     @property
     def mean(self) -> float:
@@ -129,6 +133,7 @@ def _row_json(row: Row) -> dict[str, Any]:
         },
         "like_best": row.like_best,
         "figures": row.figures,
+        "unfinished": row.unfinished,
     }
 
 
@@ -152,7 +157,7 @@ class Question:
             first = estimate(settings, text) if len(fork.flows) else NO_ESTIMATE
         except PathloomError as error:
             raise bad_input(f"question `{alternative.name}`: {error}") from None
-        return Asked(alternative, scenario, execution, first, {})
+        return Asked(alternative, scenario, execution, first, {}, {})
 
     def carry_out(
         self, runner: Runner, progress: Progress | None = None, clock: Callable[[], float] = time.monotonic
@@ -189,6 +194,7 @@ class Question:
             figures = {name: one.of(outcome.outcome, duration_s) for name, one in MEASURES.items()}
             with self._lock:
                 asked.figures[work.job.run] = figures
+                asked.unfinished[work.job.run] = unfinished_share(outcome.outcome)
 
         return runner.run(works, progress, take)
 
@@ -218,6 +224,7 @@ class Question:
                 difference=to_nothing.get(name),
                 like_best=name not in after_best or not after_best[name].told_apart,
                 figures={other: _mean(asked[name].values(other, runs)) for other in MEASURES},
+                unfinished=sum(asked[name].unfinished[run] for run in runs) / done,
             )
             for name in order
         ]

@@ -82,6 +82,14 @@ def _completion(outcome: Mapping[str, Any], _duration_s: float) -> float | None:
     return max(ends) / 1e9 if ends else None
 
 
+def unfinished_share(outcome: Mapping[str, Any]) -> float:
+    """Share of the flows with an end that had not finished by the end of the run. They count with their age."""
+    flows = outcome["flows"]
+    started = (flows["start_ns"] >= 0) & (flows["size_bytes"] >= 0)
+    count = int(started.sum())
+    return int((started & (flows["finish_ns"] < 0)).sum()) / count if count else 0.0
+
+
 MEASURES = {
     one.name: one
     for one in (

@@ -65,6 +65,14 @@ def verdict(answer: Answer) -> str:
     return f"The best is {best.name}, with {value_text(answer.plan.measure, best.mean)}."
 
 
+def unfinished_note(answer: Answer) -> str | None:
+    """Which alternatives left flows unfinished, and what that means for their figures; None if none did."""
+    cut = [f"{row.name} {100 * row.unfinished:.1f} %" for row in answer.rows if row.unfinished > 0]
+    if not cut:
+        return None
+    return f"Flows that had not finished at the end count with their age: {', '.join(cut)} of the flows."
+
+
 def save_answer(answer: Answer, folder: Path) -> None:
     """Writes the answer as JSON, and a picture if matplotlib is installed. Raises `PathloomError`."""
     place = OutFolder(folder)
