@@ -330,7 +330,7 @@ def test_the_best_alternative_comes_first(tmp_path: Path) -> None:
 def test_flows_that_do_not_finish_are_named(tmp_path: Path) -> None:
     """One of two flows has too much to send for 50 ms and five times as long again."""
     graph = json.loads(Fabric("diamond:rate=100Mbps").to_node_link())
-    sizes = [10**9, 2 * 10**6]
+    sizes: list[int | None] = [10**9, 2 * 10**6]
     flows = Flows(
         ["h0"] * 2,
         ["h1"] * 2,
