@@ -133,15 +133,7 @@ fn workload(rng: &mut impl Rng, fabric: &Fabric, until: Nanos) -> Workload {
             false => (until, Some(rng.random_range(1_000..200_000))),
         };
         let start = Start::At(micros(rng, latest.0));
-        flows.push(FlowSpec {
-            start,
-            src: hosts[from],
-            dst: hosts[to],
-            size_bytes,
-            coflow: None,
-            standing: false,
-            under_way: None,
-        });
+        flows.push(FlowSpec::new(start, hosts[from], hosts[to], size_bytes));
     }
     flows.sort_by_key(|flow| match flow.start {
         Start::At(at) => at,

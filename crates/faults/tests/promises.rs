@@ -96,15 +96,7 @@ fn another_scheme_after_a_drain_costs_no_packet() {
     let spec = "three-layer:pods=2,tors=2,planes=2,spines=2,hosts=1,rate=20Mbps,delay=50us,buffer=2000";
     let fabric = Arc::new(fabric_from_spec(spec).unwrap());
     let [h0, h1, e1_0, e1_1, a1_0] = ["h0", "h1", "e1_0", "e1_1", "a1_0"].map(|name| fabric.find(name).unwrap());
-    let flow = |at_us: u64, src, dst| FlowSpec {
-        start: Start::At(Nanos::from_micros(at_us)),
-        src,
-        dst,
-        size_bytes: None,
-        coflow: None,
-        standing: false,
-        under_way: None,
-    };
+    let flow = |at_us: u64, src, dst| FlowSpec::new(Start::At(Nanos::from_micros(at_us)), src, dst, None);
     let workload = Workload {
         flows: vec![flow(65_047, h1, h0), flow(95_790, h0, h1)],
         description: String::new(),

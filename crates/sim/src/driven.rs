@@ -64,7 +64,7 @@ impl<T: Tap> Driven<T> {
             return Err(not_hosts);
         }
         let (start, size_bytes) = (Start::At(simulation.now()), Some(size_bytes.max(1)));
-        let flow = FlowSpec { start, src, dst, size_bytes, coflow: None, standing: true, under_way: None };
+        let flow = FlowSpec { standing: true, ..FlowSpec::new(start, src, dst, size_bytes) };
         let transfer = simulation.hosts.add(flow)?.ok_or(not_hosts)?;
         simulation.agenda.push(simulation.now, Event::Start(transfer));
         Ok(transfer)

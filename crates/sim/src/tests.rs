@@ -162,15 +162,7 @@ fn dual_homed(transfers: &[(usize, usize, Start, Subflows<'_>)]) -> Simulation {
     let hosts = fabric.hosts();
     let of = |(src, dst, start, subflows): &(usize, usize, Start, Subflows<'_>)| {
         let size_bytes = subflows.iter().map(|subflow| subflow.2).sum();
-        FlowSpec {
-            start: start.clone(),
-            src: hosts[*src],
-            dst: hosts[*dst],
-            size_bytes,
-            coflow: None,
-            standing: false,
-            under_way: None,
-        }
+        FlowSpec::new(start.clone(), hosts[*src], hosts[*dst], size_bytes)
     };
     let flows: Vec<FlowSpec> = transfers.iter().map(of).collect();
     let ends = |src: usize, dst: usize, (from, to, size_bytes): (usize, usize, Option<u64>)| {
@@ -189,14 +181,8 @@ fn dual_homed(transfers: &[(usize, usize, Start, Subflows<'_>)]) -> Simulation {
 fn gpus_of_a_server_use_the_switch_inside_it_and_others_their_cards() {
     let fabric = fabric_from_spec("rail-optimized:servers=2,gpus=2,spines=2").unwrap();
     let name = |at: Attachment| fabric.node(at.tor).name.as_str();
-    let flow = |src: usize, dst: usize| FlowSpec {
-        start: Start::At(Nanos::ZERO),
-        src: fabric.hosts()[src],
-        dst: fabric.hosts()[dst],
-        size_bytes: Some(1000),
-        coflow: None,
-        standing: false,
-        under_way: None,
+    let flow = |src: usize, dst: usize| {
+        FlowSpec::new(Start::At(Nanos::ZERO), fabric.hosts()[src], fabric.hosts()[dst], Some(1000))
     };
     let flows = vec![flow(0, 1), flow(3, 2), flow(0, 2), flow(1, 2)];
     let workload = Workload { flows, description: String::new(), notes: Vec::new(), jobs: Vec::new() };

@@ -24,14 +24,8 @@ fn fat_tree() -> Fabric {
 }
 
 fn simulation(fabric: Fabric, scheme: &str, control: &str, transfers: &[Transfer]) -> Simulation {
-    let flow = |&(start_ms, src, dst, size_bytes): &Transfer| FlowSpec {
-        start: Start::At(Nanos::from_millis(start_ms)),
-        src: fabric.hosts()[src],
-        dst: fabric.hosts()[dst],
-        size_bytes,
-        coflow: None,
-        standing: false,
-        under_way: None,
+    let flow = |&(start_ms, src, dst, size_bytes): &Transfer| {
+        FlowSpec::new(Start::At(Nanos::from_millis(start_ms)), fabric.hosts()[src], fabric.hosts()[dst], size_bytes)
     };
     let flows = transfers.iter().map(flow).collect();
     let settings = SimSettings {

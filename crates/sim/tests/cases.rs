@@ -2,9 +2,9 @@
 
 use pathloom_fabrics::fabric_from_spec;
 use pathloom_model::{Fault, Nanos};
-use pathloom_sim::{ControlSettings, Outcome, SimSettings, Simulation};
+use pathloom_sim::{ControlSettings, Outcome, SimSettings, Simulation, Tap};
 use pathloom_transport::TransportSpec;
-use pathloom_workload::TrafficSpec;
+use pathloom_workload::{FlowSpec, Start, TrafficSpec, Workload};
 use std::sync::Arc;
 
 #[derive(Clone, Copy)]
@@ -58,8 +58,33 @@ impl Case<'_> {
     }
 }
 
+/// A transfer of a list: its start in microseconds, the numbers of its hosts, and its size.
+pub type Listed = (u64, usize, usize, Option<u64>);
+
+/// The settings of a run of 1 ms with these transfers. They have up to 100 times as long to finish.
+pub fn listed(scheme: &str, fabric: &str, flows: &[Listed], transport: &str, faults: &str) -> SimSettings {
+    let fabric = Arc::new(fabric_from_spec(fabric).unwrap());
+    let flow = |&(us, src, dst, size_bytes): &Listed| {
+        FlowSpec::new(Start::At(Nanos::from_micros(us)), fabric.hosts()[src], fabric.hosts()[dst], size_bytes)
+    };
+    let flows = flows.iter().map(flow).collect();
+    SimSettings {
+        workload: Arc::new(Workload { flows, description: "as listed".into(), notes: Vec::new(), jobs: Vec::new() }),
+        central: pathloom_schemes::parse(scheme).unwrap().central(1),
+        successor: None,
+        programs: None,
+        transport: TransportSpec::parse(transport).unwrap(),
+        control: ControlSettings::default(),
+        duration: Nanos::from_millis(1),
+        drain: 100,
+        faults: Fault::parse_schedule(&fabric, faults).unwrap(),
+        seed: 1,
+        fabric,
+    }
+}
+
 /// Runs a simulation to its end. No packet may be missing.
-pub fn finish(mut simulation: Simulation) -> Outcome {
+pub fn finish<T: Tap>(mut simulation: Simulation<T>) -> Outcome {
     simulation.advance(simulation.end());
     let outcome = simulation.outcome();
     assert!(outcome.conserves_packets(), "{:?}", outcome.packets);

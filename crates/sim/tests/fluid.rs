@@ -1,47 +1,17 @@
 //! Runs without packets: rates of flows against closed forms, and paths and control against runs with packets.
 
-use super::cases::{Case, SEARCH};
+use super::cases::{listed, Case, Listed, SEARCH};
 use pathloom_fabrics::fabric_from_spec;
-use pathloom_model::{Fault, LinkId, Nanos, NodeId};
-use pathloom_sim::{ControlSettings, Fidelity, NoTap, Outcome, SimError, SimSettings, Simulation};
-use pathloom_transport::TransportSpec;
-use pathloom_workload::{FlowSpec, Start, Workload};
+use pathloom_model::{LinkId, Nanos, NodeId};
+use pathloom_sim::{Fidelity, NoTap, Outcome, SimError, SimSettings, Simulation};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
-use std::sync::Arc;
-
-/// A flow of a list: start in microseconds, hosts, and size.
-type Listed = (u64, usize, usize, Option<u64>);
 
 /// Two ToRs with three hosts each, and a cable of the same rate between them.
 const DUMBBELL: &str = "dumbbell:hosts=3,rate=100Mbps,switch_rate=100Mbps,delay=10us";
 
 fn settings(fabric: &str, flows: &[Listed], transport: &str, faults: &str) -> SimSettings {
-    let fabric = Arc::new(fabric_from_spec(fabric).unwrap());
-    let hosts: Vec<NodeId> = fabric.hosts().to_vec();
-    let flow = |&(us, src, dst, size_bytes): &Listed| FlowSpec {
-        start: Start::At(Nanos::from_micros(us)),
-        src: hosts[src],
-        dst: hosts[dst],
-        size_bytes,
-        coflow: None,
-        standing: false,
-        under_way: None,
-    };
-    let flows = flows.iter().map(flow).collect();
-    SimSettings {
-        workload: Arc::new(Workload { flows, description: "as listed".into(), notes: Vec::new(), jobs: Vec::new() }),
-        central: pathloom_schemes::parse("spt").unwrap().central(1),
-        successor: None,
-        programs: None,
-        transport: TransportSpec::parse(transport).unwrap(),
-        control: ControlSettings::default(),
-        duration: Nanos::from_secs(1),
-        drain: 20,
-        faults: Fault::parse_schedule(&fabric, faults).unwrap(),
-        seed: 1,
-        fabric,
-    }
+    SimSettings { duration: Nanos::from_secs(1), drain: 20, ..listed("spt", fabric, flows, transport, faults) }
 }
 
 fn start(settings: SimSettings, fidelity: Fidelity) -> Simulation {

@@ -14,14 +14,8 @@ type Transfer<'a> = (u64, &'a str, &'a str, Option<u64>);
 
 fn workload(fabric: &Fabric, transfers: &[Transfer<'_>]) -> Workload {
     let host = |name: &str| fabric.find(name).unwrap();
-    let flow = |&(at, src, dst, size_bytes): &Transfer<'_>| FlowSpec {
-        start: Start::At(Nanos::from_millis(at)),
-        src: host(src),
-        dst: host(dst),
-        size_bytes,
-        coflow: None,
-        standing: false,
-        under_way: None,
+    let flow = |&(at, src, dst, size_bytes): &Transfer<'_>| {
+        FlowSpec::new(Start::At(Nanos::from_millis(at)), host(src), host(dst), size_bytes)
     };
     Workload {
         flows: transfers.iter().map(flow).collect(),

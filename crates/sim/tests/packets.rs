@@ -1,10 +1,10 @@
 //! Transfers over the transport `uec`: packets that take any path, ports that trim them, hosts that share their cards.
 
+use crate::cases::{finish, listed, Listed};
 use pathloom_fabrics::fabric_from_spec;
-use pathloom_model::{Fault, Nanos, NodeId};
-use pathloom_sim::{ControlSettings, LargeFabric, NoTap, Outcome, PcapTap, SimError, SimSettings, Simulation, Tap};
-use pathloom_transport::TransportSpec;
-use pathloom_workload::{FlowSpec, Start, TrafficSpec, Workload};
+use pathloom_model::Nanos;
+use pathloom_sim::{LargeFabric, NoTap, Outcome, PcapTap, SimError, SimSettings, Simulation, Tap};
+use pathloom_workload::TrafficSpec;
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -12,45 +12,12 @@ pub(crate) const FAT_TREE: &str = "fat-tree:k=4,rate=100Gbps,delay=500ns";
 /// Ports that hold 20 packets of 4150 bytes.
 pub(crate) const TRIMMING: &str = "queue_bytes=83000B,ecn=16600B/66400B,trim=on";
 
-pub(crate) fn settings(
-    fabric: &str,
-    flows: &[(u64, usize, usize, Option<u64>)],
-    transport: &str,
-    faults: &str,
-) -> SimSettings {
-    let fabric = Arc::new(fabric_from_spec(fabric).unwrap());
-    let hosts: Vec<NodeId> = fabric.hosts().to_vec();
-    let flow = |&(us, src, dst, size_bytes): &(u64, usize, usize, Option<u64>)| FlowSpec {
-        start: Start::At(Nanos::from_micros(us)),
-        src: hosts[src],
-        dst: hosts[dst],
-        size_bytes,
-        coflow: None,
-        standing: false,
-        under_way: None,
-    };
-    let flows = flows.iter().map(flow).collect();
-    SimSettings {
-        workload: Arc::new(Workload { flows, description: "as listed".into(), notes: Vec::new(), jobs: Vec::new() }),
-        central: pathloom_schemes::parse("ecmp").unwrap().central(1),
-        successor: None,
-        programs: None,
-        transport: TransportSpec::parse(transport).unwrap(),
-        control: ControlSettings::default(),
-        duration: Nanos::from_millis(1),
-        drain: 100,
-        faults: Fault::parse_schedule(&fabric, faults).unwrap(),
-        seed: 1,
-        fabric,
-    }
+pub(crate) fn settings(fabric: &str, flows: &[Listed], transport: &str, faults: &str) -> SimSettings {
+    listed("ecmp", fabric, flows, transport, faults)
 }
 
 pub(crate) fn run_with(settings: SimSettings, tap: impl Tap) -> Outcome {
-    let mut simulation = Simulation::with_tap(settings, tap, None).unwrap();
-    simulation.advance(simulation.end());
-    let outcome = simulation.outcome();
-    assert!(outcome.conserves_packets(), "{:?}", outcome.packets);
-    outcome
+    finish(Simulation::with_tap(settings, tap, None).unwrap())
 }
 
 pub(crate) fn run(settings: SimSettings) -> Outcome {

@@ -1,52 +1,23 @@
 //! Ports of switches with strict priorities and RED.
 
+use crate::cases::{listed, Listed};
+use crate::packets::run_with;
 use pathloom_fabrics::fabric_from_spec;
-use pathloom_model::{Fault, LinkId, Nanos, NodeId};
-use pathloom_sim::{ControlSettings, LargeFabric, LinkOutcome, NoTap, Outcome, SimError, SimSettings, Simulation, Tap};
-use pathloom_transport::TransportSpec;
-use pathloom_workload::{FlowSpec, Start, TrafficSpec, Workload};
+use pathloom_model::{Fault, LinkId, Nanos};
+use pathloom_sim::{LargeFabric, LinkOutcome, NoTap, Outcome, SimError, SimSettings, Simulation};
+use pathloom_workload::TrafficSpec;
 use std::sync::Arc;
 
 /// Three hosts on either side of a cable of 100 Mbit/s.
 const DUMBBELL: &str = "dumbbell:hosts=3,rate=100Mbps,host_buffer=1000,switch_buffer=50";
 
-fn settings(fabric: &str, flows: &[(u64, usize, usize, Option<u64>)], transport: &str, faults: &str) -> SimSettings {
-    let fabric = Arc::new(fabric_from_spec(fabric).unwrap());
-    let hosts: Vec<NodeId> = fabric.hosts().to_vec();
-    let flow = |&(ms, src, dst, size_bytes): &(u64, usize, usize, Option<u64>)| FlowSpec {
-        start: Start::At(Nanos::from_millis(ms)),
-        src: hosts[src],
-        dst: hosts[dst],
-        size_bytes,
-        coflow: None,
-        standing: false,
-        under_way: None,
-    };
-    let flows = flows.iter().map(flow).collect();
-    SimSettings {
-        workload: Arc::new(Workload { flows, description: "as listed".into(), notes: Vec::new(), jobs: Vec::new() }),
-        central: pathloom_schemes::parse("spt").unwrap().central(1),
-        successor: None,
-        programs: None,
-        transport: TransportSpec::parse(transport).unwrap(),
-        control: ControlSettings::default(),
-        duration: Nanos::from_secs(2),
-        drain: 0,
-        faults: Fault::parse_schedule(&fabric, faults).unwrap(),
-        seed: 1,
-        fabric,
-    }
+/// Transfers that start at these milliseconds.
+fn settings(fabric: &str, flows: &[Listed], transport: &str, faults: &str) -> SimSettings {
+    let flows: Vec<Listed> = flows.iter().map(|&(ms, src, dst, size)| (1000 * ms, src, dst, size)).collect();
+    SimSettings { duration: Nanos::from_secs(2), drain: 0, ..listed("spt", fabric, &flows, transport, faults) }
 }
 
-fn run_with(settings: SimSettings, tap: impl Tap) -> Outcome {
-    let mut simulation = Simulation::with_tap(settings, tap, None).unwrap();
-    simulation.advance(simulation.end());
-    let outcome = simulation.outcome();
-    assert!(outcome.conserves_packets(), "{:?}", outcome.packets);
-    outcome
-}
-
-fn run(fabric: &str, flows: &[(u64, usize, usize, Option<u64>)], transport: &str) -> Outcome {
+fn run(fabric: &str, flows: &[Listed], transport: &str) -> Outcome {
     run_with(settings(fabric, flows, transport, ""), NoTap)
 }
 

@@ -36,15 +36,7 @@ fn settings(fabric: Fabric, scheme: &str, sizes: &[u64], faults: Vec<Fault>) -> 
     let spec = pathloom_schemes::parse(scheme).unwrap();
     let (src, dst) = (fabric.hosts()[0], fabric.hosts()[fabric.hosts().len() - 1]);
     let start = Start::At(Nanos::from_millis(10));
-    let flow = |&size: &u64| FlowSpec {
-        start: start.clone(),
-        src,
-        dst,
-        size_bytes: Some(size),
-        coflow: None,
-        standing: false,
-        under_way: None,
-    };
+    let flow = |&size: &u64| FlowSpec::new(start.clone(), src, dst, Some(size));
     let flows = sizes.iter().map(flow).collect();
     SimSettings {
         workload: Arc::new(Workload { flows, description: String::new(), notes: Vec::new(), jobs: Vec::new() }),

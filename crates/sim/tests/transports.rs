@@ -30,14 +30,8 @@ impl Shared<'_> {
         let duration = Nanos::from_secs(self.seconds);
         // The first half of the hosts are on one side of the cable. All send the same way.
         let hosts: Vec<NodeId> = fabric.hosts().to_vec();
-        let flow = |i: usize| FlowSpec {
-            start: Start::At(Nanos::from_millis(7 * i as u64)),
-            src: hosts[i],
-            dst: hosts[i + self.flows],
-            size_bytes: None,
-            coflow: None,
-            standing: false,
-            under_way: None,
+        let flow = |i: usize| {
+            FlowSpec::new(Start::At(Nanos::from_millis(7 * i as u64)), hosts[i], hosts[i + self.flows], None)
         };
         let flows = (0..self.flows).map(flow).collect();
         let outcome = outcome_of(fabric, flows, "spt", self.transport, duration);
@@ -147,15 +141,7 @@ fn a_flow_that_loses_nothing_waits_for_no_time_out() {
     let fabric = Arc::new(fabric_from_spec("fat-tree:k=4,rate=10Mbps").unwrap());
     for transport in ["newreno", "mptcp:subflows=2"] {
         let (src, dst) = (fabric.hosts()[0], fabric.hosts()[15]);
-        let flow = FlowSpec {
-            start: Start::At(Nanos::ZERO),
-            src,
-            dst,
-            size_bytes: Some(1448),
-            coflow: None,
-            standing: false,
-            under_way: None,
-        };
+        let flow = FlowSpec::new(Start::At(Nanos::ZERO), src, dst, Some(1448));
         let outcome = outcome_of(fabric.clone(), vec![flow], "ecmp", transport, Nanos::from_secs(1));
         let [flow] = outcome.flows.as_slice() else { panic!("one flow") };
         assert!(flow.finish.is_some() && flow.timeouts == 0, "{transport}");
@@ -169,15 +155,7 @@ fn a_long_round_trip_raises_the_threshold_of_dctcp_so_that_fast_links_stay_busy(
     let fabric = "dumbbell:hosts=4,rate=400Gbps,delay=10us,buffer=1000";
     let fabric = Arc::new(fabric_from_spec(fabric).unwrap());
     let hosts: Vec<NodeId> = fabric.hosts().to_vec();
-    let flow = |i: usize| FlowSpec {
-        start: Start::At(Nanos(1000 * i as u64)),
-        src: hosts[i],
-        dst: hosts[i + 4],
-        size_bytes: None,
-        coflow: None,
-        standing: false,
-        under_way: None,
-    };
+    let flow = |i: usize| FlowSpec::new(Start::At(Nanos(1000 * i as u64)), hosts[i], hosts[i + 4], None);
     let share = |transport: &str| {
         let flows = (0..4).map(flow).collect();
         let outcome = outcome_of(fabric.clone(), flows, "spt", transport, Nanos::from_millis(30));
@@ -191,15 +169,7 @@ fn a_long_round_trip_raises_the_threshold_of_dctcp_so_that_fast_links_stay_busy(
 fn jitter_delays_packets_and_takes_nothing_of_the_rate() {
     let fabric = Arc::new(fabric_from_spec("dumbbell:rate=10Gbps").unwrap());
     let hosts: Vec<NodeId> = fabric.hosts().to_vec();
-    let flow = FlowSpec {
-        start: Start::At(Nanos::ZERO),
-        src: hosts[0],
-        dst: hosts[2],
-        size_bytes: None,
-        coflow: None,
-        standing: false,
-        under_way: None,
-    };
+    let flow = FlowSpec::new(Start::At(Nanos::ZERO), hosts[0], hosts[2], None);
     // A frame takes 1.2 µs.
     for transport in ["newreno:jitter=5us", "cubic:jitter=20us", "dctcp:jitter=5us"] {
         let outcome = outcome_of(fabric.clone(), vec![flow.clone()], "spt", transport, Nanos::from_millis(100));
@@ -213,15 +183,7 @@ fn jitter_delays_packets_and_takes_nothing_of_the_rate() {
 fn shares_of_a_cable(flows: usize, transport: &str, gbps: u64) -> Vec<f64> {
     let fabric = Arc::new(fabric_from_spec(&format!("dumbbell:rate={gbps}Gbps")).unwrap());
     let hosts: Vec<NodeId> = fabric.hosts().to_vec();
-    let flow = |i: usize| FlowSpec {
-        start: Start::At(Nanos::ZERO),
-        src: hosts[i],
-        dst: hosts[i + 2],
-        size_bytes: None,
-        coflow: None,
-        standing: false,
-        under_way: None,
-    };
+    let flow = |i: usize| FlowSpec::new(Start::At(Nanos::ZERO), hosts[i], hosts[i + 2], None);
     // The time of 200,000 frames is hundreds of the windows' cycles at every rate.
     let duration = Nanos(200_000 * 8 * FRAME as u64 / gbps);
     let outcome = outcome_of(fabric, (0..flows).map(flow).collect(), "spt", transport, duration);
@@ -262,15 +224,7 @@ fn the_random_delay_of_hosts_costs_a_lone_flow_nothing() {
 fn an_incast_of_a_thousand_senders_does_not_stay_in_step() {
     let fabric = Arc::new(fabric_from_spec("leaf-spine:spines=4,leaves=10,hosts=101,rate=10Gbps").unwrap());
     let hosts: Vec<NodeId> = fabric.hosts().to_vec();
-    let flow = |i: usize| FlowSpec {
-        start: Start::At(Nanos(10 * i as u64)),
-        src: hosts[i],
-        dst: hosts[1000],
-        size_bytes: Some(256_000),
-        coflow: None,
-        standing: false,
-        under_way: None,
-    };
+    let flow = |i: usize| FlowSpec::new(Start::At(Nanos(10 * i as u64)), hosts[i], hosts[1000], Some(256_000));
     let case = |transport: &str| {
         let flows: Vec<FlowSpec> = (0..1000).map(flow).collect();
         let outcome = outcome_of(fabric.clone(), flows, "ecmp", transport, Nanos::from_secs(6));

@@ -29,7 +29,7 @@ fn simulation(scheme: &str, transport: &str, paths: &[&[&str]], size_bytes: Opti
         let state =
             UnderWay { window_bytes: 5_000, slow_start: false, rate_bps: 20_000_000, path: nodes(&fabric, path) };
         let under_way = Some(Box::new(state));
-        FlowSpec { start: Start::At(Nanos::ZERO), src, dst, size_bytes, coflow: None, standing: false, under_way }
+        FlowSpec { under_way, ..FlowSpec::new(Start::At(Nanos::ZERO), src, dst, size_bytes) }
     };
     let flows: Vec<FlowSpec> = paths.iter().map(flow).collect();
     let workload = Workload { flows, description: "under way".into(), notes: Vec::new(), jobs: Vec::new() };

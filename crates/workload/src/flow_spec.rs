@@ -45,6 +45,13 @@ pub struct FlowSpec {
     pub under_way: Option<Box<UnderWay>>,
 }
 
+impl FlowSpec {
+    /// A transfer that begins in the run, over a new connection, and belongs to nothing.
+    pub fn new(start: Start, src: NodeId, dst: NodeId, size_bytes: Option<u64>) -> FlowSpec {
+        FlowSpec { start, src, dst, size_bytes, coflow: None, standing: false, under_way: None }
+    }
+}
+
 /// State of the connection of a transfer that began before the run. The transfer has `size_bytes` left to send.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct UnderWay {
@@ -200,15 +207,7 @@ mod tests {
 
     /// One flow per start. The size of a flow is its index.
     fn draft(starts: Vec<Start>) -> Vec<FlowSpec> {
-        let flow = |(index, start)| FlowSpec {
-            start,
-            src: NodeId(0),
-            dst: NodeId(1),
-            size_bytes: Some(index as u64),
-            coflow: None,
-            standing: false,
-            under_way: None,
-        };
+        let flow = |(index, start)| FlowSpec::new(start, NodeId(0), NodeId(1), Some(index as u64));
         starts.into_iter().enumerate().map(flow).collect()
     }
 

@@ -71,15 +71,7 @@ impl Context<'_> {
 
     /// A flow between two host numbers.
     pub fn flow(&self, start: Start, (src, dst): (u32, u32), size_bytes: Option<u64>, coflow: Option<u32>) -> FlowSpec {
-        FlowSpec {
-            start,
-            src: self.hosts.node(src),
-            dst: self.hosts.node(dst),
-            size_bytes,
-            coflow,
-            standing: false,
-            under_way: None,
-        }
+        FlowSpec { coflow, ..FlowSpec::new(start, self.hosts.node(src), self.hosts.node(dst), size_bytes) }
     }
 
     /// Duration of the run in seconds.

@@ -150,6 +150,7 @@ mod tests {
         turns.remove(4);
         assert!(turns.is_empty());
     }
+
     #[test]
     fn about_the_given_share_of_the_transfers_is_announced() {
         let announced = |percent, seed| (0..10_000).filter(|&at| is_announced(percent, seed, at)).count();
